@@ -31,11 +31,11 @@ struct WarpgroupCosts {
   double portion = 610;        ///< A portion, where there are enough of them that nobody waits for an exchange
   double value = 0.024;        ///< More, of each value
   double shared_row = 3.8e-4;  ///< More, of each value and row of those whose R comes from shared memory
-  double row = 0;              ///< Of a portion, more of each row
+  double row = 0;              ///< More, of each row of a portion
 };
 
-constexpr WarpgroupCosts kBackwardCosts = {.exchange = 2500,
-                                           .alone_value = 0.04,
+constexpr WarpgroupCosts kBackwardCosts = {.exchange = 1900,
+                                           .alone_value = 0.038,
                                            .next_portion = 600,
                                            .portion = 300,
                                            .value = 0.038,
@@ -94,8 +94,9 @@ double step_time(const Candidate& c) {
   const double from_shared = 1 - static_cast<double>(shape.resident) / shape.own_steps();
   const double portion =
       cost.portion + cost.row * shape.rows + values * (cost.value + cost.shared_row * shape.rows * from_shared);
-  return std::max(cost.exchange + values * cost.alone_value + (shape.portions - 1) * cost.next_portion,
-                  shape.portions * portion);
+  return std::max(
+      cost.exchange + cost.row * shape.rows + values * cost.alone_value + (shape.portions - 1) * cost.next_portion,
+      shape.portions * portion);
 }
 
 GpuDensePlan warpgroup_plan(const GpuDenseProblem& problem, const Candidate& c) {

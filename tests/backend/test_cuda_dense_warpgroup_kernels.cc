@@ -91,6 +91,26 @@ TEST(WarpgroupPlan, LeavesBackwardPassesThatDoNotFitToOthers) {
   EXPECT_NE(plan_gpu_dense(problem, test::chip(kHopper)).algorithm, DenseAlgorithm::warpgroup);
 }
 
+/// Rows and portions of a team that were measured to be quickest on an H100.
+TEST(WarpgroupPlan, WalksBackInTheQuickestPortions) {
+  struct Quickest {
+    std::string_view cell;
+    Index head, rows;
+    int slots, portions;
+  };
+  for (const auto& [cell, head, rows, slots, portions] : {Quickest{"lstm", 1024, 64, 16, 1},
+                                                          {"lstm", 1024, 128, 32, 2},
+                                                          {"lstm", 1024, 256, 64, 2},
+                                                          {"lstm", 512, 512, 64, 2},
+                                                          {"gru", 1024, 256, 64, 2}}) {
+    GpuDenseProblem problem = problem_of(cell, Storage::bf16, head, rows);
+    problem.backward = true;
+    const plan::GpuDensePlan plan = plan_gpu_dense(problem, test::chip(kHopper));
+    EXPECT_EQ(plan.slots, slots) << plan.explain();
+    EXPECT_EQ(plan.groups, portions) << plan.explain();
+  }
+}
+
 TEST(WarpgroupPlan, IsForLargeBatches) {
   const auto algorithm_of = [](Index rows) {
     GpuDenseProblem problem = problem_of("lstm", Storage::bf16, 1024, rows);

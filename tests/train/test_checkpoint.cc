@@ -259,7 +259,8 @@ TEST_F(Checkpoint, RefusesDamageAndLeavesTheModelAlone) {
 TEST_F(Checkpoint, AFailedSaveKeepsTheOldOne) {
   train_part(options(path_), 5);
   const std::string before = folder_.read("run.safetensors");
-  std::filesystem::create_directory(folder_.path("run.safetensors.tmp"));  // where the new file would be written
+  using std::filesystem::perms;
+  std::filesystem::permissions(path_, perms::owner_read);  // write-protected files are not replaced
   CopyTask data;
   Model model(spec, data.description(), 1);
   std::vector<std::string> warnings;
