@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -256,11 +257,29 @@ TEST_F(Checkpoint, RefusesDamageAndLeavesTheModelAlone) {
   refused(ErrorCode::incompatible, "head.bias", without("head.bias"));
 }
 
+/// While it lives, no file may grow beyond some bytes, as on a full disk; the superuser's neither.
+class FullDisk {
+ public:
+  FullDisk() : handler_(signal(SIGXFSZ, SIG_IGN)) {
+    getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit few{.rlim_cur = 64, .rlim_max = before_.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &few);
+  }
+  ~FullDisk() {
+    setrlimit(RLIMIT_FSIZE, &before_);
+    signal(SIGXFSZ, handler_);
+  }
+  FullDisk(const FullDisk&) = delete;
+  FullDisk& operator=(const FullDisk&) = delete;
+
+ private:
+  sighandler_t handler_;
+  rlimit before_{};
+};
+
 TEST_F(Checkpoint, AFailedSaveKeepsTheOldOne) {
   train_part(options(path_), 5);
   const std::string before = folder_.read("run.safetensors");
-  using std::filesystem::perms;
-  std::filesystem::permissions(path_, perms::owner_read);  // write-protected files are not replaced
   CopyTask data;
   Model model(spec, data.description(), 1);
   std::vector<std::string> warnings;
@@ -268,7 +287,10 @@ TEST_F(Checkpoint, AFailedSaveKeepsTheOldOne) {
   callbacks.progress = [&](const Progress& progress) {
     if (!progress.warning.empty()) warnings.push_back(progress.warning);
   };
-  const TrainResult result = train(model, data, options(path_), callbacks, true);
+  const TrainResult result = [&] {
+    const FullDisk full;
+    return train(model, data, options(path_), callbacks, true);
+  }();
   EXPECT_THAT(result.checkpoint_error, testing::HasSubstr(path_));
   ASSERT_EQ(warnings.size(), 1u);
   EXPECT_EQ(warnings[0], "no checkpoint: " + result.checkpoint_error);
