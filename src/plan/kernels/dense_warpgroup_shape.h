@@ -19,8 +19,8 @@
 /// which each applies the cell to 32. It multiplies the transpose of R by the gradients of the gates of all units: one
 /// block by those of the first half, one by those of the second, and each tells the other its sums.
 ///
-/// What is multiplied by is exchanged through the second-level cache, in *slices* of 64 columns of all rows of a portion
-/// as the tensor cores read them (MatrixOfColumns); an item is `depth` slices, one copy.
+/// What is multiplied by is exchanged through the second-level cache, in *slices* of 64 columns of all rows of a
+/// portion as the tensor cores read them (MatrixOfColumns); an item is `depth` slices, one copy.
 struct WarpgroupShape {
   bool backward;
   int gates, states;  // G, S
@@ -53,8 +53,8 @@ struct WarpgroupShape {
   PENSTOCK_LAYOUT int slice_bytes() const { return rows * 128; }
   PENSTOCK_LAYOUT int item_bytes() const { return depth * slice_bytes(); }
   PENSTOCK_LAYOUT int portion_bytes() const { return all_slices() * slice_bytes(); }
-  /// What a team needs of the second-level cache: what is exchanged twice, in turns, and a count of the blocks that have
-  /// sent an item.
+  /// What a team needs of the second-level cache: what is exchanged twice, in turns, and a count of the blocks that
+  /// have sent an item.
   static constexpr int count_bytes = 128;
   PENSTOCK_LAYOUT int exchange_bytes() const { return portions * (2 * portion_bytes() + all_items() * count_bytes); }
   /// Shares of blocks that make an item.

@@ -14,8 +14,8 @@ std::string warpgroup_multiply(int columns);
 /// by side, which adds to 64 rows of `columns` sums.
 std::string warpgroup_multiply_halves(int columns, plan::Storage storage);
 
-/// The text of MultiplyShared(sum, a, b, add) and MultiplyHeld(sum, a, b, add) of dense/warpgroup_forward.cuh: as above,
-/// the first factor in shared memory or in registers, which add to the sums or, with `add` 0, set them.
+/// The text of MultiplyShared(sum, a, b, add) and MultiplyHeld(sum, a, b, add) of dense/warpgroup_forward.cuh: as
+/// above, the first factor in shared memory or in registers, which add to the sums or, with `add` 0, set them.
 std::string warpgroup_multiply_recurrent(int columns, plan::Storage storage);
 
 }  // namespace penstock::cuda
