@@ -10,15 +10,15 @@
 namespace penstock::plan {
 namespace {
 
-namespace layout {
+namespace warpgroup_layout {
 #include "plan/kernels/dense_warpgroup_shape.h"
-}  // namespace layout
+}  // namespace warpgroup_layout
 
-using Shape = layout::WarpgroupShape;
+using TeamShape = warpgroup_layout::WarpgroupShape;
 
 constexpr int kMostGates = 4, kMostItems = 32, kMostItemBytes = 16 << 10, kMostStages = 8;
 /// Of a thread that multiplies, for R, sums and states: more were seen to spill.
-constexpr int kMostRegisters = 184;
+constexpr int kMostWarpgroupRegisters = 184;
 /// Of what is multiplied by, on its way to a block: fewer let the tensor cores wait.
 constexpr int kLeastUnderWay = 32 << 10;
 
@@ -42,29 +42,30 @@ constexpr WarpgroupCosts kBackwardCosts = {.exchange = 1900,
                                            .shared_row = 0,
                                            .row = 41};
 
-struct Candidate {
-  Shape shape{};
+struct WarpgroupCandidate {
+  TeamShape shape{};
   Index slices = 1, teams = 1, waves = 1;
   bool fits = false;
 };
 
-Candidate candidate_of(const GpuDenseProblem& problem, const GpuModel& gpu, int rows, int portions) {
+WarpgroupCandidate warpgroup_candidate(const GpuDenseProblem& problem, const GpuModel& gpu, int rows, int portions) {
   const CellTraits& cell = cell_traits(problem.cell);
-  Candidate c;
-  Shape& shape = c.shape;
+  WarpgroupCandidate c;
+  TeamShape& shape = c.shape;
   shape.backward = problem.backward;
   shape.gates = cell.gates(), shape.states = cell.states(), shape.split = cell.split_gradients;
   shape.units = static_cast<int>(problem.head_size());
   shape.rows = rows, shape.portions = portions;
   shape.depth = 4;
   while (shape.depth > 1 &&
-         (shape.slices() % (shape.depth * Shape::parts) != 0 || shape.item_bytes() > kMostItemBytes)) {
+         (shape.slices() % (shape.depth * TeamShape::parts) != 0 || shape.item_bytes() > kMostItemBytes)) {
     shape.depth /= 2;
   }
   const int others = shape.registers();
   const auto fill = [&] {
     const int step = shape.steps_of_item();
-    shape.resident = std::clamp((kMostRegisters - others) / 4 / step * step, 0, std::max(0, shape.own_steps()));
+    shape.resident =
+        std::clamp((kMostWarpgroupRegisters - others) / 4 / step * step, 0, std::max(0, shape.own_steps()));
     shape.stages = std::min(kMostStages, 2 * shape.own_items());
     while (shape.stages > 1 && shape.shared_bytes() > gpu.block_bytes) --shape.stages;
   };
@@ -76,8 +77,9 @@ Candidate candidate_of(const GpuDenseProblem& problem, const GpuModel& gpu, int 
     shape.depth /= 2;
     fill();
   }
-  c.fits = others <= kMostRegisters && shape.items() <= kMostItems && shape.shared_bytes() <= gpu.block_bytes &&
-           (shape.stages >= shape.own_items() || Shape::parts * shape.stages * shape.item_bytes() >= kLeastUnderWay);
+  c.fits =
+      others <= kMostWarpgroupRegisters && shape.items() <= kMostItems && shape.shared_bytes() <= gpu.block_bytes &&
+      (shape.stages >= shape.own_items() || TeamShape::parts * shape.stages * shape.item_bytes() >= kLeastUnderWay);
   c.slices = (problem.rows + shape.team_rows() - 1) / shape.team_rows();
   const Index items = c.slices * problem.heads;
   const Index at_once = clusters_at_once(gpu, shape.cluster()) * shape.cluster();
@@ -87,10 +89,10 @@ Candidate candidate_of(const GpuDenseProblem& problem, const GpuModel& gpu, int 
   return c;
 }
 
-double step_time(const Candidate& c) {
-  const Shape& shape = c.shape;
+double warpgroup_step_time(const WarpgroupCandidate& c) {
+  const TeamShape& shape = c.shape;
   const WarpgroupCosts cost = shape.backward ? kBackwardCosts : WarpgroupCosts{};
-  const double values = static_cast<double>(shape.rows) * shape.slices() * Shape::slice_units;
+  const double values = static_cast<double>(shape.rows) * shape.slices() * TeamShape::slice_units;
   const double from_shared = 1 - static_cast<double>(shape.resident) / shape.own_steps();
   const double portion =
       cost.portion + cost.row * shape.rows + values * (cost.value + cost.shared_row * shape.rows * from_shared);
@@ -99,14 +101,14 @@ double step_time(const Candidate& c) {
       shape.portions * portion);
 }
 
-GpuDensePlan warpgroup_plan(const GpuDenseProblem& problem, const Candidate& c) {
-  const Shape& shape = c.shape;
-  const double step = step_time(c);
+GpuDensePlan warpgroup_plan(const GpuDenseProblem& problem, const WarpgroupCandidate& c) {
+  const TeamShape& shape = c.shape;
+  const double step = warpgroup_step_time(c);
   GpuDensePlan plan;
   plan.algorithm = DenseAlgorithm::warpgroup;
   plan.slots = shape.team_rows(), plan.groups = shape.portions;
-  plan.warps = Shape::threads / 32;
-  plan.parts = Shape::parts;
+  plan.warps = TeamShape::threads / 32;
+  plan.parts = TeamShape::parts;
   plan.resident = shape.resident, plan.chunks = shape.own_steps();
   plan.stages = shape.stages, plan.depth = shape.depth;
   plan.shared = shape.shared_bytes();
@@ -121,10 +123,10 @@ GpuDensePlan warpgroup_plan(const GpuDenseProblem& problem, const Candidate& c) 
 }
 
 /// Why no choice of rows makes a plan; empty: some may.
-std::string refusal(const GpuDenseProblem& problem, const GpuModel& gpu) {
+std::string warpgroup_refusal(const GpuDenseProblem& problem, const GpuModel& gpu) {
   const CellTraits& cell = cell_traits(problem.cell);
-  constexpr int hopper = 90, whole = 16, even = Shape::parts * Shape::slice_units;
-  constexpr Index most = kMostItems * Shape::slice_units;
+  constexpr int hopper = 90, whole = 16, even = TeamShape::parts * TeamShape::slice_units;
+  constexpr Index most = kMostItems * TeamShape::slice_units;
   if (gpu.architecture() != hopper) {
     return fmt::format("warpgroups multiply on chips of sm_{}, and {} is of sm_{}", hopper, gpu.name,
                        gpu.architecture());
@@ -157,17 +159,19 @@ std::string refusal(const GpuDenseProblem& problem, const GpuModel& gpu) {
 
 }  // namespace
 
-bool warpgroups_take(const GpuDenseProblem& problem, const GpuModel& gpu) { return refusal(problem, gpu).empty(); }
+bool warpgroups_take(const GpuDenseProblem& problem, const GpuModel& gpu) {
+  return warpgroup_refusal(problem, gpu).empty();
+}
 
 DenseRule dense_warpgroup_rule(const GpuDenseProblem& problem, const GpuModel& gpu) {
-  DenseRule rule{.name = "warpgroup", .refused = refusal(problem, gpu)};
+  DenseRule rule{.name = "warpgroup", .refused = warpgroup_refusal(problem, gpu)};
   if (!rule.refused.empty()) return rule;
   csp::Model& m = rule.model;
   // Backwards sums are passed on in pieces of 16 bytes.
   const auto rows = rule.var("rows", problem.backward ? csp::Domain({16, 32, 64}) : csp::Domain({16, 32, 48, 64}));
   const auto portions = rule.var("portions", csp::Domain({1, 2, 3, 4, 6, 8}));
   const auto candidate = [=](std::span<const csp::Integer> v) {
-    return candidate_of(problem, gpu, static_cast<int>(v[0]), static_cast<int>(v[1]));
+    return warpgroup_candidate(problem, gpu, static_cast<int>(v[0]), static_cast<int>(v[1]));
   };
   if (problem.slots != 0) m.require("as many rows as were asked for", rows * portions == problem.slots);
   m.require(
@@ -175,9 +179,9 @@ DenseRule dense_warpgroup_rule(const GpuDenseProblem& problem, const GpuModel& g
       m.call("fits", {rows, portions},
              [=](std::span<const csp::Integer> v) { return csp::Integer{candidate(v).fits ? 1 : 0}; }, {0, 1}) == 1);
   m.minimise([=](const csp::Solution& solution) {
-    const Candidate c = candidate(solution.values());
+    const WarpgroupCandidate c = candidate(solution.values());
     constexpr double more_rows = 1e-3;  // of equally quick ones fewer rows that nobody has
-    return static_cast<double>(c.waves) * step_time(c) + more_rows * static_cast<double>(c.shape.team_rows());
+    return static_cast<double>(c.waves) * warpgroup_step_time(c) + more_rows * static_cast<double>(c.shape.team_rows());
   });
   rule.plan_of = [=](const csp::Solution& solution) { return warpgroup_plan(problem, candidate(solution.values())); };
   return rule;
