@@ -343,7 +343,7 @@ def test_hostile_names_stay_text(runs, tmp_path):
     [
         ("", "a.jsonl: there are no metrics of a run in it"),
         ("hello\n", "a.jsonl:1: this is no record of metrics: 'hello'"),
-        ('{"kind":"run"}\n{"kind"\n{"kind":"run"}\n', """a.jsonl:2: this is no record of metrics: '{"kind"'"""),
+        ('{"kind":"run"}\n{"kind"\n{"kind":"step"}\n', """a.jsonl:2: this is no record of metrics: '{"kind"'"""),
         ("[1]\n", "a.jsonl:1: this is no record of metrics"),
         ('{"step":1}\n', "a.jsonl:1: kind must be a text"),
         ('{"kind":"train","step":"x"}\n', "a.jsonl:1: step must be a number"),
