@@ -90,7 +90,7 @@ ModelDescription read_description(const SafetensorsFile& file) {
   if (version >= first_with_checksum && !file.has_checksum()) {
     fail(ErrorCode::bad_input, "{}: damaged: files of format_version {} carry a checksum", file.source(), version);
   }
-  const ModelDescription result = described(reader, file.source());
+  ModelDescription result = described(reader, file.source());
   check_size(file, result);
   return result;
 }
