@@ -86,7 +86,7 @@ configured-test: setup-test
 
 pytest: $(VENV)/ready check wheel
 	@$(VENV)/bin/pip install --quiet --force-reinstall --no-deps dist/*.whl
-	@OMP_WAIT_POLICY=passive $(VENV)/bin/python -m pytest -q -n $(JOBS) --dist worksteal tests/python tests/cli tests/faults
+	@OMP_WAIT_POLICY=passive $(VENV)/bin/python -m pytest -q -n $(JOBS) --dist worksteal --timeout 900 tests/python tests/cli tests/faults
 
 $(VENV)/ready: tests/python/requirements.txt | setup-test
 	@echo 'penstock: a virtual environment for the Python tests, in $(VENV)'

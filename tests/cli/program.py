@@ -6,6 +6,7 @@ The program is PENSTOCK_BIN, or the one in build/release. Without it every test 
 import fcntl
 import json
 import math
+import mmap
 import os
 import pathlib
 import pty
@@ -90,13 +91,14 @@ def read_terminal(columns, *arguments, cwd="."):
 
 
 class FullPipe:
-    """A pipe with little room. Whoever writes more into it waits until it is read, so a run is still at work when a test
-    interrupts it, however busy the machine is."""
+    """A pipe that takes `room` bytes and one write more, or nothing. Whoever writes more into it waits until it is read, so a
+    run is still at work when a test interrupts it, however busy the machine is."""
 
-    def __init__(self, room):
+    def __init__(self, room=None):
         self.ours, self.theirs = os.pipe()
-        size = fcntl.fcntl(self.ours, fcntl.F_SETPIPE_SZ, 4096)
-        self.filler = bytes(size - room)
+        size = fcntl.fcntl(self.ours, fcntl.F_SETPIPE_SZ, 4 * mmap.PAGESIZE)
+        # poll() says that it may be written while one of its pages is free, however little is in the others.
+        self.filler = bytes(size if room is None else size - mmap.PAGESIZE - room)
         os.write(self.theirs, self.filler)
         self.path = f"/proc/{os.getpid()}/fd/{self.theirs}"
 

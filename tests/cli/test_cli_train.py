@@ -262,7 +262,7 @@ def test_no_interrupt_harms_what_it_interrupts(models, tmp_path):
 
 
 def test_a_second_interrupt_kills(models, tmp_path):
-    full = FullPipe(room=0)  # what the run says at its end never goes in
+    full = FullPipe()  # what the run says at its end never goes in
     process = start("train", models / "text.txt", *TINY, "--length", 16, "--steps", 100000, "--patience", 0,
                     cwd=tmp_path, stdout=full.theirs)  # fmt: skip
     while b" step 1 " not in process.stderr.readline():
