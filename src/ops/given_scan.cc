@@ -8,8 +8,8 @@
 #include "base/check.h"
 #include "base/threads.h"
 #include "ops/geometry.h"
-#include "ops/recurrent_team.h"
 #include "ops/scan_chunks.h"
+#include "ops/share.h"
 #include "plan/plan.h"
 
 namespace penstock::ops {
