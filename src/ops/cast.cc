@@ -4,7 +4,6 @@
 #include "base/check.h"
 #include "base/threads.h"
 #include "ops/cuda/ops.h"
-#include "ops/recurrence.h"
 
 namespace penstock::ops {
 namespace {

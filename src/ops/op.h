@@ -42,6 +42,11 @@ struct Target {
   DType master() const { return dtype == DType::f64 ? DType::f64 : DType::f32; }
 };
 
+/// The strides of a gradient, which lies like what it is of unless said otherwise.
+inline const SequenceStrides& strides_or(const SequenceStrides& own, const SequenceStrides& others) {
+  return own == SequenceStrides{} ? others : own;
+}
+
 /// What may differ from run to run.
 struct Call {
   Batch batch = {};        ///< Rows and steps of the target; lengths, packed rows and resets lie in the device's memory

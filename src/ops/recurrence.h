@@ -40,11 +40,6 @@ struct Recurrence {
   Index other_states_size() const { return state_size() - hidden; }
 };
 
-/// The strides of a gradient, which lies like what it is of unless said otherwise.
-inline const SequenceStrides& strides_or(const SequenceStrides& own, const SequenceStrides& others) {
-  return own == SequenceStrides{} ? others : own;
-}
-
 /// Whether what a CPU keeps of a forward pass is bfloat16, which its backward pass then expects.
 bool rounds_tape(const Recurrence& shape, const Target& target);
 
