@@ -25,14 +25,4 @@ class Moment {
   std::unique_ptr<Clock> clock_;
 };
 
-/// What there is on a queue's device, measured now, in a fraction of a second.
-struct Limits {
-  double copied = 0.0;    ///< Bytes read and written in a second by a copy that no cache holds.
-  double products = 0.0;  ///< Floating-point operations in a second of one large product of matrices.
-};
-
-/// `target`: its device, type, precision and threads count.
-struct Target;
-Limits measure_limits(Queue& queue, const Target& target);
-
 }  // namespace penstock::ops

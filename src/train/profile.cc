@@ -9,6 +9,7 @@
 #include "backend/cuda/runtime/kernel.h"
 #include "base/check.h"
 #include "base/random.h"
+#include "ops/limits.h"
 #include "ops/moment.h"
 #include "train/batch.h"
 #include "train/step_runner.h"

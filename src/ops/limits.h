@@ -1,0 +1,18 @@
+#pragma once
+
+#include "ops/op.h"
+
+namespace penstock::ops {
+
+class Queue;
+
+/// What there is on a queue's device, measured now, in a fraction of a second.
+struct Limits {
+  double copied = 0.0;    ///< Bytes read and written in a second by a copy that no cache holds.
+  double products = 0.0;  ///< Floating-point operations in a second of one large product of matrices.
+};
+
+/// `target`: its device, type, precision and threads count.
+Limits measure_limits(Queue& queue, const Target& target);
+
+}  // namespace penstock::ops
