@@ -1,7 +1,7 @@
 #include "ops/explain.h"
 
-#include "backend/cuda/product/matrix_product.h"
 #include "ops/cuda/common.h"
+#include "ops/explain_product.h"
 #include "ops/recurrent.h"
 #include "plan/cell_table.h"
 
@@ -10,41 +10,6 @@ namespace {
 
 /// Of a value that a program has placed, whose rows are so many bytes.
 int row_alignment(Index bytes) { return cuda::common_alignment(16, {bytes}); }
-
-/// By cuBLASLt or in kernels of our own.
-PlanReport product_report(std::string what, const cuda::ProductShape& shape, const plan::GpuModel& gpu) {
-  PlanReport report = in_own_kernels(gpu, shape)
-                          ? plan::explain(problem_of(shape), gpu)
-                          : plan::explain_library_product(shape.m, shape.n, shape.k, shape.storage, shape.tf32, gpu);
-  report.work = std::move(what) + ", " + report.work;
-  return report;
-}
-
-/// y = x W^T over all positions, and its gradients.
-struct InputProducts {
-  Index positions, inputs, outputs;
-  plan::Storage storage;
-  bool bias;
-
-  PlanReport forward(const plan::GpuModel& gpu) const {
-    cuda::ProductShape shape{.storage = storage, .result = storage};
-    shape.m = positions, shape.n = outputs, shape.k = inputs;
-    shape.b_transposed = true;
-    if (bias) shape.epilogue = cuda::Epilogue::add_bias;
-    return product_report("input product", shape, gpu);
-  }
-  std::vector<PlanReport> backward(bool wants_dx, const plan::GpuModel& gpu) const {
-    cuda::ProductShape weights{.storage = storage, .result = plan::Storage::f32};
-    weights.m = outputs, weights.n = inputs, weights.k = positions;
-    weights.a_transposed = true;
-    if (bias) weights.epilogue = cuda::Epilogue::sum_columns;
-    std::vector<PlanReport> reports = {product_report("gradient of the weights", weights, gpu)};
-    cuda::ProductShape input{.storage = storage, .result = storage};
-    input.m = positions, input.n = inputs, input.k = outputs;
-    if (wants_dx) reports.push_back(product_report("gradient of the input", input, gpu));
-    return reports;
-  }
-};
 
 InputProducts products_of(const Recurrence& shape, const Target& target) {
   return {target.positions(), shape.input, plan::cell_traits(shape.cell).info.gates * shape.hidden,
@@ -137,14 +102,6 @@ std::vector<PlanReport> explain_recurrence(const Recurrence& shape, bool backwar
     report.plan += "; weights are read as they lie, since to pack them would take longer than it saves";
   }
   return {std::move(report)};
-}
-
-std::vector<PlanReport> explain_linear(const Linear& shape, bool backward, bool wants_dx, const Target& target,
-                                       const plan::Machine& machine) {
-  if (!target.device.is_cuda()) return {};
-  const InputProducts products{target.positions(), shape.inputs, shape.outputs, storage_of(target.dtype), true};
-  if (!backward) return {products.forward(machine.gpu)};
-  return products.backward(wants_dx, machine.gpu);
 }
 
 }  // namespace penstock::ops

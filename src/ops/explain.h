@@ -2,7 +2,6 @@
 
 #include <vector>
 
-#include "ops/linear.h"
 #include "ops/recurrence.h"
 #include "plan/explain.h"
 
@@ -11,8 +10,6 @@ namespace penstock::ops {
 /// What an op would be made of on a target: of target.device.is_cuda(), on machine.gpu, which need not be there.
 std::vector<PlanReport> explain_recurrence(const Recurrence& shape, bool backward, const Target& target,
                                            const plan::Machine& machine);
-std::vector<PlanReport> explain_linear(const Linear& shape, bool backward, bool wants_dx, const Target& target,
-                                       const plan::Machine& machine);
 
 /// What the planner is asked by the executables of a recurrence.
 plan::Problem cpu_problem(const Recurrence& shape, const Target& target);

@@ -5,7 +5,7 @@
 #include "backend/cpu/kernels.h"
 #include "ops/cuda/ops.h"
 #include "ops/elementwise.h"
-#include "ops/explain.h"
+#include "ops/explain_product.h"
 #include "ops/matmul.h"
 
 namespace penstock::ops {
