@@ -141,16 +141,6 @@ TEST(ForecastScore, NothingThatCouldBeCompared) {
   EXPECT_TRUE(scorer.scores().empty()) << "no row follows the only forecast";
 }
 
-TEST(LabelScore, IsCountedFromTheConfusion) {
-  const LabelScore score = score_labels({{3, 1, 0}, {2, 4, 0}, {0, 0, 0}});
-  EXPECT_EQ(score.scored, 10);
-  EXPECT_DOUBLE_EQ(score.accuracy, 0.7);
-  EXPECT_DOUBLE_EQ(score.macro_f1, (6.0 / 9.0 + 8.0 / 11.0) / 2.0);
-  EXPECT_EQ(score.majority, 1);
-  EXPECT_DOUBLE_EQ(score.majority_accuracy, 0.6);
-  EXPECT_EQ(score_labels({{0, 0}, {0, 0}}).accuracy, 0.0);
-}
-
 TEST(Season, IsFoundUnderNoiseAndTrend) {
   for (const Index season : {4, 7, 12, 24, 52}) {
     EXPECT_EQ(find_season(wave(6 * season + 3, season, 0.05)), season);
