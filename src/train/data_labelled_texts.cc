@@ -221,6 +221,15 @@ std::unique_ptr<Dataset> open(const CsvTable& table, const LabelledTextOptions& 
 
 }  // namespace
 
+std::vector<std::int32_t> text_tokens(const DataDescription& data, std::string_view text) {
+  std::vector<std::int32_t> tokens;
+  for (const char c : text.substr(0, static_cast<std::size_t>(data.longest_text))) {
+    tokens.push_back(static_cast<unsigned char>(c));
+  }
+  tokens.push_back(0);
+  return tokens;
+}
+
 std::unique_ptr<Dataset> open_labelled_texts(const Sources& sources, const LabelledTextOptions& given,
                                              const DataDescription* origin) {
   const LabelledTextOptions options = settled(given, origin, sources.empty() ? "" : sources.front());

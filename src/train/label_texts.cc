@@ -123,15 +123,6 @@ class Labeller {
 
 }  // namespace
 
-std::vector<std::int32_t> text_tokens(const DataDescription& data, std::string_view text) {
-  std::vector<std::int32_t> tokens;
-  for (const char c : text.substr(0, static_cast<std::size_t>(data.longest_text))) {
-    tokens.push_back(static_cast<unsigned char>(c));
-  }
-  tokens.push_back(0);
-  return tokens;
-}
-
 std::vector<TextRow> read_text_rows(const Sources& sources, const DataDescription& data, const TableFormat& given,
                                     const std::vector<std::string>& keep) {
   return read_rows(CsvTable(sources, format_for(data, given)), data, keep);
