@@ -9,13 +9,13 @@ namespace penstock {
 
 namespace {
 
-constexpr double day = 86400.0, hour = 3600.0;
+constexpr double a_day = 86400.0, an_hour = 3600.0;
 
 /// How many working days stand before the one of a date, counted from some Monday on; of a Saturday or Sunday as of the
 /// Monday that follows.
 double working_days_before(double seconds) {
   constexpr double monday = 4.0;  // the first of 1970 was a Thursday
-  const double number = std::floor(seconds / day) - monday, week = std::floor(number / 7.0);
+  const double number = std::floor(seconds / a_day) - monday, week = std::floor(number / 7.0);
   return 5.0 * week + std::min(number - 7.0 * week, 5.0);
 }
 
@@ -23,7 +23,7 @@ double working_days_before(double seconds) {
 /// Sunday.
 bool may_change_clocks(double seconds, bool forward) {
   namespace chrono = std::chrono;
-  const chrono::sys_days date{chrono::days{static_cast<int>(std::floor(seconds / day))}};
+  const chrono::sys_days date{chrono::days{static_cast<int>(std::floor(seconds / a_day))}};
   if (chrono::weekday{date} != chrono::Sunday) return false;
   const chrono::year_month_day today{date};
   const unsigned number = (static_cast<unsigned>(today.day()) - 1) / 7;
@@ -47,28 +47,28 @@ bool may_change_clocks(double seconds, bool forward) {
 /// When the hour begins that clocks may have skipped within a gap of more than one row; NaN: none. Rows that are
 /// missing around just that hour seldom have another cause. In a gap of more than a day they may.
 double skipped_hour(double step, double before, double after) {
-  if (step > hour || after - before <= step || after - before > day) return std::nan("");
+  if (step > an_hour || after - before <= step || after - before > a_day) return std::nan("");
   for (const double date : {before, after}) {
-    const double midnight = day * std::floor(date / day);
+    const double midnight = a_day * std::floor(date / a_day);
     if (!may_change_clocks(midnight, true)) continue;
     for (const double begin : {2.0, 1.0, 3.0, 0.0}) {  // most of Europe and North America first
-      const double change = midnight + begin * hour;
-      if (before < change && after >= change + hour) return change;
+      const double change = midnight + begin * an_hour;
+      if (before < change && after >= change + an_hour) return change;
     }
   }
   return std::nan("");
 }
 
-bool is_working_day(double seconds) { return working_days_before(seconds + day) > working_days_before(seconds); }
+bool is_working_day(double seconds) { return working_days_before(seconds + a_day) > working_days_before(seconds); }
 
 }  // namespace
 
 double RowDates::seconds_between(double before, double after) const {
-  constexpr double tolerance = 1.5, night = 4.0 * hour;
+  constexpr double tolerance = 1.5, night = 4.0 * an_hour;
   const double apart = after - before;
-  if (!std::isnan(skipped_hour(step, before, after))) return apart - hour;
-  if (!(step < day) || std::abs(std::abs(apart - step) - hour) > tolerance) return apart;
-  const double midnight = day * std::floor(std::max(before, after) / day);
+  if (!std::isnan(skipped_hour(step, before, after))) return apart - an_hour;
+  if (!(step < a_day) || std::abs(std::abs(apart - step) - an_hour) > tolerance) return apart;
+  const double midnight = a_day * std::floor(std::max(before, after) / a_day);
   const bool at_night = std::max(before, after) > midnight && std::min(before, after) < midnight + night;
   return at_night && may_change_clocks(midnight, apart > step) ? step : apart;
 }
@@ -84,9 +84,9 @@ std::vector<double> RowDates::between(double before, double after) const {
   std::vector<double> dates;
   const double skipped = working_days ? std::nan("") : skipped_hour(step, before, after);
   // Months differ in length: dates are spread evenly, which does for whatever is as long as they are.
-  const double apart = working_days ? day : seconds_between(before, after) / static_cast<double>(count + 1);
+  const double apart = working_days ? a_day : seconds_between(before, after) / static_cast<double>(count + 1);
   for (double date = before + apart; static_cast<Index>(dates.size()) < count; date += apart) {
-    if (!working_days || is_working_day(date)) dates.push_back(date >= skipped ? date + hour : date);
+    if (!working_days || is_working_day(date)) dates.push_back(date >= skipped ? date + an_hour : date);
   }
   return dates;
 }
@@ -94,9 +94,9 @@ std::vector<double> RowDates::between(double before, double after) const {
 bool RowDates::is_regular(double before, double after) const {
   const double apart = seconds_between(before, after);
   if (missing_between(before, after) > 0.0 || !(apart > 0.0)) return false;
-  if (working_days && after - before > 1.5 * day) return true;
+  if (working_days && after - before > 1.5 * a_day) return true;
   // Months and years differ in length, and a day has 23 hours where clocks are put forward.
-  const double tolerance = step < day ? 1.5 : step > 8.0 * day ? 0.12 * step : 4000.0;
+  const double tolerance = step < a_day ? 1.5 : step > 8.0 * a_day ? 0.12 * step : 4000.0;
   return std::abs(apart - step) <= tolerance;
 }
 

@@ -9,7 +9,7 @@ namespace penstock {
 
 namespace {
 
-constexpr Index most_rows = 20000;  // the latest ones, which say enough; of many series, a share of each
+constexpr Index most_season_rows = 20000;  // the latest ones, which say enough; of many series, a share of each
 constexpr Index longest_season = 400;
 constexpr double seasons_needed = 2.5;
 constexpr double seasons_needed_of_many = 2.0;  // series, which agree on it
@@ -110,7 +110,7 @@ void add_peaks(std::span<const std::span<const double>> series, Index width, Ind
 
 // A season shows in changes, which have no trend: over one row, or over several where single rows are mostly noise.
 training::FoundSeason training::look_for_season(std::span<const std::span<const double>> all) {
-  const std::size_t most = static_cast<std::size_t>(most_rows) / std::max<std::size_t>(all.size(), 1) + 1;
+  const std::size_t most = static_cast<std::size_t>(most_season_rows) / std::max<std::size_t>(all.size(), 1) + 1;
   std::vector<std::span<const double>> series;
   Index rows = 0;
   for (const std::span<const double> values : all) {
