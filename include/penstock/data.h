@@ -555,6 +555,9 @@ class RowReader {
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
+
+  /// Throws where it was moved from.
+  Impl& held() const;
 };
 
 }  // namespace penstock

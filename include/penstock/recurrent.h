@@ -198,6 +198,9 @@ class Recurrent {
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
+
+  /// Throws where it was moved from.
+  Impl& held() const;
 };
 
 extern template class Recurrent<float>;

@@ -136,6 +136,9 @@ class RecurrentProgram {
  private:
   explicit RecurrentProgram(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
+
+  /// Throws where it was moved from.
+  Impl& held() const;
 };
 
 }  // namespace penstock

@@ -80,6 +80,9 @@ class ScanProgram {
  private:
   explicit ScanProgram(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
+
+  /// Throws where it was moved from.
+  Impl& held() const;
 };
 
 }  // namespace penstock

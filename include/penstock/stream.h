@@ -46,6 +46,9 @@ class Session {
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
+
+  /// Throws where it was moved from.
+  Impl& held() const;
 };
 
 /// Many streams of one model, which answer one step of all of them at a time. On the CPU each row has the answers of a
@@ -79,6 +82,9 @@ class SessionBatch {
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
+
+  /// Throws where it was moved from.
+  Impl& held() const;
 };
 
 /// Draws a token; `random` is uniform in [0, 1).
@@ -101,6 +107,9 @@ class Generator {
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
+
+  /// Throws where it was moved from.
+  Impl& held() const;
 };
 
 }  // namespace penstock

@@ -68,33 +68,38 @@ template <class Real>
 Recurrent<Real>& Recurrent<Real>::operator=(Recurrent&&) noexcept = default;
 
 template <class Real>
+typename Recurrent<Real>::Impl& Recurrent<Real>::held() const {
+  return alive(impl_, "the network");
+}
+
+template <class Real>
 const RecurrentSpec& Recurrent<Real>::spec() const {
-  return alive(impl_).spec;
+  return held().spec;
 }
 
 template <class Real>
 Index Recurrent<Real>::state_size() const {
-  return alive(impl_).row_state;
+  return held().row_state;
 }
 
 template <class Real>
 std::vector<typename Recurrent<Real>::Parameter>& Recurrent<Real>::parameters() {
-  return alive(impl_).parameters;
+  return held().parameters;
 }
 
 template <class Real>
 const std::vector<typename Recurrent<Real>::Parameter>& Recurrent<Real>::parameters() const {
-  return alive(impl_).parameters;
+  return held().parameters;
 }
 
 template <class Real>
 typename Recurrent<Real>::Parameter& Recurrent<Real>::parameter(std::string_view name) {
-  return alive(impl_).parameter(name);
+  return held().parameter(name);
 }
 
 template <class Real>
 void Recurrent<Real>::weights_changed() {
-  alive(impl_).weights_changed();
+  held().weights_changed();
 }
 
 template <class Real>
@@ -104,7 +109,7 @@ void Recurrent<Real>::forward(const Batch& batch, SequenceView<const Real> x, Se
   ops::Geometry::check(batch);
   require(static_cast<bool>(x), "x must not be null");
   require(static_cast<bool>(y), "y must not be null");
-  Impl& impl = alive(impl_);
+  Impl& impl = held();
   const RecurrentSpec& spec = impl.spec;
   require_strides("x", batch, x);
   ops::require_apart("y", place_of(batch, y, spec.output_size()));
@@ -164,7 +169,7 @@ void Recurrent<Real>::backward(const Batch& batch, SequenceView<const Real> x, S
   ops::Geometry::check(batch);
   require(static_cast<bool>(x), "x must not be null");
   require(static_cast<bool>(dy), "dy must not be null");
-  Impl& impl = alive(impl_);
+  Impl& impl = held();
   const RecurrentSpec& spec = impl.spec;
   auto& content = tape.content();
   require(content.filled, "tape must hold a forward pass of this network");
@@ -216,7 +221,7 @@ void Recurrent<Real>::backward(const Batch& batch, SequenceView<const Real> x, S
 
 template <class Real>
 void Recurrent<Real>::step(Index rows, const Real* x, Real* y, Real* state, const Execution& execution) const {
-  Impl& impl = alive(impl_);
+  Impl& impl = held();
   if (rows == 1 && !impl.stack && impl.accepts_row(x, y, state, execution))
     return impl.step_row(x, y, state, execution.precision);
   require(x != nullptr, "x must not be null");

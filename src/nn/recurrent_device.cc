@@ -56,12 +56,12 @@ Tensor one_step(const char* name, const Tensor& tensor) {
 
 template <class Real>
 Device Recurrent<Real>::device() const {
-  return alive(impl_).device();
+  return held().device();
 }
 
 template <class Real>
 void Recurrent<Real>::move_to(Stream& stream) {
-  const Impl& from = alive(impl_);
+  const Impl& from = held();
   auto moved = std::make_unique<Impl>(from.spec, from.seed, &stream);
   moved->passes = from.passes.load();
   std::vector<Real> numbers;
@@ -78,7 +78,7 @@ void Recurrent<Real>::move_to(Stream& stream) {
 
 template <class Real>
 void Recurrent<Real>::zero_gradients() {
-  Impl& impl = alive(impl_);
+  Impl& impl = held();
   if (impl.stack) {
     impl.stack->zero_gradients();
   } else {
@@ -88,21 +88,21 @@ void Recurrent<Real>::zero_gradients() {
 
 template <class Real>
 void Recurrent<Real>::read(std::string_view name, std::span<Real> value) const {
-  const Parameter& parameter = alive(impl_).parameter(name);
+  const Parameter& parameter = held().parameter(name);
   Impl::require_size(parameter, value.size());
   impl_->read(parameter.value_tensor, parameter.value, value);
 }
 
 template <class Real>
 void Recurrent<Real>::read_gradient(std::string_view name, std::span<Real> gradient) const {
-  const Parameter& parameter = alive(impl_).parameter(name);
+  const Parameter& parameter = held().parameter(name);
   Impl::require_size(parameter, gradient.size());
   impl_->read(parameter.gradient_tensor, parameter.gradient, gradient);
 }
 
 template <class Real>
 void Recurrent<Real>::write(std::string_view name, std::span<const Real> value) {
-  const Parameter& parameter = alive(impl_).parameter(name);
+  const Parameter& parameter = held().parameter(name);
   Impl::require_size(parameter, value.size());
   impl_->write(parameter.value_tensor, parameter.value, value);
   impl_->weights_changed();
@@ -185,7 +185,7 @@ template <class Real>
 void Recurrent<Real>::forward(const Batch& batch, const Tensor& x, const Tensor& y, const Tensor& state_in,
                               const Tensor& state_out, RecurrentTape<Real>* tape, const Execution& execution,
                               const Tensor& every_state) const {
-  Impl& impl = alive(impl_);
+  Impl& impl = held();
   if (!impl.stack) {
     ops::Geometry::check(batch);
     const std::vector<Index> states = impl.state_shape(batch.rows);
@@ -205,7 +205,7 @@ template <class Real>
 void Recurrent<Real>::backward(const Batch& batch, const Tensor& x, const Tensor& dy, const Tensor& dstate_out,
                                const Tensor& dx, const Tensor& dstate_in, RecurrentTape<Real>& tape,
                                const Execution& execution, const Tensor& dstates) {
-  Impl& impl = alive(impl_);
+  Impl& impl = held();
   if (!impl.stack) {
     ops::Geometry::check(batch);
     const std::vector<Index> states = impl.state_shape(batch.rows);
@@ -224,7 +224,7 @@ void Recurrent<Real>::backward(const Batch& batch, const Tensor& x, const Tensor
 
 template <class Real>
 void Recurrent<Real>::step(const Tensor& x, const Tensor& y, const Tensor& state, const Execution& execution) const {
-  Impl& impl = alive(impl_);
+  Impl& impl = held();
   const Tensor x_step = one_step("x", x), y_step = one_step("y", y);
   if (impl.stack) return impl.stack->step(x_step, y_step, state, execution);
   const Index rows = x.shape[0];

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "backend/cpu/kernels.h"
+#include "base/alive.h"
 #include "base/check.h"
 #include "base/denormals.h"
 #include "base/dtype.h"
@@ -44,13 +45,6 @@ SequenceStrides strides_of(const Batch& batch, const SequenceView<Real>& view) {
 
 /// Channels of every state but the output, after each step.
 inline Index other_states(const RecurrentSpec& spec) { return (find_cell(spec.cell).states - 1) * spec.output_size(); }
-
-/// The network behind a handle that has not been moved from.
-template <class Impl>
-Impl& alive(const std::unique_ptr<Impl>& impl) {
-  require(impl != nullptr, "the network must not have been moved from");
-  return *impl;
-}
 
 /// What goes out where no row has a step: what came in.
 template <class Real>

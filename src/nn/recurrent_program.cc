@@ -217,6 +217,8 @@ struct ProgramKey {
 RecurrentProgram::RecurrentProgram(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 RecurrentProgram::~RecurrentProgram() = default;
 
+RecurrentProgram::Impl& RecurrentProgram::held() const { return alive(impl_, "the program"); }
+
 std::shared_ptr<const RecurrentProgram> RecurrentProgram::get(const RecurrentSpec& spec, const RecurrentForm& form,
                                                               const Execution& execution) {
   static Recent<ProgramKey, const RecurrentProgram> recent(ops::kept_programs);
@@ -230,30 +232,24 @@ std::shared_ptr<const RecurrentProgram> RecurrentProgram::get(const RecurrentSpe
   });
 }
 
-const RecurrentSpec& RecurrentProgram::spec() const { return alive(impl_, "the program").spec; }
-const RecurrentForm& RecurrentProgram::form() const { return alive(impl_, "the program").form; }
-const Execution& RecurrentProgram::execution() const { return alive(impl_, "the program").execution; }
-const std::vector<ParameterShape>& RecurrentProgram::parameters() const {
-  return alive(impl_, "the program").parameters;
-}
+const RecurrentSpec& RecurrentProgram::spec() const { return held().spec; }
+const RecurrentForm& RecurrentProgram::form() const { return held().form; }
+const Execution& RecurrentProgram::execution() const { return held().execution; }
+const std::vector<ParameterShape>& RecurrentProgram::parameters() const { return held().parameters; }
 
 std::size_t RecurrentProgram::workspace_bytes() const {
-  const std::size_t forward = Impl::bytes_of(alive(impl_, "the program").forward);
-  return alive(impl_, "the program").backward ? std::max(forward, Impl::bytes_of(*alive(impl_, "the program").backward))
-                                              : forward;
+  const std::size_t forward = Impl::bytes_of(held().forward);
+  return held().backward ? std::max(forward, Impl::bytes_of(*held().backward)) : forward;
 }
 
 std::size_t RecurrentProgram::tape_bytes() const {
-  return alive(impl_, "the program").form.training ? kTapeHeaderBytes + alive(impl_, "the program").forward.tape.bytes
-                                                   : 0;
+  return held().form.training ? kTapeHeaderBytes + held().forward.tape.bytes : 0;
 }
 
-std::size_t RecurrentProgram::packed_bytes(Pass pass) const {
-  return alive(impl_, "the program").pass(pass).derived_bytes;
-}
+std::size_t RecurrentProgram::packed_bytes(Pass pass) const { return held().pass(pass).derived_bytes; }
 
 std::uint64_t RecurrentProgram::forward(const Context& context, const Forward& given) const {
-  const Impl& impl = alive(impl_, "the program");
+  const Impl& impl = held();
   const RecurrentSpec& spec = impl.spec;
   impl.check_call(context, given.batch);
   impl.check_parameters("weights", given.weights, impl.form.weights);
@@ -306,7 +302,7 @@ std::uint64_t RecurrentProgram::forward(const Context& context, const Forward& g
 }
 
 void RecurrentProgram::backward(const Context& context, const Backward& given) const {
-  const Impl& impl = alive(impl_, "the program");
+  const Impl& impl = held();
   const RecurrentSpec& spec = impl.spec;
   const RecurrentForm& form = impl.form;
   const nn::StackPass& pass = impl.pass(Pass::backward);
@@ -362,7 +358,7 @@ void RecurrentProgram::backward(const Context& context, const Backward& given) c
 
 void RecurrentProgram::pack(const Context& context, std::span<const Tensor> weights, const Memory& packed,
                             Pass which) const {
-  const Impl& impl = alive(impl_, "the program");
+  const Impl& impl = held();
   const nn::StackPass& pass = impl.pass(which);
   ops::require_device(context, impl.execution.device);
   impl.check_parameters("weights", weights, impl.form.weights);
@@ -377,12 +373,10 @@ void RecurrentProgram::pack(const Context& context, std::span<const Tensor> weig
 std::string RecurrentProgram::explain() const {
   const auto plans_of = [&](const nn::StackPass& pass) {
     const graph::Program& program = *pass.program;
-    return to_text(
-        nn::explain_nodes(program.graph(), program.target(), nn::machine_of(alive(impl_, "the program").execution)));
+    return to_text(nn::explain_nodes(program.graph(), program.target(), nn::machine_of(held().execution)));
   };
-  std::string text =
-      alive(impl_, "the program").forward.program->describe() + plans_of(alive(impl_, "the program").forward);
-  if (alive(impl_, "the program").backward) text += plans_of(*alive(impl_, "the program").backward);
+  std::string text = held().forward.program->describe() + plans_of(held().forward);
+  if (held().backward) text += plans_of(*held().backward);
   return text;
 }
 

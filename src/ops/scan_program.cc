@@ -169,6 +169,8 @@ struct ScanKey {
 ScanProgram::ScanProgram(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 ScanProgram::~ScanProgram() = default;
 
+ScanProgram::Impl& ScanProgram::held() const { return alive(impl_, "the program"); }
+
 std::shared_ptr<const ScanProgram> ScanProgram::get(const ScanCallForm& form, const Execution& execution) {
   static Recent<ScanKey, const ScanProgram> recent(ops::kept_programs);
   Execution whole = execution;
@@ -182,20 +184,20 @@ std::shared_ptr<const ScanProgram> ScanProgram::get(const ScanCallForm& form, co
   });
 }
 
-const ScanCallForm& ScanProgram::form() const { return alive(impl_, "the program").form; }
-const Execution& ScanProgram::execution() const { return alive(impl_, "the program").execution; }
-std::size_t ScanProgram::workspace_bytes() const { return alive(impl_, "the program").bytes; }
+const ScanCallForm& ScanProgram::form() const { return held().form; }
+const Execution& ScanProgram::execution() const { return held().execution; }
+std::size_t ScanProgram::workspace_bytes() const { return held().bytes; }
 
 std::string ScanProgram::explain() const {
-  const Pool<ops::ScanPass>::Lease there(alive(impl_, "the program").forward);
+  const Pool<ops::ScanPass>::Lease there(held().forward);
   std::string lines = "forward: " + there->explain();
-  if (!alive(impl_, "the program").form.training) return lines;
-  const Pool<ops::ScanPass>::Lease back(alive(impl_, "the program").backward);
+  if (!held().form.training) return lines;
+  const Pool<ops::ScanPass>::Lease back(held().backward);
   return lines + "\nbackward: " + back->explain();
 }
 
 void ScanProgram::forward(const Context& context, const Forward& given) const {
-  const Impl& impl = alive(impl_, "the program");
+  const Impl& impl = held();
   const ops::Call call = impl.call(context, given.batch, given.workspace);
   ops::GivenScanForward memory;
   memory.terms = impl.terms({"terms.a", "terms.b", "terms.factor"}, given.terms, false);
@@ -211,7 +213,7 @@ void ScanProgram::forward(const Context& context, const Forward& given) const {
 }
 
 void ScanProgram::backward(const Context& context, const Backward& given) const {
-  const Impl& impl = alive(impl_, "the program");
+  const Impl& impl = held();
   require(impl.form.training, "a backward pass needs a program whose form is of training");
   const ops::Call call = impl.call(context, given.batch, given.workspace);
   ops::GivenScanBackward memory;

@@ -64,8 +64,7 @@ WarpgroupCandidate warpgroup_candidate(const GpuDenseProblem& problem, const Gpu
   const int others = shape.registers();
   const auto fill = [&] {
     const int step = shape.steps_of_item();
-    shape.resident =
-        std::clamp((kMostWarpgroupRegisters - others) / 4 / step * step, 0, std::max(0, shape.own_steps()));
+    shape.resident = std::clamp((kMostWarpgroupRegisters - others) / 4 / step * step, 0, shape.own_steps());
     shape.stages = std::min(kMostStages, 2 * shape.own_items());
     while (shape.stages > 1 && shape.shared_bytes() > gpu.block_bytes) --shape.stages;
   };

@@ -25,16 +25,17 @@ Generator::Generator(const Model& model, const Sampling& sampling, std::uint64_t
 Generator::~Generator() = default;
 Generator::Generator(Generator&&) noexcept = default;
 
+Generator::Impl& Generator::held() const { return alive(impl_, "the generator"); }
+
 void Generator::read(std::string_view text) {
-  for (const char byte : text)
-    alive(impl_, "the generator").row.push(std::array{static_cast<std::int32_t>(static_cast<unsigned char>(byte))});
-  alive(impl_, "the generator").begun = alive(impl_, "the generator").begun || !text.empty();
+  for (const char byte : text) held().row.push(std::array{static_cast<std::int32_t>(static_cast<unsigned char>(byte))});
+  held().begun = held().begun || !text.empty();
 }
 
 char Generator::next() {
-  if (!alive(impl_, "the generator").begun) read("\n");
+  if (!held().begun) read("\n");
   std::array<std::int32_t, 1> token{};
-  alive(impl_, "the generator").row.generate(alive(impl_, "the generator").sampling, 1, token);
+  held().row.generate(held().sampling, 1, token);
   return static_cast<char>(static_cast<unsigned char>(token[0]));
 }
 

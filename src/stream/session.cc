@@ -60,29 +60,31 @@ Session::Session(const Model& model, Precision precision) : Session(model, Execu
 Session::~Session() = default;
 Session::Session(Session&&) noexcept = default;
 
+Session::Impl& Session::held() const { return alive(impl_, "the session"); }
+
 std::span<const float> Session::push(std::int32_t token) {
-  auto& row = alive(impl_, "the session").row;
+  auto& row = held().row;
   require_tokens(row.data());
   ops::check_tokens({}, &token, row.data().vocabulary);
   return checked(row.push(&token), row);
 }
 
 std::span<const float> Session::push(std::span<const float> features) {
-  auto& row = alive(impl_, "the session").row;
+  auto& row = held().row;
   require_features(row.data(), 1, features.size());
   require_near(features);
   return checked(row.push(features.data()), row);
 }
 
-void Session::reset() { alive(impl_, "the session").row.reset(); }
+void Session::reset() { held().row.reset(); }
 
-std::vector<float> Session::state() const { return alive(impl_, "the session").row.state(); }
+std::vector<float> Session::state() const { return held().row.state(); }
 
 void Session::restore(std::span<const float> state) {
-  const Index size = alive(impl_, "the session").row.state_size();
+  const Index size = held().row.state_size();
   require(static_cast<Index>(state.size()) == size, "state must hold {} values, not {}", size, state.size());
   require(ops::all_finite(0, size, state.data()), "state must hold finite values");
-  alive(impl_, "the session").row.restore(state);
+  held().row.restore(state);
 }
 
 SessionBatch::SessionBatch(const Model& model, Index rows, const Execution& execution) {
@@ -98,35 +100,36 @@ SessionBatch::~SessionBatch() = default;
 SessionBatch::SessionBatch(SessionBatch&&) noexcept = default;
 SessionBatch& SessionBatch::operator=(SessionBatch&&) noexcept = default;
 
-Index SessionBatch::rows() const { return alive(impl_, "the batch of sessions").rows.rows(); }
+SessionBatch::Impl& SessionBatch::held() const { return alive(impl_, "the batch of sessions"); }
+
+Index SessionBatch::rows() const { return held().rows.rows(); }
 
 std::span<const float> SessionBatch::push(std::span<const std::int32_t> tokens) {
-  require_tokens(alive(impl_, "the batch of sessions").rows.data());
+  require_tokens(held().rows.data());
   require(static_cast<Index>(tokens.size()) == rows(), "tokens must hold {} values, not {}", rows(), tokens.size());
-  ops::check_tokens({.rows = rows(), .steps = 1}, tokens.data(),
-                    alive(impl_, "the batch of sessions").rows.data().vocabulary);
-  return alive(impl_, "the batch of sessions").rows.push(tokens.data());
+  ops::check_tokens({.rows = rows(), .steps = 1}, tokens.data(), held().rows.data().vocabulary);
+  return held().rows.push(tokens.data());
 }
 
 std::span<const float> SessionBatch::push(std::span<const float> features) {
-  auto& all = alive(impl_, "the batch of sessions").rows;
+  auto& all = held().rows;
   require_features(all.data(), rows(), features.size());
   require_near(features);
   return all.push(features.data());
 }
 
-void SessionBatch::reset() { alive(impl_, "the batch of sessions").rows.reset(); }
-void SessionBatch::reset(Index row) { alive(impl_, "the batch of sessions").rows.reset(row); }
-void SessionBatch::seed(Index row, std::uint64_t seed) { alive(impl_, "the batch of sessions").rows.seed(row, seed); }
+void SessionBatch::reset() { held().rows.reset(); }
+void SessionBatch::reset(Index row) { held().rows.reset(row); }
+void SessionBatch::seed(Index row, std::uint64_t seed) { held().rows.seed(row, seed); }
 
 void SessionBatch::generate(const Sampling& sampling, Index steps, std::span<std::int32_t> tokens) {
-  const DataDescription& data = alive(impl_, "the batch of sessions").rows.data();
+  const DataDescription& data = held().rows.data();
   require_tokens(data);
   require(data.task == Task::language, "a model generates that was trained to continue a text, not for another task");
   require(steps >= 0, "steps must not be negative, not {}", steps);
   require(static_cast<Index>(tokens.size()) == rows() * steps, "tokens must hold {} values (rows {}, steps {}), not {}",
           rows() * steps, rows(), steps, tokens.size());
-  alive(impl_, "the batch of sessions").rows.generate(sampling, steps, tokens.data());
+  held().rows.generate(sampling, steps, tokens.data());
 }
 
 }  // namespace penstock

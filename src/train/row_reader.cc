@@ -400,8 +400,10 @@ RowReader::RowReader(const DataDescription& description, const std::string& firs
 RowReader::~RowReader() = default;
 RowReader::RowReader(RowReader&&) noexcept = default;
 
+RowReader::Impl& RowReader::held() const { return alive(impl_, "the reader"); }
+
 bool RowReader::read(const std::string& line, std::span<float> features) {
-  Impl& self = alive(impl_, "the reader");
+  Impl& self = held();
   require(features.size() == self.inputs.size(), "features must have room for {} values, not {}", self.inputs.size(),
           features.size());
   ++self.line;
@@ -422,40 +424,37 @@ bool RowReader::read(const std::string& line, std::span<float> features) {
   return true;
 }
 
-std::span<const float> RowReader::missing_rows() const { return alive(impl_, "the reader").missing_rows; }
-std::span<const double> RowReader::target_values() const { return alive(impl_, "the reader").target_values; }
+std::span<const float> RowReader::missing_rows() const { return held().missing_rows; }
+std::span<const double> RowReader::target_values() const { return held().target_values; }
 std::optional<double> RowReader::date() const {
-  if (alive(impl_, "the reader").date_position) return alive(impl_, "the reader").series->date;
-  return alive(impl_, "the reader").dated != nullptr ? std::optional(alive(impl_, "the reader").date_read)
-                                                     : std::nullopt;
+  if (held().date_position) return held().series->date;
+  return held().dated != nullptr ? std::optional(held().date_read) : std::nullopt;
 }
-bool RowReader::starts_sequence() const { return alive(impl_, "the reader").starts_sequence; }
+bool RowReader::starts_sequence() const { return held().starts_sequence; }
 void RowReader::restart() {
-  alive(impl_, "the reader").restart();
-  alive(impl_, "the reader").sequence_names.clear();
-  alive(impl_, "the reader").restarted = true;
+  held().restart();
+  held().sequence_names.clear();
+  held().restarted = true;
 }
-const std::string& RowReader::first_returning_sequence() const { return alive(impl_, "the reader").first_returning; }
+const std::string& RowReader::first_returning_sequence() const { return held().first_returning; }
 
 const Group& RowReader::group() const {
-  const bool grouped = alive(impl_, "the reader").group_position || alive(impl_, "the reader").data.groups_are_files;
-  require(alive(impl_, "the reader").series != nullptr && grouped, "no row of a group has been read");
-  return alive(impl_, "the reader").series->group;
+  const bool grouped = held().group_position || held().data.groups_are_files;
+  require(held().series != nullptr && grouped, "no row of a group has been read");
+  return held().series->group;
 }
 
-bool RowReader::knows_group() const {
-  return alive(impl_, "the reader").series == nullptr || alive(impl_, "the reader").series->settled;
-}
+bool RowReader::knows_group() const { return held().series == nullptr || held().series->settled; }
 
 void RowReader::add_group(const Group& group) {
-  const DataDescription& data = alive(impl_, "the reader").data;
+  const DataDescription& data = held().data;
   require(group.inputs.size() == data.inputs.size() && group.targets.size() == data.targets.size(),
           "group must have a scaling of each column");
-  alive(impl_, "the reader").add(group, true);
+  held().add(group, true);
 }
 
 const Group& RowReader::settle_group(const std::string& name, std::span<float> features, Index count) {
-  Impl& self = alive(impl_, "the reader");
+  Impl& self = held();
   const auto found = self.all.find(name);
   require(found != self.all.end(), "name: no row of {} has been read", in_quotes(name));
   found->second.settle(self.data, features, count, self.source());
@@ -464,7 +463,7 @@ const Group& RowReader::settle_group(const std::string& name, std::span<float> f
 
 std::map<std::string, RowReader::LastRow> RowReader::last_rows() const {
   std::map<std::string, LastRow> rows;
-  for (const auto& [name, series] : alive(impl_, "the reader").all) {
+  for (const auto& [name, series] : held().all) {
     if (series.settled) rows[name] = {.values = series.values, .date = series.date};
   }
   return rows;
@@ -472,42 +471,38 @@ std::map<std::string, RowReader::LastRow> RowReader::last_rows() const {
 
 void RowReader::set_last_rows(const std::map<std::string, LastRow>& rows) {
   for (const auto& [name, row] : rows) {
-    const std::size_t size = alive(impl_, "the reader").inputs.size();
+    const std::size_t size = held().inputs.size();
     require(row.values.size() == size, "rows: the last one must have {} values, not {}", size, row.values.size());
-    const auto found = alive(impl_, "the reader").all.find(name);
-    if (found == alive(impl_, "the reader").all.end()) continue;
+    const auto found = held().all.find(name);
+    if (found == held().all.end()) continue;
     found->second.values = row.values;
     found->second.date = row.date;
   }
 }
 
-std::optional<std::size_t> RowReader::column(const std::string& name) const {
-  return alive(impl_, "the reader").opening.header.find(name);
-}
+std::optional<std::size_t> RowReader::column(const std::string& name) const { return held().opening.header.find(name); }
 
 std::string_view RowReader::text(std::size_t column) const {
-  require(column < alive(impl_, "the reader").fields.size(), "column must be below {}, not {}",
-          alive(impl_, "the reader").fields.size(), column);
-  return alive(impl_, "the reader").fields[column].text;
+  require(column < held().fields.size(), "column must be below {}, not {}", held().fields.size(), column);
+  return held().fields[column].text;
 }
 
-bool RowReader::is_to_come() const { return alive(impl_, "the reader").to_come; }
+bool RowReader::is_to_come() const { return held().to_come; }
 
 std::optional<double> RowReader::number(std::size_t column) const {
   double value = 0.0;
   const std::string_view field = text(column);
   if (data::is_missing(field)) return std::nullopt;
-  const bool sound = data::parse_number(field, alive(impl_, "the reader").opening.decimal, value) == std::errc{} &&
-                     std::isfinite(value);
+  const bool sound = data::parse_number(field, held().opening.decimal, value) == std::errc{} && std::isfinite(value);
   return sound ? std::optional(value) : data::parse_truth(field);
 }
 
-Index RowReader::replaced() const { return alive(impl_, "the reader").replaced; }
-const std::string& RowReader::first_replaced() const { return alive(impl_, "the reader").first_replaced; }
-bool RowReader::left_out() const { return alive(impl_, "the reader").left_out; }
-Index RowReader::undated() const { return alive(impl_, "the reader").undated; }
-const std::string& RowReader::first_undated() const { return alive(impl_, "the reader").first_undated; }
-Index RowReader::unknown_categories() const { return alive(impl_, "the reader").unknown_categories; }
-const std::string& RowReader::first_unknown_category() const { return alive(impl_, "the reader").first_unknown; }
+Index RowReader::replaced() const { return held().replaced; }
+const std::string& RowReader::first_replaced() const { return held().first_replaced; }
+bool RowReader::left_out() const { return held().left_out; }
+Index RowReader::undated() const { return held().undated; }
+const std::string& RowReader::first_undated() const { return held().first_undated; }
+Index RowReader::unknown_categories() const { return held().unknown_categories; }
+const std::string& RowReader::first_unknown_category() const { return held().first_unknown; }
 
 }  // namespace penstock

@@ -27,13 +27,14 @@ class WarpgroupKernels : public testing::TestWithParam<std::string_view> {
   void SetUp() override { test::need_nvrtc(kHopper); }
 };
 
+struct Size {
+  Storage storage;
+  Index head, rows;
+  bool all;
+};
+
 /// With R in registers alone and in shared memory, few rows and many, and everything that a step can have.
 TEST_P(WarpgroupKernels, FitTheirRegisters) {
-  struct Size {
-    Storage storage;
-    Index head, rows;
-    bool all;
-  };
   for (const auto& [storage, head, rows, all] : {Size{Storage::bf16, 1024, 64, false},
                                                  {Storage::bf16, 1024, 256, true},
                                                  {Storage::f16, 512, 512, true},
@@ -49,11 +50,6 @@ TEST_P(WarpgroupKernels, FitTheirRegisters) {
 }
 
 TEST_P(WarpgroupKernels, FitTheirRegistersBackwards) {
-  struct Size {
-    Storage storage;
-    Index head, rows;
-    bool all;
-  };
   for (const auto& [storage, head, rows, all] : {Size{Storage::bf16, 1024, 64, false},
                                                  {Storage::bf16, 1024, 256, true},
                                                  {Storage::f16, 512, 512, true},

@@ -240,11 +240,6 @@ PENSTOCK_DEVICE int LongestRow(const DenseRows& rows, int slice) {
   return steps;
 }
 
-PENSTOCK_DEVICE bool ResetsAt(const DenseRows& rows, const Row& row, int step) {
-  if (!kReset || step < 0 || step >= row.length) return false;
-  return rows.reset[row.memory * rows.reset_row_stride + row.time(step, kDescending) * rows.reset_step_stride] != 0;
-}
-
 /// One value of a state [S, B, H], or 0.
 PENSTOCK_DEVICE float ReadState(const float* states, int i, const Place& p, int rows, int hidden, int head) {
   if (states == nullptr || !p.exists) return 0.0f;

@@ -30,9 +30,6 @@ struct Inputs {
 };
 static_assert(Inputs::first_piece(Inputs::count) == kShape.read_pieces());
 
-/// Whether the h that entered a step is an output of the row, and not of the state that came in.
-PENSTOCK_DEVICE bool HasOutputBefore(const DenseRows& rows, int step) { return step > 0 || rows.begin > 0; }
-
 /// Bytes from a step to the one after it.
 struct BackwardStrides {
   Index dwx, drh;

@@ -34,6 +34,6 @@ struct Place {
     return (float*)row.at(tensor, step, kDescending) + (Index)value * hidden + channel;
   }
   __device__ __forceinline__ bool resets(const DenseRows& rows, int step) const {
-    return step < row.length && ResetsAt(rows, row, step);
+    return ResetsAt(rows, row, step);
   }
 };

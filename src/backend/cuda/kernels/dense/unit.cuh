@@ -17,9 +17,3 @@ PENSTOCK_DEVICE void StoreOne(char* p, float value) {
 PENSTOCK_DEVICE float BiasAt(const float* bias, int gate, int hidden, int channel) {
   return bias != nullptr ? bias[(Index)gate * hidden + channel] : 0.0f;
 }
-
-/// Whether a row's states are cleared before a step that it has.
-PENSTOCK_DEVICE bool ResetsAt(const DenseRows& rows, const Row& row, int step) {
-  if constexpr (!kReset) return false;
-  return rows.reset[row.memory * rows.reset_row_stride + row.time(step, kDescending) * rows.reset_step_stride] != 0;
-}

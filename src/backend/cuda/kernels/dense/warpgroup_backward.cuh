@@ -313,26 +313,6 @@ struct Multiplier : Product {
   }
 };
 
-/// Lays slices of R that no registers hold where the tensor cores read them.
-PENSTOCK_DEVICE void LayMatrix(const Shared& shared, const Team& team, const DenseBackwardArguments& args) {
-  constexpr int slices = kShape.matrix_slices(), of_part = slices > 0 ? slices / kParts : 1;
-  for (int i = threadIdx.x; i < slices * (WarpgroupShape::tile_rows * 8); i += kThreads) {
-    const int slice = i / (WarpgroupShape::tile_rows * 8), row = i % WarpgroupShape::tile_rows;
-    const int piece = i / WarpgroupShape::tile_rows % 8;
-    const int item = kShape.resident_items() + slice % of_part / kDepth;
-    const int column =
-        Product::column_of(slice / of_part, item) + slice % of_part % kDepth * WarpgroupShape::slice_units + piece * 8;
-    const char* const p = Multiplier::matrix_at(args, team, row / 16, row % 16, column);
-    uint4 v;
-    unsigned* const words = (unsigned*)&v;
-#pragma unroll
-    for (int w = 0; w < 4; ++w) words[w] = Multiplier::matrix_word(p + 2 * w * kHead * kBytes);
-    *(uint4*)(shared.start + kShape.matrix_at() + slice * WarpgroupShape::matrix_slice_bytes +
-              MatrixOfColumns::place(row, piece)) = v;
-  }
-  ShowTensorCores();
-}
-
 extern "C" __global__ void __launch_bounds__(kThreads, 1)
     DenseWarpgroupBackward(const __grid_constant__ DenseChipBackwardArguments all) {
   extern __shared__ __align__(1024) char memory[];
@@ -341,23 +321,19 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   const Team team = Team::here(all.first, args.heads);
   const Shared shared = Shared::of(memory);
   const TeamExchange exchange = TeamExchange::of(all.exchange, team.number);
-  if (threadIdx.x == 0) {
-    shared.init();
-    ShowBarriers();
-  }
-  int longest = 0;
-  for (int i = threadIdx.x; i < kShape.team_rows(); i += kThreads) {
-    shared.rows[i] = Row::of_slot(args.rows, team.first_row + i, kDescending);
-  }
-  // What steps read of rows that have ended, or of none: finite numbers.
-  for (int i = threadIdx.x; i < kInputStages * kShape.input_bytes() / 16; i += kThreads) {
-    ((uint4*)shared.input(0))[i] = make_uint4(0, 0, 0, 0);
-  }
-  LayMatrix(shared, team, args);
+  Prepare(shared, args.rows, team);
+  LayMatrix<true>(memory, [&](int row, int column) {
+    const char* const p = Multiplier::matrix_at(args, team, row / 16, row % 16, column);
+    uint4 v;
+    unsigned* const words = (unsigned*)&v;
+#pragma unroll
+    for (int w = 0; w < 4; ++w) words[w] = Multiplier::matrix_word(p + 2 * w * kHead * kBytes);
+    return v;
+  });
   // The other block's barriers are there, too.
   ClusterArrive();
   ClusterWait();
-  for (int i = 0; i < kShape.team_rows(); ++i) longest = max(longest, shared.rows[i].length);
+  const int longest = LongestRow(shared.rows);
 
   if (warp >= kParts * 4) {
     SetRegisters<kFewRegisters, false>();

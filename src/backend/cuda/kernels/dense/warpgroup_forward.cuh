@@ -124,10 +124,7 @@ struct InputLoader {
     });
     if constexpr (kReset) {
       for (int i = first; i < kRows; i += stride) {
-        const Row& row = rows[i];
-        const Index at =
-            row.memory * args.rows.reset_row_stride + row.time(step, kDescending) * args.rows.reset_step_stride;
-        shared.reset(stage)[i] = step < row.length && args.rows.reset[at] != 0;
+        shared.reset(stage)[i] = ResetsAt(args.rows, rows[i], step);
       }
     }
     asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared.inputs[stage].address())
@@ -368,21 +365,6 @@ struct Multiplier : Product {
   }
 };
 
-/// Lays slices of R that no registers hold where the tensor cores read them.
-PENSTOCK_DEVICE void LayMatrix(const Shared& shared, const Team& team, const DenseForwardArguments& args) {
-  constexpr int slices = kShape.matrix_slices(), of_part = slices > 0 ? slices / kParts : 1;
-  for (int i = threadIdx.x; i < slices * (WarpgroupShape::tile_rows * 8); i += kThreads) {
-    const int slice = i / (WarpgroupShape::tile_rows * 8), row = i / 8 % WarpgroupShape::tile_rows, piece = i % 8;
-    const int item = kShape.resident_items() + slice % of_part / kDepth;
-    const int column = Multiplier::column_of(slice / of_part, item) +
-                       slice % of_part % kDepth * WarpgroupShape::slice_units + piece * 8;
-    const char* const p = Multiplier::matrix_row(args, team, row / 16, row % 16, column);
-    *(uint4*)(shared.start + kShape.matrix_at() + slice * WarpgroupShape::matrix_slice_bytes +
-              MatrixOfColumns::place(row, piece)) = p != nullptr ? *(const uint4*)p : make_uint4(0, 0, 0, 0);
-  }
-  ShowTensorCores();
-}
-
 extern "C" __global__ void __launch_bounds__(kThreads, 1)
     DenseWarpgroupForward(const __grid_constant__ DenseChipForwardArguments all) {
   extern __shared__ __align__(1024) char memory[];
@@ -391,21 +373,13 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   const Team team = Team::here(all.first, args.heads);
   const Shared shared = Shared::of(memory);
   const TeamExchange exchange = TeamExchange::of(all.exchange, team.number);
-  if (threadIdx.x == 0) {
-    shared.init();
-    ShowBarriers();
-  }
-  int longest = 0;
-  for (int i = threadIdx.x; i < kShape.team_rows(); i += kThreads) {
-    shared.rows[i] = Row::of_slot(args.rows, team.first_row + i, kDescending);
-  }
-  // W x of rows that have ended, or of none: finite numbers.
-  for (int i = threadIdx.x; i < kInputStages * kShape.input_bytes() / 16; i += kThreads) {
-    ((uint4*)shared.input(0))[i] = make_uint4(0, 0, 0, 0);
-  }
-  LayMatrix(shared, team, args);
+  Prepare(shared, args.rows, team);
+  LayMatrix<false>(memory, [&](int row, int column) {
+    const char* const p = Multiplier::matrix_row(args, team, row / 16, row % 16, column);
+    return p != nullptr ? *(const uint4*)p : make_uint4(0, 0, 0, 0);
+  });
   __syncthreads();
-  for (int i = 0; i < kShape.team_rows(); ++i) longest = max(longest, shared.rows[i].length);
+  const int longest = LongestRow(shared.rows);
 
   if (warp >= kParts * 4) {
     SetRegisters<kFewRegisters, false>();

@@ -9,14 +9,6 @@ constexpr int kGateBytes = kUnits * kBytes, kStateBytes = kUnits * 4;
 static_assert(kHead % kPair == 0 && kHead * kGates % (kParts * 2 * kDepth * WarpgroupShape::slice_units) == 0);
 static_assert(kPassed == 2 || kPassed % 4 == 0);
 
-/// Whether the h that entered a step is an output of the row, and not of the state that came in.
-PENSTOCK_DEVICE bool HasOutputBefore(const DenseRows& rows, int step) { return step > 0 || rows.begin > 0; }
-
-PENSTOCK_DEVICE bool ResetsAt(const DenseRows& rows, const Row& row, int step) {
-  if (!kReset || step < 0 || step >= row.length) return false;
-  return rows.reset[row.memory * rows.reset_row_stride + row.time(step, kDescending) * rows.reset_step_stride] != 0;
-}
-
 /// Shared memory.
 struct Shared {
   Ring ring;

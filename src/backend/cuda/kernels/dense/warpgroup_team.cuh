@@ -172,3 +172,43 @@ struct Product {
     release(first + kOwnItems - 1);
   }
 };
+
+/// Begins a block's work: its barriers, the rows of its team, and zeros for what steps read of rows that have ended, or
+/// of none.
+template <class Shared>
+PENSTOCK_DEVICE void Prepare(const Shared& shared, const DenseRows& rows, const Team& team) {
+  if (threadIdx.x == 0) {
+    shared.init();
+    ShowBarriers();
+  }
+  for (int i = threadIdx.x; i < kShape.team_rows(); i += kThreads) {
+    shared.rows[i] = Row::of_slot(rows, team.first_row + i, kDescending);
+  }
+  for (int i = threadIdx.x; i < kInputStages * kShape.input_bytes() / 16; i += kThreads) {
+    ((uint4*)shared.input(0))[i] = make_uint4(0, 0, 0, 0);
+  }
+}
+
+PENSTOCK_DEVICE int LongestRow(const Row* rows) {
+  int longest = 0;
+  for (int i = 0; i < kShape.team_rows(); ++i) longest = max(longest, rows[i].length);
+  return longest;
+}
+
+/// Lays slices of R that no registers hold where the tensor cores read them: load(row of the tile, column of the block)
+/// gets eight columns. Neighbouring threads load neighbouring rows (`kAlongRows`) or columns.
+template <bool kAlongRows, class Load>
+PENSTOCK_DEVICE void LayMatrix(char* memory, const Load& load) {
+  constexpr int slices = kShape.matrix_slices(), of_part = slices > 0 ? slices / kParts : 1;
+  constexpr int rows = WarpgroupShape::tile_rows, pieces = 8;
+  for (int i = threadIdx.x; i < slices * rows * pieces; i += kThreads) {
+    const int slice = i / (rows * pieces), row = kAlongRows ? i % rows : i / pieces % rows;
+    const int piece = kAlongRows ? i / rows % pieces : i % pieces;
+    const int item = kShape.resident_items() + slice % of_part / kDepth;
+    const int column =
+        Product::column_of(slice / of_part, item) + slice % of_part % kDepth * WarpgroupShape::slice_units + piece * 8;
+    *(uint4*)(memory + kShape.matrix_at() + slice * WarpgroupShape::matrix_slice_bytes +
+              MatrixOfColumns::place(row, piece)) = load(row, column);
+  }
+  ShowTensorCores();
+}
