@@ -60,8 +60,24 @@ HWY_INLINE void ForEachVector(const ScanPart& part, const Body& body) {
   if (channel < part.channel_end) body(channel, part.channel_end - channel);
 }
 
-template <class Real, class Cell>
-void RunScanForward(const ScanForward<Real>& job, const ScanPart& part, Real* carry) {
+/// Channels that are walked at once of a rule that splits its gains: some rows of them lie on the stack.
+constexpr Index kSplitChannels = 1024;
+
+/// Calls body(part) for as many channels at once as a rule allows.
+template <class Cell, class Body>
+HWY_INLINE void ForSplitChannels(const ScanPart& part, const Body& body) {
+  if constexpr (!Cell::splits_gain) return body(part);
+  ScanPart some = part;
+  for (some.channel_begin = part.channel_begin; some.channel_begin < part.channel_end;
+       some.channel_begin = some.channel_end) {
+    some.channel_end = std::min(part.channel_end, some.channel_begin + kSplitChannels);
+    body(some);
+  }
+}
+
+/// `all`: infinite states, too, of a rule that splits its gains.
+template <bool all, class Real, class Cell>
+HWY_INLINE void WalkForwards(const ScanForward<Real>& job, const ScanPart& part, Real* carry) {
   using L = Lanes<Real>;
   using V = typename L::V;
   const RowPlan& plan = job.plan;
@@ -80,12 +96,48 @@ void RunScanForward(const ScanForward<Real>& job, const ScanPart& part, Real* ca
       V wx[Cell::gates];
       LoadGates<Real, Cell>(gates, channel, count, wx);
       const V before = clear ? V(0) : L::load(carry + channel, count);
-      const V h = StepOf<Cell>(wx).advance(before);
+      const auto step_of = StepOf<Cell>(wx);
+      V h;
+      if constexpr (all) {
+        h = step_of.advance_all(before);
+      } else {
+        h = step_of.advance(before);
+      }
       L::store(h, carry + channel, count);
       if constexpr (std::is_same_v<Real, float>) {
         if (rounds) return StoreBf16(h, y_bf16 + channel, count);
       }
       L::store(h, y + channel, count);
+    });
+  }
+}
+
+/// Walks a part with walk(infinite states, too), quickly where its states are finite. What was infinite stays so, until
+/// a reset; and walking twice takes operands that the first time leaves as they were.
+template <class Real, class Walk>
+HWY_INLINE void WalkAgainIfInfinite(const ScanPart& part, bool may_repeat, Real* carry, const Walk& walk) {
+  Real entering[kSplitChannels];
+  const Index channels = part.channel_end - part.channel_begin;
+  if (!may_repeat) return walk(std::true_type());
+  std::copy_n(carry + part.channel_begin, channels, entering);
+  walk(std::false_type());
+  Real sum = 0;  // of zeros, or of what is no number
+  for (Index c = part.channel_begin; c < part.channel_end; ++c) sum += carry[c] * Real(0);
+  if (sum == 0) return;
+  std::copy_n(entering, channels, carry + part.channel_begin);
+  walk(std::true_type());
+}
+
+template <class Real, class Cell>
+void RunScanForward(const ScanForward<Real>& job, const ScanPart& part, Real* carry) {
+  if constexpr (!Cell::splits_gain) {
+    WalkForwards<false, Real, Cell>(job, part, carry);
+  } else {
+    bool may_repeat = job.plan.reset == nullptr;
+    for (const auto& gate : job.gate) may_repeat &= gate.data != job.y.data;
+    ForSplitChannels<Cell>(part, [&](const ScanPart& some) HWY_ATTR {
+      WalkAgainIfInfinite(some, may_repeat, carry,
+                          [&](auto all) HWY_ATTR { WalkForwards<decltype(all)::value, Real, Cell>(job, some, carry); });
     });
   }
 }
@@ -107,10 +159,17 @@ template <class Real, class V, bool splits>
 HWY_INLINE void MultiplyGain(const AffineStep<V, splits>& by, bool clear, const ScanEffect<Real>& effect, Index channel,
                              Index count) {
   using L = Lanes<Real>;
-  const V gain = L::load(effect.gain + channel, count), product = by.a * gain;
-  V rest = ProductRest(by.a, gain, product);
-  if constexpr (splits) rest = MulAdd(by.rest, gain, rest);
-  rest = MulAdd(by.a, L::load(effect.gain_rest + channel, count), rest);
+  const V gain = L::load(effect.gain + channel, count);
+  V product, rest;
+  if constexpr (splits) {
+    const V of_part = by.part * gain;
+    product = MulAdd(by.whole, gain, of_part);
+    rest = MulAdd(by.whole, gain, V(0) - product) + of_part;
+  } else {
+    product = by.a * gain;
+    rest = ProductRest(by.a, gain, product);
+  }
+  rest = MulAdd(by.gain(), L::load(effect.gain_rest + channel, count), rest);
   L::store(clear ? V(0) : product, effect.gain + channel, count);
   L::store(clear ? V(0) : rest, effect.gain_rest + channel, count);
 }
@@ -214,12 +273,9 @@ class StepsAhead {
   const Sequence *dy_, *y_;
 };
 
-/// Channels that a backward pass takes at once of a rule that splits its gains: their rests lie on the stack.
-constexpr Index kSplitChannels = 1024;
-
-/// What flows from a step to the one before. A rule that splits its gains means decays so close to 1 that all steps
-/// would round them the same way: what a step rounds away is then added at the next one.
-template <class Real, class Cell>
+/// What flows from a step to the one before. Of a rule that splits its gains, two products flow, and are added at the
+/// step before: the one by the whole is exact. `all`: infinite ones, too.
+template <bool all, class Real, class Cell>
 class FlowingBack {
  public:
   using L = Lanes<Real>;
@@ -235,12 +291,14 @@ class FlowingBack {
   }
 
   HWY_INLINE void pass(const AffineStep<V, Cell::splits_gain>& by, V dh, bool clear, Index channel, Index count) {
-    const V product = by.a * dh;
     if constexpr (Cell::splits_gain) {
-      const V rest = MulAdd(by.rest, dh, ProductRest(by.a, dh, product));
+      V rest = by.part * dh;
+      if constexpr (all) rest = FiniteOr(rest, V(0));
       L::store(clear ? V(0) : rest, rest_ + channel - first_, count);
+      L::store(clear ? V(0) : by.whole * dh, carry_ + channel, count);
+    } else {
+      L::store(clear ? V(0) : by.a * dh, carry_ + channel, count);
     }
-    L::store(clear ? V(0) : product, carry_ + channel, count);
   }
 
   /// Behind the last step.
@@ -256,21 +314,9 @@ class FlowingBack {
   Real rest_[Cell::splits_gain ? kSplitChannels : 1];
 };
 
-/// Calls body(part) for as many channels at once as a rule allows.
-template <class Cell, class Body>
-HWY_INLINE void ForSplitChannels(const ScanPart& part, const Body& body) {
-  if constexpr (!Cell::splits_gain) return body(part);
-  ScanPart some = part;
-  for (some.channel_begin = part.channel_begin; some.channel_begin < part.channel_end;
-       some.channel_begin = some.channel_end) {
-    some.channel_end = std::min(part.channel_end, some.channel_begin + kSplitChannels);
-    body(some);
-  }
-}
-
 /// The carry is the gradient of the state that leaves the part; with it the steps are walked backwards:
 /// dh = dy + carry, da = dh h_{t-1}, db = dh, carry = a dh.
-template <class Real, class Cell, class Stored, class Sequence>
+template <bool all, class Real, class Cell, class Stored, class Sequence>
 HWY_INLINE void WalkBackwards(const ScanBackward<Real, Stored>& job, const OutputRows<Sequence>& outputs,
                               const ScanPart& part, Real* carry) {
   using L = Lanes<Real>;
@@ -281,7 +327,7 @@ HWY_INLINE void WalkBackwards(const ScanBackward<Real, Stored>& job, const Outpu
   StepsOfRow<Stored> gradients[Cell::gates];
   for (int g = 0; g < Cell::gates; ++g) gradients[g] = {job.dgate[g].rows, row};
   StepsAhead<Real, Stored, Sequence, Cell::gates> ahead(steps, part);
-  FlowingBack<Real, Cell> flow(part, carry);
+  FlowingBack<all, Real, Cell> flow(part, carry);
   for (Index step = part.end - 1; step >= part.begin; --step) {
     ahead.set_step(step);
     const Index t = plan.time(part.slot, step);
@@ -312,8 +358,15 @@ HWY_INLINE void WalkBackwards(const ScanBackward<Real, Stored>& job, const Outpu
 template <class Real, class Cell, class Stored = Real>
 void RunScanBackward(const ScanBackward<Real, Stored>& job, const ScanPart& part, Real* carry) {
   WithOutputs(job, [&](const auto& outputs) HWY_ATTR {
-    ForSplitChannels<Cell>(
-        part, [&](const ScanPart& some) HWY_ATTR { WalkBackwards<Real, Cell>(job, outputs, some, carry); });
+    if constexpr (!Cell::splits_gain) {
+      WalkBackwards<false, Real, Cell>(job, outputs, part, carry);
+    } else {
+      ForSplitChannels<Cell>(part, [&](const ScanPart& some) HWY_ATTR {
+        WalkAgainIfInfinite(some, job.plan.reset == nullptr, carry, [&](auto all) HWY_ATTR {
+          WalkBackwards<decltype(all)::value, Real, Cell>(job, outputs, some, carry);
+        });
+      });
+    }
   });
 }
 
@@ -325,7 +378,7 @@ HWY_INLINE void SummariseBackwards(const ScanBackward<Real, Stored>& job, const 
   const RowPlan& plan = job.plan;
   const BackwardSteps<Real, Stored, Sequence, Cell::gates> steps(job, outputs, part.slot);
   Begin<Real>(part, effect);
-  FlowingBack<Real, Cell> flow(part, effect.offset);
+  FlowingBack<false, Real, Cell> flow(part, effect.offset);
   for (Index step = part.end - 1; step >= part.begin; --step) {
     const Index t = plan.time(part.slot, step);
     const Stored* gates[Cell::gates];
