@@ -190,7 +190,7 @@ std::shared_ptr<const Tuning> load_tuning(const std::string& identity) {
   const std::string text = text_of_plan_file(problem);
   if (asked_for && text.empty() && problem.empty()) problem = "there is nothing to read";
   if (!problem.empty()) {
-    warn("{}{}: {}; plans are made by estimates", asked_for ? "PENSTOCK_PLANS: " : "", in_quotes(file), problem);
+    warn("{}{}: {}; plans are made by estimates", asked_for ? "PENSTOCK_PLANS: " : "", file, problem);
   }
   if (text.empty()) return nullptr;
   try {

@@ -269,7 +269,7 @@ TEST(Tuning, SaysWhatIsNoFileOfPlans) {
   testing::internal::CaptureStderr();
   EXPECT_EQ(load_tuning("a machine of this test alone"), nullptr);
   EXPECT_THAT(testing::internal::GetCapturedStderr(),
-              HasSubstr("PENSTOCK_PLANS: \"/etc\": it is a folder, not a file; plans are made by estimates"));
+              HasSubstr("PENSTOCK_PLANS: /etc: it is a folder, not a file; plans are made by estimates"));
   ::unsetenv("PENSTOCK_PLANS");
 }
 
