@@ -72,7 +72,7 @@ void check_folder(const std::string& option, const std::string& path) {
 void check_writable_file(const std::string& option, const std::string& path) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
-  if (status.type() == fs::file_type::none) cannot_write(option, path, error.message());
+  if (status.type() == fs::file_type::none) cannot_write(option, path, why_not_written(path, error.value()));
   if (fs::exists(status)) {
     if (fs::is_directory(status)) cannot_write(option, path, "it is a folder; name a file in it");
     if (!fs::is_regular_file(status)) cannot_write(option, path, "it is not a regular file");
@@ -99,7 +99,7 @@ void check_not_one_of(const std::string& option, const std::string& path, const 
 OutputLock::OutputLock(const std::string& option, const std::string& path) : path_(behind_links(path) + ".lock") {
   for (;;) {
     descriptor_ = open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
-    if (descriptor_ < 0) cannot_write(option, path_, std::strerror(errno));
+    if (descriptor_ < 0) cannot_write(option, path_, why_not_written(path_, errno));
     if (flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
       const std::string who = holder(descriptor_);
       close(descriptor_);

@@ -173,7 +173,8 @@ class ReportMaker {
     std::error_code error;
     std::filesystem::create_directories(arguments_.png, error);
     if (error) {
-      throw Error(ErrorCode::io_failure, fmt::format("--png {}: {}", printable(arguments_.png), error.message()));
+      throw Error(ErrorCode::io_failure, fmt::format("--png {}: {}", printable(arguments_.png),
+                                                     why_not_written(arguments_.png, error.value())));
     }
     Json request = {{"folder", arguments_.png}, {"charts", Json::array()}};
     for (Chart& chart : all_charts()) {

@@ -11,6 +11,7 @@
 #include "describe.h"
 #include "load_model.h"
 #include "options.h"
+#include "output_file.h"
 #include "penstock/penstock.h"
 #include "signals.h"
 #include "sizes.h"
@@ -213,6 +214,7 @@ std::vector<TunedWork> tune_asked(const TuneArguments& arguments, BenchProgress&
 }
 
 int run_tune(const TuneArguments& arguments) {
+  if (!arguments.output.empty()) check_writable_file("--output", arguments.output);
   catch_interrupts();
   BenchProgress progress(arguments.quiet);
   const std::vector<TunedWork> works = tune_asked(arguments, progress);

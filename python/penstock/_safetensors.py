@@ -31,6 +31,8 @@ _ARRAYS = {
     "BOOL": "?",
 }
 _CHECKSUM = "penstock.checksum"  # of files that the library wrote, and verifies
+_CHECKED = "penstock.checked"  # says that there must be one, as in src/io/safetensors.h
+_CHECKED_TEXT = "a checksum of all bytes"
 _NAMES = {np.dtype(code): name for name, code in _ARRAYS.items()}
 _MOST_AXES = 32  # that arrays of NumPy had before version 2
 _MOST_HEADER = 100 << 20  # bytes; the format's own limit
@@ -103,9 +105,9 @@ def read_entries(path):
     data = memoryview(content)[8 + size :]
     entries = {name: _entry(path, name, entry, data) for name, entry in header.items()}
     _check_layout(path, header, len(data))
-    if _CHECKSUM in metadata and (problem := _core.safetensors_problem(os.fspath(path))):
+    if {_CHECKSUM, _CHECKED} & metadata.keys() and (problem := _core.safetensors_problem(os.fspath(path))):
         raise BadInput(problem)
-    return entries, {name: text for name, text in metadata.items() if name != _CHECKSUM}
+    return entries, {name: text for name, text in metadata.items() if name not in (_CHECKSUM, _CHECKED)}
 
 
 def _check_layout(path, header, size):
@@ -171,8 +173,10 @@ def read(path):
 
 
 def write_entries(path, entries, metadata=None):
-    """Writes {name: (type, shape, bytes)} as one file, whole or not at all."""
-    header, offset = {"__metadata__": metadata} if metadata else {}, 0
+    """Writes {name: (type, shape, bytes)} as one file, whole or not at all, with a checksum in its metadata."""
+    zeros = "0" * 16
+    header = {"__metadata__": {_CHECKSUM: zeros, _CHECKED: _CHECKED_TEXT, **(metadata or {})}}
+    offset = 0
     for name in sorted(entries):
         kind, shape, data = entries[name]
         header[name] = {"dtype": kind, "shape": list(shape), "data_offsets": [offset, offset + len(data)]}
@@ -181,6 +185,8 @@ def write_entries(path, entries, metadata=None):
     text += b" " * (-len(text) % 8)
 
     pieces = [struct.pack("<Q", len(text)) + text, *(bytes(entries[name][2]) for name in sorted(entries))]
+    digits = _core.checksum_of(pieces)
+    pieces[0] = pieces[0].replace(f'"{_CHECKSUM}":"{zeros}"'.encode(), f'"{_CHECKSUM}":"{digits}"'.encode(), 1)
     _core.write_file(os.fspath(path), pieces)
 
 

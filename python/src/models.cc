@@ -471,7 +471,12 @@ nb::dict describe(const DataDescription& data) {
 void bind_models(nb::module_& module) {
   // What is wrong with a safetensors file, in words; empty for one that is sound.
   module.def(
-      "safetensors_problem", [](const std::string& path) { return inspect_model_file(path).problem; }, nb::arg("path"));
+      "safetensors_problem",
+      [](const std::string& path) {
+        const ModelFile file = inspect_model_file(path);
+        return file.kind == ModelFile::Kind::other ? file.problem : "";  // a sound file need not be a model
+      },
+      nb::arg("path"));
   module.def("read_model_parts", &read_parts, nb::arg("path"));
   module.def("write_model_parts", &write_parts, nb::arg("path"), nb::arg("description"), nb::arg("parameters"));
   nb::class_<SharedModel>(module, "Model")

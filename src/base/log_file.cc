@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "penstock/file_writer.h"
 #include "penstock/sources.h"
 
 namespace penstock {
@@ -36,7 +37,8 @@ int write_record(int file, std::string_view bytes, bool is_regular) {
 LogFile::LogFile(std::string path, Begin begin, std::string what) : path_(std::move(path)), what_(std::move(what)) {
   descriptor_ = ::open(path_.c_str(), flags_of(begin), 0666);
   if (descriptor_ < 0) {
-    fail(ErrorCode::io_failure, "{}: {}: {}{}", path_, what_, std::strerror(errno), address_advice(path_, true));
+    fail(ErrorCode::io_failure, "{}: {}: {}{}", path_, what_, why_not_written(path_, errno),
+         address_advice(path_, true));
   }
   if (begin == Begin::append) end_torn_line();
 }

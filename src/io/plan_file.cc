@@ -4,7 +4,9 @@
 #include <map>
 
 #include "base/check.h"
+#include "base/environment.h"
 #include "base/quote.h"
+#include "base/trusted_file.h"
 #include "io/read_file.h"
 #include "penstock/file_writer.h"
 #include "penstock/tune.h"
@@ -20,8 +22,18 @@ struct MachineTuning {
   std::vector<plan::NamedCost> costs;
 };
 
+/// Of the file that plans are read from.
+std::string usual_text_before(const std::string& path) {
+  std::string problem;
+  std::string text = plan::text_of_plan_file(problem);
+  if (!problem.empty()) fail(ErrorCode::io_failure, "{}: {}", path, problem);
+  if (!text.empty()) plan::check_plan_file(text, path);
+  return text;
+}
+
 std::string text_before(const std::string& path) {
-  if (!std::filesystem::exists(path)) return "";
+  std::error_code unknown;  // reading or writing will say it
+  if (!std::filesystem::exists(path, unknown)) return "";
   std::string text = io::read_file(path, kMostPlanBytes);
   if (!text.empty()) plan::check_plan_file(text, path);
   return text;
@@ -40,13 +52,26 @@ std::string save_plans(const std::vector<TunedWork>& works, const std::string& p
     by_machine[work.machine].plans[work.work] = std::move(tuned);
   }
   for (const TunedCost& cost : costs) by_machine[cost.machine].costs.emplace_back(cost.name, cost.after);
-  std::string text = text_before(file);
+  std::string text = path.empty() ? usual_text_before(file) : text_before(file);
   for (const auto& [machine, tuned] : by_machine) {
     text = plan::add_to_tuning(text, machine, tuned.plans, tuned.costs);
   }
   const std::filesystem::path folder = std::filesystem::path(file).parent_path();
-  if (!folder.empty()) std::filesystem::create_directories(folder);
+  std::error_code ignored;  // writing will say it
+  const bool in_cache = path.empty() && environment("PENSTOCK_PLANS") == nullptr;
+  if (in_cache) {
+    make_private_folder(folder.string());
+    const std::string problem = who_else_writes(folder.string());
+    if (!problem.empty())
+      fail(ErrorCode::io_failure, "{}: plans there would not be read: {}", folder.string(), problem);
+  } else if (!folder.empty()) {
+    std::filesystem::create_directories(folder, ignored);
+  }
   write_file(file, text);
+  if (in_cache) {  // it is trusted only if nobody else can write to it, whatever the umask
+    constexpr auto others = std::filesystem::perms::group_write | std::filesystem::perms::others_write;
+    std::filesystem::permissions(file, others, std::filesystem::perm_options::remove, ignored);
+  }
   return file;
 }
 

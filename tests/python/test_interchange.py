@@ -222,6 +222,22 @@ def test_safetensors_are_those_of_the_package(tmp_path):
         np.testing.assert_array_equal(tensor.numpy(), found[name])
 
 
+@pytest.mark.parametrize("form", ["torch", "penstock"])
+def test_no_damage_to_safetensors_goes_unnoticed(tmp_path, form):
+    path = tmp_path / "a.safetensors"
+    interchange.save(path, random_weights("gru", 1, 2), format=form)
+    whole = path.read_bytes()
+    assert b'"penstock.checksum"' in whole
+    interchange.load(path)
+    for place in range(len(whole)):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << place % 8]) + whole[place + 1 :])
+        with pytest.raises(penstock.Error):
+            interchange.load(path)
+    older = whole.replace(b"penstock.checksum", b"another.checksum_").replace(b"penstock.checked", b"another.checked_")
+    path.write_bytes(older)
+    interchange.load(path)  # from before there were checksums
+
+
 # minGRU-pytorch and xlstm: against the packages themselves.
 
 
