@@ -2,6 +2,7 @@
 
 #include "base/alive.h"
 #include "base/check.h"
+#include "penstock/stop.h"
 #include "penstock/stream.h"
 
 namespace penstock {
@@ -26,12 +27,15 @@ Generator::~Generator() = default;
 Generator::Generator(Generator&&) noexcept = default;
 
 void Generator::read(std::string_view text) {
-  for (const char byte : text)
+  for (const char byte : text) {
+    stop_if_asked();
     alive(impl_, "the generator").row.push(std::array{static_cast<std::int32_t>(static_cast<unsigned char>(byte))});
+  }
   alive(impl_, "the generator").begun = alive(impl_, "the generator").begun || !text.empty();
 }
 
 char Generator::next() {
+  stop_if_asked();
   if (!alive(impl_, "the generator").begun) read("\n");
   std::array<std::int32_t, 1> token{};
   alive(impl_, "the generator").row.generate(alive(impl_, "the generator").sampling, 1, token);
