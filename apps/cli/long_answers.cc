@@ -9,6 +9,7 @@
 #include "answers.h"
 #include "describe.h"
 #include "penstock/error.h"
+#include "penstock/spread_tracker.h"
 #include "units.h"
 
 namespace penstock::cli {

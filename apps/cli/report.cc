@@ -56,10 +56,10 @@ class ReportMaker {
   int run() {
     check_arguments();
     for (const std::string& path : arguments_.runs) runs_.push_back(open_run(path));
-    if (interrupted()) return interrupted_status();
     name_runs(runs_);
     training_ = training_charts(runs_);
     for (const Run& run : runs_) forecasts_.push_back(forecast_charts(run));
+    catch_interrupts();  // no half of a page shall stay behind
     write_page();
     if (!arguments_.png.empty()) draw();
     say_result();
@@ -256,10 +256,7 @@ Verb add_report(CLI::App& program) {
       "  penstock report gru.jsonl lstm.jsonl -o cells.html  runs side by side\n"
       "  penstock report co2.jsonl --png pictures --python venv/bin/python\n"
       "  penstock report co2.safetensors --data new.csv      other data");
-  return {app, [arguments] {
-            catch_interrupts();
-            return reporting::ReportMaker(*arguments).run();
-          }};
+  return {app, [arguments] { return reporting::ReportMaker(*arguments).run(); }};
 }
 
 }  // namespace penstock::cli

@@ -42,6 +42,7 @@ NB_MODULE(_core, module) {
   bindings::bind_layers(module);
   bindings::bind_scans(module);
   bindings::bind_models(module);
+  bindings::bind_sessions(module);
   bindings::bind_tables(module);
   bindings::bind_answers(module);
   bindings::bind_training(module);
