@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <map>
+#include <system_error>
 
 #include "base/check.h"
 #include "base/quote.h"
@@ -20,19 +21,39 @@ struct MachineTuning {
   std::vector<plan::NamedCost> costs;
 };
 
+/// Reading a FIFO would wait for a writer.
 std::string text_before(const std::string& path) {
-  if (!std::filesystem::exists(path)) return "";
+  std::error_code unknown;
+  if (!std::filesystem::is_regular_file(path, unknown)) return "";
   std::string text = io::read_file(path, kMostPlanBytes);
   if (!text.empty()) plan::check_plan_file(text, path);
   return text;
 }
 
+/// The file of plans, whose folder is made.
+std::string file_for_plans(const std::string& path) {
+  std::string file = path.empty() ? plans_path() : path;
+  require(!file.empty(), "path must be given: there is no folder for plans (set PENSTOCK_CACHE_DIR or HOME)");
+  const std::filesystem::path folder = std::filesystem::path(file).parent_path();
+  std::error_code error;
+  if (!folder.empty()) std::filesystem::create_directories(folder, error);
+  if (error) fail(ErrorCode::io_failure, "cannot write '{}': {}", file, error.message());
+  return file;
+}
+
 }  // namespace
+
+void check_plans(const std::string& path) {
+  const std::string file = file_for_plans(path);
+  text_before(file);
+  std::error_code unknown;
+  if (!std::filesystem::is_other(file, unknown))
+    const FileWriter trial(file);  // opening a FIFO would wait for a reader
+}
 
 std::string save_plans(const std::vector<TunedWork>& works, const std::string& path,
                        const std::vector<TunedCost>& costs) {
-  std::string file = path.empty() ? plans_path() : path;
-  require(!file.empty(), "path must be given: there is no folder for plans (set PENSTOCK_CACHE_DIR or HOME)");
+  std::string file = file_for_plans(path);
   std::map<std::string, MachineTuning> by_machine;
   for (const TunedWork& work : works) {
     plan::TunedPlan tuned{.choice = {.rule = work.best.rule, .variables = {}}, .microseconds = work.best.microseconds};
@@ -44,8 +65,6 @@ std::string save_plans(const std::vector<TunedWork>& works, const std::string& p
   for (const auto& [machine, tuned] : by_machine) {
     text = plan::add_to_tuning(text, machine, tuned.plans, tuned.costs);
   }
-  const std::filesystem::path folder = std::filesystem::path(file).parent_path();
-  if (!folder.empty()) std::filesystem::create_directories(folder);
   write_file(file, text);
   return file;
 }
