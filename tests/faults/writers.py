@@ -286,6 +286,8 @@ def campaign(writers, faults=FAULTS, kills=200, calls=40, sample=None, out=sys.s
                 print_row(writer.name, trials | outcomes, out)
                 sums.update(trials | outcomes)
                 wrong += complaints
+                for complaint in complaints:
+                    print(complaint, file=sys.stderr, flush=True)
         finally:
             os.chdir(here)
     print_row("sum", sums, out)
@@ -304,8 +306,7 @@ def main():
     parser.add_argument("--only", default="", help="writers whose names contain this")
     arguments = parser.parse_args()
     writers = [writer for writer in program_writers() + python_writers() if arguments.only in writer.name]
-    wrong = campaign(writers, arguments.kills, arguments.calls, arguments.sample)
-    print("\n".join(wrong), file=sys.stderr)
+    wrong = campaign(writers, kills=arguments.kills, calls=arguments.calls, sample=arguments.sample)
     return 1 if wrong else 0
 
 

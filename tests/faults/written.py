@@ -148,7 +148,7 @@ def weights(cell, v):
     import penstock
     from penstock import interchange
 
-    return interchange.RecurrentWeights.from_numpy(penstock.Recurrent(cell, 2, 3, seed=v))
+    return interchange.RecurrentWeights.from_numpy(penstock.Recurrent(cell, 2, 3, bias="log" not in cell, seed=v))
 
 
 @functools.cache
