@@ -104,7 +104,7 @@ class Subject:
 
     def sound(self, name, content, old, killed):
         """Whether a file is a whole one."""
-        if content in (old.get(name), self.new.get(name)):
+        if content in (old.get(name), self.old.get(name), self.new.get(name)):
             return True
         if self.writer.accepts is None:
             return False

@@ -108,7 +108,7 @@ def prepare(folder):
 TRAIN = ["train", "series.csv", "--force", "--quiet", "--columns", "level,flow", "--length", 16, *TINY, "--seed", "{v}"]
 SIDE = [*TRAIN, "--steps", 5, "-o", "side.safetensors"]
 BENCH = ["bench", "batch", "--quiet", "--peers", "none", "--cells", "gru", "--shapes", "2x5x3x4", "--threads", 1, "--seconds", 0.002]
-TUNE = ["tune", "--cell", "gru", "--shape", "1x8x4x4", "--threads", 1, "--seconds", 0.001, "--candidates", 2, "--plans-only"]
+TUNE = ["tune", "--cell", "gru", "--shape", "{v}x8x4x4", "--threads", 1, "--seconds", 0.001, "--candidates", 2, "--plans-only"]
 
 
 def program_writers():
