@@ -201,7 +201,7 @@ def write_file(path, tensors, metadata=None):
 def _shards_before(index):
     """Files that an index names which is there already; a damaged one names none."""
     try:
-        return set(_shards(index)) if index.exists() else set()
+        return set(_shards(index)) if index.is_file() else set()
     except (BadInput, IoFailure):
         return set()
 
