@@ -114,7 +114,7 @@ TUNE = ["tune", "--cell", "gru", "--shape", "{v}x8x4x4", "--threads", 1, "--seco
 def program_writers():
     python = ["--python", sys.executable]
     found = [
-        Writer("train: model", "m.safetensors", [*TRAIN, "--steps", 5, "-o", "out/m.safetensors"]),
+        Writer("train: model", "m.safetensors", [*TRAIN, "--steps", 5, "-o", "out/m.safetensors", "--checkpoint", "c"]),
         Writer("train: checkpoint", "c", [*SIDE, "--checkpoint", "out/c", "--checkpoint-every", 0], accepts=by_program, side=True),
         Writer("train: checkpoints of seeds", "c.2", [*SIDE, "--seeds", 2, "--checkpoint", "out/c"], accepts=by_program, side=True),
         Writer("train: metrics", "m.jsonl", [*SIDE, "--metrics", "out/m.jsonl"], accepts=lines, side=True, grows=True),
