@@ -241,5 +241,9 @@ def write(path, tensors, metadata=None, max_shard_bytes=None):
     _core.write_file(os.fspath(index), [json.dumps(content, indent=2).encode()])
     ours = re.compile(re.escape(path.stem) + r"-(\d+-)?\d{5}-of-\d{5}\.safetensors")
     for name in before.difference(names):
-        if ours.fullmatch(name):
+        if not ours.fullmatch(name):
+            continue
+        try:
             (path.parent / name).unlink(missing_ok=True)
+        except OSError as error:
+            raise IoFailure(f"{path.parent / name}: a shard of the older file cannot be removed: {error.strerror}") from error
