@@ -101,6 +101,18 @@ void say_wrong(const bench::Report& report) {
   }
 }
 
+/// A picture needs matplotlib, which nobody has to install: without it the rest of the report counts.
+void write_plot(const bench::Report& report, const std::string& path) {
+  std::string picture;
+  try {
+    picture = bench::plot(report, path);
+  } catch (const Error& error) {
+    say(fmt::format("penstock bench: there is no plot: {}\n", printable(error.what())));
+    return;
+  }
+  write_file(path, picture);
+}
+
 int bench_verb(const BenchArguments& arguments) {
   const std::vector<const bench::Table*> wanted = tables_of(arguments.table, arguments.settings.device);
   bench::Settings settings = arguments.settings;
@@ -137,10 +149,7 @@ int bench_verb(const BenchArguments& arguments) {
     output.write(is_terminal(STDOUT_FILENO) ? for_terminal(page, static_cast<std::size_t>(terminal_width())) : page);
   }
   output.flush();
-  if (!arguments.plot.empty()) {
-    const std::string complaint = bench::plot(report, arguments.plot);
-    if (!complaint.empty()) say(fmt::format("penstock bench: there is no plot: {}\n", printable(complaint)));
-  }
+  if (!arguments.plot.empty()) write_plot(report, arguments.plot);
   if (report.interrupted) return interrupted_status();
   return report.all_right() ? 0 : 1;
 }

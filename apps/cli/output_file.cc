@@ -53,18 +53,26 @@ std::string holder(int descriptor) {
   return size > 0 ? fmt::format(" (process {})", std::string(text.data(), static_cast<std::size_t>(size))) : "";
 }
 
+/// Opens a new file, of which nothing is left even if we are killed, where the file system can do that.
+int open_trial(const fs::path& folder) {
+  const int descriptor = open(folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
+  if (descriptor >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL)) return descriptor;
+  std::string trial = folder / ".penstock-XXXXXX";
+  const int named = mkostemp(trial.data(), O_CLOEXEC);
+  if (named >= 0) unlink(trial.c_str());
+  return named;
+}
+
 /// Files are replaced by renaming, which is up to the folder.
 void check_folder(const std::string& option, const std::string& path) {
   const fs::path folder = fs::path(behind_links(path)).parent_path();
-  std::string trial = (folder.empty() ? fs::path(".") : folder) / ".penstock-XXXXXX";
-  const int descriptor = mkostemp(trial.data(), O_CLOEXEC);
+  const int descriptor = open_trial(folder.empty() ? fs::path(".") : folder);
   if (descriptor < 0) {
     const std::string reason = std::strerror(errno);
     const bool lacks_folder = errno == ENOENT && address_advice(path, true).empty();
     cannot_write(option, path, lacks_folder ? reason + "; first: mkdir -p " + shell_word(folder.string()) : reason);
   }
   close(descriptor);
-  unlink(trial.c_str());
 }
 
 }  // namespace

@@ -168,7 +168,7 @@ class ReportMaker {
     return all;
   }
 
-  /// By matplotlib in a Python of its own.
+  /// Each chart is drawn by matplotlib in one Python, and written here.
   void draw() {
     std::error_code error;
     std::filesystem::create_directories(arguments_.png, error);
@@ -176,21 +176,26 @@ class ReportMaker {
       throw Error(ErrorCode::io_failure, fmt::format("--png {}: {}", printable(arguments_.png),
                                                      why_not_written(arguments_.png, error.value())));
     }
-    Json request = {{"folder", arguments_.png}, {"charts", Json::array()}};
-    for (Chart& chart : all_charts()) {
-      chart.id = file_name(chart.id);
-      pictures_.push_back(fmt::format("{}/{}.png", arguments_.png, chart.id));
-      request["charts"].push_back(chart_json(chart));
-    }
     bench::ChildProcess python({arguments_.python, "-c", draw_text}, {}, "/dev/null", interrupted);
-    const std::string line = json_line(request);
+    for (const Chart& chart : all_charts()) {
+      pictures_.push_back(fmt::format("{}/{}.png", arguments_.png, file_name(chart.id)));
+      write_file(pictures_.back(), picture_of(chart, python));
+    }
+  }
+
+  std::string picture_of(const Chart& chart, bench::ChildProcess& python) const {
+    const std::string line = json_line(chart_json(chart));
     std::string answer;
     try {
       answer = python.ask(line.substr(0, line.size() - 1));
     } catch (const Error&) {
       answer = fmt::format("'{}' cannot be started, or ended without an answer", printable(arguments_.python));
     }
-    if (answer != "done") throw Error(ErrorCode::io_failure, fmt::format("--png: {}", printable(answer)));
+    try {
+      return bench::bytes_of(answer);
+    } catch (const Error& error) {
+      throw Error(ErrorCode::io_failure, fmt::format("--png: {}", printable(error.what())));
+    }
   }
 
   /// Letters, digits and '-' of it: names of runs and columns may hold anything.

@@ -5,10 +5,12 @@ Nothing in them is trusted: every length is checked against the file before anyt
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import os
 import pathlib
+import re
 import struct
 import sys
 
@@ -202,6 +204,22 @@ def write_file(path, tensors, metadata=None):
     write_entries(path, entries, metadata)
 
 
+def _shards_before(index):
+    """Files that an index names which is there already; a damaged one names none."""
+    try:
+        return set(_shards(index)) if index.is_file() else set()
+    except (BadInput, IoFailure):
+        return set()
+
+
+def _shard_names(stem, count, taken):
+    """Names of which none is taken: NAME-00001-of-00003.safetensors, or else NAME-2-00001-of-00003.safetensors."""
+    for mark in itertools.chain([""], (f"{number}-" for number in itertools.count(2))):
+        names = [f"{stem}-{mark}{i + 1:05d}-of-{count:05d}.safetensors" for i in range(count)]
+        if taken.isdisjoint(names):
+            return names
+
+
 def write(path, tensors, metadata=None, max_shard_bytes=None):
     """Writes one file, or, where that would be larger than max_shard_bytes, shards and their index beside it."""
     path = pathlib.Path(path)
@@ -218,11 +236,20 @@ def write(path, tensors, metadata=None, max_shard_bytes=None):
             room = max_shard_bytes
         shards[-1][name] = tensors[name]
         room -= sizes[name]
-    places = {}
-    for i, shard in enumerate(shards):
-        file = f"{path.stem}-{i + 1:05d}-of-{len(shards):05d}.safetensors"
-        write_file(path.parent / file, shard, metadata)
-        places |= dict.fromkeys(shard, file)
-    index = {"metadata": {"total_size": sum(sizes.values())}, "weight_map": places}
-    text = json.dumps(index, indent=2).encode()
-    _core.write_file(os.fspath(path.with_name(path.stem + _INDEX)), [text])
+    # The shards of an older file stay until the new index is in its place, so that one of both files is always whole.
+    index = path.with_name(path.stem + _INDEX)
+    before, places = _shards_before(index), {}
+    names = _shard_names(path.stem, len(shards), before)
+    for name, shard in zip(names, shards):
+        write_file(path.parent / name, shard, metadata)
+        places |= dict.fromkeys(shard, name)
+    content = {"metadata": {"total_size": sum(sizes.values())}, "weight_map": places}
+    _core.write_file(os.fspath(index), [json.dumps(content, indent=2).encode()])
+    ours = re.compile(re.escape(path.stem) + r"-(\d+-)?\d{5}-of-\d{5}\.safetensors")
+    for name in before.difference(names):
+        if not ours.fullmatch(name):
+            continue
+        try:
+            (path.parent / name).unlink(missing_ok=True)
+        except OSError as error:
+            raise IoFailure(f"{path.parent / name}: a shard of the older file cannot be removed: {error.strerror}") from error

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <map>
+#include <system_error>
 
 #include "base/check.h"
 #include "base/environment.h"
@@ -31,20 +32,53 @@ std::string usual_text_before(const std::string& path) {
   return text;
 }
 
+/// Reading a FIFO would wait for a writer.
 std::string text_before(const std::string& path) {
-  std::error_code unknown;  // reading or writing will say it
-  if (!std::filesystem::exists(path, unknown)) return "";
+  std::error_code unknown;
+  if (!std::filesystem::is_regular_file(path, unknown)) return "";
   std::string text = io::read_file(path, kMostPlanBytes);
   if (!text.empty()) plan::check_plan_file(text, path);
   return text;
 }
 
+/// Plans in the cache are trusted if nobody else can write to them.
+bool is_in_cache(const std::string& path) { return path.empty() && environment("PENSTOCK_PLANS") == nullptr; }
+
+/// The file of plans, whose folder is made.
+std::string file_for_plans(const std::string& path) {
+  std::string file = path.empty() ? plans_path() : path;
+  require(!file.empty(), "path must be given: there is no folder for plans (set PENSTOCK_CACHE_DIR or HOME)");
+  const std::filesystem::path folder = std::filesystem::path(file).parent_path();
+  std::error_code error;
+  if (is_in_cache(path)) {
+    make_private_folder(folder.string());
+    const std::string problem = who_else_writes(folder.string());
+    if (!problem.empty())
+      fail(ErrorCode::io_failure, "{}: plans there would not be read: {}", folder.string(), problem);
+  } else if (!folder.empty()) {
+    std::filesystem::create_directories(folder, error);
+  }
+  if (error) fail(ErrorCode::io_failure, "cannot write '{}': {}", file, error.message());
+  return file;
+}
+
 }  // namespace
+
+void check_plans(const std::string& path) {
+  const std::string file = file_for_plans(path);
+  if (path.empty()) {
+    usual_text_before(file);
+  } else {
+    text_before(file);
+  }
+  std::error_code unknown;
+  if (!std::filesystem::is_other(file, unknown))
+    const FileWriter trial(file);  // opening a FIFO would wait for a reader
+}
 
 std::string save_plans(const std::vector<TunedWork>& works, const std::string& path,
                        const std::vector<TunedCost>& costs) {
-  std::string file = path.empty() ? plans_path() : path;
-  require(!file.empty(), "path must be given: there is no folder for plans (set PENSTOCK_CACHE_DIR or HOME)");
+  std::string file = file_for_plans(path);
   std::map<std::string, MachineTuning> by_machine;
   for (const TunedWork& work : works) {
     plan::TunedPlan tuned{.choice = {.rule = work.best.rule, .variables = {}}, .microseconds = work.best.microseconds};
@@ -56,19 +90,9 @@ std::string save_plans(const std::vector<TunedWork>& works, const std::string& p
   for (const auto& [machine, tuned] : by_machine) {
     text = plan::add_to_tuning(text, machine, tuned.plans, tuned.costs);
   }
-  const std::filesystem::path folder = std::filesystem::path(file).parent_path();
-  std::error_code ignored;  // writing will say it
-  const bool in_cache = path.empty() && environment("PENSTOCK_PLANS") == nullptr;
-  if (in_cache) {
-    make_private_folder(folder.string());
-    const std::string problem = who_else_writes(folder.string());
-    if (!problem.empty())
-      fail(ErrorCode::io_failure, "{}: plans there would not be read: {}", folder.string(), problem);
-  } else if (!folder.empty()) {
-    std::filesystem::create_directories(folder, ignored);
-  }
   write_file(file, text);
-  if (in_cache) {  // it is trusted only if nobody else can write to it, whatever the umask
+  if (is_in_cache(path)) {  // whatever the umask
+    std::error_code ignored;
     constexpr auto others = std::filesystem::perms::group_write | std::filesystem::perms::others_write;
     std::filesystem::permissions(file, others, std::filesystem::perm_options::remove, ignored);
   }
