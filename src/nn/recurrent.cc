@@ -4,7 +4,6 @@
 
 namespace penstock {
 
-using nn::alive;
 using nn::strides_of;
 using ops::positions_of;
 

@@ -4,7 +4,6 @@
 
 namespace penstock {
 
-using nn::alive;
 using ops::positions_of;
 
 namespace {
