@@ -78,9 +78,9 @@ std::string why_sequential(const Problem& problem) {
 
 /// Threads that have more to do than it costs to call them: a sequence of a few steps is walked by one.
 Index worthwhile_threads(const Problem& problem, const CpuCosts& costs) {
-  const auto products = static_cast<double>(problem.rows * problem.steps * problem.hidden) *
-                        static_cast<double>(problem.cell->info.gates * problem.input);
-  return std::clamp<Index>(static_cast<Index>(std::min(products / costs.product_grain, 1e6)), 1, problem.threads);
+  const double grain = costs.product_grain / costs.multiply_adds;  // microseconds
+  const double threads = std::min(scan_microseconds(problem, costs, 1) / grain, 1e6);
+  return std::clamp<Index>(static_cast<Index>(threads), 1, problem.threads);
 }
 
 Rule<Plan> from_first_to_last(const Problem& problem, const CpuCosts& costs, Scope scope) {
