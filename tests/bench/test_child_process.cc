@@ -17,7 +17,7 @@ TEST(ChildProcess, AnswersWithBytes) {
 
 TEST(ChildProcess, AnswersThatHoldNoBytes) {
   const auto refused = [](const std::string& answer, const std::string& why) {
-    expect_error(ErrorCode::io_failure, why, [&] { bytes_of(answer); });
+    test::expect_error(ErrorCode::io_failure, why, [&] { bytes_of(answer); });
   };
   refused("no module named matplotlib", "no module named matplotlib");
   refused("bytes 00f", "byte 1 of an answer is no hexadecimal number");
