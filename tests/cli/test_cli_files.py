@@ -384,7 +384,7 @@ def test_states_from_before_there_were_checksums_go_on(models, tmp_path):
     [
         ("--output", ["predict", "series.safetensors", "series.csv", "-o"]),
         ("--output", ["export", "series.safetensors", "-o"]),
-        ("--output", ["tune", "--shape", "1x2x2x2", "--seconds", "0.001", "--plans-only", "-o"]),
+        (None, ["tune", "--shape", "1x2x2x2", "--seconds", "0.001", "--plans-only", "-o"]),
         ("--state", ["stream", "text.safetensors", "--state"]),
         (None, ["bench", "layer", "--json"]),
     ],

@@ -182,7 +182,7 @@ class Attack(Subject):
         def behind_it(ended):
             if not behind.exists():
                 return ["nothing is behind the link"] * (ended.status == 0 and not self.writer.side)
-            return ["the file behind the link is torn"] * (not self.sound(name, behind.read_bytes(), self.old, ended.killed))
+            return ["the file behind the link is torn"] * (not self.sound(name, behind.read_bytes(), {}, ended.killed))
 
         yield lambda: attempt(lambda: self.target.rename(behind), [], lambda ended: [])
         yield lambda: attempt(self.target.unlink, [name], behind_it)
