@@ -51,10 +51,7 @@ std::vector<const bench::Table*> tables_of(const std::string& name, const std::s
 
 /// Before minutes of measuring: can the file be written at all? An existing one keeps what it holds until then.
 void check_writable(const std::string& path) {
-  std::error_code unknown;
-  if (path.empty() || path == "-" || std::filesystem::is_other(path, unknown))
-    return;  // opening a FIFO would wait for a reader
-  const FileWriter file(path);
+  if (!path.empty() && path != "-") check_can_write(path);
 }
 
 /// As it was typed, so that a report can be repeated.

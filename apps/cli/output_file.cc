@@ -53,7 +53,8 @@ std::string holder(int descriptor) {
   return size > 0 ? fmt::format(" (process {})", std::string(text.data(), static_cast<std::size_t>(size))) : "";
 }
 
-/// Opens a new file, of which nothing is left even if we are killed, where the file system can do that.
+/// Opens a new file without a name: nothing is left of it, even if the process is killed. A file system without such
+/// files gives it a name for a moment.
 int open_trial(const fs::path& folder) {
   const int descriptor = open(folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
   if (descriptor >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL)) return descriptor;

@@ -62,13 +62,6 @@ nlohmann::json group_json(const std::string& name, const StreamState::OfGroup& g
   return object;
 }
 
-/// Where the digits of the checksum stand in a state's text; npos if there are none.
-std::size_t checksum_place(std::string_view text) {
-  constexpr std::string_view before = "\"checksum\":\"";  // of no other member: quotes in names are escaped
-  const std::size_t place = text.find(before);
-  return place == text.npos ? text.npos : place + before.size();
-}
-
 /// States from before there were versions have no checksum.
 void check_sum(const nlohmann::json& object, const std::string& text, const std::string& path) {
   const nlohmann::json version = object.value("version", nlohmann::json());
@@ -79,9 +72,9 @@ void check_sum(const nlohmann::json& object, const std::string& text, const std:
                                                      "reads up to {})",
                                                      printable(path), version.dump(), state_version));
   }
-  const std::size_t place = checksum_place(text);
-  const bool sound = version == state_version && carried.is_string() && place != text.npos &&
-                     text.size() - place >= checksum_digits && carried == checksum_of(text, place);
+  const std::size_t place = checksum_place(text, "checksum");
+  const bool sound =
+      version == state_version && carried.is_string() && place != text.npos && carried == checksum_of(text, place);
   if (!sound)
     bad(path, "damaged: the checksum is not that of the content; remove the file, and the stream begins anew");
 }
@@ -188,7 +181,7 @@ void StreamState::save(Session& session) const {
   }
   try {
     std::string text = object.dump() + "\n";
-    const std::size_t place = checksum_place(text);
+    const std::size_t place = checksum_place(text, "checksum");
     text.replace(place, checksum_digits, checksum_of(text, place));
     write_file(path_, text);
   } catch (const Error& error) {

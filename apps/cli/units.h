@@ -10,7 +10,7 @@ namespace penstock::cli {
 
 /// "4,332,554"
 std::string with_commas(Index value);
-/// The same of a number that may be too large for an Index, which is then short_number(); "-" if it is not known.
+/// The same for a double: short_number() if it is too large for an Index, "-" if it is not finite.
 std::string whole_number(double value);
 /// "1 row", "4,332,554 rows": of a noun whose plural is regular
 std::string counted(Index count, std::string_view noun);

@@ -17,4 +17,8 @@ std::string checksum_of(std::span<const std::span<const std::byte>> parts);
 /// Error(invalid_argument) if there are fewer bytes.
 std::string checksum_of(std::string_view content, std::size_t place);
 
+/// Where the digits of a checksum stand in a text of JSON that `name` says it by; npos if there are none. No text in
+/// quotes is taken for it: there quotes are escaped.
+std::size_t checksum_place(std::string_view json, std::string_view name);
+
 }  // namespace penstock

@@ -51,6 +51,10 @@ class FileWriter {
 /// Writes `content` by a FileWriter.
 void write_file(const std::string& path, std::string_view content);
 
+/// Throws what a FileWriter would, before there is anything to write; the file stays as it is. A FIFO is not tried,
+/// since opening it would wait for a reader.
+void check_can_write(const std::string& path);
+
 /// Returns the system's reason for `error`, a value of errno, in words. Of a name that is too long for its file system,
 /// also how long it is and may be.
 std::string why_not_written(const std::string& path, int error);

@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/write_whole.h"
 #include "penstock/sources.h"
 
 namespace penstock {
@@ -222,13 +223,8 @@ void FileWriter::fail_writing(int error) const { refuse_path(path_, why_not_writ
 
 void FileWriter::write(std::string_view bytes) {
   require(descriptor_ >= 0, "'{}' is written already", path_);
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(descriptor_, bytes.data(), bytes.size());
-    // What goes into a pipe may wait for ever, so a signal ends it; a disk does not wait.
-    if (written < 0 && errno == EINTR && !temporary_.empty()) continue;
-    if (written < 0) fail_writing(errno);
-    bytes.remove_prefix(static_cast<std::size_t>(written));
-  }
+  const int error = write_whole(descriptor_, bytes, !temporary_.empty());
+  if (error != 0) fail_writing(error);
 }
 
 void FileWriter::finish() {
@@ -247,6 +243,11 @@ void FileWriter::finish() {
   // Network file systems may report an error only now.
   if (::close(std::exchange(descriptor_, -1)) != 0 && errno != EINTR) fail_writing(errno);
   if (syncs && !sync_folder(folder_of(target_))) fail_writing(errno);
+}
+
+void check_can_write(const std::string& path) {
+  std::error_code unknown;
+  if (!fs::is_other(path, unknown)) const FileWriter trial(path);
 }
 
 void write_file(const std::string& path, std::string_view content) {

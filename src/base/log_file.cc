@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/write_whole.h"
 #include "penstock/file_writer.h"
 #include "penstock/sources.h"
 
@@ -19,17 +20,6 @@ int flags_of(LogFile::Begin begin) {
   constexpr int common = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY;
   if (begin == LogFile::Begin::replace) return common | O_TRUNC;
   return begin == LogFile::Begin::create ? common | O_EXCL | O_NOFOLLOW : common;
-}
-
-/// Zero, or the error number; EINTR if a signal ended the wait for somebody who reads a pipe.
-int write_record(int file, std::string_view bytes, bool is_regular) {
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(file, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR && is_regular) continue;
-    if (written < 0) return errno;
-    bytes.remove_prefix(static_cast<std::size_t>(written));
-  }
-  return 0;
 }
 
 }  // namespace
@@ -75,7 +65,7 @@ void LogFile::write(std::string_view record) {
   if (descriptor_ < 0) return;
   struct stat before {};
   const bool is_regular = ::fstat(descriptor_, &before) == 0 && S_ISREG(before.st_mode);
-  const int error = write_record(descriptor_, record, is_regular);
+  const int error = write_whole(descriptor_, record, is_regular);
   if (error == 0) return;
   if (is_regular && ::ftruncate(descriptor_, before.st_size) != 0) errno = 0;  // the torn line stays, as after a kill
   error_ = fmt::format("{}: {}: {}", path_, what_, std::strerror(error));

@@ -1,13 +1,9 @@
 #include "penstock/checksum.h"
 
-#define XXH_INLINE_ALL
-// Its functions insist on being inlined where they are called through pointers, which -Og does not do.
-#define XXH_NO_INLINE_HINTS 1
-#include <xxhash.h>
-
 #include <array>
 
 #include "base/check.h"
+#include "base/xxh3.h"
 
 namespace penstock {
 
@@ -27,6 +23,13 @@ std::string checksum_of(std::string_view content, std::size_t place) {
       std::as_bytes(std::span(content.substr(0, place))), std::as_bytes(std::span(zeros)),
       std::as_bytes(std::span(content.substr(place + checksum_digits)))};
   return checksum_of(parts);
+}
+
+std::size_t checksum_place(std::string_view json, std::string_view name) {
+  const std::string before = fmt::format("\"{}\":\"", name);
+  const std::size_t place = json.find(before);
+  if (place == json.npos || json.size() - place - before.size() < checksum_digits) return json.npos;
+  return place + before.size();
 }
 
 }  // namespace penstock

@@ -23,21 +23,17 @@ struct MachineTuning {
   std::vector<plan::NamedCost> costs;
 };
 
-/// Of the file that plans are read from.
-std::string usual_text_before(const std::string& path) {
-  std::string problem;
-  std::string text = plan::text_of_plan_file(problem);
-  if (!problem.empty()) fail(ErrorCode::io_failure, "{}: {}", path, problem);
-  if (!text.empty()) plan::check_plan_file(text, path);
-  return text;
-}
-
-/// Reading a FIFO would wait for a writer.
-std::string text_before(const std::string& path) {
+/// What `file` holds: the one at `path`, or without a path that which plans are read from.
+std::string text_before(const std::string& file, const std::string& path) {
+  std::string text, problem;
   std::error_code unknown;
-  if (!std::filesystem::is_regular_file(path, unknown)) return "";
-  std::string text = io::read_file(path, kMostPlanBytes);
-  if (!text.empty()) plan::check_plan_file(text, path);
+  if (path.empty()) {
+    text = plan::text_of_plan_file(problem);
+    if (!problem.empty()) fail(ErrorCode::io_failure, "{}: {}", file, problem);
+  } else if (std::filesystem::is_regular_file(file, unknown)) {  // reading a FIFO would wait for a writer
+    text = io::read_file(file, kMostPlanBytes);
+  }
+  if (!text.empty()) plan::check_plan_file(text, file);
   return text;
 }
 
@@ -66,14 +62,8 @@ std::string file_for_plans(const std::string& path) {
 
 void check_plans(const std::string& path) {
   const std::string file = file_for_plans(path);
-  if (path.empty()) {
-    usual_text_before(file);
-  } else {
-    text_before(file);
-  }
-  std::error_code unknown;
-  if (!std::filesystem::is_other(file, unknown))
-    const FileWriter trial(file);  // opening a FIFO would wait for a reader
+  text_before(file, path);
+  check_can_write(file);
 }
 
 std::string save_plans(const std::vector<TunedWork>& works, const std::string& path,
@@ -86,7 +76,7 @@ std::string save_plans(const std::vector<TunedWork>& works, const std::string& p
     by_machine[work.machine].plans[work.work] = std::move(tuned);
   }
   for (const TunedCost& cost : costs) by_machine[cost.machine].costs.emplace_back(cost.name, cost.after);
-  std::string text = path.empty() ? usual_text_before(file) : text_before(file);
+  std::string text = text_before(file, path);
   for (const auto& [machine, tuned] : by_machine) {
     text = plan::add_to_tuning(text, machine, tuned.plans, tuned.costs);
   }

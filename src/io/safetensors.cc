@@ -56,14 +56,6 @@ void check_layout(std::vector<TensorInfo>& tensors, Index size, const std::strin
 
 constexpr std::string_view checksum_key = "penstock.checksum";
 
-/// Where the digits of the checksum stand in a header; npos if there are none.
-std::size_t checksum_place(std::string_view header) {
-  const std::string before = fmt::format("\"{}\":\"", checksum_key);
-  const std::size_t place = header.find(before);
-  if (place == header.npos || header.size() - place - before.size() < checksum_digits) return header.npos;
-  return place + before.size();
-}
-
 /// The header of a file to be written, padded with spaces so that the data start at a multiple of 8.
 std::string header_text(const std::vector<const TensorData*>& tensors, const Metadata& metadata) {
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
@@ -137,7 +129,7 @@ void SafetensorsFile::check_sum(std::size_t header_length) {
   const auto carried = metadata_.find(std::string(checksum_key));
   has_checksum_ = carried != metadata_.end();
   const std::string_view header = std::string_view(content_).substr(length_bytes, header_length);
-  const std::size_t place = has_checksum_ ? checksum_place(header) : header.npos;
+  const std::size_t place = has_checksum_ ? checksum_place(header, checksum_key) : header.npos;
   if (place == header.npos) {
     checksum_ = checksum_of(std::vector{std::as_bytes(std::span(content_))});
   } else {
@@ -189,7 +181,7 @@ void write_safetensors(const std::string& path, std::span<const TensorData> tens
   std::vector<std::span<const std::byte>> pieces = {std::as_bytes(std::span(&length, 1)),
                                                     std::as_bytes(std::span(header))};
   for (const auto* tensor : ordered) pieces.push_back(tensor->values);
-  header.replace(checksum_place(header), checksum_digits, checksum_of(pieces));
+  header.replace(checksum_place(header, checksum_key), checksum_digits, checksum_of(pieces));
   write_atomically(path, pieces);
 }
 
