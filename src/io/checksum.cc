@@ -1,9 +1,13 @@
 #include "penstock/checksum.h"
 
+#define XXH_INLINE_ALL
+// Its functions insist on being inlined where they are called through pointers, which -Og does not do.
+#define XXH_NO_INLINE_HINTS 1
+#include <xxhash.h>
+
 #include <array>
 
 #include "base/check.h"
-#include "base/xxh3.h"
 
 namespace penstock {
 

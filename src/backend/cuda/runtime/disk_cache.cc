@@ -3,6 +3,11 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#define XXH_INLINE_ALL
+// Its functions insist on being inlined where they are called through pointers, which -Og does not do.
+#define XXH_NO_INLINE_HINTS 1
+#include <xxhash.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -13,7 +18,6 @@
 #include "base/environment.h"
 #include "base/trusted_file.h"
 #include "base/warning.h"
-#include "base/xxh3.h"
 #include "penstock/error.h"
 #include "penstock/file_writer.h"
 
