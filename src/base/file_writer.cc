@@ -116,7 +116,7 @@ int open_in_place(const std::string& path, const struct stat& status) {
 }  // namespace
 
 std::string why_not_written(const std::string& path, int error) {
-  const std::string reason = std::strerror(error);
+  std::string reason = std::strerror(error);
   if (error != ENAMETOOLONG) return reason;
   const long allowed = ::pathconf(folder_of(path).c_str(), _PC_NAME_MAX);  // -1 for a folder that is not there
   const std::size_t longest = allowed > 0 ? static_cast<std::size_t>(allowed) : NAME_MAX;
