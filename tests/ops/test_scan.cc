@@ -2,6 +2,7 @@
 
 #include "penstock/scan.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
