@@ -25,11 +25,14 @@ struct AffineStep<V, true> {
 
 template <class Rule, class V, int G>
 PENSTOCK_CELL AffineStep<V, Rule::splits_gain> StepOf(const V (&term)[G]) {
-  AffineStep<V, Rule::splits_gain> step;
+  // Filled when made: a constructor that a compiler writes by itself lacks the target of Highway's region.
   if constexpr (Rule::splits_gain) {
-    Rule::affine(term, step.whole, step.part, step.b);
+    V whole, part, b;
+    Rule::affine(term, whole, part, b);
+    return {whole, part, b};
   } else {
-    Rule::affine(term, step.a, step.b);
+    V a, b;
+    Rule::affine(term, a, b);
+    return {a, b};
   }
-  return step;
 }
