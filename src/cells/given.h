@@ -37,6 +37,14 @@ PENSTOCK_CELL void SplitExp(double x, double& whole, double& part) {
 struct GivenLogGain {
   static constexpr bool splits_gain = true;
 
+  /// Exp(log a) of the same operations as in affine(), which are then done once a step.
+  template <class V>
+  static PENSTOCK_CELL V gain_of(V log_a) {
+    V whole, part;
+    SplitExp(log_a, whole, part);
+    return whole + part;
+  }
+
   /// Saturates as Exp() does.
   template <class V, int terms>
   static PENSTOCK_CELL V log_gain(const V (&term)[terms]) {
@@ -61,7 +69,7 @@ struct GivenLogs : GivenLogGain {
 
   template <class V>
   static PENSTOCK_CELL void affine_backward(const V (&term)[2], V da, V db, V (&dterm)[2]) {
-    dterm[0] = da * Exp(term[0]);
+    dterm[0] = da * gain_of(term[0]);
     dterm[1] = db * Exp(term[1]);
   }
 };
@@ -84,7 +92,7 @@ struct GivenSignedLogs : GivenLogGain {
   template <class V>
   static PENSTOCK_CELL void affine_backward(const V (&term)[3], V da, V db, V (&dterm)[3]) {
     const V size = Exp(term[1]);
-    dterm[0] = da * Exp(term[0]);
+    dterm[0] = da * gain_of(term[0]);
     dterm[1] = db * term[2] * size;
     dterm[2] = db * size;
   }
