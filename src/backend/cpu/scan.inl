@@ -273,49 +273,54 @@ class StepsAhead {
   const Sequence *dy_, *y_;
 };
 
-/// What flows from a step to the one before. Of a rule that splits its gains, two products flow, and are added at the
-/// step before: the one by the whole is exact. `all`: infinite ones, too.
-template <bool all, class Real, class Cell>
+/// Gradients of states, from a step to the one before: the carry of a step holds all that flows into its state, so that
+/// it takes one operation, as the states themselves do. `all`: infinite ones, too.
+template <bool all, class Real, class Sequence>
 class FlowingBack {
  public:
   using L = Lanes<Real>;
   using V = typename L::V;
 
-  FlowingBack(const ScanPart& part, Real* carry) : carry_(carry), first_(part.channel_begin) {
-    if constexpr (Cell::splits_gain) std::fill_n(rest_, part.channel_end - part.channel_begin, Real(0));
+  FlowingBack(const StepsOfRow<const Sequence>& dy, const ScanPart& part, const RowPlan& plan, Real* carry)
+      : dy_(dy), part_(part), plan_(plan), carry_(carry) {
+    if (part.begin < part.end) begin();
   }
 
-  HWY_INLINE V added_to(V dy, Index channel, Index count) const {
-    if constexpr (Cell::splits_gain) dy = dy + L::load(rest_ + channel - first_, count);
-    return dy + L::load(carry_ + channel, count);
+  HWY_INLINE void set_step(Index step) {
+    before_ = step > part_.begin ? dy_.at(plan_.time(part_.slot, step - 1)) : nullptr;
   }
 
-  HWY_INLINE void pass(const AffineStep<V, Cell::splits_gain>& by, V dh, bool clear, Index channel, Index count) {
-    if constexpr (Cell::splits_gain) {
-      V rest = by.part * dh;
-      if constexpr (all) rest = FiniteOr(rest, V(0));
-      L::store(clear ? V(0) : rest, rest_ + channel - first_, count);
-      L::store(clear ? V(0) : by.whole * dh, carry_ + channel, count);
+  HWY_INLINE V load(Index channel, Index count) const { return L::load(carry_ + channel, count); }
+
+  template <class Step>
+  HWY_INLINE void pass(Step by, V dh, bool clear, Index channel, Index count) const {
+    by.b = before_ != nullptr ? LoadStored(before_ + channel, count) : V(0);
+    V passed;
+    if constexpr (all) {
+      passed = by.advance_all(dh);
     } else {
-      L::store(clear ? V(0) : by.a * dh, carry_ + channel, count);
+      passed = by.advance(dh);
     }
-  }
-
-  /// Behind the last step.
-  HWY_INLINE void finish(const ScanPart& part) const {
-    if constexpr (Cell::splits_gain) {
-      for (Index c = part.channel_begin; c < part.channel_end; ++c) carry_[c] += rest_[c - first_];
-    }
+    L::store(clear ? by.b : passed, carry_ + channel, count);
   }
 
  private:
+  void begin() {
+    const Sequence* dy = dy_.at(plan_.time(part_.slot, part_.end - 1));
+    ForEachVector<Real>(part_, [&](Index channel, Index count) HWY_ATTR {
+      L::store(load(channel, count) + LoadStored(dy + channel, count), carry_ + channel, count);
+    });
+  }
+
+  const StepsOfRow<const Sequence>& dy_;
+  const ScanPart& part_;
+  const RowPlan& plan_;
   Real* carry_;
-  Index first_;
-  Real rest_[Cell::splits_gain ? kSplitChannels : 1];
+  const Sequence* before_ = nullptr;  // the gradient of the output of the step before, of the same part
 };
 
 /// The carry is the gradient of the state that leaves the part; with it the steps are walked backwards:
-/// dh = dy + carry, da = dh h_{t-1}, db = dh, carry = a dh.
+/// dh = dy + carry, da = dh h_{t-1}, db = dh, carry = a dh, where dy is added to the carry a step before.
 template <bool all, class Real, class Cell, class Stored, class Sequence>
 HWY_INLINE void WalkBackwards(const ScanBackward<Real, Stored>& job, const OutputRows<Sequence>& outputs,
                               const ScanPart& part, Real* carry) {
@@ -327,14 +332,14 @@ HWY_INLINE void WalkBackwards(const ScanBackward<Real, Stored>& job, const Outpu
   StepsOfRow<Stored> gradients[Cell::gates];
   for (int g = 0; g < Cell::gates; ++g) gradients[g] = {job.dgate[g].rows, row};
   StepsAhead<Real, Stored, Sequence, Cell::gates> ahead(steps, part);
-  FlowingBack<all, Real, Cell> flow(part, carry);
+  FlowingBack<all, Real, Sequence> flow(steps.dy, part, plan, carry);
   for (Index step = part.end - 1; step >= part.begin; --step) {
     ahead.set_step(step);
     const Index t = plan.time(part.slot, step);
     const Stored* gates[Cell::gates];
     steps.gate.at(t, gates);
     const bool clear = plan.resets(part.slot, step);
-    const Sequence* dy = steps.dy.at(t);
+    flow.set_step(step);
     const auto before = steps.state_before(step);
     Stored* out[Cell::gates];
     for (int g = 0; g < Cell::gates; ++g) out[g] = gradients[g].at(t);
@@ -342,7 +347,7 @@ HWY_INLINE void WalkBackwards(const ScanBackward<Real, Stored>& job, const Outpu
       ahead.ask(channel);
       V wx[Cell::gates], dwx[Cell::gates];
       LoadGates<Real, Cell>(gates, channel, count, wx);
-      const V dh = flow.added_to(LoadStored(dy + channel, count), channel, count);
+      const V dh = flow.load(channel, count);
       const V previous = clear ? V(0) : before.load(channel, count);
       Cell::affine_backward(wx, dh * previous, dh, dwx);
       for (int g = 0; g < Cell::gates; ++g) {
@@ -352,7 +357,6 @@ HWY_INLINE void WalkBackwards(const ScanBackward<Real, Stored>& job, const Outpu
       flow.pass(StepOf<Cell>(wx), dh, clear, channel, count);
     });
   }
-  flow.finish(part);
 }
 
 template <class Real, class Cell, class Stored = Real>
@@ -378,23 +382,22 @@ HWY_INLINE void SummariseBackwards(const ScanBackward<Real, Stored>& job, const 
   const RowPlan& plan = job.plan;
   const BackwardSteps<Real, Stored, Sequence, Cell::gates> steps(job, outputs, part.slot);
   Begin<Real>(part, effect);
-  FlowingBack<false, Real, Cell> flow(part, effect.offset);
+  FlowingBack<false, Real, Sequence> flow(steps.dy, part, plan, effect.offset);
   for (Index step = part.end - 1; step >= part.begin; --step) {
     const Index t = plan.time(part.slot, step);
     const Stored* gates[Cell::gates];
     steps.gate.at(t, gates);
-    const Sequence* dy = steps.dy.at(t);
+    flow.set_step(step);
     const bool clear = plan.resets(part.slot, step);
     ForEachVector<Real>(part, [&](Index channel, Index count) HWY_ATTR {
       V wx[Cell::gates];
       LoadGates<Real, Cell>(gates, channel, count, wx);
       const auto by = StepOf<Cell>(wx);
-      const V dh = flow.added_to(LoadStored(dy + channel, count), channel, count);
+      const V dh = flow.load(channel, count);
       flow.pass(by, dh, clear, channel, count);
       MultiplyGain(by, clear, effect, channel, count);
     });
   }
-  flow.finish(part);
 }
 
 template <class Real, class Cell, class Stored = Real>
