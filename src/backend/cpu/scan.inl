@@ -232,9 +232,9 @@ struct BackwardSteps {
       return entering != nullptr ? LoadStored(entering + channel, count) : LoadStored(output + channel, count);
     }
   };
-  HWY_INLINE StateBefore state_before(Index step) const {
+  HWY_INLINE StateBefore state_before(Index step, Index t_before) const {
     if (step == 0) return {job.state_in + slot * job.hidden, nullptr};
-    return {nullptr, y.at(job.plan.time(slot, step - 1))};
+    return {nullptr, y.at(t_before)};
   }
 
   const ScanBackward<Real, Stored>& job;
@@ -244,33 +244,41 @@ struct BackwardSteps {
 };
 
 /// Asks for what a step will read, some steps before: processors that run ahead by themselves do so towards higher
-/// addresses rather than lower ones, and hardly across pages.
-template <class Real, class Stored, class Sequence, int gates>
+/// addresses rather than lower ones, and hardly across pages. The distance is that of the last steps, though those of
+/// packed rows may differ a little: what is read ahead needlessly does no harm.
+template <class Stored, class Sequence, int gates>
 class StepsAhead {
  public:
-  StepsAhead(const BackwardSteps<Real, Stored, Sequence, gates>& steps, const ScanPart& part)
-      : steps_(steps),
-        ahead_(std::max<Index>(1, kAheadBytes / sizeof(Real) / (part.channel_end - part.channel_begin))) {}
-
-  HWY_INLINE void set_step(Index step) {
-    const Index t = steps_.job.plan.time(steps_.slot, std::max<Index>(0, step - ahead_));
-    steps_.gate.at(t, gates_);
-    dy_ = steps_.dy.at(t);
-    y_ = steps_.y.at(t);
+  template <class Real>
+  StepsAhead(const BackwardSteps<Real, Stored, Sequence, gates>& steps, const ScanPart& part) {
+    const Index ahead = std::max<Index>(1, kAheadBytes / sizeof(Real) / (part.channel_end - part.channel_begin));
+    const Index from = steps.job.plan.time(part.slot, part.end - 1);
+    const Index to = steps.job.plan.time(part.slot, std::max<Index>(0, part.end - 1 - ahead));
+    const Stored *gates_from[gates], *gates_to[gates];
+    steps.gate.at(from, gates_from);
+    steps.gate.at(to, gates_to);
+    for (int g = 0; g < gates; ++g) gates_[g] = gates_to[g] - gates_from[g];
+    dy_ = steps.dy.at(to) - steps.dy.at(from);
+    y_ = steps.y.at(to) - steps.y.at(from);
   }
 
-  HWY_INLINE void ask(Index channel) const {
-    for (int g = 0; g < gates; ++g) __builtin_prefetch(gates_[g] + channel);
-    __builtin_prefetch(dy_ + channel);
-    __builtin_prefetch(y_ + channel);
+  HWY_INLINE void ask(const Stored* const (&rows)[gates], const Sequence* dy, const Sequence* y, Index channel) const {
+    for (int g = 0; g < gates; ++g) ask_for(rows[g], gates_[g] + channel);
+    ask_for(dy, dy_ + channel);
+    ask_for(y, y_ + channel);
   }
 
  private:
   static constexpr Index kAheadBytes = 4096;  // of a row; from 1 to 8 KB it makes no difference
-  const BackwardSteps<Real, Stored, Sequence, gates>& steps_;
-  Index ahead_;
-  const Stored* gates_[gates];
-  const Sequence *dy_, *y_;
+
+  /// Of addresses alone: the first steps ask for some in front of their arrays.
+  template <class Value>
+  static HWY_INLINE void ask_for(const Value* row, Index values) {
+    const auto address = reinterpret_cast<std::uintptr_t>(row) + values * sizeof(Value);
+    __builtin_prefetch(reinterpret_cast<const void*>(address));  // NOLINT(performance-no-int-to-ptr)
+  }
+
+  Index gates_[gates], dy_, y_;
 };
 
 /// Gradients of states, from a step to the one before: the carry of a step holds all that flows into its state, so that
@@ -282,39 +290,40 @@ class FlowingBack {
   using V = typename L::V;
 
   FlowingBack(const StepsOfRow<const Sequence>& dy, const ScanPart& part, const RowPlan& plan, Real* carry)
-      : dy_(dy), part_(part), plan_(plan), carry_(carry) {
-    if (part.begin < part.end) begin();
-  }
-
-  HWY_INLINE void set_step(Index step) {
-    before_ = step > part_.begin ? dy_.at(plan_.time(part_.slot, step - 1)) : nullptr;
-  }
-
-  HWY_INLINE V load(Index channel, Index count) const { return L::load(carry_ + channel, count); }
-
-  template <class Step>
-  HWY_INLINE void pass(Step by, V dh, bool clear, Index channel, Index count) const {
-    by.b = before_ != nullptr ? LoadStored(before_ + channel, count) : V(0);
-    V passed;
-    if constexpr (all) {
-      passed = by.advance_all(dh);
-    } else {
-      passed = by.advance(dh);
-    }
-    L::store(clear ? by.b : passed, carry_ + channel, count);
-  }
-
- private:
-  void begin() {
-    const Sequence* dy = dy_.at(plan_.time(part_.slot, part_.end - 1));
-    ForEachVector<Real>(part_, [&](Index channel, Index count) HWY_ATTR {
-      L::store(load(channel, count) + LoadStored(dy + channel, count), carry_ + channel, count);
+      : dy_(dy), part_begin_(part.begin), carry_(carry) {
+    const Sequence* last = dy_.at(plan.time(part.slot, part.end - 1));
+    ForEachVector<Real>(part, [&](Index channel, Index count) HWY_ATTR {
+      L::store(load(channel, count) + LoadStored(last + channel, count), carry + channel, count);
     });
   }
 
-  const StepsOfRow<const Sequence>& dy_;
-  const ScanPart& part_;
-  const RowPlan& plan_;
+  HWY_INLINE void set_step(Index step, Index t_before) { before_ = step > part_begin_ ? dy_.at(t_before) : nullptr; }
+
+  HWY_INLINE const Sequence* before() const { return before_; }
+  HWY_INLINE V load(Index channel, Index count) const { return L::load(carry_ + channel, count); }
+
+  /// Without a split gain, a dh is rounded before dy is added: as where a caller passes the gradient of a state on from
+  /// one part of a sequence to the part before, which gives the same bits as the whole then.
+  template <bool splits>
+  HWY_INLINE void pass(AffineStep<V, splits> by, V dh, bool clear, Index channel, Index count) const {
+    const V dy = before_ != nullptr ? LoadStored(before_ + channel, count) : V(0);
+    V passed;
+    if constexpr (!splits) {
+      passed = dy + by.a * dh;
+    } else {
+      by.b = dy;
+      if constexpr (all) {
+        passed = by.advance_all(dh);
+      } else {
+        passed = by.advance(dh);
+      }
+    }
+    L::store(clear ? dy : passed, carry_ + channel, count);
+  }
+
+ private:
+  StepsOfRow<const Sequence> dy_;
+  Index part_begin_;
   Real* carry_;
   const Sequence* before_ = nullptr;  // the gradient of the output of the step before, of the same part
 };
@@ -326,25 +335,26 @@ HWY_INLINE void WalkBackwards(const ScanBackward<Real, Stored>& job, const Outpu
                               const ScanPart& part, Real* carry) {
   using L = Lanes<Real>;
   using V = typename L::V;
+  if (part.begin == part.end) return;
   const RowPlan& plan = job.plan;
   const Index row = plan.row_of[part.slot];
   const BackwardSteps<Real, Stored, Sequence, Cell::gates> steps(job, outputs, part.slot);
   StepsOfRow<Stored> gradients[Cell::gates];
   for (int g = 0; g < Cell::gates; ++g) gradients[g] = {job.dgate[g].rows, row};
-  StepsAhead<Real, Stored, Sequence, Cell::gates> ahead(steps, part);
+  const StepsAhead<Stored, Sequence, Cell::gates> ahead(steps, part);
   FlowingBack<all, Real, Sequence> flow(steps.dy, part, plan, carry);
+  Index t = plan.time(part.slot, part.end - 1);
   for (Index step = part.end - 1; step >= part.begin; --step) {
-    ahead.set_step(step);
-    const Index t = plan.time(part.slot, step);
+    const Index t_before = plan.time(part.slot, step - 1);
     const Stored* gates[Cell::gates];
     steps.gate.at(t, gates);
     const bool clear = plan.resets(part.slot, step);
-    flow.set_step(step);
-    const auto before = steps.state_before(step);
+    flow.set_step(step, t_before);
+    const auto before = steps.state_before(step, t_before);
     Stored* out[Cell::gates];
     for (int g = 0; g < Cell::gates; ++g) out[g] = gradients[g].at(t);
     ForEachVector<Real>(part, [&](Index channel, Index count) HWY_ATTR {
-      ahead.ask(channel);
+      ahead.ask(gates, flow.before(), before.output, channel);
       V wx[Cell::gates], dwx[Cell::gates];
       LoadGates<Real, Cell>(gates, channel, count, wx);
       const V dh = flow.load(channel, count);
@@ -356,6 +366,7 @@ HWY_INLINE void WalkBackwards(const ScanBackward<Real, Stored>& job, const Outpu
       }
       flow.pass(StepOf<Cell>(wx), dh, clear, channel, count);
     });
+    t = t_before;
   }
 }
 
@@ -382,12 +393,12 @@ HWY_INLINE void SummariseBackwards(const ScanBackward<Real, Stored>& job, const 
   const RowPlan& plan = job.plan;
   const BackwardSteps<Real, Stored, Sequence, Cell::gates> steps(job, outputs, part.slot);
   Begin<Real>(part, effect);
+  if (part.begin == part.end) return;
   FlowingBack<false, Real, Sequence> flow(steps.dy, part, plan, effect.offset);
   for (Index step = part.end - 1; step >= part.begin; --step) {
-    const Index t = plan.time(part.slot, step);
     const Stored* gates[Cell::gates];
-    steps.gate.at(t, gates);
-    flow.set_step(step);
+    steps.gate.at(plan.time(part.slot, step), gates);
+    flow.set_step(step, plan.time(part.slot, step - 1));
     const bool clear = plan.resets(part.slot, step);
     ForEachVector<Real>(part, [&](Index channel, Index count) HWY_ATTR {
       V wx[Cell::gates];
