@@ -46,10 +46,13 @@ test-gpu: configured-test ## Run the tests of the GPU on this machine's, also un
 docs: pytest ## Build the documentation as a site, into build/site; a warning is an error
 	@$(VENV)/bin/python -m sphinx -q -W --keep-going --jobs $(JOBS) docs build/site
 
-sanitize: setup-test ## Build and run the C++ tests under AddressSanitizer and UndefinedBehaviorSanitizer
+sanitize: setup-test ## Build and run the C++ tests under AddressSanitizer, UndefinedBehaviorSanitizer and ThreadSanitizer
 	@$(call configure,sanitize)
 	@cmake --build --preset sanitize --parallel $(JOBS)
 	@$(CTEST) --preset sanitize
+	@$(call configure,tsan)
+	@cmake --build --preset tsan --parallel $(JOBS)
+	@$(CTEST) --preset tsan
 
 portable: configured-test ## Compile with clang and fuzz for a while; cross-compile for arm64 and test that under an emulator
 	@tools/setup.sh portable

@@ -7,10 +7,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <csignal>
 #include <cstring>
 #include <fstream>
+#include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "penstock/error.h"
@@ -144,6 +148,24 @@ std::string ChildProcess::last_words() const {
     if (!line.empty()) last = line;
   }
   return last;
+}
+
+std::string bytes_of(const std::string& answer) {
+  constexpr std::string_view kind = "bytes ";
+  constexpr int hexadecimal = 16;
+  if (!answer.starts_with(kind)) throw Error(ErrorCode::io_failure, answer);
+  std::string bytes;
+  bytes.reserve(answer.size() / 2);
+  for (std::size_t at = kind.size(); at < answer.size(); at += 2) {
+    const char* const end = answer.data() + std::min(at + 2, answer.size());
+    unsigned char byte = 0;
+    const auto [stop, error] = std::from_chars(answer.data() + at, end, byte, hexadecimal);
+    if (error != std::errc() || stop != end || end - answer.data() != static_cast<std::ptrdiff_t>(at + 2)) {
+      throw Error(ErrorCode::io_failure, fmt::format("byte {} of an answer is no hexadecimal number", bytes.size()));
+    }
+    bytes += static_cast<char>(byte);
+  }
+  return bytes;
 }
 
 }  // namespace penstock::bench

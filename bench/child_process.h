@@ -42,4 +42,7 @@ class ChildProcess {
   bool abandoned_ = false;
 };
 
+/// The bytes of an answer "bytes HEXADECIMAL", such as a picture. Throws Error(io_failure) with any other answer.
+std::string bytes_of(const std::string& answer);
+
 }  // namespace penstock::bench

@@ -198,18 +198,13 @@ std::unique_ptr<Contender> PythonPeers::make(const std::string& name, const Prob
   return std::make_unique<Remote>(server(problem.test.threads), name, fmt::format("{}/{}", temporary_, name), problem);
 }
 
-std::string PythonPeers::run_script(const std::string& script, const std::string& text, const std::string& path) {
-  if (folder_.empty()) return no_scripts;
+std::string PythonPeers::run_script(const std::string& script, const std::string& text, const std::string& argument) {
+  if (folder_.empty()) throw Error(ErrorCode::io_failure, no_scripts);
   const std::string input = temporary_ + "/text";
   std::ofstream(input) << text;
-  try {
-    ChildProcess process({python_, fmt::format("{}/{}", folder_, script), input, path}, {"PYTHONDONTWRITEBYTECODE=1"},
-                         temporary_ + "/script-errors.txt", stop_);
-    const std::string answer = process.ask("");
-    return answer == "done" ? "" : answer;
-  } catch (const Error& error) {
-    return error.what();
-  }
+  ChildProcess process({python_, fmt::format("{}/{}", folder_, script), input, argument}, {"PYTHONDONTWRITEBYTECODE=1"},
+                       temporary_ + "/script-errors.txt", stop_);
+  return bytes_of(process.ask(""));
 }
 
 std::string find_peers_folder() {

@@ -29,9 +29,9 @@ class PythonPeers {
   /// Throws NotOffered where a peer has no such case, and Error(io_failure) where its process ended.
   std::unique_ptr<Contender> make(const std::string& name, const Problem& problem);
 
-  /// Runs a script of the folder on a text, which it finds as a file, and a path; returns nothing, or what it said if
-  /// that was not "done".
-  std::string run_script(const std::string& script, const std::string& text, const std::string& path);
+  /// Runs a script of the folder on a text, which it finds as a file, and one more argument; returns the bytes that it
+  /// answers. Throws Error(io_failure) with its complaint if it has none.
+  std::string run_script(const std::string& script, const std::string& text, const std::string& argument);
 
  private:
   class Server;

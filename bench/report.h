@@ -12,8 +12,9 @@ std::string report_json(const Report& report);
 /// A page with the machine, the peers, what is missing, and a table for each table; the same in a terminal.
 std::string report_markdown(const Report& report);
 
-/// Draws the ratios into a file, whose name's ending says in which format, by matplotlib in the Python of the settings.
-/// Returns why there is no picture, or nothing.
+/// Draws the ratios by matplotlib in the Python of the settings, and returns the bytes of the picture. The ending of
+/// `path` says in which format; nothing is written there. Throws Error(io_failure) with the reason if there is no
+/// picture.
 std::string plot(const Report& report, const std::string& path);
 
 }  // namespace penstock::bench

@@ -10,6 +10,7 @@
 
 #include "describe.h"
 #include "penstock/error.h"
+#include "penstock/spread_tracker.h"
 #include "units.h"
 
 namespace penstock::cli {
@@ -57,13 +58,6 @@ std::string csv_row(std::span<const std::string> fields, char delimiter) {
   std::vector<std::string> quoted;
   for (const std::string& field : fields) quoted.push_back(csv_field(field, delimiter));
   return fmt::format("{}\n", fmt::join(quoted, std::string_view(&delimiter, 1)));
-}
-
-double raw_forecast(const DataDescription& data, const Spread& spread, std::span<const float> outputs,
-                    std::size_t output, std::optional<double> level) {
-  const Column& column = data.targets[output % data.targets.size()];
-  const auto normalised = static_cast<double>(outputs[output]);
-  return level ? spread.quantile(*level, static_cast<Index>(output), column, normalised) : column.raw(normalised);
 }
 
 double surprise(std::span<const float> logits, Index token) {

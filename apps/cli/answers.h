@@ -69,11 +69,6 @@ std::string number_text(double value, const Column& column);
 /// A row of a table in CSV, with its line end; fields stand in quotes where they need them.
 std::string csv_row(std::span<const std::string> fields, char delimiter);
 
-/// A forecast of a model of series in the units of its data: of output `output` of [horizon, targets], which is
-/// normalised. With a level, the quantile of that level.
-double raw_forecast(const DataDescription& data, const Spread& spread, std::span<const float> outputs,
-                    std::size_t output, std::optional<double> level = std::nullopt);
-
 /// Answers to rows: forecasts in raw units ("co2+1", "co2+2", ...), or the likeliest label and its probability.
 /// Columns of the input that were asked for (`kept`) stand in front. Quantiles stand behind each forecast: "co2+1
 /// q0.1".

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -51,8 +50,7 @@ std::vector<const bench::Table*> tables_of(const std::string& name, const std::s
 
 /// Before minutes of measuring: can the file be written at all? An existing one keeps what it holds until then.
 void check_writable(const std::string& path) {
-  if (path.empty() || path == "-" || std::filesystem::is_other(path)) return;  // opening a FIFO would wait for a reader
-  const FileWriter file(path);
+  if (!path.empty() && path != "-") check_can_write(path);
 }
 
 /// As it was typed, so that a report can be repeated.
@@ -99,6 +97,18 @@ void say_wrong(const bench::Report& report) {
   }
 }
 
+/// A picture needs matplotlib, which nobody has to install: without it the rest of the report counts.
+void write_plot(const bench::Report& report, const std::string& path) {
+  std::string picture;
+  try {
+    picture = bench::plot(report, path);
+  } catch (const Error& error) {
+    say(fmt::format("penstock bench: there is no plot: {}\n", printable(error.what())));
+    return;
+  }
+  write_file(path, picture);
+}
+
 int bench_verb(const BenchArguments& arguments) {
   const std::vector<const bench::Table*> wanted = tables_of(arguments.table, arguments.settings.device);
   bench::Settings settings = arguments.settings;
@@ -135,10 +145,7 @@ int bench_verb(const BenchArguments& arguments) {
     output.write(is_terminal(STDOUT_FILENO) ? for_terminal(page, static_cast<std::size_t>(terminal_width())) : page);
   }
   output.flush();
-  if (!arguments.plot.empty()) {
-    const std::string complaint = bench::plot(report, arguments.plot);
-    if (!complaint.empty()) say(fmt::format("penstock bench: there is no plot: {}\n", printable(complaint)));
-  }
+  if (!arguments.plot.empty()) write_plot(report, arguments.plot);
   if (report.interrupted) return interrupted_status();
   return report.all_right() ? 0 : 1;
 }

@@ -11,7 +11,6 @@
 #include "options.h"
 #include "penstock/penstock.h"
 #include "score_report.h"
-#include "signals.h"
 #include "terminal.h"
 #include "units.h"
 #include "verbs.h"
@@ -76,12 +75,10 @@ int evaluate_files(const CLI::App& app, EvaluateArguments arguments) {
   if (arguments.skip.value_or(0) < 0) throw Error(ErrorCode::invalid_argument, "--skip must not be negative");
   check_quantiles(model, arguments.model, arguments.quantiles);
   settle_device(arguments.automatic, arguments.execution, model, reading_of(model, arguments.data));
-  catch_interrupts();
   Output output;
   Json all = Json::array();
   for (const std::string& path : arguments.data) {
     const Score score = score_file(model, path, arguments);
-    if (interrupted()) return interrupted_status();
     if (is_empty(score)) {
       throw Error(ErrorCode::bad_input,
                   fmt::format("{}: there is nothing to score{}", printable(path), where_nothing_is(model, arguments)));

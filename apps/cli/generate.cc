@@ -169,15 +169,17 @@ int generate(GenerateArguments arguments) {
                  .start = true});
   const std::uint64_t seed = arguments.seed.value_or(std::random_device()());
 
-  catch_interrupts();
+  // Nothing is lost while a prompt is read: a signal ends the program then.
   if (arguments.interactive) {
     Generator generator(model, arguments.sampling, seed, arguments.execution);
     if (!prompt.empty()) generator.read(prompt);
+    catch_interrupts();
     return converse(arguments, generator);
   }
   Writers writers(model, arguments, seed);
   // Without a prompt the text starts as if a line had just ended.
   writers.read(prompt.empty() ? "\n" : prompt);
+  catch_interrupts();
   Output output;
   const bool one = arguments.streams == 1 && !arguments.json;
   if (one) output.write(prompt);

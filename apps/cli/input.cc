@@ -90,6 +90,7 @@ std::string_view Input::read() {
 bool Input::line(std::string& line) {
   constexpr std::size_t longest = 1 << 24;
   line.clear();
+  if (interrupted()) return false;
   bool found = false;
   while (!found) {
     if (waiting_.empty()) waiting_ = read();

@@ -9,6 +9,7 @@
 #include "answers.h"
 #include "describe.h"
 #include "penstock/error.h"
+#include "penstock/spread_tracker.h"
 #include "units.h"
 
 namespace penstock::cli {
@@ -60,6 +61,12 @@ RowTimes::RowTimes(const Rows& rows, const std::vector<GroupedRows>& groups, con
           fmt::format(
               "{}: --long needs two rows or more{}{}, of which the first and the last have a date in column '{}'",
               printable(rows.name()), series.name.empty() ? "" : " of ", printable(series.name), printable(name_)));
+    }
+    if (dates_.back().size() < series.dates.size() + static_cast<std::size_t>(data.horizon)) {
+      throw Error(ErrorCode::bad_input,
+                  fmt::format("{}: the dates of the forecasts lie too far in the future for --long "
+                              "to write them: look at the last dates in column '{}'",
+                              printable(rows.name()), printable(name_)));
     }
     all.insert(all.end(), dates_.back().begin(), dates_.back().end());
   }

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <clocale>
+#include <filesystem>
 #include <new>
 #include <string>
 #include <vector>
@@ -8,6 +9,7 @@
 #include "configuration.h"
 #include "options.h"
 #include "penstock/error.h"
+#include "penstock/file_writer.h"
 #include "penstock/version.h"
 #include "signals.h"
 #include "spinning.h"
@@ -89,6 +91,10 @@ int run_verb(const Verb& verb) {
     return report(verb.app, error.code(), use || advises ? in_terms_of_options(*verb.app, error.what()) : error.what());
   } catch (const std::bad_alloc&) {
     return report(verb.app, ErrorCode::io_failure, "there is not enough memory");
+  } catch (const std::filesystem::filesystem_error& error) {
+    return report(verb.app, ErrorCode::io_failure,
+                  fmt::format("{}: {}", printable(error.path1().string()),
+                              why_not_written(error.path1().string(), error.code().value())));
   } catch (const std::exception& error) {
     return report(verb.app, ErrorCode::io_failure, printable(error.what()));
   }

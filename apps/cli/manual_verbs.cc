@@ -43,7 +43,8 @@ int write_pages(const CLI::App& program, const std::string& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) {
-    throw Error(ErrorCode::io_failure, fmt::format("--folder {}: {}", printable(folder), error.message()));
+    throw Error(ErrorCode::io_failure,
+                fmt::format("--folder {}: {}", printable(folder), why_not_written(folder, error.value())));
   }
   const auto write = [&](const std::string& name, const std::string& page) {
     write_file(folder + "/" + name + ".1", page);

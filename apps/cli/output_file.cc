@@ -53,18 +53,27 @@ std::string holder(int descriptor) {
   return size > 0 ? fmt::format(" (process {})", std::string(text.data(), static_cast<std::size_t>(size))) : "";
 }
 
+/// Opens a new file without a name: nothing is left of it, even if the process is killed. A file system without such
+/// files gives it a name for a moment.
+int open_trial(const fs::path& folder) {
+  const int descriptor = open(folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
+  if (descriptor >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL)) return descriptor;
+  std::string trial = folder / ".penstock-XXXXXX";
+  const int named = mkostemp(trial.data(), O_CLOEXEC);
+  if (named >= 0) unlink(trial.c_str());
+  return named;
+}
+
 /// Files are replaced by renaming, which is up to the folder.
 void check_folder(const std::string& option, const std::string& path) {
   const fs::path folder = fs::path(behind_links(path)).parent_path();
-  std::string trial = (folder.empty() ? fs::path(".") : folder) / ".penstock-XXXXXX";
-  const int descriptor = mkostemp(trial.data(), O_CLOEXEC);
+  const int descriptor = open_trial(folder.empty() ? fs::path(".") : folder);
   if (descriptor < 0) {
     const std::string reason = std::strerror(errno);
     const bool lacks_folder = errno == ENOENT && address_advice(path, true).empty();
     cannot_write(option, path, lacks_folder ? reason + "; first: mkdir -p " + shell_word(folder.string()) : reason);
   }
   close(descriptor);
-  unlink(trial.c_str());
 }
 
 }  // namespace
@@ -72,7 +81,7 @@ void check_folder(const std::string& option, const std::string& path) {
 void check_writable_file(const std::string& option, const std::string& path) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
-  if (status.type() == fs::file_type::none) cannot_write(option, path, error.message());
+  if (status.type() == fs::file_type::none) cannot_write(option, path, why_not_written(path, error.value()));
   if (fs::exists(status)) {
     if (fs::is_directory(status)) cannot_write(option, path, "it is a folder; name a file in it");
     if (!fs::is_regular_file(status)) cannot_write(option, path, "it is not a regular file");
@@ -99,7 +108,7 @@ void check_not_one_of(const std::string& option, const std::string& path, const 
 OutputLock::OutputLock(const std::string& option, const std::string& path) : path_(behind_links(path) + ".lock") {
   for (;;) {
     descriptor_ = open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
-    if (descriptor_ < 0) cannot_write(option, path_, std::strerror(errno));
+    if (descriptor_ < 0) cannot_write(option, path_, why_not_written(path_, errno));
     if (flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
       const std::string who = holder(descriptor_);
       close(descriptor_);

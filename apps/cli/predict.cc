@@ -19,6 +19,7 @@
 #include "penstock/penstock.h"
 #include "penstock/score_rows.h"
 #include "penstock/sequence_run.h"
+#include "penstock/stop.h"
 #include "rows.h"
 #include "signals.h"
 #include "terminal.h"
@@ -51,6 +52,20 @@ class Prediction {
   }
 
   int run() {
+    try {
+      const Stoppable on_a_signal(&interrupt());
+      answer();
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::interrupted) throw;
+    }
+    if (interrupted()) return stop();
+    output_.finish();
+    if (output_.is_file()) say_saved();
+    return 0;
+  }
+
+ private:
+  void answer() {
     const std::vector<std::string> given = std::exchange(arguments_.data, files_of(arguments_.data));
     refuse_foreign(given);
     settle_device(arguments_.automatic, arguments_.execution, model_, work());
@@ -67,13 +82,8 @@ class Prediction {
     } else {
       classify();
     }
-    if (interrupted()) return stop();
-    output_.finish();
-    if (output_.is_file()) say_saved();
-    return 0;
   }
 
- private:
   /// What was answered so far is worth reading, but no file: that is whole or not there.
   int stop() {
     if (!output_.is_file()) output_.flush();
@@ -263,7 +273,7 @@ class Prediction {
     if (!std::exchange(headed_, true)) answers.header();
     const auto inputs = static_cast<std::size_t>(data().input_size()), targets = data().targets.size(),
                outputs = static_cast<std::size_t>(data().output_size());
-    for (std::size_t number = 0; number < groups.size() && !interrupted(); ++number) {
+    for (std::size_t number = 0; number < groups.size(); ++number) {
       const GroupedRows& series = groups[number];
       SequenceRun sequence(model_, arguments_.execution);
       SpreadTracker tracker(series.data);
@@ -312,8 +322,8 @@ class Prediction {
     RowAnswers answers(output_, data(), names, arguments_.json);
     answers.header();
     const auto classes = static_cast<std::size_t>(data().output_size());
-    constexpr std::size_t part = 1024;  // after so many, somebody may want to stop
-    for (std::size_t first = 0; first < rows.size() && !interrupted(); first += part) {
+    constexpr std::size_t part = 1024;  // are answered before the next are looked at
+    for (std::size_t first = 0; first < rows.size(); first += part) {
       std::vector<std::string_view> texts;
       for (std::size_t i = first; i < std::min(rows.size(), first + part); ++i) texts.emplace_back(rows[i].text);
       const std::vector<float> logits = penstock::label_texts(model_, texts, arguments_.execution);

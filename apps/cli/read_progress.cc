@@ -11,25 +11,36 @@
 
 namespace penstock::cli {
 
-ReadProgress::ReadProgress(std::uint64_t total)
-    : total_(total), shown_(is_terminal(STDERR_FILENO)), utf8_(speaks_utf8()) {}
+ProgressLine::ProgressLine(bool quiet) : shown_(!quiet && is_terminal(STDERR_FILENO)) {}
 
-ReadProgress::~ReadProgress() {
+ProgressLine::~ProgressLine() {
   if (drawn_) say("\r\x1b[K");
 }
 
-void ReadProgress::add(std::uint64_t bytes) {
-  done_ += bytes;
-  if (!shown_) return;
+bool ProgressLine::due() {
   constexpr auto patience = std::chrono::milliseconds(700), pause = std::chrono::milliseconds(100);
+  if (!shown_) return false;
   const auto now = Clock::now();
-  if (now - started_ < patience || now - drawn_at_ < pause) return;
+  if (now - started_ < patience || now - drawn_at_ < pause) return false;
   drawn_at_ = now;
-  draw(std::chrono::duration<double>(now - started_).count());
+  return true;
 }
 
-void ReadProgress::draw(double seconds) {
+void ProgressLine::draw(const std::string& text) {
+  say("\r" + text + "\x1b[K");
+  drawn_ = true;
+}
+
+ReadProgress::ReadProgress(std::uint64_t total) : total_(total), utf8_(speaks_utf8()) {}
+
+void ReadProgress::add(std::uint64_t bytes) {
+  done_ += bytes;
+  if (line_.due()) draw();
+}
+
+void ReadProgress::draw() {
   const auto done = static_cast<double>(done_);
+  const double seconds = line_.seconds();
   std::string text = fmt::format("{} read, {}/s", byte_size(done), byte_size(done / seconds));
   if (total_ > 0) {
     constexpr std::size_t width = 20;
@@ -37,8 +48,7 @@ void ReadProgress::draw(double seconds) {
     text = fmt::format("{:3.0f} % {}  {}, {} left", 100.0 * fraction, bar(fraction, width, utf8_), text,
                        clock_time(seconds * (1.0 - fraction) / std::max(fraction, 1e-9)));
   }
-  say("\r" + text + "\x1b[K");
-  drawn_ = true;
+  line_.draw(text);
 }
 
 }  // namespace penstock::cli

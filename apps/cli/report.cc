@@ -56,10 +56,10 @@ class ReportMaker {
   int run() {
     check_arguments();
     for (const std::string& path : arguments_.runs) runs_.push_back(open_run(path));
-    if (interrupted()) return interrupted_status();
     name_runs(runs_);
     training_ = training_charts(runs_);
     for (const Run& run : runs_) forecasts_.push_back(forecast_charts(run));
+    catch_interrupts();  // no half of a page shall stay behind
     write_page();
     if (!arguments_.png.empty()) draw();
     say_result();
@@ -168,28 +168,34 @@ class ReportMaker {
     return all;
   }
 
-  /// By matplotlib in a Python of its own.
+  /// Each chart is drawn by matplotlib in one Python, and written here.
   void draw() {
     std::error_code error;
     std::filesystem::create_directories(arguments_.png, error);
     if (error) {
-      throw Error(ErrorCode::io_failure, fmt::format("--png {}: {}", printable(arguments_.png), error.message()));
-    }
-    Json request = {{"folder", arguments_.png}, {"charts", Json::array()}};
-    for (Chart& chart : all_charts()) {
-      chart.id = file_name(chart.id);
-      pictures_.push_back(fmt::format("{}/{}.png", arguments_.png, chart.id));
-      request["charts"].push_back(chart_json(chart));
+      throw Error(ErrorCode::io_failure, fmt::format("--png {}: {}", printable(arguments_.png),
+                                                     why_not_written(arguments_.png, error.value())));
     }
     bench::ChildProcess python({arguments_.python, "-c", draw_text}, {}, "/dev/null", interrupted);
-    const std::string line = json_line(request);
+    for (const Chart& chart : all_charts()) {
+      pictures_.push_back(fmt::format("{}/{}.png", arguments_.png, file_name(chart.id)));
+      write_file(pictures_.back(), picture_of(chart, python));
+    }
+  }
+
+  std::string picture_of(const Chart& chart, bench::ChildProcess& python) const {
+    const std::string line = json_line(chart_json(chart));
     std::string answer;
     try {
       answer = python.ask(line.substr(0, line.size() - 1));
     } catch (const Error&) {
       answer = fmt::format("'{}' cannot be started, or ended without an answer", printable(arguments_.python));
     }
-    if (answer != "done") throw Error(ErrorCode::io_failure, fmt::format("--png: {}", printable(answer)));
+    try {
+      return bench::bytes_of(answer);
+    } catch (const Error& error) {
+      throw Error(ErrorCode::io_failure, fmt::format("--png: {}", printable(error.what())));
+    }
   }
 
   /// Letters, digits and '-' of it: names of runs and columns may hold anything.
@@ -255,10 +261,7 @@ Verb add_report(CLI::App& program) {
       "  penstock report gru.jsonl lstm.jsonl -o cells.html  runs side by side\n"
       "  penstock report co2.jsonl --png pictures --python venv/bin/python\n"
       "  penstock report co2.safetensors --data new.csv      other data");
-  return {app, [arguments] {
-            catch_interrupts();
-            return reporting::ReportMaker(*arguments).run();
-          }};
+  return {app, [arguments] { return reporting::ReportMaker(*arguments).run(); }};
 }
 
 }  // namespace penstock::cli

@@ -151,6 +151,15 @@ Json columns_json(const std::vector<ColumnScore>& columns) {
   return json;
 }
 
+/// Names are unique, and to look each up among those before it would take the square of their number.
+Json groups_json(const std::vector<GroupScore>& groups) {
+  Json json = Json::object();
+  auto& entries = json.get_ref<Json::object_t&>();
+  entries.reserve(groups.size());
+  for (const GroupScore& group : groups) entries.emplace_back(group.group, columns_json(group.columns));
+  return json;
+}
+
 }  // namespace
 
 std::vector<Compressed> compress(std::string_view text) {
@@ -234,6 +243,7 @@ Score score_held_out_labels(const Model& model, const Dataset& data, const Execu
 Score score_text(const Model& model, const std::string& path, const Execution& execution) {
   constexpr std::size_t most_compressed = 64 << 20;  // beyond that nobody waits for a compressor
   Input input(path);
+  input.show_progress();
   Output output;
   ByteAnswers answers(output, ByteAnswers::Style::silent);
   std::string kept;
@@ -298,7 +308,7 @@ Json score_json(const Model& model, const Score& score) {
     for (const Compressed& each : score.compressors) json["compressors"][each.name] = each.bits_per_byte;
   } else {
     json = columns_json(score.columns);
-    for (const GroupScore& group : score.groups) json["groups"][group.group] = columns_json(group.columns);
+    if (!score.groups.empty()) json["groups"] = groups_json(score.groups);
   }
   return json;
 }

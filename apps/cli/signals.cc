@@ -13,7 +13,9 @@ namespace penstock::cli {
 namespace {
 
 std::atomic<int> received = 0;
-static_assert(std::atomic<int>::is_always_lock_free, "a signal handler may touch nothing else");
+std::atomic<bool> any_received = false;
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free,
+              "a signal handler may touch nothing else");
 
 /// A pipe, as poll() cannot look at a variable: the read end, and the one that the handler writes.
 std::array<int, 2> alarm = {-1, -1};
@@ -21,8 +23,9 @@ std::array<int, 2> alarm = {-1, -1};
 void remember(int signal) {
   const int error = errno;
   received = signal;
+  any_received = true;
   const char byte = 0;
-  if (write(alarm[1], &byte, 1) < 0) errno = error;  // a full pipe can be read as well
+  [[maybe_unused]] const ssize_t written = write(alarm[1], &byte, 1);  // a full pipe can be read as well
   errno = error;
 }
 
@@ -55,6 +58,8 @@ void catch_interrupts() {
 }
 
 bool interrupted() { return received != 0; }
+
+const std::atomic<bool>& interrupt() { return any_received; }
 
 int interrupt_descriptor() { return alarm[0]; }
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <atomic>
+
 /// A wish to stop, from Ctrl-C (SIGINT), from the system (SIGTERM) or because the terminal went away
 /// (SIGHUP).
 namespace penstock::cli {
@@ -8,6 +10,8 @@ namespace penstock::cli {
 /// System calls that wait return with EINTR.
 void catch_interrupts();
 bool interrupted();
+/// What a Stoppable looks at, for work that throws Error(interrupted) as soon as such a signal has come.
+const std::atomic<bool>& interrupt();
 /// Can be read once a signal has come, so that poll() returns; nobody reads it. -1, which poll() skips, before
 /// catch_interrupts().
 int interrupt_descriptor();

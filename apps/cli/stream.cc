@@ -97,11 +97,13 @@ class Stream {
   }
 
  private:
-  /// Runs a loop that answers. If nobody takes the answers any more, or they cannot be written, the state of what was
-  /// read is still to be saved.
-  template <class Loop>
-  void answer_while_read(const Loop& loop) {
+  /// Writes a header and runs a loop that answers. If nobody takes the answers any more, or they cannot be written, the
+  /// state of what was read is still to be saved.
+  template <class Answers, class Loop>
+  void answer_while_read(Answers& answers, const Loop& loop) {
     try {
+      answers.header();
+      output_.flush();
       loop();
     } catch (const ClosedPipe&) {
     } catch (const Interrupted&) {
@@ -142,12 +144,11 @@ class Stream {
     using Style = ByteAnswers::Style;
     ByteAnswers answers(output_, arguments_.json ? Style::json : arguments_.bits ? Style::bits : Style::table);
     if (state_ && !state_->expected.empty()) answers.expect(state_->expected);
-    answer_while_read([&] {
-      answers.header();
-      output_.flush();
+    answer_while_read(answers, [&] {
       char before = '\n';
       for (std::string_view text = input_.read(); !text.empty(); text = input_.read()) {
         for (const char c : text) {
+          if (interrupted()) return;
           const auto byte = static_cast<unsigned char>(c);
           answers.answer(byte, push(static_cast<std::int32_t>(byte)));
           output_.flush();
@@ -165,6 +166,18 @@ class Stream {
                     answers.bits() / static_cast<double>(answers.scored())));
   }
 
+  /// The next row, or the end: calls reset() for each blank line on the way, if those shall do that.
+  template <class Reset>
+  Rows::Kind next_row(Rows& rows, const Reset& reset) const {
+    for (;;) {
+      const Rows::Kind kind = rows.next();
+      if (kind != Rows::Kind::blank) return kind;
+      if (!arguments_.reset_on_blank_line) continue;
+      rows.reader().restart();
+      reset();
+    }
+  }
+
   void answer_rows() {
     if (!model_.data().group_column.empty()) {
       answer_groups();
@@ -180,16 +193,8 @@ class Stream {
       session_.reset();
       tracker.reset();
     };
-    answer_while_read([&] {
-      answers.header();
-      output_.flush();
-      for (auto kind = rows.next(); kind != Rows::Kind::end; kind = rows.next()) {
-        if (kind == Rows::Kind::blank) {
-          if (!arguments_.reset_on_blank_line) continue;
-          rows.reader().restart();
-          reset();
-          continue;
-        }
+    answer_while_read(answers, [&] {
+      for (auto kind = next_row(rows, reset); kind != Rows::Kind::end; kind = next_row(rows, reset)) {
         if (rows.starts_sequence()) reset();
         const std::span<const float> features(rows.features()), outputs = push(features);
         tracker.add(features, outputs, rows.target_values());
@@ -219,16 +224,9 @@ class Stream {
     if (state_) streams.restore(*state_, rows);
     if (state_) state_->restore(rows.reader());
     const auto inputs = static_cast<std::size_t>(data.input_size()), targets = data.targets.size();
-    answer_while_read([&] {
-      answers.header();
-      output_.flush();
-      for (auto kind = rows.next(); kind != Rows::Kind::end; kind = rows.next()) {
-        if (kind == Rows::Kind::blank) {
-          if (!arguments_.reset_on_blank_line) continue;
-          rows.reader().restart();
-          streams.reset_all();
-          continue;
-        }
+    answer_while_read(answers, [&] {
+      const auto reset = [&] { streams.reset_all(); };
+      for (auto kind = next_row(rows, reset); kind != Rows::Kind::end; kind = next_row(rows, reset)) {
         if (const auto ready = streams.take(rows)) {
           std::span<const float> features(ready->rows.features), forecast;
           std::span<const double> values(ready->rows.target_values);
@@ -323,9 +321,7 @@ class Stream {
   /// One text a line, and its label.
   void answer_texts() {
     RowAnswers answers(output_, model_.data(), {}, arguments_.json);
-    answer_while_read([&] {
-      answers.header();
-      output_.flush();
+    answer_while_read(answers, [&] {
       std::string line;
       while (input_.line(line)) {
         session_.reset();
@@ -339,14 +335,13 @@ class Stream {
 
   void answer_tokens() {
     RowAnswers answers(output_, model_.data(), {}, arguments_.json);
-    answer_while_read([&] {
-      answers.header();
-      output_.flush();
+    answer_while_read(answers, [&] {
       std::string line;
       for (Index number = 1; input_.line(line); ++number) {
         const auto tokens = parse_tokens(line, model_.data().vocabulary, "-", number);
         if (tokens.empty() && arguments_.reset_on_blank_line) session_.reset();
         for (const std::int32_t token : tokens) {
+          if (interrupted()) return;
           answers.answer({}, push(token));
           output_.flush();
         }

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "penstock/checksum.h"
 #include "penstock/error.h"
 #include "penstock/file_writer.h"
 #include "penstock/model_file.h"
@@ -19,6 +20,7 @@ namespace penstock::cli {
 namespace {
 
 constexpr const char* state_kind = "penstock stream state";
+constexpr int state_version = 2;  // since then there is a checksum
 
 [[noreturn]] void bad(const std::string& path, const std::string& problem) {
   throw Error(ErrorCode::bad_input, fmt::format("--state {}: {}", printable(path), problem));
@@ -60,6 +62,23 @@ nlohmann::json group_json(const std::string& name, const StreamState::OfGroup& g
   return object;
 }
 
+/// States from before there were versions have no checksum.
+void check_sum(const nlohmann::json& object, const std::string& text, const std::string& path) {
+  const nlohmann::json version = object.value("version", nlohmann::json());
+  const nlohmann::json carried = object.value("checksum", nlohmann::json());
+  if (version.is_null() && carried.is_null()) return;
+  if (version.is_number_integer() && version > state_version) {
+    throw Error(ErrorCode::incompatible, fmt::format("--state {}: a newer Penstock wrote it (version {}, and this one "
+                                                     "reads up to {})",
+                                                     printable(path), version.dump(), state_version));
+  }
+  const std::size_t place = checksum_place(text, "checksum");
+  const bool sound =
+      version == state_version && carried.is_string() && place != text.npos && carried == checksum_of(text, place);
+  if (!sound)
+    bad(path, "damaged: the checksum is not that of the content; remove the file, and the stream begins anew");
+}
+
 }  // namespace
 
 std::vector<float> kept_state(Session& session) {
@@ -76,12 +95,14 @@ StreamState::StreamState(std::string path, const std::string& model)
   lock_.emplace("--state", path_);
   if (!std::filesystem::exists(path_)) return;
   std::ifstream file(path_, std::ios::binary);
-  std::stringstream text;
-  text << file.rdbuf();
+  std::stringstream stream;
+  stream << file.rdbuf();
   if (!file) bad(path_, "cannot be read");
-  const nlohmann::json object = nlohmann::json::parse(text.str(), nullptr, false);
+  const std::string text = stream.str();
+  const nlohmann::json object = nlohmann::json::parse(text, nullptr, false);
   if (!object.is_object() || object.value("kind", nlohmann::json()) != state_kind)
     bad(path_, "this is no state of a stream");
+  check_sum(object, text, path_);
   if (object.value("model", nlohmann::json()) != checksum_) {
     throw Error(ErrorCode::incompatible, fmt::format("--state {}: this is the state of another model than {}",
                                                      printable(path_), printable(model)));
@@ -150,7 +171,8 @@ void StreamState::restore(RowReader& reader) const {
 
 void StreamState::save(Session& session) const {
   nlohmann::json object = {
-      {"kind", state_kind}, {"model", checksum_}, {"state", kept_state(session)}, {"expected", expected}};
+      {"kind", state_kind}, {"version", state_version},     {"checksum", std::string(checksum_digits, '0')},
+      {"model", checksum_}, {"state", kept_state(session)}, {"expected", expected}};
   if (!intervals.empty()) object["intervals"] = intervals;
   for (const auto& [name, group] : groups) object["groups"].push_back(group_json(name, group));
   for (const auto& [name, row] : last_rows) {
@@ -158,7 +180,10 @@ void StreamState::save(Session& session) const {
     if (row.date) object["last_rows"][name]["date"] = *row.date;
   }
   try {
-    write_file(path_, object.dump() + "\n");
+    std::string text = object.dump() + "\n";
+    const std::size_t place = checksum_place(text, "checksum");
+    text.replace(place, checksum_digits, checksum_of(text, place));
+    write_file(path_, text);
   } catch (const Error& error) {
     throw Error(error.code(), fmt::format("--state: {}", printable(error.what())));
   }

@@ -15,6 +15,7 @@
 #include "options.h"
 #include "penstock/penstock.h"
 #include "penstock/sources.h"
+#include "penstock/stop.h"
 #include "progress.h"
 #include "report/outcome.h"
 #include "score_report.h"
@@ -24,6 +25,7 @@
 #include "train_files.h"
 #include "train_introduction.h"
 #include "train_origin.h"
+#include "train_score.h"
 #include "train_search.h"
 #include "train_summary.h"
 #include "units.h"
@@ -55,7 +57,7 @@ class TrainingRun {
     if (arguments_.model.no_changes || (resumed_ && !resumed_->from_last)) series.from_last = false;
     if (arguments_.model.no_linear || (resumed_ && resumed_->lags == 0)) series.autoregression = false;
     arguments_.data.threads = options_.execution.threads;
-    data_ = open_data(arguments_.data, kind_, options_.seed);
+    open();
     for (std::string& finding : data_.reading) finding = with_options(app_, finding);
     filters_alone_ = kind_ == DataKind::labelled && !arguments_.model.no_filters && !arguments_.resume &&
                      filters_stand_alone(*data_.dataset);
@@ -75,7 +77,9 @@ class TrainingRun {
                   : linear_alone_ ? fit_linear_alone(result)
                                   : train_members(result);
     if (!filters_alone_) finish(model, result);
-    if (has_validation(result)) score_ = score_held_out(model, *result.validation);
+    if (has_validation(result)) {
+      score_ = score_held_out({arguments_, data_, options_.execution}, model, *result.validation, trace_);
+    }
     if (!result.interrupted) refit(model, *data_.dataset, finished_, options_.execution);
     save_patiently(model, arguments_.output, history(model, result), result.last.seconds);
     if (!result.interrupted) drop_own_checkpoint();
@@ -88,6 +92,18 @@ class TrainingRun {
   }
 
  private:
+  /// Reads the data, and shows meanwhile that it does.
+  void open() {
+    ProgressLine line(arguments_.quiet);
+    const Stoppable watched([&] {
+      if (line.due()) {
+        line.draw(fmt::format("reading {}: {}", printable(arguments_.data.source), clock_time(line.seconds())));
+      }
+      return false;  // a signal ends the program, as there is nothing to save yet
+    });
+    data_ = open_data(arguments_.data, kind_, options_.seed);
+  }
+
   /// A slip in the name of the data is said before a model that is there already.
   void require_sources() const {
     if (kind_ == DataKind::task) return;
@@ -417,51 +433,6 @@ class TrainingRun {
       std::filesystem::remove(TrainFiles::of_member(options_.checkpoint_path, i), ignored);
     }
     if (own_checkpoint_) std::filesystem::remove(search_record(options_.checkpoint_path), ignored);
-  }
-
-  /// In the data's own units, beside what costs nothing.
-  std::optional<Score> score_held_out(const Model& model, const Evaluation& validation) {
-    switch (kind_) {
-      case DataKind::series:
-        return score_held_out_series(model);
-      case DataKind::labelled:
-      case DataKind::labelled_texts:
-        return score_held_out_labels(model, *data_.dataset, options_.execution);
-      case DataKind::text:
-        return score_held_out_text(validation);
-      case DataKind::sound:
-      case DataKind::task:
-        break;
-    }
-    return std::nullopt;
-  }
-
-  Score score_held_out_series(const Model& model) {
-    trace_.emplace();
-    Score score;
-    score.groups = score_groups_held_out(model, *data_.dataset, options_.execution,
-                                         [&](const auto&... row) { trace_->add(row...); });
-    score.columns = score_all(score.groups);
-    if (model.data().groups.empty()) score.groups.clear();
-    return score;
-  }
-
-  Score score_held_out_text(const Evaluation& validation) const {
-    Score score;
-    score.bits_per_byte = validation.bits_per_step;
-    score.bytes = validation.scored;
-    constexpr Index most = 64 << 20;  // beyond that nobody waits for a compressor
-    if (validation.scored > most || !can_read_again()) return score;
-    const std::string text = read_source(arguments_.data.source);
-    score.compressors =
-        compress(std::string_view(text).substr(text.size() - static_cast<std::size_t>(validation.scored)));
-    return score;
-  }
-
-  /// One file, which standard input is not.
-  bool can_read_again() const {
-    return arguments_.data.sources.size() == 1 && arguments_.data.source != "-" &&
-           !std::filesystem::is_directory(arguments_.data.source);
   }
 
   void print(const Model& model, const TrainResult& result) const {

@@ -35,8 +35,9 @@ TrainFiles::TrainFiles(const TrainArguments& arguments, const std::string& check
   check_not_data("--metrics", arguments.train.metrics_path);
   check_writable_file("--output", arguments.output);
   output_lock_.emplace("--output", arguments.output);
-  const bool searching = std::filesystem::exists(search_record(checkpoint));
-  if (arguments.resume && !std::filesystem::exists(checkpoint) && !searching) {
+  std::error_code unknown;  // the checks below will say it
+  const bool searching = std::filesystem::exists(search_record(checkpoint), unknown);
+  if (arguments.resume && !std::filesystem::exists(checkpoint, unknown) && !searching) {
     throw Error(ErrorCode::io_failure, fmt::format("--resume: there is no checkpoint {}", printable(checkpoint)));
   }
   check_writable_file("--checkpoint", checkpoint);

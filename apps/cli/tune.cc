@@ -11,6 +11,7 @@
 #include "describe.h"
 #include "load_model.h"
 #include "options.h"
+#include "output_file.h"
 #include "penstock/penstock.h"
 #include "signals.h"
 #include "sizes.h"
@@ -213,15 +214,17 @@ std::vector<TunedWork> tune_asked(const TuneArguments& arguments, BenchProgress&
 }
 
 int run_tune(const TuneArguments& arguments) {
+  // A comparison is a question about the planner: it changes nothing unless a file is named.
+  const bool kept = !arguments.compare || !arguments.output.empty();
+  if (kept) check_plans(arguments.output);
   catch_interrupts();
   BenchProgress progress(arguments.quiet);
   const std::vector<TunedWork> works = tune_asked(arguments, progress);
   progress.finish();
   TunedCosts costs;
   if (!arguments.plans_only) costs = tune_costs(works, arguments.question.execution.device);
-  // A comparison is a question about the planner: it changes nothing unless a file is named.
   std::string file;
-  if (!arguments.compare || !arguments.output.empty()) file = save_plans(works, arguments.output, costs.changed);
+  if (kept) file = save_plans(works, arguments.output, costs.changed);
   if (arguments.json) {
     Output output;
     output.write(json_line({{"file", file}, {"works", works_json(works)}, {"costs", costs_json(costs)}}));

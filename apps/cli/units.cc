@@ -15,6 +15,8 @@ namespace {
 
 std::string scaled(double value, std::string_view unit) {
   constexpr std::array<const char*, 5> prefixes = {"", "k", "M", "G", "T"};
+  constexpr double longest = 1e18;  // that the last prefix writes in a few digits
+  if (!(value < longest)) return fmt::format("{:.3g} {}", value, unit);
   std::size_t prefix = 0;
   while (value >= 999.5 && prefix + 1 < prefixes.size()) {
     value /= 1000.0;
@@ -40,6 +42,12 @@ std::string with_commas(Index value) {
   for (Index i = static_cast<Index>(digits.size()) - 3; i > first; i -= 3)
     digits.insert(static_cast<std::size_t>(i), 1, ',');
   return digits;
+}
+
+std::string whole_number(double value) {
+  constexpr double exact = 9007199254740992.0;  // 2^53: whole numbers up to here have a double of their own
+  if (!std::isfinite(value)) return "-";
+  return std::abs(value) <= exact ? with_commas(static_cast<Index>(value)) : short_number(value);
 }
 
 std::string counted(Index count, std::string_view noun) {

@@ -10,11 +10,13 @@ namespace penstock::cli {
 
 /// "4,332,554"
 std::string with_commas(Index value);
+/// The same for a double: short_number() if it is too large for an Index, "-" if it is not finite.
+std::string whole_number(double value);
 /// "1 row", "4,332,554 rows": of a noun whose plural is regular
 std::string counted(Index count, std::string_view noun);
 /// "1.24 MB" (powers of 1000), "812 B"
 std::string byte_size(double bytes);
-/// "1.24 M", "812": for rates of things other than bytes
+/// "1.24 M", "812", "1.24e+30": for rates of things other than bytes
 std::string short_count(double value);
 /// Now, as "2026-03-04T12:30:00Z"; the time that SOURCE_DATE_EPOCH says where files are to be reproducible.
 std::string utc_time();

@@ -18,11 +18,16 @@ namespace penstock {
 /// - A FIFO, a terminal and a device such as /dev/null are written to as they are. Folders, sockets and disks are
 ///   refused, and so are write-protected files.
 ///
+/// A file of a cache is different: whatever stands at its path is replaced, be it a link or another user's file, by one
+/// that only this user can write, and it is not synced: a power cut may tear it, which its reader has to notice.
+///
 /// All functions throw Error(io_failure) with the path and the system's reason.
 class FileWriter {
  public:
+  enum class Kind { document, cache };
+
   /// Opens the temporary file, so a path that cannot be written is refused before the content is made.
-  explicit FileWriter(std::string path);
+  explicit FileWriter(std::string path, Kind kind = Kind::document);
   /// Removes the temporary file unless finish() has succeeded.
   ~FileWriter();
   FileWriter(const FileWriter&) = delete;
@@ -33,9 +38,11 @@ class FileWriter {
   void finish();
 
  private:
-  void open_temporary(const std::string& folder, const std::string& name);
+  void open_in_place_or_beside();
+  void open_temporary(const std::string& folder, const std::string& name, unsigned mode);
   [[noreturn]] void fail_writing(int error) const;
 
+  Kind kind_;
   std::string path_, target_;
   std::string temporary_;  ///< Empty: the path itself is open, or nothing is.
   int descriptor_ = -1;
@@ -43,6 +50,14 @@ class FileWriter {
 
 /// Writes `content` by a FileWriter.
 void write_file(const std::string& path, std::string_view content);
+
+/// Throws what a FileWriter would, before there is anything to write; the file stays as it is. A FIFO is not tried,
+/// since opening it would wait for a reader.
+void check_can_write(const std::string& path);
+
+/// Returns the system's reason for `error`, a value of errno, in words. Of a name that is too long for its file system,
+/// also how long it is and may be.
+std::string why_not_written(const std::string& path, int error);
 
 /// The path behind all symbolic links at `path`, which need not exist. Throws as above.
 std::string behind_links(const std::string& path);

@@ -2,6 +2,7 @@
 
 /// The whole public interface of Penstock.
 #include "penstock/arrow.h"
+#include "penstock/checksum.h"
 #include "penstock/csp.h"
 #include "penstock/cuda.h"
 #include "penstock/data.h"

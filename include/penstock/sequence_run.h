@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "penstock/model.h"
+#include "penstock/stop.h"
 
 namespace penstock {
 
@@ -26,8 +27,9 @@ class SequenceRun {
   }
   Index waiting() const { return steps_; }
 
-  /// Outputs [steps, O] for what was added since the last call.
+  /// Outputs [steps, O] for what was added since the last call. Throws Error(interrupted) if it is to stop.
   std::span<const float> run() {
+    stop_if_asked();
     outputs_.resize(static_cast<std::size_t>(steps_ * model_.data().output_size()));
     if (model_.data().vocabulary > 0) {
       model_.forward(1, steps_, std::span<const std::int32_t>(tokens_), outputs_, state_, execution_);

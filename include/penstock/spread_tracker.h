@@ -86,4 +86,9 @@ class SpreadTracker {
   std::size_t seen_ = 0;             // rows
 };
 
+/// A forecast of a model of series in the units of its data: of output `output` of `outputs` [horizon, targets], which
+/// are normalised. With a level, the quantile of that level.
+double raw_forecast(const DataDescription& data, const Spread& spread, std::span<const float> outputs,
+                    std::size_t output, std::optional<double> level = std::nullopt);
+
 }  // namespace penstock

@@ -77,5 +77,7 @@ std::string plans_path();
 /// path. Throws Error: io_failure, bad_input for a file that holds something else, invalid_argument without a path.
 std::string save_plans(const std::vector<TunedWork>& works, const std::string& path = "",
                        const std::vector<TunedCost>& costs = {});
+/// Throws, before anything is measured, what save_plans() would throw.
+void check_plans(const std::string& path = "");
 
 }  // namespace penstock

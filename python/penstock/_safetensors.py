@@ -5,10 +5,12 @@ Nothing in them is trusted: every length is checked against the file before anyt
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import os
 import pathlib
+import re
 import struct
 import sys
 
@@ -31,6 +33,8 @@ _ARRAYS = {
     "BOOL": "?",
 }
 _CHECKSUM = "penstock.checksum"  # of files that the library wrote, and verifies
+_CHECKED = "penstock.checked"  # says that there must be one, as in src/io/safetensors.h
+_CHECKED_TEXT = "a checksum of all bytes"
 _NAMES = {np.dtype(code): name for name, code in _ARRAYS.items()}
 _MOST_AXES = 32  # that arrays of NumPy had before version 2
 _MOST_HEADER = 100 << 20  # bytes; the format's own limit
@@ -103,9 +107,9 @@ def read_entries(path):
     data = memoryview(content)[8 + size :]
     entries = {name: _entry(path, name, entry, data) for name, entry in header.items()}
     _check_layout(path, header, len(data))
-    if _CHECKSUM in metadata and (problem := _core.safetensors_problem(os.fspath(path))):
+    if {_CHECKSUM, _CHECKED} & metadata.keys() and (problem := _core.safetensors_problem(os.fspath(path))):
         raise BadInput(problem)
-    return entries, {name: text for name, text in metadata.items() if name != _CHECKSUM}
+    return entries, {name: text for name, text in metadata.items() if name not in (_CHECKSUM, _CHECKED)}
 
 
 def _check_layout(path, header, size):
@@ -171,8 +175,10 @@ def read(path):
 
 
 def write_entries(path, entries, metadata=None):
-    """Writes {name: (type, shape, bytes)} as one file, whole or not at all."""
-    header, offset = {"__metadata__": metadata} if metadata else {}, 0
+    """Writes {name: (type, shape, bytes)} as one file, whole or not at all, with a checksum in its metadata."""
+    zeros = "0" * 16
+    header = {"__metadata__": {_CHECKSUM: zeros, _CHECKED: _CHECKED_TEXT, **(metadata or {})}}
+    offset = 0
     for name in sorted(entries):
         kind, shape, data = entries[name]
         header[name] = {"dtype": kind, "shape": list(shape), "data_offsets": [offset, offset + len(data)]}
@@ -181,6 +187,8 @@ def write_entries(path, entries, metadata=None):
     text += b" " * (-len(text) % 8)
 
     pieces = [struct.pack("<Q", len(text)) + text, *(bytes(entries[name][2]) for name in sorted(entries))]
+    digits = _core.checksum_of(pieces)
+    pieces[0] = pieces[0].replace(f'"{_CHECKSUM}":"{zeros}"'.encode(), f'"{_CHECKSUM}":"{digits}"'.encode(), 1)
     _core.write_file(os.fspath(path), pieces)
 
 
@@ -194,6 +202,22 @@ def write_file(path, tensors, metadata=None):
             raise InvalidArgument(f"tensor '{name}' is of type {array.dtype}, which safetensors files do not have")
         entries[name] = (_NAMES[dtype], array.shape, array.astype(dtype, copy=False).tobytes())
     write_entries(path, entries, metadata)
+
+
+def _shards_before(index):
+    """Files that an index names which is there already; a damaged one names none."""
+    try:
+        return set(_shards(index)) if index.is_file() else set()
+    except (BadInput, IoFailure):
+        return set()
+
+
+def _shard_names(stem, count, taken):
+    """Names of which none is taken: NAME-00001-of-00003.safetensors, or else NAME-2-00001-of-00003.safetensors."""
+    for mark in itertools.chain([""], (f"{number}-" for number in itertools.count(2))):
+        names = [f"{stem}-{mark}{i + 1:05d}-of-{count:05d}.safetensors" for i in range(count)]
+        if taken.isdisjoint(names):
+            return names
 
 
 def write(path, tensors, metadata=None, max_shard_bytes=None):
@@ -212,11 +236,20 @@ def write(path, tensors, metadata=None, max_shard_bytes=None):
             room = max_shard_bytes
         shards[-1][name] = tensors[name]
         room -= sizes[name]
-    places = {}
-    for i, shard in enumerate(shards):
-        file = f"{path.stem}-{i + 1:05d}-of-{len(shards):05d}.safetensors"
-        write_file(path.parent / file, shard, metadata)
-        places |= dict.fromkeys(shard, file)
-    index = {"metadata": {"total_size": sum(sizes.values())}, "weight_map": places}
-    text = json.dumps(index, indent=2).encode()
-    _core.write_file(os.fspath(path.with_name(path.stem + _INDEX)), [text])
+    # The shards of an older file stay until the new index is in its place, so that one of both files is always whole.
+    index = path.with_name(path.stem + _INDEX)
+    before, places = _shards_before(index), {}
+    names = _shard_names(path.stem, len(shards), before)
+    for name, shard in zip(names, shards):
+        write_file(path.parent / name, shard, metadata)
+        places |= dict.fromkeys(shard, name)
+    content = {"metadata": {"total_size": sum(sizes.values())}, "weight_map": places}
+    _core.write_file(os.fspath(index), [json.dumps(content, indent=2).encode()])
+    ours = re.compile(re.escape(path.stem) + r"-(\d+-)?\d{5}-of-\d{5}\.safetensors")
+    for name in before.difference(names):
+        if not ours.fullmatch(name):
+            continue
+        try:
+            (path.parent / name).unlink(missing_ok=True)
+        except OSError as error:
+            raise IoFailure(f"{path.parent / name}: a shard of the older file cannot be removed: {error.strerror}") from error

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "bindings.h"
+#include "interrupts.h"
 #include "models.h"
 #include "penstock/labelled_texts.h"
 #include "penstock/score_rows.h"
@@ -24,7 +25,8 @@ using Source = std::pair<std::string, std::optional<nb::bytes>>;
 
 Table table_from(const Source& source) {
   const auto& [name, text] = source;
-  return {name, text ? std::string(text->c_str(), text->size()) : read_table(name)};
+  if (text) return {name, std::string(text->c_str(), text->size())};
+  return {name, unless_interrupted([&] { return read_table(source.first); })};
 }
 
 /// How a table is written: one in memory with commas and points, a file as its header shows.
@@ -87,14 +89,12 @@ SeriesForecast forecast(const Model& model, const GroupedRows& series, const std
       }
       if (series.missing[static_cast<std::size_t>(row)]) continue;
       for (std::size_t i = 0; i < outputs; ++i) {
-        const Column& target = data.targets[i % data.targets.size()];
-        const bool known = series.lacking(row) == 0;
-        result.values.push_back(known ? target.raw(static_cast<double>(own[i]))
-                                      : std::numeric_limits<double>::quiet_NaN());
+        const auto known = [&](double value) {
+          return series.lacking(row) == 0 ? value : std::numeric_limits<double>::quiet_NaN();
+        };
+        result.values.push_back(known(raw_forecast(data, tracker.spread(), own, i)));
         for (const double level : levels) {
-          const double quantile =
-              tracker.spread().quantile(level, static_cast<Index>(i), target, static_cast<double>(own[i]));
-          result.quantiles.push_back(known ? quantile : std::numeric_limits<double>::quiet_NaN());
+          result.quantiles.push_back(known(raw_forecast(data, tracker.spread(), own, i, level)));
         }
       }
       ++result.rows;
@@ -120,8 +120,7 @@ nb::list forecast_table(SharedModel& shared, const Source& source, const std::ve
   if (!levels.empty()) data.spread.check(levels);
   const Table table = table_from(source);
   std::vector<SeriesForecast> forecasts;
-  {
-    const nb::gil_scoped_release unlocked;
+  unless_interrupted([&] {
     TextLines lines(table);
     Rows rows(lines, data, {.keep = {}, .format = format_of(source)});
     const std::vector<GroupedRows> groups = read_groups(rows, data, {});
@@ -132,7 +131,7 @@ nb::list forecast_table(SharedModel& shared, const Source& source, const std::ve
                                         {.steps = static_cast<Index>(groups.front().kept.size()),
                                          .execution = execution_from(threads, "auto", exact, precision, device)});
     for (const GroupedRows& series : groups) forecasts.push_back(forecast(*model, series, levels, execution));
-  }
+  });
   nb::list answers;
   for (const SeriesForecast& series : forecasts) {
     const Array values =
@@ -158,8 +157,7 @@ nb::object label_table(SharedModel& shared, const Source& source, const std::str
   const DataDescription& data = model->data();
   const Table table = table_from(source);
   std::vector<float> logits;
-  {
-    const nb::gil_scoped_release unlocked;
+  unless_interrupted([&] {
     TextLines lines(table);
     Rows rows(lines, data, {.keep = {}, .sequence_column = sequence_column, .format = format_of(source)});
     SequenceRun sequence(
@@ -177,7 +175,7 @@ nb::object label_table(SharedModel& shared, const Source& source, const std::str
     for_each_sequence(rows, add, finish);
     warn_of_unknown_categories(rows);
     if (logits.empty()) refuse(table.name + ": there are no rows behind the header");
-  }
+  });
   return logits_of(data, logits);
 }
 
@@ -215,14 +213,13 @@ nb::dict score_series_table(SharedModel& shared, const Source& source, Index ski
                             int threads) {
   const Table table = table_from(source);
   SeriesScore score;
-  {
-    const nb::gil_scoped_release unlocked;
+  unless_interrupted([&] {
     const SharedModel::Reading model(shared);
     TextLines lines(table);
     Rows rows(lines, model->data(), {.keep = {}, .format = format_of(source)});
     score = score_series(*model, rows, {.lead = skip, .levels = levels}, {.threads = threads});
     warn_of_undated(rows);
-  }
+  });
   if (score.columns.empty()) refuse(table.name + ": there is nothing to score behind row " + std::to_string(skip));
   nb::dict result;
   result["columns"] = describe(score.columns);
@@ -255,13 +252,12 @@ nb::dict score_label_table(SharedModel& shared, const Source& source, const std:
   const Table table = table_from(source);
   const SharedModel::Reading model(shared);
   LabelScore score;
-  {
-    const nb::gil_scoped_release unlocked;
+  unless_interrupted([&] {
     TextLines lines(table);
     Rows rows(lines, model->data(),
               {.keep = {label_column}, .sequence_column = sequence_column, .format = format_of(source)});
     score = score_labelled(*model, rows, {.threads = threads});
-  }
+  });
   return describe(score, model->data(), table.name);
 }
 
@@ -276,10 +272,8 @@ nb::object label_texts_given(SharedModel& shared, const std::vector<nb::bytes>& 
   std::vector<std::string_view> views;
   for (const nb::bytes& text : texts) views.emplace_back(text.c_str(), text.size());
   std::vector<float> logits;
-  {
-    const nb::gil_scoped_release unlocked;
-    logits = label_texts(*model, views, labelling(*model, device, threads, exact, precision));
-  }
+  unless_interrupted(
+      [&] { logits = label_texts(*model, views, labelling(*model, device, threads, exact, precision)); });
   return logits_of(model->data(), logits);
 }
 
@@ -298,13 +292,12 @@ nb::object label_text_table(SharedModel& shared, const Source& source, const std
   const SharedModel::Reading model(shared);
   const Table table = table_from(source);
   std::vector<float> logits;
-  {
-    const nb::gil_scoped_release unlocked;
+  unless_interrupted([&] {
     const std::vector<TextRow> rows = read_text_rows(table, model->data(), table_format_of(source), {});
     if (rows.empty()) refuse(table.name + ": there are no rows behind the header");
     const std::vector<std::string_view> texts = texts_of(rows);
     logits = label_texts(*model, texts, labelling(*model, device, threads, exact, precision));
-  }
+  });
   return logits_of(model->data(), logits);
 }
 
@@ -312,10 +305,9 @@ nb::dict score_text_table(SharedModel& shared, const Source& source, const std::
   const Table table = table_from(source);
   const SharedModel::Reading model(shared);
   LabelScore score;
-  {
-    const nb::gil_scoped_release unlocked;
+  unless_interrupted([&] {
     score = score_labelled_texts(*model, table, table_format_of(source), label_column, {.threads = threads});
-  }
+  });
   return describe(score, model->data(), table.name);
 }
 

@@ -8,12 +8,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
 
 #include "bindings.h"
+#include "interrupts.h"
 #include "penstock/fine_tune.h"
 #include "penstock/model_file.h"
 #include "penstock/onnx.h"
@@ -221,10 +221,7 @@ nb::object quantiles(SharedModel& shared, nb::handle features, nb::handle output
     }
     tracker.add(read.values<float>().subspan(row * inputs, inputs), forecasts, row_values);
     for (std::size_t i = 0; i < size; ++i) {
-      const Column& target = data.targets[i % data.targets.size()];
-      for (const double level : levels) {
-        *next++ = tracker.spread().quantile(level, static_cast<Index>(i), target, static_cast<double>(forecasts[i]));
-      }
+      for (const double level : levels) *next++ = raw_forecast(data, tracker.spread(), forecasts, i, level);
     }
   }
   return values.object();
@@ -281,28 +278,21 @@ nb::tuple forward(SharedModel& shared, nb::handle inputs, nb::handle state_in, c
   return nb::make_tuple(outputs.object(), array_of(state.values).object());
 }
 
-/// Draws `count` bytes behind a prompt; `stop` is asked now and then.
+/// Draws `count` bytes behind a prompt.
 nb::bytes generate(SharedModel& shared, const nb::bytes& prompt, Index count, double temperature, Index top_k,
                    double top_p, std::uint64_t seed, const std::string& device, const Execution& execution) {
   if (count < 0) refuse("count must not be negative, not " + std::to_string(count));
   const std::string beginning(prompt.c_str(), prompt.size());
   std::string text;
-  {
-    const nb::gil_scoped_release unlocked;
+  unless_interrupted([&] {
     const SharedModel::Reading model(shared);
     constexpr Index fetched = 64;  // bytes at once
     const DeviceQuestion question{.calls = std::max<Index>(1, count), .copied_every = fetched, .execution = execution};
     Generator generator(*model, {.temperature = temperature, .top_k = top_k, .top_p = top_p}, seed,
                         settled(*model, device, question));
     generator.read(beginning);
-    constexpr Index between_signals = 256;
-    for (Index i = 0; i < count; ++i) {
-      text += generator.next();
-      if (i % between_signals != 0) continue;
-      const nb::gil_scoped_acquire locked;
-      if (PyErr_CheckSignals() != 0) throw nb::python_error();
-    }
-  }
+    for (Index i = 0; i < count; ++i) text += generator.next();
+  });
   return nb::bytes(text.data(), text.size());
 }
 
@@ -340,10 +330,7 @@ History history_from(const nb::dict& fields) {
 std::pair<std::unique_ptr<SharedModel>, nb::dict> load(const std::string& path) {
   std::optional<History> history;
   std::unique_ptr<SharedModel> model;
-  {
-    const nb::gil_scoped_release unlocked;
-    model = std::make_unique<SharedModel>(Model::load(path, history), "the model");
-  }
+  unless_interrupted([&] { model = std::make_unique<SharedModel>(Model::load(path, history), "the model"); });
   return {std::move(model), history ? describe(*history) : nb::dict()};
 }
 
@@ -387,57 +374,6 @@ void write_parts(const std::string& path, const std::string& description, const 
   make_model(description, tensors, path).save(path);
 }
 
-/// A stream of answers; one call at a time. Calls hold the interpreter's lock from the first look at the session to the
-/// last, and run nothing of Python's in between: arrays are read before, and made before.
-class Stream {
- public:
-  Stream(SharedModel& shared, const std::string& device, const Execution& execution)
-      : Stream(*std::make_unique<Opened>(shared, device, execution)) {}
-
-  nb::object push(nb::handle input, nb::handle out) {
-    const bool is_token = PyLong_Check(input.ptr());
-    const std::int32_t token = is_token ? token_from(input) : 0;
-    const Array features = is_token ? Array() : Array(input, "features", Scalar::f32).contiguous();
-    if (!is_token && features.rank() != 1) {
-      refuse("features must have the shape (I,), not " + text_of(features.shape()));
-    }
-    const Shape shape = {outputs_};
-    const Array answer =
-        out.is_none() ? Array::empty(shape, Scalar::f32) : Array::output(out, "out", Scalar::f32).contiguous();
-    answer.require_shape(shape, "(O,)");
-    std::ranges::copy(is_token ? session_.push(token) : session_.push(features.values<float>()), answer.as<float>());
-    return out.is_none() ? answer.object() : nb::borrow(out);
-  }
-
-  void reset() { session_.reset(); }
-
- private:
-  struct Opened {
-    Opened(SharedModel& shared, const std::string& device, const Execution& execution) {
-      const nb::gil_scoped_release unlocked;
-      const SharedModel::Reading model(shared);
-      outputs = model->data().output_size();
-      // Nobody knows how long a stream goes on: one step decides.
-      session.emplace(*model, settled(*model, device, {.execution = execution}));
-    }
-    std::optional<Session> session;
-    Index outputs = 0;
-  };
-  explicit Stream(Opened& opened) : session_(std::move(*opened.session)), outputs_(opened.outputs) {}
-
-  static std::int32_t token_from(nb::handle input) {
-    const auto token = PyLong_AsLongLong(input.ptr());
-    if (token == -1 && PyErr_Occurred() != nullptr) throw nb::python_error();
-    if (token < 0 || token > std::numeric_limits<std::int32_t>::max()) {
-      refuse("token must be below the vocabulary, not " + std::to_string(token));
-    }
-    return static_cast<std::int32_t>(token);
-  }
-
-  Session session_;
-  Index outputs_;
-};
-
 }  // namespace
 
 Execution settled(const Model& model, const std::string& device, const DeviceQuestion& question) {
@@ -471,7 +407,12 @@ nb::dict describe(const DataDescription& data) {
 void bind_models(nb::module_& module) {
   // What is wrong with a safetensors file, in words; empty for one that is sound.
   module.def(
-      "safetensors_problem", [](const std::string& path) { return inspect_model_file(path).problem; }, nb::arg("path"));
+      "safetensors_problem",
+      [](const std::string& path) {
+        const ModelFile file = inspect_model_file(path);
+        return file.kind == ModelFile::Kind::other ? file.problem : "";  // a sound file need not be a model
+      },
+      nb::arg("path"));
   module.def("read_model_parts", &read_parts, nb::arg("path"));
   module.def("write_model_parts", &write_parts, nb::arg("path"), nb::arg("description"), nb::arg("parameters"));
   nb::class_<SharedModel>(module, "Model")
@@ -540,15 +481,6 @@ void bind_models(nb::module_& module) {
           },
           nb::arg("prompt"), nb::arg("count"), nb::arg("temperature"), nb::arg("top_k"), nb::arg("top_p"),
           nb::arg("seed"), nb::arg("device"), nb::arg("precision"));
-  nb::class_<Stream>(module, "Session")
-      .def(
-          "__init__",
-          [](Stream* self, SharedModel& model, const std::string& device, const std::string& precision) {
-            new (self) Stream(model, device, execution_from(1, "auto", false, precision, device));
-          },
-          nb::arg("model"), nb::arg("device"), nb::arg("precision"))
-      .def("push", &Stream::push, nb::arg("input"), nb::arg("out").none())
-      .def("reset", &Stream::reset);
 }
 
 }  // namespace penstock::python

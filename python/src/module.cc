@@ -1,7 +1,11 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 
+#include <span>
+#include <vector>
+
 #include "bindings.h"
+#include "penstock/checksum.h"
 #include "penstock/file_writer.h"
 
 namespace {
@@ -16,6 +20,15 @@ void write_pieces(const std::string& path, const nanobind::list& pieces) {
   file.finish();
 }
 
+std::string checksum_of_pieces(const nanobind::list& pieces) {
+  std::vector<std::span<const std::byte>> parts;
+  for (const nanobind::handle piece : pieces) {
+    const auto bytes = nanobind::cast<nanobind::bytes>(piece);
+    parts.push_back(std::as_bytes(std::span(bytes.c_str(), bytes.size())));
+  }
+  return penstock::checksum_of(parts);
+}
+
 }  // namespace
 
 // The extension module penstock._core: the public interface of the library for the package's Python code, which checks
@@ -24,10 +37,12 @@ NB_MODULE(_core, module) {
   namespace bindings = penstock::python;
   bindings::bind_errors(module);
   module.def("write_file", &write_pieces, nanobind::arg("path"), nanobind::arg("pieces"));
+  module.def("checksum_of", &checksum_of_pieces, nanobind::arg("pieces"));
   bindings::bind_machine(module);
   bindings::bind_layers(module);
   bindings::bind_scans(module);
   bindings::bind_models(module);
+  bindings::bind_sessions(module);
   bindings::bind_tables(module);
   bindings::bind_answers(module);
   bindings::bind_training(module);

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "bindings.h"
+#include "interrupts.h"
 #include "models.h"
 #include "penstock/fine_tune.h"
 #include "penstock/labelled_texts.h"
@@ -256,8 +257,7 @@ nb::dict run_evaluation(SharedModel& shared, SharedDataset& data, const nb::dict
     const SharedModel::Reading model(shared);
     const SharedDataset::Reading dataset(data);
     const TrainOptions options = settled_options(fields, *model, false);
-    const nb::gil_scoped_release unlocked;
-    evaluation = penstock::evaluate(*model, **dataset, options);
+    evaluation = unless_interrupted([&] { return penstock::evaluate(*model, **dataset, options); });
   }
   return describe(evaluation);
 }
@@ -410,8 +410,11 @@ void bind_training(nb::module_& module) {
       "open_sound",
       [](const std::string& input, const std::string& target, double validation_fraction, SharedModel* origin) {
         const SoundOptions options{.validation_fraction = validation_fraction};
-        if (origin == nullptr) return shared(open_sound(input, target, options));
-        return shared(open_sound(input, target, options, SharedModel::Reading(*origin)->data()));
+        std::optional<DataDescription> description;
+        if (origin != nullptr) description = SharedModel::Reading(*origin)->data();
+        return opened_unless_interrupted([&] {
+          return description ? open_sound(input, target, options, *description) : open_sound(input, target, options);
+        });
       },
       nb::arg("input"), nb::arg("target"), nb::arg("validation_fraction"), nb::arg("origin").none());
   module.def(
@@ -517,7 +520,7 @@ void bind_training(nb::module_& module) {
         options.modulus = modulus;
         options.copy_tokens = copy_tokens;
         options.seed = seed;
-        return shared(open_task(name, options));
+        return opened_unless_interrupted([&] { return open_task(name, options); });
       },
       nb::arg("name"), nb::arg("length"), nb::arg("validation_length"), nb::arg("modulus"), nb::arg("copy_tokens"),
       nb::arg("seed"));

@@ -9,12 +9,14 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <climits>
 #include <cstring>
 #include <filesystem>
 #include <random>
 #include <utility>
 
 #include "base/check.h"
+#include "base/write_whole.h"
 #include "penstock/sources.h"
 
 namespace penstock {
@@ -113,6 +115,24 @@ int open_in_place(const std::string& path, const struct stat& status) {
 
 }  // namespace
 
+std::string why_not_written(const std::string& path, int error) {
+  std::string reason = std::strerror(error);
+  if (error != ENAMETOOLONG) return reason;
+  const long allowed = ::pathconf(folder_of(path).c_str(), _PC_NAME_MAX);  // -1 for a folder that is not there
+  const std::size_t longest = allowed > 0 ? static_cast<std::size_t>(allowed) : NAME_MAX;
+  const fs::path names(path);
+  const auto advise = [](std::string_view what, std::size_t bytes, std::size_t most) {
+    return fmt::format("{} has {} bytes, and the file system allows {}; choose a shorter one", what, bytes, most);
+  };
+  if (const std::size_t bytes = names.filename().string().size(); bytes > longest) {
+    return advise("its name", bytes, longest);
+  }
+  for (const fs::path& name : names) {
+    if (name.string().size() > longest) return advise("the name of one of its folders", name.string().size(), longest);
+  }
+  return path.size() >= PATH_MAX ? advise("the path", path.size(), PATH_MAX - 1) : reason;
+}
+
 std::string behind_links(const std::string& path) {
   constexpr int most_links = 40;  // as the kernel
   std::string target = path;
@@ -120,7 +140,7 @@ std::string behind_links(const std::string& path) {
     struct stat status {};
     if (::lstat(target.c_str(), &status) != 0) {
       if (errno == ENOENT && !target.empty()) return target;
-      refuse_path(path, std::strerror(errno));
+      refuse_path(path, why_not_written(target, errno));
     }
     if (!S_ISLNK(status.st_mode) || names_open_file(target)) return target;
     if (is_foreign_link(target, status)) {
@@ -135,7 +155,16 @@ std::string behind_links(const std::string& path) {
   refuse_path(path, std::strerror(ELOOP));
 }
 
-FileWriter::FileWriter(std::string path) : path_(std::move(path)) {
+FileWriter::FileWriter(std::string path, Kind kind) : kind_(kind), path_(std::move(path)) {
+  if (kind_ == Kind::document) {
+    open_in_place_or_beside();
+  } else {
+    target_ = path_;
+    open_temporary(folder_of(path_), fs::path(path_).filename().string(), 0644);
+  }
+}
+
+void FileWriter::open_in_place_or_beside() {
   target_ = behind_links(path_);
   struct stat old {};
   const bool exists = ::stat(target_.c_str(), &old) == 0;
@@ -152,7 +181,8 @@ FileWriter::FileWriter(std::string path) : path_(std::move(path)) {
   if (exists && ::access(target_.c_str(), W_OK) != 0) fail_writing(errno);
   const std::string name = fs::path(target_).filename().string();
   if (name.empty()) fail_writing(EISDIR);
-  open_temporary(folder_of(target_), name);
+  // Nobody may open a file early that will be private.
+  open_temporary(folder_of(target_), name, exists ? 0600 : 0666);
   if (exists && !take_over(descriptor_, old)) {
     const int error = errno;
     ::unlink(temporary_.c_str());
@@ -161,12 +191,9 @@ FileWriter::FileWriter(std::string path) : path_(std::move(path)) {
   }
 }
 
-void FileWriter::open_temporary(const std::string& folder, const std::string& name) {
+void FileWriter::open_temporary(const std::string& folder, const std::string& name, unsigned mode) {
   const std::string stem = temporary_stem(name);
   remove_stale(folder, stem);
-  struct stat old {};
-  // Nobody may open a file early that will be private.
-  const mode_t mode = ::stat(target_.c_str(), &old) == 0 ? 0600 : 0666;
   constexpr int most_trials = 100;
   for (int i = 0; i < most_trials; ++i) {
     temporary_ = fmt::format("{}/{}{}", folder, stem, random_digits());
@@ -192,32 +219,35 @@ FileWriter::~FileWriter() {
   ::close(descriptor_);
 }
 
-void FileWriter::fail_writing(int error) const { refuse_path(path_, std::strerror(error)); }
+void FileWriter::fail_writing(int error) const { refuse_path(path_, why_not_written(target_, error)); }
 
 void FileWriter::write(std::string_view bytes) {
   require(descriptor_ >= 0, "'{}' is written already", path_);
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(descriptor_, bytes.data(), bytes.size());
-    // What goes into a pipe may wait for ever, so a signal ends it; a disk does not wait.
-    if (written < 0 && errno == EINTR && !temporary_.empty()) continue;
-    if (written < 0) fail_writing(errno);
-    bytes.remove_prefix(static_cast<std::size_t>(written));
-  }
+  const int error = write_whole(descriptor_, bytes, !temporary_.empty());
+  if (error != 0) fail_writing(error);
 }
 
 void FileWriter::finish() {
   require(descriptor_ >= 0, "'{}' is written already", path_);
   const bool replaces = !temporary_.empty();
-  if (replaces) {
+  const bool syncs = replaces && kind_ == Kind::document;
+  if (syncs) {
     while (::fsync(descriptor_) != 0) {
       if (errno != EINTR) fail_writing(errno);
     }
+  }
+  if (replaces) {
     if (::rename(temporary_.c_str(), target_.c_str()) != 0) fail_writing(errno);
     temporary_.clear();
   }
   // Network file systems may report an error only now.
   if (::close(std::exchange(descriptor_, -1)) != 0 && errno != EINTR) fail_writing(errno);
-  if (replaces && !sync_folder(folder_of(target_))) fail_writing(errno);
+  if (syncs && !sync_folder(folder_of(target_))) fail_writing(errno);
+}
+
+void check_can_write(const std::string& path) {
+  std::error_code unknown;
+  if (!fs::is_other(path, unknown)) const FileWriter trial(path);
 }
 
 void write_file(const std::string& path, std::string_view content) {

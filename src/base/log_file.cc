@@ -9,6 +9,8 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/write_whole.h"
+#include "penstock/file_writer.h"
 #include "penstock/sources.h"
 
 namespace penstock {
@@ -20,23 +22,13 @@ int flags_of(LogFile::Begin begin) {
   return begin == LogFile::Begin::create ? common | O_EXCL | O_NOFOLLOW : common;
 }
 
-/// Zero, or the error number; EINTR if a signal ended the wait for somebody who reads a pipe.
-int write_record(int file, std::string_view bytes, bool is_regular) {
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(file, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR && is_regular) continue;
-    if (written < 0) return errno;
-    bytes.remove_prefix(static_cast<std::size_t>(written));
-  }
-  return 0;
-}
-
 }  // namespace
 
 LogFile::LogFile(std::string path, Begin begin, std::string what) : path_(std::move(path)), what_(std::move(what)) {
   descriptor_ = ::open(path_.c_str(), flags_of(begin), 0666);
   if (descriptor_ < 0) {
-    fail(ErrorCode::io_failure, "{}: {}: {}{}", path_, what_, std::strerror(errno), address_advice(path_, true));
+    fail(ErrorCode::io_failure, "{}: {}: {}{}", path_, what_, why_not_written(path_, errno),
+         address_advice(path_, true));
   }
   if (begin == Begin::append) end_torn_line();
 }
@@ -73,7 +65,7 @@ void LogFile::write(std::string_view record) {
   if (descriptor_ < 0) return;
   struct stat before {};
   const bool is_regular = ::fstat(descriptor_, &before) == 0 && S_ISREG(before.st_mode);
-  const int error = write_record(descriptor_, record, is_regular);
+  const int error = write_whole(descriptor_, record, is_regular);
   if (error == 0) return;
   if (is_regular && ::ftruncate(descriptor_, before.st_size) != 0) errno = 0;  // the torn line stays, as after a kill
   error_ = fmt::format("{}: {}: {}", path_, what_, std::strerror(error));

@@ -23,7 +23,6 @@ void side_by_side(int threads, std::size_t count, const Each& each) {
   const std::atomic<bool>* const asked_to_stop = Stoppable::of_this_thread();
   const auto work = [&] {
     const WithDenormals as_the_caller(mode);
-    const Stoppable with_the_caller(asked_to_stop);
     for (std::size_t i = next++; i < count; i = next++) {
       try {
         stop_if_asked();
@@ -35,7 +34,12 @@ void side_by_side(int threads, std::size_t count, const Each& each) {
   };
   {
     std::vector<std::jthread> helpers;
-    for (std::size_t i = 1; i < std::min(count, static_cast<std::size_t>(threads)); ++i) helpers.emplace_back(work);
+    for (std::size_t i = 1; i < std::min(count, static_cast<std::size_t>(threads)); ++i) {
+      helpers.emplace_back([&] {
+        const Stoppable with_the_caller(asked_to_stop);
+        work();
+      });
+    }
     work();
   }
   for (const std::exception_ptr& failure : failures) {

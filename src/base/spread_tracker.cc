@@ -190,4 +190,11 @@ void SpreadTracker::restore(std::span<const float> state) {
   set_widths();
 }
 
+double raw_forecast(const DataDescription& data, const Spread& spread, std::span<const float> outputs,
+                    std::size_t output, std::optional<double> level) {
+  const Column& column = data.targets[output % data.targets.size()];
+  const auto normalised = static_cast<double>(outputs[output]);
+  return level ? spread.quantile(*level, static_cast<Index>(output), column, normalised) : column.raw(normalised);
+}
+
 }  // namespace penstock

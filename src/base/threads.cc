@@ -11,9 +11,12 @@
 
 #include "base/check.h"
 #include "base/denormals.h"
+#include "base/environment.h"
 
 namespace penstock {
 namespace {
+
+constexpr int most_threads = 1024;
 
 /// OpenMP 5's omp_pause_resource_all(), which ends the threads that OpenMP keeps for the calling thread; its next team
 /// starts new ones, some ten microseconds each. It is looked up and not linked, because the process may have brought an
@@ -35,12 +38,69 @@ void say_what_was_left() { left_threads_behind = pause_all == nullptr; }
 // them. Registered when the library is loaded, since other users of the same OpenMP leave such threads behind, too.
 [[maybe_unused]] const int before_forks = pthread_atfork(end_idle_threads, nullptr, say_what_was_left);
 
+// ThreadSanitizer sees neither how GNU's OpenMP starts a team nor how it waits for its members, and would take the
+// caller's memory for shared without order. So it is told what OpenMP promises: what the caller did before comes before
+// the body of each member, and that before what the caller does afterwards. It is told by two places in the team's own
+// description, so that teams of different callers stay without order. Members read where that is, unseen, before they
+// can be told.
+#ifdef __SANITIZE_THREAD__
+extern "C" void __tsan_acquire(void*);
+extern "C" void __tsan_release(void*);
+#define PENSTOCK_UNSEEN __attribute__((no_sanitize("thread"), noinline))
+void happens_before(void* what) { __tsan_release(what); }
+void happens_after(void* what) { __tsan_acquire(what); }
+#else
+#define PENSTOCK_UNSEEN
+void happens_before(void*) {}
+void happens_after(void*) {}
+#endif
+
+struct Team {
+  long begin = 0, end = 0;  // two places, or the end of one member would seem to come before the body of another
+  int size;                 // of those who have something to do
+  const std::function<void(int, int)>& body;
+  DenormalMode mode = DenormalMode::of_this_thread();
+  std::mutex guard;
+  std::exception_ptr failure;
+
+  void work(int thread, int members) {
+    const WithDenormals as_the_caller(mode);
+    try {
+      body(thread, members);
+    } catch (...) {
+      const std::lock_guard lock(guard);
+      if (!failure) failure = std::current_exception();
+    }
+  }
+};
+
+/// A nested or limited OpenMP may grant fewer threads than asked for, so the size that was granted is announced.
+void join_team(Team& team) {
+  happens_after(&team.begin);
+  const int thread = omp_get_thread_num(), members = std::min(team.size, omp_get_num_threads());
+  if (thread < members) team.work(thread, members);
+  happens_before(&team.end);
+}
+
+PENSTOCK_UNSEEN void run_team_of(Team& team, int threads) {
+#pragma omp parallel num_threads(threads)
+  join_team(team);
+}
+
 }  // namespace
 
-int default_threads() { return omp_get_max_threads(); }
+int default_threads() {
+  const int threads = omp_get_max_threads();
+  if (threads >= 1 && threads <= most_threads) return threads;
+  const char* asked_for = environment("OMP_NUM_THREADS");
+  if (asked_for == nullptr) return most_threads;  // of a machine with more cores
+  fail(ErrorCode::invalid_argument, "OMP_NUM_THREADS must be 1 to {}, not '{}': unset it for all cores", most_threads,
+       asked_for);
+}
 
 int resolve_threads(int requested) {
-  require(requested >= 0 && requested <= 1024, "threads must be 0 (all cores) to 1024, not {}", requested);
+  require(requested >= 0 && requested <= most_threads, "threads must be 0 (all cores) to {}, not {}", most_threads,
+          requested);
   return requested == 0 ? default_threads() : requested;
 }
 
@@ -60,24 +120,11 @@ void run_parallel(int team, const std::function<void(int, int)>& body) {
          "one thread, or start the process anew (in Python, multiprocessing's \"spawn\")",
          team);
   }
-  std::exception_ptr failure;
-  std::mutex guard;
-  const DenormalMode mode = DenormalMode::of_this_thread();
-#pragma omp parallel num_threads(kept)
-  {
-    // A nested or limited OpenMP may grant fewer threads than asked for, so the size that was granted is announced.
-    const int thread = omp_get_thread_num(), members = std::min(team, omp_get_num_threads());
-    if (thread < members) {
-      const WithDenormals as_the_caller(mode);
-      try {
-        body(thread, members);
-      } catch (...) {
-        const std::lock_guard lock(guard);
-        if (!failure) failure = std::current_exception();
-      }
-    }
-  }
-  if (failure) std::rethrow_exception(failure);
+  Team all{.size = team, .body = body, .guard = {}, .failure = {}};
+  happens_before(&all.begin);
+  run_team_of(all, kept);
+  happens_after(&all.end);
+  if (all.failure) std::rethrow_exception(all.failure);
 }
 
 }  // namespace detail

@@ -8,7 +8,7 @@
 
 namespace penstock {
 
-/// Threads used when an Execution asks for 0: what OpenMP offers (OMP_NUM_THREADS, else the cores of this process).
+/// Threads of an Execution that asks for 0: OpenMP's (OMP_NUM_THREADS, else all cores). Throws as resolve_threads().
 int default_threads();
 
 /// `requested` if positive (at most 1024), default_threads() for 0. Throws Error(invalid_argument) otherwise.

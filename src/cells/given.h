@@ -18,24 +18,32 @@ struct GivenTerms {
   }
 };
 
-/// a = Exp(x), and what e^x has beyond it: e^x = scale + scale m, and scale - a is exact.
+/// Exp(x) as whole + part, which has digits that their sum has not where x is close to 0: whole is then 1. Otherwise it
+/// is a power of two, or in double all there is.
 template <class V>
-PENSTOCK_CELL void ExpAndRest(V x, V& a, V& rest) {
-  V n, scale;
+PENSTOCK_CELL void SplitExp(V x, V& whole, V& part) {
+  V n;
   const V clamped = Clamp(x, V(-87.33f), V(87.3f));
-  PowerOfTwo<1>(clamped, n, scale);
-  const V m = SmallExpm1(MinusLogs(clamped, n));
-  a = MulAdd(scale, m, scale);
-  rest = MulAdd(scale, m, scale - a);
+  PowerOfTwo<1>(clamped, n, whole);
+  part = whole * SmallExpm1(MinusLogs(clamped, n));
 }
-PENSTOCK_CELL void ExpAndRest(double x, double& a, double& rest) {
-  a = Exp(x);
-  rest = std::fabs(x) < 0.34 ? std::expm1(x) - (a - 1) : 0;
+PENSTOCK_CELL void SplitExp(double x, double& whole, double& part) {
+  const bool near_one = std::fabs(x) < 0.34;
+  whole = near_one ? 1 : Exp(x);
+  part = near_one ? std::expm1(x) : 0;
 }
 
 /// Rules whose first term is log a.
 struct GivenLogGain {
   static constexpr bool splits_gain = true;
+
+  /// Exp(log a) of the same operations as in affine(), which are then done once a step.
+  template <class V>
+  static PENSTOCK_CELL V gain_of(V log_a) {
+    V whole, part;
+    SplitExp(log_a, whole, part);
+    return whole + part;
+  }
 
   /// Saturates as Exp() does.
   template <class V, int terms>
@@ -54,14 +62,14 @@ struct GivenLogs : GivenLogGain {
     b = Exp(term[1]);
   }
   template <class V>
-  static PENSTOCK_CELL void affine(const V (&term)[2], V& a, V& rest, V& b) {
-    ExpAndRest(term[0], a, rest);
+  static PENSTOCK_CELL void affine(const V (&term)[2], V& whole, V& part, V& b) {
+    SplitExp(term[0], whole, part);
     b = Exp(term[1]);
   }
 
   template <class V>
   static PENSTOCK_CELL void affine_backward(const V (&term)[2], V da, V db, V (&dterm)[2]) {
-    dterm[0] = da * Exp(term[0]);
+    dterm[0] = da * gain_of(term[0]);
     dterm[1] = db * Exp(term[1]);
   }
 };
@@ -76,15 +84,15 @@ struct GivenSignedLogs : GivenLogGain {
     b = term[2] * Exp(term[1]);
   }
   template <class V>
-  static PENSTOCK_CELL void affine(const V (&term)[3], V& a, V& rest, V& b) {
-    ExpAndRest(term[0], a, rest);
+  static PENSTOCK_CELL void affine(const V (&term)[3], V& whole, V& part, V& b) {
+    SplitExp(term[0], whole, part);
     b = term[2] * Exp(term[1]);
   }
 
   template <class V>
   static PENSTOCK_CELL void affine_backward(const V (&term)[3], V da, V db, V (&dterm)[3]) {
     const V size = Exp(term[1]);
-    dterm[0] = da * Exp(term[0]);
+    dterm[0] = da * gain_of(term[0]);
     dterm[1] = db * term[2] * size;
     dterm[2] = db * size;
   }

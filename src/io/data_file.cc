@@ -14,6 +14,7 @@
 #include "io/file_descriptor.h"
 #include "io/read_file.h"
 #include "io/text_encoding.h"
+#include "penstock/stop.h"
 
 namespace penstock::io {
 namespace {
@@ -94,12 +95,14 @@ bool is_gzip(std::string_view content) { return content.starts_with("\x1f\x8b");
 
 std::string decompress(std::string_view compressed, const std::string& path, std::uint64_t limit) {
   GzipStream stream(compressed, path);
+  constexpr std::size_t most_at_once = std::size_t{1} << 24;  // a tenth of a second
   std::string content;
   std::size_t size = 0;
   for (;;) {
+    stop_if_asked();
     if (size > limit) fail(ErrorCode::bad_input, "{}: more than {} bytes once it is decompressed", path, limit);
     content.resize(std::max<std::size_t>(size + size / 2, compressed.size() * 4) + 65536);
-    const std::size_t got = stream.read(content.data() + size, std::min(content.size() - size, std::size_t{1} << 30));
+    const std::size_t got = stream.read(content.data() + size, std::min(content.size() - size, most_at_once));
     if (got == 0) break;
     size += got;
   }

@@ -2,9 +2,12 @@
 
 #include <filesystem>
 #include <map>
+#include <system_error>
 
 #include "base/check.h"
+#include "base/environment.h"
 #include "base/quote.h"
+#include "base/trusted_file.h"
 #include "io/read_file.h"
 #include "penstock/file_writer.h"
 #include "penstock/tune.h"
@@ -20,19 +23,52 @@ struct MachineTuning {
   std::vector<plan::NamedCost> costs;
 };
 
-std::string text_before(const std::string& path) {
-  if (!std::filesystem::exists(path)) return "";
-  std::string text = io::read_file(path, kMostPlanBytes);
-  if (!text.empty()) plan::check_plan_file(text, path);
+/// What `file` holds: the one at `path`, or without a path that which plans are read from.
+std::string text_before(const std::string& file, const std::string& path) {
+  std::string text, problem;
+  std::error_code unknown;
+  if (path.empty()) {
+    text = plan::text_of_plan_file(problem);
+    if (!problem.empty()) fail(ErrorCode::io_failure, "{}: {}", file, problem);
+  } else if (std::filesystem::is_regular_file(file, unknown)) {  // reading a FIFO would wait for a writer
+    text = io::read_file(file, kMostPlanBytes);
+  }
+  if (!text.empty()) plan::check_plan_file(text, file);
   return text;
+}
+
+/// Plans in the cache are trusted if nobody else can write to them.
+bool is_in_cache(const std::string& path) { return path.empty() && environment("PENSTOCK_PLANS") == nullptr; }
+
+/// The file of plans, whose folder is made.
+std::string file_for_plans(const std::string& path) {
+  std::string file = path.empty() ? plans_path() : path;
+  require(!file.empty(), "path must be given: there is no folder for plans (set PENSTOCK_CACHE_DIR or HOME)");
+  const std::filesystem::path folder = std::filesystem::path(file).parent_path();
+  std::error_code error;
+  if (is_in_cache(path)) {
+    make_private_folder(folder.string());
+    const std::string problem = who_else_writes(folder.string());
+    if (!problem.empty())
+      fail(ErrorCode::io_failure, "{}: plans there would not be read: {}", folder.string(), problem);
+  } else if (!folder.empty()) {
+    std::filesystem::create_directories(folder, error);
+  }
+  if (error) fail(ErrorCode::io_failure, "cannot write '{}': {}", file, error.message());
+  return file;
 }
 
 }  // namespace
 
+void check_plans(const std::string& path) {
+  const std::string file = file_for_plans(path);
+  text_before(file, path);
+  check_can_write(file);
+}
+
 std::string save_plans(const std::vector<TunedWork>& works, const std::string& path,
                        const std::vector<TunedCost>& costs) {
-  std::string file = path.empty() ? plans_path() : path;
-  require(!file.empty(), "path must be given: there is no folder for plans (set PENSTOCK_CACHE_DIR or HOME)");
+  std::string file = file_for_plans(path);
   std::map<std::string, MachineTuning> by_machine;
   for (const TunedWork& work : works) {
     plan::TunedPlan tuned{.choice = {.rule = work.best.rule, .variables = {}}, .microseconds = work.best.microseconds};
@@ -40,13 +76,16 @@ std::string save_plans(const std::vector<TunedWork>& works, const std::string& p
     by_machine[work.machine].plans[work.work] = std::move(tuned);
   }
   for (const TunedCost& cost : costs) by_machine[cost.machine].costs.emplace_back(cost.name, cost.after);
-  std::string text = text_before(file);
+  std::string text = text_before(file, path);
   for (const auto& [machine, tuned] : by_machine) {
     text = plan::add_to_tuning(text, machine, tuned.plans, tuned.costs);
   }
-  const std::filesystem::path folder = std::filesystem::path(file).parent_path();
-  if (!folder.empty()) std::filesystem::create_directories(folder);
   write_file(file, text);
+  if (is_in_cache(path)) {  // whatever the umask
+    std::error_code ignored;
+    constexpr auto others = std::filesystem::perms::group_write | std::filesystem::perms::others_write;
+    std::filesystem::permissions(file, others, std::filesystem::perm_options::remove, ignored);
+  }
   return file;
 }
 

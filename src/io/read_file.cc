@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "io/file_descriptor.h"
 #include "penstock/sources.h"
+#include "penstock/stop.h"
 
 namespace penstock::io {
 namespace {
@@ -38,14 +39,17 @@ std::string read_open_file(int file, const std::string& path, std::uint64_t limi
   if (::fstat(file, &status) != 0) fail_reading(path, errno);
   if (S_ISDIR(status.st_mode)) fail_reading(path, EISDIR);
   const auto refuse = [&] { fail(ErrorCode::bad_input, "{}: more than {} bytes", path, limit); };
+  constexpr std::size_t most_at_once = std::size_t{1} << 24;  // so that a slow disk can be interrupted
   // The size is a hint: a pipe has none and a file may grow while it is read.
   const auto announced = static_cast<std::uint64_t>(std::max<off_t>(status.st_size, 0));
   if (announced > limit) refuse();
   std::string content;
   std::size_t size = 0;
   for (;;) {
+    stop_if_asked();
     if (size == content.size()) grow(content, std::max<std::uint64_t>(size + size / 2 + 65536, announced + 1), path);
-    const ssize_t got = retry([&] { return ::read(file, content.data() + size, content.size() - size); });
+    const std::size_t room = std::min<std::size_t>(content.size() - size, most_at_once);
+    const ssize_t got = retry([&] { return ::read(file, content.data() + size, room); });
     if (got < 0) fail_reading(path, errno);
     if (got == 0) break;
     size += static_cast<std::size_t>(got);

@@ -71,7 +71,7 @@ void Recurrent<Real>::save(const std::string& path) const {
     }
     tensors.push_back(io::tensor_data<Real>(parameter.name, parameter.shape, value));
   }
-  io::write_safetensors(path, tensors, {{kSpecKey, text_of(spec())}});
+  io::write_safetensors(path, tensors, {{kSpecKey, text_of(spec())}, {io::checked_key, io::checked_text}});
 }
 
 template <class Real>

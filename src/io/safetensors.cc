@@ -1,12 +1,6 @@
 #include "io/safetensors.h"
 
-#define XXH_INLINE_ALL
-// Its functions insist on being inlined where they are called through pointers, which -Og does not do.
-#define XXH_NO_INLINE_HINTS 1
-#include <xxhash.h>
-
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -20,6 +14,7 @@
 #include "io/atomic_file.h"
 #include "io/read_file.h"
 #include "io/safetensors_header.h"
+#include "penstock/checksum.h"
 
 namespace penstock::io {
 namespace {
@@ -60,23 +55,6 @@ void check_layout(std::vector<TensorInfo>& tensors, Index size, const std::strin
 }
 
 constexpr std::string_view checksum_key = "penstock.checksum";
-constexpr std::size_t checksum_digits = 16;
-
-/// Where the digits of the checksum stand in a header; npos if there are none.
-std::size_t checksum_place(std::string_view header) {
-  const std::string before = fmt::format("\"{}\":\"", checksum_key);
-  const std::size_t place = header.find(before);
-  if (place == header.npos || header.size() - place - before.size() < checksum_digits) return header.npos;
-  return place + before.size();
-}
-
-/// Of a file's bytes, in one or more parts; the digits of a checksum count as zeros.
-std::string checksum_of(const std::vector<std::span<const std::byte>>& parts) {
-  XXH3_state_t state;
-  XXH3_64bits_reset(&state);
-  for (const std::span<const std::byte> part : parts) XXH3_64bits_update(&state, part.data(), part.size());
-  return fmt::format("{:016x}", XXH3_64bits_digest(&state));
-}
 
 /// The header of a file to be written, padded with spaces so that the data start at a multiple of 8.
 std::string header_text(const std::vector<const TensorData*>& tensors, const Metadata& metadata) {
@@ -151,16 +129,14 @@ void SafetensorsFile::check_sum(std::size_t header_length) {
   const auto carried = metadata_.find(std::string(checksum_key));
   has_checksum_ = carried != metadata_.end();
   const std::string_view header = std::string_view(content_).substr(length_bytes, header_length);
-  const std::size_t place = has_checksum_ ? checksum_place(header) : header.npos;
-  const auto all = std::as_bytes(std::span(content_));
+  const std::size_t place = has_checksum_ ? checksum_place(header, checksum_key) : header.npos;
   if (place == header.npos) {
-    checksum_ = checksum_of(std::vector{all});
+    checksum_ = checksum_of(std::vector{std::as_bytes(std::span(content_))});
   } else {
-    static constexpr std::array<char, checksum_digits> zeros = {'0', '0', '0', '0', '0', '0', '0', '0',
-                                                                '0', '0', '0', '0', '0', '0', '0', '0'};
-    const std::size_t begin = length_bytes + place;
-    checksum_ = checksum_of(std::vector<std::span<const std::byte>>{all.first(begin), std::as_bytes(std::span(zeros)),
-                                                                    all.subspan(begin + checksum_digits)});
+    checksum_ = checksum_of(content_, length_bytes + place);
+  }
+  if (metadata_.erase(std::string(checked_key)) > 0 && !has_checksum_) {
+    fail(ErrorCode::bad_input, "{}: damaged: it says that it carries a checksum, and there is none", source_);
   }
   if (has_checksum_ && carried->second != checksum_) {
     fail(ErrorCode::bad_input, "{}: damaged: the checksum is {}, and that of the content {}", source_,
@@ -205,7 +181,7 @@ void write_safetensors(const std::string& path, std::span<const TensorData> tens
   std::vector<std::span<const std::byte>> pieces = {std::as_bytes(std::span(&length, 1)),
                                                     std::as_bytes(std::span(header))};
   for (const auto* tensor : ordered) pieces.push_back(tensor->values);
-  header.replace(checksum_place(header), checksum_digits, checksum_of(pieces));
+  header.replace(checksum_place(header, checksum_key), checksum_digits, checksum_of(pieces));
   write_atomically(path, pieces);
 }
 

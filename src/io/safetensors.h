@@ -52,6 +52,11 @@ struct TensorInfo {
 
 using Metadata = std::map<std::string, std::string>;
 
+/// A key of the metadata of files that must carry a checksum and have no version that says so: without it, damage to
+/// the name of the checksum would make them look like files from before there were any. Readers do not see it.
+inline constexpr const char* checked_key = "penstock.checked";
+inline constexpr const char* checked_text = "a checksum of all bytes";
+
 /// A safetensors file, read into memory and checked from end to end: after construction every TensorInfo lies inside
 /// the file, no two overlap, together they cover it, and a checksum, if there is one, is right.
 class SafetensorsFile {

@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "penstock/file_writer.h"
 #include "penstock/sound.h"
+#include "penstock/stop.h"
 
 namespace penstock {
 namespace {
@@ -121,6 +122,7 @@ Sound read_sound(const std::string& path) {
   constexpr std::int64_t block = 4096;
   std::vector<float> frames(static_cast<std::size_t>(block * info.channels));
   for (std::int64_t got = file.read(frames.data(), block); got > 0; got = file.read(frames.data(), block)) {
+    stop_if_asked();
     for (std::int64_t i = 0; i < got; ++i) {
       float sum = 0.0f;
       for (int c = 0; c < info.channels; ++c) sum += frames[static_cast<std::size_t>(i * info.channels + c)];

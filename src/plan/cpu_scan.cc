@@ -76,7 +76,14 @@ std::string why_sequential(const Problem& problem) {
   return problem.algorithm == Algorithm::sequential ? "asked for" : "too few threads to make up for a second pass";
 }
 
-Rule<Plan> from_first_to_last(const Problem& problem, const CpuCosts& costs) {
+/// Threads that have more to do than it costs to call them: a sequence of a few steps is walked by one.
+Index worthwhile_threads(const Problem& problem, const CpuCosts& costs) {
+  const double grain = costs.product_grain / costs.multiply_adds;  // microseconds
+  const double threads = std::min(scan_microseconds(problem, costs, 1) / grain, 1e6);
+  return std::clamp<Index>(static_cast<Index>(threads), 1, problem.threads);
+}
+
+Rule<Plan> from_first_to_last(const Problem& problem, const CpuCosts& costs, Scope scope) {
   Rule<Plan> rule{.name = "sequential"};
   if (problem.algorithm == Algorithm::scan) {
     rule.refused = "a scan was asked for";
@@ -88,6 +95,9 @@ Rule<Plan> from_first_to_last(const Problem& problem, const CpuCosts& costs) {
   const auto channel_parts = rule.var("channel_parts", csp::range(1, problem.threads));
   m.require("there are so many threads", row_parts * channel_parts <= problem.threads);
   m.require("a thread has a cache line of channels", channel_parts <= groups);
+  if (scope == Scope::worthwhile) {
+    m.require("a thread has work that pays for it", row_parts * channel_parts <= worthwhile_threads(problem, costs));
+  }
   m.maximise(row_parts * (problem.threads + 1) + channel_parts);
   rule.plan_of = [=](const csp::Solution& solution) {
     Plan plan;
@@ -109,7 +119,7 @@ std::vector<Rule<Plan>> cpu_scan_rules(const Problem& problem, const CpuModel& c
       "is split");
   std::vector<Rule<Plan>> rules;
   rules.push_back(in_chunks(problem, cpu.costs, scope));
-  rules.push_back(from_first_to_last(problem, cpu.costs));
+  rules.push_back(from_first_to_last(problem, cpu.costs, scope));
   return rules;
 }
 

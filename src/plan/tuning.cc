@@ -1,8 +1,7 @@
 #include "plan/tuning.h"
 
 #include <cstdlib>
-#include <fstream>
-#include <iterator>
+#include <filesystem>
 #include <mutex>
 #include <nlohmann/json.hpp>
 
@@ -10,6 +9,7 @@
 #include "base/check.h"
 #include "base/environment.h"
 #include "base/quote.h"
+#include "base/trusted_file.h"
 #include "base/warning.h"
 #include "penstock/version.h"
 #include "plan/cpu_rules.h"
@@ -82,11 +82,6 @@ TunedPlan parsed_plan(const PlansJson& json, const std::string& file) {
   return tuned;
 }
 
-std::string text_of_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return file ? std::string{std::istreambuf_iterator<char>(file), {}} : "";
-}
-
 }  // namespace
 
 std::string work_of(const Problem& problem) {
@@ -136,6 +131,25 @@ std::string plan_file() {
   return folder.empty() ? "" : folder + "/plans.json";
 }
 
+std::string text_of_plan_file(std::string& problem) {
+  problem.clear();
+  std::string file = plan_file();
+  if (file.empty()) return "";
+  if (environment("PENSTOCK_PLANS") != nullptr) return read_trusted(file, Trust::anyone, problem).value_or("");
+  std::error_code missing;
+  const std::filesystem::path behind_links = std::filesystem::canonical(file, missing);
+  if (missing) return "";
+  // A link is the user's own if nobody else can write to its folder.
+  for (const std::string& folder : {cache_folder(), behind_links.parent_path().string()}) {
+    if (problem = who_else_writes(folder); !problem.empty()) {
+      problem = fmt::format("of its folder: {}", problem);
+      return "";
+    }
+  }
+  file = behind_links.string();
+  return read_trusted(file, Trust::owner, problem).value_or("");
+}
+
 void check_plan_file(const std::string& text, const std::string& file) { parsed_plans(text, file); }
 
 Tuning read_tuning(const std::string& text, const std::string& file, const std::string& identity) {
@@ -171,12 +185,14 @@ std::shared_ptr<const Tuning> load_tuning(const std::string& identity) {
   const auto [entry, is_new] = loaded.try_emplace(identity);
   if (!is_new) return entry->second;
   const std::string file = plan_file();
-  const std::string text = file.empty() ? "" : text_of_file(file);
   const bool asked_for = environment("PENSTOCK_PLANS") != nullptr && !file.empty();
-  if (text.empty()) {
-    if (asked_for) warn("PENSTOCK_PLANS: there is nothing to read in {}; plans are made by estimates", in_quotes(file));
-    return nullptr;
+  std::string problem;
+  const std::string text = text_of_plan_file(problem);
+  if (asked_for && text.empty() && problem.empty()) problem = "there is nothing to read";
+  if (!problem.empty()) {
+    warn("{}{}: {}; plans are made by estimates", asked_for ? "PENSTOCK_PLANS: " : "", file, problem);
   }
+  if (text.empty()) return nullptr;
   try {
     entry->second = std::make_shared<const Tuning>(read_tuning(text, file, identity));
   } catch (const Error& error) {

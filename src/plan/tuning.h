@@ -54,13 +54,16 @@ std::string identity_of(const CpuModel& cpu);
 
 /// PENSTOCK_PLANS, else plans.json in the folder of compiled kernels; empty: there is none.
 std::string plan_file();
+/// Its content; empty if there is none, or for the reason that `problem` says. The file in the folder of compiled
+/// kernels is read only if nobody but this user and root can write to it.
+std::string text_of_plan_file(std::string& problem);
 /// The plans for that machine in a text of plan_file(). Throws Error: bad_input naming what is wrong, incompatible for
 /// another version, or where there are plans of other machines alone.
 Tuning read_tuning(const std::string& text, const std::string& file, const std::string& identity);
 /// Throws Error(bad_input) for a text that is no file of plans, of whatever version or machine.
 void check_plan_file(const std::string& text, const std::string& file);
-/// What read_tuning() gives of plan_file(), read once a process; null where there is none. What is wrong with the file
-/// is a warning, since everything can be planned without it.
+/// What read_tuning() gives of text_of_plan_file(), read once a process; null where there is none. What is wrong with
+/// the file is a warning, since everything can be planned without it.
 std::shared_ptr<const Tuning> load_tuning(const std::string& identity);
 /// A machine's plans and costs from plan_file(). Costs that are wrong are a warning, and none of them is taken.
 void take_tuning(GpuModel& gpu);

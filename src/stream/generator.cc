@@ -2,6 +2,7 @@
 
 #include "base/alive.h"
 #include "base/check.h"
+#include "penstock/stop.h"
 #include "penstock/stream.h"
 
 namespace penstock {
@@ -28,11 +29,15 @@ Generator::Generator(Generator&&) noexcept = default;
 Generator::Impl& Generator::held() const { return alive(impl_, "the generator"); }
 
 void Generator::read(std::string_view text) {
-  for (const char byte : text) held().row.push(std::array{static_cast<std::int32_t>(static_cast<unsigned char>(byte))});
+  for (const char byte : text) {
+    stop_if_asked();
+    held().row.push(std::array{static_cast<std::int32_t>(static_cast<unsigned char>(byte))});
+  }
   held().begun = held().begun || !text.empty();
 }
 
 char Generator::next() {
+  stop_if_asked();
   if (!held().begun) read("\n");
   std::array<std::int32_t, 1> token{};
   held().row.generate(held().sampling, 1, token);

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "base/check.h"
+#include "penstock/stop.h"
 #include "train/batch.h"
 #include "train/device_batch.h"
 #include "train/optimizer.h"
@@ -92,6 +93,7 @@ Evaluation evaluate_model(const Model::Impl& model, const Dataset& data, const T
   ops::LossSums total = {};
   Scorer scorer(model, kind_of(loss), options.execution);
   for (Index i = 0; options.validation_batches == 0 || i < options.validation_batches; ++i) {
+    stop_if_asked();
     if (!data.validation(i, options.batch, options.length, example)) break;
     check_example(example, model.data);
     ops::add_loss(total, scorer.score(example));

@@ -8,6 +8,7 @@
 #include <random>
 
 #include "base/check.h"
+#include "penstock/file_writer.h"
 #include "penstock/sources.h"
 
 namespace penstock::training {
@@ -99,7 +100,7 @@ EventFile::EventFile(const std::string& folder) {
   if (!advice.empty()) fail(ErrorCode::io_failure, "{}: cannot write events{}", folder, advice);
   std::error_code error;
   std::filesystem::create_directories(folder, error);
-  if (error) fail(ErrorCode::io_failure, "{}: cannot write events: {}", folder, error.message());
+  if (error) fail(ErrorCode::io_failure, "{}: cannot write events: {}", folder, why_not_written(folder, error.value()));
   // TensorBoard reads the files of a folder in the order of their names, and knows them by the part in the middle.
   std::string path =
       fmt::format("{}/events.out.tfevents.{:010.0f}.penstock.{:08x}", folder, wall_time(), std::random_device()());

@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "base/quote.h"
 #include "penstock/rows.h"
+#include "penstock/stop.h"
 
 namespace penstock {
 
@@ -58,6 +59,7 @@ std::vector<GroupedRows> read_groups(Rows& rows, const DataDescription& data, co
   }
   constexpr Index all = std::numeric_limits<Index>::max();
   for (GroupedRows& series : groups) {
+    stop_if_asked();
     if (!series.trained) {
       const Index count = reading.scaled_by > 0 ? reading.scaled_by : all;
       series.data = descriptions.of(rows.reader().settle_group(series.name, series.features, count));

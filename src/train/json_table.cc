@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/quote.h"
 #include "io/data_file.h"
+#include "penstock/stop.h"
 #include "train/csv.h"
 
 namespace penstock::data {
@@ -39,6 +40,7 @@ class ObjectReader final : public nlohmann::json_sax<nlohmann::json> {
   bool binary(binary_t&) override { return refuse("binary data"); }
 
   bool start_object(std::size_t) override {
+    stop_if_asked();
     if (std::exchange(inside_, true)) return refuse_value("an object");
     rows_.emplace_back();
     return true;
@@ -154,6 +156,7 @@ std::string table_of_json(std::string_view content, const std::string& source, b
   std::string table = rows.empty() ? "" : "sep=,\n";
   if (!rows.empty()) add_row(table, {columns.begin(), columns.end()});
   for (const Row& row : rows) {
+    stop_if_asked();
     std::vector<std::string_view> fields(columns.size());
     for (const auto& [key, value] : row.fields) fields[positions.find(key)->second] = value;
     add_row(table, fields);

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/quote.h"
+#include "penstock/stop.h"
 #include "train/csv_table.h"
 #include "train/text_columns.h"
 
@@ -96,6 +97,7 @@ class Labeller {
 
   void run(std::span<const std::size_t> rows, std::span<const std::vector<std::int32_t>> texts, std::size_t first,
            std::size_t steps, ModelState& state) {
+    stop_if_asked();
     tokens_.assign(rows.size() * steps, 0);
     for (std::size_t b = 0; b < rows.size(); ++b) {
       const std::vector<std::int32_t>& text = texts[rows[b]];

@@ -4,6 +4,7 @@
 #include "base/check.h"
 #include "base/quote.h"
 #include "penstock/rows.h"
+#include "penstock/stop.h"
 #include "train/stream_opening.h"
 
 namespace penstock {
@@ -43,6 +44,7 @@ Rows::Rows(Lines& input, const DataDescription& data, const RowOptions& options)
 }
 
 Rows::Kind Rows::next() {
+  stop_if_asked();
   if (const auto kind = next_of_missing()) return *kind;
   for (bool is_row = false; !is_row;) {
     if (!waiting_ && !input_.line(line_)) return Kind::end;

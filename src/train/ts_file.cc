@@ -8,6 +8,7 @@
 #include "base/counted.h"
 #include "base/lower_case.h"
 #include "base/quote.h"
+#include "penstock/stop.h"
 #include "penstock/types.h"
 #include "train/csv.h"
 #include "train/number.h"
@@ -38,6 +39,7 @@ class TsReader {
 
   std::string read() {
     while (!content_.empty()) {
+      stop_if_asked();
       const std::size_t end = std::min(content_.find('\n'), content_.size());
       ++line_;
       take(trimmed(content_.substr(0, end)));

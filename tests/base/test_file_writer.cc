@@ -1,6 +1,7 @@
 #include "penstock/file_writer.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -95,7 +96,14 @@ TEST(FileWriterTest, FoldersThatRefuse) {
   EXPECT_TRUE(std::filesystem::is_character_file("/dev/null"));
   expect_error(ErrorCode::io_failure, "cannot write '/dev/full': No space left on device",
                [&] { write("/dev/full", "x"); });
-  expect_error(ErrorCode::io_failure, "File name too long", [&] { write(folder.path(std::string(256, 'n')), "x"); });
+  expect_error(ErrorCode::io_failure, "': its name has 256 bytes, and the file system allows 255; choose a shorter one",
+               [&] { write(folder.path(std::string(256, 'n')), "x"); });
+  expect_error(ErrorCode::io_failure, "': the name of one of its folders has 300 bytes, and the file system allows 255",
+               [&] { write(folder.path(std::string(300, 'n')) + "/f", "x"); });
+  std::string deep = folder.folder();
+  while (deep.size() < 5000) deep += "/folder";
+  EXPECT_EQ(why_not_written(deep, ENAMETOOLONG),
+            fmt::format("the path has {} bytes, and the file system allows 4095; choose a shorter one", deep.size()));
   EXPECT_EQ(folder.count(), 1);
 }
 
@@ -120,6 +128,37 @@ TEST(FileWriterTest, FollowsLinksAndKeepsPermissions) {
   EXPECT_TRUE(std::filesystem::is_symlink(folder.path("link")));
   EXPECT_EQ(folder.read("target"), "new");
   EXPECT_EQ(static_cast<int>(std::filesystem::status(folder.path("target")).permissions()), 0640);
+}
+
+void write_cached(const std::string& path, std::string_view content) {
+  FileWriter file(path, FileWriter::Kind::cache);
+  file.write(content);
+  file.finish();
+}
+
+TEST(FileWriterTest, FilesOfACacheReplaceWhateverIsThere) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path("f");
+  const auto mode = [&] { return static_cast<int>(std::filesystem::status(path).permissions()); };
+  const mode_t before = ::umask(0);
+  write_cached(path, "new");
+  EXPECT_EQ(mode(), 0644);
+  ::chmod(path.c_str(), 0666);
+  write_cached(path, "newer");
+  ::umask(before);
+  EXPECT_EQ(mode(), 0644) << "others could write to the old file";
+  EXPECT_EQ(folder.read("f"), "newer");
+  folder.write("target", "of a link");
+  std::filesystem::remove(path);
+  std::filesystem::create_symlink("target", path);
+  write_cached(path, "newest");
+  EXPECT_FALSE(std::filesystem::is_symlink(path));
+  EXPECT_EQ(folder.read("target"), "of a link");
+  std::filesystem::remove(path);
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  write_cached(path, "no pipe");
+  EXPECT_EQ(folder.read("f"), "no pipe");
+  EXPECT_EQ(folder.count(), 2);
 }
 
 TEST(FileWriterTest, NewFilesObeyTheUmask) {
@@ -180,7 +219,7 @@ TEST(FileWriterTest, LongNames) {
   const std::string name(255, 'n');
   write(folder.path(name), "x");
   EXPECT_EQ(folder.read(name), "x");
-  expect_error(ErrorCode::io_failure, "File name too long", [&] { write(folder.path(name + "n"), "x"); });
+  expect_error(ErrorCode::io_failure, "its name has 256 bytes", [&] { write(folder.path(name + "n"), "x"); });
 }
 
 TEST(FileWriterTest, WhatAKilledWriterLeftIsRemoved) {

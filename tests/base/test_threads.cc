@@ -102,6 +102,18 @@ TEST(Threads, RefuseImpossibleCounts) {
   test::expect_error(ErrorCode::invalid_argument, "not 100000", [] { resolve_threads(100000); });
 }
 
+TEST(Threads, BlameTheVariableThatAsksForTooMany) {
+  const int before = omp_get_max_threads();
+  omp_set_num_threads(1'215'752'191);  // what libgomp makes of the number below
+  EXPECT_EQ(default_threads(), 1024) << "of a machine with more cores";
+  ::setenv("OMP_NUM_THREADS", "99999999999", 1);
+  test::expect_error(ErrorCode::invalid_argument, "OMP_NUM_THREADS must be 1 to 1024, not '99999999999': unset it",
+                     [] { resolve_threads(0); });
+  EXPECT_EQ(resolve_threads(2), 2);
+  ::unsetenv("OMP_NUM_THREADS");
+  omp_set_num_threads(before);
+}
+
 TEST(SpinBarrier, HoldsEveryMemberAtEveryStep) {
   constexpr int steps = 2000;
   constexpr int members = 3;

@@ -1,5 +1,6 @@
 """The short run of tests/faults, and what streams keep when nobody reads their answers."""
 
+import io
 import os
 import pathlib
 import signal
@@ -11,11 +12,21 @@ from program import PATIENCE, SERIES, TINY, FullPipe, refuses, run, start
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "faults"))
 
 import writers
+import written
 
 
 def test_writers_lose_nothing():
-    outcomes = writers.campaign(kills=3)
-    assert all(lost == 0 for faults in outcomes.values() for _, lost in faults.values()), writers.table(outcomes)
+    """A sample of the campaign: of each writer of the program a fault."""
+    table = io.StringIO()
+    wrong = writers.campaign(written.program_writers(), kills=4, calls=4, sample=1, out=table)
+    sys.stdout.write(table.getvalue())
+    assert wrong == []
+
+
+def test_a_full_disk_tears_no_picture():
+    pictures = [writer for writer in written.program_writers() if "picture" in writer.name]
+    assert len(pictures) == 2
+    assert writers.campaign(pictures, faults=["full disk"]) == []
 
 
 def test_a_stream_saves_its_state_on_a_closed_pipe(models, tmp_path):

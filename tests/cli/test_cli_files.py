@@ -346,6 +346,80 @@ def test_a_stream_goes_on_from_its_state(models, tmp_path, model, options):
     assert refused.err == "penstock stream: --state state: this is no state of a stream\n"
 
 
+def test_no_damage_to_a_state_goes_unnoticed(models, tmp_path):
+    state = tmp_path / "state"
+    command = ["stream", models / "text.safetensors", "--state", state]
+    run(*command, stdin="some text", cwd=tmp_path)
+    whole = state.read_bytes()
+    assert re.search(rb'"checksum":"[0-9a-f]{16}"', whole) and b'"version":2' in whole
+    damage = "damaged: the checksum is not that of the content; remove the file, and the stream begins anew"
+    number = whole.index(b'"state":[') + len(b'"state":[') + 1
+    for place, bit in [(number, 0), (number + 3, 1), (whole.index(b"checksum"), 0), (whole.index(b"version"), 0)]:
+        state.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << bit]) + whole[place + 1:])
+        refused = run(*command, stdin="more", cwd=tmp_path, expect=1)
+        assert refused.err == f"penstock stream: --state {state}: {damage}\n"
+    state.write_bytes(whole[:-1])
+    run(*command, stdin="more", cwd=tmp_path, expect=1)
+    state.write_bytes(whole.replace(b'"version":2', b'"version":3'))
+    newer = f"penstock stream: --state {state}: a newer Penstock wrote it (version 3, and this one reads up to 2)\n"
+    assert run(*command, stdin="more", cwd=tmp_path, expect=1).err == newer
+
+
+def test_states_from_before_there_were_checksums_go_on(models, tmp_path):
+    state = tmp_path / "state"
+    command = ["stream", models / "text.safetensors", "--state", state]
+    run(*command, stdin="some text", cwd=tmp_path)
+    whole = state.read_bytes()
+    now = run(*command, stdin="more", cwd=tmp_path).bytes
+    old = json.loads(whole)
+    del old["checksum"], old["version"]
+    state.write_text(json.dumps(old))
+    assert run(*command, stdin="more", cwd=tmp_path).bytes == now
+    assert b'"checksum"' in state.read_bytes()
+
+
+@pytest.mark.parametrize("bytes_of_name, allowed", [(250, True), (256, False), (5000, False)])
+@pytest.mark.parametrize(
+    "option, command",
+    [
+        ("--output", ["predict", "series.safetensors", "series.csv", "-o"]),
+        ("--output", ["export", "series.safetensors", "-o"]),
+        (None, ["tune", "--shape", "1x2x2x2", "--seconds", "0.001", "--plans-only", "-o"]),
+        ("--state", ["stream", "text.safetensors", "--state"]),
+        (None, ["bench", "layer", "--json"]),
+    ],
+)
+def test_names_that_are_too_long(models, tmp_path, bytes_of_name, allowed, option, command):
+    if allowed and command[0] == "bench":
+        pytest.skip("it would measure")
+    name = str(tmp_path / ("n" * bytes_of_name))
+    arguments = [models / word if word.endswith((".safetensors", ".csv")) else word for word in command]
+    result = run(*arguments, name, cwd=tmp_path, expect=0 if allowed else 1)
+    if allowed:
+        assert (tmp_path / name).exists()
+        return
+    reason = f"its name has {bytes_of_name} bytes, and the file system allows 255; choose a shorter one\n"
+    assert result.err.endswith(f"cannot write: {reason}" if option else reason) and result.err.count("\n") == 1
+    assert (option or "cannot write") in result.err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("option", ["-o", "--checkpoint", "--metrics", "--tensorboard"])
+def test_training_says_that_a_name_is_too_long(models, tmp_path, option):
+    name = str(tmp_path / ("n" * 300))
+    output = [] if option == "-o" else ["-o", "m"]
+    result = run("train", models / "text.txt", *QUICK, "--quiet", *output, option, name, cwd=tmp_path, expect=1)
+    assert "its name has 300 bytes, and the file system allows 255; choose a shorter one" in result.err
+    assert result.err.count("\n") == 1
+
+
+def test_a_name_whose_lock_or_checkpoint_is_too_long(models, tmp_path):
+    name = str(tmp_path / ("n" * 250))
+    result = run("train", models / "text.txt", *QUICK, "--quiet", "-o", name, cwd=tmp_path, expect=1)
+    assert "and the file system allows 255; choose a shorter one" in result.err and result.err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_bad_tokens(models):
     result = run("stream", "parity.safetensors", stdin="0 1\n1 2\n", cwd=models, expect=1)
     assert result.err == "penstock stream: -:2:3: a token must be 0 to 1, not '2'\n"

@@ -330,6 +330,33 @@ def test_dates_are_those_of_the_file(tmp_path):
     assert "dates" not in records_of(tmp_path / "n.jsonl", "forecast")[0]
 
 
+def test_numbers_that_no_picture_can_hold(tmp_path):
+    """Beyond what an integer or a picture's range can hold; a sanitizer sees conversions that overflow."""
+    records = [
+        {"kind": "run", "task": "classify", "steps": 1e300},
+        *({"kind": "train", "step": 1e17 + 16 * i, "seconds": 1e308, "loss": [1e308, -1e308, 1e-320, 3][i % 4],
+           "accuracy": 1e300, "gradient_norm": 1e17 + 32 * i, "learning_rate": 1e-300 + 1e-304 * i,
+           "positions_per_second": 1e300, "skipped": 1e300} for i in range(9)),
+        {"kind": "validation", "step": -1e300, "seconds": -1e308, "loss": 1e-310, "accuracy": -1e308},
+        {"kind": "final", "step": 1e300, "model_step": 1e200, "validation": {"loss": 1e308, "accuracy": 1e300}},
+        {"kind": "weight", "text": "some", "layers_count": True},
+        {"kind": "score", "score": {"classes": ["a", "b"], "confusion": [[1e300, 0], [1e17, -1e300]], "accuracy": 1e300,
+                                    "macro_f1": 1e300, "majority": "a", "majority_accuracy": -1e300}},
+        {"kind": "forecast", "column": "x", "first_row": 1e300, "truth": [1, 2, 3], "ahead": {"1": [1e308, None, 2]}},
+        {"kind": "forecast", "column": "y", "first_row": 1e17, "truth": [1e17, 1e17 + 32, 1e17 + 64], "to_come": [-1e308],
+         "quantiles": {"0.1": [-1e308, 1, 2], "0.9": [1e308, 2, 3]}},
+        {"kind": "forecast", "column": "z", "truth": [1, 2, 3], "dates": [0, 1e11, 2e11], "to_come": [1] * 2000},
+    ]  # fmt: skip
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    page = report(tmp_path, "a.jsonl")
+    assert "1.000e+300" in page.words and "1e+300 positions/s" in page.words
+    for tag, attributes in page.elements:
+        numbers = [attributes.get(name, "") for name in ("points", "x", "y", "cx", "cy", "x1", "y1", "y2", "data-x", "data-y")]
+        assert not re.search("nan|inf", " ".join(numbers)), (tag, attributes)
+        assert tag != "svg" or len(attributes.get("data-frame", "")) < 100
+    assert not any(re.search(r"\b(nan|inf)\b|\d{40}", word) for word in page.words)
+
+
 def test_hostile_names_stay_text(runs, tmp_path):
     text = (runs / "series.jsonl").read_text()
     (tmp_path / "a.jsonl").write_text(text.replace('"level"', '"<script>alert(1)</script>\\u0001&\\""'))

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 
 import pytest
-from program import BIN, PATIENCE, TINY, environment, start
+from program import BIN, PATIENCE, TINY, environment, run, start
 
 ESCAPE = "\x1b[31m\x9b1m"
 
@@ -75,6 +75,24 @@ def test_training_prints_names_that_are_harmless(folder, data, target):
         said(verb, *arguments, cwd=folder, expect=0)
 
 
+def test_variables_are_named_where_they_are_wrong(tmp_path, monkeypatch):
+    command = ["plan", "--cell", "gru", "--shape", "1x8x4x4"]
+    monkeypatch.setenv("PENSTOCK_PLANS", "/etc")
+    found = run(*command, cwd=tmp_path)
+    warning = "penstock: warning: PENSTOCK_PLANS: /etc: it is a folder, not a file; plans are made by estimates\n"
+    assert found.err == warning
+    monkeypatch.delenv("PENSTOCK_PLANS")
+    monkeypatch.setenv("PENSTOCK_CACHE_DIR", str(tmp_path))
+    (tmp_path / "plans.json").write_text("{}")
+    (tmp_path / "plans.json").chmod(0o666)
+    assert 'plans.json: others may write to it (mode 0666): chmod go-w; plans are made by estimates' in run(*command).err
+    for threads in ("99999999999", "1025"):
+        variables = {**environment(), "OMP_NUM_THREADS": threads}
+        result = subprocess.run([BIN, *command], capture_output=True, text=True, env=variables, timeout=60, check=False)
+        message = f"OMP_NUM_THREADS must be 1 to 1024, not '{threads}': unset it for all cores"
+        assert result.returncode == 2 and message in result.stderr and "--threads" not in result.stderr
+
+
 def test_variables_are_ignored_where_the_program_has_more_rights(tmp_path):
     if os.geteuid() != 0:
         pytest.skip("only root can make a program of another user")
@@ -89,7 +107,7 @@ def test_variables_are_ignored_where_the_program_has_more_rights(tmp_path):
         return subprocess.run(command, capture_output=True, text=True, env=variables, timeout=60, check=False).stderr
 
     program.chmod(0o755)
-    assert "PENSTOCK_PLANS: there is nothing to read" in asked()
+    assert 'PENSTOCK_PLANS: /nothing/plans.json: there is nothing to read' in asked()
     os.chown(program, 65534, 65534)
     program.chmod(0o4755)
     if os.statvfs(tmp_path).f_flag & os.ST_NOSUID:

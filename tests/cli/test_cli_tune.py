@@ -111,3 +111,9 @@ def test_a_file_that_is_none_of_plans_is_left_alone(tmp_path):
 )
 def test_mistakes_are_named(arguments, message):
     assert message in run("tune", *arguments, expect=2).err
+
+
+def test_a_file_that_cannot_be_written_is_refused_before_measuring(tmp_path):
+    (tmp_path / "folder").mkdir()
+    result = run("tune", *LAYER, "--seconds", 3600, "--output", tmp_path / "folder", expect=1)
+    assert f"cannot write '{tmp_path / 'folder'}': Is a directory" in result.err

@@ -102,8 +102,8 @@ def formats(folder: pathlib.Path) -> list[Format]:
     found = [
         Format("model", "model.safetensors", penstock.Model.load, True),
         Format("checkpoint", "checkpoint.safetensors", penstock.Model.load, True),
-        Format("safetensors, layer", "layer.safetensors", interchange.load),
-        Format("safetensors, stack", "stack.safetensors", interchange.load),
+        Format("safetensors, layer", "layer.safetensors", interchange.load, True),
+        Format("safetensors, stack", "stack.safetensors", interchange.load, True),
         Format("table, series", "series.csv", read_series, refusals=(*DOCUMENTED, penstock.InvalidArgument)),
         Format("table, labelled", "labelled.csv", penstock.open_labelled, refusals=(*DOCUMENTED, penstock.InvalidArgument)),
         Format("JSON lines", "series.jsonl", read_series, refusals=(*DOCUMENTED, penstock.InvalidArgument)),
@@ -116,7 +116,7 @@ def formats(folder: pathlib.Path) -> list[Format]:
             stderr=subprocess.DEVNULL,
             check=True,
         )
-        found.append(Format("stream state", "state.json", StateReader((folder / "model.safetensors").read_bytes())))
+        found.append(Format("stream state", "state.json", StateReader((folder / "model.safetensors").read_bytes()), True))
     with contextlib.suppress(ImportError):
         import torch
         from penstock.torch import SequenceModel

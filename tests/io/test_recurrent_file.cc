@@ -78,6 +78,7 @@ TEST(RecurrentFile, RefusesWhatIsNoStackOfItsType) {
     ASSERT_NE(at, std::string::npos) << from;
     spoilt.replace(at, from.size(), to);                                        // as long as it was
     spoilt.replace(spoilt.find("penstock.checksum"), 17, "penstock.unsigned");  // which would see every change
+    spoilt.replace(spoilt.find("penstock.checked"), 16, "penstock.unaware");
     std::ofstream(path, std::ios::binary) << spoilt;
     expect_error(code, words, [&] { Recurrent<float>::load(path); });
   };
@@ -85,6 +86,34 @@ TEST(RecurrentFile, RefusesWhatIsNoStackOfItsType) {
   spoil("gru", "grx", ErrorCode::bad_input, "grx");
   spoil("hidden_size\\\":6", "hidden_size\\\":8", ErrorCode::incompatible, "holds no weight_ih_l0 [24, 3]");
   spoil("heads\\\":2", "heads\\\":5", ErrorCode::bad_input, "heads must divide hidden_size");
+}
+
+TEST(RecurrentFile, NoDamageGoesUnnoticed) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path("stack.safetensors");
+  Recurrent<float>({.cell = "elman", .input_size = 1, .hidden_size = 1}).save(path);
+  const std::string whole = folder.read("stack.safetensors");
+  const auto refused = [&](const std::string& content) {
+    folder.write("stack.safetensors", content);
+    try {
+      Recurrent<float>::load(path);
+    } catch (const Error&) {
+      return true;
+    }
+    return false;
+  };
+  EXPECT_FALSE(refused(whole));
+  for (std::size_t i = 0; i < whole.size(); ++i) {
+    std::string damaged = whole;
+    damaged[i] = static_cast<char>(damaged[i] ^ (1 << i % 8));
+    EXPECT_TRUE(refused(damaged)) << "byte " << i;
+    EXPECT_TRUE(i % 8 != 0 || refused(whole.substr(0, i))) << "cut at " << i;
+  }
+  std::string unnamed = whole;
+  unnamed.replace(unnamed.find("penstock.checksum"), 17, "penstock.checksun");
+  folder.write("stack.safetensors", unnamed);
+  expect_error(ErrorCode::bad_input, "damaged: it says that it carries a checksum, and there is none",
+               [&] { Recurrent<float>::load(path); });
 }
 
 TEST(RecurrentFile, ParametersAreFoundByName) {

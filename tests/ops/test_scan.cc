@@ -2,6 +2,7 @@
 
 #include "penstock/scan.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -321,6 +322,35 @@ TEST(Scan, InfiniteStatesStayInfinite) {
   const auto from_within = walk(a, b, 1.0f, Algorithm::scan);
   EXPECT_EQ(from_within, walk(a, b, 1.0f, Algorithm::sequential));
   EXPECT_EQ(from_within.back(), -infinity);
+}
+
+TEST(Scan, InfiniteStatesOfLogarithmsStayInfinite) {
+  constexpr Index T = 4096;
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  const std::vector<float> log_b(T, 0.0f), infinite(T, infinity), dh(T, 1.0f);
+  const auto view = [&](auto& v) {
+    return SequenceView<std::remove_reference_t<decltype(v[0])>>::batch_first(v.data(), T, 1);
+  };
+  const Scan<float> scan(1, ScanForm::logarithmic);
+  // Of e^0.3 a power of two is larger, of e^16 a number so much smaller than e^16 itself that it overflows alone.
+  for (const float gain : {-0.3f, 0.0f, 0.3f, 0.5f, 16.0f}) {
+    for (const Algorithm algorithm : {Algorithm::scan, Algorithm::sequential}) {
+      SCOPED_TRACE(fmt::format("{} {}", gain, to_string(algorithm)));
+      const Execution execution = {.threads = 2, .algorithm = algorithm};
+      const std::vector<float> log_a(T, gain);
+      std::vector<float> h(T), in_place = log_a, da(T), db(T);
+      scan.forward({.rows = 1, .steps = T}, {view(log_a), view(log_b), {}}, view(h), &infinity, nullptr, execution);
+      EXPECT_EQ(h, infinite);
+      scan.forward({.rows = 1, .steps = T}, {view(std::as_const(in_place)), view(log_b), {}}, view(in_place), &infinity,
+                   nullptr, execution);
+      EXPECT_EQ(in_place, infinite);
+      float dh0 = 0;
+      scan.backward({.rows = 1, .steps = T}, {view(log_a), view(log_b), {}}, view(std::as_const(log_b)), nullptr,
+                    view(dh), &infinity, {view(da), view(db), {}}, &dh0, execution);
+      EXPECT_EQ(dh0, infinity);
+      EXPECT_EQ(db, infinite);
+    }
+  }
 }
 
 /// Decays 1 - 2^-k, or drawn up to that, over T steps, and what a plain loop in float makes of them.

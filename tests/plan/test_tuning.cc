@@ -4,6 +4,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "penstock/error.h"
 #include "penstock/version.h"
@@ -225,6 +227,49 @@ TEST(Tuning, AMachineTakesItsCosts) {
   EXPECT_EQ(cpu.costs.sharing, 0.75);
   take_tuning(wrong);
   EXPECT_EQ(wrong.costs, CpuCosts{}) << "a cost that is wrong is none";
+  ::unsetenv("PENSTOCK_PLANS");
+}
+
+/// The content of the file in the folder of compiled kernels, or why it is not read.
+std::string usual_plans() {
+  std::string problem;
+  const std::string text = text_of_plan_file(problem);
+  EXPECT_TRUE(text.empty() || problem.empty());
+  return problem.empty() ? text : problem;
+}
+
+TEST(Tuning, TrustsNoPlansThatOthersCanWrite) {
+  const test::TemporaryFolder folder;
+  ::setenv("PENSTOCK_CACHE_DIR", folder.folder().c_str(), 1);
+  EXPECT_EQ(usual_plans(), "");
+  const std::string file = folder.write("plans.json", "plans");
+  EXPECT_EQ(usual_plans(), "plans");
+  ASSERT_EQ(::chmod(file.c_str(), 0666), 0);
+  EXPECT_THAT(usual_plans(), HasSubstr("others may write to it (mode 0666): chmod go-w"));
+  ASSERT_EQ(::chmod(file.c_str(), 0644), 0);
+  ASSERT_EQ(::chmod(folder.folder().c_str(), 0777), 0);
+  EXPECT_THAT(usual_plans(), HasSubstr("of its folder: others may write to it (mode 0777)"));
+  ASSERT_EQ(::chmod(folder.folder().c_str(), 0700), 0);
+  std::filesystem::rename(file, folder.path("elsewhere.json"));
+  std::filesystem::create_symlink("elsewhere.json", file);
+  EXPECT_EQ(usual_plans(), "plans");
+  if (::geteuid() == 0) {
+    ASSERT_EQ(::chown(file.c_str(), 65534, 65534), 0);
+    EXPECT_EQ(usual_plans(), "it belongs to another user (number 65534)");
+    ::setenv("PENSTOCK_PLANS", file.c_str(), 1);
+    EXPECT_EQ(usual_plans(), "plans") << "the user named it";
+    ::unsetenv("PENSTOCK_PLANS");
+  }
+  ::unsetenv("PENSTOCK_CACHE_DIR");
+}
+
+TEST(Tuning, SaysWhatIsNoFileOfPlans) {
+  ::setenv("PENSTOCK_PLANS", "/etc", 1);
+  EXPECT_EQ(usual_plans(), "it is a folder, not a file");
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(load_tuning("a machine of this test alone"), nullptr);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              HasSubstr("PENSTOCK_PLANS: /etc: it is a folder, not a file; plans are made by estimates"));
   ::unsetenv("PENSTOCK_PLANS");
 }
 

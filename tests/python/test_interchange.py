@@ -12,7 +12,7 @@ import pytest
 
 penstock = pytest.importorskip("penstock", reason="penstock is not installed")
 
-from penstock import interchange  # noqa: E402
+from penstock import _core, interchange  # noqa: E402
 from penstock.interchange import RecurrentWeights  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation")  # Keras' own
@@ -220,6 +220,22 @@ def test_safetensors_are_those_of_the_package(tmp_path):
     interchange.write_tensors(tmp_path / "ours.safetensors", found)
     for name, tensor in theirs.load_file(tmp_path / "ours.safetensors").items():
         np.testing.assert_array_equal(tensor.numpy(), found[name])
+
+
+@pytest.mark.parametrize("form", ["torch", "penstock"])
+def test_no_damage_to_safetensors_goes_unnoticed(tmp_path, form):
+    path = tmp_path / "a.safetensors"
+    interchange.save(path, random_weights("gru", 1, 2), format=form)
+    whole = path.read_bytes()
+    assert b'"penstock.checksum"' in whole
+    interchange.load(path)
+    for place in range(len(whole)):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << place % 8]) + whole[place + 1 :])
+        with pytest.raises(penstock.Error):
+            interchange.load(path)
+    older = whole.replace(b"penstock.checksum", b"another.checksum_").replace(b"penstock.checked", b"another.checked_")
+    path.write_bytes(older)
+    interchange.load(path)  # from before there were checksums
 
 
 # minGRU-pytorch and xlstm: against the packages themselves.
@@ -857,6 +873,44 @@ def test_shards_stay_beside_their_index(tmp_path):
         interchange.read_tensors(folder)
     with pytest.raises(penstock.IoFailure, match="No such file"):
         interchange.read_tensors(folder / "none.safetensors")
+
+
+def test_saved_again_shards_are_replaced_as_one(tmp_path, monkeypatch):
+    path, index = tmp_path / "m.safetensors", tmp_path / "m.safetensors.index.json"
+    models = [{f"w{i}": values(2, 3, seed=seed) for i in range(3)} for seed in range(3)]
+
+    def names():
+        return sorted(file.name for file in tmp_path.iterdir() if file != index)
+
+    def check_holds(expected):
+        found = interchange.read_tensors(index)
+        assert found.keys() == expected.keys() and all(np.array_equal(found[name], expected[name]) for name in expected)
+
+    plain = [f"m-0000{i}-of-00003.safetensors" for i in (1, 2, 3)]
+    interchange.write_tensors(path, models[0], max_shard_bytes=24)
+    assert names() == plain
+    # The disk is full behind any number of files: the old model is still whole.
+    write = _core.write_file
+    for room in range(4):
+        left = [room]
+
+        def write_until_full(*arguments, left=left):
+            if left[0] == 0:
+                raise penstock.IoFailure("No space left on device")
+            left[0] -= 1
+            write(*arguments)
+
+        monkeypatch.setattr(_core, "write_file", write_until_full)
+        with pytest.raises(penstock.IoFailure, match="No space left"):
+            interchange.write_tensors(path, models[1], max_shard_bytes=24)
+        check_holds(models[0])
+    monkeypatch.undo()
+    interchange.write_tensors(path, models[1], max_shard_bytes=24)
+    check_holds(models[1])
+    assert names() == [name.replace("m-", "m-2-") for name in plain]
+    interchange.write_tensors(path, models[2], max_shard_bytes=24)
+    check_holds(models[2])
+    assert names() == plain
 
 
 def test_nothing_is_run_that_a_file_says(tmp_path):

@@ -1,10 +1,12 @@
 """What every object of the package does under threads: it is shared, guarded, or refuses with an error. Never a crash."""
 
+import gzip
 import signal
 import subprocess
 import sys
 import threading
 import time
+import wave
 
 import numpy as np
 import pytest
@@ -175,27 +177,65 @@ def test_a_scan_has_no_state_to_share():
     assert not wrong
 
 
-OPENING = """
-import sys, threading
+WORKING = """
+import pathlib, signal, sys, threading
 import penstock
-alive = threading.Event()
-threading.Thread(target=lambda: (alive.wait(1), print("others run", flush=True)), daemon=True).start()
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have had it ignored for all of us
+work = {
+    "open_series": lambda: penstock.open_series("large.csv"),
+    "open_text": lambda: penstock.open_text("large.txt.gz"),
+    "open_sound": lambda: penstock.open_sound("large.wav", "large.wav"),
+    "predict": lambda: penstock.Model.load("series").predict(pathlib.Path("large.csv")),
+    "quantiles": lambda: penstock.Model.load("series").predict(pathlib.Path("large.csv"), quantiles=[0.1, 0.9]),
+    "evaluate": lambda: penstock.Model.load("series").evaluate(pathlib.Path("large.csv")),
+    "prompt": lambda: penstock.Model.load("text").generate(bytes(50_000_000), 1),
+}[sys.argv[1]]
+print("begins", flush=True)
+threading.Timer(0.5, lambda: print("others run", flush=True)).start()
 try:
-    penstock.open_series(sys.argv[1])
+    while True:
+        work()  # again, should it have an end before it is interrupted
 except KeyboardInterrupt:
     print("interrupted")
 """
 
 
-def test_ctrl_c_ends_the_reading_of_a_large_table(tmp_path):
+@pytest.fixture(scope="module")
+def large(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("large")
     rng = np.random.default_rng(1)
     rows = rng.standard_normal((400_000, 4))
-    np.savetxt(tmp_path / "large.csv", rows, fmt="%.6f", delimiter=",", header="a,b,c,d", comments="")
-    with subprocess.Popen([sys.executable, "-c", OPENING, tmp_path / "large.csv"], stdout=subprocess.PIPE, text=True) as process:
-        # Other threads go on while it is read, which takes several seconds.
-        assert process.stdout.readline() == "others run\n"
-        begin = time.monotonic()
-        process.send_signal(signal.SIGINT)
-        assert process.communicate(timeout=60)[0] == "interrupted\n"
-        print(f"{time.monotonic() - begin:.2f} s")
+    np.savetxt(folder / "large.csv", rows, fmt="%.6f", delimiter=",", header="a,b,c,d", comments="")
+    with open(folder / "large.csv") as table:
+        (folder / "small.csv").write_text("".join(table.readline() for _ in range(200)))
+    (folder / "large.txt.gz").write_bytes(gzip.compress(b"In the beginning was the word.\n" * 3_000_000, 1))
+    (folder / "small.txt").write_bytes(b"In the beginning was the word.\n" * 100)
+    with wave.open(str(folder / "large.wav"), "wb") as sound:
+        sound.setparams((1, 2, 48000, 0, "NONE", ""))
+        sound.writeframes(rng.integers(-9999, 9999, 48000 * 600, np.int16).tobytes())
+    for name, data in (
+        ("series", penstock.open_series(folder / "small.csv")),
+        ("text", penstock.open_text(folder / "small.txt")),
+    ):
+        model = penstock.Model(data, width=16, blocks=1)
+        penstock.train(model, data, steps=2)
+        model.save(folder / name)
+    return folder
+
+
+@pytest.mark.parametrize(
+    "work", ["open_series", "open_text", "open_sound", "predict", "quantiles", "evaluate", "prompt"]
+)
+def test_ctrl_c_ends_work_on_large_inputs(large, work):
+    with subprocess.Popen([sys.executable, "-c", WORKING, work], cwd=large, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout.readline() == "begins\n"
+            # Other threads go on meanwhile.
+            assert process.stdout.readline() == "others run\n"
+            begin = time.monotonic()
+            process.send_signal(signal.SIGINT)
+            assert process.communicate(timeout=60)[0] == "interrupted\n"
+            assert time.monotonic() - begin < 10  # usually 0.1
+        finally:
+            process.kill()  # or leaving this block would wait for one that heeds nothing
     assert process.returncode == 0

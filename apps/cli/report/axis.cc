@@ -11,16 +11,21 @@
 namespace penstock::cli::reporting {
 namespace {
 
+constexpr double largest = 1e300, smallest = 1e-300;  // see Axis::holds
+constexpr double finest = 1e-12;  // range of an axis by its values, so that the ticks on it are different doubles
+
+bool can_be_placed(double value) { return std::abs(value) <= largest; }
+
 struct Extent {
   double least = std::numeric_limits<double>::infinity(), greatest = -std::numeric_limits<double>::infinity();
   double least_positive = std::numeric_limits<double>::infinity();
 
   void add(const std::vector<double>& values) {
     for (const double value : values) {
-      if (!std::isfinite(value)) continue;
+      if (!can_be_placed(value)) continue;
       least = std::min(least, value);
       greatest = std::max(greatest, value);
-      if (value > 0.0) least_positive = std::min(least_positive, value);
+      if (value >= smallest) least_positive = std::min(least_positive, value);
     }
   }
   bool empty() const { return least > greatest; }
@@ -30,11 +35,12 @@ struct Extent {
 std::string tick_text(double value, double step) {
   constexpr double shown = 1e-3;  // of a value, in three or four digits
   if (step > 0.0 && step < shown * std::abs(value)) {
-    constexpr double longest = 1e15;  // that is written out
+    constexpr double longest = 1e15, most_decimals = 15.0;  // that are written out
     const double digits = std::ceil(std::log10(std::abs(value) / step)) + 1.0;
     const double decimals = std::max(0.0, -std::floor(std::log10(step) + 1e-9));
-    return std::abs(value) < longest ? fmt::format("{:.{}f}", value, static_cast<int>(decimals))
-                                     : fmt::format("{:.{}g}", value, static_cast<int>(std::min(digits, 17.0)));
+    return std::abs(value) < longest && decimals <= most_decimals
+               ? fmt::format("{:.{}f}", value, static_cast<int>(decimals))
+               : fmt::format("{:.{}g}", value, static_cast<int>(std::min(digits, 17.0)));
   }
   if (std::abs(value) < 1e4) return fmt::format("{:.4g}", value);
   std::string text = short_count(std::abs(value));
@@ -90,11 +96,18 @@ Axis logarithmic_axis(const Extent& extent) {
   return axis;
 }
 
+/// Whether there is no range that ticks could divide.
+bool is_narrow(const Axis& axis) {
+  return !(axis.to - axis.from > std::max(smallest, finest * std::max(std::abs(axis.from), std::abs(axis.to))));
+}
+
 }  // namespace
+
+bool Axis::holds(double value) const { return can_be_placed(value) && !(logarithmic && value < smallest); }
 
 double Axis::place(double value) const {
   if (!logarithmic) return (value - from) / (to - from);
-  return value > 0.0 ? std::log(value / from) / std::log(to / from) : std::numeric_limits<double>::quiet_NaN();
+  return (std::log(value) - std::log(from)) / (std::log(to) - std::log(from));
 }
 
 Axis x_axis(const Chart& chart, int width) {
@@ -103,7 +116,7 @@ Axis x_axis(const Chart& chart, int width) {
   Axis axis;
   if (!extent.empty()) axis = {.from = extent.least, .to = extent.greatest, .logarithmic = false, .ticks = {}};
   if (chart.dates.empty() && axis.from > 0.0 && axis.from < 0.1 * axis.to) axis.from = 0.0;
-  if (axis.to <= axis.from) axis.to = axis.from + 1.0;
+  if (is_narrow(axis)) axis.to = axis.from + std::max(1.0, 1e-9 * std::abs(axis.from));
   if (!chart.dates.empty()) {
     add_date_ticks(axis, chart, width);
     return axis;
@@ -123,7 +136,7 @@ Axis y_axis(const Chart& chart) {
   if (extent.empty()) extent.add({0.0, 1.0});
   if (chart.logarithmic && std::isfinite(extent.least_positive)) return logarithmic_axis(extent);
   Axis axis{.from = extent.least, .to = extent.greatest, .logarithmic = false, .ticks = {}};
-  const double range = axis.to > axis.from ? axis.to - axis.from : std::max(1e-12, 0.1 * std::abs(axis.to));
+  const double range = is_narrow(axis) ? std::max(1e-12, 0.1 * std::abs(axis.to)) : axis.to - axis.from;
   // Zero belongs to the picture where it is near.
   const bool from_zero = axis.from >= 0.0 && axis.from <= 0.4 * axis.to;
   axis.from = from_zero ? 0.0 : axis.from - 0.05 * range;

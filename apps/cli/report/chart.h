@@ -10,7 +10,7 @@ namespace penstock::cli::reporting {
 
 inline constexpr std::size_t colours = 8;  // that the style knows; beyond them lines are dotted
 
-/// Numbers over numbers; a y that is not finite is a gap.
+/// Numbers over numbers. A y that is not finite is a gap, and so is a point that an axis does not hold.
 struct Line {
   enum class Style {
     solid,
@@ -55,6 +55,9 @@ struct Axis {
   std::vector<double> ticks;
   std::vector<std::string> labels = {};  ///< Of the ticks.
 
+  /// Whether a point can be drawn there: not beyond 1e300, where differences would overflow, and on a logarithmic axis
+  /// not below 1e-300.
+  bool holds(double value) const;
   /// 0 at `from`, 1 at `to`.
   double place(double value) const;
 };

@@ -1,7 +1,7 @@
-"""Draws the charts of a report as PNG files: reads {"folder", "charts"} as one line of JSON, answers with one line."""
+"""Draws charts of a report: answers each line of JSON, a chart, by "bytes HEXADECIMAL", a PNG file, or by a complaint."""
 
+import io
 import json
-import os
 import sys
 
 STYLES = {
@@ -17,7 +17,7 @@ def gaps(values):
     return [float("nan") if value is None else value for value in values]
 
 
-def draw(pyplot, chart, path):
+def draw(pyplot, chart):
     figure, axis = pyplot.subplots(figsize=(11, 4) if chart["wide"] else (6, 4), dpi=150, layout="constrained")
     for band in chart["bands"]:
         colour = COLOURS[band["colour"] % len(COLOURS)]
@@ -43,25 +43,25 @@ def draw(pyplot, chart, path):
     axis.spines[["top", "right"]].set_visible(False)
     if len(chart["lines"]) + len(chart["bands"]) > 1:
         axis.legend(fontsize=8, frameon=False)
-    figure.savefig(path)
+    picture = io.BytesIO()
+    figure.savefig(picture, format="png")
     pyplot.close(figure)
+    return picture.getvalue()
 
 
-def main():
-    request = json.loads(sys.stdin.readline())
+def answer(line):
     try:
         import matplotlib
 
         matplotlib.use("Agg")
         from matplotlib import pyplot
 
-        for chart in request["charts"]:
-            draw(pyplot, chart, os.path.join(request["folder"], chart["id"] + ".png"))
+        return f"bytes {draw(pyplot, json.loads(line)).hex()}"
     except ImportError as error:
         return f"{error}; pip install 'penstock[report]'"
     except Exception as error:  # one line for the program that called
         return f"{type(error).__name__}: {error}".replace("\n", " ")
-    return "done"
 
 
-print(main(), flush=True)
+for line in sys.stdin:
+    print(answer(line), flush=True)

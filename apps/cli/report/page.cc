@@ -15,6 +15,11 @@ namespace {
 
 std::string number(double value) { return std::isfinite(value) ? short_number(value) : "-"; }
 
+/// "12.5 %"
+std::string percent(double share, int decimals = 1) {
+  return std::abs(share) < 1e4 ? fmt::format("{:.{}f} %", 100.0 * share, decimals) : "-";
+}
+
 std::string list_entry(const char* name, const std::string& value) {
   return value.empty() ? "" : fmt::format("<dt>{}</dt><dd>{}</dd>", name, html(value));
 }
@@ -22,7 +27,7 @@ std::string list_entry(const char* name, const std::string& value) {
 /// What the finished model scored, in the unit of the data; of several columns there is no single figure.
 std::string final_score(const Run& run) {
   const double accuracy = number_of(run.score, "accuracy");
-  if (std::isfinite(accuracy)) return fmt::format("{:.1f} % right", 100.0 * accuracy);
+  if (std::isfinite(accuracy)) return percent(accuracy) + " right";
   const Json columns = run.score.value("columns", Json::object());
   if (!columns.is_object() || columns.size() != 1) return "";
   const double rmse = number_of(columns.begin().value(), "rmse");
@@ -43,7 +48,7 @@ std::string headline(const Run& run) {
     accuracy = run.validations.back().accuracy;
   }
   const std::string task = text_of(run.about, "task");
-  if (task == "classify" && std::isfinite(accuracy)) return fmt::format("{:.1f} % right", 100.0 * accuracy);
+  if (task == "classify" && std::isfinite(accuracy)) return percent(accuracy) + " right";
   if (!std::isfinite(loss)) return "";
   return fmt::format("{} {}", number(task == "language" ? loss / std::numbers::ln2 : loss), loss_name(run));
 }
@@ -57,10 +62,10 @@ std::string state_of(const Run& run) {
 std::string steps_of(const Run& run) {
   if (run.measurements.empty()) {
     const double steps = number_of(run.about, "steps");
-    return std::isfinite(steps) ? with_commas(static_cast<Index>(steps)) : "";
+    return std::isfinite(steps) ? whole_number(steps) : "";
   }
   const Measurement& last = run.measurements.back();
-  return fmt::format("{} in {}", with_commas(static_cast<Index>(last.step)), clock_time(last.seconds));
+  return fmt::format("{} in {}", whole_number(last.step), clock_time(last.seconds));
 }
 
 std::string rate_of(const Run& run) {
@@ -79,14 +84,14 @@ std::string rate_of(const Run& run) {
 std::string skipped_of(const Run& run) {
   if (run.measurements.empty()) return "";
   const double skipped = run.measurements.back().skipped;
-  return skipped > 0.0 ? with_commas(static_cast<Index>(skipped)) : "none";
+  return skipped > 0.0 ? whole_number(skipped) : "none";
 }
 
 /// Which model was written, where that is not the last one and its layers count.
 std::string kept_of(const Run& run) {
   const double step = run.ended() ? number_of(run.end, "model_step") : NAN;
   if (!run.layers_count || !(step < number_of(run.end, "step"))) return "";
-  return step > 0.0 ? fmt::format("the model of step {}, the best", with_commas(static_cast<Index>(step)))
+  return step > 0.0 ? fmt::format("the model of step {}, the best", whole_number(step))
                     : "the model as it was before the first step, the best";
 }
 
@@ -149,7 +154,7 @@ std::string error_row(const std::string& name, const Json& errors, bool ours) {
   const double smape = number_of(errors, "smape");
   return fmt::format("<tr{}><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
                      ours ? " class=\"ours\"" : "", html(name), value("rmse"), value("mae"), value("mase"),
-                     std::isfinite(smape) ? fmt::format("{:.1f} %", 100.0 * smape) : "-");
+                     percent(smape));
 }
 
 /// How often the truth lay where the model said that it would.
@@ -160,8 +165,8 @@ std::string coverage_note(const Json& entry) {
   if (!levels.is_array() || levels.size() < 2 || !levels.front().is_number() || !levels.back().is_number()) return "";
   const double low = levels.front().get<double>(), high = levels.back().get<double>();
   return fmt::format(
-      R"(<p class="note">{:.0f} % lay between the quantiles {:g} and {:g}, which promise {:.0f} %. Pinball loss {}.</p>)",
-      100.0 * number_of(quantiles, "coverage"), low, high, 100.0 * (high - low),
+      R"(<p class="note">{} lay between the quantiles {:g} and {:g}, which promise {}. Pinball loss {}.</p>)",
+      percent(number_of(quantiles, "coverage"), 0), low, high, percent(high - low, 0),
       number(number_of(quantiles, "pinball")));
 }
 
@@ -207,11 +212,11 @@ std::string confusion_table(const Run& run) {
   constexpr std::size_t widest_beside_others = 6;  // classes
   const Json classes = run.score.value("classes", Json::array()), counts = run.score.value("confusion", Json::array());
   std::string out = fmt::format(
-      R"(<section class="card{}"><h3>{}</h3><p class="note">Rows: the truth. Columns: the answers. {:.1f} % right, macro-F1 )"
-      R"({}; always "{}" scores {:.1f} %.</p><div class="scroll"><table class="confusion"><tr><th></th>)",
-      classes.size() > widest_beside_others ? " wide" : "", html(run.name), 100.0 * number_of(run.score, "accuracy"),
+      R"(<section class="card{}"><h3>{}</h3><p class="note">Rows: the truth. Columns: the answers. {} right, macro-F1 )"
+      R"({}; always "{}" scores {}.</p><div class="scroll"><table class="confusion"><tr><th></th>)",
+      classes.size() > widest_beside_others ? " wide" : "", html(run.name), percent(number_of(run.score, "accuracy")),
       number(number_of(run.score, "macro_f1")), html(printable(text_of(run.score, "majority"))),
-      100.0 * number_of(run.score, "majority_accuracy"));
+      percent(number_of(run.score, "majority_accuracy")));
   for (const Json& name : classes) out += fmt::format("<th>{}</th>", html(printable(name.get<std::string>())));
   out += "</tr>";
   for (std::size_t truth = 0; truth < classes.size(); ++truth) {
@@ -224,7 +229,7 @@ std::string confusion_table(const Run& run) {
                          share > 0.5    ? " class=\"deep\""
                          : share == 0.0 ? " class=\"zero\""
                                         : "",
-                         share, with_commas(static_cast<Index>(count.get<double>())));
+                         share, whole_number(count.get<double>()));
     }
     out += "</tr>";
   }

@@ -69,9 +69,10 @@ struct EvenSteps {
   bool working_days = false;
 };
 
+constexpr double mean_month = 365.25 * day / 12.0;
+
 /// As many months apart as rows were in training, if at least half of these dates agree: 30 days look like a month too.
 std::optional<Monthly> monthly(const std::vector<double>& dates, const RowDates& usual) {
-  constexpr double mean_month = 365.25 * day / 12.0;
   const auto apart = static_cast<int>(std::round(usual.step / mean_month));
   if (apart < 1) return std::nullopt;
   const Monthly found{.apart = apart, .ends = std::ranges::all_of(dates, is_month_end)};
@@ -143,6 +144,12 @@ constexpr TickUnit tick_units[] = {
     {seconds_until, 1, second_text},
 };
 
+/// Whether `count` dates, so far apart, can all be written.
+bool can_be_written(double last, double apart, std::size_t count) {
+  const double end = last + apart * static_cast<double>(count);
+  return end >= earliest_date && end <= latest_date;
+}
+
 }  // namespace
 
 std::vector<double> without_gaps(std::vector<double> dates) {
@@ -161,12 +168,15 @@ std::vector<double> dates_to_come(const std::vector<double>& dates, std::size_t 
   std::vector<double> all;
   const bool known = usual != nullptr && usual->step > 0.0;
   if (const auto months = known ? monthly(dates, *usual) : monthly(dates)) {
+    if (!can_be_written(dates.back(), months->apart * mean_month, count)) return {};
     for (std::size_t i = 1; i <= count; ++i) all.push_back(months->after(dates.back(), static_cast<int>(i)));
     return all;
   }
   const bool as_usual = known && (usual->working_days || dates.size() < telling);
   const EvenSteps steps =
       as_usual ? EvenSteps{.apart = usual->step, .working_days = usual->working_days} : even_steps(dates);
+  const double with_weekends = steps.working_days ? 7.0 / 5.0 * steps.apart : steps.apart;
+  if (!can_be_written(dates.back(), with_weekends, count)) return {};
   for (double date = dates.back() + steps.apart; all.size() < count; date += steps.apart) {
     if (!steps.working_days || is_working_day(date)) all.push_back(date);
   }

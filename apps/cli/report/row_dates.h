@@ -10,13 +10,17 @@
 /// When the rows of a chart were, in seconds since the start of 1970.
 namespace penstock::cli::reporting {
 
+/// What dates can be written: about the years 5 to 9,892.
+inline constexpr double earliest_date = -6.2e10, latest_date = 2.5e11;
+
 /// Those that are not known (NaN) spread evenly between the others; empty if the first or the last one is not known.
 std::vector<double> without_gaps(std::vector<double> dates);
 
 /// Behind the last of at least two dates, as many as `count` says: as many months apart as all of them are, where they
 /// are always on the same day of a month or on its last one; otherwise as far apart as most of them, on working days if
 /// these all are. `usual`, if given, says how far apart rows were in training: one date is enough then, and a month
-/// that is missing or a week without a weekend misleads nobody.
+/// that is missing or a week without a weekend misleads nobody. Empty if they would lie before earliest_date or behind
+/// latest_date.
 std::vector<double> dates_to_come(const std::vector<double>& dates, std::size_t count, const RowDates* usual = nullptr);
 
 /// As ISO 8601 writes them, as precise as the most precise one has to be: "1949", "1949-01", "1949-01-31",

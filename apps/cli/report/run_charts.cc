@@ -187,13 +187,13 @@ void add_band(Chart& chart, const Json& record, const std::vector<double>& rows)
 /// Of all rows, if they are known, instead of their numbers.
 void add_dates(Chart& chart, const Json& record, double first_row, std::size_t to_come) {
   const std::vector<double> dates = without_gaps(numbers(record.value("dates", Json::array())));
-  constexpr double earliest = -6.2e10, latest = 2.5e11;  // about the years 5 to 9,892
-  const auto is_sound = [&](double date) { return date >= earliest && date <= latest; };
+  const auto is_sound = [&](double date) { return date >= earliest_date && date <= latest_date; };
   if (dates.size() < 2 || dates.size() != record["truth"].size() || !std::ranges::all_of(dates, is_sound)) return;
+  const std::vector<double> later = dates_to_come(dates, to_come);
+  if (later.size() != to_come) return;
   chart.x_name = "";
   chart.first_row = first_row;
   chart.dates = dates;
-  const std::vector<double> later = dates_to_come(dates, to_come);
   chart.dates.insert(chart.dates.end(), later.begin(), later.end());
 }
 
@@ -207,8 +207,8 @@ std::string lacking_note(const Json& record) {
     if (name.is_string()) columns += (columns.empty() ? "" : ", ") + printable(name.get<std::string>());
   }
   return fmt::format(
-      "No forecast from the last row{}: it would have to know {} of {:.0f} more row{}, which the data do not say.",
-      rows == 1.0 ? "" : "s", columns, rows, rows == 1.0 ? "" : "s");
+      "No forecast from the last row{}: it would have to know {} of {} more row{}, which the data do not say.",
+      rows == 1.0 ? "" : "s", columns, whole_number(rows), rows == 1.0 ? "" : "s");
 }
 
 Chart forecast_chart(const Json& record, const std::string& id) {

@@ -18,6 +18,7 @@ struct Frame {
   double left, top, width, height;
   Axis x, y;
 
+  bool holds(double along, double up) const { return x.holds(along) && y.holds(up); }
   double across(double value) const { return left + width * x.place(value); }
   double down(double value) const { return top + height * (1.0 - y.place(value)); }
 };
@@ -43,7 +44,7 @@ std::string points(const Frame& frame, const std::vector<double>& x, const std::
 /// The runs of points between gaps.
 std::string polylines(const Frame& frame, const Line& line) {
   std::string out;
-  const auto drawable = [&](std::size_t i) { return std::isfinite(frame.y.place(line.y[i])); };
+  const auto drawable = [&](std::size_t i) { return frame.holds(line.x[i], line.y[i]); };
   for (std::size_t begin = 0; begin < line.x.size();) {
     if (!drawable(begin)) {
       ++begin;
@@ -64,7 +65,9 @@ std::string polylines(const Frame& frame, const Line& line) {
 
 std::string band_shape(const Frame& frame, const Band& band) {
   std::string out;
-  const auto drawable = [&](std::size_t i) { return std::isfinite(band.low[i]) && std::isfinite(band.high[i]); };
+  const auto drawable = [&](std::size_t i) {
+    return frame.holds(band.x[i], band.low[i]) && frame.holds(band.x[i], band.high[i]);
+  };
   for (std::size_t begin = 0; begin < band.x.size();) {
     std::size_t end = begin;
     while (end < band.x.size() && drawable(end)) ++end;

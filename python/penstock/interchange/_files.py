@@ -53,7 +53,8 @@ def write_tensors(path, tensors, *, max_shard_bytes=None):
     """Writes arrays by their names as a ``.safetensors`` file.
 
     What would be larger than `max_shard_bytes` becomes several files, NAME-00001-of-00003.safetensors, and an index,
-    NAME.safetensors.index.json, as models on the Hugging Face Hub are kept.
+    NAME.safetensors.index.json, as models on the Hugging Face Hub are kept. Written again, they are named
+    NAME-2-00001-of-00003.safetensors, and the older ones are removed behind the new index.
     """
     _write(path, tensors, None, max_shard_bytes)
 

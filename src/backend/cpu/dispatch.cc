@@ -62,7 +62,8 @@ bool available(const Isa& isa) { return (isa.targets & chip_targets()) != 0 && (
 std::atomic<unsigned> generation{0};
 std::atomic<bool> tiles_in_use{false};
 
-void select(std::string_view name) {
+/// `asked_by` begins a message.
+void select(std::string_view name, std::string_view asked_by = "") {
   std::string known;
   for (const Isa& isa : kIsas) {
     if (!available(isa)) continue;
@@ -73,7 +74,7 @@ void select(std::string_view name) {
     }
     known += (known.empty() ? "" : ", ") + std::string(isa.name);
   }
-  fail(ErrorCode::unsupported, "instruction set must be one of {} on this machine, not '{}'", known, name);
+  fail(ErrorCode::unsupported, "{}instruction set must be one of {} on this machine, not '{}'", asked_by, known, name);
 }
 
 /// PENSTOCK_ISA in the environment decides once, before the first kernel is fetched.
@@ -82,7 +83,7 @@ void read_environment() {
     chip_targets();
     tiles_in_use = available(kIsas[0]) && kIsas[0].tiles;
     const char* wanted = environment("PENSTOCK_ISA");
-    if (wanted != nullptr && *wanted != '\0') select(wanted);
+    if (wanted != nullptr && *wanted != '\0') select(wanted, "PENSTOCK_ISA: the ");
     hwy::GetChosenTarget().Update(hwy::SupportedTargets());
     return true;
   }();

@@ -60,8 +60,24 @@ HWY_INLINE void ForEachVector(const ScanPart& part, const Body& body) {
   if (channel < part.channel_end) body(channel, part.channel_end - channel);
 }
 
-template <class Real, class Cell>
-void RunScanForward(const ScanForward<Real>& job, const ScanPart& part, Real* carry) {
+/// Channels that are walked at once of a rule that splits its gains: some rows of them lie on the stack.
+constexpr Index kSplitChannels = 1024;
+
+/// Calls body(part) for as many channels at once as a rule allows.
+template <class Cell, class Body>
+HWY_INLINE void ForSplitChannels(const ScanPart& part, const Body& body) {
+  if constexpr (!Cell::splits_gain) return body(part);
+  ScanPart some = part;
+  for (some.channel_begin = part.channel_begin; some.channel_begin < part.channel_end;
+       some.channel_begin = some.channel_end) {
+    some.channel_end = std::min(part.channel_end, some.channel_begin + kSplitChannels);
+    body(some);
+  }
+}
+
+/// `all`: infinite states, too, of a rule that splits its gains.
+template <bool all, class Real, class Cell>
+HWY_INLINE void WalkForwards(const ScanForward<Real>& job, const ScanPart& part, Real* carry) {
   using L = Lanes<Real>;
   using V = typename L::V;
   const RowPlan& plan = job.plan;
@@ -80,12 +96,48 @@ void RunScanForward(const ScanForward<Real>& job, const ScanPart& part, Real* ca
       V wx[Cell::gates];
       LoadGates<Real, Cell>(gates, channel, count, wx);
       const V before = clear ? V(0) : L::load(carry + channel, count);
-      const V h = StepOf<Cell>(wx).advance(before);
+      const auto step_of = StepOf<Cell>(wx);
+      V h;
+      if constexpr (all) {
+        h = step_of.advance_all(before);
+      } else {
+        h = step_of.advance(before);
+      }
       L::store(h, carry + channel, count);
       if constexpr (std::is_same_v<Real, float>) {
         if (rounds) return StoreBf16(h, y_bf16 + channel, count);
       }
       L::store(h, y + channel, count);
+    });
+  }
+}
+
+/// Walks a part with walk(infinite states, too), quickly where its states are finite. What was infinite stays so, until
+/// a reset; and walking twice takes operands that the first time leaves as they were.
+template <class Real, class Walk>
+HWY_INLINE void WalkAgainIfInfinite(const ScanPart& part, bool may_repeat, Real* carry, const Walk& walk) {
+  Real entering[kSplitChannels];
+  const Index channels = part.channel_end - part.channel_begin;
+  if (!may_repeat) return walk(std::true_type());
+  std::copy_n(carry + part.channel_begin, channels, entering);
+  walk(std::false_type());
+  Real sum = 0;  // of zeros, or of what is no number
+  for (Index c = part.channel_begin; c < part.channel_end; ++c) sum += carry[c] * Real(0);
+  if (sum == 0) return;
+  std::copy_n(entering, channels, carry + part.channel_begin);
+  walk(std::true_type());
+}
+
+template <class Real, class Cell>
+void RunScanForward(const ScanForward<Real>& job, const ScanPart& part, Real* carry) {
+  if constexpr (!Cell::splits_gain) {
+    WalkForwards<false, Real, Cell>(job, part, carry);
+  } else {
+    bool may_repeat = job.plan.reset == nullptr;
+    for (const auto& gate : job.gate) may_repeat &= gate.data != job.y.data;
+    ForSplitChannels<Cell>(part, [&](const ScanPart& some) HWY_ATTR {
+      WalkAgainIfInfinite(some, may_repeat, carry,
+                          [&](auto all) HWY_ATTR { WalkForwards<decltype(all)::value, Real, Cell>(job, some, carry); });
     });
   }
 }
@@ -107,10 +159,17 @@ template <class Real, class V, bool splits>
 HWY_INLINE void MultiplyGain(const AffineStep<V, splits>& by, bool clear, const ScanEffect<Real>& effect, Index channel,
                              Index count) {
   using L = Lanes<Real>;
-  const V gain = L::load(effect.gain + channel, count), product = by.a * gain;
-  V rest = ProductRest(by.a, gain, product);
-  if constexpr (splits) rest = MulAdd(by.rest, gain, rest);
-  rest = MulAdd(by.a, L::load(effect.gain_rest + channel, count), rest);
+  const V gain = L::load(effect.gain + channel, count);
+  V product, rest;
+  if constexpr (splits) {
+    const V of_part = by.part * gain;
+    product = MulAdd(by.whole, gain, of_part);
+    rest = MulAdd(by.whole, gain, V(0) - product) + of_part;
+  } else {
+    product = by.a * gain;
+    rest = ProductRest(by.a, gain, product);
+  }
+  rest = MulAdd(by.gain(), L::load(effect.gain_rest + channel, count), rest);
   L::store(clear ? V(0) : product, effect.gain + channel, count);
   L::store(clear ? V(0) : rest, effect.gain_rest + channel, count);
 }
@@ -173,9 +232,9 @@ struct BackwardSteps {
       return entering != nullptr ? LoadStored(entering + channel, count) : LoadStored(output + channel, count);
     }
   };
-  HWY_INLINE StateBefore state_before(Index step) const {
+  HWY_INLINE StateBefore state_before(Index step, Index t_before) const {
     if (step == 0) return {job.state_in + slot * job.hidden, nullptr};
-    return {nullptr, y.at(job.plan.time(slot, step - 1))};
+    return {nullptr, y.at(t_before)};
   }
 
   const ScanBackward<Real, Stored>& job;
@@ -185,118 +244,120 @@ struct BackwardSteps {
 };
 
 /// Asks for what a step will read, some steps before: processors that run ahead by themselves do so towards higher
-/// addresses rather than lower ones, and hardly across pages.
-template <class Real, class Stored, class Sequence, int gates>
+/// addresses rather than lower ones, and hardly across pages. The distance is that of the last steps, though those of
+/// packed rows may differ a little: what is read ahead needlessly does no harm.
+template <class Stored, class Sequence, int gates>
 class StepsAhead {
  public:
-  StepsAhead(const BackwardSteps<Real, Stored, Sequence, gates>& steps, const ScanPart& part)
-      : steps_(steps),
-        ahead_(std::max<Index>(1, kAheadBytes / sizeof(Real) / (part.channel_end - part.channel_begin))) {}
-
-  HWY_INLINE void set_step(Index step) {
-    const Index t = steps_.job.plan.time(steps_.slot, std::max<Index>(0, step - ahead_));
-    steps_.gate.at(t, gates_);
-    dy_ = steps_.dy.at(t);
-    y_ = steps_.y.at(t);
+  template <class Real>
+  StepsAhead(const BackwardSteps<Real, Stored, Sequence, gates>& steps, const ScanPart& part) {
+    const Index ahead = std::max<Index>(1, kAheadBytes / sizeof(Real) / (part.channel_end - part.channel_begin));
+    const Index from = steps.job.plan.time(part.slot, part.end - 1);
+    const Index to = steps.job.plan.time(part.slot, std::max<Index>(0, part.end - 1 - ahead));
+    const Stored *gates_from[gates], *gates_to[gates];
+    steps.gate.at(from, gates_from);
+    steps.gate.at(to, gates_to);
+    for (int g = 0; g < gates; ++g) gates_[g] = gates_to[g] - gates_from[g];
+    dy_ = steps.dy.at(to) - steps.dy.at(from);
+    y_ = steps.y.at(to) - steps.y.at(from);
   }
 
-  HWY_INLINE void ask(Index channel) const {
-    for (int g = 0; g < gates; ++g) __builtin_prefetch(gates_[g] + channel);
-    __builtin_prefetch(dy_ + channel);
-    __builtin_prefetch(y_ + channel);
+  HWY_INLINE void ask(const Stored* const (&rows)[gates], const Sequence* dy, const Sequence* y, Index channel) const {
+    for (int g = 0; g < gates; ++g) ask_for(rows[g], gates_[g] + channel);
+    ask_for(dy, dy_ + channel);
+    ask_for(y, y_ + channel);
   }
 
  private:
   static constexpr Index kAheadBytes = 4096;  // of a row; from 1 to 8 KB it makes no difference
-  const BackwardSteps<Real, Stored, Sequence, gates>& steps_;
-  Index ahead_;
-  const Stored* gates_[gates];
-  const Sequence *dy_, *y_;
+
+  /// Of addresses alone: the first steps ask for some in front of their arrays.
+  template <class Value>
+  static HWY_INLINE void ask_for(const Value* row, Index values) {
+    const auto address = reinterpret_cast<std::uintptr_t>(row) + values * sizeof(Value);
+    __builtin_prefetch(reinterpret_cast<const void*>(address));  // NOLINT(performance-no-int-to-ptr)
+  }
+
+  Index gates_[gates], dy_, y_;
 };
 
-/// Channels that a backward pass takes at once of a rule that splits its gains: their rests lie on the stack.
-constexpr Index kSplitChannels = 1024;
-
-/// What flows from a step to the one before. A rule that splits its gains means decays so close to 1 that all steps
-/// would round them the same way: what a step rounds away is then added at the next one.
-template <class Real, class Cell>
+/// Gradients of states, from a step to the one before: the carry of a step holds all that flows into its state, so that
+/// it takes one operation, as the states themselves do. `all`: infinite ones, too.
+template <bool all, class Real, class Sequence>
 class FlowingBack {
  public:
   using L = Lanes<Real>;
   using V = typename L::V;
 
-  FlowingBack(const ScanPart& part, Real* carry) : carry_(carry), first_(part.channel_begin) {
-    if constexpr (Cell::splits_gain) std::fill_n(rest_, part.channel_end - part.channel_begin, Real(0));
+  FlowingBack(const StepsOfRow<const Sequence>& dy, const ScanPart& part, const RowPlan& plan, Real* carry)
+      : dy_(dy), part_begin_(part.begin), carry_(carry) {
+    const Sequence* last = dy_.at(plan.time(part.slot, part.end - 1));
+    ForEachVector<Real>(part, [&](Index channel, Index count) HWY_ATTR {
+      L::store(load(channel, count) + LoadStored(last + channel, count), carry + channel, count);
+    });
   }
 
-  HWY_INLINE V added_to(V dy, Index channel, Index count) const {
-    if constexpr (Cell::splits_gain) dy = dy + L::load(rest_ + channel - first_, count);
-    return dy + L::load(carry_ + channel, count);
-  }
+  HWY_INLINE void set_step(Index step, Index t_before) { before_ = step > part_begin_ ? dy_.at(t_before) : nullptr; }
 
-  HWY_INLINE void pass(const AffineStep<V, Cell::splits_gain>& by, V dh, bool clear, Index channel, Index count) {
-    const V product = by.a * dh;
-    if constexpr (Cell::splits_gain) {
-      const V rest = MulAdd(by.rest, dh, ProductRest(by.a, dh, product));
-      L::store(clear ? V(0) : rest, rest_ + channel - first_, count);
+  HWY_INLINE const Sequence* before() const { return before_; }
+  HWY_INLINE V load(Index channel, Index count) const { return L::load(carry_ + channel, count); }
+
+  /// Without a split gain, a dh is rounded before dy is added: as where a caller passes the gradient of a state on from
+  /// one part of a sequence to the part before, which gives the same bits as the whole then.
+  template <bool splits>
+  HWY_INLINE void pass(AffineStep<V, splits> by, V dh, bool clear, Index channel, Index count) const {
+    const V dy = before_ != nullptr ? LoadStored(before_ + channel, count) : V(0);
+    V passed;
+    if constexpr (!splits) {
+      passed = dy + by.a * dh;
+    } else {
+      by.b = dy;
+      if constexpr (all) {
+        passed = by.advance_all(dh);
+      } else {
+        passed = by.advance(dh);
+      }
     }
-    L::store(clear ? V(0) : product, carry_ + channel, count);
-  }
-
-  /// Behind the last step.
-  HWY_INLINE void finish(const ScanPart& part) const {
-    if constexpr (Cell::splits_gain) {
-      for (Index c = part.channel_begin; c < part.channel_end; ++c) carry_[c] += rest_[c - first_];
-    }
+    L::store(clear ? dy : passed, carry_ + channel, count);
   }
 
  private:
+  StepsOfRow<const Sequence> dy_;
+  Index part_begin_;
   Real* carry_;
-  Index first_;
-  Real rest_[Cell::splits_gain ? kSplitChannels : 1];
+  const Sequence* before_ = nullptr;  // the gradient of the output of the step before, of the same part
 };
 
-/// Calls body(part) for as many channels at once as a rule allows.
-template <class Cell, class Body>
-HWY_INLINE void ForSplitChannels(const ScanPart& part, const Body& body) {
-  if constexpr (!Cell::splits_gain) return body(part);
-  ScanPart some = part;
-  for (some.channel_begin = part.channel_begin; some.channel_begin < part.channel_end;
-       some.channel_begin = some.channel_end) {
-    some.channel_end = std::min(part.channel_end, some.channel_begin + kSplitChannels);
-    body(some);
-  }
-}
-
 /// The carry is the gradient of the state that leaves the part; with it the steps are walked backwards:
-/// dh = dy + carry, da = dh h_{t-1}, db = dh, carry = a dh.
-template <class Real, class Cell, class Stored, class Sequence>
+/// dh = dy + carry, da = dh h_{t-1}, db = dh, carry = a dh, where dy is added to the carry a step before.
+template <bool all, class Real, class Cell, class Stored, class Sequence>
 HWY_INLINE void WalkBackwards(const ScanBackward<Real, Stored>& job, const OutputRows<Sequence>& outputs,
                               const ScanPart& part, Real* carry) {
   using L = Lanes<Real>;
   using V = typename L::V;
+  if (part.begin == part.end) return;
   const RowPlan& plan = job.plan;
   const Index row = plan.row_of[part.slot];
   const BackwardSteps<Real, Stored, Sequence, Cell::gates> steps(job, outputs, part.slot);
   StepsOfRow<Stored> gradients[Cell::gates];
   for (int g = 0; g < Cell::gates; ++g) gradients[g] = {job.dgate[g].rows, row};
-  StepsAhead<Real, Stored, Sequence, Cell::gates> ahead(steps, part);
-  FlowingBack<Real, Cell> flow(part, carry);
+  const StepsAhead<Stored, Sequence, Cell::gates> ahead(steps, part);
+  FlowingBack<all, Real, Sequence> flow(steps.dy, part, plan, carry);
+  Index t = plan.time(part.slot, part.end - 1);
   for (Index step = part.end - 1; step >= part.begin; --step) {
-    ahead.set_step(step);
-    const Index t = plan.time(part.slot, step);
+    const Index t_before = plan.time(part.slot, step - 1);
     const Stored* gates[Cell::gates];
     steps.gate.at(t, gates);
     const bool clear = plan.resets(part.slot, step);
-    const Sequence* dy = steps.dy.at(t);
-    const auto before = steps.state_before(step);
+    flow.set_step(step, t_before);
+    const auto before = steps.state_before(step, t_before);
     Stored* out[Cell::gates];
     for (int g = 0; g < Cell::gates; ++g) out[g] = gradients[g].at(t);
     ForEachVector<Real>(part, [&](Index channel, Index count) HWY_ATTR {
-      ahead.ask(channel);
+      ahead.ask(gates, flow.before(), before.output, channel);
       V wx[Cell::gates], dwx[Cell::gates];
       LoadGates<Real, Cell>(gates, channel, count, wx);
-      const V dh = flow.added_to(LoadStored(dy + channel, count), channel, count);
+      const V dh = flow.load(channel, count);
       const V previous = clear ? V(0) : before.load(channel, count);
       Cell::affine_backward(wx, dh * previous, dh, dwx);
       for (int g = 0; g < Cell::gates; ++g) {
@@ -305,15 +366,22 @@ HWY_INLINE void WalkBackwards(const ScanBackward<Real, Stored>& job, const Outpu
       }
       flow.pass(StepOf<Cell>(wx), dh, clear, channel, count);
     });
+    t = t_before;
   }
-  flow.finish(part);
 }
 
 template <class Real, class Cell, class Stored = Real>
 void RunScanBackward(const ScanBackward<Real, Stored>& job, const ScanPart& part, Real* carry) {
   WithOutputs(job, [&](const auto& outputs) HWY_ATTR {
-    ForSplitChannels<Cell>(
-        part, [&](const ScanPart& some) HWY_ATTR { WalkBackwards<Real, Cell>(job, outputs, some, carry); });
+    if constexpr (!Cell::splits_gain) {
+      WalkBackwards<false, Real, Cell>(job, outputs, part, carry);
+    } else {
+      ForSplitChannels<Cell>(part, [&](const ScanPart& some) HWY_ATTR {
+        WalkAgainIfInfinite(some, job.plan.reset == nullptr, carry, [&](auto all) HWY_ATTR {
+          WalkBackwards<decltype(all)::value, Real, Cell>(job, outputs, some, carry);
+        });
+      });
+    }
   });
 }
 
@@ -325,23 +393,22 @@ HWY_INLINE void SummariseBackwards(const ScanBackward<Real, Stored>& job, const 
   const RowPlan& plan = job.plan;
   const BackwardSteps<Real, Stored, Sequence, Cell::gates> steps(job, outputs, part.slot);
   Begin<Real>(part, effect);
-  FlowingBack<Real, Cell> flow(part, effect.offset);
+  if (part.begin == part.end) return;
+  FlowingBack<false, Real, Sequence> flow(steps.dy, part, plan, effect.offset);
   for (Index step = part.end - 1; step >= part.begin; --step) {
-    const Index t = plan.time(part.slot, step);
     const Stored* gates[Cell::gates];
-    steps.gate.at(t, gates);
-    const Sequence* dy = steps.dy.at(t);
+    steps.gate.at(plan.time(part.slot, step), gates);
+    flow.set_step(step, plan.time(part.slot, step - 1));
     const bool clear = plan.resets(part.slot, step);
     ForEachVector<Real>(part, [&](Index channel, Index count) HWY_ATTR {
       V wx[Cell::gates];
       LoadGates<Real, Cell>(gates, channel, count, wx);
       const auto by = StepOf<Cell>(wx);
-      const V dh = flow.added_to(LoadStored(dy + channel, count), channel, count);
+      const V dh = flow.load(channel, count);
       flow.pass(by, dh, clear, channel, count);
       MultiplyGain(by, clear, effect, channel, count);
     });
   }
-  flow.finish(part);
 }
 
 template <class Real, class Cell, class Stored = Real>

@@ -104,6 +104,9 @@ struct SimdOf {
   friend HWY_INLINE SimdOf SelectPositive(SimdOf x, SimdOf a, SimdOf b) {
     return hn::IfThenElse(hn::Ge(x.raw, hn::Zero(Tag())), a.raw, b.raw);
   }
+  friend HWY_INLINE SimdOf FiniteOr(SimdOf x, SimdOf otherwise) {
+    return hn::IfThenElse(hn::IsFinite(x.raw), x.raw, otherwise.raw);
+  }
   friend HWY_INLINE SimdOf SelectZero(SimdOf x, SimdOf a, SimdOf b) {
     return hn::IfThenElse(hn::Eq(x.raw, hn::Zero(Tag())), a.raw, b.raw);
   }
@@ -124,6 +127,7 @@ HWY_INLINE SimdOf<Tag, quick> ProductRest(SimdOf<Tag, quick> a, SimdOf<Tag, quic
   return ((a1 * b1 - product) + a1 * b2 + a2 * b1) + a2 * b2;
 #endif
 }
+HWY_INLINE double FiniteOr(double x, double otherwise) { return std::isfinite(x) ? x : otherwise; }
 HWY_INLINE double ProductRest(double a, double b, double product) { return std::fma(a, b, -product); }
 
 using Simd = SimdOf<hn::ScalableTag<float>>;

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #define XXH_INLINE_ALL
 // Its functions insist on being inlined where they are called through pointers, which -Og does not do.
@@ -10,7 +9,6 @@
 #include <xxhash.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -18,7 +16,10 @@
 
 #include "base/cache_folder.h"
 #include "base/environment.h"
+#include "base/trusted_file.h"
 #include "base/warning.h"
+#include "penstock/error.h"
+#include "penstock/file_writer.h"
 
 namespace penstock::cuda {
 namespace {
@@ -40,70 +41,6 @@ Header header_of(std::string_view content) {
   header.bytes = content.size();
   header.checksum = XXH3_64bits(content.data(), content.size());
   return header;
-}
-
-/// Removes the file again if anything went wrong before it got its final name.
-struct TemporaryFile {
-  std::string path;
-  int file;
-
-  explicit TemporaryFile(const std::string& pattern) : path(pattern), file(::mkostemp(path.data(), O_CLOEXEC)) {}
-  ~TemporaryFile() {
-    if (file >= 0) ::close(file);
-    if (!path.empty()) ::unlink(path.c_str());
-  }
-  TemporaryFile(const TemporaryFile&) = delete;
-  TemporaryFile& operator=(const TemporaryFile&) = delete;
-};
-
-bool write_all(int file, const void* bytes, std::size_t size) {
-  const char* next = static_cast<const char*>(bytes);
-  while (size > 0) {
-    const ssize_t written = ::write(file, next, size);
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return false;
-    next += written;
-    size -= static_cast<std::size_t>(written);
-  }
-  return true;
-}
-
-/// Why others than this user and root could change what `path` holds, in words; empty if they cannot.
-std::string who_else_writes(const struct stat& status) {
-  if (status.st_uid != ::geteuid() && status.st_uid != 0) {
-    return fmt::format("it belongs to another user (number {})", status.st_uid);
-  }
-  if ((status.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
-    return fmt::format("others may write to it (mode {:04o}): chmod go-w", status.st_mode & 07777);
-  }
-  return "";
-}
-
-/// The content of a regular file that only this user and root can write; nothing of others, with a warning.
-std::optional<std::string> read_trusted(const std::string& path) {
-  // Without waiting for who writes to a pipe.
-  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-  struct stat status {};
-  if (file < 0) return std::nullopt;
-  std::string text;
-  std::string problem =
-      ::fstat(file, &status) != 0 || !S_ISREG(status.st_mode) ? "it is no regular file" : who_else_writes(status);
-  if (problem.empty()) {
-    char part[1 << 16];
-    ssize_t got = 0;
-    while ((got = ::read(file, part, sizeof part)) > 0) text.append(part, static_cast<std::size_t>(got));
-  }
-  ::close(file);
-  if (problem.empty()) return text;
-  warn("the cached kernel {} is not used: {}", path, problem);
-  return std::nullopt;
-}
-
-/// Makes a folder that only its owner can write, whatever the umask.
-void make_folder(const std::string& folder) {
-  std::error_code ignored;  // writing will say it
-  fs::create_directories(fs::path(folder).parent_path(), ignored);
-  ::mkdir(folder.c_str(), 0700);
 }
 
 std::uint64_t limit_from_environment() {
@@ -150,9 +87,7 @@ const DiskCache& DiskCache::of_process() {
 std::string DiskCache::path_of(const std::string& name) const { return fmt::format("{}/{}{}", folder_, name, kSuffix); }
 
 bool DiskCache::is_trusted() const {
-  struct stat status {};
-  if (::stat(folder_.c_str(), &status) != 0) return true;  // there is nothing in it
-  const std::string problem = who_else_writes(status);
+  const std::string problem = who_else_writes(folder_);
   if (!problem.empty()) warn("compiled kernels are not kept in '{}': {}", folder_, problem);
   return problem.empty();
 }
@@ -161,7 +96,9 @@ std::optional<std::string> DiskCache::get(const std::string& name) const {
   if (folder_.empty()) return std::nullopt;
   const std::string path = path_of(name);
   if (!is_trusted()) return std::nullopt;
-  const std::optional<std::string> read = read_trusted(path);
+  std::string problem;
+  const std::optional<std::string> read = read_trusted(path, Trust::owner, problem);
+  if (!problem.empty()) warn("the cached kernel {} is not used: {}", path, problem);
   if (!read) return std::nullopt;
   const std::string& text = *read;
   if (text.size() >= sizeof(Header)) {
@@ -176,32 +113,24 @@ std::optional<std::string> DiskCache::get(const std::string& name) const {
   return std::nullopt;
 }
 
-bool DiskCache::write_temporary(int file, std::string_view content) const {
-  const Header header = header_of(content);
-  // No fsync: after a power cut the checksum finds what is torn, and compiling again is cheap.
-  return write_all(file, &header, sizeof header) && write_all(file, content.data(), content.size()) &&
-         ::fchmod(file, 0644) == 0;
-}
-
 void DiskCache::put(const std::string& name, std::string_view content) const {
   if (folder_.empty()) return;
-  make_folder(folder_);
+  make_private_folder(folder_);
   if (!is_trusted()) return;
-  std::error_code error;
-  if (fs::is_directory(folder_, error)) {
-    TemporaryFile temporary(folder_ + "/.new-XXXXXX");
-    if (temporary.file >= 0 && write_temporary(temporary.file, content) &&
-        ::rename(temporary.path.c_str(), path_of(name).c_str()) == 0) {
-      temporary.path.clear();
-      evict();
-      return;
+  const Header header = header_of(content);
+  try {
+    // After a power cut the checksum finds what is torn, and compiling again is cheap.
+    FileWriter file(path_of(name), FileWriter::Kind::cache);
+    file.write({reinterpret_cast<const char*>(&header), sizeof header});
+    file.write(content);
+    file.finish();
+  } catch (const Error& error) {
+    if (!warned_.exchange(true)) {
+      warn("cannot keep compiled kernels in '{}': {}; set PENSTOCK_CACHE_DIR to another folder", folder_, error.what());
     }
-    error = std::error_code(errno, std::generic_category());
-    if (temporary.file < 0) temporary.path.clear();
-  } else if (!error) {
-    error = std::make_error_code(std::errc::not_a_directory);
+    return;
   }
-  warn("cannot keep compiled kernels in '{}': {}; set PENSTOCK_CACHE_DIR to another folder", folder_, error.message());
+  evict();
 }
 
 void DiskCache::evict() const {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -47,11 +48,11 @@ class DiskCache {
   /// Whether the folder is this user's or root's, and nobody else may write to it; warns otherwise.
   bool is_trusted() const;
   std::string path_of(const std::string& name) const;
-  bool write_temporary(int file, std::string_view content) const;
   void evict() const;
 
   std::string folder_;
   std::uint64_t limit_;
+  mutable std::atomic<bool> warned_ = false;  ///< That the folder cannot be written: once, not for every kernel.
 };
 
 }  // namespace penstock::cuda

@@ -8,8 +8,8 @@
 
 #include "backend/cuda/kernels/dense/barrier.cuh"
 #include "backend/cuda/kernels/dense/cell.cuh"
+#include "backend/cuda/kernels/dense/entered.cuh"
 #include "backend/cuda/kernels/dense/fragments.cuh"
-#include "backend/cuda/kernels/dense/rows.cuh"
 #include "plan/kernels/dense_cluster_shape.h"
 
 constexpr int kGates = Rule::gates, kStates = Rule::states, kSaved = Rule::saved, kBytes = Storage::bytes;

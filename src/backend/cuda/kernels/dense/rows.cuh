@@ -42,15 +42,6 @@ struct Row {
   }
 };
 
-/// Whether a row's states are cleared before a walk step; false for a step that the row does not have.
-PENSTOCK_DEVICE bool ResetsAt(const DenseRows& rows, const Row& row, int step) {
-  if (!kReset || step < 0 || step >= row.length) return false;
-  return rows.reset[row.memory * rows.reset_row_stride + row.time(step, kDescending) * rows.reset_step_stride] != 0;
-}
-
-/// Whether the h that entered a step is an output of the row, and not of the state that came in.
-PENSTOCK_DEVICE bool HasOutputBefore(const DenseRows& rows, int step) { return step > 0 || rows.begin > 0; }
-
 template <bool kWords>
 struct Choose {
   using Storage = F32;

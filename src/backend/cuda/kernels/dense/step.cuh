@@ -33,7 +33,5 @@ struct Place {
   __device__ __forceinline__ float* float_at(const DenseTensor& tensor, int step, int value, int hidden) const {
     return (float*)row.at(tensor, step, kDescending) + (Index)value * hidden + channel;
   }
-  __device__ __forceinline__ bool resets(const DenseRows& rows, int step) const {
-    return ResetsAt(rows, row, step);
-  }
+  __device__ __forceinline__ bool resets(const DenseRows& rows, int step) const { return ResetsAt(rows, row, step); }
 };

@@ -3,7 +3,7 @@
 // Constants: Storage, Rule, kTanhUnit, kDescending, kReset, kClip.
 
 #include "backend/cuda/kernels/dense/cell.cuh"
-#include "backend/cuda/kernels/dense/rows.cuh"
+#include "backend/cuda/kernels/dense/entered.cuh"
 
 constexpr int kGates = Rule::gates, kStates = Rule::states, kSaved = Rule::saved, kBytes = Storage::bytes;
 using One = Vector<Storage, 1>;

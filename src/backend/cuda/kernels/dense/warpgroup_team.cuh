@@ -9,7 +9,7 @@
 
 #include "backend/cuda/kernels/dense/barrier.cuh"
 #include "backend/cuda/kernels/dense/cell.cuh"
-#include "backend/cuda/kernels/dense/rows.cuh"
+#include "backend/cuda/kernels/dense/entered.cuh"
 #include "backend/cuda/kernels/product/warpgroup.cuh"
 #include "plan/kernels/dense_warpgroup_shape.h"
 

@@ -1,0 +1,92 @@
+"""Ctrl-C ends every verb at once, whatever it reads and however long that is."""
+
+import gzip
+import os
+import pathlib
+import pty
+import re
+import signal
+import time
+
+import pytest
+from program import PATIENCE, TINY, run, start
+
+# Seconds: a stop takes far less than one, however busy the machine is.
+AT_ONCE = 10
+
+LONG = "day,level,flow\n" + "".join(f"{i},{10 + i % 7},{2 + i % 3}\n" for i in range(400_000))
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """Models, and inputs that are long: compressed ones, which are read whole before a row of them is answered."""
+    folder = tmp_path_factory.mktemp("long")
+    (folder / "short.csv").write_text(LONG[:4000])
+    (folder / "long.csv").write_text(LONG)
+    (folder / "long.csv.gz").write_bytes(gzip.compress(LONG.encode(), 1))
+    groups = "shop,day,level\n" + "".join(f"s{i % 30000},{i // 30000},{i % 7}\n" for i in range(240_000))
+    (folder / "groups.csv").write_text(groups)
+    (folder / "few_groups.csv").write_text("shop,day,level\n" + "".join(f"s{i % 4},{i},{i % 7}\n" for i in range(400)))
+    text = b"In the beginning was the word.\n"
+    (folder / "short.txt").write_bytes(text * 100)
+    (folder / "long.txt.gz").write_bytes(gzip.compress(text * 300_000, 1))
+    options = [*TINY, "--steps", 2, "--quiet"]
+    run("train", "short.csv", *options, "-o", "series", cwd=folder)
+    run("train", "few_groups.csv", "--group", "shop", *options, "-o", "groups", cwd=folder)
+    run("train", "short.txt", *options, "-o", "text", cwd=folder)
+    return folder
+
+
+def catches(process):
+    status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
+    return int(re.search(r"SigCgt:\s*(\w+)", status)[1], 16) >> (signal.SIGINT - 1) & 1
+
+
+@pytest.mark.parametrize(
+    "verb, arguments, stdin, saves",
+    [
+        ("predict", ["series", "long.csv.gz"], None, True),
+        ("predict", ["groups", "groups.csv"], None, True),
+        ("predict", ["text", "long.txt.gz"], None, True),
+        ("evaluate", ["series", "long.csv.gz"], None, False),
+        ("evaluate", ["groups", "groups.csv"], None, False),
+        ("evaluate", ["text", "long.txt.gz"], None, False),
+        ("report", ["series", "--data", "long.csv.gz"], None, False),
+        ("train", ["long.csv", "-o", "new"], None, False),
+        ("generate", ["text", "--prompt-file", "long.txt"], None, False),
+        ("stream", ["series"], "long.csv.gz", True),
+        ("stream", ["text"], "long.txt.gz", True),
+    ],
+)
+def test_ctrl_c_ends_a_verb_at_once(files, verb, arguments, stdin, saves):
+    if "long.txt" in arguments:
+        (files / "long.txt").write_bytes(gzip.decompress((files / "long.txt.gz").read_bytes()))
+    with open(files / (stdin or "short.txt"), "rb") as given, open(files / "answers", "wb") as answers:
+        process = start(verb, *arguments, cwd=files, stdin=given, stdout=answers)
+        end = time.monotonic() + PATIENCE
+        while saves and not catches(process):
+            assert process.poll() is None and time.monotonic() < end
+            time.sleep(0.01)
+        time.sleep(0.1)  # each of these takes several times as long
+        assert process.poll() is None
+        begin = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        _, complaint = process.communicate(timeout=PATIENCE)
+        taken = time.monotonic() - begin
+    # Those that save nothing leave a signal to the system, which a shell reports as the same 130.
+    assert process.returncode == (130 if saves else -signal.SIGINT), complaint
+    assert taken < AT_ONCE
+    text = (files / "answers").read_text()
+    assert text == "" or text.endswith("\n")  # whole lines
+
+
+def test_a_long_table_shows_that_it_is_read(files):
+    ours, theirs = pty.openpty()
+    process = start("train", "long.csv", *TINY, "-o", "shown", "--force", cwd=files, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    text = b""
+    while b"reading long.csv: 0:0" not in text:
+        text += os.read(ours, 4096)  # an error at the end of the program
+    process.kill()
+    process.wait(PATIENCE)
+    os.close(ours)
