@@ -10,7 +10,7 @@ target_compile_options(penstock_plain_flags INTERFACE -Wall -Wextra -Wpedantic -
 add_library(penstock_flags INTERFACE)
 target_link_libraries(penstock_flags INTERFACE penstock_plain_flags)
 # Fuzzers run these layers, under sanitizers; of the others it is enough that clang compiles them.
-set(PENSTOCK_FUZZED base csp io train)
+set(PENSTOCK_FUZZED base csp io forecast_linear data)
 if(PENSTOCK_SANITIZE)
   target_compile_options(penstock_flags INTERFACE -fsanitize=${PENSTOCK_SANITIZE} -fno-sanitize-recover=all
                          -fno-omit-frame-pointer)
@@ -21,14 +21,18 @@ if(PENSTOCK_SANITIZE)
   endif()
 endif()
 
-# penstock_layer(<folder> LINKS <libraries>): src/<folder>/**.cc as static library penstock_<folder>, so that a test
-# (or a wrong call) sees only this layer and those below it. The objects are compiled once, for this and for the
-# library that users link.
-function(penstock_layer folder)
-  cmake_parse_arguments(arg "" "" "LINKS" ${ARGN})
+# penstock_layer(<layer> LINKS <libraries> [EXCEPT <folder>]): src/<layer>/**.cc as static library penstock_<layer>, so that
+# a test (or a wrong call) sees only this layer and those below it; a_b is src/a/b. EXCEPT: a folder in it that is a layer by
+# itself. The objects are compiled once, for this and for the library that users link.
+function(penstock_layer layer)
+  cmake_parse_arguments(arg "" "EXCEPT" "LINKS" ${ARGN})
+  string(REPLACE _ / folder ${layer})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${folder}/*.cc)
-  set(target penstock_${folder})
-  set(objects penstock_${folder}_objects)
+  if(arg_EXCEPT)
+    list(FILTER sources EXCLUDE REGEX "/src/${folder}/${arg_EXCEPT}/")
+  endif()
+  set(target penstock_${layer})
+  set(objects penstock_${layer}_objects)
   if(NOT sources)
     add_library(${target} INTERFACE)
     target_link_libraries(${target} INTERFACE ${arg_LINKS})
@@ -36,7 +40,7 @@ function(penstock_layer folder)
   endif()
   add_library(${objects} OBJECT ${sources})
   set(flags penstock_flags)
-  if(PENSTOCK_SANITIZE MATCHES "fuzzer" AND NOT folder IN_LIST PENSTOCK_FUZZED)
+  if(PENSTOCK_SANITIZE MATCHES "fuzzer" AND NOT layer IN_LIST PENSTOCK_FUZZED)
     set(flags penstock_plain_flags)
     target_compile_options(${objects} PRIVATE -O0 -g0)
   endif()
@@ -74,7 +78,7 @@ function(penstock_embed_kernels layer)
   target_sources(penstock_${layer}_objects PRIVATE ${output})
 endfunction()
 
-# penstock_library(<target> [SHARED] EXPORT <name> LAYERS <folders> LINKS <libraries>): some layers in one library, which
+# penstock_library(<target> [SHARED] EXPORT <name> LAYERS <layers> LINKS <libraries>): some layers in one library, which
 # shows its users the public headers and nothing else, as Penstock::<name>. Static unless SHARED or BUILD_SHARED_LIBS
 # says otherwise.
 function(penstock_library target)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks that includes follow the order of the layers, and that no source file has grown too long.
+"""Checks that includes follow the order of layers and rooms, and that no source file has grown too long.
 
     tools/check_deps.py [ROOT]
 
@@ -16,7 +16,7 @@ MAX_LINES = 600
 SUFFIXES = {".h", ".cc", ".inl", ".cuh"}
 INCLUDE = re.compile(r'^\s*#\s*include\s+([<"])([^>"]+)[>"]')
 
-# Layer of src/ -> the layers directly below it; what stands below those is allowed too.
+# Layer, a folder of src/ -> the layers directly below it; what stands below those is allowed too.
 BELOW = {
     "base": [],
     "csp": ["base"],
@@ -27,31 +27,63 @@ BELOW = {
     "graph": ["ops"],
     "nn": ["graph"],
     "io": ["nn"],
-    "train": ["io"],
     "stream": ["nn"],
+    "forecast/linear": ["base"],
+    "data": ["io", "forecast/linear"],
+    "forecast": ["data"],
+    "classify": ["data"],
+    "train": ["forecast", "classify"],
 }
+
+# Layer -> its rooms (its folders), each with the rooms directly below it; "" stands for files outside all rooms.
+ROOMS = {
+    "ops": {
+        "": [],
+        "memory": [""],
+        "pointwise": ["memory"],
+        "product": ["pointwise"],
+        "scan": ["memory"],
+        "recurrence": ["product", "scan"],
+        "training": ["pointwise"],
+        "cuda": ["recurrence", "training"],
+    },
+    "data": {
+        "": [],
+        "table": [""],
+        "rows": ["table"],
+        "text": [""],
+        "series": ["table"],
+        "labelled": ["table"],
+        "sound": [""],
+        "tasks": [""],
+    },
+}
+# Headers that every room of their layer may include: an op for all devices prepares its CUDA version through them.
+DOORS = {"ops/cuda/ops.h", "ops/cuda/common.h"}
 
 # Third-party headers by prefix -> the places that may see them.
 THIRD_PARTY = {
-    "fmt/": {*BELOW, "bench", "bench/cpu", "bench/cuda", "apps"},
+    "fmt/": {*BELOW, "bench", "apps"},
     "omp.h": {"base", "ops", "bench"},  # ops: oneDNN takes its number of threads from OpenMP
     "hwy/": {"backend"},
     "oneapi/": {"backend", "ops", "bench"},
     "dnnl": {"backend", "ops", "bench"},
     "xxhash.h": {"backend", "io"},
-    "zlib.h": {"io", "apps"},
-    "nlohmann/": {"plan", "io", "train", "bench", "apps"},
+    "zlib.h": {"data", "apps"},
+    "nlohmann/": {"plan", "io", "data", "train", "bench", "apps"},
     "CLI/": {"apps"},
     "nanobind/": {"python"},
 }
 
 # POSIX headers, for what standard C++ cannot do: atomic files, terminals, signals, the sizes of caches.
-SYSTEM = {"base", "backend", "io", "bench", "apps", "python"}
+SYSTEM = {"base", "backend", "io", "data", "bench", "apps", "python"}
 
 # Folders beside src/ -> those whose headers they may see besides the public ones (and bench base's).
 BESIDE = {"oracle": ["oracle"], "bench": ["bench", "oracle"], "apps": ["bench"], "python": []}
+# Folders whose files include each other by paths relative to the folder.
+OWN = ["apps/cli"]
 # What measures kernels that no public header shows sees the layers up to one as well.
-UP_TO = {"bench/cpu": "ops", "bench/cuda": "backend"}
+UP_TO = {"bench/kernels": "ops", "bench/contenders": "backend"}
 
 # Text that other compilers read as well (every instruction set, CUDA's) -> the places it may include.
 FREESTANDING = {"cell": ["cell"], "counter": [], "kernel": ["cell", "counter", "kernel"]}
@@ -59,15 +91,36 @@ FREESTANDING = {"cell": ["cell"], "counter": [], "kernel": ["cell", "counter", "
 COUNTER = Path("src/base/counter_random.h")
 
 
-def allowed_layers(layer):
-    """The layer itself and all below it."""
-    found, queue = set(), [layer]
+def reach(below, start):
+    """A layer or room itself and all below it."""
+    found, queue = set(), [start]
     while queue:
         current = queue.pop()
         if current not in found:
             found.add(current)
-            queue += BELOW[current]
+            queue += below[current]
     return found
+
+
+def layer_of(parts):
+    """The layer of a path below src/."""
+    nested = "/".join(parts[:2])
+    return nested if nested in BELOW else parts[0]
+
+
+def room_of(parts, layer):
+    """The room of a path below src/ in its layer; empty in none."""
+    inside = parts[len(layer.split("/")):]
+    return inside[0] if len(inside) > 1 else ""
+
+
+def wrong_room(path, header, layer):
+    """Why a file may not include this header of its own layer, or None."""
+    rooms = ROOMS.get(layer)
+    if rooms is None or header in DOORS:
+        return None
+    room, other = room_of(path.parts[1:], layer), room_of(Path(header).parts, layer)
+    return None if other in reach(rooms, room) else f"{layer}/{room} may not see {layer}/{other}"
 
 
 def place_of(path):
@@ -85,7 +138,7 @@ def place_of(path):
         return "kernel"
     if path == COUNTER:
         return "counter"
-    return parts[1]
+    return layer_of(parts[1:])
 
 
 def is_standard(header):
@@ -100,6 +153,7 @@ def third_party(header):
 def violation(root, path, quoted, header):
     """Why this file may not include this header, or None."""
     place = place_of(path)
+    folder = place.split("/")[0]
     of_project = quoted and (root / "src" / header).is_file()
     if place in FREESTANDING:
         if of_project and place_of(Path("src") / header) in FREESTANDING[place]:
@@ -112,22 +166,25 @@ def violation(root, path, quoted, header):
         return None if standard else "public headers see the standard library and penstock/ only"
     if quoted and header.split("/")[0] in BESIDE and (root / header).is_file():
         beside = header.split("/")[0]
-        return None if beside in BESIDE.get(place.split("/")[0], []) else f"{place} may not see {beside}"
+        return None if beside in BESIDE.get(folder, []) else f"{place} may not see {beside}"
     if of_project:
         if place == "bench" and header.startswith("base/"):
             return None
-        if place in UP_TO and header.split("/")[0] in allowed_layers(UP_TO[place]):
+        layer = layer_of(header.split("/"))
+        if place in UP_TO and layer in reach(BELOW, UP_TO[place]):
             return None
-        if place.split("/")[0] in BESIDE:
+        if folder in BESIDE:
             return f"{place} sees public headers only"
-        layer = header.split("/")[0]
-        return None if layer in allowed_layers(place) else f"{place} may not see {layer}"
+        if layer == place:
+            return wrong_room(path, header, layer)
+        return None if layer in reach(BELOW, place) else f"{place} may not see {layer}"
     if third_party(header):
-        return None if place in third_party(header) else f"{place} is not among {sorted(third_party(header))}"
+        among = {place, folder} & third_party(header)
+        return None if among else f"{place} is not among {sorted(third_party(header))}"
     if quoted:
-        own = place in ("apps", "python") and (root / path.parent / header).is_file()
+        own = place in ("apps", "python") and any((root / base / header).is_file() for base in (path.parent, *OWN))
         return None if own else "there is no such file"
-    if is_standard(header) or place in SYSTEM:
+    if is_standard(header) or {place, folder} & SYSTEM:
         return None
     return f"{place} sees the standard library and the list of third-party headers only"
 
@@ -137,6 +194,11 @@ def check_file(root, path):
     lines = (root / path).read_text(encoding="utf-8").splitlines()
     if path.parts[0] == "src" and path.parts[1] not in BELOW:
         return [f"{path}: src/{path.parts[1]} is no layer that tools/check_deps.py knows"]
+    if path.parts[0] == "src":
+        layer = layer_of(path.parts[1:])
+        room = room_of(path.parts[1:], layer)
+        if room not in ROOMS.get(layer, {room}):
+            return [f"{path}: src/{layer}/{room} is no room that tools/check_deps.py knows"]
     complaints = []
     if len(lines) > MAX_LINES:
         complaints.append(f"{path}: {len(lines)} lines; split it, {MAX_LINES} are allowed")

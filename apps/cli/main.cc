@@ -6,16 +6,16 @@
 #include <string>
 #include <vector>
 
-#include "configuration.h"
-#include "options.h"
+#include "options/configuration.h"
+#include "options/options.h"
 #include "penstock/error.h"
 #include "penstock/file_writer.h"
 #include "penstock/version.h"
-#include "signals.h"
-#include "spinning.h"
-#include "terminal.h"
-#include "units.h"
-#include "verbs.h"
+#include "terminal/signals.h"
+#include "terminal/spinning.h"
+#include "terminal/terminal.h"
+#include "terminal/units.h"
+#include "verbs/verbs.h"
 
 namespace penstock::cli {
 namespace {

@@ -33,8 +33,8 @@ enum class Home {
   doutputs,        ///< [B, T, O], the gradient of the loss
   state_in,        ///< [B, width] of each layer that has a state, layer after layer
   state_out,       ///< The same; may be state_in in programs that only run forward
-  status,          ///< What a training step comes to (ops/training.h)
-  draws,           ///< i64 [2, B]: keys and counters of rows that draw tokens (ops/sample.h)
+  status,          ///< What a training step comes to (ops/training/training.h)
+  draws,           ///< i64 [2, B]: keys and counters of rows that draw tokens (ops/pointwise/sample.h)
   history,         ///< i32 [B, n]: the tokens drawn last
   given,           ///< Each such value by itself, wherever it lies.
   count_,

@@ -6,7 +6,7 @@
 #include <mutex>
 #include <string>
 
-#include "ops/memory.h"
+#include "ops/memory/memory.h"
 
 namespace penstock::graph {
 

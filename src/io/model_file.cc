@@ -6,8 +6,8 @@
 #include "base/check.h"
 #include "base/quote.h"
 #include "io/model_json.h"
-#include "nn/model_spec.h"
-#include "ops/elementwise.h"
+#include "nn/model/model_spec.h"
+#include "ops/pointwise/elementwise.h"
 
 namespace penstock {
 

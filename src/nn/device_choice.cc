@@ -14,8 +14,8 @@
 #include "backend/cuda/runtime/driver.h"
 #include "base/check.h"
 #include "base/threads.h"
-#include "nn/model_impl.h"
-#include "nn/recurrent_graph.h"
+#include "nn/layer/recurrent_graph.h"
+#include "nn/model/model_impl.h"
 
 namespace penstock {
 namespace nn {

@@ -8,8 +8,8 @@
 #include "backend/cuda/runtime/device.h"
 #include "base/check.h"
 #include "nn/explain.h"
-#include "nn/model_impl.h"
-#include "ops/explain.h"
+#include "nn/model/model_impl.h"
+#include "ops/recurrence/explain.h"
 #include "penstock/model.h"
 #include "penstock/plan.h"
 

@@ -8,7 +8,7 @@
 #include "backend/cuda/runtime/device.h"
 #include "base/check.h"
 #include "base/timing.h"
-#include "ops/memory.h"
+#include "ops/memory/memory.h"
 #include "penstock/tune.h"
 #include "plan/cost_fit.h"
 #include "plan/tuning.h"

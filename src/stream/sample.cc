@@ -1,4 +1,4 @@
-#include "ops/sample.h"
+#include "ops/pointwise/sample.h"
 
 #include <vector>
 

@@ -4,8 +4,8 @@
 #include "base/alive.h"
 #include "base/check.h"
 #include "nn/enough_memory.h"
-#include "ops/elementwise.h"
-#include "ops/embedding.h"
+#include "ops/pointwise/elementwise.h"
+#include "ops/pointwise/embedding.h"
 #include "stream/session_rows.h"
 
 namespace penstock {

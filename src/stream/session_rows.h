@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "nn/model_impl.h"
+#include "nn/model/model_impl.h"
 #include "penstock/stream.h"
 
 /// What stands behind sessions of one row and of many.

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "nn/model_impl.h"
+#include "nn/model/model_impl.h"
 #include "penstock/train.h"
 #include "train/optimizer.h"
 #include "train/stopping.h"

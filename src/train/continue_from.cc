@@ -2,11 +2,11 @@
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
+#include "data/dataset.h"
 #include "io/model_json.h"
-#include "nn/model_impl.h"
+#include "nn/model/model_impl.h"
 #include "penstock/fine_tune.h"
 #include "penstock/train.h"
-#include "train/dataset.h"
 
 namespace penstock {
 

@@ -5,9 +5,9 @@
 #include <optional>
 
 #include "base/check.h"
+#include "data/batch.h"
+#include "data/device_batch.h"
 #include "penstock/stop.h"
-#include "train/batch.h"
-#include "train/device_batch.h"
 #include "train/optimizer.h"
 #include "train/train_options.h"
 

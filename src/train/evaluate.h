@@ -1,6 +1,6 @@
 #pragma once
 
-#include "nn/model_impl.h"
+#include "nn/model/model_impl.h"
 #include "penstock/train.h"
 
 namespace penstock::training {

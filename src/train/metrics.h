@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "nn/model_impl.h"
+#include "nn/model/model_impl.h"
 #include "penstock/log_file.h"
 #include "penstock/train.h"
 #include "train/event_file.h"

@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "nn/model_programs.h"
-#include "nn/parameters.h"
+#include "nn/model/model_programs.h"
+#include "nn/model/parameters.h"
 #include "penstock/train.h"
 
 namespace penstock::training {

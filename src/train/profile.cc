@@ -9,9 +9,9 @@
 #include "backend/cuda/runtime/kernel.h"
 #include "base/check.h"
 #include "base/random.h"
-#include "ops/limits.h"
-#include "ops/moment.h"
-#include "train/batch.h"
+#include "data/batch.h"
+#include "ops/memory/moment.h"
+#include "ops/product/limits.h"
 #include "train/step_runner.h"
 #include "train/train_options.h"
 

@@ -1,6 +1,6 @@
 #include "train/schedule.h"
 
-#include "ops/training.h"
+#include "ops/training/training.h"
 #include "train/optimizer.h"
 
 namespace penstock::training {

@@ -12,8 +12,8 @@
 #include "base/check.h"
 #include "base/quote.h"
 #include "base/warning.h"
+#include "data/divisible.h"
 #include "penstock/file_writer.h"
-#include "train/divisible.h"
 #include "train/search_space.h"
 
 namespace penstock {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "train/batch.h"
+#include "data/batch.h"
 
 namespace penstock::training {
 

@@ -5,9 +5,9 @@
 #include <optional>
 #include <vector>
 
-#include "nn/model_impl.h"
+#include "data/device_batch.h"
+#include "nn/model/model_impl.h"
 #include "penstock/train.h"
-#include "train/device_batch.h"
 #include "train/optimizer.h"
 
 namespace penstock::training {
@@ -15,7 +15,7 @@ namespace penstock::training {
 /// What one training step came to.
 struct StepResult {
   ops::StepState state = {};                  ///< Behind the step
-  std::vector<std::int64_t> saturation = {};  ///< Two numbers of each recurrent layer (ops/saturation.h)
+  std::vector<std::int64_t> saturation = {};  ///< Two numbers of each recurrent layer (ops/training/saturation.h)
   Index scored = 0;                           ///< Positions of the batch with a target
   Index positions = 0;                        ///< Positions of the batch that exist
   double seconds = 0.0;                       ///< Of the run, when the batch was put on its way

@@ -6,9 +6,9 @@
 
 #include "base/check.h"
 #include "base/counted.h"
+#include "data/batch.h"
 #include "nn/enough_memory.h"
-#include "ops/elementwise.h"
-#include "train/batch.h"
+#include "ops/pointwise/elementwise.h"
 #include "train/evaluate.h"
 #include "train/train_options.h"
 

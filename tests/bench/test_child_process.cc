@@ -1,4 +1,4 @@
-#include "bench/child_process.h"
+#include "bench/suite/child_process.h"
 
 #include <gtest/gtest.h>
 

@@ -4,8 +4,8 @@
 
 #include <cstdlib>
 
-#include "bench/contender.h"
-#include "bench/onednn.h"
+#include "bench/contenders/contender.h"
+#include "bench/contenders/onednn.h"
 #include "penstock/system.h"
 #include "support/expect_error.h"
 #include "support/names.h"

@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "base/timing.h"
-#include "bench/problem.h"
+#include "bench/suite/problem.h"
 
 namespace penstock::bench {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "bench/solver.h"
-#include "bench/tables.h"
+#include "bench/suite/solver.h"
+#include "bench/suite/tables.h"
 #include "penstock/error.h"
 
 namespace penstock::bench {

@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "base/timing.h"
-#include "bench/contender.h"
+#include "bench/contenders/contender.h"
 #include "penstock/error.h"
 #include "support/names.h"
 

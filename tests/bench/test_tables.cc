@@ -2,9 +2,9 @@
 
 #include <gmock/gmock.h>
 
-#include "bench/report.h"
-#include "bench/suite.h"
-#include "bench/tables.h"
+#include "bench/suite/report.h"
+#include "bench/suite/suite.h"
+#include "bench/suite/tables.h"
 #include "penstock/system.h"
 #include "support/expect_error.h"
 

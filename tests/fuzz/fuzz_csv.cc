@@ -2,9 +2,9 @@
 #include <cmath>
 #include <cstdint>
 
+#include "data/table/csv.h"
 #include "fuzz/refusal.h"
 #include "penstock/data.h"
-#include "train/csv.h"
 
 using namespace penstock;
 

@@ -1,7 +1,7 @@
 #include <cstdint>
 
+#include "data/data_file.h"
 #include "fuzz/refusal.h"
-#include "io/data_file.h"
 
 using namespace penstock;
 

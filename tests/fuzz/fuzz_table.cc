@@ -2,14 +2,14 @@
 #include <cmath>
 #include <cstdint>
 
+#include "data/data_file.h"
+#include "data/table/column_choice.h"
+#include "data/table/dates.h"
+#include "data/table/json_table.h"
+#include "data/table/number.h"
+#include "data/table/table_format.h"
+#include "data/table/ts_file.h"
 #include "fuzz/refusal.h"
-#include "io/data_file.h"
-#include "train/column_choice.h"
-#include "train/dates.h"
-#include "train/json_table.h"
-#include "train/number.h"
-#include "train/table_format.h"
-#include "train/ts_file.h"
 
 using namespace penstock;
 

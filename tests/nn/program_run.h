@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "graph/program.h"
-#include "nn/graph_builder.h"
+#include "nn/model/graph_builder.h"
 
 namespace penstock::test {
 

@@ -7,8 +7,8 @@
 #include <numeric>
 
 #include "gradient_check.h"
-#include "nn/gate_bias.h"
-#include "nn/initialise.h"
+#include "nn/model/gate_bias.h"
+#include "nn/model/initialise.h"
 #include "nn/program_run.h"
 #include "support/tolerance.h"
 

@@ -10,10 +10,10 @@
 #include <thread>
 
 #include "gradient_check.h"
-#include "nn/initialise.h"
-#include "nn/model_graph.h"
-#include "nn/model_impl.h"
-#include "nn/model_spec.h"
+#include "nn/model/initialise.h"
+#include "nn/model/model_graph.h"
+#include "nn/model/model_impl.h"
+#include "nn/model/model_spec.h"
 #include "nn/program_run.h"
 #include "penstock/model.h"
 #include "support/expect_error.h"

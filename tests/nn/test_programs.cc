@@ -1,6 +1,6 @@
 // The programs of whole models: memory that is planned and shared changes no result and is near the least there can be.
 
-#include "nn/model_programs.h"
+#include "nn/model/model_programs.h"
 
 #include <gtest/gtest.h>
 
@@ -9,8 +9,8 @@
 #include <thread>
 
 #include "base/random.h"
-#include "nn/initialise.h"
-#include "nn/model_graph.h"
+#include "nn/model/initialise.h"
+#include "nn/model/model_graph.h"
 #include "nn/program_run.h"
 #include "support/expect_error.h"
 #include "support/names.h"

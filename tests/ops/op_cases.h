@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/random.h"
-#include "ops/memory.h"
+#include "ops/memory/memory.h"
 #include "ops/op.h"
 #include "oracle/tape.h"
 #include "support/half.h"

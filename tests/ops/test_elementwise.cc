@@ -1,6 +1,6 @@
 // Sums and checks between the matrix products.
 
-#include "ops/elementwise.h"
+#include "ops/pointwise/elementwise.h"
 
 #include <gtest/gtest.h>
 

@@ -9,14 +9,14 @@
 #include <numeric>
 #include <vector>
 
-#include "ops/causal_convolution.h"
-#include "ops/dropout.h"
-#include "ops/embedding.h"
-#include "ops/linear.h"
-#include "ops/residual_norm.h"
-#include "ops/saturation.h"
-#include "ops/series.h"
-#include "ops/silu_gate.h"
+#include "ops/pointwise/causal_convolution.h"
+#include "ops/pointwise/dropout.h"
+#include "ops/pointwise/embedding.h"
+#include "ops/pointwise/residual_norm.h"
+#include "ops/pointwise/series.h"
+#include "ops/pointwise/silu_gate.h"
+#include "ops/product/linear.h"
+#include "ops/training/saturation.h"
 #include "support/expect_error.h"
 #include "support/run_op.h"
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/random.h"
-#include "ops/loss.h"
+#include "ops/training/loss.h"
 #include "support/expect_error.h"
 
 namespace penstock::ops {

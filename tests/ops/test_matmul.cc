@@ -1,6 +1,6 @@
 // Matrix products: every layout against a triple loop, at ugly sizes, and the promise of exact mode.
 
-#include "ops/matmul.h"
+#include "ops/product/matmul.h"
 
 #include <gtest/gtest.h>
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/random.h"
-#include "ops/scan_chunks.h"
+#include "ops/scan/scan_chunks.h"
 #include "penstock/scan.h"
 #include "support/tolerance.h"
 

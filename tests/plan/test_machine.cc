@@ -130,8 +130,8 @@ TEST(Rules, PlansStayWithinTheChip) {
   }
 }
 
-/// Plans are made while programs run: milliseconds at most (bench/cuda/rule_times.cc). Steps of a search do not depend
-/// on what else the machine does, as times do.
+/// Plans are made while programs run: milliseconds at most (bench/kernels/rule_times.cc). Steps of a search do not
+/// depend on what else the machine does, as times do.
 TEST(Rules, SolveQuickly) {
   constexpr int most = 2;  // fewer than 3,072 steps
   for (const char* const chip : {"h200", "sm_100", "a100"}) {

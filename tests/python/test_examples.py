@@ -52,7 +52,7 @@ SCRIPT = re.compile(r"(?:python3?|torchrun [^\n`]*?) ?\b((?:bench|tools)/[\w/]+\
 
 def test_scripts_that_pages_start_have_their_options():
     found = [(page.name, *match) for page in PAGES for match in SCRIPT.findall(page.read_text())]
-    assert {"bench/torch_layers.py", "bench/torch_distributed.py"} <= {script for _, script, _ in found}
+    assert {"bench/layers/torch_layers.py", "bench/layers/torch_distributed.py"} <= {script for _, script, _ in found}
     for page, script, arguments in found:
         source = (ROOT / script).read_text()
         for option in re.findall(r"--[a-z-]+", arguments):
@@ -61,7 +61,7 @@ def test_scripts_that_pages_start_have_their_options():
 
 def test_what_a_call_costs_can_be_measured():
     pytest.importorskip("torch", minversion="2.10", reason="penstock.torch needs PyTorch 2.10")
-    command = [sys.executable, ROOT / "bench" / "torch_layers.py", "--threads", "1", "--overhead", "--seconds", "0.001"]
+    command = [sys.executable, ROOT / "bench" / "layers" / "torch_layers.py", "--threads", "1", "--overhead", "--seconds", "0.001"]
     result = subprocess.run(command, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     assert re.search(r"^import penstock: [0-9.]+ ms$", result.stdout, re.M) and "us a call" in result.stdout

@@ -79,7 +79,7 @@ def test_its_metadata_name_what_else_it_can_use(wheel):
 
 def test_what_is_said_of_extras_names_those_there_are(wheel):
     """`pip install '.[torch]'` on pages and `penstock[keras]` in messages."""
-    texts = [ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("python/**/*.py"), *ROOT.glob("python/src/*")]
+    texts = [ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("python/**/*.py"), *ROOT.glob("python/src/*/*")]
     said = {name for path in texts for name in re.findall(r"(?:'\.|penstock)\[([a-z]+)\]", path.read_text())}
     assert said == set(metadata_of(wheel).get_all("Provides-Extra"))
 
@@ -159,7 +159,7 @@ def test_the_source_distribution_has_all_that_a_build_reads(tmp_path):
         "oracle/*.h",
         "apps/**/*.*",
         "python/**/*.py",
-        "python/src/*",
+        "python/src/*/*",
     ):
         wanted = {str(path.relative_to(ROOT)) for path in ROOT.glob(pattern) if path.is_file()}
         wanted = {name for name in wanted if "__pycache__" not in name}

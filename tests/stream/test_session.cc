@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "base/random.h"
-#include "nn/model_impl.h"
+#include "nn/model/model_impl.h"
 #include "penstock/stream.h"
 #include "support/allocations.h"
 #include "support/expect_error.h"

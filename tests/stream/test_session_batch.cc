@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/random.h"
-#include "nn/model_impl.h"
+#include "nn/model/model_impl.h"
 #include "penstock/stream.h"
 #include "support/expect_error.h"
 #include "support/tolerance.h"

@@ -27,13 +27,25 @@ CLEAN = {
     "src/nn/layer.h": '#include "base/check.h"\n',
     "src/io/file.cc": '#include <unistd.h>\n#include <nlohmann/json.hpp>\n#include "nn/layer.h"\n',
     "src/io/file.h": "",
-    "src/train/trainer.h": '#include "io/file.h"\n',
+    "src/forecast/linear/arima.h": '#include "base/check.h"\n',
+    "src/data/dataset.h": '#include "forecast/linear/arima.h"\n#include "io/file.h"\n',
+    "src/data/table/csv.h": '#include "data/dataset.h"\n',
+    "src/data/series/rows.h": '#include "data/table/csv.h"\n',
+    "src/data/labelled/labels.h": "",
+    "src/forecast/fit.h": '#include "data/series/rows.h"\n',
+    "src/train/trainer.h": '#include "forecast/fit.h"\n#include "io/file.h"\n',
+    "src/ops/op.h": "",
+    "src/ops/cuda/common.h": '#include "ops/recurrence/recurrence.h"\n',
+    "src/ops/pointwise/cast.h": "",
+    "src/ops/pointwise/cast.cc": '#include "ops/cuda/common.h"\n#include "ops/op.h"\n#include "ops/pointwise/cast.h"\n',
+    "src/ops/recurrence/recurrence.h": '#include "ops/pointwise/cast.h"\n',
     "src/stream/session.cc": '#include "nn/layer.h"\n',
     "oracle/cells.h": '#include "penstock/types.h"\n',
     "bench/suite.h": '#include "base/check.h"\n#include "oracle/cells.h"\n#include "penstock/model.h"\n',
-    "bench/cuda/times.cc": '#include <fmt/format.h>\n#include "base/check.h"\n#include "bench/suite.h"\n',
+    "bench/kernels/times.cc": '#include <fmt/format.h>\n#include "base/check.h"\n#include "bench/suite.h"\n',
     "apps/cli/main.cc": '#include <CLI/CLI.hpp>\n#include "bench/suite.h"\n#include "penstock/model.h"\n#include "verbs.h"\n',
     "apps/cli/verbs.h": "",
+    "apps/cli/verbs/train.cc": '#include "verbs.h"\n',
     "python/src/module.cc": '#include <nanobind/nanobind.h>\n#include "arrays.h"\n#include "penstock/model.h"\n',
     "python/src/arrays.h": "",
 }
@@ -65,6 +77,19 @@ class CheckDeps(unittest.TestCase):
     def test_train_and_stream_do_not_see_each_other(self):
         self.check_refused("src/stream/session.cc", '#include "train/trainer.h"', "stream may not see train")
         self.check_refused("src/stream/session.cc", '#include "io/file.h"', "stream may not see io")
+
+    def test_linear_forecasts_know_numbers_only(self):
+        self.check_refused("src/forecast/linear/arima.h", '#include "data/dataset.h"', "forecast/linear may not see data")
+        self.check_refused("src/forecast/fit.h", '#include "train/trainer.h"', "forecast may not see train")
+        self.check_refused("src/data/dataset.h", '#include "forecast/fit.h"', "data may not see forecast")
+
+    def test_rooms_have_an_order_too(self):
+        self.check_refused("src/data/dataset.h", '#include "data/table/csv.h"', "data/ may not see data/table")
+        self.check_refused("src/data/labelled/labels.h", '#include "data/series/rows.h"', "data/labelled may not see data/series")
+        self.check_refused("src/ops/pointwise/cast.h", '#include "ops/recurrence/recurrence.h"',
+                           "ops/pointwise may not see ops/recurrence")
+        found = self.complaints(**{"src/ops/extra/new.cc": ""})
+        self.assertEqual(found, ["src/ops/extra/new.cc: src/ops/extra is no room that tools/check_deps.py knows"])
 
     def test_the_solver_knows_nothing_of_plans(self):
         self.check_refused("src/csp/search.h", '#include "plan/rules.h"', "csp may not see plan")

@@ -1,4 +1,4 @@
-"""bench/yardsticks.py: the right cases, ratios and verdicts from a report."""
+"""bench/layers/yardsticks.py: the right cases, ratios and verdicts from a report."""
 
 import json
 import pathlib
@@ -7,7 +7,7 @@ import sys
 import tempfile
 import unittest
 
-SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "bench" / "yardsticks.py"
+SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "bench" / "layers" / "yardsticks.py"
 
 
 def case(cell, kind, hidden, times, rows=16):

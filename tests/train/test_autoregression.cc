@@ -9,12 +9,12 @@
 #include <numbers>
 
 #include "base/random.h"
-#include "nn/model_impl.h"
+#include "forecast/linear/autoregression.h"
+#include "forecast/linear/season_choice.h"
+#include "nn/model/model_impl.h"
 #include "penstock/score.h"
 #include "penstock/train.h"
 #include "support/temporary_folder.h"
-#include "train/autoregression.h"
-#include "train/season_choice.h"
 
 namespace penstock {
 namespace {

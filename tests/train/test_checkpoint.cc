@@ -12,7 +12,7 @@
 #include <limits>
 
 #include "io/safetensors.h"
-#include "nn/model_impl.h"
+#include "nn/model/model_impl.h"
 #include "penstock/train.h"
 #include "support/expect_error.h"
 #include "support/temporary_folder.h"

@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "base/random.h"
+#include "forecast/linear/covariates.h"
 #include "penstock/score.h"
 #include "penstock/train.h"
 #include "support/expect_error.h"
 #include "support/temporary_folder.h"
-#include "train/covariates.h"
 
 namespace penstock {
 namespace {

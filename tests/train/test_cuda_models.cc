@@ -9,7 +9,7 @@
 #include "backend/cuda/runtime/driver.h"
 #include "backend/cuda/runtime/kernel.h"
 #include "base/random.h"
-#include "nn/model_impl.h"
+#include "nn/model/model_impl.h"
 #include "penstock/train.h"
 #include "support/expect_error.h"
 #include "support/temporary_folder.h"

@@ -8,7 +8,7 @@
 #include <functional>
 #include <vector>
 
-#include "nn/model_impl.h"
+#include "nn/model/model_impl.h"
 #include "penstock/fine_tune.h"
 #include "penstock/model_file.h"
 #include "penstock/train.h"

@@ -10,15 +10,15 @@
 #include <numeric>
 
 #include "base/random.h"
-#include "nn/filter_bank.h"
-#include "nn/model_impl.h"
+#include "classify/filter_means.h"
+#include "classify/ridge_classifier.h"
+#include "data/labelled/labelled_batches.h"
+#include "nn/model/filter_bank.h"
+#include "nn/model/model_impl.h"
 #include "penstock/fine_tune.h"
 #include "penstock/train.h"
 #include "support/expect_error.h"
 #include "support/temporary_folder.h"
-#include "train/filter_means.h"
-#include "train/labelled_batches.h"
-#include "train/ridge_classifier.h"
 
 namespace penstock {
 namespace {

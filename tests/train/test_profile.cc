@@ -8,7 +8,7 @@
 #include <set>
 
 #include "backend/cuda/runtime/driver.h"
-#include "nn/model_impl.h"
+#include "nn/model/model_impl.h"
 #include "support/expect_error.h"
 #include "toy_data.h"
 

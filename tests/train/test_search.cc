@@ -10,11 +10,11 @@
 #include <string>
 #include <vector>
 
+#include "data/divisible.h"
 #include "penstock/search.h"
 #include "support/expect_error.h"
 #include "support/temporary_folder.h"
 #include "toy_data.h"
-#include "train/divisible.h"
 #include "train/search_space.h"
 
 namespace penstock {

@@ -11,14 +11,14 @@
 #include <vector>
 
 #include "base/random.h"
-#include "nn/model_impl.h"
+#include "data/series/series_rows.h"
+#include "nn/model/model_impl.h"
 #include "penstock/error.h"
 #include "penstock/score.h"
 #include "penstock/spread_tracker.h"
 #include "penstock/train.h"
 #include "support/expect_error.h"
 #include "support/temporary_folder.h"
-#include "train/series_rows.h"
 
 namespace penstock {
 namespace {

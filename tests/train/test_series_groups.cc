@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "base/random.h"
+#include "forecast/linear/autoregression.h"
 #include "penstock/score.h"
 #include "penstock/train.h"
 #include "support/expect_error.h"
 #include "support/temporary_folder.h"
-#include "train/autoregression.h"
 
 namespace penstock {
 namespace {

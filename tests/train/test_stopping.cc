@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "nn/model_impl.h"
+#include "nn/model/model_impl.h"
 #include "penstock/train.h"
 #include "support/expect_error.h"
 #include "support/temporary_folder.h"

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "nn/model_impl.h"
+#include "nn/model/model_impl.h"
 #include "penstock/train.h"
 #include "support/expect_error.h"
 #include "support/temporary_folder.h"

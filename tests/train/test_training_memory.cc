@@ -5,7 +5,7 @@
 #include <cmath>
 #include <regex>
 
-#include "nn/model_impl.h"
+#include "nn/model/model_impl.h"
 #include "penstock/train.h"
 #include "support/allocations.h"
 #include "support/limited_memory.h"

@@ -4,9 +4,9 @@
 #include <cmath>
 #include <limits>
 
-#include "../units.h"
-#include "chart.h"
-#include "row_dates.h"
+#include "report/chart.h"
+#include "report/row_dates.h"
+#include "terminal/units.h"
 
 namespace penstock::cli::reporting {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "../describe.h"
+#include "terminal/describe.h"
 
 namespace penstock::cli::reporting {
 

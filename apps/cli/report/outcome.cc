@@ -1,13 +1,13 @@
-#include "outcome.h"
+#include "report/outcome.h"
 
 #include <fmt/format.h>
 
-#include "../group_table.h"
-#include "../terminal.h"
-#include "../units.h"
+#include "answers/group_table.h"
 #include "penstock/error.h"
 #include "penstock/log_file.h"
 #include "penstock/stream.h"
+#include "terminal/terminal.h"
+#include "terminal/units.h"
 
 namespace penstock::cli::reporting {
 namespace {

@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "../describe.h"
-#include "../score_report.h"
+#include "answers/score_report.h"
+#include "terminal/describe.h"
 
 /// What a trained model does, as records beside its metrics: the score, forecasts beside what came, a text.
 namespace penstock::cli::reporting {

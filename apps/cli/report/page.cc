@@ -1,4 +1,4 @@
-#include "page.h"
+#include "report/page.h"
 
 #include <fmt/format.h>
 
@@ -6,9 +6,9 @@
 #include <cmath>
 #include <numbers>
 
-#include "../units.h"
 #include "penstock/version.h"
-#include "run_charts.h"
+#include "report/run_charts.h"
+#include "terminal/units.h"
 
 namespace penstock::cli::reporting {
 namespace {

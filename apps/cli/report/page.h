@@ -4,8 +4,8 @@
 #include <string_view>
 #include <vector>
 
-#include "chart.h"
-#include "run.h"
+#include "report/chart.h"
+#include "report/run.h"
 
 namespace penstock::cli::reporting {
 

@@ -1,4 +1,4 @@
-#include "row_dates.h"
+#include "report/row_dates.h"
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>

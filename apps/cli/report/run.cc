@@ -1,4 +1,4 @@
-#include "run.h"
+#include "report/run.h"
 
 #include <fmt/format.h>
 
@@ -7,9 +7,9 @@
 #include <limits>
 #include <map>
 
-#include "../input.h"
-#include "../units.h"
 #include "penstock/error.h"
+#include "terminal/input.h"
+#include "terminal/units.h"
 
 namespace penstock::cli::reporting {
 namespace {

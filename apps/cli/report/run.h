@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "../describe.h"
+#include "terminal/describe.h"
 
 /// `penstock report`: what training runs measured, as one page that needs nothing but a browser.
 namespace penstock::cli::reporting {

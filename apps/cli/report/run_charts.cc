@@ -1,4 +1,4 @@
-#include "run_charts.h"
+#include "report/run_charts.h"
 
 #include <fmt/format.h>
 
@@ -8,8 +8,8 @@
 #include <limits>
 #include <numbers>
 
-#include "../units.h"
-#include "row_dates.h"
+#include "report/row_dates.h"
+#include "terminal/units.h"
 
 namespace penstock::cli::reporting {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <vector>
 
-#include "chart.h"
-#include "run.h"
+#include "report/chart.h"
+#include "report/run.h"
 
 namespace penstock::cli::reporting {
 

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "chart.h"
-#include "page.h"
-#include "row_dates.h"
+#include "report/chart.h"
+#include "report/page.h"
+#include "report/row_dates.h"
 
 namespace penstock::cli::reporting {
 namespace {

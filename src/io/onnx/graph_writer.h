@@ -6,14 +6,14 @@
 
 #include "graph/graph.h"
 #include "io/onnx/onnx_graph.h"
-#include "ops/causal_convolution.h"
-#include "ops/dropout.h"
-#include "ops/embedding.h"
-#include "ops/linear.h"
-#include "ops/recurrence.h"
-#include "ops/residual_norm.h"
-#include "ops/series.h"
-#include "ops/silu_gate.h"
+#include "ops/pointwise/causal_convolution.h"
+#include "ops/pointwise/dropout.h"
+#include "ops/pointwise/embedding.h"
+#include "ops/pointwise/residual_norm.h"
+#include "ops/pointwise/series.h"
+#include "ops/pointwise/silu_gate.h"
+#include "ops/product/linear.h"
+#include "ops/recurrence/recurrence.h"
 
 namespace penstock::io {
 

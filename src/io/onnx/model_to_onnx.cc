@@ -10,7 +10,7 @@
 #include "io/model_json.h"
 #include "io/onnx/graph_writer.h"
 #include "io/onnx/onnx_file.h"
-#include "nn/model_graph.h"
+#include "nn/model/model_graph.h"
 #include "penstock/file_writer.h"
 #include "penstock/onnx.h"
 

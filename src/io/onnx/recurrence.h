@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "io/onnx/onnx_graph.h"
-#include "ops/recurrence.h"
+#include "ops/recurrence/recurrence.h"
 
 namespace penstock::io {
 

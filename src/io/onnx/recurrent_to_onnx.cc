@@ -5,7 +5,7 @@
 
 #include "io/onnx/onnx_file.h"
 #include "io/onnx/recurrence.h"
-#include "nn/recurrent_graph.h"
+#include "nn/layer/recurrent_graph.h"
 #include "penstock/file_writer.h"
 #include "penstock/onnx.h"
 

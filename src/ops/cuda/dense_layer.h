@@ -5,7 +5,7 @@
 #include "backend/cuda/dense/executable.h"
 #include "ops/cuda/common.h"
 #include "ops/cuda/layer_memory.h"
-#include "ops/recurrence.h"
+#include "ops/recurrence/recurrence.h"
 #include "plan/cell_table.h"
 
 namespace penstock::ops {

@@ -9,7 +9,7 @@
 #include "ops/cuda/dense_layer.h"
 #include "ops/cuda/layer_memory.h"
 #include "ops/cuda/ops.h"
-#include "ops/recurrence_stack_operands.h"
+#include "ops/recurrence/recurrence_stack_operands.h"
 
 namespace penstock::ops {
 

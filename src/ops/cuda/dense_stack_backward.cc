@@ -8,7 +8,7 @@
 #include "ops/cuda/branches.h"
 #include "ops/cuda/dense_layer_gradients.h"
 #include "ops/cuda/ops.h"
-#include "ops/recurrence_stack_operands.h"
+#include "ops/recurrence/recurrence_stack_operands.h"
 
 namespace penstock::ops {
 

@@ -1,8 +1,8 @@
 // Scans over given terms on a GPU.
 
 #include "ops/cuda/common.h"
-#include "ops/given_scan.h"
-#include "ops/memory.h"
+#include "ops/memory/memory.h"
+#include "ops/scan/given_scan.h"
 
 namespace penstock::ops {
 

@@ -6,7 +6,7 @@
 #include "backend/cuda/pointwise/copy.h"
 #include "backend/cuda/pointwise/residual.h"
 #include "ops/cuda/common.h"
-#include "ops/recurrence.h"
+#include "ops/recurrence/recurrence.h"
 
 /// Where the operands of a recurrent layer lie, for kernels that ask for less than all that may be given.
 namespace penstock::ops {

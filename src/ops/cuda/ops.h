@@ -1,17 +1,17 @@
 #pragma once
 
-#include "ops/cast.h"
-#include "ops/causal_convolution.h"
-#include "ops/dropout.h"
-#include "ops/embedding.h"
-#include "ops/linear.h"
-#include "ops/recurrence.h"
-#include "ops/recurrence_stack.h"
-#include "ops/residual_norm.h"
-#include "ops/sample.h"
-#include "ops/series.h"
-#include "ops/silu_gate.h"
-#include "ops/training.h"
+#include "ops/pointwise/cast.h"
+#include "ops/pointwise/causal_convolution.h"
+#include "ops/pointwise/dropout.h"
+#include "ops/pointwise/embedding.h"
+#include "ops/pointwise/residual_norm.h"
+#include "ops/pointwise/sample.h"
+#include "ops/pointwise/series.h"
+#include "ops/pointwise/silu_gate.h"
+#include "ops/product/linear.h"
+#include "ops/recurrence/recurrence.h"
+#include "ops/recurrence/recurrence_stack.h"
+#include "ops/training/training.h"
 
 /// The ops on a GPU. Each is what its namesake without "cuda_" says, operand by operand.
 namespace penstock::ops {

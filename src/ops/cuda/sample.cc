@@ -1,4 +1,4 @@
-#include "ops/sample.h"
+#include "ops/pointwise/sample.h"
 
 #include "backend/cuda/pointwise/sample.h"
 #include "ops/cuda/common.h"

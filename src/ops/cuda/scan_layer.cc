@@ -6,7 +6,7 @@
 #include "ops/cuda/common.h"
 #include "ops/cuda/layer_memory.h"
 #include "ops/cuda/ops.h"
-#include "ops/memory.h"
+#include "ops/memory/memory.h"
 #include "plan/cell_table.h"
 
 namespace penstock::ops {

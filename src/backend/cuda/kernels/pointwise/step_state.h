@@ -34,7 +34,7 @@ struct StepState {
   // Of the batch. Cleared by BeginStep.
   LossSums loss;
   double gradient_squares;  // sum of the squares of all gradients, the loss scale still in them
-  double first_squares;     // of the first of two ranges of them alone (ops/training.h)
+  double first_squares;     // of the first of two ranges of them alone (ops/training/training.h)
   double last_squares;      // and of the last one
   unsigned broken;          // StepBroken
   unsigned unused;

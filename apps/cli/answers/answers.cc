@@ -1,0 +1,206 @@
+#include "answers/answers.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numbers>
+#include <utility>
+
+#include "penstock/error.h"
+#include "penstock/spread_tracker.h"
+#include "terminal/describe.h"
+#include "terminal/units.h"
+
+namespace penstock::cli {
+namespace {
+
+float largest(std::span<const float> logits) { return *std::max_element(logits.begin(), logits.end()); }
+
+/// Sum of exp(logit - top): 256 of them a byte, which is why this is in float.
+double exponentials(std::span<const float> logits, float top) {
+  double sum = 0.0;
+  for (const float logit : logits) sum += static_cast<double>(std::exp(logit - top));
+  return sum;
+}
+
+/// A field of a CSV row, in quotes where it needs them.
+std::string csv_field(std::string_view text, char delimiter) {
+  const bool of_blanks = delimiter == ' ';
+  const bool plain = !(of_blanks && text.empty()) && std::none_of(text.begin(), text.end(), [&](char c) {
+    return c == delimiter || c == '"' || c == '\n' || c == '\r' || (of_blanks && c == '\t');
+  });
+  if (plain) return std::string(text);
+  std::string quoted = "\"";
+  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return quoted + '"';
+}
+
+}  // namespace
+
+std::string number_text(double value, const Column& column) {
+  const double normal = column.normal(value);
+  const auto moved_by = [&](double step) { return std::abs(column.raw(normal + step) - value); };
+  constexpr double little = 1e-4;         // of what is usual, which nobody misses
+  constexpr double half_digit = 0x1p-24;  // of a float
+  const auto rounded = static_cast<float>(value);
+  const double missed = moved_by(std::max(little, half_digit * std::abs(normal)));
+  if (std::abs(static_cast<double>(rounded) - value) <= missed) return fmt::format("{}", rounded);
+  // Of a value that is far larger than it changes, a float of its own would lose what counts.
+  const double noise = moved_by(half_digit * std::max(1.0, std::abs(normal)));
+  const double digits = std::ceil(std::log10(std::abs(value) / noise));
+  constexpr double most = std::numeric_limits<double>::max_digits10;
+  return fmt::format("{:.{}g}", value, digits < most ? static_cast<int>(digits) : static_cast<int>(most));
+}
+
+std::string csv_row(std::span<const std::string> fields, char delimiter) {
+  std::vector<std::string> quoted;
+  for (const std::string& field : fields) quoted.push_back(csv_field(field, delimiter));
+  return fmt::format("{}\n", fmt::join(quoted, std::string_view(&delimiter, 1)));
+}
+
+double surprise(std::span<const float> logits, Index token) {
+  const float top = largest(logits);
+  return (std::log(exponentials(logits, top)) - static_cast<double>(logits[token] - top)) / std::numbers::ln2;
+}
+
+Choice likeliest(std::span<const float> logits) {
+  const auto top = std::max_element(logits.begin(), logits.end());
+  return {top - logits.begin(), 1.0 / exponentials(logits, *top)};
+}
+
+std::vector<double> probabilities(std::span<const float> logits) {
+  const float top = largest(logits);
+  const double sum = exponentials(logits, top);
+  std::vector<double> all;
+  for (const float logit : logits) all.push_back(static_cast<double>(std::exp(logit - top)) / sum);
+  return all;
+}
+
+void ByteAnswers::header() {
+  if (style_ == Style::table) output_.write("byte      bits  next    p\n");
+}
+
+void ByteAnswers::answer(unsigned char byte, std::span<const float> logits) {
+  const bool known = !expected_.empty();
+  const double bits = known ? surprise(expected_, byte) : 0.0;
+  bits_ += bits;
+  if (known) ++scored_;
+  expected_.assign(logits.begin(), logits.end());
+  if (style_ == Style::silent) return;
+  const std::string shown = known ? fmt::format("{:.4f}", bits) : "-";
+  if (style_ == Style::bits) {
+    output_.write(shown + "\n");
+    return;
+  }
+  const Choice next = likeliest(logits);
+  if (style_ == Style::table) {
+    output_.write(fmt::format("{:<6} {:>7}  {:<6}  {:.3f}\n", readable_byte(byte), shown,
+                              readable_byte(static_cast<unsigned char>(next.index)), next.probability));
+    return;
+  }
+  Json json = {{"byte", byte}, {"bits", nullptr}, {"next", next.index}, {"probability", next.probability}};
+  if (known) json["bits"] = bits;
+  output_.write(json_line(json));
+}
+
+void ByteAnswers::expect(std::vector<float> logits) {
+  constexpr std::size_t bytes = 256;
+  if (logits.size() != bytes) {
+    throw Error(ErrorCode::bad_input, fmt::format("expected: {} logits, there are {} bytes", logits.size(), bytes));
+  }
+  expected_ = std::move(logits);
+}
+
+RowAnswers::RowAnswers(Output& output, const DataDescription& data, std::vector<std::string> kept, bool json,
+                       std::vector<double> quantiles)
+    : output_(output),
+      data_(&data),
+      spread_(&data.spread),
+      kept_(std::move(kept)),
+      json_(json),
+      quantiles_(std::move(quantiles)) {}
+
+void RowAnswers::header() {
+  if (json_) return;
+  std::vector<std::string> names;
+  if (data_->task == Task::forecast) {
+    for (Index step = 1; step <= data_->horizon; ++step) {
+      for (const Column& target : data_->targets) {
+        names.push_back(fmt::format("{}+{}", target.name, step));
+        for (const double level : quantiles_) names.push_back(fmt::format("{}+{} q{:g}", target.name, step, level));
+      }
+    }
+  } else {
+    names = {"label", "probability"};
+  }
+  write_row(kept_, names);
+}
+
+void RowAnswers::answer(std::span<const std::string> kept, std::span<const float> outputs) {
+  if (json_) {
+    write_json(kept, outputs);
+  } else {
+    write_row(kept, cells(outputs));
+  }
+}
+
+double RowAnswers::raw(std::span<const float> outputs, Index step, std::size_t target,
+                       std::optional<double> level) const {
+  const std::size_t output = static_cast<std::size_t>(step) * data_->targets.size() + target;
+  return raw_forecast(*data_, *spread_, outputs, output, level);
+}
+
+std::vector<std::string> RowAnswers::cells(std::span<const float> outputs) const {
+  std::vector<std::string> texts;
+  if (data_->task == Task::forecast) {
+    for (Index step = 0; step < data_->horizon; ++step) {
+      for (std::size_t target = 0; target < data_->targets.size(); ++target) {
+        const Column& column = data_->targets[target];
+        texts.push_back(number_text(raw(outputs, step, target), column));
+        for (const double level : quantiles_) texts.push_back(number_text(raw(outputs, step, target, level), column));
+      }
+    }
+    return texts;
+  }
+  const Choice choice = likeliest(outputs);
+  return {data_->classes[static_cast<std::size_t>(choice.index)], fmt::format("{:.6f}", choice.probability)};
+}
+
+void RowAnswers::write_row(std::span<const std::string> front, std::span<const std::string> back) {
+  std::vector<std::string> fields(front.begin(), front.end());
+  fields.insert(fields.end(), back.begin(), back.end());
+  output_.write(csv_row(fields, data_->delimiter));
+}
+
+void RowAnswers::write_json(std::span<const std::string> kept, std::span<const float> outputs) {
+  Json json = Json::object();
+  for (std::size_t i = 0; i < kept.size(); ++i) json["columns"][kept_[i]] = kept[i];
+  if (data_->task == Task::forecast) {
+    for (std::size_t target = 0; target < data_->targets.size(); ++target) {
+      Json& values = json["forecast"][data_->targets[target].name];
+      for (Index step = 0; step < data_->horizon; ++step) values.push_back(raw(outputs, step, target));
+      for (const double level : quantiles_) {
+        Json& at = json["quantiles"][data_->targets[target].name][fmt::format("{:g}", level)];
+        for (Index step = 0; step < data_->horizon; ++step) at.push_back(raw(outputs, step, target, level));
+      }
+    }
+  } else {
+    const Choice choice = likeliest(outputs);
+    json["label"] = data_->classes[static_cast<std::size_t>(choice.index)];
+    json["probability"] = choice.probability;
+    const auto all = probabilities(outputs);
+    for (std::size_t i = 0; i < all.size(); ++i) json["probabilities"][data_->classes[i]] = all[i];
+  }
+  output_.write(json_line(json));
+}
+
+void check_quantiles(const Model& model, const std::string& path, std::span<const double> levels) {
+  if (levels.empty()) return;
+  require_task(model, path, Task::forecast, "--quantiles");
+  model.data().spread.check(levels);
+  if (!std::ranges::is_sorted(levels)) throw Error(ErrorCode::invalid_argument, "--quantiles must ascend");
+}
+
+}  // namespace penstock::cli

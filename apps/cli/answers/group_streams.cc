@@ -1,0 +1,108 @@
+#include "answers/group_streams.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "terminal/terminal.h"
+#include "terminal/units.h"
+
+namespace penstock::cli {
+
+/// Whose mean and size tell how a series is scaled: at least a season.
+Index GroupStreams::rows_to_scale() const {
+  constexpr Index fewest = 8;
+  return std::max(fewest, data_.season);
+}
+
+void GroupStreams::switch_to(const std::string& name) {
+  Series& next = all_[name];
+  if (in_session_ == &next) return;
+  if (in_session_ != nullptr) in_session_->state = kept_state(session_);
+  if (next.state.empty()) {
+    session_.reset();
+  } else {
+    session_.restore(next.state);
+  }
+  in_session_ = &next;
+}
+
+void GroupStreams::describe(Series& series, DataDescription data) {
+  series.data = std::move(data);
+  series.tracker.emplace(*series.data);
+  if (!series.intervals.empty()) series.tracker->restore(series.intervals);
+}
+
+GroupStreams::WaitingRows GroupStreams::take_in(const Rows& row, WaitingRows behind) {
+  const auto values = row.target_values();
+  behind.features.insert(behind.features.end(), row.features().begin(), row.features().end());
+  behind.target_values.insert(behind.target_values.end(), values.begin(), values.end());
+  return behind;
+}
+
+std::optional<GroupStreams::Ready> GroupStreams::take(Rows& rows) {
+  const std::string name = rows.reader().group().name;
+  const bool is_scaled = rows.reader().knows_group();
+  Series& series = all_[name];
+  if (is_scaled) {
+    if (!series.data) describe(series, descriptions_.of(rows.reader().group()));
+    switch_to(name);
+    return Ready{*series.data, *series.tracker, take_in(rows, {})};
+  }
+  if (series.waiting.features.empty()) {
+    const Index lead = rows_to_scale() - 1;
+    say(fmt::format("note: training did not see {}: its first {} say{} how it is scaled, and get{} no forecast\n",
+                    printable(name), lead == 1 ? "row" : with_commas(lead) + " rows", lead == 1 ? "s" : "",
+                    lead == 1 ? "s" : ""));
+  }
+  series.waiting = take_in(rows, std::move(series.waiting));
+  std::vector<float>& features = series.waiting.features;
+  const auto count = static_cast<Index>(features.size() / rows.features().size());
+  if (count < rows_to_scale()) return std::nullopt;
+  series.scaling = rows.reader().settle_group(name, features, count);
+  describe(series, descriptions_.of(*series.scaling));
+  switch_to(name);
+  std::vector<double>& values = series.waiting.target_values;
+  const auto past = static_cast<std::ptrdiff_t>(series.past);
+  features.erase(features.begin(), features.begin() + past * data_.input_size());
+  values.erase(values.begin(), values.begin() + past * static_cast<std::ptrdiff_t>(data_.targets.size()));
+  return Ready{*series.data, *series.tracker, std::exchange(series.waiting, {})};
+}
+
+void GroupStreams::reset_all() {
+  session_.reset();
+  for (auto& [name, series] : all_) {
+    series.state.clear();
+    series.intervals.clear();
+    if (series.tracker) series.tracker->reset();
+    series.past = series.waiting.features.size() / static_cast<std::size_t>(data_.input_size());
+  }
+}
+
+void GroupStreams::restore(const StreamState& state, Rows& rows) {
+  for (const auto& [name, saved] : state.groups) {
+    Series& series = all_[name];
+    series.state = saved.state;
+    series.intervals = saved.intervals;
+    if (!saved.scaling) continue;
+    rows.reader().add_group(*saved.scaling);
+    series.scaling = saved.scaling;
+  }
+}
+
+void GroupStreams::save(StreamState& state) {
+  if (in_session_ != nullptr) in_session_->state = kept_state(session_);
+  for (const auto& [name, series] : all_) {
+    if (!series.state.empty() || series.scaling) {
+      state.groups[name] = {.state = series.state,
+                            .intervals = series.tracker ? series.tracker->state() : series.intervals,
+                            .scaling = series.scaling};
+    }
+    if (series.waiting.features.empty()) continue;
+    say(fmt::format("note: {} had too few rows to be scaled, and begins anew\n", printable(name)));
+  }
+}
+
+}  // namespace penstock::cli

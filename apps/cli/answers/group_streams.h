@@ -1,0 +1,65 @@
+#pragma once
+
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "answers/rows.h"
+#include "answers/stream_state.h"
+#include "penstock/spread_tracker.h"
+#include "penstock/stream.h"
+
+namespace penstock::cli {
+
+/// The series of a stream whose rows say which of them they are of. One session answers all: it goes on from the state
+/// of the series that a row is of.
+class GroupStreams {
+ public:
+  GroupStreams(Session& session, const DataDescription& data) : session_(session), data_(data), descriptions_(data) {}
+
+  /// Takes in the row that was read last. A series that training did not see is scaled by its first rows: until there
+  /// are enough of them there is nothing to push.
+  struct WaitingRows {
+    std::vector<float> features;        ///< [rows, I]
+    std::vector<double> target_values;  ///< [rows, targets], as RowReader has them.
+  };
+  struct Ready {
+    const DataDescription& data;  ///< With the scaling of the series.
+    SpreadTracker& tracker;       ///< Of its intervals.
+    WaitingRows rows;             ///< This one, behind those that it had to wait for.
+  };
+  std::optional<Ready> take(Rows& rows);
+
+  /// All series start anew.
+  void reset_all();
+  /// Goes on from what was saved, and says to `rows` how series that training did not see are scaled.
+  void restore(const StreamState& state, Rows& rows);
+  void save(StreamState& state);
+
+ private:
+  struct Series {
+    std::optional<DataDescription> data;  // none: not scaled yet
+    std::optional<SpreadTracker> tracker;
+    std::vector<float> intervals;  // state of a tracker that is not there yet
+    std::optional<Group> scaling;  // of one that training did not see
+    std::vector<float> state;      // when another one is in the session
+    WaitingRows waiting;
+    std::size_t past = 0;  // waiting rows that only say how the series is scaled: it started anew behind them
+  };
+
+  static WaitingRows take_in(const Rows& row, WaitingRows behind);
+  Index rows_to_scale() const;
+  void switch_to(const std::string& name);
+  /// From now on it is known how the series is scaled.
+  static void describe(Series& series, DataDescription data);
+
+  Session& session_;
+  const DataDescription& data_;
+  GroupDescriptions descriptions_;
+  std::map<std::string, Series> all_;
+  Series* in_session_ = nullptr;
+};
+
+}  // namespace penstock::cli

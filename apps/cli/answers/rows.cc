@@ -1,0 +1,85 @@
+#include "answers/rows.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "penstock/error.h"
+#include "terminal/terminal.h"
+#include "terminal/units.h"
+
+namespace penstock::cli {
+
+std::string first_replaced(const Rows& rows) {
+  std::string text = rows.reader().first_replaced();
+  for (const std::string name : {"missing", "undated"}) {
+    const std::string option = fmt::format("the option '{}'", name);
+    if (const std::size_t place = text.find(option); place != text.npos)
+      text.replace(place, option.size(), "--" + name);
+  }
+  return text;
+}
+
+void say_unknown_categories(const Rows& rows) {
+  const Index count = rows.reader().unknown_categories();
+  if (count == 0) return;
+  say(fmt::format("note: {} of a category that training did not show, and {} read as none; the first: {}\n",
+                  count == 1 ? "a field is" : with_commas(count) + " fields are", count == 1 ? "is" : "are",
+                  printable(rows.reader().first_unknown_category())));
+}
+
+void say_undated(const Rows& rows) {
+  const Index count = rows.reader().undated();
+  if (count == 0) return;
+  say(fmt::format("note: {} left out, as {} date cannot be read; the first: {}\n", counted(count, "row"),
+                  count == 1 ? "its" : "their", printable(rows.reader().first_undated())));
+}
+
+void say_replaced(const Rows& rows) {
+  if (rows.missing() > 0) {
+    say(fmt::format("note: {} row{} missing between others, and went in without values\n", with_commas(rows.missing()),
+                    rows.missing() == 1 ? " was" : "s were"));
+  }
+  say_unknown_categories(rows);
+  say_undated(rows);
+  const Index count = rows.replaced();
+  if (count == 0) return;
+  say(fmt::format("note: {} value{} replaced by the last of {} column; the first: {}\n", with_commas(count),
+                  count == 1 ? " was" : "s were", count == 1 ? "its" : "their", printable(first_replaced(rows))));
+}
+
+void say_new_groups(const std::vector<std::string>& groups, const std::string& source, Index scaled_by) {
+  constexpr std::size_t shown = 6;
+  std::vector<std::string> names;
+  for (const std::string& name : groups) names.push_back(printable(name));
+  if (names.empty()) return;
+  const std::size_t more = names.size() > shown ? names.size() - shown : 0;
+  const std::string by = scaled_by > 0 ? fmt::format("the first {}", with_commas(scaled_by)) : "all";
+  names.resize(names.size() - more);
+  say(fmt::format("note: training did not see {}{}: scaled by {} of {} rows in {}\n", fmt::join(names, ", "),
+                  more > 0 ? fmt::format(" and {} more", more) : "", by, names.size() + more == 1 ? "its" : "their",
+                  printable(source)));
+}
+
+std::vector<std::int32_t> parse_tokens(const std::string& line, Index vocabulary, const std::string& source,
+                                       Index line_number) {
+  constexpr std::string_view blanks = " \t";
+  std::vector<std::int32_t> tokens;
+  for (std::size_t begin = line.find_first_not_of(blanks); begin != std::string::npos;) {
+    const std::size_t end = std::min(line.find_first_of(blanks, begin), line.size());
+    const std::string_view word = std::string_view(line).substr(begin, end - begin);
+    std::int32_t token = -1;
+    const auto [stop, error] = std::from_chars(word.data(), word.data() + word.size(), token);
+    if (error != std::errc() || stop != word.data() + word.size() || token < 0 || token >= vocabulary) {
+      throw Error(ErrorCode::bad_input, fmt::format("{}:{}:{}: a token must be 0 to {}, not '{}'", source, line_number,
+                                                    begin + 1, vocabulary - 1, printable(word)));
+    }
+    tokens.push_back(token);
+    begin = line.find_first_not_of(blanks, end);
+  }
+  return tokens;
+}
+
+}  // namespace penstock::cli

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "penstock/rows.h"
+#include "terminal/input.h"
+
+/// What is said of the rows of a table, and the lines of a stream of tokens, for models that do not read bytes.
+namespace penstock::cli {
+
+/// What was said of the first value that was replaced, with the names of options.
+std::string first_replaced(const Rows& rows);
+
+/// Says which rows were left out because of their dates, if any.
+void say_undated(const Rows& rows);
+
+/// Says on standard error how many rows were missing and values replaced, if any were.
+void say_replaced(const Rows& rows);
+/// Says how many texts are none of the categories that the model knows, if any are.
+void say_unknown_categories(const Rows& rows);
+
+/// Says on standard error which series training did not see, if any, and how they are scaled.
+void say_new_groups(const std::vector<std::string>& names, const std::string& source, Index scaled_by);
+
+/// "0 1 1 0" as tokens below the vocabulary. Throws Error(bad_input) with the place of anything else.
+std::vector<std::int32_t> parse_tokens(const std::string& line, Index vocabulary, const std::string& source,
+                                       Index line_number);
+
+}  // namespace penstock::cli

@@ -1,0 +1,316 @@
+#include "answers/score_report.h"
+
+#include "penstock/labelled_texts.h"
+
+#include <fmt/format.h>
+#ifdef PENSTOCK_LZMA
+#include <lzma.h>
+#endif
+#ifdef PENSTOCK_ZLIB
+#include <zlib.h>
+#endif
+
+#include <algorithm>
+#include <numbers>
+#include <optional>
+
+#include "answers/answers.h"
+#include "answers/group_table.h"
+#include "answers/text_score.h"
+#include "penstock/error.h"
+#include "terminal/input.h"
+#include "terminal/units.h"
+
+namespace penstock::cli {
+namespace {
+
+std::size_t best_of(std::span<const float> logits) { return static_cast<std::size_t>(likeliest(logits).index); }
+
+std::string percent(double share) { return fmt::format("{:.1f} %", 100.0 * share); }
+
+/// "31.2", with MASE and sMAPE where they mean something.
+std::string errors_text(const ForecastErrors& errors) {
+  std::string text = fmt::format("RMSE {}, MAE {}", short_number(errors.rmse), short_number(errors.mae));
+  if (errors.mase > 0.0) text += fmt::format(", MASE {:.3f}", errors.mase);
+  return text + fmt::format(", sMAPE {:.1f} %", 100.0 * errors.smape);
+}
+
+/// A sentence that says whether `ours` is below `theirs`, and by how much.
+std::string comparison(double ours, double theirs, const std::string& rival) {
+  if (!(theirs > 0.0)) return fmt::format("as {} is never wrong, no model can be better", rival);
+  const double share = 1.0 - ours / theirs;
+  if (std::abs(share) < 0.005) return fmt::format("no better than {}", rival);
+  if (share > 0.0) return fmt::format("better than {} by {:.0f} %", rival, 100.0 * share);
+  constexpr double told_in_percent = 10.0;
+  const double ratio = ours / theirs;
+  return fmt::format(
+      "WORSE than {}, which costs nothing, by {}", rival,
+      ratio < told_in_percent ? fmt::format("{:.0f} %", -100.0 * share) : "a factor of " + short_number(ratio));
+}
+
+std::string rivals_text(const ColumnScore& score) {
+  std::string text;
+  for (const Rival& rival : score.rivals) {
+    text += fmt::format("{}{} {}{}", text.empty() ? "RMSE of " : ", ", rival.name, short_number(rival.errors.rmse),
+                        rival.name == "a season ago" ? fmt::format(" ({})", counted(score.season, "row")) : "");
+  }
+  return text;
+}
+
+/// "81 % lie between the quantiles 0.1 and 0.9, which promise 80 %; pinball loss 0.012"
+std::string quantiles_text(const QuantileScore& score) {
+  const double low = score.levels.front(), high = score.levels.back();
+  std::string text;
+  if (high > low) {
+    text = fmt::format("{:.0f} % lie between the quantiles {:g} and {:g}, which promise {:.0f} %; ",
+                       100.0 * score.coverage, low, high, 100.0 * (high - low));
+  }
+  return text + "pinball loss " + short_number(score.pinball);
+}
+
+std::vector<std::string> series_lines(const Score& score) {
+  constexpr std::size_t shown = 8;
+  const std::string of_all = score.groups.size() > 1 ? fmt::format(" in {} series", score.groups.size()) : "";
+  std::vector<std::string> lines;
+  for (const ColumnScore& column : score.columns) {
+    if (&column - score.columns.data() >= static_cast<std::ptrdiff_t>(shown)) break;
+    lines.push_back(fmt::format("{}: {} of {}{}", printable(column.column), errors_text(column.model),
+                                counted(column.scored, "forecast value"), of_all));
+    if (column.quantiles) lines.push_back(quantiles_text(*column.quantiles));
+    lines.push_back(rivals_text(column));
+    const Rival& best = column.best_rival();
+    lines.push_back(comparison(column.model.rmse, best.errors.rmse, best.name));
+  }
+  if (score.columns.size() > shown)
+    lines.push_back(fmt::format("... {} columns; --json has all", score.columns.size()));
+  if (score.groups.size() > 1) {
+    for (std::string& line : group_lines(score.groups)) lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
+std::vector<std::string> label_lines(const DataDescription& data, const LabelScore& score) {
+  const std::string majority = printable(data.classes[static_cast<std::size_t>(score.majority)]);
+  std::vector<std::string> lines = {fmt::format("accuracy {}, macro-F1 {:.3f} on {}", percent(score.accuracy),
+                                                score.macro_f1,
+                                                counted(score.scored, data.labels_texts() ? "text" : "sequence"))};
+  const double points = 100.0 * (score.accuracy - score.majority_accuracy);
+  lines.push_back(fmt::format("{} than always '{}', which scores {}{}",
+                              points > 0.0 ? fmt::format("better by {:.1f} points", points) : "no better", majority,
+                              percent(score.majority_accuracy), points > 0.0 ? "" : " and costs nothing"));
+  constexpr std::size_t widest = 12;
+  if (data.classes.size() > widest) return lines;
+  std::size_t width = 5;
+  for (const std::string& name : data.classes)
+    width = std::max(width, std::min<std::size_t>(10, printable(name).size()));
+  const auto cell = [&](const std::string& text) { return fmt::format(" {:>{}.{}}", text, width, width); };
+  std::string head = cell("truth") + " |";
+  for (const std::string& name : data.classes) head += cell(printable(name));
+  lines.push_back(head + "   (answers)");
+  for (std::size_t truth = 0; truth < data.classes.size(); ++truth) {
+    std::string line = cell(printable(data.classes[truth])) + " |";
+    for (const Index count : score.confusion[truth]) line += cell(fmt::format("{}", count));
+    lines.push_back(line);
+  }
+  return lines;
+}
+
+std::vector<std::string> text_lines(const Score& score) {
+  std::vector<std::string> lines = {
+      fmt::format("{} bits a byte on {}", short_number(score.bits_per_byte), counted(score.bytes, "byte"))};
+  for (const Compressed& each : score.compressors) {
+    lines.push_back(fmt::format(
+        "{} ({} bits)", comparison(score.bits_per_byte, each.bits_per_byte, each.name + " of these bytes alone"),
+        short_number(each.bits_per_byte)));
+  }
+  return lines;
+}
+
+double bits_a_byte(std::size_t compressed, std::size_t size) {
+  return 8.0 * static_cast<double>(compressed) / static_cast<double>(size);
+}
+
+Json errors_json(const ForecastErrors& errors) {
+  return {{"rmse", errors.rmse}, {"mae", errors.mae}, {"mase", errors.mase}, {"smape", errors.smape}};
+}
+
+Json columns_json(const std::vector<ColumnScore>& columns) {
+  Json json = Json::object();
+  for (const ColumnScore& column : columns) {
+    Json entry = {{"scored", column.scored}, {"season", column.season}};
+    entry.update(errors_json(column.model));
+    if (column.quantiles) {
+      entry["quantiles"] = {{"levels", column.quantiles->levels},
+                            {"coverage", column.quantiles->coverage},
+                            {"pinball", column.quantiles->pinball}};
+    }
+    for (const Rival& rival : column.rivals) entry["rivals"][rival.name] = errors_json(rival.errors);
+    entry["best_rival"] = column.best_rival().name;
+    json["columns"][column.column] = std::move(entry);
+  }
+  return json;
+}
+
+/// Names are unique, and to look each up among those before it would take the square of their number.
+Json groups_json(const std::vector<GroupScore>& groups) {
+  Json json = Json::object();
+  auto& entries = json.get_ref<Json::object_t&>();
+  entries.reserve(groups.size());
+  for (const GroupScore& group : groups) entries.emplace_back(group.group, columns_json(group.columns));
+  return json;
+}
+
+}  // namespace
+
+std::vector<Compressed> compress(std::string_view text) {
+  std::vector<Compressed> all;
+  if (text.empty()) return all;
+#ifdef PENSTOCK_ZLIB
+  std::vector<unsigned char> zipped(compressBound(text.size()));
+  uLongf zipped_size = zipped.size();
+  if (compress2(zipped.data(), &zipped_size, reinterpret_cast<const Bytef*>(text.data()), text.size(), 9) == Z_OK) {
+    all.push_back({"gzip -9", bits_a_byte(zipped_size, text.size())});
+  }
+#endif
+#ifdef PENSTOCK_LZMA
+  std::vector<std::uint8_t> packed(lzma_stream_buffer_bound(text.size()));
+  std::size_t packed_size = 0;
+  if (lzma_easy_buffer_encode(9 | LZMA_PRESET_EXTREME, LZMA_CHECK_CRC64, nullptr,
+                              reinterpret_cast<const std::uint8_t*>(text.data()), text.size(), packed.data(),
+                              &packed_size, packed.size()) == LZMA_OK) {
+    all.push_back({"xz -9e", bits_a_byte(packed_size, text.size())});
+  }
+#endif
+  return all;
+}
+
+Score score_series(const Model& model, const std::string& path, const RowFormat& format, const SeriesScoring& options,
+                   const Execution& execution) {
+  Input input(path, Input::Holds::table);
+  input.show_progress();
+  Rows rows(input, model.data(), {.keep = {}, .format = format});
+  SeriesScore found = penstock::score_series(model, rows, options, execution);
+  say_new_groups(found.new_groups, path, found.scaled_by);
+  say_undated(rows);
+  Score score;
+  score.columns = std::move(found.columns);
+  score.groups = std::move(found.groups);
+  return score;
+}
+
+Score score_labelled(const Model& model, const std::string& path, const RowOptions& options,
+                     const std::string& label_column, const Execution& execution) {
+  if (model.data().labels_texts()) {
+    Score score;
+    score.labels = score_labelled_texts(model, {path}, label_column, execution);
+    return score;
+  }
+  Input input(path, Input::Holds::table);
+  input.show_progress();
+  RowOptions with_label = options;
+  with_label.keep = {label_column.empty() ? "label" : label_column};
+  Rows rows(input, model.data(), with_label);
+  Score score;
+  score.labels = penstock::score_labelled(model, rows, execution);
+  return score;
+}
+
+Score score_held_out_labels(const Model& model, const Dataset& data, const Execution& execution) {
+  const std::size_t classes = model.data().classes.size();
+  const auto inputs = static_cast<std::size_t>(model.data().input_size());
+  std::vector<std::vector<Index>> confusion(classes, std::vector<Index>(classes, 0));
+  Example example;
+  std::vector<float> outputs;
+  for (Index i = 0; data.validation(i, 1, 1, example); ++i) {
+    const Index steps = example.lengths.empty() ? example.steps : example.lengths.front();
+    ModelState state = model.state(1);
+    outputs.resize(static_cast<std::size_t>(steps) * classes);
+    if (model.data().vocabulary > 0) {
+      const auto tokens = std::span<const std::int32_t>(example.tokens).first(static_cast<std::size_t>(steps));
+      model.forward(1, steps, tokens, outputs, state, execution);
+    } else {
+      const auto features = std::span<const float>(example.features).first(static_cast<std::size_t>(steps) * inputs);
+      model.forward(1, steps, features, outputs, state, execution);
+    }
+    const auto label = static_cast<std::size_t>(example.labels[static_cast<std::size_t>(steps - 1)]);
+    ++confusion[label][best_of(std::span<const float>(outputs).last(classes))];
+  }
+  Score score;
+  score.labels = score_labels(std::move(confusion));
+  return score;
+}
+
+Score score_text(const Model& model, const std::string& path, const Execution& execution) {
+  constexpr std::size_t most_compressed = 64 << 20;  // beyond that nobody waits for a compressor
+  Input input(path);
+  input.show_progress();
+  Output output;
+  ByteAnswers answers(output, ByteAnswers::Style::silent);
+  std::string kept;
+  answer_bytes(model, input, execution, answers, [&](std::string_view text) {
+    if (kept.size() < most_compressed) kept.append(text.substr(0, most_compressed - kept.size()));
+  });
+  Score score;
+  score.bytes = answers.scored();
+  score.bits_per_byte = score.bytes > 0 ? answers.bits() / static_cast<double>(score.bytes) : 0.0;
+  score.compressors = compress(kept);
+  return score;
+}
+
+std::string score_lines(const Model& model, const Score& score, const std::string& first) {
+  std::vector<std::string> lines;
+  if (score.labels) {
+    if (score.labels->scored > 0) lines = label_lines(model.data(), *score.labels);
+  } else if (model.data().task == Task::language) {
+    if (score.bytes > 0) lines = text_lines(score);
+  } else {
+    lines = series_lines(score);
+  }
+  std::string text;
+  for (const std::string& line : lines) {
+    text += (text.empty() ? first : std::string(first.size(), ' ')) + line + "\n";
+  }
+  return text;
+}
+
+std::string score_headline(const Model& model, const Score& score) {
+  if (score.labels) {
+    if (score.labels->scored == 0) return "";
+    const auto lines = label_lines(model.data(), *score.labels);
+    return fmt::format("{}, {}", lines[0], lines[1]);
+  }
+  if (!score.compressors.empty()) {
+    const auto best = std::ranges::min_element(score.compressors, {}, &Compressed::bits_per_byte);
+    return comparison(score.bits_per_byte, best->bits_per_byte, best->name + " of these bytes alone");
+  }
+  if (score.columns.empty()) return "";
+  const ColumnScore& first = score.columns.front();
+  const Rival& rival = first.best_rival();
+  const std::size_t others = score.columns.size() - 1;
+  return fmt::format("{}: {}, {}{}", printable(first.column), errors_text(first.model),
+                     comparison(first.model.rmse, rival.errors.rmse, rival.name),
+                     others > 0 ? fmt::format("; {} more", counted(static_cast<Index>(others), "column")) : "");
+}
+
+Json score_json(const Model& model, const Score& score) {
+  Json json = Json::object();
+  if (score.labels) {
+    const LabelScore& labels = *score.labels;
+    json = {{"scored", labels.scored},
+            {"accuracy", labels.accuracy},
+            {"macro_f1", labels.macro_f1},
+            {"classes", model.data().classes},
+            {"confusion", labels.confusion},
+            {"majority", model.data().classes[static_cast<std::size_t>(labels.majority)]},
+            {"majority_accuracy", labels.majority_accuracy}};
+  } else if (model.data().task == Task::language) {
+    json = {{"bytes", score.bytes}, {"bits_per_byte", score.bits_per_byte}};
+    for (const Compressed& each : score.compressors) json["compressors"][each.name] = each.bits_per_byte;
+  } else {
+    json = columns_json(score.columns);
+    if (!score.groups.empty()) json["groups"] = groups_json(score.groups);
+  }
+  return json;
+}
+
+}  // namespace penstock::cli

@@ -1,0 +1,92 @@
+#include "options/load_model.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include "penstock/error.h"
+#include "terminal/units.h"
+
+namespace penstock::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void refuse_model(const std::string& message) { throw Error(ErrorCode::invalid_argument, message); }
+
+/// The first model in a folder; empty if there is none.
+std::string model_in(const std::string& folder) {
+  std::error_code unreadable;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, unreadable)) {
+    if (entry.is_regular_file(unreadable) && begins_as_model(entry.path().string())) return entry.path().string();
+  }
+  return "";
+}
+
+std::string command(const std::string& verb, const std::string& model, const std::string& rest) {
+  return fmt::format("'penstock {} {}{}{}'", verb, shell_word(model), rest.empty() ? "" : " ", rest);
+}
+
+/// What a model reads, as a person would say it.
+std::string reads(const DataDescription& data) {
+  if (data.task == Task::language) return "a text";
+  if (data.labels_texts()) return fmt::format("a table with the column {}", printable(data.text_column));
+  if (data.vocabulary > 0) return "lines of tokens, or task:NAME";
+  std::vector<std::string> names;
+  for (const Column& input : data.inputs) {
+    const std::string name = printable(input.name);
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  }
+  return fmt::format("a table with the column{} {}", names.size() == 1 ? "" : "s", fmt::join(names, ", "));
+}
+
+}  // namespace
+
+bool begins_as_model(const std::string& path) {
+  constexpr std::size_t length = 8;
+  std::ifstream file(path, std::ios::binary);
+  std::string begin(length + 1, '\0');
+  return file.read(begin.data(), static_cast<std::streamsize>(begin.size())) && begin.back() == '{';
+}
+
+Model load_model(const std::string& verb, const std::string& path, const std::vector<std::string>& others) {
+  std::error_code unknown;
+  if (fs::is_directory(path, unknown)) {
+    const std::string inside = model_in(path);
+    refuse_model(fmt::format("MODEL {} is a folder{}", printable(path),
+                             inside.empty() ? ", not a model" : ", not a file such as " + shell_word(inside)));
+  }
+  if (!fs::exists(path, unknown) || begins_as_model(path)) return Model::load(path);
+  for (const std::string& other : others) {
+    if (!begins_as_model(other)) continue;
+    refuse_model(fmt::format("{} is no model, and {} is: {}", printable(path), printable(other),
+                             command(verb, other, shell_word(path))));
+  }
+  const bool empty = fs::is_regular_file(path, unknown) && fs::file_size(path, unknown) == 0;
+  if (empty || fs::path(path).extension() == ".safetensors") return Model::load(path);  // which says what is wrong
+  refuse_model(fmt::format("{} is no model: 'penstock train {}' makes one of data", printable(path), shell_word(path)));
+}
+
+void refuse_models(const std::vector<std::string>& sources) {
+  const auto model = std::ranges::find_if(sources, begins_as_model);
+  if (model == sources.end()) return;
+  const auto data = std::ranges::find_if_not(sources, begins_as_model);
+  refuse_model(fmt::format("{} is a model, not data: 'penstock train {} --init {}' trains it further",
+                           printable(*model), data == sources.end() ? "DATA" : shell_word(*data), shell_word(*model)));
+}
+
+void require_data(const std::string& verb, const std::string& model, const std::vector<std::string>& data) {
+  if (!data.empty() && !data.front().empty()) return;
+  std::error_code unknown;
+  if (fs::exists(model, unknown) && !begins_as_model(model)) {
+    refuse_model(fmt::format("MODEL is missing: {}", command(verb, "model.safetensors", shell_word(model))));
+  }
+  const Model loaded = load_model(verb, model);
+  refuse_model(
+      fmt::format("DATA is missing: {}, where FILE is {}", command(verb, model, "FILE"), reads(loaded.data())));
+}
+
+}  // namespace penstock::cli

@@ -1,0 +1,230 @@
+#include "options/manual.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cctype>
+
+#include "options/options.h"
+#include "penstock/recurrent.h"
+#include "penstock/version.h"
+
+namespace penstock::cli {
+namespace {
+
+std::string upper(std::string text) {
+  for (char& c : text) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  return text;
+}
+
+/// Text as roff prints it: no hyphen becomes a dash, no line a request.
+std::string roff(const std::string& text) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const bool line_start = i == 0 || text[i - 1] == '\n';
+    if (line_start && (text[i] == '.' || text[i] == '\'')) out += "\\&";
+    if (text[i] == '\\') {
+      out += "\\e";
+    } else if (text[i] == '-') {
+      out += "\\-";
+    } else {
+      out += text[i];
+    }
+  }
+  return out;
+}
+
+std::string with_placeholder(const CLI::Option& option) {
+  std::string text = fmt::format(
+      "\\fB{}\\fR", roff(fmt::format("{}", fmt::join(CLI::detail::split(option.get_name(false, true), ','), ", "))));
+  const std::string& placeholder = option.get_option_text();
+  return placeholder.empty() ? text : text + " \\fI" + roff(placeholder) + "\\fR";
+}
+
+void add_entries(std::string& page, const CLI::App& app) {
+  for (const CLI::Option* option : app.get_options([](const CLI::Option* o) { return o->get_positional(); })) {
+    page += fmt::format(".TP\n\\fI{}\\fR\n{}\n", roff(option->get_option_text()), roff(option->get_description()));
+  }
+  std::string group;
+  for (const OptionEntry& entry : option_table(app)) {
+    if (entry.option->get_group() != group) {
+      group = entry.option->get_group();
+      page += fmt::format(".SS {}\n", roff(group));
+    }
+    page += fmt::format(".TP\n{}\n{}\n", with_placeholder(*entry.option), roff(entry.option->get_description()));
+  }
+}
+
+/// For a shell's single quotes.
+std::string single_quoted(const std::string& text) {
+  std::string out = "'";
+  for (const char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
+}
+
+std::vector<std::string> names_of(const CLI::App& verb) {
+  std::vector<std::string> names;
+  for (const OptionEntry& entry : option_table(verb)) {
+    names.push_back("--" + entry.name());
+    for (const std::string& letter : entry.option->get_snames()) names.push_back("-" + letter);
+  }
+  return names;
+}
+
+/// Words that an option takes, as far as they are known; empty: any value.
+std::vector<std::string> words_of(const OptionEntry& entry) {
+  std::vector<std::string> words = entry.choices;
+  if (entry.name() == "cell") {
+    for (const CellInfo& cell : cells()) words.emplace_back(cell.name);
+  }
+  return words;
+}
+
+/// The same of what a verb takes without a name; empty: files.
+std::vector<std::string> argument_words(const CLI::App& program, const CLI::App& verb) {
+  std::vector<std::string> words;
+  for (const CLI::Option* option : verb.get_options([](const CLI::Option* o) { return o->get_positional(); })) {
+    if (option->get_option_text() == "SHELL") words = shells();
+    if (option->get_option_text() != "[VERB]") continue;
+    for (const CLI::App* each : verbs_of(program)) words.push_back(each->get_name());
+  }
+  return words;
+}
+
+}  // namespace
+
+const std::vector<std::string>& shells() {
+  static const std::vector<std::string> names = {"bash", "zsh", "fish"};
+  return names;
+}
+
+std::string manual_page(const CLI::App& app) {
+  const bool program = app.get_parent() == nullptr;
+  const std::string name = program ? "penstock" : "penstock-" + app.get_name();
+  std::string page = fmt::format(".TH {} 1 \"\" \"penstock {}\" \"Penstock\"\n", upper(name), PENSTOCK_VERSION);
+  page += fmt::format(".SH NAME\n{} \\- {}\n", roff(name), roff(app.get_description()));
+  page += fmt::format(".SH SYNOPSIS\n.B {}\n", roff(usage_line(app)));
+  if (program) {
+    page += ".SH VERBS\n";
+    for (const CLI::App* verb : verbs_of(app)) {
+      page += fmt::format(".TP\n\\fB{}\\fR\n{}; see \\fBpenstock\\-{}\\fR(1)\n", roff(verb->get_name()),
+                          roff(verb->get_description()), roff(verb->get_name()));
+    }
+  }
+  page += ".SH OPTIONS\n";
+  add_entries(page, app);
+  // The end of the help is laid out already.
+  page += ".SH EXAMPLES AND NOTES\n.nf\n" + roff(app.get_footer()) + "\n.fi\n";
+  page += program ? "" : ".SH SEE ALSO\n.BR penstock (1)\n";
+  return page;
+}
+
+std::string bash_completion(const CLI::App& program) {
+  std::string text =
+      "# bash completion of penstock; put it into /usr/share/bash-completion/completions/penstock\n"
+      "_penstock() {\n"
+      "  local current=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} verb=${COMP_WORDS[1]}\n"
+      "  local options=\"\" words=\"\"\n"
+      "  COMPREPLY=()\n";
+  std::vector<std::string> verbs;
+  for (const CLI::App* verb : verbs_of(program)) verbs.push_back(verb->get_name());
+  text += fmt::format(
+      "  if ((COMP_CWORD == 1)); then\n    COMPREPLY=($(compgen -W \"{} --help --version\" -- \"$current\"))\n"
+      "    return\n  fi\n  case \"$verb $before\" in\n",
+      fmt::join(verbs, " "));
+  for (const CLI::App* verb : verbs_of(program)) {
+    for (const OptionEntry& entry : option_table(*verb)) {
+      const std::vector<std::string> words = words_of(entry);
+      if (words.empty()) continue;
+      text += fmt::format("    \"{} --{}\") COMPREPLY=($(compgen -W \"{}\" -- \"$current\")); return ;;\n",
+                          verb->get_name(), entry.name(), fmt::join(words, " "));
+    }
+  }
+  text += "  esac\n  case \"$verb\" in\n";
+  for (const CLI::App* verb : verbs_of(program)) {
+    text += fmt::format("    {}) options=\"{}\" words=\"{}\" ;;\n", verb->get_name(), fmt::join(names_of(*verb), " "),
+                        fmt::join(argument_words(program, *verb), " "));
+  }
+  text +=
+      "  esac\n"
+      "  if [[ $current == -* ]]; then\n"
+      "    COMPREPLY=($(compgen -W \"$options\" -- \"$current\"))\n"
+      "  elif [[ -n $words ]]; then\n"
+      "    COMPREPLY=($(compgen -W \"$words\" -- \"$current\"))\n"
+      "  else\n"
+      "    compopt -o filenames 2>/dev/null\n"
+      "    current=${current#[\\\"\\']}\n"  // as it is typed: in quotes, or with \ before each space
+      "    mapfile -t COMPREPLY < <(compgen -f -- \"${current//\\\\/}\")\n"
+      "  fi\n"
+      "}\n"
+      "complete -F _penstock penstock\n";
+  return text;
+}
+
+std::string zsh_completion(const CLI::App& program) {
+  // In [ ] of _arguments these have a meaning of their own.
+  const auto plain = [](std::string text) {
+    for (char& c : text) {
+      if (c == '[' || c == ']') c = c == '[' ? '(' : ')';
+      if (c == ':') c = ';';
+    }
+    return text;
+  };
+  std::string text = "#compdef penstock\n_penstock() {\n  local -a verbs\n  verbs=(\n";
+  for (const CLI::App* verb : verbs_of(program)) {
+    text += fmt::format("    {}\n", single_quoted(verb->get_name() + ":" + plain(verb->get_description())));
+  }
+  text +=
+      "  )\n  if ((CURRENT == 2)); then\n    _describe verb verbs\n    return\n  fi\n"
+      "  local verb=$words[2]\n  shift words\n  ((CURRENT--))\n  case $verb in\n";
+  for (const CLI::App* verb : verbs_of(program)) {
+    text += fmt::format("    {})\n      _arguments -s \\\n", verb->get_name());
+    for (const OptionEntry& entry : option_table(*verb)) {
+      std::string spec = fmt::format("[{}]", plain(entry.option->get_description()));
+      if (!entry.is_flag) {
+        const std::vector<std::string> words = words_of(entry);
+        const std::string action = !words.empty()    ? fmt::format("({})", fmt::join(words, " "))
+                                   : entry.is_file() ? "_files"
+                                                     : " ";
+        spec += fmt::format(":{}:{}", plain(entry.option->get_option_text()), action);
+      }
+      // One that was given under either name is not offered again under the other.
+      std::string names = "--" + entry.name();
+      for (const std::string& letter : entry.option->get_snames()) names += " -" + letter;
+      for (const std::string& name : CLI::detail::split(names, ' ')) {
+        text += fmt::format("        {} \\\n", single_quoted(fmt::format("({}){}{}", names, name, spec)));
+      }
+    }
+    const std::vector<std::string> words = argument_words(program, *verb);
+    text += fmt::format("        {}\n      ;;\n",
+                        words.empty() ? "'*:file:_files'" : fmt::format("'1:word:({})'", fmt::join(words, " ")));
+  }
+  return text +
+         "  esac\n}\nif [[ $funcstack[1] == _penstock ]]; then _penstock \"$@\"; else compdef _penstock penstock; fi\n";
+}
+
+std::string fish_completion(const CLI::App& program) {
+  std::string text = "# fish completion of penstock; put it into ~/.config/fish/completions/penstock.fish\n";
+  for (const CLI::App* verb : verbs_of(program)) {
+    text += fmt::format("complete -c penstock -n __fish_use_subcommand -a {} -f -d {}\n", verb->get_name(),
+                        single_quoted(verb->get_description()));
+  }
+  for (const CLI::App* verb : verbs_of(program)) {
+    for (const OptionEntry& entry : option_table(*verb)) {
+      text +=
+          fmt::format("complete -c penstock -n '__fish_seen_subcommand_from {}' -l {}", verb->get_name(), entry.name());
+      for (const std::string& letter : entry.option->get_snames()) text += " -s " + letter;
+      if (!entry.is_flag) text += entry.is_file() ? " -r -F" : " -x";
+      const std::vector<std::string> words = words_of(entry);
+      if (!words.empty()) text += fmt::format(" -a '{}'", fmt::join(words, " "));
+      text += fmt::format(" -d {}\n", single_quoted(entry.option->get_description()));
+    }
+    const std::vector<std::string> words = argument_words(program, *verb);
+    if (words.empty()) continue;
+    text += fmt::format("complete -c penstock -n '__fish_seen_subcommand_from {}' -f -a '{}'\n", verb->get_name(),
+                        fmt::join(words, " "));
+  }
+  return text;
+}
+
+}  // namespace penstock::cli

@@ -1,0 +1,394 @@
+#include "options/open_data.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <initializer_list>
+
+#include "penstock/fine_tune.h"
+#include "penstock/labelled_texts.h"
+#include "terminal/units.h"
+
+namespace penstock::cli {
+namespace {
+
+constexpr std::string_view task_prefix = "task:";
+
+const char* describe(DataKind kind) {
+  switch (kind) {
+    case DataKind::text:
+      return "a text";
+    case DataKind::series:
+      return "a series";
+    case DataKind::labelled:
+      return "labelled sequences";
+    case DataKind::labelled_texts:
+      return "labelled texts";
+    case DataKind::sound:
+      return "sound";
+    case DataKind::task:
+      break;
+  }
+  return "a built-in task";
+}
+
+std::string held_out(double fraction, const char* what) {
+  if (fraction == 0.0) return "nothing held out";
+  return fmt::format("{} {:.3g} % held out", what, 100.0 * fraction);
+}
+
+std::string column_list(const std::vector<Column>& columns) {
+  constexpr std::size_t shown = 4;
+  std::vector<std::string> names;
+  for (const Column& column : columns) {
+    if (column.ahead > 0 || (column.feature != Feature::value && column.feature != Feature::category)) continue;
+    const std::string name = printable(column.name);
+    if (names.empty() || names.back() != name) names.push_back(name);  // a column has many categories
+  }
+  if (names.size() > shown) return fmt::format("{} columns", names.size());
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+OpenedData open_text_file(const DataOptions& options) {
+  TextOptions text;
+  text.bytes = options.bytes;
+  if (options.validation_fraction) text.validation_fraction = *options.validation_fraction;
+  auto dataset = open_text(options.sources, text);
+  const Index size = dataset->training_steps() + 1 + dataset->held_out_steps();
+  return {std::move(dataset),
+          DataKind::text,
+          fmt::format("{} of text, {}", counted(size, "byte"), held_out(text.validation_fraction, "the last")),
+          {}};
+}
+
+/// What the rows of a series were found to be like.
+std::string findings(const Dataset& dataset) {
+  const DataDescription& data = dataset.description();
+  std::string text;
+  if (data.season > 1) text += fmt::format("; a season of {} rows", data.season);
+  const auto logarithms = std::ranges::count_if(data.targets, [](const Column& target) { return target.logarithm; });
+  if (logarithms > 0) {
+    text += logarithms == static_cast<Index>(data.targets.size()) ? "; by logarithms"
+                                                                  : fmt::format("; {} by logarithms", logarithms);
+  }
+  return text;
+}
+
+OpenedData open_series_file(const DataOptions& options) {
+  SeriesOptions series = suggest_series(options.series);
+  series.inputs = options.columns;
+  series.targets = options.targets;
+  series.categories = options.categories;
+  series.horizon = options.horizon;
+  series.season = options.season;
+  series.group = options.group;
+  series.group_by_file = options.group_by_file;
+  series.known = options.known;
+  series.threads = options.threads;
+  series.format = options.table.format();
+  series.missing = options.table.missing.value_or(options.origin ? options.origin->missing : series.missing);
+  series.undated = options.table.undated.value_or(options.origin ? options.origin->undated : series.undated);
+  if (options.validation_fraction) series.validation_fraction = *options.validation_fraction;
+  auto dataset =
+      options.origin ? open_series(options.sources, series, *options.origin) : open_series(options.sources, series);
+  const DataDescription& data = dataset->description();
+  const auto groups = static_cast<Index>(data.groups.size());
+  const std::string summary = fmt::format(
+      "{} in {}{}, {}; predicts {}, {}{} ahead{}", column_list(data.inputs),
+      counted(dataset->training_steps() + std::max<Index>(groups, 1), "row"),
+      groups > 0 ? fmt::format(" of {} series", with_commas(groups)) : "",
+      held_out(series.validation_fraction, groups > 0 ? "of each the next" : "the next"), column_list(data.targets),
+      data.horizon == 1 ? "" : "1 to ", counted(data.horizon, "row"), findings(*dataset));
+  return {std::move(dataset), DataKind::series, summary, {}};
+}
+
+OpenedData open_labelled_file(const DataOptions& options, std::uint64_t seed) {
+  LabelledOptions labelled;
+  labelled.sequence_column = options.sequence_column.value_or(labelled.sequence_column);
+  labelled.label_column = options.label_column.value_or(labelled.label_column);
+  labelled.inputs = options.columns;
+  labelled.categories = options.categories;
+  labelled.format = options.table.format();
+  labelled.missing = options.table.missing.value_or(options.origin ? options.origin->missing : labelled.missing);
+  labelled.seed = seed;
+  if (options.validation_fraction) labelled.validation_fraction = *options.validation_fraction;
+  auto dataset = options.origin ? open_labelled(options.sources, labelled, *options.origin)
+                                : open_labelled(options.sources, labelled);
+  const DataDescription& data = dataset->description();
+  const std::string summary =
+      fmt::format("{} of {} in {} classes, {}", counted(dataset->training_steps(), "sequence"),
+                  column_list(data.inputs), data.classes.size(), held_out(labelled.validation_fraction, "another"));
+  return {std::move(dataset), DataKind::labelled, summary, {}};
+}
+
+OpenedData open_labelled_text_file(const DataOptions& options, std::uint64_t seed) {
+  LabelledTextOptions texts;
+  texts.text_column = options.text_column;
+  texts.label_column = options.label_column.value_or("");
+  texts.longest = options.longest;
+  texts.format = options.table.format();
+  texts.missing = options.table.missing.value_or(options.origin ? options.origin->missing : texts.missing);
+  texts.seed = seed;
+  if (options.validation_fraction) texts.validation_fraction = *options.validation_fraction;
+  auto dataset = open_labelled_texts(options.sources, texts, options.origin);
+  const std::string summary =
+      fmt::format("{} in {} classes, {}", counted(dataset->training_steps(), "text"),
+                  dataset->description().classes.size(), held_out(texts.validation_fraction, "of each another"));
+  return {std::move(dataset), DataKind::labelled_texts, summary, {}};
+}
+
+OpenedData open_sound_files(const DataOptions& options) {
+  if (!options.target.empty() && !is_sound_file(options.source) && !std::filesystem::exists(options.target)) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("--target is the sound file that is to come out of {}; did you mean '--target-columns {}'?",
+                            printable(options.source), shell_word(options.target)));
+  }
+  require_given(options.target, "--target, the sound that came out of what is to be learnt,");
+  if (options.sources.size() > 1) {
+    throw Error(ErrorCode::invalid_argument, fmt::format("one argument too many: '{}'", printable(options.sources[1])));
+  }
+  SoundOptions sound;
+  if (options.validation_fraction) sound.validation_fraction = *options.validation_fraction;
+  auto dataset = options.origin ? open_sound(options.source, options.target, sound, *options.origin)
+                                : open_sound(options.source, options.target, sound);
+  const auto seconds =
+      static_cast<double>(dataset->training_steps()) / static_cast<double>(dataset->description().sample_rate);
+  const std::string summary =
+      fmt::format("{:.3g} s at {} Hz, {}; to become {}", seconds, dataset->description().sample_rate,
+                  held_out(sound.validation_fraction, "another"), printable(options.target));
+  return {std::move(dataset), DataKind::sound, summary, {}};
+}
+
+OpenedData open_builtin_task(const DataOptions& options, std::uint64_t seed) {
+  TaskOptions task = options.task;
+  task.seed = seed;
+  const std::string name = task_name(options.source);
+  try {
+    auto dataset = open_task(name, task);
+    return {std::move(dataset),
+            DataKind::task,
+            fmt::format("sequences of {} without end, validated at {}", counted(task.length, "step"),
+                        counted(task.validation_length, "step")),
+            {}};
+  } catch (const Error& error) {
+    // The task calls it length; on the command line --length is the window of a text.
+    const std::string message = error.what();
+    throw Error(error.code(), message.starts_with("length ") ? "task_" + message : message);
+  }
+}
+
+}  // namespace
+
+void add_kind_option(Options& options, std::optional<DataKind>& kind) {
+  options.choice("--as", kind,
+                 {{"text", DataKind::text},
+                  {"series", DataKind::series},
+                  {"labelled", DataKind::labelled},
+                  {"texts", DataKind::labelled_texts},
+                  {"sound", DataKind::sound}},
+                 "What a file is; the default goes by its name and its header");
+}
+
+void add_data_options(Options& options, DataOptions& data) {
+  options.group("Data");
+  add_kind_option(options, data.kind);
+  options.add("--columns", data.columns, "A,B", "Columns to read; all numeric ones if not given");
+  options.add("--categories", data.categories, "auto|none|A,B",
+              "Columns of which every text is an input, 1 where a row has it [auto: text with few different values]");
+  options.add("--target-columns", data.targets, "C,D", "Columns of a series to predict; those read if not given");
+  options.add("--target", data.target, "FILE", "Sound: what came out of the effect or amplifier that is to be learnt");
+  options.add("--horizon", data.horizon, "K", "Rows ahead that a series model predicts");
+  options.add("--group", data.group, "COLUMN",
+              "Names the series that a row is of, such as a shop: many series in one file, learnt by one model");
+  options.flag("--group-by-file", data.group_by_file,
+               "The same of many files that hold a series each, which is named as its file");
+  options.add("--known", data.known, "A,B",
+              "Columns of a series that are known in advance, such as prices and holidays: read of the rows that are "
+              "forecast, too");
+  options.add("--season", data.season, "N", "Rows after which a series repeats itself; 1: never, 0: find out");
+  options.choice("--transform", data.series.transform,
+                 {{"auto", Transform::automatic}, {"none", Transform::none}, {"log", Transform::logarithm}},
+                 "Learn a series as it is or by its logarithm [auto: what forecasts better]");
+  options.add("--calendar", data.series.calendar, "auto|none|day,week,year",
+              "Read where a row's date stands in the day, the week or the year, from a column of dates [auto: what the "
+              "training rows hold twice and follow]");
+  options.add("--date-column", data.series.date_column, "NAME",
+              "Holds the dates of a series' rows [the first that does]");
+  options.choice("--irregular", data.series.irregular,
+                 {{"auto", Irregular::automatic},
+                  {"ignore", Irregular::ignore},
+                  {"elapsed", Irregular::elapsed},
+                  {"fill", Irregular::fill},
+                  {"refuse", Irregular::refuse}},
+                 "Rows at irregular dates: follow each other all the same, with the time since the row before as an "
+                 "input, with missing rows put in without values, or an error [auto: what suits the dates]");
+  options.add("--sequence-column", data.sequence_column, "NAME", "Names the sequence that a row belongs to [sequence]");
+  options.add(
+      "--label-column", data.label_column, "NAME",
+      "Holds the label of the sequence [label], or of the text in its row [label, class, sentiment, topic, ...]");
+  options.add("--text-column", data.text_column, "NAME",
+              "Holds texts that are labelled, one in each row [the longest of those that mostly differ]");
+  options.add("--longest", data.longest, "N", "Labelled texts: bytes that are read of each; longer ones are cut");
+  add_table_options(options, data.table,
+                    "Empty values: an error, the last value, a straight line, or the last value without being scored "
+                    "[refuse]",
+                    "refuse");
+  options.choice("--header", data.table.header, {{"yes", true}, {"no", false}},
+                 "Whether the first row holds the names of the columns [found from it]");
+  options.flag("--bytes", data.bytes, "A text: read any file, also programs, pictures and archives");
+  options.add("--validation-fraction", data.validation_fraction, "P", "Part held out [0.05 of a text, 0.2 otherwise]");
+  options.group("Built-in tasks");
+  options.add("--task-length", data.task.length, "T", "Length of the sequences in training");
+  options.add("--validation-length", data.task.validation_length, "T", "Length of the sequences in validation");
+  options.add("--modulus", data.task.modulus, "M", "modular: the arithmetic's modulus");
+  options.add("--copy-tokens", data.task.copy_tokens, "N", "copying: how many tokens to remember");
+}
+
+void add_undated_option(Options& options, std::optional<Undated>& undated, const std::string& otherwise) {
+  options.choice(
+      "--undated", undated, {{"refuse", Undated::refuse}, {"drop", Undated::drop}},
+      fmt::format("Rows of a series whose date cannot be read, such as 2023-02-30 or a line Total: an error, "
+                  "or left out [{}]",
+                  otherwise));
+}
+
+void add_table_options(Options& options, TableOptions& table, const std::string& missing, const std::string& undated) {
+  options.add("--delimiter", table.delimiter, "CHAR", "Between the values of a row, or 'tab' [found from the file]");
+  options.choice("--decimal", table.decimal, {{".", '.'}, {",", ','}, {"point", '.'}, {"comma", ','}},
+                 "What starts the fraction of a number [found from the file]");
+  options.choice("--missing", table.missing,
+                 {{"refuse", Missing::refuse},
+                  {"carry", Missing::carry},
+                  {"interpolate", Missing::interpolate},
+                  {"mask", Missing::mask}},
+                 missing);
+  add_undated_option(options, table.undated, undated);
+}
+
+TableFormat TableOptions::format() const { return {delimiter_of(delimiter), decimal.value_or('\0'), header}; }
+
+RowFormat TableOptions::row_format() const {
+  return {
+      .delimiter = delimiter_of(delimiter), .decimal = decimal.value_or('\0'), .missing = missing, .undated = undated};
+}
+
+bool is_sound_file(const std::string& path) {
+  const std::string extension = path.substr(std::min(path.rfind('.'), path.size()));
+  for (const char* known : {".wav", ".WAV", ".aiff", ".aif", ".flac", ".ogg", ".w64"}) {
+    if (extension == known) return true;
+  }
+  return false;
+}
+
+DataKind kind_of(const DataOptions& options) {
+  if (options.source.starts_with(task_prefix)) return DataKind::task;
+  if (options.kind) return *options.kind;
+  if (!options.target.empty() || is_sound_file(options.source)) return DataKind::sound;
+  if (!options.text_column.empty()) return DataKind::labelled_texts;
+  switch (guess_kind(options.sources, options.table.format())) {
+    case SourceKind::text:
+      return DataKind::text;
+    case SourceKind::series:
+      if (options.label_column && !options.sequence_column &&
+          holds_labelled_texts(options.sources, options.table.format(), *options.label_column)) {
+        return DataKind::labelled_texts;
+      }
+      return options.sequence_column || options.label_column ? DataKind::labelled : DataKind::series;
+    case SourceKind::labelled_texts:
+      return options.sequence_column ? DataKind::labelled : DataKind::labelled_texts;
+    case SourceKind::labelled:
+      break;
+  }
+  return DataKind::labelled;
+}
+
+void refuse_foreign_options(const CLI::App& app, const DataOptions& options, DataKind kind) {
+  using enum DataKind;
+  struct Scope {
+    const char* option;
+    std::initializer_list<DataKind> kinds;
+  };
+  static const std::initializer_list<Scope> scopes = {
+      {"--as", {text, series, labelled, labelled_texts, sound}},
+      {"--text-column", {labelled_texts}},
+      {"--longest", {labelled_texts}},
+      {"--target", {sound}},
+      {"--columns", {series, labelled}},
+      {"--categories", {series, labelled}},
+      {"--target-columns", {series}},
+      {"--horizon", {series}},
+      {"--group", {series}},
+      {"--group-by-file", {series}},
+      {"--irregular", {series}},
+      {"--undated", {series}},
+      {"--known", {series}},
+      {"--season", {series}},
+      {"--transform", {series}},
+      {"--calendar", {series}},
+      {"--date-column", {series}},
+      {"--no-linear", {series}},
+      {"--no-filters", {labelled}},
+      {"--sequence-column", {labelled}},
+      {"--label-column", {labelled, labelled_texts}},
+      {"--delimiter", {series, labelled, labelled_texts}},
+      {"--decimal", {series, labelled, labelled_texts}},
+      {"--header", {series, labelled, labelled_texts}},
+      {"--missing", {series, labelled, labelled_texts}},
+      {"--bytes", {text}},
+      {"--validation-fraction", {text, series, labelled, labelled_texts, sound}},
+      {"--task-length", {task}},
+      {"--validation-length", {task}},
+      {"--modulus", {task}},
+      {"--copy-tokens", {task}},
+      {"--length", {text, series, sound}},  // the others' sequences are never cut
+      {"--no-carry", {text, series, sound}},
+      {"--no-changes", {series}},
+      {"--search", {text, series, labelled, sound}},  // of what is generated without end there is no part
+  };
+  for (const Scope& scope : scopes) {
+    const bool applies = std::find(scope.kinds.begin(), scope.kinds.end(), kind) != scope.kinds.end();
+    if (applies || app.count(scope.option) == 0) continue;
+    throw Error(ErrorCode::invalid_argument, fmt::format("{} does not apply to {}: {} is read as {}", scope.option,
+                                                         describe(kind), printable(options.source), describe(kind)));
+  }
+}
+
+OpenedData open_data(const DataOptions& options, DataKind kind, std::uint64_t seed) {
+  const auto open = [&] {
+    switch (kind) {
+      case DataKind::text:
+        return open_text_file(options);
+      case DataKind::series:
+        return open_series_file(options);
+      case DataKind::labelled:
+        return open_labelled_file(options, seed);
+      case DataKind::labelled_texts:
+        return open_labelled_text_file(options, seed);
+      case DataKind::sound:
+        return open_sound_files(options);
+      case DataKind::task:
+        break;
+    }
+    return open_builtin_task(options, seed);
+  };
+  OpenedData opened = open();
+  opened.reading = opened.dataset->reading();
+  const bool table = kind == DataKind::series || kind == DataKind::labelled || kind == DataKind::labelled_texts;
+  if (table && !options.kind && is_unnamed_table(options.sources)) {
+    opened.reading.insert(opened.reading.begin(), "a table, as its first lines show; --as text reads its bytes");
+  }
+  return opened;
+}
+
+std::string task_name(const std::string& source) {
+  return source.starts_with(task_prefix) ? source.substr(task_prefix.size()) : "";
+}
+
+char delimiter_of(const std::string& option) {
+  if (option.empty()) return '\0';
+  if (option == "tab" || option == "\\t") return '\t';
+  if (option.size() == 1) return option.front();
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("--delimiter must be one character or 'tab', not '{}'", printable(option)));
+}
+
+}  // namespace penstock::cli

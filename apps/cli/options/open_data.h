@@ -1,0 +1,90 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "options/options.h"
+#include "penstock/data.h"
+
+namespace penstock::cli {
+
+enum class DataKind { text, series, labelled, labelled_texts, sound, task };
+
+/// How a table is written, as far as the options say so.
+struct TableOptions {
+  std::string delimiter;
+  std::optional<char> decimal;
+  std::optional<bool> header;
+  std::optional<Missing> missing;
+  std::optional<Undated> undated;
+
+  TableFormat format() const;
+  /// For rows that a model answers.
+  RowFormat row_format() const;
+};
+
+/// What the options say about the data; which of them apply depends on the kind.
+struct DataOptions {
+  std::string source;  ///< The first of `sources`, as messages call the data.
+  Sources sources;     ///< Paths, or "task:NAME".
+  std::optional<DataKind> kind;
+  std::vector<std::string> columns, targets, categories;
+  Index horizon = 1;
+  std::optional<std::string> sequence_column, label_column;  ///< "sequence" and "label" if not given.
+  std::string text_column;                                   ///< Labelled texts: found if empty.
+  Index longest = 1000;                                      ///< The same: bytes of a text that are read.
+  TableOptions table;
+  bool bytes = false;
+  std::string target;  ///< Sound: what came out.
+  std::optional<double> validation_fraction;
+  Index season = 0;
+  SeriesChoices series;            ///< How a series is forecast, and its dates.
+  std::vector<std::string> known;  ///< A series: columns that are known in advance.
+  std::string group;               ///< A series: the column that names the series of a row; empty: one series.
+  bool group_by_file = false;      ///< The same, named as their files.
+  int threads = 0;                 ///< A series: that look for its season and its linear forecast.
+  TaskOptions task;
+  const DataDescription* origin = nullptr;  ///< Of a model that is trained further: its columns, horizon and labels.
+};
+
+struct OpenedData {
+  std::unique_ptr<Dataset> dataset;
+  DataKind kind = DataKind::text;
+  /// For a person: "4,305,367 bytes of text, the last 5 % held out".
+  std::string summary;
+  std::vector<std::string> reading;  ///< How the files were read, as far as that was guessed.
+};
+
+/// Declares --delimiter, --decimal, --missing and --undated; `missing` is the help of the third, `undated` says what is
+/// done where the last is not given.
+void add_table_options(Options& options, TableOptions& table, const std::string& missing, const std::string& undated);
+/// Declares --undated alone.
+void add_undated_option(Options& options, std::optional<Undated>& undated, const std::string& otherwise);
+
+/// Declares --as.
+void add_kind_option(Options& options, std::optional<DataKind>& kind);
+
+/// Declares the options in the groups "Data" and "Built-in tasks".
+void add_data_options(Options& options, DataOptions& data);
+
+/// "task:parity" is a task; FILE.csv and FILE.tsv with the columns `sequence` and `label` are labelled sequences,
+/// without them a series, or labelled texts if they plainly are; everything else is a text.
+DataKind kind_of(const DataOptions& options);
+
+/// Throws Error(invalid_argument) for options (as given to `app`) that do not apply to the kind of data.
+void refuse_foreign_options(const CLI::App& app, const DataOptions& options, DataKind kind);
+
+OpenedData open_data(const DataOptions& options, DataKind kind, std::uint64_t seed);
+
+/// By the name: WAV, AIFF, FLAC, Ogg.
+bool is_sound_file(const std::string& path);
+
+/// "task:parity" -> "parity"; empty for anything else.
+std::string task_name(const std::string& source);
+
+/// The character meant by --delimiter ("tab", ";"); 0 if it was not given.
+char delimiter_of(const std::string& option);
+
+}  // namespace penstock::cli

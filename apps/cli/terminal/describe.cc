@@ -1,0 +1,86 @@
+#include "terminal/describe.h"
+
+#include <fmt/format.h>
+
+#include "penstock/error.h"
+#include "terminal/units.h"
+
+namespace penstock::cli {
+namespace {
+
+Json column_names(const std::vector<Column>& columns) {
+  Json names = Json::array();
+  for (const Column& column : columns) names.push_back(column.title());
+  return names;
+}
+
+}  // namespace
+
+std::string describe_layers(const ModelSpec& spec) {
+  if (spec.blocks == 0) return counted(spec.filters * spec.dilations, "convolution filter");
+  std::string text = fmt::format("{}, {} of width {}", spec.cell, counted(spec.blocks, "block"), spec.width);
+  if (spec.hidden_size != 0) text += fmt::format(", hidden size {}", spec.hidden_size);
+  if (spec.heads > 1) text += fmt::format(", {} heads", spec.heads);
+  if (spec.convolution > 0) text += fmt::format(", convolution of {}", spec.convolution);
+  if (spec.feed_forward > 0.0) text += fmt::format(", feed-forward x {:g}", spec.feed_forward);
+  if (spec.dropout > 0.0) text += fmt::format(", dropout {:g}", spec.dropout);
+  if (spec.from_last) text += ", from the last value";
+  if (spec.lags > 0) text += ", beside a linear forecast from " + counted(spec.lags, "row");
+  if (spec.filters > 0) text += fmt::format(", beside {} filters", with_commas(spec.filters * spec.dilations));
+  return text;
+}
+
+std::string describe_model(const Model& model) {
+  const ModelSpec& spec = model.spec();
+  return fmt::format("{}{}, {} parameters", spec.members > 1 ? fmt::format("the mean of {}: ", spec.members) : "",
+                     describe_layers(spec), with_commas(model.parameter_count()));
+}
+
+Json model_json(const Model& model) {
+  const ModelSpec& spec = model.spec();
+  const DataDescription& data = model.data();
+  Json json = {{"cell", spec.cell},
+               {"width", spec.width},
+               {"blocks", spec.blocks},
+               {"hidden_size", spec.hidden_size == 0 ? spec.width : spec.hidden_size},
+               {"heads", spec.heads},
+               {"convolution", spec.convolution},
+               {"feed_forward", spec.feed_forward},
+               {"dropout", spec.dropout},
+               {"from_last", spec.from_last},
+               {"lags", spec.lags},
+               {"filters", spec.filters},
+               {"dilations", spec.dilations},
+               {"members", spec.members},
+               {"parameters", model.parameter_count()},
+               {"task", to_string(data.task)}};
+  if (data.vocabulary > 0) json["vocabulary"] = data.vocabulary;
+  if (!data.inputs.empty()) json["inputs"] = column_names(data.inputs);
+  if (data.task == Task::forecast) {
+    json["targets"] = column_names(data.targets);
+    json["horizon"] = data.horizon;
+    json["season"] = data.season;
+  }
+  if (!data.classes.empty()) json["classes"] = data.classes;
+  return json;
+}
+
+Json evaluation_json(Task task, const Evaluation& evaluation) {
+  Json json = {{"loss", evaluation.loss}};
+  if (task != Task::forecast) {
+    json[task == Task::language ? "bits_per_byte" : "bits_per_step"] = evaluation.bits_per_step;
+    json["accuracy"] = evaluation.accuracy;
+  }
+  json["scored"] = evaluation.scored;
+  return json;
+}
+
+std::string json_line(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"; }
+
+void require_task(const Model& model, const std::string& path, Task task, const std::string& what) {
+  if (model.data().task == task) return;
+  throw Error(ErrorCode::invalid_argument, fmt::format("{} is for {} models, and {} is a {} model", what,
+                                                       to_string(task), printable(path), to_string(model.data().task)));
+}
+
+}  // namespace penstock::cli

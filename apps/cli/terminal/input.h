@@ -1,0 +1,57 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "penstock/rows.h"
+#include "terminal/read_progress.h"
+
+namespace penstock::cli {
+
+/// A file or standard input ("-"), read as it comes: nobody waits for a buffer to fill. What gzip has compressed,
+/// whatever its name, text in UTF-16 and, where rows of a table are wanted, .ts files and JSON are read whole and
+/// turned into what they stand for.
+class Input final : public Lines {
+ public:
+  enum class Holds { anything, table };
+
+  /// Throws Error(io_failure) naming the path, Error(bad_input) for a table that cannot be read.
+  explicit Input(const std::string& path, Holds holds = Holds::anything);
+  ~Input() override;
+  Input(const Input&) = delete;
+  Input& operator=(const Input&) = delete;
+
+  /// As messages call it: the path, or "-".
+  const std::string& name() const override { return name_; }
+
+  /// From now on shows how far it has come, if that takes a while and standard error is a terminal.
+  void show_progress();
+
+  /// What is there now, at least one byte; empty at the end, or when the user wants to stop. Valid until the next call.
+  std::string_view read();
+
+  /// The next line without its line end (LF or CRLF); false at the end. The last line needs no line end.
+  /// Throws Error(bad_input) for lines that are too long to be meant.
+  bool line(std::string& line) override;
+
+ private:
+  std::string name_;
+  int descriptor_ = -1;
+  bool may_wait_ = false;  // it is a pipe or a terminal
+  bool whole_ = false;     // the buffer holds all that there is
+  bool begun_ = false;     // something was read
+  std::vector<char> buffer_;
+  std::unique_ptr<ReadProgress> progress_;
+  std::string_view waiting_;  // of the buffer, not yet given out as lines
+  long lines_ = 0;
+
+  /// Reads into the buffer behind `begin`; the number of bytes, 0 at the end or when the user wants to stop.
+  std::size_t read_behind(std::size_t begin);
+  /// The first read: of the bytes that are there, or of all that they stand for.
+  std::size_t begin();
+  void take_whole(std::string_view text);
+};
+
+}  // namespace penstock::cli

@@ -1,0 +1,44 @@
+#include "terminal/spinning.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <climits>
+#include <cstdlib>
+#include <string_view>
+
+namespace penstock::cli {
+namespace {
+
+constexpr const char *spin_count = "GOMP_SPINCOUNT", *started_anew = "PENSTOCK_STARTED_ANEW";
+
+/// Whether a verb keeps several threads at work. Measurements are left alone: they are of the machine as it is.
+bool computes(const char* verb) {
+  constexpr std::array<std::string_view, 5> verbs = {"train", "predict", "evaluate", "generate", "report"};
+  return verb != nullptr && std::ranges::find(verbs, std::string_view(verb)) != verbs.end();
+}
+
+}  // namespace
+
+void limit_spinning(char** arguments) {
+  if (std::getenv(started_anew) != nullptr) {
+    // Not for programs that this one starts: the library has read it.
+    unsetenv(started_anew);
+    unsetenv(spin_count);
+    return;
+  }
+  if (arguments[0] == nullptr || !computes(arguments[1])) return;
+  if (std::getenv(spin_count) != nullptr || std::getenv("OMP_WAIT_POLICY") != nullptr) return;
+  std::array<char, PATH_MAX> program;
+  const ssize_t size = readlink("/proc/self/exe", program.data(), program.size() - 1);
+  if (size <= 0) return;  // no such file system: threads spin as they do
+  program[static_cast<std::size_t>(size)] = '\0';
+  setenv(spin_count, "10000", 0);
+  setenv(started_anew, "1", 0);
+  execv(program.data(), arguments);
+  unsetenv(started_anew);
+  unsetenv(spin_count);
+}
+
+}  // namespace penstock::cli

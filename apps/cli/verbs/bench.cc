@@ -1,0 +1,201 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bench/suite/report.h"
+#include "options/options.h"
+#include "penstock/penstock.h"
+#include "terminal/bench_progress.h"
+#include "terminal/signals.h"
+#include "terminal/terminal.h"
+#include "terminal/terminal_table.h"
+#include "terminal/units.h"
+#include "verbs/verbs.h"
+
+namespace penstock::cli {
+namespace {
+
+struct BenchArguments {
+  std::string table;
+  std::vector<std::string> cells, shapes, passes, dtypes, threads, peers;
+  bench::Settings settings;
+  bool quick = false, quiet = false;
+  std::string json, markdown, plot;
+};
+
+bench::Choice choice_of(const BenchArguments& arguments) {
+  bench::Choice choice;
+  choice.cells = arguments.cells;
+  choice.dtypes = arguments.dtypes;
+  choice.quick = arguments.quick;
+  for (const std::string& shape : arguments.shapes) choice.shapes.push_back(bench::parse_shape(shape));
+  for (const std::string& pass : arguments.passes) choice.passes.push_back(bench::parse_pass(pass));
+  for (const std::string& count : arguments.threads) parse_value("--threads", count, choice.threads.emplace_back());
+  return choice;
+}
+
+std::vector<const bench::Table*> tables_of(const std::string& name, const std::string& device) {
+  require_given(name, "TABLE");
+  std::vector<const bench::Table*> wanted;
+  for (const bench::Table& table : bench::tables(device)) {
+    if (name == "all") wanted.push_back(&table);
+  }
+  if (wanted.empty()) wanted.push_back(&bench::find_table(name, device));
+  return wanted;
+}
+
+/// Before minutes of measuring: can the file be written at all? An existing one keeps what it holds until then.
+void check_writable(const std::string& path) {
+  if (!path.empty() && path != "-") check_can_write(path);
+}
+
+/// As it was typed, so that a report can be repeated.
+std::string command_line() {
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  std::string line = "penstock", word;
+  std::getline(file, word, '\0');
+  while (std::getline(file, word, '\0')) line += " " + shell_word(word);
+  return line;
+}
+
+void write_text(Output& output, const std::string& path, const std::string& text) {
+  if (path == "-") return output.write(text);
+  write_file(path, text);
+}
+
+void say_missing(const bench::Report& report) {
+  for (const bench::Peer& peer : report.peers) {
+    if (!peer.missing.empty()) {
+      say(fmt::format("penstock bench: {} is left out: {}\n", peer.name, printable(peer.missing)));
+    }
+  }
+}
+
+void warn_of_limits(const bench::Report& report) {
+  for (const bench::Measured& measured : report.tables) {
+    const std::string text = bench::wrong_limits(measured);
+    if (!text.empty()) say(fmt::format("warning: {}: {}\n", measured.table->name, text));
+  }
+}
+
+/// Everything that stands in a report as wrong or failed, so that a pipe sees it too.
+void say_wrong(const bench::Report& report) {
+  using Outcome = bench::Entry::Outcome;
+  for (const bench::Measured& measured : report.tables) {
+    for (const bench::Line& line : measured.lines) {
+      for (const bench::Entry& entry : line.entries) {
+        if (entry.outcome != Outcome::wrong && entry.outcome != Outcome::failed) continue;
+        say(fmt::format("penstock bench: {} {} in {}, no time: {}\n", entry.name,
+                        entry.outcome == Outcome::wrong ? "is wrong" : "failed", line.test.label(),
+                        printable(entry.note)));
+      }
+    }
+  }
+}
+
+/// A picture needs matplotlib, which nobody has to install: without it the rest of the report counts.
+void write_plot(const bench::Report& report, const std::string& path) {
+  std::string picture;
+  try {
+    picture = bench::plot(report, path);
+  } catch (const Error& error) {
+    say(fmt::format("penstock bench: there is no plot: {}\n", printable(error.what())));
+    return;
+  }
+  write_file(path, picture);
+}
+
+int bench_verb(const BenchArguments& arguments) {
+  const std::vector<const bench::Table*> wanted = tables_of(arguments.table, arguments.settings.device);
+  bench::Settings settings = arguments.settings;
+  constexpr double quick_seconds = 0.05, longest = 3600.0;
+  if (arguments.quick) settings.seconds = std::min(settings.seconds, quick_seconds);
+  if (!(settings.seconds > 0.0) || settings.seconds > longest) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("--seconds must be above 0 and at most {}, not {}", longest, settings.seconds));
+  }
+  if (arguments.peers == std::vector<std::string>{"none"}) {
+    settings.peers.emplace();
+  } else if (!arguments.peers.empty()) {
+    settings.peers = arguments.peers;
+  }
+  settings.peers_folder = bench::find_peers_folder();
+  check_writable(arguments.json);
+  check_writable(arguments.markdown);
+  check_writable(arguments.plot);
+
+  catch_interrupts();
+  BenchProgress progress(arguments.quiet);
+  bench::Report report = bench::run(wanted, choice_of(arguments), settings, progress);
+  progress.finish();
+  report.command = command_line();
+  if (!arguments.quiet) say_missing(report);
+  say_wrong(report);
+  warn_of_limits(report);
+
+  Output output;
+  if (!arguments.json.empty()) write_text(output, arguments.json, bench::report_json(report));
+  if (!arguments.markdown.empty()) write_text(output, arguments.markdown, bench::report_markdown(report));
+  if (arguments.json != "-" && arguments.markdown != "-") {
+    const std::string page = bench::report_markdown(report);
+    output.write(is_terminal(STDOUT_FILENO) ? for_terminal(page, static_cast<std::size_t>(terminal_width())) : page);
+  }
+  output.flush();
+  if (!arguments.plot.empty()) write_plot(report, arguments.plot);
+  if (report.interrupted) return interrupted_status();
+  return report.all_right() ? 0 : 1;
+}
+
+}  // namespace
+
+Verb add_bench(CLI::App& program) {
+  CLI::App* app = program.add_subcommand("bench", "Measure this machine, next to its peers and its limits");
+  auto arguments = std::make_shared<BenchArguments>();
+  Options options(*app);
+  std::vector<std::string> names;
+  for (const bench::Table& table : bench::tables()) names.push_back(table.name);
+  options.positional("TABLE", arguments->table, fmt::format("What to measure: {} or all", fmt::join(names, ", ")));
+  options.group("Cases");
+  options.add("--device", arguments->settings.device, "DEVICE", "cpu, or cuda: the first GPU; some tables");
+  options.add("--cells", arguments->cells, "NAMES", "Cells, with commas between them [those of the table]");
+  options.add("--shapes", arguments->shapes, "BxTxIxH,...",
+              "Rows, steps, input and hidden size; with several heads BxTxIxHxHEADS [those of the table]");
+  options.add("--passes", arguments->passes, "NAMES", "forward, training [those of the table]");
+  options.add("--dtypes", arguments->dtypes, "NAMES",
+              "f32, bf16-weights, bf16; cuda: f32, bf16, f16 [f32; cuda: those of the table]");
+  options.add("--threads", arguments->threads, "N,...", "Numbers of threads; 0: all that there are [1,0]");
+  options.flag("--quick", arguments->quick, "The first two shapes of each cell, for an instant each");
+  options.group("Peers");
+  options.add(
+      "--peers", arguments->peers, "NAMES",
+      fmt::format("Who else is measured: {}, or none [all that are here]", fmt::join(bench::peer_names(), ", ")));
+  options.add("--python", arguments->settings.python, "PROGRAM", "The Python that has them");
+  options.group("Measuring");
+  options.add("--seconds", arguments->settings.seconds, "S", "Timed calls of each contender in each case");
+  options.add("--seed", arguments->settings.seed, "N", "Of weights and inputs");
+  options.group("Reports");
+  options.add("--json", arguments->json, "FILE", "Everything that was measured; '-' is standard output");
+  options.add("--markdown", arguments->markdown, "FILE",
+              "The tables as Markdown; '-' is standard output, where a terminal otherwise gets tables of its width");
+  options.add("--plot", arguments->plot, "FILE", "A picture (.svg, .png) of the ratios, by matplotlib");
+  options.flag("-q,--quiet", arguments->quiet, "No progress, and no word about peers that are missing");
+  options.finish(
+      "  penstock bench layer --cells lstm --shapes 16x200x256x256 --threads 1,2\n"
+      "  penstock bench scan --cells scan-log --threads 1\n"
+      "  penstock bench stream --python venv/bin/python\n"
+      "  penstock bench batch --peers none                  speed-up over B\n"
+      "  penstock bench latency --cells lstm --threads 1    of single calls\n"
+      "  penstock bench fused --peers torch,torch-loop\n"
+      "  penstock bench cuda_rnn --peers numpy\n"
+      "  penstock bench recurrent --device cuda --shapes 16x1024x768x768x12\n"
+      "  penstock bench cs179 --cells mingru --shapes 8x4096x256x256\n"
+      "  penstock bench layer --device cuda --python venv/bin/python\n"
+      "  penstock bench all --markdown page.md --json all.json --plot all.svg");
+  return {app, [arguments] { return bench_verb(*arguments); }};
+}
+
+}  // namespace penstock::cli

@@ -1,0 +1,194 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "options/options.h"
+#include "penstock/recurrent.h"
+#include "terminal/describe.h"
+#include "terminal/terminal.h"
+#include "terminal/units.h"
+#include "verbs/verbs.h"
+
+namespace penstock::cli {
+namespace {
+
+struct DemoArguments {
+  std::string what, cell = "elman";
+  Index hidden = 64, steps = 200;
+  double scale = 3.0, clip = 1.0;
+  std::uint64_t seed = 1;
+  bool json = false;
+};
+
+/// Of the gradient of all weights.
+struct Norm {
+  Index steps = 0;
+  double usual = 0.0, scaled = 0.0;  ///< With the recurrent matrix as it begins, and multiplied.
+};
+
+constexpr Index kInputs = 16;
+
+void check(const DemoArguments& arguments) {
+  const auto require_positive = [](const char* option, double value) {
+    if (!(value > 0.0) || !std::isfinite(value)) {
+      throw Error(ErrorCode::invalid_argument, fmt::format("{} must be a positive number, not {}", option, value));
+    }
+  };
+  require_positive("--scale", arguments.scale), require_positive("--clip", arguments.clip);
+  constexpr Index most_steps = 100'000, largest = 4096;
+  if (arguments.steps < 1 || arguments.steps > most_steps) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("--length must be 1 to {}, not {}", most_steps, arguments.steps));
+  }
+  if (arguments.hidden < 1 || arguments.hidden > largest) {
+    throw Error(ErrorCode::invalid_argument, fmt::format("--width must be 1 to {}, not {}", largest, arguments.hidden));
+  }
+}
+
+/// Of numbers in -1 to 1, the same on every machine.
+std::vector<double> random_numbers(std::size_t count, std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::vector<double> numbers(count);
+  for (double& number : numbers) number = static_cast<double>(random() >> 11) * 0x1p-52 - 1.0;
+  return numbers;
+}
+
+/// The recurrent matrix of a new network times `scale`.
+Recurrent<double> network_of(const DemoArguments& arguments, double scale) {
+  Recurrent<double> network({.cell = arguments.cell, .input_size = kInputs, .hidden_size = arguments.hidden},
+                            arguments.seed);
+  auto& all = network.parameters();
+  const auto recurrent = std::ranges::find(all, "weight_hh_l0", &Recurrent<double>::Parameter::name);
+  if (recurrent == all.end()) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("--cell must have a recurrent matrix (elman, gru, lstm, slstm): {} has none, and its "
+                            "gradient passes through no products",
+                            arguments.cell));
+  }
+  for (double& weight : recurrent->value) weight *= scale;
+  network.weights_changed();
+  return network;
+}
+
+/// Of the gradient of sum_j c_j h_T,j by all weights, where the c_j are random: what a loss of the last step passes
+/// back.
+double gradient_norm(Recurrent<double>& network, const std::vector<double>& x, const std::vector<double>& c,
+                     Index steps) {
+  const Batch batch{.rows = 1, .steps = steps};
+  const Index H = network.spec().hidden_size;
+  std::vector<double> y(static_cast<std::size_t>(steps * H)), dy(y.size());
+  std::copy(c.begin(), c.end(), dy.end() - H);
+  const auto inputs = SequenceView<const double>::batch_first(x.data(), steps, kInputs);
+  RecurrentTape<double> tape;
+  network.zero_gradients();
+  network.forward(batch, inputs, SequenceView<double>::batch_first(y.data(), steps, H), nullptr, nullptr, &tape);
+  network.backward(batch, inputs, SequenceView<const double>::batch_first(dy.data(), steps, H), nullptr, {}, nullptr,
+                   tape);
+  double squares = 0.0;
+  for (const auto& parameter : network.parameters()) {
+    for (const double gradient : parameter.gradient) squares += gradient * gradient;
+  }
+  return std::sqrt(squares);
+}
+
+std::vector<Norm> measure(const DemoArguments& arguments) {
+  Recurrent<double> usual = network_of(arguments, 1.0), scaled = network_of(arguments, arguments.scale);
+  const std::vector<double> x = random_numbers(static_cast<std::size_t>(arguments.steps * kInputs), arguments.seed + 1);
+  std::vector<double> c = random_numbers(static_cast<std::size_t>(arguments.hidden), arguments.seed + 2);
+  for (double& factor : c) factor /= std::sqrt(static_cast<double>(arguments.hidden));
+  std::vector<Norm> norms;
+  for (const Index part : {8, 4, 2, 1}) {
+    const Index steps = std::max<Index>(1, arguments.steps / part);
+    if (!norms.empty() && norms.back().steps == steps) continue;
+    norms.push_back({steps, gradient_norm(usual, x, c, steps), gradient_norm(scaled, x, c, steps)});
+  }
+  return norms;
+}
+
+/// As an optimiser gets it; a gradient that is not finite is no gradient: the step is left out.
+double clipped(double norm, double limit) { return std::min(norm, limit); }
+
+std::string norm_text(double norm) { return std::isfinite(norm) ? fmt::format("{:.3g}", norm) : "not finite"; }
+
+std::string clipped_text(double norm, double limit) {
+  return std::isfinite(norm) ? norm_text(clipped(norm, limit)) : "step left out";
+}
+
+std::string text_of(const DemoArguments& arguments, const std::vector<Norm>& norms) {
+  std::string text =
+      fmt::format("{} of {} units: the norm of the gradient of all weights, of a loss of the last step\n\n",
+                  arguments.cell, arguments.hidden);
+  const std::string times = fmt::format("W_hh x {:g}", arguments.scale);
+  const std::string limit = fmt::format("clipped to {:g}", arguments.clip);
+  text += fmt::format("  {:>7}  {:>12}  {:>14}  {:>14}  {:>14}\n", "steps", "W_hh", limit, times, limit);
+  for (const Norm& norm : norms) {
+    text += fmt::format("  {:>7}  {:>12}  {:>14}  {:>14}  {:>14}\n", norm.steps, norm_text(norm.usual),
+                        clipped_text(norm.usual, arguments.clip), norm_text(norm.scaled),
+                        clipped_text(norm.scaled, arguments.clip));
+  }
+  return text +
+         "\nOn its way through T steps a gradient is multiplied by the recurrent matrix T times. As networks begin "
+         "that\n"
+         "makes it smaller; with a larger matrix it grows with every step, and one such step of training undoes all\n"
+         "before. Clipping keeps the direction and shortens the gradient to the limit: 'penstock train --clip',\n"
+         "in PyTorch 'penstock.torch.StableTrainer(model, clip=1.0)'.\n";
+}
+
+Json json_of(const DemoArguments& arguments, const std::vector<Norm>& norms) {
+  Json all = Json::array();
+  const auto number = [](double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); };
+  const auto both = [&](double norm) {
+    const double after = std::isfinite(norm) ? clipped(norm, arguments.clip) : norm;
+    return Json{{"before", number(norm)}, {"after", number(after)}};
+  };
+  for (const Norm& norm : norms) {
+    all.push_back({{"steps", norm.steps}, {"usual", both(norm.usual)}, {"scaled", both(norm.scaled)}});
+  }
+  return {{"cell", arguments.cell},
+          {"hidden_size", arguments.hidden},
+          {"scale", arguments.scale},
+          {"clip", arguments.clip},
+          {"norms", all}};
+}
+
+int run_demo(const DemoArguments& arguments) {
+  require_given(arguments.what, "WHAT");
+  if (arguments.what != "clip") fail_choice("WHAT", arguments.what, {"clip"});
+  check(arguments);
+  const std::vector<Norm> norms = measure(arguments);
+  Output output;
+  output.write(arguments.json ? json_line(json_of(arguments, norms)) : text_of(arguments, norms));
+  output.flush();
+  return 0;
+}
+
+}  // namespace
+
+Verb add_demo(CLI::App& program) {
+  CLI::App* app = program.add_subcommand("demo", "Show what training guards against: gradients that explode");
+  auto arguments = std::make_shared<DemoArguments>();
+  Options options(*app);
+  options.positional("WHAT", arguments->what, "clip: norms of gradients before and after clipping");
+  options.group("Network");
+  options.add("--cell", arguments->cell, "NAME", "One with a recurrent matrix: elman, gru, lstm, slstm");
+  options.add("--width", arguments->hidden, "N", "Hidden size");
+  options.add("--length", arguments->steps, "N", "Steps of the longest sequence");
+  options.add("--scale", arguments->scale, "X", "What the recurrent matrix is multiplied by");
+  options.add("--clip", arguments->clip, "X", "Greatest norm of the gradient of all weights");
+  options.add("--seed", arguments->seed, "N", "Of weights and inputs");
+  options.group("Options");
+  options.flag("--json", arguments->json, "Print one JSON object");
+  options.finish(
+      "  penstock demo clip\n"
+      "  penstock demo clip --cell lstm --scale 5 --length 1000\n"
+      "  penstock demo clip --json | jq .norms");
+  return {app, [arguments] { return run_demo(*arguments); }};
+}
+
+}  // namespace penstock::cli

@@ -1,0 +1,131 @@
+#include <fmt/format.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "answers/answers.h"
+#include "answers/score_report.h"
+#include "options/device_choice.h"
+#include "options/load_model.h"
+#include "options/open_data.h"
+#include "options/options.h"
+#include "penstock/penstock.h"
+#include "terminal/terminal.h"
+#include "terminal/units.h"
+#include "verbs/verbs.h"
+
+namespace penstock::cli {
+namespace {
+
+struct EvaluateArguments {
+  std::string model;
+  std::vector<std::string> data;
+  RowOptions rows;
+  std::string label_column;
+  std::optional<Index> skip;
+  std::vector<double> quantiles;
+  bool json = false;
+  Execution execution;
+  bool automatic = false;  // of --device
+};
+
+/// Rows that are not scored: in the first ones a linear forecast has not seen as much as it reads.
+Index lead_in(const Model& model, const EvaluateArguments& arguments) {
+  return arguments.skip.value_or(model.spec().lags);
+}
+
+Score score_file(const Model& model, const std::string& path, const EvaluateArguments& arguments) {
+  const DataDescription& data = model.data();
+  if (data.task == Task::language) return score_text(model, path, arguments.execution);
+  if (data.vocabulary > 0 && !data.labels_texts()) {
+    throw Error(
+        ErrorCode::invalid_argument,
+        fmt::format("{} is a model of a built-in task: 'penstock predict' scores those", printable(arguments.model)));
+  }
+  if (data.task == Task::forecast) {
+    SeriesScoring options;
+    options.lead = lead_in(model, arguments);
+    if (!arguments.quantiles.empty()) options.levels = arguments.quantiles;
+    return score_series(model, path, arguments.rows.format, options, arguments.execution);
+  }
+  return score_labelled(model, path, arguments.rows, arguments.label_column, arguments.execution);
+}
+
+bool is_empty(const Score& score) {
+  return score.columns.empty() && score.bytes == 0 && (!score.labels || score.labels->scored == 0);
+}
+
+std::string where_nothing_is(const Model& model, const EvaluateArguments& arguments) {
+  const Index lead = model.data().task == Task::forecast ? lead_in(model, arguments) : 0;
+  if (lead == 0) return "";
+  const char* const why = ", as the linear forecast reads so many; --skip 0 scores all rows";
+  return fmt::format(" behind row {}{}", lead, arguments.skip ? "" : why);
+}
+
+int evaluate_files(const CLI::App& app, EvaluateArguments arguments) {
+  require_given(arguments.model, "MODEL");
+  require_data("evaluate", arguments.model, arguments.data);
+  const Model model = load_model("evaluate", arguments.model, arguments.data);
+  arguments.data = files_of(arguments.data);
+  if (app.count("--skip") > 0) require_task(model, arguments.model, Task::forecast, "--skip");
+  if (app.count("--label-column") > 0) require_task(model, arguments.model, Task::classify, "--label-column");
+  if (app.count("--sequence-column") > 0) require_task(model, arguments.model, Task::classify, "--sequence-column");
+  if (app.count("--undated") > 0) require_task(model, arguments.model, Task::forecast, "--undated");
+  if (arguments.skip.value_or(0) < 0) throw Error(ErrorCode::invalid_argument, "--skip must not be negative");
+  check_quantiles(model, arguments.model, arguments.quantiles);
+  settle_device(arguments.automatic, arguments.execution, model, reading_of(model, arguments.data));
+  Output output;
+  Json all = Json::array();
+  for (const std::string& path : arguments.data) {
+    const Score score = score_file(model, path, arguments);
+    if (is_empty(score)) {
+      throw Error(ErrorCode::bad_input,
+                  fmt::format("{}: there is nothing to score{}", printable(path), where_nothing_is(model, arguments)));
+    }
+    Json entry = {{"file", path}};
+    entry.update(score_json(model, score));
+    all.push_back(std::move(entry));
+    const Index lags = model.spec().lags;
+    if (!arguments.json && lags > 0 && !arguments.skip) {
+      output.write(fmt::format("the first {} in and {} not scored (--skip 0 scores {}, too)\n",
+                               lags == 1 ? "row leads" : with_commas(lags) + " rows lead", lags == 1 ? "is" : "are",
+                               lags == 1 ? "it" : "them"));
+    }
+    if (!arguments.json)
+      output.write(score_lines(model, score, arguments.data.size() > 1 ? printable(path) + "  " : ""));
+  }
+  if (arguments.json) output.write(json_line({{"files", all}}));
+  output.flush();
+  return 0;
+}
+
+}  // namespace
+
+Verb add_evaluate(CLI::App& program) {
+  CLI::App* app = program.add_subcommand("evaluate", "Score a model on a file whose answers are known");
+  auto arguments = std::make_shared<EvaluateArguments>();
+  Options options(*app);
+  options.positional("MODEL", arguments->model, "A trained model, or a checkpoint");
+  options.positional("DATA", arguments->data,
+                     "What the model was not trained on: texts, a CSV file of a series, or labelled sequences");
+  options.group("Options");
+  options.add("--skip", arguments->skip, "N",
+              "A series: the first N rows only lead in, and are not scored [as many as its linear forecast reads]");
+  options.add("--quantiles", arguments->quantiles, "A,B",
+              "A series: of forecasts, such as 0.05,0.5,0.95 [0.1,0.5,0.9]");
+  options.add("--sequence-column", arguments->rows.sequence_column, "NAME", "Names the sequence of a row");
+  options.add("--label-column", arguments->label_column, "NAME",
+              "Holds the label of the sequence or text [label; of texts also class, sentiment, ...]");
+  add_undated_option(options, arguments->rows.format.undated, "as in training");
+  options.add("--threads", arguments->execution.threads, "N", "0: as many as the machine offers");
+  options.device(arguments->execution, &arguments->automatic);
+  options.flag("--json", arguments->json, "Print one JSON object");
+  options.finish(
+      "  penstock evaluate co2.safetensors co2.csv --skip 1827  # beside drift\n"
+      "  penstock evaluate gestures.safetensors test.csv        # confusion\n"
+      "  penstock evaluate book.safetensors chapter1.txt        # beside gzip");
+  return {app, [app, arguments] { return evaluate_files(*app, *arguments); }};
+}
+
+}  // namespace penstock::cli

@@ -1,0 +1,100 @@
+#include <fmt/ranges.h>
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "options/load_model.h"
+#include "options/options.h"
+#include "options/output_file.h"
+#include "penstock/model.h"
+#include "penstock/onnx.h"
+#include "terminal/describe.h"
+#include "terminal/terminal.h"
+#include "terminal/units.h"
+#include "verbs/verbs.h"
+
+namespace penstock::cli {
+namespace {
+
+struct ExportArguments {
+  std::string model, output;
+  OnnxOptions onnx;
+  bool force = false, json = false;
+};
+
+/// "float [batch, time, 3]  In the units of the data: ..."
+std::string tensor_lines(const char* heading, const std::vector<OnnxTensor>& tensors) {
+  std::string text;
+  for (const OnnxTensor& tensor : tensors) {
+    const std::string shape = fmt::format("{} [{}]", tensor.type, fmt::join(tensor.shape, ", "));
+    text += fmt::format("{:<8} {:<11} {:<30} {}\n", text.empty() ? heading : "", tensor.name, shape,
+                        printable(tensor.description));
+  }
+  return text;
+}
+
+Json tensors_json(const std::vector<OnnxTensor>& tensors) {
+  Json all = Json::array();
+  for (const OnnxTensor& tensor : tensors) {
+    all.push_back(
+        {{"name", tensor.name}, {"type", tensor.type}, {"shape", tensor.shape}, {"description", tensor.description}});
+  }
+  return all;
+}
+
+int export_model(ExportArguments arguments) {
+  require_given(arguments.model, "MODEL");
+  const Model model = load_model("export", arguments.model);
+  if (arguments.output.empty()) {
+    arguments.output = std::filesystem::path(arguments.model).replace_extension(".onnx").string();
+  }
+  check_writable_file("--output", arguments.output);
+  if (!arguments.force)
+    check_not_there("--output", arguments.output, "--force replaces it, -o FILE writes another one");
+  const OnnxModel onnx = save_onnx(model, arguments.output, arguments.onnx);
+  Output output;
+  if (arguments.json) {
+    output.write(json_line({{"output", arguments.output},
+                            {"bytes", onnx.file.size()},
+                            {"opset", OnnxModel::opset},
+                            {"inputs", tensors_json(onnx.inputs)},
+                            {"outputs", tensors_json(onnx.outputs)}}));
+  } else {
+    output.write(fmt::format("{:<8} {}\n{:<8} {}, ONNX opset {}, {}\n", "model", describe_model(model), "file",
+                             printable(arguments.output), OnnxModel::opset,
+                             byte_size(static_cast<double>(onnx.file.size()))));
+    output.write(tensor_lines("inputs", onnx.inputs) + tensor_lines("outputs", onnx.outputs));
+  }
+  output.flush();
+  return 0;
+}
+
+}  // namespace
+
+Verb add_export(CLI::App& program) {
+  CLI::App* app = program.add_subcommand("export", "Write a model as ONNX, which other programs run");
+  auto arguments = std::make_shared<ExportArguments>();
+  Options options(*app);
+  options.positional("MODEL", arguments->model, "A model or checkpoint that 'penstock train' has written");
+  options.group("Files");
+  options.add("-o,--output", arguments->output, "FILE", "What is written [MODEL with the ending .onnx]");
+  options.flag("--force", arguments->force, "Replace a file that is there");
+  options.flag("--json", arguments->json, "Print what was written as one JSON object");
+  options.group("Numbers");
+  options.flag("--normalised", arguments->onnx.normalised,
+               "Inputs and outputs are normalised, not in the units of the data");
+  options.add("--group", arguments->onnx.group, "NAME", "A model of many series: the one whose units are meant");
+  options.finish(
+      "  penstock export co2.safetensors            co2.onnx\n"
+      "  penstock export book.safetensors -o book.onnx --json\n"
+      "  penstock export shops.safetensors --group Berlin -o berlin.onnx\n"
+      "\n"
+      "The file reads 'tokens' or 'features', any number of rows and steps, and\n"
+      "'state', zeros at the start; it makes 'logits' or 'forecast', and\n"
+      "'next_state', from which the next call goes on.");
+  return {app, [arguments] { return export_model(*arguments); }};
+}
+
+}  // namespace penstock::cli

@@ -1,0 +1,482 @@
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "answers/answers.h"
+#include "answers/long_answers.h"
+#include "answers/rows.h"
+#include "answers/text_score.h"
+#include "options/device_choice.h"
+#include "options/load_model.h"
+#include "options/open_data.h"
+#include "options/options.h"
+#include "options/output_file.h"
+#include "penstock/labelled_texts.h"
+#include "penstock/penstock.h"
+#include "penstock/score_rows.h"
+#include "penstock/sequence_run.h"
+#include "penstock/stop.h"
+#include "terminal/describe.h"
+#include "terminal/input.h"
+#include "terminal/signals.h"
+#include "terminal/terminal.h"
+#include "terminal/units.h"
+#include "verbs/verbs.h"
+
+namespace penstock::cli {
+namespace {
+
+struct PredictArguments {
+  std::vector<double> quantiles;
+  std::string model, series, output;
+  std::vector<std::string> data;
+  RowOptions rows;
+  TableOptions table;
+  bool per_byte = false, last = false, long_table = false, force = false, json = false;
+  TaskOptions task;
+  Execution execution;
+  bool automatic = false;  // the device
+};
+
+class Prediction {
+ public:
+  Prediction(const CLI::App& app, PredictArguments arguments, Model model)
+      : app_(app), arguments_(std::move(arguments)), model_(std::move(model)), output_(arguments_.output) {
+    arguments_.rows.format = arguments_.table.row_format();
+    arguments_.rows.format.series = arguments_.series;
+    std::erase(arguments_.rows.keep, model_.data().group_column);  // which is kept anyway
+  }
+
+  int run() {
+    try {
+      const Stoppable on_a_signal(&interrupt());
+      answer();
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::interrupted) throw;
+    }
+    if (interrupted()) return stop();
+    output_.finish();
+    if (output_.is_file()) say_saved();
+    return 0;
+  }
+
+ private:
+  void answer() {
+    const std::vector<std::string> given = std::exchange(arguments_.data, files_of(arguments_.data));
+    refuse_foreign(given);
+    settle_device(arguments_.automatic, arguments_.execution, model_, work());
+    if (!task_name(arguments_.data.front()).empty()) {
+      predict_task();
+    } else if (data().task == Task::language) {
+      predict_texts();
+    } else if (data().labels_texts()) {
+      label_texts();
+    } else if (data().vocabulary > 0) {
+      predict_tokens();
+    } else if (data().task == Task::forecast) {
+      forecast();
+    } else {
+      classify();
+    }
+  }
+
+  /// What was answered so far is worth reading, but no file: that is whole or not there.
+  int stop() {
+    if (!output_.is_file()) output_.flush();
+    return interrupted_status();
+  }
+
+  void say_saved() const {
+    Output output;
+    output.write(
+        fmt::format("saved  {} ({})\n", printable(arguments_.output), byte_size(static_cast<double>(output_.size()))));
+    output.flush();
+  }
+
+  bool shows_progress() const { return output_.is_file() || !is_terminal(STDOUT_FILENO); }
+
+  /// As far as it is known before anything is read: bytes of texts; of other data, at least a piece.
+  DeviceQuestion work() const {
+    if (!task_name(source()).empty()) return {.rows = 64, .steps = arguments_.task.validation_length, .start = true};
+    return reading_of(model_, arguments_.data);
+  }
+
+  const DataDescription& data() const { return model_.data(); }
+  const std::string& source() const { return arguments_.data.front(); }
+
+  /// `given` are the arguments of DATA, of which some may be folders.
+  void refuse_foreign(const std::vector<std::string>& given) const {
+    const Task task = data().task;
+    const auto refuse = [&](const char* option, Task only) {
+      if (app_.count(option) > 0) require_task(model_, arguments_.model, only, option);
+    };
+    refuse("--per-byte", Task::language);
+    refuse("--last", Task::forecast);
+    refuse("--long", Task::forecast);
+    check_quantiles(model_, arguments_.model, arguments_.quantiles);
+    refuse("--sequence-column", Task::classify);
+    refuse("--undated", Task::forecast);
+    if (app_.count("--keep") > 0 && data().vocabulary > 0 && !data().labels_texts()) {
+      throw Error(ErrorCode::invalid_argument, "--keep is for models that read the rows of a CSV file");
+    }
+    if (app_.count("--series") > 0 && (!data().groups_are_files || arguments_.data.size() > 1)) {
+      throw Error(ErrorCode::invalid_argument, "--series is for one file and a model trained with --group-by-file");
+    }
+    const bool many = (task == Task::language && !arguments_.per_byte) || data().groups_are_files;
+    if (arguments_.data.size() > 1 && !many) {
+      if (given.size() > 1) refuse_argument(app_, given[1]);
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("DATA {} is a folder of {} files, and this model reads one: 'penstock predict {} {}'",
+                              printable(given.front()), arguments_.data.size(), shell_word(arguments_.model),
+                              shell_word(source())));
+    }
+  }
+
+  void predict_texts() {
+    using Style = ByteAnswers::Style;
+    const Style style = !arguments_.per_byte ? Style::silent : arguments_.json ? Style::json : Style::table;
+    Json all = Json::array();
+    if (!arguments_.per_byte && !arguments_.json) output_.write("bits/byte       loss            bytes  file\n");
+    for (const std::string& file : arguments_.data) {
+      ByteAnswers answers(output_, style);
+      answers.header();
+      const TextScore score =
+          score_text(model_, file, arguments_.execution, answers, shows_progress() || !answers.writes());
+      if (interrupted()) return;
+      if (arguments_.per_byte) continue;
+      if (arguments_.json) all.push_back(score_json(score));
+      if (!arguments_.json) output_.write(score_row(score));
+      if (!arguments_.json) output_.flush();
+    }
+    if (arguments_.json && !arguments_.per_byte) output_.write(json_line({{"files", all}}));
+  }
+
+  void forecast() {
+    for (const std::string& file : arguments_.data) forecast_file(file);
+  }
+
+  void forecast_file(const std::string& file) {
+    Input input(file, Input::Holds::table);
+    if (shows_progress()) input.show_progress();
+    Rows rows(input, data(), arguments_.rows);
+    if (arguments_.long_table || !data().group_column.empty() || data().reads_ahead()) {
+      forecast_groups(rows);
+      return;
+    }
+    RowAnswers answers(output_, data(), arguments_.rows.keep, arguments_.json, arguments_.quantiles);
+    answers.header();
+    SequenceRun sequence(model_, arguments_.execution);
+    SpreadTracker tracker(data());
+    answers.of_spread(tracker.spread());
+    std::vector<std::vector<std::string>> kept;  // of the rows that wait in the sequence ...
+    std::vector<float> features;                 // ... and what the model reads of them
+    std::vector<double> values;                  // the same: of the targets, raw
+    std::vector<bool> missing;                   // the same: they are not in the file
+    const auto size = static_cast<std::size_t>(data().output_size());
+    const auto answer = [&](bool end) {
+      const auto outputs = sequence.run();
+      const std::size_t inputs = features.size() / kept.size(), targets = values.size() / kept.size();
+      for (std::size_t i = 0; i < kept.size(); ++i) {
+        const auto forecasts = outputs.subspan(i * size, size);
+        tracker.add(std::span(features).subspan(i * inputs, inputs), forecasts,
+                    std::span(values).subspan(i * targets, targets));
+        const bool wanted = arguments_.last ? end && i + 1 == kept.size() : !missing[i];
+        if (wanted) answers.answer(kept[i], forecasts);
+      }
+      kept.clear();
+      features.clear();
+      values.clear();
+      missing.clear();
+    };
+    for (auto kind = rows.next(); kind != Rows::Kind::end; kind = rows.next()) {
+      if (kind == Rows::Kind::blank) continue;
+      if (sequence.waiting() == SequenceRun::piece) answer(false);
+      sequence.add(rows.features());
+      features.insert(features.end(), rows.features().begin(), rows.features().end());
+      values.insert(values.end(), rows.target_values().begin(), rows.target_values().end());
+      kept.push_back(rows.kept());
+      missing.push_back(kind == Rows::Kind::missing);
+    }
+    if (kept.empty()) nothing_to_read("rows behind the header");
+    answer(true);
+    say_replaced(rows);
+  }
+
+  /// Rows of a series that can be forecast from: of the others not all that should be known in advance is.
+  Index count_answered(const GroupedRows& series) {
+    const auto count = static_cast<Index>(series.kept.size());
+    const Index lacking = series.lacking(count - 1);
+    if (lacking > 0) lacking_.push_back(series.name);
+    return std::max<Index>(0, count - lacking);
+  }
+
+  /// Forecasts of what follows the last row need what is known of as many rows as are forecast.
+  void say_lacking() const {
+    if (lacking_.empty()) return;
+    std::vector<std::string> columns;
+    for (const std::string& name : data().known_columns()) columns.push_back(printable(name));
+    const std::string of = lacking_.front().empty() ? "" : fmt::format(" of {}", printable(lacking_.front()));
+    const std::string text = fmt::format(
+        "{}: behind the last row{}{} there must be {} more with the values of {}, which are known in advance, and an "
+        "empty {}",
+        printable(source()), of,
+        lacking_.size() > 1 ? fmt::format(" (and of {} more series)", lacking_.size() - 1) : "", data().horizon,
+        fmt::join(columns, ", "), printable(data().targets.front().name));
+    if (arguments_.last) throw Error(ErrorCode::bad_input, text);
+    say("note: " + text + ", for forecasts from the last rows\n");
+  }
+
+  /// One series after the other, its name, if it has one, in front of each answer.
+  void forecast_groups(Rows& rows) {
+    const std::vector<GroupedRows> groups = read_groups(rows, data(), {});
+    if (groups.empty()) nothing_to_read("rows behind the header");
+    say_new_groups(new_groups(groups), rows.name(), 0);
+    lacking_.clear();
+    std::vector<Index> counts;
+    for (const GroupedRows& series : groups) counts.push_back(count_answered(series));
+    say_lacking();
+    if (arguments_.long_table) {
+      const LongOptions options{arguments_.rows.keep, arguments_.quantiles, !arguments_.last, arguments_.json};
+      LongAnswers answers(output_, data(), options, RowTimes(rows, groups, data()));
+      write_groups(groups, counts, answers, [&](std::size_t series, Index row, const Spread& spread, const auto& own) {
+        answers.answer(series, row, groups[series], spread, own);
+      });
+    } else {
+      write_wide(groups, counts);
+    }
+    say_replaced(rows);
+  }
+
+  void write_wide(const std::vector<GroupedRows>& groups, const std::vector<Index>& counts) {
+    std::vector<std::string> names = arguments_.rows.keep;
+    const bool named = !data().group_column.empty();
+    if (named) names.insert(names.begin(), data().group_column);
+    RowAnswers answers(output_, data(), names, arguments_.json, arguments_.quantiles);
+    write_groups(groups, counts, answers, [&](std::size_t series, Index row, const Spread& spread, const auto& own) {
+      answers.of_series(groups[series].data);
+      answers.of_spread(spread);
+      std::vector<std::string> kept = groups[series].kept[static_cast<std::size_t>(row)];
+      if (named) kept.insert(kept.begin(), groups[series].name);
+      answers.answer(kept, own);
+    });
+  }
+
+  /// Calls write(series, row, spread, forecasts) for each row whose forecast is wanted, of the first `counts` of a
+  /// series.
+  template <class Answers, class Write>
+  void write_groups(const std::vector<GroupedRows>& groups, const std::vector<Index>& counts, Answers& answers,
+                    const Write& write) {
+    if (!std::exchange(headed_, true)) answers.header();
+    const auto inputs = static_cast<std::size_t>(data().input_size()), targets = data().targets.size(),
+               outputs = static_cast<std::size_t>(data().output_size());
+    for (std::size_t number = 0; number < groups.size(); ++number) {
+      const GroupedRows& series = groups[number];
+      SequenceRun sequence(model_, arguments_.execution);
+      SpreadTracker tracker(series.data);
+      for (Index row = 0; row < counts[number];) {
+        const Index first = row, end = std::min(counts[number], row + SequenceRun::piece);
+        for (; row < end; ++row) {
+          sequence.add(std::span(series.features).subspan(static_cast<std::size_t>(row) * inputs, inputs));
+        }
+        const auto forecasts = sequence.run();
+        for (Index i = first; i < end; ++i) {
+          const auto own = forecasts.subspan(static_cast<std::size_t>(i - first) * outputs, outputs);
+          tracker.add(std::span(series.features).subspan(static_cast<std::size_t>(i) * inputs, inputs), own,
+                      std::span(series.target_values).subspan(static_cast<std::size_t>(i) * targets, targets));
+          const bool wanted = arguments_.last ? i + 1 == counts[number] : !series.missing[static_cast<std::size_t>(i)];
+          if (wanted) write(number, i, tracker.spread(), own);
+        }
+      }
+    }
+  }
+
+  /// One answer a sequence: rows of one value in the sequence column, or rows up to a blank line without such a column.
+  void classify() {
+    Input input(source(), Input::Holds::table);
+    if (shows_progress()) input.show_progress();
+    Rows rows(input, data(), arguments_.rows);
+    LabelWriter writer(*this, arguments_.rows.keep);
+    std::string name;
+    std::vector<std::string> kept;
+    const auto add = [&] {
+      writer.add(rows.features());
+      name = rows.sequence();
+      kept = rows.kept();
+    };
+    for_each_sequence(rows, add, [&] { writer.finish(name, kept); });
+    if (writer.sequences() == 0) nothing_to_read("rows behind the header");
+    say_replaced(rows);
+  }
+
+  /// One answer a row of a table, in its order.
+  void label_texts() {
+    const auto& keep = arguments_.rows.keep;
+    const auto rows = read_text_rows(Sources{source()}, data(), arguments_.table.format(), keep);
+    if (rows.empty()) nothing_to_read("rows behind the header");
+    std::vector<std::string> names = keep;
+    names.insert(names.begin(), "row");
+    RowAnswers answers(output_, data(), names, arguments_.json);
+    answers.header();
+    const auto classes = static_cast<std::size_t>(data().output_size());
+    constexpr std::size_t part = 1024;  // are answered before the next are looked at
+    for (std::size_t first = 0; first < rows.size(); first += part) {
+      std::vector<std::string_view> texts;
+      for (std::size_t i = first; i < std::min(rows.size(), first + part); ++i) texts.emplace_back(rows[i].text);
+      const std::vector<float> logits = penstock::label_texts(model_, texts, arguments_.execution);
+      for (std::size_t i = 0; i < texts.size(); ++i) {
+        std::vector<std::string> front = rows[first + i].kept;
+        front.insert(front.begin(), fmt::format("{}", first + i + 1));
+        answers.answer(front, std::span(logits).subspan(i * classes, classes));
+      }
+    }
+  }
+
+  /// Tokens with blanks between them, one sequence a line.
+  void predict_tokens() {
+    Input input(source());
+    if (shows_progress()) input.show_progress();
+    LabelWriter writer(*this, {});
+    std::string line;
+    for (Index number = 1; input.line(line); ++number) {
+      for (const auto token : parse_tokens(line, data().vocabulary, input.name(), number)) writer.add(token);
+      writer.finish("", {});
+    }
+    if (writer.sequences() == 0) nothing_to_read("tokens");
+  }
+
+  void predict_task() {
+    TaskOptions task = arguments_.task;
+    task.length = task.validation_length;  // nothing is trained here
+    const auto dataset = open_task(task_name(source()), task);
+    TrainOptions options;
+    options.batch = 64;
+    options.validation_batches = 0;
+    options.execution = arguments_.execution;
+    const Evaluation score = evaluate(model_, *dataset, options);
+    if (arguments_.json) {
+      Json json = {{"task", source()}, {"length", task.validation_length}};
+      json.update(evaluation_json(Task::classify, score));
+      output_.write(json_line(json));
+    } else {
+      output_.write(fmt::format("accuracy {:.2f} %, loss {} on {} in sequences of {}\n", 100.0 * score.accuracy,
+                                short_number(score.loss), counted(score.scored, "answer"),
+                                counted(task.validation_length, "step")));
+    }
+  }
+
+  /// Collects the steps of one sequence after the other and writes what label each gets behind its last step.
+  class LabelWriter {
+   public:
+    LabelWriter(Prediction& owner, const std::vector<std::string>& kept)
+        : sequence_(owner.model_, owner.arguments_.execution),
+          answers_(owner.output_, owner.data(), with_name("sequence", kept), owner.arguments_.json) {
+      answers_.header();
+    }
+
+    template <class Step>
+    void add(const Step& step) {
+      if (sequence_.waiting() == SequenceRun::piece) sequence_.run();
+      sequence_.add(step);
+    }
+
+    /// `name` of the sequence; its number if that is empty.
+    void finish(const std::string& name, const std::vector<std::string>& kept) {
+      if (sequence_.waiting() == 0) return;
+      const auto outputs = sequence_.run();
+      const auto size = static_cast<std::size_t>(answers_.size());
+      ++sequences_;
+      answers_.answer(with_name(name.empty() ? fmt::format("{}", sequences_) : name, kept), outputs.last(size));
+      sequence_.restart();
+    }
+
+    Index sequences() const { return sequences_; }
+
+   private:
+    static std::vector<std::string> with_name(const std::string& name, std::vector<std::string> kept) {
+      kept.insert(kept.begin(), name);
+      return kept;
+    }
+
+    SequenceRun sequence_;
+    RowAnswers answers_;
+    Index sequences_ = 0;
+  };
+
+  void nothing_to_read(const char* what) const {
+    if (interrupted()) return;
+    throw Error(ErrorCode::bad_input, fmt::format("{}: there are no {}", printable(source()), what));
+  }
+
+  const CLI::App& app_;
+  PredictArguments arguments_;
+  Model model_;
+  Output output_;
+  bool headed_ = false;               // the names of the columns are written
+  std::vector<std::string> lacking_;  // series of which too little is known in advance
+};
+
+int predict(const CLI::App& app, const PredictArguments& arguments) {
+  require_given(arguments.model, "MODEL");
+  require_data("predict", arguments.model, arguments.data);
+  if (!arguments.output.empty() && arguments.output != "-") {
+    check_not_one_of("--output", arguments.output, "DATA", arguments.data);
+    check_not_one_of("--output", arguments.output, "MODEL", {arguments.model});
+    check_writable_file("--output", arguments.output);
+    if (!arguments.force)
+      check_not_there("--output", arguments.output, "--force replaces it, -o FILE writes another one");
+  }
+  catch_interrupts();
+  return Prediction(app, arguments, load_model("predict", arguments.model, arguments.data)).run();
+}
+
+}  // namespace
+
+Verb add_predict(CLI::App& program) {
+  CLI::App* app = program.add_subcommand("predict", "Score a text, forecast a series, label sequences");
+  auto arguments = std::make_shared<PredictArguments>();
+  Options options(*app);
+  options.positional("MODEL", arguments->model, "A trained model, or a checkpoint");
+  options.positional("DATA", arguments->data,
+                     "What suits the model: texts, a CSV file with the columns that it reads, a .ts file, lines of "
+                     "tokens, or task:NAME to measure how well it does a built-in task; '-' is standard input");
+  options.group("Options");
+  options.flag("--per-byte", arguments->per_byte, "A text: what each byte says, as 'penstock stream' prints it");
+  options.flag("--last", arguments->last, "A series: only the forecast behind the last row (of each group)");
+  options.flag(
+      "--long", arguments->long_table,
+      "A series: a row for each date and column that is forecast, instead of columns 'sales+1', 'sales+2', ...");
+  options.add("--quantiles", arguments->quantiles, "A,B",
+              "A series: of each forecast, such as 0.1,0.9: what comes is below them as often as they say");
+  options.add("--keep", arguments->rows.keep, "A,B", "Copy these columns of the input to the front of the output");
+  options.add("--sequence-column", arguments->rows.sequence_column, "NAME",
+              "Names the sequence of a row to be labelled");
+  options.add("--series", arguments->series, "NAME",
+              "A model of --group-by-file: the series that the rows are of [the file's name]");
+  add_table_options(options, arguments->table,
+                    "Empty values: an error, or the last value of their column in their place [as in training]",
+                    "as in training");
+  options.add("--length", arguments->task.validation_length, "T", "task:NAME: length of the sequences");
+  options.add("--modulus", arguments->task.modulus, "M", "task:modular: the modulus that was trained");
+  options.add("--copy-tokens", arguments->task.copy_tokens, "N", "task:copying: how many tokens to remember");
+  options.add("--seed", arguments->task.seed, "N", "task:NAME: of its sequences");
+  options.add("--threads", arguments->execution.threads, "N", "0: as many as the machine offers");
+  options.device(arguments->execution, &arguments->automatic);
+  options.flag("--exact", arguments->execution.exact, "The same bits as 'penstock stream'; slower");
+  options.flag("--json", arguments->json, "JSON, one object for texts, otherwise one a line");
+  options.add("-o,--output", arguments->output, "FILE", "Write the answers there [standard output]");
+  options.flag("--force", arguments->force, "Replace a file that is there already");
+  options.finish(
+      "  penstock predict book.safetensors chapter1.txt chapter2.txt\n"
+      "  penstock predict co2.safetensors co2.csv --keep week > forecast.csv\n"
+      "  penstock predict co2.safetensors co2.csv --last --json\n"
+      "  penstock predict shops.safetensors shops.csv --last --long -o next.csv\n"
+      "  penstock predict gestures.safetensors new.csv    # a label a sequence\n"
+      "  penstock predict parity.safetensors task:parity --length 1000");
+  return {app, [app, arguments] { return predict(*app, *arguments); }};
+}
+
+}  // namespace penstock::cli

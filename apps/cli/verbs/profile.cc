@@ -1,0 +1,140 @@
+#include "penstock/profile.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+
+#include "options/load_model.h"
+#include "options/options.h"
+#include "terminal/describe.h"
+#include "terminal/terminal.h"
+#include "terminal/units.h"
+#include "verbs/verbs.h"
+
+namespace penstock::cli {
+namespace {
+
+struct ProfileArguments {
+  std::string model;
+  std::string shape = "16x256";
+  bool training = false;
+  Index passes = 20;
+  Execution execution;
+  bool json = false;
+};
+
+/// The least time for what an op moves and multiplies, as a share of what it took.
+double share_of_limit(const Profile& profile, const ProfileEntry& entry) {
+  if (entry.seconds <= 0.0) return 0.0;
+  return std::max(entry.bytes / profile.copied, entry.operations / profile.products) / entry.seconds;
+}
+
+std::string rate(double per_second, const char* unit) {
+  if (per_second <= 0.0) return "-";
+  constexpr double kilo = 1e3, giga = 1e9;
+  const double value = per_second / giga;
+  return value < kilo ? fmt::format("{:.3g} G{}", value, unit) : fmt::format("{:.3g} T{}", value / kilo, unit);
+}
+
+std::string milliseconds(double seconds) { return fmt::format("{:.3f}", 1e3 * seconds); }
+
+double sum_of(const Profile& profile) {
+  double sum = 0.0;
+  for (const ProfileEntry& entry : profile.entries) sum += entry.seconds;
+  return sum;
+}
+
+/// Where an op multiplies faster than a large product, which nothing can: the limit was measured too low.
+std::string wrong_limit(const Profile& profile) {
+  constexpr double most = 1.25;  // rates differ by that much between sizes
+  const auto wrong = std::ranges::find_if(profile.entries, [&](const ProfileEntry& entry) {
+    return entry.operations > most * profile.products * entry.seconds;
+  });
+  if (wrong == profile.entries.end()) return "";
+  return fmt::format(
+      "\nThe limit is wrong: {} multiplies faster than the large product that it is measured by, so the "
+      "machine was busy meanwhile. Run again while nothing else runs.\n",
+      wrong->op);
+}
+
+std::string table(const Profile& profile, const ProfileArguments& arguments) {
+  const double sum = sum_of(profile);
+  std::string text = fmt::format("{} of {} rows and steps on {}, {}: {} ms, the median of {} passes\n\n",
+                                 arguments.training ? "A training step" : "A forward pass", arguments.shape,
+                                 to_string(arguments.execution.device), to_string(arguments.execution.precision),
+                                 milliseconds(profile.seconds), profile.passes);
+  text += fmt::format("{:<26} {:>5} {:>8} {:>10} {:>6}  {:>9}  {:>13}  {:>8}\n", "op", "nodes", "launches", "ms",
+                      "share", "moves", "multiplies at", "of limit");
+  for (const ProfileEntry& entry : profile.entries) {
+    text += fmt::format("{:<26} {:>5} {:>8} {:>10} {:>5.1f}%  {:>9}  {:>13}  {:>7.0f}%\n", entry.op, entry.nodes,
+                        entry.launches, milliseconds(entry.seconds), 100.0 * entry.seconds / sum,
+                        rate(entry.bytes / entry.seconds, "B/s"), rate(entry.operations / entry.seconds, "FLOP/s"),
+                        100.0 * share_of_limit(profile, entry));
+  }
+  text += fmt::format("{:<26} {:>5} {:>8} {:>10}\n", "all of them", "", "", milliseconds(sum));
+  text += wrong_limit(profile);
+  return text + fmt::format(
+                    "\nLimits, measured in the same run: a copy moves {}, a large product makes {}. What a cache holds "
+                    "may move faster.\n",
+                    rate(profile.copied, "B/s"), rate(profile.products, "FLOP/s"));
+}
+
+Json json_of(const Profile& profile, const ProfileArguments& arguments) {
+  Json ops = Json::array();
+  for (const ProfileEntry& entry : profile.entries) {
+    ops.push_back({{"op", entry.op},
+                   {"nodes", entry.nodes},
+                   {"launches", entry.launches},
+                   {"seconds", entry.seconds},
+                   {"bytes", entry.bytes},
+                   {"operations", entry.operations},
+                   {"of_limit", share_of_limit(profile, entry)}});
+  }
+  return {{"model", arguments.model},
+          {"shape", arguments.shape},
+          {"training", arguments.training},
+          {"device", to_string(arguments.execution.device)},
+          {"precision", to_string(arguments.execution.precision)},
+          {"seconds", profile.seconds},
+          {"passes", profile.passes},
+          {"copied_bytes_per_second", profile.copied},
+          {"product_operations_per_second", profile.products},
+          {"ops", ops}};
+}
+
+int profile_verb(const ProfileArguments& arguments) {
+  require_given(arguments.model, "MODEL");
+  const auto [rows, steps] = parse_rows_and_steps("--shape", arguments.shape);
+  const Model model = load_model("profile", arguments.model);
+  const Profile profile =
+      penstock::profile(model, rows, steps, arguments.training ? ProfiledPass::training : ProfiledPass::forward,
+                        arguments.execution, arguments.passes);
+  Output output;
+  output.write(arguments.json ? json_line(json_of(profile, arguments)) : table(profile, arguments));
+  output.flush();
+  return 0;
+}
+
+}  // namespace
+
+Verb add_profile(CLI::App& program) {
+  CLI::App* app = program.add_subcommand("profile", "Say where a model's time goes, op by op");
+  auto arguments = std::make_shared<ProfileArguments>();
+  Options options(*app);
+  options.positional("MODEL", arguments->model, "A model or a checkpoint; its data is made up");
+  options.group("Options");
+  options.add("--shape", arguments->shape, "BxT", "Rows and steps of a pass");
+  options.flag("--training", arguments->training, "Whole training steps of a copy, instead of forward passes");
+  options.add("--passes", arguments->passes, "N", "How many are measured");
+  options.device(arguments->execution);
+  options.flag("--json", arguments->json, "Print one JSON object");
+  options.finish(
+      "  penstock profile model.safetensors --shape 1x1000\n"
+      "  penstock profile model.safetensors --training --device cuda\n"
+      "  penstock profile model.safetensors --json | jq '.ops[0]'");
+  return {app, [arguments] { return profile_verb(*arguments); }};
+}
+
+}  // namespace penstock::cli

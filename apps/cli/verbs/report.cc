@@ -1,0 +1,267 @@
+#include <fmt/format.h>
+
+#include <array>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "answers/score_report.h"
+#include "bench/suite/child_process.h"
+#include "options/open_data.h"
+#include "options/options.h"
+#include "options/output_file.h"
+#include "penstock/penstock.h"
+#include "report/outcome.h"
+#include "report/page.h"
+#include "report/run.h"
+#include "report/run_charts.h"
+#include "terminal/signals.h"
+#include "terminal/terminal.h"
+#include "terminal/units.h"
+#include "verbs/verbs.h"
+
+namespace penstock::cli {
+namespace reporting {
+namespace {
+
+struct ReportArguments {
+  std::vector<std::string> runs;
+  std::string output = "report.html", data, png, python = "python3", label_column;
+  RowOptions rows;
+  Index skip = 0;
+  bool force = false, json = false;
+  Execution execution;
+};
+
+bool is_model(const std::string& path) {
+  const auto kind = inspect_model_file(path).kind;
+  return kind == ModelFile::Kind::model || kind == ModelFile::Kind::checkpoint;
+}
+
+/// A file that metrics name: as the run saw it, or where it lies now beside the metrics.
+std::string find_file(const std::string& name, const std::string& metrics) {
+  if (std::filesystem::exists(name)) return name;
+  const auto neighbour = std::filesystem::path(metrics).parent_path() / std::filesystem::path(name).filename();
+  if (!name.empty() && std::filesystem::exists(neighbour)) return neighbour.string();
+  throw Error(ErrorCode::io_failure, fmt::format("{}: its model '{}' is neither there nor beside it; give the model "
+                                                 "itself as RUN",
+                                                 printable(metrics), printable(name)));
+}
+
+class ReportMaker {
+ public:
+  explicit ReportMaker(ReportArguments arguments) : arguments_(std::move(arguments)) {}
+
+  int run() {
+    check_arguments();
+    for (const std::string& path : arguments_.runs) runs_.push_back(open_run(path));
+    name_runs(runs_);
+    training_ = training_charts(runs_);
+    for (const Run& run : runs_) forecasts_.push_back(forecast_charts(run));
+    catch_interrupts();  // no half of a page shall stay behind
+    write_page();
+    if (!arguments_.png.empty()) draw();
+    say_result();
+    return 0;
+  }
+
+ private:
+  void check_arguments() const {
+    constexpr std::size_t most = 16;
+    require_given(arguments_.runs.empty() ? "" : arguments_.runs.front(), "RUN");
+    if (arguments_.runs.size() > most) {
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("at most {} runs can be told apart on a page, not {}", most, arguments_.runs.size()));
+    }
+    if (arguments_.skip < 0) throw Error(ErrorCode::invalid_argument, "--skip must not be negative");
+    if (arguments_.output == "-") return;
+    check_writable_file("--output", arguments_.output);
+    if (!arguments_.force && std::filesystem::exists(arguments_.output) && !is_report(arguments_.output)) {
+      throw Error(ErrorCode::invalid_argument, fmt::format("--output {} is there already, and is no report; --force "
+                                                           "replaces it",
+                                                           printable(arguments_.output)));
+    }
+  }
+
+  static bool is_report(const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    std::string begin(page_begin.size(), '\0');
+    file.read(begin.data(), static_cast<std::streamsize>(begin.size()));
+    return begin == page_begin;
+  }
+
+  Run open_run(const std::string& path) const {
+    Run run;
+    const bool model_itself = path != "-" && is_model(path);
+    if (!model_itself) run = read_run(path);
+    run.path = path;
+    if (model_itself || !arguments_.data.empty()) {
+      add_model(run, model_itself ? path : find_file(text_of(run.about, "model"), path));
+    }
+    return run;
+  }
+
+  /// What a model does on --data takes the place of what was noted in the end of its training.
+  void add_model(Run& run, const std::string& path) const {
+    std::optional<History> history;
+    const Model model = Model::load(path, history);
+    if (run.about.empty()) about_model(run, model, history);
+    std::vector<Json> records;
+    if (!arguments_.data.empty()) {
+      records = score_records(model, path);
+      run.score = nullptr;
+      run.scored_on = arguments_.data;
+      run.forecasts.clear();
+    }
+    if (model.data().task == Task::language && run.samples.empty()) {
+      records.push_back(sample_record(model, arguments_.execution));
+    }
+    // By way of text, which makes sure that it is UTF-8.
+    for (const Json& record : records) add_record(run, Json::parse(json_line(record)), printable(path));
+  }
+
+  /// What the file of a model says of itself, where there are no metrics of its training.
+  static void about_model(Run& run, const Model& model, const std::optional<History>& history) {
+    run.about = {{"task", to_string(model.data().task)}, {"description", describe_model(model)}};
+    if (!history) return;
+    run.about["summary"] = printable(history->data);
+    run.about["trained"] = printable(history->trained);
+    run.about["steps"] = history->steps;
+    run.about["score"] = printable(history->score);
+    run.weight = printable(history->weight);
+  }
+
+  std::vector<Json> score_records(const Model& model, const std::string& path) const {
+    const DataDescription& data = model.data();
+    if (data.task != Task::language && data.vocabulary > 0 && !data.labels_texts()) {
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("--data: {} is a model of a built-in task, which reads no file", printable(path)));
+    }
+    const std::string& file = arguments_.data;
+    if (data.task == Task::language) return {score_record(model, score_text(model, file, arguments_.execution), file)};
+    if (data.task == Task::classify) {
+      const Score score = score_labelled(model, file, arguments_.rows, arguments_.label_column, arguments_.execution);
+      return {score_record(model, score, file)};
+    }
+    ForecastTraces trace;
+    SeriesScoring scoring;
+    scoring.lead = arguments_.skip > 0 ? arguments_.skip : model.spec().lags;
+    scoring.watch = [&](const auto&... row) { trace.add(row...); };
+    const Score score = score_series(model, file, arguments_.rows.format, scoring, arguments_.execution);
+    std::vector<Json> records = trace.records(score.groups);
+    records.push_back(score_record(model, score, file));
+    return records;
+  }
+
+  void write_page() {
+    const std::string text = page(runs_, training_, forecasts_);
+    Output output(arguments_.output);
+    output.write(text);
+    output.finish();
+    size_ = output.size();
+  }
+
+  std::vector<Chart> all_charts() const {
+    std::vector<Chart> all = training_;
+    for (const auto& charts : forecasts_) all.insert(all.end(), charts.begin(), charts.end());
+    return all;
+  }
+
+  /// Each chart is drawn by matplotlib in one Python, and written here.
+  void draw() {
+    std::error_code error;
+    std::filesystem::create_directories(arguments_.png, error);
+    if (error) {
+      throw Error(ErrorCode::io_failure, fmt::format("--png {}: {}", printable(arguments_.png),
+                                                     why_not_written(arguments_.png, error.value())));
+    }
+    bench::ChildProcess python({arguments_.python, "-c", draw_text}, {}, "/dev/null", interrupted);
+    for (const Chart& chart : all_charts()) {
+      pictures_.push_back(fmt::format("{}/{}.png", arguments_.png, file_name(chart.id)));
+      write_file(pictures_.back(), picture_of(chart, python));
+    }
+  }
+
+  std::string picture_of(const Chart& chart, bench::ChildProcess& python) const {
+    const std::string line = json_line(chart_json(chart));
+    std::string answer;
+    try {
+      answer = python.ask(line.substr(0, line.size() - 1));
+    } catch (const Error&) {
+      answer = fmt::format("'{}' cannot be started, or ended without an answer", printable(arguments_.python));
+    }
+    try {
+      return bench::bytes_of(answer);
+    } catch (const Error& error) {
+      throw Error(ErrorCode::io_failure, fmt::format("--png: {}", printable(error.what())));
+    }
+  }
+
+  /// Letters, digits and '-' of it: names of runs and columns may hold anything.
+  static std::string file_name(const std::string& id) {
+    std::string name;
+    for (const char c : id) {
+      const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+      name += plain ? c : '-';
+    }
+    return name;
+  }
+
+  void say_result() const {
+    Output output;
+    if (arguments_.json && arguments_.output != "-") {
+      Json names = Json::array();
+      for (const Run& run : runs_) names.push_back(run.name);
+      output.write(json_line({{"output", arguments_.output}, {"bytes", size_}, {"runs", names}, {"png", pictures_}}));
+    } else if (arguments_.output != "-") {
+      output.write(fmt::format("saved  {} ({}), {} run{}\n", printable(arguments_.output),
+                               byte_size(static_cast<double>(size_)), runs_.size(), runs_.size() == 1 ? "" : "s"));
+      if (!pictures_.empty())
+        output.write(fmt::format("saved  {} pictures in {}\n", pictures_.size(), printable(arguments_.png)));
+    }
+    output.flush();
+  }
+
+  ReportArguments arguments_;
+  std::vector<Run> runs_;
+  std::vector<Chart> training_;
+  std::vector<std::vector<Chart>> forecasts_;  // of each run
+  std::size_t size_ = 0;
+  std::vector<std::string> pictures_;
+};
+
+}  // namespace
+}  // namespace reporting
+
+Verb add_report(CLI::App& program) {
+  CLI::App* app = program.add_subcommand("report", "Write one page on training runs: curves, scores, forecasts");
+  auto arguments = std::make_shared<reporting::ReportArguments>();
+  Options options(*app);
+  options.positional("RUN", arguments->runs,
+                     "Metrics that 'penstock train --metrics FILE' has written, also of runs that go on; or a model");
+  options.group("Files");
+  options.add("-o,--output", arguments->output, "FILE", "The page, which needs nothing but a browser; '-': print it");
+  options.add("--png", arguments->png, "FOLDER", "Write every chart as a picture too, by matplotlib");
+  options.add("--python", arguments->python, "PROGRAM", "The Python that has matplotlib");
+  options.flag("--force", arguments->force, "Replace a file that is no report");
+  options.flag("--json", arguments->json, "Print what was written as one JSON object");
+  options.group("Scores on other data");
+  options.add("--data", arguments->data, "FILE", "Score the models on this file; default: what training held out");
+  options.add("--skip", arguments->skip, "N", "A series: the first N rows only lead in, and are not scored");
+  options.add("--sequence-column", arguments->rows.sequence_column, "NAME", "Names the sequence of a row");
+  options.add("--label-column", arguments->label_column, "NAME",
+              "Holds the label of the sequence or text [label; of texts also class, sentiment, ...]");
+  add_undated_option(options, arguments->rows.format.undated, "as in training");
+  options.add("--threads", arguments->execution.threads, "N", "0: as many as the machine offers");
+  options.device(arguments->execution);
+  options.finish(
+      "  penstock train co2.csv --horizon 12 --metrics co2.jsonl\n"
+      "  penstock report co2.jsonl                           report.html\n"
+      "  penstock report gru.jsonl lstm.jsonl -o cells.html  runs side by side\n"
+      "  penstock report co2.jsonl --png pictures --python venv/bin/python\n"
+      "  penstock report co2.safetensors --data new.csv      other data");
+  return {app, [arguments] { return reporting::ReportMaker(*arguments).run(); }};
+}
+
+}  // namespace penstock::cli

@@ -1,0 +1,407 @@
+#include <fmt/format.h>
+
+#include <exception>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "answers/answers.h"
+#include "answers/group_streams.h"
+#include "answers/rows.h"
+#include "answers/stream_state.h"
+#include "options/device_choice.h"
+#include "options/load_model.h"
+#include "options/open_data.h"
+#include "options/options.h"
+#include "penstock/labelled_texts.h"
+#include "penstock/penstock.h"
+#include "terminal/describe.h"
+#include "terminal/input.h"
+#include "terminal/latency.h"
+#include "terminal/signals.h"
+#include "terminal/terminal.h"
+#include "terminal/units.h"
+#include "verbs/verbs.h"
+
+namespace penstock::cli {
+namespace {
+
+struct StreamArguments {
+  std::string model, input, output, target, series;
+  RowOptions rows;
+  Execution execution;
+  bool automatic = false;  // the device
+  TableOptions table;
+  std::string state;
+  std::vector<double> quantiles;
+  bool bits = false, json = false, reset_on_blank_line = false, stats = false;
+};
+
+/// Reads standard input and answers every step before it reads on.
+class Stream {
+ public:
+  Stream(const CLI::App& app, StreamArguments arguments)
+      : arguments_(std::move(arguments)),
+        model_(load_model("stream", arguments_.model, {arguments_.input})),
+        session_(model_, settled_execution()),
+        input_("-") {
+    if (arguments_.bits) require_task(model_, arguments_.model, Task::language, "--bits");
+    if (app.count("--sequence-column") > 0) {
+      require_task(model_, arguments_.model, Task::classify, "--sequence-column");
+    }
+    if (app.count("--undated") > 0) require_task(model_, arguments_.model, Task::forecast, "--undated");
+    if (app.count("--keep") > 0 && model_.data().vocabulary > 0) {
+      throw Error(ErrorCode::invalid_argument, "--keep is for models that read the rows of a CSV file");
+    }
+    if (model_.data().reads_ahead()) {
+      throw Error(
+          ErrorCode::invalid_argument,
+          fmt::format("{} reads what is known of later rows, which a stream does not hold yet: 'penstock predict' "
+                      "reads a file of them",
+                      printable(arguments_.model)));
+    }
+    check_quantiles(model_, arguments_.model, arguments_.quantiles);
+    std::erase(arguments_.rows.keep, model_.data().group_column);  // which is kept anyway
+    // A stream has no second chance: what cannot be read is replaced and counted, unless it is to be refused.
+    RowFormat& format = arguments_.rows.format;
+    format = arguments_.table.row_format();
+    format.missing = format.missing.value_or(Missing::carry);
+    format.replace_bad = format.missing != Missing::refuse;
+    format.series = arguments_.series;
+    if (model_.data().groups_are_files) {
+      require_given(arguments_.series, "--series NAME, as the model is one of many files,");
+    } else if (!arguments_.series.empty()) {
+      throw Error(ErrorCode::invalid_argument, "--series is for a model trained with --group-by-file");
+    }
+    if (!arguments_.state.empty()) state_.emplace(arguments_.state, arguments_.model);
+  }
+
+  int run() {
+    if (!arguments_.input.empty()) return answer_sound();
+    if (state_) state_->restore(session_);
+    if (model_.data().task == Task::language) {
+      answer_bytes();
+    } else if (model_.data().labels_texts()) {
+      answer_texts();
+    } else if (model_.data().vocabulary > 0) {
+      answer_tokens();
+    } else {
+      answer_rows();
+    }
+    if (state_) state_->save(session_);
+    if (arguments_.stats) say(latency_.summary() + "\n");
+    if (failure_) std::rethrow_exception(failure_);
+    return interrupted() ? interrupted_status() : 0;
+  }
+
+ private:
+  /// Writes a header and runs a loop that answers. If nobody takes the answers any more, or they cannot be written, the
+  /// state of what was read is still to be saved.
+  template <class Answers, class Loop>
+  void answer_while_read(Answers& answers, const Loop& loop) {
+    try {
+      answers.header();
+      output_.flush();
+      loop();
+    } catch (const ClosedPipe&) {
+    } catch (const Interrupted&) {
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::io_failure) throw;
+      failure_ = std::current_exception();
+    }
+  }
+
+  /// Nobody knows how long a stream goes on: one step decides.
+  const Execution& settled_execution() {
+    settle_device(arguments_.automatic, arguments_.execution, model_, {});
+    return arguments_.execution;
+  }
+
+  template <class Step>
+  std::span<const float> push(const Step& step) {
+    const auto start = Latency::Clock::now();
+    const auto outputs = push_finite(step);
+    latency_.record(Latency::Clock::now() - start);
+    return outputs;
+  }
+
+  /// What cannot go on from where it is goes on from the start of a sequence.
+  template <class Step>
+  std::span<const float> push_finite(const Step& step) {
+    try {
+      return session_.push(step);
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::numerical) throw;
+      if (!said_anew_) say("note: the model's answer was not finite: it forgot what it had read, and begins anew\n");
+      said_anew_ = true;
+      return session_.push(step);
+    }
+  }
+
+  void answer_bytes() {
+    using Style = ByteAnswers::Style;
+    ByteAnswers answers(output_, arguments_.json ? Style::json : arguments_.bits ? Style::bits : Style::table);
+    if (state_ && !state_->expected.empty()) answers.expect(state_->expected);
+    answer_while_read(answers, [&] {
+      char before = '\n';
+      for (std::string_view text = input_.read(); !text.empty(); text = input_.read()) {
+        for (const char c : text) {
+          if (interrupted()) return;
+          const auto byte = static_cast<unsigned char>(c);
+          answers.answer(byte, push(static_cast<std::int32_t>(byte)));
+          output_.flush();
+          if (arguments_.reset_on_blank_line && c == '\n' && before == '\n') {
+            session_.reset();
+            answers.restart();
+          }
+          before = c;
+        }
+      }
+    });
+    if (state_) state_->expected = answers.expected();
+    if (answers.scored() == 0 || arguments_.json) return;
+    say(fmt::format("{:.1f} bits for {}, {:.4f} bits/byte\n", answers.bits(), counted(answers.scored(), "byte"),
+                    answers.bits() / static_cast<double>(answers.scored())));
+  }
+
+  /// The next row, or the end: calls reset() for each blank line on the way, if those shall do that.
+  template <class Reset>
+  Rows::Kind next_row(Rows& rows, const Reset& reset) const {
+    for (;;) {
+      const Rows::Kind kind = rows.next();
+      if (kind != Rows::Kind::blank) return kind;
+      if (!arguments_.reset_on_blank_line) continue;
+      rows.reader().restart();
+      reset();
+    }
+  }
+
+  void answer_rows() {
+    if (!model_.data().group_column.empty()) {
+      answer_groups();
+      return;
+    }
+    Rows rows(input_, model_.data(), arguments_.rows);
+    if (state_) state_->restore(rows.reader());
+    RowAnswers answers(output_, model_.data(), arguments_.rows.keep, arguments_.json, arguments_.quantiles);
+    SpreadTracker tracker(model_.data());
+    answers.of_spread(tracker.spread());
+    if (state_) state_->restore(tracker);
+    const auto reset = [&] {
+      session_.reset();
+      tracker.reset();
+    };
+    answer_while_read(answers, [&] {
+      for (auto kind = next_row(rows, reset); kind != Rows::Kind::end; kind = next_row(rows, reset)) {
+        if (rows.starts_sequence()) reset();
+        const std::span<const float> features(rows.features()), outputs = push(features);
+        tracker.add(features, outputs, rows.target_values());
+        if (kind == Rows::Kind::missing) continue;
+        answers.answer(rows.kept(), outputs);
+        output_.flush();
+        say_first_replaced(rows);
+      }
+    });
+    say_counts(rows);
+    if (state_) state_->intervals = tracker.state();
+    if (state_) state_->last_rows = rows.reader().last_rows();
+  }
+
+  /// Rows of many series, each with a state of its own; its name stands in front of each answer.
+  void answer_groups() {
+    const DataDescription& data = model_.data();
+    std::vector<std::string> names = arguments_.rows.keep;
+    names.insert(names.begin(), data.group_column);
+    RowOptions options = arguments_.rows;
+    options.keep = names;
+    Rows rows(input_, data, options);
+    RowAnswers answers(output_, data, names, arguments_.json, arguments_.quantiles);
+    GroupStreams streams(session_, data);
+    SpreadTracker any(data);
+    if (state_) state_->restore(any);  // which says what is wrong with it
+    if (state_) streams.restore(*state_, rows);
+    if (state_) state_->restore(rows.reader());
+    const auto inputs = static_cast<std::size_t>(data.input_size()), targets = data.targets.size();
+    answer_while_read(answers, [&] {
+      const auto reset = [&] { streams.reset_all(); };
+      for (auto kind = next_row(rows, reset); kind != Rows::Kind::end; kind = next_row(rows, reset)) {
+        if (const auto ready = streams.take(rows)) {
+          std::span<const float> features(ready->rows.features), forecast;
+          std::span<const double> values(ready->rows.target_values);
+          for (; !features.empty(); features = features.subspan(inputs), values = values.subspan(targets)) {
+            forecast = push(features.first(inputs));
+            ready->tracker.add(features.first(inputs), forecast, values.first(targets));
+          }
+          if (kind == Rows::Kind::missing) continue;
+          answers.of_series(ready->data);
+          answers.of_spread(ready->tracker.spread());
+          answers.answer(rows.kept(), forecast);
+          output_.flush();
+        }
+        say_first_replaced(rows);
+      }
+    });
+    say_counts(rows);
+    if (state_) streams.save(*state_);
+    if (state_) state_->last_rows = rows.reader().last_rows();
+  }
+
+  /// Behind the last row; what was replaced once has been said.
+  static void say_counts(const Rows& rows) {
+    const bool more = rows.replaced() > 1 || rows.reader().undated() > 1;
+    if (more || rows.missing() > 0) return say_replaced(rows);
+    say_unknown_categories(rows);
+  }
+
+  /// Once: a stream has no end at which more could be said.
+  void say_first_left(const Rows& rows) {
+    const std::string& undated = rows.reader().first_undated();
+    const std::string& returning = rows.reader().first_returning_sequence();
+    if (!undated.empty() && !said_undated_) say(fmt::format("note: {}; left out\n", printable(undated)));
+    if (!returning.empty() && !said_returning_) say(fmt::format("note: {}; it starts anew\n", printable(returning)));
+    said_undated_ = !undated.empty();
+    said_returning_ = !returning.empty();
+  }
+
+  void say_first_replaced(const Rows& rows) {
+    say_first_left(rows);
+    if (rows.replaced() > 0 && !said_)
+      say(fmt::format("note: {}; the last value goes in its place\n", printable(first_replaced(rows))));
+    said_ = said_ || rows.replaced() > 0;
+  }
+
+  /// A file at once, but sample by sample, as a device would: how long that takes says whether it would keep up.
+  int answer_sound() {
+    const Index rate = model_.data().sample_rate;
+    if (rate == 0) {
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("{} is no model of sound: it reads standard input, 'penstock stream {} < {}'",
+                              printable(arguments_.model), shell_word(arguments_.model), shell_word(arguments_.input)));
+    }
+    require_given(arguments_.output, "OUT.wav");
+    const Sound in = read_sound(arguments_.input);
+    if (in.sample_rate != rate) {
+      throw Error(ErrorCode::bad_input, fmt::format("{}: {} Hz, the model was trained at {} Hz",
+                                                    printable(arguments_.input), in.sample_rate, rate));
+    }
+    if (state_) state_->restore(session_);
+    const auto in_scale = static_cast<float>(model_.data().inputs[0].scale);
+    const auto out_scale = static_cast<float>(model_.data().targets[0].scale);
+    Sound out{.sample_rate = rate, .samples = {}};
+    out.samples.reserve(in.samples.size());
+    const auto start = Latency::Clock::now();
+    for (const float sample : in.samples) {
+      if (interrupted()) return interrupted_status();
+      const float value = sample / in_scale;
+      out.samples.push_back(out_scale * push(std::span(&value, 1))[0]);
+    }
+    const double taken = std::chrono::duration<double>(Latency::Clock::now() - start).count();
+    write_sound(arguments_.output, out);
+    if (state_) state_->save(session_);
+    report_sound(out, taken);
+    return 0;
+  }
+
+  void report_sound(const Sound& out, double taken) {
+    const double lasts = static_cast<double>(out.samples.size()) / static_cast<double>(out.sample_rate);
+    std::string text = fmt::format("{}: {:.3f} s of sound in {:.3f} s, real-time factor {:.3f}\n",
+                                   printable(arguments_.output), lasts, taken, lasts > 0.0 ? taken / lasts : 0.0);
+    if (!arguments_.target.empty()) {
+      const SoundError error = compare_sounds(out, read_sound(arguments_.target));
+      text += fmt::format("error-to-signal ratio {}, of which DC {}\n", short_number(error.error_to_signal),
+                          short_number(error.dc));
+    }
+    if (arguments_.stats) text += latency_.summary() + "\n";
+    output_.write(text);
+    output_.flush();
+  }
+
+  /// One text a line, and its label.
+  void answer_texts() {
+    RowAnswers answers(output_, model_.data(), {}, arguments_.json);
+    answer_while_read(answers, [&] {
+      std::string line;
+      while (input_.line(line)) {
+        session_.reset();
+        std::span<const float> logits;
+        for (const std::int32_t token : text_tokens(model_.data(), line)) logits = push(token);
+        answers.answer({}, logits);
+        output_.flush();
+      }
+    });
+  }
+
+  void answer_tokens() {
+    RowAnswers answers(output_, model_.data(), {}, arguments_.json);
+    answer_while_read(answers, [&] {
+      std::string line;
+      for (Index number = 1; input_.line(line); ++number) {
+        const auto tokens = parse_tokens(line, model_.data().vocabulary, "-", number);
+        if (tokens.empty() && arguments_.reset_on_blank_line) session_.reset();
+        for (const std::int32_t token : tokens) {
+          if (interrupted()) return;
+          answers.answer({}, push(token));
+          output_.flush();
+        }
+      }
+    });
+  }
+
+  StreamArguments arguments_;
+  Model model_;
+  Session session_;
+  std::optional<StreamState> state_;
+  bool said_ = false;       // that a value was replaced
+  bool said_anew_ = false;  // that the state was not finite
+  bool said_undated_ = false, said_returning_ = false;
+  Input input_;
+  Output output_;
+  Latency latency_;
+  std::exception_ptr failure_;  // answers could not be written
+};
+
+}  // namespace
+
+Verb add_stream(CLI::App& program) {
+  CLI::App* app = program.add_subcommand("stream", "Answer standard input, byte by byte or row by row, as it comes");
+  auto arguments = std::make_shared<StreamArguments>();
+  Options options(*app);
+  options.positional("MODEL", arguments->model, "A trained model, or a checkpoint");
+  options.positional("[IN.wav]", arguments->input, "Sound: the file to read, instead of standard input");
+  options.positional("[OUT.wav]", arguments->output, "Sound: the file to write");
+  options.group("Options");
+  options.device(arguments->execution, &arguments->automatic);
+  options.flag("--bits", arguments->bits, "A text: print only the surprise of each byte, in bits");
+  options.add("--keep", arguments->rows.keep, "A,B",
+              "Rows: copy these columns of the input to the front of the output");
+  options.add("--quantiles", arguments->quantiles, "A,B",
+              "A series: of each forecast, such as 0.1,0.9: what comes is below them as often as they say");
+  options.add("--sequence-column", arguments->rows.sequence_column, "NAME",
+              "Labels: start anew when the value of this column changes");
+  add_table_options(options, arguments->table,
+                    "Rows: values that are empty or cannot be read end the stream (refuse), or the last value of their "
+                    "column goes in their place, and they are counted (all others) [carry]",
+                    "as in training");
+  options.add("--series", arguments->series, "NAME", "A model of --group-by-file: the series that the rows are of");
+  options.add("--state", arguments->state, "FILE",
+              "Go on from the state in this file, if it is there, and save it at the end");
+  options.add("--target", arguments->target, "FILE", "Sound: say how far the output is from this file");
+  options.flag("--reset-on-blank-line", arguments->reset_on_blank_line, "Start anew behind every blank line");
+  options.flag("--stats", arguments->stats, "At the end, print how long the model took for a step");
+  options.flag("--json", arguments->json, "Answer in JSON lines");
+  options.finish(
+      "  tail -n +1 -f sensors.csv | penstock stream sensors.safetensors\n"
+      "  penstock stream book.safetensors < letter.txt    # what each byte says\n"
+      "  penstock stream book.safetensors --bits < letter.txt | sort -g | tail\n"
+      "  penstock stream amplifier.safetensors guitar.wav out.wav\n"
+      "  echo '1 0 1 1' | penstock stream parity.safetensors --json");
+  return {app, [app, arguments] {
+            require_given(arguments->model, "MODEL");
+            catch_interrupts();
+            return Stream(*app, *arguments).run();
+          }};
+}
+
+}  // namespace penstock::cli

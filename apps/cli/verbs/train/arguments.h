@@ -1,0 +1,57 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "options/open_data.h"
+#include "options/options.h"
+#include "penstock/train.h"
+#include "terminal/units.h"
+
+/// The options of 'penstock train'.
+namespace penstock::cli {
+
+/// The architecture as far as it was given; the rest comes from a checkpoint, or from the kind of data.
+struct ModelOptions {
+  std::optional<std::string> cell, norms;
+  std::optional<Index> width, blocks, hidden_size, heads, convolution;
+  std::optional<double> feed_forward, dropout;
+  bool no_changes = false, no_linear = false, no_filters = false;
+
+  void apply(ModelSpec& spec) const {
+    spec.cell = cell.value_or(spec.cell);
+    spec.width = width.value_or(spec.width);
+    spec.blocks = blocks.value_or(spec.blocks);
+    spec.hidden_size = hidden_size.value_or(spec.hidden_size);
+    spec.heads = heads.value_or(spec.heads);
+    spec.convolution = convolution.value_or(spec.convolution);
+    spec.feed_forward = feed_forward.value_or(spec.feed_forward);
+    spec.dropout = dropout.value_or(spec.dropout);
+    if (norms && *norms != "all" && *norms != "between") {
+      throw Error(ErrorCode::invalid_argument, "--norms must be all or between, not '" + printable(*norms) + "'");
+    }
+    if (norms) spec.end_norms = *norms == "all";
+    if (no_changes) {
+      spec.from_last = false;
+      spec.lags = 0;
+    }
+  }
+};
+
+struct TrainArguments {
+  DataOptions data;
+  ModelOptions model;
+  TrainOptions train;
+  Index seeds = 1;
+  std::optional<Index> steps, batch, length, validate_steps, patience;
+  std::optional<double> seconds, epochs, validate_every, learning_rate, search;
+  std::string init;        // a model whose weights training goes on from
+  bool automatic = false;  // the device
+  std::string output = "model.safetensors";
+  bool no_carry = false, keep_last = false, resume = false, force = false, json = false, quiet = false;
+};
+
+/// Declares them all, in groups.
+void add_train_options(Options& options, TrainArguments& arguments);
+
+}  // namespace penstock::cli

@@ -1,0 +1,95 @@
+#include "verbs/train/files.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <thread>
+
+#include "terminal/describe.h"
+#include "terminal/signals.h"
+#include "terminal/terminal.h"
+#include "terminal/units.h"
+#include "verbs/train/search.h"
+
+namespace penstock::cli {
+namespace {
+
+/// Whether a model is of the kind that a run makes: an interrupted one has left it.
+bool continues(const std::string& checkpoint, const std::string& output) {
+  if (!std::filesystem::exists(checkpoint) || !std::filesystem::exists(output)) return false;
+  if (inspect_model_file(output).kind == ModelFile::Kind::other) return false;
+  return describe_layers(Model::load(checkpoint).spec()) == describe_layers(Model::load(output).spec());
+}
+
+}  // namespace
+
+TrainFiles::TrainFiles(const TrainArguments& arguments, const std::string& checkpoint)
+    : arguments_(arguments), checkpoint_(checkpoint) {
+  if (arguments.output == checkpoint) {
+    throw Error(ErrorCode::invalid_argument, "--checkpoint and --output must be different files");
+  }
+  check_not_data("--output", arguments.output);
+  check_not_data("--checkpoint", checkpoint);
+  check_not_data("--metrics", arguments.train.metrics_path);
+  check_writable_file("--output", arguments.output);
+  output_lock_.emplace("--output", arguments.output);
+  std::error_code unknown;  // the checks below will say it
+  const bool searching = std::filesystem::exists(search_record(checkpoint), unknown);
+  if (arguments.resume && !std::filesystem::exists(checkpoint, unknown) && !searching) {
+    throw Error(ErrorCode::io_failure, fmt::format("--resume: there is no checkpoint {}", printable(checkpoint)));
+  }
+  check_writable_file("--checkpoint", checkpoint);
+  checkpoint_lock_.emplace("--checkpoint", checkpoint);
+  check_nothing_is_lost();
+}
+
+std::string TrainFiles::of_member(const std::string& path, Index member) {
+  return member == 0 ? path : fmt::format("{}.{}", path, member + 1);
+}
+
+/// What was trained before is replaced by going on with it, or on request.
+void TrainFiles::check_nothing_is_lost() const {
+  if (arguments_.force) return;
+  if (arguments_.resume) {
+    if (continues(checkpoint_, arguments_.output)) return;
+    check_not_there("--output", arguments_.output,
+                    fmt::format("it does not belong to {}, and --force replaces it", printable(checkpoint_)));
+    return;
+  }
+  for (Index i = 0; i < arguments_.seeds; ++i) {
+    check_not_there("--checkpoint", of_member(checkpoint_, i), "--resume goes on with that run, --force replaces it");
+  }
+  if (arguments_.search) {
+    check_not_there("--checkpoint", search_record(checkpoint_),
+                    "--resume goes on with that search, --force replaces it");
+  }
+  check_not_there("--output", arguments_.output, "--force replaces it, -o FILE writes another one");
+}
+
+void TrainFiles::check_not_data(const char* option, const std::string& path) const {
+  check_not_one_of(option, path, "DATA", arguments_.data.sources);
+  check_not_one_of(option, path, "DATA", {arguments_.data.target});
+}
+
+void save_patiently(const Model& model, const std::string& path, const History& history, double seconds_of_training) {
+  constexpr double least = 5.0, most = 600.0;
+  const double patience = std::clamp(seconds_of_training, least, most);
+  const auto begin = std::chrono::steady_clock::now();
+  for (bool first = true;; first = false) {
+    try {
+      return save_model(model, path, history);
+    } catch (const Error& error) {
+      const double waited = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+      if (error.code() != ErrorCode::io_failure || waited >= patience || interrupted()) throw;
+      if (first) {
+        say(fmt::format("warning: {}; trying again for {}: make room, or end this with Ctrl-C\n",
+                        printable(error.what()), clock_time(patience)));
+      }
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  }
+}
+
+}  // namespace penstock::cli

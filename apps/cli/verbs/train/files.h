@@ -1,0 +1,36 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "options/output_file.h"
+#include "penstock/penstock.h"
+#include "verbs/train/arguments.h"
+
+namespace penstock::cli {
+
+/// The files of a run: model, checkpoints, metrics. Nothing that was trained before is lost by accident, and no other
+/// process writes them meanwhile.
+class TrainFiles {
+ public:
+  /// Finds out now what would otherwise stop us after an hour's training. Throws Error(invalid_argument | io_failure).
+  /// `checkpoint`: of the first model.
+  TrainFiles(const TrainArguments& arguments, const std::string& checkpoint);
+
+  /// The files of the first of several models have the names that were given.
+  static std::string of_member(const std::string& path, Index member);
+
+ private:
+  void check_nothing_is_lost() const;
+  void check_not_data(const char* option, const std::string& path) const;
+
+  const TrainArguments& arguments_;
+  std::string checkpoint_;
+  std::optional<OutputLock> output_lock_, checkpoint_lock_;
+};
+
+/// Where the model cannot be written, as on a full disk, there may be room in a while: as long as training took, it is
+/// worth to wait for, up to ten minutes. Throws Error(io_failure) after that.
+void save_patiently(const Model& model, const std::string& path, const History& history, double seconds_of_training);
+
+}  // namespace penstock::cli

@@ -1,0 +1,36 @@
+#include "verbs/train/origin.h"
+
+#include <fmt/format.h>
+
+#include "penstock/error.h"
+#include "penstock/model_file.h"
+#include "terminal/units.h"
+
+namespace penstock::cli {
+namespace {
+
+// What a model's weights and its data decide.
+constexpr const char* decided[] = {
+    "--cell",     "--width",       "--blocks",    "--hidden-size", "--heads",      "--conv",      "--ffn",
+    "--norms",    "--no-changes",  "--no-linear", "--columns",     "--categories", "--horizon",   "--target-columns",
+    "--calendar", "--date-column", "--transform", "--group",       "--known",      "--irregular", "--group-by-file"};
+
+}  // namespace
+
+TrainOrigin::TrainOrigin(const CLI::App& app, const std::string& path)
+    : path_(path), model_(Model::load(path)), checksum_(inspect_model_file(path).checksum) {
+  for (const char* const option : decided) {
+    if (app.count(option) == 0) continue;
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("{} must not be given with --init, which takes it from {}", option, printable(path)));
+  }
+  if (model_.spec().members > 1) {
+    throw Error(ErrorCode::incompatible, fmt::format("--init {}: an ensemble of {} is not trained further: its members "
+                                                     "are no longer there one by one",
+                                                     printable(path), model_.spec().members));
+  }
+}
+
+std::string TrainOrigin::describe() const { return fmt::format("{}, checksum {}", path_, checksum_); }
+
+}  // namespace penstock::cli

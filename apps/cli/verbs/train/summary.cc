@@ -1,0 +1,170 @@
+#include "verbs/train/summary.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "penstock/sources.h"
+#include "terminal/describe.h"
+#include "terminal/units.h"
+#include "verbs/train/search.h"
+
+namespace penstock::cli {
+namespace {
+
+const char* scored_things(DataKind kind) {
+  switch (kind) {
+    case DataKind::text:
+      return "bytes";
+    case DataKind::series:
+      return "rows";
+    case DataKind::labelled:
+      return "sequences";
+    case DataKind::labelled_texts:
+      return "texts";
+    case DataKind::sound:
+      return "samples";
+    case DataKind::task:
+      break;
+  }
+  return "answers";
+}
+
+/// "bytes_per_second", "rows_per_second", "time_steps_per_second"
+const char* rate_name(const Measures& measures) {
+  return measures.unit == "B"         ? "bytes_per_second"
+         : measures.unit == "rows"    ? "rows_per_second"
+         : measures.unit == "samples" ? "samples_per_second"
+                                      : "time_steps_per_second";
+}
+
+std::string describe_end(const RunEnd& end) {
+  const Progress& last = end.result.last;
+  if (end.members.empty() && end.data.kind == DataKind::series) return "linear forecast fitted, no layers trained";
+  if (end.members.empty()) return fmt::format("filters fitted in {:.1f} s", last.seconds);
+  const bool ends = end.data.dataset->training_steps() > 0;
+  return fmt::format("{} in {}, {}{}, {} steps/s", counted(last.step, "step"), clock_time(last.seconds),
+                     ends ? fmt::format("{:.2f} epochs, ", last.epoch) : "", shown_rate(end.measures, end.rate),
+                     short_count(end.step_rate));
+}
+
+/// Which of the models that validated was kept; empty for the last one, and where its layers do not count.
+std::string describe_best(const RunEnd& end) {
+  const TrainResult& result = end.result;
+  if (!end.finished.layers_count()) return {};
+  if (end.members.size() != 1 || !end.options.keep_best || result.model_step >= result.last.step) return {};
+  const std::string& init = end.arguments.init;
+  const std::string which = result.model_step > 0 ? "the model after step " + with_commas(result.model_step)
+                            : !init.empty()       ? "the weights of " + printable(init)
+                                                  : "the linear forecast as it was before the first step";
+  return which + (result.stopped_early ? "; the run ended because nothing better followed" : "");
+}
+
+std::string describe_files(const RunEnd& end) {
+  std::error_code unknown;
+  const auto size = std::filesystem::file_size(end.arguments.output, unknown);
+  std::string text = printable(end.arguments.output);
+  if (!unknown) text += fmt::format(" ({})", byte_size(static_cast<double>(size)));
+  if (std::filesystem::exists(end.options.checkpoint_path)) {
+    text += ", checkpoint " + printable(end.options.checkpoint_path);
+  }
+  return text;
+}
+
+/// Beside the sound that was learnt from, under a name that no file has yet.
+std::string free_sound_name(const TrainArguments& arguments) {
+  const std::filesystem::path source(arguments.data.source);
+  const std::string stem = source.stem().string() + "-" + std::filesystem::path(arguments.output).stem().string();
+  std::string name = stem + ".wav";
+  for (int i = 2; std::filesystem::exists(name); ++i) name = fmt::format("{}-{}.wav", stem, i);
+  return name;
+}
+
+std::string next_command(const RunEnd& end) {
+  const std::string output = shell_word(end.arguments.output);
+  if (end.model.data().task == Task::language) return fmt::format("penstock generate {} --prompt 'The '", output);
+  const DataOptions& data = end.arguments.data;
+  const std::string source =
+      shell_word(std::filesystem::is_directory(data.source) ? files_of(data.sources).front() : data.source);
+  if (end.data.kind == DataKind::sound) {
+    return fmt::format("penstock stream {} {} {} --target {}", output, source,
+                       shell_word(free_sound_name(end.arguments)), shell_word(end.arguments.data.target));
+  }
+  // The last forecast alone takes rows to come, which the file may lack, where a model reads what is known of them.
+  const bool last = end.data.kind == DataKind::series && !end.model.data().reads_ahead();
+  return fmt::format("penstock predict {} {}{}", output, source, last ? " --last" : "");
+}
+
+}  // namespace
+
+bool has_validation(const TrainResult& result) {
+  return !result.interrupted && result.validation && result.validation->scored > 0;
+}
+
+std::string validation_text(const TrainResult& result, const Measures& measures, DataKind kind) {
+  std::string value = shown_loss(measures, result.validation->loss, result.validation->accuracy);
+  if (measures.task == Task::language) value += fmt::format(" (loss {})", short_number(result.validation->loss));
+  return fmt::format("{} on {} held-out {}", value, with_commas(result.validation->scored), scored_things(kind));
+}
+
+std::string run_summary(const RunEnd& end) {
+  const TrainResult& result = end.result;
+  std::string text;
+  const auto line = [&](const char* what, const std::string& value) {
+    if (!value.empty()) text += fmt::format("{:<7}{}\n", what, value);
+  };
+  line(result.interrupted ? "stop" : "done", describe_end(end));
+  line("best", describe_best(end));
+  if (!end.members.empty()) line("weight", describe_weight(end.finished, true));
+  if (result.last.skipped > 0)
+    line("note", fmt::format("{} {} skipped: NaN or infinity", counted(result.last.skipped, "step"),
+                             result.last.skipped == 1 ? "was" : "were"));
+  if (has_validation(result)) line("valid", validation_text(result, end.measures, end.data.kind));
+  if (end.score) text += score_lines(end.model, *end.score, "score  ");
+  line("saved", describe_files(end));
+  line(result.interrupted ? "go on" : "next",
+       result.interrupted ? "the same command with --resume" : next_command(end));
+  return text;
+}
+
+Json run_json(const RunEnd& end) {
+  const Progress& last = end.result.last;
+  Json json = {{"data", end.arguments.data.source},
+               {"model", model_json(end.model)},
+               {"steps", last.step},
+               {"seconds", last.seconds},
+               {"epochs", last.epoch},
+               {"loss", last.loss},
+               {rate_name(end.measures), end.rate},
+               {"optimizer_steps_per_second", end.step_rate},
+               {"skipped", last.skipped},
+               {"validation", nullptr},
+               {"output", end.arguments.output},
+               {"checkpoint", nullptr},
+               {"interrupted", end.result.interrupted},
+               {"model_step", end.result.model_step},
+               {"stopped_early", end.result.stopped_early}};
+  if (end.members.empty()) {  // no step was taken, which had a loss and a rate
+    for (const char* const field : {"loss", rate_name(end.measures), "optimizer_steps_per_second"})
+      json[field] = nullptr;
+  }
+  if (end.data.kind == DataKind::series) json["share_of_layers"] = end.finished.share;
+  if (end.model.spec().filters > 0) {
+    json["share_of_layers"] = end.finished.filter_shares.layers;
+    json["share_of_filters"] = end.finished.filter_shares.filters;
+  }
+  for (const auto& [seed, each] : end.members) {
+    Json member = {{"seed", seed}, {"steps", each.last.step}, {"model_step", each.model_step}};
+    if (each.validation) member["validation"] = evaluation_json(end.model.data().task, *each.validation);
+    json["seeds"].push_back(std::move(member));
+  }
+  if (end.result.validation && end.result.validation->scored > 0) {
+    json["validation"] = evaluation_json(end.model.data().task, *end.result.validation);
+  }
+  if (end.search) json["search"] = search_json(*end.search);
+  if (end.score) json["score"] = score_json(end.model, *end.score);
+  if (std::filesystem::exists(end.options.checkpoint_path)) json["checkpoint"] = end.options.checkpoint_path;
+  return json;
+}
+
+}  // namespace penstock::cli

@@ -1,0 +1,223 @@
+// Times of whole recurrent layers on a GPU, input products and gradients of all weights included, through the public
+// RecurrentProgram; each is checked in the same run against the oracle:
+//   cuda_recurrent_times [CELL,DTYPE,B,T,I,H[,LAYERS[,ragged|diagonal]] ...]      ragged: lengths uniform in 1..T
+//                                                                                 diagonal: H heads
+// Median and, in parentheses, the middle half of the times. The error is that of y of the last row over its first
+// steps, relative to the greatest value.
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstdio>
+
+#include "bench/kernels/measure.h"
+#include "oracle/network.h"
+#include "penstock/error.h"
+#include "penstock/recurrent_program.h"
+
+namespace {
+
+using namespace penstock::bench::cuda;  // NOLINT(google-build-using-namespace)
+using penstock::DType;
+using penstock::Index;
+using penstock::RecurrentProgram;
+using penstock::Tensor;
+
+struct Layers {
+  std::string text;
+  penstock::RecurrentSpec spec = {};
+  DType type = DType::f16;
+  Storage storage = Storage::f16;
+  Index rows = 1, steps = 1;
+  bool ragged = false;
+};
+
+Layers parse(const std::string& text) {
+  char cell[16] = {}, type[8] = {}, more[16] = {};
+  long long rows = 0, steps = 0, input = 0, hidden = 0, layers = 1;
+  if (std::sscanf(text.c_str(), "%15[^,],%7[^,],%lld,%lld,%lld,%lld,%lld,%15s", cell, type, &rows, &steps, &input,
+                  &hidden, &layers, more) < 6) {
+    throw penstock::Error(penstock::ErrorCode::invalid_argument,
+                          "CASE must be CELL,DTYPE,B,T,I,H[,LAYERS[,ragged]], not '" + text + "'");
+  }
+  Layers of{.text = text, .rows = rows, .steps = steps};
+  of.spec = {.cell = cell, .input_size = input, .hidden_size = hidden, .layers = layers};
+  for (const auto& [dtype, storage] :
+       {std::pair{DType::f32, Storage::f32}, {DType::bf16, Storage::bf16}, {DType::f16, Storage::f16}}) {
+    if (to_string(dtype) == type) of.type = dtype, of.storage = storage;
+  }
+  of.ragged = more == std::string("ragged");
+  if (more == std::string("diagonal")) of.spec.heads = hidden;
+  return of;
+}
+
+/// A stack with all that its calls need, in the GPU's memory.
+class Run {
+ public:
+  Run(const Layers& layers, Stream& stream)
+      : of_(layers), stream_(stream), x_values_(random_pattern(1, -1, 1, of_.storage)) {
+    form_.dtype = form_.weights = of_.type;
+    form_.rows = of_.rows, form_.steps = of_.steps;
+    form_.lengths = of_.ragged;
+    context_.execution.device = penstock::Device::cuda();
+    context_.stream = stream.handle();
+    inference_ = RecurrentProgram::get(of_.spec, form_, context_.execution);
+    form_.training = true;
+    training_ = RecurrentProgram::get(of_.spec, form_, context_.execution);
+    put_parameters();
+    const Pattern dy_values = random_pattern(2, -1, 1, of_.storage);
+    const Index inputs = of_.spec.input_size, outputs = of_.spec.output_size();
+    x_ = put({of_.rows, of_.steps, inputs}, of_.type, x_values_);
+    dx_ = put({of_.rows, of_.steps, inputs}, of_.type, x_values_);
+    dy_ = put({of_.rows, of_.steps, outputs}, of_.type, dy_values);
+    y_buffer_ = buffers_.size();
+    y_ = put({of_.rows, of_.steps, outputs}, of_.type, dy_values);
+    workspace_ = room(std::max(inference_->workspace_bytes(), training_->workspace_bytes()));
+    tape_ = room(training_->tape_bytes());
+    put_lengths();
+  }
+
+  void infer() const { inference_->forward(context_, forward_call()); }
+  void train() const {
+    training_->forward(context_, forward_call());
+    RecurrentProgram::Backward call;
+    call.weights = weights_;
+    call.batch = batch_;
+    call.x = x_, call.y = y_, call.dy = dy_, call.dx = dx_;
+    call.gradients = gradients_;
+    call.workspace = workspace_;
+    call.tape = tape_;
+    training_->backward(context_, call);
+  }
+  std::string explain() const { return inference_->explain(); }
+
+  /// Of y of the last row, over its first steps.
+  double error() const {
+    const Index row = of_.rows - 1, inputs = of_.spec.input_size, outputs = of_.spec.output_size();
+    const Index steps = std::min<Index>(of_.ragged ? lengths_.back() : of_.steps, 16);
+    oracle::Arguments<double> all;
+    auto parameter = parameters_.begin();
+    for (Index layer = 0; layer < of_.spec.layers; ++layer) {
+      oracle::Weights<double> weights;
+      for (auto* const values : {&weights.weight_ih, &weights.weight_hh, &weights.bias_ih, &weights.bias_hh}) {
+        for (Index i = 0; i < parameter->count; ++i) values->push_back(parameter->values.at(i));
+        ++parameter;
+      }
+      all.weights.push_back(weights);
+    }
+    for (Index i = 0; i < steps * inputs; ++i) all.x.push_back(x_values_.at(row * of_.steps * inputs + i));
+    const oracle::Results<double> want = oracle::forward(of_.spec, {.rows = 1, .steps = steps}, all);
+    const std::vector<double> got =
+        elements(buffers_[y_buffer_], row * of_.steps * outputs, steps * outputs, of_.storage, stream_);
+    double worst = 0, scale = 1e-30;
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      const double off = std::abs(got[i] - want.y[i]);
+      scale = std::max(scale, std::abs(want.y[i]));
+      worst = std::isnan(off) ? 1e30 : std::max(worst, off);
+    }
+    return worst / scale;
+  }
+
+ private:
+  struct Parameter {
+    Index count = 1;
+    Pattern values;
+  };
+
+  RecurrentProgram::Forward forward_call() const {
+    RecurrentProgram::Forward call;
+    call.weights = weights_;
+    call.batch = batch_;
+    call.x = x_, call.y = y_;
+    call.workspace = workspace_;
+    call.tape = tape_;
+    return call;
+  }
+
+  Tensor put(const std::vector<Index>& shape, DType type, const Pattern& values) {
+    Tensor tensor;
+    tensor.dtype = type, tensor.device = penstock::Device::cuda();
+    tensor.rank = static_cast<int>(shape.size());
+    Index count = 1;
+    for (std::size_t axis = shape.size(); axis-- > 0; count *= shape[axis]) {
+      tensor.shape[axis] = shape[axis], tensor.strides[axis] = count;
+    }
+    const Storage storage = type == DType::f32 ? Storage::f32 : of_.storage;
+    buffers_.push_back(penstock::bench::cuda::tensor(stream_, count, values, storage));
+    tensor.data = device_pointer<void>(buffers_.back().address());
+    return tensor;
+  }
+  void put_parameters() {
+    const double bound = 1 / std::sqrt(static_cast<double>(of_.spec.hidden_size));
+    const Pattern zeros = random_pattern(1, 0, 0, Storage::f32);
+    for (const auto& [name, shape] : training_->parameters()) {
+      Parameter parameter{.values = random_pattern(10 + parameters_.size(), -bound, bound, of_.storage)};
+      for (const Index extent : shape) parameter.count *= extent;
+      weights_.push_back(put(shape, of_.type, parameter.values));
+      gradients_.push_back(put(shape, DType::f32, zeros));
+      parameters_.push_back(std::move(parameter));
+    }
+  }
+  void put_lengths() {
+    penstock::Random random(3);
+    for (Index b = 0; b < of_.rows; ++b) {
+      lengths_.push_back(1 + static_cast<Index>(random.uniform() * static_cast<double>(of_.steps - 1)));
+    }
+    const penstock::Memory lengths = room(lengths_.size() * sizeof(Index));
+    buffers_.back().upload(lengths_.data(), lengths.bytes);
+    batch_ = {.rows = of_.rows, .steps = of_.steps};
+    if (of_.ragged) batch_.lengths = static_cast<const Index*>(lengths.data);
+  }
+  penstock::Memory room(std::size_t bytes) {
+    buffers_.emplace_back(stream_, bytes);
+    return {device_pointer<void>(buffers_.back().address()), bytes};
+  }
+
+  Layers of_;
+  Stream& stream_;
+  Pattern x_values_;
+  penstock::RecurrentForm form_;
+  penstock::Context context_;
+  penstock::Batch batch_;
+  std::shared_ptr<const RecurrentProgram> inference_, training_;
+  std::vector<Parameter> parameters_;
+  std::vector<Buffer> buffers_;
+  std::vector<Tensor> weights_, gradients_;
+  std::vector<Index> lengths_;
+  Tensor x_, y_, dx_, dy_;
+  penstock::Memory workspace_, tape_;
+  std::size_t y_buffer_ = 0;
+};
+
+std::string milliseconds(Clock& clock, const std::function<void()>& work) {
+  std::vector<double> all = clock.sample(0.02, work);
+  std::sort(all.begin(), all.end());
+  const std::size_t n = all.size();
+  return fmt::format("{:.3f} ({:.3f}-{:.3f})", all[n / 2] * 1e3, all[n / 4] * 1e3, all[3 * n / 4] * 1e3);
+}
+
+bool measure(const std::string& text, Stream& stream, Clock& clock) {
+  const Layers layers = parse(text);
+  const Run run(layers, stream);
+  const std::string forward = milliseconds(clock, [&] { run.infer(); });
+  const double error = run.error();
+  fmt::print(stderr, "{}\n{}\n", text, run.explain());
+  fmt::print("| {} | {} | {} | {:.1e} |\n", text, forward, milliseconds(clock, [&] { run.train(); }), error);
+  std::fflush(stdout);
+  return error < (layers.storage == Storage::f32 ? 1e-4 : layers.storage == Storage::bf16 ? 0x1p-5 : 0x1p-8);
+}
+
+constexpr const char* kCases[] = {"lstm,f16,64,200,256,512", "lstm,f16,64,512,1024,1024", "lstm,bf16,64,512,1024,1024",
+                                  "lstm,bf16,64,512,512,512,1,ragged"};
+
+int run(const std::vector<std::string>& cases) {
+  Stream stream(Device::get(0));
+  Clock clock(stream);
+  fmt::print("{}\n\n| cell, type, B, T, I, H | forward ms | forward + backward ms | error |\n|---|---|---|---|\n",
+             stream.device().model().name);
+  return measure_each(cases, [&](const std::string& text) { return measure(text, stream, clock); }) ? 0 : 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) { return run_program("cuda_recurrent_times", argc, argv, kCases, run); }

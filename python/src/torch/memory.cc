@@ -1,0 +1,111 @@
+#include "memory.h"
+
+#include <cstring>
+#include <memory>
+#include <new>
+#include <stdexcept>
+
+#include "blocks.h"
+
+namespace penstock::torch_ops {
+namespace {
+
+constexpr std::size_t kWordBytes = sizeof(std::uint64_t);
+
+/// Memory of the calling thread that grows as calls need more.
+void* scratch(std::size_t bytes) {
+  struct Free {
+    void operator()(std::byte* memory) const { ::operator delete[](memory, std::align_val_t{Tape::alignment}); }
+  };
+  thread_local std::unique_ptr<std::byte[], Free> memory;
+  thread_local std::size_t size = 0;
+  if (bytes > size) {
+    memory.reset();
+    size = 0;
+    memory.reset(static_cast<std::byte*>(::operator new[](bytes, std::align_val_t{Tape::alignment})));
+    size = bytes;
+    ask_for_large_pages(memory.get(), bytes);
+  }
+  return memory.get();
+}
+
+/// Bytes from the tensor's first to the first at a multiple of the alignment.
+std::size_t offset_in(const TorchTensor& tape) {
+  const auto address = reinterpret_cast<std::uintptr_t>(tape.address());
+  return (Tape::alignment - address % Tape::alignment) % Tape::alignment;
+}
+
+/// A tensor of bytes in a block that goes back when nobody needs the tensor any longer; none if PyTorch has no such
+/// tensors.
+TorchTensor in_a_block(std::size_t bytes) {
+  if (shim().from_blob == nullptr) return {};
+  const auto give_back = [](void*, void* block) { Blocks::Lease(static_cast<Blocks::Block*>(block)).reset(); };
+  Blocks::Lease block = Blocks::shared().take(bytes);
+  TorchTensor tensor = bytes_at(block->memory, bytes, give_back, block.get());
+  static_cast<void>(block.release());  // the tensor has it
+  return tensor;
+}
+
+}  // namespace
+
+DeviceGuard::DeviceGuard(const TorchTensor& tensor) {
+  if (tensor.is_cuda()) check_status(cuda_shim().create_guard(tensor.device_index(), &guard_), "torch.cuda.device");
+}
+
+DeviceGuard::~DeviceGuard() {
+  if (guard_ != nullptr) cuda_shim().delete_guard(guard_);
+}
+
+Workspace::Workspace(const TorchTensor& like, std::size_t bytes) {
+  if (like.is_cuda()) {
+    tensor_ = like.empty({static_cast<std::int64_t>(bytes)}, shim().uint8);
+    memory_ = {tensor_.address(), bytes};
+  } else {
+    memory_ = {scratch(bytes), bytes};
+  }
+}
+
+std::size_t Tape::tensor_bytes(std::size_t bytes) { return bytes + alignment + kWordBytes; }
+
+TorchTensor Tape::allocate(const TorchTensor& like, std::size_t bytes) {
+  const std::size_t whole = tensor_bytes(bytes);
+  if (!like.is_cuda() && whole >= Blocks::smallest) {
+    if (TorchTensor tape = in_a_block(whole)) return tape;
+  }
+  TorchTensor tape = like.empty({static_cast<std::int64_t>(whole)}, shim().uint8);
+  if (!tape.is_cuda()) ask_for_large_pages(tape.address(), tape.bytes());
+  return tape;
+}
+
+Memory Tape::begin(const TorchTensor& tape, std::size_t bytes) {
+  const std::uint64_t offset = offset_in(tape);
+  if (!tape.is_cuda()) std::memcpy(tape.data<std::byte>() + tensor_bytes(bytes) - kWordBytes, &offset, kWordBytes);
+  return {tape.data<std::byte>() + offset, bytes};
+}
+
+TorchTensor Tape::settled(const TorchTensor& tape, std::size_t bytes) {
+  check(tape.dtype() == shim().uint8 && tape.dim() == 1 && tape.is_contiguous() && tape.bytes() == tensor_bytes(bytes),
+        "tape must be what the forward pass of this very call returned with keep_tape, not ", tape);
+  if (tape.is_cuda()) {
+    // PyTorch's allocator aligns tensors of GPUs to more than this; views may begin anywhere.
+    return offset_in(tape) == 0 ? tape.share() : tape.clone();
+  }
+  std::uint64_t written = 0;
+  std::memcpy(&written, tape.data<std::byte>() + tensor_bytes(bytes) - kWordBytes, kWordBytes);
+  check(written < alignment, "tape does not hold what a forward pass wrote");
+  if (written == offset_in(tape)) return tape.share();
+  TorchTensor copy = allocate(tape, bytes);
+  std::memcpy(begin(copy, bytes).data, tape.data<std::byte>() + written, bytes);
+  return copy;
+}
+
+Memory Tape::find(const TorchTensor& settled, std::size_t bytes) {
+  return {settled.data<std::byte>() + offset_in(settled), bytes};
+}
+
+}  // namespace penstock::torch_ops
+
+/// Gives memory that waits for the next call back to the system; how many bytes.
+extern "C" __attribute__((visibility("default"))) std::int64_t penstock_torch_release_memory() {
+  return static_cast<std::int64_t>(penstock::torch_ops::Blocks::shared().release());
+}

@@ -1,0 +1,449 @@
+// A stack of recurrent layers as an op: the library's programs over tensors of PyTorch, where they lie.
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "call.h"
+#include "memory.h"
+#include "ops.h"
+#include "penstock/recurrent_program.h"
+#include "views.h"
+
+namespace penstock::torch_ops {
+namespace {
+
+/// One call on its way to a program: the arguments as the program wants them, and its form.
+///
+/// A CPU reads and writes bfloat16 but no float16, which is converted there; tensors whose channels do not lie side by
+/// side are copied, and so are packed rows on a GPU, since PyTorch has them step after step.
+class ProgramCall {
+ public:
+  explicit ProgramCall(const RecurrentCall& call)
+      : call_(call),
+        type_(stored_type(call.x)),
+        context_(context_of(call.x, call.x.dtype() == shim().bf16 ? Precision::bf16 : Precision::full)) {
+    take_weights();
+    take_rows();
+    x_ = ready(call.x);
+    state_ = call.state ? call.state.to(state_type(call.x)).contiguous() : TorchTensor();
+    form_.dtype = dtype_of(type_);
+    form_.x = strides(x_);
+    form_.every_state = call.every_state;
+    form_.packs_each_call = true;
+  }
+
+  void forward(TorchTensor& y, TorchTensor& state_out, TorchTensor& tape, TorchTensor& states, bool training) {
+    form_.training = training;
+    TorchTensor out = sequence(call_.y_sizes());
+    form_.y = strides(out);
+    TorchTensor every =
+        call_.every_state ? call_.x.empty(call_.every_state_sizes(), state_type(call_.x)) : TorchTensor();
+    if (every) form_.states = strides(every);
+    const auto program = get({x_.address(), out.address()});
+    if (training) tape = Tape::allocate(x_, program->tape_bytes());
+    RecurrentProgram::Forward arguments;
+    arguments.weights = weight_views_;
+    arguments.batch = batch_;
+    arguments.x = view(x_);
+    arguments.y = view(out);
+    arguments.state_in = view_of(state_);
+    arguments.state_out = view_of(state_out);
+    if (every) arguments.states = view(every);
+    const Workspace workspace(x_, program->workspace_bytes());
+    arguments.workspace = workspace.memory();
+    if (training) arguments.tape = Tape::begin(tape, program->tape_bytes());
+    program->forward(context_, arguments);
+    y = result(std::move(out));
+    if (every) states = as_given(std::move(every));
+  }
+
+  /// Of one step, on a CPU: the states [S, 1, B, H] before it, or nothing, and behind it in their place.
+  TorchTensor step(TorchTensor& states, bool given) {
+    if (given) state_ = states.share();
+    TorchTensor y, tape, every;
+    forward(y, states, tape, every, false);
+    return y;
+  }
+
+  void backward(const TorchTensor& y, const TorchTensor& tape, const TorchTensor& dy_given,
+                const TorchTensor& dstate_out, const TorchTensor& dstates_given, TorchTensor* dx, TorchTensor& dstate,
+                std::vector<TorchTensor>& dweights) {
+    form_.training = true;
+    form_.input_gradient = dx != nullptr;
+    const TorchTensor out = ready(y);
+    TorchTensor dy = dy_given ? ready(dy_given) : sequence(call_.y_sizes());
+    if (!dy_given) dy.zero();
+    TorchTensor din = dx != nullptr ? sequence(call_.x.sizes()) : TorchTensor();
+    const TorchTensor dlast = dstate_out ? dstate_out.to(state_type(call_.x)).contiguous() : TorchTensor();
+    form_.y = strides(out);
+    form_.dy = strides(dy);
+    if (din) form_.dx = strides(din);
+    // The forward pass laid its states out so; their gradients lie alike.
+    TorchTensor dstates;
+    if (call_.every_state) {
+      const TorchTensor like = call_.x.empty(call_.every_state_sizes(), state_type(call_.x));
+      form_.states = strides(like);
+      if (dstates_given) dstates = by_rows(dstates_given.to(state_type(call_.x)).contiguous());
+    }
+    const auto program = get({x_.address(), out.address(), dy.address(), din ? din.address() : nullptr});
+    std::vector<TorchTensor> gradients = make_gradients();
+    RecurrentProgram::Backward arguments;
+    std::vector<Tensor> gradient_views;
+    for (const TorchTensor& gradient : gradients) gradient_views.push_back(view_of(gradient));
+    arguments.weights = weight_views_;
+    arguments.batch = batch_;
+    arguments.x = view(x_);
+    arguments.y = view(out);
+    arguments.dy = view(dy);
+    arguments.state_in = view_of(state_);
+    arguments.dstate_out = view_of(dlast);
+    if (din) arguments.dx = view(din);
+    if (dstates) arguments.dstates = view(dstates);
+    arguments.dstate_in = view_of(dstate);
+    arguments.gradients = gradient_views;
+    const Workspace workspace(x_, program->workspace_bytes());
+    arguments.workspace = workspace.memory();
+    const TorchTensor kept = kept_tape(tape, program->tape_bytes());
+    arguments.tape = Tape::find(kept, program->tape_bytes());
+    program->backward(context_, arguments);
+    if (dx != nullptr) *dx = result(std::move(din));
+    for (std::size_t i = 0; i < gradients.size(); ++i)
+      dweights.push_back(std::move(gradients[i]).to(call_.weights[i].dtype()));
+  }
+
+ private:
+  /// The tape of a backward pass: a forward pass that has kept none runs again.
+  TorchTensor kept_tape(const TorchTensor& tape, std::size_t bytes) const {
+    if (tape.elements() == 0) {
+      TorchTensor y, again, states, state_out = call_.x.empty(call_.state_sizes(), state_type(call_.x));
+      ProgramCall(call_).forward(y, state_out, again, states, true);
+      return again;
+    }
+    // A backward pass may use its tape up, and the graph may be kept for another one.
+    const TorchTensor settled = Tape::settled(tape, bytes);
+    return call_.x.is_cuda() && find_cell(call_.spec.cell).scan ? settled.clone() : settled.share();
+  }
+
+  void take_weights() {
+    const std::int32_t given = call_.weights.front().dtype();
+    // Of another type than the sequences they may be float only.
+    const std::int32_t type = given == type_ || type_ == shim().float64 ? type_ : shim().float32;
+    form_.weights = dtype_of(type);
+    for (const TorchTensor& weight : call_.weights) {
+      weights_.push_back(weight.to(type).contiguous());
+      if (call_.x.is_cuda() && reinterpret_cast<std::uintptr_t>(weights_.back().address()) % 16 != 0) {
+        weights_.back() = weights_.back().clone();
+      }
+      weight_views_.push_back(view_of(weights_.back()));
+    }
+  }
+
+  void take_rows() {
+    form_.rows = batch_.rows = call_.rows;
+    form_.steps = batch_.steps = call_.steps;
+    if (call_.packed) {
+      cu_seqlens_ = call_.packed->cu_seqlens(call_.x);
+      batch_.cu_seqlens = cu_seqlens_.data<Index>();
+      batch_.by_steps = !call_.x.is_cuda();
+      form_.positions = call_.packed->total();
+      form_.falling = call_.x.is_cuda() && !find_cell(call_.spec.cell).scan;
+      if (form_.falling) batch_.batch_sizes = call_.packed->sizes();
+    }
+    if (call_.lengths) {
+      lengths_ = call_.lengths.contiguous();
+      check_lengths(lengths_, call_.steps);
+      batch_.lengths = lengths_.data<Index>();
+      form_.lengths = true;
+    }
+    if (call_.reset) {
+      reset_ = by_rows(call_.reset.share()).contiguous();
+      batch_.reset = reset_.data<std::uint8_t>();
+      form_.reset = true;
+    }
+  }
+
+  /// A sequence of the caller's as a program reads it.
+  TorchTensor ready(const TorchTensor& tensor) const {
+    TorchTensor converted = by_rows(tensor.to(type_));
+    const Index last = converted.dim() - 1, channels = converted.size(last);
+    bool readable = channels == 1 || converted.stride(last) == 1;
+    for (Index axis = 0; axis < last; ++axis) {
+      readable = readable && (converted.size(axis) == 1 || converted.stride(axis) >= channels);
+    }
+    return readable ? std::move(converted) : converted.contiguous();
+  }
+
+  /// A sequence that a program writes.
+  TorchTensor sequence(const Sizes& sizes) const { return call_.x.empty(sizes, type_); }
+
+  /// A packed sequence as the library has it; others as they are.
+  TorchTensor by_rows(TorchTensor tensor) const {
+    return call_.packed ? call_.packed->by_rows(std::move(tensor)) : std::move(tensor);
+  }
+
+  /// What a program wrote, in the caller's order.
+  TorchTensor as_given(TorchTensor tensor) const {
+    return call_.packed ? call_.packed->by_steps(std::move(tensor)) : std::move(tensor);
+  }
+  /// And in the caller's type.
+  TorchTensor result(TorchTensor tensor) const { return as_given(std::move(tensor)).to(call_.x.dtype()); }
+
+  SequenceStrides strides(const TorchTensor& tensor) const {
+    if (call_.packed) return {0, tensor.stride(0)};
+    if (call_.one_step) {
+      const Index channels = tensor.size(-1);
+      return {tensor.dim() == 1 ? channels : tensor.stride(0), channels};
+    }
+    return {tensor.stride(call_.batch_first ? 0 : 1), tensor.stride(call_.batch_first ? 1 : 0)};
+  }
+
+  /// A sequence as [B, T, C], or [positions, C] of packed rows.
+  Tensor view(const TorchTensor& tensor) const {
+    Tensor view = view_of(tensor);
+    const SequenceStrides of_axes = strides(tensor);
+    if (call_.packed) {
+      view.rank = 2;
+      view.shape = {tensor.size(0), tensor.size(1)};
+      view.strides = {of_axes.step, 1};
+    } else {
+      view.rank = 3;
+      view.shape = {call_.rows, call_.steps, tensor.size(-1)};
+      view.strides = {of_axes.row, of_axes.step, 1};
+    }
+    return view;
+  }
+
+  std::vector<TorchTensor> make_gradients() const {
+    std::vector<TorchTensor> gradients;
+    for (const TorchTensor& weight : weights_) gradients.push_back(weight.empty(weight.sizes(), state_type(call_.x)));
+    return gradients;
+  }
+
+  std::shared_ptr<const RecurrentProgram> get(std::initializer_list<const void*> sequences) {
+    form_.alignment = alignment_of(sequences);
+    return RecurrentProgram::get(call_.spec, form_, context_.execution);
+  }
+
+  const RecurrentCall& call_;
+  std::int32_t type_;  // of sequences in the program
+  Context context_;
+  RecurrentForm form_;
+  Batch batch_;
+  TorchTensor x_, state_, lengths_, cu_seqlens_, reset_;
+  std::vector<TorchTensor> weights_;
+  std::vector<Tensor> weight_views_;
+};
+
+/// What nothing has flowed through: zeros of the weights' shapes.
+std::vector<TorchTensor> zero_gradients(const RecurrentCall& call) {
+  std::vector<TorchTensor> zeros;
+  for (const TorchTensor& weight : call.weights) {
+    zeros.push_back(weight.empty(weight.sizes(), weight.dtype()));
+    zeros.back().zero();
+  }
+  return zeros;
+}
+
+std::int64_t tape_bytes(const TapeForm& asked) {
+  RecurrentSpec spec{.cell = asked.cell,
+                     .input_size = asked.input,
+                     .hidden_size = asked.hidden,
+                     .heads = asked.heads,
+                     .layers = asked.layers};
+  if (asked.bidirectional != 0) spec.direction = Direction::bidirectional;
+  spec.bias = asked.biases == 0 ? Bias::none : asked.biases == 1 ? Bias::single : Bias::both;
+  RecurrentForm form;
+  constexpr std::array types{DType::f32, DType::f64, DType::bf16, DType::f16};
+  form.dtype = types.at(static_cast<std::size_t>(asked.type));
+  form.weights = types.at(static_cast<std::size_t>(asked.weight_type));
+  form.rows = asked.rows, form.steps = asked.steps;
+  form.lengths = asked.lengths != 0, form.reset = asked.reset != 0;
+  form.training = true;
+  form.every_state = asked.every_state != 0;
+  form.packs_each_call = true;
+  if (asked.batch_first == 0) {
+    form.x = {spec.input_size, asked.rows * spec.input_size};
+    form.y = {spec.output_size(), asked.rows * spec.output_size()};
+    if (form.every_state) {
+      const Index channels = (find_cell(spec.cell).states - 1) * spec.output_size();
+      form.states = {channels, asked.rows * channels};
+    }
+  }
+  Execution execution;
+  if (asked.cuda >= 0) execution.device = Device::cuda(static_cast<int>(asked.cuda));
+  if (asked.cuda < 0 && form.dtype == DType::bf16) {
+    execution.precision = Precision::bf16;
+    if (form.weights != DType::bf16) form.weights = DType::f32;
+  } else if (asked.cuda < 0 && form.dtype != DType::f64) {
+    form.dtype = form.weights = DType::f32;
+  }
+  return static_cast<std::int64_t>(Tape::tensor_bytes(RecurrentProgram::get(spec, form, execution)->tape_bytes()));
+}
+
+/// What a forward pass leaves; tape and states are nothing where they were not asked for.
+struct ForwardResults {
+  TorchTensor y, state_out, tape, states;
+};
+
+/// Of the states before a call: none or all, each of such sizes.
+void check_states(const RecurrentCall& call, const std::vector<TorchTensor>& states, const Sizes& sizes) {
+  const auto count = static_cast<Index>(states.size());
+  check(count == 0 || count == call.states, "states must be none or ", call.states, ", not ", count);
+  for (Index k = 0; k < count; ++k) {
+    const TorchTensor& state = states[static_cast<std::size_t>(k)];
+    check(state.sizes() == sizes, "states[", k, "] must be ", sizes, ", not ", state);
+    check(state.is_cuda() == call.x.is_cuda() && (!state.is_cuda() || state.device_index() == call.x.device_index()),
+          "Input and hidden tensors are not at the same device");
+  }
+}
+
+/// One after the other into [S, ...], on a CPU.
+void copy_states(const std::vector<TorchTensor>& states, const TorchTensor& whole) {
+  auto* to = whole.data<std::byte>();
+  for (const TorchTensor& given : states) {
+    const TorchTensor state = given.to(whole.dtype()).contiguous();
+    if (const std::size_t bytes = state.bytes(); bytes > 0) {
+      std::memcpy(to, state.address(), bytes);
+      to += bytes;
+    }
+  }
+}
+
+/// The states before a call as the library has them, [S, layers * directions, B, H].
+TorchTensor entering(const RecurrentCall& call, const std::vector<TorchTensor>& states) {
+  const Sizes sizes = call.state_sizes();
+  check_states(call, states, {sizes.begin() + 1, sizes.end()});
+  if (states.size() == 1) return states.front().as_entry();
+  if (call.x.is_cuda()) return stack(states);
+  TorchTensor whole = call.x.empty(sizes, state_type(call.x));
+  copy_states(states, whole);
+  return whole;
+}
+
+/// On the device of x, which the caller has made the current one.
+ForwardResults run_forward(const RecurrentCall& call, bool keep_tape) {
+  ForwardResults results;
+  results.state_out = call.x.empty(call.state_sizes(), state_type(call.x));
+  if (call.empty()) {
+    results.y = call.x.empty(call.y_sizes(), call.x.dtype());
+  } else {
+    ProgramCall(call).forward(results.y, results.state_out, results.tape, results.states, keep_tape);
+  }
+  return results;
+}
+
+}  // namespace
+
+void recurrent(StableValue* stack, std::uint64_t, std::uint64_t) {
+  Arguments arguments(stack);
+  RecurrentCall call;
+  call.take_tensors(arguments);
+  call.take_form(arguments);
+  const bool keep_tape = arguments.boolean();
+  call.every_state = arguments.boolean();
+  call.validate();
+  const DeviceGuard guard(call.x);
+  ForwardResults results = run_forward(call, keep_tape);
+  if (!results.tape) results.tape = call.x.empty({0}, shim().uint8);
+  if (!results.states) results.states = call.x.empty(call.every_state_sizes(), state_type(call.x));
+  stack[0] = results.y.release();
+  stack[1] = results.state_out.release();
+  stack[2] = results.tape.release();
+  stack[3] = results.states.release();
+}
+
+void recurrent_eager(StableValue* stack, std::uint64_t, std::uint64_t) {
+  Arguments arguments(stack);
+  RecurrentCall call;
+  call.x = arguments.tensor();
+  call.weights = arguments.tensors();
+  const std::vector<TorchTensor> states = arguments.tensors();
+  call.take_rows(arguments);
+  call.take_form(arguments);
+  const bool keep_tape = arguments.boolean();
+  call.every_state = arguments.boolean();
+  call.validate();
+  const DeviceGuard guard(call.x);
+  if (!states.empty()) call.state = entering(call, states);
+  ForwardResults results = run_forward(call, keep_tape);
+  std::vector<TorchTensor> wanted;
+  wanted.reserve(static_cast<std::size_t>(call.states) + 3);
+  wanted.push_back(std::move(results.y));
+  for (Index k = 0; k < call.states; ++k) wanted.push_back(results.state_out.entry(k));
+  if (keep_tape) wanted.push_back(results.tape ? std::move(results.tape) : call.x.empty({0}, shim().uint8));
+  if (call.every_state) {
+    wanted.push_back(results.states ? std::move(results.states)
+                                    : call.x.empty(call.every_state_sizes(), state_type(call.x)));
+  }
+  stack[0] = release(wanted);
+}
+
+void recurrent_cell(StableValue* stack, std::uint64_t, std::uint64_t) {
+  Arguments arguments(stack);
+  RecurrentCall call;
+  call.one_step = true;
+  call.x = arguments.tensor();
+  call.weights = arguments.tensors();
+  const std::vector<TorchTensor> before = arguments.tensors();
+  call.spec.cell = arguments.string();
+  call.validate();
+  const Sizes sizes = call.y_sizes();
+  check_states(call, before, sizes);
+  TorchTensor states = call.x.empty(call.state_sizes(), state_type(call.x));
+  copy_states(before, states);
+  const std::size_t bytes = states.bytes() / static_cast<std::size_t>(call.states);  // of one
+  std::vector<TorchTensor> after;
+  after.push_back(call.empty() ? call.x.empty(sizes, call.x.dtype()) : ProgramCall(call).step(states, !before.empty()));
+  for (Index k = 1; k < call.states; ++k) {
+    TorchTensor state = call.x.empty(sizes, state_type(call.x));
+    if (bytes > 0) std::memcpy(state.address(), states.data<std::byte>() + static_cast<std::size_t>(k) * bytes, bytes);
+    after.push_back(std::move(state).to(call.x.dtype()));
+  }
+  stack[0] = release(after);
+}
+
+void recurrent_backward(StableValue* stack, std::uint64_t, std::uint64_t) {
+  Arguments arguments(stack);
+  RecurrentCall call;
+  const TorchTensor dy = arguments.optional_tensor();
+  const TorchTensor dstate_out = arguments.optional_tensor();
+  const TorchTensor dstates = arguments.optional_tensor();
+  call.take_tensors(arguments);
+  const TorchTensor y = arguments.tensor();
+  const TorchTensor tape = arguments.tensor();
+  call.take_form(arguments);
+  call.every_state = arguments.boolean();
+  const bool want_dx = arguments.boolean(), want_dweights = arguments.boolean();
+  call.validate();
+  check(y.sizes() == call.y_sizes(), "y must be what the forward pass returned, not of shape ", y);
+  check(!dy || dy.sizes() == call.y_sizes(), "dy must be of the shape of y, not ", dy);
+  check(!dstate_out || dstate_out.sizes() == call.state_sizes(), "dstate_out must be of the shape of the states");
+  check(!dstates || (call.every_state && dstates.sizes() == call.every_state_sizes()),
+        "dstates must be of the shape of the states, with every_state");
+  const DeviceGuard guard(call.x);
+  TorchTensor dx = call.x.empty(want_dx ? call.x.sizes() : Sizes{0}, call.x.dtype());
+  TorchTensor dstate = call.x.empty(call.state_sizes(), state_type(call.x));
+  std::vector<TorchTensor> dweights;
+  if (call.empty()) {
+    dweights = zero_gradients(call);
+  } else {
+    ProgramCall(call).backward(y, tape, dy, dstate_out, dstates, want_dx ? &dx : nullptr, dstate, dweights);
+  }
+  if (!want_dweights) dweights.clear();
+  stack[0] = dx.release();
+  stack[1] = dstate.release();
+  stack[2] = release(dweights);
+}
+
+}  // namespace penstock::torch_ops
+
+/// Bytes of the tape that a forward pass of that form returns; -1 if there is no such pass here.
+extern "C" __attribute__((visibility("default"))) std::int64_t penstock_torch_tape_bytes(
+    const penstock::torch_ops::TapeForm* form) {
+  try {
+    return penstock::torch_ops::tape_bytes(*form);
+  } catch (const std::exception&) {
+    return -1;
+  }
+}

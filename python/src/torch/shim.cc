@@ -1,0 +1,322 @@
+#include "shim.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <stdexcept>
+
+namespace penstock::torch_ops {
+namespace {
+
+/// Of the interface that this is written against: major, minor and patch of PyTorch, a byte each from the top.
+constexpr std::uint64_t version_2_10 = (std::uint64_t{2} << 56) | (std::uint64_t{10} << 48);
+
+void* open_loaded(const char* library) {
+  void* const handle = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
+  // A program may have linked all of PyTorch into itself.
+  return handle != nullptr ? handle : dlopen(nullptr, RTLD_LAZY);
+}
+
+template <class Function>
+void bind(void* library, const char* name, Function& function) {
+  void* const symbol = dlsym(library, name);
+  if (symbol == nullptr) {
+    throw std::runtime_error(std::string("penstock.torch needs PyTorch 2.10 or later (pip install 'torch>=2.10'): ") +
+                             name + " is not in the libtorch of this process");
+  }
+  static_assert(sizeof(function) == sizeof(symbol));
+  std::memcpy(&function, &symbol, sizeof(symbol));
+}
+
+/// The same of a function that not all versions have.
+template <class Function>
+void bind_if_there(void* library, const char* name, Function& function) {
+  if (dlsym(library, name) != nullptr) bind(library, name, function);
+}
+
+std::int32_t call(void* library, const char* name) {
+  std::int32_t (*function)() = nullptr;
+  bind(library, name, function);
+  return function();
+}
+
+Shim bind_shim() {
+  void* const torch = open_loaded("libtorch_cpu.so");
+  Shim s{};
+  bind(torch, "torch_library_impl", s.library_impl);  // first what only 2.10 and later have
+  bind(torch, "aoti_torch_library_init_fragment", s.library_init_fragment);
+  bind(torch, "aoti_torch_library_init_impl", s.library_init_impl);
+  bind(torch, "aoti_torch_library_def", s.library_def);
+  bind(torch, "torch_call_dispatcher", s.call_dispatcher);
+  bind(torch, "aoti_torch_new_tensor_handle", s.new_tensor_handle);
+  bind(torch, "aoti_torch_delete_tensor_object", s.delete_tensor);
+  bind(torch, "aoti_torch_get_data_ptr", s.data);
+  bind(torch, "aoti_torch_get_dim", s.dim);
+  bind(torch, "aoti_torch_get_sizes", s.sizes);
+  bind(torch, "aoti_torch_get_strides", s.strides);
+  bind(torch, "aoti_torch_get_dtype", s.dtype);
+  bind(torch, "aoti_torch_dtype_element_size", s.element_size);
+  bind(torch, "aoti_torch_get_device_type", s.device_type);
+  bind(torch, "aoti_torch_get_device_index", s.device_index);
+  bind(torch, "aoti_torch_empty_strided", s.empty_strided);
+  bind(torch, "aoti_torch__reinterpret_tensor", s.reinterpret);
+  bind(torch, "aoti_torch_empty_strided_pinned", s.empty_pinned);
+  bind_if_there(torch, "torch_from_blob", s.from_blob);
+  bind(torch, "torch_list_size", s.list_size);
+  bind(torch, "torch_list_get_item", s.list_get);
+  bind(torch, "torch_new_list_reserve_size", s.list_new);
+  bind(torch, "torch_list_push_back", s.list_push);
+  bind(torch, "torch_delete_list", s.list_delete);
+  bind(torch, "torch_string_length", s.string_size);
+  bind(torch, "torch_string_c_str", s.string_text);
+  bind(torch, "torch_delete_string", s.string_delete);
+  bind(torch, "torch_get_num_threads", s.threads);
+  s.cpu = call(torch, "aoti_torch_device_type_cpu");
+  s.cuda = call(torch, "aoti_torch_device_type_cuda");
+  s.uint8 = call(torch, "aoti_torch_dtype_uint8");
+  s.boolean = call(torch, "aoti_torch_dtype_bool");
+  s.int64 = call(torch, "aoti_torch_dtype_int64");
+  s.float32 = call(torch, "aoti_torch_dtype_float32");
+  s.float64 = call(torch, "aoti_torch_dtype_float64");
+  s.bf16 = call(torch, "aoti_torch_dtype_bfloat16");
+  s.f16 = call(torch, "aoti_torch_dtype_float16");
+  s.strided = call(torch, "aoti_torch_layout_strided");
+  return s;
+}
+
+CudaShim bind_cuda_shim() {
+  void* const torch = open_loaded("libtorch_cuda.so");
+  CudaShim s{};
+  bind(torch, "aoti_torch_get_current_cuda_stream", s.current_stream);
+  bind(torch, "aoti_torch_create_cuda_guard", s.create_guard);
+  bind(torch, "aoti_torch_delete_cuda_guard", s.delete_guard);
+  return s;
+}
+
+/// What a handle or an optional value points to: the interface passes pointers as integers.
+template <class Pointer>
+Pointer pointer_in(StableValue value) {
+  return reinterpret_cast<Pointer>(value);  // NOLINT(performance-no-int-to-ptr)
+}
+
+TensorHandle tensor_of(StableValue value) { return pointer_in<TensorHandle>(value); }
+
+/// An op of PyTorch's, by name, on a stack that holds its arguments; the result is a tensor.
+TorchTensor call_op(const char* name, StableValue* stack) {
+  check_status(shim().call_dispatcher(name, "", stack, version_2_10), name);
+  return TorchTensor(tensor_of(stack[0]));
+}
+
+}  // namespace
+
+const Shim& shim() {
+  static const Shim bound = bind_shim();
+  return bound;
+}
+
+const CudaShim& cuda_shim() {
+  static const CudaShim bound = bind_cuda_shim();
+  return bound;
+}
+
+void check_status(Status status, const char* function) {
+  if (status != 0) throw std::runtime_error(std::string(function) + " failed");
+}
+
+Sizes::Sizes(const std::int64_t* first, const std::int64_t* last) : count_(static_cast<std::size_t>(last - first)) {
+  check(count_ <= most, "tensors must have at most ", std::int64_t{most}, " dimensions, not ", last - first);
+  std::copy(first, last, sizes_.begin());
+}
+
+void append(std::string& text, std::string_view part) { text += part; }
+void append(std::string& text, std::int64_t part) { text += std::to_string(part); }
+void append(std::string& text, const Sizes& part) {
+  text += "[";
+  for (std::size_t i = 0; i < part.size(); ++i) text += (i > 0 ? ", " : "") + std::to_string(part[i]);
+  text += "]";
+}
+void append(std::string& text, const TorchTensor& part) {
+  if (part) append(text, part.sizes());
+}
+
+TorchTensor::TorchTensor(TensorHandle owned) : handle_(owned) {
+  const Shim& s = shim();
+  check_status(s.dim(handle_, &form_.dim), "Tensor.dim");
+  check_status(s.sizes(handle_, &form_.sizes), "Tensor.size");
+  check_status(s.strides(handle_, &form_.strides), "Tensor.stride");
+  check_status(s.dtype(handle_, &form_.dtype), "Tensor.dtype");
+  check_status(s.device_type(handle_, &form_.device_type), "Tensor.device");
+  check_status(s.device_index(handle_, &form_.device_index), "Tensor.device");
+}
+
+TorchTensor::~TorchTensor() {
+  if (handle_ != nullptr) shim().delete_tensor(handle_);
+}
+
+std::int64_t TorchTensor::elements() const {
+  std::int64_t product = 1;
+  for (std::int64_t i = 0; i < dim(); ++i) product *= size(i);
+  return product;
+}
+
+std::size_t TorchTensor::bytes() const { return static_cast<std::size_t>(elements()) * shim().element_size(dtype()); }
+
+bool TorchTensor::is_contiguous() const {
+  std::int64_t expected = 1;
+  for (std::int64_t i = dim(); i-- > 0;) {
+    if (size(i) != 1 && stride(i) != expected) return elements() == 0;
+    expected *= size(i);
+  }
+  return true;
+}
+
+void* TorchTensor::address() const {
+  void* data = nullptr;
+  check_status(shim().data(handle_, &data), "Tensor.data_ptr");
+  return data;
+}
+
+TorchTensor TorchTensor::share() const {
+  TensorHandle other = nullptr;
+  check_status(shim().new_tensor_handle(handle_, &other), "a tensor's handle");
+  return {other, form_};
+}
+
+TorchTensor TorchTensor::converted(std::int32_t dtype_wanted) const {
+  TorchTensor copy = empty(sizes(), dtype_wanted);
+  copy.copy_from(*this);
+  return copy;
+}
+
+TorchTensor TorchTensor::clone() const {
+  TorchTensor copy = empty(sizes(), dtype());
+  copy.copy_from(*this);
+  return copy;
+}
+
+void TorchTensor::copy_from(const TorchTensor& other) {
+  // copy_(self, src, non_blocking): the dispatcher takes what lies on the stack.
+  StableValue stack[3] = {share().release(), other.share().release(), 1};
+  call_op("aten::copy_", stack);
+}
+
+void TorchTensor::zero() {
+  StableValue stack[1] = {share().release()};
+  call_op("aten::zero_", stack);
+}
+
+TorchTensor TorchTensor::empty(const Sizes& sizes, std::int32_t dtype_wanted) const {
+  std::array<std::int64_t, Sizes::most> strides{};
+  std::int64_t stride = 1;
+  for (std::size_t i = sizes.size(); i-- > 0;) {
+    strides[i] = stride;
+    stride *= std::max<std::int64_t>(sizes[i], 1);
+  }
+  TensorHandle handle = nullptr;
+  check_status(shim().empty_strided(static_cast<std::int64_t>(sizes.size()), sizes.data(), strides.data(), dtype_wanted,
+                                    is_cuda() ? shim().cuda : shim().cpu, is_cuda() ? device_index() : 0, &handle),
+               "torch.empty");
+  return TorchTensor(handle);
+}
+
+TorchTensor TorchTensor::upload(std::int64_t count, const std::function<void(std::int64_t*)>& fill) const {
+  TorchTensor there = empty({count}, shim().int64);
+  if (!is_cuda()) {
+    fill(there.data<std::int64_t>());
+    return there;
+  }
+  TensorHandle handle = nullptr;
+  const std::int64_t stride = 1;
+  // Pinned memory, whose reuse PyTorch's allocator holds back until the copy is through.
+  check_status(shim().empty_pinned(1, &count, &stride, shim().int64, shim().cpu, 0, &handle), "torch.empty");
+  const TorchTensor here(handle);
+  fill(here.data<std::int64_t>());
+  there.copy_from(here);
+  return there;
+}
+
+TorchTensor TorchTensor::entry(std::int64_t i) const {
+  TensorHandle part = nullptr;
+  check_status(shim().reinterpret(handle_, dim() - 1, form_.sizes + 1, form_.strides + 1, i * stride(0), &part),
+               "Tensor.select");
+  return TorchTensor(part);
+}
+
+TorchTensor TorchTensor::as_entry() const {
+  std::array<std::int64_t, Sizes::most + 1> sizes{1}, strides{1};
+  const Sizes own = this->sizes();
+  std::copy(own.begin(), own.end(), sizes.begin() + 1);
+  for (std::size_t i = 0; i < own.size(); ++i) strides[i + 1] = stride(static_cast<std::int64_t>(i));
+  TensorHandle whole = nullptr;
+  check_status(shim().reinterpret(handle_, dim() + 1, sizes.data(), strides.data(), 0, &whole), "Tensor.unsqueeze");
+  return TorchTensor(whole);
+}
+
+TorchTensor TorchTensor::index_select(const TorchTensor& index) const {
+  StableValue stack[3] = {share().release(), 0, index.share().release()};
+  return call_op("aten::index_select", stack);
+}
+
+TorchTensor Arguments::tensor() { return TorchTensor(tensor_of(*stack_++)); }
+
+TorchTensor Arguments::optional_tensor() {
+  const std::unique_ptr<StableValue> value(pointer_in<StableValue*>(*stack_++));
+  return value != nullptr ? TorchTensor(tensor_of(*value)) : TorchTensor();
+}
+
+std::vector<TorchTensor> Arguments::tensors() {
+  const ListHandle list = pointer_in<ListHandle>(*stack_++);
+  const std::unique_ptr<ListOpaque, Status (*)(ListHandle)> owned(list, shim().list_delete);
+  std::size_t size = 0;
+  check_status(shim().list_size(list, &size), "a list's size");
+  std::vector<TorchTensor> tensors(size);
+  for (std::size_t i = 0; i < size; ++i) {
+    StableValue value = 0;
+    check_status(shim().list_get(list, i, &value), "a list's element");
+    tensors[i] = TorchTensor(tensor_of(value));
+  }
+  return tensors;
+}
+
+std::string Arguments::string() {
+  const StringHandle string = pointer_in<StringHandle>(*stack_++);
+  const std::unique_ptr<StringOpaque, Status (*)(StringHandle)> owned(string, shim().string_delete);
+  std::size_t size = 0;
+  const char* text = nullptr;
+  check_status(shim().string_size(string, &size), "a string's length");
+  check_status(shim().string_text(string, &text), "a string's text");
+  return {text, size};
+}
+
+std::int64_t Arguments::integer() { return static_cast<std::int64_t>(*stack_++); }
+
+bool Arguments::boolean() { return (*stack_++ & 0xff) != 0; }
+
+TorchTensor stack(const std::vector<TorchTensor>& tensors) {
+  std::vector<TorchTensor> shared;
+  for (const TorchTensor& tensor : tensors) shared.push_back(tensor.share());
+  StableValue stack[2] = {release(shared), 0};
+  return call_op("aten::stack", stack);
+}
+
+TorchTensor bytes_at(void* memory, std::size_t bytes, void (*deleter)(void* memory, void* context), void* context) {
+  const Shim& s = shim();
+  const auto size = static_cast<std::int64_t>(bytes);
+  const std::int64_t stride = 1;
+  TensorHandle handle = nullptr;
+  check_status(
+      s.from_blob(memory, 1, &size, &stride, 0, s.uint8, s.cpu, -1, &handle, s.strided, nullptr, 0, deleter, context),
+      "torch.from_blob");
+  return TorchTensor(handle);
+}
+
+StableValue release(std::vector<TorchTensor>& tensors) {
+  ListHandle list = nullptr;
+  check_status(shim().list_new(tensors.size(), &list), "a list");
+  for (TorchTensor& tensor : tensors) check_status(shim().list_push(list, tensor.release()), "a list's element");
+  return reinterpret_cast<StableValue>(list);
+}
+
+}  // namespace penstock::torch_ops

@@ -1,0 +1,165 @@
+#include "penstock/labelled_texts.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/check.h"
+#include "base/quote.h"
+#include "data/table/csv_table.h"
+#include "data/table/text_columns.h"
+#include "penstock/stop.h"
+
+// What models of labelled texts say of texts, and how right that is.
+namespace penstock {
+
+namespace {
+
+using data::CsvTable;
+
+/// Names of columns stand where training found them.
+TableFormat format_for(const DataDescription& data, TableFormat format) {
+  format.header = format.header.value_or(data.header);
+  return format;
+}
+
+std::vector<TextRow> read_rows(const CsvTable& table, std::size_t text, const std::vector<std::size_t>& kept) {
+  std::vector<TextRow> result;
+  for (auto rows = table.rows(); rows.next();) {
+    TextRow row{.text = rows.fields()[text].text, .kept = {}};
+    for (const std::size_t column : kept) row.kept.push_back(rows.fields()[column].text);
+    result.push_back(std::move(row));
+  }
+  return result;
+}
+
+std::size_t text_column_of(const CsvTable& table, const DataDescription& data) {
+  return table.column(data.text_column, "the model's text_column");
+}
+
+std::vector<TextRow> read_rows(const CsvTable& table, const DataDescription& data,
+                               const std::vector<std::string>& keep) {
+  std::vector<std::size_t> kept;
+  for (const std::string& name : keep) kept.push_back(table.column(name, "keep"));
+  return read_rows(table, text_column_of(table, data), kept);
+}
+
+LabelScore score(const Model& model, const CsvTable& table, const std::string& label_column,
+                 const Execution& execution) {
+  const DataDescription& data = model.data();
+  const std::size_t text = text_column_of(table, data);
+  const auto usual = label_column.empty() ? data::usual_label(table.header()) : std::nullopt;
+  const std::size_t label =
+      usual ? *usual : table.column(label_column.empty() ? "label" : label_column, "label_column");
+  const std::vector<TextRow> rows = read_rows(table, text, {label});
+  std::vector<std::string_view> texts;
+  std::vector<std::size_t> truths;
+  for (const TextRow& row : rows) {
+    const auto truth = std::ranges::find(data.classes, row.kept.front());
+    if (truth == data.classes.end()) {
+      fail(ErrorCode::bad_input, "{}: label {} is none that the model knows", table.header().source(),
+           in_quotes(row.kept.front()));
+    }
+    texts.emplace_back(row.text);
+    truths.push_back(static_cast<std::size_t>(truth - data.classes.begin()));
+  }
+  const std::size_t classes = data.classes.size();
+  const std::vector<float> logits = label_texts(model, texts, execution);
+  std::vector<std::vector<Index>> confusion(classes, std::vector<Index>(classes, 0));
+  for (std::size_t i = 0; i < truths.size(); ++i) {
+    const auto own = std::span(logits).subspan(i * classes, classes);
+    ++confusion[truths[i]][static_cast<std::size_t>(std::ranges::max_element(own) - own.begin())];
+  }
+  return score_labels(std::move(confusion));
+}
+
+/// Runs a batch of texts of similar length from their first bytes to the last ones, some steps at a time.
+class Labeller {
+ public:
+  Labeller(const Model& model, const Execution& execution, std::span<float> logits)
+      : model_(model), execution_(execution), classes_(model.data().output_size()), logits_(logits) {}
+
+  /// `rows`: which of the texts.
+  void label(std::span<const std::size_t> rows, std::span<const std::vector<std::int32_t>> texts) {
+    std::size_t longest = 0;
+    for (const std::size_t row : rows) longest = std::max(longest, texts[row].size());
+    ModelState state = model_.state(static_cast<Index>(rows.size()));
+    for (std::size_t first = 0; first < longest; first += most_steps) {
+      // Few different numbers of steps: each is a program by itself.
+      const std::size_t left = std::min(longest - first, most_steps);
+      run(rows, texts, first, (left + step_unit - 1) / step_unit * step_unit, state);
+    }
+  }
+
+  static constexpr std::size_t most_rows = 64;
+
+ private:
+  static constexpr std::size_t most_steps = 256, step_unit = 32;
+
+  void run(std::span<const std::size_t> rows, std::span<const std::vector<std::int32_t>> texts, std::size_t first,
+           std::size_t steps, ModelState& state) {
+    stop_if_asked();
+    tokens_.assign(rows.size() * steps, 0);
+    for (std::size_t b = 0; b < rows.size(); ++b) {
+      const std::vector<std::int32_t>& text = texts[rows[b]];
+      const std::size_t end = std::min(text.size(), first + steps);
+      for (std::size_t t = first; t < end; ++t) tokens_[b * steps + t - first] = text[t];
+    }
+    const auto classes = static_cast<std::size_t>(classes_);
+    outputs_.resize(tokens_.size() * classes);
+    model_.forward(static_cast<Index>(rows.size()), static_cast<Index>(steps), tokens_, outputs_, state, execution_);
+    for (std::size_t b = 0; b < rows.size(); ++b) {
+      const std::size_t last = texts[rows[b]].size() - 1;
+      if (last < first || last >= first + steps) continue;
+      const auto own = std::span(outputs_).subspan((b * steps + last - first) * classes, classes);
+      std::ranges::copy(own, logits_.begin() + static_cast<std::ptrdiff_t>(rows[b] * classes));
+    }
+  }
+
+  const Model& model_;
+  const Execution& execution_;
+  Index classes_;
+  std::span<float> logits_;  // [texts, classes]
+  std::vector<std::int32_t> tokens_;
+  std::vector<float> outputs_;
+};
+
+}  // namespace
+
+std::vector<TextRow> read_text_rows(const Sources& sources, const DataDescription& data, const TableFormat& given,
+                                    const std::vector<std::string>& keep) {
+  return read_rows(CsvTable(sources, format_for(data, given)), data, keep);
+}
+
+std::vector<TextRow> read_text_rows(const Table& table, const DataDescription& data, const TableFormat& given,
+                                    const std::vector<std::string>& keep) {
+  return read_rows(CsvTable(std::vector<Table>{table}, format_for(data, given)), data, keep);
+}
+
+std::vector<float> label_texts(const Model& model, std::span<const std::string_view> texts,
+                               const Execution& execution) {
+  const DataDescription& data = model.data();
+  require(data.labels_texts(), "the model is not for labelled texts");
+  std::vector<std::vector<std::int32_t>> tokens;
+  for (const std::string_view text : texts) tokens.push_back(text_tokens(data, text));
+  std::vector<std::size_t> order(texts.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, {}, [&](std::size_t i) { return tokens[i].size(); });
+  std::vector<float> logits(texts.size() * static_cast<std::size_t>(data.output_size()));
+  Labeller labeller(model, execution, logits);
+  for (std::size_t first = 0; first < order.size(); first += Labeller::most_rows) {
+    labeller.label(std::span(order).subspan(first, std::min(Labeller::most_rows, order.size() - first)), tokens);
+  }
+  return logits;
+}
+
+LabelScore score_labelled_texts(const Model& model, const Sources& sources, const std::string& label_column,
+                                const Execution& execution) {
+  return score(model, CsvTable(sources, format_for(model.data(), {})), label_column, execution);
+}
+
+LabelScore score_labelled_texts(const Model& model, const Table& table, const TableFormat& format,
+                                const std::string& label_column, const Execution& execution) {
+  return score(model, CsvTable(std::vector<Table>{table}, format_for(model.data(), format)), label_column, execution);
+}
+
+}  // namespace penstock

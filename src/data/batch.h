@@ -1,0 +1,28 @@
+#pragma once
+
+#include <string>
+
+#include "nn/model/model_impl.h"
+#include "penstock/train.h"
+
+/// What Examples promise, and what programs need to know of them.
+namespace penstock::training {
+
+/// Throws Error(invalid_argument) if the example that a dataset gave does not have the shape that its description
+/// promises.
+void check_example(const Example& example, const DataDescription& data);
+
+/// Throws Error(incompatible) naming the field if a model was made for other data than the dataset's.
+void check_same_data(const DataDescription& model, const DataDescription& dataset);
+
+/// Rows, steps, lengths and resets; points into the example.
+Batch batch_of(const Example& example);
+/// What a program for the example is prepared for.
+ops::Target target_of(const Example& example, const Execution& execution);
+/// Whether a program for the one serves the other: as many rows and steps, with lengths and resets or without.
+bool same_shape(const ops::Target& a, const ops::Target& b);
+
+/// Positions with a target.
+Index scored_positions(const Example& example);
+
+}  // namespace penstock::training

@@ -1,0 +1,300 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "base/check.h"
+#include "base/counted.h"
+#include "base/quote.h"
+#include "data/dataset.h"
+#include "data/divisible.h"
+#include "data/labelled/labelled_passes.h"
+#include "data/labelled/labels.h"
+#include "data/normalise.h"
+#include "data/origin.h"
+#include "data/table/csv_table.h"
+#include "data/table/sequence_names.h"
+#include "data/table/table_values.h"
+#include "penstock/fine_tune.h"
+
+namespace penstock {
+namespace {
+
+using data::CsvField;
+using data::CsvHeader;
+using data::CsvTable;
+using data::shuffled;
+
+struct Sequence {
+  Index first = 0;  // row
+  Index length = 0;
+  std::int32_t label = 0;  // class
+};
+
+struct LabelledRows {
+  data::TableValues values;  // one column an input
+  std::vector<Sequence> sequences;
+  std::vector<std::string> classes;
+};
+
+/// Collects rows into sequences and labels into classes, which get their final numbers at the end.
+class LabelledReader {
+ public:
+  LabelledReader(const CsvTable& table, std::size_t sequence, std::size_t label, const std::vector<std::size_t>& inputs,
+                 Missing missing)
+      : table_(table), sequence_(sequence), label_(label), values_(table, inputs, missing) {}
+
+  LabelledRows read() {
+    for (auto rows = table_.rows(); rows.next();) add(rows);
+    sort_classes();
+    rows_.values = values_.take();
+    return std::move(rows_);
+  }
+
+ private:
+  void add(const data::TableRows& rows) {
+    const CsvHeader& header = rows.header();
+    const std::string& sequence = header.label(rows.fields(), sequence_);
+    const std::string& label = header.label(rows.fields(), label_);
+    if (rows.starts_file()) names_.clear();
+    if (rows_.sequences.empty() || sequence != current_sequence_ || rows.starts_file()) {
+      names_.begin(rows.fields()[sequence_], header, sequence_);
+      rows_.sequences.push_back({count_, 0, labels_.number_of(label)});
+      current_sequence_ = sequence;
+      current_label_ = label;
+    } else if (label != current_label_) {
+      const CsvField& field = rows.fields()[label_];
+      fail(ErrorCode::bad_input, "{}:{}:{}: label {} in sequence {}, which began with label {}", header.source(),
+           field.line, field.column, in_quotes(label), in_quotes(sequence), in_quotes(current_label_));
+    }
+    values_.add(rows);
+    ++count_;
+    ++rows_.sequences.back().length;
+  }
+
+  void sort_classes() {
+    const auto numbers = labels_.sort();
+    for (auto& sequence : rows_.sequences) sequence.label = numbers[sequence.label];
+    rows_.classes = labels_.labels();
+  }
+
+  const CsvTable& table_;
+  std::size_t sequence_, label_;
+  data::ValueReader values_;
+  Index count_ = 0;  // rows
+  LabelledRows rows_;
+  data::LabelNumbers labels_;
+  std::string current_sequence_, current_label_;
+  data::SequenceNames names_;  // in this file
+};
+
+/// Numbers the labels as a model does.
+void take_classes(LabelledRows& rows, const std::vector<std::string>& classes, const std::string& source) {
+  const auto numbers = data::numbers_among(rows.classes, classes, source);
+  for (Sequence& sequence : rows.sequences) sequence.label = numbers[sequence.label];
+  rows.classes = classes;
+}
+
+/// Whole sequences, never cut.
+class LabelledDataset final : public data::LabelledPasses, public training::Divisible {
+ public:
+  LabelledDataset(const CsvTable& table, LabelledRows rows, const std::vector<std::size_t>& inputs, Index held_out,
+                  const LabelledOptions& options, const DataDescription* origin)
+      : LabelledPasses("labelled", options.seed), sequences_(std::move(rows.sequences)) {
+    description_.task = Task::classify;
+    description_.classes = std::move(rows.classes);
+    description_.delimiter = table.format().delimiter;
+    description_.decimal = table.format().decimal;
+    description_.header = table.format().header;
+    description_.missing = options.missing;
+    const auto order = shuffled(static_cast<Index>(sequences_.size()), seed_, 0);
+    validation_.assign(order.begin(), order.begin() + held_out);
+    training_.assign(order.begin() + held_out, order.end());
+    std::sort(validation_.begin(), validation_.end());
+    std::vector<std::vector<double>> read;
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      std::vector<double>& raw = rows.values.columns[i];
+      Column column = fit(table.header(), inputs[i], raw);
+      if (origin == nullptr && column.feature == Feature::category && !shows(raw)) continue;
+      description_.inputs.push_back(std::move(column));
+      read.push_back(std::move(raw));
+    }
+    rows.values.columns = std::move(read);
+    if (origin != nullptr) data::take_scaling(description_, *origin, table.header().source());
+    normalise(rows.values);
+    set_fingerprint();
+    begin_pass(0);
+  }
+
+  /// Losses on a few dozen sequences are mostly chance, so that several divisions of small sets count.
+  Index folds() const override {
+    constexpr Index few = 300, most = 3;
+    return training_steps() < few ? std::min(most, training_steps()) : 1;
+  }
+  std::unique_ptr<Dataset> inner(Index fold) const override {
+    constexpr double share = 0.2;
+    if (training_steps() < 2) {
+      fail(ErrorCode::bad_input, "{} sequence is too few to hold out a part of them", training_steps());
+    }
+    auto part = std::make_unique<LabelledDataset>(*this);
+    const Index count = std::max<Index>(1, static_cast<Index>(share * static_cast<double>(training_steps())));
+    const auto order = shuffled(training_steps(), seed_, divisions);
+    part->validation_.clear();
+    part->training_.clear();
+    for (Index i = 0; i < training_steps(); ++i) {
+      const bool held_out = i / count == fold;
+      (held_out ? part->validation_ : part->training_).push_back(training_[order[i]]);
+    }
+    part->fingerprint_ = data::fingerprint(fmt::format("division {}", fold), fingerprint_);
+    part->begin_pass(0);
+    return part;
+  }
+
+ private:
+  static constexpr std::uint64_t divisions = std::uint64_t{1} << 63;  // purpose of an order; passes count from 1
+
+  /// Whether a category is in the training sequences: otherwise a model would not know what to make of it.
+  bool shows(const std::vector<double>& raw) const {
+    return std::ranges::any_of(training_, [&](Index i) {
+      const auto first = raw.begin() + sequences_[i].first;
+      return std::find(first, first + sequences_[i].length, 1.0) != first + sequences_[i].length;
+    });
+  }
+
+  /// Mean and spread over the training sequences alone.
+  Column fit(const CsvHeader& header, std::size_t position, const std::vector<double>& raw) const {
+    if (const auto* const category = header.category(position)) {
+      return {.name = header.names()[category->column], .feature = Feature::category, .category = category->text};
+    }
+    std::vector<double> seen;
+    for (const Index i : training_) {
+      const Sequence& sequence = sequences_[i];
+      seen.insert(seen.end(), raw.begin() + sequence.first, raw.begin() + sequence.first + sequence.length);
+    }
+    return data::fit_column(header.names()[position], seen, header.source());
+  }
+
+  void normalise(const data::TableValues& values) {
+    for (Index row = 0; row < values.rows(); ++row) {
+      for (std::size_t i = 0; i < description_.inputs.size(); ++i) {
+        features_.push_back(
+            data::normalise(values.columns[i][row], description_.inputs[i], values.source(row), values.lines[row]));
+      }
+    }
+  }
+
+  void set_fingerprint() {
+    const auto bytes = std::as_bytes(std::span(features_));
+    fingerprint_ = data::fingerprint({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, seed_);
+    std::string shape = fmt::format("{};", validation_.size());
+    for (const auto& sequence : sequences_) shape += fmt::format("{}:{};", sequence.length, sequence.label);
+    fingerprint_ = data::fingerprint(shape, fingerprint_);
+  }
+
+  Index length(Index i) const override { return sequences_[i].length; }
+  std::int32_t label(Index i) const override { return sequences_[i].label; }
+
+  void fill_inputs(std::span<const Index> chosen, Example& example) const override {
+    const auto inputs = static_cast<Index>(description_.inputs.size());
+    example.features.assign(static_cast<std::size_t>(example.rows * example.steps * inputs), 0.0f);
+    for (Index b = 0; b < example.rows; ++b) {
+      const Sequence& sequence = sequences_[chosen[b]];
+      std::copy_n(features_.begin() + sequence.first * inputs, sequence.length * inputs,
+                  example.features.begin() + b * example.steps * inputs);
+    }
+  }
+
+  std::vector<Sequence> sequences_;
+  std::vector<float> features_;  // [rows of the file, I]
+};
+
+/// Which columns a table offers; of those that were asked for, whether they are categories.
+CsvTable::Choice offered_inputs(const CsvTable& table, const LabelledOptions& options, std::size_t sequence,
+                                std::size_t label) {
+  data::ColumnQuestion question{.excluded = {sequence, label},
+                                .categories = data::category_choice(options.categories, table.header()),
+                                .needs_number = false};
+  if (options.inputs.empty()) return table.choose_columns(question);
+  question.only = table.columns(options.inputs, "inputs");
+  CsvTable::Choice choice = table.choose_columns(question);
+  choice.left_out.clear();
+  return choice;
+}
+
+/// `sources` are Sources, or tables in memory. The inputs are those of `origin`, if it is there.
+template <class From>
+std::unique_ptr<Dataset> open_sequences(const From& sources, LabelledOptions options, const DataDescription* origin) {
+  if (origin != nullptr) options.inputs = data::value_names(origin->inputs);
+  data::check_validation_fraction(options.validation_fraction);
+  CsvTable table(sources, options.format);
+  const std::string& path = table.header().source();
+  const std::size_t sequence = table.column(options.sequence_column, "sequence_column");
+  const std::size_t label = table.column(options.label_column, "label_column");
+  require(sequence != label, "sequence_column and label_column are both {}", in_quotes(options.label_column));
+  CsvTable::Choice choice;
+  if (origin == nullptr) choice = offered_inputs(table, options, sequence, label);
+  if (origin != nullptr) choice.categories = data::category_columns(*origin, table.header());
+  auto inputs = options.inputs.empty() && origin == nullptr
+                    ? choice.columns
+                    : table.columns(options.inputs, origin ? "the model's inputs" : "inputs");
+  for (const data::CategoryColumn& category : choice.categories) {
+    std::erase(inputs, category.column);
+    std::ranges::copy(table.add_categories(category), std::back_inserter(inputs));
+  }
+  require(std::find(inputs.begin(), inputs.end(), label) == inputs.end(),
+          "inputs: column {} is the label and cannot be an input too", in_quotes(options.label_column));
+
+  LabelledRows rows = LabelledReader(table, sequence, label, inputs, options.missing).read();
+  std::vector<Index> begins;
+  for (const Sequence& part : rows.sequences) begins.push_back(part.first);
+  std::vector<std::string> names;
+  for (const std::size_t input : inputs) names.push_back(table.header().names()[input]);
+  data::fill_missing(rows.values, begins, options.missing, names);
+  const auto count = static_cast<Index>(rows.sequences.size());
+  const Index held_out = data::held_out(count, options.validation_fraction);
+  if (count - held_out < 1) {
+    fail(ErrorCode::bad_input, "{}: {} {} too few: training needs one{}", path, counted(count, "sequence"),
+         count == 1 ? "is" : "are", held_out > 0 ? " and validation one" : "");
+  }
+  if (rows.classes.size() < 2) {
+    fail(ErrorCode::bad_input, "{}: every sequence has the label {}; there must be at least two labels", path,
+         in_quotes(rows.classes[0]));
+  }
+  if (origin != nullptr) take_classes(rows, origin->classes, path);
+  std::string filled = data::describe_filled(rows.values, options.missing);
+  auto dataset = std::make_unique<LabelledDataset>(table, std::move(rows), inputs, held_out, options, origin);
+  choice.categories = data::category_columns(dataset->description(), table.header());
+  const auto numbers = std::ranges::count_if(inputs, [&](std::size_t input) { return input < table.header().width(); });
+  std::vector<std::string> findings =
+      table.reading(static_cast<std::size_t>(numbers) + choice.categories.size(), choice);
+  if (!filled.empty()) findings.push_back(std::move(filled));
+  dataset->set_reading(std::move(findings));
+  return dataset;
+}
+
+}  // namespace
+
+std::unique_ptr<Dataset> open_labelled(const std::string& path, const LabelledOptions& options) {
+  return open_labelled(Sources{path}, options);
+}
+
+std::unique_ptr<Dataset> open_labelled(const Sources& sources, const LabelledOptions& options) {
+  return open_sequences(sources, options, nullptr);
+}
+
+std::unique_ptr<Dataset> open_labelled(const Sources& sources, const LabelledOptions& options,
+                                       const DataDescription& origin) {
+  data::check_origin_task(origin, Task::classify, false, sources.empty() ? "" : sources.front());
+  return open_sequences(sources, options, &origin);
+}
+
+std::unique_ptr<Dataset> open_labelled_tables(const std::vector<Table>& tables, const LabelledOptions& options,
+                                              const DataDescription* origin) {
+  if (origin != nullptr) {
+    data::check_origin_task(*origin, Task::classify, false, tables.empty() ? "" : tables.front().name);
+  }
+  return open_sequences(tables, options, origin);
+}
+
+}  // namespace penstock

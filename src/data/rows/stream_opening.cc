@@ -1,0 +1,86 @@
+#include "data/rows/stream_opening.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "base/check.h"
+#include "data/table/table_format.h"
+#include "data/text_encoding.h"
+
+namespace penstock::data {
+
+// A quoted line break cannot occur here: the stream was cut at every line end.
+bool read_line(const std::string& line, char delimiter, const std::string& source, Index number,
+               std::vector<CsvField>& fields) {
+  if (!io::is_utf8(line)) return read_line(io::windows_1252_to_utf8(line), delimiter, source, number, fields);
+  CsvReader reader(line, delimiter, source, number);
+  if (!reader.next(fields)) return false;
+  std::vector<CsvField> more;
+  if (reader.next(more)) fail(ErrorCode::bad_input, "{}:{}: more than one line in a line", source, number);
+  return true;
+}
+
+namespace {
+
+bool holds_all(const CsvHeader& header, const std::vector<Column>& inputs) {
+  return std::all_of(inputs.begin(), inputs.end(), [&](const Column& input) { return header.find(input.name); });
+}
+
+/// Reads the first line under one delimiter. A stream of commas has points in its numbers, whatever the model's files
+/// had.
+StreamOpening open_with(char delimiter, const DataDescription& description, const std::string& line,
+                        const std::string& source, const RowFormat& format) {
+  std::vector<CsvField> fields;
+  if (!read_line(line, delimiter, source, 1, fields)) {
+    fail(ErrorCode::bad_input, "{}:1:1: the first line must be a header with the names of the columns", source);
+  }
+  const char usual = delimiter == ',' && description.delimiter != ',' ? '.' : description.decimal;
+  const char decimal = format.decimal != 0 ? format.decimal : usual;
+  if (!description.header) {
+    return {delimiter, decimal, CsvHeader::without_names(fields.size(), source, decimal)};
+  }
+  return {delimiter, decimal, CsvHeader(fields, source, decimal)};
+}
+
+/// Nothing unless the first line, under this delimiter, has all columns that the model reads.
+std::optional<StreamOpening> try_delimiter(char delimiter, const DataDescription& description, const std::string& line,
+                                           const std::string& source, const RowFormat& format) {
+  try {
+    StreamOpening opening = open_with(delimiter, description, line, source, format);
+    if (holds_all(opening.header, description.inputs)) return opening;
+  } catch (const Error&) {
+    // The model's own delimiter has the better message.
+  }
+  return std::nullopt;
+}
+
+/// Under the delimiter that was given, or the first of the usual ones under which there are all columns.
+std::optional<StreamOpening> opening_with_all(const DataDescription& description, const std::string& line,
+                                              const std::string& source, const RowFormat& format) {
+  if (format.delimiter != 0) return try_delimiter(format.delimiter, description, line, source, format);
+  for (const char delimiter : {description.delimiter, ',', ';', '\t', '|', ' '}) {
+    if (auto opening = try_delimiter(delimiter, description, line, source, format)) return opening;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+StreamOpening open_stream(const DataDescription& description, const std::string& line, const std::string& source,
+                          const RowFormat& format) {
+  if (auto opening = opening_with_all(description, line, source, format)) return *std::move(opening);
+  return open_with(format.delimiter != 0 ? format.delimiter : description.delimiter, description, line, source, format);
+}
+
+bool is_passed_over(std::string& line, const DataDescription& description, const RowFormat& format) {
+  if (!is_preamble(line)) return false;
+  if (!description.header) return true;
+  const std::string names(without_comment_sign(line));
+  if (opening_with_all(description, names, "", format)) {
+    line = names;
+    return false;
+  }
+  return !opening_with_all(description, line, "", format);
+}
+
+}  // namespace penstock::data

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "data/series/series_table.h"
+#include "data/table/csv_table.h"
+
+namespace penstock::data {
+
+/// What is to be said of columns that hold a value so far from all others that floats have too few digits left for
+/// these: a sentence a column, for Dataset::reading(). `inputs` are the columns' positions in the header, `read`
+/// [rows, inputs] what a model with that description sees of them.
+std::vector<std::string> lost_changes(const DataDescription& description, const CsvTable& table,
+                                      const SeriesTable& series, const std::vector<std::size_t>& inputs,
+                                      std::span<const float> read);
+
+}  // namespace penstock::data

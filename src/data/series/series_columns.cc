@@ -1,0 +1,86 @@
+#include "data/series/series_columns.h"
+
+#include <algorithm>
+#include <functional>
+
+#include "base/check.h"
+#include "base/quote.h"
+#include "data/series/series_plan.h"
+
+namespace penstock::data {
+namespace {
+
+/// Which columns a table offers; of those that were asked for, whether they are categories.
+CsvTable::Choice offered_columns(const CsvTable& table, const SeriesOptions& options) {
+  ColumnQuestion question{.categories = category_choice(options.categories, table.header())};
+  if (!options.group.empty()) {
+    question.series = table.column(options.group, "group");
+    question.excluded.push_back(*question.series);
+  }
+  if (options.inputs.empty()) {
+    for (const std::string& known : options.known) question.counters.push_back(table.column(known, "known"));
+    for (const std::string& target : options.targets) question.counters.push_back(table.column(target, "targets"));
+    return table.choose_columns(question);
+  }
+  question.only = table.columns(options.inputs, "inputs");
+  for (const std::string& known : options.known) question.only.push_back(table.column(known, "known"));
+  CsvTable::Choice choice = table.choose_columns(question);
+  choice.left_out.clear();
+  return choice;
+}
+
+bool contains(const std::vector<std::size_t>& columns, std::size_t column) {
+  return std::ranges::find(columns, column) != columns.end();
+}
+
+}  // namespace
+
+SeriesColumns find_columns(CsvTable& table, const SeriesOptions& options, CsvTable::Choice& choice,
+                           const DataDescription* origin) {
+  if (origin == nullptr) choice = offered_columns(table, options);
+  if (origin != nullptr) choice.categories = category_columns(*origin, table.header());
+  SeriesColumns columns;
+  columns.inputs =
+      options.inputs.empty() ? choice.columns : table.columns(options.inputs, origin ? "the model's inputs" : "inputs");
+  columns.known = table.columns(options.known, "known");
+  for (const std::size_t known : columns.known) {
+    if (!contains(columns.inputs, known)) columns.inputs.push_back(known);
+  }
+  columns.targets = options.targets.empty()
+                        ? columns.inputs
+                        : table.columns(options.targets, origin ? "the model's targets" : "targets");
+  for (const CategoryColumn& category : choice.categories) {
+    const bool is_known = contains(columns.known, category.column);
+    std::erase(columns.inputs, category.column);
+    std::erase(columns.known, category.column);
+    if (options.targets.empty()) std::erase(columns.targets, category.column);
+    for (const std::size_t place : table.add_categories(category)) {
+      columns.inputs.push_back(place);
+      if (is_known) columns.known.push_back(place);
+    }
+  }
+  const auto is_known = [&](std::size_t column) { return contains(columns.known, column); };
+  if (options.targets.empty()) std::erase_if(columns.targets, is_known);
+  require(!columns.targets.empty(), "{}: no column of {} is left to be forecast",
+          options.known.empty() ? "inputs" : "known", table.header().source());
+  const auto both = std::ranges::find_if(columns.targets, is_known);
+  require(both == columns.targets.end(), "known: column {} is forecast, and so is not known in advance",
+          in_quotes(both == columns.targets.end() ? "" : table.header().names()[*both]));
+  return columns;
+}
+
+void drop_unseen_categories(const CsvTable& table, const SeriesTable& series, SeriesColumns& columns) {
+  const auto is_unseen = [&](std::size_t place) {
+    const auto* const category = table.header().category(place);
+    if (category == nullptr) return false;
+    for (const auto& values : values_of(series, place, SeriesPart::training, false)) {
+      if (std::ranges::find(values, 1.0) != values.end()) return false;
+    }
+    return true;
+  };
+  const auto dropped = std::stable_partition(columns.inputs.begin(), columns.inputs.end(), std::not_fn(is_unseen));
+  for (auto place = dropped; place != columns.inputs.end(); ++place) std::erase(columns.known, *place);
+  columns.inputs.erase(dropped, columns.inputs.end());
+}
+
+}  // namespace penstock::data

@@ -1,0 +1,489 @@
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "base/check.h"
+#include "base/side_by_side.h"
+#include "base/threads.h"
+#include "data/divisible.h"
+#include "data/normalise.h"
+#include "data/origin.h"
+#include "data/series/calendar.h"
+#include "data/series/cycle_test.h"
+#include "data/series/lost_changes.h"
+#include "data/series/series_columns.h"
+#include "data/series/series_plan.h"
+#include "data/series/series_rows.h"
+#include "data/series/series_steps.h"
+#include "data/series/series_table.h"
+#include "data/stream_dataset.h"
+#include "data/table/csv_table.h"
+#include "forecast/linear/autoregression.h"
+#include "penstock/fine_tune.h"
+
+namespace penstock {
+namespace {
+
+using data::CsvTable;
+using data::SeriesPart;
+using data::SeriesTable;
+using training::Segment;
+
+/// What a dataset is made of, and a part of it again.
+struct SeriesSource {
+  std::shared_ptr<const CsvTable> table;
+  std::shared_ptr<const SeriesTable> series;
+  data::SeriesColumns columns;
+  SeriesOptions options;
+  std::optional<DataDescription> origin;  // of a model that is trained further
+};
+
+/// Step p reads a row and is asked for those that follow. As in a text, the last training row is the first input of
+/// validation. Training walks through the segments in windows that carry their state (see StreamWindows) and not in
+/// windows from random places: a deployed forecaster sees one endless stream, and so states far from a start are what
+/// it must know.
+class SeriesDataset final : public data::StreamDataset, public training::SeriesRows, public training::Divisible {
+ public:
+  explicit SeriesDataset(const SeriesSource& source)
+      : SeriesDataset(source, *source.table, *source.series, data::SeriesSteps(source.series->segments)) {}
+
+  /// The rows before the held-out ones, with everything that is fitted to rows fitted anew.
+  std::unique_ptr<Dataset> inner(Index /*fold*/) const override {
+    SeriesSource part = source_;
+    const std::string& path = source_.table->header().source();
+    part.series = std::make_shared<const SeriesTable>(data::training_part(*source_.series, source_.options, path));
+    return std::make_unique<SeriesDataset>(part);
+  }
+
+  const Autoregression* autoregression() const override { return autoregression_ ? &*autoregression_ : nullptr; }
+
+  const std::vector<Segment>& segments() const override { return segments_; }
+  std::span<const float> inputs() const override { return inputs_; }
+  std::span<const float> targets() const override { return targets_; }
+  double value(Index row, Index target) const override {
+    return source_.series->columns[source_.columns.targets[static_cast<std::size_t>(target)]][row];
+  }
+  bool is_known(Index row, Index target) const override {
+    return unknown_.empty() || unknown_[row * static_cast<Index>(description_.targets.size()) + target] == 0;
+  }
+  std::optional<double> date(Index row) const override {
+    const auto& calendar = source_.series->calendar;
+    return calendar && calendar->rises() ? std::optional(calendar->seconds[row]) : std::nullopt;
+  }
+  const training::RowErrors& past_errors() const override { return past_errors_; }
+  const Autoregression* refitted() const override { return autoregression_ ? &refitted_ : nullptr; }
+
+  /// Where a linear forecast reads a past, every row of a batch is led in by what stands before it, and that is not
+  /// scored. Without one, as in a text, rows start without a past.
+  bool validation(Index i, Index rows, Index steps, Example& example) const override {
+    if (lead_ == 0) return StreamDataset::validation(i, rows, steps, example);
+    data::check_batch(rows, steps);
+    const auto batch = batches_of(rows, steps)->batch(i);
+    if (!batch) return false;
+    data::clear(example, static_cast<Index>(batch->lengths.size()), batch->steps);
+    example.continues = batch->continues;
+    example.lengths = batch->lengths;
+    mark_starts(batch->rows, example);
+    fill_rows(batch->rows, Part::validation, example);
+    const Index outputs = description_.output_size();
+    for (std::size_t place = 0; place < batch->rows.size(); ++place) {
+      if (!batch->leads[place]) continue;
+      std::fill_n(example.weights.begin() + static_cast<Index>(place) * outputs, outputs, 0.0f);
+    }
+    return true;
+  }
+
+ private:
+  /// Any number of threads may ask for batches of their sizes.
+  std::shared_ptr<const data::HeldOutBatches> batches_of(Index rows, Index steps) const {
+    const std::lock_guard lock(batches_guard_);
+    if (!batches_ || !batches_->are_of(rows, steps)) {
+      batches_ = std::make_shared<const data::HeldOutBatches>(segments_, lead_, rows, steps);
+    }
+    return batches_;
+  }
+
+  SeriesDataset(const SeriesSource& source, const CsvTable& table, const SeriesTable& series, data::SeriesSteps steps)
+      : StreamDataset("series", steps.training, steps.held_out, steps.starts),
+        source_(source),
+        segments_(series.segments),
+        row_of_step_(std::move(steps.rows)) {
+    const auto& [inputs, targets, known] = source.columns;
+    const SeriesOptions& options = source.options;
+    const DataDescription* const origin = source.origin ? &*source.origin : nullptr;
+    const data::SeriesPlan plan = data::plan_series(table, series, options, source.columns, origin);
+    describe(table, series, inputs, targets, plan, options);
+    if (options.from_last) scale_by_changes(series, inputs, targets);
+    if (origin != nullptr) data::take_scaling(description_, *origin, table.header().source());
+    inputs_ = normalise(series, inputs, &DataDescription::inputs, &Group::inputs);
+    targets_ = normalise(series, targets, &DataDescription::targets, &Group::targets);
+    keep_unknown(series, targets);
+    masks_ = series.missing == Missing::mask;
+    for (std::string& finding : data::lost_changes(description_, table, series, inputs, inputs_)) {
+      add_reading(std::move(finding));
+    }
+    add_features(table, series, inputs, options, origin);
+    add_ahead(known);
+    if (options.autoregression) {
+      const data::SeriesPlan by_all_rows = data::plan_again(plan, table, series, options, source.columns);
+      fit(plan, by_all_rows, known, resolve_threads(options.threads));
+    }
+    take_fingerprint(options);
+  }
+
+  void describe(const CsvTable& table, const SeriesTable& series, const std::vector<std::size_t>& inputs,
+                const std::vector<std::size_t>& targets, const data::SeriesPlan& plan, const SeriesOptions& options) {
+    description_.task = Task::forecast;
+    description_.horizon = options.horizon;
+    description_.delimiter = table.format().delimiter;
+    description_.decimal = table.format().decimal;
+    description_.header = table.format().header;
+    description_.missing = options.missing;
+    description_.undated = options.undated;
+    if (series.calendar && series.calendar->rises() && series.calendar->dates.irregular != Irregular::ignore) {
+      description_.row_dates = series.calendar->dates;
+    }
+    description_.season = plan.season;
+    description_.group_column = options.group_by_file ? "file" : options.group;
+    description_.groups_are_files = options.group_by_file;
+    for (const std::string& name : series.groups)
+      description_.groups.push_back({.name = name, .inputs = {}, .targets = {}});
+    const auto add = [&](const std::vector<std::size_t>& chosen, std::vector<Column>& columns,
+                         std::vector<Scaling> Group::*scaling) {
+      for (const std::size_t position : chosen) {
+        data::FittedColumn fitted =
+            data::fit_column(series, table, position, SeriesPart::training, plan.logarithms[position]);
+        columns.push_back(std::move(fitted.column));
+        for (std::size_t g = 0; g < fitted.groups.size(); ++g) {
+          (description_.groups[g].*scaling).push_back(fitted.groups[g]);
+        }
+      }
+    };
+    add(inputs, description_.inputs, &Group::inputs);
+    add(targets, description_.targets, &Group::targets);
+  }
+
+  /// The chosen columns, normalised, as [rows, columns].
+  std::vector<float> normalise(const SeriesTable& series, const std::vector<std::size_t>& chosen,
+                               std::vector<Column> DataDescription::*columns,
+                               std::vector<Scaling> Group::*scalings) const {
+    std::vector<float> values(static_cast<std::size_t>(series.rows()) * chosen.size());
+    for (const Segment& segment : segments_) {
+      const std::vector<Column> own = training::columns_of(description_, segment, columns, scalings);
+      for (std::size_t c = 0; c < chosen.size(); ++c) {
+        const auto& raw = series.columns[chosen[c]];
+        const bool to_come = columns == &DataDescription::inputs;
+        for (Index row = segment.first; row < segment.end + (to_come ? segment.to_come : 0); ++row) {
+          values[static_cast<std::size_t>(row) * chosen.size() + c] = data::normalise(
+              raw[row], own[c], series.values.source(row), series.values.lines[static_cast<std::size_t>(row)]);
+        }
+      }
+    }
+    return values;
+  }
+
+  void scale_by_changes(const SeriesTable& series, const std::vector<std::size_t>& inputs,
+                        const std::vector<std::size_t>& targets) {
+    for (std::size_t c = 0; c < targets.size(); ++c) {
+      if (std::ranges::find(inputs, targets[c]) == inputs.end()) continue;
+      Column& column = description_.targets[c];
+      auto seen = data::values_of(series, targets[c], SeriesPart::training, column.logarithm);
+      for (std::size_t i = 0; i < seen.size() && !description_.groups.empty(); ++i) {
+        const Scaling& own = description_.groups[static_cast<std::size_t>(segments_[i].group)].targets[c];
+        for (double& value : seen[i]) value = (value - own.mean) / own.scale;
+      }
+      data::fit_changes(column, seen, description_.horizon);
+    }
+  }
+
+  void fit(const data::SeriesPlan& plan, const data::SeriesPlan& by_all_rows, const std::vector<std::size_t>& known,
+           int threads) {
+    data::TargetRows rows{targets_, static_cast<Index>(description_.targets.size()), description_.horizon, segments_,
+                          inputs_,  static_cast<Index>(description_.inputs.size())};
+    for (const std::size_t position : known) {
+      rows.known.push_back(input_at(position));
+    }
+    for (const Column& target : description_.targets) {
+      rows.zeros.push_back(data::zero_of(target, description_.groups.size()));
+    }
+    std::vector<Index> training_ends, ends;
+    Index longest = 0;
+    for (const Segment& segment : segments_) {
+      training_ends.push_back(segment.training_end);
+      ends.push_back(segment.end);
+      longest = std::max(longest, segment.training_rows());
+    }
+    std::array<Autoregression, 2> fits;
+    side_by_side(threads, fits.size(), [&](std::size_t i) {
+      fits[i] = i == 0 ? data::fit_linear(rows, plan, training_ends) : data::fit_linear(rows, by_all_rows, ends);
+    });
+    autoregression_ = std::move(fits[0]);
+    refitted_ = std::move(fits[1]);
+    const auto counts = [&](Index row, Index target) { return is_known(row, target); };
+    past_errors_ = data::past_errors(rows, plan, counts, threads);
+    const Index lags = std::max(autoregression_->lags, refitted_.lags);
+    for (Autoregression* const each : {&*autoregression_, &refitted_}) {
+      each->weights.resize(static_cast<std::size_t>(lags * description_.output_size()), 0.0f);
+      each->lags = lags;
+    }
+    constexpr Index past = 128;  // that a state needs to settle
+    lead_ = std::min(longest - 1, std::max(past, lags));
+  }
+
+  void take_fingerprint(const SeriesOptions& options) {
+    for (const auto* values : {&inputs_, &targets_}) {
+      const auto bytes = std::as_bytes(std::span(*values));
+      fingerprint_ = data::fingerprint({reinterpret_cast<const char*>(bytes.data()), bytes.size()},
+                                       fingerprint_ + static_cast<std::uint64_t>(options.horizon));
+    }
+    for (const Segment& segment : segments_) {
+      fingerprint_ = data::fingerprint("segment", fingerprint_ + static_cast<std::uint64_t>(segment.training_end));
+    }
+  }
+
+  /// The input that is the value of a column of the table.
+  std::size_t input_at(std::size_t position) const {
+    const auto& inputs = source_.columns.inputs;
+    return static_cast<std::size_t>(std::ranges::find(inputs, position) - inputs.begin());
+  }
+
+  /// A segment's first row starts anew, wherever a batch meets it.
+  void mark_starts(const std::vector<Index>& rows, Example& example) const {
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      if (rows[i] <= 0 || segment_of(rows[i]).first != rows[i]) continue;
+      example.reset.resize(rows.size(), 0);
+      example.reset[i] = 1;
+    }
+  }
+
+  /// [rows, targets], or empty if all targets are known.
+  void keep_unknown(const SeriesTable& series, const std::vector<std::size_t>& targets) {
+    for (std::size_t c = 0; c < targets.size(); ++c) {
+      const auto& unknown = series.unknown[targets[c]];
+      if (unknown.empty()) continue;
+      unknown_.resize(static_cast<std::size_t>(series.rows()) * targets.size(), 0);
+      for (std::size_t row = 0; row < unknown.size(); ++row) unknown_[row * targets.size() + c] = unknown[row];
+    }
+  }
+
+  /// An input that is no value of a column, of each row as Column::normal takes it.
+  struct FeatureValues {
+    Column column;
+    std::vector<double> values;
+  };
+
+  /// Inputs that are no values: where a date stands in its cycles, and whether a value was missing.
+  void add_features(const CsvTable& table, const SeriesTable& series, const std::vector<std::size_t>& inputs,
+                    const SeriesOptions& options, const DataDescription* origin) {
+    const auto& names = table.header().names();
+    std::vector<FeatureValues> features;
+    if (series.calendar) {
+      data::Calendar calendar = *series.calendar;
+      const std::string& name = names[calendar.column];
+      if (calendar.rises()) add_dates(calendar, name, options, features);
+      if (calendar.rises() && options.calendar.read) keep_dates(calendar, name);
+      add_reading(calendar.describe(name));
+    }
+    for (const std::size_t input : inputs) {
+      if (table.header().category(input) != nullptr) continue;  // where no text is, is no category
+      const auto& unknown = series.unknown[input];
+      const bool found = masks_ && std::ranges::find(unknown, 1) != unknown.end();
+      if (origin == nullptr ? !found : !data::reads(*origin, names[input], Feature::missing)) continue;
+      features.emplace_back();
+      features.back().column.name = names[input];
+      features.back().column.feature = Feature::missing;
+      features.back().values.assign(static_cast<std::size_t>(series.rows()), 0.0);
+      for (std::size_t row = 0; row < unknown.size(); ++row) {
+        if (unknown[row] != 0) features.back().values[row] = std::nan("");
+      }
+    }
+    widen(features);
+  }
+
+  /// To say when rows were and when those behind them are, whether or not the model reads dates.
+  void keep_dates(const data::Calendar& calendar, const std::string& name) {
+    description_.row_dates = calendar.dates;
+    description_.row_dates.column = name;
+  }
+
+  /// Where dates stand in their cycles, and how long after each other rows are.
+  void add_dates(data::Calendar& calendar, const std::string& name, const SeriesOptions& options,
+                 std::vector<FeatureValues>& features) const {
+    if (options.calendar.read) {
+      const training::DatedRows rows{targets_,         static_cast<Index>(description_.targets.size()),
+                                     calendar.seconds, calendar.dates.step,
+                                     segments_,        [&](Index row, Index target) { return is_known(row, target); }};
+      data::choose_cycles(calendar, options.calendar, segments_,
+                          [&](std::span<const double> cycles) { return training::cycles_shown(rows, cycles); });
+    }
+    for (const Feature feature : calendar.features) {
+      Column column{.name = name, .feature = feature, .dates = calendar.dates.form};
+      features.push_back({std::move(column), calendar.seconds});
+    }
+    if (calendar.dates.irregular != Irregular::elapsed) return;
+    std::vector<double> elapsed(calendar.seconds.size(), 1.0);  // the first row of a series is none too late
+    for (const Segment& segment : segments_) {
+      for (Index row = segment.first + 1; row < segment.end + segment.to_come; ++row) {
+        elapsed[row] = calendar.elapsed(row);
+      }
+    }
+    Column column{.name = name, .feature = Feature::elapsed, .dates = calendar.dates.form};
+    features.push_back({std::move(column), std::move(elapsed)});
+  }
+
+  void widen(const std::vector<FeatureValues>& features) {
+    if (features.empty()) return;
+    const auto before = static_cast<Index>(description_.inputs.size());
+    std::vector<float> widened;
+    for (Index row = 0; row < static_cast<Index>(inputs_.size()) / before; ++row) {
+      const auto first = inputs_.begin() + row * before;
+      widened.insert(widened.end(), first, first + before);
+      for (const FeatureValues& each : features) {
+        widened.push_back(static_cast<float>(each.column.normal(each.values[static_cast<std::size_t>(row)])));
+      }
+    }
+    inputs_ = std::move(widened);
+    for (const FeatureValues& each : features) {
+      description_.inputs.push_back(each.column);
+      for (Group& group : description_.groups) group.inputs.emplace_back();
+    }
+  }
+
+  /// The values of later rows that are known in advance, for as many as are forecast.
+  void add_ahead(const std::vector<std::size_t>& known) {
+    const std::size_t before = description_.inputs.size(), rows = inputs_.size() / before;
+    for (const std::size_t position : known) {
+      const std::size_t input = input_at(position);
+      Column later = description_.inputs[input];
+      for (later.ahead = 1; later.ahead <= description_.horizon; ++later.ahead) {
+        description_.inputs.push_back(later);
+        for (Group& group : description_.groups) group.inputs.push_back(group.inputs[input]);
+      }
+    }
+    const std::size_t width = description_.inputs.size();
+    if (width == before) return;
+    std::vector<float> widened(rows * width, 0.0f);
+    for (std::size_t row = 0; row < rows; ++row) {
+      std::copy_n(inputs_.begin() + static_cast<std::ptrdiff_t>(row * before), before,
+                  widened.begin() + static_cast<std::ptrdiff_t>(row * width));
+    }
+    inputs_ = std::move(widened);
+    for (const Segment& segment : segments_) {
+      const auto all = static_cast<std::size_t>(segment.rows() + segment.to_come);
+      fill_ahead(description_,
+                 std::span(inputs_).subspan(static_cast<std::size_t>(segment.first) * width, all * width));
+    }
+  }
+
+  void fill(const std::vector<Index>& places, Part part, Example& example) const override {
+    std::vector<Index> rows = places;
+    for (Index& row : rows) row = row < 0 ? row : row_of_step_[static_cast<std::size_t>(row)];
+    fill_rows(rows, part, example);
+  }
+
+  /// Targets that are not known, or held out, have weight 0.
+  void fill_rows(const std::vector<Index>& rows, Part part, Example& example) const {
+    const auto inputs = static_cast<Index>(description_.inputs.size());
+    const auto targets = static_cast<Index>(description_.targets.size());
+    const Index outputs = description_.output_size();
+    const auto count = static_cast<Index>(rows.size());
+    example.features.assign(static_cast<std::size_t>(count * inputs), 0.0f);
+    example.targets.assign(static_cast<std::size_t>(count * outputs), 0.0f);
+    example.weights.assign(static_cast<std::size_t>(count * outputs), 0.0f);
+    for (Index i = 0; i < count; ++i) {
+      const Index row = rows[i];
+      if (row < 0) continue;
+      const Segment& segment = segment_of(row);
+      const Index end = part == Part::training ? segment.training_end : segment.end;
+      std::copy_n(inputs_.begin() + row * inputs, inputs, example.features.begin() + i * inputs);
+      const Index known = std::clamp<Index>(end - 1 - row, 0, description_.horizon) * targets;
+      std::copy_n(targets_.begin() + (row + 1) * targets, known, example.targets.begin() + i * outputs);
+      std::fill_n(example.weights.begin() + i * outputs, known, 1.0f);
+      if (unknown_.empty() || !masks_) continue;
+      for (Index k = 0; k < known; ++k) {
+        if (unknown_[(row + 1) * targets + k] != 0) example.weights[i * outputs + k] = 0.0f;
+      }
+    }
+  }
+
+  SeriesSource source_;
+  std::vector<Segment> segments_;
+  std::vector<Index> row_of_step_;     // that training and validation walk through
+  std::vector<std::uint8_t> unknown_;  // [rows, targets], 1 where a value is filled in; empty if none is
+  bool masks_ = false;                 // what is filled in: training never asks for it
+  std::optional<Autoregression> autoregression_;
+  Autoregression refitted_;  // with as many lags
+  training::RowErrors past_errors_;
+  Index lead_ = 0;
+  mutable std::mutex batches_guard_;
+  mutable std::shared_ptr<const data::HeldOutBatches> batches_;  // of the sizes that were asked for last
+  std::vector<float> inputs_;                                    // [rows, I]
+  std::vector<float> targets_;                                   // [rows, targets]
+};
+
+/// `sources` are Sources, or tables in memory.
+template <class From>
+std::unique_ptr<Dataset> open_table(const From& sources, const SeriesOptions& options, const DataDescription* origin) {
+  data::check_validation_fraction(options.validation_fraction);
+  require(options.from_last || !options.autoregression, "autoregression goes with from_last");
+  require(options.season >= 0, "season must not be negative, not {}", options.season);
+  check_enum("transform", options.transform, Transform::logarithm);
+  require(options.horizon >= 1 && options.horizon <= 1'000'000, "horizon must be 1 to 1000000, not {}",
+          options.horizon);
+  const auto shared = std::make_shared<CsvTable>(sources, options.format);
+  CsvTable& table = *shared;
+  CsvTable::Choice choice;
+  data::SeriesColumns columns = data::find_columns(table, options, choice, origin);
+  const auto series = std::make_shared<const SeriesTable>(
+      data::read_series(table, columns, options, origin != nullptr ? &origin->row_dates : nullptr));
+  if (origin == nullptr) data::drop_unseen_categories(table, *series, columns);
+  SeriesSource source{shared, series, columns, options, std::nullopt};
+  if (origin != nullptr) source.origin = *origin;
+
+  auto dataset = std::make_unique<SeriesDataset>(source);
+  const auto is_read = [&](const CsvTable::LeftOut& column) {
+    return std::ranges::any_of(dataset->description().inputs, [&](const Column& input) {
+      return input.name == table.header().names()[column.column];
+    });
+  };
+  std::erase_if(choice.left_out, is_read);
+  choice.categories = data::category_columns(dataset->description(), table.header());
+  const auto numbers =
+      std::ranges::count_if(columns.inputs, [&](std::size_t column) { return column < table.header().width(); });
+  std::vector<std::string> reading =
+      table.reading(static_cast<std::size_t>(numbers) + choice.categories.size(), choice);
+  for (const std::string& finding : series->findings) reading.push_back(finding);
+  for (std::string& finding : dataset->reading()) reading.push_back(std::move(finding));
+  dataset->set_reading(std::move(reading));
+  dataset->add_reading(data::describe_filled(series->values, series->missing));
+  return dataset;
+}
+
+}  // namespace
+
+std::unique_ptr<Dataset> open_series(const std::string& path, const SeriesOptions& options) {
+  return open_series(Sources{path}, options);
+}
+
+std::unique_ptr<Dataset> open_series(const Sources& sources, const SeriesOptions& options) {
+  return open_table(sources, options, nullptr);
+}
+
+std::unique_ptr<Dataset> open_series(const Sources& sources, const SeriesOptions& options,
+                                     const DataDescription& origin) {
+  data::check_origin_task(origin, Task::forecast, false, sources.empty() ? "" : sources.front());
+  return open_table(sources, data::options_of(origin, options), &origin);
+}
+
+std::unique_ptr<Dataset> open_series_tables(const std::vector<Table>& tables, const SeriesOptions& options,
+                                            const DataDescription* origin) {
+  if (origin == nullptr) return open_table(tables, options, nullptr);
+  data::check_origin_task(*origin, Task::forecast, false, tables.empty() ? "" : tables.front().name);
+  return open_table(tables, data::options_of(*origin, options), origin);
+}
+
+}  // namespace penstock

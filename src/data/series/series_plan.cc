@@ -1,0 +1,378 @@
+#include "data/series/series_plan.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "base/check.h"
+#include "base/quote.h"
+#include "base/side_by_side.h"
+#include "base/threads.h"
+#include "data/normalise.h"
+#include "forecast/linear/season_choice.h"
+
+namespace penstock::data {
+namespace {
+
+using training::Segment;
+
+std::vector<std::span<const double>> spans_of(const std::vector<std::vector<double>>& values) {
+  return {values.begin(), values.end()};
+}
+
+/// What is subtracted from the values of a segment, and what they are divided by then.
+Scaling scaling_of(const FittedColumn& fitted, const Segment& segment) {
+  if (segment.group < 0) return {fitted.column.mean, fitted.column.scale};
+  return fitted.groups[static_cast<std::size_t>(segment.group)];
+}
+
+class SeriesPlanner {
+ public:
+  SeriesPlanner(const CsvTable& table, const SeriesTable& series, const SeriesColumns& columns, SeriesPart part,
+                const SeriesOptions& options)
+      : table_(table), series_(series), part_(part), options_(options) {
+    const std::size_t segments = series.segments.size();
+    known_.resize(segments);
+    for (const std::size_t position : columns.known) {
+      known_values_.push_back(normal_values(position, fit_column(series_, table_, position, part_, false), false));
+      for (std::size_t i = 0; i < segments; ++i) known_[i].emplace_back(known_values_.back()[i]);
+    }
+  }
+
+  /// `season`: 0 if it is to be found.
+  LinearPlan choose(std::size_t position, bool logarithm, Index season) const {
+    const FittedColumn fitted = fit_column(series_, table_, position, part_, logarithm);
+    const auto values = normal_values(position, fitted, logarithm);
+    const auto z = spans_of(values);
+    const training::RawValue raw = raw_values(position, fitted, logarithm);
+    training::LinearChoice without = choose(z, season, raw, zero_of(fitted.column, series_.groups.size()));
+    if (known_values_.empty() || !options_.autoregression) return {std::move(without), std::nullopt};
+    const training::EffectsChoice effects = training::choose_effects(z, known_, without.season);
+    const std::vector<double> found = training::estimate_effects(z, known_, effects);
+    const auto rest = training::without_effects(z, known_, found);
+    const training::RawValue raw_of_rest = [&](std::size_t segment, Index row, double value) {
+      return raw(segment, row, value + training::effect_on(known_[segment], row, found));
+    };
+    training::LinearChoice with = choose(spans_of(rest), season, raw_of_rest, std::nullopt);
+    const Index longest = std::max(with.season, without.season);
+    without.error = training::error_with_effects(z, known_, nullptr, without, longest, raw);
+    with.error = training::error_with_effects(z, known_, &effects, with, longest, raw);
+    if (!(with.error < without.error)) return {std::move(without), std::nullopt};
+    return {std::move(with), effects};
+  }
+
+  /// Logarithms are taken where they forecast clearly better: they cost a forecast that is off upwards dearly. With a
+  /// season that is because its swings grow with the values, and will be so later; without one because growth was
+  /// exponential, which seldom lasts.
+  std::pair<LinearPlan, bool> choose(std::size_t position, Transform transform) const {
+    const bool possible = is_positive(position);
+    if (transform == Transform::logarithm) {
+      if (!possible) {
+        fail(ErrorCode::bad_input, "{}: column {} has values that are not positive, and so have no logarithm",
+             table_.header().source(), in_quotes(table_.header().names()[position]));
+      }
+      return {choose(position, true, options_.season), true};
+    }
+    LinearPlan plain = choose(position, false, options_.season);
+    if (transform == Transform::none || !options_.autoregression || !possible) return {std::move(plain), false};
+    LinearPlan logarithm = choose(position, true, options_.season);
+    const bool seasonal = logarithm.choice.season > 1 && plain.choice.season > 1;
+    if (!(logarithm.choice.error < (seasonal ? clearly : by_far) * plain.choice.error))
+      return {std::move(plain), false};
+    return {std::move(logarithm), true};
+  }
+
+ private:
+  static constexpr double clearly = 0.95;  // of the mean square error: so much less is no chance
+  static constexpr double by_far = 0.5;
+
+  /// Of series that are scaled alike.
+  training::LinearChoice choose(training::ManySeries z, Index season, const training::RawValue& raw,
+                                std::optional<double> zero) const {
+    const auto found =
+        season > 0 ? training::ChosenSeason{.rows = season} : training::choose_season(z, options_.horizon, threads_);
+    if (!options_.autoregression) return {.horizon = options_.horizon, .season = found.rows, .error = 0.0, .parts = {}};
+    auto choice = training::choose_linear_forecast(z, options_.horizon, found.rows, found.rows, raw, threads_, zero);
+    if (found.plain) return choice;
+    // Swings that come and go look like a season too: one that is will forecast.
+    auto without = training::choose_linear_forecast(z, options_.horizon, 1, found.rows, raw, threads_, zero);
+    return choice.error < found.most_error * without.error ? std::move(choice) : std::move(without);
+  }
+
+  /// The values of a column, segment by segment, scaled.
+  std::vector<std::vector<double>> normal_values(std::size_t position, const FittedColumn& fitted,
+                                                 bool logarithm) const {
+    std::vector<std::vector<double>> values = values_of(series_, position, part_, logarithm);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const Scaling scaling = scaling_of(fitted, series_.segments[i]);
+      for (double& value : values[i]) value = (value - scaling.mean) / scaling.scale;
+    }
+    return values;
+  }
+
+  bool is_positive(std::size_t position) const {
+    return std::ranges::all_of(series_.columns[position], [](double value) { return value > 0.0; });
+  }
+
+  /// Errors count in the values' own unit; those of groups in units of the group, whose sizes may differ by much.
+  training::RawValue raw_values(std::size_t position, const FittedColumn& fitted, bool logarithm) const {
+    struct Unit {
+      Scaling scaling;
+      double unit;
+    };
+    std::vector<Unit> units;
+    const FittedColumn plain = logarithm ? fit_column(series_, table_, position, part_, false) : fitted;
+    for (const Segment& segment : series_.segments) {
+      units.push_back({scaling_of(fitted, segment), segment.group < 0 ? 1.0 : scaling_of(plain, segment).scale});
+    }
+    return [units = std::move(units), logarithm](std::size_t series, Index, double z) {
+      const auto& [scaling, unit] = units[series];
+      const double value = z * scaling.scale + scaling.mean;
+      return (logarithm ? std::exp(value) : value) / unit;
+    };
+  }
+
+  const CsvTable& table_;
+  const SeriesTable& series_;
+  SeriesPart part_;
+  const SeriesOptions& options_;
+  int threads_ = resolve_threads(options_.threads);
+  std::vector<std::vector<std::vector<double>>> known_values_;  // [columns known in advance][segments][rows]
+  std::vector<training::Covariates> known_;                     // the same, of each segment
+};
+
+/// What the effects of inputs leave of a target in a row.
+float rest_of(const TargetRows& rows, const Autoregression& linear, Index row, Index target) {
+  float rest = rows.values[row * rows.targets + target];
+  if (linear.effects.empty()) return rest;
+  for (const std::size_t input : rows.known) {
+    const auto i = static_cast<Index>(input);
+    rest -= linear.effects[i * rows.targets + target] * rows.features[row * rows.inputs + i];
+  }
+  return rest;
+}
+
+/// Errors of a linear forecast from one row.
+void add_errors(const TargetRows& rows, const SeriesPlan& plan, const Autoregression& linear, const Segment& segment,
+                Index row, const std::function<bool(Index, Index)>& is_known, training::RowErrors& to) {
+  to.rows.push_back(row);
+  const Index width = rows.targets * rows.horizon;
+  for (Index i = 0; i < width; ++i) {
+    const Index c = i % rows.targets, ahead = row + 1 + i / rows.targets;
+    float error = std::numeric_limits<float>::quiet_NaN();
+    if (plan.linear[c] && ahead < segment.training_end && is_known(ahead, c)) {
+      float forecast = rest_of(rows, linear, row, c) + linear.bias[i];
+      for (Index k = 0; k < linear.lags; ++k) {
+        forecast += linear.weights[k * width + i] * rest_of(rows, linear, row - k, c);
+      }
+      error = forecast - rest_of(rows, linear, ahead, c);
+    }
+    to.errors.push_back(error);
+  }
+}
+
+/// The values of the covariates of a target, segment by segment, and those of the target up to `ends`.
+struct PastRows {
+  PastRows(const TargetRows& rows, const std::vector<Index>& ends, Index target) {
+    for (std::size_t i = 0; i < ends.size(); ++i) {
+      const Index first = rows.segments[i].first;
+      auto& values = z.emplace_back();
+      auto& known = x.emplace_back(rows.known.size());
+      for (Index row = first; row < ends[i]; ++row) {
+        values.push_back(static_cast<double>(rows.values[row * rows.targets + target]));
+        for (std::size_t k = 0; k < known.size(); ++k) {
+          known[k].push_back(static_cast<double>(rows.features[row * rows.inputs + static_cast<Index>(rows.known[k])]));
+        }
+      }
+    }
+  }
+
+  std::vector<training::Covariates> covariates() const {
+    std::vector<training::Covariates> result;
+    for (const auto& segment : x) result.emplace_back(segment.begin(), segment.end());
+    return result;
+  }
+
+  std::vector<std::vector<double>> z;               // [segments][rows]
+  std::vector<std::vector<std::vector<double>>> x;  // [segments][known][rows]
+};
+
+/// The end of so large a part of what each segment trains on.
+std::vector<Index> ends_of(const std::vector<Segment>& segments, double share) {
+  std::vector<Index> ends;
+  for (const Segment& segment : segments) {
+    ends.push_back(segment.first + static_cast<Index>(share * static_cast<double>(segment.training_rows())));
+  }
+  return ends;
+}
+
+}  // namespace
+
+std::vector<std::vector<double>> values_of(const SeriesTable& series, std::size_t position, SeriesPart part,
+                                           bool logarithm) {
+  std::vector<std::vector<double>> all;
+  for (const Segment& segment : series.segments) {
+    const auto begin = series.columns[position].begin();
+    auto& values = all.emplace_back(begin + segment.first,
+                                    begin + (part == SeriesPart::training ? segment.training_end : segment.end));
+    for (double& value : values) value = logarithm ? std::log(value) : value;
+  }
+  return all;
+}
+
+std::optional<double> zero_of(const Column& column, std::size_t groups) {
+  if (column.logarithm || groups > 0) return std::nullopt;
+  return column.normal(0.0);
+}
+
+namespace {
+
+/// A category is 0 or 1 in all series: in one that shows it always, it says which series this is.
+FittedColumn unscaled(const CsvHeader::Category& category, const CsvTable& table, const SeriesTable& series) {
+  FittedColumn result;
+  result.column.name = table.header().names()[category.column];
+  result.column.feature = Feature::category;
+  result.column.category = category.text;
+  result.groups.resize(series.groups.size());
+  return result;
+}
+
+}  // namespace
+
+FittedColumn fit_column(const SeriesTable& series, const CsvTable& table, std::size_t position, SeriesPart part,
+                        bool logarithm) {
+  if (const auto* const category = table.header().category(position)) return unscaled(*category, table, series);
+  const std::string& name = table.header().names()[position];
+  std::vector<std::vector<double>> pooled(std::max<std::size_t>(series.groups.size(), 1));
+  const auto all = values_of(series, position, part, logarithm);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    auto& values = pooled[static_cast<std::size_t>(std::max<Index>(series.segments[i].group, 0))];
+    values.insert(values.end(), all[i].begin(), all[i].end());
+  }
+  FittedColumn result;
+  if (series.groups.empty()) {
+    result.column = fit_column(name, pooled.front(), table.header().source());
+  } else {
+    result.column.name = name;
+    for (const auto& values : pooled) {
+      const Column column = fit_column(name, values, table.header().source());
+      result.groups.push_back({column.mean, column.scale});
+    }
+  }
+  result.column.logarithm = logarithm;
+  return result;
+}
+
+SeriesPlan plan_series(const CsvTable& table, const SeriesTable& series, const SeriesOptions& options,
+                       const SeriesColumns& columns, const DataDescription* origin) {
+  const auto& [inputs, targets, known] = columns;
+  const SeriesPlanner planner(table, series, columns, SeriesPart::training, options);
+  const auto transform_of = [&](std::size_t position) {
+    const std::string& name = table.header().names()[position];
+    const bool logarithm = origin != nullptr && std::ranges::any_of(origin->inputs, [&](const Column& input) {
+                             return input.logarithm && input.name == name;
+                           });
+    return logarithm ? Transform::logarithm : options.transform;
+  };
+  SeriesPlan result;
+  result.logarithms.assign(series.columns.size(), false);
+  result.linear.resize(targets.size());
+  for (std::size_t c = 0; c < targets.size(); ++c) {
+    if (std::ranges::find(inputs, targets[c]) == inputs.end()) continue;
+    auto [plan, logarithm] = planner.choose(targets[c], transform_of(targets[c]));
+    result.logarithms[targets[c]] = logarithm;
+    if (result.season == 0) result.season = plan.choice.season;
+    if (options.autoregression) result.linear[c] = std::move(plan);
+  }
+  return result;
+}
+
+SeriesPlan plan_again(const SeriesPlan& first, const CsvTable& table, const SeriesTable& series,
+                      const SeriesOptions& options, const SeriesColumns& columns) {
+  const SeriesPlanner planner(table, series, columns, SeriesPart::all, options);
+  SeriesPlan result = first;
+  for (std::size_t c = 0; c < columns.targets.size(); ++c) {
+    if (!result.linear[c]) continue;
+    const std::size_t position = columns.targets[c];
+    result.linear[c] = planner.choose(position, first.logarithms[position], first.linear[c]->choice.season);
+  }
+  return result;
+}
+
+Autoregression fit_linear(const TargetRows& rows, const SeriesPlan& plan, const std::vector<Index>& ends) {
+  const auto targets = static_cast<std::size_t>(rows.targets);
+  const Index width = rows.targets * rows.horizon;
+  std::vector<training::LinearForecast> forecasts(targets);
+  Autoregression result;
+  for (std::size_t c = 0; c < targets; ++c) {
+    if (!plan.linear[c]) continue;
+    PastRows past(rows, ends, static_cast<Index>(c));
+    std::optional<double> zero = rows.zeros[c];
+    if (plan.linear[c]->effects) {
+      zero.reset();  // what effects leave of nothing differs from row to row
+      const auto x = past.covariates();
+      const auto effects = training::estimate_effects(spans_of(past.z), x, *plan.linear[c]->effects);
+      past.z = training::without_effects(spans_of(past.z), x, effects);
+      result.effects.resize(static_cast<std::size_t>(rows.inputs * rows.targets), 0.0f);
+      for (std::size_t k = 0; k < effects.size(); ++k) {
+        result.effects[rows.known[k] * targets + c] = static_cast<float>(effects[k]);
+      }
+    }
+    forecasts[c] = training::fit_linear_forecast(spans_of(past.z), plan.linear[c]->choice, zero);
+    result.lags = std::max(result.lags, forecasts[c].lags);
+  }
+  result.weights.assign(static_cast<std::size_t>(result.lags * width), 0.0f);
+  result.bias.assign(static_cast<std::size_t>(width), 0.0f);
+  for (std::size_t c = 0; c < targets; ++c) {
+    const training::LinearForecast& forecast = forecasts[c];
+    for (Index h = 0; plan.linear[c] && h < rows.horizon; ++h) {
+      const auto at = static_cast<std::size_t>(h) * targets + c;
+      result.bias[at] = static_cast<float>(forecast.bias[h]);
+      for (Index k = 0; k < forecast.lags; ++k) {
+        const double last = k == 0 ? 1.0 : 0.0;  // which the model adds anyway
+        result.weights[k * width + at] = static_cast<float>(forecast.weights[k * rows.horizon + h] - last);
+      }
+    }
+  }
+  return result;
+}
+
+training::RowErrors past_errors(const TargetRows& rows, const SeriesPlan& plan,
+                                const std::function<bool(Index, Index)>& is_known, int threads) {
+  constexpr double shares[] = {0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0};
+  constexpr Index most_origins = 200;  // behind each beginning
+  struct Beginning {
+    std::vector<Index> firsts, ends;  // rows of each segment that are forecast
+    Autoregression linear = {};
+  };
+  std::vector<Beginning> beginnings;
+  for (std::size_t i = 0; i + 1 < std::size(shares); ++i) {
+    beginnings.push_back({ends_of(rows.segments, shares[i]), ends_of(rows.segments, shares[i + 1])});
+    Index longest = 0;
+    for (std::size_t s = 0; s < rows.segments.size(); ++s) {
+      longest = std::max(longest, beginnings.back().firsts[s] - rows.segments[s].first);
+    }
+    if (longest <= 2 * rows.horizon) beginnings.pop_back();
+  }
+  side_by_side(threads, beginnings.size(), [&](std::size_t i) {
+    Beginning& latest_first = beginnings[beginnings.size() - 1 - i];  // which takes longest
+    latest_first.linear = fit_linear(rows, plan, latest_first.firsts);
+  });
+  training::RowErrors errors;
+  for (const auto& [firsts, ends, linear] : beginnings) {
+    Index origins = 0;
+    for (std::size_t s = 0; s < firsts.size(); ++s) origins += ends[s] - firsts[s];
+    const Index stride = std::max<Index>(1, origins / most_origins);
+    for (std::size_t s = 0; s < firsts.size(); ++s) {
+      const Segment& segment = rows.segments[s];
+      const Index first = std::max(firsts[s], segment.first + linear.lags) - 1;
+      for (Index row = first; row + 1 < ends[s]; row += stride) {
+        add_errors(rows, plan, linear, segment, row, is_known, errors);
+      }
+    }
+  }
+  return errors;
+}
+
+}  // namespace penstock::data

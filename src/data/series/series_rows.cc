@@ -1,0 +1,85 @@
+#include "data/series/series_rows.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "base/with_scaling.h"
+
+namespace penstock::training {
+
+const SeriesRows* SeriesRows::of(const Dataset& data) { return dynamic_cast<const SeriesRows*>(&data); }
+
+Index SeriesRows::held_out() const {
+  Index sum = 0;
+  for (const Segment& segment : segments()) sum += segment.held_out();
+  return sum;
+}
+
+std::vector<double> SeriesRows::known_values(Index row, Index targets) const {
+  std::vector<double> values;
+  for (Index target = 0; target < targets; ++target) {
+    values.push_back(is_known(row, target) ? value(row, target) : std::numeric_limits<double>::quiet_NaN());
+  }
+  return values;
+}
+
+const Segment& SeriesRows::segment_of(Index row) const { return training::segment_of(segments(), row); }
+
+const Segment& segment_of(const std::vector<Segment>& segments, Index row) {
+  return *(std::ranges::upper_bound(segments, row, {}, &Segment::first) - 1);
+}
+
+std::vector<Column> columns_of(const DataDescription& data, const Segment& segment,
+                               std::vector<Column> DataDescription::*columns, std::vector<Scaling> Group::*scalings) {
+  if (segment.group < 0) return data.*columns;
+  return with_scalings(data.*columns, data.groups[static_cast<std::size_t>(segment.group)].*scalings);
+}
+
+DataDescription SegmentDescriptions::of(const Segment& segment) const {
+  return segment.group < 0 ? data_ : groups_.of(data_.groups[static_cast<std::size_t>(segment.group)]);
+}
+
+void forecast_segment(const Model& model, const SeriesRows& series, const Segment& segment, Index first,
+                      const Execution& execution, const ForecastSink& sink) {
+  constexpr Index most_steps = 1024;  // of one call: bounds the memory, and fills the matrix products
+  const Index inputs = model.data().input_size(), outputs = model.data().output_size();
+  std::vector<float> forecasts;
+  ModelState state = model.state(1);
+  for (Index row = segment.first; row < segment.end;) {
+    const Index steps = std::min(most_steps, segment.end - row);
+    forecasts.resize(static_cast<std::size_t>(steps * outputs));
+    model.forward(1, steps, series.inputs().subspan(row * inputs, steps * inputs), forecasts, state, execution);
+    for (Index i = 0; i < steps; ++i, ++row) {
+      if (row >= first) sink(row, std::span<const float>(forecasts).subspan(i * outputs, outputs));
+    }
+  }
+}
+
+RowErrors held_out_errors(const Model& model, const SeriesRows& series, const Execution& execution) {
+  constexpr double most_rows = 10'000.0;  // which say all there is to say
+  const DataDescription& data = model.data();
+  const auto targets = static_cast<Index>(data.targets.size());
+  const double share = std::min(1.0, most_rows / static_cast<double>(std::max<Index>(series.held_out(), 1)));
+  RowErrors result;
+  for (const Segment& segment : series.segments()) {
+    if (segment.held_out() == 0) continue;
+    const auto rows = static_cast<Index>(share * static_cast<double>(segment.held_out())) + 1;
+    forecast_segment(model, series, segment, segment.end - rows, execution,
+                     [&](Index row, std::span<const float> forecasts) {
+                       const std::size_t begin = result.errors.size();
+                       result.rows.push_back(row);
+                       result.errors.resize(begin + forecasts.size(), std::numeric_limits<float>::quiet_NaN());
+                       for (Index ahead = 1; ahead <= data.horizon && row + ahead < segment.end; ++ahead) {
+                         for (Index c = 0; c < targets; ++c) {
+                           if (!series.is_known(row + ahead, c)) continue;
+                           const Index i = (ahead - 1) * targets + c;
+                           const float value = series.targets()[(row + ahead) * targets + c];
+                           result.errors[begin + static_cast<std::size_t>(i)] = forecasts[i] - value;
+                         }
+                       }
+                     });
+  }
+  return result;
+}
+
+}  // namespace penstock::training

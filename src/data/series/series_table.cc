@@ -1,0 +1,460 @@
+#include "data/series/series_table.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <optional>
+#include <span>
+#include <unordered_map>
+#include <utility>
+
+#include "base/check.h"
+#include "base/counted.h"
+#include "base/quote.h"
+#include "data/data_file.h"
+#include "data/dataset.h"
+
+namespace penstock::data {
+namespace {
+
+using training::Segment;
+
+/// How many rows of a series are trained on and held out.
+struct Split {
+  Index training = 0, held_out = 0;
+};
+
+Split split_rows(Index rows, const SeriesOptions& options) {
+  Index held = held_out(rows, options.validation_fraction);
+  // Of a short series at least one whole forecast, as long as training keeps more than that.
+  if (held > 0 && rows > 2 * options.horizon) held = std::max(held, options.horizon);
+  return {rows - held, held};
+}
+
+bool is_enough(const Split& split, const SeriesOptions& options) {
+  return split.training >= options.horizon + 1 && (split.held_out == 0 || split.held_out >= options.horizon);
+}
+
+/// Where the rows of the files belong: to a segment for each file and group.
+class RowSorter {
+ public:
+  void add(std::size_t file, const std::string& group) {
+    const auto [found, first] = numbers_.try_emplace(group, static_cast<Index>(groups_.size()));
+    if (first) groups_.push_back(group);
+    const auto [place, starts] = places_.try_emplace(std::pair(file, found->second), rows_.size());
+    if (starts) {
+      rows_.emplace_back();
+      segment_groups_.push_back(found->second);
+    }
+    rows_[place->second].push_back(count_++);
+  }
+
+  struct Rows {
+    std::vector<Index> rows;
+    Index group;
+  };
+  /// The segments of a group, in the order of the files, behind those of the group before.
+  std::vector<Rows> take() {
+    std::vector<Rows> all;
+    for (std::size_t i = 0; i < rows_.size(); ++i) all.push_back({std::move(rows_[i]), segment_groups_[i]});
+    std::ranges::stable_sort(all, {}, &Rows::group);
+    return all;
+  }
+  const std::vector<std::string>& groups() const { return groups_; }
+  Index count() const { return count_; }
+
+ private:
+  struct PairHash {
+    std::size_t operator()(const std::pair<std::size_t, Index>& pair) const {
+      return pair.first * 0x9e3779b97f4a7c15ULL ^ static_cast<std::size_t>(pair.second);
+    }
+  };
+  std::unordered_map<std::string, Index> numbers_;
+  std::unordered_map<std::pair<std::size_t, Index>, std::size_t, PairHash> places_;
+  std::vector<std::vector<Index>> rows_;
+  std::vector<Index> segment_groups_;
+  std::vector<std::string> groups_;
+  Index count_ = 0;
+};
+
+template <typename T>
+std::vector<T> in_order(const std::vector<T>& values, const std::vector<Index>& order) {
+  std::vector<T> result;
+  result.reserve(order.size());
+  for (const Index row : order) result.push_back(values[static_cast<std::size_t>(row)]);
+  return result;
+}
+
+void reorder(TableValues& values, const std::vector<Index>& order) {
+  const auto rows = static_cast<std::size_t>(values.rows());
+  for (auto& column : values.columns) column = in_order(column, order);
+  for (auto& filled : values.filled) {
+    if (filled.empty()) continue;
+    filled.resize(rows, 0);
+    filled = in_order(filled, order);
+    if (std::ranges::find(filled, 1) == filled.end()) filled.clear();
+  }
+  values.lines = in_order(values.lines, order);
+  values.files = in_order(values.files, order);
+  values.starts.clear();
+}
+
+class SeriesReader {
+ public:
+  SeriesReader(CsvTable& table, const SeriesColumns& columns, const std::vector<std::size_t>& used,
+               const SeriesOptions& options, const RowDates* dates)
+      : table_(table), columns_(columns), options_(options), dates_(dates), path_(table.header().source()) {
+    require(options.group.empty() || !options.group_by_file, "group: files name the series, not column {}",
+            in_quotes(options.group));
+    grouped_ = options.group_by_file || !options.group.empty();
+    if (options.group_by_file) name_files();
+    if (options.group.empty()) return;
+    group_ = table.column(options.group, "group");
+    require(std::ranges::find(used, *group_) == used.end(), "group: column {} cannot be read or forecast as well",
+            in_quotes(options.group));
+  }
+
+  SeriesTable read(const std::vector<std::size_t>& used) {
+    if (options_.undated == Undated::drop) leave_out_undated();
+    ValueReader reader(table_, used, options_.missing);
+    RowSorter sorter;
+    for (auto rows = table_.rows(); rows.next();) {
+      const bool may_come = lacks_targets(rows);
+      check_known(rows);
+      to_come_.push_back(may_come);
+      reader.add(rows, may_come);
+      sorter.add(rows.file(), group_of(rows));
+    }
+    TableValues values = reader.take();
+    rows_in_files_ = values.rows();
+    std::vector<std::string> names;
+    for (const std::size_t column : used) names.push_back(table_.header().names()[column]);
+    refuse_empty_columns(values, names);
+    SeriesTable result;
+    if (grouped_) result.groups = sorter.groups();
+    if (!undated_.empty()) result.findings.push_back(undated_);
+    std::vector<RowSorter::Rows> runs = sorter.take();
+    read_dates(runs, values, result);
+    split(sorter, runs, values, result);
+    reorder(values, result.order);
+    if (result.calendar) result.calendar->seconds = in_order(result.calendar->seconds, result.order);
+    fill(std::move(values), used, names, result);
+    return result;
+  }
+
+ private:
+  /// A model that is trained further may know dates only to say when rows were.
+  bool reads_dates() const {
+    const bool known = dates_ != nullptr && table_.header().find(dates_->column).has_value();
+    return options_.calendar.read || options_.irregular != Irregular::ignore || known;
+  }
+
+  static std::vector<RowRun> runs_of(const std::vector<RowSorter::Rows>& all) {
+    std::vector<RowRun> runs;
+    for (const RowSorter::Rows& each : all) runs.push_back(each.rows);
+    return runs;
+  }
+
+  /// Before anything else of these rows is looked at: a line "Total" may lack more than a date.
+  void leave_out_undated() {
+    require(reads_dates() || dates_ != nullptr,
+            "undated: rows can be dropped by their dates where these are read, and 'calendar' says they are not");
+    if (!reads_dates()) return;
+    ValueReader places(table_, {}, options_.missing);
+    RowSorter sorter;
+    for (auto rows = table_.rows(); rows.next();) {
+      places.add(rows);
+      const bool by_column = group_.has_value();
+      sorter.add(rows.file(), by_column ? rows.fields()[*group_].text : group_of(rows));
+    }
+    const auto calendar = find_calendar(table_, options_, columns_.inputs, runs_of(sorter.take()), places.take());
+    require(calendar || dates_ != nullptr, "undated: {} has no column of dates among {}", path_,
+            table_.header().list());
+    if (!calendar || calendar->undated.empty()) return;
+    table_.leave_out(calendar->undated);
+    undated_ = fmt::format("{} left out, whose date in {} cannot be read, the first {}",
+                           counted(static_cast<Index>(calendar->undated.size()), "row"),
+                           table_.header().names()[calendar->column], calendar->first_undated);
+  }
+
+  void name_files() {
+    for (const std::string& path : table_.sources()) {
+      const std::string name = io::data_name(path);
+      const auto same = std::ranges::find(files_, name);
+      if (same != files_.end()) {
+        fail(ErrorCode::bad_input, "{} and {} are both called {}: the series of two files need different names",
+             table_.sources()[static_cast<std::size_t>(same - files_.begin())], path, in_quotes(name));
+      }
+      files_.push_back(name);
+    }
+  }
+
+  std::string group_of(const TableRows& rows) const {
+    if (options_.group_by_file) return files_[rows.file()];
+    return group_ ? rows.header().label(rows.fields(), *group_) : std::string();
+  }
+
+  void read_dates(std::vector<RowSorter::Rows>& runs, TableValues& values, SeriesTable& result) {
+    result.missing = options_.missing;
+    if (!reads_dates()) return;
+    result.calendar = find_calendar(table_, options_, columns_.inputs, runs_of(runs), values);
+    if (!result.calendar) return;
+    RowDates& dates = result.calendar->dates;
+    // A model that does not ask how far rows are apart has no usual time between them.
+    if (dates_ != nullptr && dates_->irregular != Irregular::ignore) {
+      dates = {dates.irregular, dates.column, dates.form, dates_->step, dates_->working_days};
+    }
+    if (dates.irregular != Irregular::fill || result.calendar->missing == 0.0) return;
+    for (RowSorter::Rows& run : runs) put_in_missing(run.rows, values, *result.calendar);
+    // Values that are missing by themselves are still refused.
+    if (result.missing == Missing::refuse) result.missing = Missing::mask;
+  }
+
+  /// Rows that a regular calendar has between those of a run.
+  void put_in_missing(std::vector<Index>& run, TableValues& values, Calendar& calendar) {
+    std::vector<Index> all;
+    for (std::size_t i = 0; i < run.size(); ++i) {
+      const Index row = run[i];
+      if (i > 0) {
+        for (const double date : calendar.dates.between(calendar.seconds[run[i - 1]], calendar.seconds[row])) {
+          all.push_back(values.rows());
+          values.add_missing_row(row);
+          calendar.seconds.push_back(date);
+          to_come_.push_back(to_come_[static_cast<std::size_t>(row)]);
+        }
+      }
+      all.push_back(row);
+    }
+    run = std::move(all);
+  }
+
+  /// Whether a row may be one that says only what is known in advance.
+  bool lacks_targets(const TableRows& rows) const {
+    return !columns_.known.empty() &&
+           std::ranges::all_of(columns_.targets, [&](std::size_t c) { return is_missing(rows.fields()[c].text); });
+  }
+
+  /// What is known in advance must be there in all rows.
+  void check_known(const TableRows& rows) const {
+    for (const std::size_t column : columns_.known) {
+      const CsvField& field = rows.fields()[column];
+      if (!is_missing(field.text) || options_.missing != Missing::refuse) continue;
+      fail(ErrorCode::bad_input, "{}:{}:{}: column {}: the value is missing, and should be known in advance",
+           rows.header().source(), field.line, field.column, in_quotes(rows.header().names()[column]));
+    }
+  }
+
+  /// Rows at the end of a series that say only what is known in advance. Throws for one in the middle that lacks its
+  /// targets, if such rows are refused.
+  Index count_to_come(const std::vector<Index>& rows, const TableValues& values) const {
+    const auto lacks = [&](Index row) { return to_come_[static_cast<std::size_t>(row)]; };
+    Index count = 0;
+    while (count < static_cast<Index>(rows.size()) && lacks(rows[rows.size() - 1 - static_cast<std::size_t>(count)])) {
+      ++count;
+    }
+    const auto known = std::span(rows).first(rows.size() - static_cast<std::size_t>(count));
+    const auto gap = std::ranges::find_if(known, lacks);
+    if (gap != known.end() && options_.missing == Missing::refuse && *gap < rows_in_files_) {
+      fail(ErrorCode::bad_input,
+           "{}:{}: no target has a value, but rows with values follow; the option 'missing' (carry, interpolate or "
+           "mask) deals with such rows",
+           values.source(*gap), values.lines[static_cast<std::size_t>(*gap)]);
+    }
+    return count;
+  }
+
+  void split(const RowSorter& sorter, const std::vector<RowSorter::Rows>& all, const TableValues& values,
+             SeriesTable& result) {
+    if (all.size() == 1 && !grouped_) {
+      const std::vector<Index>& rows = all.front().rows;
+      check_only(static_cast<Index>(rows.size()) - count_to_come(rows, values));
+    }
+    Index longest = 0, longest_training = 0;
+    for (const RowSorter::Rows& each : all) {
+      const Index to_come = count_to_come(each.rows, values);
+      const auto rows = static_cast<Index>(each.rows.size()) - to_come;
+      longest = std::max(longest, rows);
+      Split split = split_rows(rows, options_);
+      if (!is_enough(split, options_)) split = {rows, 0};  // no row to spare
+      if (!is_enough(split, options_)) {
+        left_out_.push_back(fmt::format("{} ({})", name_of(each, result), rows));
+        continue;
+      }
+      if (split.held_out == 0 && options_.validation_fraction > 0.0) ++not_held_out_;
+      const auto first = static_cast<Index>(result.order.size());
+      result.segments.push_back({first, first + split.training, first + rows, grouped_ ? each.group : -1, to_come});
+      most_to_come_ = std::max(most_to_come_, to_come);
+      result.order.insert(result.order.end(), each.rows.begin(), each.rows.end());
+      longest_training = std::max(longest_training, split.training);
+    }
+    if (result.segments.empty()) refuse_short(sorter, longest);
+    const auto holds_out = [](const Segment& segment) { return segment.held_out() > 0; };
+    if (options_.validation_fraction > 0.0 && std::ranges::none_of(result.segments, holds_out)) {
+      fail(ErrorCode::bad_input, "{}: no series has rows enough to hold {} of them out: the longest has {}", path_,
+           options_.horizon, longest);
+    }
+    if (options_.season > 1 && longest_training < 2 * options_.season) {
+      fail(ErrorCode::bad_input, "{}: a season of {} rows does not show in {} rows of training: it takes {} or more",
+           path_, options_.season, longest_training, 2 * options_.season);
+    }
+    if (grouped_) drop_empty_groups(result);
+    describe(result);
+  }
+
+  void check_only(Index rows) const {
+    const Split split = split_rows(rows, options_);
+    if (is_enough(split, options_)) return;
+    fail(ErrorCode::bad_input,
+         "{}: {} {} too few for horizon {}: training gets {} and needs {}, validation gets {} and needs {}", path_,
+         counted(rows, "row"), rows == 1 ? "is" : "are", options_.horizon, split.training, options_.horizon + 1,
+         split.held_out, options_.validation_fraction > 0.0 ? options_.horizon : 0);
+  }
+
+  [[noreturn]] void refuse_short(const RowSorter& sorter, Index longest) const {
+    if (longest == 1 && group_) {
+      fail(ErrorCode::bad_input,
+           "{}: column {} has another value in each of {} rows: it looks like an index, not like the name of a series",
+           path_, in_quotes(options_.group), sorter.count());
+    }
+    fail(ErrorCode::bad_input, "{}: horizon {} takes {} of a series, but the longest of {} has {}", path_,
+         options_.horizon, counted(options_.horizon + 1, "row"),
+         sorter.groups().size() > 1 ? "the groups" : "the files", longest);
+  }
+
+  std::string name_of(const RowSorter::Rows& rows, const SeriesTable& result) const {
+    return grouped_ ? in_quotes(result.groups[static_cast<std::size_t>(rows.group)]) : "a file";
+  }
+
+  /// Groups of which nothing is left.
+  static void drop_empty_groups(SeriesTable& result) {
+    std::vector<Index> numbers(result.groups.size(), -1);
+    std::vector<std::string> kept;
+    for (Segment& segment : result.segments) {
+      Index& number = numbers[static_cast<std::size_t>(segment.group)];
+      if (number < 0) {
+        number = static_cast<Index>(kept.size());
+        kept.push_back(result.groups[static_cast<std::size_t>(segment.group)]);
+      }
+      segment.group = number;
+    }
+    result.groups = std::move(kept);
+  }
+
+  void describe(SeriesTable& result) const {
+    const auto [least, most] = std::ranges::minmax(result.segments, {}, &Segment::rows);
+    if (grouped_) {
+      const std::string by = group_ ? "named by " + options_.group : "named as their files";
+      result.findings.push_back(fmt::format("{} series {}, of {}{}", result.groups.size(), by,
+                                            least.rows() == most.rows() ? "" : fmt::format("{} to ", least.rows()),
+                                            counted(most.rows(), "row")));
+    }
+    if (not_held_out_ > 0) {
+      result.findings.push_back(fmt::format("{} of {} series {} no rows to hold out, and {} trained on whole",
+                                            not_held_out_, result.segments.size(), not_held_out_ == 1 ? "has" : "have",
+                                            not_held_out_ == 1 ? "is" : "are"));
+    }
+    if (most_to_come_ > 0) {
+      result.findings.push_back(fmt::format("{} to come, which only say{} what is known in advance",
+                                            counted(most_to_come_, "row"), most_to_come_ == 1 ? "s" : ""));
+    }
+    if (left_out_.empty()) return;
+    constexpr std::size_t shown = 6;
+    const std::size_t more = left_out_.size() > shown ? left_out_.size() - shown : 0;
+    const auto first = std::vector<std::string>(left_out_.begin(), left_out_.end() - static_cast<std::ptrdiff_t>(more));
+    result.findings.push_back(fmt::format("{} series of fewer than {} rows left out: {}{}", left_out_.size(),
+                                          options_.horizon + 1, fmt::join(first, ", "),
+                                          more > 0 ? fmt::format(" and {} more", more) : ""));
+  }
+
+  void fill(TableValues values, const std::vector<std::size_t>& used, const std::vector<std::string>& names,
+            SeriesTable& result) const {
+    std::vector<Index> begins;
+    for (const Segment& segment : result.segments) begins.push_back(segment.first);
+    fill_missing(values, begins, result.missing, names);
+    forget_rows_to_come(values, result.segments);
+    result.columns.resize(table_.header().names().size());
+    result.unknown.resize(result.columns.size());
+    for (std::size_t i = 0; i < used.size(); ++i) {
+      result.columns[used[i]] = std::move(values.columns[i]);
+      result.unknown[used[i]] = values.filled[i];
+    }
+    values.columns.clear();
+    result.values = std::move(values);
+  }
+
+  /// What rows to come lack counts as missing nowhere.
+  static void forget_rows_to_come(TableValues& values, const std::vector<Segment>& segments) {
+    for (auto& filled : values.filled) {
+      if (filled.empty()) continue;
+      for (const Segment& segment : segments) std::fill_n(filled.begin() + segment.end, segment.to_come, 0);
+    }
+  }
+
+  CsvTable& table_;
+  const SeriesColumns& columns_;
+  const SeriesOptions& options_;
+  const RowDates* dates_;
+  const std::string& path_;
+  std::string undated_;             // what is said of rows that were left out
+  Index rows_in_files_ = 0;         // those behind them were put in
+  bool grouped_ = false;            // by a column or by files
+  std::vector<std::string> files_;  // names
+  std::optional<std::size_t> group_;
+  std::vector<std::string> left_out_;  // names, with their numbers of rows
+  Index not_held_out_ = 0, most_to_come_ = 0;
+  std::vector<bool> to_come_;  // of each row of the files: it lacks all targets
+};
+
+}  // namespace
+
+Index SeriesTable::training_rows() const {
+  Index sum = 0;
+  for (const Segment& segment : segments) sum += segment.training_rows();
+  return sum;
+}
+
+SeriesTable read_series(CsvTable& table, const SeriesColumns& columns, const SeriesOptions& options,
+                        const RowDates* dates) {
+  std::vector<std::size_t> used = columns.inputs;
+  used.insert(used.end(), columns.targets.begin(), columns.targets.end());
+  std::ranges::sort(used);
+  used.erase(std::unique(used.begin(), used.end()), used.end());
+  return SeriesReader(table, columns, used, options, dates).read(used);
+}
+
+SeriesTable training_part(const SeriesTable& series, const SeriesOptions& options, const std::string& path) {
+  constexpr double share = 0.2;
+  SeriesOptions divided = options;
+  divided.validation_fraction = share;
+  SeriesTable part;
+  part.groups = series.groups;
+  std::vector<Index> rows;
+  for (const Segment& segment : series.segments) {
+    const Split split = split_rows(segment.training_rows(), divided);
+    const auto first = static_cast<Index>(rows.size());
+    const bool enough = is_enough(split, divided);
+    part.segments.push_back({first, first + (enough ? split.training : segment.training_rows()),
+                             first + segment.training_rows(), segment.group});
+    for (Index row = segment.first; row < segment.training_end; ++row) rows.push_back(row);
+  }
+  if (std::ranges::none_of(part.segments, [](const Segment& segment) { return segment.held_out() > 0; })) {
+    fail(ErrorCode::bad_input, "{}: {} of training cannot be divided so that {} of them can be held out", path,
+         counted(rows.size(), "row"), options.horizon);
+  }
+  part.order = in_order(series.order, rows);
+  for (const auto& column : series.columns) {
+    part.columns.push_back(column.empty() ? std::vector<double>() : in_order(column, rows));
+  }
+  for (const auto& unknown : series.unknown) {
+    part.unknown.push_back(unknown.empty() ? std::vector<std::uint8_t>() : in_order(unknown, rows));
+  }
+  part.values.lines = in_order(series.values.lines, rows);
+  part.values.files = in_order(series.values.files, rows);
+  part.values.sources = series.values.sources;
+  part.missing = series.missing;
+  part.calendar = series.calendar;
+  if (part.calendar) part.calendar->seconds = in_order(part.calendar->seconds, rows);
+  return part;
+}
+
+}  // namespace penstock::data

@@ -1,0 +1,264 @@
+#include "data/table/csv.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <unordered_set>
+#include <utility>
+
+#include "base/check.h"
+#include "base/counted.h"
+#include "base/quote.h"
+
+namespace penstock::data {
+namespace {
+
+template <class... Args>
+[[noreturn]] void fail_at(std::string_view source, Index line, Index column, fmt::format_string<Args...> format,
+                          Args&&... args) {
+  fail(ErrorCode::bad_input, "{}:{}:{}: {}", source, line, column, fmt::format(format, std::forward<Args>(args)...));
+}
+
+bool is_utf8(const std::string& text) {
+  try {
+    (void)nlohmann::json(text).dump();
+    return true;
+  } catch (const nlohmann::json::type_error&) {
+    return false;
+  }
+}
+
+/// pandas writes its index as a first column whose name is empty, and reads it back under such a name.
+bool is_no_name(const std::string& text) { return text.empty() || text.starts_with("Unnamed: "); }
+
+}  // namespace
+
+bool can_delimit(char delimiter) {
+  constexpr std::string_view forbidden = "\"\r\n+-.0123456789";
+  const bool letter = (delimiter >= 'a' && delimiter <= 'z') || (delimiter >= 'A' && delimiter <= 'Z');
+  return !letter && delimiter != '\0' && forbidden.find(delimiter) == forbidden.npos;
+}
+
+void append_quoted(std::string_view text, std::string& table) {
+  table += '"';
+  for (const char c : text) {
+    if (c == '"') table += '"';
+    table += c == '\n' || c == '\r' ? ' ' : c;
+  }
+  table += '"';
+}
+
+void check_delimiter(char delimiter) {
+  require(can_delimit(delimiter),
+          "delimiter must be a character that no number contains (such as ',' ';' or a tab), not {:?}", delimiter);
+}
+
+CsvReader::CsvReader(std::string_view text, char delimiter, std::string_view source, Index line)
+    : text_(text), delimiter_(delimiter), source_(source), line_(line) {
+  check_delimiter(delimiter);
+  if (text_.starts_with("\xef\xbb\xbf")) text_.remove_prefix(3);
+}
+
+bool CsvReader::next(std::vector<CsvField>& fields) {
+  if (only_blanks_left()) return false;
+  const Index line = line_;
+  std::size_t count = 0;
+  do {
+    if (count == fields.size()) fields.emplace_back();
+    read_field(fields[count++]);
+  } while (pass_delimiter());
+  fields.resize(count);
+  if (count == 1 && fields[0].text.empty() && column() == 1) fail_at(source_, line, 1, "blank line between the rows");
+  end_line();
+  return true;
+}
+
+void CsvReader::read_field(CsvField& field) {
+  skip_blanks();
+  field.line = line_;
+  field.column = column();
+  field.text.clear();
+  if (position_ < text_.size() && text_[position_] == '"') {
+    read_quoted(field);
+    return;
+  }
+  const std::size_t begin = position_;
+  while (!at_line_end() && !ends_field(text_[position_])) ++position_;
+  std::size_t end = position_;
+  while (end > begin && is_blank(text_[end - 1])) --end;
+  field.text = text_.substr(begin, end - begin);
+}
+
+/// Whether another field follows in the record.
+bool CsvReader::pass_delimiter() {
+  if (delimiter_ == ' ') {
+    skip_blanks();
+    return !at_line_end();
+  }
+  if (at_line_end()) return false;
+  ++position_;
+  return true;
+}
+
+void CsvReader::read_quoted(CsvField& field) {
+  for (++position_;; ++position_) {
+    if (position_ == text_.size()) fail_at(source_, field.line, field.column, "the quote is never closed");
+    const char c = text_[position_];
+    if (c == '"') {
+      if (text_.substr(position_ + 1, 1) != "\"") break;
+      ++position_;
+    } else if (c == '\n' || (c == '\r' && text_.substr(position_ + 1, 1) != "\n")) {
+      ++line_;
+      line_begin_ = position_ + 1;
+    }
+    field.text += c;
+  }
+  ++position_;
+  const bool apart = position_ < text_.size() && ends_field(text_[position_]);
+  skip_blanks();
+  if (!apart && !at_line_end() && !ends_field(text_[position_])) {
+    fail_at(source_, line_, column(), "text after the closing quote of a field");
+  }
+}
+
+void CsvReader::skip_blanks() {
+  while (position_ < text_.size() && is_blank(text_[position_])) ++position_;
+}
+
+bool CsvReader::is_blank(char c) const { return c == ' ' || (c == '\t' && delimiter_ != '\t'); }
+
+bool CsvReader::ends_field(char c) const { return c == delimiter_ || (delimiter_ == ' ' && c == '\t'); }
+
+bool CsvReader::only_blanks_left() const {
+  return std::all_of(text_.begin() + static_cast<std::ptrdiff_t>(position_), text_.end(),
+                     [&](char c) { return is_blank(c) || c == '\n' || c == '\r'; });
+}
+
+bool CsvReader::at_line_end() const {
+  return position_ == text_.size() || text_[position_] == '\n' || text_[position_] == '\r';
+}
+
+void CsvReader::end_line() {
+  if (text_.substr(position_, 2) == "\r\n") ++position_;
+  position_ = std::min(position_ + 1, text_.size());
+  line_begin_ = position_;
+  ++line_;
+}
+
+Index CsvReader::column() const { return static_cast<Index>(position_ - line_begin_) + 1; }
+
+CsvHeader::CsvHeader(const std::vector<CsvField>& fields, std::string source, char decimal)
+    : CsvHeader(std::move(source), decimal) {
+  std::unordered_set<std::string> seen;
+  for (const auto& field : fields) {
+    unnamed_.push_back(is_no_name(field.text));
+    names_.push_back(unnamed_.back() ? fmt::format("column{}", names_.size() + 1) : field.text);
+    if (!is_utf8(field.text)) {
+      fail_at(source_, field.line, field.column, "the column name {} is not UTF-8", in_quotes(field.text));
+    }
+    if (!seen.insert(names_.back()).second) {
+      fail_at(source_, field.line, field.column, "the header has two columns {}", in_quotes(names_.back()));
+    }
+  }
+}
+
+CsvHeader CsvHeader::without_names(std::size_t count, std::string source, char decimal) {
+  CsvHeader header(std::move(source), decimal);
+  for (std::size_t i = 1; i <= count; ++i) header.names_.push_back(fmt::format("column{}", i));
+  header.unnamed_.assign(count, false);
+  return header;
+}
+
+std::optional<std::size_t> CsvHeader::find(std::string_view name) const {
+  const auto end = names_.begin() + static_cast<std::ptrdiff_t>(width());
+  const auto found = std::find(names_.begin(), end, name);
+  if (found == end) return std::nullopt;
+  return static_cast<std::size_t>(found - names_.begin());
+}
+
+std::size_t CsvHeader::add_category(std::size_t column, const std::string& text) {
+  names_.push_back(fmt::format("{} = {}", names_[column], text));
+  unnamed_.push_back(false);
+  categories_.push_back({column, text});
+  return names_.size() - 1;
+}
+
+const CsvHeader::Category* CsvHeader::category(std::size_t column) const {
+  return column < width() ? nullptr : &categories_[column - width()];
+}
+
+std::string CsvHeader::list() const {
+  constexpr std::size_t most = 12;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(width(), most); ++i) {
+    text += fmt::format("{}{}", i == 0 ? "" : ", ", in_quotes(names_[i]));
+  }
+  if (width() > most) text += fmt::format(" and {} more", width() - most);
+  return text;
+}
+
+void CsvHeader::check_width(const std::vector<CsvField>& record) const {
+  if (record.size() == width()) return;
+  // Point at the first field too many, or at the last one there is.
+  const CsvField& place = record[std::min(width(), record.size() - 1)];
+  fail_at(source_, place.line, place.column, "{}, the header has {}", counted(record.size(), "field"), width());
+}
+
+double CsvHeader::number(const std::vector<CsvField>& record, std::size_t column) const {
+  ColumnKind kind = ColumnKind::number;
+  return number(record, column, kind);
+}
+
+double CsvHeader::number(const std::vector<CsvField>& record, std::size_t column, ColumnKind& kind) const {
+  const CsvField& field = record[column];
+  const auto mistake = [&](std::string_view problem) {
+    fail_at(source_, field.line, field.column, "column {}: {}", in_quotes(names_[column]), problem);
+  };
+  if (is_missing(field.text)) {
+    mistake("the value is missing; the option 'missing' (carry, interpolate or mask) deals with such values");
+  }
+  if (kind != ColumnKind::number) {
+    if (const auto truth = parse_truth(field.text)) {
+      kind = ColumnKind::boolean;
+      return *truth;
+    }
+    if (kind == ColumnKind::boolean) {
+      mistake(in_quotes(field.text) +
+              " is neither true nor false; the option 'categories' takes a column of any texts");
+    }
+  }
+  double value = 0.0;
+  const std::errc error = parse_number(field.text, decimal_, value);
+  if (error == std::errc::result_out_of_range) mistake(in_quotes(field.text) + " is beyond the range of numbers");
+  if (error != std::errc{}) mistake(in_quotes(field.text) + " is not a number");
+  if (!std::isfinite(value)) mistake(in_quotes(field.text) + " is not a finite number");
+  kind = ColumnKind::number;
+  return value;
+}
+
+const std::string& CsvHeader::label(const std::vector<CsvField>& record, std::size_t column) const {
+  const CsvField& field = record[column];
+  if (field.text.empty()) {
+    fail_at(source_, field.line, field.column, "column {}: the value is missing", in_quotes(names_[column]));
+  }
+  if (!is_utf8(field.text)) {
+    fail_at(source_, field.line, field.column, "column {}: {} is not UTF-8", in_quotes(names_[column]),
+            in_quotes(field.text));
+  }
+  return field.text;
+}
+
+bool CsvHeader::looks_numeric(std::string_view text) const {
+  double value = 0.0;
+  return parse_number(text, decimal_, value) != std::errc::invalid_argument;
+}
+
+std::optional<double> finite_number(std::string_view text) {
+  double value = 0.0;
+  if (parse_number(text, '.', value) != std::errc{} || !std::isfinite(value)) return std::nullopt;
+  return value;
+}
+
+}  // namespace penstock::data

@@ -1,0 +1,118 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "data/table/number.h"
+#include "penstock/types.h"
+
+/// Reading of comma-separated values (RFC 4180) with errors that say where: "file:line:column: what was found".
+/// Lines and columns count from 1, columns in bytes, as compilers do, so that an editor can jump there.
+namespace penstock::data {
+
+/// False for characters that numbers, quotes or line ends need.
+bool can_delimit(char delimiter);
+/// Throws Error(invalid_argument) unless it can.
+void check_delimiter(char delimiter);
+
+/// Appends a text in double quotes to a table. A line break is a blank: a row of a table that is read as it comes ends
+/// there.
+void append_quoted(std::string_view text, std::string& table);
+
+struct CsvField {
+  std::string text;  ///< Without quotes and without the blanks around it.
+  Index line = 0;
+  Index column = 0;
+};
+
+/// Splits a text into records. Lines may end in LF, CRLF or CR, a byte order mark is skipped, quoted fields may hold
+/// delimiters, doubled quotes and line breaks; blank lines are allowed only at the end. Where the delimiter is a blank,
+/// any number of blanks and tabs is one, and those at the ends of a line are none.
+class CsvReader {
+ public:
+  /// `text` and `source` must outlive the reader; `source` names the text in messages, its first line has number
+  /// `line`.
+  CsvReader(std::string_view text, char delimiter, std::string_view source, Index line = 1);
+
+  /// Reads the next record and reuses the memory of `fields`; false at the end.
+  /// Throws Error(bad_input) for a quote that is never closed, text behind a closing quote, or a blank line in the
+  /// middle.
+  bool next(std::vector<CsvField>& fields);
+
+ private:
+  void read_field(CsvField& field);
+  void read_quoted(CsvField& field);
+  bool pass_delimiter();
+  void skip_blanks();
+  bool is_blank(char c) const;
+  bool ends_field(char c) const;
+  bool only_blanks_left() const;
+  bool at_line_end() const;
+  void end_line();
+  Index column() const;
+
+  std::string_view text_;
+  char delimiter_;
+  std::string_view source_;
+  std::size_t position_ = 0;
+  std::size_t line_begin_ = 0;
+  Index line_;
+};
+
+/// What the fields of a column are, as its first value shows.
+enum class ColumnKind { unknown, number, boolean };
+
+/// The columns of a table: their names, and how their fields are read.
+class CsvHeader {
+ public:
+  /// `fields` are the first record. A column without a name is called by its place: "column1". `decimal` starts the
+  /// fraction of numbers. Throws Error(bad_input) for a name that is not UTF-8 or there twice.
+  CsvHeader(const std::vector<CsvField>& fields, std::string source, char decimal = '.');
+  /// For a table without names: so many columns, called "column1", "column2", ...
+  static CsvHeader without_names(std::size_t count, std::string source, char decimal = '.');
+
+  const std::string& source() const { return source_; }
+  const std::vector<std::string>& names() const { return names_; }
+  /// Whether a column had no name of its own, as the one that pandas writes first: "" or "Unnamed: 0".
+  bool is_unnamed(std::size_t column) const { return unnamed_[column]; }
+  std::optional<std::size_t> find(std::string_view name) const;
+  /// "a, b, c", for messages; long lists are cut.
+  std::string list() const;
+  /// A column more, behind all others, for one text of a column: 1 where a record has it. Files have no field for it.
+  std::size_t add_category(std::size_t column, const std::string& text);
+  struct Category {
+    std::size_t column;
+    std::string text;
+  };
+  /// What such a column stands for; nothing of the columns that files have.
+  const Category* category(std::size_t column) const;
+  /// How many columns files have.
+  std::size_t width() const { return names_.size() - categories_.size(); }
+  /// Throws Error(bad_input) unless the record has one field a column of the file.
+  void check_width(const std::vector<CsvField>& record) const;
+  /// The field as a finite number; throws Error(bad_input) with the place, the column's name and what was found.
+  double number(const std::vector<CsvField>& record, std::size_t column) const;
+  /// The same in a column of truth values too: `kind` is what the column's fields were so far, and is set by the first.
+  double number(const std::vector<CsvField>& record, std::size_t column, ColumnKind& kind) const;
+  /// The field as text; throws Error(bad_input) if it is empty or not UTF-8.
+  const std::string& label(const std::vector<CsvField>& record, std::size_t column) const;
+  /// Whether a field is written as a number, infinity and those out of range included.
+  bool looks_numeric(std::string_view text) const;
+
+ private:
+  explicit CsvHeader(std::string source, char decimal) : source_(std::move(source)), decimal_(decimal) {}
+
+  std::string source_;
+  char decimal_;
+  std::vector<std::string> names_;
+  std::vector<bool> unnamed_;
+  std::vector<Category> categories_;  // the last columns
+};
+
+/// The field as a number if it is a finite one, written with a point.
+std::optional<double> finite_number(std::string_view text);
+
+}  // namespace penstock::data

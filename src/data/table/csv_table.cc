@@ -1,0 +1,205 @@
+#include "data/table/csv_table.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/counted.h"
+#include "base/lower_case.h"
+#include "base/quote.h"
+#include "data/data_file.h"
+#include "data/dataset.h"
+#include "data/table/column_choice.h"
+#include "data/table/json_table.h"
+#include "data/text_encoding.h"
+#include "penstock/stop.h"
+
+namespace penstock::data {
+namespace {
+
+void refuse_binary(const std::string& content, const std::string& path) {
+  const std::string kind = io::binary_kind(content);
+  if (kind.empty()) return;
+  fail(ErrorCode::bad_input, "{}: this is {}, not a table in text{}", path, kind, io::table_advice(kind));
+}
+
+CsvReader reader_of(const std::string& content, const FoundFormat& format, std::string_view source) {
+  return {std::string_view(content).substr(format.skipped), format.delimiter, source, format.first_line};
+}
+
+CsvHeader read_header(const std::string& content, const FoundFormat& format, const std::string& path) {
+  std::vector<CsvField> fields;
+  if (!reader_of(content, format, path).next(fields)) {
+    fail(ErrorCode::bad_input, "{}: the file is empty; it must start with the names of its columns", path);
+  }
+  if (!format.header) return CsvHeader::without_names(fields.size(), path, format.decimal);
+  return {fields, path, format.decimal};
+}
+
+std::vector<Table> read_tables(const Sources& sources) {
+  std::vector<Table> tables;
+  for (const std::string& path : io::expand_folders(sources)) {
+    tables.push_back({path, read_table(path), is_json_table(path)});
+    refuse_binary(tables.back().text, path);
+  }
+  return tables;
+}
+
+}  // namespace
+
+CsvTable::CsvTable(const Sources& sources, const TableFormat& format) : CsvTable(read_tables(sources), format) {}
+
+CsvTable::CsvTable(std::vector<Table> tables, const TableFormat& format) {
+  require(!tables.empty(), "sources must name at least one file");
+  for (Table& table : tables) {
+    const std::string& path = table.name;
+    sources_.push_back(path);
+    if (!io::is_utf8(table.text)) {
+      table.text = io::windows_1252_to_utf8(table.text);
+      windows_1252_ = true;
+    }
+    TableFormat own = format;
+    if (table.named) {
+      own.delimiter = format.delimiter != 0 ? format.delimiter : ',';
+      own.header = format.header.value_or(true);
+    }
+    FoundFormat found = find_format(table.text, own);
+    // One column more or less of a guess would be another table: the first file decides for all.
+    if (!files_.empty()) {
+      const FoundFormat& first = files_.front().format;
+      found = find_format(table.text, {first.delimiter, first.decimal, first.header});
+    }
+    if (is_json_table(path)) found.first_line -= json_table_header;
+    CsvHeader header = read_header(table.text, found, path);
+    if (!files_.empty() && header.names() != files_.front().header.names()) {
+      fail(ErrorCode::bad_input, "{}:1:1: the columns are {}, those of {} are {}", path, header.list(),
+           sources_.front(), files_.front().header.list());
+    }
+    files_.push_back({std::move(table.text), found, std::move(header)});
+  }
+}
+
+TableRows CsvTable::rows() const { return TableRows(*this); }
+
+std::size_t CsvTable::column(const std::string& name, const char* argument) const {
+  const auto found = header().find(name);
+  require(found.has_value(), "{}: {} has no column {}, only {}", argument, header().source(), in_quotes(name),
+          header().list());
+  return *found;
+}
+
+std::vector<std::size_t> CsvTable::columns(const std::vector<std::string>& names, const char* argument) const {
+  std::vector<std::size_t> columns;
+  for (const auto& name : names) {
+    const std::size_t found = column(name, argument);
+    require(std::find(columns.begin(), columns.end(), found) == columns.end(), "{}: column {} is there twice", argument,
+            in_quotes(name));
+    columns.push_back(found);
+  }
+  return columns;
+}
+
+std::vector<std::size_t> CsvTable::add_categories(CategoryColumn column) {
+  for (File& file : files_) {
+    if (&file == &files_.front()) continue;
+    for (const std::string& text : column.texts) file.header.add_category(column.column, text);
+  }
+  return categories_.add(files_.front().header, std::move(column));
+}
+
+void CsvTable::leave_out(const std::vector<Index>& rows) {
+  for (const Index row : rows) {
+    const auto place = static_cast<std::size_t>(row);
+    if (left_out_.size() <= place) left_out_.resize(place + 1, false);
+    left_out_[place] = true;
+  }
+}
+
+CsvTable::Choice CsvTable::choose_columns(const ColumnQuestion& question) const {
+  ColumnChooser chooser(header(), format().decimal, question);
+  TableRows rows(*this);
+  if (!rows.next()) fail(ErrorCode::bad_input, "{}: no rows behind the header", header().source());
+  do {
+    if (rows.starts_file()) chooser.restart();
+    chooser.look(rows.fields());
+  } while (!chooser.decided() && rows.next());
+  return chooser.choice();
+}
+
+namespace {
+
+constexpr std::size_t most_named = 6;  // of what was found
+
+/// "a, b and 3 more"
+std::string list_of(std::vector<std::string> all) {
+  const std::size_t more = all.size() > most_named ? all.size() - most_named : 0;
+  all.resize(all.size() - more);
+  return fmt::format("{}{}", fmt::join(all, ", "), more > 0 ? fmt::format(" and {} more", more) : "");
+}
+
+}  // namespace
+
+/// Nothing of true and false, which mean the same to everyone.
+std::string CsvTable::describe_truths(const Choice& choice) const {
+  std::vector<std::string> all;
+  for (const TruthColumn& truth : choice.truths) {
+    if (lower_case(truth.yes) == "true") continue;
+    all.push_back(fmt::format("{} ({} as 1, {} as 0)", header().names()[truth.column], truth.yes, truth.no));
+  }
+  return all.empty() ? "" : "truth values in " + list_of(std::move(all));
+}
+
+std::vector<std::string> CsvTable::reading(std::size_t read, const Choice& choice) const {
+  std::vector<std::string> findings;
+  if (windows_1252_) findings.emplace_back("as text in Windows-1252, as it is none in UTF-8");
+  if (const std::string text = describe(format()); !text.empty()) findings.push_back(text);
+  if (!choice.left_out.empty()) {
+    std::vector<std::string> all;
+    for (const LeftOut& column : choice.left_out) {
+      all.push_back(fmt::format("{} ({})", header().names()[column.column], column.reason));
+    }
+    findings.push_back(
+        fmt::format("{} read, {} left out: {}", counted(read, "column"), choice.left_out.size(), list_of(all)));
+  }
+  for (const auto& [column, texts] : choice.categories) {
+    const std::string count = texts.size() == 1 ? "a category" : fmt::format("{} categories", texts.size());
+    findings.push_back(fmt::format("{} as {}: {}", header().names()[column], count, list_of(texts)));
+  }
+  if (const std::string truths = describe_truths(choice); !truths.empty()) findings.push_back(truths);
+  if (files_.size() > 1) findings.push_back(fmt::format("{} files", files_.size()));
+  return findings;
+}
+
+void TableRows::open(std::size_t file) {
+  const CsvTable::File& opened = table_.files_[file];
+  file_ = file;
+  reader_.emplace(reader_of(opened.content, opened.format, opened.header.source()));
+  if (opened.format.header) reader_->next(fields_);
+  starts_file_ = false;
+}
+
+bool TableRows::read() {
+  if (!reader_) open(0);
+  while (!reader_->next(fields_)) {
+    if (file_ + 1 == table_.files_.size()) return false;
+    open(file_ + 1);
+  }
+  header().check_width(fields_);
+  return true;
+}
+
+bool TableRows::next() {
+  constexpr std::size_t rows_between_stops = 1024;
+  if (row_ % rows_between_stops == 0) stop_if_asked();
+  const std::size_t before = reader_ ? file_ : table_.files_.size();
+  const auto& left_out = table_.left_out_;
+  do {
+    if (!read()) return false;
+  } while (row_++ < left_out.size() && left_out[row_ - 1]);
+  starts_file_ = file_ != before;
+  (void)table_.categories_.extend(fields_);
+  return true;
+}
+
+}  // namespace penstock::data

@@ -1,0 +1,119 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "data/table/categories.h"
+#include "data/table/csv.h"
+#include "data/table/table_format.h"
+
+namespace penstock::data {
+
+/// Which columns of a table could be read.
+struct ColumnQuestion {
+  std::vector<std::size_t> excluded = {};
+  std::vector<std::size_t> only = {};  ///< Beside those that are named as categories; empty: all others.
+  CategoryChoice categories = {};
+  std::vector<std::size_t> counters = {};            ///< That may be counters: somebody named them.
+  std::optional<std::size_t> series = std::nullopt;  ///< Names the series of a row, of which each is numbered anew.
+  bool needs_number = true;                          ///< Categories alone are nothing to read.
+};
+
+/// The rows of a table, file by file.
+class TableRows;
+
+/// CSV files in memory, with their headers read. Several hold the same columns in the same order.
+class CsvTable {
+ public:
+  /// Throws Error(io_failure) if a file cannot be read, Error(bad_input) if one is empty or no table, its header is not
+  /// sound, or it has other columns than the first.
+  CsvTable(const Sources& sources, const TableFormat& format);
+  CsvTable(std::vector<Table> tables, const TableFormat& format);
+
+  /// Of the first file, as is the format.
+  const CsvHeader& header() const { return files_.front().header; }
+  const FoundFormat& format() const { return files_.front().format; }
+  /// Stands before the first row.
+  TableRows rows() const;
+  /// Where a column stands. Throws Error(invalid_argument) that lists the columns there are; `argument` is who asks.
+  std::size_t column(const std::string& name, const char* argument) const;
+  /// Where several columns stand, each asked for once.
+  std::vector<std::size_t> columns(const std::vector<std::string>& names, const char* argument) const;
+
+  struct LeftOut {
+    std::size_t column;
+    std::string reason;  ///< "dates", "text", "no values", "always the same", "no name", CounterSearch::what()
+  };
+  struct TruthColumn {
+    std::size_t column;
+    std::string yes, no;  ///< Words that are read as 1 and as 0.
+  };
+  struct Choice {
+    std::vector<std::size_t> columns;
+    std::vector<CategoryColumn> categories;
+    std::vector<TruthColumn> truths;  ///< Those of the columns that hold such words.
+    std::vector<LeftOut> left_out;
+  };
+  /// All columns of numbers, as the first value that is not missing shows, or of truth values, as the first two words
+  /// show. Later values do not count: one bad value must be an error, not the end of a column. Dates, a first column
+  /// without a name, columns that never change and, if others are left, counters of rows are left out. Columns of few
+  /// texts, in all rows, are categories, and so are those that are named. Throws Error(bad_input) if there is nothing
+  /// to read, or too many texts in a column that is named.
+  Choice choose_columns(const ColumnQuestion& question) const;
+
+  /// Reads a column as categories from now on: where the columns stand that all rows get for them.
+  std::vector<std::size_t> add_categories(CategoryColumn column);
+
+  /// Leaves out these rows, by their numbers in all files together, from now on.
+  void leave_out(const std::vector<Index>& rows);
+
+  /// What Dataset::reading() says; `read` columns were used, and `choice` is empty if they were asked for.
+  std::vector<std::string> reading(std::size_t read, const Choice& choice) const;
+
+  const Sources& sources() const { return sources_; }
+
+ private:
+  friend class TableRows;
+
+  struct File {
+    std::string content;
+    FoundFormat format;
+    CsvHeader header;
+  };
+
+  std::string describe_truths(const Choice& choice) const;
+
+  Sources sources_;
+  bool windows_1252_ = false;  // some of the files are
+  std::vector<File> files_;
+  CategoryFields categories_;
+  std::vector<bool> left_out_;  // of the first rows; empty if none are
+};
+
+class TableRows {
+ public:
+  explicit TableRows(const CsvTable& table) : table_(table) {}
+
+  /// False behind the last row of the last file. Passes over rows that are left out. Throws Error(bad_input) for a row
+  /// of another width than the header.
+  bool next();
+  const std::vector<CsvField>& fields() const { return fields_; }
+  /// Of the file that the row stands in.
+  const CsvHeader& header() const { return table_.files_[file_].header; }
+  std::size_t file() const { return file_; }
+  /// Whether this is the first row of its file.
+  bool starts_file() const { return starts_file_; }
+
+ private:
+  void open(std::size_t file);
+  /// The next row of the files, left out or not.
+  bool read();
+
+  const CsvTable& table_;
+  std::size_t file_ = 0, row_ = 0;  // row_: of those of the files, the next one
+  std::optional<CsvReader> reader_;
+  std::vector<CsvField> fields_;
+  bool starts_file_ = false;
+};
+
+}  // namespace penstock::data

@@ -1,0 +1,214 @@
+#include "data/table/number.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <charconv>
+#include <string>
+
+#include "base/lower_case.h"
+
+namespace penstock::data {
+namespace {
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+std::errc parse_plain(std::string_view text, double& value) {
+  if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc{} && end != text.data() + text.size() ? std::errc::invalid_argument : error;
+}
+
+// Blank, no-break space, narrow no-break space, thin space.
+constexpr std::array<std::string_view, 4> spaces = {" ", "\xc2\xa0", "\xe2\x80\xaf", "\xe2\x80\x89"};
+
+/// The space that the text ends with, whole; empty if it ends with none.
+std::string_view trailing_space(std::string_view text) {
+  const auto found = std::find_if(spaces.begin(), spaces.end(), [&](auto space) { return text.ends_with(space); });
+  return found == spaces.end() ? std::string_view() : *found;
+}
+
+/// The same of what it starts with.
+std::string_view leading_space(std::string_view text) {
+  const auto found = std::find_if(spaces.begin(), spaces.end(), [&](auto space) { return text.starts_with(space); });
+  return found == spaces.end() ? std::string_view() : *found;
+}
+
+/// The separator of groups that the text starts with; empty if it is none.
+std::string_view group_separator(std::string_view text, char decimal) {
+  if (!text.empty() && text[0] == (decimal == '.' ? ',' : '.')) return text.substr(0, 1);
+  static constexpr std::array<std::string_view, 2> apostrophes = {"'", "\xe2\x80\x99"};
+  for (const std::string_view separator : apostrophes) {
+    if (text.starts_with(separator)) return separator;
+  }
+  for (const std::string_view separator : spaces) {
+    if (text.starts_with(separator)) return separator;
+  }
+  return {};
+}
+
+/// Drops the separators of a whole part such as "1,234,567"; false if the groups are not of three digits.
+bool join_groups(std::string_view text, char decimal, std::string& digits) {
+  std::size_t count = 0;
+  while (count < text.size() && is_digit(text[count])) ++count;
+  digits.append(text.substr(0, count));
+  text.remove_prefix(count);
+  if (text.empty()) return true;
+  if (count < 1 || count > 3) return false;
+  const std::string separator(group_separator(text, decimal));
+  while (!text.empty()) {
+    if (separator.empty() || !text.starts_with(separator)) return false;
+    text.remove_prefix(separator.size());
+    if (text.size() < 3 || !std::all_of(text.begin(), text.begin() + 3, is_digit)) return false;
+    digits.append(text.substr(0, 3));
+    text.remove_prefix(3);
+  }
+  return true;
+}
+
+// Dollar, euro, pound, yen.
+constexpr std::array<std::string_view, 4> currencies = {"$", "\xe2\x82\xac", "\xc2\xa3", "\xc2\xa5"};
+
+/// Drops one of these and the spaces between it and the number; false if the text begins with none.
+bool drop_leading_currency(std::string_view& text) {
+  const auto found =
+      std::find_if(currencies.begin(), currencies.end(), [&](auto sign) { return text.starts_with(sign); });
+  if (found == currencies.end()) return false;
+  text.remove_prefix(found->size());
+  for (auto space = leading_space(text); !space.empty(); space = leading_space(text)) text.remove_prefix(space.size());
+  return true;
+}
+
+/// The same behind the number, and of a percent sign.
+void drop_trailing_unit(std::string_view& text) {
+  const auto found =
+      std::find_if(currencies.begin(), currencies.end(), [&](auto sign) { return text.ends_with(sign); });
+  if (found == currencies.end() && !text.ends_with('%')) return;
+  text.remove_suffix(found == currencies.end() ? 1 : found->size());
+  for (auto space = trailing_space(text); !space.empty(); space = trailing_space(text)) {
+    text.remove_suffix(space.size());
+  }
+}
+
+/// Drops the sign that the text begins with; "-", "+", or nothing if it begins with none.
+std::string_view drop_sign(std::string_view& text) {
+  constexpr std::string_view minus = "\xe2\x88\x92";  // that typesetters use
+  if (text.starts_with(minus)) {
+    text.remove_prefix(minus.size());
+    return "-";
+  }
+  if (!text.starts_with('-') && !text.starts_with('+')) return {};
+  const std::string_view sign = text.substr(0, 1);
+  text.remove_prefix(1);
+  return sign;
+}
+
+/// As a plain number is written, if the text is one at all.
+std::optional<std::string> plain_form(std::string_view text, char decimal) {
+  // Accountants' way to write what is less than nothing.
+  const bool in_brackets = text.starts_with('(') && text.ends_with(')');
+  if (in_brackets) text = text.substr(1, text.size() - 2);
+  drop_trailing_unit(text);
+  std::string_view sign = drop_sign(text);
+  if (drop_leading_currency(text) && sign.empty()) sign = drop_sign(text);
+  if (in_brackets && !sign.empty()) return std::nullopt;
+  std::string plain = in_brackets || sign == "-" ? "-" : "";
+  const std::size_t whole_end = std::min({text.find(decimal), text.find_first_of("eE"), text.size()});
+  if (!join_groups(text.substr(0, whole_end), decimal, plain)) return std::nullopt;
+  text.remove_prefix(whole_end);
+  if (text.starts_with(decimal)) {
+    plain += '.';
+    text.remove_prefix(1);
+  }
+  if (text.find_first_of(".,") != text.npos) return std::nullopt;
+  plain.append(text);
+  return plain;
+}
+
+}  // namespace
+
+std::errc parse_number(std::string_view text, char decimal, double& value) {
+  // Nearly all numbers of most files are plain ones, and need no second form.
+  if (decimal == '.') {
+    const std::errc error = parse_plain(text, value);
+    if (error != std::errc::invalid_argument) return error;
+  }
+  const std::optional<std::string> plain = plain_form(text, decimal);
+  return plain ? parse_plain(*plain, value) : std::errc::invalid_argument;
+}
+
+std::optional<double> parse_boolean(std::string_view text) {
+  if (text.size() < 2 || text.size() > 5) return std::nullopt;
+  const std::string word = lower_case(text);
+  if (word == "true" || word == "yes") return 1.0;
+  if (word == "false" || word == "no") return 0.0;
+  return std::nullopt;
+}
+
+namespace {
+
+struct TruthWords {
+  std::string_view yes, no;
+};
+
+// As the languages of most tables say it. Of letters that lower_case() leaves alone, both forms.
+// clang-format off
+constexpr TruthWords truth_words[] = {
+    // English
+    {"true", "false"}, {"yes", "no"}, {"y", "n"}, {"t", "f"}, {"on", "off"},
+    // German
+    {"wahr", "falsch"}, {"ja", "nein"}, {"j", "n"}, {"w", "f"},
+    // French
+    {"vrai", "faux"}, {"oui", "non"}, {"v", "f"}, {"o", "n"},
+    // Spanish, Italian, Portuguese, with and without accents
+    {"verdadero", "falso"}, {"vero", "falso"}, {"verdadeiro", "falso"}, {"si", "no"}, {"s", "n"},
+    {"s\xc3\xad", "no"}, {"s\xc3\x8d", "no"}, {"s\xc3\xac", "no"}, {"s\xc3\x8c", "no"},
+    {"sim", "nao"}, {"sim", "n\xc3\xa3o"}, {"sim", "n\xc3\x83o"},
+    // Dutch, Swedish, Danish, Norwegian
+    {"waar", "onwaar"}, {"ja", "nee"}, {"sant", "falskt"}, {"ja", "nej"}, {"ja", "nei"},
+    // Polish
+    {"prawda", "fa\xc5\x82sz"}, {"prawda", "fa\xc5\x81sz"}, {"tak", "nie"},
+};
+// clang-format on
+
+}  // namespace
+
+std::optional<double> parse_truth(std::string_view text) {
+  if (text.empty() || text.size() > 10) return std::nullopt;
+  const std::string word = lower_case(text);
+  for (const auto& [yes, no] : truth_words) {
+    if (word == yes) return 1.0;
+    if (word == no) return 0.0;
+  }
+  return std::nullopt;
+}
+
+bool are_opposites(std::string_view a, std::string_view b) {
+  const std::string first = lower_case(a), second = lower_case(b);
+  return std::ranges::any_of(truth_words, [&](const TruthWords& words) {
+    return (first == words.yes && second == words.no) || (first == words.no && second == words.yes);
+  });
+}
+
+bool is_missing(std::string_view text) {
+  if (text.empty()) return true;
+  if (text.size() > 4) return false;
+  static constexpr std::array<std::string_view, 10> words = {"na",  "n/a",  "n.a.", "#n/a", "<na>",
+                                                             "nan", "null", "none", "?",    "-"};
+  return std::find(words.begin(), words.end(), lower_case(text)) != words.end();
+}
+
+DecimalHint decimal_hint(std::string_view text) {
+  double value = 0.0;
+  const bool point = parse_number(text, '.', value) == std::errc{};
+  const bool comma = parse_number(text, ',', value) == std::errc{};
+  const bool has_point = text.find('.') != text.npos, has_comma = text.find(',') != text.npos;
+  if (point == comma) {
+    // "1,234" and "1.234": the point is far more often that of a fraction.
+    if (!point || (!has_point && !has_comma)) return DecimalHint::none;
+    return has_comma ? DecimalHint::comma_or_thousands : DecimalHint::point;
+  }
+  return point ? DecimalHint::point : DecimalHint::comma;
+}
+
+}  // namespace penstock::data

@@ -1,0 +1,149 @@
+#include <algorithm>
+#include <array>
+#include <cctype>
+
+#include "base/check.h"
+#include "base/lower_case.h"
+#include "data/data_file.h"
+#include "data/dataset.h"
+#include "data/table/csv.h"
+#include "data/table/json_table.h"
+#include "data/table/table_format.h"
+#include "data/table/text_columns.h"
+#include "data/table/ts_file.h"
+#include "data/text_encoding.h"
+#include "penstock/data.h"
+#include "penstock/labelled_texts.h"
+#include "penstock/sources.h"
+
+namespace penstock {
+namespace {
+
+/// What shows the kind of a file, up to the end of a line.
+std::string table_head(const std::string& path) {
+  constexpr std::size_t enough = std::size_t{1} << 16;
+  std::string head = io::read_data_head(path, enough);
+  const bool cut = head.size() == enough;
+  if (data::is_json_table(path)) return data::table_of_json(head, path, cut);
+  if (cut) head.resize(head.rfind('\n') + 1);
+  return head;
+}
+
+/// The names in the header of a table, as far as its beginning shows them. Only to tell the kinds apart: what is wrong
+/// with the file, if anything, its reader says better.
+std::vector<std::string> column_names(const std::string& path, const TableFormat& format) {
+  std::vector<std::string> names;
+  try {
+    const std::string head = table_head(path);
+    const data::FoundFormat found = data::find_format(head, format);
+    std::vector<data::CsvField> fields;
+    data::CsvReader(std::string_view(head).substr(found.skipped), found.delimiter, path).next(fields);
+    for (const data::CsvField& field : fields) names.push_back(field.text);
+  } catch (const Error&) {
+    names.clear();
+  }
+  return names;
+}
+
+/// Programs in TypeScript have the same extension as the archive's files.
+bool names_series(std::string_view content) {
+  std::string head(content.substr(0, std::size_t{1} << 16));
+  std::transform(head.begin(), head.end(), head.begin(), [](unsigned char c) { return std::tolower(c); });
+  return head.find("@data") != head.npos || head.find("@problemname") != head.npos;
+}
+
+bool holds_series(const std::string& path) {
+  constexpr std::size_t enough = std::size_t{1} << 16;
+  return names_series(io::read_data_head(path, enough));
+}
+
+bool is_named_table(const std::string& path) {
+  const std::string extension = io::data_extension(path);
+  return extension == ".csv" || extension == ".tsv" || extension == ".tab" || extension == ".psv";
+}
+
+/// Where a name says nothing, the first lines may.
+bool looks_like_table(const std::string& path) {
+  constexpr std::array open{"", ".txt", ".dat", ".data", ".asc", ".out"};
+  if (std::ranges::find(open, io::data_extension(path)) == open.end()) return false;
+  try {
+    return data::looks_like_table(table_head(path));
+  } catch (const Error&) {
+    return false;  // whoever opens it says what is wrong
+  }
+}
+
+/// Whether a column of a table can be read as a series; a corpus of texts in JSON lines has none.
+bool holds_numbers(const std::string& path) {
+  try {
+    (void)data::CsvTable(std::vector<Table>{{path, table_head(path)}}, {}).choose_columns({});
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+}  // namespace
+
+Sources files_of(const Sources& sources) { return io::expand_folders(sources); }
+
+std::string read_source(const std::string& path) {
+  return io::as_utf8(io::read_data_file(path, data::largest_file), path);
+}
+
+bool is_converted_table(const std::string& path) {
+  return io::data_extension(path) == ".ts" || data::is_json_table(path);
+}
+
+std::string read_table(const std::string& path) {
+  std::string content = read_source(path);
+  if (data::is_json_table(path)) return data::table_of_json(content, path);
+  const bool series = io::data_extension(path) == ".ts" && names_series(content);
+  return series ? data::table_of_ts(content, path) : content;
+}
+
+bool is_encoded(std::string_view beginning) { return io::is_gzip(beginning) || io::is_utf16(beginning); }
+
+std::string decoded(const std::string& content, const std::string& name) {
+  return io::as_utf8(io::is_gzip(content) ? io::decompress(content, name, data::largest_file) : content, name);
+}
+
+bool holds_labelled_texts(const Sources& sources, const TableFormat& format, const std::string& label_column) {
+  try {
+    const Sources files = io::expand_folders(sources);
+    if (files.empty()) return false;
+    const data::CsvTable table(std::vector<Table>{{files.front(), table_head(files.front())}}, format);
+    return data::find_text_columns(table, {}, label_column).has_value();
+  } catch (const Error&) {
+    return false;  // whoever opens it says what is wrong
+  }
+}
+
+bool is_unnamed_table(const Sources& sources) {
+  const Sources files = io::expand_folders(sources);
+  return !files.empty() && looks_like_table(files.front());
+}
+
+SourceKind guess_kind(const Sources& sources, const TableFormat& format) {
+  Sources files;
+  try {
+    files = io::expand_folders(sources);
+  } catch (const Error&) {
+    return SourceKind::text;  // whoever opens it says what is wrong
+  }
+  if (files.empty()) return SourceKind::text;
+  if (io::data_extension(files.front()) == ".ts" && holds_series(files.front())) return SourceKind::labelled;
+  const bool json = data::is_json_table(files.front());
+  if (!json && !is_named_table(files.front()) && !looks_like_table(files.front())) return SourceKind::text;
+  const LabelledOptions names;
+  const auto columns = column_names(files.front(), format);
+  // "Sequence" and "Label" are no series either: whoever opens them says how they are asked for.
+  const auto has = [&](const std::string& name) {
+    return std::ranges::any_of(columns, [&](const std::string& column) { return lower_case(column) == name; });
+  };
+  if (has(names.sequence_column) && has(names.label_column)) return SourceKind::labelled;
+  if (holds_labelled_texts(files, format)) return SourceKind::labelled_texts;
+  return json && !holds_numbers(files.front()) ? SourceKind::text : SourceKind::series;
+}
+
+}  // namespace penstock

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "data/table/csv_table.h"
+
+namespace penstock::data {
+
+/// Columns of a table as numbers.
+struct TableValues {
+  std::vector<Index> lines;                       // of each row, for messages
+  std::vector<std::size_t> files;                 // of each row
+  std::vector<Index> starts;                      // the first row of each file, from the second one on
+  std::vector<std::vector<double>> columns;       // one a column that was asked for, [rows]
+  std::vector<std::vector<std::uint8_t>> filled;  // the same: 1 where a value was missing; empty if none was
+  std::vector<std::string> sources;               // names of the files
+
+  /// Adds a row without values, as if it stood where row `behind` does.
+  void add_missing_row(Index behind);
+  Index rows() const { return static_cast<Index>(lines.size()); }
+  const std::string& source(Index row) const { return sources[files[static_cast<std::size_t>(row)]]; }
+  Index filled_count() const;
+};
+
+/// Takes the values of chosen columns from one row after the other. Missing ones are NaN until fill_missing.
+class ValueReader {
+ public:
+  ValueReader(const CsvTable& table, std::vector<std::size_t> columns, Missing missing);
+  /// Throws Error(bad_input) for what is no number, and for missing values if they are to be refused: unless this is a
+  /// row in which they `may_be_missing`, whatever else is asked for.
+  void add(const TableRows& rows, bool may_be_missing = false);
+  TableValues take() { return std::move(values_); }
+
+ private:
+  std::vector<std::size_t> columns_;
+  std::vector<ColumnKind> kinds_;
+  bool refuse_;
+  TableValues values_;
+};
+
+/// Throws Error(bad_input) for a column all of whose values are missing; `names` are those of the columns.
+void refuse_empty_columns(const TableValues& values, const std::vector<std::string>& names);
+
+/// Replaces missing values as `missing` says, within each segment of rows by itself: `begins` are the first rows of the
+/// segments. A segment without any value gets the mean of the column; a column without any is an error.
+void fill_missing(TableValues& values, const std::vector<Index>& begins, Missing missing,
+                  const std::vector<std::string>& names);
+
+/// "12 missing values of 3 columns carried on from the last one", or nothing.
+std::string describe_filled(const TableValues& values, Missing missing);
+
+}  // namespace penstock::data

@@ -1,0 +1,190 @@
+#include <algorithm>
+#include <array>
+#include <span>
+#include <utility>
+
+#include "base/check.h"
+#include "base/random.h"
+#include "data/dataset.h"
+
+namespace penstock {
+namespace {
+
+/// One generated sequence: writes tokens and labels (-1: not scored), both of the sequence's length.
+using TaskWriter = void (*)(const TaskOptions& options, Random& random, std::span<std::int32_t> tokens,
+                            std::span<std::int32_t> labels);
+
+/// Fills vocabulary and classes; throws Error(invalid_argument) for options that are impossible.
+using Describe = void (*)(const TaskOptions& options, DataDescription& description);
+
+/// Parity: each token is a bit, each label says whether the ones so far are odd. A state of one bit, but every one of
+/// the inputs can flip it, and no input can be forgotten.
+void describe_parity(const TaskOptions&, DataDescription& description) {
+  description.vocabulary = 2;
+  description.classes = {"even", "odd"};
+}
+
+void generate_parity(const TaskOptions&, Random& random, std::span<std::int32_t> tokens,
+                     std::span<std::int32_t> labels) {
+  std::int32_t parity = 0;
+  for (std::size_t t = 0; t < tokens.size(); ++t) {
+    tokens[t] = static_cast<std::int32_t>(random.below(2));
+    labels[t] = parity ^= tokens[t];
+  }
+}
+
+/// Modular arithmetic: a value starts at 0, each token is an operation and a digit (token = operation * m + digit with
+/// the operations +, -, *), each label is the value after it, modulo m.
+void describe_modular(const TaskOptions& options, DataDescription& description) {
+  require(options.modulus >= 2 && options.modulus <= 64, "modulus must be 2 to 64, not {}", options.modulus);
+  description.vocabulary = 3 * options.modulus;
+  for (Index value = 0; value < options.modulus; ++value) description.classes.push_back(std::to_string(value));
+}
+
+void generate_modular(const TaskOptions& options, Random& random, std::span<std::int32_t> tokens,
+                      std::span<std::int32_t> labels) {
+  const Index m = options.modulus;
+  Index value = 0;
+  for (std::size_t t = 0; t < tokens.size(); ++t) {
+    const Index operation = random.below(3);
+    const Index digit = random.below(m);
+    const std::array<Index, 3> results = {value + digit, value - digit + m, value * digit};
+    value = results[operation] % m;
+    tokens[t] = static_cast<std::int32_t>(operation * m + digit);
+    labels[t] = static_cast<std::int32_t>(value);
+  }
+}
+
+/// Selective copying: `copy_tokens` data tokens stand at random places among noise; then as many queries ask for them
+/// in their order. Tokens: 0 noise, 1..14 data, 15 query (the 16 of the usual form of the task). Scored at the queries.
+constexpr std::int32_t copying_data_tokens = 14;
+constexpr std::int32_t copying_query = copying_data_tokens + 1;
+
+void describe_copying(const TaskOptions& options, DataDescription& description) {
+  const Index shorter = std::min(options.length, options.validation_length);
+  require(options.copy_tokens >= 1 && options.copy_tokens <= shorter / 2,
+          "copy_tokens must be 1 to {} (half the length of a sequence), not {}", shorter / 2, options.copy_tokens);
+  description.vocabulary = copying_query + 1;
+  for (int token = 1; token <= copying_data_tokens; ++token) description.classes.push_back(std::to_string(token));
+}
+
+void generate_copying(const TaskOptions& options, Random& random, std::span<std::int32_t> tokens,
+                      std::span<std::int32_t> labels) {
+  std::fill(tokens.begin(), tokens.end(), 0);
+  std::fill(labels.begin(), labels.end(), -1);
+  const Index length = static_cast<Index>(tokens.size()) - options.copy_tokens;
+  Index written = 0;
+  // Each place is chosen with the probability that makes all selections of copy_tokens places equally likely.
+  for (Index t = 0; t < length; ++t) {
+    if (random.below(length - t) >= options.copy_tokens - written) continue;
+    const auto token = static_cast<std::int32_t>(1 + random.below(copying_data_tokens));
+    tokens[t] = token;
+    tokens[length + written] = copying_query;
+    labels[length + written] = token - 1;
+    ++written;
+  }
+}
+
+struct TaskEntry {
+  const char* name;
+  Describe describe;
+  TaskWriter generate;
+};
+
+constexpr std::array<TaskEntry, 3> tasks = {{
+    {"parity", describe_parity, generate_parity},
+    {"modular", describe_modular, generate_modular},
+    {"copying", describe_copying, generate_copying},
+}};
+
+/// Sequences of the task's own length, whatever T is asked for: never cut, and never longer than `length`, so that
+/// validation at another length shows what was learnt.
+class TaskDataset final : public Dataset {
+ public:
+  TaskDataset(const TaskEntry& task, const TaskOptions& options)
+      : task_(task), options_(options), random_(options.seed) {
+    description_.task = Task::classify;
+    task.describe(options, description_);
+    fingerprint_ =
+        data::fingerprint(fmt::format("{} {} {} {} {} {}", task.name, options.length, options.validation_length,
+                                      options.modulus, options.copy_tokens, options.seed));
+  }
+
+  const DataDescription& description() const override { return description_; }
+  Index training_steps() const override { return 0; }
+
+  void next(Index rows, Index steps, Example& example) override {
+    data::check_batch(rows, std::max(steps, options_.length));
+    resize(example, rows, options_.length);
+    for (Index b = 0; b < rows; ++b) generate(random_, b, example);
+  }
+
+  bool validation(Index i, Index rows, Index steps, Example& example) const override {
+    data::check_batch(rows, std::max(steps, options_.validation_length));
+    if (i < 0 || i >= (validation_sequences + rows - 1) / rows) return false;
+    const Index first = i * rows;
+    rows = std::min(rows, validation_sequences - first);
+    resize(example, rows, options_.validation_length);
+    for (Index b = 0; b < rows; ++b) {
+      // A seed per sequence: the same sequences however they are cut into batches. Inverted, so that they are not the
+      // first of training.
+      Random random(Random(~options_.seed).bits() + static_cast<std::uint64_t>(first + b));
+      generate(random, b, example);
+    }
+    return true;
+  }
+
+  std::string position() const override { return data::to_text({task_.name, fingerprint_, {}, random_.state()}); }
+  void restore(const std::string& position) override {
+    const auto parsed = data::parse_position(position, task_.name, fingerprint_);
+    // All zeros is the one state from which the generator would never leave.
+    if (!parsed.random || *parsed.random == Random::State{}) data::bad_position(task_.name);
+    random_ = Random(*parsed.random);
+  }
+
+ private:
+  /// Enough for an accuracy to be known to a fraction of a per cent, few enough for a minute's run.
+  static constexpr Index validation_sequences = 1024;
+
+  static void resize(Example& example, Index rows, Index steps) {
+    data::clear(example, rows, steps);
+    example.tokens.resize(static_cast<std::size_t>(rows * steps));
+    example.labels.resize(static_cast<std::size_t>(rows * steps));
+  }
+
+  void generate(Random& random, Index row, Example& example) const {
+    const auto length = static_cast<std::size_t>(example.steps);
+    task_.generate(options_, random, std::span(example.tokens).subspan(row * length, length),
+                   std::span(example.labels).subspan(row * length, length));
+  }
+
+  const TaskEntry& task_;
+  TaskOptions options_;
+  DataDescription description_;
+  Random random_;
+  std::uint64_t fingerprint_ = 0;
+};
+
+}  // namespace
+
+const std::vector<std::string>& task_names() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> list;
+    for (const auto& task : tasks) list.emplace_back(task.name);
+    return list;
+  }();
+  return names;
+}
+
+std::unique_ptr<Dataset> open_task(const std::string& name, const TaskOptions& options) {
+  constexpr Index longest = Index{1} << 24;
+  require(options.length >= 1 && options.length <= longest, "length must be 1 to {}, not {}", longest, options.length);
+  require(options.validation_length >= 1 && options.validation_length <= longest,
+          "validation_length must be 1 to {}, not {}", longest, options.validation_length);
+  for (const auto& task : tasks) {
+    if (name == task.name) return std::make_unique<TaskDataset>(task, options);
+  }
+  fail(ErrorCode::invalid_argument, "there is no task '{}', only {}", name, fmt::join(task_names(), ", "));
+}
+
+}  // namespace penstock

@@ -1,0 +1,107 @@
+#include <algorithm>
+#include <span>
+#include <string_view>
+
+#include "base/check.h"
+#include "base/counted.h"
+#include "data/series/series_rows.h"
+#include "nn/model/model_graph.h"
+#include "nn/model/model_impl.h"
+#include "penstock/train.h"
+
+namespace penstock {
+
+namespace {
+
+/// The parameters of a model's linear forecast.
+class LinearParameters {
+ public:
+  explicit LinearParameters(Model::Impl& model) : model_(model) {}
+
+  /// Empty if the model has no such parameter.
+  std::span<float> find(std::string_view name) const {
+    const nn::ParameterEntry* const entry = model_.parameters->layout().find(name);
+    return entry == nullptr ? std::span<float>() : model_.parameters->value(*entry);
+  }
+
+  void set(const Autoregression& linear) {
+    std::ranges::copy(linear.weights, find("autoregression.weight").begin());
+    std::ranges::copy(linear.bias, find("autoregression.bias").begin());
+    read_targets();
+    if (model_.spec.known_effects) set_effects(linear);
+    model_.parameters->changed();
+  }
+
+ private:
+  /// What of a target a channel of the forecast reads: its input, normalised as the target.
+  void read_targets() const {
+    const ops::Changes changes = nn::changes_of(data());
+    const std::span<float> weight = find("autoregression.spread.weight"), bias = find("autoregression.spread.bias");
+    for (const ops::Changes::Shared& column : changes.columns) {
+      for (Index channel = column.target; channel < data().output_size(); channel += changes.targets) {
+        weight[channel * data().input_size() + column.input] = static_cast<float>(column.factor);
+        bias[channel] = static_cast<float>(column.offset);
+      }
+    }
+  }
+
+  /// A channel reads its target less the effects of the row. The last value, which the model adds anyway, is with them:
+  /// those of the row that is forecast are added, and those of the row that was read are taken away.
+  void set_effects(const Autoregression& linear) const {
+    const auto targets = static_cast<Index>(data().targets.size()), inputs = data().input_size();
+    const std::span<float> spread = find("autoregression.spread.weight"), known = find("autoregression.known.weight");
+    std::ranges::fill(known, 0.0f);
+    for (Index later = 0; later < inputs; ++later) {
+      const Column& column = data().inputs[later];
+      if (column.ahead == 0) continue;
+      const auto now = static_cast<Index>(data().now_of(column));
+      for (Index target = 0; target < targets; ++target) {
+        const float effect = linear.effects.empty() ? 0.0f : linear.effects[now * targets + target];
+        const Index channel = (column.ahead - 1) * targets + target;
+        known[channel * inputs + later] = effect;
+        known[channel * inputs + now] = -effect;
+        spread[channel * inputs + now] = -effect;
+      }
+    }
+  }
+
+  const DataDescription& data() const { return model_.data; }
+
+  Model::Impl& model_;
+};
+
+}  // namespace
+
+void fit_autoregression(Model& model, const Dataset& data) {
+  const Autoregression* const linear = data.autoregression();
+  const Index lags = model.spec().lags;
+  if (lags == 0) return;
+  if (linear == nullptr || linear->lags != lags) {
+    fail(ErrorCode::incompatible, "the model's linear forecast has {}, that of the data {}", counted(lags, "lag"),
+         linear == nullptr ? 0 : linear->lags);
+  }
+  if (!linear->effects.empty() && !model.spec().known_effects) {
+    fail(ErrorCode::incompatible,
+         "the model's linear forecast has no effects of what is known in advance, that of "
+         "the data has: set ModelSpec::known_effects");
+  }
+  model.impl().part_from_sessions();
+  LinearParameters(model.impl()).set(*linear);
+}
+
+void take_autoregression(ModelSpec& spec, const Dataset& data) {
+  const Autoregression* const linear = data.autoregression();
+  spec.lags = spec.from_last && linear != nullptr ? linear->lags : 0;
+  spec.known_effects = spec.lags > 0 && data.description().reads_ahead();
+}
+
+void refit_autoregression(Model& model, const Dataset& data) {
+  const training::SeriesRows* const series = training::SeriesRows::of(data);
+  const Autoregression* const linear = series == nullptr ? nullptr : series->refitted();
+  if (linear != nullptr && linear->lags == model.spec().lags && linear->lags > 0) {
+    model.impl().part_from_sessions();
+    LinearParameters(model.impl()).set(*linear);
+  }
+}
+
+}  // namespace penstock

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "forecast/linear/linear_forecast.h"
+
+namespace penstock::training {
+
+/// Numbers of terms, by themselves or of seasons.
+struct ArimaTerms {
+  Index ar = 0, difference = 0, ma = 0;
+  bool operator==(const ArimaTerms&) const = default;
+};
+
+/// (p, d, q)(P, D, Q) of a period, in the letters of Box and Jenkins.
+struct ArimaOrders {
+  ArimaTerms plain = {}, seasonal = {};
+  Index period = 1;       ///< Rows of a season; 1: none, and no seasonal terms.
+  bool has_mean = false;  ///< Differences have a mean: with one difference the series drifts.
+  bool operator==(const ArimaOrders&) const = default;
+
+  Index constants() const { return plain.ar + plain.ma + seasonal.ar + seasonal.ma + static_cast<Index>(has_mean); }
+  Index rows_lost() const { return plain.difference + seasonal.difference * period; }
+};
+
+/// A polynomial in the backshift operator: the coefficient of each lag, from lag 0.
+using LagPolynomial = std::vector<double>;
+
+/// A seasonal autoregressive integrated moving average: ar(B) (w_t - mean) = ma(B) e_t of differences w.
+struct Arima {
+  ArimaOrders orders = {};
+  LagPolynomial ar = {1.0}, ma = {1.0};  ///< Plain and seasonal factors multiplied.
+  double mean = 0.0;
+};
+
+/// With coefficients from numbers without bounds [constants]. Every factor has partial autocorrelations inside the unit
+/// circle, so that it is stationary or invertible (Monahan, 1984). `spread` is the unit of the mean.
+Arima arima_of(const ArimaOrders& orders, std::span<const double> numbers, double spread);
+
+/// (1 - B)^d (1 - B^s)^D.
+LagPolynomial difference_polynomial(const ArimaOrders& orders);
+/// z differenced [rows - rows_lost]; nothing if it has no more rows than are lost.
+std::vector<double> differenced(const ArimaOrders& orders, std::span<const double> z);
+
+/// Of differences at distances 0 to `count` - 1, with errors of variance 1; nothing if they are not stationary.
+std::vector<double> autocovariances(const Arima& arima, Index count);
+
+/// -2 log likelihood of differences `w` of series, each by itself, with the variance of the errors that makes it least,
+/// but for constants of the number of rows. Exact: by the recursion of Durbin and Levinson. Infinite where it is not
+/// defined.
+double exact_deviance(const Arima& arima, ManySeries w);
+/// The same with errors before the first row taken as zero, and of each series without as many rows as the
+/// autoregression reaches back, up to a third: so much quicker that a search can ask it often.
+double conditional_deviance(const Arima& arima, ManySeries w);
+
+/// Of all linear forecasts from the last `lags` rows, which are more than are lost, the one with the least mean square
+/// error; none if their covariances cannot be told from singular ones.
+std::optional<LinearForecast> forecast_of(const Arima& arima, Index lags, Index horizon);
+
+}  // namespace penstock::training

@@ -1,0 +1,85 @@
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "forecast/linear/linear_forecast.h"
+
+namespace penstock::training {
+
+/// Exponential smoothing with additive errors, trend and season, or with a level that grows at an even rate: a linear
+/// recurrence, whose forecasts are linear in the rows that it has seen and in the state that it began with.
+struct Smoothing {
+  bool has_trend = false;
+  Index period = 1;      ///< Rows of a season; 1: none.
+  double level = 0.5;    ///< How much of an error goes into the level ...
+  double trend = 0.0;    ///< ... into the trend ...
+  double season = 0.0;   ///< ... and into the season.
+  double damping = 1.0;  ///< Of the trend, from row to row.
+  double growth = 1.0;   ///< Of the level, from row to row ...
+  double zero = 0.0;     ///< ... counted from here.
+
+  /// Numbers that a state has freely: one season less than a period, as the level could make up for it.
+  Index states() const { return 1 + (has_trend ? 1 : 0) + period - 1; }
+};
+
+/// How much of the trend and of the level is in a row ahead.
+struct Ahead {
+  double trends = 0.0;  ///< damping + damping^2 + ..., a term for each row ahead.
+  double growth = 1.0;
+
+  Ahead next(const Smoothing& smoothing) const {
+    return {smoothing.damping * (1.0 + trends), smoothing.growth * growth};
+  }
+};
+
+/// Where a smoothing stands behind a row.
+class SmoothingState {
+ public:
+  /// All zeros, but for a 1 at place `one` of the free numbers if that is not negative.
+  explicit SmoothingState(const Smoothing& smoothing, Index one = -1);
+
+  /// The value that is expected in a row.
+  double expected(Index row, const Ahead& ahead) const {
+    return ahead.growth * level_ + ahead.trends * trend_ + (seasons_.empty() ? 0.0 : seasons_[of_season(row)]);
+  }
+  /// Goes on to a row, whose value is counted from the smoothing's zero; returns how far it is above what was expected.
+  double see(const Smoothing& smoothing, Index row, double value);
+  void add(double factor, const SmoothingState& other);
+
+ private:
+  std::size_t of_season(Index row) const { return static_cast<std::size_t>(row) % seasons_.size(); }
+
+  double level_ = 0.0, trend_ = 0.0;
+  std::vector<double> seasons_;
+};
+
+/// Finds the state before the first of some rows that makes the squares of errors in all of them least.
+class FirstState {
+ public:
+  FirstState(const Smoothing& smoothing, Index rows);
+
+  bool is_solvable() const { return solvable_; }
+  /// The free numbers, from the errors [rows] of a walk that began with zeros.
+  std::vector<double> solve(std::span<const double> errors) const;
+
+ private:
+  /// Which walk through rows of zeros begins with 1 at place `one`, and how many rows late. The seasons share the walk
+  /// of the first, since each of them begins it anew.
+  struct Walk {
+    std::size_t walk, delay;
+  };
+  Walk walk_of(std::size_t one) const { return one < singles_ ? Walk{one, 0} : Walk{singles_, one - singles_}; }
+  /// Inner product of other errors [rows] with those of a walk.
+  double product(std::size_t one, std::span<const double> errors) const;
+
+  std::size_t singles_, states_;             // numbers that are no seasons, and all
+  std::vector<std::vector<double>> errors_;  // [singles, and one for the seasons][rows]
+  std::vector<double> factor_;               // Cholesky's, of the Gram matrix of all errors
+  bool solvable_ = false;
+};
+
+/// The forecast from the last `lags` rows, the state before them being the one that they fit best.
+LinearForecast smooth(const Smoothing& smoothing, Index lags, Index horizon);
+
+}  // namespace penstock::training

@@ -1,0 +1,117 @@
+#include <fmt/format.h>
+
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "nn/layer/recurrent_graph.h"
+#include "ops/program_check.h"
+#include "plan/cell_table.h"
+
+namespace penstock::nn {
+
+void check_spec(const RecurrentSpec& spec) {
+  check_enum("direction", spec.direction, Direction::bidirectional);
+  check_enum("bias", spec.bias, Bias::both);
+  const CellInfo& cell = find_cell(spec.cell);
+  // Sizes are multiplied freely from here on; the limits keep every product within an Index.
+  constexpr Index most = Index{1} << 20;
+  require(spec.input_size >= 1 && spec.input_size <= most, "input_size must be 1 to {}, not {}", most, spec.input_size);
+  require(spec.hidden_size >= 1 && spec.hidden_size <= most, "hidden_size must be 1 to {}, not {}", most,
+          spec.hidden_size);
+  require(spec.layers >= 1 && spec.layers <= 1024, "layers must be 1 to 1024, not {}", spec.layers);
+  require(spec.heads >= 1 && spec.hidden_size % spec.heads == 0, "heads must divide hidden_size = {}, and {} does not",
+          spec.hidden_size, spec.heads);
+  require(!cell.scan || spec.heads == 1, "heads must be 1 for cell {}, which has no recurrent matrix, not {}",
+          spec.cell, spec.heads);
+  require(spec.dropout >= 0.0 && spec.dropout < 1.0, "dropout must be at least 0 and below 1, not {}", spec.dropout);
+  require(spec.gradient_clip >= 0.0 && std::isfinite(spec.gradient_clip),
+          "gradient_clip must be 0 or a positive number, not {}", spec.gradient_clip);
+  require(!cell.scan || spec.gradient_clip == 0.0,
+          "gradient_clip must be 0 for cell {}, whose gradients pass through no recurrent matrix, not {}", spec.cell,
+          spec.gradient_clip);
+}
+
+void check_form(const RecurrentSpec& spec, const RecurrentForm& form, const Execution& execution) {
+  check_enum("precision", execution.precision, Precision::f16);
+  check_enum("algorithm", execution.algorithm, Algorithm::scan);
+  const bool cuda = execution.device.is_cuda();
+  const bool stores_bf16 = !cuda && form.dtype == DType::bf16;
+  ops::check_dtype(form.dtype, execution.device, true);
+  const bool or_floats = cuda || stores_bf16;
+  require(form.weights == form.dtype || (or_floats && form.weights == DType::f32), "weights must be {}{}, not {}",
+          to_string(form.dtype), or_floats ? " or f32" : "", to_string(form.weights));
+  if (form.dtype == DType::f64 && execution.precision != Precision::full) {
+    fail(ErrorCode::unsupported, "precision must be full for layers in double, not {}", to_string(execution.precision));
+  }
+  if (cuda && execution.precision != Precision::full) {
+    fail(ErrorCode::unsupported, "precision must be full on a GPU, where the form's dtype says it, not {}",
+         to_string(execution.precision));
+  }
+  if (cuda && execution.exact) {
+    fail(ErrorCode::unsupported, "exact must be false on a GPU, whose products depend on the batch");
+  }
+  require(execution.algorithm != Algorithm::scan || find_cell(spec.cell).scan,
+          "algorithm must be automatic or sequential for cell {}, not scan: its gates depend on the previous state",
+          spec.cell);
+  ops::check_extent({form.rows, form.steps, form.positions}, form.lengths);
+  require(!form.falling || (form.positions > 0 && execution.device.is_cuda()),
+          "falling must be false unless rows are packed, on a GPU");
+  ops::check_alignment(form.alignment, form.dtype);
+  require(!form.every_state || find_cell(spec.cell).states > 1,
+          "every_state must be false for cell {}, which has no state but its output", spec.cell);
+  require(!form.every_state || !form.step, "every_state must be false for steps, which give their state as it is");
+  if (!form.step) return;
+  require(form.steps == 1 && !form.training && form.positions == 0 && !form.lengths && !form.reset,
+          "step is of one step, without a tape, lengths or resets");
+  require(!stores_bf16, "dtype must be f32 or f64 for a step on the CPU, not bf16");
+  require(cuda || form.rows == 1, "rows must be 1 for a step on the CPU, not {}", form.rows);
+  require(spec.direction == Direction::forward,
+          "a step needs direction forward, not {}: the end of a stream is not known", to_string(spec.direction));
+  if (cuda && !find_cell(spec.cell).scan) {
+    fail(ErrorCode::unsupported, "step on a GPU is of scan cells, not of {}, whose steps are forward calls", spec.cell);
+  }
+}
+
+std::vector<LayerParameters> layer_parameters(const RecurrentSpec& spec) {
+  const bool dense = !plan::cell_traits(spec.cell).info.scan;
+  std::vector<LayerParameters> all(static_cast<std::size_t>(spec.layers * spec.directions()));
+  int next = 0;
+  for (LayerParameters& layer : all) {
+    layer.weight_ih = next++;
+    if (dense) layer.weight_hh = next++;
+    if (spec.bias != Bias::none) layer.bias_ih = next++;
+    if (dense && spec.bias == Bias::both) layer.bias_hh = next++;
+  }
+  return all;
+}
+
+}  // namespace penstock::nn
+
+namespace penstock {
+
+std::vector<ParameterShape> parameter_shapes(const RecurrentSpec& spec) {
+  nn::check_spec(spec);
+  const Index gates = find_cell(spec.cell).gates * spec.hidden_size, head = spec.hidden_size / spec.heads;
+  std::vector<ParameterShape> shapes;
+  const std::vector<nn::LayerParameters> layers = nn::layer_parameters(spec);
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    const Index layer = static_cast<Index>(i) / spec.directions(),
+                direction = static_cast<Index>(i) % spec.directions();
+    const bool reverse = spec.direction == Direction::reverse || direction == 1;
+    const auto add = [&](int present, const char* what, std::vector<Index> shape) {
+      if (present < 0) return;
+      shapes.push_back({fmt::format("{}_l{}{}", what, layer, reverse ? "_reverse" : ""), std::move(shape)});
+    };
+    add(layers[i].weight_ih, "weight_ih", {gates, layer == 0 ? spec.input_size : spec.output_size()});
+    add(layers[i].weight_hh, "weight_hh",
+        spec.heads == 1 ? std::vector<Index>{gates, spec.hidden_size}
+                        : std::vector<Index>{spec.heads, gates / spec.heads, head});
+    add(layers[i].bias_ih, "bias_ih", {gates});
+    add(layers[i].bias_hh, "bias_hh", {gates});
+  }
+  return shapes;
+}
+
+}  // namespace penstock

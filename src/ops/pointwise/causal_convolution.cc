@@ -1,0 +1,184 @@
+#include "ops/pointwise/causal_convolution.h"
+
+#include <algorithm>
+
+#include "ops/cuda/ops.h"
+#include "ops/pointwise/elementwise.h"
+
+namespace penstock::ops {
+
+namespace {
+
+/// How many steps before step t of row b its sequence began, `most` if that is longer ago.
+Index steps_since_restart(const Batch& batch, Index b, Index t, Index most) {
+  if (!batch.reset) return most;
+  const std::uint8_t* const reset = batch.reset + b * batch.steps;
+  for (Index back = 0; back < most && back <= t; ++back) {
+    if (reset[t - back]) return back;
+  }
+  return most;
+}
+
+/// Whether row b's sequence is restarted at one of the steps t - back + 1 .. t.
+bool restarted(const Batch& batch, Index b, Index t, Index back) {
+  if (!batch.reset) return false;
+  const std::uint8_t* const reset = batch.reset + b * batch.steps;
+  for (Index s = std::max<Index>(t - back + 1, 0); s <= t; ++s) {
+    if (reset[s]) return true;
+  }
+  return false;
+}
+
+/// What a tap reads at a position.
+template <class Real>
+struct Source {
+  CausalConvolution shape;
+  Batch batch;
+  const Real* x;      // [B, T, width]
+  const Real* state;  // [B, taps - 1, width]
+
+  /// The row `back` steps before step t; null where that lies before a restart.
+  const Real* at(Index b, Index t, Index back) const {
+    return restarted(batch, b, t, back) ? nullptr : before(b, t, back);
+  }
+  /// The same where no restart lies between.
+  const Real* before(Index b, Index t, Index back) const {
+    if (t >= back) return x + (b * batch.steps + t - back) * shape.width;
+    return state + (b * (shape.taps - 1) + shape.taps - 1 + t - back) * shape.width;
+  }
+};
+
+template <class Real>
+void update_state(const Source<Real>& source, Index b, Real* state_out) {
+  const Index length = row_length(source.batch, b), width = source.shape.width, kept = source.shape.taps - 1;
+  Real* const out = state_out + b * kept * width;
+  if (length == 0) {
+    std::copy_n(source.state + b * kept * width, kept * width, out);
+    return;
+  }
+  // From the oldest on: a value that is read from the old state lies behind those already overwritten.
+  for (Index i = 0; i < kept; ++i) {
+    const Real* const from = source.at(b, length - 1, kept - 1 - i);
+    if (from != nullptr) {
+      std::copy_n(from, width, out + i * width);
+    } else {
+      std::fill_n(out + i * width, width, Real(0));
+    }
+  }
+}
+
+template <class Real>
+void forward(const CausalConvolution& shape, const Call& call, const Operands& memory) {
+  const Source<Real> source{shape, call.batch, memory.get<const Real>(0), memory.get<const Real>(1)};
+  const auto* const weight = memory.get<const Real>(2);
+  const auto* const bias = memory.get<const Real>(3);
+  auto* const y = memory.get<Real>(4);
+  auto* const state_out = memory.get<Real>(5);
+  const Index width = shape.width;
+  for_positions(call.threads, call.batch, shape.taps * width, [&](Index r, Index b, Index t) {
+    Real* const out = y + r * width;
+    if (t >= row_length(call.batch, b)) {
+      std::fill_n(out, width, Real(0));
+      return;
+    }
+    std::copy_n(bias, width, out);
+    const Index seen = std::min(shape.taps, steps_since_restart(call.batch, b, t, shape.taps) + 1);
+    for (Index j = 0; j < seen; ++j) {
+      const Real* const in = source.before(b, t, j);
+      const Real* const w = weight + j * width;
+      for (Index c = 0; c < width; ++c) out[c] += w[c] * in[c];
+    }
+  });
+  if (state_out == nullptr) return;
+  for (Index b = 0; b < call.batch.rows; ++b) update_state(source, b, state_out);
+}
+
+/// One partial sum of the gradients: dweight [taps, width], then dbias [width].
+template <class Real>
+void add_part(const Source<Real>& source, const Real* dy, Index begin, Index end, Real* sum) {
+  const Index width = source.shape.width, taps = source.shape.taps;
+  std::fill_n(sum, (taps + 1) * width, Real(0));
+  for (Index r = begin; r < end; ++r) {
+    const Index b = r / source.batch.steps, t = r % source.batch.steps;
+    if (t >= row_length(source.batch, b)) continue;
+    const Real* const d = dy + r * width;
+    const Index seen = std::min(taps, steps_since_restart(source.batch, b, t, taps) + 1);
+    for (Index j = 0; j < seen; ++j) {
+      const Real* const in = source.before(b, t, j);
+      for (Index c = 0; c < width; ++c) sum[j * width + c] += d[c] * in[c];
+    }
+    for (Index c = 0; c < width; ++c) sum[taps * width + c] += d[c];
+  }
+}
+
+template <class Real>
+void input_gradient(const CausalConvolution& shape, const Call& call, const Real* weight, const Real* dy, Real* dx) {
+  const Batch& batch = call.batch;
+  const Index width = shape.width;
+  for_positions(call.threads, batch, shape.taps * width, [&](Index r, Index b, Index t) {
+    Real* const out = dx + r * width;
+    std::fill_n(out, width, Real(0));
+    const Index length = row_length(batch, b);
+    for (Index j = 0; j < shape.taps && t + j < length && !restarted(batch, b, t + j, j); ++j) {
+      const Real* const w = weight + j * width;
+      const Real* const d = dy + (r + j) * width;
+      for (Index c = 0; c < width; ++c) out[c] += w[c] * d[c];
+    }
+  });
+}
+
+template <class Real>
+void backward(const CausalConvolution& shape, const Call& call, const Operands& memory) {
+  const Source<Real> source{shape, call.batch, memory.get<const Real>(0), memory.get<const Real>(1)};
+  const auto* const dy = memory.get<const Real>(3);
+  auto* const dweight = memory.get<Real>(4);
+  auto* const dbias = memory.get<Real>(5);
+  const Index positions = call.batch.rows * call.batch.steps, parts = gradient_parts(positions);
+  const Index weights = shape.taps * shape.width, size = weights + shape.width;
+  auto* const partial = static_cast<Real*>(memory.scratch);
+  for_range(call.threads, parts, positions_per_part * size, [&](Index begin, Index end) {
+    for (Index part = begin; part < end; ++part) {
+      add_part(source, dy, part * positions_per_part, std::min(positions, (part + 1) * positions_per_part),
+               partial + part * size);
+    }
+  });
+  std::fill_n(dweight, weights, Real(0));
+  std::fill_n(dbias, shape.width, Real(0));
+  for (Index part = 0; part < parts; ++part) {
+    add_partial_sums(1, weights, partial + part * size, dweight);
+    add_partial_sums(1, shape.width, partial + part * size + weights, dbias);
+  }
+  input_gradient(shape, call, memory.get<const Real>(2), dy, memory.get<Real>(6));
+}
+
+}  // namespace
+
+Op causal_convolution_forward(const CausalConvolution& shape) {
+  return {.name = "causal_convolution",
+          .prepare =
+              [shape](const Target& target) {
+                if (target.device.is_cuda()) return cuda_causal_convolution_forward(shape, target);
+                return with_real(target.dtype, [&](auto real) {
+                  return simple([shape](const Call& call, const Operands& memory) {
+                    forward<decltype(real)>(shape, call, memory);
+                  });
+                });
+              },
+          .definition = shape};
+}
+
+Op causal_convolution_backward(const CausalConvolution& shape) {
+  return {"causal_convolution.backward", [shape](const Target& target) {
+            if (target.device.is_cuda()) return cuda_causal_convolution_backward(shape, target);
+            const auto scratch =
+                static_cast<std::size_t>(gradient_parts(target.positions()) * (shape.taps + 1) * shape.width) *
+                size_of(target.dtype);
+            return with_real(target.dtype, [&](auto real) {
+              return simple(
+                  [shape](const Call& call, const Operands& memory) { backward<decltype(real)>(shape, call, memory); },
+                  scratch);
+            });
+          }};
+}
+
+}  // namespace penstock::ops

@@ -1,0 +1,31 @@
+#pragma once
+
+#include "ops/op.h"
+#include "ops/pointwise/dropout.h"
+
+namespace penstock::ops {
+
+/// The sum of a residual connection and the RMS norm of it (Zhang and Sennrich 2019), in one op, since both walk the
+/// same rows: sum = x + dropout(branch), normal = gain * sum / sqrt(mean(sum^2) + epsilon). Without a branch the sum is
+/// x itself.
+struct ResidualNorm {
+  static constexpr double epsilon = 1e-6;
+
+  Index width = 1;
+  bool branch = false;
+  Dropout dropout;  ///< Of the branch, in training only
+
+  bool drops(const Target& target) const { return branch && target.training && dropout.probability > 0.0; }
+};
+
+/// x [B, T, width], branch or absent, gain -> normal [B, T, width], sum [B, T, width] (absent without a branch),
+/// inverse [B, T, 1]: 1 / sqrt(...), of which only a backward pass needs to know. The sum may be written over x or the
+/// branch.
+Op residual_norm_forward(const ResidualNorm& shape);
+
+/// sum, inverse, gain, dnormal, dsum (absent: 0) -> dgain, dx [B, T, width], dbranch [B, T, width] (absent unless there
+/// is dropout: it is dx otherwise), and the sums of the columns of the branch's gradient [width], absent unless they
+/// are wanted: the gradient of a bias that ends the branch. dx may be written over dsum.
+Op residual_norm_backward(const ResidualNorm& shape, bool wants_sums);
+
+}  // namespace penstock::ops

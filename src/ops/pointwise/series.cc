@@ -1,0 +1,128 @@
+#include "ops/pointwise/series.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "ops/cuda/ops.h"
+#include "ops/pointwise/elementwise.h"
+
+namespace penstock::ops {
+
+namespace {
+
+template <class Real>
+void read(const Changes& changes, const Call& call, const Operands& memory) {
+  const auto* const features = memory.get<const Real>(0);
+  const auto* const state = memory.get<const Real>(1);
+  auto* const y = memory.get<Real>(2);
+  auto* const state_out = memory.get<Real>(3);
+  const Batch& batch = call.batch;
+  const Index inputs = changes.inputs, width = changes.width(), shared = changes.shared();
+  for_positions(call.threads, batch, width, [&](Index r, Index b, Index t) {
+    if (t >= row_length(batch, b)) {
+      std::fill_n(y + r * width, width, Real(0));
+      return;
+    }
+    const Real* const x = features + r * inputs;
+    const bool starts = batch.reset && batch.reset[r];
+    const Real* const carried = state + b * changes.state_size();
+    Real* const levels = y + r * width;
+    Real* out = std::copy_n(x, inputs, levels);
+    for (Index i = 0; i < shared; ++i) {
+      const Changes::Shared& column = changes.columns[static_cast<std::size_t>(i)];
+      const Real value = x[column.input];
+      Real before = value;  // nothing known: no change
+      if (t > 0 && !starts) before = (x - inputs)[column.input];
+      if (t == 0 && !starts && carried[shared] != Real(0)) before = carried[i];
+      *out++ = static_cast<Real>(changes.change_scale * column.factor) * (value - before);
+      levels[column.input] = std::tanh(value);
+    }
+  });
+  if (state_out == nullptr) return;
+  for (Index b = 0; b < batch.rows; ++b) {
+    const Index length = row_length(batch, b);
+    Real* out = state_out + b * changes.state_size();
+    if (length == 0) {
+      if (state != state_out) std::copy_n(state + b * changes.state_size(), changes.state_size(), out);
+      continue;
+    }
+    const Real* const last = features + (b * batch.steps + length - 1) * inputs;
+    for (const Changes::Shared& column : changes.columns) *out++ = last[column.input];
+    *out = Real(1);
+  }
+}
+
+template <class Real>
+void add_last(const Changes& changes, const Call& call, const Operands& memory) {
+  const auto* const features = memory.get<const Real>(0);
+  auto* const outputs = memory.get<Real>(2);
+  const Index width = changes.horizon * changes.targets;
+  for_positions(call.threads, call.batch, width, [&](Index r, Index b, Index t) {
+    if (t >= row_length(call.batch, b)) return;
+    for (const Changes::Shared& column : changes.columns) {
+      const double input = static_cast<double>(features[r * changes.inputs + column.input]);
+      const Real last = static_cast<Real>(column.offset + column.factor * input);
+      Real* const y = outputs + r * width + column.target;
+      for (Index ahead = 0; ahead < changes.horizon; ++ahead) y[ahead * changes.targets] += last;
+    }
+  });
+}
+
+template <class Real>
+void clear(Index width, const Call& call, const Operands& memory) {
+  const auto* const x = memory.get<const Real>(0);
+  auto* const y = memory.get<Real>(1);
+  for_positions(call.threads, call.batch, width, [&](Index r, Index b, Index t) {
+    if (t < row_length(call.batch, b)) {
+      std::copy_n(x + r * width, width, y + r * width);
+    } else {
+      std::fill_n(y + r * width, width, Real(0));
+    }
+  });
+}
+
+}  // namespace
+
+Op clear_padding(Index width) {
+  return {.name = "clear_padding",
+          .prepare =
+              [width](const Target& target) {
+                if (target.device.is_cuda()) return cuda_clear_padding(width, target);
+                return with_real(target.dtype, [&](auto real) {
+                  return simple([width](const Call& call, const Operands& memory) {
+                    clear<decltype(real)>(width, call, memory);
+                  });
+                });
+              },
+          .definition = ClearPadding{width}};
+}
+
+Op read_changes(const Changes& changes) {
+  return {.name = "read_changes",
+          .prepare =
+              [changes](const Target& target) {
+                if (target.device.is_cuda()) return cuda_read_changes(changes, target);
+                return with_real(target.dtype, [&](auto real) {
+                  return simple([changes](const Call& call, const Operands& memory) {
+                    read<decltype(real)>(changes, call, memory);
+                  });
+                });
+              },
+          .definition = ReadChanges{changes}};
+}
+
+Op add_last_values(const Changes& changes) {
+  return {.name = "add_last_values",
+          .prepare =
+              [changes](const Target& target) {
+                if (target.device.is_cuda()) return cuda_add_last_values(changes, target);
+                return with_real(target.dtype, [&](auto real) {
+                  return simple([changes](const Call& call, const Operands& memory) {
+                    add_last<decltype(real)>(changes, call, memory);
+                  });
+                });
+              },
+          .definition = AddLastValues{changes}};
+}
+
+}  // namespace penstock::ops

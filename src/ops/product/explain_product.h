@@ -1,0 +1,24 @@
+#pragma once
+
+#include <vector>
+
+#include "ops/product/linear.h"
+#include "plan/explain.h"
+
+namespace penstock::ops {
+
+/// y = x W^T over all positions on a GPU, and its gradients: what they would be made of.
+struct InputProducts {
+  Index positions, inputs, outputs;
+  plan::Storage storage;
+  bool bias;
+
+  PlanReport forward(const plan::GpuModel& gpu) const;
+  std::vector<PlanReport> backward(bool wants_dx, const plan::GpuModel& gpu) const;
+};
+
+/// What an op would be made of on a target: of target.device.is_cuda(), on machine.gpu, which need not be there.
+std::vector<PlanReport> explain_linear(const Linear& shape, bool backward, bool wants_dx, const Target& target,
+                                       const plan::Machine& machine);
+
+}  // namespace penstock::ops

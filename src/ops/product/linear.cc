@@ -1,0 +1,106 @@
+#include "ops/product/linear.h"
+
+#include <algorithm>
+
+#include "backend/cpu/kernels.h"
+#include "ops/cuda/ops.h"
+#include "ops/pointwise/elementwise.h"
+#include "ops/product/explain_product.h"
+#include "ops/product/matmul.h"
+
+namespace penstock::ops {
+
+namespace {
+
+Execution with_threads(Execution execution, int threads) {
+  execution.threads = threads;
+  return execution;
+}
+
+template <class Real>
+std::unique_ptr<Executable> forward(const Linear& shape, const Target& target) {
+  return simple([shape, execution = target.execution](const Call& call, const Operands& memory) {
+    const Index positions = call.batch.rows * call.batch.steps;
+    auto* const y = memory.get<Real>(3);
+    fill_rows(call.threads, positions, shape.outputs, memory.get<const Real>(2), y);
+    matmul<Real>(positions, shape.outputs, shape.inputs, {memory.get<const Real>(0), shape.inputs},
+                 {memory.get<const Real>(1), shape.inputs, true}, Real(1), y, shape.outputs,
+                 with_threads(execution, call.threads));
+  });
+}
+
+/// One position: the same sums in the same order as forward() has in exact mode.
+template <class Real>
+std::unique_ptr<Executable> step(const Linear& shape) {
+  return simple([shape, kernels = cpu::product_kernels<Real>()](const Call&, const Operands& memory) {
+    const auto* const x = memory.get<const Real>(0);
+    const auto* const weight = memory.get<const Real>(1);
+    auto* const y = memory.get<Real>(3);
+    std::copy_n(memory.get<const Real>(2), shape.outputs, y);
+    if (shape.inputs == 1) {  // the weights are one row as much as one column, and as a row fill whole vectors
+      return kernels.rows_times_columns(0, 1, shape.outputs, 1, x, 1, 1, weight, shape.outputs, Real(1), y,
+                                        shape.outputs);
+    }
+    kernels.rows_times_rows(0, 1, shape.outputs, shape.inputs, x, shape.inputs, weight, shape.inputs, Real(1), y,
+                            shape.outputs);
+  });
+}
+
+template <class Real>
+std::unique_ptr<Executable> backward(const Linear& shape, const Target& target) {
+  const auto scratch = static_cast<std::size_t>(gradient_parts(target.positions()) * shape.outputs) * sizeof(Real);
+  return simple(
+      [shape, planned = target.execution](const Call& call, const Operands& memory) {
+        const Execution execution = with_threads(planned, call.threads);
+        const Index positions = call.batch.rows * call.batch.steps;
+        const auto* const dy = memory.get<const Real>(2);
+        auto* const dbias = memory.get<Real>(4);
+        matmul<Real>(shape.outputs, shape.inputs, positions, {dy, shape.outputs, true},
+                     {memory.get<const Real>(0), shape.inputs}, Real(0), memory.get<Real>(3), shape.inputs, execution);
+        if (dbias != nullptr) {
+          column_sums(call.threads, positions, shape.outputs, dy, dbias, static_cast<Real*>(memory.scratch));
+        }
+        if (auto* const dx = memory.get<Real>(5)) {
+          matmul<Real>(positions, shape.inputs, shape.outputs, {dy, shape.outputs},
+                       {memory.get<const Real>(1), shape.inputs}, Real(0), dx, shape.inputs, execution);
+        }
+      },
+      scratch);
+}
+
+/// Multiply-adds for each position of `count` products with the weights or of gradients of them.
+double products(const Linear& shape, int count) {
+  return count * static_cast<double>(shape.inputs) * static_cast<double>(shape.outputs);
+}
+
+}  // namespace
+
+Op linear_forward(const Linear& shape) {
+  return {"linear",
+          [shape](const Target& target) {
+            if (target.device.is_cuda()) return cuda_linear_forward(shape, target);
+            return with_real(target.dtype, [&](auto real) {
+              using Real = decltype(real);
+              return target.step ? step<Real>(shape) : forward<Real>(shape, target);
+            });
+          },
+          products(shape, 1),
+          [shape](const Target& target, const plan::Machine& machine) {
+            return explain_linear(shape, false, false, target, machine);
+          },
+          shape};
+}
+
+Op linear_backward(const Linear& shape, bool wants_dbias, bool wants_dx) {
+  return {"linear.backward",
+          [shape, wants_dbias, wants_dx](const Target& target) {
+            if (target.device.is_cuda()) return cuda_linear_backward(shape, wants_dbias, wants_dx, target);
+            return with_real(target.dtype, [&](auto real) { return backward<decltype(real)>(shape, target); });
+          },
+          products(shape, wants_dx ? 2 : 1),
+          [shape, wants_dx](const Target& target, const plan::Machine& machine) {
+            return explain_linear(shape, true, wants_dx, target, machine);
+          }};
+}
+
+}  // namespace penstock::ops

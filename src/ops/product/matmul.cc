@@ -1,0 +1,205 @@
+#include "ops/product/matmul.h"
+
+#include <omp.h>
+#include <dnnl.hpp>
+
+#include <algorithm>
+#include <type_traits>
+
+#include "backend/cpu/kernels.h"
+#include "backend/cpu/machine.h"
+#include "base/check.h"
+#include "base/threads.h"
+
+namespace penstock::ops {
+namespace {
+
+/// oneDNN takes its threads from OpenMP; this lends it ours for one call.
+class LendThreads {
+ public:
+  explicit LendThreads(int threads) : before_(omp_get_max_threads()) {
+    if (threads != before_) omp_set_num_threads(threads);
+  }
+  ~LendThreads() {
+    if (omp_get_max_threads() != before_) omp_set_num_threads(before_);
+  }
+  LendThreads(const LendThreads&) = delete;
+  LendThreads& operator=(const LendThreads&) = delete;
+
+ private:
+  int before_;
+};
+
+/// Multiply-adds of a product that a thread should at least have ...
+constexpr Index least_of_thread = Index{1} << 18, least_of_halves = Index{1} << 20;
+/// ... and from which the library deals them out better, which may cut sums. It takes as many threads as suit it, and
+/// so ends some that other ops have (run_parallel()): that is too dear for less.
+constexpr Index much_of_thread = Index{1} << 22;
+
+Index threads_worth(Index work, Index least, int threads) { return std::clamp<Index>(work / least, 1, threads); }
+
+void library_block(Index m, Index n, Index k, const Matrix<float>& a, const Matrix<float>& b, float beta, float* c,
+                   Index c_stride) {
+  const dnnl_status_t status = dnnl_sgemm(a.transposed ? 'T' : 'N', b.transposed ? 'T' : 'N', m, n, k, 1.0f, a.data,
+                                          a.stride, b.data, b.stride, beta, c, c_stride);
+  if (status != dnnl_success) {
+    fail(ErrorCode::unsupported, "oneDNN refused a product of [{}, {}] by [{}, {}] with status {}", m, k, k, n,
+         static_cast<int>(status));
+  }
+}
+
+/// A part of 0..count-1 in whole tiles.
+struct Tiles {
+  Index count, parts;
+  static constexpr Index tile = 16;
+
+  Index all() const { return (count + tile - 1) / tile; }
+  Index begin(Index part) const { return std::min(count, all() * part / parts * tile); }
+};
+
+/// A result in blocks, as many as are wanted as far as there are tiles.
+struct Blocks {
+  Tiles rows, columns;
+
+  Blocks(Index m, Index n, Index wanted) : rows{m, 1}, columns{n, 1} {
+    rows.parts = std::min(wanted, rows.all());
+    columns.parts = std::min(wanted / rows.parts, columns.all());
+  }
+  Index count() const { return rows.parts * columns.parts; }
+
+  /// Calls body(row, row_end, column, column_end) for each, on a thread each.
+  template <class Body>
+  void run(const Body& body) const {
+    run_team(static_cast<int>(count()), [&](int thread, int team) {
+      for (Index block = thread; block < count(); block += team) {
+        const Index row = block / columns.parts, column = block % columns.parts;
+        body(rows.begin(row), rows.begin(row + 1), columns.begin(column), columns.begin(column + 1));
+      }
+    });
+  }
+};
+
+/// In blocks of the result, one for each thread, as far as these have enough to do.
+void library_product(Index m, Index n, Index k, const Matrix<float>& a, const Matrix<float>& b, float beta, float* c,
+                     Index c_stride, int threads) {
+  const Index work = m * n * k, wanted = threads_worth(work, least_of_thread, threads);
+  const Blocks blocks(m, n, wanted);
+  if (wanted == 1 || work / threads >= much_of_thread || 2 * blocks.count() <= wanted) {
+    const LendThreads lend(wanted == 1 ? 1 : threads);
+    return library_block(m, n, k, a, b, beta, c, c_stride);
+  }
+  blocks.run([&](Index row, Index row_end, Index column, Index column_end) {
+    const LendThreads alone(1);
+    const Matrix<float> from{a.data + (a.transposed ? row : row * a.stride), a.stride, a.transposed};
+    const Matrix<float> by{b.data + (b.transposed ? column * b.stride : column), b.stride, b.transposed};
+    library_block(row_end - row, column_end - column, k, from, by, beta, c + row * c_stride + column, c_stride);
+  });
+}
+
+/// Below that tiles are mostly empty, or packing takes longer than multiplying.
+constexpr Index least_of_tiles = 32;
+
+/// By the set's own kernel, in blocks of the result.
+void tiled_product(const cpu::ProductKernels<float>& kernels, Index m, Index n, Index k, const Matrix<float>& a,
+                   const Matrix<float>& b, float beta, float* c, Index c_stride, int threads) {
+  cpu::MatrixProduct<float> product{.k = k, .a = a.data, .b = b.data, .c = c, .c_stride = c_stride, .adds = beta != 0};
+  product.a_row = a.transposed ? 1 : a.stride;
+  product.a_column = a.transposed ? a.stride : 1;
+  product.b_row = b.transposed ? 1 : b.stride;
+  product.b_column = b.transposed ? b.stride : 1;
+  const Blocks blocks(m, n, threads_worth(m * n * k, least_of_halves, threads));
+  blocks.run([&](Index row, Index row_end, Index column, Index column_end) {
+    kernels.multiply(product, row, row_end, column, column_end);
+  });
+}
+
+template <class Real>
+void fixed_order_product(Index m, Index n, Index k, const Matrix<Real>& a, const Matrix<Real>& b, Real beta, Real* c,
+                         Index c_stride, int threads) {
+  const cpu::ProductKernels<Real> kernels = cpu::product_kernels<Real>();
+  const auto of_thread = static_cast<Index>(cpu::machine().costs.product_grain);  // multiply-adds, at least
+  const Index grain = std::max<Index>(1, of_thread / std::max<Index>(1, n * k));
+  if (b.transposed) {
+    require(!a.transposed, "a product of two transposed matrices has no fixed-order kernel");
+    parallel_for(threads, m, grain, [&](Index begin, Index end) {
+      kernels.rows_times_rows(begin, end, n, k, a.data, a.stride, b.data, b.stride, beta, c, c_stride);
+    });
+    return;
+  }
+  const Index a_row = a.transposed ? 1 : a.stride;
+  const Index a_col = a.transposed ? a.stride : 1;
+  parallel_for(threads, m, grain, [&](Index begin, Index end) {
+    kernels.rows_times_columns(begin, end, n, k, a.data, a_row, a_col, b.data, b.stride, beta, c, c_stride);
+  });
+}
+
+/// A few rows by a large matrix: bound by reading it, where a call into oneDNN costs more than it saves.
+bool is_small(Index m, Index n, Index k, bool a_transposed) {
+  const plan::CpuCosts& costs = cpu::machine().costs;
+  return !a_transposed &&
+         (static_cast<double>(m) <= costs.product_rows || static_cast<double>(m * n * k) < costs.library_product);
+}
+
+}  // namespace
+
+template <class Real>
+void matmul(Index m, Index n, Index k, Matrix<Real> a, Matrix<Real> b, Real beta, Real* c, Index c_stride,
+            const Execution& execution) {
+  if (m == 0 || n == 0) return;
+  const int threads = resolve_threads(execution.threads);
+  if constexpr (std::is_same_v<Real, float>) {
+    if (!execution.exact && k > 0 && !is_small(m, n, k, a.transposed)) {
+      const cpu::ProductKernels<float> kernels = cpu::product_kernels<float>();
+      if (kernels.multiply != nullptr && std::min({m, n, k}) >= least_of_tiles) {
+        return tiled_product(kernels, m, n, k, a, b, beta, c, c_stride, threads);
+      }
+      return library_product(m, n, k, a, b, beta, c, c_stride, threads);
+    }
+  }
+  fixed_order_product(m, n, k, a, b, beta, c, c_stride, threads);
+}
+
+template <class Result>
+void matmul(Index m, Index n, Index k, Matrix<std::uint16_t> a, Matrix<std::uint16_t> b, float beta, Result* c,
+            Index c_stride, const Execution& execution) {
+  if (m == 0 || n == 0 || k == 0) return;
+  const int threads = resolve_threads(execution.threads);
+  const LendThreads lend(threads_worth(m * n * k, least_of_halves, threads) == 1 ? 1 : threads);
+  using dnnl::memory;
+  const auto layout = [](Index rows, Index columns, const Matrix<std::uint16_t>& matrix) {
+    const memory::dims strides = matrix.transposed ? memory::dims{1, matrix.stride} : memory::dims{matrix.stride, 1};
+    return memory::desc({rows, columns}, memory::data_type::bf16, strides);
+  };
+  static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  const memory::desc a_layout = layout(m, k, a), b_layout = layout(k, n, b);
+  constexpr auto c_type = std::is_same_v<Result, float> ? memory::data_type::f32 : memory::data_type::bf16;
+  const memory::desc c_layout({m, n}, c_type, memory::dims{c_stride, 1});
+  dnnl::primitive_attr attributes;
+  if (beta != 0) {
+    dnnl::post_ops after;
+    after.append_sum(beta);
+    attributes.set_post_ops(after);
+  }
+  // oneDNN keeps primitives it has made before.
+  const dnnl::matmul::primitive_desc description({a_layout, b_layout, c_layout}, attributes, engine);
+  dnnl::stream stream(engine);
+  // Arguments are not const in oneDNN's interface; sources are only read.
+  const auto argument = [&](const memory::desc& of, const void* data) {
+    return memory(of, engine, const_cast<void*>(data));
+  };
+  dnnl::matmul(description)
+      .execute(stream, {{DNNL_ARG_SRC, argument(a_layout, a.data)},
+                        {DNNL_ARG_WEIGHTS, argument(b_layout, b.data)},
+                        {DNNL_ARG_DST, argument(c_layout, c)}});
+  stream.wait();
+}
+
+template void matmul<float>(Index, Index, Index, Matrix<float>, Matrix<float>, float, float*, Index, const Execution&);
+template void matmul<double>(Index, Index, Index, Matrix<double>, Matrix<double>, double, double*, Index,
+                             const Execution&);
+template void matmul<float>(Index, Index, Index, Matrix<std::uint16_t>, Matrix<std::uint16_t>, float, float*, Index,
+                            const Execution&);
+template void matmul<std::uint16_t>(Index, Index, Index, Matrix<std::uint16_t>, Matrix<std::uint16_t>, float,
+                                    std::uint16_t*, Index, const Execution&);
+
+}  // namespace penstock::ops

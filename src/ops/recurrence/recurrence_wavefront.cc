@@ -1,0 +1,178 @@
+// Recurrent layers of dense cells on top of each other as a wavefront on the threads of a CPU.
+
+#include <algorithm>
+
+#include "ops/pointwise/dropout.h"
+#include "ops/recurrence/cpu_recurrence.h"
+#include "ops/recurrence/recurrence_stack_operands.h"
+#include "ops/recurrence/wavefront_team.h"
+
+namespace penstock::ops {
+
+namespace {
+
+/// Layers, each of which is run by one thread at a time, and the memory they work in.
+template <class Layer>
+class Wavefront : public Executable {
+ public:
+  std::size_t scratch_bytes() const override { return scratch_bytes_; }
+
+ protected:
+  Wavefront(const RecurrenceStack& stack, const Target& target, Index chunk)
+      : shapes_(stack.layers),
+        dropout_(target.training ? stack.dropout : 0.0),
+        chunk_(chunk),
+        steps_(target.steps),
+        threads_(resolve_threads(target.execution.threads)),
+        sequence_bytes_(sequence_bytes(stack.layers.front(), target)),
+        team_(stack.layers.size(), threads_) {
+    Target of_thread = target;
+    of_thread.execution.threads = 1;
+    for (const Recurrence& shape : shapes_) {
+      layers_.push_back(std::make_unique<Layer>(shape, of_thread));
+      scratch_.push_back(take(layers_.back()->scratch_bytes()));
+    }
+  }
+
+  std::size_t take(std::size_t bytes) {
+    const std::size_t at = scratch_bytes_;
+    scratch_bytes_ += padded_bytes(bytes);
+    return at;
+  }
+
+  bool drops() const { return dropout_ > 0; }
+  Index chunks() const { return (steps_ + chunk_ - 1) / chunk_; }
+  std::byte* scratch(const Operands& memory, std::size_t offset) const {
+    return static_cast<std::byte*>(memory.scratch) + offset;
+  }
+
+  /// The call as one layer's thread sees it. All layers read the batch before the first chunk.
+  template <class OperandsOf>
+  Call begin(const Call& call, const OperandsOf& operands_of) {
+    const int threads = resolve_threads(call.threads);
+    require(threads == threads_, "threads must be {}, for which this program was prepared, not {}", threads_, threads);
+    Call part = call;
+    part.threads = 1;
+    for (std::size_t l = 0; l < layers_.size(); ++l) {
+      const auto operands = operands_of(l);
+      layers_[l]->begin(part, {operands.values});
+    }
+    return part;
+  }
+
+  /// The dropout behind a layer, for some steps of its output or of the gradient of that.
+  template <class Real>
+  void drop(std::size_t l, const Call& call, StepRange range, const Real* from, Real* to) const {
+    const DropoutFactors<Real> factors({dropout_, dropout_site(l)}, call);
+    const Recurrence& shape = shapes_[l];
+    const SequenceView<Real> sequence = strided(to, shape.y_strides, call.batch, shape.hidden);
+    layers_[l]->op().geometry().for_positions(range, sequence.row_stride, sequence.step_stride, [&](Index first) {
+      factors.for_each(first, first + shape.hidden, [&](Index i, Real factor) { to[i] = factor * from[i]; });
+    });
+  }
+
+  std::vector<Recurrence> shapes_;
+  double dropout_;
+  Index chunk_, steps_;
+  int threads_;
+  std::size_t sequence_bytes_, scratch_bytes_ = 0;
+  std::vector<std::unique_ptr<Layer>> layers_;
+  std::vector<std::size_t> scratch_;  // where that of a layer begins
+  WavefrontTeam team_;
+};
+
+template <class Real>
+class WavefrontForward final : public Wavefront<CpuForward<Real>> {
+ public:
+  WavefrontForward(const RecurrenceStack& stack, const Target& target, Index chunk)
+      : Wavefront<CpuForward<Real>>(stack, target, chunk) {
+    if (this->drops()) dropped_ = this->take(this->sequence_bytes_);
+  }
+  std::size_t opaque_bytes(int write) const override {
+    return this->layers_[static_cast<std::size_t>(write / StackForwardLayer::writes)]->opaque_bytes(
+        write % StackForwardLayer::writes);
+  }
+
+  void run(const Call& call, const Operands& memory) override {
+    const auto operands_of = [&](std::size_t l) { return StackForwardLayer(memory, this->layers_.size(), l); };
+    const Call part = this->begin(call, operands_of);
+    const auto run_chunk = [&](std::size_t l, Index chunk) {
+      StackForwardLayer operands = operands_of(l);
+      const StepRange range{chunk * this->chunk_, std::min(this->steps_, (chunk + 1) * this->chunk_)};
+      void*& x = operands.values[StackForwardLayer::x_at];
+      if (this->drops() && l > 0) {
+        // One sequence for all layers: nobody below reads these steps again.
+        auto* const dropped = reinterpret_cast<Real*>(this->scratch(memory, dropped_));
+        this->drop(l - 1, call, range, static_cast<const Real*>(x), dropped);
+        x = dropped;
+      }
+      this->layers_[l]->run_steps(part, {operands.values, this->scratch(memory, this->scratch_[l])}, range);
+    };
+    this->team_.run(this->chunks(), std::cref(run_chunk));
+  }
+
+ private:
+  std::size_t dropped_ = 0;
+};
+
+template <class Real>
+class WavefrontBackward final : public Wavefront<CpuBackward<Real>> {
+ public:
+  WavefrontBackward(const RecurrenceStack& stack, const Target& target, Index chunk)
+      : Wavefront<CpuBackward<Real>>(stack, target, chunk) {
+    gradient_ = this->take(this->sequence_bytes_);
+    for (std::size_t l = 1; this->drops() && l < stack.layers.size(); ++l) {
+      dropped_.push_back(this->take(this->sequence_bytes_));
+    }
+  }
+
+  void run(const Call& call, const Operands& memory) override {
+    const std::size_t count = this->layers_.size();
+    const auto operands_of = [&](std::size_t l) {
+      StackBackwardLayer operands(memory, count, l);
+      // One sequence for the gradients between all layers: a layer writes the steps that it has read.
+      void* const gradient = this->scratch(memory, gradient_);
+      if (l + 1 < count) operands.values[StackBackwardLayer::dy_at] = gradient;
+      if (l > 0) operands.values[StackBackwardLayer::dx_at] = gradient;
+      return operands;
+    };
+    const Call part = this->begin(call, operands_of);
+    const auto run_chunk = [&](std::size_t from_top, Index chunk) {
+      const std::size_t l = count - 1 - from_top;
+      StackBackwardLayer operands = operands_of(l);
+      const Index end = this->steps_ - chunk * this->chunk_;
+      const StepRange range{std::max<Index>(0, end - this->chunk_), end};
+      const bool drops = this->drops() && l > 0;
+      if (drops) {
+        // Each layer has its own: the gradient of its weights reads these steps later.
+        auto* const dropped = reinterpret_cast<Real*>(this->scratch(memory, dropped_[l - 1]));
+        this->drop(l - 1, call, range, static_cast<const Real*>(operands.values[StackBackwardLayer::x_at]), dropped);
+        operands.values[StackBackwardLayer::x_at] = dropped;
+      }
+      this->layers_[l]->run_steps(part, {operands.values, this->scratch(memory, this->scratch_[l])}, range);
+      auto* const dx = static_cast<Real*>(operands.values[StackBackwardLayer::dx_at]);
+      if (drops) this->drop(l - 1, call, range, dx, dx);
+    };
+    this->team_.run(this->chunks(), std::cref(run_chunk));
+  }
+
+ private:
+  std::size_t gradient_ = 0;
+  std::vector<std::size_t> dropped_;  // where what a layer but the lowest has read is
+};
+
+}  // namespace
+
+std::unique_ptr<Executable> cpu_wavefront_forward(const RecurrenceStack& stack, const Target& target, Index chunk) {
+  return with_real(target.dtype, [&](auto real) -> std::unique_ptr<Executable> {
+    return std::make_unique<WavefrontForward<decltype(real)>>(stack, target, chunk);
+  });
+}
+
+std::unique_ptr<Executable> cpu_wavefront_backward(const RecurrenceStack& stack, const Target& target, Index chunk) {
+  return with_real(target.dtype, [&](auto real) -> std::unique_ptr<Executable> {
+    return std::make_unique<WavefrontBackward<decltype(real)>>(stack, target, chunk);
+  });
+}
+
+}  // namespace penstock::ops

@@ -1,0 +1,186 @@
+// Scans over given terms on the CPU.
+
+#include "ops/scan/given_scan.h"
+
+#include <algorithm>
+
+#include "backend/cpu/machine.h"
+#include "base/check.h"
+#include "base/threads.h"
+#include "ops/scan/geometry.h"
+#include "ops/scan/scan_chunks.h"
+#include "ops/scan/share.h"
+#include "plan/plan.h"
+
+namespace penstock::ops {
+namespace {
+
+/// What the planner has to know: a scan cell with so many gates.
+plan::CellTraits traits_of(ScanForm form) {
+  plan::CellTraits traits;
+  traits.info = {form == ScanForm::linear ? "scan" : "log-scan", "", 3, 1, true, false};
+  return traits;
+}
+
+template <class Real>
+class CpuScan final : public ScanPass {
+ public:
+  CpuScan(const GivenScan& shape, const Target& target, bool backward)
+      : channels_(shape.channels),
+        form_(shape.form),
+        factor_(shape.factor),
+        reverse_(shape.reverse),
+        backward_(backward),
+        traits_(traits_of(shape.form)),
+        plan_(plan::make_plan(
+            {&traits_, target.rows, target.steps, channels_, 1, resolve_threads(target.execution.threads),
+             target.execution.algorithm, target.execution.exact, backward ? backward_channels : forward_channels},
+            cpu::machine())) {
+    const auto states = static_cast<std::size_t>(target.rows * channels_);
+    const std::size_t chunks =
+        plan_.chunk == 0 ? 0 : static_cast<std::size_t>((target.steps + plan_.chunk - 1) / plan_.chunk);
+    state_in_ = states;
+    gains_ = state_in_ + (backward ? states : 0);
+    of_effects_ = states * chunks;
+    bytes_ = (gains_ + 3 * of_effects_) * sizeof(Real);
+  }
+
+  std::size_t workspace_bytes() const override { return bytes_; }
+  std::string explain() const override { return plan_.explain(); }
+
+  void forward(const Call& call, const GivenScanForward& memory) override {
+    Real* const carry = prepare(call, memory.terms, memory.workspace);
+    geometry_.to_slots(static_cast<const Real*>(memory.h0), channels_, carry);
+    const cpu::CellKernels<Real> kernels = given_kernels();
+    cpu::ScanForward<Real> job;
+    job.plan = geometry_.plan();
+    describe(memory.terms, job.gate);
+    job.y = rows<Real>(memory.h, of_h);
+    walk(
+        memory.workspace, kernels.lanes,
+        [&](const cpu::ScanPart& part, Real* state) { kernels.scan_forward(job, part, state); },
+        [&](const cpu::ScanPart& part, const cpu::ScanEffect<Real>& effect) {
+          kernels.scan_forward_summary(job, part, effect);
+        });
+    geometry_.from_slots(carry, channels_, static_cast<Real*>(memory.hT));
+    clear_padding(memory.h);
+  }
+
+  void backward(const Call& call, const GivenScanBackward& memory) override {
+    Real* const carry = prepare(call, memory.terms, memory.workspace);
+    Real* const state_in = carry + state_in_;
+    geometry_.to_slots(static_cast<const Real*>(memory.dhT), channels_, carry);
+    geometry_.to_slots(static_cast<const Real*>(memory.h0), channels_, state_in);
+    const cpu::CellKernels<Real> kernels = given_kernels();
+    cpu::ScanBackward<Real> job;
+    job.plan = geometry_.plan();
+    job.hidden = channels_;
+    describe(memory.terms, job.gate);
+    job.y = rows<const Real>(memory.h, of_h);
+    job.state_in = state_in;
+    job.dy = rows<const Real>(memory.dh, of_dh);
+    for (std::size_t i = 0; i < terms(); ++i) {
+      job.dgate[i] = {rows<Real>(memory.dterms[i], of_da + static_cast<int>(i)), kernels.lanes, false};
+    }
+    walk(
+        memory.workspace, kernels.lanes,
+        [&](const cpu::ScanPart& part, Real* state) { kernels.scan_backward.walk(job, part, state); },
+        [&](const cpu::ScanPart& part, const cpu::ScanEffect<Real>& effect) {
+          kernels.scan_backward.summary(job, part, effect);
+        });
+    geometry_.from_slots(carry, channels_, static_cast<Real*>(memory.dh0));
+    for (std::size_t i = 0; i < terms(); ++i) clear_padding(memory.dterms[i]);
+  }
+
+ private:
+  enum Map { of_a, of_b, of_factor, of_h, of_dh, of_da, of_db, of_dfactor };
+  static_assert(int{of_dfactor} < int{Geometry::map_count});
+
+  /// Channels of one thread, at least. Forward a page of memory: with less, two threads' processors fetch ahead what
+  /// the other one reads and writes, and both take up to three times as long as one alone would. In the backward pass,
+  /// which they do not foresee, a cache line.
+  static constexpr Index forward_channels = 4096 / sizeof(Real), backward_channels = 16;
+
+  std::size_t terms() const { return factor_ ? 3 : 2; }
+
+  /// Returns the carry [B, C], where the workspace begins.
+  Real* prepare(const Call& call, const std::array<ScanSequence, 3>& given, void* workspace) {
+    geometry_.prepare(call.batch, given[0].strides.row, given[0].strides.step, channels_, reverse_, false);
+    return static_cast<Real*>(workspace);
+  }
+
+  template <class Value>
+  cpu::ChannelRows<Value> rows(const ScanSequence& sequence, int map) {
+    return {static_cast<Value*>(sequence.data), geometry_.map(map, sequence.strides.row, sequence.strides.step), 1};
+  }
+
+  void describe(const std::array<ScanSequence, 3>& given, cpu::ChannelRows<const Real>* gate) {
+    for (std::size_t i = 0; i < terms(); ++i) gate[i] = rows<const Real>(given[i], of_a + static_cast<int>(i));
+  }
+
+  void clear_padding(const ScanSequence& sequence) const {
+    geometry_.clear_padding(
+        SequenceView<Real>{static_cast<Real*>(sequence.data), sequence.strides.row, sequence.strides.step}, channels_);
+  }
+
+  cpu::CellKernels<Real> given_kernels() const {
+    return cpu::given_kernels<Real>(form_ == ScanForm::linear ? cpu::Given::terms
+                                    : factor_                 ? cpu::Given::signed_logs
+                                                              : cpu::Given::logs);
+  }
+
+  /// Calls run(part, carry), or in chunks summary(part, effect) before it, as the plan has it.
+  template <class Run, class Summary>
+  void walk(void* workspace, Index lanes, const Run& run, const Summary& summary) {
+    const cpu::RowPlan& plan = geometry_.plan();
+    Real* const carry = static_cast<Real*>(workspace);
+    if (plan_.algorithm == Algorithm::scan) {
+      Real* const gains = carry + gains_;
+      const ChunkSpace<Real> space{{gains, gains + of_effects_, gains + 2 * of_effects_}, channels_};
+      return scan_in_chunks<Real>(
+          plan, geometry_.steps(), plan_.chunk, plan_.threads(), backward_, carry, space,
+          [](const cpu::ScanPart&, int) {}, summary, run);
+    }
+    const Index vectors = (channels_ + lanes - 1) / lanes;
+    run_team(plan_.threads(), [&](int thread, int team) {
+      const Share share = share_of(plan_.row_parts, plan_.channel_parts, thread, team);
+      const Index begin = share.first_of(vectors) * lanes;
+      const Index end = std::min(channels_, share.last_of(vectors) * lanes);
+      const Index last = share.last_slot(plan, geometry_.cells());
+      for (Index slot = share.first_slot(plan, geometry_.cells()); slot < last; ++slot) {
+        run({slot, 0, plan.length[slot], begin, end}, carry + slot * channels_);
+      }
+    });
+  }
+
+  Index channels_;
+  ScanForm form_;
+  bool factor_, reverse_, backward_;
+  plan::CellTraits traits_;
+  plan::Plan plan_;
+  Geometry geometry_;
+  std::size_t state_in_ = 0, gains_ = 0;  // parts of the workspace begin there, in values
+  std::size_t of_effects_ = 0;            // values of each of three parts from gains_ on
+  std::size_t bytes_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<ScanPass> prepare_scan(const GivenScan& shape, const Target& target, bool backward) {
+  constexpr Index most = Index{1} << 30;
+  check_enum("form", shape.form, ScanForm::logarithmic);
+  check_enum("precision", target.execution.precision, Precision::f16);
+  require(shape.channels >= 1 && shape.channels <= most, "channels must be 1 to {}, not {}", most, shape.channels);
+  require(shape.form == ScanForm::logarithmic || !shape.factor,
+          "terms.factor belongs to the logarithmic form; the linear one has signs in a and b");
+  if (target.execution.precision != Precision::full) {
+    fail(ErrorCode::unsupported, "precision must be full for a scan, which multiplies no weights, not {}",
+         to_string(target.execution.precision));
+  }
+  if (target.device.is_cuda()) return prepare_cuda_scan(shape, target, backward);
+  return with_real(target.dtype, [&](auto real) -> std::unique_ptr<ScanPass> {
+    return std::make_unique<CpuScan<decltype(real)>>(shape, target, backward);
+  });
+}
+
+}  // namespace penstock::ops

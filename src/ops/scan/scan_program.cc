@@ -1,0 +1,235 @@
+// Programs of scans, as the public interface shows them.
+
+#include "penstock/scan_program.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "backend/cpu/kernels.h"
+#include "base/alive.h"
+#include "base/check.h"
+#include "base/denormals.h"
+#include "base/pool.h"
+#include "base/recent.h"
+#include "base/threads.h"
+#include "ops/program_check.h"
+#include "ops/scan/given_scan.h"
+#include "ops/tensor_check.h"
+
+namespace penstock {
+namespace {
+
+ops::GivenScan given_scan(const ScanCallForm& form) {
+  return {.channels = form.channels,
+          .form = form.form,
+          .factor = form.factor,
+          .reverse = form.reverse,
+          .correction = form.correction,
+          .alignment = form.alignment};
+}
+
+ops::Target scan_target(const ScanCallForm& form, const Execution& execution) {
+  ops::Target target;
+  target.device = execution.device;
+  target.dtype = form.dtype;
+  target.rows = form.rows;
+  target.steps = form.steps;
+  target.packed = form.positions;
+  target.lengths = form.lengths;
+  target.reset = form.reset;
+  target.training = form.training;
+  target.execution = execution;
+  return target;
+}
+
+}  // namespace
+
+struct ScanProgram::Impl {
+  ScanCallForm form;
+  Execution execution;
+  ops::GivenScan shape;
+  ops::Target target;
+  std::size_t bytes = 0;
+  mutable Pool<ops::ScanPass> forward, backward;
+
+  Impl(const ScanCallForm& f, const Execution& e)
+      : form(f),
+        execution(e),
+        shape(given_scan(f)),
+        target(scan_target(f, e)),
+        forward([this] { return ops::prepare_scan(shape, target, false); }),
+        backward([this] { return ops::prepare_scan(shape, target, true); }) {
+    const Pool<ops::ScanPass>::Lease there(forward);
+    bytes = there->workspace_bytes();
+    if (!form.training) return;
+    const Pool<ops::ScanPass>::Lease back(backward);
+    bytes = std::max(bytes, back->workspace_bytes());
+  }
+
+  ops::SequencePlace place(const Tensor& tensor) const {
+    const bool packed = form.positions > 0;
+    return {tensor.data,
+            packed ? 1 : form.rows,
+            packed ? form.positions : form.steps,
+            form.channels,
+            packed ? SequenceStrides{0, tensor.strides[0]} : SequenceStrides{tensor.strides[0], tensor.strides[1]},
+            size_of(form.dtype)};
+  }
+
+  ops::ScanSequence sequence(const char* name, const Tensor& tensor, bool written) const {
+    const auto alignment = static_cast<std::size_t>(execution.device.is_cuda() ? form.alignment : 1);
+    ops::require_tensor(name, tensor, form.dtype, execution.device, std::max(alignment, size_of(form.dtype)));
+    ops::require_sequence(name, tensor, {form.rows, form.steps, form.positions}, form.channels);
+    const ops::SequencePlace at = place(tensor);
+    if (written) ops::require_apart(name, at);
+    return {tensor.data, at.strides};
+  }
+
+  std::array<ops::ScanSequence, 3> terms(const std::array<const char*, 3>& names, const Terms& of, bool written) const {
+    require(static_cast<bool>(of.factor) == form.factor, "{} must be {} by the program's form", names[2],
+            form.factor ? "there" : "null");
+    return {sequence(names[0], of.a, written), sequence(names[1], of.b, written),
+            form.factor ? sequence(names[2], of.factor, written) : ops::ScanSequence{}};
+  }
+
+  ops::NamedPlace named(const char* name, const Tensor& tensor) const {
+    return {name, tensor ? place(tensor) : ops::SequencePlace{}};
+  }
+  ops::NamedPlace named_state(const char* name, const Tensor& state) const {
+    return {name, {state.data, form.rows, 1, form.channels, {form.channels, 0}, size_of(state.dtype)}};
+  }
+
+  /// Each step is read before it is written, so that h may take the place of a term; but no part of another step's.
+  void require_apart(const Forward& given) const {
+    const ops::NamedPlace a = named("terms.a", given.terms.a), b = named("terms.b", given.terms.b),
+                          factor = named("terms.factor", given.terms.factor), h = named("h", given.h),
+                          h0 = named_state("h0", given.h0), earlier = named_state("earlier_h0", given.earlier_h0),
+                          hT = named_state("hT", given.hT);
+    for (const ops::NamedPlace& term : {a, b, factor}) ops::require_in_place_or_apart(h, term);
+    ops::require_no_overlap(h, {h0, earlier});
+    ops::require_in_place_or_apart(hT, h0);
+    ops::require_no_overlap(hT, {a, b, factor, h, earlier});
+  }
+
+  /// The backward pass reads neighbouring steps, in chunks that run side by side: no gradient may take any place.
+  void require_apart(const Backward& given) const {
+    const ops::NamedPlace a = named("terms.a", given.terms.a), b = named("terms.b", given.terms.b),
+                          factor = named("terms.factor", given.terms.factor), h = named("h", given.h),
+                          dh = named("dh", given.dh), h0 = named_state("h0", given.h0),
+                          dhT = named_state("dhT", given.dhT), earlier = named_state("earlier_dhT", given.earlier_dhT);
+    const ops::NamedPlace da = named("dterms.a", given.dterms.a), db = named("dterms.b", given.dterms.b),
+                          dfactor = named("dterms.factor", given.dterms.factor), dh0 = named_state("dh0", given.dh0);
+    for (const ops::NamedPlace& gradient : {da, db, dfactor}) {
+      ops::require_no_overlap(gradient, {a, b, factor, h, dh, h0, dhT, earlier});
+    }
+    ops::require_no_overlap(db, {da});
+    ops::require_no_overlap(dfactor, {da, db});
+    ops::require_in_place_or_apart(dh0, dhT);
+    ops::require_no_overlap(dh0, {a, b, factor, h, dh, h0, earlier, da, db, dfactor});
+  }
+
+  const void* earlier(const char* name, const Tensor& given) const {
+    require(form.correction || !given, "{} belongs to corrections; the program's form is none", name);
+    return state(name, given);
+  }
+
+  void* state(const char* name, const Tensor& state) const {
+    if (!state) return nullptr;
+    const DType type = form.dtype == DType::f64 ? DType::f64 : DType::f32;
+    ops::require_tensor(name, state, type, execution.device, size_of(type));
+    ops::require_gapless(name, state, {form.rows, form.channels});
+    return state.data;
+  }
+
+  ops::Call call(const Context& context, const Batch& batch, const Memory& workspace) const {
+    ops::require_device(context, execution.device);
+    ops::require_batch(batch, {form.rows, form.steps, form.positions}, form.lengths, form.reset, execution.device);
+    ops::require_memory("workspace", workspace, bytes);
+    ops::Call call;
+    call.batch = batch;
+    call.threads = execution.threads;
+    call.stream = context.stream;
+    return call;
+  }
+};
+
+namespace {
+
+struct ScanKey {
+  ScanCallForm form;
+  Execution execution;
+  unsigned isa;
+  bool operator==(const ScanKey& other) const {
+    return isa == other.isa && form == other.form && ops::same_execution(execution, other.execution);
+  }
+};
+
+}  // namespace
+
+ScanProgram::ScanProgram(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+ScanProgram::~ScanProgram() = default;
+
+ScanProgram::Impl& ScanProgram::held() const { return alive(impl_, "the program"); }
+
+std::shared_ptr<const ScanProgram> ScanProgram::get(const ScanCallForm& form, const Execution& execution) {
+  static Recent<ScanKey, const ScanProgram> recent(ops::kept_programs);
+  Execution whole = execution;
+  whole.threads = execution.device.is_cuda() ? 1 : resolve_threads(execution.threads);
+  return recent.get({form, whole, cpu::isa_generation()}, [&] {
+    ops::check_dtype(form.dtype, whole.device);
+    ops::check_extent({form.rows, form.steps, form.positions}, form.lengths);
+    ops::check_alignment(form.alignment, form.dtype);
+    // The constructor is private. NOLINTNEXTLINE(modernize-make-shared)
+    return std::shared_ptr<const ScanProgram>(new ScanProgram(std::make_unique<Impl>(form, whole)));
+  });
+}
+
+const ScanCallForm& ScanProgram::form() const { return held().form; }
+const Execution& ScanProgram::execution() const { return held().execution; }
+std::size_t ScanProgram::workspace_bytes() const { return held().bytes; }
+
+std::string ScanProgram::explain() const {
+  const Pool<ops::ScanPass>::Lease there(held().forward);
+  std::string lines = "forward: " + there->explain();
+  if (!held().form.training) return lines;
+  const Pool<ops::ScanPass>::Lease back(held().backward);
+  return lines + "\nbackward: " + back->explain();
+}
+
+void ScanProgram::forward(const Context& context, const Forward& given) const {
+  const Impl& impl = held();
+  const ops::Call call = impl.call(context, given.batch, given.workspace);
+  ops::GivenScanForward memory;
+  memory.terms = impl.terms({"terms.a", "terms.b", "terms.factor"}, given.terms, false);
+  memory.h = impl.sequence("h", given.h, true);
+  memory.h0 = impl.state("h0", given.h0);
+  memory.hT = impl.state("hT", given.hT);
+  memory.earlier_h0 = impl.earlier("earlier_h0", given.earlier_h0);
+  impl.require_apart(given);
+  memory.workspace = given.workspace.data;
+  const Pool<ops::ScanPass>::Lease pass(impl.forward);
+  const WithDenormals as_zeros(DenormalMode::zeros());
+  pass->forward(call, memory);
+}
+
+void ScanProgram::backward(const Context& context, const Backward& given) const {
+  const Impl& impl = held();
+  require(impl.form.training, "a backward pass needs a program whose form is of training");
+  const ops::Call call = impl.call(context, given.batch, given.workspace);
+  ops::GivenScanBackward memory;
+  memory.terms = impl.terms({"terms.a", "terms.b", "terms.factor"}, given.terms, false);
+  memory.h = impl.sequence("h", given.h, false);
+  memory.dh = impl.sequence("dh", given.dh, false);
+  memory.dterms = impl.terms({"dterms.a", "dterms.b", "dterms.factor"}, given.dterms, true);
+  memory.h0 = impl.state("h0", given.h0);
+  memory.dhT = impl.state("dhT", given.dhT);
+  memory.dh0 = impl.state("dh0", given.dh0);
+  memory.earlier_dhT = impl.earlier("earlier_dhT", given.earlier_dhT);
+  impl.require_apart(given);
+  memory.workspace = given.workspace.data;
+  const Pool<ops::ScanPass>::Lease pass(impl.backward);
+  const WithDenormals as_zeros(DenormalMode::zeros());
+  pass->backward(call, memory);
+}
+
+}  // namespace penstock

@@ -1,0 +1,216 @@
+#include "ops/training/training.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "backend/cpu/kernels.h"
+#include "base/counter_random.h"
+#include "ops/cuda/ops.h"
+#include "ops/pointwise/elementwise.h"
+#include "ops/training/loss.h"
+
+namespace penstock::cuda {
+
+inline double StepCosPi(double x) { return std::cos(std::numbers::pi * x); }
+
+// One text for kernels and for the CPU.
+#define PENSTOCK_STEP inline
+#include "backend/cuda/kernels/pointwise/step_rules.h"
+#undef PENSTOCK_STEP
+
+}  // namespace penstock::cuda
+
+namespace penstock::ops {
+
+namespace {
+
+constexpr Index values_per_range = 16384;
+
+cpu::AdamStep adam_step(const OptimizerShape& shape, const StepState& state, bool decay) {
+  cpu::AdamStep step;
+  step.gradient_factor = state.gradient_factor;
+  step.beta1 = static_cast<float>(shape.beta1), step.rest1 = static_cast<float>(1.0 - shape.beta1);
+  step.beta2 = static_cast<float>(shape.beta2), step.rest2 = static_cast<float>(1.0 - shape.beta2);
+  step.keep = decay ? state.decay_factor : 1.0f;
+  step.rate = state.rate;
+  step.root_correction = state.root_correction;
+  step.epsilon = static_cast<float>(shape.epsilon);
+  return step;
+}
+
+/// Updates places begin..end-1 of the store.
+void update_sgd(const OptimizerShape& shape, const StepState& state, bool decay, Index begin, Index end,
+                const float* gradients, float* values, float* velocity) {
+  const float momentum = static_cast<float>(shape.beta1);
+  const float keep = decay ? state.decay_factor : 1.0f;
+  for (Index i = begin; i < end; ++i) {
+    velocity[i] = momentum * velocity[i] + gradients[i] * state.gradient_factor;
+    values[i] = keep * values[i] - state.rate * velocity[i];
+  }
+}
+
+/// The store in pieces for the threads.
+std::vector<StoredTensor> pieces_of(const std::vector<StoredTensor>& tensors) {
+  std::vector<StoredTensor> pieces;
+  for (const StoredTensor& tensor : tensors) {
+    for (Index begin = 0; begin < tensor.size; begin += values_per_range) {
+      pieces.push_back({tensor.offset + begin, std::min(values_per_range, tensor.size - begin), tensor.decay});
+    }
+  }
+  return pieces;
+}
+
+void run_optimizer(const OptimizerShape& shape, const std::vector<StoredTensor>& pieces, const Call& call,
+                   const Operands& memory) {
+  const auto* const gradients = memory.get<const float>(0);
+  const StepState& state = *memory.get<const StepState>(1);
+  if (state.apply == 0) return;
+  auto* const values = memory.get<float>(5);
+  auto* const first = memory.get<float>(6);
+  auto* const second = memory.get<float>(7);
+  const auto adam = cpu::element_kernels<float>().adam;
+  parallel_for(resolve_threads(call.threads), static_cast<Index>(pieces.size()), 2, [&](Index from, Index to) {
+    for (Index i = from; i < to; ++i) {
+      const StoredTensor& piece = pieces[static_cast<std::size_t>(i)];
+      const Index begin = piece.offset, end = piece.offset + piece.size;
+      if (shape.adam) {
+        adam(adam_step(shape, state, piece.decay), piece.size, gradients + begin, values + begin, first + begin,
+             second + begin);
+      } else {
+        update_sgd(shape, state, piece.decay, begin, end, gradients, values, first);
+      }
+    }
+  });
+}
+
+/// The loss of a batch and its gradient, by ops/training/loss.h.
+LossSums compute_loss(const LossShape& shape, int threads, Index positions, const float* outputs,
+                      const std::int32_t* labels, const float* targets, const float* weights, float* gradient,
+                      void* scratch) {
+  const LossScratch places = LossScratch::in(scratch, positions);
+  LossSum sum;
+  if (shape.kind == LossKind::cross_entropy) {
+    sum = cross_entropy(threads, positions, shape.width, outputs, labels, gradient, places);
+  } else {
+    const auto regression = shape.kind == LossKind::mse ? mean_squared_error : mean_absolute_error;
+    sum = regression(threads, positions, shape.width, outputs, targets, weights, gradient, places);
+  }
+  LossSums result{};
+  result.sum = sum.sum;
+  result.weight = sum.weight;
+  result.scored = sum.scored;
+  result.correct = sum.correct;
+  return result;
+}
+
+/// The op on the CPU, where training is in floats.
+template <class Run>
+std::unique_ptr<Executable> on_cpu(const Target& target, Run run, std::size_t scratch = 0) {
+  require(target.dtype == DType::f32, "models are trained in f32 on the CPU, not {}", to_string(target.dtype));
+  return simple(std::move(run), scratch);
+}
+
+}  // namespace
+
+StepState first_step_state(float loss_scale) {
+  StepState state{};
+  state.loss_scale = loss_scale;
+  return state;
+}
+
+double step_rate(const StepRules& rules, double fraction) {
+  return cuda::StepRate(rules, std::clamp(fraction, 0.0, 1.0));
+}
+
+Op begin_step(const StepRules& rules) {
+  return {"begin_step", [rules](const Target& target) {
+            if (target.device.is_cuda()) return cuda_begin_step(rules, target);
+            return on_cpu(target, [rules](const Call&, const Operands& memory) {
+              cuda::BeginStepOf(*memory.get<StepState>(2), rules, *memory.get<const double>(0));
+            });
+          }};
+}
+
+Op loss(const LossShape& shape) {
+  return {"loss", [shape](const Target& target) {
+            if (target.device.is_cuda()) return cuda_loss(shape, target);
+            return on_cpu(
+                target,
+                [shape](const Call& call, const Operands& memory) {
+                  StepState& state = *memory.get<StepState>(5);
+                  const Index positions = call.batch.rows * call.batch.steps;
+                  const auto* const outputs = memory.get<const float>(0);
+                  state.loss = compute_loss(shape, call.threads, positions, outputs, memory.get<const std::int32_t>(1),
+                                            memory.get<const float>(2), memory.get<const float>(3),
+                                            memory.get<float>(4), memory.scratch);
+                  if (!all_finite(call.threads, positions * shape.width, outputs)) {
+                    state.loss.broken |= cuda::kBrokenOutput;
+                  }
+                },
+                LossScratch::bytes(target.positions()));
+          }};
+}
+
+Op check_finite(Index width) {
+  return {"check_finite", [width](const Target& target) {
+            if (target.device.is_cuda()) return cuda_check_finite(width, target);
+            return on_cpu(target, [width](const Call& call, const Operands& memory) {
+              if (all_finite(call.threads, call.batch.rows * width, memory.get<const float>(0))) return;
+              memory.get<StepState>(1)->broken |= cuda::kBrokenOutput;
+            });
+          }};
+}
+
+Op sum_squares(Index size, const SquareRanges& ranges) {
+  return {"sum_squares", [size, ranges](const Target& target) {
+            if (target.device.is_cuda()) return cuda_sum_squares(size, ranges, target);
+            return on_cpu(
+                target,
+                [size, ranges](const Call& call, const Operands& memory) {
+                  const auto squares = [&](Index begin, Index end) {
+                    return sum_of_squares(call.threads, end - begin, memory.get<const float>(0) + begin,
+                                          static_cast<double*>(memory.scratch));
+                  };
+                  StepState& state = *memory.get<StepState>(1);
+                  state.first_squares = squares(ranges.first_begin, ranges.first_end);
+                  state.last_squares = squares(ranges.last_begin, ranges.last_end);
+                  state.gradient_squares = squares(0, ranges.first_begin) + state.first_squares +
+                                           squares(ranges.first_end, ranges.last_begin) + state.last_squares +
+                                           squares(ranges.last_end, size);
+                },
+                static_cast<std::size_t>(square_parts(size)) * sizeof(double));
+          }};
+}
+
+Op decide(const StepRules& rules) {
+  return {"decide", [rules](const Target& target) {
+            if (target.device.is_cuda()) return cuda_decide(rules, target);
+            return on_cpu(target, [rules](const Call&, const Operands& memory) {
+              cuda::DecideStep(*memory.get<StepState>(1), rules);
+            });
+          }};
+}
+
+Op optimizer(const OptimizerShape& shape) {
+  return {"optimizer", [shape](const Target& target) {
+            if (target.device.is_cuda()) return cuda_optimizer(shape, target);
+            return on_cpu(target, [shape, pieces = pieces_of(shape.tensors)](const Call& call, const Operands& memory) {
+              run_optimizer(shape, pieces, call, memory);
+            });
+          }};
+}
+
+Op keep_state(Index width) {
+  return {"keep_state", [width](const Target& target) {
+            if (target.device.is_cuda()) return cuda_keep_state(width, target);
+            return on_cpu(target, [width](const Call& call, const Operands& memory) {
+              if (memory.get<const StepState>(1)->keep == 0) return;
+              std::copy_n(memory.get<const float>(0), call.batch.rows * width, memory.get<float>(2));
+            });
+          }};
+}
+
+void add_loss(LossSums& total, const LossSums& loss) { cuda::AddLoss(total, loss); }
+
+}  // namespace penstock::ops

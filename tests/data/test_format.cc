@@ -1,0 +1,485 @@
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <zlib.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "data/table/dates.h"
+#include "data/table/number.h"
+#include "data/table/table_format.h"
+#include "data/table/ts_file.h"
+#include "penstock/data.h"
+#include "penstock/rows.h"
+#include "support/expect_error.h"
+#include "support/temporary_folder.h"
+
+namespace penstock::data {
+namespace {
+
+using test::expect_error;
+using test::TemporaryFolder;
+
+double number(const char* text, char decimal = '.') {
+  double value = -1.0;
+  return parse_number(text, decimal, value) == std::errc{} ? value : std::nan("");
+}
+
+TEST(Number, FormsOfNumbers) {
+  EXPECT_EQ(number("1234.5"), 1234.5);
+  EXPECT_EQ(number("1,234.5"), 1234.5);
+  EXPECT_EQ(number("1.234,5", ','), 1234.5);
+  EXPECT_EQ(number("-1.234.567,25", ','), -1234567.25);
+  EXPECT_EQ(number("1 234 567,25", ','), 1234567.25);
+  EXPECT_EQ(number("1\xc2\xa0"
+                   "234,5",
+                   ','),
+            1234.5);
+  EXPECT_EQ(number("1'234.5"), 1234.5);
+  EXPECT_EQ(number("0,5e3", ','), 500.0);
+  EXPECT_EQ(number(",5", ','), 0.5);
+  EXPECT_EQ(number("+7", ','), 7.0);
+  EXPECT_EQ(number("12.5 %"), 12.5);
+  EXPECT_EQ(number("12.5\xc2\xa0%"), 12.5);
+  EXPECT_EQ(number("12.5\xe2\x80\xaf%"), 12.5);
+  EXPECT_EQ(number("12,5\xc2\xa0%", ','), 12.5);
+  EXPECT_EQ(number("\xe2\x88\x92"
+                   "3.5"),
+            -3.5);
+  EXPECT_EQ(number("$1,234.50"), 1234.5);
+  EXPECT_EQ(number("-$3"), -3.0);
+  EXPECT_EQ(number("$-3"), -3.0);
+  EXPECT_EQ(number("\xc2\xa3 5"), 5.0);
+  EXPECT_EQ(number("1.234,50 \xe2\x82\xac", ','), 1234.5);
+  EXPECT_EQ(number("($1,234.50)"), -1234.5);
+  EXPECT_EQ(number("(7)"), -7.0);
+  for (const char* text : {"$", "()", "(-3)", "($)", "(3", "3)", "$$3", "-$-3", "$3$ 4", "US$3", "3 %%"}) {
+    EXPECT_TRUE(std::isnan(number(text))) << text;
+  }
+  for (const char* text : {"", "%", "\xa0%", "1,23", "12,3456", "1,234,56", "1,234'567", "1..5", "1.5.5", "- 5", "1,",
+                           ",123", "1 2", "--5", "5 kg", "1,234,", "0x10", "1e5,000"}) {
+    EXPECT_TRUE(std::isnan(number(text))) << text;
+  }
+  for (const char* text : {"1,2,3", "1.5", "1,5.5", "1.23", "1,5,"}) EXPECT_TRUE(std::isnan(number(text, ','))) << text;
+}
+
+TEST(Number, MissingAndTruth) {
+  for (const char* text : {"", "NA", "n/a", "NaN", "nan", "NULL", "None", "?", "-", "n.a.", "#N/A", "<NA>"})
+    EXPECT_TRUE(is_missing(text)) << text;
+  for (const char* text : {"0", "nano", "no", "--", "."}) EXPECT_FALSE(is_missing(text)) << text;
+  EXPECT_EQ(parse_boolean("True"), 1.0);
+  EXPECT_EQ(parse_boolean("no"), 0.0);
+  EXPECT_EQ(parse_boolean("1"), std::nullopt);
+  EXPECT_EQ(parse_boolean("y"), std::nullopt) << "which is also the name of a column";
+  for (const char* text : {"TRUE", "yes", "Y", "On", "Ja", "WAHR", "oui", "Vrai", "si", "S\xc3\x8d", "sim", "tak"}) {
+    EXPECT_EQ(parse_truth(text), 1.0) << text;
+  }
+  for (const char* text : {"false", "No", "n", "OFF", "nein", "FALSCH", "non", "faux", "N\xc3\x83O", "nee", "nie"}) {
+    EXPECT_EQ(parse_truth(text), 0.0) << text;
+  }
+  for (const char* text : {"", "1", "maybe", "jaja", "north"}) EXPECT_EQ(parse_truth(text), std::nullopt) << text;
+  EXPECT_TRUE(are_opposites("JA", "nein"));
+  EXPECT_TRUE(are_opposites("n", "S"));
+  EXPECT_FALSE(are_opposites("ja", "no"));
+  EXPECT_FALSE(are_opposites("yes", "Yes"));
+  EXPECT_FALSE(are_opposites("N", "E"));
+}
+
+/// In seconds since 1970.
+constexpr double day = 86400.0, march_4_2020 = 18325.0 * day;
+
+TEST(Dates, UsualForms) {
+  for (const char* text : {"2020-03-04", "2020/03/04", "2020.03.04", "20200304", "03/04/2020", "04.03.2020", "4.3.2020",
+                           "04-03-2020", "4 Mar 2020", "4-Mar-20", "4-mar-2020", "Mar 4, 2020", "March 4, 2020",
+                           "2020-03-04T00:00", "2020-03-04 00:00:00", "2020-03-04T01:00:00+01:00", "2020-Mar-04"}) {
+    EXPECT_EQ(parse_date(text), march_4_2020) << text;
+  }
+  EXPECT_EQ(parse_date("04/03/2020", DateForm::day_first), march_4_2020);
+  EXPECT_EQ(parse_date("2020-03-04T12:30:15.5Z"), march_4_2020 + 45015.5);
+  EXPECT_EQ(parse_date("03/04/2020 1:05 PM"), march_4_2020 + 13.0 * 3600 + 300);
+  EXPECT_EQ(parse_date("12/31/1969 12:00 AM"), -day);
+  for (const char* text : {"1949-01", "Jan-1949", "January 1949", "1949Q1", "1949-Q1", "1949M01", "1949M1"}) {
+    EXPECT_EQ(parse_date(text), -7670.0 * day) << text;
+  }
+  EXPECT_EQ(parse_date("2020-W10"), march_4_2020 - 2.0 * day) << "its Monday";
+  EXPECT_EQ(parse_date("2021-W01"), 18631.0 * day) << "the first Monday of that year's weeks";
+  EXPECT_EQ(parse_date("2020-02-29"), march_4_2020 - 4.0 * day);
+  for (const char* text :
+       {"", "2019-02-29", "2020-13-01", "2020-00-10", "2020.03", "12345678", "1.5", "12:30", "hello 12", "Marvin 2",
+        "32/01/2020", "2020-03-04x", "2020-03-04 25:00", "99999999", "1.234.567"}) {
+    EXPECT_EQ(parse_date(text), std::nullopt) << text;
+  }
+}
+
+TEST(Dates, OrderOfDayAndMonth) {
+  bool ambiguous = false;
+  const std::vector<std::string> us = {"01/02/2020", "01/25/2020"}, eu = {"01/02/2020", "25/01/2020"};
+  const std::vector<std::string> either = {"01/02/2020", "03/04/2020"};
+  EXPECT_EQ(text_form(us, &ambiguous), DateForm::month_first);
+  EXPECT_FALSE(ambiguous);
+  EXPECT_EQ(text_form(eu, &ambiguous), DateForm::day_first);
+  EXPECT_FALSE(ambiguous);
+  EXPECT_EQ(text_form(either, &ambiguous), DateForm::month_first);
+  EXPECT_TRUE(ambiguous);
+}
+
+TEST(Dates, NumbersThatCountDays) {
+  const std::vector<double> excel = {43894.0, 43895.5}, years = {1949, 1950}, digits = {20200304, 20200305};
+  EXPECT_EQ(number_form("Date", excel), DateForm::excel);
+  EXPECT_EQ(date_from_number(43895.5, DateForm::excel), march_4_2020 + 1.5 * day);
+  EXPECT_EQ(number_form("year", years), DateForm::year);
+  EXPECT_EQ(date_from_number(1949, DateForm::year), -7670.0 * day);
+  EXPECT_EQ(number_form("day", digits), DateForm::digits);
+  EXPECT_EQ(date_from_number(20200304, DateForm::digits), march_4_2020);
+  EXPECT_EQ(date_from_number(20200230, DateForm::digits), std::nullopt);
+  const std::vector<double> seconds = {march_4_2020, march_4_2020 + day}, milliseconds = {1e3 * march_4_2020, 2e12};
+  EXPECT_EQ(number_form("time", seconds), DateForm::seconds);
+  EXPECT_EQ(number_form("time", milliseconds), DateForm::milliseconds);
+  EXPECT_EQ(number_form("price", excel), std::nullopt) << "of another name";
+  const std::vector<double> falls = {43895.0, 43894.0}, small = {1.0, 2.0};
+  EXPECT_EQ(number_form("Date", falls), std::nullopt);
+  EXPECT_EQ(number_form("day", small), std::nullopt);
+  EXPECT_EQ(read_date("43.894", DateForm::excel, ','), march_4_2020);
+  EXPECT_EQ(read_date("04/03/2020", DateForm::day_first, '.'), march_4_2020);
+  EXPECT_EQ(read_date("soon", DateForm::seconds, '.'), std::nullopt);
+}
+
+std::string found(const std::string& content, const TableFormat& given = {}) {
+  const FoundFormat format = find_format(content, given);
+  return fmt::format("{}{}{}", delimiter_name(format.delimiter), format.decimal, format.header ? "" : " none");
+}
+
+TEST(TableFormat, IsFoundFromTheFirstRows) {
+  EXPECT_EQ(found("a,b\n1.5,2\n"), "','.");
+  EXPECT_EQ(found("a;b\n1,5;2\n"), "';',");
+  EXPECT_EQ(found("a;b\n1.5;2\n"), "';'.");
+  EXPECT_EQ(found("a\tb\n1,5\t2\n"), "tab,");
+  EXPECT_EQ(found("a|b\n1|2\n"), "'|'.");
+  EXPECT_EQ(found("a;b\n1.234,5;2\n"), "';',");
+  EXPECT_EQ(found("a;b\n1,234;2\n"), "';',") << "a semicolon is written where a comma starts a fraction";
+  EXPECT_EQ(found("a\tb\n1,234\t2\n"), "tab.");
+  EXPECT_EQ(found("\"a\",\"b\"\n\"1,5\",\"2\"\n"), "',',");
+  EXPECT_EQ(found("value\n1,5\n2,7\n"), "';',") << "one column of fractions";
+  EXPECT_EQ(found("value\n1\n2\n"), "','.");
+  EXPECT_EQ(found("\"a;b\",c\n1,2\n"), "','.");
+  EXPECT_EQ(found("1,5;2,5\n3,1;4,2\n"), "';', none");
+  EXPECT_EQ(found("1,2\n3,4\n"), "','. none");
+  EXPECT_EQ(found("2020-01-01,2\n2020-01-02,4\n"), "','. none");
+  EXPECT_EQ(found(",0,1\n0,5,6\n1,7,8\n"), "','.") << "pandas counts columns without names";
+  EXPECT_EQ(found("sep=|\na|b\n1|2\n"), "'|'.");
+  EXPECT_EQ(found(""), "','.");
+  EXPECT_EQ(found("a;b\n1;2\n", {.delimiter = ','}), "','.");
+  EXPECT_EQ(found("1,2\n3,4\n", {.header = true}), "','.");
+  EXPECT_EQ(found("a;b\n1,234;2\n", {.decimal = '.'}), "';'.");
+  expect_error(ErrorCode::invalid_argument, "decimal must be '.' or ',', not ';'",
+               [] { found("a", {.decimal = ';'}); });
+}
+
+TEST(TableFormat, BlanksApartFromAllOtherSeparators) {
+  EXPECT_EQ(found("x y\n1.5 2\n"), "blank.");
+  EXPECT_EQ(found("  1749  1   96.7\n  1749  2  104.3\n"), "blank. none");
+  EXPECT_EQ(found("x  y\n1,5\t 2,5\n"), "blank,");
+  EXPECT_EQ(found("2020-03-04 12:30\n2020-03-04 12:31\n"), "','.") << "a date and its time are one value";
+  EXPECT_EQ(found("1 234\n5 678\n"), "','. none") << "so are groups of digits";
+  EXPECT_EQ(found("when,v\n2020-03-04 12:30,1\n"), "','.");
+  EXPECT_EQ(found("some words\nand some more words\n"), "','.");
+}
+
+TEST(TableFormat, LinesInFrontAreNoRows) {
+  const auto opening = [](const std::string& text) {
+    const FoundFormat format = find_format(text, {});
+    return fmt::format("{} from line {}: {}", format.header ? "names" : "rows", format.first_line,
+                       text.substr(format.skipped));
+  };
+  EXPECT_EQ(opening("# week co2\n1 2\n3 4\n"), "names from line 1: week co2\n1 2\n3 4\n") << "as NumPy writes them";
+  EXPECT_EQ(opening("## made in 1958\r\n# week,co2\r\n1,2\r\n3,4\r\n"),
+            "names from line 2: week,co2\r\n1,2\r\n3,4\r\n");
+  EXPECT_EQ(opening("# by me\n#\nweek,co2\n1,2\n"), "names from line 3: week,co2\n1,2\n");
+  EXPECT_EQ(opening("# by me and you\n1,2\n3,4\n"), "rows from line 2: 1,2\n3,4\n");
+  EXPECT_EQ(opening("# 0.1 0.2\n1 2\n3 4\n"), "rows from line 2: 1 2\n3 4\n") << "values are no names";
+  EXPECT_EQ(opening("sep=;\na;b\n1;2\n"), "names from line 2: a;b\n1;2\n");
+  EXPECT_EQ(opening("sep=;"), "names from line 2: ");
+  EXPECT_EQ(opening("#"), "names from line 2: ");
+}
+
+TEST(TableFormat, TablesWhoseNamesSayNothing) {
+  const TemporaryFolder folder;
+  const auto kind = [&](const std::string& name, const std::string& text) {
+    return guess_kind({folder.write(name, text)});
+  };
+  const std::string sunspots = "1749  1  96.7\n1749  2 104.3\n1749  3 116.7\n";
+  for (const char* name : {"a.txt", "a.dat", "a.data", "a.asc", "a.out", "a"}) {
+    EXPECT_EQ(kind(name, sunspots), SourceKind::series) << name;
+    EXPECT_TRUE(is_unnamed_table({folder.path(name)})) << name;
+  }
+  EXPECT_EQ(kind("a.md", sunspots), SourceKind::text);
+  EXPECT_EQ(kind("a.csv", sunspots), SourceKind::series);
+  EXPECT_FALSE(is_unnamed_table({folder.path("a.csv")}));
+  EXPECT_EQ(kind("b.txt", "1.5\n2.5\n3.5\n"), SourceKind::series);
+  EXPECT_EQ(kind("b.txt", "Date;Power\n1/1/2007;0,5\n2/1/2007;0,7\n"), SourceKind::series);
+  EXPECT_EQ(kind("b.txt", "sequence,label,x\na,up,1\na,up,2\n"), SourceKind::labelled);
+  EXPECT_EQ(kind("c.txt", "1.5\n2.5\n"), SourceKind::text) << "two lines show nothing";
+  EXPECT_EQ(kind("c.txt", "1.5\n2.5\nthe end\n"), SourceKind::text);
+  EXPECT_EQ(kind("c.txt", "Chapter 1\nIt was, as 2\nmen said, 3\n"), SourceKind::text);
+  EXPECT_EQ(kind("c.txt", "a b\nc d\ne f\n"), SourceKind::text);
+  EXPECT_EQ(kind("c.txt", "\xff\xfe\x01"), SourceKind::text);
+  EXPECT_EQ(kind("c.txt", ""), SourceKind::text);
+}
+
+TEST(TableFormat, TablesOfMoreKinds) {
+  const TemporaryFolder folder;
+  const auto data = open_series(folder.write("a.csv",
+                                             "\xef\xbb\xbfsep=;\r\nDatum;\"x, y\";an\r\n43894;1.234,5;true\r\n"
+                                             "43895;1.235,5;false\r\n43896;1.236,5;true\r\n"),
+                                {.validation_fraction = 0});
+  const DataDescription& description = data->description();
+  ASSERT_EQ(description.inputs.size(), 2u);
+  EXPECT_EQ(description.inputs[0].name, "x, y");
+  EXPECT_DOUBLE_EQ(description.inputs[0].mean, 1235.5);
+  EXPECT_DOUBLE_EQ(description.inputs[1].mean, 2.0 / 3.0);
+  EXPECT_EQ(description.delimiter, ';');
+  EXPECT_EQ(description.decimal, ',');
+  EXPECT_EQ(data->reading(),
+            (std::vector<std::string>{"separator ';', decimal ','", "2 columns read, 1 left out: Datum (dates)"}));
+  const std::string plain = folder.write("b.csv", "1,5\n2,7\n4,8\n");
+  const auto unnamed = open_series(plain, {.validation_fraction = 0});
+  EXPECT_FALSE(unnamed->description().header);
+  EXPECT_EQ(unnamed->description().inputs[1].name, "column2");
+  EXPECT_EQ(unnamed->training_steps(), 2) << "the first row is a row";
+}
+
+TEST(TableFormat, TruthValuesOfManyLanguages) {
+  const TemporaryFolder folder;
+  const auto open = [&](const std::string& text) {
+    return open_series(folder.write("t.csv", text), {.validation_fraction = 0});
+  };
+  const auto data = open("v,offen,wind,flag,mix,ever\n1,Ja,N,Y,yes,on\n2,nein,E,N,nein,ON\n3,JA,N,y,yes,on\n");
+  const DataDescription& description = data->description();
+  ASSERT_EQ(description.inputs.size(), 3u);
+  EXPECT_EQ(description.inputs[1].name, "offen");
+  EXPECT_DOUBLE_EQ(description.inputs[1].mean, 2.0 / 3.0);
+  EXPECT_DOUBLE_EQ(description.inputs[2].mean, 2.0 / 3.0);
+  EXPECT_EQ(data->reading(),
+            (std::vector<std::string>{"3 columns read, 3 left out: wind (text), mix (text), ever (text)",
+                                      "truth values in offen (Ja as 1, nein as 0), flag (Y as 1, N as 0)"}));
+  expect_error(ErrorCode::bad_input,
+               "t.csv:4:3: column \"offen\": \"zu\" is neither true nor false; the option 'categories' takes",
+               [&] { open("v,offen\n1,ja\n2,nein\n3,zu\n"); });
+  EXPECT_TRUE(open("t,y\n1,5\n2,7\n")->description().header) << "these are names, although each is also a value";
+  RowReader rows(description, "v,offen,flag", "-");
+  std::vector<float> features(3);
+  ASSERT_TRUE(rows.read("2,NEIN,y", features));
+  EXPECT_FLOAT_EQ(features[1], static_cast<float>(description.inputs[1].normal(0.0)));
+  EXPECT_FLOAT_EQ(features[2], static_cast<float>(description.inputs[2].normal(1.0)));
+}
+
+std::string gzip(const std::string& text) {
+  std::string packed(text.size() + 1000, '\0');
+  z_stream stream = {};
+  EXPECT_EQ(deflateInit2(&stream, 6, Z_DEFLATED, 16 + MAX_WBITS, 8, Z_DEFAULT_STRATEGY), Z_OK);
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
+  stream.avail_in = static_cast<uInt>(text.size());
+  stream.next_out = reinterpret_cast<Bytef*>(packed.data());
+  stream.avail_out = static_cast<uInt>(packed.size());
+  EXPECT_EQ(deflate(&stream, Z_FINISH), Z_STREAM_END);
+  packed.resize(packed.size() - stream.avail_out);
+  deflateEnd(&stream);
+  return packed;
+}
+
+TEST(Sources, CompressedFilesAndFolders) {
+  const TemporaryFolder folder;
+  std::string long_text;
+  for (int i = 0; i < 100000; ++i) long_text += std::to_string(i);
+  EXPECT_EQ(read_source(folder.write("a.txt.gz", gzip(long_text))), long_text);
+  EXPECT_EQ(read_source(folder.write("two.gz", gzip("first ") + gzip("second"))), "first second");
+  const std::string cut = gzip(long_text).substr(0, 1000);
+  expect_error(ErrorCode::bad_input, "damaged gzip data: they end too early",
+               [&] { read_source(folder.write("cut.gz", cut)); });
+  std::string bad = gzip(long_text);
+  bad[500] = static_cast<char>(bad[500] ^ 255);
+  expect_error(ErrorCode::bad_input, "bad.gz: damaged gzip data: ", [&] { read_source(folder.write("bad.gz", bad)); });
+
+  const TemporaryFolder books;
+  books.write("b", "2222");
+  books.write("a", "1111");
+  books.write(".hidden", "xxxx");
+  const auto data = open_text(Sources{books.folder(), folder.path("two.gz")}, {.validation_fraction = 0});
+  Example example;
+  data->next(1, 19, example);
+  EXPECT_EQ(std::string(example.tokens.begin(), example.tokens.end()), "11112222first secon");
+}
+
+TEST(Sources, SeveralTables) {
+  const TemporaryFolder folder;
+  const std::string one = folder.write("1.csv", "x\n0\n1\n2\n"), two = folder.write("2.csv", "x\n10\n11\n12\n13\n");
+  const auto data = open_series(Sources{one, two}, {.horizon = 2, .validation_fraction = 0});
+  Example example;
+  EXPECT_EQ(data->training_steps(), 5) << "nothing follows the last row of a file";
+  data->next(1, 5, example);
+  EXPECT_EQ(example.reset, (std::vector<std::uint8_t>{0, 0, 1, 0, 0})) << "the second file starts anew";
+  EXPECT_EQ(example.weights, (std::vector<float>{1, 1, 1, 0, 1, 1, 1, 1, 1, 0})) << "none forecasts across files";
+  const std::string other = folder.write("3.csv", "y\n1\n2\n");
+  expect_error(ErrorCode::bad_input, "3.csv:1:1: the columns are \"y\", those of " + one + " are \"x\"", [&] {
+    open_series(Sources{one, other});
+  });
+  const auto labelled = open_labelled(Sources{folder.write("4.csv", "sequence,label,x\n1,a,1\n1,a,2\n"),
+                                              folder.write("5.csv", "sequence,label,x\n1,b,3\n1,b,4\n")},
+                                      {.validation_fraction = 0});
+  EXPECT_EQ(labelled->training_steps(), 2) << "a name begins a new sequence in every file";
+}
+
+/// Of the first input.
+std::vector<float> raw_features(const Dataset& data, const Example& example) {
+  std::vector<float> values;
+  const Column& column = data.description().inputs[0];
+  for (std::size_t i = 0; i < example.features.size(); i += data.description().inputs.size()) {
+    values.push_back(static_cast<float>(std::round(example.features[i] * column.scale + column.mean)));
+  }
+  return values;
+}
+
+TEST(MissingValues, EveryPolicy) {
+  const TemporaryFolder folder;
+  const std::string path = folder.write("m.csv", "x,y\n,5\n10,6\nNA,7\n?,8\n40,9\nnan,10\n");
+  const auto read = [&](Missing missing, std::vector<float>* weights = nullptr) {
+    const auto data = open_series(path, {.inputs = {"x"}, .validation_fraction = 0, .missing = missing});
+    EXPECT_EQ(data->description().missing, missing);
+    Example example;
+    data->next(1, 5, example);
+    if (weights != nullptr) *weights = example.weights;
+    return raw_features(*data, example);
+  };
+  EXPECT_EQ(read(Missing::carry), (std::vector<float>{10, 10, 10, 10, 40}));
+  EXPECT_EQ(read(Missing::interpolate), (std::vector<float>{10, 10, 20, 30, 40}));
+  std::vector<float> weights;
+  EXPECT_EQ(read(Missing::mask, &weights), (std::vector<float>{10, 10, 10, 10, 40}));
+  EXPECT_EQ(weights, (std::vector<float>{1, 0, 0, 1, 0}));
+  expect_error(ErrorCode::bad_input, "m.csv:2:1: column \"x\": the value is missing", [&] { read(Missing::refuse); });
+  const std::string none = folder.write("n.csv", "x,y\n,1\n,2\n");
+  expect_error(ErrorCode::bad_input, "n.csv: column \"x\" has no values",
+               [&] { open_series(none, {.inputs = {"x"}, .missing = Missing::carry}); });
+  expect_error(ErrorCode::invalid_argument, "missing must be refuse, carry, interpolate or mask, not \"drop\"",
+               [] { parse_missing("drop"); });
+}
+
+TEST(MissingValues, StayWithinTheirSequence) {
+  const TemporaryFolder folder;
+  const auto data = open_labelled(folder.write("l.csv", "sequence,label,x\n1,a,1\n1,a,\n2,b,\n2,b,7\n3,a,\n3,a,\n"),
+                                  {.validation_fraction = 0, .missing = Missing::interpolate});
+  Example example;
+  data->next(3, 2, example);
+  std::vector<float> values = raw_features(*data, example);
+  std::sort(values.begin(), values.end());
+  EXPECT_EQ(values, (std::vector<float>{1, 1, 4, 4, 7, 7})) << "a sequence without any value gets the mean";
+}
+
+TEST(TsFile, BecomesATable) {
+  const std::string table = table_of_ts(
+      "# comment\n@problemName Test\n@timeStamps false\n@classLabel true a b\n@data\n1,2,3:4,5,?:a\r\n6:7:\"b,\" c\n",
+      "t.ts");
+  EXPECT_EQ(table, "sequence,label,dim0,dim1\n1,\"a\",1,4\n1,\"a\",2,5\n1,\"a\",3,?\n2,\"\"\"b,\"\" c\",6,7\n");
+  const auto refuse = [](const char* text, const char* message) {
+    expect_error(ErrorCode::bad_input, message, [&] { table_of_ts(text, "t.ts"); });
+  };
+  refuse("", "t.ts: there are no series behind @data");
+  refuse("@data\n", "t.ts: there are no series behind @data");
+  refuse("1,2:a\n", "t.ts:1: \"1,2:a\" stands in front of @data");
+  refuse("@timestamps TRUE\n", "t.ts:1: series with time stamps cannot be read");
+  refuse("@classLabel false\n", "t.ts:1: the series have no classes to learn");
+  refuse("@targetlabel true\n", "t.ts:1: the series have numbers as targets");
+  refuse("@data\n1,2\n", "t.ts:2: there is no ':' between the values and a class");
+  refuse("@data\n1,2:3:a\n", "t.ts:2: dimension 2 has 1 value, dimension 1 has 2");
+  refuse("@data\n1,2:\n", "t.ts:2: the class is missing");
+  refuse("@data\n1,x:a\n", "t.ts:2: \"x\" is not a number");
+  const TemporaryFolder folder;
+  std::string file = "@problemName T\n@data\n";
+  for (int i = 0; i < 10; ++i) file += i % 2 == 0 ? "1,2,3:up\n" : "3,2:down\n";
+  const auto data = open_labelled(folder.write("T_TRAIN.ts", file));
+  EXPECT_EQ(data->description().classes, (std::vector<std::string>{"down", "up"}));
+  EXPECT_EQ(guess_kind({folder.path("T_TRAIN.ts")}), SourceKind::labelled);
+  EXPECT_EQ(guess_kind({folder.write("program.ts", "const x: number = 1\n")}), SourceKind::text);
+}
+
+DataDescription one_column() {
+  DataDescription description;
+  description.task = Task::forecast;
+  description.inputs = {{"x", 10.0, 2.0}};
+  return description;
+}
+
+TEST(RowFormat, LinesInFrontAreNoRows) {
+  const auto read = [](const std::string& text, const DataDescription& description) {
+    TextLines lines({"f", text});
+    Rows rows(lines, description, {});
+    std::vector<float> values;
+    while (rows.next() == Rows::Kind::row) values.push_back(rows.features()[0]);
+    return values;
+  };
+  const std::vector<float> both{2.0f, 3.0f};
+  for (const char* front : {"sep=;\nt;x\n", "# by me\n# t x\n", "#\nt;x\n", "sep=;\n# by me\nx;t\n"}) {
+    const bool blanks = std::string_view(front).find("# t x") != std::string_view::npos;
+    const bool reversed = std::string_view(front).find("x;t") != std::string_view::npos;
+    const std::string rows = blanks ? "1  14\n2 16\n" : reversed ? "14;1\n16;2\n" : "1;14\n2;16\n";
+    EXPECT_EQ(read(front + rows, one_column()), both) << front;
+  }
+  DataDescription nameless = one_column();
+  nameless.inputs[0].name = "column1";
+  nameless.header = false;
+  EXPECT_EQ(read("# by me\n14\n16\n", nameless), both);
+  DataDescription strange = one_column();
+  strange.inputs[0].name = "#x";
+  EXPECT_EQ(read("#x\n14\n16\n", strange), both) << "a name";
+  expect_error(ErrorCode::bad_input, "f:4:1: column \"x\": \"z\" is not a number",
+               [&] { read("# by me\nx\n14\nz\n", one_column()); });
+  expect_error(ErrorCode::bad_input, "f: there is nothing to read but comments", [&] { read("#\n#\n", one_column()); });
+}
+
+TEST(RowFormat, OtherDelimitersAndMissingValues) {
+  std::vector<float> features(1);
+  RowReader semicolons(one_column(), "t;x", "-", {.decimal = ','});
+  EXPECT_TRUE(semicolons.read("1;14,5", features));
+  EXPECT_EQ(features[0], 2.25f);
+  DataDescription german = one_column();
+  german.delimiter = ';';
+  german.decimal = ',';
+  RowReader commas(german, "x,t", "-");
+  EXPECT_TRUE(commas.read("14.5,1", features));
+  EXPECT_EQ(features[0], 2.25f) << "a stream of commas has points";
+
+  DataDescription carries = one_column();
+  carries.missing = Missing::carry;
+  RowReader gaps(carries, "x", "-");
+  EXPECT_TRUE(gaps.read("NA", features));
+  EXPECT_EQ(features[0], 0.0f) << "the mean, before there is a value";
+  EXPECT_TRUE(gaps.read("14", features));
+  EXPECT_TRUE(gaps.read("?", features));
+  EXPECT_EQ(features[0], 2.0f);
+  EXPECT_EQ(gaps.replaced(), 2);
+  EXPECT_THAT(gaps.first_replaced(), testing::StartsWith("-:2:1: column \"x\": the value is missing"));
+  expect_error(ErrorCode::bad_input, "-:5:1: column \"x\": \"fourteen\" is not a number",
+               [&] { gaps.read("fourteen", features); });
+
+  RowReader bears(one_column(), "x,y", "-", {.missing = Missing::carry, .replace_bad = true});
+  EXPECT_TRUE(bears.read("14,1", features));
+  for (const char* row : {"fourteen,1", "1,2,3", "1e300,1", "\"1,2"}) {
+    features[0] = 7.0f;
+    EXPECT_TRUE(bears.read(row, features)) << row;
+    EXPECT_EQ(features[0], 2.0f) << row;
+  }
+  EXPECT_EQ(bears.replaced(), 4);
+
+  DataDescription unnamed = one_column();
+  unnamed.header = false;
+  unnamed.inputs[0].name = "column2";
+  RowReader rows(unnamed, "5,14", "-");
+  EXPECT_TRUE(rows.read("5,14", features)) << "the first line is a row";
+  EXPECT_EQ(features[0], 2.0f);
+  expect_error(ErrorCode::bad_input, "-:2:3: column \"column2\": the value is missing",
+               [&] { rows.read("5,", features); });
+}
+
+}  // namespace
+}  // namespace penstock::data
