@@ -5,7 +5,7 @@
 #include <span>
 #include <string>
 
-#include "penstock/data.h"
+#include "penstock/data_description.h"
 #include "penstock/recurrent.h"
 
 namespace penstock {

@@ -1,15 +1,16 @@
 #pragma once
 
 /// The whole public interface of Penstock.
-#include "penstock/arrow.h"
+///
+/// An embedder that runs networks needs model_file.h and stream.h, or recurrent.h for single layers and onnx.h for
+/// export. A build with -D PENSTOCK_TRAINING=OFF has neither data.h nor train.h, nor the folders behind them.
 #include "penstock/checksum.h"
 #include "penstock/csp.h"
 #include "penstock/cuda.h"
-#include "penstock/data.h"
+#include "penstock/data_description.h"
 #include "penstock/device_choice.h"
 #include "penstock/error.h"
 #include "penstock/file_writer.h"
-#include "penstock/fine_tune.h"
 #include "penstock/log_file.h"
 #include "penstock/model.h"
 #include "penstock/model_file.h"
@@ -19,15 +20,17 @@
 #include "penstock/recurrent_program.h"
 #include "penstock/scan.h"
 #include "penstock/scan_program.h"
-#include "penstock/score.h"
-#include "penstock/search.h"
-#include "penstock/sound.h"
+#include "penstock/sequence_run.h"
 #include "penstock/sources.h"
 #include "penstock/spread_tracker.h"
+#include "penstock/stop.h"
 #include "penstock/stream.h"
 #include "penstock/system.h"
 #include "penstock/tensor.h"
-#include "penstock/train.h"
 #include "penstock/tune.h"
 #include "penstock/types.h"
 #include "penstock/version.h"
+#if PENSTOCK_HAS_TRAINING
+#include "penstock/data.h"
+#include "penstock/train.h"
+#endif

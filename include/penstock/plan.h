@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "penstock/data_description.h"
 #include "penstock/types.h"
 
 /// How work is going to run, and why: what the planner chooses for a layer or a model on a machine, which need not be

@@ -1,10 +1,15 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
-#include "penstock/data.h"
+#include "penstock/sources.h"
 
 namespace penstock {
+
+/// Where data come from: files, folders (every file in them, in the order of their names), or "-" for standard input.
+/// What gzip has compressed is decompressed.
+using Sources = std::vector<std::string>;
 
 /// The files that sources name: every folder is replaced by the files in it and in its subfolders, in the order of
 /// their paths, without hidden ones. Throws Error(bad_input) for a folder without files.

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "penstock/data.h"
+#include "penstock/data_description.h"
 
 namespace penstock {
 

@@ -10,6 +10,8 @@
 #include "data/labelled/labelled_batches.h"
 #include "nn/model/filter_bank.h"
 #include "nn/model/model_impl.h"
+#include "penstock/data/dataset.h"
+#include "penstock/data_description.h"
 
 /// The filters of a model of labelled sequences outside of it: they are drawn, their thresholds are fitted, and what
 /// they let pass is averaged over each sequence.

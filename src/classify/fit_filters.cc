@@ -6,7 +6,8 @@
 #include "classify/filter_means.h"
 #include "data/batch.h"
 #include "nn/model/model_impl.h"
-#include "penstock/train.h"
+#include "penstock/data/dataset.h"
+#include "penstock/train/train.h"
 
 namespace penstock {
 

@@ -1,4 +1,4 @@
-#include "penstock/labelled_texts.h"
+#include "penstock/classify/labels.h"
 
 #include <algorithm>
 #include <numeric>
@@ -7,6 +7,10 @@
 #include "base/quote.h"
 #include "data/table/csv_table.h"
 #include "data/table/text_columns.h"
+#include "penstock/data/dataset.h"
+#include "penstock/data/labelled_texts.h"
+#include "penstock/data_description.h"
+#include "penstock/sources.h"
 #include "penstock/stop.h"
 
 // What models of labelled texts say of texts, and how right that is.

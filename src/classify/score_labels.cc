@@ -2,7 +2,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "penstock/score.h"
+#include "penstock/classify/labels.h"
 
 namespace penstock {
 

@@ -3,7 +3,8 @@
 #include <string>
 
 #include "nn/model/model_impl.h"
-#include "penstock/train.h"
+#include "penstock/data/dataset.h"
+#include "penstock/data_description.h"
 
 /// What Examples promise, and what programs need to know of them.
 namespace penstock::training {

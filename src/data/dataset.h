@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/random.h"
-#include "penstock/data.h"
+#include "penstock/data/dataset.h"
 
 /// What the datasets have in common.
 namespace penstock::data {

@@ -5,7 +5,7 @@
 #include <span>
 
 #include "graph/program.h"
-#include "penstock/data.h"
+#include "penstock/data/dataset.h"
 
 namespace penstock::training {
 

@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "penstock/data.h"
+#include "penstock/data/dataset.h"
 
 namespace penstock::training {
 

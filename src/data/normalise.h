@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "penstock/data.h"
+#include "penstock/data_description.h"
 
 namespace penstock::data {
 

@@ -3,7 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "penstock/data.h"
+#include "penstock/data/series.h"
+#include "penstock/data_description.h"
 
 /// Data for a model that is trained further: what they take from the description of its data.
 namespace penstock::data {

@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "data/stream_windows.h"
+#include "penstock/data/dataset.h"
+#include "penstock/data_description.h"
 
 namespace penstock::data {
 

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "data/dataset.h"
+#include "penstock/data/dataset.h"
 
 namespace penstock::data {
 

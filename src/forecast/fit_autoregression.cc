@@ -7,7 +7,9 @@
 #include "data/series/series_rows.h"
 #include "nn/model/model_graph.h"
 #include "nn/model/model_impl.h"
-#include "penstock/train.h"
+#include "penstock/data/dataset.h"
+#include "penstock/data_description.h"
+#include "penstock/train/train.h"
 
 namespace penstock {
 

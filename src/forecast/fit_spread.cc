@@ -8,8 +8,10 @@
 #include "data/series/series_rows.h"
 #include "forecast/heads.h"
 #include "nn/model/model_impl.h"
+#include "penstock/data/dataset.h"
+#include "penstock/data_description.h"
 #include "penstock/spread_tracker.h"
-#include "penstock/train.h"
+#include "penstock/train/train.h"
 
 namespace penstock {
 

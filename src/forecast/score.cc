@@ -1,10 +1,11 @@
-#include "penstock/score.h"
+#include "penstock/forecast/score.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "base/check.h"
 #include "forecast/linear/season.h"
+#include "penstock/data_description.h"
 
 namespace penstock {
 

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "penstock/score.h"
+#include "penstock/forecast/score.h"
 
 namespace penstock {
 

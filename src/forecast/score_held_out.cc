@@ -3,7 +3,9 @@
 #include <utility>
 
 #include "data/series/series_rows.h"
-#include "penstock/score.h"
+#include "penstock/data/dataset.h"
+#include "penstock/data_description.h"
+#include "penstock/forecast/score.h"
 #include "penstock/spread_tracker.h"
 
 namespace penstock {

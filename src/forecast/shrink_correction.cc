@@ -3,7 +3,9 @@
 
 #include "data/series/series_rows.h"
 #include "forecast/heads.h"
-#include "penstock/train.h"
+#include "penstock/data/dataset.h"
+#include "penstock/data_description.h"
+#include "penstock/train/train.h"
 
 namespace penstock {
 

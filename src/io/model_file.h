@@ -6,6 +6,7 @@
 
 #include "io/safetensors.h"
 #include "nn/model/model_impl.h"
+#include "penstock/data_description.h"
 #include "penstock/model_file.h"
 
 /// A model as a safetensors file: one tensor a parameter, by its name, and under "penstock" in the metadata the JSON of

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "penstock/data_description.h"
 #include "penstock/error.h"
 #include "penstock/model.h"
 

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "penstock/data_description.h"
 #include "penstock/device_choice.h"
 #include "penstock/model.h"
 #include "plan/machine.h"

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "nn/model/model_impl.h"
+#include "penstock/data_description.h"
 #include "penstock/stream.h"
 
 /// What stands behind sessions of one row and of many.

@@ -6,7 +6,8 @@
 #include <vector>
 
 #include "nn/model/model_impl.h"
-#include "penstock/train.h"
+#include "penstock/data/dataset.h"
+#include "penstock/train/train.h"
 #include "train/optimizer.h"
 #include "train/stopping.h"
 

@@ -5,8 +5,10 @@
 #include "data/dataset.h"
 #include "io/model_json.h"
 #include "nn/model/model_impl.h"
-#include "penstock/fine_tune.h"
-#include "penstock/train.h"
+#include "penstock/data/dataset.h"
+#include "penstock/data_description.h"
+#include "penstock/train/fine_tune.h"
+#include "penstock/train/train.h"
 
 namespace penstock {
 

@@ -1,7 +1,8 @@
 #pragma once
 
 #include "nn/model/model_impl.h"
-#include "penstock/train.h"
+#include "penstock/data/dataset.h"
+#include "penstock/train/train.h"
 
 namespace penstock::training {
 

@@ -2,7 +2,9 @@
 
 #include <utility>
 
-#include "penstock/train.h"
+#include "penstock/data/dataset.h"
+
+#include "penstock/train/train.h"
 
 namespace penstock {
 

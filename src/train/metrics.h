@@ -5,7 +5,7 @@
 
 #include "nn/model/model_impl.h"
 #include "penstock/log_file.h"
-#include "penstock/train.h"
+#include "penstock/train/train.h"
 #include "train/event_file.h"
 
 namespace penstock::training {

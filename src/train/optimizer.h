@@ -5,7 +5,7 @@
 
 #include "nn/model/model_programs.h"
 #include "nn/model/parameters.h"
-#include "penstock/train.h"
+#include "penstock/train/train.h"
 
 namespace penstock::training {
 

@@ -1,4 +1,4 @@
-#include "penstock/profile.h"
+#include "penstock/train/profile.h"
 
 #include <algorithm>
 #include <chrono>
@@ -12,6 +12,9 @@
 #include "data/batch.h"
 #include "ops/memory/moment.h"
 #include "ops/product/limits.h"
+#include "penstock/data/dataset.h"
+#include "penstock/data_description.h"
+#include "penstock/train/train.h"
 #include "train/step_runner.h"
 #include "train/train_options.h"
 

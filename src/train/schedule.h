@@ -1,6 +1,6 @@
 #pragma once
 
-#include "penstock/train.h"
+#include "penstock/train/train.h"
 
 namespace penstock::training {
 

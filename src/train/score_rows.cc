@@ -7,9 +7,13 @@
 
 #include "base/check.h"
 #include "base/quote.h"
-#include "penstock/score_rows.h"
+#include "penstock/classify/labels.h"
+#include "penstock/data/rows.h"
+#include "penstock/data_description.h"
+#include "penstock/forecast/score.h"
 #include "penstock/sequence_run.h"
 #include "penstock/spread_tracker.h"
+#include "penstock/train/score_rows.h"
 
 namespace penstock {
 namespace {

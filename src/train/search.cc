@@ -1,4 +1,4 @@
-#include "penstock/search.h"
+#include "penstock/train/search.h"
 
 #include <algorithm>
 #include <chrono>
@@ -13,7 +13,9 @@
 #include "base/quote.h"
 #include "base/warning.h"
 #include "data/divisible.h"
+#include "penstock/data/dataset.h"
 #include "penstock/file_writer.h"
+#include "penstock/train/train.h"
 #include "train/search_space.h"
 
 namespace penstock {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "base/random.h"
-#include "penstock/search.h"
+#include "penstock/train/search.h"
 
 namespace penstock::training {
 

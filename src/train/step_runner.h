@@ -7,7 +7,7 @@
 
 #include "data/device_batch.h"
 #include "nn/model/model_impl.h"
-#include "penstock/train.h"
+#include "penstock/data/dataset.h"
 #include "train/optimizer.h"
 
 namespace penstock::training {

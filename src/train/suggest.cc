@@ -2,8 +2,10 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "penstock/data/dataset.h"
+#include "penstock/data_description.h"
 #include "penstock/system.h"
-#include "penstock/train.h"
+#include "penstock/train/train.h"
 #include "train/checkpoint.h"
 
 namespace penstock {

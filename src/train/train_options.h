@@ -2,7 +2,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "penstock/train.h"
+#include "penstock/data/dataset.h"
+#include "penstock/data_description.h"
+#include "penstock/train/train.h"
 
 namespace penstock::training {
 

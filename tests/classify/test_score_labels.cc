@@ -2,7 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "penstock/score.h"
+#include "penstock/classify/labels.h"
+#include "penstock/forecast/score.h"
 
 namespace penstock {
 namespace {

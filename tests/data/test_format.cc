@@ -12,7 +12,7 @@
 #include "data/table/table_format.h"
 #include "data/table/ts_file.h"
 #include "penstock/data.h"
-#include "penstock/rows.h"
+#include "penstock/data/rows.h"
 #include "support/expect_error.h"
 #include "support/temporary_folder.h"
 

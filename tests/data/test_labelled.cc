@@ -6,7 +6,7 @@
 #include <set>
 
 #include "penstock/data.h"
-#include "penstock/rows.h"
+#include "penstock/data/rows.h"
 #include "support/expect_error.h"
 #include "support/temporary_folder.h"
 

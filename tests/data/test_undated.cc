@@ -9,9 +9,9 @@
 #include <functional>
 
 #include "penstock/data.h"
-#include "penstock/fine_tune.h"
+#include "penstock/data/rows.h"
 #include "penstock/model.h"
-#include "penstock/rows.h"
+#include "penstock/train/fine_tune.h"
 #include "support/expect_error.h"
 #include "support/temporary_folder.h"
 

@@ -6,9 +6,9 @@
 
 #include "data/series/series_rows.h"
 #include "penstock/data.h"
-#include "penstock/fine_tune.h"
 #include "penstock/model.h"
 #include "penstock/train.h"
+#include "penstock/train/fine_tune.h"
 #include "support/expect_error.h"
 #include "support/temporary_folder.h"
 

@@ -9,8 +9,8 @@
 #include <sstream>
 
 #include "penstock/data.h"
+#include "penstock/forecast/score.h"
 #include "penstock/model.h"
-#include "penstock/score.h"
 #include "support/expect_error.h"
 #include "support/temporary_folder.h"
 

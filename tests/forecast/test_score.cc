@@ -8,7 +8,7 @@
 
 #include "base/random.h"
 #include "penstock/error.h"
-#include "penstock/score.h"
+#include "penstock/forecast/score.h"
 
 namespace penstock {
 namespace {

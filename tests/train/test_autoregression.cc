@@ -12,7 +12,7 @@
 #include "forecast/linear/autoregression.h"
 #include "forecast/linear/season_choice.h"
 #include "nn/model/model_impl.h"
-#include "penstock/score.h"
+#include "penstock/forecast/score.h"
 #include "penstock/train.h"
 #include "support/temporary_folder.h"
 

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "nn/model/model_impl.h"
-#include "penstock/fine_tune.h"
 #include "penstock/model_file.h"
 #include "penstock/train.h"
+#include "penstock/train/fine_tune.h"
 #include "support/expect_error.h"
 #include "support/temporary_folder.h"
 

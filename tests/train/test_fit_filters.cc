@@ -15,8 +15,8 @@
 #include "data/labelled/labelled_batches.h"
 #include "nn/model/filter_bank.h"
 #include "nn/model/model_impl.h"
-#include "penstock/fine_tune.h"
 #include "penstock/train.h"
+#include "penstock/train/fine_tune.h"
 #include "support/expect_error.h"
 #include "support/temporary_folder.h"
 

@@ -10,8 +10,9 @@
 #include <string_view>
 #include <vector>
 
+#include "penstock/classify/labels.h"
 #include "penstock/data.h"
-#include "penstock/labelled_texts.h"
+#include "penstock/data/labelled_texts.h"
 #include "penstock/model.h"
 #include "penstock/train.h"
 #include "support/expect_error.h"

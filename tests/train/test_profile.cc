@@ -1,6 +1,6 @@
 // A profile names every op of a pass once, with times that add up to about the pass, and leaves the model as it is.
 
-#include "penstock/profile.h"
+#include "penstock/train/profile.h"
 
 #include <gmock/gmock.h>
 

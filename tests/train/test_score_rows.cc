@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "penstock/model.h"
-#include "penstock/score_rows.h"
+#include "penstock/train/score_rows.h"
 
 namespace penstock {
 namespace {

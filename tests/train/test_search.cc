@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "data/divisible.h"
-#include "penstock/search.h"
+#include "penstock/train/search.h"
 #include "support/expect_error.h"
 #include "support/temporary_folder.h"
 #include "toy_data.h"

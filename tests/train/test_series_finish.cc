@@ -14,7 +14,7 @@
 #include "data/series/series_rows.h"
 #include "nn/model/model_impl.h"
 #include "penstock/error.h"
-#include "penstock/score.h"
+#include "penstock/forecast/score.h"
 #include "penstock/spread_tracker.h"
 #include "penstock/train.h"
 #include "support/expect_error.h"

@@ -12,7 +12,7 @@
 
 #include "base/random.h"
 #include "forecast/linear/autoregression.h"
-#include "penstock/score.h"
+#include "penstock/forecast/score.h"
 #include "penstock/train.h"
 #include "support/expect_error.h"
 #include "support/temporary_folder.h"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/random.h"
-#include "penstock/score.h"
+#include "penstock/forecast/score.h"
 #include "penstock/train.h"
 #include "support/expect_error.h"
 #include "support/temporary_folder.h"

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "penstock/score.h"
+#include "penstock/forecast/score.h"
 
 namespace penstock::cli {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "penstock/rows.h"
+#include "penstock/data/rows.h"
 #include "report/row_dates.h"
 #include "terminal/terminal.h"
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "penstock/rows.h"
+#include "penstock/data/rows.h"
 #include "terminal/input.h"
 
 /// What is said of the rows of a table, and the lines of a stream of tokens, for models that do not read bytes.

@@ -1,6 +1,7 @@
 #include "answers/score_report.h"
 
-#include "penstock/labelled_texts.h"
+#include "penstock/classify/labels.h"
+#include "penstock/data/labelled_texts.h"
 
 #include <fmt/format.h>
 #ifdef PENSTOCK_LZMA

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "answers/rows.h"
-#include "penstock/score_rows.h"
+#include "penstock/train/score_rows.h"
 #include "terminal/describe.h"
 
 /// How well a model does on a file, next to what costs nothing: computed, in words, and as JSON.

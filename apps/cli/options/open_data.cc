@@ -4,8 +4,8 @@
 #include <filesystem>
 #include <initializer_list>
 
-#include "penstock/fine_tune.h"
-#include "penstock/labelled_texts.h"
+#include "penstock/data/labelled_texts.h"
+#include "penstock/train/fine_tune.h"
 #include "terminal/units.h"
 
 namespace penstock::cli {

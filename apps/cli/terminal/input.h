@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "penstock/rows.h"
+#include "penstock/data/rows.h"
 #include "terminal/read_progress.h"
 
 namespace penstock::cli {

@@ -1,4 +1,4 @@
-#include "penstock/profile.h"
+#include "penstock/train/profile.h"
 
 #include <fmt/format.h>
 

@@ -15,7 +15,7 @@
 #include "options/load_model.h"
 #include "options/open_data.h"
 #include "options/options.h"
-#include "penstock/labelled_texts.h"
+#include "penstock/data/labelled_texts.h"
 #include "penstock/penstock.h"
 #include "terminal/describe.h"
 #include "terminal/input.h"

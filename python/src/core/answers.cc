@@ -10,10 +10,11 @@
 #include "bindings.h"
 #include "interrupts.h"
 #include "models.h"
-#include "penstock/labelled_texts.h"
-#include "penstock/score_rows.h"
+#include "penstock/classify/labels.h"
+#include "penstock/data/labelled_texts.h"
 #include "penstock/sequence_run.h"
 #include "penstock/spread_tracker.h"
+#include "penstock/train/score_rows.h"
 
 // What models say of the rows of files and of tables in memory, and how right that is.
 namespace penstock::python {

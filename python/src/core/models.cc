@@ -14,10 +14,10 @@
 
 #include "bindings.h"
 #include "interrupts.h"
-#include "penstock/fine_tune.h"
 #include "penstock/model_file.h"
 #include "penstock/onnx.h"
 #include "penstock/spread_tracker.h"
+#include "penstock/train/fine_tune.h"
 
 namespace penstock::python {
 

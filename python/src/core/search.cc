@@ -1,4 +1,4 @@
-#include "penstock/search.h"
+#include "penstock/train/search.h"
 
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>

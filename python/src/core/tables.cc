@@ -6,7 +6,7 @@
 
 #include "arrays.h"
 #include "bindings.h"
-#include "penstock/arrow.h"
+#include "penstock/data/arrow.h"
 
 namespace penstock::python {
 

@@ -16,10 +16,10 @@
 #include "bindings.h"
 #include "interrupts.h"
 #include "models.h"
-#include "penstock/fine_tune.h"
-#include "penstock/labelled_texts.h"
-#include "penstock/sound.h"
+#include "penstock/data/labelled_texts.h"
+#include "penstock/data/sound.h"
 #include "penstock/stop.h"
+#include "penstock/train/fine_tune.h"
 #include "tables.h"
 
 namespace penstock::python {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "penstock/data.h"
+#include "penstock/data/dataset.h"
 
 namespace penstock::training {
 

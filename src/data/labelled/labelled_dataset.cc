@@ -16,7 +16,10 @@
 #include "data/table/csv_table.h"
 #include "data/table/sequence_names.h"
 #include "data/table/table_values.h"
-#include "penstock/fine_tune.h"
+#include "penstock/data/dataset.h"
+#include "penstock/data/labelled.h"
+#include "penstock/data_description.h"
+#include "penstock/sources.h"
 
 namespace penstock {
 namespace {

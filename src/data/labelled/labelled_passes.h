@@ -6,7 +6,8 @@
 #include <vector>
 
 #include "data/labelled/labelled_batches.h"
-#include "penstock/data.h"
+#include "penstock/data/dataset.h"
+#include "penstock/data_description.h"
 
 namespace penstock::data {
 

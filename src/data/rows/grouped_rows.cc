@@ -4,7 +4,8 @@
 
 #include "base/check.h"
 #include "base/quote.h"
-#include "penstock/rows.h"
+#include "penstock/data/rows.h"
+#include "penstock/data_description.h"
 #include "penstock/stop.h"
 
 namespace penstock {

@@ -17,7 +17,8 @@
 #include "data/table/csv.h"
 #include "data/table/dates.h"
 #include "data/table/sequence_names.h"
-#include "penstock/data.h"
+#include "penstock/data/row_reader.h"
+#include "penstock/data_description.h"
 
 namespace penstock {
 

@@ -4,7 +4,8 @@
 #include <vector>
 
 #include "data/table/csv.h"
-#include "penstock/data.h"
+#include "penstock/data/row_reader.h"
+#include "penstock/data_description.h"
 
 namespace penstock::data {
 

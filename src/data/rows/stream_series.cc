@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/with_scaling.h"
 #include "data/normalise.h"
+#include "nn/model/with_scaling.h"
 
 namespace penstock::data {
 namespace {

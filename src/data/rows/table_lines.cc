@@ -4,7 +4,9 @@
 #include "base/check.h"
 #include "base/quote.h"
 #include "data/rows/stream_opening.h"
-#include "penstock/rows.h"
+#include "penstock/data/row_reader.h"
+#include "penstock/data/rows.h"
+#include "penstock/data_description.h"
 #include "penstock/stop.h"
 
 namespace penstock {

@@ -9,6 +9,8 @@
 #include "data/series/series_rows.h"
 #include "data/table/csv_table.h"
 #include "data/table/table_values.h"
+#include "penstock/data/series.h"
+#include "penstock/data_description.h"
 
 /// The column of a table that says when each row was.
 namespace penstock::data {

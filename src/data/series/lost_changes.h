@@ -7,6 +7,7 @@
 
 #include "data/series/series_table.h"
 #include "data/table/csv_table.h"
+#include "penstock/data_description.h"
 
 namespace penstock::data {
 

@@ -2,7 +2,8 @@
 
 #include "data/series/series_table.h"
 #include "data/table/csv_table.h"
-#include "penstock/data.h"
+#include "penstock/data/series.h"
+#include "penstock/data_description.h"
 
 namespace penstock::data {
 

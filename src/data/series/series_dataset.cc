@@ -23,7 +23,10 @@
 #include "data/stream_dataset.h"
 #include "data/table/csv_table.h"
 #include "forecast/linear/autoregression.h"
-#include "penstock/fine_tune.h"
+#include "penstock/data/dataset.h"
+#include "penstock/data/series.h"
+#include "penstock/data_description.h"
+#include "penstock/sources.h"
 
 namespace penstock {
 namespace {

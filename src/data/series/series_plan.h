@@ -5,6 +5,9 @@
 
 #include "data/series/series_table.h"
 #include "forecast/linear/covariates.h"
+#include "penstock/data/dataset.h"
+#include "penstock/data/series.h"
+#include "penstock/data_description.h"
 
 /// How the columns of a series are scaled, and how those that are forecast from their own past are.
 namespace penstock::data {

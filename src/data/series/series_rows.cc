@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "base/with_scaling.h"
+#include "nn/model/with_scaling.h"
 
 namespace penstock::training {
 

@@ -6,7 +6,8 @@
 #include <span>
 #include <vector>
 
-#include "penstock/data.h"
+#include "penstock/data/dataset.h"
+#include "penstock/data_description.h"
 #include "penstock/model.h"
 
 namespace penstock::training {

@@ -9,6 +9,8 @@
 #include "data/series/series_rows.h"
 #include "data/table/csv_table.h"
 #include "data/table/table_values.h"
+#include "penstock/data/series.h"
+#include "penstock/data_description.h"
 
 namespace penstock::data {
 

@@ -5,7 +5,8 @@
 
 #include "base/check.h"
 #include "base/quote.h"
-#include "penstock/data.h"
+#include "penstock/data/series.h"
+#include "penstock/data_description.h"
 
 namespace penstock {
 namespace {

@@ -7,7 +7,9 @@
 #include "data/divisible.h"
 #include "data/origin.h"
 #include "data/stream_dataset.h"
-#include "penstock/fine_tune.h"
+#include "penstock/data/dataset.h"
+#include "penstock/data/sound.h"
+#include "penstock/data_description.h"
 
 namespace penstock {
 namespace {

@@ -6,8 +6,8 @@
 #include <cstdio>
 
 #include "base/check.h"
+#include "penstock/data/sound.h"
 #include "penstock/file_writer.h"
-#include "penstock/sound.h"
 #include "penstock/stop.h"
 
 namespace penstock {

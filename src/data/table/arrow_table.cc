@@ -10,7 +10,8 @@
 #include "base/check.h"
 #include "base/quote.h"
 #include "data/table/csv.h"
-#include "penstock/arrow.h"
+#include "penstock/data/arrow.h"
+#include "penstock/data/dataset.h"
 
 namespace penstock {
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "data/table/csv.h"
-#include "penstock/data.h"
+#include "penstock/data_description.h"
 
 namespace penstock::data {
 

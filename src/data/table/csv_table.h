@@ -6,6 +6,9 @@
 #include "data/table/categories.h"
 #include "data/table/csv.h"
 #include "data/table/table_format.h"
+#include "penstock/data/dataset.h"
+#include "penstock/data_description.h"
+#include "penstock/sources.h"
 
 namespace penstock::data {
 

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "penstock/data.h"
+#include "penstock/data_description.h"
 
 /// Dates as tables hold them.
 namespace penstock::data {

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "base/check.h"
-#include "penstock/data.h"
+#include "penstock/data_description.h"
 
 namespace penstock {
 

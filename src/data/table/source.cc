@@ -12,8 +12,11 @@
 #include "data/table/text_columns.h"
 #include "data/table/ts_file.h"
 #include "data/text_encoding.h"
-#include "penstock/data.h"
-#include "penstock/labelled_texts.h"
+#include "penstock/data/dataset.h"
+#include "penstock/data/labelled.h"
+#include "penstock/data/labelled_texts.h"
+#include "penstock/data/source.h"
+#include "penstock/data_description.h"
 #include "penstock/sources.h"
 
 namespace penstock {

@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-#include "penstock/data.h"
+#include "penstock/data_description.h"
 
 namespace penstock::data {
 

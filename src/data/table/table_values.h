@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "data/table/csv_table.h"
+#include "penstock/data_description.h"
 
 namespace penstock::data {
 

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "forecast/linear/season.h"
-#include "penstock/score.h"
+#include "penstock/forecast/score.h"
 
 namespace penstock {
 

@@ -10,10 +10,10 @@
 
 #include "base/check.h"
 #include "base/quote.h"
-#include "base/with_scaling.h"
-#include "penstock/data.h"
+#include "nn/model/with_scaling.h"
+#include "penstock/data_description.h"
 
-// In the lowest layer because models, streams and datasets all ask for these sizes.
+// Models, streams and datasets all ask for these sizes.
 namespace penstock {
 
 namespace {

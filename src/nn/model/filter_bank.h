@@ -3,7 +3,9 @@
 #include <string>
 
 #include "nn/model/graph_builder.h"
+#include "penstock/data_description.h"
 #include "penstock/model.h"
+#include "penstock/train/train.h"
 
 /// A bank of convolution filters beside the layers of a model that labels sequences, after MiniRocket (Dempster,
 /// Schmidt and Webb 2021): filters of nine taps, each with one dilation and one threshold, are drawn rather than

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "nn/model/graph_builder.h"
+#include "penstock/data_description.h"
 #include "penstock/model.h"
 
 namespace penstock::nn {

@@ -7,6 +7,7 @@
 
 #include "nn/model/model_programs.h"
 #include "nn/model/parameters.h"
+#include "penstock/data_description.h"
 
 namespace penstock {
 

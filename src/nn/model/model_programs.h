@@ -9,6 +9,7 @@
 #include "graph/program.h"
 #include "ops/pointwise/sample.h"
 #include "ops/training/training.h"
+#include "penstock/data_description.h"
 #include "penstock/model.h"
 
 namespace penstock::nn {

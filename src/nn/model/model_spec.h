@@ -1,5 +1,6 @@
 #pragma once
 
+#include "penstock/data_description.h"
 #include "penstock/model.h"
 
 namespace penstock::nn {

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "penstock/fine_tune.h"
 #include "penstock/recurrent.h"
+#include "penstock/train/fine_tune.h"
 
 namespace penstock::cli {
 

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "penstock/search.h"
+#include "penstock/train/search.h"
 #include "terminal/describe.h"
 #include "verbs/train/arguments.h"
 

@@ -6,7 +6,7 @@
 
 #include "answers/score_report.h"
 #include "options/open_data.h"
-#include "penstock/search.h"
+#include "penstock/train/search.h"
 #include "terminal/progress.h"
 #include "verbs/train/arguments.h"
 

@@ -2,6 +2,7 @@
 
 #include "backend/cuda/pointwise/launch.h"
 #include "backend/cuda/pointwise/step_state.h"
+#include "penstock/train/train.h"
 
 namespace penstock::cuda {
 

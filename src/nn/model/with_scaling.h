@@ -3,7 +3,7 @@
 #include <utility>
 #include <vector>
 
-#include "penstock/data.h"
+#include "penstock/data_description.h"
 
 namespace penstock {
 

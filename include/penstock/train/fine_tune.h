@@ -4,8 +4,8 @@
 #include <string>
 
 #include "penstock/data.h"
+#include "penstock/data/sound.h"
 #include "penstock/model.h"
-#include "penstock/sound.h"
 
 /// Training that goes on from the weights of a model, on data of the same form. Data are opened as the model has them:
 /// its columns with their scaling and its labels, so that a value means the same as in the first training.

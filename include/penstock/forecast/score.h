@@ -113,19 +113,6 @@ std::vector<GroupScore> score_groups_held_out(const Model& model, const Dataset&
 std::vector<ColumnScore> score_held_out(const Model& model, const Dataset& data, const Execution& execution = {},
                                         const ForecastWatcher& watch = {});
 
-/// Of labels.
-struct LabelScore {
-  Index scored = 0;
-  double accuracy = 0.0;
-  double macro_f1 = 0.0;                      ///< Mean over the classes that occur, in truth or in answers.
-  std::vector<std::vector<Index>> confusion;  ///< [truth][answer]
-  Index majority = 0;                         ///< The class that occurs most ...
-  double majority_accuracy = 0.0;             ///< ... and what always answering it would score.
-};
-
-/// From counts [truth][answer].
-LabelScore score_labels(std::vector<std::vector<Index>> confusion);
-
 /// Rows after which a series repeats itself, found in its autocorrelation; 1: it does not, or there are too few rows to
 /// tell.
 Index find_season(std::span<const double> values);

@@ -8,8 +8,6 @@
 #include <vector>
 
 #include "penstock/data.h"
-#include "penstock/model.h"
-#include "penstock/score.h"
 
 /// Tables that hold a text and its label in each row: sentiment, topics, languages. A model reads the bytes of a text
 /// and a zero behind them, at which it says the label.
@@ -52,15 +50,5 @@ std::vector<TextRow> read_text_rows(const Table& table, const DataDescription& d
 
 /// The tokens that a model reads of a text: its first bytes, and the zero that ends it.
 std::vector<std::int32_t> text_tokens(const DataDescription& data, std::string_view text);
-
-/// The logits of its classes for each text, [texts, classes]: many texts at a time.
-std::vector<float> label_texts(const Model& model, std::span<const std::string_view> texts,
-                               const Execution& execution = {});
-
-/// Every text of a table by its label; empty `label_column`: the one of a usual name.
-LabelScore score_labelled_texts(const Model& model, const Sources& sources, const std::string& label_column,
-                                const Execution& execution = {});
-LabelScore score_labelled_texts(const Model& model, const Table& table, const TableFormat& format,
-                                const std::string& label_column, const Execution& execution = {});
 
 }  // namespace penstock
