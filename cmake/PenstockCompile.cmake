@@ -1,5 +1,10 @@
 # How Penstock's own code is compiled, and how the folders of src/ become layers and then one library.
 
+if(PENSTOCK_TRAINING)
+  set(PENSTOCK_HAS_TRAINING 1)
+else()
+  set(PENSTOCK_HAS_TRAINING 0)
+endif()
 configure_file(${CMAKE_CURRENT_LIST_DIR}/version.h.in ${PROJECT_BINARY_DIR}/include/penstock/version.h @ONLY)
 
 add_library(penstock_plain_flags INTERFACE)

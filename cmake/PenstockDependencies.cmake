@@ -2,10 +2,12 @@
 # PenstockConfig.cmake.in repeats the ones that a program linking the static library needs.
 find_package(fmt REQUIRED)
 find_package(nlohmann_json REQUIRED)
-find_package(CLI11 REQUIRED)
 find_package(OpenMP REQUIRED COMPONENTS CXX)
 find_package(hwy 1.0 REQUIRED)
 find_package(dnnl REQUIRED)
-find_package(ZLIB REQUIRED)
+if(NOT DEFINED PENSTOCK_TRAINING OR PENSTOCK_TRAINING)
+  find_package(ZLIB REQUIRED)
+  find_package(CLI11 REQUIRED)
+endif()
 # Hashes of compiled kernels; only its header is used.
 find_path(XXHASH_INCLUDE_DIR xxhash.h REQUIRED)

@@ -4,8 +4,12 @@ include(CMakePackageConfigHelpers)
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Penstock)
 
+set(left_out "")
+if(NOT PENSTOCK_TRAINING)
+  set(left_out REGEX "/penstock/(data|train|forecast|classify)(\\.h)?$" EXCLUDE)
+endif()
 install(DIRECTORY include/penstock ${PROJECT_BINARY_DIR}/include/penstock
-        DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
+        DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h" ${left_out})
 install(TARGETS penstock penstock_solver EXPORT PenstockTargets)
 if(TARGET penstock-cli)
   install(TARGETS penstock-cli)

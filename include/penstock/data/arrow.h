@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string>
 
-#include "penstock/data.h"
+#include "penstock/data/dataset.h"
 
 // The Arrow C data and stream interfaces: a stable binary interface that table libraries (pandas, Polars, PyArrow,
 // DuckDB) share, as https://arrow.apache.org/docs/format/CDataInterface.html defines it. Nothing is linked.

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "penstock/data.h"
+#include "penstock/data/dataset.h"
 
 /// Tables that hold a text and its label in each row: sentiment, topics, languages. A model reads the bytes of a text
 /// and a zero behind them, at which it says the label.

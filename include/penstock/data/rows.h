@@ -9,7 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "penstock/data.h"
+#include "penstock/data/dataset.h"
+#include "penstock/data/row_reader.h"
 
 /// The rows of a table as models read them that do not read bytes: one after the other, or all at once series by
 /// series.

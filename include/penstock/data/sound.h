@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "penstock/data.h"
+#include "penstock/data/dataset.h"
 
 namespace penstock {
 

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "penstock/data.h"
+#include "penstock/data/dataset.h"
 #include "penstock/model.h"
 
 /// How well a model does on data, in the data's own units, and how well those do that cost nothing.

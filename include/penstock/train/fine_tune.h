@@ -3,7 +3,8 @@
 #include <memory>
 #include <string>
 
-#include "penstock/data.h"
+#include "penstock/data/labelled.h"
+#include "penstock/data/series.h"
 #include "penstock/data/sound.h"
 #include "penstock/model.h"
 

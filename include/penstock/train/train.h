@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "penstock/data.h"
+#include "penstock/data/dataset.h"
 #include "penstock/model.h"
 
 namespace penstock {
