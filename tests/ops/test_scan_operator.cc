@@ -135,7 +135,7 @@ int depth_of_chunks(Index T, Index chunk) {
 }
 
 TEST(ScanDepth, IsTwoChunksAndOneStepAChunk) {
-  // As docs/architecture.md says: a chunk for the summaries, one step from chunk to chunk, a chunk for the states.
+  // As docs/sequential_time.md says: a chunk for the summaries, one step from chunk to chunk, a chunk for the states.
   for (const Index chunk : {1, 7, 64, 1024}) {
     for (const Index chunks : {1, 2, 3, 10}) {
       const Index T = chunk * chunks;
