@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Formatting, the order of the layers, and clang-tidy over all our sources but tests (headers through those that use them).
+# Formatting, the order of the layers, prose and spelling, and clang-tidy over all our sources but tests (headers through
+# those that use them).
 #   tools/lint.sh BUILD_DIR     a configured build folder, for its compile_commands.json
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -17,6 +18,17 @@ decides() {
 
 echo 'lint: tools/check_deps.py'
 tools/check_deps.py
+echo 'lint: tools/check_prose.py'
+tools/check_prose.py
+codespell=$(command -v build/venv/bin/codespell codespell | head -n 1 || true)
+if [[ -n $codespell ]]; then
+  echo 'lint: codespell'
+  # Words of other languages, names of ours, and what a text is cut off at.
+  git ls-files '*.md' '*.h' '*.cc' '*.inl' '*.cuh' '*.py' '*.sh' | grep -Ev '^tests/|^CHANGELOG' |
+    xargs "$codespell" --ignore-words-list atleast,atmost,categor,falso,fro,offen,statics
+else
+  echo 'lint: codespell is not there (build/venv has it): the spelling was not checked'
+fi
 if decides clang-format; then
   echo 'lint: clang-format'
   git ls-files '*.h' '*.cc' '*.inl' '*.cuh' | xargs clang-format --dry-run -Werror
