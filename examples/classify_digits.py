@@ -1,6 +1,6 @@
 """Tells handwritten digits, read row by row, with a GRU in PyTorch: 1,797 images of 8 x 8 pixels from scikit-learn.
 
-pip install penstock[torch] scikit-learn
+pip install '.[torch]' scikit-learn
 python examples/classify_digits.py
 """
 

@@ -11,7 +11,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text()
-PAGES = [ROOT / "README.md", ROOT / "docs" / "cuda.md", ROOT / "docs" / "csp.md"]
+PAGES = [ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in ("cpp", "csp", "cuda"))]
 BUILD = pathlib.Path.cwd().parent  # CTest runs us in BUILD/tests
 
 
