@@ -29,4 +29,5 @@ PATH="$(dirname "$python"):$PATH" "$python" -m auditwheel repair --wheel-dir dis
   exit 1
 }
 PATH="$(dirname "$python"):$PATH" "$python" tools/one_openmp.py dist/*.whl
+PATH="$(dirname "$python"):$PATH" "$python" tools/wheel_licences.py dist/*.whl
 ls dist/*.whl

@@ -14,6 +14,12 @@ run(${CMAKE_COMMAND} --build ${work_dir}/build)
 run(${work_dir}/build/consumer)
 run(${work_dir}/build/solver)
 
+# The Python package is a component by itself, which a wheel asks for.
+file(GLOB python ${prefix}/penstock/*)
+if(python)
+  message(FATAL_ERROR "the Python package was installed, too: ${python}")
+endif()
+
 file(GLOB program ${prefix}/bin/penstock)
 if(program)
   run(${program} --version)

@@ -15,7 +15,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def wheel():
-    wheels = list((ROOT / "dist").glob("penstock-*.whl"))
+    wheels = list((ROOT / "dist").glob("penstock_rnn-*.whl"))
     assert len(wheels) == 1, "there must be one wheel in dist/: make wheel"
     return wheels[0]
 
@@ -47,14 +47,29 @@ def metadata_of(wheel):
 def test_its_name_says_what_it_runs_on(wheel):
     own = f"cp{sys.version_info.major}{sys.version_info.minor}"
     python = "cp312-abi3" if sys.version_info >= (3, 12) else f"{own}-{own}"
-    assert re.fullmatch(rf"penstock-[0-9.]+-{python}-manylinux_2_\d+_\w+\.whl", wheel.name)
+    assert re.fullmatch(rf"penstock_rnn-[0-9.]+-{python}-manylinux_2_\d+_\w+\.whl", wheel.name)
 
 
 def test_it_has_its_shared_libraries_inside(wheel):
     names = zipfile.ZipFile(wheel).namelist()
-    assert any(re.match(r"penstock\.libs/libdnnl-", name) for name in names)
-    assert [name for name in names if "libgomp" in name] == ["penstock.libs/libgomp.so.1"]  # shared with PyTorch
+    assert any(re.match(r"penstock_rnn\.libs/libdnnl-", name) for name in names)
+    assert [name for name in names if "libgomp" in name] == ["penstock_rnn.libs/libgomp.so.1"]  # shared with PyTorch
     assert {"penstock/libpenstock.so", "penstock/bin/penstock", "penstock/py.typed"} <= set(names)
+
+
+def test_it_has_one_copy_of_the_library(wheel):
+    sizes = {entry.filename: entry.file_size for entry in zipfile.ZipFile(wheel).infolist()}
+    assert sizes["penstock/bin/penstock"] < sizes["penstock/libpenstock.so"] / 2
+
+
+def test_it_has_the_licences_of_what_it_passes_on(wheel):
+    archive = zipfile.ZipFile(wheel)
+    libraries = {name.rpartition("/")[2] for name in archive.namelist() if ".libs/" in name} - {""}
+    terms = [name for name in archive.namelist() if "/licenses/third_party/" in name and name.endswith(".txt")]
+    texts = {name.rpartition("/")[2]: archive.read(name).decode() for name in terms}
+    assert libraries == {text.partition("\n")[0] for text in texts.values()} & libraries and libraries
+    assert {"nanobind.txt", "libhwy-dev.txt", "nlohmann-json3-dev.txt", "libcli11-dev.txt"} <= set(texts)
+    assert all("opyright" in text for text in texts.values())
 
 
 def test_its_metadata_name_what_else_it_can_use(wheel):
@@ -78,9 +93,11 @@ def test_its_metadata_name_what_else_it_can_use(wheel):
 
 
 def test_what_is_said_of_extras_names_those_there_are(wheel):
-    """`pip install '.[torch]'` on pages and `penstock[keras]` in messages."""
-    texts = [ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("python/**/*.py"), *ROOT.glob("python/src/*/*")]
-    said = {name for path in texts for name in re.findall(r"(?:'\.|penstock)\[([a-z]+)\]", path.read_text())}
+    """`pip install '.[torch]'` on pages. Messages name the package that is missing: `penstock` on the index is another."""
+    pages = [ROOT / "README.md", *ROOT.glob("docs/**/*.md")]
+    code = [*ROOT.glob("python/**/*.py"), *ROOT.glob("python/src/*/*"), *ROOT.glob("apps/**/*.*")]
+    assert not [path for path in code if re.search(r"pip install '?penstock\b", path.read_text())]
+    said = {name for path in pages for name in re.findall(r"'\.\[([a-z]+)\]", path.read_text())}
     assert said == set(metadata_of(wheel).get_all("Provides-Extra"))
 
 
@@ -146,7 +163,7 @@ def test_the_source_distribution_has_all_that_a_build_reads(tmp_path):
         check=True,
         capture_output=True,
     )
-    (archive,) = tmp_path.glob("penstock-*.tar.gz")
+    (archive,) = tmp_path.glob("penstock_rnn-*.tar.gz")
     import tarfile
 
     names = {name.partition("/")[2] for name in tarfile.open(archive).getnames()}

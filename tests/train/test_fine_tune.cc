@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "nn/model/model_impl.h"
+#include "penstock/data/text.h"
 #include "penstock/model_file.h"
 #include "penstock/train.h"
 #include "penstock/train/fine_tune.h"

@@ -15,6 +15,7 @@
 #include "data/labelled/labelled_batches.h"
 #include "nn/model/filter_bank.h"
 #include "nn/model/model_impl.h"
+#include "penstock/data/tasks.h"
 #include "penstock/train.h"
 #include "penstock/train/fine_tune.h"
 #include "support/expect_error.h"

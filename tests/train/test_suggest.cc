@@ -3,6 +3,8 @@
 
 #include <string>
 
+#include "penstock/data/tasks.h"
+#include "penstock/data/text.h"
 #include "penstock/train.h"
 #include "support/expect_error.h"
 #include "support/temporary_folder.h"

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "options/output_file.h"
+#include "penstock/data/row_reader.h"
 #include "penstock/spread_tracker.h"
 #include "penstock/stream.h"
 

@@ -58,7 +58,7 @@ def answer(line):
 
         return f"bytes {draw(pyplot, json.loads(line)).hex()}"
     except ImportError as error:
-        return f"{error}; pip install 'penstock[report]'"
+        return f"{error}; pip install matplotlib"
     except Exception as error:  # one line for the program that called
         return f"{type(error).__name__}: {error}".replace("\n", " ")
 

@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "penstock/data/rows.h"
 #include "penstock/classify/labels.h"
+#include "penstock/data/rows.h"
 #include "penstock/forecast/score.h"
 
 /// How well a model does on the rows of a table whose answers are known.

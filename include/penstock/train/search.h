@@ -6,7 +6,7 @@
 
 #include "penstock/data/dataset.h"
 #include "penstock/model.h"
-#include "penstock/train.h"
+#include "penstock/train/train.h"
 
 /// A search for the model that suits some data: many are trained on a part of the training part, and scored on the rest
 /// of it. What is held out for the final score is not looked at.

@@ -37,7 +37,7 @@ def read(path):
     try:
         import torch
     except ImportError as error:
-        raise Unsupported(f"{path}: files of PyTorch need the package torch: pip install 'penstock[torch]'") from error
+        raise Unsupported(f"{path}: files of PyTorch need the package torch: pip install torch") from error
     limits = Limits(path)
     with reading(path, "file of PyTorch"):
         return _arrays_and_cells(torch, path, limits)

@@ -16,7 +16,7 @@ def h5py_package():
     try:
         import h5py
     except ImportError as error:
-        raise Unsupported("files of Keras need the package h5py: pip install 'penstock[keras]'") from error
+        raise Unsupported("files of Keras need the package h5py: pip install h5py") from error
     return h5py
 
 

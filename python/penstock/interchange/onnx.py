@@ -82,7 +82,7 @@ def _package():
     try:
         import onnx
     except ImportError as error:
-        raise Unsupported("files of ONNX need the package onnx: pip install 'penstock[onnx]'") from error
+        raise Unsupported("files of ONNX need the package onnx: pip install 'onnx>=1.17'") from error
     version = tuple(int(number) for number in re.findall(r"\d+", onnx.__version__)[:2])
     if version < _OLDEST:
         raise Unsupported(

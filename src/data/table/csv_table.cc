@@ -13,6 +13,7 @@
 #include "data/table/column_choice.h"
 #include "data/table/json_table.h"
 #include "data/text_encoding.h"
+#include "penstock/data/source.h"
 #include "penstock/stop.h"
 
 namespace penstock::data {

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/random.h"
 #include "data/dataset.h"
+#include "penstock/data/tasks.h"
 
 namespace penstock {
 namespace {

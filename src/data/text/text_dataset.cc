@@ -6,6 +6,7 @@
 #include "data/divisible.h"
 #include "data/stream_dataset.h"
 #include "data/text_encoding.h"
+#include "penstock/data/text.h"
 
 namespace penstock {
 namespace {
