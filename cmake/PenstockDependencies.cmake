@@ -8,6 +8,8 @@ find_package(dnnl REQUIRED)
 if(NOT DEFINED PENSTOCK_TRAINING OR PENSTOCK_TRAINING)
   find_package(ZLIB REQUIRED)
   find_package(CLI11 REQUIRED)
+  # What the program compares models of text with; without it, there is one comparison less.
+  find_package(LibLZMA QUIET)
 endif()
 # Hashes of compiled kernels; only its header is used.
 find_path(XXHASH_INCLUDE_DIR xxhash.h REQUIRED)
