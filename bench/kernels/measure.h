@@ -18,7 +18,7 @@
 #include "base/random.h"
 #include "base/timing.h"
 #include "penstock/error.h"
-#include "plan/gpu.h"
+#include "plan/gpu/gpu.h"
 
 /// What the programs that measure on a GPU share: numbers to measure with, and a clock.
 namespace penstock::bench::cuda {

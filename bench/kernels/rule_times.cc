@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "plan/gpu_dense_rules.h"
-#include "plan/gpu_layer_rules.h"
-#include "plan/gpu_product_rules.h"
-#include "plan/gpu_scan_rules.h"
+#include "plan/gpu/dense_rules.h"
+#include "plan/gpu/layer_rules.h"
+#include "plan/gpu/product_rules.h"
+#include "plan/gpu/scan_rules.h"
 
 /// How long the rules of plans on GPUs take to be stated, solved and proved best: the slowest of some ten thousand
 /// problems of ugly sizes, in milliseconds of the processor, the least of three runs each.

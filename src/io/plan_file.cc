@@ -6,8 +6,8 @@
 
 #include "base/check.h"
 #include "base/environment.h"
+#include "base/files/trusted_file.h"
 #include "base/quote.h"
-#include "base/trusted_file.h"
 #include "io/read_file.h"
 #include "penstock/file_writer.h"
 #include "penstock/tune.h"

@@ -5,11 +5,11 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "plan/cpu_rules.h"
-#include "plan/falling_rows.h"
-#include "plan/gpu_dense_rules.h"
-#include "plan/gpu_layer_rules.h"
-#include "plan/gpu_product_rules.h"
+#include "plan/cpu/falling_rows.h"
+#include "plan/cpu/rules.h"
+#include "plan/gpu/dense_rules.h"
+#include "plan/gpu/layer_rules.h"
+#include "plan/gpu/product_rules.h"
 
 namespace penstock::plan {
 namespace {

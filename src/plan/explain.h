@@ -4,9 +4,9 @@
 #include <string>
 
 #include "penstock/plan.h"
-#include "plan/gpu_dense.h"
-#include "plan/gpu_layer.h"
-#include "plan/gpu_product.h"
+#include "plan/gpu/dense.h"
+#include "plan/gpu/layer.h"
+#include "plan/gpu/product.h"
 #include "plan/plan.h"
 
 /// What the planner chooses, and what became of the rest, for one problem. Reports are without a plan where none is

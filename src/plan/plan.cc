@@ -1,7 +1,7 @@
 #include "plan/plan.h"
 
 #include "base/check.h"
-#include "plan/cpu_rules.h"
+#include "plan/cpu/rules.h"
 #include "plan/tuning.h"
 
 namespace penstock::plan {

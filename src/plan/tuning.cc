@@ -5,18 +5,18 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 
-#include "base/cache_folder.h"
 #include "base/check.h"
 #include "base/environment.h"
+#include "base/files/cache_folder.h"
+#include "base/files/trusted_file.h"
 #include "base/quote.h"
-#include "base/trusted_file.h"
 #include "base/warning.h"
 #include "penstock/version.h"
-#include "plan/cpu_rules.h"
-#include "plan/gpu_dense_rules.h"
-#include "plan/gpu_layer_rules.h"
-#include "plan/gpu_product_rules.h"
-#include "plan/gpu_scan_rules.h"
+#include "plan/cpu/rules.h"
+#include "plan/gpu/dense_rules.h"
+#include "plan/gpu/layer_rules.h"
+#include "plan/gpu/product_rules.h"
+#include "plan/gpu/scan_rules.h"
 
 namespace penstock::plan {
 namespace {

@@ -1,6 +1,6 @@
 // Files of a cache: read only if nobody else can have changed them, and without waiting.
 
-#include "base/trusted_file.h"
+#include "base/files/trusted_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -10,9 +10,9 @@
 
 #include "penstock/error.h"
 #include "plan/cell_table.h"
-#include "plan/gpu_dense.h"
-#include "plan/gpu_layer.h"
-#include "plan/gpu_product.h"
+#include "plan/gpu/dense.h"
+#include "plan/gpu/layer.h"
+#include "plan/gpu/product.h"
 #include "plan/h200.h"
 #include "plan/plan.h"
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "plan/gpu.h"
+#include "plan/gpu/gpu.h"
 
 namespace penstock::plan {
 

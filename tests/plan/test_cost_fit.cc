@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "base/random.h"
-#include "plan/gpu_dense.h"
+#include "plan/gpu/dense.h"
 #include "plan/plan.h"
 #include "plan/tuning.h"
 

@@ -1,6 +1,6 @@
 // How recurrences of dense cells run on a GPU: what the planner chooses, what it refuses, and that it says why.
 
-#include "plan/gpu_dense.h"
+#include "plan/gpu/dense.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

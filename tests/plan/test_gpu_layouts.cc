@@ -9,7 +9,7 @@
 
 #include "penstock/error.h"
 #include "plan/cell_table.h"
-#include "plan/gpu_dense.h"
+#include "plan/gpu/dense.h"
 
 namespace penstock::plan {
 namespace {

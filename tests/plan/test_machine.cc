@@ -6,10 +6,10 @@
 #include <gtest/gtest.h>
 
 #include "plan/explain.h"
-#include "plan/gpu_dense_rules.h"
-#include "plan/gpu_layer_rules.h"
-#include "plan/gpu_product_rules.h"
-#include "plan/gpu_scan_rules.h"
+#include "plan/gpu/dense_rules.h"
+#include "plan/gpu/layer_rules.h"
+#include "plan/gpu/product_rules.h"
+#include "plan/gpu/scan_rules.h"
 #include "support/expect_error.h"
 
 namespace penstock::plan {

@@ -9,9 +9,9 @@
 
 #include "penstock/error.h"
 #include "penstock/version.h"
-#include "plan/gpu_dense.h"
-#include "plan/gpu_layer.h"
-#include "plan/gpu_product.h"
+#include "plan/gpu/dense.h"
+#include "plan/gpu/layer.h"
+#include "plan/gpu/product.h"
 #include "plan/plan.h"
 #include "support/temporary_folder.h"
 

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <vector>
 
-#include "plan/gpu.h"
+#include "plan/gpu/gpu.h"
 
 namespace penstock::test {
 

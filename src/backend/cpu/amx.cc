@@ -31,31 +31,31 @@ namespace {
 
 #include "backend/cpu/target.inl"
 
-#include "backend/cpu/panel.inl"
+#include "backend/cpu/dense/panel.inl"
 
-#include "backend/cpu/panel_packing.inl"
+#include "backend/cpu/dense/panel_packing.inl"
 
-#include "backend/cpu/panel_bf16.inl"
+#include "backend/cpu/dense/panel_bf16.inl"
 
-#include "backend/cpu/tiles.inl"
+#include "backend/cpu/product/tiles.inl"
 
-#include "backend/cpu/dense_input.inl"
+#include "backend/cpu/dense/input.inl"
 
-#include "backend/cpu/dense_forward.inl"
+#include "backend/cpu/dense/forward.inl"
 
-#include "backend/cpu/dense_tiles.inl"
+#include "backend/cpu/dense/tiles.inl"
 
-#include "backend/cpu/step_panels.inl"
+#include "backend/cpu/dense/step_panels.inl"
 
-#include "backend/cpu/dense_step.inl"
+#include "backend/cpu/dense/step.inl"
 
-#include "backend/cpu/dense_forward_fill.inl"
+#include "backend/cpu/dense/forward_fill.inl"
 
-#include "backend/cpu/scan_step.inl"
+#include "backend/cpu/scan/step.inl"
 
-#include "backend/cpu/scan_layer.inl"
+#include "backend/cpu/scan/layer.inl"
 
-#include "backend/cpu/scan_tiles.inl"
+#include "backend/cpu/scan/tiles.inl"
 
 }  // namespace
 

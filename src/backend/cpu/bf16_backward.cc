@@ -31,21 +31,21 @@ namespace {
 
 #include "backend/cpu/target.inl"
 
-#include "backend/cpu/panel.inl"
+#include "backend/cpu/dense/panel.inl"
 
-#include "backend/cpu/panel_packing.inl"
+#include "backend/cpu/dense/panel_packing.inl"
 
-#include "backend/cpu/panel_bf16.inl"
+#include "backend/cpu/dense/panel_bf16.inl"
 
-#include "backend/cpu/tiles.inl"
+#include "backend/cpu/product/tiles.inl"
 
-#include "backend/cpu/dense_input.inl"
+#include "backend/cpu/dense/input.inl"
 
-#include "backend/cpu/dense_forward.inl"
+#include "backend/cpu/dense/forward.inl"
 
-#include "backend/cpu/dense_backward.inl"
+#include "backend/cpu/dense/backward.inl"
 
-#include "backend/cpu/dense_backward_tiles.inl"
+#include "backend/cpu/dense/backward_tiles.inl"
 
 }  // namespace
 

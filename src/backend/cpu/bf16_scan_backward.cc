@@ -31,17 +31,17 @@ namespace {
 
 #include "backend/cpu/target.inl"
 
-#include "backend/cpu/panel.inl"
+#include "backend/cpu/dense/panel.inl"
 
-#include "backend/cpu/panel_packing.inl"
+#include "backend/cpu/dense/panel_packing.inl"
 
-#include "backend/cpu/panel_bf16.inl"
+#include "backend/cpu/dense/panel_bf16.inl"
 
-#include "backend/cpu/tiles.inl"
+#include "backend/cpu/product/tiles.inl"
 
-#include "backend/cpu/scan.inl"
+#include "backend/cpu/scan/scan.inl"
 
-#include "backend/cpu/scan_gradient_bf16.inl"
+#include "backend/cpu/scan/gradient_bf16.inl"
 
 template <class Panel, class Cell>
 void FillScanBackwardCell(CellKernels<float>& kernels) {

@@ -266,7 +266,7 @@ struct ScanLayer {
   const Real* x = nullptr;                 // at x_map
   const std::uint16_t* x_bf16 = nullptr;   // instead of x, where operands are rounded
   RowMap x_map;
-  const Real* packed = nullptr;         // panels of weight_ih, see scan_layer.inl
+  const Real* packed = nullptr;         // panels of weight_ih, see layer.inl
   const Real* bias = nullptr;           // [G, H] or null
   Real* wx = nullptr;                   // [cells, G, H], W x + bias, or null
   std::uint16_t* rounded_wx = nullptr;  // the same in bfloat16, where operands are rounded, or null
@@ -289,8 +289,8 @@ struct ScanLayerPart {
   int thread = 0;  // whose scratch it may use
 };
 
-/// A piece of a scan layer's batch in its backward pass from the gates; layouts in scan_gradient.inl, and of bfloat16
-/// in scan_gradient_bf16.inl.
+/// A piece of a scan layer's batch in its backward pass from the gates; layouts in gradient.inl, and of bfloat16
+/// in gradient_bf16.inl.
 template <class Real, class Stored = Real>
 struct ScanGradient {
   Index cells = 0, capacity = 0;                       // rows of the piece, and for how many there is room

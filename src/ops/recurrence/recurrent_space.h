@@ -57,8 +57,8 @@ struct RecurrentOp<Real>::Tape {
   std::size_t size = 0;
 };
 
-/// What the backward pass through a scan cell needs for one piece; layouts in scan_gradient.inl and
-/// scan_gradient_bf16.inl.
+/// What the backward pass through a scan cell needs for one piece; layouts in gradient.inl and
+/// gradient_bf16.inl.
 template <class Real>
 template <class Stored>
 struct RecurrentOp<Real>::PieceSpace {

@@ -6,7 +6,7 @@
 
 #include "backend/cuda/scan/scan.h"
 #include "plan/cell_table.h"
-#include "plan/gpu_dense.h"
+#include "plan/gpu/dense.h"
 
 /// Layers of dense cells on a GPU, in one direction: the recurrence h_t = cell(W x_t, R h_{t-1}, state), the product of
 /// the input given. Every algorithm (plan::DenseAlgorithm) answers the same calls.

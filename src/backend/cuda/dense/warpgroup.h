@@ -2,7 +2,7 @@
 
 #include "backend/cuda/dense/dense.h"
 #include "backend/cuda/runtime/kernel.h"
-#include "plan/gpu_dense.h"
+#include "plan/gpu/dense.h"
 
 namespace penstock::cuda {
 

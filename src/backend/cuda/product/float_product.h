@@ -2,7 +2,7 @@
 
 #include "backend/cuda/runtime/blas.h"
 #include "backend/cuda/runtime/kernel.h"
-#include "plan/gpu_product.h"
+#include "plan/gpu/product.h"
 
 namespace penstock::cuda {
 

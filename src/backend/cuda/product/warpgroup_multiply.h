@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "plan/gpu.h"
+#include "plan/gpu/gpu.h"
 
 namespace penstock::cuda {
 

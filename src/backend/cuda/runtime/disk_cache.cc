@@ -14,9 +14,9 @@
 #include <filesystem>
 #include <vector>
 
-#include "base/cache_folder.h"
 #include "base/environment.h"
-#include "base/trusted_file.h"
+#include "base/files/cache_folder.h"
+#include "base/files/trusted_file.h"
 #include "base/warning.h"
 #include "penstock/error.h"
 #include "penstock/file_writer.h"

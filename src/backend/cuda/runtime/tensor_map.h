@@ -5,7 +5,7 @@
 
 #include "backend/cuda/runtime/api.h"
 #include "penstock/types.h"
-#include "plan/gpu.h"
+#include "plan/gpu/gpu.h"
 
 namespace penstock::cuda {
 

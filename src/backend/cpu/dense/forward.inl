@@ -1,0 +1,448 @@
+// Forward engine of dense cells. The recurrent product of a tile (rows x one unit block x all gates) stays in
+// registers and goes straight through the gates: nothing but wx is read and nothing but results is written.
+
+/// One vector of units of one row at one step.
+template <class Real>
+struct Site {
+  const RowPlace<Real>& row;
+  Index unit, count;
+  Index operand;  // of [heads, inputs], where operands are rounded
+};
+
+/// Whether a vector is a line of the caches: parts of one that go past them would cost more than they save.
+template <class Real>
+constexpr bool StreamsLines = Lanes<Real>::lanes * sizeof(Real) == 64;
+
+template <class Panel, class Cell>
+struct ForwardPointwise {
+  using Real = RealOf<Panel>;
+  using L = Lanes<Real>;
+  using V = GatesOf<Panel>;
+  using At = Site<Real>;
+  static constexpr int G = Cell::gates, S = Cell::states, N = Cell::saved;
+  Index hidden, state;  // H, B * H
+  bool streams;
+
+  /// The input product where it was made beforehand.
+  template <int first, int count>
+  HWY_INLINE void load_gates(const At& at, V (&wx)[G]) const {
+    for (int g = first; g < first + count; ++g) wx[g] = L::load(at.row.wx + g * hidden + at.unit, at.count);
+  }
+
+  HWY_INLINE void load_state(const At& at, V (&prev)[S]) const {
+    prev[0] = L::load(at.row.h + at.unit, at.count);
+    for (int k = 1; k < S; ++k) prev[k] = L::load(at.row.others + (k - 1) * state + at.unit, at.count);
+  }
+
+  /// What the next product multiplies is kept rounded too, where it is multiplied so.
+  HWY_INLINE void round_operand(const At& at, V value, std::uint16_t* row) const {
+    if constexpr (RoundsOperands<Panel>) StoreRounded(value, row + at.operand, at.count);
+  }
+
+  /// For the backward pass.
+  HWY_INLINE void keep(const At& at, V value, Real* to) const {
+    if constexpr (StreamsLines<Real>) {
+      if (streams) return L::stream(value, to);
+    }
+    L::store(value, to, at.count);
+  }
+
+  HWY_INLINE void store_output(const At& at, V y) const {
+    if constexpr (RoundsOperands<Panel>) {
+      if (at.row.y_bf16 != nullptr) return StoreRounded(y, at.row.y_bf16 + at.unit, at.count);
+    }
+    L::store(y, at.row.y + at.unit, at.count);
+  }
+
+  /// Writes the output, what training needs, and the state for the next step, cleared if a reset comes before it.
+  HWY_INLINE void finish(const At& at, const V (&prev)[S], const V (&next)[S], const V (&save)[N]) const {
+    const RowPlace<Real>& row = at.row;
+    store_output(at, next[0]);
+    if (row.saved != nullptr) {
+      for (int i = 0; i < N; ++i) keep(at, save[i], row.saved + i * hidden + at.unit);
+      for (int k = 0; k < S; ++k) keep(at, prev[k], row.prev + k * hidden + at.unit);
+    }
+    if constexpr (S > 1) {
+      for (int k = 1; k < S && row.every_state != nullptr; ++k) {
+        L::store(next[k], row.every_state + (k - 1) * hidden + at.unit, at.count);
+      }
+    }
+    const V zero(0), h = row.clear ? zero : next[0];
+    L::store(h, row.next_h + at.unit, at.count);
+    round_operand(at, h, row.rounded);
+    for (int k = 1; k < S; ++k) {
+      L::store(row.clear ? zero : next[k], row.next_others + (k - 1) * state + at.unit, at.count);
+    }
+  }
+
+  HWY_INLINE void single_phase(const At& at, const V (&wx)[G], const V (&rh)[G]) const {
+    V prev[S], next[S], save[N];
+    load_state(at, prev);
+    Cell::forward(wx, rh, prev, next, save);
+    finish(at, prev, next, save);
+  }
+
+  HWY_INLINE void first_phase(const At& at, const V (&wx)[G], const V (&rh)[G]) const {
+    V prev[S], save[N], operand;
+    load_state(at, prev);
+    Cell::forward_first(wx, rh, prev, operand, save);
+    L::store(operand, at.row.operand + at.unit, at.count);
+    round_operand(at, operand, at.row.rounded_operand);
+    for (int i = 0; i < Cell::first_gates; ++i) L::store(save[i], at.row.between + i * hidden + at.unit, at.count);
+  }
+
+  HWY_INLINE void second_phase(const At& at, const V (&wx)[G], const V (&rh)[G]) const {
+    V prev[S], next[S], save[N];
+    load_state(at, prev);
+    for (int i = 0; i < Cell::first_gates; ++i) save[i] = L::load(at.row.between + i * hidden + at.unit, at.count);
+    Cell::forward_second(wx, rh, prev, next, save);
+    finish(at, prev, next, save);
+  }
+};
+
+/// Fills in where the rows of a part are at a step.
+template <class Panel, class Cell>
+void PlaceRows(const DenseForward<RealOf<Panel>>& job, const DensePart& part, Index slot_end, Index step,
+               RowPlace<RealOf<Panel>>* places) {
+  using Real = RealOf<Panel>;
+  const RowPlan& plan = job.plan;
+  const Index H = job.hidden, state = plan.rows * H;
+  const Index rounded = RoundsOperands<Panel> ? job.heads * HeadStride<Panel>(H / job.heads) : 0;
+  for (Index slot = part.slot_begin; slot < slot_end; ++slot) {
+    const Index row = plan.row_of[slot], time = plan.time(slot, step), offset = slot * H;
+    const bool ends = step + 1 == plan.length[slot];
+    RowPlace<Real>& place = places[slot];
+    place.wx = job.wx == nullptr ? nullptr : job.wx + job.wx_row(slot, step) * job.wx_stride;
+    place.h = job.h[step & 1] + offset;
+    place.others = job.state + offset;
+    const Index output = job.y_map.at(row, time);
+    place.y = job.y == nullptr ? nullptr : job.y + output;
+    place.y_bf16 = job.y_bf16 == nullptr ? nullptr : job.y_bf16 + output;
+    place.next_h = ends ? job.last + offset : job.h[(step + 1) & 1] + offset;
+    place.next_others = ends ? job.last + state + offset : job.state + offset;
+    place.clear = !ends && plan.resets(slot, step + 1);
+    if (job.saved != nullptr) {
+      const Index cell = plan.cells.at(row, time);
+      place.saved = job.saved + cell * Cell::saved * H;
+      place.prev = job.prev + cell * Cell::states * H;
+    } else {
+      place.saved = place.prev = nullptr;
+    }
+    place.every_state = job.every_state == nullptr ? nullptr : job.every_state + job.every_state_map.at(row, time);
+    if constexpr (Cell::phases == 2) {
+      place.operand = job.operand + offset;
+      place.between = job.between + offset * Cell::saved;
+    }
+    if constexpr (RoundsOperands<Panel>) {
+      place.rounded = job.rounded.h[(step + 1) & 1] + slot * rounded;
+      if constexpr (Cell::phases == 2) place.rounded_operand = job.rounded.operand + slot * rounded;
+    }
+  }
+}
+
+/// Gates [first, first + count) of a cell and how they are computed: from which operand, through which panels.
+template <class Panel, class Operand = OperandOf<Panel>>
+struct GateGroup {
+  const Operand* operand;  // [B, H] or, rounded, [B, heads, inputs] in slot order
+  const Panel* panels;
+  const Panel* input_panels;
+};
+
+/// Where a tile begins: units counted within their head.
+template <class Real>
+struct TilePlace {
+  const RowPlace<Real>* rows;  // from the first slot on
+  Index head, first_unit;
+};
+
+/// The gates of a tile's parts, of_input and of_state [parts][gate_count * width]. A function of its own, so that it is
+/// compiled once and not for every size of a tile.
+template <class Panel, class Cell, int first_gate, int gate_count, int width>
+HWY_NOINLINE void TileGates(const DenseForward<RealOf<Panel>>& job, const TilePlace<RealOf<Panel>>& place, int rows,
+                            int blocks, const typename Lanes<RealOf<Panel>>::V* of_input,
+                            const typename Lanes<RealOf<Panel>>::V* of_state) {
+  using L = Lanes<RealOf<Panel>>;
+  using V = GatesOf<Panel>;
+  const Index head_size = job.hidden / job.heads;
+  const Index head_unit = place.head * head_size, head_operand = place.head * HeadStride<Panel>(head_size);
+  const ForwardPointwise<Panel, Cell> pointwise{job.hidden, job.plan.rows * job.hidden, job.streams};
+  const bool input_is_there = job.wx != nullptr;
+  for (int p = 0; p < rows * blocks; ++p, of_input += gate_count * width, of_state += gate_count * width) {
+    const RowPlace<RealOf<Panel>>& row = place.rows[rows > 1 ? p : 0];
+    const Index first_unit = blocks > 1 ? place.first_unit + p * width * L::lanes : place.first_unit;
+    for (int w = 0; w < width; ++w) {
+      const Index unit = first_unit + w * L::lanes;
+      const Index count = std::min<Index>(L::lanes, head_size - unit);
+      if (count <= 0) break;
+      const Site<RealOf<Panel>> at{row, head_unit + unit, count, head_operand + unit};
+      V wx[Cell::gates], rh[Cell::gates];
+      if constexpr (Cell::phases == 2) {  // the gates of the other phase
+        for (int g = 0; g < Cell::gates; ++g) wx[g] = rh[g] = V(0);
+      }
+      for (int g = 0; g < gate_count; ++g) rh[first_gate + g] = of_state[g * width + w];
+      if (input_is_there) {
+        pointwise.template load_gates<first_gate, gate_count>(at, wx);
+      } else {
+        for (int g = 0; g < gate_count; ++g) wx[first_gate + g] = of_input[g * width + w];
+      }
+      if constexpr (Cell::phases == 1) {
+        pointwise.single_phase(at, wx, rh);
+      } else if constexpr (first_gate > 0) {
+        pointwise.second_phase(at, wx, rh);
+      } else {
+        pointwise.first_phase(at, wx, rh);
+      }
+    }
+  }
+}
+
+/// What the gates of some rows will touch for one block of units, here a line and there a line, is asked for before the
+/// product, which takes longer than memory does. Not inlined, so that it is compiled once and not for every size of a
+/// tile.
+template <class Cell, int first_gate, int gate_count, int width, class Real>
+HWY_NOINLINE void FetchRows(const RowPlace<Real>* rows, int count, Index hidden, Index first_unit, bool streams) {
+  constexpr bool last_phase = first_gate + gate_count == Cell::gates;  // the one that writes results
+  for (int m = 0; m < count; ++m) {
+    const RowPlace<Real>& row = rows[m];
+    for (int w = 0; w < width; ++w) {
+      const Index unit = first_unit + w * Lanes<Real>::lanes;
+      for (int g = first_gate; row.wx != nullptr && g < first_gate + gate_count; ++g) {
+        hwy::Prefetch(row.wx + g * hidden + unit);
+      }
+      if constexpr (last_phase) {
+        if (row.y != nullptr) hwy::Prefetch(row.y + unit);
+        if (row.y_bf16 != nullptr) hwy::Prefetch(row.y_bf16 + unit);
+        if (row.saved == nullptr || (StreamsLines<Real> && streams)) continue;
+        for (int i = 0; i < Cell::saved; ++i) hwy::Prefetch(row.saved + i * hidden + unit);
+        for (int k = 0; k < Cell::states; ++k) hwy::Prefetch(row.prev + k * hidden + unit);
+      }
+    }
+  }
+}
+
+/// A tile of `rows` slots and one block of units, or of one slot and `blocks` of them.
+template <class Panel, class Cell, int first_gate, int gate_count, int width, int rows, int blocks>
+struct ForwardTile {
+  using Real = RealOf<Panel>;
+  using L = Lanes<Real>;
+  using V = typename L::V;
+  static_assert(rows == 1 || blocks == 1);
+  static constexpr int parts = rows * blocks, vectors = gate_count * width;
+  static constexpr Index units = width * L::lanes;
+  const DenseForward<Real>& job;
+  const GateGroup<Panel>& group;
+  const RowPlace<Real>* places;        // in slot order
+  Index slot, step, head, first_unit;  // of the first part
+
+  HWY_INLINE Index head_size() const { return job.hidden / job.heads; }
+  HWY_INLINE Index slot_of(int part) const { return rows > 1 ? slot + part : slot; }
+  HWY_INLINE Index unit_of(int part) const { return blocks > 1 ? first_unit + part * units : first_unit; }
+
+  HWY_INLINE void start(const Real* bias, V (&acc)[parts][vectors]) const {
+    for (int b = 0; b < blocks; ++b) {
+      LoadBias<Real, first_gate, gate_count, width>(bias, job.hidden, head_size(), head, unit_of(b), acc[b]);
+    }
+    for (int m = 1; m < rows; ++m) {
+      for (int v = 0; v < vectors; ++v) acc[m][v] = acc[0][v];
+    }
+  }
+
+  HWY_INLINE void add_input(const Panel* panel, V (&acc)[parts][vectors]) const {
+    const OperandOf<Panel>* x[rows];
+    for (int m = 0; m < rows; ++m) x[m] = InputRow<Panel>(job, slot + m, step);
+    if constexpr (blocks > 1) {
+      AccumulatePanels<Real, blocks, vectors>(x[0], job.input, panel,
+                                              PanelInputs<Panel>(job.input) * gate_count * units, acc);
+    } else {
+      AccumulatePanel<Real, rows, vectors>(x, job.input, panel, acc);
+    }
+  }
+
+  HWY_INLINE void add_recurrent(const Panel* panel, V (&acc)[parts][vectors]) const {
+    const Index head_stride = HeadStride<Panel>(head_size()), stride = job.heads * head_stride;
+    const OperandOf<Panel>* h = group.operand + slot * stride + head * head_stride;
+    if constexpr (blocks > 1) {
+      AccumulatePanels<Real, blocks, vectors>(h, head_size(), panel,
+                                              PanelInputs<Panel>(head_size()) * gate_count * units, acc);
+    } else {
+      AccumulateRows<Real, rows, vectors>(h, stride, head_size(), panel, acc);
+    }
+  }
+
+  HWY_INLINE void fetch() const {
+    const RowPlace<Real>* from = places + slot;
+    for (int b = 0; b < blocks; ++b) {
+      FetchRows<Cell, first_gate, gate_count, width>(from, rows, job.hidden, head * head_size() + unit_of(b),
+                                                     job.streams);
+    }
+  }
+
+  /// From the panels of the first block.
+  HWY_INLINE void run(const Panel* panel, const Panel* input_panel) const {
+    fetch();
+    V of_input[parts][vectors], of_state[parts][vectors];
+    start(job.bias_ih, of_input);
+    if (job.wx == nullptr) add_input(input_panel, of_input);
+    start(job.bias_hh, of_state);
+    add_recurrent(panel, of_state);
+    TileGates<Panel, Cell, first_gate, gate_count, width>(job, {places + slot, head, first_unit}, rows, blocks,
+                                                          of_input[0], of_state[0]);
+  }
+};
+
+#include "backend/cpu/dense/unpacked.inl"
+
+/// All tiles of one part at one step for one group of gates.
+template <class Panel, class Cell, int first_gate, int gate_count, int width>
+void ForwardTiles(const DenseForward<RealOf<Panel>>& job, const GateGroup<Panel>& group,
+                  const RowPlace<RealOf<Panel>>* places, const DensePart& part, Index slot_end, Index step) {
+  using Real = RealOf<Panel>;
+  constexpr int vectors = gate_count * width;
+  constexpr Index units = width * Lanes<Real>::lanes;
+  const Index head_size = job.hidden / job.heads;
+  const Index blocks_per_head = (head_size + units - 1) / units;
+  if constexpr (std::is_same_v<Panel, Real>) {
+    if (job.weight_hh != nullptr) {
+      return UnpackedTiles<Cell, first_gate, gate_count, width>(job, group.operand, places, part, slot_end, step);
+    }
+  }
+  const auto run = [&](auto rows, auto blocks, Index slot, Index block) HWY_ATTR {
+    ForwardTile<Panel, Cell, first_gate, gate_count, width, decltype(rows)::value, decltype(blocks)::value>{
+        job, group, places, slot, step, block / blocks_per_head, block % blocks_per_head * units}
+        .run(group.panels + block * PanelInputs<Panel>(head_size) * gate_count * units,
+             group.input_panels + block * PanelInputs<Panel>(job.input) * gate_count * units);
+  };
+  constexpr std::integral_constant<int, 1> one;
+  constexpr std::integral_constant<int, 2> two;
+  // A single row of fewer than four sums a block would leave the multipliers waiting for each other.
+  const bool paired = slot_end - part.slot_begin == 1 && vectors < 4;
+  WalkBlocks(part, step, paired ? blocks_per_head : 1, [&](Index block, Index count) HWY_ATTR {
+    if (count == 2) return run(one, two, part.slot_begin, block);
+    ForEachTile<MaxTileRows<Panel, vectors>()>(part.slot_begin, slot_end,
+                                               [&](auto rows, Index slot) HWY_ATTR { run(rows, one, slot, block); });
+  });
+}
+
+/// There is another for panels whose products have a way of their own.
+template <class Panel, class Cell, int first_gate, int gate_count, int width>
+void ForwardGroup(const DenseForward<RealOf<Panel>>& job, const GateGroup<Panel>& group,
+                  const RowPlace<RealOf<Panel>>* places, const DensePart& part, Index slot_end, Index step) {
+  ForwardTiles<Panel, Cell, first_gate, gate_count, width>(job, group, places, part, slot_end, step);
+}
+
+/// The operand of the products of a step: of the first group of gates, or of the second.
+template <class Panel>
+const OperandOf<Panel>* StateOperand(const DenseForward<RealOf<Panel>>& job, Index step) {
+  if constexpr (RoundsOperands<Panel>) {
+    return job.rounded.h[step & 1];
+  } else {
+    return job.h[step & 1];
+  }
+}
+template <class Panel>
+const OperandOf<Panel>* SecondOperand(const DenseForward<RealOf<Panel>>& job) {
+  if constexpr (RoundsOperands<Panel>) {
+    return job.rounded.operand;
+  } else {
+    return job.operand;
+  }
+}
+
+/// Rounds the states that enter the first step.
+template <class Panel>
+void RoundStates(const DenseForward<RealOf<Panel>>& job, const DensePart& part) {
+  const Index head_size = job.hidden / job.heads, inputs = HeadStride<Panel>(head_size);
+  for (Index slot = part.slot_begin + part.member; slot < part.slot_end; slot += part.members) {
+    for (Index head = 0; head < job.heads; ++head) {
+      RoundRow(job.h[0] + slot * job.hidden + head * head_size, head_size, inputs,
+               job.rounded.h[0] + (slot * job.heads + head) * inputs);
+    }
+  }
+}
+
+template <class Panel, class Cell, int width>
+void ForwardSteps(const DenseForward<RealOf<Panel>>& job, const DensePart& part) {
+  constexpr int first = FirstGroup<Cell>();
+  const Index head_size = job.hidden / job.heads;
+  const Index units = width * Lanes<RealOf<Panel>>::lanes;
+  const Index blocks = (head_size + units - 1) / units * job.heads;
+  const Panel* const panels = reinterpret_cast<const Panel*>(job.packed);
+  const Panel* const input_panels = reinterpret_cast<const Panel*>(job.packed_input);
+  const auto second = [&](const Panel* all, Index inputs) {
+    return all == nullptr ? nullptr : all + blocks * PanelInputs<Panel>(inputs) * first * units;
+  };
+  const Panel* const second_panels = second(panels, head_size);
+  const Panel* const second_input_panels = second(input_panels, job.input);
+  const Index steps = std::min(job.plan.length[part.slot_begin], job.step_end);
+  RowPlace<RealOf<Panel>>* const places = job.places + part.member * job.plan.rows;
+  PanelUse<Panel> use;
+  use.set_rows(part.slot_end - part.slot_begin);
+  if constexpr (RoundsOperands<Panel>) {
+    if (job.step_begin == 0) RoundStates<Panel>(job, part);
+  }
+  Index slot_end = part.slot_end;
+  for (Index step = job.step_begin; step < steps; ++step) {
+    while (job.plan.length[slot_end - 1] <= step) --slot_end;
+    if constexpr (RoundsOperands<Panel>) {
+      if (job.step_of_piece(step) == 0) RoundPiece<Panel>(job, part, step, std::min(step + job.piece, steps));
+    }
+    if (job.wx != nullptr && job.step_of_piece(step) == 0) {
+      const Index end = std::min(step + job.piece, steps);
+      use.set_rows((part.slot_end - part.slot_begin) * (end - step));
+      InputProduct<Panel, Cell, 0, first, width>(job, input_panels, part, step, end);
+      if constexpr (Cell::phases == 2) {
+        InputProduct<Panel, Cell, first, Cell::gates - first, width>(job, second_input_panels, part, step, end);
+      }
+      use.set_rows(part.slot_end - part.slot_begin);
+    }
+    PlaceRows<Panel, Cell>(job, part, slot_end, step, places);
+    ForwardGroup<Panel, Cell, 0, first, width>(
+        job, GateGroup<Panel>{StateOperand<Panel>(job, step), panels, input_panels}, places, part, slot_end, step);
+    if constexpr (Cell::phases == 2) {
+      if (part.barrier != nullptr) part.barrier->wait();
+      ForwardGroup<Panel, Cell, first, Cell::gates - first, width>(
+          job, GateGroup<Panel>{SecondOperand<Panel>(job), second_panels, second_input_panels}, places, part, slot_end,
+          step);
+    }
+    if (part.barrier != nullptr) part.barrier->wait();
+  }
+  if (job.streams) hwy::FlushStream();
+}
+
+template <class Panel, class Cell>
+void RunDenseForward(const DenseForward<RealOf<Panel>>& job, const DensePart& part) {
+  if (part.slot_begin >= part.slot_end) return;
+  constexpr int gates = FirstGroup<Cell>();
+  constexpr int most = MaxBlockVectors<RealOf<Panel>>(gates);
+  const int width = BlockVectors<RealOf<Panel>>(gates, job.hidden / job.heads);
+  if (width == 1) return ForwardSteps<Panel, Cell, 1>(job, part);
+  if constexpr (most >= 2) {
+    if (width == 2) return ForwardSteps<Panel, Cell, 2>(job, part);
+  }
+  if constexpr (most >= 4) return ForwardSteps<Panel, Cell, 4>(job, part);
+}
+
+template <class Panel, class Cell>
+PanelShape ForwardPanels(Index hidden, Index heads) {
+  const Index head_size = hidden / heads;
+  PanelShape shape = ShapeOfPanels<Panel>(FirstGroup<Cell>(), head_size, head_size, heads);
+  shape.size = PanelReals<Panel>(shape.blocks * shape.units * PanelInputs<Panel>(head_size) * Cell::gates);
+  return shape;
+}
+
+template <class Panel, class Cell>
+void PackForward(Index hidden, Index heads, StoredWeights<RealOf<Panel>> weight_hh, RealOf<Panel>* packed) {
+  constexpr int first = FirstGroup<Cell>();
+  const Index size = hidden / heads;
+  // A second group uses the width of the first, so that both cut the units into the same blocks.
+  const PanelShape shape = ShapeOfPanels<Panel>(first, size, size, heads);
+  WithStored<Panel>(weight_hh, [&](const auto* weights) {
+    const auto fill = [&](int first_gate, int count, Panel* panels) {
+      return FillPanels(shape, count, size, size, heads, panels, [&](Index head) {
+        return PanelWeights{weights + (head * Cell::gates + first_gate) * size * size, size * size, 1, size};
+      });
+    };
+    Panel* second = fill(0, first, reinterpret_cast<Panel*>(packed));
+    if constexpr (Cell::phases == 2) fill(first, Cell::gates - first, second);
+  });
+}

@@ -1,0 +1,76 @@
+// Products of floats by AMX.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backend/cpu/product/product_tiles.cc"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <concepts>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+#include <utility>
+
+#include "backend/cpu/isa.h"
+#include "backend/cpu/kernels.h"
+#include "base/aligned.h"
+
+#include <hwy/foreach_target.h>  // must come before highway.h
+
+#include <hwy/highway.h>
+
+#undef PENSTOCK_BF16_TILES
+#define PENSTOCK_BF16_TILES 1
+#include "backend/cpu/bf16_begin.inl"
+
+namespace penstock::cpu::HWY_NAMESPACE {
+
+#if PENSTOCK_BF16_PRODUCTS
+
+namespace {
+
+#include "backend/cpu/target.inl"
+
+#include "backend/cpu/dense/panel.inl"
+
+#include "backend/cpu/dense/panel_packing.inl"
+
+#include "backend/cpu/product/tiles.inl"
+
+#include "backend/cpu/product/transposed_tile.inl"
+
+#include "backend/cpu/product/transposed_product.inl"
+
+#include "backend/cpu/product/split_tiles.inl"
+
+#include "backend/cpu/product/split_product.inl"
+
+}  // namespace
+
+void FillSplit(ProductKernels<float>& kernels) {
+  kernels.add_transposed = &SplitTransposed::add;
+  kernels.transposed_scratch = &SplitTransposed::scratch;
+  kernels.product_panels = &SplitPanels::size;
+  kernels.pack_product_panels = &SplitPanels::pack;
+  kernels.rows_times_panels = &SplitPanels::multiply;
+  kernels.multiply = &SplitMatrices::multiply;
+}
+
+#else
+
+void FillSplit(ProductKernels<float>&) {}  // never called: only AVX-512 is extended by AMX
+
+#endif
+
+}  // namespace penstock::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace penstock::cpu {
+
+HWY_EXPORT(FillSplit);
+
+void FillSplitProducts(ProductKernels<float>& kernels) { HWY_DYNAMIC_DISPATCH(FillSplit)(kernels); }
+
+}  // namespace penstock::cpu
+#endif  // HWY_ONCE

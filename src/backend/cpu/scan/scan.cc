@@ -1,0 +1,101 @@
+// The engines of scan cells for every instruction set.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backend/cpu/scan/scan.cc"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <type_traits>
+
+#include "backend/cpu/isa.h"
+#include "backend/cpu/kernels.h"
+
+#include <hwy/foreach_target.h>  // must come before highway.h
+
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace penstock::cpu::HWY_NAMESPACE {
+namespace {
+
+#include "backend/cpu/target.inl"
+
+#include "backend/cpu/dense/panel.inl"
+
+#include "backend/cpu/dense/panel_packing.inl"
+
+#include "backend/cpu/scan/scan.inl"
+
+#include "backend/cpu/dense/step_panels.inl"
+
+#include "backend/cpu/scan/step.inl"
+
+#include "backend/cpu/scan/layer.inl"
+
+#include "backend/cpu/dense/panel_product.inl"
+
+#include "backend/cpu/product/transposed_tile.inl"
+
+#include "backend/cpu/scan/gradient.inl"
+
+#include "cells/given.h"
+
+template <class Real, class Cell>
+void FillScans(CellKernels<Real>& kernels) {
+  kernels.lanes = Lanes<Real>::lanes;
+  kernels.scan_forward = &RunScanForward<Real, Cell>;
+  kernels.scan_forward_summary = &RunScanForwardSummary<Real, Cell>;
+  kernels.scan_backward.walk = &RunScanBackward<Real, Cell>;
+  kernels.scan_backward.summary = &RunScanBackwardSummary<Real, Cell>;
+}
+
+template <class Real, class Cell>
+void Fill(CellKernels<Real>& kernels) {
+  FillScans<Real, Cell>(kernels);
+  kernels.scan_backward.panels = &ScanGradientPanels<Real>;
+  kernels.scan_backward.pack = &PackScanGradient<Real>;
+  kernels.scan_backward.pack_input = &PackScanInput<Real>;
+  kernels.scan_backward.input_gradient = &RunScanInputGradient<Real>;
+  kernels.scan_backward.weight_gradient = &RunScanWeightGradient<Real>;
+}
+
+template <class Real>
+void FillByIndex(int cell, CellKernels<Real>& kernels) {
+  WithScanCell(cell, [&](auto tag) { Fill<Real, typename decltype(tag)::type>(kernels); });
+  FillScanLayersAs<Real>(cell, kernels);
+}
+
+template <class Real>
+void FillGivenKind(Given given, CellKernels<Real>& kernels) {
+  if (given == Given::terms) FillScans<Real, GivenTerms>(kernels);
+  if (given == Given::logs) FillScans<Real, GivenLogs>(kernels);
+  if (given == Given::signed_logs) FillScans<Real, GivenSignedLogs>(kernels);
+}
+
+}  // namespace
+
+void FillGivenFloat(Given given, CellKernels<float>& kernels) { FillGivenKind(given, kernels); }
+void FillScanFloat(int cell, CellKernels<float>& kernels) { FillByIndex(cell, kernels); }
+#if HWY_ONCE
+// Double serves gradient checks, one lane at a time: the baseline is enough.
+void FillScanDouble(int cell, CellKernels<double>& kernels) { FillByIndex(cell, kernels); }
+void FillGivenDouble(Given given, CellKernels<double>& kernels) { FillGivenKind(given, kernels); }
+#endif
+
+}  // namespace penstock::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace penstock::cpu {
+
+HWY_EXPORT(FillScanFloat);
+HWY_EXPORT(FillGivenFloat);
+
+void FillScan(int cell, CellKernels<float>& kernels) { HWY_DYNAMIC_DISPATCH(FillScanFloat)(cell, kernels); }
+void FillScan(int cell, CellKernels<double>& kernels) { HWY_STATIC_DISPATCH(FillScanDouble)(cell, kernels); }
+void FillGiven(Given given, CellKernels<float>& kernels) { HWY_DYNAMIC_DISPATCH(FillGivenFloat)(given, kernels); }
+void FillGiven(Given given, CellKernels<double>& kernels) { HWY_STATIC_DISPATCH(FillGivenDouble)(given, kernels); }
+
+}  // namespace penstock::cpu
+#endif  // HWY_ONCE

@@ -1,0 +1,109 @@
+// Dense cells on a CPU: groups of rows that go on their own, and threads of a group that share its units.
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+
+#include "base/check.h"
+#include "plan/cpu/rules.h"
+
+namespace penstock::plan {
+namespace {
+
+constexpr Index kFewestUnits = 16;  // of one thread: a vector of floats
+
+/// What the threads of a plan do in a step, in multiply-adds of one of them.
+class StepWork {
+ public:
+  StepWork(const Problem& problem, const CpuModel& cpu) : problem_(problem), cpu_(cpu) {
+    const CellInfo& cell = problem.cell->info;
+    const Index head_size = problem.hidden / problem.heads;
+    weights_ = static_cast<double>(cell.gates * problem.hidden * head_size);
+    inputs_ = static_cast<double>(cell.gates * problem.input * problem.hidden);
+    cell_ = static_cast<double>(problem.hidden) * cpu.costs.multiply_adds / cpu.costs.gates;
+    blocks_of_head_ = (head_size + kFewestUnits - 1) / kFewestUnits;
+    blocks_ = blocks_of_head_ * problem.heads;
+  }
+
+  /// Of the group that has the most rows. Its threads wait for the one that has the most units.
+  double of(Index row_parts, Index channel_parts) const {
+    const Index rows = (problem_.rows + row_parts - 1) / row_parts;
+    const Index blocks = (blocks_ + channel_parts - 1) / channel_parts;
+    const double share = static_cast<double>(blocks) / static_cast<double>(blocks_);
+    const double mixing = share * (static_cast<double>(rows) * (weights_ + cell_) + reading(rows, share));
+    const double inputs = share * static_cast<double>(rows) * inputs_;  // for which nobody waits
+    return mixing * (1 + cpu_.costs.waiting * static_cast<double>(channel_parts - 1)) + inputs +
+           meeting(rows, channel_parts);
+  }
+
+ private:
+  /// A tile of rows reads each weight once.
+  double reading(Index rows, double share) const {
+    constexpr std::uint64_t of_wide_vectors = 6, of_others = 2;  // rows of a tile that fill the registers with sums
+    constexpr int wide = 64;
+    const std::uint64_t most = cpu_.vector_bytes >= wide ? of_wide_vectors : of_others;
+    const auto count = static_cast<std::uint64_t>(rows);
+    const auto tiles = static_cast<double>(count / most) + std::popcount(count % most);
+    const bool far = share * weights_ > static_cast<double>(cpu_.cached(cpu_.costs.near_share, sizeof(float)));
+    return weights_ * (tiles * cpu_.costs.weight + (far ? cpu_.costs.far_weight : 0));
+  }
+
+  /// Threads that share units wait at a barrier, and then for what the others have made of the units of their heads.
+  double meeting(Index rows, Index threads) const {
+    if (threads == 1) return 0;
+    const Index most = (blocks_ + threads - 1) / threads, fewest = blocks_ / threads;
+    const Index read = (most + blocks_of_head_ - 1) / blocks_of_head_ * blocks_of_head_;
+    return static_cast<double>(threads) * cpu_.costs.sharing +
+           static_cast<double>(rows * (read - fewest) * kFewestUnits) * cpu_.costs.exchanged;
+  }
+
+  Problem problem_;
+  CpuModel cpu_;
+  double weights_ = 0, inputs_ = 0, cell_ = 0;  // of a row, in multiply-adds
+  Index blocks_of_head_ = 1, blocks_ = 1;       // of units that a thread has all or none of
+};
+
+}  // namespace
+
+bool packing_pays(Index steps, Index positions, const CpuModel& cpu) {
+  const CpuCosts& costs = cpu.costs;  // of a weight, of which both sides have the same number
+  const double lying = static_cast<double>(steps) * costs.lying_step + static_cast<double>(positions) * costs.lying_row;
+  return lying > costs.packing;
+}
+
+std::vector<Rule<Plan>> cpu_dense_rules(const Problem& problem, const CpuModel& cpu) {
+  require(problem.algorithm != Algorithm::scan,
+          "algorithm must be automatic or sequential for cell {}, not scan: its gates depend on the previous state",
+          problem.cell->info.name);
+  Rule<Plan> rule{.name = "sequential"};
+  csp::Model& m = rule.model;
+  const auto row_parts = rule.var("row_parts", csp::range(1, std::min<Index>(problem.threads, problem.rows)));
+  const auto channel_parts = rule.var("channel_parts", csp::range(1, problem.threads));
+  m.require("there are so many threads", row_parts * channel_parts <= problem.threads);
+  m.require("each thread has units", channel_parts * kFewestUnits <= std::max(problem.hidden, kFewestUnits));
+  const StepWork work(problem, cpu);
+  // Of plans that take as long the one with more groups, which wait for nobody: they also share rows of different
+  // lengths more evenly.
+  m.minimise([=](const csp::Solution& solution) {
+    constexpr double of_group = 1e-6;
+    return work.of(solution[row_parts], solution[channel_parts]) *
+           (1 - of_group * static_cast<double>(solution[row_parts]));
+  });
+  rule.plan_of = [=](const csp::Solution& solution) {
+    Plan plan;
+    plan.row_parts = static_cast<int>(solution[row_parts]);
+    plan.channel_parts = static_cast<int>(solution[channel_parts]);
+    plan.microseconds =
+        static_cast<double>(problem.steps) * work.of(plan.row_parts, plan.channel_parts) / cpu.costs.multiply_adds;
+    plan.why = plan.channel_parts > 1 ? "few rows for each thread, and a step large enough to share units at a barrier"
+               : plan.row_parts > 1   ? "rows are independent: no thread waits for another"
+               : problem.threads == 1 ? "there is one thread"
+                                      : "one row, and a step too small to share";
+    return plan;
+  };
+  std::vector<Rule<Plan>> rules;
+  rules.push_back(std::move(rule));
+  return rules;
+}
+
+}  // namespace penstock::plan

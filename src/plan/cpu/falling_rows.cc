@@ -1,0 +1,74 @@
+#include "plan/cpu/falling_rows.h"
+
+#include <algorithm>
+#include <iterator>
+#include <limits>
+
+namespace penstock::plan {
+
+namespace {
+
+/// The first step that has at most so many rows.
+Index first_step_of(std::span<const Index> sizes, Index rows) {
+  const auto at = std::ranges::partition_point(sizes, [rows](Index size) { return size > rows; });
+  return std::distance(sizes.begin(), at);
+}
+
+}  // namespace
+
+bool shares_a_matrix(const GpuDensePlan& plan) {
+  return plan.algorithm == DenseAlgorithm::cluster || plan.algorithm == DenseAlgorithm::chip ||
+         plan.algorithm == DenseAlgorithm::warpgroup;
+}
+
+std::vector<Index> rows_worth_a_plan(const GpuDenseProblem& problem, const GpuModel& gpu) {
+  constexpr double worth = 0.9;
+  std::vector<Index> counts = {problem.rows};
+  GpuDensePlan plan = plan_gpu_dense(problem, gpu);
+  if (!shares_a_matrix(plan)) return counts;
+  // Most rows are left for most steps, and there a plan has most to gain: three quarters, and then ever half as many.
+  for (Index rows = (3 * problem.rows + 3) / 4; rows < counts.back() && rows >= 4;
+       rows = rows > problem.rows / 2 ? (problem.rows + 1) / 2 : (rows + 1) / 2) {
+    GpuDenseProblem fewer = problem;
+    fewer.rows = rows;
+    GpuDensePlan of_fewer = plan_gpu_dense(fewer, gpu);
+    if (!shares_a_matrix(of_fewer) || of_fewer.microseconds > worth * plan.microseconds) continue;
+    counts.push_back(rows);
+    plan = std::move(of_fewer);
+  }
+  return counts;
+}
+
+std::vector<FallingStage> falling_stages(std::span<const FallingPlan> plans, std::span<const Index> sizes,
+                                         double begin_microseconds) {
+  const auto steps = static_cast<Index>(sizes.size());
+  const std::size_t count = plans.size();
+  std::vector<Index> from(count);  // the first step that a plan has room for
+  for (std::size_t p = 0; p < count; ++p) from[p] = p == 0 ? 0 : first_step_of(sizes, plans[p].rows);
+  // Least time of the steps before those of a plan, and by which plan the last of them are walked.
+  std::vector<double> before(count, 0);
+  std::vector<std::size_t> previous(count, count);
+  const auto time = [&](std::size_t p, Index end) {
+    return before[p] + begin_microseconds + static_cast<double>(end - from[p]) * plans[p].step_microseconds;
+  };
+  for (std::size_t p = 1; p < count; ++p) {
+    before[p] = std::numeric_limits<double>::infinity();
+    for (std::size_t q = 0; q < p; ++q) {
+      if (from[q] == from[p] || time(q, from[p]) >= before[p]) continue;
+      before[p] = time(q, from[p]), previous[p] = q;
+    }
+    if (from[p] == 0) before[p] = 0;
+  }
+  std::size_t last = 0;
+  for (std::size_t p = 1; p < count; ++p) {
+    if (from[p] < steps && time(p, steps) < time(last, steps)) last = p;
+  }
+  std::vector<FallingStage> stages;
+  for (Index end = steps; last < count; end = from[last], last = previous[last]) {
+    stages.push_back({last, from[last], end - from[last]});
+  }
+  std::ranges::reverse(stages);
+  return stages;
+}
+
+}  // namespace penstock::plan

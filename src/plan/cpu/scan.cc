@@ -1,0 +1,126 @@
+// Scan cells on a CPU: rows and channels on their own from the first step to the last, or chunks of T.
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/check.h"
+#include "plan/cpu/rules.h"
+
+namespace penstock::plan {
+namespace {
+
+/// A chunk of the parallel scan. Fixed, so that results do not depend on the number of threads; long enough that the
+/// pass over the chunks' summaries costs nothing, short enough that 8,192 steps already occupy eight threads.
+constexpr Index kChunk = 1024;
+
+Index channel_groups(const Problem& problem) { return std::max<Index>(1, problem.hidden / problem.channels_each); }
+
+/// A scan in chunks, of the time of one from first step to last on one thread.
+double chunk_pass(const Problem& problem, const CpuCosts& costs) {
+  constexpr Index cache_line = 16;  // floats
+  return problem.hidden < cache_line ? costs.narrow_pass : costs.chunk_pass;
+}
+
+/// Threads from which chunks are quicker than rows and channels, which occupy fewer.
+Index quicker_from(const Problem& problem, const CpuCosts& costs) {
+  const auto occupied = static_cast<double>(problem.rows * channel_groups(problem));
+  return static_cast<Index>(std::ceil(chunk_pass(problem, costs) * occupied));
+}
+
+/// With so many threads at work.
+double scan_microseconds(const Problem& problem, const CpuCosts& costs, Index threads) {
+  const auto values = static_cast<double>(problem.rows * problem.steps) * static_cast<double>(problem.hidden);
+  const double products = values * static_cast<double>(problem.cell->info.gates * problem.input) / costs.multiply_adds;
+  return (products + values / costs.gates) / static_cast<double>(threads);
+}
+
+Rule<Plan> in_chunks(const Problem& problem, const CpuCosts& costs, Scope scope) {
+  Rule<Plan> rule{.name = "scan"};
+  if (problem.exact) {
+    rule.refused = "chunks round differently where a sequence is split, which exact mode forbids";
+    return rule;
+  }
+  if (problem.algorithm == Algorithm::sequential) {
+    rule.refused = "sequential was asked for";
+    return rule;
+  }
+  csp::Model& m = rule.model;
+  // Chunks are taken by whichever thread is free, so rows need no parts of their own.
+  const auto threads = rule.var("threads", csp::range(1, problem.threads));
+  if (problem.algorithm != Algorithm::scan && scope == Scope::worthwhile) {
+    m.require("rows and channels leave threads idle",
+              csp::Expression(problem.rows * channel_groups(problem)) < threads);
+    m.require("T is long enough to cut", csp::Expression(problem.steps) >= 2 * kChunk);
+    m.require("threads make up for the second pass over the steps", threads >= quicker_from(problem, costs));
+  }
+  m.maximise(threads);
+  const bool asked = problem.algorithm == Algorithm::scan;
+  rule.plan_of = [=](const csp::Solution& solution) {
+    Plan plan;
+    plan.algorithm = Algorithm::scan;
+    plan.chunk = kChunk;
+    plan.row_parts = static_cast<int>(solution[threads]);
+    plan.microseconds = chunk_pass(problem, costs) * scan_microseconds(problem, costs, plan.row_parts);
+    plan.why = asked ? "asked for" : "too few rows and channels to occupy the threads, T long enough";
+    return plan;
+  };
+  return rule;
+}
+
+std::string why_sequential(const Problem& problem) {
+  if (problem.rows * channel_groups(problem) >= problem.threads) {
+    return "rows and channels occupy the threads; a chunked scan would compute gates twice";
+  }
+  if (problem.exact) return "exact mode: one order of operations";
+  if (problem.steps < 2 * kChunk) return "T too short to cut into chunks";
+  return problem.algorithm == Algorithm::sequential ? "asked for" : "too few threads to make up for a second pass";
+}
+
+/// Threads that have more to do than it costs to call them: a sequence of a few steps is walked by one.
+Index worthwhile_threads(const Problem& problem, const CpuCosts& costs) {
+  const double grain = costs.product_grain / costs.multiply_adds;  // microseconds
+  const double threads = std::min(scan_microseconds(problem, costs, 1) / grain, 1e6);
+  return std::clamp<Index>(static_cast<Index>(threads), 1, problem.threads);
+}
+
+Rule<Plan> from_first_to_last(const Problem& problem, const CpuCosts& costs, Scope scope) {
+  Rule<Plan> rule{.name = "sequential"};
+  if (problem.algorithm == Algorithm::scan) {
+    rule.refused = "a scan was asked for";
+    return rule;
+  }
+  csp::Model& m = rule.model;
+  const Index groups = channel_groups(problem);
+  const auto row_parts = rule.var("row_parts", csp::range(1, std::min<Index>(problem.threads, problem.rows)));
+  const auto channel_parts = rule.var("channel_parts", csp::range(1, problem.threads));
+  m.require("there are so many threads", row_parts * channel_parts <= problem.threads);
+  m.require("a thread has a cache line of channels", channel_parts <= groups);
+  if (scope == Scope::worthwhile) {
+    m.require("a thread has work that pays for it", row_parts * channel_parts <= worthwhile_threads(problem, costs));
+  }
+  m.maximise(row_parts * (problem.threads + 1) + channel_parts);
+  rule.plan_of = [=](const csp::Solution& solution) {
+    Plan plan;
+    plan.row_parts = static_cast<int>(solution[row_parts]);
+    plan.channel_parts = static_cast<int>(solution[channel_parts]);
+    plan.microseconds = scan_microseconds(problem, costs, plan.threads());
+    plan.why = why_sequential(problem);
+    return plan;
+  };
+  return rule;
+}
+
+}  // namespace
+
+std::vector<Rule<Plan>> cpu_scan_rules(const Problem& problem, const CpuModel& cpu, Scope scope) {
+  require(
+      problem.algorithm != Algorithm::scan || !problem.exact,
+      "algorithm must be automatic or sequential in exact mode, not scan: chunks round differently where a sequence "
+      "is split");
+  std::vector<Rule<Plan>> rules;
+  rules.push_back(in_chunks(problem, cpu.costs, scope));
+  rules.push_back(from_first_to_last(problem, cpu.costs, scope));
+  return rules;
+}
+
+}  // namespace penstock::plan

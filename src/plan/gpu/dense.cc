@@ -1,0 +1,193 @@
+#include "plan/gpu/dense.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <optional>
+
+#include "base/check.h"
+#include "plan/cell_table.h"
+#include "plan/gpu/dense_rules.h"
+#include "plan/tuning.h"
+
+namespace penstock::plan {
+namespace {
+
+void check_dense_problem(const GpuDenseProblem& problem) {
+  constexpr Index most = GpuScanProblem::max_size;
+  require(problem.rows >= 1 && problem.steps >= 1 && problem.hidden >= 1,
+          "rows, steps and hidden must be at least 1, not {}, {} and {}", problem.rows, problem.steps, problem.hidden);
+  require(std::max({problem.rows, problem.steps, problem.hidden}) <= most,
+          "rows, steps and hidden must each be at most {}", most);
+  require(problem.heads >= 1 && problem.hidden % problem.heads == 0, "heads ({}) must divide hidden ({})",
+          problem.heads, problem.hidden);
+  const CellTraits& cell = cell_traits(problem.cell);
+  require(!cell.info.scan, "{} is a scan cell and has no recurrent matrix", problem.cell);
+  require(problem.hidden * cell.gates() <= most, "the gates of hidden {} must be at most {} values", problem.hidden,
+          most);
+}
+
+using MakeDenseRule = DenseRule (*)(const GpuDenseProblem&, const GpuModel&);
+
+MakeDenseRule dense_rule_of(DenseAlgorithm algorithm) {
+  switch (algorithm) {
+    case DenseAlgorithm::head:
+      return dense_head_rule;
+    case DenseAlgorithm::cluster:
+      return dense_cluster_rule;
+    case DenseAlgorithm::chip:
+      return dense_chip_rule;
+    case DenseAlgorithm::warpgroup:
+      return dense_warpgroup_rule;
+    case DenseAlgorithm::diagonal:
+      return dense_diagonal_rule;
+    case DenseAlgorithm::step:
+    case DenseAlgorithm::automatic:
+      break;
+  }
+  return dense_step_rule;
+}
+
+GpuDensePlan plan_by(DenseAlgorithm algorithm, const GpuDenseProblem& problem, const GpuModel& gpu) {
+  const DenseRule rule = dense_rule_of(algorithm)(problem, gpu);
+  if (const std::optional<GpuDensePlan> plan = best_plan(rule)) return *plan;
+  fail(ErrorCode::unsupported, "{}", reason_of(rule));
+}
+
+/// Where the choice is open: threads by themselves where every unit is a head, a block for a head whose matrix it can
+/// hold, else the quickest of the others, with the
+/// reasons of those that cannot run.
+GpuDensePlan plan_quickest(const GpuDenseProblem& problem, const GpuModel& gpu) {
+  std::string reasons;
+  const auto attempt = [&](DenseAlgorithm algorithm) {
+    const DenseRule rule = dense_rule_of(algorithm)(problem, gpu);
+    std::optional<GpuDensePlan> plan = best_plan(rule);
+    if (!plan) reasons += "; " + reason_of(rule);
+    return plan;
+  };
+  if (problem.head_size() == 1) return plan_by(DenseAlgorithm::diagonal, problem, gpu);
+  if (const auto head = attempt(DenseAlgorithm::head)) return *head;
+  GpuDensePlan best = plan_by(DenseAlgorithm::step, problem, gpu);
+  // Estimates are no closer than this, and clusters leave the multiprocessors that they do not need to others.
+  constexpr double clearly_quicker = 0.97;
+  for (const DenseAlgorithm algorithm : {DenseAlgorithm::cluster, DenseAlgorithm::chip, DenseAlgorithm::warpgroup}) {
+    if (algorithm == DenseAlgorithm::warpgroup && !warpgroups_take(problem, gpu)) continue;
+    const auto plan = attempt(algorithm);
+    if (plan && plan->microseconds < clearly_quicker * best.microseconds) best = *plan;
+  }
+  best.why += reasons;
+  return best;
+}
+
+}  // namespace
+
+std::string_view to_string(DenseAlgorithm algorithm) {
+  switch (algorithm) {
+    case DenseAlgorithm::automatic:
+      return "automatic";
+    case DenseAlgorithm::head:
+      return "head";
+    case DenseAlgorithm::cluster:
+      return "cluster";
+    case DenseAlgorithm::chip:
+      return "chip";
+    case DenseAlgorithm::warpgroup:
+      return "warpgroup";
+    case DenseAlgorithm::step:
+      return "step";
+    case DenseAlgorithm::diagonal:
+      return "diagonal";
+  }
+  return "";
+}
+
+std::vector<DenseAlgorithm> dense_algorithms() {
+  return {DenseAlgorithm::diagonal, DenseAlgorithm::head,      DenseAlgorithm::cluster,
+          DenseAlgorithm::chip,     DenseAlgorithm::warpgroup, DenseAlgorithm::step};
+}
+
+std::string GpuDensePlan::explain() const {
+  if (algorithm == DenseAlgorithm::step) {
+    return fmt::format("step: a matrix product and {} blocks of {} threads for each step; {}", grid, threads(), why);
+  }
+  if (algorithm == DenseAlgorithm::diagonal) {
+    const std::string cut = pieces == 1 ? std::string("all steps of a unit")
+                                        : fmt::format("one of {} pieces of the steps of a unit", pieces);
+    return fmt::format("diagonal: {} blocks of {} threads, each of which walks {}; {}", grid, threads(), cut, why);
+  }
+  if (algorithm == DenseAlgorithm::cluster || algorithm == DenseAlgorithm::chip) {
+    std::string team = clusters == 1 ? "" : fmt::format(", {} of which share a matrix", clusters);
+    if (direct) team += " and exchange from registers to registers";
+    return fmt::format(
+        "{}: {} clusters of {} blocks of {} threads and {} KB{}, each {} rows of a head; a block has {} units, shared "
+        "by {} groups of {} warps; {} of {} chunks of the matrix in registers, {} steps of inputs in shared memory; {}",
+        to_string(algorithm), grid / cluster, cluster, threads(), shared / 1024, team, slots, 8 * octets, groups, parts,
+        resident, chunks, stages, why);
+  }
+  if (algorithm == DenseAlgorithm::warpgroup) {
+    return fmt::format(
+        "warpgroup: {} teams of {} blocks of {} threads and {} KB, each {} rows of a head in {} portions; {} of {} "
+        "steps of the matrix in registers, {} copies of what it multiplies under way; {}",
+        teams, clusters * cluster, threads(), shared / 1024, slots, groups, resident, chunks, stages, why);
+  }
+  return fmt::format(
+      "{}: {} blocks of {} threads and {} KB, {} at once on a multiprocessor, each {} rows of a head; {} of {} chunks "
+      "of the matrix in registers, {} "
+      "steps "
+      "of inputs in shared memory; {}",
+      to_string(algorithm), grid, threads(), shared / 1024, blocks, slots, resident, chunks, stages, why);
+}
+
+bool takes_the_chip(const GpuDensePlan& plan) {
+  return plan.algorithm == DenseAlgorithm::chip || plan.algorithm == DenseAlgorithm::warpgroup;
+}
+
+std::vector<DenseRule> dense_rules(const GpuDenseProblem& problem, const GpuModel& gpu) {
+  check_dense_problem(problem);
+  std::vector<DenseRule> rules;
+  for (const DenseAlgorithm algorithm : dense_algorithms()) {
+    if (algorithm == DenseAlgorithm::diagonal && problem.head_size() != 1) continue;
+    if (algorithm == DenseAlgorithm::warpgroup && !warpgroups_take(problem, gpu)) continue;
+    rules.push_back(dense_rule_of(algorithm)(problem, gpu));
+  }
+  return rules;
+}
+
+namespace {
+
+GpuDensePlan plan_of_these_steps(const GpuDenseProblem& problem, const GpuModel& gpu) {
+  const auto make = [&] {
+    // Any algorithm walks back over a tape: where warpgroups were asked for and cannot, another one does.
+    if (problem.algorithm == DenseAlgorithm::warpgroup && problem.backward) {
+      if (const auto plan = best_plan(dense_warpgroup_rule(problem, gpu))) return *plan;
+      GpuDenseProblem open = problem;
+      open.algorithm = DenseAlgorithm::automatic;
+      return plan_quickest(open, gpu);
+    }
+    if (problem.algorithm != DenseAlgorithm::automatic) return plan_by(problem.algorithm, problem, gpu);
+    const bool anything =
+        problem.slots == 0 && problem.cluster == 0 && problem.groups == 0 && problem.parts == 0 && problem.direct < 0;
+    const auto ranked = [&] { return plan_quickest(problem, gpu); };
+    if (!anything) return ranked();
+    return plan_as_measured<GpuDensePlan>(
+        problem, gpu, [&] { return dense_rules(problem, gpu); }, ranked);
+  };
+  static PlanMemo<GpuDenseProblem, GpuModel, GpuDensePlan> memo;
+  return measuring() ? make() : memo.get(problem, gpu, make);
+}
+
+}  // namespace
+
+// Steps differ from batch to batch, and a search takes milliseconds: it is of the next power of two. Plans take as much
+// longer as there are more steps, so those that take least are the same.
+GpuDensePlan plan_gpu_dense(const GpuDenseProblem& problem, const GpuModel& gpu) {
+  check_dense_problem(problem);
+  if (measuring()) return plan_of_these_steps(problem, gpu);
+  GpuDenseProblem alike = problem;
+  alike.steps = static_cast<Index>(std::bit_ceil(static_cast<std::uint64_t>(problem.steps)));
+  GpuDensePlan plan = plan_of_these_steps(alike, gpu);
+  plan.microseconds *= static_cast<double>(problem.steps) / static_cast<double>(alike.steps);
+  return plan;
+}
+
+}  // namespace penstock::plan

@@ -1,0 +1,334 @@
+// Recurrences of dense cells whose recurrent matrix is spread over many clusters.
+
+#include <algorithm>
+#include <array>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "plan/cell_table.h"
+#include "plan/gpu/dense_rules.h"
+#include "plan/gpu/dense_shape.h"
+
+namespace penstock::plan {
+namespace {
+
+namespace chip {
+#include "plan/kernels/dense_cluster_shape.h"
+// Behind the shape that it extends.
+#include "plan/kernels/dense_chip_shape.h"
+}  // namespace chip
+
+constexpr int kDirectParts = 8, kMostDirectCluster = 2;
+constexpr int kMostTeamRows = 32, kMostTeamBlocks = 16, kMostTeamCluster = 8;
+constexpr OtherRegisters kTeamForward{.thread = 52, .slot = 18, .gate = 2, .split_gate = 11, .tile_m = 2};
+constexpr OtherRegisters kTeamBackward{.thread = 56, .slot = 14, .gate = 1, .split_gate = 8, .tile_m = 2};
+
+struct TeamCandidate {
+  chip::ChipShape shape{};
+  bool backward = false;
+  Index slices = 1, teams = 1, waves = 1;
+  int resident = 0;  // tiles in registers; below 0: there are too few for the rest of the work
+
+  int tiles_m() const { return shape.chip_tiles_m(backward); }
+  int tiles_k() const { return shape.chip_tiles_k(backward); }
+  int slots() const { return shape.cell_slots(); }
+  int shared() const { return shape.chip_shared_bytes(backward); }
+  int gathered_pieces() const { return shape.gathered_pieces(backward) * shape.rows; }
+  int operand_registers() const {
+    // What the compiler was seen to keep besides, where gradients of R h differ from those of W x.
+    const int of_split = shape.direct && shape.split && backward ? 8 : 0;
+    return shape.operand_registers(backward) + of_split;
+  }
+  int polled_registers() const {
+    return shape.direct ? 0 : 7 * chip::ChipShape::polled(gathered_pieces(), shape.threads());
+  }
+  /// Blocks of a team.
+  int team() const { return shape.clusters * shape.cluster; }
+};
+
+/// The values of the rule's variables.
+struct TeamChoice {
+  int cluster, rows, blocks, groups, parts;
+  bool direct;
+};
+
+TeamChoice team_choice(std::span<const csp::Integer> v) {
+  return {static_cast<int>(v[0]), static_cast<int>(v[1]), static_cast<int>(v[2]),
+          static_cast<int>(v[3]), static_cast<int>(v[4]), v[5] != 0};
+}
+
+Index octets_of_head(const GpuDenseProblem& problem) { return (problem.head_size() + 7) / 8; }
+
+/// What candidates for one problem have in common, looked up once.
+class TeamFacts {
+ public:
+  TeamFacts(const GpuDenseProblem& problem, const GpuModel& gpu)
+      : rows_(problem.rows), heads_(problem.heads), octets_(octets_of_head(problem)), reset_(problem.reset) {
+    const CellTraits& cell = cell_traits(problem.cell);
+    common_.backward = problem.backward;
+    common_.shape.gates = cell.gates(), common_.shape.states = cell.states();
+    common_.shape.split = cell.split_gradients, common_.shape.bytes = size_of(problem.storage);
+    // With and without a tape a forward pass has one shape, and gives one result.
+    common_.shape.training = !problem.backward;
+    registers_ = gpu.registers, block_bytes_ = gpu.block_bytes;
+    for (int cluster = 1; cluster <= kMostTeamCluster; ++cluster) {
+      at_once_[static_cast<std::size_t>(cluster)] = clusters_at_once(gpu, cluster);
+    }
+  }
+
+  Index at_once(csp::Integer cluster) const { return at_once_[static_cast<std::size_t>(cluster)]; }
+
+  /// Who has what of the matrix, without what the registers hold of it.
+  TeamCandidate split(const TeamChoice& choice) const {
+    const int of_cluster = choice.cluster * choice.blocks;
+    TeamCandidate c = common_;
+    c.shape.cluster = choice.cluster, c.shape.blocks = choice.blocks, c.shape.rows = choice.rows;
+    c.shape.clusters = static_cast<int>((octets_ + of_cluster - 1) / of_cluster);
+    c.shape.groups = choice.groups, c.shape.parts = choice.parts;
+    c.shape.direct = choice.direct;
+    return c;
+  }
+
+  /// And what they hold, with as many stages as shared memory has room for.
+  TeamCandidate held(const TeamChoice& choice) const {
+    TeamCandidate c = split(choice);
+    c.resident = resident_tiles(c, other_registers(c, c.backward ? kTeamBackward : kTeamForward, reset_), registers_);
+    c.shape.resident = std::max(0, c.resident);
+    c.shape.stages = most_stages_;
+    if (c.shared() > block_bytes_) c.shape.stages = most_stages_ / 2;
+    return c;
+  }
+
+  TeamCandidate candidate(const TeamChoice& choice) const {
+    TeamCandidate c = held(choice);
+    c.slices = (rows_ + choice.rows - 1) / choice.rows;
+    const Index items = c.slices * heads_;
+    c.teams = std::clamp<Index>(at_once(choice.cluster) / c.shape.clusters, 1, items);
+    c.waves = (items + c.teams - 1) / c.teams;
+    return c;
+  }
+
+ private:
+  TeamCandidate common_;
+  Index rows_, heads_, octets_;
+  bool reset_;
+  int registers_ = 0;
+  Index block_bytes_ = 0;
+  static constexpr int most_stages_ = 4;
+  std::array<Index, kMostTeamCluster + 1> at_once_{};
+};
+
+double sums_time(const GpuCosts& cost, int cluster) {
+  return cluster > 2 ? cost.chip_sums : cluster == 2 ? cost.pair_sums : cost.block_sums;
+}
+
+/// Of a step whose exchange goes to registers: what was seen to add up.
+double direct_step_time(const TeamCandidate& c, const GpuCosts& cost) {
+  const chip::ChipShape& shape = c.shape;
+  const double gathered = 16.0 * c.gathered_pieces();
+  const int warps_of_core = (shape.warps() + 3) / 4;
+  const double products = static_cast<double>(c.tiles_m()) * c.tiles_k() * shape.tiles_n() * warps_of_core;
+  const double of_floats = shape.bytes == 4 ? 3 : 1;
+  const double others = static_cast<double>(shape.warps()) * (c.tiles_k() - shape.resident) * c.tiles_m();
+  const double sums = shape.sums_floats(c.backward) * 4.0;
+  return cost.direct_exchange + gathered / cost.gathered_bytes +
+         (shape.requests(c.backward) - 1) * cost.direct_request + products * of_floats * cost.direct_tile +
+         others * chip::ClusterShape::tile_bytes / cost.direct_shared_bytes +
+         sums / (shape.cluster == 1 ? cost.direct_sums_bytes : cost.direct_pair_bytes) +
+         (c.slots() - 1) * cost.direct_slot + (c.backward ? cost.direct_backward : 0);
+}
+
+double team_step_time(const TeamCandidate& c, const GpuCosts& cost) {
+  if (c.shape.direct) return direct_step_time(c, cost);
+  const chip::ChipShape& shape = c.shape;
+  const int pieces = c.gathered_pieces();
+  const double gathered = pieces * 16.0;
+  const double of_all = gathered * c.team() * static_cast<double>(c.teams);
+  const double received = shape.sums_floats(c.backward) * 4.0;
+  const int warps_of_core = (shape.warps() + 3) / 4;
+  const double products = static_cast<double>(c.tiles_m()) * c.tiles_k() * shape.tiles_n() * warps_of_core;
+  const double of_floats = shape.bytes == 4 ? 3 : 1;
+  const double others = static_cast<double>(shape.warps()) * (c.tiles_k() - shape.resident) * c.tiles_m();
+  const double operand = static_cast<double>(shape.warps()) * c.tiles_k() * shape.tiles_n() / 2;
+  const int polls = chip::ChipShape::polled(pieces, shape.threads()) * shape.threads();
+  return cost.chip_exchange + ((pieces + polls - 1) / polls - 1) * cost.chip_poll +
+         std::max(gathered / cost.gathered_bytes, of_all / cost.l2_bytes) + sums_time(cost, shape.cluster) +
+         received / cost.received_bytes +
+         std::max(products * of_floats * cost.tensor_tile,
+                  (others + operand) * chip::ClusterShape::tile_bytes / cost.shared_bytes) +
+         warps_of_core * cost.cluster_warp + c.slots() * cost.cluster_slot + (c.backward ? cost.chip_backward : 0);
+}
+
+/// Nanoseconds that a step takes at least, of all teams that take turns, while not all variables have values.
+class TeamBound {
+ public:
+  TeamBound(const GpuDenseProblem& problem, const GpuModel& gpu, const TeamFacts& facts)
+      : cost_(gpu.costs), facts_(facts), octets_(octets_of_head(problem)), heads_(problem.heads), rows_(problem.rows) {
+    const CellTraits& cell = cell_traits(problem.cell);
+    pieces_ = size_of(problem.storage) / 2;
+    sent_ = problem.backward ? cell.gates() : 1, summed_ = problem.backward ? 1 : cell.gates();
+    of_floats_ = problem.storage == Storage::f32 ? 3 : 1;
+    backward_ = problem.backward ? cost_.chip_backward : 0;
+    direct_backward_ = problem.backward ? cost_.direct_backward - cost_.chip_backward : 0;
+  }
+
+  double operator()(csp::Range cluster, csp::Range rows, csp::Range blocks, csp::Range parts, csp::Range warps,
+                    csp::Range direct) const {
+    const Index team = (octets_ + blocks.high - 1) / blocks.high;  // of blocks, at least
+    const Index items = (rows_ + rows.high - 1) / rows.high * heads_;
+    Index teams = 1;
+    double sums = sums_time(cost_, static_cast<int>(cluster.high));
+    for (csp::Integer c = cluster.low; c <= cluster.high; c *= 2) {
+      const Index clusters = (octets_ + c * blocks.high - 1) / (c * blocks.high);
+      teams = std::max(teams, facts_.at_once(c) / clusters);
+      sums = std::min(sums, sums_time(cost_, static_cast<int>(c)));
+    }
+    const double gathered = 16.0 * static_cast<double>(sent_ * pieces_ * rows.low) *
+                            static_cast<double>((octets_ + cluster.high - 1) / cluster.high);
+    const auto products = static_cast<double>(blocks.low * summed_ * sent_ * octets_ * pieces_ * ((rows.low + 7) / 8));
+    const auto received = static_cast<double>(cluster.low * parts.low * blocks.low * summed_ * 8 * 4 * rows.low);
+    const auto slots = static_cast<double>((blocks.low * rows.low + 4 * warps.high - 1) / (4 * warps.high));
+    const double gathering =
+        std::max(gathered / cost_.gathered_bytes, gathered * static_cast<double>(team) / cost_.l2_bytes);
+    const double multiplying = products / 16 * of_floats_ * cost_.tensor_tile;
+    const double others = sums + received / cost_.received_bytes +
+                          static_cast<double>((warps.low + 3) / 4) * cost_.cluster_warp + slots * cost_.cluster_slot;
+    const double staged_step = gathering + multiplying + others;
+    const double direct_step = cost_.direct_exchange - cost_.chip_exchange + gathered / cost_.gathered_bytes +
+                               products / 16 * of_floats_ * cost_.direct_tile +
+                               received / std::max(cost_.direct_sums_bytes, cost_.direct_pair_bytes) +
+                               (slots - 1) * cost_.direct_slot + direct_backward_;
+    const double step =
+        direct.low == direct.high ? (direct.low != 0 ? direct_step : staged_step) : std::min(staged_step, direct_step);
+    return static_cast<double>((items + teams - 1) / teams) * (cost_.chip_exchange + step + backward_);
+  }
+
+ private:
+  GpuCosts cost_;
+  TeamFacts facts_;
+  Index octets_, heads_, rows_, pieces_ = 0, sent_ = 0, summed_ = 0;
+  double of_floats_ = 1, backward_ = 0, direct_backward_ = 0;
+};
+
+csp::Domain team_rows(const GpuDenseProblem& problem) {
+  if (problem.slots != 0) return csp::Domain({csp::Integer{problem.slots}});
+  const std::vector<int> counts = even_row_counts(problem.rows, kMostTeamRows);
+  return csp::Domain(std::vector<csp::Integer>(counts.begin(), counts.end()));
+}
+
+csp::Domain asked_or(int asked, csp::Domain otherwise) {
+  return asked != 0 ? csp::Domain({csp::Integer{asked}}) : std::move(otherwise);
+}
+
+GpuDensePlan chip_plan(const GpuDenseProblem& problem, const GpuModel& gpu, const TeamCandidate& best) {
+  const double step = team_step_time(best, gpu.costs);
+  GpuDensePlan plan = plan_of_blocks(DenseAlgorithm::chip, best, problem.training);
+  plan.clusters = best.shape.clusters;
+  plan.direct = best.shape.direct;
+  plan.teams = best.teams;
+  plan.exchange = best.teams * best.shape.exchange_bytes(problem.backward) * chip::ChipShape::exchanges;
+  plan.grid = best.teams * best.team();
+  plan.microseconds = static_cast<double>(best.waves) * step / 1000 * static_cast<double>(problem.steps);
+  plan.why = fmt::format("some {:.0f} ns a step, {} times", step, best.waves);
+  return plan;
+}
+
+/// What the registers hold of sums and of the unrolled products, in tiles.
+constexpr int kMostSumTiles = 16, kMostUnrolled = 160;
+
+// Of no more variables than they depend on, so that they leave out values before the others have any.
+
+csp::Expression sum_tiles(csp::Model& m, const TeamFacts& facts,
+                          const std::vector<csp::Expression>& cluster_to_groups) {
+  return m.call("sum_tiles", cluster_to_groups,
+                [facts](std::span<const csp::Integer> v) {
+                  const csp::Integer shape[] = {v[0], v[1], v[2], v[3], 1, 0};
+                  const TeamCandidate c = facts.split(team_choice(shape));
+                  return csp::Integer{c.tiles_m() * c.shape.tiles_n()};
+                },
+                {0, csp::largest});
+}
+
+csp::Expression unrolled_tiles(csp::Model& m, const TeamFacts& facts,
+                               const std::vector<csp::Expression>& all_but_rows) {
+  return m.call("unrolled_tiles", all_but_rows,
+                [facts](std::span<const csp::Integer> v) {
+                  const csp::Integer shape[] = {v[0], 1, v[1], v[2], v[3], v[4]};
+                  const TeamCandidate c = facts.split(team_choice(shape));
+                  return csp::Integer{c.tiles_m() * c.tiles_k()};
+                },
+                {0, csp::largest});
+}
+
+}  // namespace
+
+DenseRule dense_chip_rule(const GpuDenseProblem& problem, const GpuModel& gpu) {
+  DenseRule rule{.name = "chip"};
+  if (cell_traits(problem.cell).phases != 1) {
+    rule.refused =
+        fmt::format("the chip algorithm exchanges once a step, and {} needs a second exchange", problem.cell);
+    return rule;
+  }
+  csp::Model& m = rule.model;
+  const TeamFacts facts(problem, gpu);
+  const int most_cluster = gpu.has_clusters() ? std::min(gpu.cluster, kMostTeamCluster) : 1;
+  const auto cluster = rule.var("cluster", asked_or(problem.cluster, csp::powers_of_two(1, most_cluster)));
+  const auto rows = rule.var("rows", team_rows(problem));
+  const auto blocks = rule.var("blocks", csp::range(1, kMostTeamBlocks));
+  const auto groups = rule.var("groups", asked_or(problem.groups, {1, 2, 3, 4, 6, 8, 12, 16}));
+  const auto parts = rule.var("parts", asked_or(problem.parts, {1, 2, 4, 8}));
+  const auto direct = rule.var("direct", problem.direct < 0 ? csp::Domain({0, 1}) : csp::Domain({problem.direct}));
+  const std::vector<csp::Expression> all = {cluster, rows, blocks, groups, parts, direct};
+  const auto of_shape = [&](const char* name, csp::Range bounds, const auto& number) {
+    return m.call(
+        name, all, [=](std::span<const csp::Integer> v) { return csp::Integer{number(facts.held(team_choice(v)))}; },
+        bounds);
+  };
+  const csp::Expression octets = octets_of_head(problem);
+  const auto clusters = csp::ceil_div(octets, cluster * blocks);
+  const auto at_once =
+      m.call("clusters_at_once", {cluster}, [=](std::span<const csp::Integer> v) { return facts.at_once(v[0]); },
+             {0, gpu.multiprocessors});
+  const auto warps = groups * parts;
+  m.require("a cluster has at most as many blocks as the chip allows", cluster <= most_cluster);
+  m.require("a block has 4 to 16 warps", warps >= 4 && warps <= 16);
+  // Each group would ask for all that is exchanged, and with fewer warps half of the registers stay empty; the blocks
+  // of larger clusters have more sums to tell each other than they save in what they ask for.
+  m.require("all eight warps of a block share what goes straight to their registers",
+            csp::implies(direct == 1, groups == 1 && parts == kDirectParts));
+  m.require("what goes straight to registers is shared by pairs of blocks at most",
+            csp::implies(direct == 1, cluster <= kMostDirectCluster));
+  m.require("the clusters of a team run at once", clusters <= at_once);
+  m.require("no fewer units a block would do for these clusters", blocks == csp::ceil_div(octets, cluster * clusters));
+  m.require("sums of a warp fit its registers", sum_tiles(m, facts, {cluster, rows, blocks, groups}) <= kMostSumTiles);
+  m.require("products of a warp can be unrolled",
+            unrolled_tiles(m, facts, {cluster, blocks, groups, parts, direct}) <= kMostUnrolled);
+  m.require("registers hold what is not of the matrix",
+            of_shape("resident_tiles", {-1, csp::largest}, [](const TeamCandidate& c) { return c.resident; }) >= 0);
+  m.require("shared memory holds what registers do not",
+            of_shape("shared_bytes", {0, csp::largest}, [](const TeamCandidate& c) { return c.shared(); }) <=
+                gpu.block_bytes);
+  const auto candidate = [=](const csp::Solution& solution) { return facts.candidate(team_choice(solution.values())); };
+  m.minimise(
+      [=, costs = gpu.costs](const csp::Solution& solution) {
+        const TeamCandidate c = candidate(solution);
+        constexpr double more_slices = 1e-9;  // of equally quick ones fewer blocks
+        return static_cast<double>(c.waves) * team_step_time(c, costs) + more_slices * static_cast<double>(c.slices);
+      },
+      [=, bound = TeamBound(problem, gpu, facts)](const csp::Box& at) {
+        return bound(at.range(cluster), at.range(rows), at.range(blocks), at.range(parts), at.range(warps),
+                     at.range(direct));
+      });
+  rule.shortage = [problem, gpu] {
+    return fmt::format(
+        "the recurrent matrix of a head of {} units of {} in {} does not fit into the registers and shared memory of "
+        "the {} multiprocessors of {}",
+        problem.head_size(), problem.cell, to_string(problem.storage), gpu.multiprocessors, gpu.name);
+  };
+  rule.plan_of = [=](const csp::Solution& solution) { return chip_plan(problem, gpu, candidate(solution)); };
+  return rule;
+}
+
+}  // namespace penstock::plan

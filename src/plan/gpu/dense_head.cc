@@ -1,0 +1,162 @@
+// Recurrences of dense cells whose blocks hold the matrix of a head.
+
+#include <algorithm>
+#include <span>
+
+#include "base/check.h"
+#include "plan/cell_table.h"
+#include "plan/gpu/dense_rules.h"
+
+namespace penstock::plan {
+namespace {
+
+#include "plan/kernels/dense_head_layout.h"
+
+/// Registers of a thread beside the matrix: what the compiler was seen to use, and some more.
+constexpr int kForwardRegisters = 112, kTrainingFloats = 144, kBackwardRegisters = 120;
+constexpr int kCrowdedRegisters = 24;  // more, of eight rows that end or begin anew
+constexpr int kMostRegisters = 255, kRegistersOfFragment = 8;
+constexpr int kMostWarps = 16;
+
+/// Registers that each thread of a block can have when the block has a multiprocessor to itself.
+int registers_of_thread(const GpuModel& gpu, int threads) {
+  return std::min(kMostRegisters, gpu.registers / threads / 8 * 8);
+}
+
+HeadLayout layout_of(const HeadShape& shape, bool backward) {
+  return backward ? HeadBackwardLayout(shape) : HeadForwardLayout(shape);
+}
+
+/// Blocks that a multiprocessor can hold without spilling registers, where there are more blocks than multiprocessors.
+int blocks_of(const GpuDenseProblem& problem, const GpuModel& gpu, const GpuDensePlan& plan, int tiles, int states) {
+  constexpr int least = 104, of_more_states = 16, of_ragged_rows = 32;  // registers beside the matrix
+  constexpr Index most = 16;
+  if (problem.storage == Storage::f32 || plan.resident < plan.chunks) return 1;
+  int registers = least + (states > 2 ? of_more_states : 0) + kRegistersOfFragment * tiles * plan.chunks;
+  if (problem.ragged || problem.reset) registers += of_ragged_rows;
+  const Index wanted = (plan.grid + gpu.multiprocessors - 1) / gpu.multiprocessors;
+  const Index held = gpu.registers / (Index{plan.threads()} * registers);
+  return static_cast<int>(std::clamp<Index>(std::min(wanted, held), 1, most));
+}
+
+/// A block that holds the matrix, whether it fits or not.
+GpuDensePlan head_candidate(const GpuDenseProblem& problem, const GpuModel& gpu, int slots, int stages) {
+  const CellTraits& cell = cell_traits(problem.cell);
+  HeadShape shape{.gates = cell.gates(),
+                  .states = cell.states(),
+                  .phases = cell.phases,
+                  .split = cell.split_gradients,
+                  .head = static_cast<int>(problem.head_size()),
+                  .bytes = size_of(problem.storage),
+                  .slots = slots,
+                  .resident = 0,
+                  .stages = stages,
+                  .training = problem.training};
+  GpuDensePlan plan;
+  plan.slots = slots;
+  plan.warps = (shape.head + kHeadUnits - 1) / kHeadUnits;
+  plan.slices = (problem.rows + slots - 1) / slots;
+  plan.grid = plan.slices * problem.heads;
+  plan.chunks = layout_of(shape, problem.backward).chunks;
+  const int tiles = problem.backward ? 1 : shape.gates;
+  const bool floats = problem.training && problem.storage == Storage::f32;
+  const int others = problem.backward ? kBackwardRegisters : floats ? kTrainingFloats : kForwardRegisters;
+  const bool crowded = slots == 8 && (problem.ragged || problem.reset) && problem.backward;
+  const int left = registers_of_thread(gpu, plan.threads()) - others - (crowded ? kCrowdedRegisters : 0);
+  plan.resident = std::clamp(left / (kRegistersOfFragment * tiles), 0, plan.chunks);
+  // Floats are multiplied as two numbers each, which a second product would keep of what the first one had split.
+  if (problem.storage == Storage::f32 && problem.backward && cell.phases == 2) plan.resident = plan.chunks / 3;
+  shape.resident = plan.resident;
+  plan.blocks = blocks_of(problem, gpu, plan, tiles, shape.states);
+  plan.stages = stages;
+  plan.shared = layout_of(shape, problem.backward).total;
+  return plan;
+}
+
+/// Shared memory of each of the blocks that share a multiprocessor.
+Index room_of(const GpuModel& gpu, const GpuDensePlan& plan) {
+  return std::min(gpu.block_bytes, gpu.shared_bytes / plan.blocks - kReservedBytes);
+}
+
+/// The gates of eight rows of floats, or all states of eight rows that end or begin anew, would take too many registers
+/// beside a large matrix.
+int most_slots(const GpuDenseProblem& problem) {
+  const bool crowded =
+      cell_traits(problem.cell).states() > 2 && problem.head_size() > 64 && (problem.ragged || problem.reset);
+  return problem.storage == Storage::f32 || crowded ? 4 : 8;
+}
+
+double head_microseconds(const GpuDenseProblem& problem, const GpuModel& gpu, const GpuDensePlan& plan) {
+  const GpuCosts& costs = gpu.costs;
+  const CellTraits& cell = cell_traits(problem.cell);
+  const double floats = problem.storage == Storage::f32 ? costs.head_floats : 1;
+  const int of_quarter = (plan.warps + 3) / 4;  // warps, of which each multiplies for 16 units
+  const double products = static_cast<double>(cell.gates()) * static_cast<double>(problem.head_size() + 15) / 16;
+  double step = costs.head_step + costs.head_gate * cell.gates() + costs.head_state * (cell.states() - 1) +
+                costs.head_rows * (plan.slots / 2 - 1) + costs.head_product * floats * of_quarter * products;
+  if (problem.training) step *= costs.head_training;
+  if (problem.backward) step *= costs.head_backward;
+  step *= 1 + costs.head_neighbour * (plan.blocks - 1);
+  const Index at_once = Index{gpu.multiprocessors} * plan.blocks;
+  const auto turns = static_cast<double>((plan.grid + at_once - 1) / at_once);
+  return costs.launch + turns * step / 1000 * static_cast<double>(problem.steps);
+}
+
+std::string why_slots(const GpuDenseProblem& problem, const GpuModel& gpu, const GpuDensePlan& plan) {
+  if (problem.slots != 0) return "asked for";
+  if (plan.slots == most_slots(problem)) return "as many rows as are multiplied at once";
+  return plan.grid <= gpu.multiprocessors ? "all run at once" : "more rows would leave no room for the matrix";
+}
+
+/// The fewer rows a block has, the shorter is a step, as long as all blocks run at once; where they do not, more rows a
+/// block are worth more than short steps.
+double preference(const GpuModel& gpu, const GpuDensePlan& plan) {
+  constexpr double later = 100, of_stages = 0.01;  // any slots; any stages
+  const double rows = plan.grid <= gpu.multiprocessors ? plan.slots : later - plan.slots;
+  return rows - of_stages * plan.stages;
+}
+
+}  // namespace
+
+DenseRule dense_head_rule(const GpuDenseProblem& problem, const GpuModel& gpu) {
+  constexpr Index largest = Index{kHeadUnits} * kMostWarps;
+  require(problem.slots == 0 || problem.slots == 8 || problem.slots == 4 || problem.slots == 2,
+          "slots must be 8, 4, 2 or 0, not {}", problem.slots);
+  DenseRule rule{.name = "head"};
+  if (problem.head_size() > largest) {
+    rule.refused = fmt::format("a block holds the recurrent matrix of a head of at most {} units, not of {}", largest,
+                               problem.head_size());
+    return rule;
+  }
+  csp::Model& m = rule.model;
+  const auto slots = rule.var("slots", problem.slots != 0 ? csp::Domain({csp::Integer{problem.slots}})
+                                                          : csp::powers_of_two(2, most_slots(problem)));
+  const auto stages = rule.var("stages", csp::range(2, 8));
+  const auto candidate = [=](std::span<const csp::Integer> v) {
+    return head_candidate(problem, gpu, static_cast<int>(v[0]), static_cast<int>(v[1]));
+  };
+  const auto shared = m.call("shared_bytes", {slots, stages},
+                             [=](std::span<const csp::Integer> v) { return candidate(v).shared; }, {0, csp::largest});
+  const auto room =
+      m.call("room", {slots, stages}, [=](std::span<const csp::Integer> v) { return room_of(gpu, candidate(v)); },
+             {-kReservedBytes, gpu.block_bytes});
+  m.require("shared memory holds what registers do not", shared <= room);
+  rule.shortage = [=] {
+    const GpuDensePlan smallest = head_candidate(problem, gpu, problem.slots != 0 ? problem.slots : 2, 2);
+    return fmt::format(
+        "the recurrent matrix of a head of {} units of {} in {} needs {} KB of shared memory beside the registers, and "
+        "a block of {} has {}",
+        problem.head_size(), problem.cell, to_string(problem.storage), smallest.shared / 1024, gpu.name,
+        gpu.block_bytes / 1024);
+  };
+  rule.plan_of = [=](const csp::Solution& solution) {
+    GpuDensePlan plan = candidate(solution.values());
+    plan.microseconds = head_microseconds(problem, gpu, plan);
+    plan.why = why_slots(problem, gpu, plan);
+    return plan;
+  };
+  m.minimise([=](const csp::Solution& solution) { return preference(gpu, candidate(solution.values())); });
+  return rule;
+}
+
+}  // namespace penstock::plan

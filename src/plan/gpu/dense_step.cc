@@ -1,0 +1,61 @@
+#include <algorithm>
+
+#include "base/check.h"
+#include "plan/cell_table.h"
+#include "plan/gpu/dense_rules.h"
+
+namespace penstock::plan {
+namespace {
+
+/// Nanoseconds of a step.
+double launched_step_time(const GpuDenseProblem& problem, const GpuModel& gpu) {
+  const GpuCosts& cost = gpu.costs;
+  const CellTraits& cell = cell_traits(problem.cell);
+  const double weights = static_cast<double>(problem.hidden) * static_cast<double>(problem.head_size()) * cell.gates();
+  const double bytes = weights * size_of(problem.storage);
+  const bool cached = bytes < cost.resident_share * static_cast<double>(gpu.l2_bytes);
+  const double memory_bytes = cost.bytes / 1000;
+  const double reads = bytes / (cached ? cost.l2_bytes : memory_bytes);
+  const double products = 1000 * weights * static_cast<double>(problem.rows) /
+                          (problem.storage == Storage::f32 ? cost.step_floats : cost.step_halves);
+  const double values = static_cast<double>(problem.rows) * static_cast<double>(problem.hidden);
+  // A product's results and the cell's inputs and results.
+  const double of_cell = values * (cell.gates() * (8 + 2 * size_of(problem.storage)) + 12);
+  const auto launches = static_cast<double>(cell.phases * (problem.heads + 1));
+  return launches * cost.step_launch + std::max(reads, products) + of_cell / memory_bytes;
+}
+
+GpuDensePlan step_plan(const GpuDenseProblem& problem, const GpuModel& gpu, int warps) {
+  GpuDensePlan plan;
+  plan.algorithm = DenseAlgorithm::step;
+  plan.slots = 1;
+  plan.warps = warps;
+  plan.stages = 1;
+  plan.slices = problem.rows;
+  plan.grid = (problem.rows * problem.hidden + plan.threads() - 1) / plan.threads();
+  const double step = launched_step_time(problem, gpu);
+  plan.microseconds = step / 1000 * static_cast<double>(problem.steps);
+  plan.why = fmt::format("some {:.0f} ns a step", step);
+  return plan;
+}
+
+}  // namespace
+
+DenseRule dense_step_rule(const GpuDenseProblem& problem, const GpuModel& gpu) {
+  constexpr Index most_values = (Index{1} << 31) - 1;
+  require(problem.rows <= most_values / problem.hidden, "rows x hidden must be at most {}, not {} x {}", most_values,
+          problem.rows, problem.hidden);
+  DenseRule rule{.name = "step"};
+  const auto warps = rule.var("warps", csp::powers_of_two(1, 8));
+  // Blocks of every size take as long as far as can be estimated; those of the size that was measured come first.
+  rule.model.minimise([=](const csp::Box& at) {
+    const csp::Interval beyond = at(warps) - gpu.costs.step_warps;
+    return csp::max(beyond, csp::Interval(0) - beyond);
+  });
+  rule.plan_of = [=](const csp::Solution& solution) {
+    return step_plan(problem, gpu, static_cast<int>(solution[warps]));
+  };
+  return rule;
+}
+
+}  // namespace penstock::plan

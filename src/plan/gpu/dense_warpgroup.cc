@@ -1,0 +1,189 @@
+// Recurrences of dense cells over large batches, by warpgroups of Hopper.
+
+#include <algorithm>
+#include <span>
+
+#include "base/check.h"
+#include "plan/cell_table.h"
+#include "plan/gpu/dense_rules.h"
+
+namespace penstock::plan {
+namespace {
+
+namespace warpgroup_layout {
+#include "plan/kernels/dense_warpgroup_shape.h"
+}  // namespace warpgroup_layout
+
+using TeamShape = warpgroup_layout::WarpgroupShape;
+
+constexpr int kMostGates = 4, kMostItems = 32, kMostItemBytes = 16 << 10, kMostStages = 8;
+/// Of a thread that multiplies, for R, sums and states: more were seen to spill.
+constexpr int kMostWarpgroupRegisters = 184;
+/// Of what is multiplied by, on its way to a block: fewer let the tensor cores wait.
+constexpr int kLeastUnderWay = 32 << 10;
+
+/// Nanoseconds; values: rows of a portion times columns that a block multiplies by. Measured on an H100, and fitted
+/// within some 10 %.
+struct WarpgroupCosts {
+  double exchange = 1700;      ///< A step of one portion alone
+  double alone_value = 0.04;   ///< More, of each value
+  double next_portion = 400;   ///< Of each other portion, while there are few
+  double portion = 610;        ///< A portion, where there are enough of them that nobody waits for an exchange
+  double value = 0.024;        ///< More, of each value
+  double shared_row = 3.8e-4;  ///< More, of each value and row of those whose R comes from shared memory
+  double row = 0;              ///< More, of each row of a portion
+};
+
+constexpr WarpgroupCosts kBackwardCosts = {.exchange = 1900,
+                                           .alone_value = 0.038,
+                                           .next_portion = 600,
+                                           .portion = 300,
+                                           .value = 0.038,
+                                           .shared_row = 0,
+                                           .row = 41};
+
+struct WarpgroupCandidate {
+  TeamShape shape{};
+  Index slices = 1, teams = 1, waves = 1;
+  bool fits = false;
+};
+
+WarpgroupCandidate warpgroup_candidate(const GpuDenseProblem& problem, const GpuModel& gpu, int rows, int portions) {
+  const CellTraits& cell = cell_traits(problem.cell);
+  WarpgroupCandidate c;
+  TeamShape& shape = c.shape;
+  shape.backward = problem.backward;
+  shape.gates = cell.gates(), shape.states = cell.states(), shape.split = cell.split_gradients;
+  shape.units = static_cast<int>(problem.head_size());
+  shape.rows = rows, shape.portions = portions;
+  shape.depth = 4;
+  while (shape.depth > 1 &&
+         (shape.slices() % (shape.depth * TeamShape::parts) != 0 || shape.item_bytes() > kMostItemBytes)) {
+    shape.depth /= 2;
+  }
+  const int others = shape.registers();
+  const auto fill = [&] {
+    const int step = shape.steps_of_item();
+    shape.resident = std::clamp((kMostWarpgroupRegisters - others) / 4 / step * step, 0, shape.own_steps());
+    shape.stages = std::min(kMostStages, 2 * shape.own_items());
+    while (shape.stages > 1 && shape.shared_bytes() > gpu.block_bytes) --shape.stages;
+  };
+  fill();
+  // Backwards there is less room: pieces small enough that some are under way while one is multiplied by.
+  constexpr int few_stages = 4;
+  while (problem.backward && shape.depth > 1 && shape.stages < std::min(few_stages, shape.own_items()) &&
+         2 * shape.items() <= kMostItems) {
+    shape.depth /= 2;
+    fill();
+  }
+  c.fits =
+      others <= kMostWarpgroupRegisters && shape.items() <= kMostItems && shape.shared_bytes() <= gpu.block_bytes &&
+      (shape.stages >= shape.own_items() || TeamShape::parts * shape.stages * shape.item_bytes() >= kLeastUnderWay);
+  c.slices = (problem.rows + shape.team_rows() - 1) / shape.team_rows();
+  const Index items = c.slices * problem.heads;
+  const Index at_once = clusters_at_once(gpu, shape.cluster()) * shape.cluster();
+  c.fits = c.fits && at_once >= shape.blocks();
+  c.teams = std::clamp<Index>(at_once / shape.blocks(), 1, items);
+  c.waves = (items + c.teams - 1) / c.teams;
+  return c;
+}
+
+double warpgroup_step_time(const WarpgroupCandidate& c) {
+  const TeamShape& shape = c.shape;
+  const WarpgroupCosts cost = shape.backward ? kBackwardCosts : WarpgroupCosts{};
+  const double values = static_cast<double>(shape.rows) * shape.slices() * TeamShape::slice_units;
+  const double from_shared = 1 - static_cast<double>(shape.resident) / shape.own_steps();
+  const double portion =
+      cost.portion + cost.row * shape.rows + values * (cost.value + cost.shared_row * shape.rows * from_shared);
+  return std::max(
+      cost.exchange + cost.row * shape.rows + values * cost.alone_value + (shape.portions - 1) * cost.next_portion,
+      shape.portions * portion);
+}
+
+GpuDensePlan warpgroup_plan(const GpuDenseProblem& problem, const WarpgroupCandidate& c) {
+  const TeamShape& shape = c.shape;
+  const double step = warpgroup_step_time(c);
+  GpuDensePlan plan;
+  plan.algorithm = DenseAlgorithm::warpgroup;
+  plan.slots = shape.team_rows(), plan.groups = shape.portions;
+  plan.warps = TeamShape::threads / 32;
+  plan.parts = TeamShape::parts;
+  plan.resident = shape.resident, plan.chunks = shape.own_steps();
+  plan.stages = shape.stages, plan.depth = shape.depth;
+  plan.shared = shape.shared_bytes();
+  plan.octets = shape.own_units() / 8;
+  plan.cluster = shape.cluster();
+  plan.slices = c.slices, plan.clusters = shape.blocks() / shape.cluster();
+  plan.teams = c.teams, plan.grid = c.teams * shape.blocks();
+  plan.exchange = c.teams * shape.exchange_bytes();
+  plan.microseconds = static_cast<double>(c.waves) * step / 1000 * static_cast<double>(problem.steps);
+  plan.why = fmt::format("some {:.0f} ns a step, {} times", step, c.waves);
+  return plan;
+}
+
+/// Why no choice of rows makes a plan; empty: some may.
+std::string warpgroup_refusal(const GpuDenseProblem& problem, const GpuModel& gpu) {
+  const CellTraits& cell = cell_traits(problem.cell);
+  constexpr int hopper = 90, whole = 16, even = TeamShape::parts * TeamShape::slice_units;
+  constexpr Index most = kMostItems * TeamShape::slice_units;
+  if (gpu.architecture() != hopper) {
+    return fmt::format("warpgroups multiply on chips of sm_{}, and {} is of sm_{}", hopper, gpu.name,
+                       gpu.architecture());
+  }
+  if (problem.storage == Storage::f32) return "warpgroups multiply halves, not floats";
+  if (cell.phases != 1 || cell.gates() > kMostGates) {
+    return fmt::format("warpgroups apply cells of one phase and at most {} gates, unlike {}", kMostGates, problem.cell);
+  }
+  if (problem.head_size() % even != 0 || problem.head_size() > most) {
+    return fmt::format("warpgroups share a head of a multiple of {} units, up to {}, not of {}", even, most,
+                       problem.head_size());
+  }
+  if (problem.backward && problem.head_size() * cell.gates() % (2 * even) != 0) {
+    return fmt::format("pairs of blocks share gates whose units are a multiple of {}, not {} x {}", 2 * even,
+                       cell.gates(), problem.head_size());
+  }
+  if (problem.alignment < whole) {
+    return fmt::format("warpgroups need tensors aligned to {} bytes, not {}", whole, problem.alignment);
+  }
+  // With fewer rows exchanges take longest, which other algorithms do sooner; estimates were fitted from so many on.
+  constexpr Index few = 32;
+  if (problem.algorithm == DenseAlgorithm::automatic && problem.rows < few) {
+    return fmt::format("warpgroups are for batches of {} rows or more", few);
+  }
+  if (problem.cluster > 1 || problem.groups != 0 || problem.parts != 0 || problem.direct >= 0) {
+    return "warpgroups have no such shapes";
+  }
+  return "";
+}
+
+}  // namespace
+
+bool warpgroups_take(const GpuDenseProblem& problem, const GpuModel& gpu) {
+  return warpgroup_refusal(problem, gpu).empty();
+}
+
+DenseRule dense_warpgroup_rule(const GpuDenseProblem& problem, const GpuModel& gpu) {
+  DenseRule rule{.name = "warpgroup", .refused = warpgroup_refusal(problem, gpu)};
+  if (!rule.refused.empty()) return rule;
+  csp::Model& m = rule.model;
+  // Backwards sums are passed on in pieces of 16 bytes.
+  const auto rows = rule.var("rows", problem.backward ? csp::Domain({16, 32, 64}) : csp::Domain({16, 32, 48, 64}));
+  const auto portions = rule.var("portions", csp::Domain({1, 2, 3, 4, 6, 8}));
+  const auto candidate = [=](std::span<const csp::Integer> v) {
+    return warpgroup_candidate(problem, gpu, static_cast<int>(v[0]), static_cast<int>(v[1]));
+  };
+  if (problem.slots != 0) m.require("as many rows as were asked for", rows * portions == problem.slots);
+  m.require(
+      "registers and shared memory of blocks that run at once hold the matrix and what is multiplied by it",
+      m.call("fits", {rows, portions},
+             [=](std::span<const csp::Integer> v) { return csp::Integer{candidate(v).fits ? 1 : 0}; }, {0, 1}) == 1);
+  m.minimise([=](const csp::Solution& solution) {
+    const WarpgroupCandidate c = candidate(solution.values());
+    constexpr double more_rows = 1e-3;  // of equally quick ones fewer rows that nobody has
+    return static_cast<double>(c.waves) * warpgroup_step_time(c) + more_rows * static_cast<double>(c.shape.team_rows());
+  });
+  rule.plan_of = [=](const csp::Solution& solution) { return warpgroup_plan(problem, candidate(solution.values())); };
+  return rule;
+}
+
+}  // namespace penstock::plan

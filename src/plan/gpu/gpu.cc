@@ -1,0 +1,168 @@
+#include "plan/gpu/gpu.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <utility>
+
+#include "base/check.h"
+#include "plan/gpu/scan_rules.h"
+#include "plan/tuning.h"
+
+namespace penstock::plan {
+namespace {
+
+constexpr Index kWindowWords = 512;  // that a block reads when it looks back, one or two of each thread
+constexpr Index kPassedBytes = 16;   // of one channel of one chunk: a state and a gain, with their tags
+constexpr Index kHeaderBytes = 256;
+constexpr Index kMaxTiles = std::numeric_limits<std::int32_t>::max();
+
+constexpr std::array<std::pair<Regime, std::string_view>, 5> kRegimes = {{{Regime::automatic, "automatic"},
+                                                                          {Regime::direct, "direct"},
+                                                                          {Regime::epilogue, "epilogue"},
+                                                                          {Regime::fused, "fused"},
+                                                                          {Regime::scan, "scan"}}};
+
+constexpr int inputs_of(const GpuScanProblem& problem) {
+  return problem.backward ? problem.read_back + 2 : problem.gates;
+}
+
+}  // namespace
+
+/// The values of a tile; then gain and offset of every group and the carry, twice; the window's three numbers; the
+/// chunk's effect; the epoch and the tickets.
+Index scan_shared_bytes(const GpuScanPlan& plan, const GpuScanProblem& problem) {
+  const Index values = inputs_of(problem) * plan.steps * plan.threads() * plan.vector * size_of(problem.storage);
+  return values + 4 * (plan.tile_channels() * (2 * (2 * plan.groups + 1) + 3 * plan.window + 2) + 3);
+}
+
+double scan_microseconds(const GpuScanPlan& plan, const GpuScanProblem& problem, const GpuModel& gpu) {
+  const GpuCosts& costs = gpu.costs;
+  const int values = problem.backward ? problem.read_back + 2 + problem.gates : problem.gates + 1;
+  const double traffic = static_cast<double>(problem.rows) * static_cast<double>(problem.steps) *
+                         static_cast<double>(problem.channels) * values * size_of(problem.storage);
+  const auto steps = static_cast<double>(problem.steps);
+  const double walk = plan.regime == Regime::direct
+                          ? std::max(traffic / costs.direct_bytes, steps / plan.steps * costs.steps_ahead)
+                          : costs.look_back + traffic / costs.bytes;
+  return costs.launch + walk;
+}
+
+int fitting_vector(const GpuScanProblem& problem, int wished) {
+  int vector = wished;
+  while (vector > 1 &&
+         (problem.alignment % (vector * size_of(problem.storage)) != 0 || problem.channels % vector != 0)) {
+    vector /= 2;
+  }
+  return vector;
+}
+
+std::string_view to_string(Storage storage) {
+  return storage == Storage::f32 ? "f32" : storage == Storage::bf16 ? "bf16" : "f16";
+}
+
+std::string_view to_string(Regime regime) { return kRegimes[static_cast<std::size_t>(regime)].second; }
+
+Regime parse_regime(std::string_view text) {
+  for (const auto& [regime, name] : kRegimes) {
+    if (name == text) return regime;
+  }
+  fail(ErrorCode::invalid_argument, "regime must be one of automatic, direct, epilogue, fused, scan, not '{}'", text);
+}
+
+Index GpuScanPlan::workspace_bytes() const {
+  return regime == Regime::scan || regime == Regime::epilogue ? kHeaderBytes + tiles * tile_channels() * kPassedBytes
+                                                              : 0;
+}
+
+std::string GpuScanPlan::explain() const {
+  if (regime == Regime::direct) {
+    return fmt::format(
+        "direct: {} tiles of a row and {} channels in {} blocks of {} threads ({} x {}), {} steps asked "
+        "for at once: {}",
+        tiles, tile_channels(), grid, threads(), groups, lanes, steps, why);
+  }
+  if (regime == Regime::fused) {
+    return fmt::format(
+        "fused: product, gates and recurrence in one launch of {} blocks of {} threads ({} x {}), chunks of {} steps x "
+        "{} channels, {} KB of shared memory, {} block{} a multiprocessor: {}",
+        grid, threads(), groups, lanes, chunk(), tile_channels(), shared / 1024, blocks, blocks == 1 ? "" : "s", why);
+  }
+  if (regime == Regime::epilogue) {
+    return fmt::format(
+        "epilogue: {} tiles, {} steps x {} channels with all gates, multiplied by warpgroups in {} blocks, {} "
+        "stages of {} inputs, {} KB of shared memory, the recurrence as their epilogue: {}",
+        tiles, chunk(), tile_channels(), grid, depth, stage_inputs, shared / 1024, why);
+  }
+  return fmt::format(
+      "scan with look-back over {} tiles, {} steps x {} channels, in {} blocks of {} threads ({} x {}), {} value{} an "
+      "access, {} KB of shared memory, {} block{} a multiprocessor: {}",
+      tiles, chunk(), tile_channels(), grid, threads(), groups, lanes, vector, vector == 1 ? "" : "s", shared / 1024,
+      blocks, blocks == 1 ? "" : "s", why);
+}
+
+GpuScanPlan complete(GpuScanPlan plan, const GpuScanProblem& problem, const GpuModel& gpu) {
+  const Index rows_and_channels = problem.rows * plan.channel_tiles(problem.channels);
+  const Index chunks = plan.chunks(problem.steps);
+  require(rows_and_channels <= kMaxTiles / chunks,
+          "rows x steps x channels must fit {} tiles of {} steps x {} channels; {} x {} x {} needs more", kMaxTiles,
+          plan.chunk(), plan.tile_channels(), problem.rows, problem.steps, problem.channels);
+  plan.tiles = rows_and_channels * chunks;
+  plan.window = static_cast<int>(std::clamp<Index>(kWindowWords / plan.tile_channels(), 8, 16));
+  const Index size = size_of(problem.storage);
+  plan.piece = 16;
+  while (problem.alignment % plan.piece != 0 || problem.channels * size % plan.piece != 0 ||
+         plan.tile_channels() * size % plan.piece != 0) {
+    plan.piece /= 2;
+  }
+  plan.shared = scan_shared_bytes(plan, problem);
+  require(plan.shared <= gpu.block_bytes, "a block must need at most the {} bytes of shared memory of {}, not {}",
+          gpu.block_bytes, gpu.name, plan.shared);
+  plan.blocks = std::clamp(static_cast<int>(gpu.shared_bytes / (plan.shared + kReservedBytes)), 1,
+                           std::min(plan.blocks, gpu.threads / plan.threads()));
+  plan.grid = std::min<Index>(plan.tiles, static_cast<Index>(plan.blocks) * gpu.multiprocessors);
+  return plan;
+}
+
+GpuScanPlan plan_gpu_scan(const GpuScanProblem& problem, const GpuModel& gpu) {
+  require(problem.rows >= 1 && problem.steps >= 1 && problem.channels >= 1,
+          "rows, steps and channels must be at least 1, not {}, {} and {}", problem.rows, problem.steps,
+          problem.channels);
+  require(std::max({problem.rows, problem.steps, problem.channels}) <= GpuScanProblem::max_size,
+          "rows, steps and channels must each be at most {}, not {}, {} and {}", GpuScanProblem::max_size, problem.rows,
+          problem.steps, problem.channels);
+  if (problem.regime == Regime::fused || problem.regime == Regime::epilogue) {
+    fail(ErrorCode::unsupported, "the {} regime is for forward passes of layers: {} has no product to fuse",
+         to_string(problem.regime), problem.backward ? "a backward pass" : "a recurrence by itself");
+  }
+  const auto ranked = [&] {
+    std::vector<Rule<GpuScanPlan>> rules;
+    rules.push_back(direct_scan_rule(problem, gpu));
+    rules.push_back(chunked_scan_rule(problem, gpu));
+    std::string reasons;
+    for (const Rule<GpuScanPlan>& rule : rules) {
+      if (const std::optional<GpuScanPlan> plan = best_plan(rule)) return *plan;
+      reasons += fmt::format("; {}: {}", rule.name, fmt::join(conflict_of(rule), ", "));
+    }
+    fail(ErrorCode::invalid_argument, "there is no plan for {} rows, {} steps and {} channels on {}{}", problem.rows,
+         problem.steps, problem.channels, gpu.name, reasons);
+  };
+  const auto make = [&] {
+    if (problem.regime != Regime::automatic) return ranked();
+    return plan_as_measured<GpuScanPlan>(
+        problem, gpu, [&] { return scan_rules(problem, gpu); }, ranked);
+  };
+  static PlanMemo<GpuScanProblem, GpuModel, GpuScanPlan> memo;
+  return measuring() ? make() : memo.get(problem, gpu, make);
+}
+
+std::vector<ScanRegimeRule> scan_rules(const GpuScanProblem& problem, const GpuModel& gpu) {
+  GpuScanProblem direct = problem, chunked = problem;
+  direct.regime = Regime::direct, chunked.regime = Regime::scan;
+  std::vector<ScanRegimeRule> rules;
+  rules.push_back(direct_scan_rule(direct, gpu));
+  rules.push_back(chunked_scan_rule(chunked, gpu));
+  return rules;
+}
+
+}  // namespace penstock::plan

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "plan/gpu/product.h"
+#include "plan/rule.h"
+
+namespace penstock::plan {
+
+using ProductRule = Rule<GpuProductPlan>;
+
+/// Ways to multiply. One file each.
+std::vector<ProductRule> product_rules(const GpuProductProblem& problem, const GpuModel& gpu);
+ProductRule warp_product_rule(const GpuProductProblem& problem, const GpuModel& gpu);
+ProductRule warpgroup_product_rule(const GpuProductProblem& problem, const GpuModel& gpu);
+
+/// Blocks that one launch can number.
+constexpr Index kMaxProductBlocks = Index{0x7fffffff};
+
+constexpr Index rounded_up(Index n, Index to) { return (n + to - 1) / to * to; }
+
+/// K in `wanted` splits of whole steps, or in fewer where they would be short.
+inline void set_splits(GpuProductPlan& plan, const GpuProductProblem& problem, Index wanted) {
+  constexpr Index shortest = 4 * GpuProductPlan::step;
+  const Index most = problem.one_split ? 1 : std::max<Index>(1, problem.k / shortest);
+  plan.splits = std::clamp<Index>(wanted, 1, most);
+  plan.split_k = rounded_up((problem.k + plan.splits - 1) / plan.splits, GpuProductPlan::step);
+  plan.splits = (problem.k + plan.split_k - 1) / plan.split_k;
+}
+
+/// Cycles to add up what the splits give.
+inline double added_cycles(const GpuProductPlan& plan, const GpuProductProblem& problem, const GpuCosts& costs) {
+  if (plan.splits == 1) return 0;
+  const double bytes = 4.0 * static_cast<double>(plan.splits * problem.m) * static_cast<double>(problem.n);
+  return costs.product_pass + bytes / costs.added_bytes;
+}
+
+/// With its estimate.
+inline GpuProductPlan estimated(GpuProductPlan plan, double cycles, const GpuCosts& costs) {
+  plan.cycles = cycles;
+  plan.microseconds = costs.launch + cycles / costs.clock;
+  plan.why = fmt::format("estimated at {:.0f} thousand cycles", cycles / 1000);
+  return plan;
+}
+
+}  // namespace penstock::plan

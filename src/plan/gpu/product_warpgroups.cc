@@ -1,0 +1,104 @@
+// Products of floats by warpgroups, whose instructions are Hopper's.
+
+#include "plan/gpu/product_rules.h"
+
+namespace penstock::plan {
+namespace {
+
+double warpgroup_cycles(const GpuProductPlan& plan, const GpuProductProblem& problem, const GpuModel& gpu) {
+  const GpuCosts& costs = gpu.costs;
+  const double columns = plan.tiles_n * GpuProductPlan::columns;
+  const double group = plan.tiles_m * GpuProductPlan::rows * columns * GpuProductPlan::step / costs.group_products;
+  const double split = costs.group_split * plan.tile_n();
+  const double steps = static_cast<double>(rounded_up(std::min(plan.split_k, problem.k), 16)) / GpuProductPlan::step;
+  const double step = std::max({2 * group, group + costs.group_alone, plan.resident() ? 0 : split}) +
+                      (problem.a_transposed ? costs.group_transposed : 0);
+  const Index over_m = plan.blocks_m(problem.m), blocks = over_m * plan.grid_n(problem.n) * plan.splits;
+  const auto rounds = static_cast<double>((blocks + gpu.multiprocessors - 1) / gpu.multiprocessors);
+  const auto passes = static_cast<double>((plan.grid_m(problem.m) + over_m - 1) / over_m);
+  const double first = costs.group_block + (plan.resident() ? steps * split : 0);
+  const auto m = static_cast<double>(problem.m), n = static_cast<double>(problem.n), k = static_cast<double>(problem.k);
+  const double bytes = 4 * (m * k * static_cast<double>(plan.grid_n(problem.n)) + m * n + n * k);
+  const double added =
+      plan.splits == 1 ? 0 : costs.product_pass + 4 * static_cast<double>(plan.splits) * m * n / costs.added_bytes;
+  return rounds * first + std::max(rounds * passes * (steps * step + costs.group_rows), bytes / costs.group_bytes) +
+         added;
+}
+
+/// Of B as many stages as there is room for, or as the split has, beside two or more of A; false if too few.
+bool set_stages(GpuProductPlan& plan, const GpuProductProblem& problem, const GpuModel& gpu) {
+  constexpr Index step = 4 * GpuProductPlan::step;  // bytes of a row or a column
+  constexpr Index aligned = 1024;                   // where the tensor cores' matrices begin
+  constexpr Index most_of_b = 6, most_of_a = 4;     // more do not help
+  const Index of_b = 2 * step * plan.tile_n() + 2 * 8,
+              of_a = 2 * plan.tiles_m * GpuProductPlan::rows * step * (problem.a_transposed ? 3 : 2) / 2;
+  const Index room = gpu.block_bytes - aligned - 4 * plan.tile_n();
+  const Index stages = (plan.split_k + GpuProductPlan::step - 1) / GpuProductPlan::step;
+  const bool all = stages * of_b + 2 * of_a <= room;
+  plan.depth = static_cast<int>(all ? stages : std::min(most_of_b, (room - 3 * of_a) / of_b));
+  plan.ahead = static_cast<int>(std::min(most_of_a, (room - plan.depth * of_b) / of_a));
+  plan.shared = plan.depth * of_b + plan.ahead * of_a + 4 * plan.tile_n() + aligned;
+  return all || plan.depth >= 3;
+}
+
+/// Blocks that hold all of their split of B go on from rows to rows, as many as the GPU has room for at once.
+void set_blocks_over_m(GpuProductPlan& plan, const GpuProductProblem& problem, const GpuModel& gpu) {
+  plan.most_m = plan.grid_m(problem.m);
+  if (!plan.resident()) return;
+  const Index at_once = std::max<Index>(1, gpu.multiprocessors / (plan.grid_n(problem.n) * plan.splits));
+  const Index passes = (plan.most_m + at_once - 1) / at_once;
+  plan.most_m = (plan.most_m + passes - 1) / passes;
+}
+
+/// Splits wanted: so many, or as many as fill the GPU.
+constexpr csp::Integer kFillsGpu = 0;
+
+}  // namespace
+
+ProductRule warpgroup_product_rule(const GpuProductProblem& problem, const GpuModel& gpu) {
+  ProductRule rule{.name = "warpgroups"};
+  if (!has_warpgroups(gpu)) {
+    rule.refused = fmt::format("their instructions are of sm_90, and {} is of sm_{}", gpu.name, gpu.architecture());
+    return rule;
+  }
+  const int most_columns = problem.a_transposed ? 112 : 128;  // whose sums, twice, fit the registers
+  csp::Model& m = rule.model;
+  const auto teams_n = rule.var("warpgroups_n", {1, 2});
+  const auto tiles_n = rule.var("tiles_n", csp::range(1, most_columns / GpuProductPlan::columns));
+  const auto splits = rule.var("splits", {kFillsGpu, 1, 2, 3, 4, 8});
+  const auto shape_of = [=](csp::Integer groups_n, csp::Integer tiles, csp::Integer wanted) {
+    GpuProductPlan plan;
+    plan.warpgroups = true;
+    plan.teams_n = static_cast<int>(groups_n), plan.teams_m = 2 / plan.teams_n;
+    plan.tiles_m = 4, plan.tiles_n = static_cast<int>(tiles);
+    const Index of_plan = plan.grid_m(problem.m) * plan.grid_n(problem.n);
+    set_splits(plan, problem, wanted == kFillsGpu ? gpu.multiprocessors / of_plan : wanted);
+    if (!set_stages(plan, problem, gpu)) plan.depth = 0;
+    return plan;
+  };
+  const auto depth =
+      m.call("stages", {teams_n, tiles_n, splits},
+             [=](std::span<const csp::Integer> v) { return csp::Integer{shape_of(v[0], v[1], v[2]).depth}; },
+             {0, csp::largest});
+  const auto resident = m.call(
+      "holds_all_of_B", {teams_n, tiles_n, splits},
+      [=](std::span<const csp::Integer> v) { return csp::Integer{shape_of(v[0], v[1], v[2]).resident() ? 1 : 0}; },
+      {0, 1});
+  m.require("shared memory holds stages of A and B", depth >= 1);
+  m.require("registers hold what splits B",
+            resident == 1 || teams_n * tiles_n * GpuProductPlan::columns <= most_columns);
+  const auto tiles = csp::ceil_div(problem.m, (2 / teams_n) * 4 * GpuProductPlan::rows) *
+                     csp::ceil_div(problem.n, teams_n * tiles_n * GpuProductPlan::columns);
+  m.require("one launch numbers the blocks", tiles <= kMaxProductBlocks / 16);
+  const auto plan_of = [=](const csp::Solution& solution) {
+    const std::vector<csp::Integer>& v = solution.values();
+    GpuProductPlan plan = shape_of(v[0], v[1], v[2]);
+    set_blocks_over_m(plan, problem, gpu);
+    return estimated(plan, warpgroup_cycles(plan, problem, gpu), gpu.costs);
+  };
+  m.minimise([=](const csp::Solution& solution) { return plan_of(solution).cycles; });
+  rule.plan_of = plan_of;
+  return rule;
+}
+
+}  // namespace penstock::plan

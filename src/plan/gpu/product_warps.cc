@@ -1,0 +1,108 @@
+// Products of floats by warps, as all chips have them.
+
+#include "plan/gpu/product_rules.h"
+
+namespace penstock::plan {
+namespace {
+
+constexpr int kMaxProductWarps = 8;
+constexpr int kWarpThreads = 32, kMaxRegisters = 255;
+/// Of a warp for 16 products of each of its sums, as in SASS: around the factors of its rows, and for each tile over N.
+constexpr double kOfRows = 80, kOfColumns = 38;
+
+/// Of a warp over N. More sums than its threads have registers for; for other generations the compiler needs more.
+int most_tiles(const GpuProductProblem& problem, const GpuModel& gpu) {
+  if (gpu.compute_major != 9) return 8;
+  return problem.b_transposed ? 11 : 13;  // whose factors come four at once, and early
+}
+
+/// Of a thread: its sums, factors and addresses. Measured by the compiler's report.
+int registers_of(const GpuProductPlan& plan, const GpuModel& gpu) {
+  return std::min(kMaxRegisters, 8 * plan.tiles_n + (gpu.compute_major == 9 ? 112 : 136)) / 8 * 8;
+}
+
+/// Bytes of one matrix' part of a step: whole rows of a step, or steps of rows padded to all banks.
+Index part_bytes(int extent, bool along_k) {
+  return 4 * static_cast<Index>(GpuProductPlan::step) * (along_k ? extent : rounded_up(extent, 32));
+}
+
+Index step_bytes(const GpuProductPlan& plan, const GpuProductProblem& problem) {
+  return part_bytes(plan.tile_m(), !problem.a_transposed) + part_bytes(plan.tile_n(), problem.b_transposed);
+}
+
+/// As many blocks as registers and shared memory allow, each as many steps ahead as there is room for; false if not
+/// one.
+bool set_room(GpuProductPlan& plan, const GpuProductProblem& problem, const GpuModel& gpu) {
+  // Each quarter of a multiprocessor has its own registers, for whole warps.
+  const int warps = gpu.registers / 4 / kWarpThreads / registers_of(plan, gpu) * 4;
+  const int by_registers = warps / (plan.teams_m * plan.teams_n);
+  const Index bytes = step_bytes(plan, problem);
+  for (plan.blocks = std::min(by_registers, gpu.threads / plan.threads()); plan.blocks >= 1; --plan.blocks) {
+    for (plan.depth = 3; plan.depth >= 2; --plan.depth) {
+      plan.shared = plan.depth * bytes;
+      if (plan.shared <= gpu.block_bytes && plan.blocks * (plan.shared + kReservedBytes) <= gpu.shared_bytes)
+        return true;
+    }
+  }
+  return false;
+}
+
+/// Of a block that has a multiprocessor's units for itself.
+double block_cycles(const GpuProductPlan& plan, Index inner, const GpuCosts& costs) {
+  const auto k = static_cast<double>(rounded_up(inner, 16));
+  const double products = plan.tile_m() * plan.tile_n() * k / costs.products;
+  const double issued =
+      plan.threads() / kWarpThreads * k / 16 * (kOfRows + kOfColumns * plan.tiles_n) / costs.instructions;
+  const double bytes = 4 * k * (plan.tile_m() + plan.tile_n());
+  return std::max({products, issued, bytes / costs.cached_bytes});
+}
+
+double warp_cycles(const GpuProductPlan& plan, const GpuProductProblem& problem, const GpuModel& gpu) {
+  const GpuCosts& costs = gpu.costs;
+  const Index blocks = plan.grid_m(problem.m) * plan.grid_n(problem.n) * plan.splits;
+  const Index most = (blocks + gpu.multiprocessors - 1) / gpu.multiprocessors;  // of one multiprocessor
+  const auto at_once = static_cast<double>(std::min<Index>(most, plan.blocks));
+  const double busy = std::min(1.0, at_once * plan.teams_m * plan.teams_n / costs.busy_warps);
+  return static_cast<double>(most) *
+             (block_cycles(plan, std::min(plan.split_k, problem.k), costs) / busy + costs.product_block / at_once) +
+         added_cycles(plan, problem, costs);
+}
+
+}  // namespace
+
+ProductRule warp_product_rule(const GpuProductProblem& problem, const GpuModel& gpu) {
+  ProductRule rule{.name = "warps"};
+  csp::Model& m = rule.model;
+  const auto teams_n = rule.var("warps_n", {1, 2, 4});
+  const auto teams_m = rule.var("warps_m", csp::range(1, kMaxProductWarps));
+  const auto tiles_n = rule.var("tiles_n", csp::range(1, most_tiles(problem, gpu)));
+  rule.var("rounds", {0, 1, 2});  // that splits fill the GPU; 0: one split
+  const auto shape_of = [=](csp::Integer warps_n, csp::Integer warps_m, csp::Integer tiles) {
+    GpuProductPlan plan;
+    plan.teams_n = static_cast<int>(warps_n), plan.teams_m = static_cast<int>(warps_m);
+    plan.tiles_n = static_cast<int>(tiles);
+    if (!set_room(plan, problem, gpu)) plan.blocks = 0;
+    return plan;
+  };
+  const auto blocks =
+      m.call("blocks", {teams_n, teams_m, tiles_n},
+             [=](std::span<const csp::Integer> v) { return csp::Integer{shape_of(v[0], v[1], v[2]).blocks}; },
+             {0, gpu.threads});
+  m.require("a block has at most 8 warps", teams_n * teams_m <= kMaxProductWarps);
+  m.require("registers and shared memory hold a block", blocks >= 1);
+  const auto tiles = csp::ceil_div(problem.m, teams_m * 2 * GpuProductPlan::rows) *
+                     csp::ceil_div(problem.n, teams_n * tiles_n * GpuProductPlan::columns);
+  m.require("one launch numbers the blocks", tiles <= kMaxProductBlocks / 4);
+  const auto plan_of = [=](const csp::Solution& solution) {
+    const std::vector<csp::Integer>& v = solution.values();
+    GpuProductPlan plan = shape_of(v[0], v[1], v[2]);
+    const Index of_plan = plan.grid_m(problem.m) * plan.grid_n(problem.n);
+    set_splits(plan, problem, v[3] * plan.blocks * gpu.multiprocessors / of_plan);
+    return estimated(plan, warp_cycles(plan, problem, gpu), gpu.costs);
+  };
+  m.minimise([=](const csp::Solution& solution) { return plan_of(solution).cycles; });
+  rule.plan_of = plan_of;
+  return rule;
+}
+
+}  // namespace penstock::plan

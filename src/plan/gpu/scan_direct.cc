@@ -1,0 +1,55 @@
+// A thread walks over all steps of its channels: nothing passes between threads.
+
+#include "plan/gpu/scan_rules.h"
+
+#include <fmt/format.h>
+
+namespace penstock::plan {
+namespace {
+
+constexpr int kDirectThreads = 128;
+/// What a thread asks for at once, and how many blocks of such threads a multiprocessor holds.
+constexpr int kDirectAhead = 8, kDirectBlocks = 4;
+constexpr int kLogarithmsAhead = 4;  // backward, whose exponentials take registers that values would need
+
+GpuScanPlan direct_shape(const GpuScanProblem& problem, csp::Integer vector) {
+  GpuScanPlan plan;
+  plan.regime = Regime::direct;
+  plan.vector = static_cast<int>(vector);
+  share_threads(plan, problem, kDirectThreads);
+  plan.steps = problem.logarithms && problem.backward ? kLogarithmsAhead : kDirectAhead;
+  plan.blocks = kDirectBlocks;
+  plan.piece = size_of(problem.storage);  // there are no copies
+  plan.window = 1;
+  plan.tiles = problem.rows * plan.channel_tiles(problem.channels);
+  plan.grid = (plan.tiles + plan.groups - 1) / plan.groups;
+  return plan;
+}
+
+}  // namespace
+
+ScanRegimeRule direct_scan_rule(const GpuScanProblem& problem, const GpuModel& gpu) {
+  ScanRegimeRule rule{.name = "direct"};
+  if (problem.regime == Regime::scan) {
+    rule.refused = "a scan was asked for";
+    return rule;
+  }
+  const bool asked = problem.regime == Regime::direct;
+  const auto most_steps = static_cast<Index>(gpu.costs.direct_steps);
+  const auto vector = access_variable(rule, problem, 4);
+  if (!asked) rule.model.require("T is too short to cut", csp::Expression(problem.steps) <= most_steps);
+  const auto tiles = rule.model.call("tiles", {vector},
+                                     [=](std::span<const csp::Integer> v) { return direct_shape(problem, v[0]).tiles; },
+                                     {0, csp::largest});
+  rule.model.require("one launch numbers the tiles", tiles <= kMaxScanTiles);
+  rule.model.maximise(vector);
+  rule.plan_of = [=](const csp::Solution& solution) {
+    GpuScanPlan plan = direct_shape(problem, solution.values()[0]);
+    plan.microseconds = scan_microseconds(plan, problem, gpu);
+    plan.why = asked ? "asked for" : fmt::format("T is at most {}, too short to cut", most_steps);
+    return plan;
+  };
+  return rule;
+}
+
+}  // namespace penstock::plan

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <bit>
+
+#include "plan/gpu/gpu.h"
+#include "plan/rule.h"
+
+namespace penstock::plan {
+
+using ScanRegimeRule = Rule<GpuScanPlan>;
+
+// Recurrences of scan cells on a GPU, and scans by themselves. One file each.
+ScanRegimeRule direct_scan_rule(const GpuScanProblem& problem, const GpuModel& gpu);
+ScanRegimeRule chunked_scan_rule(const GpuScanProblem& problem, const GpuModel& gpu);
+
+/// Both, whether they are expected to pay or not.
+std::vector<ScanRegimeRule> scan_rules(const GpuScanProblem& problem, const GpuModel& gpu);
+
+/// Tiles that one launch can number.
+constexpr Index kMaxScanTiles = Index{0x7fffffff};
+
+/// Of a block of Regime::scan.
+Index scan_shared_bytes(const GpuScanPlan& plan, const GpuScanProblem& problem);
+
+/// How many channels one access has: of each row all that there are, and none beyond it.
+inline csp::Expression access_variable(ScanRegimeRule& rule, const GpuScanProblem& problem, int widest_bytes) {
+  const int size = size_of(problem.storage);
+  const auto vector = rule.var("vector", csp::powers_of_two(1, std::max(1, widest_bytes / size)));
+  rule.model.require("addresses and strides are multiples of an access",
+                     csp::Expression(problem.alignment) % (vector * size) == 0);
+  rule.model.require("accesses divide the channels", csp::Expression(problem.channels) % vector == 0);
+  return vector;
+}
+
+/// Lanes that no channel needs are given to the groups.
+inline void share_threads(GpuScanPlan& plan, const GpuScanProblem& problem, int threads) {
+  const auto needed = static_cast<std::uint64_t>((problem.channels + plan.vector - 1) / plan.vector);
+  plan.lanes = static_cast<int>(std::min<std::uint64_t>(32, std::bit_ceil(needed)));
+  plan.groups = threads / plan.lanes;
+}
+
+}  // namespace penstock::plan
