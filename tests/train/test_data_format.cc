@@ -6,9 +6,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
+#include <map>
 
 #include "penstock/data.h"
+#include "penstock/labelled_texts.h"
 #include "penstock/rows.h"
+#include "penstock/sources.h"
 #include "support/expect_error.h"
 #include "support/temporary_folder.h"
 #include "train/dates.h"
@@ -329,6 +333,30 @@ TEST(Sources, SeveralTables) {
                                               folder.write("5.csv", "sequence,label,x\n1,b,3\n1,b,4\n")},
                                       {.validation_fraction = 0});
   EXPECT_EQ(labelled->training_steps(), 2) << "a name begins a new sequence in every file";
+}
+
+TEST(Sources, OneFileIsReadOnceUnderAllItsNames) {
+  const TemporaryFolder folder;
+  const std::string file = folder.write("1.csv", "sequence,label,x\n1,a,1\n1,a,2\n2,b,3\n2,b,4\n");
+  const std::string other = folder.path("./1.csv"), link = folder.path("link.csv"), hard = folder.path("hard.csv");
+  std::filesystem::create_symlink("1.csv", link);
+  std::filesystem::create_hard_link(file, hard);
+  const auto refuse = [](const std::string& message, const Sources& sources) {
+    expect_error(ErrorCode::bad_input, message, [&] { open_series(sources); });
+    expect_error(ErrorCode::bad_input, message, [&] { open_labelled(sources); });
+    expect_error(ErrorCode::bad_input, message, [&] { open_labelled_texts(sources); });
+    expect_error(ErrorCode::bad_input, message, [&] { open_text(sources); });
+    expect_error(ErrorCode::bad_input, message, [&] { files_of(sources); });
+  };
+  refuse(file + ": given twice, so all it holds would count twice; give it once", {file, file});
+  for (const std::string& name : {other, link, hard}) {
+    refuse(name + ": the same file as " + file + ", so all it holds would count twice; leave one of the two out",
+           {file, name});
+  }
+  refuse(hard + ": the same file as " + file, {folder.folder()});
+  EXPECT_EQ(guess_kind({file, file}), SourceKind::labelled) << "only a reader refuses";
+  const std::string copy = folder.write("2.csv", folder.read("1.csv"));
+  EXPECT_NO_THROW(open_labelled(Sources{file, copy}));
 }
 
 /// Of the first input.
