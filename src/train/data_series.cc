@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <iterator>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -18,6 +19,7 @@
 #include "train/lost_changes.h"
 #include "train/normalise.h"
 #include "train/origin.h"
+#include "train/sentinels.h"
 #include "train/series_columns.h"
 #include "train/series_plan.h"
 #include "train/series_rows.h"
@@ -457,6 +459,12 @@ std::unique_ptr<Dataset> open_table(const From& sources, const SeriesOptions& op
   std::vector<std::string> reading =
       table.reading(static_cast<std::size_t>(numbers) + choice.categories.size(), choice);
   for (const std::string& finding : series->findings) reading.push_back(finding);
+  for (std::size_t column = 0; column < table.header().width(); ++column) {
+    if (series->columns[column].empty()) continue;
+    std::ranges::copy(data::sentinels(table.header().names()[column], series->columns[column], series->unknown[column],
+                                      series->values),
+                      std::back_inserter(reading));
+  }
   for (std::string& finding : dataset->reading()) reading.push_back(std::move(finding));
   dataset->set_reading(std::move(reading));
   dataset->add_reading(data::describe_filled(series->values, series->missing));
