@@ -19,6 +19,7 @@
 #include "penstock/recurrent_program.h"
 #include "penstock/scan.h"
 #include "penstock/scan_program.h"
+#include "penstock/row_steps.h"
 #include "penstock/score.h"
 #include "penstock/search.h"
 #include "penstock/sound.h"
