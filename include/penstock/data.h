@@ -6,6 +6,7 @@
 #include "penstock/data/labelled.h"
 #include "penstock/data/labelled_texts.h"
 #include "penstock/data/row_reader.h"
+#include "penstock/data/row_steps.h"
 #include "penstock/data/rows.h"
 #include "penstock/data/series.h"
 #include "penstock/data/sound.h"

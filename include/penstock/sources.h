@@ -12,7 +12,8 @@ namespace penstock {
 using Sources = std::vector<std::string>;
 
 /// The files that sources name: every folder is replaced by the files in it and in its subfolders, in the order of
-/// their paths, without hidden ones. Throws Error(bad_input) for a folder without files.
+/// their paths, without hidden ones. Throws Error(bad_input) for a folder without files, or if two
+/// paths lead to one file: what it holds would count twice.
 Sources files_of(const Sources& sources);
 
 /// What a message that a file cannot be read or written adds where `path` is an address such as "https://..." or

@@ -1,6 +1,7 @@
 #include "data/data_file.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <zlib.h>
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include <cctype>
 #include <cstring>
 #include <filesystem>
+#include <map>
 #include <utility>
 
 #include "base/check.h"
@@ -144,6 +146,24 @@ std::vector<std::string> expand_folders(const std::vector<std::string>& paths) {
     } catch (const fs::filesystem_error& error) {
       fail(ErrorCode::io_failure, "cannot read '{}': {}", path, error.code().message());
     }
+  }
+  return files;
+}
+
+std::vector<std::string> files_to_read(const std::vector<std::string>& paths) {
+  std::vector<std::string> files = expand_folders(paths);
+  std::map<std::pair<dev_t, ino_t>, const std::string*> seen;
+  for (const std::string& file : files) {
+    struct stat is = {};
+    const int failed = file == standard_input ? ::fstat(STDIN_FILENO, &is) : ::stat(file.c_str(), &is);
+    if (failed != 0) continue;  // whoever opens it says what is wrong
+    const auto [first, is_new] = seen.try_emplace({is.st_dev, is.st_ino}, &file);
+    if (is_new) continue;
+    const std::string& before = *first->second;
+    if (file == before)
+      fail(ErrorCode::bad_input, "{}: given twice, so all it holds would count twice; give it once", file);
+    fail(ErrorCode::bad_input, "{}: the same file as {}, so all it holds would count twice; leave one of the two out",
+         file, before);
   }
   return files;
 }

@@ -28,6 +28,10 @@ std::string read_data_head(const std::string& path, std::size_t size);
 /// Throws Error(bad_input) for a folder without files.
 std::vector<std::string> expand_folders(const std::vector<std::string>& paths);
 
+/// expand_folders for a reader of all these files. Throws Error(bad_input) as well if two paths lead to one file, by a
+/// link or by another spelling: what it holds would count twice, and could stand on both sides of a split.
+std::vector<std::string> files_to_read(const std::vector<std::string>& paths);
+
 /// The name without a trailing ".gz", and of that the extension in lower case: ".csv" for "Data/A.CSV.gz".
 std::string data_extension(const std::string& path);
 

@@ -124,6 +124,18 @@ def test_what_is_said_of_data_names_the_options_of_train(tmp_path):
     assert "if the file holds many series, --group tells them apart\n" in shown
 
 
+def test_numbers_that_stand_for_missing_values_are_warned_of(tmp_path):
+    (tmp_path / "tank.csv").write_text("level\n" + "".join(f"{-999 if i % 30 == 8 else 5 + i % 7 / 10}\n" for i in range(120)))
+    warning = ('read   warning: column "level": -999 in 4 of 120 rows, first in line 10 of tank.csv, is far from all other values: '
+               "if it stands for a missing value, leave these cells empty, and --missing (carry, interpolate or mask) deals "
+               "with them\n")  # fmt: skip
+    assert warning in run("train", "tank.csv", *QUICK, cwd=tmp_path).err
+    labelled = ["sequence,label,x\n", *(f"{i // 5},{i // 50},{9999 if i in (3, 70) else i * i % 13}\n" for i in range(100))]
+    (tmp_path / "labelled.csv").write_text("".join(labelled))
+    warning = 'read   warning: column "x": 9999 in 2 of 100 rows, first in line 5 of labelled.csv, is far'
+    assert warning in run("train", "labelled.csv", *QUICK[:-2], "-o", "l.safetensors", cwd=tmp_path).err
+
+
 def test_texts_in_utf16_are_learnt_as_utf8(tmp_path):
     text = "Über den Wolken 🎈\n" * 60
     (tmp_path / "a.txt").write_text(text, encoding="utf-16")

@@ -102,6 +102,17 @@ def test_data_that_are_not_there(tmp_path):
     refuses("train", "book.txt", message=message, status=1, verb="train", cwd=tmp_path)
 
 
+def test_a_file_counts_once(models, tmp_path):
+    (tmp_path / "a.csv").write_bytes((models / "series.csv").read_bytes())
+    (tmp_path / "link.csv").symlink_to("a.csv")
+    once = "link.csv: the same file as a.csv, so all it holds would count twice; leave one of the two out"
+    for verb, *arguments in (["train", *QUICK], ["evaluate", models / "series.safetensors"]):
+        refuses(verb, *arguments, "a.csv", "link.csv", message=once, status=1, verb=verb, cwd=tmp_path)
+    with (tmp_path / "a.csv").open() as stdin:
+        twice = start("train", "a.csv", "-", "--as", "series", *QUICK, cwd=tmp_path, stdin=stdin)
+        assert b"-: the same file as a.csv" in twice.communicate(timeout=PATIENCE)[1] and twice.returncode == 1
+
+
 def split(model):
     size = struct.unpack("<Q", model[:8])[0]
     return json.loads(model[8 : 8 + size]), model[8 + size :]

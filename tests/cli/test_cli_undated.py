@@ -69,6 +69,34 @@ def test_rows_from_new_to_old_are_refused(tmp_path):
     run("predict", "m.safetensors", "parts.csv", cwd=tmp_path)
 
 
+def test_rows_at_another_step_than_was_learnt_are_refused(tmp_path):
+    start = datetime.datetime(2023, 1, 1)
+    # The second model reads the day of the week from the dates, the first one only remembers how far they are apart.
+    for name, period in (("days", 13), ("week", 7)):
+        rows = [f"{start + datetime.timedelta(days=i)},{10 + math.sin(2 * math.pi * i / period):.4f}\n" for i in range(140)]
+        (tmp_path / f"{name}.csv").write_text(HEADER + "".join(rows))
+        run("train", f"{name}.csv", *QUICK, "-o", f"{name}.safetensors", cwd=tmp_path)
+    gaps = [row for i, row in enumerate(rows) if i % 5 and i not in range(60, 90)]
+    (tmp_path / "gaps.csv").write_text(HEADER + "".join(gaps))
+    hours = HEADER + "".join(f"{start + datetime.timedelta(hours=i)},{10 + math.sin(i / 2):.4f}\n" for i in range(60))
+    weeks = HEADER + "".join(f"{start + datetime.timedelta(weeks=i)},{10 + math.sin(i / 2):.4f}\n" for i in range(60))
+    (tmp_path / "hours.csv").write_text(hours)
+    (tmp_path / "weeks.csv").write_text(weeks)
+    hourly = ("rows are an hour apart, and the model learnt rows a day apart: give it rows a day apart, such as means or "
+              "sums of these, or train a model on rows an hour apart")  # fmt: skip
+    weekly = "rows are a week apart, and the model learnt rows a day apart: train a model on rows a week apart"
+    for model in ("days.safetensors", "week.safetensors"):
+        for verb, *more in (("predict", "--last"), ("predict",), ("evaluate",), ("report", "--data")):
+            for file, said in (("hours.csv", hourly), ("weeks.csv", weekly)):
+                result = run(verb, model, *more, file, expect=1, cwd=tmp_path)
+                assert result.err.endswith(f'penstock {verb}: {file}:7: by the dates of column "day" {said}\n'), result.err
+            run(verb, model, *more, "days.csv", cwd=tmp_path)
+        assert f'-:7: by the dates of column "day" {hourly}' in run("stream", model, stdin=hours, cwd=tmp_path, expect=1).err
+        run("predict", model, "gaps.csv", cwd=tmp_path)
+    down = HEADER + "".join(reversed(rows))
+    assert "go from new to old" in run("stream", "week.safetensors", stdin=down, cwd=tmp_path, expect=1).err
+
+
 def test_a_sequence_that_comes_back(tmp_path):
     rows = [f"s{i},{'up' if i % 2 else 'down'},{(1 if i % 2 else -1) * t + i / 7:.2f}\n" for t in range(10) for i in range(40)]
     header = "sequence,label,x\n"

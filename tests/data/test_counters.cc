@@ -63,6 +63,14 @@ TEST(Counters, AreLeftOutAndSaid) {
   // Dates in a form that is not read.
   const auto short_dates = [](int i) { return fmt::format("23{:02}{:02}", 1 + i / 28, 1 + i % 28); };
   EXPECT_THAT(reading_of(table_of("date", short_dates)), HasSubstr("date (numbers its rows)"));
+  // Whole numbers may leave some out, wherever these stand.
+  const auto one_gap = [](int i) { return fmt::format("{}", i < 40 ? i : i + 50); };
+  const auto first_gap = [](int i) { return fmt::format("{}", i == 0 ? 0 : 10 * i + 5000); };
+  const auto down_and_gaps = [](int i) { return fmt::format("{}", 9000 - 25 * (i + i / 20)); };
+  EXPECT_THAT(reading_of(table_of("any", one_gap)), HasSubstr("any (an index: 1 more in each row but for 1 gap)"));
+  EXPECT_THAT(reading_of(table_of("any", first_gap)), HasSubstr("any (an index: 10 more in each row but for 1 gap)"));
+  EXPECT_THAT(reading_of(table_of("any", down_and_gaps)),
+              HasSubstr("any (an index: 25 less in each row but for 2 gaps)"));
   const auto drawn = [](int i) { return fmt::format("{}", 1000 + i * 7919 % 613); };
   for (const char* name : {"id", "customer_id", "storeId", "Shop ID", "userID"}) {
     EXPECT_THAT(reading_of(table_of(name, drawn)), HasSubstr(fmt::format("{} (an identifier)", name)));
@@ -73,10 +81,15 @@ TEST(Counters, ValuesAreNone) {
   const auto read = [](const std::string& name, const std::function<std::string(int)>& value) {
     EXPECT_THAT(inputs_of(table_of(name, value)), ElementsAre(name, "level"));
   };
-  read("x", [](int i) { return fmt::format("{}", i == 59 ? 60 : i); });  // the last step is another one
-  read("x", [](int i) { return fmt::format("{}", i + i / 7); });         // rises, but its name says nothing
-  read("time", [](int i) { return fmt::format("{}", i * 13 % 24); });    // does not rise
-  read("id", [](int i) { return fmt::format("{}.5", i * 13 % 24); });    // is no whole number
+  read("x", [](int i) { return fmt::format("{}", i + i / 15); });              // lacks more than one row in 20
+  read("x", [](int i) { return fmt::format("{}", i == 59 ? 20 : i); });        // goes back
+  read("x", [](int i) { return fmt::format("{}", i == 59 ? 58 : i); });        // stands still
+  read("x", [](int i) { return fmt::format("{}", 2 * i - i / 59); });          // the last step is no multiple
+  read("x", [](int i) { return fmt::format("{:.1f}", 0.1 * (i + i / 30)); });  // a level that rises slowly
+  read("x", [](int i) { return fmt::format("{}", 5 * i + i * i % 3); });       // a meter
+  read("x", [](int i) { return fmt::format("{}", i + i / 7); });               // rises, but its name says nothing
+  read("time", [](int i) { return fmt::format("{}", i * 13 % 24); });          // does not rise
+  read("id", [](int i) { return fmt::format("{}.5", i * 13 % 24); });          // is no whole number
   for (const char* name : {"bid", "PAID", "humid", "uptime", "steps_taken"}) {
     read(name, [](int i) { return fmt::format("{}", i + i / 7); });
   }

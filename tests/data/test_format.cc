@@ -6,13 +6,17 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
+#include <map>
 
 #include "data/table/dates.h"
 #include "data/table/number.h"
 #include "data/table/table_format.h"
 #include "data/table/ts_file.h"
 #include "penstock/data.h"
+#include "penstock/data/labelled_texts.h"
 #include "penstock/data/rows.h"
+#include "penstock/sources.h"
 #include "support/expect_error.h"
 #include "support/temporary_folder.h"
 
@@ -331,6 +335,30 @@ TEST(Sources, SeveralTables) {
   EXPECT_EQ(labelled->training_steps(), 2) << "a name begins a new sequence in every file";
 }
 
+TEST(Sources, OneFileIsReadOnceUnderAllItsNames) {
+  const TemporaryFolder folder;
+  const std::string file = folder.write("1.csv", "sequence,label,x\n1,a,1\n1,a,2\n2,b,3\n2,b,4\n");
+  const std::string other = folder.path("./1.csv"), link = folder.path("link.csv"), hard = folder.path("hard.csv");
+  std::filesystem::create_symlink("1.csv", link);
+  std::filesystem::create_hard_link(file, hard);
+  const auto refuse = [](const std::string& message, const Sources& sources) {
+    expect_error(ErrorCode::bad_input, message, [&] { open_series(sources); });
+    expect_error(ErrorCode::bad_input, message, [&] { open_labelled(sources); });
+    expect_error(ErrorCode::bad_input, message, [&] { open_labelled_texts(sources); });
+    expect_error(ErrorCode::bad_input, message, [&] { open_text(sources); });
+    expect_error(ErrorCode::bad_input, message, [&] { files_of(sources); });
+  };
+  refuse(file + ": given twice, so all it holds would count twice; give it once", {file, file});
+  for (const std::string& name : {other, link, hard}) {
+    refuse(name + ": the same file as " + file + ", so all it holds would count twice; leave one of the two out",
+           {file, name});
+  }
+  refuse(hard + ": the same file as " + file, {folder.folder()});
+  EXPECT_EQ(guess_kind({file, file}), SourceKind::labelled) << "only a reader refuses";
+  const std::string copy = folder.write("2.csv", folder.read("1.csv"));
+  EXPECT_NO_THROW(open_labelled(Sources{file, copy}));
+}
+
 /// Of the first input.
 std::vector<float> raw_features(const Dataset& data, const Example& example) {
   std::vector<float> values;
@@ -374,6 +402,58 @@ TEST(MissingValues, StayWithinTheirSequence) {
   std::vector<float> values = raw_features(*data, example);
   std::sort(values.begin(), values.end());
   EXPECT_EQ(values, (std::vector<float>{1, 1, 4, 4, 7, 7})) << "a sequence without any value gets the mean";
+}
+
+/// The warnings about a column of 200 values near 5, some of which are others.
+std::vector<std::string> warnings(const std::map<int, std::string>& others, double spread = 1.0) {
+  const TemporaryFolder folder;
+  std::string text = "x,y\n";
+  for (int i = 0; i < 200; ++i) {
+    const auto other = others.find(i);
+    const std::string x = other != others.end() ? other->second : fmt::format("{:.3f}", 5.0 + spread * std::sin(i * i));
+    text += fmt::format("{},{}\n", x, i * i % 17);
+  }
+  std::vector<std::string> found;
+  for (const std::string& finding : open_series(folder.write("s.csv", text))->reading()) {
+    if (!finding.starts_with("warning: ")) continue;
+    const std::size_t path = finding.find(folder.folder());
+    found.push_back(finding.substr(0, path) + finding.substr(std::min(finding.find("s.csv", path), finding.size())));
+  }
+  return found;
+}
+
+TEST(MissingValues, NumbersThatStandForThem) {
+  const std::string rest =
+      " of s.csv, is far from all other values: if it stands for a missing value, leave these cells empty, and the "
+      "option 'missing' (carry, interpolate or mask) deals with them";
+  using testing::ElementsAre;
+  EXPECT_THAT(warnings({{7, "-999"}, {70, "-999"}, {71, "-999.0"}}),
+              ElementsAre("warning: column \"x\": -999 in 3 of 200 rows, first in line 9" + rest));
+  EXPECT_THAT(warnings({{0, "9999"}}),
+              ElementsAre("warning: column \"x\": 9999 in 1 of 200 rows, first in line 2" + rest));
+  EXPECT_THAT(warnings({{9, "1e20"}}), ElementsAre(testing::HasSubstr("1e+20 in 1 of 200 rows, first in line 11")));
+  for (const char* value : {"-99", "999.9", "-9999", "32767", "2147483647", "1e15", "9.96921e36", "-888", "777"}) {
+    EXPECT_EQ(warnings({{8, value}, {9, value}, {10, value}}).size(), 1U) << value;
+  }
+  EXPECT_EQ(warnings({{8, "-999"}, {9, "-999"}, {20, "9999"}, {21, "9999"}}).size(), 2U) << "one at either end";
+}
+
+TEST(MissingValues, RealValuesStandForThemselves) {
+  EXPECT_TRUE(warnings({}).empty());
+  EXPECT_TRUE(warnings({{8, "1000"}}).empty()) << "an outlier";
+  EXPECT_TRUE(warnings({{8, "1000"}, {9, "1250"}, {60, "730"}}).empty()) << "several";
+  EXPECT_TRUE(warnings({{8, "99"}, {9, "99"}}).empty()) << "a number as any other";
+  EXPECT_TRUE(warnings({{8, "999"}}, 400.0).empty()) << "not far away";
+  EXPECT_TRUE(warnings({{8, "400"}, {9, "400"}, {10, "400"}}, 50.0).empty()) << "a sensor at its limit";
+  std::map<int, std::string> tail, few, zeros;
+  for (int i = 0; i < 200; ++i) {
+    tail[i] = fmt::format("{:.0f}", std::exp(i % 37 / 3.0));  // 1 to 160,000
+    few[i] = i % 3 == 0 ? "999" : "1";
+    zeros[i] = i % 50 == 49 ? "5000" : i % 4 == 3 ? "3" : "0";
+  }
+  EXPECT_TRUE(warnings(tail).empty());
+  EXPECT_TRUE(warnings(few).empty()) << "two values are states";
+  EXPECT_TRUE(warnings(zeros).empty()) << "a large order now and then";
 }
 
 TEST(TsFile, BecomesATable) {

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "penstock/data.h"
+#include "penstock/data/row_steps.h"
 #include "penstock/forecast/score.h"
 #include "penstock/model.h"
 #include "support/expect_error.h"
@@ -213,6 +214,43 @@ TEST(Irregular, DatesBetweenTwo) {
   EXPECT_TRUE(months.is_regular(0.0, 28.0 * day));
   EXPECT_EQ(months.missing_between(0.0, 59.0 * day), 1.0);
   EXPECT_EQ(months.missing_between(0.0, 3652.0 * day), 119.0) << "ten years";
+}
+
+/// What RowSteps say of rows after so many seconds each, of a model with these dates.
+std::string mistake(const RowDates& usual, const std::vector<double>& apart) {
+  RowSteps steps(usual);
+  double date = 1'577'836'800.0;  // 2020-01-01
+  std::string said;
+  for (const double step : apart) {
+    if (said.empty()) said = steps.see(date, date + step);
+    date += step;
+  }
+  return said;
+}
+
+TEST(Irregular, RowsAtAnotherStepThanWasLearnt) {
+  const RowDates daily{.irregular = Irregular::ignore, .column = "when", .step = day};
+  const RowDates monthly{.irregular = Irregular::fill, .column = "when", .step = 365.25 * day / 12.0};
+  const std::vector<double> months = {31 * day, 29 * day, 31 * day, 30 * day, 31 * day, 30 * day, 31 * day};
+  EXPECT_EQ(mistake(daily, std::vector<double>(5, 3600.0)),
+            "rows are an hour apart, and the model learnt rows a day apart: give it rows a day apart, such as means or "
+            "sums of these, or train a model on rows an hour apart");
+  EXPECT_EQ(mistake(daily, months),
+            "rows are a month apart, and the model learnt rows a day apart: train a model on rows a month apart");
+  EXPECT_EQ(mistake(monthly, std::vector<double>(9, 28 * day)), "") << "four weeks are a month";
+  EXPECT_EQ(mistake(monthly, months), "");
+  EXPECT_NE(mistake(monthly, std::vector<double>(9, day)), "");
+  EXPECT_NE(mistake(monthly, std::vector<double>(9, 91 * day)), "") << "quarters";
+  EXPECT_EQ(mistake(daily, std::vector<double>(4, 3600.0)), "") << "too few to tell";
+  // Rows are missing, or were taken at any time.
+  EXPECT_EQ(mistake(daily, {2 * day, 2 * day, 2 * day, day, 2 * day, 2 * day, 2 * day}), "");
+  EXPECT_EQ(mistake(daily, {2 * day, 5 * day, 3 * day, 4 * day, 7 * day, 2 * day, 6 * day}), "");
+  EXPECT_EQ(mistake(daily, std::vector<double>(9, 0.0)), "") << "series below each other";
+  // Nothing is known, or the model reads how far rows are apart.
+  EXPECT_EQ(mistake({}, std::vector<double>(9, 3600.0)), "");
+  RowDates any = daily;
+  any.irregular = Irregular::elapsed;
+  EXPECT_EQ(mistake(any, std::vector<double>(9, 3600.0)), "");
 }
 
 TEST(Irregular, WhatIsNotKnownIsNotScored) {

@@ -131,6 +131,15 @@ def test_series_are_opened_as_by_the_program(tmp_path):
              for value, date in rows]  # fmt: skip
     assert (model.predict(aware) == expected).all()
     assert (model.predict([[value, date] for value, date in zip(values, dates)]) == expected).all()
+    hourly = [[value, datetime.datetime(2024, 1, 1) + datetime.timedelta(hours=i)] for i, value in enumerate(values)]
+    said = "by the dates of column day rows are an hour apart, and the model learnt rows a day apart: give it rows a day"
+    with pytest.raises(penstock.InvalidArgument, match=said):
+        model.predict(hourly)
+    (tmp_path / "hours.csv").write_text("level,day\n" + "".join(f"{value},{date}\n" for value, date in hourly))
+    for given in (tmp_path / "hours.csv", pytest.importorskip("pandas").DataFrame(hourly, columns=["level", "day"])):
+        for verb in (model.predict, model.evaluate):
+            with pytest.raises(penstock.BadInput, match='by the dates of column "day" rows are an hour apart'):
+                verb(given)
     # What is forecast and not read has no last value.
     other = penstock.open_series(tmp_path / "days.csv", inputs=["level"], targets=["level"], calendar="none", transform="none")
     assert penstock.Model(other).spec["from_last"] and len(other.description["inputs"]) == 1

@@ -257,6 +257,10 @@ def test_refusals():
     with pytest.raises(penstock.BadInput, match="the table cannot be read: .*the disk is gone"):
         penstock.open_series(reader)
 
+    twice = pyarrow.table({"level": [1.0, 2.0, 3.0]})
+    with pytest.raises(penstock.BadInput, match="table 3: the same as table 1, so all it holds would count twice"):
+        penstock.open_series([twice, pyarrow.table({"level": [4.0, 5.0]}), twice])
+
     class Old:
         def __dataframe__(self):
             raise AssertionError("nobody asks")

@@ -14,6 +14,7 @@
 
 #include "bindings.h"
 #include "interrupts.h"
+#include "penstock/data/row_steps.h"
 #include "penstock/model_file.h"
 #include "penstock/onnx.h"
 #include "penstock/spread_tracker.h"
@@ -152,6 +153,12 @@ nb::object normalised(SharedModel& shared, nb::handle rows, const std::string& g
                ? 1.0
                : data.row_dates.seconds_between(field(row - 1, input), field(row, input)) / data.row_dates.step;
   };
+  const auto dated = static_cast<std::size_t>(std::ranges::find_if(inputs, &Column::reads_dates) - inputs.begin());
+  RowSteps apart(data.row_dates);
+  for (std::size_t row = 1; dated < inputs.size() && row < from.size() / names.size(); ++row) {
+    const std::string mistake = row % steps == 0 ? "" : apart.see(field(row - 1, dated), field(row, dated));
+    if (!mistake.empty()) refuse("inputs: by the dates of column " + inputs[dated].name + " " + mistake);
+  }
   for (std::size_t i = 0; i < from.size() / names.size() * inputs.size(); ++i) {
     const std::size_t input = i % inputs.size(), row = i / inputs.size();
     const double given = inputs[input].feature == Feature::elapsed ? elapsed(row, input) : field(row, input);

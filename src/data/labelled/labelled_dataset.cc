@@ -14,6 +14,7 @@
 #include "data/normalise.h"
 #include "data/origin.h"
 #include "data/table/csv_table.h"
+#include "data/table/sentinels.h"
 #include "data/table/sequence_names.h"
 #include "data/table/table_values.h"
 #include "penstock/data/dataset.h"
@@ -266,12 +267,19 @@ std::unique_ptr<Dataset> open_sequences(const From& sources, LabelledOptions opt
   }
   if (origin != nullptr) take_classes(rows, origin->classes, path);
   std::string filled = data::describe_filled(rows.values, options.missing);
+  std::vector<std::string> suspect;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const data::TableValues& values = rows.values;
+    std::ranges::move(data::sentinels(names[i], values.columns[i], values.filled[i], values),
+                      std::back_inserter(suspect));
+  }
   auto dataset = std::make_unique<LabelledDataset>(table, std::move(rows), inputs, held_out, options, origin);
   choice.categories = data::category_columns(dataset->description(), table.header());
   const auto numbers = std::ranges::count_if(inputs, [&](std::size_t input) { return input < table.header().width(); });
   std::vector<std::string> findings =
       table.reading(static_cast<std::size_t>(numbers) + choice.categories.size(), choice);
   if (!filled.empty()) findings.push_back(std::move(filled));
+  std::ranges::move(suspect, std::back_inserter(findings));
   dataset->set_reading(std::move(findings));
   return dataset;
 }

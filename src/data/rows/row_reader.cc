@@ -18,6 +18,7 @@
 #include "data/table/dates.h"
 #include "data/table/sequence_names.h"
 #include "penstock/data/row_reader.h"
+#include "penstock/data/row_steps.h"
 #include "penstock/data_description.h"
 
 namespace penstock {
@@ -33,6 +34,7 @@ struct RowReader::Impl {
         target_values(description.targets.size()),
         missing(format.missing.value_or(description.missing)),
         undated_rows(format.undated.value_or(description.undated)),
+        steps(description.row_dates),
         replace_bad(format.replace_bad),
         sequence_names(format.replace_bad ? most_names : std::numeric_limits<std::size_t>::max()),
         line(format.first_line - (format.header.value_or(description.header) ? 0 : 1)),
@@ -159,9 +161,7 @@ struct RowReader::Impl {
     const RowDates& dates = data.row_dates;
     std::optional<double> now;
     if (dates.irregular == Irregular::ignore) {
-      now = data::read_date(read[*date_position].text, dates.form, opening.decimal);
-      if (now && series->date) refuse_newest_first(*series->date, *now);
-      series->date = now;
+      follow(data::read_date(read[*date_position].text, dates.form, opening.decimal), *date_position);
       return;
     }
     try {
@@ -177,21 +177,38 @@ struct RowReader::Impl {
       now.reset();
     }
     if (now && series->date) {
+      refuse_other_steps(*series->date, *now, *date_position);
       elapsed = dates.seconds_between(*series->date, *now) / dates.step;
       if (dates.irregular == Irregular::fill) fill_in(*series->date, *now);
     }
     series->date = now;
   }
 
-  /// Where dates are only looked at, some may be earlier than those before, but not all: that would forecast the past.
-  void refuse_newest_first(double before, double now) {
+  /// Looks at the date of a row, which stands at `position`, where it only says that a series is not what it should be.
+  void follow(std::optional<double> now, std::size_t position) {
+    if (now && series->date) {
+      refuse_newest_first(*series->date, *now, position);
+      refuse_other_steps(*series->date, *now, position);
+    }
+    series->date = now;
+  }
+
+  void refuse_other_steps(double before, double now, std::size_t position) {
+    const std::string mistake = steps.see(before, now);
+    if (mistake.empty()) return;
+    fail(ErrorCode::bad_input, "{}:{}: by the dates of column {} {}", source(), read[position].line,
+         in_quotes(opening.header.names()[position]), mistake);
+  }
+
+  /// Some may be earlier than those before, but not all: that would forecast the past.
+  void refuse_newest_first(double before, double now, std::size_t position) {
     constexpr Index fewest = 3;  // that are no accident
     later += now > before ? 1 : 0;
     earlier += now < before ? 1 : 0;
     if (later > 0 || earlier < fewest) return;
     fail(ErrorCode::bad_input,
          "{}:{}: the dates of column {} go from new to old, and a series is read from old to new: sort the rows by it",
-         source(), read[*date_position].line, in_quotes(data.row_dates.column));
+         source(), read[position].line, in_quotes(opening.header.names()[position]));
   }
 
   void check_date(double before, double now) const {
@@ -340,6 +357,7 @@ struct RowReader::Impl {
   };
   std::optional<Dated> dated_by;  // the column of which inputs are dates
   bool holds_dates = false;       // that column, or that of `row_dates`, as far as it was read
+  RowSteps steps;                 // between dates
   Index later = 0, earlier = 0;   // dates than the one before, where they are only looked at
   bool left_out = false;          // the row read last
   Index undated = 0;
@@ -417,6 +435,7 @@ bool RowReader::read(const std::string& line, std::span<float> features) {
   self.to_come = self.lacks_targets();
   self.read_date();
   for (std::size_t i = 0; i < self.inputs.size(); ++i) self.row[i] = self.value(i);
+  if (!self.date_position && self.dated_by) self.follow(date(), self.dated_by->position);
   self.find_target_values();
   if (!self.to_come) self.series->values = self.row;
   if (self.sequence_position) self.sequence = self.read[*self.sequence_position].text;

@@ -11,11 +11,12 @@
 #include "data/series/long_table.h"
 #include "data/table/dates.h"
 #include "data/table/number.h"
+#include "penstock/data/row_steps.h"
 
 namespace penstock::data {
 namespace {
 
-constexpr double hour = 3600.0, one_day = 24.0 * hour, month = 30.44 * one_day, one_year = 365.25 * one_day;
+constexpr double one_day = 86400.0, one_year = 365.25 * one_day;
 
 struct CycleShape {
   Cycle cycle;
@@ -28,24 +29,6 @@ constexpr CycleShape cycle_shapes[] = {
     {Cycle::week, "the day of the week", 7.0 * one_day, Feature::week_sine, Feature::week_cosine},
     {Cycle::year, "the day of the year", one_year, Feature::year_sine, Feature::year_cosine},
 };
-
-/// "a day", "15 minutes", "a month"; months and years are as long as they are.
-std::string describe_step(double seconds) {
-  struct Unit {
-    const char* name;
-    double seconds;
-  };
-  constexpr Unit units[] = {{"year", one_year}, {"month", month}, {"week", 7.0 * one_day}, {"day", one_day},
-                            {"hour", hour},     {"minute", 60.0}, {"second", 1.0}};
-  for (const Unit& unit : units) {
-    const double count = seconds / unit.seconds, whole = std::round(count);
-    const double tolerance = unit.seconds > 8.0 * one_day ? 0.1 : 1e-6;
-    if (whole < 1.0 || std::abs(count - whole) > tolerance) continue;
-    if (whole > 1.0) return fmt::format("{} {}s", whole, unit.name);
-    return fmt::format("{} {}", unit.name == std::string("hour") ? "an" : "a", unit.name);
-  }
-  return fmt::format("{:.3g} seconds", seconds);
-}
 
 /// The fields of one column, as they stand in the files.
 std::vector<std::string> read_column(const CsvTable& table, std::size_t column) {

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <iterator>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -22,6 +23,7 @@
 #include "data/series/series_table.h"
 #include "data/stream_dataset.h"
 #include "data/table/csv_table.h"
+#include "data/table/sentinels.h"
 #include "forecast/linear/autoregression.h"
 #include "penstock/data/dataset.h"
 #include "penstock/data/series.h"
@@ -460,6 +462,12 @@ std::unique_ptr<Dataset> open_table(const From& sources, const SeriesOptions& op
   std::vector<std::string> reading =
       table.reading(static_cast<std::size_t>(numbers) + choice.categories.size(), choice);
   for (const std::string& finding : series->findings) reading.push_back(finding);
+  for (std::size_t column = 0; column < table.header().width(); ++column) {
+    if (series->columns[column].empty()) continue;
+    std::ranges::copy(data::sentinels(table.header().names()[column], series->columns[column], series->unknown[column],
+                                      series->values),
+                      std::back_inserter(reading));
+  }
   for (std::string& finding : dataset->reading()) reading.push_back(std::move(finding));
   dataset->set_reading(std::move(reading));
   dataset->add_reading(data::describe_filled(series->values, series->missing));

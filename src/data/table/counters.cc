@@ -9,6 +9,7 @@
 #include <limits>
 #include <utility>
 
+#include "base/counted.h"
 #include "base/lower_case.h"
 
 namespace penstock::data {
@@ -40,20 +41,35 @@ void CounterSearch::look(std::optional<double> value, std::size_t series) {
   if (!value) return;
   whole_ = whole_ && *value == std::floor(*value);
   if (!before) return;
-  const double step = *value - *before;
-  if (steps_++ == 0) step_ = step;
   // Steps of 0.1 differ in their last bits.
-  constexpr double part = 1e-6, bits = 4.0 * std::numeric_limits<double>::epsilon();
-  even_ = even_ && step != 0.0 &&
-          std::abs(step - step_) <= part * std::abs(step_) + bits * std::max(std::abs(*value), std::abs(*before));
+  constexpr double bits = 4.0 * std::numeric_limits<double>::epsilon();
+  look_at_step(*value - *before, bits * std::max(std::abs(*value), std::abs(*before)));
+}
+
+void CounterSearch::look_at_step(double step, double rounding) {
+  constexpr double part = 1e-6;
   rises_ = rises_ && step > 0.0;
+  const Index before = steps_++;
+  if (before == 0) step_ = step;
+  even_ = even_ && step != 0.0 && (step > 0.0) == (step_ > 0.0);
+  if (!even_) return;
+  const bool smaller = std::abs(step) < std::abs(step_);
+  const double times = std::round(smaller ? step_ / step : step / step_);
+  even_ = std::abs(smaller ? step_ - times * step : step - times * step_) <= part * std::abs(step_) + rounding;
+  if (times == 1.0) return;
+  jumps_ = smaller ? before : jumps_ + 1;  // over rows that are not there
+  if (smaller) step_ = step;
 }
 
 std::string CounterSearch::what() const {
   constexpr Index least = 20;  // steps; fewer may be an accident
   if (steps_ < least) return {};
-  if (even_) return fmt::format("an index: {:.6g} {} in each row", std::abs(step_), step_ > 0.0 ? "more" : "less");
-  if (counts_ && rises_) return "numbers its rows";
+  const bool named = counts_ && rises_;
+  if (even_ && !many_jumps(0) && !(named && jumps_ > 0)) {
+    const std::string gaps = jumps_ == 0 ? "" : fmt::format(" but for {}", counted(jumps_, "gap"));
+    return fmt::format("an index: {:.6g} {} in each row{}", std::abs(step_), step_ > 0.0 ? "more" : "less", gaps);
+  }
+  if (named) return "numbers its rows";
   return identifies_ && whole_ ? "an identifier" : "";
 }
 

@@ -27,17 +27,22 @@ class CounterSearch {
   /// No series goes on where it ended, as at the start of another file.
   void restart() { last_.clear(); }
   /// Whether it may be one, as far as it was seen.
-  bool may_be() const { return even_ || (counts_ && rises_) || (identifies_ && whole_); }
-  /// "an index: 1 more in each row", "numbers its rows", "an identifier"; empty if it is none. Fewer than nine rows
-  /// show none.
+  bool may_be() const { return (even_ && !many_jumps(100)) || (counts_ && rises_) || (identifies_ && whole_); }
+  /// "an index: 1 more in each row", "numbers its rows", "an identifier"; empty if it is none. Fewer than 20 steps show
+  /// none.
   std::string what() const;
 
  private:
+  void look_at_step(double step, double rounding);
+  /// An index may lack a few rows: of whole numbers at most one step in 20 may be a jump. A meter's steps vary more
+  /// often, and a slow level that is rounded to tenths is no index. Up to `few` jumps decide nothing yet.
+  bool many_jumps(Index few) const { return jumps_ > few && (20 * jumps_ > steps_ || !whole_); }
+
   bool identifies_, counts_;                 // by its name
-  bool even_ = true;                         // steps of one size
+  bool even_ = true;                         // steps of one size, or whole multiples of it
   bool rises_ = true, whole_ = true;         // strictly, in each series; and without a fraction
-  double step_ = 0.0;                        // the first one
-  Index steps_ = 0;                          // how many were seen
+  double step_ = 0.0;                        // the smallest one
+  Index steps_ = 0, jumps_ = 0;              // how many were seen, and are larger than that
   std::vector<std::optional<double>> last_;  // of each series
 };
 

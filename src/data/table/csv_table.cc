@@ -40,7 +40,7 @@ CsvHeader read_header(const std::string& content, const FoundFormat& format, con
 
 std::vector<Table> read_tables(const Sources& sources) {
   std::vector<Table> tables;
-  for (const std::string& path : io::expand_folders(sources)) {
+  for (const std::string& path : io::files_to_read(sources)) {
     tables.push_back({path, read_table(path), is_json_table(path)});
     refuse_binary(tables.back().text, path);
   }

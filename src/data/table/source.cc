@@ -88,7 +88,7 @@ bool holds_numbers(const std::string& path) {
 
 }  // namespace
 
-Sources files_of(const Sources& sources) { return io::expand_folders(sources); }
+Sources files_of(const Sources& sources) { return io::files_to_read(sources); }
 
 std::string read_source(const std::string& path) {
   return io::as_utf8(io::read_data_file(path, data::largest_file), path);

@@ -57,7 +57,7 @@ std::unique_ptr<Dataset> open_text(const std::string& path, const TextOptions& o
 
 std::unique_ptr<Dataset> open_text(const Sources& sources, const TextOptions& options) {
   data::check_validation_fraction(options.validation_fraction);
-  const Sources files = io::expand_folders(sources);
+  const Sources files = io::files_to_read(sources);
   require(!files.empty(), "sources must name at least one file");
   std::string text;
   for (const std::string& file : files) {
