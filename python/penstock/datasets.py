@@ -125,11 +125,6 @@ def table_texts(data):
             kind = f"{type(data).__module__.partition('.')[0]}.{type(data).__name__}"
             raise InvalidArgument(f"this {kind} has no __arrow_c_stream__: a newer version has, pandas with PyArrow")
         return []
-    numbers: dict[int, int] = {}
-    for number, table in enumerate(data if several else [], 1):
-        first = numbers.setdefault(id(table), number)
-        if first != number:
-            raise BadInput(f"table {number}: the same as table {first}, so all it holds would count twice; give it once")
     tables = {f"table {i + 1}": each for i, each in enumerate(data)} if several else {"the table": data}
     return [(name, _core.table_text(each.__arrow_c_stream__(), name)) for name, each in tables.items()]
 
@@ -137,6 +132,11 @@ def table_texts(data):
 def _sources(data):
     """Paths, and tables in memory: one of them is empty."""
     tables = table_texts(data)
+    numbers: dict[int, int] = {}
+    for number, table in enumerate(data if len(tables) > 1 else [], 1):
+        first = numbers.setdefault(id(table), number)
+        if first != number:
+            raise BadInput(f"table {number}: the same as table {first}, so all it holds would count twice; give it once")
     return ([], tables) if tables else (_paths(data), tables)
 
 

@@ -222,7 +222,8 @@ def test_data_and_models_say_what_they_are(folder, language, tmp_path, monkeypat
     assert repr(penstock.Session(model)) == f"<penstock.Session of {model!r}>"
     further = penstock.Model.continue_from(model, penstock.open_series(folder / "series.csv", origin=model))
     assert further.history == {} and repr(further).endswith("untrained>")
-    text = penstock.open_text([folder / "text.txt", folder / "text.txt"])
+    (tmp_path / "copy.txt").write_bytes((folder / "text.txt").read_bytes())
+    text = penstock.open_text([folder / "text.txt", tmp_path / "copy.txt"])
     assert repr(text).startswith(f"<penstock.Dataset {folder / 'text.txt'} and 1 more: text; ")
     assert repr(text).endswith(" bytes to train on, 292 held out>")
     labelled = penstock.open_labelled(folder / "labelled.csv")

@@ -67,6 +67,7 @@ class Prediction {
 
  private:
   void answer() {
+    if (arguments_.data.size() > 1 && !reads_many()) refuse_argument(app_, arguments_.data[1]);
     const std::vector<std::string> given = std::exchange(arguments_.data, files_of(arguments_.data));
     refuse_foreign(given);
     settle_device(arguments_.automatic, arguments_.execution, model_, work());
@@ -110,8 +111,9 @@ class Prediction {
   const std::string& source() const { return arguments_.data.front(); }
 
   /// `given` are the arguments of DATA, of which some may be folders.
+  bool reads_many() const { return (data().task == Task::language && !arguments_.per_byte) || data().groups_are_files; }
+
   void refuse_foreign(const std::vector<std::string>& given) const {
-    const Task task = data().task;
     const auto refuse = [&](const char* option, Task only) {
       if (app_.count(option) > 0) require_task(model_, arguments_.model, only, option);
     };
@@ -127,9 +129,7 @@ class Prediction {
     if (app_.count("--series") > 0 && (!data().groups_are_files || arguments_.data.size() > 1)) {
       throw Error(ErrorCode::invalid_argument, "--series is for one file and a model trained with --group-by-file");
     }
-    const bool many = (task == Task::language && !arguments_.per_byte) || data().groups_are_files;
-    if (arguments_.data.size() > 1 && !many) {
-      if (given.size() > 1) refuse_argument(app_, given[1]);
+    if (arguments_.data.size() > 1 && !reads_many()) {
       throw Error(ErrorCode::invalid_argument,
                   fmt::format("DATA {} is a folder of {} files, and this model reads one: 'penstock predict {} {}'",
                               printable(given.front()), arguments_.data.size(), shell_word(arguments_.model),
