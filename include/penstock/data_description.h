@@ -194,7 +194,8 @@ struct Scaling {
   double mean = 0.0, scale = 1.0;
 };
 
-/// One of the series in a table of many, with its own scaling: Column::normal() is applied to (value - mean) / scale.
+/// One of the series in a table of many, with its own scaling. Its normalised values are ((v - scaling.mean) /
+/// scaling.scale - column.mean) / column.scale, with v as for Column.
 struct Group {
   std::string name;
   std::vector<Scaling> inputs;   ///< One for each input.
