@@ -74,8 +74,8 @@ struct TunedCosts {
 
 /// Fits the costs of a device to the measurements of tune().
 ///
-/// Copies are measured here, for `seconds`. All other costs are fitted by least squares of the logarithms of the times
-/// of all measured plans; a penalty keeps costs that the measurements say little about near their old values. Throws
+/// Copies are measured here, for `seconds`. All other costs are fitted to the times of all measured plans by least
+/// squares of logarithms. A cost changes only as far as the measurements demand, by a factor of four at most. Throws
 /// Error(invalid_argument) unless `seconds` is positive.
 TunedCosts tune_costs(const std::vector<TunedWork>& works, Device device = {}, double seconds = 0.05);
 

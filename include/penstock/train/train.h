@@ -87,11 +87,12 @@ struct Evaluation {
 
 /// Result of train().
 struct TrainResult {
-  Progress last;                         ///< Progress at the end.
-  std::optional<Evaluation> validation;  ///< Scores of the final weights; empty without validation data.
-  bool interrupted = false;              ///< Whether TrainCallbacks::stop ended the run.
-  bool stopped_early = false;            ///< Whether TrainOptions::patience ended the run.
-  Index model_step = 0;                  ///< Step after which the model had its final weights.
+  Progress last;  ///< Progress at the end.
+  /// Scores of the final weights on all validation data. After an interruption: those of the last validation, if any.
+  std::optional<Evaluation> validation;
+  bool interrupted = false;    ///< Whether TrainCallbacks::stop ended the run.
+  bool stopped_early = false;  ///< Whether TrainOptions::patience ended the run.
+  Index model_step = 0;        ///< Step after which the model had its final weights.
   /// Why the last checkpoint could not be written; empty if it could. A failure during the run is a warning, and
   /// another attempt follows after ten seconds.
   std::string checkpoint_error;
