@@ -11,7 +11,7 @@
 
 #include "penstock/types.h"
 
-/// Data descriptions: columns, scaling, dates and labels that a model file keeps so that new data are read as in
+/// Data descriptions: the columns, scaling, dates and labels in a model file. With them, new data are read as in
 /// training.
 namespace penstock {
 
@@ -152,7 +152,7 @@ struct RowDates {
   double missing_between(double before, double after) const;
   /// Returns the dates of the missing rows between two dates.
   std::vector<double> between(double before, double after) const;
-  /// Returns whether `after` is a regular date for the row behind the one of `before`.
+  /// Returns whether `after` is a regular date for the row that follows the row at `before`.
   bool is_regular(double before, double after) const;
 };
 

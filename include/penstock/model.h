@@ -36,9 +36,9 @@ struct ModelSpec {
   /// The linear forecast includes the effects of columns that are known in advance (Autoregression::effects). Requires
   /// `lags` and data that read later rows.
   bool known_effects = false;
-  /// Labelled sequences of numbers: convolution filters for each of `dilations` dilations, beside the layers; even; 0:
-  /// none. Half of them read values and half differences. A classifier reads their means over the sequence. Everything
-  /// is fitted (add_filters()), not trained.
+  /// Labelled sequences of numbers: number of convolution filters for each of `dilations` dilations, in parallel to
+  /// the layers; even; 0: none. Half of them read values and half differences. A classifier reads their means over the
+  /// sequence. Everything is fitted (add_filters()), not trained.
   Index filters = 0;
   /// Number of dilations of the filters, 1 to 7: 1, 2, 4, ... steps. 0 without filters.
   Index dilations = 0;

@@ -18,8 +18,8 @@ struct History {
   std::string version;  ///< Version of Penstock.
   Index steps = 0;      ///< Optimiser steps.
   std::string origin;   ///< The model that training started from; empty: initial weights.
-  std::string search;   ///< What a search tried before it chose this model; empty: no search.
-  std::string weight;   ///< How much the layers count beside fitted parts, if not fully: "the linear forecast alone".
+  std::string search;   ///< Summary of the search that chose this model; empty: no search.
+  std::string weight;   ///< Weight of the layers against the fitted parts: "the linear forecast alone"; empty: full.
 };
 
 /// Writes a model with its history as Model::save() does. Throws Error(io_failure).

@@ -71,12 +71,12 @@ class ScanProgram {
 
   /// Arguments of a backward call.
   struct Backward {
-    Batch batch;              ///< That of the forward call.
-    Terms terms;              ///< Those of the forward call.
+    Batch batch;              ///< As in the forward call.
+    Terms terms;              ///< As in the forward call.
     Tensor h, dh;             ///< h of the forward call, and its gradient.
     Terms dterms;             ///< Gradients of the terms: written, with zeros beyond a row's length. They must overlap
                               ///< neither each other nor anything else.
-    Tensor h0;                ///< That of the forward call.
+    Tensor h0;                ///< As in the forward call.
     Tensor dhT;               ///< Gradient of hT; no data: zeros.
     Tensor dh0;               ///< Gradient of h0: written; no data: not wanted. May be dhT; must not overlap anything
                               ///< else.

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-/// What the library found on this machine: CPU, instruction sets, GPUs and CUDA libraries.
+/// Information about this machine: CPU, instruction sets, GPUs and CUDA libraries.
 namespace penstock {
 
 /// Properties of one GPU, as its driver reports them.

@@ -54,7 +54,7 @@ class Rows {
   /// Returns the name of the source in messages.
   const std::string& name() const { return input_.name(); }
 
-  /// What next() has read.
+  /// Result of next().
   enum class Kind {
     row,
     missing,  ///< A row that a regular calendar has and the input lacks; kept() is that of the next row of the input.
@@ -97,7 +97,7 @@ class Rows {
   std::vector<std::string> kept_;
   std::vector<double> target_values_;
   std::string sequence_;
-  std::vector<float> row_;      // features of the row behind the missing rows
+  std::vector<float> row_;      // features of the row after the missing rows
   std::size_t handed_out_ = 0;  // values of missing rows
   Index missing_ = 0;
   bool waiting_ = false;  // the first line is a row that was not read yet

@@ -5,7 +5,7 @@
 
 #include "penstock/model.h"
 
-/// Profiles: where the time of a model's passes goes, by kind of op.
+/// Profiles: the time of a model's passes, by kind of op.
 namespace penstock {
 
 /// Cost of all ops of one kind in a pass of a model.
