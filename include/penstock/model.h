@@ -17,10 +17,9 @@ struct ModelSpec {
   std::string cell = "mingru";  ///< Name of a cell, as cells() lists them.
   Index width = 256;            ///< Channels between the blocks, at least 1.
   Index blocks = 2;             ///< Number of blocks. 0: a filter bank alone; requires `filters`.
-  Index hidden_size =
-      0;            ///< H of each recurrent layer. 0: width. If H is not width, a projection back to width follows.
-  Index heads = 1;  ///< Heads of the recurrent matrix: divides H. 1 for cells without recurrent weights.
-  Index convolution = 0;  ///< Taps of a causal depthwise convolution before each recurrent layer; 0: none.
+  Index hidden_size = 0;        ///< H of each recurrent layer; 0: width. If H differs from width, a projection follows.
+  Index heads = 1;              ///< Heads of the recurrent matrix: divides H. 1 for cells without recurrent weights.
+  Index convolution = 0;        ///< Taps of a causal depthwise convolution before each recurrent layer; 0: none.
   /// Inner size of a gated feed-forward layer after each recurrent layer, as a multiple of width: 0 to 64; 0: none.
   double feed_forward = 0.0;
   double dropout = 0.0;  ///< Dropout probability on the output of every sub-layer, in training only: [0, 1).
@@ -86,7 +85,7 @@ class Model {
 
   const ModelSpec& spec() const;
   const DataDescription& data() const;
-  /// Number of trainable and fitted values.
+  /// Returns the number of trained and fitted values.
   Index parameter_count() const;
 
   /// Writes a .safetensors file with architecture and data description in its metadata. Writes a temporary file, syncs

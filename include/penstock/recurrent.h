@@ -19,14 +19,14 @@ struct RecurrentSpec {
   Direction direction = Direction::forward;
   Bias bias = Bias::both;
   double dropout = 0.0;  ///< Probability of zeroing a value between two layers, in training only: [0, 1).
-  /// Clamps, in training, each element of the gradient that a step passes back to the output h of the step before:
-  /// to [-gradient_clip, gradient_clip]. 0: no limit. Dense cells only. dstate_out enters the last step as it is. The
-  /// gradient of the initial h is clamped too, so a sequence that is cut into chunks gets the same gradients.
+  /// Limit of the recurrent gradient, in training only; 0: no limit. Dense cells only. Each element of the gradient
+  /// that a step passes back to the h of the previous step is clamped to [-gradient_clip, gradient_clip]. dstate_out is
+  /// not clamped. The gradient of the initial h is, so a sequence that is cut into chunks has the same gradients.
   double gradient_clip = 0.0;
 
-  /// Number of directions: 1 or 2.
+  /// Returns the number of directions: 1 or 2.
   Index directions() const { return direction == Direction::bidirectional ? 2 : 1; }
-  /// Channels of y: H * directions.
+  /// Returns the channels of y: H * directions.
   Index output_size() const { return hidden_size * directions(); }
   bool operator==(const RecurrentSpec&) const = default;
 };
@@ -154,7 +154,7 @@ class Recurrent {
   /// Moves weights and gradients to the device of `stream`; later calls run there. Tapes that were filled before become
   /// invalid.
   void move_to(Stream& stream);
-  /// Number of values in one row's state: S * layers * directions * H.
+  /// Returns the number of values in one row's state: S * layers * directions * H.
   Index state_size() const;
 
   /// Returns all parameters as views into the network. Call weights_changed() after writing to a value.

@@ -30,7 +30,7 @@ struct SeriesOptions {
   std::vector<std::string> inputs = {};   ///< Names of the input columns; empty: every numeric column.
   std::vector<std::string> targets = {};  ///< Names of the columns to forecast; empty: those of the inputs.
   Index horizon = 1;                      ///< Rows to forecast: 1 to 65536.
-  double validation_fraction = 0.2;  ///< Fraction of the rows, at the end, that is held out; the scaling ignores it.
+  double validation_fraction = 0.2;  ///< Fraction of the rows, at the end, that is held out. Scaling does not see it.
   TableFormat format = {};
   Missing missing = Missing::refuse;
   /// Scales each target that is also an input by the root mean square of its change over the horizon; a mean squared

@@ -47,13 +47,12 @@ struct TrainOptions {
   /// Seconds between progress reports; 0: after every step. Skipped steps are always reported. With metrics, every
   /// hundredth of the run is reported too.
   double log_every = 0.5;
-  std::string metrics_path;      ///< File for metrics, as JSON lines; empty: none.
-  std::string metrics_note;      ///< JSON object with further fields for the first record of the metrics.
-  std::string tensorboard_path;  ///< Folder for TensorBoard events; empty: none.
-  std::string checkpoint_path;   ///< File for checkpoints; empty: none.
-  double checkpoint_every =
-      30.0;                ///< Seconds between checkpoints; 0: after every step. One is always written at the end.
-  std::uint64_t seed = 0;  ///< Decides the dropout masks.
+  std::string metrics_path;        ///< File for metrics, as JSON lines; empty: none.
+  std::string metrics_note;        ///< JSON object with further fields for the first record of the metrics.
+  std::string tensorboard_path;    ///< Folder for TensorBoard events; empty: none.
+  std::string checkpoint_path;     ///< File for checkpoints; empty: none.
+  double checkpoint_every = 30.0;  ///< Seconds between checkpoints; 0: after every step. The end always writes one.
+  std::uint64_t seed = 0;          ///< Decides the dropout masks.
   Execution execution;
 };
 
@@ -208,7 +207,8 @@ TrainOptions suggest_options(Dataset& data, Device device = {});
 /// damaged.
 TrainOptions suggest_resumed(const std::string& checkpoint, Dataset& data, Device device = {});
 
-/// Returns the scores of a model on the validation part of a dataset.
+/// Returns the scores of a model on the validation part of a dataset. Uses only `batch`, `length`, `loss`,
+/// `validation_batches` and `execution` of the options.
 Evaluation evaluate(const Model& model, const Dataset& data, const TrainOptions& options);
 
 }  // namespace penstock
