@@ -65,7 +65,7 @@ class DeviceStack {
     ops::Buffer memory;
     std::uint64_t version = 0;
   };
-  /// Type, precision, exact or not, pass, and whether for single steps.
+  /// Dtype, precision, exact mode, pass, and whether the form is of single steps.
   using PackedKey = std::tuple<DType, Precision, bool, Pass, bool>;
   struct Work {
     ops::Buffer memory;
