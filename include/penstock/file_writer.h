@@ -11,18 +11,14 @@ namespace penstock {
 /// which grow line by line.
 ///
 /// - Bytes go to a temporary file with a random name in the same folder, which is synced and renamed. The old file
-/// stays
-///   unchanged until then, and after any error. The next writer of the same path removes temporary files of killed
-///   writers.
+///   stays unchanged until then, and after any error. The next writer of the same path removes temporary files of
+///   killed writers.
 /// - A new file has the permissions of the umask. A replaced file keeps its permissions and, if the system allows it,
-/// its
-///   owner.
+///   its owner.
 /// - A symbolic link is followed, even if its target does not exist yet. A link that another user put into a folder
-/// like
-///   /tmp is refused.
+///   like /tmp is refused.
 /// - FIFOs, terminals and devices such as /dev/null are written to directly. Folders, sockets, disks and
-/// write-protected
-///   files are refused.
+///   write-protected files are refused.
 ///
 /// Kind::cache is for files of a cache. It replaces whatever is at the path, even a link or another user's file, by a
 /// file that only this user can write. It does not sync: after a power cut the file may be damaged, and its reader must

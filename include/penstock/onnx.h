@@ -28,10 +28,10 @@ struct OnnxTensor {
 
 /// A model in ONNX format.
 ///
-/// - Inputs: `tokens` [B, T] or `features` [B, T, I]; and `state` [B, S], if the model has a state. Zeros start a
-///   sequence.
-/// - Outputs: `logits` [B, T, O] or `forecast` [B, T, horizon, targets]; and `next_state`, the `state` of the next
-/// call.
+/// - Inputs: `tokens` [B, T] or `features` [B, T, I]; and `state` [B, S] with the S values of a row's state, if the
+///   model has one. Zeros start a sequence.
+/// - Outputs: `logits` [B, T, O] or `forecast` [B, T, horizon, targets]; and `next_state`, which is the `state` of the
+///   next call.
 /// - B and T are free.
 /// - Numbers are floats. A column whose values are so large that a float would lose their changes is in doubles.
 /// - Metadata: the description of model and data as JSON under "penstock", as in model files, and the names of inputs,
