@@ -6,27 +6,28 @@
 
 #include "penstock/tensor.h"
 
-/// What programs that keep their data on NVIDIA GPUs want besides the programs of recurrent_program.h and
-/// scan_program.h. No CUDA header is needed: addresses of the GPU are pointers that the host does not follow, streams
-/// are what `cudaStream_t` and `CUstream` are. Everything uses the device's primary context, as the CUDA runtime and
-/// PyTorch do. docs/cuda.md shows each of these at work.
+/// CUDA graphs and pipelined copies, for programs that keep their data on NVIDIA GPUs. docs/cuda.md has examples.
 ///
-/// Whatever cannot be had is an Error: unsupported without a driver, a GPU of compute capability 8.0, NVRTC, or
-/// cuBLASLt, each saying what to install; invalid_argument for what does not fit; out_of_memory; device_failure with
-/// the driver's own words.
+/// No CUDA header is needed. GPU addresses are pointers that the host must not dereference; streams are `cudaStream_t`
+/// or `CUstream`. Everything uses the primary context of the device, as the CUDA runtime and PyTorch do.
+///
+/// Errors: unsupported without a driver, a GPU of compute capability 8.0 or later, NVRTC, or cuBLASLt, with advice what
+/// to install; invalid_argument for arguments that do not match; out_of_memory; device_failure with the driver's
+/// message.
 namespace penstock {
 
-/// Work of a GPU's stream recorded once, launched by one call of the host.
+/// Work on a GPU stream, recorded once and launched by one call.
 class CudaGraph {
  public:
-  /// Records what `work` puts into the stream; nothing runs yet. `work` must neither allocate nor wait, which calls of
-  /// programs that have run once do not.
+  /// Records the work that `work` queues on the stream, without running it. `work` must neither allocate nor wait.
+  /// Calls of networks and programs do neither once they have run. Throws Error(invalid_argument) for a stream of the
+  /// CPU.
   CudaGraph(Stream& stream, const std::function<void()>& work);
   ~CudaGraph();
   CudaGraph(CudaGraph&&) noexcept;
   CudaGraph& operator=(CudaGraph&&) noexcept;
 
-  /// Into `cudaStream_t` or `CUstream`.
+  /// Queues the recorded work on `stream`, a `cudaStream_t` or `CUstream`.
   void launch(void* stream) const;
 
  private:
@@ -34,26 +35,29 @@ class CudaGraph {
   std::unique_ptr<Content> content_;
 };
 
-/// Chunks of data on their way through a GPU: while it works on one, the next is copied to it and the one before from
-/// it, through pinned memory of the host and two streams. Works run one after the other, in the order of the chunks, so
-/// that each may go on from the state that the last one left. It pays where chunks are made straight into the memory
-/// that it gives; what lies elsewhere must be copied there first.
+/// Moves chunks of data through a GPU: while the GPU computes on one chunk, the next is copied to it and the previous
+/// result is copied back, through pinned host memory and two streams.
+///
+/// Chunks are computed one after the other, in order, so each may continue from the state of the one before. The
+/// pipeline pays if chunks are produced directly in the memory that it provides; data from elsewhere must be copied
+/// there first.
 class CudaPipeline {
  public:
-  /// Writes the next chunk; false if there is none.
+  /// Writes the next chunk to `input` in pinned host memory; returns false if there is none.
   using Fill = std::function<bool(void* input)>;
-  /// Puts the work on a chunk into a stream, from one address of the GPU to another.
+  /// Queues the computation of a chunk on `stream`, from `input` to `output` in GPU memory.
   using Work = std::function<void(void* input, void* output, void* stream)>;
-  /// Reads a chunk's results, in the order of the chunks.
+  /// Reads the results of a chunk from pinned host memory. Called in the order of the chunks.
   using Take = std::function<void(const void* output)>;
 
-  /// Sizes of every chunk, in bytes.
+  /// Allocates memory for chunks of `input_bytes` and results of `output_bytes`.
   CudaPipeline(std::size_t input_bytes, std::size_t output_bytes, int device = 0);
   ~CudaPipeline();
   CudaPipeline(CudaPipeline&&) noexcept;
   CudaPipeline& operator=(CudaPipeline&&) noexcept;
 
-  /// All chunks. What the work reads besides must be there before: the pipeline's streams wait for no other.
+  /// Processes all chunks. Other data that `work` reads must be complete before the call, since the pipeline's streams
+  /// wait for no other stream.
   void run(const Fill& fill, const Work& work, const Take& take);
 
  private:

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Data: files and tables as datasets, and rows as a model reads them.
+/// All headers of penstock/data: datasets from files and tables, and rows as models read them.
 #include "penstock/data/arrow.h"
 #include "penstock/data/dataset.h"
 #include "penstock/data/labelled.h"

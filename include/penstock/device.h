@@ -3,14 +3,15 @@
 #include <string>
 #include <string_view>
 
+/// Devices: the CPU and GPUs.
 namespace penstock {
 
-/// Where numbers lie and where they are computed with.
+/// A device that holds data and computes: the CPU or one GPU.
 struct Device {
   enum class Kind { cpu, cuda };
 
   Kind kind = Kind::cpu;
-  int index = 0;  ///< Which GPU, as CUDA numbers them; 0 for the CPU.
+  int index = 0;  ///< Index of the GPU, as CUDA numbers them; 0 for the CPU.
 
   static constexpr Device cpu() { return {}; }
   static constexpr Device cuda(int index = 0) { return {Kind::cuda, index}; }
@@ -18,10 +19,10 @@ struct Device {
   constexpr bool operator==(const Device&) const = default;
 };
 
-/// "cpu", "cuda:0".
+/// Returns the name of a device: "cpu", "cuda:0".
 std::string to_string(Device device);
-/// "cpu", "cuda" (the first GPU) or "cuda:N". Throws Error(invalid_argument) that says so for anything else; whether
-/// there is such a GPU shows when it is used.
+/// Returns the device of a name: "cpu", "cuda" (the first GPU) or "cuda:N". Throws Error(invalid_argument) for anything
+/// else. Does not check whether the GPU exists; its first use does.
 Device parse_device(std::string_view text);
 
 }  // namespace penstock

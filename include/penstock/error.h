@@ -3,22 +3,23 @@
 #include <stdexcept>
 #include <string>
 
+/// The exception type of the library and its error codes.
 namespace penstock {
 
-/// Why an operation was refused or failed. Every Penstock exception carries one of these.
+/// Reason why an operation failed. Every Penstock exception has one.
 enum class ErrorCode {
-  invalid_argument,  ///< The caller asked for something impossible; the message names the argument.
-  bad_input,         ///< A file or a stream holds something that cannot be read; the message says where.
-  incompatible,      ///< A file is sound but belongs to another architecture or version.
+  invalid_argument,  ///< An argument is impossible; the message names it.
+  bad_input,         ///< The content of a file or stream is invalid; the message says where.
+  incompatible,      ///< A file is sound but belongs to another architecture, version or data set.
   io_failure,        ///< The operating system refused to read or write (missing file, full disk, ...).
-  numerical,         ///< NaN or infinity where it cannot be skipped any longer.
+  numerical,         ///< NaN or infinity that cannot be skipped.
   unsupported,       ///< Valid, but not available in this build or on this machine.
-  interrupted,       ///< The user asked to stop; whatever had to be saved is saved.
-  out_of_memory,     ///< The device has too little free memory; the message says how much was asked for.
+  interrupted,       ///< The user asked to stop; everything that must be saved is saved.
+  out_of_memory,     ///< Too little free memory; the message says how much was requested.
   device_failure,    ///< The device or its driver reported a fault; results since the last synchronisation are lost.
 };
 
-/// The only exception type that Penstock throws on purpose. `what()` is one line for a person.
+/// The exception type of all Penstock errors. `what()` is one line for a person.
 class Error : public std::runtime_error {
  public:
   Error(ErrorCode code, const std::string& message) : std::runtime_error(message), code_(code) {}
@@ -28,7 +29,7 @@ class Error : public std::runtime_error {
   ErrorCode code_;
 };
 
-/// The exit status a command-line program owes its caller: 2 for wrong use, 1 for a failure.
+/// Returns the exit status of a command-line program: 2 for invalid_argument, 1 for all other errors.
 inline int exit_status(ErrorCode code) { return code == ErrorCode::invalid_argument ? 2 : 1; }
 
 }  // namespace penstock

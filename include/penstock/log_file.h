@@ -3,27 +3,29 @@
 #include <string>
 #include <string_view>
 
+/// Log files that grow record by record.
 namespace penstock {
 
-/// A file that grows record by record while others read it, such as metrics of a run. A log is not worth a run: the
-/// first record that cannot be written is taken back, where the file is a regular one, and ends the log.
+/// A file that grows record by record while others read it, such as the metrics of a run. A failure of the log does not
+/// end the run: the first record that cannot be written ends the log, and is removed again if the file is regular.
 class LogFile {
  public:
-  /// replace: begins an empty file; append: goes on in a line of its own, behind a line that a killed writer left
-  /// unfinished; create: the file must not exist.
+  /// How to open the file. replace: starts an empty file. append: continues on a new line, even if a killed writer left
+  /// an unfinished one. create: the file must not exist.
   enum class Begin { replace, append, create };
 
-  LogFile() = default;  ///< Writes nothing.
-  /// Throws Error(io_failure), which begins with the path and `what`: "cannot write metrics".
+  LogFile() = default;  ///< Makes a log that writes nothing.
+  /// Opens a log. `what` describes it in messages: "cannot write metrics". Throws Error(io_failure), which begins with
+  /// the path and `what`.
   LogFile(std::string path, Begin begin, std::string what);
   ~LogFile();
   LogFile(LogFile&& other) noexcept;
   LogFile& operator=(LogFile&& other) noexcept;
 
   bool is_open() const { return descriptor_ >= 0; }
-  /// Hands the record to the system at once. After the first failure, records are dropped.
+  /// Writes a record immediately. After the first failure, records are dropped.
   void write(std::string_view record);
-  /// Why the log ended; empty if it did not.
+  /// Returns why the log ended; empty while it has not.
   const std::string& error() const { return error_; }
 
  private:

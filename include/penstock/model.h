@@ -8,68 +8,76 @@
 #include "penstock/data_description.h"
 #include "penstock/recurrent.h"
 
+/// Sequence models: architecture, weights, files, and forward passes over whole sequences.
 namespace penstock {
 
-/// A sequence model: embedding or linear input -> N blocks of (norm, recurrent layer, residual) -> norm, linear head.
-/// The first norm and the last one may be absent.
+/// Describes the architecture of a sequence model: embedding or linear input -> N blocks of (norm, recurrent layer,
+/// residual) -> norm, linear head. The first and the last norm may be absent (`end_norms`).
 struct ModelSpec {
-  std::string cell = "mingru";
-  Index width = 256;      ///< Channels between the blocks.
-  Index blocks = 2;       ///< 0: no layers, beside filters alone.
-  Index hidden_size = 0;  ///< H of the recurrent layer in a block; 0: width. Projected back to width if they differ.
-  Index heads = 1;        ///< Of the recurrent matrix, for cells that have one.
-  Index convolution = 0;  ///< Taps of a causal depthwise convolution before the recurrent layer; 0: none.
-  double feed_forward = 0.0;  ///< Inner size of a gated feed-forward after it, as a multiple of width; 0: none.
-  double dropout = 0.0;       ///< On the output of every sub-layer, in training only; [0, 1).
-  /// Norms stand before the first recurrent layer and before the head too; false: between layers alone. A norm takes
-  /// the size of a row of values away, and where numbers are read and forecast the size is what counts.
+  std::string cell = "mingru";  ///< Name of a cell, as cells() lists them.
+  Index width = 256;            ///< Channels between the blocks, at least 1.
+  Index blocks = 2;             ///< Number of blocks. 0: a filter bank alone; requires `filters`.
+  Index hidden_size = 0;        ///< H of each recurrent layer; 0: width. If H differs from width, a projection follows.
+  Index heads = 1;              ///< Heads of the recurrent matrix: divides H. 1 for cells without recurrent weights.
+  Index convolution = 0;        ///< Taps of a causal depthwise convolution before each recurrent layer; 0: none.
+  /// Inner size of a gated feed-forward layer after each recurrent layer, as a multiple of width: 0 to 64; 0: none.
+  double feed_forward = 0.0;
+  double dropout = 0.0;  ///< Dropout probability on the output of every sub-layer, in training only: [0, 1).
+  /// Places norms before the first recurrent layer and before the head too. false: only between recurrent layers. A
+  /// norm removes the magnitude of its input row, which carries the information when numbers are read and forecast.
   bool end_norms = true;
-  /// Forecasts of columns that are inputs too start from their last value: the layers say the change from the row that
-  /// was read, and read the change from the row before. Goes with SeriesOptions::from_last.
+  /// Forecasts of columns that are also inputs start from the last value: the layers output the change from the row
+  /// that was read, and read the change from the row before. Requires SeriesOptions::from_last.
   bool from_last = false;
-  /// Rows of the past that a linear forecast reads, which the layers then correct; 0: there is none. Goes with
-  /// from_last. Its weights are fitted (fit_autoregression), not trained.
+  /// Past rows that a linear forecast reads; the layers correct that forecast. 0: no linear forecast. Requires
+  /// `from_last`. The weights of the linear forecast are fitted (fit_autoregression()), not trained.
   Index lags = 0;
-  /// The linear forecast also counts the effects of what is known in advance (Autoregression::effects). Goes with lags
-  /// and data that read later rows.
+  /// The linear forecast includes the effects of columns that are known in advance (Autoregression::effects). Requires
+  /// `lags` and data that read later rows.
   bool known_effects = false;
-  /// Labelled sequences: convolution filters of each of `dilations` dilations (1, 2, 4, ...), beside the layers, half
-  /// of which read values and half differences; 0: none. A classifier reads their means over the sequence. All of it is
-  /// fitted (add_filters), not trained.
+  /// Labelled sequences of numbers: number of convolution filters for each of `dilations` dilations, in parallel to
+  /// the layers; even; 0: none. Half of them read values and half differences. A classifier reads their means over the
+  /// sequence. Everything is fitted (add_filters()), not trained.
   Index filters = 0;
+  /// Number of dilations of the filters, 1 to 7: 1, 2, 4, ... steps. 0 without filters.
   Index dilations = 0;
-  /// Models of this form whose outputs are averaged, each with weights and a state of its own: an ensemble. More than
-  /// one are trained one by one and brought together by combine().
+  /// Models of this architecture whose outputs are averaged: an ensemble. Each has its own weights and state. Ensembles
+  /// are not trained as one: train the members one by one and call Model::combine().
   Index members = 1;
 };
 
-/// What a model takes in the memory of a device, in bytes: as planned, which is what is allocated.
+/// Bytes of device memory that a model takes. Planned sizes are exactly the sizes that are allocated.
 struct ModelMemory {
-  std::size_t weights = 0;  ///< Parameters, in float
-  std::size_t state = 0;    ///< Of all rows
-  std::size_t forward = 0;  ///< Of a forward pass: the workspace of its program, without weights, inputs and outputs
-  std::size_t forward_peak = 0;   ///< The most of it that is in use at one moment
-  std::size_t training = 0;       ///< Of a training step: the workspace of its program
-  std::size_t training_peak = 0;  ///< The most of it that is in use at one moment
-  std::size_t optimizer = 0;      ///< Gradients and the moments of AdamW, which training holds besides
+  std::size_t weights = 0;        ///< All parameters, in f32.
+  std::size_t state = 0;          ///< State of all rows.
+  std::size_t forward = 0;        ///< Workspace of a forward pass, without weights, inputs and outputs.
+  std::size_t forward_peak = 0;   ///< Largest part of it that is in use at one moment.
+  std::size_t training = 0;       ///< Workspace of a training step of one ensemble member.
+  std::size_t training_peak = 0;  ///< Largest part of it that is in use at one moment.
+  std::size_t optimizer = 0;      ///< Gradients and AdamW moments, which training needs in addition.
 };
 
-/// The state of every row of a model between two calls: allocated by Model::state(), zero means "start".
+/// State of all rows of a model between two forward calls. Model::state() allocates it with zeros, which mean the start
+/// of a sequence.
 struct ModelState {
-  Index rows = 0;
-  std::vector<float> values;  ///< [rows-major blocks as the model lays them out]
+  Index rows = 0;             ///< B
+  std::vector<float> values;  ///< One block of rows for each layer, in the model's internal order.
 };
 
 struct History;
 
-/// A model with its weights and the description of its data. Cheap to move; not safe for concurrent writers.
+/// A sequence model with its weights and the description of its data.
+///
+/// Moving a model is cheap. Any number of threads may read one model, each with its own ModelState. While one thread
+/// changes a model, no other may use it. All calls throw Error(invalid_argument) if the model was moved from.
 class Model {
  public:
-  /// Fresh weights. Throws Error(invalid_argument) naming the field that is impossible.
+  /// Makes a model with initial weights from `seed`. Throws Error(invalid_argument) that names the impossible field.
   Model(const ModelSpec& spec, const DataDescription& data, std::uint64_t seed = 0);
-  /// Reads a .safetensors model or a checkpoint. Throws Error(io_failure | bad_input | incompatible).
+  /// Reads a .safetensors model or a checkpoint. Throws Error: io_failure if the file cannot be read; bad_input for a
+  /// damaged file; incompatible for a sound file with other contents or of a later format version.
   static Model load(const std::string& path);
-  /// The same, and where the model comes from, if the file says so (penstock/model_file.h).
+  /// Reads a model and its training history (penstock/model_file.h). `history` is empty if the file has none.
   static Model load(const std::string& path, std::optional<History>& history);
   ~Model();
   Model(Model&&) noexcept;
@@ -77,31 +85,40 @@ class Model {
 
   const ModelSpec& spec() const;
   const DataDescription& data() const;
+  /// Returns the number of trained and fitted values.
   Index parameter_count() const;
 
-  /// Writes a .safetensors file with the architecture in its metadata: to a temporary file, synced, then renamed.
+  /// Writes a .safetensors file with architecture and data description in its metadata. Writes a temporary file, syncs
+  /// it and renames it, so `path` is replaced whole or not at all. Throws Error(io_failure).
   void save(const std::string& path) const;
 
+  /// Returns the state of `rows` rows at the start of a sequence: zeros.
   ModelState state(Index rows) const;
 
-  /// What calls of that shape would take on that device. Plans and prepares them, as a call would, but runs nothing.
-  /// Throws Error as the calls would: invalid_argument, unsupported without the device.
+  /// Returns the memory that calls with B = `rows` and T = `steps` take on a device. Plans and compiles them as a call
+  /// would, but runs nothing. Throws Error as the calls would: invalid_argument for impossible sizes; unsupported
+  /// without the device.
   ModelMemory memory(Index rows, Index steps, const Execution& execution = {}) const;
 
-  /// outputs [B, T, O] for tokens [B, T] (token models) or features [B, T, I]; the state is carried in and out.
+  /// Computes outputs [B, T, O] from tokens [B, T] and updates `state`. All arrays are in host memory.
+  ///
+  /// Throws Error: invalid_argument for a model of features, wrong sizes or tokens beyond the vocabulary; unsupported
+  /// without the device or precision; out_of_memory, with the bytes that are needed.
   void forward(Index rows, Index steps, std::span<const std::int32_t> tokens, std::span<float> outputs,
                ModelState& state, const Execution& execution = {}) const;
+  /// Computes outputs [B, T, O] from normalised features [B, T, I] and updates `state`.
   void forward(Index rows, Index steps, std::span<const float> features, std::span<float> outputs, ModelState& state,
                const Execution& execution = {}) const;
 
-  /// One model whose outputs are the mean of those of several, which are equal but for their weights. Their linear
-  /// forecast is that of the first. Throws Error(invalid_argument | incompatible).
+  /// Returns an ensemble: a model whose outputs are the mean of the outputs of `members`. The members may differ in
+  /// their weights alone. The ensemble keeps the linear forecast of the first member. Throws Error: invalid_argument
+  /// for no members, ensembles or filter banks; incompatible for members of different architectures.
   static Model combine(std::span<const Model> members);
-  /// Throws Error(invalid_argument) unless so many models of this form can be combined.
+  /// Throws Error(invalid_argument) if an ensemble of `count` models of this architecture is not possible.
   void check_members(Index count) const;
 
+  /// Internal.
   struct Impl;
-  /// Throws Error(invalid_argument) after the model was moved from, as do all calls.
   Impl& impl() { return impl_ ? *impl_ : refuse_moved_from(); }
   const Impl& impl() const { return impl_ ? *impl_ : refuse_moved_from(); }
 

@@ -7,58 +7,60 @@
 
 #include "penstock/model.h"
 
+/// Model files: training history, parameters by name, and what a file holds.
 namespace penstock {
 
-/// Where a model comes from, as whoever trained it noted. Every field may be empty.
+/// Notes on how a model was trained, as the program that trained it wrote them. Every field may be empty.
 struct History {
-  std::string trained;  ///< When training ended, UTC: "2026-03-04T12:30:00Z"
-  std::string data;     ///< What it was trained on.
-  std::string score;    ///< How well it did: "2.041 bits/byte on 215,268 held-out bytes".
-  std::string version;  ///< Of Penstock.
-  Index steps = 0;      ///< Of the optimiser.
-  std::string origin;   ///< The model whose weights training went on from; empty: it began with fresh ones.
-  std::string search;   ///< What was tried before the model was chosen; empty: nothing.
-  std::string
-      weight;  ///< What counts how much in it, where its layers do not count in full: "the linear forecast alone".
+  std::string trained;  ///< When training ended, in UTC: "2026-03-04T12:30:00Z".
+  std::string data;     ///< The training data.
+  std::string score;    ///< The validation score: "2.041 bits/byte on 215,268 held-out bytes".
+  std::string version;  ///< Version of Penstock.
+  Index steps = 0;      ///< Optimiser steps.
+  std::string origin;   ///< The model that training started from; empty: initial weights.
+  std::string search;   ///< Summary of the search that chose this model; empty: no search.
+  std::string weight;   ///< Weight of the layers against the fitted parts: "the linear forecast alone"; empty: full.
 };
 
-/// Writes a model as Model::save does, with its history.
+/// Writes a model with its history as Model::save() does. Throws Error(io_failure).
 void save_model(const Model& model, const std::string& path, const History& history);
 
-/// One parameter of a model: its name in files, its shape and its values, which lie in the model.
+/// Name, shape and values of one parameter of a model.
 struct ModelTensor {
-  std::string name;
+  std::string name;  ///< As in model files.
   std::vector<Index> shape;
-  std::span<const float> values;
+  std::span<const float> values;  ///< A view into the model.
 };
 
-/// Lists the parameters of a model in the order of its files.
+/// Returns the parameters of a model in the order of its files.
 std::vector<ModelTensor> model_tensors(const Model& model);
-/// Returns the architecture and the data of a model as the JSON object that its files carry.
+/// Returns the architecture and the data description of a model as the JSON object that its files carry.
 std::string model_description(const Model& model);
-/// Makes a model of such an object and of values by name. Throws what Model::load throws; `source` names the model in
-/// messages.
+/// Makes a model from the JSON of model_description() and parameters by name. `source` names the model in messages.
+/// Throws Error: bad_input for a wrong description or values that are not finite; incompatible for a missing or unknown
+/// parameter or a later format version.
 Model make_model(const std::string& description, std::span<const ModelTensor> tensors, const std::string& source);
 
-/// What a file is.
+/// Says what a file is.
 struct ModelFile {
   enum class Kind {
-    model,        ///< Model::load reads it.
-    checkpoint,   ///< Model::load reads it, and training goes on from it.
-    safetensors,  ///< Sound, but of another program.
-    other,        ///< None of these; `problem` says why.
+    model,        ///< A model: Model::load() reads it.
+    checkpoint,   ///< A checkpoint: Model::load() reads it, and training can resume from it.
+    safetensors,  ///< A sound safetensors file of another program.
+    other,        ///< Anything else; `problem` says why.
   };
   Kind kind = Kind::other;
-  std::string problem;
-  std::string checksum;   ///< Of all its bytes, 16 hexadecimal digits; empty unless it is a safetensors file.
-  bool verified = false;  ///< Whether it carries that checksum, so that a damaged file would have been noticed.
-  std::optional<History> history;
-  Index step = 0;  ///< Checkpoints: optimiser steps and seconds of the run so far.
-  double seconds = 0.0;
-  std::size_t tensors = 0;
+  std::string problem;    ///< Kind::other: what is wrong with the file.
+  std::string checksum;   ///< Checksum of the whole file, 16 hexadecimal digits; empty unless it is a safetensors file.
+  bool verified = false;  ///< Whether the file carries this checksum, so damage would have been noticed.
+  std::optional<History> history;  ///< Empty if the file has none.
+  Index step = 0;                  ///< Checkpoints: optimiser steps of the run so far.
+  double seconds = 0.0;            ///< Checkpoints: seconds of the run so far.
+  std::size_t tensors = 0;         ///< Number of tensors in the file.
 };
 
-/// Throws Error(io_failure) if the file cannot be read; what is wrong with it otherwise stands in `problem`.
+/// Returns what a file is. Throws Error(io_failure) if it cannot be read; other faults are reported in
+/// ModelFile::problem.
 ModelFile inspect_model_file(const std::string& path);
 
 }  // namespace penstock

@@ -6,14 +6,15 @@
 #include "penstock/model.h"
 #include "penstock/recurrent.h"
 
-/// Models and recurrent layers as ONNX files (opset 17), which onnxruntime and others run without Penstock.
+/// Export to ONNX (opset 17): models and recurrent layers as files that onnxruntime and others run without Penstock.
 namespace penstock {
 
-/// What the inputs and outputs of an exported model are.
+/// Options of an export.
 struct OnnxOptions {
-  /// Numbers as Model::forward reads and makes them; false: in the units of the data. Without meaning for tokens.
+  /// Whether inputs and outputs are normalised, as in Model::forward(); false: in the units of the data. No effect for
+  /// tokens.
   bool normalised = false;
-  /// Of a model of many series: the one by whose scaling values are read and forecast. Goes without `normalised`.
+  /// For a model of many series: name of the series whose scaling is exported. Excludes `normalised`.
   std::string group = {};
 };
 
@@ -21,34 +22,39 @@ struct OnnxOptions {
 struct OnnxTensor {
   std::string name;                ///< "features"
   std::string type;                ///< "float", "double" or "int64"
-  std::vector<std::string> shape;  ///< {"batch", "time", "3"}: what is no number may differ from call to call.
-  std::string description;
+  std::vector<std::string> shape;  ///< Numbers are fixed sizes, names are free sizes: {"batch", "time", "3"}.
+  std::string description;         ///< One line for a person.
 };
 
-/// A model in ONNX. It reads `tokens` [B, T] or `features` [B, T, I] and, of a model that has one, `state` [B, S], zero
-/// at the start of a sequence; it makes `logits` [B, T, O] or `forecast` [B, T, horizon, targets] and `next_state`, by
-/// which the next call goes on. B and T are any. Numbers are floats, but doubles where a column in the units of the
-/// data is so much larger than it changes that floats would lose what counts. The metadata have the description of
-/// model and data as JSON under "penstock", as the file of the model has it, and the names of inputs, targets and
-/// classes.
+/// A model in ONNX format.
+///
+/// - Inputs: `tokens` [B, T] or `features` [B, T, I]; and `state` [B, S] with the S values of a row's state, if the
+///   model has one. Zeros start a sequence.
+/// - Outputs: `logits` [B, T, O] or `forecast` [B, T, horizon, targets]; and `next_state`, which is the `state` of the
+///   next call.
+/// - B and T are free.
+/// - Numbers are floats. A column whose values are so large that a float would lose their changes is in doubles.
+/// - Metadata: the description of model and data as JSON under "penstock", as in model files, and the names of inputs,
+///   targets and classes.
 struct OnnxModel {
-  static constexpr int opset = 17;  ///< The version of ONNX's operators, which onnxruntime 1.12 and later know.
+  static constexpr int opset = 17;  ///< Version of the ONNX operators; onnxruntime 1.12 and later support it.
 
   std::vector<OnnxTensor> inputs, outputs;
-  std::string file;  ///< The bytes of the file.
+  std::string file;  ///< Bytes of the ONNX file.
 };
 
-/// Throws Error: invalid_argument for a group that the model does not have, or where it has groups and neither option
-/// is given; unsupported for a model of 2 GB or more, which the format cannot hold.
+/// Exports a model. Throws Error: invalid_argument for an unknown group, for both options together, or for a model of
+/// many series without either option; unsupported for a model of 2 GiB or more, the limit of the format.
 OnnxModel to_onnx(const Model& model, const OnnxOptions& options = {});
 
-/// Writes to_onnx().file to `path`, whole or not at all. Throws Error(io_failure), too.
+/// Exports a model and writes the file to `path`, which is replaced whole or not at all. Also throws Error(io_failure).
 OnnxModel save_onnx(const Model& model, const std::string& path, const OnnxOptions& options = {});
 
-/// The same for a stack of recurrent layers: `x` [B, T, I] and `state` [S, layers * directions, B, H] become `y`
-/// [B, T, H * directions] and `next_state`. LSTM, GRU and Elman networks of one head are ONNX's own operators; the
-/// other cells are written from their equations. A reverse layer reads from the last step, so all rows have T steps.
+/// Exports a stack of recurrent layers: inputs `x` [B, T, I] and `state` [S, layers * directions, B, H], outputs `y`
+/// [B, T, H * directions] and `next_state`. LSTM, GRU and Elman layers with one head become operators of ONNX; other
+/// cells become their equations. All rows must have T steps, since a reverse layer starts at the last one.
 OnnxModel to_onnx(const Recurrent<float>& network);
+/// Exports a stack of recurrent layers and writes the file to `path`.
 OnnxModel save_onnx(const Recurrent<float>& network, const std::string& path);
 
 }  // namespace penstock

@@ -1,9 +1,9 @@
 #pragma once
 
-/// The whole public interface of Penstock.
+/// Includes the whole public interface of Penstock.
 ///
-/// An embedder that runs networks needs model_file.h and stream.h, or recurrent.h for single layers and onnx.h for
-/// export. A build with -D PENSTOCK_TRAINING=OFF has neither data.h nor train.h, nor the folders behind them.
+/// To run models, model_file.h and stream.h are enough; recurrent.h has single layers, and onnx.h the export. A build
+/// with -D PENSTOCK_TRAINING=OFF has neither data.h nor train.h, nor the folders that they include.
 #include "penstock/checksum.h"
 #include "penstock/csp.h"
 #include "penstock/cuda.h"

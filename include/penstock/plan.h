@@ -6,84 +6,86 @@
 #include "penstock/data_description.h"
 #include "penstock/types.h"
 
-/// How work is going to run, and why: what the planner chooses for a layer or a model on a machine, which need not be
-/// there, and what became of everything else.
+/// Explained plans: how a layer or a model will run on a machine, which need not be present, why, and what the
+/// alternatives cost.
 namespace penstock {
 
 class Model;
 struct DataDescription;
 struct ModelSpec;
 
-/// What became of another way to do the same work.
+/// An algorithm that the planner did not choose for a problem.
 struct PlanAlternative {
-  std::string name = {};  ///< "cluster", "direct"
-  bool possible = false;
-  double microseconds = 0;                 ///< As estimated, where it is possible; 0: not estimated.
-  std::string text = {};                   ///< How it would run, where it is possible
-  std::string reason = {};                 ///< Why it lost or cannot be
-  std::vector<std::string> conflict = {};  ///< Constraints that cannot hold together, where it cannot be
+  std::string name = {};                   ///< Name of the algorithm: "cluster", "direct".
+  bool possible = false;                   ///< Whether a plan of this algorithm exists.
+  double microseconds = 0;                 ///< If possible: estimated time; 0: not estimated.
+  std::string text = {};                   ///< If possible: how it would run.
+  std::string reason = {};                 ///< Why it was not chosen.
+  std::vector<std::string> conflict = {};  ///< If not possible: constraints that cannot hold together.
 };
 
-/// One piece of work: a node of a model, or what a node is made of.
+/// The plan for one problem: a node of a model, or a part of a node.
 struct PlanReport {
-  std::string work;         ///< "recurrence of lstm, forward: B = 16, T = 1024, ..."
-  std::string machine;      ///< "H100 (sm_90)", "2 threads, avx512"
-  std::string algorithm;    ///< "cluster"; empty where there is no plan
-  std::string plan;         ///< How it runs, one line
-  std::string why;          ///< What decided
-  double microseconds = 0;  ///< As estimated; 0: not estimated.
-  std::vector<PlanAlternative> alternatives;
+  std::string work;                           ///< The problem: "recurrence of lstm, forward: B = 16, T = 1024, ...".
+  std::string machine;                        ///< "H100 (sm_90)", "2 threads, avx512".
+  std::string algorithm;                      ///< Name of the chosen algorithm: "cluster"; empty: no plan.
+  std::string plan;                           ///< How it runs, one line.
+  std::string why;                            ///< Why this plan was chosen, or why there is none.
+  double microseconds = 0;                    ///< Estimated time; 0: not estimated.
+  std::vector<PlanAlternative> alternatives;  ///< The algorithms that were not chosen.
 };
 
-/// A recurrent layer on some machine.
+/// A recurrent layer and a machine to plan it for.
 struct LayerQuestion {
   std::string cell = "lstm";
-  Index rows = 1, steps = 1;    ///< B, T
-  Index input = 1, hidden = 1;  ///< I, H
-  Index heads = 1;
-  bool training = false;  ///< Forward with a tape, then backward; otherwise forward alone
-  bool lengths = false, reset = false;
-  Execution execution = {};  ///< Device, precision, threads, algorithm, exact
-  /// A GPU that need not be there, by a name of chips(), instead of the one of `execution.device`; empty: that one.
+  Index rows = 1, steps = 1;            ///< B, T
+  Index input = 1, hidden = 1;          ///< I, H
+  Index heads = 1;                      ///< Divides H.
+  bool training = false;                ///< Plans a forward pass with a tape and a backward pass; false: forward only.
+  bool lengths = false, reset = false;  ///< Whether calls have Batch::lengths and Batch::reset.
+  Execution execution = {};             ///< Device, precision, threads, algorithm, exact mode.
+  /// Name of a GPU from chips() that need not be present; empty: the device of `execution`.
   std::string chip = {};
 };
 
-/// Names of the GPUs that can be planned for without being there.
+/// Returns the names of the GPUs that can be planned for without being present.
 std::vector<std::string> chips();
 
-/// What the passes of a layer are made of, in their order. Throws Error: invalid_argument naming what is impossible,
-/// unsupported where no plan is possible, saying what each would need.
+/// Plans all problems of the passes of a layer, in their order. Throws Error: invalid_argument that names the
+/// impossible field; unsupported if no plan is possible, with what each algorithm would need.
 std::vector<PlanReport> explain(const LayerQuestion& question);
 
-/// What every node of a model is made of, in the order in which they run: of a forward pass of B rows and T steps, or
-/// of a training step. Nodes that leave nothing to choose have reports without a plan.
+/// Plans all nodes of a model in the order in which they run: of a forward pass with B = `rows` and T = `steps`, or of
+/// a training step. `chip` is as in LayerQuestion. Nodes without a choice have reports without a plan.
 std::vector<PlanReport> explain(const Model& model, Index rows, Index steps, bool training = false,
                                 const Execution& execution = {}, const std::string& chip = {});
 
-/// Calls of a model, for which a device is to be chosen.
+/// Calls of a model to choose a device for.
 struct DeviceQuestion {
-  Index rows = 1, steps = 1;  ///< B, T of each
-  Index calls = 1;
-  Index copied_every = 1;    ///< So many calls leave their results on a GPU, to be fetched at once
-  bool training = false;     ///< Steps of training; otherwise forward passes
-  bool start = false;        ///< What a GPU takes once to start counts, too: a process that does nothing else before
-  Execution execution = {};  ///< Precision, threads, exact; the number of a GPU
-  std::string chip = {};     ///< A GPU that need not be there, by a name of chips()
+  Index rows = 1, steps = 1;  ///< B, T of each call.
+  Index calls = 1;            ///< Number of calls.
+  Index copied_every = 1;     ///< Number of calls after which results are copied from the GPU to the host at once.
+  bool training = false;      ///< Whether the calls are training steps; false: forward passes.
+  bool start = false;         ///< Whether to add the start time of a GPU, for a process that has not used it yet.
+  Execution execution = {};   ///< Precision, threads, exact mode, and the index of the GPU.
+  std::string chip = {};      ///< Name of a GPU from chips() that need not be present; empty: that of `execution`.
 };
 
+/// The chosen device and the estimates behind the choice.
 struct DeviceChoice {
   Device device = {};
-  double cpu_microseconds = 0, gpu_microseconds = 0;  ///< Of all calls, as estimated; 0: not possible there
-  double copy_microseconds = 0;                       ///< Of these on the GPU, for copies from and to the host
-  std::string why;                                    ///< One line
+  double cpu_microseconds = 0, gpu_microseconds = 0;  ///< Estimated time of all calls; 0: not possible, or no GPU.
+  double copy_microseconds = 0;                       ///< Part of the GPU's time: copies from and to the host.
+  std::string why;                                    ///< Reason, one line.
 };
 
-/// The device that needs less time by the planner's estimate, copies between the host and the GPU counted; the CPU
-/// where there is no GPU. Throws Error(unsupported) where neither can.
+/// Returns the device with the smaller estimated time, including copies between host and GPU; the CPU if there is no
+/// GPU. Throws Error: invalid_argument for sizes below 1; unsupported if neither device can run the calls.
 DeviceChoice choose_device(const Model& model, const DeviceQuestion& question);
+/// Returns the device for a model that does not exist yet.
 DeviceChoice choose_device(const ModelSpec& spec, const DataDescription& data, const DeviceQuestion& question);
 
-/// The reports as text for a person.
+/// Returns the reports as text for a person.
 std::string to_text(const std::vector<PlanReport>& reports);
 
 }  // namespace penstock

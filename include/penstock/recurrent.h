@@ -5,74 +5,82 @@
 
 #include "penstock/tensor.h"
 
+/// Stacks of recurrent layers that own their weights: whole sequences, single steps, and gradients.
 namespace penstock {
 
-/// A stack of recurrent layers, as `torch.nn.LSTM` and its siblings are.
+/// Describes a stack of recurrent layers such as `torch.nn.LSTM`.
 struct RecurrentSpec {
-  std::string cell = "lstm";
-  Index input_size = 0;   ///< I >= 1
-  Index hidden_size = 0;  ///< H >= 1
-  Index heads = 1;        ///< Divides H; the recurrent matrix is block-diagonal with blocks of D = H / heads.
-  Index layers = 1;
+  std::string cell = "lstm";  ///< Name of a cell, as cells() lists them.
+  Index input_size = 0;       ///< I: 1 to 2^20.
+  Index hidden_size = 0;      ///< H: 1 to 2^20.
+  /// Heads: divides H. The recurrent matrix is block-diagonal with `heads` blocks of D = H / heads. 1 for scan cells.
+  Index heads = 1;
+  Index layers = 1;  ///< 1 to 1024.
   Direction direction = Direction::forward;
   Bias bias = Bias::both;
-  double dropout = 0.0;  ///< Probability of zeroing an output between layers, in training only; [0, 1).
-  /// Limit of the gradient that a step passes to the output of the step before it, each element by itself, in training
-  /// only; 0: none. The last step's is limited only by where it comes from (dstate_out); that of the initial output is
-  /// limited too, so that a sequence cut into chunks has the same gradients. Dense cells only.
+  double dropout = 0.0;  ///< Probability of zeroing a value between two layers, in training only: [0, 1).
+  /// Limit of the recurrent gradient, in training only; 0: no limit. Dense cells only. Each element of the gradient
+  /// that a step passes back to the h of the previous step is clamped to [-gradient_clip, gradient_clip]. dstate_out is
+  /// not clamped. The gradient of the initial h is, so a sequence that is cut into chunks has the same gradients.
   double gradient_clip = 0.0;
 
+  /// Returns the number of directions: 1 or 2.
   Index directions() const { return direction == Direction::bidirectional ? 2 : 1; }
+  /// Returns the channels of y: H * directions.
   Index output_size() const { return hidden_size * directions(); }
   bool operator==(const RecurrentSpec&) const = default;
 };
 
-/// Which steps of which rows exist.
+/// Says which time steps each row of a batch has.
 ///
-/// Padded: B rows of up to T steps each, `lengths` [B] (each 0..T) or null when all rows have T steps.
-/// Packed: `cu_seqlens` [B + 1] starts at 0 and never falls; row b owns the steps cu_seqlens[b] .. cu_seqlens[b+1]-1
-/// of one long sequence, and T is the longest of them. `lengths` must then be null. On a CPU the positions may also lie
-/// step after step (`by_steps`): the first steps of all rows, then the second steps of those that have one, and so on;
-/// no row may then be longer than the one before it. So PyTorch has them.
+/// Padded: B rows with up to T steps each. `lengths` [B] holds the steps of each row, 0 to T; null: all rows have T.
+///
+/// Packed: `cu_seqlens` [B + 1] holds the row offsets. It starts at 0 and never decreases. Row b owns the positions
+/// cu_seqlens[b] to cu_seqlens[b + 1] - 1 of one array of positions. T is the length of the longest row, and `lengths`
+/// must be null.
 struct Batch {
   Index rows = 1;   ///< B
   Index steps = 1;  ///< T
   const Index* lengths = nullptr;
   const Index* cu_seqlens = nullptr;
+  /// Packed rows on a CPU: the positions are in time order, as in PyTorch's PackedSequence. The first steps of all rows
+  /// come first, then the second steps of the rows that have one, and so on. No row may be longer than the one before.
   bool by_steps = false;
-  /// Of packed rows on a GPU, where a program asks for it (RecurrentForm::falling): [T] in the host's memory, how many
-  /// rows have each step. PyTorch's PackedSequence has it under this name.
+  /// Packed rows on a GPU whose program has RecurrentForm::falling: [T] in host memory, the number of rows that have
+  /// each step. PyTorch's PackedSequence has the same field. Null otherwise.
   const Index* batch_sizes = nullptr;
-  /// Padded: [B, T]; packed: [total]. Non-zero: the row's state is set to zero before this step, in the order in which
-  /// the steps are walked (a reverse layer comes to it from behind). Null: never.
+  /// Padded: [B, T]; packed: [positions]. A value other than 0 sets the row's state to zero before this step. The order
+  /// is that of the computation: a reverse layer resets before this step on its way from the end. Null: no resets.
   const std::uint8_t* reset = nullptr;
 };
 
-/// A tensor [B, T, C]: channels are contiguous, the strides of B and T (in elements) are free.
-/// Packed batches use `step_stride` alone. Steps beyond a row's length are written as zeros (forward output and
-/// input gradients) and never read.
+/// A view of a sequence [B, T, C] with contiguous channels and free strides of B and T, in elements.
+///
+/// Packed batches use `step_stride` alone. Positions beyond a row's length are never read; outputs and input gradients
+/// are written there as zeros.
 template <class Real>
 struct SequenceView {
   Real* data = nullptr;
-  Index row_stride = 0;
-  Index step_stride = 0;
+  Index row_stride = 0;   ///< Elements from a row to the next.
+  Index step_stride = 0;  ///< Elements from a step to the next.
 
-  /// data [B, T, C], contiguous.
+  /// Returns a view of contiguous data [B, T, C].
   static SequenceView batch_first(Real* data, Index steps, Index channels) {
     return {data, steps * channels, channels};
   }
-  /// data [T, B, C], contiguous.
+  /// Returns a view of contiguous data [T, B, C].
   static SequenceView time_first(Real* data, Index rows, Index channels) { return {data, channels, rows * channels}; }
-  /// data [total, C]: packed rows one after the other, without gaps.
+  /// Returns a view of packed rows: contiguous data [positions, C].
   static SequenceView packed(Real* data, Index channels) { return {data, 0, channels}; }
   explicit operator bool() const { return data != nullptr; }
   // Implicit on purpose, as from Real* to const Real*. NOLINTNEXTLINE(google-explicit-constructor)
   operator SequenceView<const Real>() const requires(!std::is_const_v<Real>) { return {data, row_stride, step_stride}; }
 };
 
-/// Everything that the backward pass needs from the forward pass: of one network and one batch, by which backward()
-/// knows it. Reused from call to call, it allocates only when a batch is larger than any before. For one call at a
-/// time.
+/// Holds what a forward pass saves for its backward pass.
+///
+/// A tape can be reused for any number of calls. It allocates only when a batch is larger than all batches before. One
+/// call may use it at a time. backward() checks that the tape was filled by the same network and the same batch.
 template <class Real>
 class RecurrentTape {
  public:
@@ -81,7 +89,7 @@ class RecurrentTape {
   RecurrentTape(RecurrentTape&&) noexcept;
   RecurrentTape& operator=(RecurrentTape&&) noexcept;
 
-  /// What the library knows of it.
+  /// Internal.
   struct Content;
 
  private:
@@ -92,39 +100,50 @@ class RecurrentTape {
   std::unique_ptr<Content> content_;
 };
 
-/// A trainable stack of recurrent layers in float or double (a GPU computes in float and in halves).
+/// A trainable stack of recurrent layers with its weights, in float or double.
 ///
-/// A network lives on one device: on the CPU, or on that of a stream, where its weights, their gradients and all
-/// scratch stay and every call is put into the stream. Calls with memory of the host work on every device: for a GPU
-/// they copy what goes in and what comes out, and wait. Calls with tensors of the device copy nothing, and on a GPU
-/// neither wait nor, of a shape that they had before, allocate.
+/// A network lives on one device: the CPU, or the device of a Stream. Its weights, gradients and scratch memory stay
+/// there. On a GPU it computes in float, bf16 or f16, never in double.
 ///
-/// Weights per layer l and direction (suffix "_reverse"), named as in PyTorch:
-///   weight_ih_l{l} [G*H, I_l], weight_hh_l{l} [G*H, H] (heads > 1: [heads, G*D, D]; scan cells: none),
-///   bias_ih_l{l} [G*H], bias_hh_l{l} [G*H] (scan cells: none, Bias::both is Bias::single to them);
-///   initialised uniformly in +-1/sqrt(H).
-/// States, in and out, are [S, layers * directions, B, H]; null in means zeros, null out means not wanted. On a GPU
-/// they are floats whatever x is, as weights and gradients are.
+/// - Calls with pointers use host memory and work on every device. On a GPU they copy inputs and outputs and wait.
+/// - Calls with tensors use memory of the network's device and copy nothing. On a GPU they are queued on the stream and
+///   do not wait. They allocate nothing if the network has seen the same shape before.
 ///
-/// Any number of threads may call forward() and step() of one object at once: each has scratch memory of its own, and
-/// all share one set of packed weights. backward() adds to the gradients, so it is for one thread at a time; writing
-/// weights or calling weights_changed() is for when nobody computes.
+/// Parameters of layer l, with suffix "_reverse" for a reverse direction, are named as in PyTorch:
+///
+/// - weight_ih_l{l} [G*H, I_l]
+/// - weight_hh_l{l} [G*H, H]; with heads > 1: [heads, G*D, D]; scan cells have none
+/// - bias_ih_l{l} [G*H]
+/// - bias_hh_l{l} [G*H]; scan cells have none, so Bias::both means Bias::single for them
+///
+/// Initial values are uniform in +-1/sqrt(H).
+///
+/// States, in and out, are [S, layers * directions, B, H]. A null input state means zeros; a null output state is not
+/// written. On a GPU weights, gradients and states are f32 whatever the type of x is.
+///
+/// Threads: any number of threads may call forward() and step() of one object at once. Each thread has its own scratch
+/// memory, and all share one set of packed weights. backward() adds to the gradients, so only one thread may call it at
+/// a time. Nobody may compute while weights are written or weights_changed() runs.
+///
+/// All calls throw Error(invalid_argument) for impossible shapes, strides or overlaps and for an object that was moved
+/// from.
 template <class Real>
 class Recurrent {
  public:
   struct Parameter {
     std::string name;
     std::vector<Index> shape;
-    /// In the host's memory; empty on a GPU, where read() and write() copy.
+    /// Value and gradient in host memory; empty on a GPU, where read() and write() copy.
     std::span<Real> value, gradient;
-    /// The same in the device's memory.
+    /// Value and gradient in memory of the network's device.
     Tensor value_tensor, gradient_tensor;
   };
 
-  /// Throws Error(invalid_argument) naming the field that is impossible.
+  /// Makes a network on the CPU with initial values from `seed`. Throws Error(invalid_argument) that names the
+  /// impossible field of `spec`.
   explicit Recurrent(const RecurrentSpec& spec, std::uint64_t seed = 0);
-  /// The same network, weight for weight, on the device of a stream. Throws Error(unsupported) for a network in double
-  /// on a GPU.
+  /// Makes a network on the device of `stream`, with the same initial values as on the CPU. Also throws
+  /// Error(unsupported) for double on a GPU.
   Recurrent(const RecurrentSpec& spec, Stream& stream, std::uint64_t seed = 0);
   ~Recurrent();
   Recurrent(Recurrent&&) noexcept;
@@ -132,74 +151,89 @@ class Recurrent {
 
   const RecurrentSpec& spec() const;
   Device device() const;
-  /// Weights and gradients go to the device of another stream, and with them all calls from now on. Tapes of before are
-  /// of no use any more.
+  /// Moves weights and gradients to the device of `stream`; later calls run there. Tapes that were filled before become
+  /// invalid.
   void move_to(Stream& stream);
-  /// Number of values in one row's state: S * layers * directions * H.
+  /// Returns the number of values in one row's state: S * layers * directions * H.
   Index state_size() const;
 
-  /// Views into the layer. Call `weights_changed()` after writing to a value.
+  /// Returns all parameters as views into the network. Call weights_changed() after writing to a value.
   std::vector<Parameter>& parameters();
+  /// Tells the network that parameters were written through a view, so it packs the weights again.
   void weights_changed();
   const std::vector<Parameter>& parameters() const;
-  /// The parameter of that name; throws Error(invalid_argument) that lists the names there are.
+  /// Returns the parameter `name`. Throws Error(invalid_argument) that lists all names if there is none.
   Parameter& parameter(std::string_view name);
+  /// Sets the gradients of all parameters to zero.
   void zero_gradients();
-  /// Copies of a parameter by its name, to or from the host's memory, from or to any device, and waits for that. Sizes
-  /// must be the parameter's.
+  /// Copies the values of a parameter from the network's device to host memory, and waits. `value` must have the size
+  /// of the parameter.
   void read(std::string_view name, std::span<Real> value) const;
+  /// Copies the gradient of a parameter from the network's device to host memory, and waits.
   void read_gradient(std::string_view name, std::span<Real> gradient) const;
-  /// What was written takes effect as after weights_changed().
+  /// Copies values from host memory to a parameter on the network's device, waits, and calls weights_changed().
   void write(std::string_view name, std::span<const Real> value);
 
-  /// Writes spec and values as a safetensors file, which replaces `path` whole or not at all. Throws Error(io_failure).
+  /// Writes spec and values as a safetensors file. `path` is replaced whole or not at all. Throws Error(io_failure).
   void save(const std::string& path) const;
-  /// Throws Error: io_failure; bad_input for a file that is not sound; incompatible for one of something else.
+  /// Reads a network that save() wrote. Throws Error: io_failure if the file cannot be read; bad_input for a damaged
+  /// file; incompatible for a sound file with other contents.
   static Recurrent load(const std::string& path);
+  /// Reads a network that save() wrote and moves it to the device of `stream`.
   static Recurrent load(const std::string& path, Stream& stream);
 
-  /// y [B, T, H * directions] from x [B, T, I], which it must not overlap. With a tape, backward() can follow (and
-  /// dropout applies, with fresh masks in every such call on the network); x, y and the weights must then stay as they
-  /// are until it has.
+  /// Computes y [B, T, H * directions] from x [B, T, I]. y must not overlap x.
   ///
-  /// `states` [B, T, directions * (S - 1) * H], unless without data: the states but the output of the last layer after
-  /// each step, direction by direction and state by state; c_t of an LSTM. Cells with more than one state only.
+  /// With a tape, dropout applies, with new masks in every call, and backward() may follow. Until then x, y and the
+  /// weights must not change.
+  ///
+  /// `states` [B, T, directions * (S - 1) * H], if it has data, receives after each step all states of the last layer
+  /// except the output, direction by direction and state by state. For an LSTM this is c_t. Only for cells with more
+  /// than one state.
   void forward(const Batch& batch, SequenceView<const Real> x, SequenceView<Real> y, const Real* state_in,
                Real* state_out, RecurrentTape<Real>* tape = nullptr, const Execution& execution = {},
                SequenceView<Real> states = {}) const;
 
-  /// The same for tensors of the network's device: x [B, T, I] and y, of packed rows [positions, C], in the network's
-  /// type, on a GPU in bf16 or f16 too: what is multiplied is then rounded so. The batch's arrays lie on the device as
-  /// well, and `steps` of packed rows may be more than the longest has.
+  /// Computes y from x for tensors on the network's device: [B, T, C], for packed rows [positions, C].
+  ///
+  /// Their dtype is that of the network. On a GPU it may also be bf16 or f16; the operands of products are then rounded
+  /// to it. The arrays of `batch` are on the device too, except batch_sizes. For packed rows, `steps` may be larger
+  /// than the length of the longest row.
   void forward(const Batch& batch, const Tensor& x, const Tensor& y, const Tensor& state_in, const Tensor& state_out,
                RecurrentTape<Real>* tape = nullptr, const Execution& execution = {}, const Tensor& states = {}) const;
 
-  /// Adds to the gradients of all parameters; writes dx [B, T, I], which overlaps neither x nor dy, and dstate_in if
-  /// they are wanted (not null). `batch` (its lengths, packed rows and resets included) and `x` are those of the
-  /// forward call that filled the tape; the y of that call is read too. `dstates`: gradients of every state, as above;
-  /// without data: zeros. Throws Error(invalid_argument) if weights have changed since that call.
+  /// Computes the gradients of the forward call that filled `tape`.
+  ///
+  /// Adds to the gradients of all parameters. Writes dx [B, T, I], which must overlap neither x nor dy, and dstate_in,
+  /// each unless it is null. `batch` (with its lengths, offsets and resets) and `x` must be those of the forward call;
+  /// the pass also reads that call's y. `dstates` holds the gradients of `states`; no data: zeros.
+  ///
+  /// Throws Error(invalid_argument) if the weights have changed since the forward call, or if the tape belongs to
+  /// another network, batch or precision.
   void backward(const Batch& batch, SequenceView<const Real> x, SequenceView<const Real> dy, const Real* dstate_out,
                 SequenceView<Real> dx, Real* dstate_in, RecurrentTape<Real>& tape, const Execution& execution = {},
                 SequenceView<const Real> dstates = {});
-  /// The same for tensors of the network's device. A tape on a GPU serves one backward pass, and `dstates` belong to a
-  /// forward call that had `states`.
+  /// Computes the gradients for tensors on the network's device. On a GPU a tape serves one backward pass, and
+  /// `dstates` requires a forward call with `states`.
   void backward(const Batch& batch, const Tensor& x, const Tensor& dy, const Tensor& dstate_out, const Tensor& dx,
                 const Tensor& dstate_in, RecurrentTape<Real>& tape, const Execution& execution = {},
                 const Tensor& dstates = {});
 
-  /// One step of B rows: x [B, I] -> y [B, H], which overlaps neither x nor the state; the state is updated in place.
-  /// Forward direction only. For one row nothing is allocated but on the first call and the first in another precision.
-  /// Denormal numbers are what they are on the calling thread, where sequences count them as zeros: threads that take
-  /// many steps had better count them so, too, as audio hosts do. A Session does.
+  /// Computes one time step of B rows: x [B, I] to y [B, H], and updates `state` in place. y must overlap neither x nor
+  /// the state. Direction::forward only.
+  ///
+  /// With one row it allocates only on the first call and on the first call with another precision. Whether denormal
+  /// numbers count as zeros is up to the calling thread, whereas whole sequences always count them as zeros. Turn on
+  /// flush-to-zero in threads that take many steps, as audio hosts do; a Session does it by itself.
   void step(Index rows, const Real* x, Real* y, Real* state, const Execution& execution = {}) const;
-  /// The same for tensors of the network's device: x [B, I], y [B, H] and the state.
+  /// Computes one time step for tensors on the network's device: x [B, I], y [B, H], and the state.
   void step(const Tensor& x, const Tensor& y, const Tensor& state, const Execution& execution = {}) const;
 
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
 
-  /// Throws where it was moved from.
+  /// Throws Error(invalid_argument) if the network was moved from.
   Impl& held() const;
 };
 

@@ -8,70 +8,77 @@
 #include "penstock/recurrent.h"
 #include "penstock/tensor.h"
 
+/// Recurrent stacks without weights of their own: compiled forward and backward passes over the caller's memory.
 namespace penstock {
 
-/// The form of the calls of a program: everything about them but addresses, lengths and numbers.
+/// Describes the calls of a program: everything except addresses, lengths and values.
 struct RecurrentForm {
-  /// Of x, y and their gradients. CPU: f32, f64, bf16; GPU: f32, bf16, f16. A CPU stores in bf16 but computes in float,
-  /// as Execution::precision says.
+  /// Type of x, y and their gradients. CPU: f32, f64, bf16; GPU: f32, bf16, f16. A CPU stores bf16 but computes in
+  /// float, with products as Execution::precision says.
   DType dtype = DType::f32;
-  /// Of the weights: as `dtype`, or f32 where that is bf16 or f16. Their gradients, and all states and gradients of
-  /// states, are f32 always (f64 where `dtype` is).
+  /// Type of the weights: `dtype`, or f32 if `dtype` is bf16 or f16. Gradients of weights, states and gradients of
+  /// states are always f32, or f64 if `dtype` is f64.
   DType weights = DType::f32;
   Index rows = 1;       ///< B
-  Index steps = 1;      ///< T; of packed rows, the longest one's.
-  Index positions = 0;  ///< Packed rows (Batch::cu_seqlens): steps of all rows together. 0: rows are padded.
-  /// Of packed rows on a GPU none is longer than the one before, and calls have Batch::batch_sizes. Rows that have
-  /// ended then leave the multiprocessors to the others; with how long others are, numbers differ by the order of
-  /// summation.
+  Index steps = 1;      ///< T; for packed rows, the length of the longest row.
+  Index positions = 0;  ///< Packed rows (Batch::cu_seqlens): sum of all row lengths. 0: rows are padded.
+  /// Packed rows on a GPU: no row is longer than the one before it, and calls have Batch::batch_sizes. Rows that have
+  /// ended then leave the multiprocessors to the others. A row's result may then differ with the lengths of the other
+  /// rows, by the order of summation.
   bool falling = false;
   bool lengths = false;        ///< Calls have Batch::lengths.
   bool reset = false;          ///< Calls have Batch::reset.
-  bool training = false;       ///< A forward pass fills a tape, a backward pass follows, and dropout applies.
-  bool input_gradient = true;  ///< The backward pass makes dx.
-  bool add_gradients = false;  ///< It adds to the gradients of weights, instead of writing them.
-  bool every_state = false;    ///< Calls have Forward::states; cells with more than one state only.
-  bool step = false;  ///< One step over and over, as of a stream: on a CPU of one row, on a GPU of scan cells, any
-                      ///< number of rows in one launch (whose gates are never rounded to `dtype`).
-  /// Calls bring no Forward::packed, so packing is a part of each. On a CPU, where that would take longer than it
-  /// saves, forward passes of dense cells then read the weights as they lie and multiply in full (not in exact mode);
-  /// results of few and of many positions differ as much as the order of summation and `precision` let them.
+  bool training = false;       ///< The forward pass fills a tape for a backward pass, and dropout applies.
+  bool input_gradient = true;  ///< The backward pass computes dx.
+  bool add_gradients = false;  ///< The backward pass adds to the gradients of weights; false: it overwrites them.
+  bool every_state = false;    ///< Calls have Forward::states. Only for cells with more than one state.
+  /// Calls are single steps of a stream: steps is 1, without training, lengths, resets and packed rows, in
+  /// Direction::forward. CPU: one row, f32 or f64. GPU: scan cells with any number of rows, in one launch; their gates
+  /// are never rounded to `dtype`.
+  bool step = false;
+  /// Calls have no Forward::packed, so each call packs the weights itself. On a CPU, where packing would take longer
+  /// than it saves, forward passes of dense cells then read the weights unpacked and multiply in full precision, except
+  /// in exact mode. Results for few and for many positions may then differ, by the order of summation and `precision`.
   bool packs_each_call = false;
-  /// Layouts. Packed rows use `step` alone. dx lies like x, and dy like y, unless said otherwise.
+  /// Strides of x, y and their gradients; packed rows use `step` alone. All zeros: contiguous; for dx: as x; for dy: as
+  /// y.
   SequenceStrides x = {}, y = {}, dx = {}, dy = {};
-  SequenceStrides states = {};  ///< Of Forward::states and Backward::dstates.
-  /// GPUs: bytes that the addresses of sequences are multiples of: 16, or 2, 4, 8 where one begins anywhere. Weights
-  /// and their gradients begin at multiples of 16 there.
+  SequenceStrides states = {};  ///< Strides of Forward::states and Backward::dstates.
+  /// GPUs: alignment of all sequences in bytes: 16, or 2, 4 or 8. Weights and their gradients are always aligned to 16.
   int alignment = 16;
 
   bool operator==(const RecurrentForm&) const = default;
 };
 
-/// One parameter of a stack, in the order in which programs take them: layer after layer, direction after direction,
-/// weight_ih, weight_hh, bias_ih, bias_hh; those that the cell or the bias lack are left out.
+/// Name and shape of one parameter of a stack.
 struct ParameterShape {
-  std::string name;  ///< "weight_ih_l0", "bias_hh_l1_reverse", ... as in PyTorch
+  std::string name;  ///< As in PyTorch: "weight_ih_l0", "bias_hh_l1_reverse", ...
   std::vector<Index> shape;
 };
 
-/// The parameters of a stack. Throws Error(invalid_argument) naming the field that is impossible.
+/// Returns the parameters of a stack in the order in which programs take them: by layer, then by direction, then
+/// weight_ih, weight_hh, bias_ih, bias_hh. Parameters that the cell or `bias` lacks are left out. Throws
+/// Error(invalid_argument) that names the impossible field.
 std::vector<ParameterShape> parameter_shapes(const RecurrentSpec& spec);
 
-/// Which of a program's passes.
+/// One of the passes of a program.
 enum class Pass { forward, backward };
 
-/// A forward and a backward pass of a stack of recurrent layers for one form of call: checked, planned, and compiled,
-/// once. It never changes; any number of threads call it at once, on any streams. It owns no memory of the device:
-/// weights, states, workspace and tape are the caller's. Calls on a GPU neither allocate nor wait there, and can be
-/// recorded into a CUDA graph.
+/// A forward pass, and in training a backward pass, of a stack of recurrent layers for one form of call.
 ///
-/// States are [S, layers * directions, B, H] without gaps; for LSTM, state 0 is h and state 1 is c. All arguments of a
-/// call lie on the program's device.
+/// A program is checked, planned and compiled once and never changes. Any number of threads may call it at once, on any
+/// streams. It owns no device memory: the caller provides weights, states, workspace and tape. On a GPU a call neither
+/// allocates nor waits, and a CUDA graph can record it.
+///
+/// All tensors of a call are on the program's device. States are [S, layers * directions, B, H] without gaps; state 0
+/// is h, and state 1 of an LSTM is c.
 class RecurrentProgram {
  public:
-  /// The program for that spec, form and execution (of which threads count on a CPU only); made if it is not among the
-  /// last few hundred that were asked for. Any thread may ask. Throws Error: invalid_argument naming what is
-  /// impossible; unsupported with the reason, for a device, type or precision that is not there.
+  /// Returns the program for this spec, form and execution. The last few hundred programs are cached; others are made.
+  /// Any thread may call this. Execution::threads counts on a CPU only.
+  ///
+  /// Throws Error: invalid_argument that names the impossible field; unsupported, with the reason, for a device, type
+  /// or precision that is not available.
   static std::shared_ptr<const RecurrentProgram> get(const RecurrentSpec& spec, const RecurrentForm& form,
                                                      const Execution& execution = {});
   ~RecurrentProgram();
@@ -79,56 +86,65 @@ class RecurrentProgram {
   const RecurrentSpec& spec() const;
   const RecurrentForm& form() const;
   const Execution& execution() const;
+  /// Returns parameter_shapes() of the spec.
   const std::vector<ParameterShape>& parameters() const;
 
-  /// Of a forward or a backward call, whichever needs more; of any content, for one call at a time.
+  /// Bytes of workspace that a call needs, forward or backward, whichever needs more. The workspace needs no initial
+  /// contents. One call may use it at a time.
   std::size_t workspace_bytes() const;
-  /// What a forward call leaves for its backward call; 0 unless the form is of training.
+  /// Bytes of the tape that a forward call fills for its backward call; 0 unless the form is of training.
   std::size_t tape_bytes() const;
-  /// Of what calls read instead of the weights, in a layout for this machine: 0 where they read the weights.
+  /// Bytes of the packed weights: a copy in the layout that suits this machine. 0 if calls read the weights themselves.
   std::size_t packed_bytes(Pass pass = Pass::forward) const;
 
+  /// Arguments of a forward call.
   struct Forward {
     std::span<const Tensor> weights;  ///< In the order of parameters(), each without gaps.
-    Batch batch;                      ///< Rows and steps of the form; lengths, cu_seqlens and reset lie on the device.
-    Tensor x, y;       ///< [B, T, I] and [B, T, H * directions]; packed: [positions, C]. They share no memory.
+    Batch batch;       ///< Rows and steps as in the form. lengths, cu_seqlens and reset are in device memory.
+    Tensor x, y;       ///< [B, T, I] and [B, T, H * directions]; packed: [positions, C]. They must not overlap.
     Tensor state_in;   ///< No data: zeros.
-    Tensor state_out;  ///< Written unless without data; may be state_in where no backward pass follows.
-    Memory workspace;
-    Memory tape;    ///< Training only: written.
-    Memory packed;  ///< What pack() made of these very weights; without data, they are packed in the workspace.
-    /// Where the form has every state: [B, T, directions * (S - 1) * H] (packed: [positions, C]) of f32 (f64 where x
-    /// is): the states but the output of the last layer after each step, direction by direction and state by state; c_t
-    /// of an LSTM. Zeros beyond a row's length.
+    Tensor state_out;  ///< Written; no data: not wanted. May be state_in unless a backward pass follows.
+    Memory workspace;  ///< At least workspace_bytes().
+    Memory tape;       ///< In training: at least tape_bytes(), written.
+    Memory packed;     ///< Result of pack() for these weights. No data: the call packs them in the workspace.
+    /// Required if the form has every_state: [B, T, directions * (S - 1) * H], packed: [positions, C], of f32 (f64 if x
+    /// is). Receives after each step all states of the last layer except the output, direction by direction and state
+    /// by state; for an LSTM, c_t. Zeros beyond a row's length.
     Tensor states = {};
   };
-  /// Fills y, beyond a row's length with zeros. x is not read there. Returns a number that tells this pass from those
-  /// of other programs and, on a CPU, of other lengths and resets: for Backward::pass.
+  /// Computes y and state_out. Positions of y beyond a row's length are set to zero; those of x are not read.
+  ///
+  /// Returns a number for Backward::pass. It identifies this pass among those of other programs and, on a CPU, of other
+  /// lengths and resets. Throws Error(invalid_argument) for arguments that do not match the form.
   std::uint64_t forward(const Context& context, const Forward& call) const;
 
+  /// Arguments of a backward call.
   struct Backward {
-    std::span<const Tensor> weights;  ///< As of the forward call.
-    Batch batch;
-    Tensor x, y, dy;    ///< x and y as of the forward call
-    Tensor state_in;    ///< As of the forward call.
-    Tensor dstate_out;  ///< No data: zeros.
-    Tensor dx;  ///< Written, beyond a row's length with zeros. Of no data exactly if the form has no gradient of x
-    Tensor dstate_in;                   ///< Written unless without data.
-    std::span<const Tensor> gradients;  ///< Of all parameters, f32 or f64: written, or added to (RecurrentForm).
-    Memory workspace;
-    Memory tape;             ///< As the forward call left it; may be used up.
-    std::uint64_t pass = 0;  ///< What the forward call returned; 0: not known. (On a CPU the tape knows, too.)
-    Memory packed;           ///< As of Forward, for Pass::backward.
-    Tensor dstates = {};     ///< Gradients of Forward::states; no data: zeros.
+    std::span<const Tensor> weights;    ///< As in the forward call.
+    Batch batch;                        ///< As in the forward call.
+    Tensor x, y, dy;                    ///< x and y of the forward call, and the gradient of y.
+    Tensor state_in;                    ///< As in the forward call.
+    Tensor dstate_out;                  ///< Gradient of state_out; no data: zeros.
+    Tensor dx;                          ///< Written if the form has input_gradient, otherwise without data. Zeros
+                                        ///< beyond a row's length.
+    Tensor dstate_in;                   ///< Gradient of state_in: written; no data: not wanted.
+    std::span<const Tensor> gradients;  ///< One per parameter, f32 or f64: overwritten, or added to (RecurrentForm).
+    Memory workspace;                   ///< At least workspace_bytes().
+    Memory tape;                        ///< As the forward call left it. The call may overwrite it.
+    std::uint64_t pass = 0;             ///< Return value of the forward call; 0: unknown. On a CPU the tape has it too.
+    Memory packed;                      ///< Result of pack() for Pass::backward. No data: the call packs.
+    Tensor dstates = {};                ///< Gradients of Forward::states; no data: zeros.
   };
+  /// Computes the gradients of the forward call that filled the tape. Throws Error(invalid_argument) for arguments that
+  /// do not match the form or the tape, or if the form is not of training.
   void backward(const Context& context, const Backward& call) const;
 
-  /// Packs weights into memory of packed_bytes(), for calls of all programs of this spec, these types and this
-  /// execution, whatever their rows and steps (but steps of streams have a layout of their own).
+  /// Packs weights into memory of packed_bytes(). All programs with this spec, types and execution can use the result,
+  /// whatever their rows and steps; single steps of a stream have another layout.
   void pack(const Context& context, std::span<const Tensor> weights, const Memory& packed,
             Pass pass = Pass::forward) const;
 
-  /// How each layer runs and why, forward and, if the form is of training, backward.
+  /// Returns text that says how each layer runs and why, forward and, in training, backward.
   std::string explain() const;
 
   struct Impl;
@@ -137,7 +153,7 @@ class RecurrentProgram {
   explicit RecurrentProgram(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 
-  /// Throws where it was moved from.
+  /// Throws Error(invalid_argument) if the program was moved from.
   Impl& held() const;
 };
 

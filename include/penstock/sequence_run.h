@@ -7,27 +7,33 @@
 #include "penstock/model.h"
 #include "penstock/stop.h"
 
+/// Running a model over one long sequence that arrives in pieces.
 namespace penstock {
 
-/// A model on one sequence that comes in pieces: collects steps and runs them many at a time.
+/// Runs a model over one sequence that arrives step by step: collects steps and computes many at once.
 class SequenceRun {
  public:
+  /// Starts a sequence. The model must outlive this object.
   SequenceRun(const Model& model, const Execution& execution)
       : model_(model), execution_(execution), state_(model.state(1)) {}
 
-  static constexpr Index piece = 1024;  // steps; bounds the memory, and fills the matrix products
+  static constexpr Index piece = 1024;  ///< Recommended steps per run(): bounds memory and fills products.
 
+  /// Adds a step of normalised features [I].
   void add(std::span<const float> features) {
     features_.insert(features_.end(), features.begin(), features.end());
     ++steps_;
   }
+  /// Adds a step with a token.
   void add(std::int32_t token) {
     tokens_.push_back(token);
     ++steps_;
   }
+  /// Returns the number of steps that were added since the last run().
   Index waiting() const { return steps_; }
 
-  /// Outputs [steps, O] for what was added since the last call. Throws Error(interrupted) if it is to stop.
+  /// Computes the steps since the last call and returns their outputs [steps, O], which are valid until the next call.
+  /// Throws Error as Model::forward(), and interrupted if the user asked to stop.
   std::span<const float> run() {
     stop_if_asked();
     outputs_.resize(static_cast<std::size_t>(steps_ * model_.data().output_size()));
@@ -42,6 +48,7 @@ class SequenceRun {
     return outputs_;
   }
 
+  /// Starts a new sequence.
   void restart() { state_ = model_.state(1); }
 
  private:

@@ -3,21 +3,20 @@
 #include <string>
 #include <vector>
 
-#include "penstock/sources.h"
-
+/// Sources of data: files, folders, and standard input.
 namespace penstock {
 
-/// Where data come from: files, folders (every file in them, in the order of their names), or "-" for standard input.
-/// What gzip has compressed is decompressed.
+/// Paths of data: files, folders (all files in them, in the order of their names), or "-" for standard input. Files
+/// that are compressed by gzip are decompressed when they are read.
 using Sources = std::vector<std::string>;
 
-/// The files that sources name: every folder is replaced by the files in it and in its subfolders, in the order of
-/// their paths, without hidden ones. Throws Error(bad_input) for a folder without files, or if two
-/// paths lead to one file: what it holds would count twice.
+/// Returns the files of sources. A folder is replaced by the files in it and in its subfolders, in the order of their
+/// paths, without hidden ones. Throws Error: bad_input for a folder without files, or if two paths lead to one file,
+/// whose content would count twice; io_failure if a folder cannot be read.
 Sources files_of(const Sources& sources);
 
-/// What a message that a file cannot be read or written adds where `path` is an address such as "https://..." or
-/// "s3://...": "; Penstock reads files, not addresses: first: curl ..."; empty for the path of a file.
+/// Returns advice for an error message about a file if `path` is an address such as "https://..." or "s3://...":
+/// "; Penstock reads files, not addresses: first: curl ..."; otherwise empty. `writing`: the file was to be written.
 std::string address_advice(const std::string& path, bool writing);
 
 }  // namespace penstock

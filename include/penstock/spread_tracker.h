@@ -7,61 +7,69 @@
 
 #include "penstock/data_description.h"
 
+/// Prediction intervals on a stream: widths that follow the latest forecast errors.
 namespace penstock {
 
-/// How wide the errors of one target have been of late, in units of what a Spread says of them: a mean of their squares
-/// that forgets within some ten rows, times a correction that grows with every value outside of its interval and
-/// shrinks with every value within (adaptive conformal inference, Gibbs and Candès 2021), so that in the long run
-/// intervals hold as much as they say whatever the errors do.
+/// Recent width of the forecast errors of one target, as a factor of its Spread.
+///
+/// The width is a root mean square of recent errors, over about ten rows, times a correction. The correction grows with
+/// every actual value outside its interval and shrinks with every value inside (adaptive conformal inference, Gibbs and
+/// Candès 2021). In the long run intervals then have their nominal coverage, however the errors change.
 class RecentWidth {
  public:
-  /// What a row says of the forecasts of it: the mean square of their errors in units of their scales, and the share of
-  /// them that was off by more than said less the share that should be.
+  /// Updates the width with the errors of the forecasts of one row. `mean_square`: their mean square in units of
+  /// Spread::scales. `excess`: share of values outside their interval minus its nominal share.
   void see(double mean_square, double excess);
+  /// Returns the factor by which intervals are to be widened; 1: as in training.
   double width() const;
 
-  /// Two numbers, to go on from later.
+  /// square() and correction() are the state, for restore().
   float square() const { return square_; }
   float correction() const { return correction_; }
-  /// Throws Error(invalid_argument) for what no errors lead to.
+  /// Continues from a state. Throws Error(invalid_argument) for values that see() cannot produce.
   void restore(float square, float correction);
 
  private:
   float square_ = 1.0f;
-  float correction_ = 0.0f;  // logarithm of a factor
+  float correction_ = 0.0f;  // logarithm of the factor
 };
 
-/// Follows a series row by row beside the model that forecasts it, and says how far its next forecasts may be off:
-/// where the latest ones were off by more than errors used to be, intervals are wider, and the other way round. Errors
-/// are only known of targets that the model reads; others keep the width that training found.
+/// Adapts the prediction intervals of a model to its latest errors on a stream: larger errors than in training widen
+/// the next intervals, smaller errors narrow them.
+///
+/// Errors are known only for targets that are also inputs; the intervals of other targets keep the width of training.
 class SpreadTracker {
  public:
-  /// Of a forecast model's data with the scaling of the series. Without a spread there is nothing to follow.
+  /// Makes a tracker for a forecast model's data, with the scaling of the series (DataDescription::of_group()). Without
+  /// a spread it does nothing.
   explicit SpreadTracker(const DataDescription& data);
 
-  /// The next row: its inputs [I] and what is forecast from it [horizon, targets], all normalised, and its values of
-  /// the targets, raw [targets]. Where one is not a number, the row did not have it, and what the model reads in its
-  /// place says nothing of errors; without any, all are what the model reads.
+  /// Adds the next row.
+  ///
+  /// `features` [I]: its normalised inputs. `forecasts` [horizon, targets]: the normalised forecasts from it. `values`
+  /// [targets]: its raw targets, NaN where the row has none (RowReader::target_values()); empty: the values in
+  /// `features`. Throws Error(invalid_argument) for wrong sizes.
   void add(std::span<const float> features, std::span<const float> forecasts, std::span<const double> values = {});
 
-  /// Of what is forecast from the latest row.
+  /// Returns the spread of the forecasts from the latest row.
   const Spread& spread() const { return now_; }
-  /// By what the scales of each target are multiplied in it.
+  /// Returns the factors [targets] by which the scales of training are multiplied in spread().
   const std::vector<double>& widths() const { return widths_; }
 
-  /// [targets, 2], as Spread::Ending keeps them.
+  /// Returns square and correction of each RecentWidth, [targets, 2], as in Spread::Ending::widths.
   std::vector<float> recent() const;
 
-  /// The next row is the first of a series.
+  /// Starts a new series with the next row.
   void reset();
 
-  /// To go on from later, to the bit; empty without a spread.
+  /// Returns the state for restore(), which continues bit for bit; empty without a spread.
   std::vector<float> state() const;
-  /// Throws Error(invalid_argument) unless state() of such a tracker has returned it. Nothing: the start of a series.
+  /// Continues from a state that state() returned; empty: the start of a series. Throws Error(invalid_argument) for a
+  /// state of another tracker.
   void restore(std::span<const float> state);
 
  private:
-  /// A row that forecasts were made from.
+  /// A row with the forecasts from it.
   struct Row {
     std::vector<float> values;     // [targets], normalised as targets
     std::vector<float> forecasts;  // [distances, targets]
@@ -78,7 +86,7 @@ class SpreadTracker {
   void set_widths();
 
   DataDescription data_;
-  std::vector<std::optional<std::size_t>> sources_;  // [targets]: the input that has its value
+  std::vector<std::optional<std::size_t>> sources_;  // [targets]: the input with its value
   Spread now_;
   std::vector<RecentWidth> recent_;  // [targets]
   std::vector<double> widths_;       // [targets]
@@ -86,8 +94,8 @@ class SpreadTracker {
   std::size_t seen_ = 0;             // rows
 };
 
-/// A forecast of a model of series in the units of its data: of output `output` of `outputs` [horizon, targets], which
-/// are normalised. With a level, the quantile of that level.
+/// Returns a forecast in the units of the data: output `output` of the normalised `outputs` [horizon, targets]. With a
+/// level, returns that quantile by `spread`. Throws Error(invalid_argument) for a level that the spread does not cover.
 double raw_forecast(const DataDescription& data, const Spread& spread, std::span<const float> outputs,
                     std::size_t output, std::optional<double> level = std::nullopt);
 

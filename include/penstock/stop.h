@@ -4,20 +4,22 @@
 #include <chrono>
 #include <functional>
 
-/// How work that takes long, such as reading a large table, is ended by whoever waits for it.
+/// Interrupting long work, such as reading a large table.
 namespace penstock {
 
-/// As long as it lives, stop_if_asked() looks at `asked` on this thread, and on those that side_by_side() starts.
-/// `asked` may be null: nobody can ask.
+/// Lets others interrupt work on this thread. While the object lives, stop_if_asked() on this thread, and on threads
+/// that the work starts, throws when asked.
 class Stoppable {
  public:
+  /// Work stops once `*asked` is true. Null: never.
   explicit Stoppable(const std::atomic<bool>* asked) noexcept;
-  /// stop_if_asked() calls `ask` on this thread, at most twenty times a second; once it says true, all threads stop.
+  /// Work stops once `ask` returns true. stop_if_asked() calls it on this thread, at most twenty times a second.
   explicit Stoppable(std::function<bool()> ask);
   ~Stoppable();
   Stoppable(const Stoppable&) = delete;
   Stoppable& operator=(const Stoppable&) = delete;
 
+  /// Returns the flag that interrupts the work of this thread, to hand it to other threads; null: none.
   static const std::atomic<bool>* of_this_thread() noexcept;
 
  private:
@@ -25,14 +27,14 @@ class Stoppable {
   using Clock = std::chrono::steady_clock;
   bool is_asked();
 
-  std::atomic<bool> own_ = false;  // what `ask_` has said
+  std::atomic<bool> own_ = false;  // last answer of `ask_`
   const std::atomic<bool>* asked_;
   std::function<bool()> ask_;
-  Clock::time_point next_;  // when `ask_` is called again
+  Clock::time_point next_;  // next time to call `ask_`
   Stoppable* before_;
 };
 
-/// Throws Error(interrupted) once that is true. Takes some nanoseconds.
+/// Throws Error(interrupted) if the innermost Stoppable of this thread was asked to stop. Takes some nanoseconds.
 void stop_if_asked();
 
 }  // namespace penstock

@@ -7,108 +7,128 @@
 
 #include "penstock/model.h"
 
+/// Models on streams: one time step per call, for one row or many, and text generation.
 namespace penstock {
 
-/// How to draw a token from logits.
+/// Says how to draw a token from logits.
 struct Sampling {
-  double temperature = 0.8;  ///< 0: always the likeliest.
-  Index top_k = 0;           ///< Only the k likeliest; 0: all.
-  double top_p = 0.95;       ///< Only the smallest set of this total probability; (0, 1].
+  double temperature = 0.8;  ///< Divides the logits; 0: always the most likely token.
+  Index top_k = 0;           ///< Draws only from the k most likely tokens; 0: from all.
+  double top_p = 0.95;       ///< Draws only from the smallest set of tokens with this total probability: (0, 1].
 
   bool operator==(const Sampling&) const = default;
 };
 
-/// A model that answers one step at a time. Everything is allocated on construction; a step allocates nothing, takes
-/// no lock and starts no thread. It shares the model's weights, which stay alive with it: open it anew once the model
-/// has been trained further. Its answers equal those of Model::forward on the whole sequence in exact mode and the same
-/// precision, to the bit.
+/// Runs a model on one stream, one time step per call.
+///
+/// The constructor allocates all memory. A step allocates nothing, takes no lock and starts no thread. Denormal numbers
+/// count as zeros.
+///
+/// A session shares the weights of its model and keeps them alive. Open a new session after the model was trained
+/// further. One call at a time.
+///
+/// On a CPU the answers equal those of Model::forward() on the whole sequence to the bit, in exact mode and the same
+/// precision.
 class Session {
  public:
+  /// Opens a session on the CPU.
   explicit Session(const Model& model, Precision precision = Precision::full);
-  /// On a device: a GPU takes a step in one launch of a recorded graph. Threads and algorithm mean nothing here.
+  /// Opens a session on a device. On a GPU a step is one launch of a recorded graph. Execution::threads and
+  /// Execution::algorithm have no effect. Throws Error: unsupported without the device or precision; out_of_memory.
   Session(const Model& model, const Execution& execution);
   ~Session();
   Session(Session&&) noexcept;
 
-  /// One token in, logits [O] out; the span stays valid until the next call. The token must be below the vocabulary.
-  /// Throws Error(numerical) where outputs would not be finite; the session is then at the start of a sequence.
+  /// Reads one token and returns the logits [O], which are valid until the next call. The token must be below the
+  /// vocabulary.
+  ///
+  /// Throws Error: invalid_argument for a wrong input; numerical if an output is not finite, and the session is then
+  /// reset to the start of a sequence.
   std::span<const float> push(std::int32_t token);
-  /// One row of normalised features [I] in, none beyond Column::furthest, outputs [O] (normalised) out; the same.
+  /// Reads one row of normalised features [I] and returns the normalised outputs [O], which are valid until the next
+  /// call. Features must be finite and at most Column::furthest in magnitude. Throws as above.
   std::span<const float> push(std::span<const float> features);
-  /// Back to the start of a sequence.
+  /// Returns to the start of a sequence.
   void reset();
 
-  /// What the model remembers of the steps so far, to go on from later or elsewhere. Allocates.
+  /// Returns a copy of the recurrent state after the steps so far, for restore(). Allocates.
   std::vector<float> state() const;
-  /// Goes on from there. Throws Error(invalid_argument) unless there are as many values as state() has, all finite.
+  /// Continues from a state that state() returned. Throws Error(invalid_argument) unless `state` has as many values as
+  /// state() and all are finite.
   void restore(std::span<const float> state);
 
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
 
-  /// Throws where it was moved from.
+  /// Throws Error(invalid_argument) if the session was moved from.
   Impl& held() const;
 };
 
-/// Many streams of one model, which answer one step of all of them at a time. On the CPU each row has the answers of a
-/// Session, to the bit; on a GPU those of a Session but for the roundings of products of another shape. One call at a
-/// time; sessions of one model share its weights.
+/// Runs a model on many streams: one time step of all B rows per call.
+///
+/// On the CPU each row gets the answers of a Session to the bit; on a GPU they differ by rounding, since products have
+/// another shape. One call at a time. Sessions of one model share its weights.
 class SessionBatch {
  public:
-  /// Throws Error(invalid_argument) for less than one row; unsupported or out_of_memory as the device has it.
+  /// Opens a session of `rows` rows. Throws Error: invalid_argument for fewer than one row; unsupported without the
+  /// device or precision; out_of_memory.
   SessionBatch(const Model& model, Index rows, const Execution& execution = {});
   ~SessionBatch();
   SessionBatch(SessionBatch&&) noexcept;
   SessionBatch& operator=(SessionBatch&&) noexcept;
 
   Index rows() const;
-  /// One token of each row [B] in, logits [B, O] out; the span stays valid until the next call.
+  /// Reads one token per row [B] and returns the logits [B, O], which are valid until the next call.
   std::span<const float> push(std::span<const std::int32_t> tokens);
-  /// A row of normalised features of each row [B, I] in, outputs [B, O] (normalised) out.
+  /// Reads normalised features [B, I] and returns the normalised outputs [B, O], which are valid until the next call.
   std::span<const float> push(std::span<const float> features);
-  /// All rows, or one of them, back to the start of a sequence. Draws go on from where they were.
+  /// Returns all rows to the start of a sequence. Does not reset their random numbers.
   void reset();
+  /// Returns one row to the start of a sequence. Throws Error(invalid_argument) if there is no such row.
   void reset(Index row);
 
-  /// What a row draws from now on depends on this seed and on how many tokens it has drawn since; at first, on its
-  /// number. The same seed draws the same tokens in any row of any batch.
+  /// Sets the seed of the tokens that a row draws from now on. The default seed of a row is its number. The same seed
+  /// draws the same tokens in any row of any batch.
   void seed(Index row, std::uint64_t seed);
-  /// Every row draws a token from its last logits and reads it, `steps` times; tokens [B, steps] out. On a GPU nothing
-  /// waits for the host between the steps. Throws Error(numerical) naming a row whose logits are not finite: the rows
-  /// are then to be reset.
+  /// Draws tokens [B, steps]: each row draws a token from its last logits and reads it, `steps` times. On a GPU the
+  /// steps follow each other without waiting for the host.
+  ///
+  /// Throws Error: invalid_argument unless the model is a language model; numerical that names a row whose logits are
+  /// not finite, and all rows must then be reset.
   void generate(const Sampling& sampling, Index steps, std::span<std::int32_t> tokens);
 
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
 
-  /// Throws where it was moved from.
+  /// Throws Error(invalid_argument) if the batch was moved from.
   Impl& held() const;
 };
 
-/// Draws a token; `random` is uniform in [0, 1).
+/// Draws a token from logits. `random` is a number in [0, 1) that decides the draw. Throws Error: invalid_argument for
+/// impossible sampling; numerical for logits that are not finite.
 std::int32_t sample(std::span<const float> logits, const Sampling& sampling, double random);
 
-/// A language model that writes: it draws a byte, reads it, and draws the next.
+/// Writes text with a language model: draws a byte, reads it, and draws the next.
 class Generator {
  public:
-  /// The same seed draws the same bytes, in every program. Throws Error(invalid_argument) for impossible sampling and
-  /// for a model of another task.
+  /// Makes a generator. The same seed draws the same bytes in every program. Throws Error(invalid_argument) for
+  /// impossible sampling and for a model of another task.
   Generator(const Model& model, const Sampling& sampling, std::uint64_t seed, const Execution& execution = {});
   ~Generator();
   Generator(Generator&&) noexcept;
 
-  /// What the text begins with, or goes on with.
+  /// Reads text that the generated text continues.
   void read(std::string_view text);
-  /// The next byte. A text of which nothing has been read starts as if a line had just ended.
+  /// Draws the next byte. If no text was read, generation starts at the beginning of a line.
   char next();
 
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
 
-  /// Throws where it was moved from.
+  /// Throws Error(invalid_argument) if the generator was moved from.
   Impl& held() const;
 };
 

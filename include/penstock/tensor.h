@@ -9,16 +9,17 @@
 
 #include "penstock/types.h"
 
-/// Memory of any device, seen and owned, and what goes with every call.
+/// Tensors, buffers and streams: views and ownership of device memory, and the context of a call.
 namespace penstock {
 
 namespace ops {
 class Queue;
 }
 
-/// How a number lies in memory.
+/// Type of the numbers in memory.
 enum class DType { f32, f64, bf16, f16, i32, i64, u8 };
 
+/// Returns the bytes of one number.
 constexpr std::size_t size_of(DType type) {
   switch (type) {
     case DType::f64:
@@ -36,63 +37,65 @@ constexpr std::size_t size_of(DType type) {
   return 0;
 }
 
+/// Returns the name of a type: "f32", "bf16", ...
 std::string_view to_string(DType type);
 
-/// A view of numbers on a device, of up to four axes. It owns nothing; strides are in elements.
+/// A view of numbers on a device, with up to four axes. It owns nothing.
 struct Tensor {
   static constexpr int max_rank = 4;
 
-  void* data = nullptr;
+  void* data = nullptr;  ///< Null: no tensor.
   DType dtype = DType::f32;
   Device device = {};
-  int rank = 0;
-  std::array<Index, max_rank> shape = {};
-  std::array<Index, max_rank> strides = {};
+  int rank = 0;                              ///< Number of axes.
+  std::array<Index, max_rank> shape = {};    ///< Size of each axis.
+  std::array<Index, max_rank> strides = {};  ///< Stride of each axis, in elements.
 
   explicit operator bool() const { return data != nullptr; }
-  /// Without gaps, the last axis side by side. What is only read may be const: nobody writes there.
+  /// Returns a view of contiguous data in row-major order. `data` may point to const memory if calls only read it.
   static Tensor contiguous(const void* data, DType dtype, std::initializer_list<Index> shape, Device device = {});
-  /// A sequence [B, T, C] that lies in memory as [T, B, C] without gaps.
+  /// Returns a view [B, T, C] of contiguous data [T, B, C].
   static Tensor time_first(const void* data, DType dtype, Index rows, Index steps, Index channels, Device device = {});
 };
 
-/// Strides of B and T of a sequence [B, T, C], in elements; both 0: no gaps, rows after rows.
+/// Strides of B and T of a sequence [B, T, C], in elements. Both 0: contiguous, batch first.
 struct SequenceStrides {
   Index row = 0;
   Index step = 0;
   bool operator==(const SequenceStrides&) const = default;
 };
 
-/// Raw memory of a device, such as a workspace or a tape. Aligned to 256 bytes.
+/// A view of raw device memory, such as a workspace or a tape. Must be aligned to 256 bytes.
 struct Memory {
   void* data = nullptr;
   std::size_t bytes = 0;
 };
 
-/// How and where one call runs. The program of a call is planned for the execution; stream and seed are the call's own.
+/// Where and how one call of a program runs. `execution` is the one the program was planned for; stream and seed belong
+/// to the call.
 struct Context {
-  Execution execution = {};  ///< Device, threads, precision, exact or not.
-  void* stream = nullptr;    ///< GPUs: `cudaStream_t` or `CUstream`, the caller's; null is the default stream.
-  std::uint64_t seed = 0;    ///< Decides every dropout mask; a backward pass has that of its forward pass.
-  /// GPUs, instead of `seed`: where the device finds it when the call runs, for calls that are recorded once and
-  /// launched many times.
+  Execution execution = {};  ///< Device, threads, precision, exact mode.
+  void* stream = nullptr;    ///< GPUs: the caller's `cudaStream_t` or `CUstream`; null: the default stream.
+  std::uint64_t seed = 0;    ///< Seed of the dropout masks. A backward pass needs the seed of its forward pass.
+  /// GPUs: address in device memory that the call reads the seed from when it runs, instead of `seed`. For calls that
+  /// are recorded once and launched many times.
   const unsigned long long* device_seed = nullptr;
 };
 
-/// Where work of a device is put, one thing after the other: a CUDA stream of its own, or the calling thread.
+/// A queue of work on a device, executed in order: a new CUDA stream, or, on the CPU, the calling thread.
 class Stream {
  public:
-  /// Throws Error: unsupported where there is no such device, saying what is missing; invalid_argument for a number
-  /// that no GPU has.
+  /// Throws Error: unsupported, with what is missing, if the device is not available; invalid_argument for a GPU index
+  /// that does not exist.
   explicit Stream(Device device = {});
   ~Stream();
   Stream(Stream&&) noexcept;
   Stream& operator=(Stream&&) noexcept;
 
   Device device() const;
-  /// `CUstream`; null on the CPU.
+  /// Returns the `CUstream`; null on the CPU.
   void* handle() const;
-  /// The host waits until all work of the stream is done.
+  /// Waits until all work of the stream is done.
   void synchronize() const;
 
  private:
@@ -101,12 +104,13 @@ class Stream {
   std::unique_ptr<Content> content_;
 };
 
-/// Memory of a device, aligned to 256 bytes; of a GPU, allocated and freed in the order of its stream, which lasts as
-/// long as anything that was made on it.
+/// Owns device memory, aligned to 256 bytes. On a GPU it is allocated and freed in the order of its stream; the stream
+/// lives as long as anything made on it.
 class Buffer {
  public:
+  /// Makes an empty buffer.
   Buffer();
-  /// Uninitialised. Throws Error(out_of_memory) that says how much was asked for.
+  /// Allocates uninitialised memory. Throws Error(out_of_memory) with the size that was requested.
   Buffer(Stream& stream, std::size_t bytes);
   ~Buffer();
   Buffer(Buffer&&) noexcept;
@@ -117,8 +121,10 @@ class Buffer {
   Memory memory() const { return {data(), bytes()}; }
   /// Sets every byte to zero, in the order of the stream.
   void clear();
-  /// Copies the first bytes from or to any memory of the host and waits for that.
+  /// Copies `bytes` bytes from host memory to the start of the buffer and waits. Throws Error(invalid_argument) if the
+  /// buffer is smaller.
   void upload(const void* from, std::size_t bytes);
+  /// Copies the first `bytes` bytes of the buffer to host memory and waits.
   void download(void* to, std::size_t bytes) const;
 
  private:

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Training, and what a trained model is worth: the trainer, searches, scores of forecasts and labels.
+/// All headers of training and evaluation: the trainer, hyper-parameter search, scores of forecasts and labels.
 #include "penstock/classify/labels.h"
 #include "penstock/forecast/score.h"
 #include "penstock/train/fine_tune.h"

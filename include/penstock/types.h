@@ -7,65 +7,71 @@
 
 #include "penstock/device.h"
 
-/// Axis letters mean the same everywhere: T sequence length, B batch (rows), I input size, H hidden size,
-/// G gates of a cell, S states of a cell, D head dimension (H / heads), C any number of channels.
+/// Basic types, the list of cells, and how a call is executed.
+///
+/// Axis letters mean the same everywhere: T sequence length, B batch (rows), I input size, H hidden size, O outputs of
+/// a model, G gates of a cell, S states of a cell, D head dimension (H / heads), C any number of channels.
 namespace penstock {
 
 using Index = std::int64_t;
 
-/// How the time axis is walked. `reverse` starts at the last valid step of every row.
+/// Direction of a recurrent layer along the time axis. `reverse` starts at the last valid step of every row.
 enum class Direction { forward, reverse, bidirectional };
 
-/// Which bias vectors a recurrent layer has: none, `bias_ih` only, or `bias_ih` and, of cells with recurrent weights,
-/// `bias_hh` as PyTorch has.
+/// Bias vectors of a recurrent layer. single: `bias_ih`. both: `bias_ih` and, for cells with recurrent weights,
+/// `bias_hh`, as in PyTorch.
 enum class Bias { none, single, both };
 
-/// How the recurrence over T is executed. Cells with memory mixing (LSTM, GRU, ...) know `sequential` only.
+/// Execution of the recurrence over T. Dense cells (LSTM, GRU, ...) support `sequential` only.
 enum class Algorithm {
   automatic,   ///< The planner chooses.
   sequential,  ///< One step after the other.
-  scan,        ///< Parallel over fixed chunks of T; cells of kind `scan` only.
+  scan,        ///< Parallel over fixed chunks of T; scan cells only.
 };
 
-/// In how many bits a layer of floats multiplies. Sums and states are floats always. On a GPU bf16 and f16 are also how
-/// activations lie in memory; weights have a float master copy.
+/// Precision of the products of an f32 layer. Sums and states are always floats. On a GPU, bf16 and f16 are also the
+/// types of activations in memory; weights have a float master copy.
 enum class Precision {
-  full,          ///< Floats, as they come.
-  bf16_weights,  ///< Weights are rounded to bfloat16 (8 bits of precision), which halves their memory traffic.
-  /// What they are multiplied with is rounded too, where the chip has instructions for that, and so are gradients of
-  /// gates in backward passes, and what scan cells keep of gates until then; gates of dense cells are within 2^-19.
+  full,          ///< Floats.
+  bf16_weights,  ///< CPU only: weights are rounded to bfloat16 (8 bits of precision), which halves their memory
+                 ///< traffic.
+  /// Weights are rounded to bfloat16, and, if the chip has instructions for it, so is the other operand of each
+  /// product, gradients of gates in backward passes, and the gates that scan cells save for them. Gates of dense cells
+  /// have an error of at most 2^-19.
   bf16,
-  f16,  ///< GPUs only: IEEE's halves, with the loss scaled in training. The CPU refuses it.
+  f16,  ///< GPU only: IEEE half precision, with loss scaling in training. Throws Error(unsupported) on a CPU.
 };
 
-/// How an operation runs; nothing but `precision` changes what is computed beyond the rounding of sums.
+/// Says how and where a call is executed. Only `precision` changes the results beyond the rounding of sums.
 struct Execution {
-  int threads = 0;  ///< 0: as many as the machine offers.
+  int threads = 0;  ///< CPU threads; 0: all of the machine.
   Algorithm algorithm = Algorithm::automatic;
-  /// Exact mode: results are the same to the bit for any split of a sequence and for any batch a row sits in.
+  /// Exact mode, CPU only: results are bit for bit the same for any split of a sequence and any batch around a row.
   bool exact = false;
-  /// Of forward passes and steps; of gradients `bf16` alone, and not in exact mode: all others are computed in full, at
-  /// the weights as they are.
+  /// Precision of forward passes and steps. In backward passes only bf16 applies, and not in exact mode; otherwise
+  /// gradients are computed in full precision with the unrounded weights.
   Precision precision = Precision::full;
-  Device device = {};  ///< Of models: where they compute.
+  Device device = {};  ///< Device of models and programs. A Recurrent or Scan has its own.
 };
 
-/// What a cell of the list looks like from outside.
+/// Properties of a cell.
 struct CellInfo {
   std::string_view name;         ///< As in `--cell`: "lstm", "mingru", ...
   std::string_view description;  ///< One line for a person.
   Index gates;                   ///< G
   Index states;                  ///< S; state 0 is the output h.
-  bool scan;                     ///< h_t = a_t h_{t-1} + b_t with a, b of the input alone: no recurrent weights.
-  bool has_kink = false;         ///< Its slope jumps somewhere: there gradients hang on the last digit of a sum.
+  bool scan;              ///< h_t = a_t h_{t-1} + b_t with a_t and b_t from the input alone: no recurrent weights.
+  bool has_kink = false;  ///< Its derivative is discontinuous somewhere; rounding may flip a gradient there.
 };
 
-/// All cells, in the order of the list.
+/// Returns all cells.
 const std::vector<CellInfo>& cells();
 
-/// The cell of that name; throws Error(invalid_argument) that lists the names there are.
+/// Returns the cell of that name. Throws Error(invalid_argument) that lists the names.
 const CellInfo& find_cell(std::string_view name);
 
+/// to_string() returns the name of a value; parse_...() returns the value of a name and throws Error(invalid_argument)
+/// that lists the names.
 std::string_view to_string(Direction direction);
 std::string_view to_string(Bias bias);
 std::string_view to_string(Algorithm algorithm);

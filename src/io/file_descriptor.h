@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <utility>
 
+/// Ownership of POSIX file descriptors, and system calls that signals interrupt.
 namespace penstock::io {
 
 /// Owns a POSIX file descriptor.
@@ -20,14 +21,15 @@ class FileDescriptor {
 
   int get() const { return value_; }
   bool valid() const { return value_ >= 0; }
-  /// False with errno set when the system reports an error only now, as network file systems may.
+  /// Closes the file. Returns false with errno set if the system reports an error only now, as network file systems
+  /// may.
   bool close() { return value_ < 0 || ::close(std::exchange(value_, -1)) == 0; }
 
  private:
   int value_;
 };
 
-/// Repeats a system call for as long as signals interrupt it.
+/// Repeats a system call while signals interrupt it, and returns its result.
 template <class Call>
 auto retry(Call call) {
   auto result = call();

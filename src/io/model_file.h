@@ -9,32 +9,34 @@
 #include "penstock/data_description.h"
 #include "penstock/model_file.h"
 
-/// A model as a safetensors file: one tensor a parameter, by its name, and under "penstock" in the metadata the JSON of
-/// format version, architecture and data. A checkpoint is such a file with more tensors and metadata, so a model can be
-/// loaded from it.
+/// Model files: safetensors files with one tensor for each parameter, by name. The metadata field "penstock" holds
+/// format version, architecture and data description as JSON. A checkpoint is such a file with more tensors and
+/// metadata, so a model can be loaded from it.
 namespace penstock::io {
 
-/// Begins the names of the tensors that a checkpoint adds.
+/// Prefix of the names of the tensors that a checkpoint adds.
 inline constexpr std::string_view training_prefix = "training.";
 
-/// The parameters, in the order of the layout. They point into the model.
+/// Returns the parameters in the order of the layout, as views into the model.
 std::vector<TensorData> model_tensors(const Model::Impl& model);
+/// Returns the metadata of a model file.
 Metadata model_metadata(const ModelSpec& spec, const DataDescription& data);
 
+/// Architecture and data description of a model.
 struct ModelDescription {
   ModelSpec spec;
   DataDescription data;
 };
 
-/// What the metadata say, checked. Throws Error(incompatible) if the file is no model or of a newer format,
-/// Error(bad_input) naming the field that makes no sense.
+/// Reads and checks the metadata. Throws Error: incompatible if the file is not a model or of a later format version;
+/// bad_input that names an invalid field.
 ModelDescription read_description(const SafetensorsFile& file);
 
-/// Where the model comes from, if the metadata say so.
+/// Reads the training history; empty if the file has none.
 std::optional<History> read_history(const SafetensorsFile& file);
 
-/// Copies all parameters from the file. Throws Error(incompatible) naming a tensor that is missing, unknown or of
-/// another shape, Error(bad_input) for values that are not finite; the parameters are then undefined.
+/// Copies all parameters from the file. Throws Error: incompatible that names a tensor that is missing, unknown or of
+/// another shape; bad_input for values that are not finite. After an error the parameters are undefined.
 void read_parameters(const SafetensorsFile& file, nn::Parameters<float>& parameters);
 
 }  // namespace penstock::io

@@ -8,43 +8,44 @@
 #include "penstock/error.h"
 #include "penstock/model.h"
 
-/// The architecture of a model and the description of its data as JSON, and back.
+/// JSON of model specs and data descriptions, written and read.
 namespace penstock::io {
 
 nlohmann::json to_json(const ModelSpec& spec);
 nlohmann::json to_json(const DataDescription& data);
 
-/// The same from JSON that nobody has vetted; `source` names the file in messages. Throws Error(bad_input) naming a
-/// field that is missing, of the wrong type, or unknown. Whether the values make a model is for check_spec() to say.
+/// Read untrusted JSON. `source` names the file in messages. Throw Error(bad_input) that names a field that is missing,
+/// of the wrong type, or unknown. check_spec() must check the values.
 ModelSpec model_spec_from_json(const nlohmann::json& json, const std::string& source);
 DataDescription data_description_from_json(const nlohmann::json& json, const std::string& source);
 
-/// Parses text. Throws Error(bad_input) naming `source` and `what` if it is not a JSON object.
+/// Parses text. Throws Error(bad_input) that names `source` and `what` if it is not a JSON object.
 nlohmann::json parse_object(const std::string& text, const std::string& source, const std::string& what);
-/// Text of a JSON value. Throws Error(bad_input) if a string in it (a column's name, say) is not UTF-8.
+/// Returns a JSON value as text. Throws Error(bad_input) if a string in it, such as a column name, is not UTF-8.
 std::string to_text(const nlohmann::json& json);
 
-/// The first field in which two values differ, for a message: "model.width is 64 in the checkpoint and 128 in this run"
-/// where `name` is "model" and the places are as named. Empty if they are equal.
+/// One of two values to compare, and where it comes from.
 struct Place {
   const char* name;
   const nlohmann::json& value;
 };
+/// Returns a message about the first field in which two values differ: "model.width is 64 in the checkpoint and 128 in
+/// this run", with `name` "model". Empty if they are equal.
 std::string difference(const std::string& name, const Place& there, const Place& here);
 
 /// Reads the fields of one JSON object, each exactly once. Throws Error(bad_input) that names source and field.
 class ObjectReader {
  public:
-  /// `name` is the path of the object, "model" say.
+  /// `name` is the path of the object in messages, such as "model".
   ObjectReader(const nlohmann::json& object, std::string source, std::string name);
 
   Index integer(const char* field);
   Index integer(const char* field, Index if_missing);
   double number(const char* field);
-  /// For a field that was not always written: `if_missing` is what files from before it mean.
+  /// Reads a field that older files lack; `if_missing` is its value for them.
   bool boolean(const char* field, bool if_missing);
   std::string string(const char* field);
-  /// A name that `parse` understands, which throws Error(invalid_argument) "<field> must be ..." otherwise.
+  /// Reads a name with `parse`, which must throw Error(invalid_argument) "<field> must be ..." for unknown names.
   template <typename Parse>
   auto parsed(const char* field, const Parse& parse) {
     const std::string name = string(field);
@@ -56,7 +57,7 @@ class ObjectReader {
   }
   const nlohmann::json& array(const char* field);
   const nlohmann::json& object(const char* field);
-  /// Call last: refuses fields that nobody asked for, which a newer version may have added for a reason.
+  /// Call last. Throws for fields that were not read, which a later version may have added for a reason.
   void finish() const;
 
   /// Throws Error(bad_input): "<source>: <name>.<field> <problem>".

@@ -8,19 +8,21 @@
 #include "base/free_memory.h"
 #include "penstock/device.h"
 
+/// Errors for work that needs more memory than there is.
 namespace penstock::nn {
 
-/// What an error says where there is too little memory.
+/// Parts of the message about too little memory.
 struct MemoryNeed {
-  std::string work;                    ///< "a training step of 64 x 512"
-  std::function<std::size_t()> bytes;  ///< Of the whole work; asked only then
-  std::string remedy;                  ///< "the option 'batch' lowers that"
+  std::string work;                    ///< Name of the work: "a training step of 64 x 512"
+  std::function<std::size_t()> bytes;  ///< Returns the bytes that the work needs; called only for a message
+  std::string remedy;                  ///< Advice: "the option 'batch' lowers that"
 };
 
-/// Throws Error(out_of_memory): what is needed, what there is (`reason`) and what lowers it.
+/// Throws Error(out_of_memory) with the needed bytes, the free memory (`reason`) and the advice.
 [[noreturn]] void fail_for_memory(Device device, const MemoryNeed& need, const std::string& reason);
 
-/// Runs work that takes memory of a device or of the host. `need` gives the MemoryNeed of an error.
+/// Runs `work`, which allocates memory of a device or the host. If memory is short, throws Error(out_of_memory) with
+/// the MemoryNeed that `need` returns.
 template <class Need, class Work>
 decltype(auto) with_enough_memory(Device device, const Need& need, const Work& work) {
   try {

@@ -6,13 +6,14 @@
 #include "penstock/plan.h"
 #include "plan/machine.h"
 
+/// Explained plans of all nodes of a graph.
 namespace penstock::nn {
 
-/// Every node of a graph, in its order.
+/// Returns the plans of all nodes of a graph, in their order.
 std::vector<PlanReport> explain_nodes(const graph::Graph& graph, const ops::Target& target,
                                       const plan::Machine& machine);
 
-/// This machine, with the GPU of an execution on one.
+/// Returns this machine, with the GPU of an execution on a GPU.
 plan::Machine machine_of(const Execution& execution);
 
 }  // namespace penstock::nn

@@ -8,10 +8,11 @@
 #include "penstock/data_description.h"
 #include "penstock/stream.h"
 
-/// What stands behind sessions of one row and of many.
+/// Implementation of Session and SessionBatch: rows of a model that take one step at a time.
 namespace penstock::streaming {
 
-/// Rows that take one step at a time, with all the memory that steps need.
+/// Rows that take one step at a time, with all memory that steps need. The constructor allocates it; generate()
+/// allocates more on its first call with a Sampling.
 class SessionRows {
  public:
   SessionRows(const Model::Impl& model, Index rows, const Execution& execution);
@@ -19,22 +20,22 @@ class SessionRows {
 
   Index rows() const { return target_.rows; }
   const DataDescription& data() const { return data_; }
-  /// A token of each row, or its features.
+  /// Computes a step from a token of each row [B], or from features [B, I]; returns outputs [B, O].
   std::span<const float> push(const std::int32_t* tokens);
   std::span<const float> push(const float* features);
   void reset() { state_.zero(); }
   void reset(Index row);
-  /// What all rows remember, as it lies in memory, and back.
+  /// Size and copy of the state of all rows, in its internal order, and back.
   Index state_size() const { return static_cast<Index>(state_.bytes() / sizeof(float)); }
   std::vector<float> state() const;
   void restore(std::span<const float> state) { state_.upload(state.data(), state.size_bytes()); }
 
   void seed(Index row, std::uint64_t seed);
-  /// tokens [rows, steps]
+  /// Draws tokens [rows, steps], as SessionBatch::generate().
   void generate(const Sampling& sampling, Index steps, std::int32_t* tokens);
 
  private:
-  /// Steps whose tokens the rows draw: the program, and its recordings of one step and of several.
+  /// The program of a generating step, and its recordings of one step and of several.
   struct Generation {
     Sampling sampling;
     std::optional<graph::Workspace> workspace;
@@ -55,17 +56,17 @@ class SessionRows {
   ops::Call call_{.threads = 1};
   std::shared_ptr<graph::Weights> weights_;
   ops::Queue& queue_;
-  // Each always at one address, so that a step looks nothing up.
+  // Each has a fixed address, so a step binds nothing again.
   ops::StagingBuffer staged_input_, staged_output_;
   ops::Buffer input_, output_, state_;
   std::optional<graph::Workspace> workspace_;
-  std::optional<ops::Recording> recording_;  // of a GPU
+  std::optional<ops::Recording> recording_;  // GPUs: a recorded step
 
   std::optional<Generation> generation_;
   ops::Buffer draws_, history_;
   std::optional<ops::StagingBuffer> staged_history_;
-  std::vector<std::uint64_t> keys_, counters_;  // of each row
-  bool seeded_ = false;                         // since the last step that drew
+  std::vector<std::uint64_t> keys_, counters_;  // [rows]
+  bool seeded_ = false;                         // since the last draw
 };
 
 }  // namespace penstock::streaming

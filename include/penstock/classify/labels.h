@@ -8,28 +8,33 @@
 #include "penstock/data/dataset.h"
 #include "penstock/model.h"
 
+/// Scores of predicted labels, and labelling of texts.
 namespace penstock {
 
-/// Of labels.
+/// Scores of predicted labels.
 struct LabelScore {
-  Index scored = 0;
-  double accuracy = 0.0;
-  double macro_f1 = 0.0;                      ///< Mean over the classes that occur, in truth or in answers.
-  std::vector<std::vector<Index>> confusion;  ///< [truth][answer]
-  Index majority = 0;                         ///< The class that occurs most ...
-  double majority_accuracy = 0.0;             ///< ... and what always answering it would score.
+  Index scored = 0;                           ///< Number of sequences.
+  double accuracy = 0.0;                      ///< Share of correct labels.
+  double macro_f1 = 0.0;                      ///< Mean F1 over the classes that occur as true or predicted labels.
+  std::vector<std::vector<Index>> confusion;  ///< [true class][predicted class]: counts.
+  Index majority = 0;                         ///< The most frequent true class.
+  double majority_accuracy = 0.0;             ///< Accuracy of the baseline that always predicts `majority`.
 };
 
-/// From counts [truth][answer].
+/// Returns the scores for counts [true class][predicted class]. Throws Error(invalid_argument) unless they are square.
 LabelScore score_labels(std::vector<std::vector<Index>> confusion);
 
-/// The logits of its classes for each text, [texts, classes]: many texts at a time.
+/// Returns the logits of each text, [texts, classes]. Runs many texts at a time. Throws Error(invalid_argument) unless
+/// the model labels texts.
 std::vector<float> label_texts(const Model& model, std::span<const std::string_view> texts,
                                const Execution& execution = {});
 
-/// Every text of a table by its label; empty `label_column`: the one of a usual name.
+/// Compares the predicted label of every text in a table with its true label. `label_column`: column of the true
+/// labels; empty: the one with a usual name. Throws Error: io_failure if a file cannot be read; bad_input for a bad
+/// table or a label that the model does not know; invalid_argument if there is no such column.
 LabelScore score_labelled_texts(const Model& model, const Sources& sources, const std::string& label_column,
                                 const Execution& execution = {});
+/// Scores the texts of a table in memory.
 LabelScore score_labelled_texts(const Model& model, const Table& table, const TableFormat& format,
                                 const std::string& label_column, const Execution& execution = {});
 

@@ -5,8 +5,8 @@
 
 #include "penstock/data/dataset.h"
 
-// The Arrow C data and stream interfaces: a stable binary interface that table libraries (pandas, Polars, PyArrow,
-// DuckDB) share, as https://arrow.apache.org/docs/format/CDataInterface.html defines it. Nothing is linked.
+// Tables from pandas, Polars, PyArrow and DuckDB, through the Arrow C data and stream interfaces. These declarations
+// are the ones of https://arrow.apache.org/docs/format/CDataInterface.html; no Arrow library is linked.
 #ifndef ARROW_C_DATA_INTERFACE
 #define ARROW_C_DATA_INTERFACE
 
@@ -60,11 +60,14 @@ struct ArrowArrayStream {
 
 namespace penstock {
 
-/// Reads a stream of record batches to its end and releases it. Columns of numbers, decimals, truth values, text, dates
-/// and times are taken, dictionaries too; nulls are missing values. Times with a time zone are written in UTC. Columns
-/// that pandas names __index_level_0__ and so on come first, without a name, as in a CSV file of pandas. `name` is what
-/// messages call the table. Throws Error(bad_input) that names a column of another type, and with the stream's own
-/// message if it fails.
+/// Reads a stream of record batches to its end, releases it, and returns the table.
+///
+/// - Column types: numbers, decimals, truth values, text, dates, times, and dictionaries of these.
+/// - Nulls become missing values. Times with a time zone are converted to UTC.
+/// - Index columns of pandas (__index_level_0__, ...) come first and lose their name, as in a CSV file of pandas.
+///
+/// `name` is the name of the table in messages. Throws Error(bad_input) that names a column of another type, or with
+/// the stream's own message if the stream fails.
 Table table_of_arrow(ArrowArrayStream& stream, const std::string& name);
 
 }  // namespace penstock

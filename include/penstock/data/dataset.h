@@ -7,65 +7,69 @@
 #include "penstock/data_description.h"
 #include "penstock/sources.h"
 
+/// The interface of all datasets: batches for training and validation.
 namespace penstock {
 
-/// One batch for training or validation. Only the members that the task needs are filled.
+/// One batch for training or validation. Fields that the task does not need are empty.
 struct Example {
   Index rows = 0;                    ///< B
   Index steps = 0;                   ///< T
-  std::vector<std::int32_t> tokens;  ///< [B, T] token inputs
-  std::vector<float> features;       ///< [B, T, I] numeric inputs, normalised
-  std::vector<std::int32_t> labels;  ///< [B, T] class targets, -1: this step is not scored
-  std::vector<float> targets;        ///< [B, T, O] numeric targets, normalised
-  std::vector<float> weights;        ///< [B, T, O] for `targets`: 0 not scored, 1 scored
-  std::vector<Index> lengths;        ///< [B], or empty when all rows have T steps
-  std::vector<std::uint8_t> reset;   ///< [B, T], or empty
-  /// True when step 0 continues the previous Example of this dataset (truncated back-propagation carries the state).
+  std::vector<std::int32_t> tokens;  ///< [B, T]: token inputs.
+  std::vector<float> features;       ///< [B, T, I]: numeric inputs, normalised.
+  std::vector<std::int32_t> labels;  ///< [B, T]: class targets; -1: the step is not scored.
+  std::vector<float> targets;        ///< [B, T, O]: numeric targets, normalised.
+  std::vector<float> weights;        ///< [B, T, O]: 1 where `targets` is scored, otherwise 0.
+  std::vector<Index> lengths;        ///< [B]: steps of each row; empty: all rows have T steps.
+  std::vector<std::uint8_t> reset;   ///< [B, T]: not 0: the state is zeroed before this step; empty: never.
+  /// Whether step 0 continues the previous Example of this dataset. Truncated back-propagation then carries the state.
   bool continues = false;
 };
 
-/// A linear forecast of a series from its last rows, as a dataset has fitted it (ModelSpec::lags): what is added to the
-/// last value x_t is bias + sum_k weights_k x_{t-k}, all normalised as targets. With effects of what is known in
-/// advance it is that of x_t less the effects in its row, and those in the row that is forecast are added.
+/// A linear forecast of a series from its last rows, fitted by a dataset (ModelSpec::lags).
+///
+/// The forecast is x_t + bias + sum_k weights_k x_{t-k}, with x normalised as targets are. With `effects`, x is the
+/// value minus the effects in its row, and the effects in the forecast row are added to the result.
 struct Autoregression {
   Index lags = 0;
-  std::vector<float> weights;  ///< [lags, horizon, targets], the current row first
+  std::vector<float> weights;  ///< [lags, horizon, targets]; the current row comes first.
   std::vector<float> bias;     ///< [horizon, targets]
-  /// [I, targets]: what a normalised input of a row adds to a target of the same row; 0 but for those that are known in
-  /// advance. Empty: no effects.
+  /// [I, targets]: coefficients of the normalised inputs of a row in the targets of the same row. Only inputs that are
+  /// known in advance have coefficients other than 0. Empty: no effects.
   std::vector<float> effects = {};
 };
 
-/// A source of training and validation batches. Its whole state is a short text, so that a resumed run reads on
-/// exactly where it stopped.
+/// A source of training and validation batches. Its state is a short text, position(), with which a resumed run
+/// continues at the same batch.
 class Dataset {
  public:
   virtual ~Dataset() = default;
   virtual const DataDescription& description() const = 0;
-  /// Number of scored training steps in one pass, for progress; 0 when the task is generated without end.
+  /// Returns the number of scored training steps in one epoch; 0 for a task that is generated without end.
   virtual Index training_steps() const = 0;
-  /// Number of steps that are held out; 0 when the task is generated without end.
+  /// Returns the number of scored steps of the hold-out set; 0 for a task that is generated without end.
   virtual Index held_out_steps() const { return 0; }
-  /// Fills `example` with B rows of at most T steps of training data and moves on.
-  /// Labelled sequences and tasks are never cut: there T is the longest sequence of the batch, whatever `steps` says.
+  /// Fills `example` with the next training batch: B = `rows` rows of at most T = `steps` steps. Labelled sequences and
+  /// tasks are never cut; T is then the length of the longest sequence in the batch, whatever `steps` says.
   virtual void next(Index rows, Index steps, Example& example) = 0;
-  /// The i-th validation batch, the same every time; false (example untouched) when there are no more.
+  /// Fills `example` with validation batch `i`, which is the same in every call. Returns false and leaves `example`
+  /// unchanged if there is no such batch.
   virtual bool validation(Index i, Index rows, Index steps, Example& example) const = 0;
-  /// The linear forecast that was fitted to the training part; null if none was.
+  /// Returns the linear forecast that was fitted to the training part; null if there is none.
   virtual const Autoregression* autoregression() const { return nullptr; }
-  /// Position and random state as JSON text, and back. Throws Error(incompatible) for another dataset's text.
+  /// Returns the position in the training data and the random state as JSON.
   virtual std::string position() const = 0;
+  /// Continues at a position that position() returned. Throws Error(incompatible) for the position of another dataset.
   virtual void restore(const std::string& position) = 0;
-  /// How the files were read, as far as that had to be found out, a finding an entry: "separator ';', decimal ','",
-  /// "3 columns read, 1 left out: week (dates)".
+  /// Returns what was detected about the files, one finding per entry: "separator ';', decimal ','", "3 columns read, 1
+  /// left out: week (dates)".
   virtual std::vector<std::string> reading() const { return {}; }
 };
 
-/// A table in memory, written as a file of it would be.
+/// A table in memory, as text in the format of a file.
 struct Table {
-  std::string name;  ///< What messages call it.
-  std::string text;
-  bool named = false;  ///< Commas part its fields, and its first line names the columns, even if it looks like a row.
+  std::string name;    ///< Name of the table in messages.
+  std::string text;    ///< Content, such as CSV.
+  bool named = false;  ///< Skips detection: fields are separated by commas, and the first line holds the column names.
 };
 
 }  // namespace penstock

@@ -7,24 +7,30 @@
 
 #include "penstock/data/dataset.h"
 
+/// Datasets of labelled sequences of numbers: opening tables and .ts files.
 namespace penstock {
 
+/// Says how to read a table of labelled sequences.
 struct LabelledOptions {
-  /// Rows with the same value, one after the other, are one sequence; a value must not come back in the same file.
+  /// Column with the name of each row's sequence. Consecutive rows with the same name are one sequence; a name must not
+  /// come back later in the same file.
   std::string sequence_column = "sequence";
-  std::string label_column = "label";        ///< Constant within a sequence.
-  std::vector<std::string> inputs = {};      ///< Empty: every other numeric column.
-  std::vector<std::string> categories = {};  ///< As SeriesOptions has them.
-  double validation_fraction = 0.2;          ///< Of the sequences, chosen by the seed.
+  std::string label_column = "label";        ///< Column with the label, constant within a sequence.
+  std::vector<std::string> inputs = {};      ///< Names of the input columns; empty: all other numeric columns.
+  std::vector<std::string> categories = {};  ///< As SeriesOptions::categories.
+  double validation_fraction = 0.2;          ///< Fraction of the sequences that is held out, chosen by `seed`.
   TableFormat format = {};
   Missing missing = Missing::refuse;
   std::uint64_t seed = 0;
 };
-/// A table in which each run of equal `sequence` values is one labelled sequence, or a .ts file of the UCR and UEA
-/// archive. Throws Error(bad_input) where the rows of a sequence are apart.
+/// Opens tables of labelled sequences, or .ts files of the UCR and UEA archive. Throws Error: io_failure if a file
+/// cannot be read; bad_input, with file, line and column, for bad content such as a sequence whose rows are not
+/// consecutive; invalid_argument for impossible options.
 std::unique_ptr<Dataset> open_labelled(const Sources& sources, const LabelledOptions& options = {});
+/// Opens one file.
 std::unique_ptr<Dataset> open_labelled(const std::string& path, const LabelledOptions& options = {});
-/// The same of tables in memory.
+/// Opens tables in memory. With the description of a model as `origin`, columns, scaling and labels are those of the
+/// model (penstock/train/fine_tune.h).
 std::unique_ptr<Dataset> open_labelled_tables(const std::vector<Table>& tables, const LabelledOptions& options = {},
                                               const DataDescription* origin = nullptr);
 

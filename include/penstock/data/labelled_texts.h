@@ -9,46 +9,53 @@
 
 #include "penstock/data/dataset.h"
 
-/// Tables that hold a text and its label in each row: sentiment, topics, languages. A model reads the bytes of a text
-/// and a zero behind them, at which it says the label.
+/// Datasets of labelled texts, one in each row of a table: sentiment, topics, languages. A model reads the bytes of a
+/// text and a final zero byte, and outputs the label at that byte.
 namespace penstock {
 
+/// Says how to read a table of labelled texts.
 struct LabelledTextOptions {
-  std::string text_column = {};      ///< Empty: the column of the longest texts, most of which differ.
-  std::string label_column = {};     ///< Empty: the one called label, class, category, target, sentiment, topic, ...
-  Index longest = 1000;              ///< Bytes of a text that are read, 1 to 2^20; longer ones are cut.
-  double validation_fraction = 0.2;  ///< Of the texts of every label, chosen by the seed.
+  std::string text_column = {};  ///< Column of the texts; empty: the one with the longest texts, if most are different.
+  std::string label_column = {};  ///< Column of the labels; empty: the one called label, class, category, target, ...
+  Index longest = 1000;           ///< Bytes that are read of each text, 1 to 2^20; the rest is cut off.
+  double validation_fraction = 0.2;  ///< Fraction of the texts of every label that is held out, chosen by `seed`.
   TableFormat format = {};
-  /// Rows without a text or a label: refuse, or mask, which leaves them out.
+  /// Treatment of rows without a text or a label: refuse is an error, mask leaves them out. No other values.
   Missing missing = Missing::refuse;
   std::uint64_t seed = 0;
 };
 
-/// Whether the first rows of a table plainly are texts and labels. `label_column` names the label; empty: it has one of
-/// the usual names.
+/// Returns whether the first rows of a table look like texts and labels. `label_column` is the column of the labels;
+/// empty: one with a usual name. Throws nothing: for an unreadable file it returns false.
 bool holds_labelled_texts(const Sources& sources, const TableFormat& format, const std::string& label_column = {});
 
-/// One sequence a row. With the description of a model as `origin` its columns, lengths and labels are taken. Throws
-/// Error(invalid_argument | bad_input | incompatible).
+/// Opens tables of labelled texts. With the description of a model as `origin`, text column, length and labels are
+/// those of the model.
+///
+/// Throws Error: io_failure if a file cannot be read; invalid_argument for impossible options; bad_input for a table
+/// without such columns, rows without text or label, or fewer than two labels; incompatible for labels that the model
+/// does not know, or a model of another task.
 std::unique_ptr<Dataset> open_labelled_texts(const Sources& sources, const LabelledTextOptions& options = {},
                                              const DataDescription* origin = nullptr);
-/// The same of tables in memory.
+/// Opens tables in memory.
 std::unique_ptr<Dataset> open_labelled_text_tables(const std::vector<Table>& tables,
                                                    const LabelledTextOptions& options = {},
                                                    const DataDescription* origin = nullptr);
 
-/// A row of texts that a model labels.
+/// A row of a table with a text to be labelled.
 struct TextRow {
-  std::string text;
-  std::vector<std::string> kept;  ///< Columns that were asked for.
+  std::string text;               ///< The text; may be empty.
+  std::vector<std::string> kept;  ///< Values of the columns `keep`.
 };
-/// All rows of a table with the text column of a model, in their order; texts may be empty.
+/// Reads all rows of a table with the text column of a model, in order. `keep` names further columns to return. Throws
+/// Error(io_failure | bad_input), and invalid_argument if a column of `keep` does not exist.
 std::vector<TextRow> read_text_rows(const Sources& sources, const DataDescription& data, const TableFormat& format,
                                     const std::vector<std::string>& keep);
+/// Reads all rows of a table in memory.
 std::vector<TextRow> read_text_rows(const Table& table, const DataDescription& data, const TableFormat& format,
                                     const std::vector<std::string>& keep);
 
-/// The tokens that a model reads of a text: its first bytes, and the zero that ends it.
+/// Returns the tokens that a model reads for a text: its first DataDescription::longest_text bytes and a final zero.
 std::vector<std::int32_t> text_tokens(const DataDescription& data, std::string_view text);
 
 }  // namespace penstock

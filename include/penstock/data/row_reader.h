@@ -11,118 +11,124 @@
 
 #include "penstock/data_description.h"
 
+/// Reading CSV rows one by one, as a stream delivers them, into the normalised inputs of a model.
 namespace penstock {
 
-/// How rows may differ from those that a model was trained on.
+/// Says how rows differ from those that a model was trained on.
 struct RowFormat {
-  char delimiter = 0;  ///< 0: the model's, or the usual one that shows the model's columns in the header.
-  char decimal = 0;    ///< 0: the model's.
-  /// Missing::refuse makes missing values an error; anything else replaces them by the last value of their column (the
-  /// mean in training before there is one). Nothing: what training did.
+  char delimiter = 0;  ///< Separator; 0: the model's, or the usual one under which the header has the model's columns.
+  char decimal = 0;    ///< Decimal mark; 0: the model's.
+  /// Treatment of missing values. Missing::refuse: an error. All others: replaced by the last value of the column, or
+  /// by the training mean before there is one. Empty: as in training.
   std::optional<Missing> missing = std::nullopt;
-  std::optional<Undated> undated = std::nullopt;  ///< Nothing: what training did.
-  bool replace_bad = false;  ///< Fields that are no numbers, and rows of another width, count as missing too.
-  /// A change of its value starts a new sequence: the reader restarts. Empty, or not in the header: nothing does.
+  std::optional<Undated> undated = std::nullopt;  ///< Treatment of unreadable dates; empty: as in training.
+  bool replace_bad = false;  ///< Treats fields that are not numbers, and rows of another width, as missing values.
+  /// Column of sequence names: when its value changes, the reader restarts. Empty, or not in the header: no sequences.
   std::string sequence_column = {};
-  std::string series = {};  ///< Of a model whose series are files: the name of this one; empty: that of the source.
-  /// Whether the first line holds names; nothing: as in training. Columns of a model whose files had none stand where
-  /// those of training did.
+  std::string series = {};  ///< Name of the series, for a model whose series are files; empty: from the source's name.
+  /// Whether the first line is a header; empty: as in training. A model of files without a header finds columns by
+  /// their position.
   std::optional<bool> header = std::nullopt;
-  Index first_line = 1;  ///< The number of the first line, for messages, where others stood in front.
+  Index first_line = 1;  ///< Number of the first line, for messages, if other lines preceded it.
 };
 
-/// Turns the lines of a CSV stream into a model's inputs, with the normalisation of its DataDescription.
-/// The first line is a header if that of training was; columns may stand in any order then, and others are ignored.
+/// Converts lines of CSV into the normalised inputs of a model.
+///
+/// With a header, columns may be in any order, and columns that the model does not read are ignored.
 class RowReader {
  public:
-  /// `first` is the first line; `source` names the stream in error messages ("-" or a path). Without a header the first
-  /// line is a row as well, and has to be read.
+  /// Makes a reader. `first` is the first line; without a header it is also the first row and must be passed to read().
+  /// `source` is the name of the stream in messages, "-" or a path. Throws Error: invalid_argument for a model of
+  /// tokens; bad_input if the header lacks a column that the model needs.
   RowReader(const DataDescription& description, const std::string& first, std::string source,
             const RowFormat& format = {});
   ~RowReader();
   RowReader(RowReader&&) noexcept;
 
-  /// Reads one line into features [I]; false and untouched for a blank line, or one that is left out. Inputs that are
-  /// values of later rows are not numbers until fill_ahead(). Throws Error(bad_input) with line and
-  /// column for anything else that is no row.
+  /// Reads one line into normalised features [I]. Returns false and leaves `features` unchanged for a blank line and
+  /// for a row that is left out (left_out()). Inputs that read later rows are NaN until fill_ahead(). Throws
+  /// Error(bad_input) with line and column for a line that is not a valid row.
   bool read(const std::string& line, std::span<float> features);
-  /// Whether the last line was left out because its date cannot be read (Undated::drop).
+  /// Returns whether the last line was left out because its date cannot be read (Undated::drop).
   bool left_out() const;
 
-  /// With Irregular::fill: features [rows, I] of those that are missing between the last row and the one before it in
-  /// its series. A model has to read them first. Valid until the next read.
+  /// Returns features [rows, I] of the rows that the calendar has between the last row and the row before it in its
+  /// series (Irregular::fill). A model must read them before the last row. Valid until the next read().
   std::span<const float> missing_rows() const;
 
-  /// Of each target [targets] that the model reads: its value in the last row as the table has it; not a number where
-  /// the row did not have it, whatever the model reads in its place. Valid until the next read.
+  /// Returns the raw values of the targets [targets] in the last row. NaN for a value that was missing or replaced, and
+  /// for targets that are not inputs. Valid until the next read().
   std::span<const double> target_values() const;
 
-  /// When the last row was, in seconds since the start of 1970; nothing if the model reads no dates, or the row has
-  /// none.
+  /// Returns the date of the last row in seconds since the start of 1970; empty if the model reads no dates or the row
+  /// has none.
   std::optional<double> date() const;
 
-  /// Whether the last row belongs to another sequence than the row before it. A name that comes back behind others is
-  /// an Error(bad_input) of read(), unless RowFormat::replace_bad bears it as another sequence.
+  /// Returns whether the last row belongs to another sequence than the row before it. If a name comes back after other
+  /// names, read() throws Error(bad_input); with RowFormat::replace_bad a new sequence starts instead.
   bool starts_sequence() const;
-  /// The first such name, as an error would have said it; empty if there was none.
+  /// Returns a message about the first name that came back, worded as the error; empty if there was none.
   const std::string& first_returning_sequence() const;
 
-  /// The next row begins anew: it is at no time behind those that were read, and their values do not go in the place of
-  /// missing ones. What was found out about how series are scaled stays.
+  /// Starts a new sequence with the next row: forgets the dates of earlier rows and the values that replace missing
+  /// ones. Scalings of series (settle_group()) are kept.
   void restart();
 
-  /// Where a column of the header stands, whether or not the model reads it; nothing if there is no such column.
+  /// Returns the position of a column in the header, whether or not the model reads it; empty if there is none.
   std::optional<std::size_t> column(const std::string& name) const;
-  /// Whether the last row lacks all targets of a model that reads ahead: it only says what is known in advance, and its
-  /// other features are not numbers.
+  /// Returns whether the last row lies in the future: it has no targets and only values that are known in advance. Its
+  /// other features are NaN. Only for models that read ahead.
   bool is_to_come() const;
 
-  /// The text of that column in the last line that was read (not blank); valid until the next read.
+  /// Returns the text of a column, by position, in the last line that was not blank. Valid until the next read().
   std::string_view text(std::size_t column) const;
 
-  /// That text as a number, written as those of the stream are; nothing if it is none, or missing.
+  /// Returns that text as a number in the stream's format; empty if it is missing or not a number.
   std::optional<double> number(std::size_t column) const;
 
-  /// Of a model of groups: the series of the last row that was read, and its scaling. One that training did not see is
-  /// scaled by its first values until settle_group(). Valid until the next read.
+  /// Returns the series of the last row and its scaling, for a model of many series. A series that training did not see
+  /// is scaled by its first values until settle_group(). Valid until the next read().
   const Group& group() const;
-  /// Whether training saw that series, or it was settled.
+  /// Returns whether the scaling of that series is known: from training, settle_group() or add_group().
   bool knows_group() const;
-  /// Scales such a series by the first `count` of its rows: `features` [rows, I], as read() gave them, become what they
-  /// are by that scaling, and so do rows that are still to come. Returns the scaling.
+  /// Computes the scaling of a new series from its first `count` rows and returns it. `features` [rows, I], as read()
+  /// returned them, are rescaled in place; later rows are read with the new scaling.
   const Group& settle_group(const std::string& name, std::span<float> features, Index count);
-  /// Such a series, as it was settled before.
+  /// Adds a series with a scaling that settle_group() returned before.
   void add_group(const Group& group);
 
-  /// What is kept of the last row of a series.
+  /// The last row of a series.
   struct LastRow {
-    std::vector<float> values;   ///< [I], normalised: what takes the place of missing ones.
-    std::optional<double> date;  ///< In seconds since the start of 1970, if the model asks how far rows are apart.
+    std::vector<float> values;   ///< [I], normalised: replacements for missing values.
+    std::optional<double> date;  ///< Seconds since the start of 1970, if the model needs the distance between rows.
   };
-  /// Of each series whose scaling is known, by name (empty without groups): for a reader that goes on where this one
-  /// stops.
+  /// Returns the last row of each series with a known scaling, by name; without groups the name is empty. With it,
+  /// another reader can continue where this one stops.
   std::map<std::string, LastRow> last_rows() const;
-  /// Throws Error(invalid_argument) for another number of values. Series that the reader does not know are left out.
+  /// Continues from rows that last_rows() returned. Ignores series that the reader does not know. Throws
+  /// Error(invalid_argument) for a wrong number of values.
   void set_last_rows(const std::map<std::string, LastRow>& rows);
 
-  /// How many values were replaced so far, and what the first of them looked like, as an error would have said it.
+  /// Returns the number of values that were replaced so far.
   Index replaced() const;
+  /// Returns a message about the first replaced value, worded as an error; empty if there was none.
   const std::string& first_replaced() const;
 
-  /// How many lines were left out so far, and what is wrong with the date of the first.
+  /// Returns the number of lines that were left out so far because of their date.
   Index undated() const;
+  /// Returns a message about the date of the first such line; empty if there was none.
   const std::string& first_undated() const;
 
-  /// How many fields so far held a text that is none of the categories that training showed, and the first of them.
-  /// They are read as none.
+  /// Returns the number of fields so far with a category that training did not see. All inputs of their column are 0.
   Index unknown_categories() const;
+  /// Returns place and text of the first such field; empty if there was none.
   const std::string& first_unknown_category() const;
 
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
 
-  /// Throws where it was moved from.
+  /// Throws Error(invalid_argument) if the reader was moved from.
   Impl& held() const;
 };
 

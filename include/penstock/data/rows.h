@@ -12,21 +12,20 @@
 #include "penstock/data/dataset.h"
 #include "penstock/data/row_reader.h"
 
-/// The rows of a table as models read them that do not read bytes: one after the other, or all at once series by
-/// series.
+/// Reading the rows of a table for models of series and labelled sequences: row by row, or all at once by series.
 namespace penstock {
 
-/// The lines of a table, as they come.
+/// A source of the lines of a table.
 class Lines {
  public:
   virtual ~Lines() = default;
-  /// As messages call where they come from: a path, or "-".
+  /// Returns the name of the source in messages: a path, or "-".
   virtual const std::string& name() const = 0;
-  /// The next line without its line end; false at the end.
+  /// Reads the next line without its line end. Returns false at the end.
   virtual bool line(std::string& line) = 0;
 };
 
-/// Those of a table in memory. The last one needs no line end.
+/// The lines of a table in memory. The last line needs no line end.
 class TextLines final : public Lines {
  public:
   explicit TextLines(Table table) : table_(std::move(table)) {}
@@ -38,70 +37,78 @@ class TextLines final : public Lines {
   std::size_t position_ = 0;
 };
 
-/// Which columns of the input matter besides those that the model reads, and how the rows are written.
+/// Names columns that matter besides the model's inputs, and says how rows are written.
 struct RowOptions {
-  std::vector<std::string> keep;             ///< Copied to the output.
-  std::string sequence_column = "sequence";  ///< Of labelled sequences; it need not be there.
+  std::vector<std::string> keep;             ///< Columns to return in Rows::kept().
+  std::string sequence_column = "sequence";  ///< Column of sequence names, for classifiers; it may be absent.
   RowFormat format;
 };
 
-/// Reads the header at once. Throws Error(bad_input) if there is none or it lacks a column, and Error(invalid_argument)
-/// if a column to be kept is not there.
+/// Iterates over the rows of a table as a model reads them.
 class Rows {
  public:
+  /// Reads the header. Throws Error: bad_input if there is none or it lacks a column that the model needs;
+  /// invalid_argument if a column of RowOptions::keep does not exist.
   Rows(Lines& input, const DataDescription& data, const RowOptions& options);
 
-  /// As messages call the stream.
+  /// Returns the name of the source in messages.
   const std::string& name() const { return input_.name(); }
 
+  /// Result of next().
   enum class Kind {
     row,
-    missing,  ///< One that the input has not and a regular calendar has, in front of the row whose columns are kept.
-    blank,
-    end,
+    missing,  ///< A row that a regular calendar has and the input lacks; kept() is that of the next row of the input.
+    blank,    ///< A blank line.
+    end,      ///< End of the input.
   };
+  /// Reads the next row. Skips rows that are left out for their date. Throws what RowReader::read() throws, and
+  /// Error(interrupted) if the user asked to stop.
   Kind next();
-  /// How many were missing so far.
+  /// Returns the number of missing rows so far.
   Index missing() const { return missing_; }
 
   const RowReader& reader() const { return *reader_; }
   RowReader& reader() { return *reader_; }
-  /// Values that were missing, or could not be read, and were replaced by the last ones.
+  /// Returns the number of values so far that were missing or unreadable and were replaced by the last ones.
   Index replaced() const { return reader_->replaced(); }
 
+  /// Returns the normalised features [I] of the last row.
   const std::vector<float>& features() const { return features_; }
-  /// As RowReader::target_values(): of a row that is missing, none is a number.
+  /// Returns the raw targets of the last row, as RowReader::target_values(); NaN for a missing row.
   std::span<const double> target_values() const { return target_values_; }
+  /// Returns the values of the columns RowOptions::keep in the last row.
   const std::vector<std::string>& kept() const { return kept_; }
-  /// As RowReader::date(): of a row that is missing, nothing.
+  /// Returns the date of the last row, as RowReader::date(); empty for a missing row.
   std::optional<double> date() const;
-  /// Of the last row; empty without such a column.
+  /// Returns the sequence name of the last row; empty without a sequence column.
   const std::string& sequence() const { return sequence_; }
+  /// Returns whether there is a sequence column.
   bool has_sequences() const { return sequence_position_.has_value(); }
-  /// Whether the last row belongs to another sequence than the one before it.
+  /// Returns whether the last row belongs to another sequence than the row before it.
   bool starts_sequence() const { return reader_->starts_sequence(); }
 
  private:
   Lines& input_;
   std::string line_;
   std::optional<RowReader> reader_;
-  std::vector<std::optional<std::size_t>> kept_positions_;  // none: what the file calls the series
+  std::vector<std::optional<std::size_t>> kept_positions_;  // empty: the series name from the file name
   std::optional<std::size_t> sequence_position_;
   std::vector<float> features_;
   std::vector<std::string> kept_;
   std::vector<double> target_values_;
   std::string sequence_;
-  std::vector<float> row_;      // features of the row behind those that are missing
-  std::size_t handed_out_ = 0;  // features of missing rows
+  std::vector<float> row_;      // features of the row after the missing rows
+  std::size_t handed_out_ = 0;  // values of missing rows
   Index missing_ = 0;
-  bool waiting_ = false;  // the first line is a row, and not read yet
-  bool waits_ = false;    // the last row, for those that are missing in front of it
+  bool waiting_ = false;  // the first line is a row that was not read yet
+  bool waits_ = false;    // missing rows precede the last row
 
   std::optional<Kind> next_of_missing();
 };
 
-/// Calls add() for every row, and finish() behind the last one of every labelled sequence: rows of one value in the
-/// sequence column, or where there is none rows up to a blank line. finish() is also called where no row was added.
+/// Calls add() for every row and finish() after the last row of every labelled sequence. A sequence is a run of rows
+/// with one value in the sequence column, or, without that column, the rows up to a blank line. finish() may be called
+/// without a preceding add().
 template <class Add, class Finish>
 void for_each_sequence(Rows& rows, const Add& add, const Finish& finish) {
   for (auto kind = rows.next(); kind != Rows::Kind::end; kind = rows.next()) {
@@ -115,33 +122,34 @@ void for_each_sequence(Rows& rows, const Add& add, const Finish& finish) {
   finish();
 }
 
-/// The rows of one series, which may be apart in the file.
+/// All rows of one series. They need not be consecutive in the file.
 struct GroupedRows {
   std::string name;
-  DataDescription data;                        ///< With its scaling.
-  bool trained = true;                         ///< Whether training saw it; otherwise its rows say how it is scaled.
-  std::vector<float> features;                 ///< [rows + to_come, I]
-  std::vector<double> target_values;           ///< [rows, targets]: as RowReader::target_values()
-  std::vector<std::vector<std::string>> kept;  ///< Columns to be kept, of each row.
-  std::vector<std::vector<double>> values;     ///< What `values_of` said of each row.
-  std::vector<std::optional<double>> dates;    ///< As RowReader::date(), of each row.
-  std::vector<bool> missing;                   ///< Of each row: the file has none.
-  Index to_come = 0;                           ///< Rows behind these that only say what is known in advance.
-  std::vector<std::optional<double>> dates_to_come;  ///< As RowReader::date(), of each of those.
+  DataDescription data;               ///< Description with the scaling of this series.
+  bool trained = true;                ///< Whether training saw the series; if not, its own rows give the scaling.
+  std::vector<float> features;        ///< [rows + to_come, I], normalised.
+  std::vector<double> target_values;  ///< [rows, targets]: as RowReader::target_values().
+  std::vector<std::vector<std::string>> kept;        ///< [rows]: values of RowOptions::keep.
+  std::vector<std::vector<double>> values;           ///< [rows]: results of GroupReading::values_of.
+  std::vector<std::optional<double>> dates;          ///< [rows]: as RowReader::date().
+  std::vector<bool> missing;                         ///< [rows]: whether the file lacks the row.
+  Index to_come = 0;                                 ///< Number of future rows, with values that are known in advance.
+  std::vector<std::optional<double>> dates_to_come;  ///< [to_come]: their dates.
 
-  /// How many more of them forecasts from a row need; 0 for a model that reads nothing of later rows.
+  /// Returns how many future rows a forecast from row `row` lacks; 0 for a model that reads no later rows.
   Index lacking(Index row) const { return data.lacking_ahead(static_cast<Index>(kept.size()) + to_come - 1 - row); }
 };
 
+/// Options of read_groups().
 struct GroupReading {
-  /// So many first rows of a series that training did not see say how it is scaled; 0: all.
+  /// Number of first rows that give the scaling of a series that training did not see; 0: all rows.
   Index scaled_by = 0;
-  /// Called with each row as it is read, and whether it is missing in the file; may be empty.
+  /// Called for each row; `missing`: the file lacks the row. Its results go to GroupedRows::values. May be empty.
   std::function<std::vector<double>(const Rows&, bool missing)> values_of = {};
 };
 
-/// Reads all rows, series by series in the order of their first rows; one series without a name where the model has no
-/// groups.
+/// Reads all rows and returns the series in the order of their first rows. A model without groups has one series
+/// without a name. Throws Error(bad_input) for a bad row, or if a row with targets follows a future row of its series.
 std::vector<GroupedRows> read_groups(Rows& rows, const DataDescription& data, const GroupReading& reading);
 
 }  // namespace penstock

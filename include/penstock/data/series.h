@@ -7,73 +7,82 @@
 
 #include "penstock/data/dataset.h"
 
+/// Datasets of time series: opening tables, with normalisation, calendar, season and linear forecast.
 namespace penstock {
 
-/// After how long dates come round again.
+/// A period of the calendar.
 enum class Cycle { day, week, year };
 
-/// Which cycles of its rows' dates a series model reads, each as a sine and a cosine.
+/// Says which calendar cycles of the dates are inputs, each as a sine and a cosine.
 struct CalendarOptions {
-  bool read = false;
-  std::string column = {};  ///< That holds the dates; empty: the first column that does, if any.
-  /// Empty: those longer than two rows that the training part holds twice and follows.
+  bool read = false;        ///< Whether dates are inputs at all.
+  std::string column = {};  ///< Column of the dates; empty: the first column of dates, if any.
+  /// Cycles to read. Empty: all that are longer than two rows, fit into the training part twice, and explain the values
+  /// there.
   std::vector<Cycle> cycles = {};
 };
 
-/// Whether a series is learnt as it is or by its logarithm.
+/// Whether a model learns the values of a series or their logarithms.
 enum class Transform { automatic, none, logarithm };
 
+/// Says how to read a table as a time series.
 struct SeriesOptions {
-  std::vector<std::string> inputs = {};   ///< Column names; empty: every numeric column.
-  std::vector<std::string> targets = {};  ///< Empty: the same as inputs.
-  Index horizon = 1;
-  double validation_fraction = 0.2;  ///< The last rows are held out; normalisation sees the first part only.
+  std::vector<std::string> inputs = {};   ///< Names of the input columns; empty: every numeric column.
+  std::vector<std::string> targets = {};  ///< Names of the columns to forecast; empty: those of the inputs.
+  Index horizon = 1;                      ///< Rows to forecast: 1 to 65536.
+  double validation_fraction = 0.2;  ///< Fraction of the rows, at the end, that is held out. Scaling does not see it.
   TableFormat format = {};
   Missing missing = Missing::refuse;
-  /// For a model with ModelSpec::from_last: the scale of a target that is an input too is the root mean square of its
-  /// change over the horizon, so that a mean squared error of 1 is that of forecasting the last value.
+  /// Scales each target that is also an input by the root mean square of its change over the horizon; a mean squared
+  /// error of 1 is then that of the baseline "last value". For models with ModelSpec::from_last.
   bool from_last = false;
-  /// Fit a linear forecast of the targets that are inputs too, beside which a model learns the rest; needs from_last.
+  /// Fits a linear forecast of the targets that are also inputs; the layers learn its residuals. Requires `from_last`.
   bool autoregression = false;
-  Transform transform = Transform::none;  ///< automatic: what forecasts best in the training part, with autoregression.
-  Index season = 0;                       ///< Rows after which the targets repeat themselves; 1: never, 0: find out.
+  Transform transform = Transform::none;  ///< automatic: the better one in the training part; needs `autoregression`.
+  Index season = 0;                       ///< Rows of a seasonal period of the targets; 1: no season; 0: detect.
   CalendarOptions calendar = {};
-  Irregular irregular = Irregular::ignore;  ///< By the dates in calendar.column, whether or not the calendar is read.
-  Undated undated = Undated::refuse;        ///< By the same dates, if they are read.
-  /// Column that names the series of each row, such as the shop of a sale; empty: there is one. Every series is split
-  /// by time and scaled by itself; one model learns them all.
+  Irregular irregular = Irregular::ignore;  ///< Uses the dates in calendar.column, even if calendar.read is false.
+  Undated undated = Undated::refuse;        ///< Uses the same dates, if they are read.
+  /// Column with the name of each row's series, such as the shop of a sale; empty: one series. Every series is split by
+  /// time and scaled on its own; one model learns them all.
   std::string group = {};
-  bool group_by_file = false;  ///< The same, of files that hold a series each, which are named as they are.
-  /// Columns whose values are known as far ahead as the forecasts reach, such as prices and holidays: inputs of a
-  /// forecast are their values in the rows that are forecast. They are read whether or not `inputs` names them, and are
-  /// no targets unless `targets` names others. Rows at the end of a series that lack all targets say what is known.
+  bool group_by_file = false;  ///< Each file holds one series, named as the file. Excludes `group`.
+  /// Columns whose future values are known when a forecast is made, such as prices and holidays. Their values in the
+  /// forecast rows are inputs. They need not be in `inputs`, and are not forecast themselves. Rows at the end of a
+  /// series without any target value only provide known values.
   std::vector<std::string> known = {};
-  /// Columns of which each text is an input, 1 where a row has it: names; or "none"; or "auto", as empty: columns of
-  /// text with few different ones.
+  /// Columns of categories: each different text becomes an input, 1 in the rows that have it. Column names; or "none";
+  /// or "auto", as if empty: columns of text with few different values.
   std::vector<std::string> categories = {};
-  int threads = 0;  ///< That look for the season and the linear forecast; 0: as many as the machine offers.
+  int threads = 0;  ///< Threads that search the season and the linear forecast; 0: all of the machine.
 };
-/// What is said of how a series is forecast and of its dates; what is not is left to suggest_series().
+/// Explicit choices for suggest_series(); empty fields are suggested.
 struct SeriesChoices {
   std::optional<bool> from_last = std::nullopt;
   std::optional<bool> autoregression = std::nullopt;
   std::optional<Transform> transform = std::nullopt;
-  /// Some of "day", "week" and "year"; or "none"; or "auto", as empty: what CalendarOptions finds.
+  /// Cycles to read, of "day", "week" and "year"; or "none"; or "auto", as if empty: as CalendarOptions detects.
   std::vector<std::string> calendar = {};
-  std::string date_column = {};
+  std::string date_column = {};  ///< As CalendarOptions::column.
   std::optional<Irregular> irregular = std::nullopt;
 };
-/// Options as the program and the Python package have them where nothing else is said: forecasts that start from the
-/// last value, beside a linear one, by logarithms where these forecast better, with what dates show; and rows as their
-/// dates suggest, unless the calendar is not read. Throws Error(invalid_argument) for a calendar that there is not.
+/// Returns the default options of the program and the Python package: from_last, autoregression, Transform::automatic,
+/// the calendar, and Irregular::automatic (Irregular::ignore if the calendar is not read). Throws
+/// Error(invalid_argument) for an unknown word in `calendar`.
 SeriesOptions suggest_series(const SeriesChoices& said = {});
 
-/// A table, one step a row. Unless they are asked for, columns that count or name rows are left out, such as an index.
-/// Several files hold the same columns; none goes on where the one before it ended, and the
-/// last rows of each are held out. Errors name file, line and column.
+/// Opens a table as a time series, one step per row.
+///
+/// Columns that number or identify rows, such as an index, are left out unless they are named. Several files must have
+/// the same columns. Each file is a series of its own, and its last rows are held out.
+///
+/// Throws Error: io_failure if a file cannot be read; bad_input, with file, line and column, for bad content;
+/// invalid_argument for impossible options.
 std::unique_ptr<Dataset> open_series(const Sources& sources, const SeriesOptions& options = {});
+/// Opens one file.
 std::unique_ptr<Dataset> open_series(const std::string& path, const SeriesOptions& options = {});
-/// The same of tables in memory. `origin`, if it is there, decides as it does in penstock/train/fine_tune.h.
+/// Opens tables in memory. With the description of a model as `origin`, columns, scaling and horizon are those of the
+/// model (penstock/train/fine_tune.h).
 std::unique_ptr<Dataset> open_series_tables(const std::vector<Table>& tables, const SeriesOptions& options = {},
                                             const DataDescription* origin = nullptr);
 

@@ -6,27 +6,29 @@
 #include "penstock/data_description.h"
 #include "penstock/sources.h"
 
+/// Reading data files as text, and guessing what kind of data they hold.
 namespace penstock {
 
-/// What kind of data a file seems to hold, by its name and its first lines.
+/// Kind of the data in a file.
 enum class SourceKind { text, series, labelled, labelled_texts };
+/// Guesses the kind of the data from the name and the first lines of the first file.
 SourceKind guess_kind(const Sources& sources, const TableFormat& format = {});
-/// Whether its first lines are those of a table although its name says nothing: one of .txt, .dat, .data, .asc and
-/// .out, or without an extension. Throws Error(io_failure) where a folder cannot be read.
+/// Returns whether the first file is a table by its first lines but not by its name: .txt, .dat, .data, .asc, .out or
+/// no extension. Throws Error(io_failure) if a folder cannot be read.
 bool is_unnamed_table(const Sources& sources);
 
-/// The content of a file, or of standard input for "-", as the functions above read it: decompressed, from UTF-16 to
-/// UTF-8. Throws Error(io_failure | bad_input).
+/// Returns the content of a file, or of standard input for "-", decompressed from gzip and converted from UTF-16 to
+/// UTF-8. Throws Error: io_failure if it cannot be read; bad_input if it cannot be decoded.
 std::string read_source(const std::string& path);
-/// The same of a table: a .ts file as the table of its sequences, and objects in JSON (.jsonl, .ndjson, .json), each a
-/// row, as that of their fields.
+/// Returns the content of a table as read_source() does, converted to CSV if needed: a .ts file becomes a table of its
+/// sequences, and JSON objects (.jsonl, .ndjson, .json) become one row each.
 std::string read_table(const std::string& path);
-/// Whether a table in a file of this name is one of those that read_table() turns into another.
+/// Returns whether read_table() converts a file of this name: .ts, .jsonl, .ndjson or .json.
 bool is_converted_table(const std::string& path);
-/// Whether content with this beginning is no text as it is: compressed by gzip, or in UTF-16.
+/// Returns whether content with this beginning must be decoded: it is compressed by gzip or in UTF-16.
 bool is_encoded(std::string_view beginning);
-/// What such content, whole, stands for, as read_source has it; `name` is what messages call it. Throws
-/// Error(bad_input).
+/// Returns content decoded as read_source() does. `name` is its name in messages. Throws Error(bad_input) if it cannot
+/// be decoded.
 std::string decoded(const std::string& content, const std::string& name);
 
 }  // namespace penstock

@@ -7,17 +7,21 @@
 
 #include "penstock/data/dataset.h"
 
+/// Built-in tasks: generated datasets that test what a cell can learn.
 namespace penstock {
 
+/// Options of open_task().
 struct TaskOptions {
-  Index length = 40;              ///< Training length T of every sequence.
-  Index validation_length = 256;  ///< Validation uses this length, to show what generalises.
-  Index modulus = 5;              ///< modular arithmetic: 2..64
-  Index copy_tokens = 10;         ///< selective copying: tokens to remember, 1..length/2
+  Index length = 40;              ///< T of training sequences.
+  Index validation_length = 256;  ///< T of validation sequences; longer ones show whether a model generalises.
+  Index modulus = 5;              ///< "modular": 2 to 64.
+  Index copy_tokens = 10;         ///< "copying": tokens to remember, from 1 to half of the shorter length.
   std::uint64_t seed = 0;
 };
-/// Built-in tasks, generated without end: "parity", "modular", "copying". Throws Error(invalid_argument) otherwise.
+/// Opens a built-in task, which generates data without end: "parity", "modular" or "copying". Throws
+/// Error(invalid_argument) for another name or impossible options.
 std::unique_ptr<Dataset> open_task(const std::string& name, const TaskOptions& options = {});
+/// Returns the names of the built-in tasks.
 const std::vector<std::string>& task_names();
 
 }  // namespace penstock

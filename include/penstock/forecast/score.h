@@ -10,67 +10,72 @@
 #include "penstock/data/dataset.h"
 #include "penstock/model.h"
 
-/// How well a model does on data, in the data's own units, and how well those do that cost nothing.
+/// Scores of forecasts in the units of the data, compared with baselines that need no training.
 namespace penstock {
 
+/// Errors of forecasts, in the units of the data.
 struct ForecastErrors {
-  double rmse = 0.0;   ///< Root of the mean square error.
-  double mae = 0.0;    ///< Mean absolute error.
-  double mase = 0.0;   ///< The latter over that of "a season ago" one season ahead, in the rows before; 0: unknown.
-  double smape = 0.0;  ///< Mean of 2 |error| / (|value| + |forecast|), 0 to 2.
+  double rmse = 0.0;  ///< Root mean square error.
+  double mae = 0.0;   ///< Mean absolute error.
+  double mase = 0.0;  ///< MAE / mean absolute change over one season in the rows before the first forecast; 0: unknown.
+  double smape = 0.0;  ///< Mean of 2 |error| / (|value| + |forecast|): 0 to 2.
 };
 
-/// Of quantiles of forecasts.
+/// Scores of predicted quantiles.
 struct QuantileScore {
-  std::vector<double> levels;  ///< Ascending
-  double coverage = 0.0;  ///< Share of values between the lowest and the highest quantile; these say levels.back() -
+  std::vector<double> levels;  ///< Levels of the quantiles, ascending.
+  double coverage = 0.0;  ///< Share of actual values from the lowest to the highest quantile; ideally levels.back() -
                           ///< levels.front().
   double pinball = 0.0;   ///< Mean pinball loss over all levels and values.
 };
 
-/// A way to forecast that needs no training.
+/// A baseline that needs no training, with its errors.
 struct Rival {
-  std::string name;  ///< "the last value", "a season ago", "drift"
+  std::string name;  ///< "the last value", "a season ago" or "drift".
   ForecastErrors errors;
 };
 
-/// Of one column, over all its forecasts whose value is known.
+/// Scores of the forecasts of one column, over all actual values that are known.
 struct ColumnScore {
   std::string column;
-  Index scored = 0;  ///< Forecast values that were compared.
-  Index season = 1;  ///< Rows, as MASE and the rivals take it; 1: none.
-  ForecastErrors model;
-  std::optional<QuantileScore> quantiles;  ///< Of a model that knows the spread of its forecasts.
-  std::vector<Rival> rivals;
+  Index scored = 0;                        ///< Number of forecast values that were compared.
+  Index season = 1;                        ///< Rows of the seasonal period for MASE and the baselines; 1: no season.
+  ForecastErrors model;                    ///< Errors of the model.
+  std::optional<QuantileScore> quantiles;  ///< Scores of its quantiles; empty if the model has no Spread.
+  std::vector<Rival> rivals;               ///< Baselines on the same values.
 
-  /// The rival of the smallest RMSE.
+  /// Returns the baseline with the smallest RMSE.
   const Rival& best_rival() const;
 };
 
-/// Takes a series row by row with the forecasts that were made at each.
+/// Scores the forecasts of a series, row by row.
 class ForecastScorer {
  public:
-  /// For a forecast model's data. A season that it does not know is found in the rows. `levels` of quantiles,
-  /// ascending.
+  /// Makes a scorer for a forecast model's data. If DataDescription::season is unknown, it is detected in the rows.
+  /// `levels` are the levels of the quantiles, ascending. Throws Error(invalid_argument) for no levels or unsorted
+  /// ones.
   explicit ForecastScorer(const DataDescription& data, std::vector<double> levels = {0.1, 0.5, 0.9});
 
-  /// The next row: its values of the targets, raw [targets], not numbers where they are not known; and what was
-  /// forecast from it, raw [horizon, targets], or nothing for a row that only leads in, which the first ones of a file
-  /// may do. `widths` [targets] are those of a SpreadTracker, or none for the spread as training found it.
+  /// Adds the next row.
+  ///
+  /// `values` [targets]: its raw targets; NaN where unknown. `forecasts` [horizon, targets]: the raw forecasts from
+  /// this row; empty for the first rows of a file that only lead in. `widths` [targets]: SpreadTracker::widths(), or
+  /// empty for the Spread of training. Throws Error(invalid_argument) for wrong sizes, or a row without forecasts after
+  /// one with forecasts.
   void add(std::span<const double> values, std::span<const double> forecasts, std::span<const double> widths = {});
-  /// The next row is the first of another file: neither forecasts nor rivals reach across.
+  /// Starts another file with the next row: forecasts and baselines do not cross this border.
   void begin_file() { starts_.push_back(static_cast<Index>(places_.size())); }
-  /// One score a target of which values are known. Empty as long as no forecast could be compared.
+  /// Returns the scores of each target with known values. Empty while no forecast could be compared.
   std::vector<ColumnScore> scores() const;
 
  private:
   struct File {
     Index first, end;
-    Index scored;  // the first row whose forecasts count; `end` if none does
+    Index scored;  // first row with forecasts; `end` if there is none
   };
 
   std::vector<File> files() const;
-  /// The last known value in the place of each that is not.
+  /// Replaces each unknown value by the last known one.
   static std::vector<double> carry(std::vector<double> column, const std::vector<File>& files);
   ColumnScore score(std::size_t target, const std::vector<File>& files) const;
   QuantileScore score_quantiles(std::size_t target, std::span<const double> column,
@@ -80,40 +85,42 @@ class ForecastScorer {
   DataDescription data_;
   std::vector<double> levels_;
   std::vector<double> values_;     // [rows, targets]
-  std::vector<double> forecasts_;  // [rows that forecast, horizon, targets]
-  std::vector<double> widths_;     // [rows that forecast, targets]
-  std::vector<Index> places_;      // of each row among those; -1: it only leads in
+  std::vector<double> forecasts_;  // [rows with forecasts, horizon, targets]
+  std::vector<double> widths_;     // [rows with forecasts, targets]
+  std::vector<Index> places_;      // [rows]: index among the rows with forecasts; -1: none
   std::vector<Index> starts_;      // first rows of files
 };
 
-/// The scores of one series of many.
+/// Scores of one of many series.
 struct GroupScore {
-  std::string group;  ///< Its name; empty for data without groups.
+  std::string group;  ///< Name of the series; empty for data without groups.
   std::vector<ColumnScore> columns;
 };
 
-/// Over all forecast values of all series; MASE is the mean of theirs, each weighted by its number of values. Rivals
-/// that some series lack are left out.
+/// Returns the scores over all forecast values of all series. MASE is the mean over the series, weighted by their
+/// numbers of values. Baselines that some series lack are left out.
 std::vector<ColumnScore> score_all(std::span<const GroupScore> groups);
 
-/// Sees each row of a series as ForecastScorer::add() does: its values, and what was forecast from it. `data` is the
-/// description with the scaling of the series, and the spread of what is forecast from the row. `date` is when the row
-/// was, in seconds since the start of 1970, if that is read. `lacking`: of so many rows that the forecasts read what is
-/// known in advance there is none, and those of the last row went in their place.
+/// Function that is called for each row of a series while it is scored.
+///
+/// `group`: name of the series. `data`: description with the scaling of the series and the Spread of the forecasts from
+/// this row. `values` and `forecasts`: as in ForecastScorer::add(). `date`: date of the row in seconds since the start
+/// of 1970; empty if unknown. `lacking`: number of later rows whose known values the forecasts need but the data lack;
+/// the values of the last row replaced them.
 using ForecastWatcher =
     std::function<void(const std::string& group, const DataDescription& data, std::span<const double> values,
                        std::span<const double> forecasts, std::optional<double> date, Index lacking)>;
 
-/// Scores a forecast model on the held-out rows of a series, each forecast by all rows of its file and group before it:
-/// every group by itself; one without a name where there are no groups. Empty if nothing is held out, or the data are
-/// no series.
+/// Scores a forecast model on the hold-out rows of a series dataset, one score per group. The model reads all earlier
+/// rows of the file and group before each forecast. Data without groups give one score without a name. Empty if there
+/// is no hold-out set or the data are not a series.
 std::vector<GroupScore> score_groups_held_out(const Model& model, const Dataset& data, const Execution& execution = {},
                                               const ForecastWatcher& watch = {});
-/// The same over all groups.
+/// Returns score_all() of the groups.
 std::vector<ColumnScore> score_held_out(const Model& model, const Dataset& data, const Execution& execution = {},
                                         const ForecastWatcher& watch = {});
 
-/// Rows after which a series repeats itself, found in its autocorrelation; 1: it does not, or there are too few rows to
+/// Returns the seasonal period of a series in rows, detected by its autocorrelation. 1: no season, or too few rows to
 /// tell.
 Index find_season(std::span<const double> values);
 

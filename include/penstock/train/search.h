@@ -8,24 +8,25 @@
 #include "penstock/model.h"
 #include "penstock/train/train.h"
 
-/// A search for the model that suits some data: many are trained on a part of the training part, and scored on the rest
-/// of it. What is held out for the final score is not looked at.
+/// Hyper-parameter search. Candidates are trained on a part of the training data and scored on the rest of it; the
+/// hold-out set of the final score is not used.
 namespace penstock {
 
-/// What a search decides: fields of ModelSpec and TrainOptions.
+/// One candidate of a search.
 struct SearchChoice {
-  std::string cell;
-  Index width = 0;
-  double dropout = 0.0;
-  double learning_rate = 0.0;
+  std::string cell;            ///< ModelSpec::cell
+  Index width = 0;             ///< ModelSpec::width
+  double dropout = 0.0;        ///< ModelSpec::dropout
+  double learning_rate = 0.0;  ///< TrainOptions::learning_rate
 
   bool operator==(const SearchChoice&) const = default;
-  /// "gru of width 64, dropout 0.2, learning rate 0.003"
+  /// Returns the candidate as text: "gru of width 64, dropout 0.2, learning rate 0.003".
   std::string text() const;
+  /// Writes the four values to `spec` and `options`.
   void apply(ModelSpec& spec, TrainOptions& options) const;
 };
 
-/// The values that each may take, ascending but for the cells; one value fixes it.
+/// Values that the search tries for each field; numbers ascending. A single value fixes a field.
 struct SearchSpace {
   std::vector<std::string> cells;
   std::vector<Index> widths;
@@ -33,49 +34,59 @@ struct SearchSpace {
   std::vector<double> learning_rates;
 };
 
+/// All trainings of one candidate.
 struct SearchTrial {
   SearchChoice choice;
-  std::vector<double> losses;  ///< Of every training of it, on what was held out of the training part.
-  double seconds = 0.0;        ///< All trainings together.
+  std::vector<double> losses;  ///< Validation loss of each training; infinity if training failed with NaN or infinity.
+  double seconds = 0.0;        ///< Time of all trainings together.
 
-  /// Mean of the losses.
+  /// Returns the mean of the losses.
   double loss() const;
 };
 
+/// Options of search().
 struct SearchOptions {
   SearchSpace space;
-  double seconds = 0.0;  ///< The budget of wall time; what is under way then is not counted.
-  std::string path;      ///< Keeps every trial as it ends, as JSON lines; empty: nowhere.
-  bool resume = false;   ///< Goes on from the trials and the time in that file.
-  std::uint64_t seed = 0;
+  double seconds = 0.0;    ///< Budget of wall time, above 0. A training that is unfinished at its end is discarded.
+  std::string path;        ///< File for the trials, as JSON lines, one per training; empty: none.
+  bool resume = false;     ///< Continues with the trials and the used time in that file.
+  std::uint64_t seed = 0;  ///< Decides which candidates are tried.
 };
 
+/// Result of search().
 struct SearchResult {
-  SearchChoice best;
-  std::vector<SearchTrial> trials;  ///< The first one is what the search began with.
-  double seconds = 0.0;
-  bool interrupted = false;
+  SearchChoice best;                ///< The best candidate.
+  std::vector<SearchTrial> trials;  ///< All candidates; the first one is the starting point of the search.
+  double seconds = 0.0;             ///< Wall time, including that of resumed runs.
+  bool interrupted = false;         ///< Whether SearchCallbacks::stop ended the search.
 
-  /// Of the best one.
+  /// Returns the mean loss of the best candidate.
   double loss() const;
 };
 
-/// Called from the searching thread.
+/// Functions that a search calls, from its own thread. Each may be empty.
 struct SearchCallbacks {
-  /// Before a training of `choice`, and while it runs.
+  /// Called before a training of `choice` and while it runs. `seconds`: time of the search so far.
   std::function<void(const SearchChoice& choice, double seconds)> progress;
-  /// Behind each training; `best`: no other choice has a lower loss so far.
+  /// Called after each training of trial `number`. `best`: this is the best candidate so far.
   std::function<void(const SearchTrial& trial, Index number, bool best)> trial;
+  /// Returns true to end the search.
   std::function<bool()> stop;
 };
 
-/// What is worth trying around a model: all cells but variants of each other, from a quarter of its width to twice.
+/// Returns the default search space around a model: the main cells, a quarter of its width to twice its width, dropouts
+/// of 0 to 0.5, and 0.1 to 3.3 times its learning rate.
 SearchSpace suggest_space(const ModelSpec& spec, const TrainOptions& options);
 
-/// Trains models of the choices in the space, `spec` and `options` otherwise, on data.inner(): at first that of `spec`
-/// and `options` themselves, then random ones, then neighbours of the best. In the last third of the time the three
-/// best are trained again with other seeds, so that the best is not the luckiest. Throws Error(unsupported) for data
-/// that are generated without end, Error(invalid_argument) if not one training ended in time.
+/// Searches the best candidate for a dataset. All fields that a candidate does not set are those of `spec` and
+/// `options`.
+///
+/// The search starts with `spec` and `options` themselves, then trains random candidates, then mostly neighbours of the
+/// best. In the last 35 % of the time it trains the three best again, up to three times each, with other seeds. This
+/// guards against lucky results.
+///
+/// Throws Error: unsupported for data that are generated without end; invalid_argument for an ensemble, an empty space,
+/// no time, or if not one training ended in time; incompatible if the file to resume is of another search.
 SearchResult search(const ModelSpec& spec, const Dataset& data, const TrainOptions& options,
                     const SearchOptions& search_options, const SearchCallbacks& callbacks = {});
 

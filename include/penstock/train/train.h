@@ -7,190 +7,208 @@
 #include "penstock/data/dataset.h"
 #include "penstock/model.h"
 
+/// Training: options, the trainer, and the parts of a model that are fitted after training.
 namespace penstock {
 
+/// Training loss. automatic: cross_entropy for language and classify, mse for forecast.
 enum class Loss { automatic, cross_entropy, mse, mae };
+/// Optimiser.
 enum class Optimizer { adamw, sgd };
 
+/// Options of a training run.
 struct TrainOptions {
-  // How long: the first limit that is reached ends the run.
-  Index max_steps = 0;       ///< Batches, skipped ones included; 0: no limit.
-  double max_seconds = 0.0;  ///< Wall time of training, without final validation; 0: no limit.
-  double max_epochs = 0.0;   ///< Passes over the data; 0: no limit (10 if no limit is given at all).
+  // Length of the run: the first limit that is reached ends it.
+  Index max_steps = 0;       ///< Optimiser steps, including skipped ones; 0: no limit.
+  double max_seconds = 0.0;  ///< Wall time of training, without the final validation; 0: no limit.
+  double max_epochs = 0.0;   ///< Passes over the data; 0: no limit. Without any limit the run has 10 epochs.
 
-  Index batch = 32;         ///< Rows B.
-  Index length = 256;       ///< Steps T of one truncated back-propagation window.
-  bool carry_state = true;  ///< Windows that continue each other pass their state on (no gradient flows back).
+  Index batch = 32;         ///< Rows B of a batch.
+  Index length = 256;       ///< Steps T of a window of truncated back-propagation.
+  bool carry_state = true;  ///< Passes the state to the window that continues a sequence; gradients do not flow back.
 
-  Loss loss = Loss::automatic;  ///< cross_entropy for language and classify, mse for forecast.
+  Loss loss = Loss::automatic;
   Optimizer optimizer = Optimizer::adamw;
-  double learning_rate = 3e-3;
-  double weight_decay = 0.01;  ///< On matrices only.
-  double beta1 = 0.9, beta2 = 0.99, epsilon = 1e-8;
-  double momentum = 0.9;     ///< sgd
-  double warmup = 0.05;      ///< Fraction of the run with rising rate.
-  double final_rate = 0.05;  ///< The cosine ends at this fraction of learning_rate.
-  double clip = 1.0;         ///< Greatest global gradient norm; 0: never clip.
-  Index give_up_after = 10;  ///< Skipped (non-finite) steps in a row before Error(numerical).
+  double learning_rate = 3e-3;                       ///< Peak learning rate, above 0.
+  double weight_decay = 0.01;                        ///< Applies to matrices only.
+  double beta1 = 0.9, beta2 = 0.99, epsilon = 1e-8;  ///< AdamW.
+  double momentum = 0.9;                             ///< SGD.
+  double warmup = 0.05;                              ///< Fraction of the run in which the learning rate rises.
+  double final_rate = 0.05;                          ///< Fraction of `learning_rate` at which the cosine schedule ends.
+  double clip = 1.0;                                 ///< Limit of the global gradient norm; 0: no clipping.
+  Index give_up_after = 10;  ///< Consecutive skipped (non-finite) steps after which train() throws Error(numerical).
 
   double validate_every = 0.0;  ///< Seconds between validations; 0: at the end only.
-  Index validate_steps = 0;     ///< Steps between validations, in addition to those; 0: none.
-  Index patience = 0;      ///< Validations by steps without a lower loss, after which the run goes back to the best
-                           ///< weights, brings the learning rate down in a few steps and ends; 0: never.
-  bool keep_best = false;  ///< The model ends as the best validation found it; the checkpoint keeps the last one.
-  Index validation_batches = 32;  ///< At most, during the run; 0: all. The last validation always scores all.
-  /// Seconds between reports; 0: after every step. Skipped steps always report, and where metrics are written every
-  /// hundredth of the run does.
+  Index validate_steps = 0;     ///< Steps between further validations; 0: none.
+  /// Early stopping: ends the run after this many validations by `validate_steps` without a lower loss. The run returns
+  /// to the best weights and decays the learning rate in a few last steps. 0: off.
+  Index patience = 0;
+  bool keep_best = false;  ///< The model ends with the weights of the best validation; the checkpoint keeps the last.
+  Index validation_batches = 32;  ///< Most batches of a validation during the run; 0: all. The last one uses all.
+  /// Seconds between progress reports; 0: after every step. Skipped steps are always reported. With metrics, every
+  /// hundredth of the run is reported too.
   double log_every = 0.5;
-  std::string metrics_path;        ///< JSON lines; empty: none.
-  std::string metrics_note;        ///< JSON object: what their first record says besides what the run itself knows.
-  std::string tensorboard_path;    ///< Folder for events that TensorBoard reads; empty: none.
-  std::string checkpoint_path;     ///< Empty: none.
-  double checkpoint_every = 30.0;  ///< Seconds; 0: after every step. Always at the end.
-  std::uint64_t seed = 0;
+  std::string metrics_path;        ///< File for metrics, as JSON lines; empty: none.
+  std::string metrics_note;        ///< JSON object with further fields for the first record of the metrics.
+  std::string tensorboard_path;    ///< Folder for TensorBoard events; empty: none.
+  std::string checkpoint_path;     ///< File for checkpoints; empty: none.
+  double checkpoint_every = 30.0;  ///< Seconds between checkpoints; 0: after every step. The end always writes one.
+  std::uint64_t seed = 0;          ///< Decides the dropout masks.
   Execution execution;
 };
 
-/// What is known after an optimiser step (or a skipped one).
+/// Progress of a run after an optimiser step, or a skipped one.
 struct Progress {
-  Index step = 0;
-  double seconds = 0.0;
-  double fraction = 0.0;  ///< Of the run, 0..1.
-  double seconds_left = 0.0;
-  double epoch = 0.0;
-  double loss = 0.0;      ///< Mean over the steps scored since the last report, in nats or squared units.
-  double accuracy = 0.0;  ///< Of the same steps, cross-entropy only.
+  Index step = 0;             ///< Steps so far, including skipped ones.
+  double seconds = 0.0;       ///< Wall time so far.
+  double fraction = 0.0;      ///< Completed fraction of the run, 0 to 1.
+  double seconds_left = 0.0;  ///< Estimated remaining time.
+  double epoch = 0.0;         ///< Passes over the data so far.
+  double loss = 0.0;          ///< Mean since the last report, over scored steps, in nats or squared normalised units.
+  double accuracy = 0.0;      ///< Over the same steps, for cross-entropy.
   double learning_rate = 0.0;
-  double gradient_norm = 0.0;         ///< Of the last step, before clipping.
+  double gradient_norm = 0.0;         ///< Global norm in the last step, before clipping.
   double clipped_norm = 0.0;          ///< After clipping.
-  double steps_per_second = 0.0;      ///< Of the optimiser, since the last report.
-  double positions_per_second = 0.0;  ///< Time steps x rows (bytes, CSV rows), since the last report.
+  double steps_per_second = 0.0;      ///< Optimiser steps since the last report.
+  double positions_per_second = 0.0;  ///< Rows x time steps (bytes, CSV rows) since the last report.
   double saturated = 0.0;             ///< Fraction of recurrent outputs with |h| > 0.99.
-  double first_gradient_ratio = 1.0;  ///< Gradient norm of the first block over that of the last: near 0 = vanishing.
-  Index skipped = 0;                  ///< Non-finite steps so far.
-  std::string warning;                ///< Non-empty when this step was skipped or gradients vanish; one line.
+  double first_gradient_ratio = 1.0;  ///< Gradient norm of the first block / of the last block; near 0: vanishing.
+  Index skipped = 0;                  ///< Skipped (non-finite) steps so far.
+  std::string warning;                ///< One line if this step was skipped or gradients vanish; otherwise empty.
 };
 
+/// Scores of a model on validation data.
 struct Evaluation {
-  double loss = 0.0;
-  double bits_per_step = 0.0;  ///< loss / ln 2, for cross-entropy: bits per byte of a text.
-  double accuracy = 0.0;
-  Index scored = 0;  ///< Number of scored steps.
+  double loss = 0.0;           ///< Mean over scored steps, as Progress::loss.
+  double bits_per_step = 0.0;  ///< For cross-entropy: loss / ln 2; for a text, bits per byte.
+  double accuracy = 0.0;       ///< For cross-entropy.
+  Index scored = 0;            ///< Number of scored steps.
 };
 
+/// Result of train().
 struct TrainResult {
-  Progress last;
-  std::optional<Evaluation> validation;  ///< Of the weights that the model ends with.
-  bool interrupted = false;
-  bool stopped_early = false;  ///< By TrainOptions::patience.
-  Index model_step = 0;        ///< The weights that the model ends with are those after this step.
+  Progress last;  ///< Progress at the end.
+  /// Scores of the final weights on all validation data. After an interruption: those of the last validation, if any.
+  std::optional<Evaluation> validation;
+  bool interrupted = false;    ///< Whether TrainCallbacks::stop ended the run.
+  bool stopped_early = false;  ///< Whether TrainOptions::patience ended the run.
+  Index model_step = 0;        ///< Step after which the model had its final weights.
   /// Why the last checkpoint could not be written; empty if it could. A failure during the run is a warning, and
   /// another attempt follows after ten seconds.
   std::string checkpoint_error;
-  /// Why metrics or events were given up during the run, which is a warning; empty if they are complete.
+  /// Why writing metrics or events was given up during the run (a warning); empty if they are complete.
   std::string metrics_error;
 };
 
-/// Called from the training thread.
+/// Functions that train() calls, from the training thread. Each may be empty.
 struct TrainCallbacks {
   std::function<void(const Progress&)> progress;
   std::function<void(const Progress&, const Evaluation&)> validation;
-  std::function<bool()> stop;  ///< True: save and return as soon as the current step is done.
+  std::function<bool()> stop;  ///< Returns true to save and return after the current step.
 };
 
-/// Trains a model. If `resume` is true, checkpoint_path must exist and the run continues bit for bit: same weights as
-/// if it had never stopped (with a limit in steps, on as many threads; wall-time limits are not reproducible). Limits,
-/// paths, how often things are reported and the execution may differ from those of the run that is continued, nothing
-/// else.
-/// Throws Error(numerical) when it gives up, Error(incompatible) when the model was made for other data or the
-/// checkpoint belongs to something else, Error(io_failure) when the files of metrics cannot be opened. Files that fail
-/// during the run end nothing: TrainResult::checkpoint_error and metrics_error.
+/// Trains a model.
+///
+/// `resume`: continues the run of TrainOptions::checkpoint_path, which must exist. With a limit in steps and the same
+/// number of threads, the weights are bit for bit those of an uninterrupted run; limits of wall time are not
+/// reproducible. Limits, paths, intervals of reports and the execution may differ from those of the first run; other
+/// options must not.
+///
+/// Throws Error: invalid_argument that names an impossible option; numerical when TrainOptions::give_up_after is
+/// reached; incompatible if the model was made for other data or the checkpoint is of another run; io_failure if the
+/// files of metrics cannot be opened. Later failures of files do not end the run: see TrainResult::checkpoint_error and
+/// metrics_error.
 TrainResult train(Model& model, Dataset& data, const TrainOptions& options, const TrainCallbacks& callbacks = {},
                   bool resume = false);
 
-/// Gives the spec of a model for a dataset the form of the linear forecast that this has fitted: ModelSpec::lags and
-/// known_effects; 0 and false if there is none, or for a spec without from_last.
+/// Sets ModelSpec::lags and known_effects to those of the dataset's linear forecast; 0 and false if there is none or
+/// `spec` has no from_last.
 void take_autoregression(ModelSpec& spec, const Dataset& data);
-/// Gives a model with ModelSpec::lags the linear forecast that the dataset has fitted. Throws Error(incompatible) if
-/// the dataset has none of that form.
+/// Copies the dataset's linear forecast into a model with ModelSpec::lags. Throws Error(incompatible) if the dataset
+/// has none with these lags.
 void fit_autoregression(Model& model, const Dataset& data);
-/// The same with a linear forecast that is fitted to the held-out part, too: what a model gets once it has been scored,
-/// because the latest rows say most about what follows. Does nothing to a model without lags.
+/// Replaces the linear forecast of a model by one that is fitted to the training and the hold-out rows. Call it after
+/// the model was scored: the latest rows tell most about the future. Does nothing to a model without lags.
 void refit_autoregression(Model& model, const Dataset& data);
 
-/// Reduces what the layers of a model with lags add to its linear forecast to the share of it, 0 to 1, that pays on the
-/// held-out rows: what these cannot tell from chance becomes nothing. Returns the share; 1 for other models.
+/// Scales the network's correction of the linear forecast by a share of 0 to 1 that reduces the error on the hold-out
+/// rows, and returns the share. The share is 0 if the gain may be chance. Does nothing and returns 1 for models without
+/// lags.
 double shrink_correction(Model& model, const Dataset& data, const Execution& execution = {});
 
-/// Whether the held-out rows of a series are too few to say what layers would add to its linear forecast, so that
-/// shrink_correction() would leave none of what they have learnt: training them is of no use.
+/// Returns whether training layers is useless for a series: there are too few hold-out rows to judge their correction
+/// of the linear forecast, so shrink_correction() would set it to 0.
 bool linear_stands_alone(const Dataset& data);
 
-/// Gives a model of a series the spread of its forecasts (DataDescription::spread): how far they were off on the
-/// held-out rows, and how far linear forecasts were in the training part. Does nothing for other data, or where nothing
-/// is known.
+/// Estimates the distribution of the forecast errors of a series model, DataDescription::spread, from which prediction
+/// intervals follow. Uses the errors on the hold-out rows and those of the linear forecast on the training rows. Does
+/// nothing for other data or without such errors.
 void fit_spread(Model& model, const Dataset& data, const Execution& execution = {});
 
-/// How much of what the layers of a model and its filters say counts, each 0 to 1.
+/// Weights of the outputs of the layers and of the filter bank in a model's answer, each 0 to 1.
 struct FilterShares {
   double layers = 1.0;
   double filters = 0.0;
 };
 
-/// A trained model of labelled sequences with a bank of convolution filters beside its layers (ModelSpec::filters),
-/// whose classifier is fitted in closed form to the training part. How much each counts is chosen by the held-out part;
-/// where that is too small to say anything, the filters stand alone. Filters run where the model runs; they are fitted
-/// on the CPU. Throws Error(invalid_argument) for other data, or for a model that has filters.
+/// Returns a trained model of labelled sequences with an additional bank of convolution filters (ModelSpec::filters).
+///
+/// A classifier of the filters is fitted in closed form to the training part, on the CPU. `shares` receives the weights
+/// of layers and filters, chosen on the hold-out set; if that is too small, the filters get all the weight. Filters run
+/// on the device of the model. Throws Error(invalid_argument) for other data or a model that already has filters.
 Model add_filters(const Model& model, const Dataset& data, FilterShares& shares, std::uint64_t seed = 0,
                   const Execution& execution = {});
-/// Whether the held-out part of labelled sequences is too small to say what layers are worth, so that add_filters()
-/// would leave none of what they have learnt: training them is of no use.
+/// Returns whether training layers is useless for labelled sequences: the hold-out set is too small to judge them, so
+/// add_filters() would give them no weight.
 bool filters_stand_alone(const Dataset& data);
-/// What is left then: a model of filters without layers (ModelSpec::blocks is 0), fitted to the training part. Throws
-/// Error(invalid_argument) for other data than labelled sequences.
+/// Makes a model of filters without layers (ModelSpec::blocks is 0), fitted to the training part. Throws
+/// Error(invalid_argument) unless the data are labelled sequences.
 Model fit_filters(const Dataset& data, std::uint64_t seed = 0, const Execution& execution = {});
-/// The classifier of the same filters, fitted to the held-out part, too: what a model gets once it has been scored.
-/// Does nothing to a model without filters.
+/// Fits the classifier of a model's filters again, to the training and the hold-out part. Call it after the model was
+/// scored. `shares` are those of add_filters(). Does nothing to a model without filters.
 void refit_filters(Model& model, const Dataset& data, const FilterShares& shares, const Execution& execution = {});
 
-/// What is done to a model once it is trained, and what came of it.
+/// Options of finish_training().
 struct FinishOptions {
-  bool shrink = true;      ///< Of a series: shrink_correction().
-  bool filters = true;     ///< Of labelled sequences: add_filters().
-  std::uint64_t seed = 0;  ///< Of the filters.
+  bool shrink = true;      ///< For series: call shrink_correction().
+  bool filters = true;     ///< For labelled sequences: call add_filters().
+  std::uint64_t seed = 0;  ///< Seed of the filters.
 };
+/// Result of finish_training().
 struct Finished {
-  double share = 1.0;          ///< As shrink_correction() returns it.
-  FilterShares filter_shares;  ///< As add_filters() chose them.
-  bool filters = false;        ///< Whether there are any.
-  bool changed = false;        ///< Whether the model says something else than before.
+  double share = 1.0;          ///< Result of shrink_correction().
+  FilterShares filter_shares;  ///< Result of add_filters().
+  bool filters = false;        ///< Whether filters were added.
+  bool changed = false;        ///< Whether the outputs of the model have changed.
 
-  /// Whether the layers have a part in what the model says.
+  /// Returns whether the layers contribute to the outputs of the model.
   bool layers_count() const { return share > 0.0 && filter_shares.layers > 0.0; }
 };
-/// "the linear forecast alone: ...": what counts how much in a model, where that is not its layers in full; empty where
-/// it is. `trained`: the layers are not as they were drawn.
+/// Returns text that says how much the parts of a model count: "the linear forecast alone: ..."; empty if the layers
+/// count fully. `trained`: whether the layers were trained.
 std::string describe_weight(const Finished& finished, bool trained = true);
-/// What follows training by the held-out part, before the model is scored: what the layers of a series model add is
-/// reduced and the spread of its forecasts found; a model of labelled sequences gets filters.
+/// Fits, after training and before the final score, the parts that need the hold-out set. For series:
+/// shrink_correction() and fit_spread(). For labelled sequences: add_filters().
 Finished finish_training(Model& model, const Dataset& data, const FinishOptions& options = {},
                          const Execution& execution = {});
-/// What follows the score: what was fitted in closed form is fitted again, to the held-out part, too.
+/// Fits, after the final score, the closed-form parts of a model again to all rows: refit_autoregression() and
+/// refit_filters().
 void refit(Model& model, const Dataset& data, const Finished& finished, const Execution& execution = {});
 
-/// The size and the kind of a model that suit a dataset when nothing else is said, or no more than its cell and where
-/// it is trained: of a text, a GPU learns a larger one in the same time. `spec.from_last` is left to how the dataset
-/// was opened.
+/// Returns the default architecture for a dataset. `cell`: name of the cell; empty: the default one. `device`: where
+/// the model will be trained; for texts, a GPU gets a larger model. Does not set `from_last`, which depends on how the
+/// dataset was opened.
 ModelSpec suggest_spec(const Dataset& data, std::string_view cell = {}, Device device = {});
-/// What suits a dataset when nothing else is said: batches, how many steps (enough for little data, too), how often to
-/// validate, how patiently, which model to keep, and in which precision `device` multiplies (`execution`). Limits are
-/// caps: a run ends before them where it stops to gain. The dataset is left as it was.
+/// Returns the default training options for a dataset: batch size, limits, validation, early stopping, `keep_best`, and
+/// the precision on `device` (`execution`). With early stopping a run may end before its limits. The dataset is left
+/// unchanged.
 TrainOptions suggest_options(Dataset& data, Device device = {});
-/// The same for a run that goes on from a checkpoint, maybe on another device: sizes of batches, and when it ends, are
-/// those that it began with. Throws Error(incompatible) for a model, Error(bad_input) for a file that is damaged.
+/// Returns the options to resume the run of a checkpoint, possibly on another device: batch sizes and limits are those
+/// of the first run. Throws Error: incompatible if the file is a model and not a checkpoint; bad_input if it is
+/// damaged.
 TrainOptions suggest_resumed(const std::string& checkpoint, Dataset& data, Device device = {});
 
-/// Scores a model on the dataset's validation part.
+/// Returns the scores of a model on the validation part of a dataset. Uses only `batch`, `length`, `loss`,
+/// `validation_batches` and `execution` of the options.
 Evaluation evaluate(const Model& model, const Dataset& data, const TrainOptions& options);
 
 }  // namespace penstock

@@ -15,30 +15,32 @@
 #include "ops/product/linear.h"
 #include "ops/recurrence/recurrence.h"
 
+/// Export of a model graph as nodes of ONNX.
 namespace penstock::io {
 
-/// Writes the forward pass of a graph in f32 as nodes of ONNX: one function an op, of what its definition says.
-/// Activations are [B, T, width], states [B, width].
+/// Writes the forward pass of a graph in f32 as nodes of ONNX, with one function for each kind of op. Activations are
+/// [B, T, width], states [B, width].
 class GraphWriter {
  public:
-  /// `parameters`: the flat store that values of Home::values lie in.
+  /// `parameters`: the flat array of the values of Home::values.
   GraphWriter(OnnxGraph& onnx, const graph::Graph& graph, std::span<const float> parameters);
 
-  /// `input`: what Home::tokens or Home::features is called; `state`: [B, S], empty for a graph without one.
+  /// Writes all nodes. `input`: name of Home::tokens or Home::features; `state`: name of the state [B, S], empty for a
+  /// graph without one.
   void write(const std::string& input, const std::string& state);
 
-  /// What a value that was made is called.
+  /// Returns the name of a value that was written.
   const std::string& name_of(graph::ValueId id) const { return names_[static_cast<std::size_t>(id.index)]; }
-  /// [B, S]
+  /// Returns the name of the next state [B, S].
   std::string next_state();
-  /// S
+  /// Returns S.
   Index state_size() const { return state_size_; }
 
  private:
   void split_state(const std::string& state);
   void write_node(const graph::Node& node);
 
-  // One of these for every kind of op.
+  // One for each kind of op.
   void write(const ops::Embedding& shape);
   void write(const ops::Linear& shape);
   void write(const ops::ResidualNorm& shape);
@@ -50,21 +52,21 @@ class GraphWriter {
   void write(const ops::ReadChanges& op);
   void write(const ops::AddLastValues& op);
 
-  // Operands of the node that is being written, by their place.
+  // Operands of the current node, by position.
   bool reads(int i) const;
   const std::string& read(int i) const;
   std::span<const float> parameter(int i) const;
-  /// A parameter as it is, under its name.
+  /// Adds a parameter unchanged, under its name.
   std::string tensor(int i, const std::vector<Index>& shape);
   void made(int i, const std::string& name);
 
   OnnxGraph& onnx_;
   const graph::Graph& graph_;
   std::span<const float> parameters_;
-  std::vector<std::string> names_;  // of each value
+  std::vector<std::string> names_;  // [values]
   const graph::Node* node_ = nullptr;
-  std::vector<graph::ValueId> carried_;   // states that come in, in their order
-  std::vector<std::string> next_states_;  // of these
+  std::vector<graph::ValueId> carried_;   // incoming states, in order
+  std::vector<std::string> next_states_;  // names of their next values
   Index state_size_ = 0;
 };
 

@@ -8,16 +8,17 @@
 #include "penstock/onnx.h"
 #include "penstock/types.h"
 
+/// A graph of ONNX operators under construction: the graph of a model or the body of a loop.
 namespace penstock::io {
 
-/// What a node of ONNX is told besides its inputs, ready to be written.
+/// An attribute of an ONNX node, encoded.
 class OnnxAttribute {
  public:
   OnnxAttribute(const std::string& name, Index value);
   OnnxAttribute(const std::string& name, const std::string& value);
   OnnxAttribute(const std::string& name, const std::vector<Index>& values);
   OnnxAttribute(const std::string& name, const std::vector<std::string>& values);
-  /// A body: what OnnxGraph::encoded() says.
+  /// Makes an attribute of a graph, such as a loop body, from OnnxGraph::encoded().
   static OnnxAttribute graph(const std::string& name, const std::string& encoded);
 
   const std::string& encoded() const { return encoded_; }
@@ -28,40 +29,40 @@ class OnnxAttribute {
 };
 using OnnxAttributes = std::vector<OnnxAttribute>;
 
-/// A graph of ONNX's operators, as it is written down: the model's or a loop's body. Values are known by their names,
-/// of which every one is made once.
+/// A graph of ONNX operators. Values are identified by unique names.
 class OnnxGraph {
  public:
-  /// `prefix` begins the names of all that is made here, so that a body's are none of its model's.
+  /// `prefix` begins the names of all values made here, so names in a loop body differ from those of the model.
   explicit OnnxGraph(std::string prefix) : prefix_(std::move(prefix)) {}
 
-  /// From now on `prefix` begins names, for those who read the graph.
+  /// Sets the prefix of the names from now on, for people who read the graph.
   void enter(const std::string& prefix) { prefix_ = prefix; }
 
-  /// Adds a node; "" among the inputs is one that is absent. The name of its only output, or of the first `outputs`.
+  /// Adds a node and returns the name of its output, or of its first `outputs` outputs. An empty input name means an
+  /// absent input.
   std::string node(const std::string& op, const std::vector<std::string>& inputs,
                    const OnnxAttributes& attributes = {});
   std::vector<std::string> node(int outputs, const std::string& op, const std::vector<std::string>& inputs,
                                 const OnnxAttributes& attributes = {});
 
-  // Constants. The same one has the same name.
+  // Constants: return their names. Equal constants have one name.
   std::string scalar(float value);
   std::string integers(const std::vector<Index>& values);
   std::string flags(const std::vector<bool>& values);
-  /// A tensor of weights; `name` is changed if there is one already.
+  /// Adds a tensor of weights. `name` is changed if it exists already.
   std::string floats(const std::string& name, const std::vector<Index>& shape, std::span<const float> values);
   std::string doubles(const std::string& name, std::span<const double> values);
 
-  /// A value as "float" or "double".
+  /// Casts a value to "float" or "double".
   std::string cast(const std::string& value, const std::string& type);
 
   void input(OnnxTensor tensor) { inputs_.push_back(std::move(tensor)); }
-  /// `value` comes out as `tensor`, under a name that nothing else has.
+  /// Makes `value` the output `tensor`, whose name must be unique.
   void output(OnnxTensor tensor, const std::string& value);
   const std::vector<OnnxTensor>& inputs() const { return inputs_; }
   const std::vector<OnnxTensor>& outputs() const { return outputs_; }
 
-  /// The graph as a message, without nodes and constants that no output needs.
+  /// Returns the encoded graph, without nodes and constants that no output needs.
   std::string encoded(const std::string& name) const;
 
  private:
@@ -80,7 +81,7 @@ class OnnxGraph {
   std::string prefix_;
   std::vector<Node> nodes_;
   std::vector<Constant> constants_;
-  std::map<std::string, std::string> known_constants_;  // by what they are
+  std::map<std::string, std::string> known_constants_;  // by content
   std::vector<OnnxTensor> inputs_, outputs_;
   int made_ = 0;
 };

@@ -4,18 +4,20 @@
 #include <string>
 #include <string_view>
 
+/// Encoding of Protocol Buffers messages.
 namespace penstock::io {
 
-/// A message of Protocol Buffers, of which ONNX files consist, field by field. It is only ever written here, which
-/// takes these few lines; the library that also reads it keeps one register of messages a process, and a program that
-/// brings a second copy along, as ONNX's own and most runtimes do, may end with it.
+/// A message of Protocol Buffers, the format of ONNX files, built field by field.
+///
+/// Writing needs only these lines. The Protocol Buffers library has one registry of messages per process; a program
+/// with a second copy of the library, as in most ONNX runtimes, may crash.
 class ProtobufMessage {
  public:
-  /// Of int64 and enum fields; also a repeated one's next value.
+  /// Adds an int64 or enum field, or the next value of a repeated one.
   ProtobufMessage& integer(int field, std::int64_t value);
-  /// Of float fields.
+  /// Adds a float field.
   ProtobufMessage& number(int field, float value);
-  /// Of string, bytes and message fields; also a repeated one's next value.
+  /// Adds a string, bytes or message field, or the next value of a repeated one.
   ProtobufMessage& bytes(int field, std::string_view value);
   ProtobufMessage& message(int field, const ProtobufMessage& value) { return bytes(field, value.encoded_); }
 

@@ -5,10 +5,11 @@
 
 #include "io/onnx/onnx_graph.h"
 
+/// Tracing of cells for the export to ONNX.
 namespace penstock::io {
 
-/// A value type for cells (cells/prelude.h) that computes nothing but writes down what would be computed: what a cell
-/// does with symbols becomes nodes of ONNX.
+/// A value type for cells (cells/prelude.h) that records operations instead of computing: each operation on symbols
+/// becomes a node of ONNX.
 class Symbol {
  public:
   Symbol() = default;
@@ -34,7 +35,7 @@ class Symbol {
     return write("Where", {write("Equal", {x, Symbol(0.0f)}), a, b});
   }
   friend Symbol Quotient(const Symbol& a, const Symbol& b) { return a / b; }
-  /// Saturates as the prelude says.
+  /// Saturates as Exp() of the prelude.
   friend Symbol Exp(const Symbol& x) { return write("Exp", {Clamp(x, Symbol(-87.33f), Symbol(87.3f))}); }
   friend Symbol Tanh(const Symbol& x) { return write("Tanh", {x}); }
   friend Symbol Sigmoid(const Symbol& x) { return write("Sigmoid", {x}); }
@@ -46,7 +47,7 @@ class Symbol {
 
  private:
   bool is_zero() const { return graph_ == nullptr && constant_ == 0.0f; }
-  /// One of the operands at least is no constant.
+  /// Adds a node. At least one operand must not be a constant.
   static Symbol write(const char* op, std::initializer_list<Symbol> operands);
 
   OnnxGraph* graph_ = nullptr;  // null: a constant

@@ -5,9 +5,10 @@
 
 #include "penstock/types.h"
 
+/// Transposition of matrices for the export to ONNX.
 namespace penstock::io {
 
-/// values [rows, columns] -> [columns, rows]: ONNX multiplies by matrices from the right.
+/// Returns values [rows, columns] as [columns, rows]. ONNX multiplies by matrices from the right.
 inline std::vector<float> transposed(std::span<const float> values, Index rows, Index columns) {
   std::vector<float> result(values.size());
   for (Index i = 0; i < rows; ++i) {

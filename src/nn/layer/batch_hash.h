@@ -7,9 +7,10 @@
 
 #include "penstock/recurrent.h"
 
+/// Hashes of batches, by which a backward pass recognises the batch of its forward pass.
 namespace penstock::nn {
 
-/// A number that tells things apart (FNV-1a over 64-bit words).
+/// A 64-bit FNV-1a hash over words.
 class Hash {
  public:
   explicit Hash(std::uint64_t start = 0xcbf29ce484222325ULL) : value_(start) {}
@@ -30,7 +31,7 @@ class Hash {
   std::uint64_t value_;
 };
 
-/// Of where a batch's positions lie: its lengths, packed rows and resets, which lie in the host's memory.
+/// Returns a hash of the lengths, row offsets and resets of a batch, which must be in host memory.
 std::uint64_t hash_of(const Batch& batch);
 
 }  // namespace penstock::nn

@@ -9,16 +9,17 @@
 #include "ops/memory/memory.h"
 #include "penstock/recurrent_program.h"
 
+/// A stack of recurrent layers on the device of a stream: the device side of Recurrent.
 namespace penstock::nn {
 
-/// A tensor of that shape without gaps.
+/// Returns a contiguous tensor of a shape.
 Tensor tensor_of(void* data, DType dtype, const std::vector<Index>& shape, Device device);
 
-/// What a forward pass of a DeviceStack leaves for its backward pass, in memory of the device.
+/// Data that a forward pass of a DeviceStack saves for its backward pass, in device memory.
 struct DeviceTape {
-  std::shared_ptr<ops::Queue> queue;  // of the memory
-  ops::Buffer memory;                 // what the layers keep, laid out by their program
-  ops::Buffer state_in;               // what the rows began with
+  std::shared_ptr<ops::Queue> queue;  // owner of the memory
+  ops::Buffer memory;                 // saved values of the layers, laid out by their program
+  ops::Buffer state_in;               // initial states of the rows
   RecurrentForm form;
   Execution execution;
   Batch batch;
@@ -26,11 +27,11 @@ struct DeviceTape {
   std::uint64_t pass = 0, seed = 0;
 };
 
-/// A stack of layers whose weights and gradients lie on the device of a stream. Every call is put into that stream and
-/// is a call of a RecurrentProgram, which checks it. Threads may make forward calls at once, as of a Recurrent.
+/// A stack of layers with weights and gradients on the device of a stream. Every call is queued on that stream as a
+/// call of a RecurrentProgram, which checks its arguments. Any number of threads may call forward() at once.
 class DeviceStack {
  public:
-  /// All weights zero.
+  /// Makes a stack with zero weights.
   DeviceStack(const RecurrentSpec& spec, Stream& stream, DType dtype);
 
   Device device() const { return queue_->device(); }
@@ -38,38 +39,39 @@ class DeviceStack {
   DType dtype() const { return dtype_; }
   const RecurrentSpec& spec() const { return spec_; }
 
-  /// In the order of parameter_shapes(), each without gaps and at a multiple of 256 bytes.
+  /// Weights in the order of parameter_shapes(), each contiguous and aligned to 256 bytes; gradients likewise.
   const std::vector<Tensor>& weights() const { return weights_; }
   const std::vector<Tensor>& gradients() const { return gradients_; }
-  /// Copies one of them, from or to the host's memory, and waits for that.
+  /// read() copies a weight or gradient to host memory, write() from host memory; both wait.
   void read(const Tensor& one, void* to) const;
   void write(const Tensor& one, const void* from);
   void weights_changed() { ++version_; }
   std::uint64_t version() const { return version_; }
   void zero_gradients() { gradient_memory_.zero(); }
 
-  /// `states`: every state but the output, without data if not wanted. `tape`: if a backward pass is to follow.
+  /// Queues a forward pass. `states`: receives all states except the output; no data: not wanted. `tape`: filled for a
+  /// backward pass; null: none follows.
   void forward(const Batch& batch, const Tensor& x, const Tensor& y, const Tensor& state_in, const Tensor& state_out,
                const Tensor& states, DeviceTape* tape, std::uint64_t seed, const Execution& execution) const;
-  /// Adds to the gradients of weights. `dx`, `dstate_in`: without data, they are not wanted.
+  /// Queues a backward pass, which adds to the gradients of weights. `dx`, `dstate_in`: no data: not wanted.
   void backward(const Batch& batch, const Tensor& x, const Tensor& dy, const Tensor& dstate_out, const Tensor& dx,
                 const Tensor& dstate_in, const Tensor& dstates, DeviceTape& tape, const Execution& execution) const;
-  /// One step of B rows, x [B, 1, I] and y [B, 1, H].
+  /// Queues one step of B rows: x [B, 1, I], y [B, 1, H].
   void step(const Tensor& x, const Tensor& y, const Tensor& state, const Execution& execution) const;
 
  private:
-  /// What programs read instead of the weights: of which version of them it is.
+  /// Packed weights that programs read, with the version of the weights they were packed from.
   struct Packed {
     ops::Buffer memory;
     std::uint64_t version = 0;
   };
-  /// Of which type and precision, for which pass, of sequences or of steps.
+  /// Dtype, precision, exact mode, pass, and whether the form is of single steps.
   using PackedKey = std::tuple<DType, Precision, bool, Pass, bool>;
   struct Work {
     ops::Buffer memory;
   };
 
-  /// The memory that a weight or a gradient lies in.
+  /// Returns the buffer that a weight or gradient is in.
   const ops::Buffer& memory_of(const Tensor& one) const;
   Execution resolved(const Execution& execution) const;
   RecurrentForm form_of(const Batch& batch, const Tensor& x) const;

@@ -25,14 +25,14 @@
 #include "ops/tensor_check.h"
 #include "penstock/recurrent.h"
 
-/// What stands behind a Recurrent and its tape.
+/// Implementation of Recurrent and its tape: weights on the CPU, prepared passes, and calls that copy to a device.
 namespace penstock {
 namespace nn {
 
-/// Passes that a thread keeps ready, of the shapes that it ran last.
+/// Number of prepared passes that a thread keeps, for the shapes that it used last.
 inline constexpr std::size_t kPreparedPasses = 16;
 
-/// Do a [n] and b [m] have no element in common?
+/// Returns whether a [n] and b [m] do not overlap.
 template <class Real>
 bool are_apart(const Real* a, Index n, const Real* b, Index m) {
   return std::less_equal<>()(a + n, b) || std::less_equal<>()(b + m, a);
@@ -43,10 +43,10 @@ SequenceStrides strides_of(const Batch& batch, const SequenceView<Real>& view) {
   return {batch.cu_seqlens != nullptr ? 0 : view.row_stride, view.step_stride};
 }
 
-/// Channels of every state but the output, after each step.
+/// Returns the channels of all states except the output.
 inline Index other_states(const RecurrentSpec& spec) { return (find_cell(spec.cell).states - 1) * spec.output_size(); }
 
-/// What goes out where no row has a step: what came in.
+/// Copies the initial state to the final state, for a batch in which no row has a step.
 template <class Real>
 void pass_on(Index count, const Real* from, Real* to) {
   if (to == nullptr || to == from) return;
@@ -59,27 +59,27 @@ void pass_on(Index count, const Real* from, Real* to) {
 
 }  // namespace nn
 
-/// What one forward pass leaves behind, in memory laid out by its program, and what it was of.
+/// Data that a forward pass saves, in the layout of its program, and what identifies the pass.
 template <class Real>
 struct RecurrentTape<Real>::Content {
   ops::Queue queue{Device::cpu()};
   ops::Buffer memory;
   nn::StackTape layout;
-  std::vector<Real> state_in;  // what the rows began with; empty: zeros
+  std::vector<Real> state_in;  // initial states of the rows; empty: zeros
   SequenceView<Real> y;
   RecurrentForm form;
   Index places = 0;
-  std::uint64_t network = 0;  // which network the pass was of
-  std::uint64_t version = 0;  // of its weights
-  std::uint64_t batch = 0;    // its lengths, packed rows and resets
-  std::uint64_t seed = 0;     // of its dropout masks
-  bool rounded = false;       // what layers keep is bfloat16
+  std::uint64_t network = 0;  // identity of the network
+  std::uint64_t version = 0;  // version of its weights
+  std::uint64_t batch = 0;    // hash of lengths, row offsets and resets
+  std::uint64_t seed = 0;     // seed of the dropout masks
+  bool rounded = false;       // saved values are bfloat16
   bool filled = false;
-  // Of a network on a stream, instead of memory and layout: its tape, and what was copied for a call from the host.
+  // For a network on a stream, instead of memory and layout: its tape, and copies for a call with host memory.
   nn::DeviceTape device;
   ops::HostCopies copies;
 
-  /// Of a pass of that network and that version of its weights, of which the tape now holds nothing.
+  /// Clears the tape for a pass of network `of` with weights of version `with`.
   void start(std::uint64_t of, std::uint64_t with, const std::shared_ptr<ops::Queue>& on) {
     filled = false;
     version = with;
@@ -95,7 +95,7 @@ struct RecurrentTape<Real>::Content {
 
 template <class Real>
 struct Recurrent<Real>::Impl {
-  /// A pass of one form, with executables of its own.
+  /// A prepared pass of one form, with its own workspace.
   struct Prepared {
     RecurrentForm form;
     Execution execution;
@@ -103,22 +103,22 @@ struct Recurrent<Real>::Impl {
     bool is_backward = false;
     nn::StackPass pass;
     std::optional<graph::Workspace> workspace;
-    std::uint64_t version = 0;      // of the weights that its panels are of
-    bool denormal_weights = false;  // of a step: that version has some
-    const Real* state = nullptr;    // of a step: the caller's that is bound
+    std::uint64_t version = 0;      // of the weights that its panels were packed from
+    bool denormal_weights = false;  // steps: that version has denormal weights
+    const Real* state = nullptr;    // steps: the bound state of the caller
   };
 
-  /// What a thread computes with besides the weights.
+  /// Scratch memory and prepared passes of one thread.
   struct Work {
-    std::list<Prepared> prepared;                  // the last first
-    std::array<std::optional<Prepared>, 4> steps;  // of a stream, by precision
-    ops::Buffer memory;                            // of one call at a time
+    std::list<Prepared> prepared;                  // the last used first
+    std::array<std::optional<Prepared>, 4> steps;  // single steps, by precision
+    ops::Buffer memory;                            // workspace of one call at a time
   };
 
   RecurrentSpec spec;
   std::uint64_t seed;
-  std::uint64_t identity;                  // of no other network
-  std::unique_ptr<nn::DeviceStack> stack;  // of a network on a stream; the weights, gradients and works below are not
+  std::uint64_t identity;                  // unique to this network
+  std::unique_ptr<nn::DeviceStack> stack;  // networks on a stream; weights, gradients and works below are then unused
   PerThread<ops::HostCopies> copies{[] { return std::make_unique<ops::HostCopies>(); }};
   std::shared_ptr<ops::Queue> queue = std::make_shared<ops::Queue>(Device::cpu());
   std::shared_ptr<graph::Weights> weights;
@@ -126,9 +126,9 @@ struct Recurrent<Real>::Impl {
   std::vector<Parameter> parameters;
   PerThread<Work> works{[] { return std::make_unique<Work>(); }};
   std::atomic<std::uint64_t> passes{0};  // training passes so far: each draws dropout masks of its own
-  Index row_state = 0;                   // of all layers and directions: values of one row
+  Index row_state = 0;                   // values of one row, all layers and directions
 
-  /// Weights are zero until initialise(). `stream`: null for a network of the CPU that has none.
+  /// Makes a network with zero weights. `stream`: null for a network on the CPU without a stream.
   Impl(const RecurrentSpec& s, std::uint64_t seed_, Stream* stream) : spec(s), seed(seed_), identity(next_identity()) {
     std::vector<ParameterShape> shapes = parameter_shapes(spec);
     require_possible(shapes);
@@ -241,7 +241,7 @@ struct Recurrent<Real>::Impl {
 
   std::uint64_t version() const { return stack ? stack->version() : weights->version(); }
 
-  /// Gradients of other weights than the pass had would belong to neither set.
+  /// Throws unless the tape is of this network with its current weights. Gradients of changed weights would be wrong.
   void require_tape_of_this(const typename RecurrentTape<Real>::Content& tape) const {
     require(tape.network == identity, "tape must hold a forward pass of this network");
     require(
@@ -250,7 +250,7 @@ struct Recurrent<Real>::Impl {
         "before weights change, or forward() again");
   }
 
-  /// What a batch says of a form.
+  /// Returns the form of calls with a batch.
   RecurrentForm form_of(const Batch& batch) const {
     RecurrentForm form;
     form.dtype = form.weights = dtype_of<Real>();
@@ -273,7 +273,7 @@ struct Recurrent<Real>::Impl {
 
   Device device() const { return stack ? stack->device() : Device::cpu(); }
 
-  /// Of the dropout masks of the next pass of training.
+  /// Returns the seed of the dropout masks of the next training pass.
   std::uint64_t next_seed() { return spec.dropout > 0.0 ? nn::Hash(seed).add(++passes).value() : 0; }
 
   /// [S, layers * directions, B, H]
@@ -281,7 +281,7 @@ struct Recurrent<Real>::Impl {
     return {find_cell(spec.cell).states, spec.layers * spec.directions(), rows, spec.hidden_size};
   }
 
-  // Calls of a network on a stream with memory of the host. `tape`: null if no backward pass follows.
+  // Calls with host memory, for a network on a stream. `tape`: null if no backward pass follows.
   void forward_copied(const Batch& batch, SequenceView<const Real> x, SequenceView<Real> y, const Real* state_in,
                       Real* state_out, typename RecurrentTape<Real>::Content* tape, const Execution& execution,
                       SequenceView<Real> every_state);
@@ -317,7 +317,7 @@ struct Recurrent<Real>::Impl {
     }
   }
 
-  /// The pass of that form, as this thread runs it. `tape`: of a backward pass.
+  /// Returns this thread's prepared pass of a form. `tape`: for a backward pass; null: forward.
   Prepared& prepare(Work& work, const RecurrentForm& form, const Execution& execution, const nn::StackTape* tape) {
     const unsigned isa = cpu::isa_generation();
     auto& all = work.prepared;
@@ -346,7 +346,7 @@ struct Recurrent<Real>::Impl {
     prepared.version = weights->version();
   }
 
-  /// Can step_row() do that? If not, step() finds out why.
+  /// Returns whether step_row() can take these arguments. If not, step() reports why.
   bool accepts_row(const Real* x, const Real* y, const Real* state, const Execution& execution) const {
     return x != nullptr && y != nullptr && state != nullptr && spec.direction == Direction::forward &&
            execution.precision < Precision::f16 && execution.precision >= Precision::full &&
@@ -354,7 +354,7 @@ struct Recurrent<Real>::Impl {
            nn::are_apart(y, spec.hidden_size, state, row_state);
   }
 
-  /// x [I] -> y [H], state [S, layers, H].
+  /// Computes one step of one row: x [I] to y [H], state [S, layers, H].
   void step_row(const Real* x, Real* y, Real* state, Precision precision) {
     Work& work = works.get();
     std::optional<Prepared>& held = work.steps[static_cast<std::size_t>(precision)];
@@ -378,8 +378,8 @@ struct Recurrent<Real>::Impl {
     }
   }
 
-  /// What a step looks up once for each version of the weights. Steps count denormal numbers as zeros only if weights
-  /// are denormal: changing the mode takes half as long as a small step does, and callers of many steps do it once.
+  /// Prepares steps for the current version of the weights. Steps switch denormal numbers to zeros only if weights are
+  /// denormal: switching takes half as long as a small step, and callers of many steps do it once.
   void prepare_step(Work& work, std::optional<Prepared>& held, Precision precision) const {
     if (!held || held->isa != cpu::isa_generation()) {
       RecurrentForm form;

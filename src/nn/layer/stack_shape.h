@@ -5,10 +5,11 @@
 #include "ops/recurrence/recurrence_stack.h"
 #include "plan/cell_table.h"
 
+/// Shapes, strides and storage types of the layers of a recurrent stack.
 namespace penstock::nn {
 
-/// What ops are told of the layers of a stack in one form of call: sizes, how sequences lie in memory, and in which
-/// type they are stored. Refers to the spec and the form.
+/// Shapes that ops get for the layers of a stack in one form of call: sizes, strides, and storage types. Keeps
+/// references to the spec and the form.
 class StackShape {
  public:
   struct Place {
@@ -17,39 +18,40 @@ class StackShape {
 
   StackShape(const RecurrentSpec& spec, const RecurrentForm& form, const Execution& execution);
 
-  /// A GPU computes with the caller's bfloat16. A CPU computes in float: its engines read bfloat16 as it lies, or it is
-  /// cast. Both passes do the same, since the layout of x decides that of the tape. Whatever is added to is float, such
-  /// as the dx that both directions share.
+  /// Chooses the storage types of a pass. A GPU computes with the caller's bfloat16. A CPU computes in float: its
+  /// engines read bfloat16 directly, or casts convert it. Both passes choose the same, since the layout of x decides
+  /// the layout of the tape. Sums, such as the dx of two directions, are float.
   void choose_storage(bool backward);
 
   const ops::Target& target() const { return target_; }
-  /// Whether sequences of the caller's bfloat16 are cast from and to floats.
+  /// Returns whether the caller's bfloat16 sequences are cast to and from floats.
   bool casts() const { return casts_; }
-  /// Whether panels are packed from weights in bfloat16.
+  /// Returns whether panels are packed from bfloat16 weights.
   bool packs_bf16() const { return packs_bf16_; }
 
-  /// Whether all layers are one node, which may run them side by side: where both directions are walked, a layer needs
-  /// all of the one below.
+  /// Returns whether all layers are one node, which may run them in parallel. A bidirectional layer cannot: it needs
+  /// the whole sequence of the layer below.
   bool stacked() const { return spec_.layers > 1 && spec_.directions() == 1 && !target_.step; }
 
   ops::Recurrence layer(const Place& at) const;
   ops::RecurrenceStack all_layers() const;
 
-  /// Strides of a caller's sequence; those of contiguous rows where none are given.
+  /// Returns the strides of a caller's sequence; without any, those of contiguous rows.
   SequenceStrides given_strides(const SequenceStrides& strides, Index width) const {
     return ops::strides_or(strides, {form_.steps * width, width});
   }
-  /// Strides of what a stack keeps to itself, such as sequences between layers: time-first if x is, so that one matrix
-  /// is passed on, and where layers of a GPU may run in chunks, so that each chunk is one matrix.
+  /// Returns the strides of internal sequences, such as those between layers. They are time-first if x is, which passes
+  /// one matrix on, and where layers of a GPU may run in chunks, which makes each chunk one matrix.
   SequenceStrides own_strides(Index width) const;
 
-  /// Layers and directions.
+  /// Returns the number of layers times directions.
   Index slots() const { return spec_.layers * spec_.directions(); }
   std::size_t index_of(const Place& at) const {
     return static_cast<std::size_t>(at.layer * spec_.directions() + at.direction);
   }
   bool reverse(const Place& at) const { return spec_.direction == Direction::reverse || at.direction == 1; }
-  /// All values of the states, and those but h of one row in one direction.
+  /// state_values() is the size of the states of all rows; other_states() that of all states but h of one row in one
+  /// direction.
   Index state_values() const { return cell_.info.states * slots() * form_.rows * spec_.hidden_size; }
   Index other_states() const { return (cell_.info.states - 1) * spec_.hidden_size; }
   bool scans() const { return cell_.info.scan; }

@@ -4,10 +4,11 @@
 
 #include "penstock/types.h"
 
+/// Initial biases of gates.
 namespace penstock::nn {
 
-/// Adds to a fresh bias [G*H] what lets a cell remember from the first step on, instead of forgetting half its state
-/// at every step as a zero bias would have it. A cell without an entry keeps its zeros.
+/// Adds initial values to a zero bias [G*H] that let a cell remember its state. With a zero bias it would forget half
+/// of the state at every step. Cells without an entry keep zeros.
 template <class Real>
 void add_gate_bias(std::string_view cell, Index hidden_size, Real* bias);
 

@@ -4,9 +4,10 @@
 
 #include "nn/model/parameters.h"
 
+/// Initial values of parameters.
 namespace penstock::nn {
 
-/// Fresh values of all parameters of a layout, in its order. The same seed gives the same in float and double up to
+/// Writes initial values of all parameters of a layout. The same seed gives the same values in float and double, up to
 /// rounding.
 template <class Real>
 void initialise(const ParameterLayout& layout, Real* values, std::uint64_t seed);

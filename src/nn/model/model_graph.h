@@ -6,30 +6,30 @@
 #include "penstock/data_description.h"
 #include "penstock/model.h"
 
+/// The graph of a model: its layers and the layout of its parameters.
 namespace penstock::nn {
 
-/// How a series is read and forecast by its changes, if the spec says so.
+/// Returns how a series is read and forecast by its changes, for ModelSpec::from_last.
 ops::Changes changes_of(const DataDescription& data);
 
-/// What names of a member's parameters begin with; nothing where there is only one.
+/// Returns the prefix of the parameter names of an ensemble member; empty for a single model.
 std::string member_prefix(const ModelSpec& spec, Index member);
 
-/// Where a model's graph ends.
+/// The last values of a model's graph.
 struct ModelEnds {
   ValueId outputs;  ///< [B, T, O]
-  ValueId head;     ///< The same as the last layer made it, in the type of activations: a backward pass starts here
+  ValueId head;     ///< Output of the last layer, in the type of activations; a backward pass starts here
 };
 
 /// Adds the layers of a model: embedding or linear input, blocks, norm, linear head. The spec must have passed
-/// check_spec(). `outputs`: where they are wanted. Of an ensemble there is no backward pass.
+/// check_spec(). `outputs`: home of the outputs. An ensemble has no backward pass; its output is the sum of its
+/// members' heads, which combine() has divided by their number.
 ///
-/// An ensemble is the sum of its members' heads, which combine() has divided by their number.
-///
-/// x_0 = input; of every residual the norm reads the sum of all before it:
+/// x_0 = input; each block updates x twice, where norm(x) reads the sum so far:
 ///   x = x + dropout(projection(recurrence(convolution(norm(x))))), x = x + dropout(down(silu_gate(up(norm(x)))))
 ModelEnds add_model(GraphBuilder& builder, const ModelSpec& spec, const DataDescription& data, graph::Home outputs);
 
-/// The parameters of a model, without preparing anything.
+/// Returns the layout of a model's parameters, without preparing any program.
 ParameterLayout model_layout(const ModelSpec& spec, const DataDescription& data);
 
 }  // namespace penstock::nn

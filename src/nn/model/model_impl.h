@@ -9,29 +9,30 @@
 #include "nn/model/parameters.h"
 #include "penstock/data_description.h"
 
+/// Implementation of Model, for the parts that save, train and stream it.
 namespace penstock {
 
-/// What stands behind a Model, for the layers that save, train and stream it.
+/// Spec, data description, parameters and programs of a model.
 struct Model::Impl {
-  /// Checks the spec; parameters are zero.
+  /// Checks the spec and makes zero parameters.
   Impl(const ModelSpec& spec, const DataDescription& data);
 
   ModelSpec spec;
   DataDescription data;
-  /// Shared with the sessions that were opened on the model, which may outlive it.
+  /// Shared with the sessions of the model, which may outlive it.
   std::shared_ptr<nn::Parameters<float>> parameters;
-  Index state_size = 0;  ///< Values of one row's state
-  /// Tells which weights training goes on from (continue_from); empty: fresh ones.
+  Index state_size = 0;  ///< Number of values in one row's state.
+  /// Fingerprint of the weights that training continues from (continue_from()); empty: initial weights.
   std::string origin = {};
-  /// Made when they are first asked for, by any thread.
+  /// Programs, made on first use by any thread.
   mutable nn::ModelPrograms programs;
 
-  /// The parameters on a device. Elsewhere than on the CPU they are a copy, brought up to date if the host's have
-  /// changed. Throws Error: unsupported without such a device; out_of_memory.
+  /// Returns the parameters on a device. On a GPU they are a copy, which is updated if those of the host have changed.
+  /// Throws Error: unsupported without such a device; out_of_memory.
   std::shared_ptr<graph::Weights> weights_on(Device device) const;
-  /// Before weights are written in place: sessions that were opened on the model keep them as they are.
+  /// Call before writing weights in place: open sessions keep the old ones.
   void part_from_sessions();
-  /// The host's parameters become those of a copy, which somebody has trained.
+  /// Copies the trained parameters of a device to those of the host.
   void take_weights_from(Device device);
 
   Index inputs() const { return data.input_size(); }
@@ -41,14 +42,14 @@ struct Model::Impl {
   struct Copy {
     Device device;
     std::shared_ptr<graph::Weights> weights;
-    std::uint64_t of_version = 0;  // of the host's weights
+    std::uint64_t of_version = 0;  // version of the host's weights
   };
-  mutable std::mutex guard_;  // of copies_
+  mutable std::mutex guard_;  // guards copies_
   mutable std::vector<Copy> copies_;
 };
 
-/// What a program of a model is prepared for: the type of activations follows from the precision. Throws
-/// Error(unsupported) for a precision that the device does not have.
+/// Returns the target that programs of a model are prepared for. The precision decides the type of activations. Throws
+/// Error: unsupported for a precision that the device does not have; invalid_argument for exact mode on a GPU.
 ops::Target model_target(Index rows, Index steps, const Execution& execution);
 
 }  // namespace penstock

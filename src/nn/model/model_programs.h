@@ -12,47 +12,49 @@
 #include "penstock/data_description.h"
 #include "penstock/model.h"
 
+/// Programs of a model: forward pass, generation, training step, and scoring.
 namespace penstock::nn {
 
-/// The program of a model's forward pass: tokens or features and state_in -> outputs and state_out.
+/// Makes the program of a forward pass: tokens or features and state_in -> outputs and state_out.
 std::shared_ptr<const graph::Program> forward_program(const ModelSpec& spec, const DataDescription& data,
                                                       const ops::Target& target);
 
-/// The program of a step of rows that write by themselves: what each draws from Home::outputs is the token that it
-/// reads, and its outputs are what the next run draws from. `history`: draws of a row that Home::history has places
-/// for.
+/// Makes the program of a step of autoregressive generation: each row draws a token from Home::outputs and reads it;
+/// the next run draws from its new outputs. `history`: number of drawn tokens of a row that Home::history holds.
 std::shared_ptr<const graph::Program> generation_program(const ModelSpec& spec, const DataDescription& data,
                                                          const Sampling& sampling, Index history,
                                                          const ops::Target& target);
 
-/// What a training step does besides the model.
+/// The parts of a training step besides the model.
 struct TrainingShape {
   ops::StepRules rules = {};
   ops::LossKind loss = ops::LossKind::cross_entropy;
-  ops::OptimizerShape optimizer = {};  ///< Of all parameters; its tensors follow from the model
+  ops::OptimizerShape optimizer = {};  ///< For all parameters; its tensors follow from the model.
 };
 
-/// The program of a whole training step, with dropout: the input, labels or targets with their weights, state_in and
-/// Home::status (ops/training/training.h) as the step before left it -> weights, moments, status, and state_in, which
-/// becomes the state behind the batch if everything was finite. What is not finite changes nothing but the status.
+/// Makes the program of a whole training step, with dropout.
+///
+/// Inputs: tokens or features, labels or targets with their weights, state_in, and Home::status
+/// (ops/training/training.h) of the previous step. Updates weights, moments, status, and state_in, which becomes the
+/// state after the batch. If anything is not finite, only the status changes.
 std::shared_ptr<const graph::Program> training_program(const ModelSpec& spec, const DataDescription& data,
                                                        const TrainingShape& training, const ops::Target& target);
 
-/// What those programs are made of, in their order, for whoever wants to look at it without preparing anything.
+/// Return the graphs of those programs, without preparing anything.
 graph::Graph forward_graph(const ModelSpec& spec, const DataDescription& data, const ops::Target& target);
 graph::Graph training_graph(const ModelSpec& spec, const DataDescription& data, const TrainingShape& training,
                             const ops::Target& target);
 
-/// The program of a scored forward pass: input, labels or targets with their weights, state_in -> state_out, and in
-/// Home::status the sums of the loss (StepState::loss).
+/// Makes the program of a scored forward pass: input, labels or targets with their weights, and state_in -> state_out,
+/// and the sums of the loss in Home::status (StepState::loss).
 std::shared_ptr<const graph::Program> scoring_program(const ModelSpec& spec, const DataDescription& data,
                                                       ops::LossKind loss, const ops::Target& target);
 
-/// The programs of a model's forward passes that were used last, and workspaces for them. Any number of threads may
-/// take one at a time each.
+/// A cache of the forward programs that a model used last, with workspaces. Any number of threads may take one
+/// workspace each.
 class ModelPrograms {
  public:
-  /// A workspace that nobody else has, for as long as it is held.
+  /// Exclusive use of a workspace while the object lives.
   class Lease {
    public:
     Lease(ModelPrograms& from, std::string key, std::unique_ptr<graph::Workspace> workspace)
@@ -69,10 +71,10 @@ class ModelPrograms {
     std::unique_ptr<graph::Workspace> workspace_;
   };
 
-  /// For a forward pass of that target, in memory of the queue's device.
+  /// Takes a workspace for a forward pass of a target, in memory of the queue's device.
   Lease take(const ModelSpec& spec, const DataDescription& data, const ops::Target& target,
              const std::shared_ptr<ops::Queue>& queue);
-  /// The program alone.
+  /// Returns the program of a forward pass of a target.
   std::shared_ptr<const graph::Program> program(const ModelSpec& spec, const DataDescription& data,
                                                 const ops::Target& target);
 
@@ -86,7 +88,7 @@ class ModelPrograms {
   void give_back(const std::string& key, std::unique_ptr<graph::Workspace> workspace);
 
   std::mutex guard_;
-  std::list<Entry> entries_;  // the one used last comes first
+  std::list<Entry> entries_;  // the last used first
 };
 
 }  // namespace penstock::nn

@@ -3,18 +3,19 @@
 #include "penstock/data_description.h"
 #include "penstock/model.h"
 
+/// Checks of model specs, and the sizes that follow from them.
 namespace penstock::nn {
 
-/// Throws Error(invalid_argument) naming the field that is impossible, on its own or together with the data.
-/// Everything a file may claim is bounded here, before anything of that size is allocated.
+/// Throws Error(invalid_argument) that names a field that is impossible, alone or with the data. Bounds everything that
+/// a file may claim before memory of that size is allocated.
 void check_spec(const ModelSpec& spec, const DataDescription& data);
 
-/// H of the recurrent layers.
+/// Returns H of the recurrent layers.
 Index hidden_size(const ModelSpec& spec);
-/// Inner size F of the gated feed-forward, 0 without one.
+/// Returns the inner size F of the gated feed-forward layers; 0 without them.
 Index feed_forward_size(const ModelSpec& spec);
 
-/// Number of parameters of a checked spec, found without building anything.
+/// Returns the number of parameters of a checked spec, without building anything.
 Index parameter_count(const ModelSpec& spec, const DataDescription& data);
 
 }  // namespace penstock::nn

@@ -9,9 +9,10 @@
 #include "graph/weights.h"
 #include "penstock/types.h"
 
+/// Parameters of a model: their layout in one flat array, and their values.
 namespace penstock::nn {
 
-/// What a parameter is before any training.
+/// Initial values of a parameter.
 struct Initial {
   enum class Kind {
     constant,      ///< `amount`
@@ -26,32 +27,32 @@ struct Initial {
   std::string cell;
 };
 
-/// One named tensor in the flat store.
+/// One named tensor in the flat array.
 struct ParameterEntry {
   std::string name;  // "blocks.0.recurrent.weight_ih"
   std::vector<Index> shape;
-  Index offset = 0;    // of its first value
+  Index offset = 0;    // index of its first value
   Index size = 0;      // number of values
-  bool decay = false;  // weight decay applies: matrices, not gains, biases or convolution taps
+  bool decay = false;  // whether weight decay applies: matrices, not gains, biases or convolution taps
   Index block = -1;    // index of the block it belongs to; -1: input, final norm, head
   Initial initial;
 };
 
-/// Which parameters a model has and where each lies in the flat store. Plain arithmetic: nothing of the parameters'
-/// size is allocated, so that a file can be checked against it first.
+/// The parameters of a model and their places in the flat array. Allocates nothing of the parameters' size, so a file
+/// can be checked first.
 class ParameterLayout {
  public:
-  /// Appends a tensor and returns its offset. Each starts on a cache line (in float).
+  /// Appends a tensor and returns its offset. Each tensor starts on a cache line (in float).
   Index add(std::string name, std::vector<Index> shape, bool decay, Initial initial = {});
-  /// The block that the next tensors belong to; -1: none.
+  /// Sets the block that the next tensors belong to; -1: none.
   void set_block(Index block) { block_ = block; }
 
   const std::vector<ParameterEntry>& entries() const { return entries_; }
-  /// Null if there is none of that name.
+  /// Returns the entry of a name; null if there is none.
   const ParameterEntry* find(std::string_view name) const;
-  /// Length of the flat store, the gaps between tensors included.
+  /// Returns the length of the flat array, including gaps between tensors.
   Index size() const { return size_; }
-  /// Number of parameters.
+  /// Returns the number of parameters, without gaps.
   Index count() const { return count_; }
 
  private:
@@ -59,12 +60,12 @@ class ParameterLayout {
   Index size_ = 0, count_ = 0, block_ = -1;
 };
 
-/// The values of all parameters of a model in the host's memory, in one contiguous array that is shared with whoever
-/// computes with them. Gaps hold zeros and stay so.
+/// The values of all parameters of a model in host memory, in one contiguous array. Sessions and programs share it.
+/// Gaps are always zero.
 template <class Real>
 class Parameters {
  public:
-  /// All zero.
+  /// Makes parameters that are all zero.
   explicit Parameters(ParameterLayout layout);
 
   const ParameterLayout& layout() const { return layout_; }
@@ -74,10 +75,9 @@ class Parameters {
   std::span<const Real> values() const { return {data(), static_cast<std::size_t>(layout_.size())}; }
   std::span<Real> value(const ParameterEntry& entry) { return values().subspan(entry.offset, entry.size); }
   std::span<const Real> value(const ParameterEntry& entry) const { return values().subspan(entry.offset, entry.size); }
-  /// Before values are written: whoever else reads them where they lie keeps them as they are, and these go on as a
-  /// copy.
+  /// Call before writing values: other users of the array keep the old values, and this object continues with a copy.
   void part_from_readers();
-  /// To be called whenever values have been written.
+  /// Call after writing values.
   void changed() { weights_->changed(); }
 
  private:
@@ -90,7 +90,7 @@ class Parameters {
 extern template class Parameters<float>;
 extern template class Parameters<double>;
 
-/// Copies what both have under one name and in one shape.
+/// Copies the tensors that both have with the same name and shape.
 void copy_shared(const Parameters<float>& from, Parameters<float>& to);
 
 }  // namespace penstock::nn

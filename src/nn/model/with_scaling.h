@@ -5,16 +5,17 @@
 
 #include "penstock/data_description.h"
 
+/// Columns with the scaling of one of many series.
 namespace penstock {
 
-/// What `column` becomes by the scaling of a group.
+/// Returns `column` with the additional scaling of a group.
 inline Column with_scaling(Column column, const Scaling& scaling) {
   column.mean = scaling.mean + scaling.scale * column.mean;
   column.scale *= scaling.scale;
   return column;
 }
 
-/// The same of several columns, each by the scaling of its place; those behind the last scaling stay.
+/// Returns columns with the additional scalings of a group, by position; columns without a scaling stay.
 inline std::vector<Column> with_scalings(std::vector<Column> columns, const std::vector<Scaling>& scalings) {
   for (std::size_t i = 0; i < columns.size() && i < scalings.size(); ++i) {
     columns[i] = with_scaling(std::move(columns[i]), scalings[i]);
