@@ -141,8 +141,9 @@ int bench_verb(const BenchArguments& arguments) {
   if (!arguments.json.empty()) write_text(output, arguments.json, bench::report_json(report));
   if (!arguments.markdown.empty()) write_text(output, arguments.markdown, bench::report_markdown(report));
   if (arguments.json != "-" && arguments.markdown != "-") {
-    const std::string page = bench::report_markdown(report);
-    output.write(is_terminal(STDOUT_FILENO) ? for_terminal(page, static_cast<std::size_t>(terminal_width())) : page);
+    output.write(is_terminal(STDOUT_FILENO)
+                     ? for_terminal(bench::report_markdown(report, 0), static_cast<std::size_t>(terminal_width()))
+                     : bench::report_markdown(report));
   }
   output.flush();
   if (!arguments.plot.empty()) write_plot(report, arguments.plot);
