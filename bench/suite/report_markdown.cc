@@ -304,7 +304,8 @@ std::string preamble(const Report& report) {
       "* **error** is Penstock's largest error and the tolerance, both relative to the largest value. \"error 2e-02!\" "
       "after a peer's time: its error is larger than Penstock's may be.\n"
       "* **limit** is the least time for the arithmetic and the memory traffic of the case. The next columns say which "
-      "share of Penstock's time that is, and what bounds it.\n"
+      "share of Penstock's time that is, and what bounds it (\"reading R\": reading the recurrent weights in every "
+      "step).\n"
       "* **input + recurrence + rest** are shares of Penstock's time: the products with the input and the recurrence, "
       "both at the speed of the limits, and the rest (gates, sequences in memory, packing, waiting).\n",
       report.settings.seconds, report.settings.rounds);
