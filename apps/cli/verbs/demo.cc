@@ -171,17 +171,17 @@ int run_demo(const DemoArguments& arguments) {
 }  // namespace
 
 Verb add_demo(CLI::App& program) {
-  CLI::App* app = program.add_subcommand("demo", "Show what training guards against: gradients that explode");
+  CLI::App* app = program.add_subcommand("demo", "Show exploding gradients and what clipping does to them");
   auto arguments = std::make_shared<DemoArguments>();
   Options options(*app);
-  options.positional("WHAT", arguments->what, "clip: norms of gradients before and after clipping");
+  options.positional("WHAT", arguments->what, "clip: print norms of gradients before and after clipping");
   options.group("Network");
-  options.add("--cell", arguments->cell, "NAME", "One with a recurrent matrix: elman, gru, lstm, slstm");
+  options.add("--cell", arguments->cell, "NAME", "A cell with a recurrent matrix: elman, gru, lstm, slstm");
   options.add("--width", arguments->hidden, "N", "Hidden size");
-  options.add("--length", arguments->steps, "N", "Steps of the longest sequence");
-  options.add("--scale", arguments->scale, "X", "What the recurrent matrix is multiplied by");
-  options.add("--clip", arguments->clip, "X", "Greatest norm of the gradient of all weights");
-  options.add("--seed", arguments->seed, "N", "Of weights and inputs");
+  options.add("--length", arguments->steps, "N", "Time steps of the longest sequence");
+  options.add("--scale", arguments->scale, "X", "Factor on the recurrent matrix");
+  options.add("--clip", arguments->clip, "X", "Largest norm of the gradient of all weights");
+  options.add("--seed", arguments->seed, "N", "Seed of weights and inputs");
   options.group("Options");
   options.flag("--json", arguments->json, "Print one JSON object");
   options.finish(

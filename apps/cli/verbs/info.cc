@@ -366,18 +366,15 @@ int info(InfoArguments arguments, const CLI::App& train) {
 }  // namespace
 
 Verb add_info(CLI::App& program) {
-  CLI::App* app =
-      program.add_subcommand("info", "Describe this machine and the cells, or a file: a model, a checkpoint, data");
+  CLI::App* app = program.add_subcommand("info", "Describe a model, a checkpoint, data, or this machine and the cells");
   auto arguments = std::make_shared<InfoArguments>();
   Options options(*app);
-  options.positional(
-      "[FILE]", arguments->model,
-      "A model, a checkpoint, or data to train on ('-': from standard input); without one, the machine is "
-      "described");
+  options.positional("[FILE]", arguments->model,
+                     "A model, a checkpoint, or data to train on ('-': standard input) [describe this machine]");
   options.group("Options");
   add_kind_option(options, arguments->kind);
   options.flag("--json", arguments->json, "Print one JSON object");
-  options.add("--shape", arguments->shape, "BxT", "Say what the model takes in memory for so many rows and steps");
+  options.add("--shape", arguments->shape, "BxT", "Print the model's memory for B rows of T time steps");
   options.device(arguments->execution, &arguments->automatic);
   options.finish(
       "  penstock info\n"

@@ -120,14 +120,14 @@ int profile_verb(const ProfileArguments& arguments) {
 }  // namespace
 
 Verb add_profile(CLI::App& program) {
-  CLI::App* app = program.add_subcommand("profile", "Say where a model's time goes, op by op");
+  CLI::App* app = program.add_subcommand("profile", "Measure the time of each operation of a model");
   auto arguments = std::make_shared<ProfileArguments>();
   Options options(*app);
-  options.positional("MODEL", arguments->model, "A model or a checkpoint; its data is made up");
+  options.positional("MODEL", arguments->model, "A model or a checkpoint; its inputs are generated");
   options.group("Options");
-  options.add("--shape", arguments->shape, "BxT", "Rows and steps of a pass");
-  options.flag("--training", arguments->training, "Whole training steps of a copy, instead of forward passes");
-  options.add("--passes", arguments->passes, "N", "How many are measured");
+  options.add("--shape", arguments->shape, "BxT", "Batch rows and time steps of a pass");
+  options.flag("--training", arguments->training, "Measure training steps on a copy of the model [forward passes]");
+  options.add("--passes", arguments->passes, "N", "Passes to measure");
   options.device(arguments->execution);
   options.flag("--json", arguments->json, "Print one JSON object");
   options.finish(

@@ -365,35 +365,34 @@ class Stream {
 }  // namespace
 
 Verb add_stream(CLI::App& program) {
-  CLI::App* app = program.add_subcommand("stream", "Answer standard input, byte by byte or row by row, as it comes");
+  CLI::App* app = program.add_subcommand("stream", "Answer each byte or row of standard input as it arrives");
   auto arguments = std::make_shared<StreamArguments>();
   Options options(*app);
-  options.positional("MODEL", arguments->model, "A trained model, or a checkpoint");
-  options.positional("[IN.wav]", arguments->input, "Sound: the file to read, instead of standard input");
+  options.positional("MODEL", arguments->model, "A trained model or a checkpoint");
+  options.positional("[IN.wav]", arguments->input, "Sound: the file to read instead of standard input");
   options.positional("[OUT.wav]", arguments->output, "Sound: the file to write");
   options.group("Options");
   options.device(arguments->execution, &arguments->automatic);
   options.flag("--bits", arguments->bits, "A text: print only the surprise of each byte, in bits");
-  options.add("--keep", arguments->rows.keep, "A,B",
-              "Rows: copy these columns of the input to the front of the output");
+  options.add("--keep", arguments->rows.keep, "A,B", "Rows: copy these input columns to the front of the output");
   options.add("--quantiles", arguments->quantiles, "A,B",
-              "A series: of each forecast, such as 0.1,0.9: what comes is below them as often as they say");
+              "A series: add quantiles of each forecast, such as 0.1,0.9 for an 80 % prediction interval");
   options.add("--sequence-column", arguments->rows.sequence_column, "NAME",
-              "Labels: start anew when the value of this column changes");
+              "Labels: reset the state when this column changes");
   add_table_options(options, arguments->table,
-                    "Rows: values that are empty or cannot be read end the stream (refuse), or the last value of their "
-                    "column goes in their place, and they are counted (all others) [carry]",
+                    "Rows with empty or unreadable values: refuse: end the stream; all others: use the last value of "
+                    "the column and count them [carry]",
                     "as in training");
-  options.add("--series", arguments->series, "NAME", "A model of --group-by-file: the series that the rows are of");
+  options.add("--series", arguments->series, "NAME", "A model of --group-by-file: the series that the rows belong to");
   options.add("--state", arguments->state, "FILE",
-              "Go on from the state in this file, if it is there, and save it at the end");
-  options.add("--target", arguments->target, "FILE", "Sound: say how far the output is from this file");
-  options.flag("--reset-on-blank-line", arguments->reset_on_blank_line, "Start anew behind every blank line");
-  options.flag("--stats", arguments->stats, "At the end, print how long the model took for a step");
-  options.flag("--json", arguments->json, "Answer in JSON lines");
+              "Load the state from this file if it exists, and save it there at the end");
+  options.add("--target", arguments->target, "FILE", "Sound: print the error of the output against this file");
+  options.flag("--reset-on-blank-line", arguments->reset_on_blank_line, "Reset the state after every blank line");
+  options.flag("--stats", arguments->stats, "Print the latency per time step at the end");
+  options.flag("--json", arguments->json, "Print one JSON object per line");
   options.finish(
       "  tail -n +1 -f sensors.csv | penstock stream sensors.safetensors\n"
-      "  penstock stream book.safetensors < letter.txt    # what each byte says\n"
+      "  penstock stream book.safetensors < letter.txt    # one line per byte\n"
       "  penstock stream book.safetensors --bits < letter.txt | sort -g | tail\n"
       "  penstock stream amplifier.safetensors guitar.wav out.wav\n"
       "  echo '1 0 1 1' | penstock stream parity.safetensors --json");

@@ -467,14 +467,13 @@ class TrainingRun {
 }  // namespace
 
 Verb add_train(CLI::App& program) {
-  CLI::App* app = program.add_subcommand("train", "Train a model on a text, a CSV file or a built-in task");
+  CLI::App* app = program.add_subcommand("train", "Train a model on a text, a CSV file, sound or a built-in task");
   auto arguments = std::make_shared<TrainArguments>();
   Options options(*app);
-  options.positional(
-      "DATA", arguments->data.sources,
-      "Texts or CSV files, plain or compressed by gzip, folders of them, .ts files of labelled series, '-' "
-      "for standard input (see --as), or a built-in task: " +
-          fmt::format("task:{}", fmt::join(task_names(), ", task:")));
+  options.positional("DATA", arguments->data.sources,
+                     "Texts or CSV files, plain or compressed with gzip; folders of them; .ts files of labelled "
+                     "series; '-' for standard input (see --as); or a built-in task: " +
+                         fmt::format("task:{}", fmt::join(task_names(), ", task:")));
   add_train_options(options, *arguments);
   options.finish(
       "  penstock train book.txt --seconds 90 --output book.safetensors\n"

@@ -245,31 +245,32 @@ int run_tune(const TuneArguments& arguments) {
 }  // namespace
 
 Verb add_tune(CLI::App& program) {
-  CLI::App* app =
-      program.add_subcommand("tune", "Measure plans of a layer or a model; keep the quickest and what they cost");
+  CLI::App* app = program.add_subcommand("tune", "Time the plans of a layer or a model and keep the fastest");
   auto arguments = std::make_shared<TuneArguments>();
   LayerQuestion& question = arguments->question;
   Options options(*app);
-  options.positional("[MODEL]", arguments->model, "A model or a checkpoint; a layer otherwise");
+  options.positional("[MODEL]", arguments->model, "A model or a checkpoint [tune one layer]");
   options.group("What is measured");
-  options.add("--shape", arguments->shape, "SIZES", "BxT of a model [16x256], BxTxIxH of a layer");
-  options.add("--cell", question.cell, "NAME", "The cell of a layer");
+  options.add("--shape", arguments->shape, "SIZES",
+              "BxT for a model [16x256], BxTxIxH for a layer: batch rows, time steps, input and hidden size");
+  options.add("--cell", question.cell, "NAME", "Cell of a layer");
   options.add("--heads", question.heads, "N", "Heads of a layer");
-  options.flag("--training", question.training, "A forward pass with a tape, and a backward pass [forward alone]");
-  options.flag("--lengths", question.lengths, "Rows of a layer have lengths of their own");
+  options.flag("--training", question.training, "Time a training step: forward and backward [forward only]");
+  options.flag("--lengths", question.lengths, "Rows of a layer have different lengths");
   options.flag("--reset", question.reset, "Calls of a layer have a reset mask");
   options.flag("--compare", arguments->compare,
-               "Twenty layers of all algorithms of the device: how far is the planner from the quickest?");
+               "Compare the planner's choice with the fastest plan, on twenty layers and all algorithms of the device");
   options.group("How");
   options.device(question.execution);
-  options.add("--threads", question.execution.threads, "N", "Of the CPU; 0: all");
-  options.add("--seconds", arguments->options.seconds, "S", "That each plan is measured for");
-  options.add("--candidates", arguments->options.candidates, "N", "Plans of each algorithm that are measured");
-  options.flag("--plans-only", arguments->plans_only, "Leave the costs that other plans are estimated by as they are");
+  options.add("--threads", question.execution.threads, "N", "CPU threads; 0: all");
+  options.add("--seconds", arguments->options.seconds, "S", "Seconds of measurement per plan");
+  options.add("--candidates", arguments->options.candidates, "N", "Plans to measure per algorithm");
+  options.flag("--plans-only", arguments->plans_only,
+               "Keep only plans; leave the planner's costs of this machine unchanged");
   options.group("Options");
-  options.add("-o,--output", arguments->output, "FILE", "Where plans and costs are kept [beside compiled kernels]");
+  options.add("-o,--output", arguments->output, "FILE", "File for plans and costs [next to the compiled kernels]");
   options.flag("--json", arguments->json, "Print one JSON object");
-  options.flag("-q,--quiet", arguments->quiet, "No progress");
+  options.flag("-q,--quiet", arguments->quiet, "Print no progress");
   options.finish(
       "  penstock tune m.safetensors --shape 64x512 --training --device cuda\n"
       "  penstock tune --cell lstm --shape 16x1024x768x768 --device cuda\n"
@@ -277,11 +278,11 @@ Verb add_tune(CLI::App& program) {
       "  PENSTOCK_PLANS=plans.json penstock plan --cell gru --shape 1x200x64x256\n"
       "  penstock tune --compare --device cuda --precision bf16\n"
       "\n"
-      "Kept are the quickest plan of each work, and costs of this machine with\n"
-      "which the planner estimates what was measured, for all that was not:\n"
-      "rates, launches, barriers, copies. Both hold for this machine, its driver\n"
-      "and this version of Penstock, and are used by every program from its next\n"
-      "start on; 'plan' and 'why' say where the file is.");
+      "The file keeps the fastest plan of each measured layer, and costs of this\n"
+      "machine (rates, launches, barriers, copies), from which the planner\n"
+      "estimates all other layers. Both hold for this machine, its driver and\n"
+      "this version of Penstock. Every program uses them from its next start on;\n"
+      "'plan' and 'why' print where the file is.");
   return {app, [arguments] {
             try {
               return run_tune(*arguments);
