@@ -51,7 +51,7 @@ def test_unknown_texts_are_counted(shop, verb):
     text = "sales,weekday,holiday\n100,Mon,\n101,Day,Sale\n102,Wed,Party\n"
     result = run(verb, "plain.safetensors", *(["-"] if verb == "predict" else []), stdin=text, cwd=shop)
     assert result.err.count("note:") == 1
-    assert ("2 fields are of a category that training did not show, and are read as none; the first: -:3:5: column "
+    assert ("2 fields have a category that is not in the training part and are read as no category; the first: -:3:5: column "
             '"weekday": "Day"') in result.err  # fmt: skip
 
 

@@ -44,7 +44,7 @@ def test_a_stream_answers_as_predict_does(trained):
     assert len(predicted.out.splitlines()) == 1 + len(numbers)
     streamed = run("stream", "model.safetensors", "--keep", "day", stdin=days(numbers), cwd=folder)
     assert streamed.out == predicted.out
-    note = "note: 5 rows were missing between others, and went in without values\n"
+    note = "note: 5 missing rows were inserted as missing values\n"
     assert all((note in result.err) == (kind == "fill") for result in (predicted, streamed))
     last = run("predict", "model.safetensors", "x.csv", "--keep", "day", "--exact", "--last", cwd=folder).out
     assert last.splitlines()[1] == predicted.out.splitlines()[-1]

@@ -39,7 +39,7 @@ def test_what_is_read_later_on_is_treated_as_in_training(tmp_path):
             run("train", "days.csv", "--undated", undated, "--irregular", irregular, *QUICK, "--force",
                 "-o", f"{undated}.safetensors", cwd=tmp_path)  # fmt: skip
         expected = run("predict", "drop.safetensors", "days.csv", cwd=tmp_path).out
-        note = 'note: 2 rows left out, as their date cannot be read; the first: sums.csv:33:1: column "day": "Total" is no date\n'
+        note = 'note: 2 rows without a readable date left out; the first: sums.csv:33:1: column "day": "Total" is no date\n'
         for options in (["drop.safetensors"], ["refuse.safetensors", "--undated", "drop"]):
             result = run("predict", options[0], "sums.csv", *options[1:], cwd=tmp_path)
             assert result.out == expected and note in result.err
@@ -100,7 +100,7 @@ def test_a_category_that_is_known_is_named_once(tmp_path):
     (tmp_path / "x.csv").write_text("day,x\n" + "".join(f"{names[i % 7]},{i * i % 17}\n" for i in range(120)))
     run("train", "x.csv", "--known", "day", "--horizon", 2, *QUICK, cwd=tmp_path)
     said = run("predict", "model.safetensors", "x.csv", "--last", cwd=tmp_path, expect=1).err
-    assert "there must be 2 more with the values of day, which are known in advance" in said
+    assert "add 2 more rows with the known values of day" in said
 
 
 def test_the_hour_that_a_clock_skips_is_none(tmp_path):

@@ -67,8 +67,9 @@ std::string findings(const Dataset& dataset) {
   if (data.season > 1) text += fmt::format("; a season of {} rows", data.season);
   const auto logarithms = std::ranges::count_if(data.targets, [](const Column& target) { return target.logarithm; });
   if (logarithms > 0) {
-    text += logarithms == static_cast<Index>(data.targets.size()) ? "; by logarithms"
-                                                                  : fmt::format("; {} by logarithms", logarithms);
+    text += logarithms == static_cast<Index>(data.targets.size())
+                ? "; log transform"
+                : fmt::format("; log transform of {}", counted(logarithms, "column"));
   }
   return text;
 }
@@ -153,7 +154,7 @@ OpenedData open_sound_files(const DataOptions& options) {
   const auto seconds =
       static_cast<double>(dataset->training_steps()) / static_cast<double>(dataset->description().sample_rate);
   const std::string summary =
-      fmt::format("{:.3g} s at {} Hz, {}; to become {}", seconds, dataset->description().sample_rate,
+      fmt::format("{:.3g} s at {} Hz, {}; target {}", seconds, dataset->description().sample_rate,
                   held_out(sound.validation_fraction, "another"), printable(options.target));
   return {std::move(dataset), DataKind::sound, summary, {}};
 }
@@ -166,7 +167,7 @@ OpenedData open_builtin_task(const DataOptions& options, std::uint64_t seed) {
     auto dataset = open_task(name, task);
     return {std::move(dataset),
             DataKind::task,
-            fmt::format("sequences of {} without end, validated at {}", counted(task.length, "step"),
+            fmt::format("generated sequences of {}, validated on {}", counted(task.length, "step"),
                         counted(task.validation_length, "step")),
             {}};
   } catch (const Error& error) {

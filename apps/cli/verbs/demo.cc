@@ -121,9 +121,10 @@ std::string clipped_text(double norm, double limit) {
 }
 
 std::string text_of(const DemoArguments& arguments, const std::vector<Norm>& norms) {
-  std::string text =
-      fmt::format("{} of {} units: the norm of the gradient of all weights, of a loss of the last step\n\n",
-                  arguments.cell, arguments.hidden);
+  std::string text = fmt::format(
+      "{} of {} units: norm of the gradient of all weights, for a loss at the last step\n"
+      "\n",
+      arguments.cell, arguments.hidden);
   const std::string times = fmt::format("W_hh x {:g}", arguments.scale);
   const std::string limit = fmt::format("clipped to {:g}", arguments.clip);
   text += fmt::format("  {:>7}  {:>12}  {:>14}  {:>14}  {:>14}\n", "steps", "W_hh", limit, times, limit);
@@ -133,11 +134,11 @@ std::string text_of(const DemoArguments& arguments, const std::vector<Norm>& nor
                         clipped_text(norm.scaled, arguments.clip));
   }
   return text +
-         "\nOn its way through T steps a gradient is multiplied by the recurrent matrix T times. As networks begin "
-         "that\n"
-         "makes it smaller; with a larger matrix it grows with every step, and one such step of training undoes all\n"
-         "before. Clipping keeps the direction and shortens the gradient to the limit: 'penstock train --clip',\n"
-         "in PyTorch 'penstock.torch.StableTrainer(model, clip=1.0)'.\n";
+         "\n"
+         "Through T steps, a gradient is multiplied by the recurrent matrix T times. With initial weights it shrinks;\n"
+         "with a larger matrix it grows at every step, and one update with it ruins the model. Clipping keeps its\n"
+         "direction and limits its norm: 'penstock train --clip', in PyTorch\n"
+         "'penstock.torch.StableTrainer(model, clip=1.0)'.\n";
 }
 
 Json json_of(const DemoArguments& arguments, const std::vector<Norm>& norms) {

@@ -59,8 +59,8 @@ bool is_empty(const Score& score) {
 std::string where_nothing_is(const Model& model, const EvaluateArguments& arguments) {
   const Index lead = model.data().task == Task::forecast ? lead_in(model, arguments) : 0;
   if (lead == 0) return "";
-  const char* const why = ", as the linear forecast reads so many; --skip 0 scores all rows";
-  return fmt::format(" behind row {}{}", lead, arguments.skip ? "" : why);
+  const char* const why = ", because the linear forecast reads that many; --skip 0 scores all rows";
+  return fmt::format(" after row {}{}", lead, arguments.skip ? "" : why);
 }
 
 int evaluate_files(const CLI::App& app, EvaluateArguments arguments) {
@@ -88,9 +88,8 @@ int evaluate_files(const CLI::App& app, EvaluateArguments arguments) {
     all.push_back(std::move(entry));
     const Index lags = model.spec().lags;
     if (!arguments.json && lags > 0 && !arguments.skip) {
-      output.write(fmt::format("the first {} in and {} not scored (--skip 0 scores {}, too)\n",
-                               lags == 1 ? "row leads" : with_commas(lags) + " rows lead", lags == 1 ? "is" : "are",
-                               lags == 1 ? "it" : "them"));
+      output.write(fmt::format("the first {} read but not scored (--skip 0 scores {} too)\n",
+                               lags == 1 ? "row is" : with_commas(lags) + " rows are", lags == 1 ? "it" : "them"));
     }
     if (!arguments.json)
       output.write(score_lines(model, score, arguments.data.size() > 1 ? printable(path) + "  " : ""));

@@ -222,10 +222,8 @@ class Prediction {
     for (const std::string& name : data().known_columns()) columns.push_back(printable(name));
     const std::string of = lacking_.front().empty() ? "" : fmt::format(" of {}", printable(lacking_.front()));
     const std::string text = fmt::format(
-        "{}: behind the last row{}{} there must be {} more with the values of {}, which are known in advance, and an "
-        "empty {}",
-        printable(source()), of,
-        lacking_.size() > 1 ? fmt::format(" (and of {} more series)", lacking_.size() - 1) : "", data().horizon,
+        "{}: after the last row{}{}, add {} more rows with the known values of {} and an empty {}", printable(source()),
+        of, lacking_.size() > 1 ? fmt::format(" (and of {} more series)", lacking_.size() - 1) : "", data().horizon,
         fmt::join(columns, ", "), printable(data().targets.front().name));
     if (arguments_.last) throw Error(ErrorCode::bad_input, text);
     say("note: " + text + ", for forecasts from the last rows\n");

@@ -56,11 +56,9 @@ class Stream {
       throw Error(ErrorCode::invalid_argument, "--keep is for models that read the rows of a CSV file");
     }
     if (model_.data().reads_ahead()) {
-      throw Error(
-          ErrorCode::invalid_argument,
-          fmt::format("{} reads what is known of later rows, which a stream does not hold yet: 'penstock predict' "
-                      "reads a file of them",
-                      printable(arguments_.model)));
+      throw Error(ErrorCode::invalid_argument, fmt::format("{} reads values of later rows (--known), which a stream "
+                                                           "does not have yet: use 'penstock predict' with a file",
+                                                           printable(arguments_.model)));
     }
     check_quantiles(model_, arguments_.model, arguments_.quantiles);
     std::erase(arguments_.rows.keep, model_.data().group_column);  // which is kept anyway
@@ -134,7 +132,7 @@ class Stream {
       return session_.push(step);
     } catch (const Error& error) {
       if (error.code() != ErrorCode::numerical) throw;
-      if (!said_anew_) say("note: the model's answer was not finite: it forgot what it had read, and begins anew\n");
+      if (!said_anew_) say("note: the model's answer was not finite; its state was reset\n");
       said_anew_ = true;
       return session_.push(step);
     }
@@ -260,7 +258,8 @@ class Stream {
     const std::string& undated = rows.reader().first_undated();
     const std::string& returning = rows.reader().first_returning_sequence();
     if (!undated.empty() && !said_undated_) say(fmt::format("note: {}; left out\n", printable(undated)));
-    if (!returning.empty() && !said_returning_) say(fmt::format("note: {}; it starts anew\n", printable(returning)));
+    if (!returning.empty() && !said_returning_)
+      say(fmt::format("note: {}; its state is reset\n", printable(returning)));
     said_undated_ = !undated.empty();
     said_returning_ = !returning.empty();
   }
@@ -268,7 +267,7 @@ class Stream {
   void say_first_replaced(const Rows& rows) {
     say_first_left(rows);
     if (rows.replaced() > 0 && !said_)
-      say(fmt::format("note: {}; the last value goes in its place\n", printable(first_replaced(rows))));
+      say(fmt::format("note: {}; replaced by the last value\n", printable(first_replaced(rows))));
     said_ = said_ || rows.replaced() > 0;
   }
 

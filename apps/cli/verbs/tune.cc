@@ -110,7 +110,7 @@ std::string time_cell(const MeasuredPlan& plan) {
 
 /// "cluster: cluster = 8, rows = 16"
 std::string choice_cell(const MeasuredPlan& plan) {
-  if (plan.rule.empty()) return "the planner's";
+  if (plan.rule.empty()) return "as planned";
   std::string text = plan.rule + ":";
   for (const auto& [name, value] : plan.variables)
     text += fmt::format("{} {} = {}", text.back() == ':' ? "" : ",", name, value);
@@ -126,8 +126,11 @@ Json costs_json(const TunedCosts& costs) {
 std::string cost_table(const TunedCosts& costs) {
   if (costs.changed.empty()) return "";
   std::string text = fmt::format(
-      "Costs of this machine: estimates of what was measured are off by {:.2f} x with those before, by {:.2f} x with "
-      "these.\n\n| cost | before | measured |\n|---|---|---|\n",
+      "Costs of this machine: estimates differ from the measured times by {:.2f} x with the costs before, by {:.2f} x "
+      "with the new ones.\n"
+      "\n"
+      "| cost | before | measured |\n"
+      "|---|---|---|\n",
       costs.off_before, costs.off_after);
   for (const TunedCost& cost : costs.changed) {
     text += fmt::format("| {} | {:.4g} | {:.4g} |\n", cost.name, cost.before, cost.after);
@@ -137,7 +140,7 @@ std::string cost_table(const TunedCosts& costs) {
 
 std::string work_table(const std::vector<TunedWork>& works) {
   std::string text =
-      "| work | op | tried | planner's, us | estimated | quickest, us | gain | quickest |\n"
+      "| layer | op | plans | planned, us | estimated, us | fastest, us | gain | fastest plan |\n"
       "|---|---|---|---|---|---|---|---|\n";
   for (const TunedWork& work : works) {
     text += fmt::format("| {} | {} | {} | {} | {} | {} | {:.2f} | {} |\n", work.work, work.node, work.tried,
@@ -157,8 +160,9 @@ std::string summary(const std::vector<TunedWork>& works) {
     worst = std::max(worst, work.gain());
     good += work.gain() <= near ? 1 : 0;
   }
-  return fmt::format("{} works: the planner's choice is within {:.2f} x of the quickest in {}, at most {:.2f} x.\n",
-                     works.size(), near, good, worst);
+  return fmt::format(
+      "{} layers: the planner's choice is within {:.2f} x of the fastest plan in {}, and at most {:.2f} x.\n",
+      works.size(), near, good, worst);
 }
 
 void print_markdown(const std::string& markdown) {
@@ -232,12 +236,19 @@ int run_tune(const TuneArguments& arguments) {
     return interrupted() ? interrupted_status() : 0;
   }
   if (works.empty()) {
-    print_markdown("There is nothing to choose.\n");
+    print_markdown("Nothing to tune: every layer has only one plan.\n");
     return interrupted() ? interrupted_status() : 0;
   }
-  std::string text = fmt::format("On {}; medians and the middle half of the times\n\n", works.front().machine);
+  std::string text = fmt::format(
+      "On {}; median times, with the middle half in brackets\n"
+      "\n",
+      works.front().machine);
   text += work_table(works) + "\n" + cost_table(costs) + summary(works);
-  if (!file.empty()) text += fmt::format("\nKept in {}\n", file);
+  if (!file.empty())
+    text += fmt::format(
+        "\n"
+        "Saved in {}\n",
+        file);
   print_markdown(text);
   return interrupted() ? interrupted_status() : 0;
 }
