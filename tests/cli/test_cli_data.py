@@ -43,9 +43,9 @@ TS = "@problemName T\n@timeStamps false\n@data\n" + "".join(
          ["separator ';', decimal ','", "2 columns read, 2 left out: Datum (dates), Ort (text)"]),
         ("de.csv", GERMAN, [], ["Menge, brutto", "offen", "Datum (week_sine)", "Datum (week_cosine)", "Menge, brutto (missing)", "offen (missing)"],
          ["separator ';', decimal ','", "2 columns read, 1 left out: Ort (text)",
-          "Datum: a row a day, 2 of them not: the steps between dates differ, a day to 4 days; "
-          "4 missing rows put in without values; the day of the week as input",
-          "8 missing values carried on from the last one, and never asked for"]),
+          "Datum: a row a day, with 2 irregular steps, a day to 4 days; "
+          "4 missing rows inserted as missing values; the day of the week as input",
+          "8 missing values replaced by the last one, and left out of the loss and scores"]),
         ("pandas.csv", PANDAS, [], ["x"], ["1 column read, 2 left out: column1 (no name), date (dates)", UNSORTED]),
         ("pandas.csv", PANDAS, ["--columns", "column1,x"], ["column1", "x"], [UNSORTED]),
         ("bare.csv", "".join(f"{v:.2f}|{i % 5}\n" for i, (_, v, _) in enumerate(rows())), [], ["column1", "column2"],
@@ -118,10 +118,10 @@ def test_what_spreadsheets_write_in_other_encodings(tmp_path, encoding, said):
 def test_what_is_said_of_data_names_the_options_of_train(tmp_path):
     (tmp_path / "gaps.csv").write_text("x\n1\n\"\"\n3\n")
     refuses("info", "gaps.csv", cwd=tmp_path, status=1, verb="info",
-            message='gaps.csv:3:1: column "x": the value is missing; --missing (carry, interpolate or mask) deals with such values')
+            message='gaps.csv:3:1: column "x": the value is missing; --missing (carry, interpolate or mask) accepts such values')
     (tmp_path / "shops.csv").write_text("day,x\n" + "".join(f"2024-01-{1 + i // 2:02d},{i % 5}\n" for i in range(50)))
     shown = run("info", "shops.csv", cwd=tmp_path).out
-    assert "if the file holds many series, --group tells them apart\n" in shown
+    assert "if the file holds many series, --group separates them\n" in shown
 
 
 def test_texts_in_utf16_are_learnt_as_utf8(tmp_path):

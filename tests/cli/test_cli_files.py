@@ -16,7 +16,7 @@ from program import PATIENCE, TINY, refuses, run, start
 QUICK = [*TINY, "--steps", 2, "--length", 8]
 
 
-MISSING = "the value is missing; --missing (carry, interpolate or mask) deals with such values"
+MISSING = "the value is missing; --missing (carry, interpolate or mask) accepts such values"
 
 
 def damaged(data):

@@ -156,7 +156,7 @@ def test_files_may_be_the_series(trained):
     files = write_files(folder)
     command = ["--columns", "x", "--horizon", 2, *QUICK, "-o", "f"]
     result = run("train", *files, "--group-by-file", *command, cwd=folder)
-    assert "read   3 series named as their files, of 60 rows\n" in result.err
+    assert "read   3 series named after their files, of 60 rows\n" in result.err
     by_column = run("predict", "model.safetensors", "shops.csv", "--last", cwd=folder).out
     by_file = run("predict", "f", *files, "--last", cwd=folder).out
     assert by_file == by_column.replace("shop,", "file,"), "one model of the same series"

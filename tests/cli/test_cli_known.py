@@ -52,7 +52,7 @@ def test_what_lacks_is_asked_for(trained):
     assert len(run("predict", "model.safetensors", "one.csv", cwd=trained).out.splitlines()) == 1 + 199
     (trained / "wrong.csv").write_text(events(200, 1) + "201,5,0\n")
     said = run("predict", "model.safetensors", "wrong.csv", cwd=trained, expect=1).err
-    assert "wrong.csv: a row in which x is empty stands before one in which it is not" in said
+    assert "wrong.csv: a row with an empty x comes before one with a value" in said
     assert "a stream does not have yet" in run("stream", "model.safetensors", stdin=events(9), cwd=trained, expect=2).err
 
 

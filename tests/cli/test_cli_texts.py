@@ -91,7 +91,7 @@ def test_long_texts_are_cut_and_incomplete_rows_left_out(tmp_path):
     refused("train", "texts.csv", *TINY, "--missing", "carry", says="must be refuse or mask", status=2, cwd=tmp_path)
     out = run("train", "texts.csv", *TINY, "--steps", 2, "--missing", "mask", "--longest", 4, cwd=tmp_path).err
     assert "2 rows without a text or a label left out" in out
-    assert "60 texts cut behind 4 bytes" in out
+    assert "60 texts cut after 4 bytes" in out
     info = run("info", "model.safetensors", cwd=tmp_path).out
     assert "the texts of column text, up to 4 bytes" in info
 

@@ -181,7 +181,7 @@ def test_a_long_table_names_the_column_of_its_series(tmp_path, rows):
     several = 2 if rows is OF_TWO else 3
     first, second = ("Bonn", "Kiel") if rows is HOLES else ("Aachen", "Bonn")
     message = (
-        f'long.csv: the table holds {several} series: the dates of column "date" come again for each "store", such as '
+        f'long.csv: the table holds {several} series: the dates of column "date" repeat for each "store", such as '
         f'"{first}" and "{second}"; --group store reads each by itself, --calendar none all rows as one series'
     )
     command = ["train", "long.csv", *TINY, "--steps", 1]
@@ -199,7 +199,7 @@ def test_numbers_name_series_where_their_column_says_so(tmp_path):
     rows = [f"{row},{item},{j}" for row in BY_DATE for j, item in enumerate(("tea", "milk"))]
     (tmp_path / "two.csv").write_text(long_table(rows, "date,store,sales,item,price"))
     said = run("train", "two.csv", *TINY, "--steps", 1, cwd=tmp_path, expect=1).err
-    assert 'holds 6 series: the dates of column "date" come again for each "item" of each "store"; put both into one' in said
+    assert 'holds 6 series: the dates of column "date" repeat for each "item" of each "store"; put both into one' in said
 
 
 def test_long_tables_of_years_and_of_rows_in_any_order(tmp_path):
@@ -207,7 +207,7 @@ def test_long_tables_of_years_and_of_rows_in_any_order(tmp_path):
     (tmp_path / "years.csv").write_text(long_table(rows, "year,store,sales"))
     command = ["train", "years.csv", *TINY, "--steps", 1]
     said = run(*command, cwd=tmp_path, expect=1).err
-    assert 'the dates of column "year" come again for each "store", such as "Aachen" and "Bonn"; --group store reads' in said
+    assert 'the dates of column "year" repeat for each "store", such as "Aachen" and "Bonn"; --group store reads' in said
     run(*command, "--group", "store", cwd=tmp_path)
     mixed = sorted(BY_DATE, key=lambda row: row[::-1])
     (tmp_path / "mixed.csv").write_text(long_table(mixed))

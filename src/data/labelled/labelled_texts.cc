@@ -178,7 +178,7 @@ std::vector<std::string> findings_of(const CsvTable& table, const data::TextColu
                                                 "name others)",
                                                 names[columns.text], names[columns.label]));
   if (texts.cut > 0) {
-    findings.push_back(fmt::format("{} cut behind {} bytes (the option 'longest')", counted(texts.cut, "text"),
+    findings.push_back(fmt::format("{} cut after {} bytes (the option 'longest')", counted(texts.cut, "text"),
                                    description.longest_text));
   }
   if (texts.left_out > 0) {
