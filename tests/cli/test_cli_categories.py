@@ -28,7 +28,7 @@ def test_train_and_info_say_what_they_are(shop):
     ]
     text = run("info", "known.safetensors", cwd=shop).out
     assert "weekday (7 categories), holiday (1 category)" in text
-    assert "weekday of the rows that are forecast, holiday of the rows that are forecast" in text
+    assert "weekday of future rows, holiday of future rows" in text
     assert "weekday = " not in text, "categories are too many to be told one by one"
     inputs = run("info", "plain.safetensors", "--json", cwd=shop).json()["inputs"]
     assert inputs == ["sales", *(f"weekday = {day}" for day in DAYS), "holiday = Sale"]

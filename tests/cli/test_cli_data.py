@@ -28,8 +28,8 @@ GERMAN = "\ufeffDatum;\"Menge, brutto\";offen;Ort\r\n" + "".join(
 )
 PANDAS = ",date,x\n" + "".join(f"{i},2020-01-{1 + i % 28:02d},{value}\n" for i, (_, value, _) in enumerate(rows()))
 UNSORTED = (
-    "date: not read, as 2 rows are earlier than the one before, first in line 30; if the file holds many series, --group tells "
-    "them apart"
+    "date: not read, because 2 rows are earlier than the one before, first in line 30; if the file holds many series, "
+    "--group separates them"
 )
 TS = "@problemName T\n@timeStamps false\n@data\n" + "".join(
     ",".join(f"{math.sin(t * (1 + i % 2)):.3f}" for t in range(9)) + (":up\n" if i % 2 else ":down\n") for i in range(20)

@@ -221,7 +221,7 @@ def test_sound_to_sound(tmp_path):
     error = float(re.search(r"error-to-signal ratio ([\d.e-]+), of which DC", shown)[1])
     assert 0 < error < 0.3, "halving is learnt"
     assert (tmp_path / "out.wav").read_bytes()[:4] == b"RIFF"
-    assert "one channel at 8000 Hz in, one out" in run("info", "model.safetensors", cwd=tmp_path).out
+    assert "one channel in and one out, at 8000 Hz" in run("info", "model.safetensors", cwd=tmp_path).out
 
     tone(tmp_path / "short.wav", values[:100])
     tone(tmp_path / "fast.wav", values, rate=16000)

@@ -93,7 +93,7 @@ def test_long_texts_are_cut_and_incomplete_rows_left_out(tmp_path):
     assert "2 rows without a text or a label left out" in out
     assert "60 texts cut after 4 bytes" in out
     info = run("info", "model.safetensors", cwd=tmp_path).out
-    assert "the texts of column text, up to 4 bytes" in info
+    assert "texts of column text, up to 4 bytes each" in info
 
 
 def test_what_is_refused(trained, tmp_path):
