@@ -211,7 +211,7 @@ void add_data_options(Options& options, DataOptions& data) {
                  "log: learn the logarithms of the values; none: the values [auto: what forecasts better]");
   options.add("--calendar", data.series.calendar, "auto|none|day,week,year",
               "Use the time of day, the day of the week or the day of the year as inputs [auto: cycles that the "
-              "training rows show at least twice]");
+              "training rows contain twice and follow]");
   options.add("--date-column", data.series.date_column, "NAME",
               "Column with the dates of a series [the first column of dates]");
   options.choice("--irregular", data.series.irregular,
