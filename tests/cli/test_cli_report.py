@@ -417,7 +417,7 @@ def test_what_is_refused(runs, models, tmp_path):
         status=1,
         verb="report",
         cwd=tmp_path,
-        message="a.jsonl: its model 'series.safetensors' is neither there nor beside it; give the model itself as RUN",
+        message="a.jsonl: its model 'series.safetensors' was found neither here nor in the folder of the metrics; give the model itself as RUN",
     )
 
 

@@ -139,11 +139,12 @@ OpenedData open_labelled_text_file(const DataOptions& options, std::uint64_t see
 
 OpenedData open_sound_files(const DataOptions& options) {
   if (!options.target.empty() && !is_sound_file(options.source) && !std::filesystem::exists(options.target)) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("--target is the sound file that is to come out of {}; did you mean '--target-columns {}'?",
-                            printable(options.source), shell_word(options.target)));
+    throw Error(
+        ErrorCode::invalid_argument,
+        fmt::format("--target is the sound file that a model of {} is to produce; did you mean '--target-columns {}'?",
+                    printable(options.source), shell_word(options.target)));
   }
-  require_given(options.target, "--target, the sound that came out of what is to be learnt,");
+  require_given(options.target, "--target, the recorded output of the effect to learn,");
   if (options.sources.size() > 1) {
     throw Error(ErrorCode::invalid_argument, fmt::format("one argument too many: '{}'", printable(options.sources[1])));
   }
@@ -220,7 +221,7 @@ void add_data_options(Options& options, DataOptions& data) {
                   {"elapsed", Irregular::elapsed},
                   {"fill", Irregular::fill},
                   {"refuse", Irregular::refuse}},
-                 "Rows at irregular dates: ignore: read them as they are; elapsed: add the time since the last row as "
+                 "Rows at irregular dates. ignore: read them as they are; elapsed: add the time since the last row as "
                  "an input; fill: insert missing rows as missing values; refuse: an error [auto: by the dates]");
   options.add("--sequence-column", data.sequence_column, "NAME", "Column that names the sequence of a row [sequence]");
   options.add(
@@ -230,7 +231,7 @@ void add_data_options(Options& options, DataOptions& data) {
               "Column with the labelled texts [the longest texts that mostly differ]");
   options.add("--longest", data.longest, "N", "Labelled texts: bytes to read of each; longer texts are cut");
   add_table_options(options, data.table,
-                    "Empty values: refuse: an error; carry: the last value; interpolate: linear interpolation; mask: "
+                    "Empty values. refuse: an error; carry: the last value; interpolate: linear interpolation; mask: "
                     "the last value, left out of the loss and scores [refuse]",
                     "refuse");
   options.choice("--header", data.table.header, {{"yes", true}, {"no", false}},
@@ -247,7 +248,7 @@ void add_data_options(Options& options, DataOptions& data) {
 
 void add_undated_option(Options& options, std::optional<Undated>& undated, const std::string& otherwise) {
   options.choice("--undated", undated, {{"refuse", Undated::refuse}, {"drop", Undated::drop}},
-                 fmt::format("Rows of a series without a readable date, such as 2023-02-30 or a line Total: refuse: an "
+                 fmt::format("Rows of a series without a readable date, such as 2023-02-30 or a line Total. refuse: an "
                              "error; drop: leave them out [{}]",
                              otherwise));
 }

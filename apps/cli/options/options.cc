@@ -130,7 +130,7 @@ std::string without_option(const CLI::App& app, const std::string& name) {
   for (const CLI::Option* option : app.get_options([](const CLI::Option* o) { return o->get_positional(); })) {
     const std::string positional = option->get_name(true);
     if ((data && positional == "DATA") || (model && positional == "MODEL")) {
-      return fmt::format(": {} stands without one, '{}'", positional, usage_line(app));
+      return fmt::format(": give {} without an option, '{}'", positional, usage_line(app));
     }
   }
   return "";
@@ -140,7 +140,8 @@ std::string without_option(const CLI::App& app, const std::string& name) {
 std::string where_option_is(const CLI::App& app, const std::string& name) {
   if (app.get_parent() == nullptr || !name.starts_with("--")) return "";
   for (const CLI::App* verb : verbs_of(*app.get_parent())) {
-    if (verb->get_option_no_throw(name) != nullptr) return fmt::format("; 'penstock {}' has it", verb->get_name());
+    if (verb->get_option_no_throw(name) != nullptr)
+      return fmt::format("; it is an option of 'penstock {}'", verb->get_name());
   }
   return "";
 }

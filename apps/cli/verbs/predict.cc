@@ -455,7 +455,7 @@ Verb add_predict(CLI::App& program) {
   options.add("--series", arguments->series, "NAME",
               "A model of --group-by-file: the series that the rows belong to [the file's name]");
   add_table_options(options, arguments->table,
-                    "Empty values: refuse: an error; all others: the last value of their column [as in training]",
+                    "Empty values. refuse: an error; all others: the last value of their column [as in training]",
                     "as in training");
   options.add("--length", arguments->task.validation_length, "T", "task:NAME: time steps of the sequences");
   options.add("--modulus", arguments->task.modulus, "M", "task:modular: the modulus of training");

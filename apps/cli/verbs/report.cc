@@ -44,9 +44,11 @@ std::string find_file(const std::string& name, const std::string& metrics) {
   if (std::filesystem::exists(name)) return name;
   const auto neighbour = std::filesystem::path(metrics).parent_path() / std::filesystem::path(name).filename();
   if (!name.empty() && std::filesystem::exists(neighbour)) return neighbour.string();
-  throw Error(ErrorCode::io_failure, fmt::format("{}: its model '{}' is neither there nor beside it; give the model "
-                                                 "itself as RUN",
-                                                 printable(metrics), printable(name)));
+  throw Error(
+      ErrorCode::io_failure,
+      fmt::format(
+          "{}: its model '{}' was found neither here nor in the folder of the metrics; give the model itself as RUN",
+          printable(metrics), printable(name)));
 }
 
 class ReportMaker {

@@ -379,8 +379,8 @@ Verb add_stream(CLI::App& program) {
   options.add("--sequence-column", arguments->rows.sequence_column, "NAME",
               "Labels: reset the state when this column changes");
   add_table_options(options, arguments->table,
-                    "Rows with empty or unreadable values: refuse: end the stream; all others: use the last value of "
-                    "the column and count them [carry]",
+                    "Empty or unreadable values of rows. refuse: end the stream; all others: use the last value of the "
+                    "column, and count them [carry]",
                     "as in training");
   options.add("--series", arguments->series, "NAME", "A model of --group-by-file: the series that the rows belong to");
   options.add("--state", arguments->state, "FILE",
