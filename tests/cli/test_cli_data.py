@@ -98,7 +98,7 @@ def test_lines_in_front_of_a_table_are_no_rows_wherever_it_is_read(tmp_path):
 
 
 @pytest.mark.parametrize("encoding, said", [
-    ("cp1252", ["as text in Windows-1252, as it is none in UTF-8"]), ("utf-16", []), ("utf-16-be", [])])
+    ("cp1252", ["as text in Windows-1252, because it is not UTF-8"]), ("utf-16", []), ("utf-16-be", [])])
 def test_what_spreadsheets_write_in_other_encodings(tmp_path, encoding, said):
     german = GERMAN.removeprefix("\ufeff").replace("brutto", "Größe €")
     mark = "\ufeff" if encoding == "utf-16-be" else ""
@@ -188,7 +188,7 @@ def test_folders_and_several_files(tmp_path):
     (tmp_path / "a.txt.gz").write_bytes(gzip.compress(b"first " * 50, mtime=0))
     result = run("train", "a.txt.gz", "books", *QUICK, cwd=tmp_path)
     assert result.err.startswith("data   a.txt.gz and 1 more: 950 bytes of text, the last 5 % held out\n")
-    assert "read   3 files, one behind the other\n" in result.err
+    assert "read   3 files, one after the other\n" in result.err
 
 
 def test_missing_values_are_remembered(tmp_path):

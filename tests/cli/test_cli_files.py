@@ -49,8 +49,8 @@ def series(*rows):
         ("inf.csv", series("7,-inf"), 'inf.csv:22:3: column "b": "-inf" is not a finite number'),
         ("constant.csv", "a,b\n1,x\n1,y\n", 'constant.csv: no numeric column changes, so there is nothing to learn from '
          'among "a", "b"'),
-        ("program.txt", b"ab\0cd" * 99, "program.txt: this is binary data (byte 3 is 0), not a text; --bytes reads it all "
-         "the same"),
+        ("program.txt", b"ab\0cd" * 99, "program.txt: this is binary data (byte 3 is 0), not a text; --bytes reads it "
+         "anyway"),
         ("table.csv", b"PAR1" + bytes(99), "table.csv: this is a Parquet file, not a table in text; pandas turns one into "
          "CSV: python3 -c \"import pandas; pandas.read_parquet('in').to_csv('out.csv')\""),
         ("table.parquet", b"PAR1" + bytes(99), "table.parquet: this is a Parquet file, not a text; pandas turns one into "
@@ -59,8 +59,8 @@ def series(*rows):
          "pandas turns one into CSV: python3 -c \"import pandas; pandas.read_excel('in').to_csv('out.csv')\""),
         ("arrays.npz", zipped("x.npy"), "arrays.npz: this is a ZIP archive of NumPy arrays, not a text; NumPy turns one into "
          "CSV: python3 -c \"import numpy; numpy.savetxt('out.csv', numpy.load('in')['NAME'], delimiter=',')\""),
-        ("weights.pt", zipped("archive/data.pkl"), "weights.pt: this is a file of PyTorch, not a text; --bytes reads it all "
-         "the same"),
+        ("weights.pt", zipped("archive/data.pkl"), "weights.pt: this is a file of PyTorch, not a text; --bytes reads it "
+         "anyway"),
         ("books.zip", zipped("book.txt"), "books.zip: this is a ZIP archive, not a text; unpack it first: unzip"),
         ("cut.csv.gz", gzip.compress(series().encode(), mtime=0)[:-9], "cut.csv.gz: damaged gzip data: they end too early"),
         ("bits.csv.gz", damaged(gzip.compress(series().encode(), mtime=0)), None),

@@ -42,7 +42,7 @@ def trained(tmp_path_factory):
 
 def test_columns_are_found_and_named(trained):
     _, out = trained
-    assert "each row as a text, column text, and its label, column sentiment" in out
+    assert "texts from column text, labels from column sentiment" in out
     assert "--text-column" in out and "in 2 classes" in out
     assert "the most frequent label 'neg'" in out
 
@@ -80,7 +80,7 @@ def test_any_form_of_a_table(tmp_path):
     (tmp_path / "texts.csv.gz").write_bytes(gzip.compress(text.encode()))
     (tmp_path / "more.csv").write_text(reviews(60, seed=3, names=("body", "kind")))
     out = run("train", "texts.csv.gz", "more.csv", "--label-column", "kind", *TINY, "--steps", 2, cwd=tmp_path).err
-    assert "column body, and its label, column kind" in out and "2 files" in out
+    assert "texts from column body, labels from column kind" in out and "2 files" in out
     named = ["--as", "texts", "--text-column", "body", "--label-column", "kind"]
     run("train", "-", *named, *TINY, "--steps", 2, "--force", stdin=reviews(60, names=("body", "kind")), cwd=tmp_path)
 

@@ -232,7 +232,7 @@ def test_categories(tmp_path):
     forecasts = model.predict(frame)
     model.save(tmp_path / "m.safetensors")
     assert np.array_equal(penstock.Model.load(tmp_path / "m.safetensors").predict(tmp_path / "t.csv"), forecasts, equal_nan=True)
-    with pytest.warns(UserWarning, match=r'140 fields are of a category .* column "day": "Day"'):
+    with pytest.warns(UserWarning, match=r'140 fields have a category .* column "day": "Day"'):
         model.predict(frame.assign(day="Day"))
     with pytest.raises(penstock.errors.InvalidArgument, match="the model reads texts of the column day: give it a table"):
         model.predict(np.zeros((5, 2)))

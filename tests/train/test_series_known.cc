@@ -92,7 +92,7 @@ TEST(KnownAhead, WhatMustBeThereIsAskedFor) {
   };
   refuse({.known = {"date"}}, "known: " + path + " has no column \"date\"");
   refuse({.targets = {"price"}, .known = {"price"}},
-         "known: column \"price\" is forecast, and so is not known in advance");
+         "known: column \"price\" is forecast and therefore not known in advance");
   refuse({.known = {"price", "sales"}}, "known: no column of " + path + " is left to be forecast");
   expect_error(ErrorCode::bad_input,
                "g.csv:3:3: column \"price\": the value is missing, but this column must be known in advance",

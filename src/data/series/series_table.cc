@@ -158,7 +158,7 @@ class SeriesReader {
   /// Before anything else of these rows is looked at: a line "Total" may lack more than a date.
   void leave_out_undated() {
     require(reads_dates() || dates_ != nullptr,
-            "undated: rows can be dropped by their dates where these are read, and 'calendar' says they are not");
+            "undated: rows can be dropped by their dates only if dates are read, and 'calendar' turns that off");
     if (!reads_dates()) return;
     ValueReader places(table_, {}, options_.missing);
     RowSorter sorter;

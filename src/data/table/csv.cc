@@ -226,7 +226,7 @@ double CsvHeader::number(const std::vector<CsvField>& record, std::size_t column
     }
     if (kind == ColumnKind::boolean) {
       mistake(in_quotes(field.text) +
-              " is neither true nor false; the option 'categories' takes a column of any texts");
+              " is neither true nor false; the option 'categories' accepts columns of any text");
     }
   }
   double value = 0.0;
