@@ -174,7 +174,7 @@ def test_dates_that_cannot_be_read():
     data = penstock.open_series(broken, undated="drop")
     assert any("1 row left out" in finding for finding in data.reading)
     model = penstock.Model(data, width=8, blocks=1)
-    with pytest.warns(UserWarning, match="1 row is left out"):
+    with pytest.warns(UserWarning, match="1 row without a readable date left out"):
         forecasts = model.predict(broken)
     np.testing.assert_array_equal(forecasts, model.predict(table.drop(index=50)))
     with pytest.raises(penstock.InvalidArgument, match="undated must be one of refuse, drop"):
