@@ -172,7 +172,7 @@ def test_dates_that_cannot_be_read():
     with pytest.raises(penstock.BadInput, match='the table:52: column "when": "" is no date'):
         penstock.open_series(broken)
     data = penstock.open_series(broken, undated="drop")
-    assert any("1 row left out" in finding for finding in data.reading)
+    assert any("1 row without a readable date" in finding for finding in data.reading)
     model = penstock.Model(data, width=8, blocks=1)
     with pytest.warns(UserWarning, match="1 row without a readable date left out"):
         forecasts = model.predict(broken)
