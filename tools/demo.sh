@@ -32,7 +32,7 @@ show "$penstock" train "$text" --force --output "$model" --seconds "${SECONDS_OF
 held_out=$(($(stat -c %s "$text") * 5 / 100))
 squeezed=$(tail -c "$held_out" "$text" | gzip -9 | wc -c)
 awk -v a="$squeezed" -v b="$held_out" 'BEGIN {
-  printf "For comparison: gzip -9 needs %.2f bits a byte on the same held-out text.\n", 8 * a / b }'
+  printf "For comparison: gzip -9 needs %.2f bits per byte on the same held-out text.\n", 8 * a / b }'
 
 show "$penstock" generate "$model" --prompt "In the beginning" --bytes 600 "${place[@]}"
 

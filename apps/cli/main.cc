@@ -21,7 +21,7 @@ namespace penstock::cli {
 namespace {
 
 constexpr const char* examples =
-    "  penstock train book.txt              one minute, then model.safetensors\n"
+    "  penstock train book.txt              # one minute; model.safetensors\n"
     "  penstock generate model.safetensors --prompt 'In the beginning'\n"
     "  penstock train sensors.csv --output sensors.safetensors\n"
     "  tail -n +1 -f sensors.csv | penstock stream sensors.safetensors\n"
@@ -29,27 +29,25 @@ constexpr const char* examples =
     "'penstock VERB --help' shows the options of a verb and more examples.\n"
     "\n"
     "Exit status:\n"
-    "  0      all went well\n"
-    "  1      something failed: a file that cannot be read or written, data\n"
-    "         that make no sense\n"
-    "  2      the call was wrong: an option, its value, a file that would be\n"
-    "         overwritten\n"
-    "  128+N  stopped by signal N (130: Ctrl-C); what was trained until then\n"
-    "         is saved\n"
+    "  0      success\n"
+    "  1      failure: a file cannot be read or written, data cannot be used\n"
+    "  2      wrong call: an option, its value, or a file that exists already\n"
+    "  128+N  stopped by signal N (130: Ctrl-C); the model trained so far is\n"
+    "         saved\n"
     "\n"
     "Environment:\n"
     "  PENSTOCK_ISA        instruction set of the CPU to use: baseline, avx2,\n"
-    "                      avx512, amx, neon\n"
-    "  PENSTOCK_CACHE_DIR  where compiled GPU kernels and what 'penstock tune'\n"
-    "                      has found are kept [~/.cache/penstock]\n"
-    "  PENSTOCK_CACHE_MB   how many megabytes of kernels are kept [256]\n"
-    "  PENSTOCK_CUDA_PATH  folders with CUDA's libraries, before all others\n"
-    "  PENSTOCK_PLANS      file of what 'penstock tune' has found\n"
-    "  OMP_NUM_THREADS     threads, where --threads does not say\n"
-    "  GOMP_SPINCOUNT      turns of a loop before a thread that waits for\n"
-    "                      another one sleeps [10000]\n"
-    "  SOURCE_DATE_EPOCH   the time noted in models, in seconds since 1970:\n"
-    "                      files that are the same whenever they are made";
+    "                      avx512, amx, neon [the best one of this CPU]\n"
+    "  PENSTOCK_CACHE_DIR  folder of compiled GPU kernels and of the results of\n"
+    "                      'penstock tune' [~/.cache/penstock]\n"
+    "  PENSTOCK_CACHE_MB   megabytes of kernels to keep [256]\n"
+    "  PENSTOCK_CUDA_PATH  folders to search for CUDA's libraries first\n"
+    "  PENSTOCK_PLANS      file of 'penstock tune' to use\n"
+    "  OMP_NUM_THREADS     CPU threads where --threads is not given\n"
+    "  GOMP_SPINCOUNT      turns of the loop in which a thread waits for another\n"
+    "                      one before it sleeps [10000]\n"
+    "  SOURCE_DATE_EPOCH   creation time to write into models, in seconds since\n"
+    "                      1970, for files that do not depend on the time";
 
 /// The verb's name in front, one line, and where to read on if the call was wrong.
 int report(const CLI::App* verb, ErrorCode code, const std::string& message) {

@@ -1,4 +1,4 @@
-// What copying to and from a GPU costs beside its work, and how much of that CudaPipeline hides:
+// Time of copies to and from a GPU next to its work, and how much of it CudaPipeline hides:
 //   cuda_pipeline_times [T C CHUNKS]    chunks [T, C] of floats through h_t = 0.9 h_(t-1) + x_t, from memory to memory
 // The last states are compared with a loop in double; exit status 1, and no time, if they are wrong.
 

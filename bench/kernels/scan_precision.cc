@@ -1,5 +1,5 @@
-// How many digits a scan of given logarithms keeps, as a Markdown table: Penstock's linear arithmetic, step by step and
-// in chunks, beside the two ways in which a scan is computed with logarithms of the state, all in float against a loop
+// How many digits a scan of given logarithms keeps, as a page in Markdown: Penstock's linear arithmetic, step by step
+// and in chunks, compared with two ways that keep a logarithm of the state. All run in float; the reference is a loop
 // in double. One channel, positive terms, h0 = 1.
 //
 //   scan_precision > docs/results/scan_precision.md
@@ -78,12 +78,13 @@ double worst_error(const std::vector<float>& log_a, const std::vector<float>& lo
 void write_page() {
   constexpr std::size_t kSteps = 65536;
   fmt::print(
-      "# Digits of a long scan\n\n    build/release/bench/scan_precision > docs/results/scan_precision.md\n\n"
-      "Greatest relative error of `h_t = a_t h_(t-1) + b_t` over {} steps, terms given as logarithms, everything in "
-      "float "
-      "against\na loop in double. Linear arithmetic is Penstock's, in both its executions; the others keep a logarithm "
-      "of "
-      "the state, which\nalso bars negative states.\n\n"
+      "# Digits of a long scan\n\n"
+      "How many digits four ways to compute a scan lose over {} steps. Penstock's scan keeps the state itself, step "
+      "by\n"
+      "step or in chunks. The peers keep a logarithm of the state, which also excludes negative states.\n\n"
+      "    build/release/bench/scan_precision > docs/results/scan_precision.md\n\n"
+      "Largest relative error of `h_t = a_t h_(t-1) + b_t`, with terms given as logarithms, everything in float, "
+      "compared\nwith a loop in double. The linear columns are Penstock's two algorithms.\n\n"
       "| terms | linear, step by step | linear, in chunks | logarithm of the state | cumulative sums of logarithms |\n"
       "|---|---|---|---|---|\n",
       kSteps);

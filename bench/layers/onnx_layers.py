@@ -1,6 +1,6 @@
-"""Recurrent layers as ONNX: the time that onnxruntime takes for the file that Penstock writes, beside the file that PyTorch's
-exporter writes of the same layer where it has one, and beside Penstock itself. One thread. Every file is compared with
-Penstock's own answers first, and the order of the three rotates from round to round. Prints a Markdown table.
+"""Recurrent layers as ONNX: compares the time of onnxruntime for Penstock's file with its time for the file of PyTorch's
+exporter, where there is one, and with Penstock itself. One thread. Every file must first give Penstock's own answers; the
+order of the three rotates from round to round. Prints the table of docs/results/onnx.md.
 
     build/venv/bin/python bench/layers/onnx_layers.py [--seconds 1] [--hidden 256]
 """
@@ -89,13 +89,13 @@ def spread(times):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seconds", type=float, default=1.0, help="of every line of the table")
+    parser.add_argument("--seconds", type=float, default=1.0, help="seconds of measurement per line of the table")
     parser.add_argument("--hidden", type=int, default=256, help="I = H of every layer")
     arguments = parser.parse_args()
     torch.manual_seed(0)
     random = np.random.default_rng(0)
     print(f"Penstock {penstock.__version__}, onnxruntime {onnxruntime.__version__}, torch {torch.__version__}; I = H = {arguments.hidden}\n")
-    print("| cell | B x T | Penstock, ms | its file in onnxruntime, ms | PyTorch's file, ms | PyTorch's / Penstock's file | file / Penstock | greatest error |")
+    print("| cell | B x T | Penstock, ms | Penstock's file in onnxruntime, ms | PyTorch's file in onnxruntime, ms | PyTorch's / Penstock's file | Penstock's file / Penstock | greatest error |")
     print("|---|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as name:
         for cell in [cell["name"] for cell in penstock.cells()]:

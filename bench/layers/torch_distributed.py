@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Times scans over sequences that several GPUs hold, beside one GPU that has all of them.
+"""Times scans over sequences that are spread over several GPUs, compared with one GPU that has them whole.
 
     torchrun --nproc-per-node 2 bench/layers/torch_distributed.py [--seconds S] [--groups P] [--profile] [--layer]
 
-First a check, against one GPU, of what is timed, and of training with DistributedDataParallel and fully_shard. Then scans
-in bfloat16, forward passes and forward with backward passes, and a minGRU layer. A line has the least and the median of
-each, and how many times one GPU's positions a second all of them together compute. Then scans whose decays are close to
-one, which forget slowly. --layer: the layer alone. --profile: where the last process's time goes, kernel by kernel.
+First it checks the timed operations, and training with DistributedDataParallel and fully_shard, against one GPU. Then it
+times scans in bfloat16 (forward, and forward with backward) and a minGRU layer. A line has the least and the median time
+of each, and the throughput of all GPUs relative to one. At the end it times scans with decays close to one, which forget
+slowly. --layer: only the layer. --profile: the time of the last process by kernel.
 """
 
 import argparse

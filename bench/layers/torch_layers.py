@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Times penstock.torch's layers beside torch.nn's, in one process, on the CPU or a GPU.
+"""Compares the times of penstock.torch's layers with torch.nn's, in one process, on the CPU or a GPU.
 
     python bench/layers/torch_layers.py [--device cuda] [--threads N]
                                  [--overhead | --packed | --steps | --new-lengths | --library PROGRAM]
@@ -8,11 +8,16 @@
 On the CPU: forward passes in inference mode, and training passes (forward, backward with a given gradient of the output)
 of LSTM and GRU over single sequences and batches, in float32, of modules in bfloat16, and of modules in float32 under
 bfloat16 autocast. On a GPU: training steps in bfloat16 autocast, padded and packed, and inference; and a minGRU layer in
-bfloat16 beside one in PyTorch's operations, as torch.compile makes it. --library: on a GPU, layers whose weights are halves
-beside the library's own times of the same calls, which PROGRAM (build/release/bench/cuda_recurrent_times) prints. --overhead: calls so small that what they cost is
-the way to the kernel, in processor time, and what `import penstock` takes. --packed: on the CPU, packed rows beside a padded batch of as many positions that
-has no padding. --new-lengths: on a GPU, packed training steps whose lengths no step had before, and the same again. --steps: on the CPU, one step of one row in a call, of layers and cells. Both take turns; the least and the
-median of each are printed, and how far results are apart.
+bfloat16, compared with one of PyTorch's operations under torch.compile.
+
+--library: on a GPU, layers with half-precision weights, compared with the library's own times of the same calls, which
+    PROGRAM (build/release/bench/cuda_recurrent_times) prints.
+--overhead: calls so small that the call itself takes most of the CPU time, and the time of `import penstock`.
+--packed: on the CPU, packed rows, compared with a batch of equally many positions without padding.
+--new-lengths: on a GPU, packed training steps with lengths that no step had before, and the same steps again.
+--steps: on the CPU, one time step of one row per call, of layers and cells.
+
+Both sides take turns. The program prints the least and the median time of each, and the difference of the results.
 """
 
 import argparse

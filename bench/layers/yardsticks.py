@@ -1,12 +1,11 @@
-"""How far the CPU backend is from its yardsticks (peers, limits, figures of its own) by reports of `penstock bench`, as a
-table in Markdown.
+"""Compares reports of `penstock bench` with the yardsticks of the CPU backend (peers, limits, other figures of its own).
+Prints a table in Markdown.
 
     penstock bench all --threads 1,2 --json all.json
     penstock bench layer --cells lstm,gru --dtypes bf16 --shapes 16x200x256x256,64x100x128x256,64x200x256x512 --json bf16.json
     python3 bench/layers/yardsticks.py all.json bf16.json
 
-A figure is the worst and the best of all shapes, with the shape of the worst; "below" where the worst misses its
-yardstick.
+A figure has the worst and the best of all shapes, with the shape of the worst. "below" marks a missed yardstick.
 """
 
 import json
@@ -16,7 +15,7 @@ OTHERS = ("torch", "torch-compile", "onnxruntime", "onednn")
 
 
 class Reports:
-    """All cases of some reports, each one ours was timed in."""
+    """All cases of some reports in which Penstock has a time."""
 
     def __init__(self, paths):
         self.cases = []
@@ -48,7 +47,7 @@ def seconds(case, name="penstock"):
 
 
 def against(*names):
-    """How many times our time the quickest of these takes."""
+    """Ratio of the fastest of these peers' time to ours."""
 
     def ratio(case, _):
         times = [time for time in (seconds(case, name) for name in names) if time]
@@ -63,7 +62,7 @@ def bandwidth(case, _):
 
 
 def cost_of_lstm(gates):
-    """LSTM's time a gate as a share of this cell's, which has so many gates."""
+    """Ratio of LSTM's time per gate to that of this cell, which has `gates` gates."""
 
     def ratio(case, reports):
         lstm = reports.select("layer", ["lstm"], case["pass"], threads=case["threads"], shape=sizes(case))
@@ -80,7 +79,7 @@ def speed_up_of_bf16(case, reports):
 MINIMAL, GATED = ["mingru-log", "minlstm-log"], ["lstm", "gru"]
 # Work, its yardstick, the least value, its unit, the value of a case, and which cases.
 YARDSTICKS = [
-    ("minGRU, minLSTM in logarithms, forward", "6 x compiled PyTorch", 6, "x", against("torch-compile"),
+    ("minGRU, minLSTM in log space, forward", "6 x compiled PyTorch", 6, "x", against("torch-compile"),
      dict(table="layer", cells=MINIMAL, kind="forward")),
     ("the same, training", "5 x compiled PyTorch", 5, "x", against("torch-compile"),
      dict(table="layer", cells=MINIMAL, kind="training")),
@@ -104,7 +103,7 @@ YARDSTICKS = [
 
 
 def shown(reports, least, unit, value, which, threads):
-    """The worst figure, its case and the best one, with "below" before it if the worst is too little."""
+    """The worst figure, its case and the best one; "below" in front if the worst misses the yardstick."""
     found = [(value(case, reports), case) for case in reports.select(threads=threads, **which)]
     found = sorted(((number, case) for number, case in found if number is not None), key=lambda pair: pair[0])
     if not found:

@@ -48,7 +48,7 @@ class Scan:
 
 def make(_, case, arrays):
     if case["cell"] != "scan":
-        raise Refused("is here for the linear scan by itself")
+        raise Refused("takes part in the linear scan alone")
     if case["pass"] == "training":
         raise Refused("has no gradients")
     return Scan(case, arrays)

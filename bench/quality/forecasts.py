@@ -1,4 +1,4 @@
-"""Errors of forecasts of a series, and forecasts that need no training."""
+"""Errors of forecasts of a series, and naive forecasts."""
 
 import csv
 

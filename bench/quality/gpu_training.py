@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Times a training step of a byte model of minGRU blocks on a GPU: Penstock beside PyTorch, in one run.
+"""Times a training step of a byte model of minGRU blocks on a GPU: compares Penstock with PyTorch in one run.
 
     python bench/quality/gpu_training.py PENSTOCK TEXT [--steps N] [--precision bf16]
 
 The model has six blocks of width 512, each: RMS norm, causal convolution of 4, minGRU with the positive candidate in log
 space, residual; RMS norm, gated feed-forward of twice the width, residual. Batches of 64 x 512 bytes, AdamW, the norm of
 the gradients clipped to 1. PyTorch runs it in autocast with fused AdamW, eagerly and under torch.compile. Penstock's time
-is that of its own reports while it trains, data and guards included; PyTorch's is of CUDA events around a step on one
-batch that lies on the GPU. Prints a table, and the losses of the first steps so that it shows that both learn alike.
+comes from its reports during training, with data and guards. PyTorch's is measured by CUDA events around a step on one
+batch in GPU memory. Prints a table, and the losses of the first steps, which show that both learn equally fast.
 """
 
 import argparse

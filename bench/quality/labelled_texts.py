@@ -1,5 +1,6 @@
-"""Labels of texts: `penstock train TABLE` with its defaults beside scikit-learn's usual classifiers of texts, on lines of the
-Bible, of C++, of Python and of English about software, all of which lie in this repository. Prints a Markdown table.
+"""Labels of texts: compares `penstock train TABLE` with its defaults with scikit-learn's usual classifiers of texts, on lines
+of the Bible, of C++, of Python and of English about software from this repository. Prints the table of
+docs/results/labelled_texts.md.
 
     python3 -m venv build/texts && build/texts/bin/pip install scikit-learn
     build/texts/bin/python bench/quality/labelled_texts.py build/release/penstock
@@ -34,7 +35,7 @@ PEERS = {
 
 
 def rows():
-    """Texts and labels, shuffled; none occurs twice."""
+    """Different texts and their labels, shuffled."""
     drawn, found = random.Random(0), []
     for label, patterns in SOURCES.items():
         paths = sorted(path for pattern in patterns for path in ROOT.glob(pattern))
@@ -74,7 +75,7 @@ def main():
         write(folder / "train.csv", table[:training])
         write(folder / "test.csv", table[training:])
         results = [ours(sys.argv[1], folder, seed) for seed in SEEDS]
-        print(f"| penstock, seeds {SEEDS[0]} to {SEEDS[-1]} | {', '.join(f'{a:.1%}' for a, _ in results)} | "
+        print(f"| penstock, two layers of minGRU, seeds {SEEDS[0]} to {SEEDS[-1]} | {', '.join(f'{a:.1%}' for a, _ in results)} | "
               f"{', '.join(f'{s:.1f}' for _, s in results)} |")
     texts, labels = zip(*table)
     for name, make in PEERS.items():

@@ -1,6 +1,6 @@
-"""Labelled sets that ship in packages on PyPI (aeon, scikit-learn), split as published, and what a person would try on them
-first: 1-NN with dynamic time warping, logistic regression on the values, MiniRocket (aeon). Prints one JSON object of
-accuracies a set, as soon as it is done, or writes the sets as CSV files in folders of their names.
+"""Labelled sets from packages on PyPI (aeon, scikit-learn), split as published, and the usual classifiers: 1-NN with
+dynamic time warping, logistic regression on the values, MiniRocket (aeon). Prints one JSON object of accuracies per set
+as soon as the set is done, or writes the sets as CSV files in folders of their names.
 
     python3 bench/quality/labels.py GunPoint ArrowHead
     python3 bench/quality/labels.py GunPoint ArrowHead --write folder

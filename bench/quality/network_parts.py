@@ -1,10 +1,10 @@
-"""Forecasts of sunspots and CO2 over several parts of the series: our recurrent layers beside PyTorch's of as many
-parameters, treated alike (networks.py), trained on the first rows and scored on those that follow. Prints Markdown.
+"""Forecasts of sunspots and CO2 over several parts of the series: compares our recurrent layers with PyTorch's of equal
+size and treatment (networks.py). Both train on the first rows and are scored on those that follow. Prints Markdown.
 
     python3 bench/quality/network_parts.py build/release/penstock data            # a Python that has torch and numpy
 
-Every part ends before the next one is scored, and the last fifth, which networks.py scores, stands apart from the rest. Options
-that are not known here are those of `penstock train`: a change to our layers is judged by the rest alone.
+Every part ends before the scored rows of the next one. The last fifth, which networks.py scores, is listed but not
+pooled. Unknown options go to `penstock train`, to measure a change of our layers.
 """
 
 import argparse
@@ -103,10 +103,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program", type=pathlib.Path)
     parser.add_argument("data", type=pathlib.Path)
-    parser.add_argument("--cells", default="lstm,gru,mingru", help="ours")
-    parser.add_argument("--only", help="COLUMN:HORIZON,...: these alone")
+    parser.add_argument("--cells", default="lstm,gru,mingru", help="cells of Penstock, separated by commas")
+    parser.add_argument("--only", help="COLUMN:HORIZON,...: only these")
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--no-last", action="store_true", help="leave the last fifth alone")
+    parser.add_argument("--no-last", action="store_true", help="do not score the last fifth")
     parser.add_argument("--kept", type=pathlib.Path, default=pathlib.Path("build/networks"), help="folder for PyTorch's results")
     arguments, options = parser.parse_known_args()
     arguments.kept.mkdir(parents=True, exist_ok=True)

@@ -1,5 +1,5 @@
-"""Forecasts of sunspots and CO2 and labels of handwritten digits: `penstock train` with its defaults beside PyTorch's
-nn.GRU and nn.LSTM of as many parameters and beside forecasts that need no training. Prints the tables as Markdown.
+"""Forecasts of sunspots and CO2 and labels of handwritten digits: compares the recurrent layers of `penstock train` with
+PyTorch's nn.GRU and nn.LSTM of equal size and with naive forecasts. Prints tables of docs/results/networks.md.
 
     python3 bench/quality/networks.py build/release/penstock data          # a Python that has torch and numpy
     python3 bench/quality/networks.py build/release/penstock data --times  # CPU seconds alone, ours and PyTorch's in turns
@@ -20,9 +20,9 @@ from forecasts import errors, naive, read_column
 
 PEERS = pathlib.Path(__file__).parent
 
-SEEDS = [0, 1, 2, 3, 4]  # of networks that are treated alike
+SEEDS = [0, 1, 2, 3, 4]  # of networks with equal treatment of the series
 FEWER_SEEDS = SEEDS[:3]  # of everything else
-CELLS = [("mingru", "gru"), ("gru", "gru"), ("lstm", "lstm")]  # ours, and PyTorch's beside it
+CELLS = [("mingru", "gru"), ("gru", "gru"), ("lstm", "lstm")]  # ours, and PyTorch's to compare with
 SERIES = [("sunspots", 1, 132), ("sunspots", 12, 132), ("co2", 1, 52), ("co2", 52, 52)]  # column, horizon, season
 HELD_OUT = 0.2
 # The recurrent layers by themselves, for as many passes as PyTorch's and with the same inputs: dates are left out. The
@@ -79,7 +79,7 @@ def series_table(penstock, folder, column, horizon, season):
     first = len(series) - int(len(series) * HELD_OUT) - 1
     form = "{:.2f}" if column == "sunspots" else "{:.3f}"
     measures = [("rmse", form), ("mae", form)]
-    print(f"\n### {column}, {'1 row' if horizon == 1 else f'1 to {horizon} rows'} ahead\n")
+    print(f"\n## {column}, {'1 row' if horizon == 1 else f'1 to {horizon} rows'} ahead\n")
     print("| | parameters | RMSE | MAE | CPU seconds to train |\n|---|---|---|---|---|")
     for name, forecasts in naive(series, horizon, season).items():
         result = errors(forecasts, series, first)
@@ -122,7 +122,7 @@ def split_digits(folder, target, seed, pixels):
 
 
 def digits_table(penstock, folder, scratch, pixels):
-    print(f"\n### digits, {64 // pixels} steps of {'one pixel' if pixels == 1 else f'{pixels} pixels'}\n")
+    print(f"\n## digits, {64 // pixels} steps of {'one pixel' if pixels == 1 else f'{pixels} pixels'}\n")
     print("| | parameters | accuracy | CPU seconds to train |\n|---|---|---|---|")
     measures = [("accuracy", "{:.1%}")]
     train, test = scratch / "train.csv", scratch / "test.csv"
@@ -147,7 +147,7 @@ def digits_table(penstock, folder, scratch, pixels):
 
 
 def times_row(name, cell, other, train, peer_of):
-    """Median CPU seconds of trainings in turns: what else the machine does meets both sides."""
+    """Median CPU seconds of trainings in turns, so other work on the machine affects both sides."""
     ours, theirs = [], []
     for seed in FEWER_SEEDS:
         result = train(cell, seed)

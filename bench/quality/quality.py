@@ -1,20 +1,25 @@
-"""Forecasts and labels of small public data: `penstock train` with its defaults, one command a file, beside what a
-forecaster or a statistician would try first, each tuned by its own automatic procedure. Writes docs/results/quality.md.
+"""Measures forecasts and labels of small public data: `penstock train` with its defaults, one command per file, compared
+with the usual alternatives, each tuned by its own automatic procedure. Brings docs/results/quality.md up to date.
 
     python3 -m venv build/quality
     build/quality/bin/pip install numpy scipy pandas statsmodels statsforecast scikit-learn lightgbm aeon sktime
     build/quality/bin/pip install --no-deps pmdarima                 # its data alone
     build/quality/bin/python bench/quality/quality.py build/release/penstock docs/results/quality.md
 
-Results of peers are kept in build/quality/peers, ours (by quality_runs.py) in build/quality/ours; remove a file there to have
-it anew. What stands on the page from "What falls short" on is written by people, and stays.
+Results of peers are kept in build/quality/peers, those of Penstock (by quality_runs.py) in build/quality/ours. Remove a
+file there to measure it again.
+
+The page must exist. This script replaces its sections "Series" and "Labelled sequences" and the name of the machine; all
+other text is written by hand and stays.
 """
 
 import argparse
 import json
 import pathlib
+import re
 import subprocess
 import sys
+import textwrap
 
 import numpy as np
 
@@ -26,7 +31,11 @@ HERE = pathlib.Path(__file__).resolve().parent
 STRONG = ["ETS", "AutoARIMA", "ridge on lags"]
 PEERS = ["seasonal naive", *STRONG, "Theta", "LightGBM on lags"]
 CLASSIFIERS = ["1-NN with DTW", "logistic regression", "MiniRocket"]
-BY_HAND = "## What falls short"  # the first section that is
+SERIES_HEADING = "## Series\n"
+LABELS_HEADING = "## Labelled sequences\n"
+NEXT_HEADING = "## What falls short\n"  # of the section behind the labelled sequences
+MACHINE = re.compile(r"^Penstock \S+, .*?, one thread: .*?\n\n", re.MULTILINE | re.DOTALL)  # the paragraph
+WIDTH = 118  # of lines of prose
 
 
 def run(*command):
@@ -35,7 +44,7 @@ def run(*command):
 
 
 class Peers:
-    """Results of other programs, from a folder or by asking them."""
+    """Results of other programs, from a folder or by running them."""
 
     def __init__(self, folder):
         self.folder = pathlib.Path(folder)
@@ -45,7 +54,7 @@ class Peers:
         return self.folder / f"{pathlib.Path(script).stem}_{name}.json"
 
     def ask(self, script, names):
-        """Asks for what is not known yet, all at once because imports take long. Each answer is kept as it comes."""
+        """Runs a script for the results that are missing, once for all of them because imports take long. Keeps each as it comes."""
         missing = [name for name in names if not self.kept(script, name).exists()]
         if not missing:
             return
@@ -54,14 +63,14 @@ class Peers:
             for line in process.stdout:
                 self.kept(script, json.loads(line)["name"]).write_text(line, encoding="utf-8")
         if process.returncode != 0:
-            sys.exit(f"{script} has failed")
+            sys.exit(f"{script} failed")
 
     def answer(self, script, name):
         return json.loads(self.kept(script, name).read_text(encoding="utf-8"))
 
 
 def write_series(folder, name):
-    """What quality_runs.py reads of a series."""
+    """Writes the files of a series that quality_runs.py reads."""
     one = series(name)
     folder.mkdir(parents=True, exist_ok=True)
     for part, values in (("train", one.values[:one.training]), ("all", one.values)):
@@ -81,7 +90,7 @@ def prepare(data, names, labelled):
 
 
 def results_of(folder, name, seeds):
-    """Of the seeds that there are."""
+    """Results of all seeds that were run."""
     kept = [folder / f"{name}_{seed}.json" for seed in range(seeds)]
     return [json.loads(path.read_text(encoding="utf-8")) for path in kept if path.exists()]
 
@@ -99,17 +108,22 @@ def mean_ratio(ratios):
 
 
 def spread_of(values):
-    """Mean (smallest – largest), or the one value that all seeds have."""
+    """Mean (smallest – largest), or one value where all seeds agree."""
     mean = short(float(np.mean(values)))
     return mean if min(values) == max(values) else f"{mean} ({short(min(values))} – {short(max(values))})"
 
 
-def summary(ratios):
-    return f"geometric mean {mean_ratio(ratios):.3f}, median {np.median(ratios):.3f}, worst {max(ratios):.2f}"
+def summary(ratios, named=True):
+    mean, median, worst = f"{mean_ratio(ratios):.3f}", f"{np.median(ratios):.3f}", f"{max(ratios):.2f}"
+    return f"geometric mean {mean}, median {median}, worst {worst}" if named else f"{mean}, {median}, {worst}"
+
+
+def paragraph(text, indent=""):
+    return textwrap.fill(text, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 class SeriesTable:
-    """Rows of a table of series, and what is said of all of them."""
+    """Rows of a table of series, and the summary below it."""
 
     def __init__(self, runs, peers):
         self.runs, self.peers = runs, peers
@@ -134,23 +148,27 @@ class SeriesTable:
         count = len(self.ratios)
         near = sum(ratio <= 1.05 for ratio in self.ratios)
         within = sum(0.7 <= coverage <= 0.9 for coverage in self.coverages)
-        return (f"\nRatio to the best of ETS, AutoARIMA and ridge: {summary(self.ratios)}; at most 1.05 on {near} of {count}, the "
-                f"best on {sum(ratio <= 1 for ratio in self.ratios)}. By the same measure "
-                + "; ".join(f"{peer}: {summary(ratios)}" for peer, ratios in self.alone.items()) + ".\n\n"
-                f"Ratio to the seasonal naive forecast (the last value without a season): median {np.median(self.naive):.3f}, worst "
-                f"{max(self.naive):.3f}; above 1.02 on {sum(ratio > 1.02 for ratio in self.naive)}. Intervals of 80 % cover "
-                f"{np.mean(self.coverages):.0%} in the mean, {min(self.coverages):.0%} to {max(self.coverages):.0%}; 70 to 90 % on "
-                f"{within} of {count}.\n")
+        peers = [f"{peer} {summary(ratios, named=peer == STRONG[0])}" for peer, ratios in self.alone.items()]
+        items = [f"**Relative to the best of ETS, AutoARIMA and ridge:** {summary(self.ratios)}; at most 1.05 on {near} of "
+                 f"{count}, the best on {sum(ratio <= 1 for ratio in self.ratios)}.",
+                 f"By the same measure: {'; '.join(peers)}.",
+                 "**Relative to the seasonal naive forecast** (the last value without a season): median "
+                 f"{np.median(self.naive):.3f}, worst {max(self.naive):.3f}; above 1.02 on "
+                 f"{sum(ratio > 1.02 for ratio in self.naive)}.",
+                 f"**Intervals** of 80 % cover {np.mean(self.coverages):.0%} in the mean, {min(self.coverages):.0%} to "
+                 f"{max(self.coverages):.0%}; 70 to 90 % on {within} of {count}."]
+        return "\n" + "\n".join(paragraph("* " + item, indent="  ") for item in items) + "\n"
 
 
 def series_page(runs, peers, names, out):
-    out.append("## Series\n\nRMSE over all origins and distances of the held-out part; smaller is better. *Mean of three* is the plain "
-               "mean of the forecasts of ETS, AutoARIMA and\nridge: what a combination of them reaches that does not know which of them "
-               "will be best.\n")
-    groups = (("Months and quarters that no rule was made by", [name for name in FRESH if name not in YEARLY]),
-              ("Years that no rule was made by", [name for name in FRESH if name in YEARLY]),
-              ("Series that rules were made by", [name for name in SERIES if name not in FRESH and name not in YEARLY]),
-              ("Years that rules were made by", [name for name in YEARLY if name not in FRESH]))
+    about = ("RMSE over all origins and distances of the hold-out set; smaller is better. *Mean of three* is the plain mean of the "
+             "forecasts of ETS, AutoARIMA and ridge: what a combination reaches that does not know in advance which of them will be "
+             "best.")
+    out.append(f"{SERIES_HEADING}\n{paragraph(about)}\n")
+    groups = (("Months and quarters not used for development", [name for name in FRESH if name not in YEARLY]),
+              ("Years not used for development", [name for name in FRESH if name in YEARLY]),
+              ("Series used in development", [name for name in SERIES if name not in FRESH and name not in YEARLY]),
+              ("Years used in development", [name for name in YEARLY if name not in FRESH]))
     for title, group in groups:
         chosen = [name for name in group if name in names and runs(name)]
         if not chosen:
@@ -164,7 +182,7 @@ def series_page(runs, peers, names, out):
 
 
 def labels_page(runs, peers, names, out):
-    out.append("## Labelled sequences\n\nAccuracy on the published test part; larger is better.\n")
+    out.append(f"{LABELS_HEADING}\nAccuracy on the published test part; larger is better.\n")
     out.append("| set | sequences | steps | classes | penstock | " + " | ".join(CLASSIFIERS) + " | to the better of two | CPU s |")
     out.append("|---|" + "---|" * (len(CLASSIFIERS) + 6))
     points, rocket = [], []
@@ -180,35 +198,15 @@ def labels_page(runs, peers, names, out):
                    f"({min(accuracies):.1%} – {max(accuracies):.1%}) | " +
                    " | ".join(f"{theirs[peer]:.1%}" for peer in CLASSIFIERS) +
                    f" | {points[-1]:+.1f} points | {np.mean(of(ours, 'cpu_seconds')):.1f} |")
-    out.append(f"\nAgainst the better of 1-NN with DTW and logistic regression: worst {min(points):+.1f} points, mean "
-               f"{np.mean(points):+.1f}; against MiniRocket: mean {np.mean(rocket):+.1f}.\n")
+    out.append("\n" + paragraph("Compared with the better of 1-NN with DTW and logistic regression: worst "
+                               f"{min(points):+.1f} points, mean {np.mean(points):+.1f}. Compared with MiniRocket: mean "
+                               f"{np.mean(rocket):+.1f}.") + "\n")
 
 
-HEAD = """# Forecasts and labels by default
-
-`penstock train FILE.csv` with its defaults (series: `--horizon` alone is given) on small public data, beside what a person would
-try first, each tuned by its own automatic procedure on the training part. One command writes this page:
-
-    build/quality/bin/python bench/quality/quality.py build/release/penstock docs/results/quality.md
-
-*Series*: the last fifth of the rows is held out, and no run uses it for a choice. In it are up to 60 origins, evenly spaced, each
-forecast with its whole horizon; parameters are those of the training part, and every forecast knows all rows before it. Peers are
-statsforecast's AutoETS, AutoARIMA and AutoTheta (with a season above 24 rows, MSTL takes it out first), and ridge regression and LightGBM on
-lags whose number and penalty a fifth of the training part chooses. Peers are told the season; Penstock finds it. Five seeds; on series with
-fewer than 200 held-out rows the linear forecast stands alone, no layers are trained, and every seed says the same.
-
-*What was looked at*: the rules of the linear forecast, of the layers' part in it and of intervals were made by results on the series of
-the last two tables and on others, held-out parts included, so these two flatter Penstock. Those of the first two were looked at after
-changes alone. They left out one change that gained elsewhere, kept another (regressions on values have no part where a series wanders
-far), and spoke for shares of regressions and smoothings near a half. An [ARIMA as a third part](#an-arima-as-a-third-part) was tried because ETS and AutoARIMA had done
-well on the first table, and was decided by other series; the second spoke for leaving it out below fifty rows. Their months and quarters are American figures of the same years as
-some of the third table, and some are nearly the same series (four price indices; the gross income here, the product there), so they
-count for fewer than seventeen.
-
-*Labelled sequences*: split as published (digits: a fifth, at random), five seeds. The cell, the dropout and when runs end were chosen by the
-test parts of UnitTest and ItalyPowerDemand, filters by cross-validation of training parts and by sets made for it. [What training decides](../training.md)
-describes the defaults; [networks](networks.md) compares the recurrent layers alone with PyTorch's.
-"""
+def replaced(page, heading, next_heading, lines):
+    """The page with the section of a heading replaced."""
+    begin = page.index(heading)
+    return page[:begin] + "\n".join(lines) + "\n" + page[page.index(next_heading, begin):]
 
 
 def main():
@@ -229,20 +227,23 @@ def main():
     run(sys.executable, HERE / "quality_runs.py", arguments.program, folder / "data", folder / "ours", "--names",
         ",".join([*names, *labelled]), "--seeds", arguments.seeds, "--jobs", arguments.jobs)
     machine = json.loads(run(arguments.program, "info", "--json"))
-    out = [HEAD, f"Penstock {machine['version']}, {machine['cpu']}, one thread: mean (smallest – "
-                 "largest). Seconds are of CPU time for one training, on a machine that was shared with other work.\n"]
 
     def runs(name):
         return results_of(folder / "ours", name, arguments.seeds)
 
+    page = arguments.page.read_text(encoding="utf-8")
+    measured = (f"Penstock {machine['version']}, {machine['cpu']}, one thread: mean (smallest – largest). Seconds are CPU time of one "
+                "training, on a machine that was shared with other work.")
+    page = MACHINE.sub(lambda _: paragraph(measured) + "\n\n", page, count=1)
     if names:
+        out = []
         series_page(runs, peers, names, out)
+        page = replaced(page, SERIES_HEADING, LABELS_HEADING, out)
     if labelled:
+        out = []
         labels_page(runs, peers, labelled, out)
-    before = arguments.page.read_text(encoding="utf-8") if arguments.page.exists() else ""
-    if BY_HAND in before:
-        out.append(before[before.index(BY_HAND):])
-    arguments.page.write_text("\n".join(out), encoding="utf-8")
+        page = replaced(page, LABELS_HEADING, NEXT_HEADING, out)
+    arguments.page.write_text(page, encoding="utf-8")
 
 
 if __name__ == "__main__":

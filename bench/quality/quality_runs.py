@@ -1,7 +1,7 @@
-"""Trains and scores `penstock` with its defaults on series and labelled sets that lie in a folder (quality.py writes it),
-for each of several seeds. On a series with so few held-out rows that the linear forecast stands alone every seed says the
-same; it is run once. Each result is kept as a file, so that a run goes on where it stopped; needs numpy alone, so
-that it can run on another machine than the peers.
+"""Trains and scores `penstock` with its defaults on the series and labelled sets of a folder (quality.py writes it), for
+several seeds. A series without trained layers (fewer than 200 held-out rows) runs once, because every seed gives the same
+result. Each result is kept as a file, so an interrupted run continues where it stopped. Needs only numpy, so it can run
+on another machine than the peers.
 
     python3 bench/quality/quality_runs.py build/release/penstock build/quality/data build/quality/ours --jobs 16
 """
@@ -20,11 +20,11 @@ import time
 import numpy as np
 
 QUANTILES = "0.1,0.9"
-FEWEST_HELD_OUT = 200  # rows that the layers of a series need to have a part in its forecasts
+FEWEST_HELD_OUT = 200  # rows; with fewer, the layers of a series are not trained
 
 
 class Program:
-    """The program, with a file for its model; counts what its runs take of a CPU."""
+    """The program, with a file for its model; counts the CPU time of its runs."""
 
     def __init__(self, path, model):
         self.path, self.model, self.cpu_seconds = path, model, 0.0

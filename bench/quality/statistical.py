@@ -1,9 +1,9 @@
-"""Forecasts of one public series by what a forecaster would try first, each tuned by its own automatic procedure on the
-training part alone: the last value, a season ago, drift, ETS, AutoARIMA, Theta (statsforecast), ridge regression and
-LightGBM on lags; and by the plain mean of ETS, AutoARIMA and ridge, which tells what a combination of them reaches
-without knowing which of them will be best. Parameters are those of the training part; every forecast knows all rows
-before it. Prints one JSON object of root mean square errors a series, with all forecasts, as soon as it is done. A peer
-that takes longer than --limit seconds is left out.
+"""Forecasts public series with the usual methods, each tuned by its own automatic procedure on the training part: the
+last value, a season ago, drift, ETS, AutoARIMA, Theta (statsforecast), ridge regression and LightGBM on lags, and the
+plain mean of ETS, AutoARIMA and ridge (what a combination reaches that does not know which of them will be best).
+Parameters come from the training part; every forecast knows all rows before its origin. Prints one JSON object of root
+mean square errors per series, with all forecasts, as soon as the series is done. Methods that take longer than --limit
+seconds are left out.
 
     python3 bench/quality/statistical.py airpassengers lynx
 """
@@ -18,7 +18,7 @@ import warnings
 import numpy as np
 from public_data import origins, rmse, series
 
-LONGEST_SEASON = 24  # that ETS and ARIMA have seasonal terms for; longer ones are taken out by MSTL before
+LONGEST_SEASON = 24  # with seasonal terms of ETS and ARIMA; MSTL first removes longer seasons
 ALPHAS = 10.0 ** np.arange(-3, 5)
 AVERAGED = ("ETS", "AutoARIMA", "ridge on lags")
 

@@ -1,8 +1,8 @@
 """Trains PyTorch's nn.GRU or nn.LSTM on one column of a CSV file: the peer of `penstock train FILE.csv`.
 
-Same held-out part, normalisation, targets (the rows 1 to horizon behind each row), batches that walk through the file
-with their state, optimiser, schedule and clipping. The error is that of every forecast in the held-out part, made with
-the state of all rows before it, in the unit of the column. Prints one JSON object.
+Hold-out set, normalisation, targets (the rows 1 to horizon after each row), batches that go through the file with carried
+state, optimiser, schedule and clipping are equal. The error is that of every forecast in the hold-out set, made with the
+state of all rows before it, in the unit of the column. Prints one JSON object.
 """
 
 import argparse
@@ -30,10 +30,10 @@ class Forecaster(torch.nn.Module):
 
 
 class View:
-    """What a network sees of a series [rows], normalised, and what it says: (value - base) / scale.
+    """Inputs of a network from a normalised series [rows], and its targets: (value - base) / scale.
 
-    value: it reads and says values. change: it says the change from the row that was read. treated: what `penstock train`
-    makes of a series: it reads the bounded value and the change from the row before, and says the change by its own scale.
+    value: it reads and predicts values. change: it predicts the change from the row just read. treated: as `penstock train`
+    treats a series: it reads the bounded value and the change from the row before, and predicts the scaled change.
     """
 
     def __init__(self, kind, series, training, horizon):

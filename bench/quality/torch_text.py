@@ -1,9 +1,8 @@
 """Trains PyTorch's nn.GRU (or nn.LSTM) as a byte-level language model for a given wall time.
 
-The opponent of `make demo`: embedding, recurrent network, linear head, of about as many parameters as asked for, on the
-same training bytes, scored on the same held-out bytes with the state carried through. Same optimiser, schedule, clipping
-and carried state as `penstock train`; with --validations the best of so many states along the way counts. Prints one JSON
-object.
+The peer of `make demo`: embedding, recurrent network and linear head, with at most --parameters parameters. Training
+bytes, held-out bytes, optimiser, schedule, clipping and carried state are those of `penstock train`. With --validations N
+the best of N states of the run is scored. Prints one JSON object.
 """
 
 import argparse

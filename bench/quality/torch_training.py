@@ -1,4 +1,4 @@
-"""What PyTorch's peers of `penstock train` share: its size, its optimiser and its schedule."""
+"""Code shared by PyTorch's peers of `penstock train`: model size, optimiser and schedule."""
 
 import math
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
 
 #include "bench/suite/suite.h"
@@ -9,12 +10,13 @@ namespace penstock::bench {
 /// One JSON object, with a line break at its end; docs/benchmarks.md lists its fields.
 std::string report_json(const Report& report);
 
-/// A page with the machine, the peers, what is missing, and a table for each table; the same in a terminal.
-std::string report_markdown(const Report& report);
+/// Returns a page in Markdown with the machine, the peers, the missing peers, and every table. Lines of prose have at
+/// most `width` characters; 0 leaves paragraphs unbroken, for a reader that wraps them.
+std::string report_markdown(const Report& report, std::size_t width = 118);
 
-/// Draws the ratios by matplotlib in the Python of the settings, and returns the bytes of the picture. The ending of
-/// `path` says in which format; nothing is written there. Throws Error(io_failure) with the reason if there is no
-/// picture.
+/// Draws the ratios with matplotlib, in the Python of the settings, and returns the bytes of the picture. The extension
+/// of `path` chooses the format; the function does not write the file. Throws Error(io_failure) with the reason if
+/// drawing fails.
 std::string plot(const Report& report, const std::string& path);
 
 }  // namespace penstock::bench

@@ -33,7 +33,7 @@ std::string aligned(const Row& head, const std::vector<Row>& rows) {
   return text;
 }
 
-/// Three significant digits; of what is less than a tenth, two.
+/// Three significant digits; two of a value below a tenth.
 std::string digits(double value) {
   const double size = std::abs(value);
   return size >= 100.0  ? fmt::format("{:.0f}", value)
@@ -77,7 +77,7 @@ std::string shown_percentile(const Entry& entry, double seconds, Index fewest, c
   return is_timed(&entry) && entry.time.samples >= fewest ? digits(seconds * unit.per_second) : "-";
 }
 
-/// "12.3 (1.84x)": its time, and how many times ours that is; of a table of percentiles "12.3, p99 15.0 (1.84x)".
+/// "12.3 (1.84x)": a peer's time, and its ratio to ours; in a table of percentiles "12.3, p99 15.0 (1.84x)".
 std::string shown_peer(const Line& line, const Entry& entry, const Unit& unit) {
   const Entry& first = line.entries.front();
   std::string text = shown_time(entry, unit);
@@ -99,7 +99,7 @@ std::string shown_shape(const Shape& s) {
   return fmt::format("{},{},{},{}", s.rows, s.steps, s.inputs, hidden);
 }
 
-/// What we reach of what there is: GFLOP/s of the products, or GB/s where reading and writing is all there is to do.
+/// The rate that we reach: GFLOP/s of the products, or GB/s where a case only reads and writes.
 std::string shown_rate(const Line& line) {
   const Entry& first = line.entries.front();
   if (!is_timed(&first)) return "-";
@@ -110,15 +110,15 @@ std::string shown_rate(const Line& line) {
   return rate < many ? digits(rate) + " GFLOP/s" : digits(rate / kilo) + " TFLOP/s";
 }
 
-/// How near to the limit our time comes; a limit that was measured too low says nothing.
+/// The limit as a share of our time; "-" if the limit was measured wrong.
 std::string shown_share_of_limit(const Line& line) {
   const Entry& first = line.entries.front();
   if (!is_timed(&first) || !line.has_sound_limit()) return "-";
   return fmt::format("{:.0f} %", 100 * line.limit.seconds / first.time.median);
 }
 
-/// Where our time goes: the products of the input and the recurrence at the speed of the limits; gates, memory, packing
-/// and waiting are the rest.
+/// Shares of our time: the products with the input and the recurrence at the speed of the limits, and the rest (gates,
+/// memory, packing, waiting).
 std::string shown_shares(const Line& line) {
   const Entry& first = line.entries.front();
   if (!is_timed(&first) || !line.has_sound_limit()) return "-";
@@ -128,7 +128,7 @@ std::string shown_shares(const Line& line) {
                      100 * std::max(0.0, 1 - input - recurrent));
 }
 
-/// B = 1 of the same cell, pass and threads.
+/// The line of B = 1 that is otherwise equal; null if there is none.
 const Line* alone(const Measured& measured, const Case& test) {
   const auto same = std::ranges::find_if(measured.lines, [&](const Line& line) {
     const Case& other = line.test;
@@ -148,7 +148,7 @@ std::string shown_speed_up(const Measured& measured, const Line& line) {
   return fmt::format("{:.2f}x", rows * one->entries.front().time.median / first.time.median);
 }
 
-/// Contenders that were at the start of any case, in the order of the table.
+/// Contenders that took part in any case, in the order of the table.
 std::vector<std::string> columns(const Measured& measured) {
   std::vector<std::string> names;
   for (const Line& line : measured.lines) {
@@ -160,7 +160,7 @@ std::vector<std::string> columns(const Measured& measured) {
   return names;
 }
 
-/// "onnxruntime has no slstm (4 cases)": every reason once.
+/// Lists why contenders are missing or failed, each reason once: "onnxruntime has no slstm (4 cases)".
 std::string notes(const Measured& measured) {
   std::vector<std::pair<std::string, int>> reasons;
   for (const Line& line : measured.lines) {
@@ -238,23 +238,34 @@ std::string table_text(const Measured& measured) {
                      aligned(head, rows), notes(measured));
 }
 
+/// The speeds that the limits rest on, a row for each size and a column for each number of threads.
 std::string limits_text(const Report& report) {
   if (report.settings.device == "cuda") return "";
   constexpr double giga = 1e9, kibi = 1024;
-  std::string text = "\nLimits, measured in the same run: products of [1024, 1024] matrices";
-  const char* separator = " at";
+  std::vector<int> threads;
+  for (const auto& [key, rate] : report.limits.product_rates()) threads.push_back(key.second);
+  for (const auto& [key, rate] : report.limits.read_rates()) threads.push_back(key.first);
+  std::ranges::sort(threads);
+  threads.erase(std::unique(threads.begin(), threads.end()), threads.end());
+  if (threads.empty()) return "";
+  Row head = {"speed"};
+  for (const int count : threads) head.push_back(fmt::format("{} thr", count));
+  std::vector<Row> rows;
+  const auto enter = [&](const std::string& what, int count, const std::string& rate) {
+    auto row = std::ranges::find(rows, what, [](const Row& known) { return known.front(); });
+    if (row == rows.end()) {
+      rows.emplace_back(head.size(), "-").front() = what;
+      row = rows.end() - 1;
+    }
+    (*row)[static_cast<std::size_t>(std::ranges::find(threads, count) - threads.begin()) + 1] = rate;
+  };
   for (const auto& [key, rate] : report.limits.product_rates()) {
-    text += fmt::format("{} {} GFLOP/s ({}, {} thr)", separator, digits(rate / giga), key.first, key.second);
-    separator = ",";
+    enter("products of [1024, 1024] matrices, " + key.first, key.second, digits(rate / giga) + " GFLOP/s");
   }
-  text += "; reading";
-  separator = "";
   for (const auto& [key, rate] : report.limits.read_rates()) {
-    text +=
-        fmt::format("{} {:.0f} KiB at {} GB/s ({} thr)", separator, key.second / kibi, digits(rate / giga), key.first);
-    separator = ",";
+    enter(fmt::format("reading {:.0f} KiB", key.second / kibi), key.first, digits(rate / giga) + " GB/s");
   }
-  return text + ".\n";
+  return "\nThe limits rest on these speeds, measured in the same run:\n\n" + aligned(head, rows);
 }
 
 std::string preamble(const Report& report) {
@@ -262,15 +273,16 @@ std::string preamble(const Report& report) {
   const SystemInfo& system = machine.system;
   constexpr double giga = 1e9;
   std::string text = fmt::format(
-      "# Benchmarks on a {}\n\n    {}\n\nPenstock {} ({}) on {}, {} thread{}, {:.0f} GB, {}; {}; {}; load {:.2f} at "
-      "the "
-      "start; {} UTC.\n",
+      "# Benchmarks on a {}\n\n    {}\n\n* **Machine:** Penstock {} ({}) on {}, {} thread{}, {:.0f} GB, {}; {}; {}; "
+      "load "
+      "{:.2f} at the start; {} UTC.\n",
       report.settings.device == "cuda" ? "GPU" : "CPU", report.command, system.version, system.isa, system.cpu,
       system.threads, system.threads == 1 ? "" : "s", machine.memory_bytes / giga, machine.kernel, machine.compiler,
       system.gemm, machine.load, machine.date);
   if (!machine.gpu.gpus.empty()) {
     text += fmt::format(
-        "GPU: {}, driver for CUDA {}, NVRTC {}, cuBLASLt {}; CUDA events, L2 overwritten before each call.\n",
+        "* **GPU:** {}, driver for CUDA {}, NVRTC {}, cuBLASLt {}; timed with CUDA events, L2 overwritten before each "
+        "call.\n",
         machine.gpu.gpus.front().name, machine.gpu.driver, machine.gpu.compiler, machine.gpu.products);
   }
   std::string here, missing;
@@ -281,33 +293,54 @@ std::string preamble(const Report& report) {
                                  : fmt::format("{} ({})", peer.name, peer.missing);
   }
   if (!here.empty())
-    text += fmt::format("Peers: {}{}.\n", here, report.python.empty() ? "" : "; Python " + report.python);
-  if (!missing.empty()) text += fmt::format("Not here, and left out: {}.\n", missing);
+    text += fmt::format("* **Peers:** {}{}.\n", here, report.python.empty() ? "" : "; Python " + report.python);
+  if (!missing.empty()) text += fmt::format("* **Peers left out:** {}.\n", missing);
   text += fmt::format(
-      "\nEvery time is the median of calls over {} s in {} turns, in which all contenders of a line alternate; every "
-      "result "
-      "was compared with double precision in the same run, and there is no time beside a wrong one: all steps of the "
-      "first "
-      "and the last row (of the first alone where that takes minutes), and of training the gradients of x and of all "
-      "weights. \"(1.50x)\": takes 1.50 times our time; \"error 2e-02!\" behind it: further from double precision than "
-      "we may be. \"error\" is ours, relative to the largest value, of what the "
-      "tolerance allows. \"limit\" is the "
-      "least time for the arithmetic and the memory of the case; the last three shares are the input's products and "
-      "the "
-      "recurrence at the speed of the limits, and the rest: gates, sequences in memory, packing, waiting.\n",
+      "* **Times** are medians of the calls within {} s, in {} turns in which the contenders of a row alternate. "
+      "\"(1.50x)\" means 1.50 times Penstock's time.\n"
+      "* **Correctness:** every result was compared with double precision in the same run; a wrong result has no time. "
+      "Compared are all steps of the first and the last row (of the first alone where that takes minutes), and for "
+      "training the gradients of x and of all weights.\n"
+      "* **error** is Penstock's largest error and the tolerance, both relative to the largest value. \"error 2e-02!\" "
+      "after a peer's time: its error is larger than Penstock's may be.\n"
+      "* **limit** is the least time for the arithmetic and the memory traffic of the case. The next columns say which "
+      "share of Penstock's time that is, and what bounds it (\"reading R\": reading the recurrent weights in every "
+      "step).\n"
+      "* **input + recurrence + rest** are shares of Penstock's time: the products with the input and the recurrence, "
+      "both at the speed of the limits, and the rest (gates, sequences in memory, packing, waiting).\n",
       report.settings.seconds, report.settings.rounds);
-  if (report.interrupted) text += "\nThe run was interrupted; what it had measured by then stands here.\n";
+  if (report.interrupted) text += "\nThe run was interrupted; the page has the results up to then.\n";
   return text;
+}
+
+/// Breaks paragraphs and list items at blanks into lines of at most `width` characters. Tables, headings and code stay.
+std::string wrapped(const std::string& page, std::size_t width) {
+  std::string out;
+  for (std::size_t begin = 0; begin < page.size();) {
+    const std::size_t end = std::min(page.find('\n', begin), page.size());
+    std::string line = page.substr(begin, end - begin);
+    begin = end + 1;
+    const bool prose = !line.starts_with("|") && !line.starts_with("#") && !line.starts_with("    ");
+    const std::string indent = line.starts_with("* ") || line.starts_with("- ") ? "  " : "";
+    while (prose && line.size() > width) {
+      const std::size_t blank = line.rfind(' ', width);
+      if (blank == std::string::npos || blank < indent.size()) break;
+      out += line.substr(0, blank) + "\n";
+      line = indent + line.substr(blank + 1);
+    }
+    out += line + "\n";
+  }
+  return out;
 }
 
 }  // namespace
 
-std::string report_markdown(const Report& report) {
+std::string report_markdown(const Report& report, std::size_t width) {
   std::string text = preamble(report) + limits_text(report);
   for (const Measured& measured : report.tables) {
     if (!measured.lines.empty()) text += table_text(measured);
   }
-  return text;
+  return width == 0 ? text : wrapped(text, width);
 }
 
 }  // namespace penstock::bench

@@ -12,42 +12,43 @@ namespace {
 const std::vector<Subject> subjects = {
     {.name = "layer",
      .title = "One layer over whole sequences",
-     .about = "A call is y from x (forward), or that and the gradients of x and of all weights (training).",
+     .about = "A call computes y from x (forward), or y and the gradients of x and of all weights (training).",
      .passes = {Pass::forward, Pass::training}},
     {.name = "scan",
      .title = "The scan by itself",
-     .about = "h_t = a_t h_{t-1} + b_t from given terms, in linear form and from their logarithms (scan-log); I and H "
-              "are the channels. Training adds the gradients of the terms.",
+     .about = "h_t = a_t h_{t-1} + b_t with given terms a and b (scan) or their logarithms (scan-log). I and H are the "
+              "number of channels. Training adds the gradients of the terms.",
      .passes = {Pass::forward, Pass::training}},
     {.name = "stream",
      .title = "One step of a stream",
-     .about = "A call is one time step, the state carried. Where I is 1, a dense layer from H to 1 stands behind it "
-              "(but oneDNN has none and stays out).",
+     .about = "A call is one time step with carried state. Where I is 1, a dense layer from H to 1 follows; oneDNN has "
+              "none and is left out there.",
      .passes = {Pass::step}},
     {.name = "batch",
      .title = "Many sequences at once",
-     .about = "One layer forward over B sequences. The speed-up is that of one sequence: B times the time of B = 1, "
-              "divided by the time of the batch.",
+     .about =
+         "One layer forward over B sequences. \"per sequence\" is the speed-up of one sequence: B times the time of "
+         "B = 1, divided by the time of the batch.",
      .passes = {Pass::forward},
      .per_sequence = true},
     {.name = "latency",
      .title = "One request at a time",
-     .about = "One sequence forward, every call timed by itself: half of the calls take no longer than the median, 99 "
-              "of a hundred no longer than p99. Of a peer the median and its p99.",
+     .about = "One sequence forward, every call timed by itself. p99 is the time within which 99 % of the calls end. "
+              "Peers have the median and p99.",
      .passes = {Pass::forward},
      .percentiles = true},
     {.name = "throughput",
-     .title = "Sequences a second",
+     .title = "Sequences per second",
      .about = "One layer forward over B sequences of 100 steps, for each cell.",
      .passes = {Pass::forward},
      .per_sequence = true},
     {.name = "fused",
      .title = "A layer against a loop over cells",
-     .about = "The same sequences through one call and through a call for every step.",
+     .about = "The same sequences in one call, and in one call per step.",
      .passes = {Pass::forward}},
     {.name = "recurrent",
      .title = "Networks with memory mixing",
-     .about = "One layer whose gates see the state; \"12x64\": 12 heads of 64 units.",
+     .about = "One layer with a recurrent matrix. \"12x64\" means 12 heads of 64 units.",
      .passes = {Pass::forward, Pass::training}},
     {.name = "cuda_rnn",
      .title = "The shapes of CUDA_RNN",

@@ -48,23 +48,24 @@ ListsBySubject cpu_lists() {
        {.groups = {{gated, {{64, 200, 256, 512}}}},
         .ours = {"penstock", "penstock-loop"},
         .peers = {"torch", "torch-loop"},
-        .who = "penstock-loop and torch-loop are loops over cells."}},
+        .who = "penstock-loop and torch-loop call a cell for every step."}},
       {"recurrent",
        {.groups = {{dense, head_shapes}},
         .ours = {"penstock"},
         .peers = {"torch"},
-        .who = "Cells of one head are in the table of layers."}},
+        .who = "Cells with one head are in the table of layers."}},
       {"cuda_rnn",
        {.groups = {{minimal, cuda_rnn_shapes}},
         .ours = {"penstock"},
         .peers = loops,
-        .who = "The numpy column is the loop over time steps that its process_sequence is."}},
+        .who = "The numpy column is a loop over time steps, as in CUDA_RNN's process_sequence."}},
       {"cs179",
        {.groups = {{minimal, cs179_shapes()}},
         .ours = algorithms,
         .peers = loops,
-        .who = "Step by step (penstock-sequential), as a parallel scan (penstock-scan), and as the planner decides "
-               "(penstock)."}},
+        .who = "penstock runs what the planner chooses, penstock-sequential goes step by step, penstock-scan is a "
+               "parallel "
+               "scan."}},
   };
 }
 

@@ -31,7 +31,7 @@ ListsBySubject cuda_lists() {
   const std::vector<std::string> regimes = {"penstock", "penstock-direct", "penstock-scan"};
   const std::vector<std::string> torch = {"torch", "torch-compile"};
   const std::string who =
-      "As the planner decides (penstock), a thread for all steps of its channels (direct), and in chunks (scan).";
+      "penstock runs what the planner chooses; direct: one thread runs all steps of its channels; scan: in chunks.";
   return {
       {"layer",
        {.groups = {{logarithmic, gpu_layer_shapes}}, .ours = {"penstock"}, .peers = torch, .dtypes = {"bf16", "f32"}}},
@@ -43,9 +43,9 @@ ListsBySubject cuda_lists() {
                    {{"elman"}, {{16, 1024, 768, 768}}}},
         .ours = {"penstock", "penstock-recurrence"},
         .peers = {"torch", "torch-loop", "flashrnn"},
-        .who =
-            "Whole layers, the product of the input included (penstock; torch, which is cuDNN, and torch-loop, a loop "
-            "over steps), and the recurrence with that product given (penstock-recurrence; flashrnn).",
+        .who = "penstock, torch (cuDNN) and torch-loop (a call for every step) run the whole layer, with the product "
+               "of the "
+               "input. penstock-recurrence and flashrnn run the recurrence with that product given.",
         .dtypes = {"bf16"}}},
       {"batch",
        {.groups = {{{"lstm", "gru"}, gpu_batch_shapes}}, .ours = {"penstock"}, .peers = torch, .dtypes = {"bf16"}}},
@@ -55,12 +55,12 @@ ListsBySubject cuda_lists() {
        {.groups = {{linear, {{64, 200, 256, 512}, {1, 200, 64, 128}}}, {{"lstm", "gru"}, {{64, 200, 256, 512}}}},
         .ours = {"penstock", "penstock-loop"},
         .peers = {"torch", "torch-loop"},
-        .who = "penstock-loop and torch-loop are loops over steps."}},
+        .who = "penstock-loop and torch-loop make a call for every step."}},
       {"cuda_rnn",
        {.groups = {{linear, gpu_cuda_rnn_shapes}},
         .ours = {"penstock", "penstock-copied", "penstock-cpu", "penstock-direct", "penstock-scan"},
         .peers = {"torch"},
-        .who = "Data on the GPU (penstock), copied there and back (copied), or on the CPU (cpu). " + who}},
+        .who = "Data are on the GPU (penstock), copied to it and back (copied), or on the CPU (cpu). " + who}},
       {"cs179", {.groups = {{linear, cs179_shapes()}}, .ours = regimes, .peers = {"torch"}, .who = who}},
   };
 }

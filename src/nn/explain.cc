@@ -124,7 +124,7 @@ std::string to_text(const std::vector<PlanReport>& reports) {
     for (const PlanAlternative& other : report.alternatives) text += alternative_text(other);
     total += report.microseconds;
   }
-  if (total > 0) text += fmt::format("all together about {}\n", time_text(total));
+  if (total > 0) text += fmt::format("total: about {}\n", time_text(total));
   return text;
 }
 

@@ -52,8 +52,8 @@ void compare(PlanReport& report) {
     if (!other.possible || !other.reason.empty()) continue;
     if (other.microseconds > 0 && report.microseconds > 0) {
       const double ratio = other.microseconds / report.microseconds;
-      other.reason = ratio >= 1 ? fmt::format("estimated at {:.2f} times the time", ratio)
-                                : fmt::format("estimated at {:.2f} times the time, but not preferred", ratio);
+      other.reason = ratio >= 1 ? fmt::format("estimated to take {:.2f} times as long", ratio)
+                                : fmt::format("estimated to take {:.2f} times as long, but not preferred", ratio);
     } else {
       other.reason = "possible, not preferred";
     }

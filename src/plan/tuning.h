@@ -204,7 +204,7 @@ Plan plan_as_measured(const Problem& problem, const Machine& machine, const Poss
   const auto found = tuned->plans.find(work);
   if (found == tuned->plans.end()) return ranked();
   if (std::optional<Plan> plan = plan_of_choice(found->second.choice, possible())) {
-    plan->why = "the quickest of those that were measured (" + tuned->file + ")";
+    plan->why = "the fastest plan that was measured (" + tuned->file + ")";
     return *plan;
   }
   Plan plan = ranked();

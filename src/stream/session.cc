@@ -33,7 +33,7 @@ void require_near(std::span<const float> features) {
 std::span<const float> checked(std::span<const float> outputs, streaming::SessionRows& row) {
   if (ops::all_finite(1, static_cast<Index>(outputs.size()), outputs.data())) return outputs;
   row.reset();
-  fail(ErrorCode::numerical, "the model's answer is not finite; the session begins anew");
+  fail(ErrorCode::numerical, "the model's answer is not finite; the session was reset");
 }
 
 /// What rows keep, and what a step of them computes with.

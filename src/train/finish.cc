@@ -27,14 +27,15 @@ std::string describe_weight(const Finished& finished, bool trained) {
   const char* const others = finished.filters ? "the filters alone" : "the linear forecast alone";
   if (!trained) return fmt::format("{}: no layers were trained", others);
   const char* const held_out = finished.filters ? "held-out sequences" : "held-out rows";
-  if (!finished.layers_count()) return fmt::format("{}: the {} do not vouch for what the layers add", others, held_out);
+  if (!finished.layers_count()) return fmt::format("{}: the layers showed no gain on the {}", others, held_out);
   if (finished.share < 1.0) {
-    return fmt::format("{:.2f} of what the layers add to the linear forecast: the {} do not vouch for more",
-                       finished.share, held_out);
+    return fmt::format(
+        "{:.3g} % of the layers' correction to the linear forecast: a larger share showed no gain on the {}",
+        100.0 * finished.share, held_out);
   }
   if (!finished.filters) return {};
-  if (filters == 0.0) return fmt::format("the layers alone: the {} do not vouch for what the filters add", held_out);
-  return fmt::format("{:g} of what the layers say and {:g} of what the filters say, by the {}", layers, filters,
+  if (filters == 0.0) return fmt::format("the layers alone: the filters showed no gain on the {}", held_out);
+  return fmt::format("{:g} of the layers' answer and {:g} of the filters', chosen on the {}", layers, filters,
                      held_out);
 }
 

@@ -290,7 +290,7 @@ void Trainer::check_metrics() {
   const std::string error = metrics_.take_error();
   if (error.empty()) return;
   result_.metrics_error = error;
-  warn_of(error + "; training goes on without them");
+  warn_of(error + "; training continues without them");
 }
 
 bool Trainer::report_is_due(const StepResult& result, double now) const {

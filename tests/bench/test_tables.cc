@@ -197,7 +197,7 @@ TEST(Limits, AreWrongWhereOurTimeIsWellBelowThem) {
   const std::string said = wrong_limits(report.tables.front());
   EXPECT_THAT(said, testing::HasSubstr("The limit of 1 case is wrong"));
   EXPECT_THAT(said, testing::HasSubstr("it allows 2.7e+05 us and the case took 1e+03 us"));
-  EXPECT_THAT(report_markdown(report),
+  EXPECT_THAT(report_markdown(report, 0),
               testing::AllOf(testing::HasSubstr(said), testing::Not(testing::HasSubstr("27000"))));
 }
 

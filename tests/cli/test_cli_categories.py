@@ -28,7 +28,7 @@ def test_train_and_info_say_what_they_are(shop):
     ]
     text = run("info", "known.safetensors", cwd=shop).out
     assert "weekday (7 categories), holiday (1 category)" in text
-    assert "weekday of the rows that are forecast, holiday of the rows that are forecast" in text
+    assert "weekday of future rows, holiday of future rows" in text
     assert "weekday = " not in text, "categories are too many to be told one by one"
     inputs = run("info", "plain.safetensors", "--json", cwd=shop).json()["inputs"]
     assert inputs == ["sales", *(f"weekday = {day}" for day in DAYS), "holiday = Sale"]
@@ -51,7 +51,7 @@ def test_unknown_texts_are_counted(shop, verb):
     text = "sales,weekday,holiday\n100,Mon,\n101,Day,Sale\n102,Wed,Party\n"
     result = run(verb, "plain.safetensors", *(["-"] if verb == "predict" else []), stdin=text, cwd=shop)
     assert result.err.count("note:") == 1
-    assert ("2 fields are of a category that training did not show, and are read as none; the first: -:3:5: column "
+    assert ("2 fields have a category that is not in the training part and are read as no category; the first: -:3:5: column "
             '"weekday": "Day"') in result.err  # fmt: skip
 
 

@@ -28,8 +28,8 @@ GERMAN = "\ufeffDatum;\"Menge, brutto\";offen;Ort\r\n" + "".join(
 )
 PANDAS = ",date,x\n" + "".join(f"{i},2020-01-{1 + i % 28:02d},{value}\n" for i, (_, value, _) in enumerate(rows()))
 UNSORTED = (
-    "date: not read, as 2 rows are earlier than the one before, first in line 30; if the file holds many series, --group tells "
-    "them apart"
+    "date: not read, because 2 rows are earlier than the one before, first in line 30; if the file holds many series, "
+    "--group separates them"
 )
 TS = "@problemName T\n@timeStamps false\n@data\n" + "".join(
     ",".join(f"{math.sin(t * (1 + i % 2)):.3f}" for t in range(9)) + (":up\n" if i % 2 else ":down\n") for i in range(20)
@@ -43,9 +43,9 @@ TS = "@problemName T\n@timeStamps false\n@data\n" + "".join(
          ["separator ';', decimal ','", "2 columns read, 2 left out: Datum (dates), Ort (text)"]),
         ("de.csv", GERMAN, [], ["Menge, brutto", "offen", "Datum (week_sine)", "Datum (week_cosine)", "Menge, brutto (missing)", "offen (missing)"],
          ["separator ';', decimal ','", "2 columns read, 1 left out: Ort (text)",
-          "Datum: a row a day, 2 of them not: the steps between dates differ, a day to 4 days; "
-          "4 missing rows put in without values; the day of the week as input",
-          "8 missing values carried on from the last one, and never asked for"]),
+          "Datum: a row a day, with 2 irregular steps, a day to 4 days; "
+          "4 missing rows inserted as missing values; the day of the week as input",
+          "8 missing values replaced by the last one, and left out of the loss and scores"]),
         ("pandas.csv", PANDAS, [], ["x"], ["1 column read, 2 left out: column1 (no name), date (dates)", UNSORTED]),
         ("pandas.csv", PANDAS, ["--columns", "column1,x"], ["column1", "x"], [UNSORTED]),
         ("bare.csv", "".join(f"{v:.2f}|{i % 5}\n" for i, (_, v, _) in enumerate(rows())), [], ["column1", "column2"],
@@ -98,7 +98,7 @@ def test_lines_in_front_of_a_table_are_no_rows_wherever_it_is_read(tmp_path):
 
 
 @pytest.mark.parametrize("encoding, said", [
-    ("cp1252", ["as text in Windows-1252, as it is none in UTF-8"]), ("utf-16", []), ("utf-16-be", [])])
+    ("cp1252", ["as text in Windows-1252, because it is not UTF-8"]), ("utf-16", []), ("utf-16-be", [])])
 def test_what_spreadsheets_write_in_other_encodings(tmp_path, encoding, said):
     german = GERMAN.removeprefix("\ufeff").replace("brutto", "Größe €")
     mark = "\ufeff" if encoding == "utf-16-be" else ""
@@ -118,10 +118,10 @@ def test_what_spreadsheets_write_in_other_encodings(tmp_path, encoding, said):
 def test_what_is_said_of_data_names_the_options_of_train(tmp_path):
     (tmp_path / "gaps.csv").write_text("x\n1\n\"\"\n3\n")
     refuses("info", "gaps.csv", cwd=tmp_path, status=1, verb="info",
-            message='gaps.csv:3:1: column "x": the value is missing; --missing (carry, interpolate or mask) deals with such values')
+            message='gaps.csv:3:1: column "x": the value is missing; --missing (carry, interpolate or mask) accepts such values')
     (tmp_path / "shops.csv").write_text("day,x\n" + "".join(f"2024-01-{1 + i // 2:02d},{i % 5}\n" for i in range(50)))
     shown = run("info", "shops.csv", cwd=tmp_path).out
-    assert "if the file holds many series, --group tells them apart\n" in shown
+    assert "if the file holds many series, --group separates them\n" in shown
 
 
 def test_numbers_that_stand_for_missing_values_are_warned_of(tmp_path):
@@ -200,7 +200,7 @@ def test_folders_and_several_files(tmp_path):
     (tmp_path / "a.txt.gz").write_bytes(gzip.compress(b"first " * 50, mtime=0))
     result = run("train", "a.txt.gz", "books", *QUICK, cwd=tmp_path)
     assert result.err.startswith("data   a.txt.gz and 1 more: 950 bytes of text, the last 5 % held out\n")
-    assert "read   3 files, one behind the other\n" in result.err
+    assert "read   3 files, one after the other\n" in result.err
 
 
 def test_missing_values_are_remembered(tmp_path):
@@ -208,7 +208,7 @@ def test_missing_values_are_remembered(tmp_path):
     result = run("train", "gaps.csv", "--missing", "interpolate", *QUICK, cwd=tmp_path)
     assert "read   7 missing values interpolated\n" in result.err
     shown = run("predict", "model.safetensors", "gaps.csv", cwd=tmp_path)
-    assert "note: 7 values were replaced by the last of their column; the first: gaps.csv:2:1: column \"x\"" in shown.err
+    assert "note: 7 values were replaced by the last value of their column; the first: gaps.csv:2:1: column \"x\"" in shown.err
     run("predict", "model.safetensors", "gaps.csv", "--missing", "refuse", cwd=tmp_path, expect=1)
 
 

@@ -29,7 +29,7 @@ def seasonal(tmp_path):
 def test_a_series_beside_what_costs_nothing(seasonal):
     lines = run("evaluate", "model.safetensors", "all.csv", "--skip", 130, cwd=seasonal).out.splitlines()
     assert re.fullmatch(r"x: RMSE [\d.]+, MAE [\d.]+, MASE [\d.]+, sMAPE [\d.]+ % of 114 forecast values", lines[0])
-    assert re.fullmatch(r"\d+ % lie between the quantiles 0.1 and 0.9, which promise 80 %; pinball loss [\d.]+", lines[1])
+    assert re.fullmatch(r"\d+ % of the values lie in the 80 % interval \(quantiles 0.1 to 0.9\); pinball loss [\d.]+", lines[1])
     assert re.fullmatch(
         r"RMSE of the last value [\d.]+, a season ago [\d.]+ \(8 rows\), drift [\d.]+", lines[2])
     assert re.fullmatch(r"better than a season ago by \d+ %", lines[3])
@@ -64,13 +64,13 @@ def test_rows_that_the_linear_forecast_has_no_past_for_lead_in(seasonal):
     result = run("evaluate", "model.safetensors", "train.csv", cwd=seasonal)
     lags = run("info", "model.safetensors", "--json", cwd=seasonal).json()["lags"]
     assert lags > 1
-    assert result.out.startswith(f"the first {lags} rows lead in and are not scored (--skip 0 scores them, too)\n")
+    assert result.out.startswith(f"the first {lags} rows are read but not scored (--skip 0 scores them too)\n")
     without = run("evaluate", "model.safetensors", "train.csv", "--json", cwd=seasonal).json()["files"][0]["columns"]["x"]
     explicit = run("evaluate", "model.safetensors", "train.csv", "--skip", lags, "--json", cwd=seasonal)
     assert explicit.json()["files"][0]["columns"]["x"] == without
     (seasonal / "short.csv").write_text(season_csv(lags))
     refuses("evaluate", "model.safetensors", "short.csv", cwd=seasonal, status=1, verb="evaluate",
-            message=f"short.csv: there is nothing to score behind row {lags}, as the linear forecast reads so many; "
+            message=f"short.csv: there is nothing to score after row {lags}, because the linear forecast reads that many; "
                     "--skip 0 scores all rows")
 
 
@@ -101,7 +101,7 @@ def test_quantiles_cover_what_they_promise(seasonal):
               for row in range(129, 160) for ahead in range(4) if row + 1 + ahead < 160]
     assert column["quantiles"]["coverage"] == pytest.approx(sum(within) / len(within))
     said = run("evaluate", "model.safetensors", "all.csv", *options, cwd=seasonal).out.splitlines()[1]
-    assert re.fullmatch(r"\d+ % lie between the quantiles 0.05 and 0.95, which promise 90 %; pinball loss [\d.]+", said)
+    assert re.fullmatch(r"\d+ % of the values lie in the 90 % interval \(quantiles 0.05 to 0.95\); pinball loss [\d.]+", said)
     streamed = run("stream", "model.safetensors", "--quantiles", "0.05,0.5,0.95", stdin=season_csv(160), cwd=seasonal).out
     assert streamed.splitlines()[0] == out.splitlines()[0]
     last = run("predict", "model.safetensors", "all.csv", "--last", "--quantiles", "0.1,0.9", "--json", cwd=seasonal).json()
@@ -155,7 +155,7 @@ def test_quantiles_of_a_model_that_knows_none(models):
 def test_labels_with_their_confusion(models):
     lines = run("evaluate", models / "labelled.safetensors", models / "labelled.csv").out.splitlines()
     assert re.fullmatch(r"accuracy [\d.]+ %, macro-F1 [\d.]+ on 40 sequences", lines[0])
-    assert "always 'down', which scores 50.0 %" in lines[1]
+    assert "the most frequent label 'down' (50.0 %)" in lines[1]
     table = [line.split() for line in lines[2:]]
     assert table[0][:4] == ["truth", "|", "down", "up"]
     assert sum(int(count) for row in table[1:] for count in row[2:]) == 40
@@ -174,7 +174,7 @@ def test_a_text_beside_compressors(models):
 
 def test_what_cannot_be_scored(seasonal, models):
     refuses("evaluate", "model.safetensors", "all.csv", "--skip", 160, cwd=seasonal, status=1, verb="evaluate",
-            message="all.csv: there is nothing to score behind row 160")
+            message="all.csv: there is nothing to score after row 160")
     refuses("evaluate", models / "text.safetensors", "all.csv", "--skip", 3, cwd=seasonal, status=2, verb="evaluate",
             message=f"--skip is for forecast models, and {models / 'text.safetensors'} is a language model")
     refuses("evaluate", cwd=seasonal, status=2, verb="evaluate", message="MODEL is missing")
@@ -186,6 +186,6 @@ def test_few_rows_get_enough_steps_and_a_run_that_gains_nothing_ends(tmp_path):
     said = result.err.splitlines()
     assert "a season of 8 rows" in said[0]
     assert re.match(r"run    at most [\d,]+ steps \([\d,]+ passes over the data\)", said[2])
-    assert re.match(r"stop   when 10 validations in a row, one every [\d,]+ steps, are no better; the best", said[3])
+    assert re.match(r"stop   after 10 validations without improvement, one every [\d,]+ steps; the best", said[3])
     assert result.json()["steps"] > 100
     assert result.json()["model_step"] <= result.json()["steps"]

@@ -16,7 +16,7 @@ from program import PATIENCE, TINY, refuses, run, start
 QUICK = [*TINY, "--steps", 2, "--length", 8]
 
 
-MISSING = "the value is missing; --missing (carry, interpolate or mask) deals with such values"
+MISSING = "the value is missing; --missing (carry, interpolate or mask) accepts such values"
 
 
 def damaged(data):
@@ -49,8 +49,8 @@ def series(*rows):
         ("inf.csv", series("7,-inf"), 'inf.csv:22:3: column "b": "-inf" is not a finite number'),
         ("constant.csv", "a,b\n1,x\n1,y\n", 'constant.csv: no numeric column changes, so there is nothing to learn from '
          'among "a", "b"'),
-        ("program.txt", b"ab\0cd" * 99, "program.txt: this is binary data (byte 3 is 0), not a text; --bytes reads it all "
-         "the same"),
+        ("program.txt", b"ab\0cd" * 99, "program.txt: this is binary data (byte 3 is 0), not a text; --bytes reads it "
+         "anyway"),
         ("table.csv", b"PAR1" + bytes(99), "table.csv: this is a Parquet file, not a table in text; pandas turns one into "
          "CSV: python3 -c \"import pandas; pandas.read_parquet('in').to_csv('out.csv')\""),
         ("table.parquet", b"PAR1" + bytes(99), "table.parquet: this is a Parquet file, not a text; pandas turns one into "
@@ -59,8 +59,8 @@ def series(*rows):
          "pandas turns one into CSV: python3 -c \"import pandas; pandas.read_excel('in').to_csv('out.csv')\""),
         ("arrays.npz", zipped("x.npy"), "arrays.npz: this is a ZIP archive of NumPy arrays, not a text; NumPy turns one into "
          "CSV: python3 -c \"import numpy; numpy.savetxt('out.csv', numpy.load('in')['NAME'], delimiter=',')\""),
-        ("weights.pt", zipped("archive/data.pkl"), "weights.pt: this is a file of PyTorch, not a text; --bytes reads it all "
-         "the same"),
+        ("weights.pt", zipped("archive/data.pkl"), "weights.pt: this is a file of PyTorch, not a text; --bytes reads it "
+         "anyway"),
         ("books.zip", zipped("book.txt"), "books.zip: this is a ZIP archive, not a text; unpack it first: unzip"),
         ("cut.csv.gz", gzip.compress(series().encode(), mtime=0)[:-9], "cut.csv.gz: damaged gzip data: they end too early"),
         ("bits.csv.gz", damaged(gzip.compress(series().encode(), mtime=0)), None),
@@ -211,7 +211,7 @@ def test_what_was_trained_is_replaced_on_request_only(models, tmp_path):
     run(*command, "--seed", 1, "--force", cwd=tmp_path)
     assert set(content(tmp_path)) == set(before) and content(tmp_path) != before
     run(*command, "--checkpoint", "run", "-o", "other", cwd=tmp_path)
-    message = "--checkpoint run is there already, a checkpoint; --resume goes on with that run, --force replaces it"
+    message = "--checkpoint run is there already, a checkpoint; --resume continues that run, --force replaces it"
     refuses(*command, "--checkpoint", "run", "-o", "third", message=message, status=2, verb="train", cwd=tmp_path)
     # What --resume would replace has to be of the same kind.
     (tmp_path / "third").write_bytes((models / "series.safetensors").read_bytes())
@@ -330,12 +330,12 @@ def test_a_stream_survives_bad_rows_and_counts_them(models):
     result = run("stream", "series.safetensors", stdin=bad, cwd=models)
     assert result.out == expected.out and expected.err == ""
     lines = result.err.splitlines()
-    assert lines[0] == f'note: -:4:1: column "level": {MISSING}; the last value goes in its place'
-    assert lines[1].startswith("note: 5 values were replaced by the last of their column; the first: -:4:1: ")
+    assert lines[0] == f'note: -:4:1: column "level": {MISSING}; replaced by the last value'
+    assert lines[1].startswith("note: 5 values were replaced by the last value of their column; the first: -:4:1: ")
     assert len(lines) == 2
     predicted = run("predict", "series.safetensors", "-", "--missing", "carry", stdin="level,flow\n10,2\n,3\n", cwd=models)
     assert predicted.out == run("predict", "series.safetensors", "-", stdin="level,flow\n10,2\n10,3\n", cwd=models).out
-    assert "note: 1 value was replaced by the last of its column" in predicted.err
+    assert "note: 1 value was replaced by the last value of its column" in predicted.err
 
 
 @pytest.mark.parametrize("model, options", [("text", ["--bits"]), ("series", [])])
@@ -363,7 +363,7 @@ def test_no_damage_to_a_state_goes_unnoticed(models, tmp_path):
     run(*command, stdin="some text", cwd=tmp_path)
     whole = state.read_bytes()
     assert re.search(rb'"checksum":"[0-9a-f]{16}"', whole) and b'"version":2' in whole
-    damage = "damaged: the checksum is not that of the content; remove the file, and the stream begins anew"
+    damage = "damaged: the checksum does not match; remove the file to start with a new state"
     number = whole.index(b'"state":[') + len(b'"state":[') + 1
     for place, bit in [(number, 0), (number + 3, 1), (whole.index(b"checksum"), 0), (whole.index(b"version"), 0)]:
         state.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << bit]) + whole[place + 1:])

@@ -80,13 +80,13 @@ def test_a_series_that_training_did_not_see(trained):
     text = shops(40, {"new": 3, "small": 1}, seed=2)
     (folder / "new.csv").write_text(text)
     result = run("predict", "model.safetensors", "new.csv", "--last", cwd=folder)
-    assert result.err == "note: training did not see new: scaled by all of its rows in new.csv\n"
+    assert result.err == "note: new is not in the training data: scaled by all of its rows in new.csv\n"
     assert 0.5 < float(result.out.splitlines()[1].split(",")[1]) / 30 < 1.5
     result = run("evaluate", "model.safetensors", "new.csv", "--skip", 20, cwd=folder)
-    assert result.err == "note: training did not see new: scaled by the first 20 of its rows in new.csv\n"
+    assert result.err == "note: new is not in the training data: scaled by the first 20 of its rows in new.csv\n"
     rows = text.splitlines(keepends=True)
     result = run("stream", "model.safetensors", "--state", "s", stdin="".join(rows[:31]), cwd=folder)
-    assert result.err.startswith("note: training did not see new: its first ")
+    assert result.err.startswith("note: new is not in the training data: its first ")
     answers = [line.split(",")[0] for line in result.out.splitlines()[1:]]
     assert answers.count("small") == 15 and 0 < answers.count("new") < 15
     result = run("stream", "model.safetensors", "--state", "s", stdin="".join([rows[0], *rows[31:]]), cwd=folder)
@@ -156,7 +156,7 @@ def test_files_may_be_the_series(trained):
     files = write_files(folder)
     command = ["--columns", "x", "--horizon", 2, *QUICK, "-o", "f"]
     result = run("train", *files, "--group-by-file", *command, cwd=folder)
-    assert "read   3 series named as their files, of 60 rows\n" in result.err
+    assert "read   3 series named after their files, of 60 rows\n" in result.err
     by_column = run("predict", "model.safetensors", "shops.csv", "--last", cwd=folder).out
     by_file = run("predict", "f", *files, "--last", cwd=folder).out
     assert by_file == by_column.replace("shop,", "file,"), "one model of the same series"
@@ -167,7 +167,7 @@ def test_files_may_be_the_series(trained):
     assert streamed == run("predict", "f", "-", "--series", "large", "--keep", "t", "--exact", stdin=text, cwd=folder).out
     scores = run("evaluate", "f", *files, "--json", cwd=folder).json()["files"]
     assert [list(score["groups"]) for score in scores] == [[name] for name in SIZES]
-    assert "note: training did not see other: " in run(
+    assert "note: other is not in the training data: " in run(
         "predict", "f", "-", "--series", "other", "--last", stdin=text, cwd=folder).err
 
 

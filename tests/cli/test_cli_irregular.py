@@ -30,8 +30,8 @@ def trained(request, tmp_path):
 def test_what_suits_the_dates_is_chosen_and_said(trained):
     kind, folder, _, result = trained
     if kind == "fill":
-        assert "read   day: a row a day, 3 of them not: the steps between dates differ, a day to 4 days; 5 missing rows put in without values" in result.err  # fmt: skip
-        assert "read   5 missing values carried on from the last one, and never asked for\n" in result.err
+        assert "read   day: a row a day, with 3 irregular steps, a day to 4 days; 5 missing rows inserted as missing values" in result.err  # fmt: skip
+        assert "read   5 missing values replaced by the last one, and left out of the loss and scores\n" in result.err
         assert "x in 96 rows" in result.err
     else:
         assert "; the time since the row before as input" in result.err
@@ -44,7 +44,7 @@ def test_a_stream_answers_as_predict_does(trained):
     assert len(predicted.out.splitlines()) == 1 + len(numbers)
     streamed = run("stream", "model.safetensors", "--keep", "day", stdin=days(numbers), cwd=folder)
     assert streamed.out == predicted.out
-    note = "note: 5 rows were missing between others, and went in without values\n"
+    note = "note: 5 missing rows were inserted as missing values\n"
     assert all((note in result.err) == (kind == "fill") for result in (predicted, streamed))
     last = run("predict", "model.safetensors", "x.csv", "--keep", "day", "--exact", "--last", cwd=folder).out
     assert last.splitlines()[1] == predicted.out.splitlines()[-1]
@@ -97,8 +97,8 @@ def test_the_choice_can_be_made_otherwise(tmp_path):
     ignored = run("train", "x.csv", "--irregular", "ignore", *QUICK, cwd=tmp_path)
     assert "x in 92 rows" in ignored.err
     refuses("train", "x.csv", "--irregular", "refuse", "-o", "b", cwd=tmp_path, status=1, verb="train",
-            message="x.csv:22: column \"day\": \"2020-01-29\" is not a day behind the row before; --irregular "
-            "(ignore, elapsed or fill) deals with such rows")  # fmt: skip
+            message="x.csv:22: column \"day\": \"2020-01-29\" is not a day after the row before; --irregular "
+            "(ignore, elapsed or fill) accepts such rows")  # fmt: skip
     (tmp_path / "n.csv").write_text("x\n" + "".join(f"{i % 7}\n" for i in range(60)))
     result = run("train", "n.csv", "--irregular", "fill", "-o", "b", cwd=tmp_path, expect=2)
     assert "irregular: n.csv has no column of dates that rise" in result.err

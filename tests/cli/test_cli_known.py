@@ -43,7 +43,7 @@ def test_forecasts_follow_what_is_to_come(trained):
 
 
 def test_what_lacks_is_asked_for(trained):
-    needs = "behind the last row there must be 2 more with the values of event, which are known in advance, and an empty x"
+    needs = "after the last row, add 2 more rows with the known values of event and an empty x"
     assert f"e.csv: {needs}" in run("predict", "model.safetensors", "e.csv", "--last", cwd=trained, expect=1).err
     result = run("predict", "model.safetensors", "e.csv", "--keep", "t", cwd=trained)
     assert result.err == f"note: e.csv: {needs}, for forecasts from the last rows\n"
@@ -52,8 +52,8 @@ def test_what_lacks_is_asked_for(trained):
     assert len(run("predict", "model.safetensors", "one.csv", cwd=trained).out.splitlines()) == 1 + 199
     (trained / "wrong.csv").write_text(events(200, 1) + "201,5,0\n")
     said = run("predict", "model.safetensors", "wrong.csv", cwd=trained, expect=1).err
-    assert "wrong.csv: a row in which x is empty stands before one in which it is not" in said
-    assert "a stream does not hold yet" in run("stream", "model.safetensors", stdin=events(9), cwd=trained, expect=2).err
+    assert "wrong.csv: a row with an empty x comes before one with a value" in said
+    assert "a stream does not have yet" in run("stream", "model.safetensors", stdin=events(9), cwd=trained, expect=2).err
 
 
 def test_scores_count_what_has_come(trained):
@@ -72,7 +72,7 @@ def test_the_example(tmp_path):
     lines = run("predict", "planned.safetensors", "-", "--last", stdin=text, cwd=tmp_path).out.splitlines()
     assert lines[0].startswith("shop,sales+1,") and len(lines) == 1 + 4
     said = run("predict", "planned.safetensors", shops, "--last", cwd=tmp_path, expect=1).err
-    assert "behind the last row of Aachen (and of 3 more series) there must be 6 more with the values of promotion" in said
+    assert "after the last row of Aachen (and of 3 more series), add 6 more rows with the known values of promotion" in said
 
 
 def forecast_record(path):
@@ -90,7 +90,7 @@ def test_a_report_draws_no_forecast_that_lacks_what_is_known(trained, tmp_path):
         record = forecast_record(trained / f"{name}.jsonl")
         pages = [(trained / f"{name}{middle}.html").read_text() for middle in ("", ".metrics")]
         lacking = 2 - rows_ahead
-        needs = f"it would have to know event of {lacking} more row{'s' if lacking > 1 else ''}, which the data do not say."
+        needs = f"it needs event of {lacking} more row{'s' if lacking > 1 else ''}, which the data do not have."
         for page in pages:
             assert ('data-name="to come"' in page) == (lacking == 0)
             assert (f"No forecast from the last row{'s' if lacking > 1 else ''}: {needs}" in page) == (lacking > 0)

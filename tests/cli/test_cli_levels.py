@@ -143,6 +143,6 @@ def test_what_stands_for_a_missing_value_poisons_no_stream(folder, sentinel):
         again = run("stream", "low.safetensors", "--state", f"{name}{sentinel}.json", cwd=folder, stdin=text)
         outs[name] = answered.out, again.out
         if name == "there":
-            assert "is too far from the values that the model is trained on; the last value goes in its place" in answered.err
+            assert "is too far from the values that the model is trained on; replaced by the last value" in answered.err
     assert outs["there"] == outs["absent"]
     assert "nan" not in outs["there"][0]

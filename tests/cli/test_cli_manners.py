@@ -178,7 +178,7 @@ def test_info_says_what_a_file_is(models, tmp_path):
     found = run("info", models / "series.safetensors", "--json").json()
     assert found["kind"] == "model" and found["verified"] is True and len(found["checksum"]) == 16
     run("train", models / "text.txt", *TINY, "--steps", 2, "--length", 8, "--checkpoint", "run", cwd=tmp_path)
-    assert "a checkpoint, 2 steps and 0:00 into a run that --resume goes on with" in run("info", tmp_path / "run").out
+    assert "a checkpoint after 2 steps and 0:00; 'penstock train --resume' continues the run" in run("info", tmp_path / "run").out
     data = run("info", models / "series.csv").out
     assert "is           data: level, flow in 240 rows" in data and "penstock train " in data
 
@@ -214,14 +214,14 @@ def test_sound_to_sound(tmp_path):
     command = ["train", "in.wav", "--target", "target.wav", "--cell", "lstm", "--blocks", 1, "--width", 8, "--threads", 1,
                "--batch", 4, "--length", 64]  # fmt: skip
     result = run(*command, "--steps", 300, "--learning-rate", 0.01, cwd=tmp_path)
-    assert result.err.startswith("data   in.wav: 0.8 s at 8000 Hz, another 20 % held out; to become target.wav\n")
+    assert result.err.startswith("data   in.wav: 0.8 s at 8000 Hz, another 20 % held out; target target.wav\n")
     assert "valid  ESR 0." in result.out and "penstock stream model.safetensors in.wav in-model.wav --target target.wav" in result.out
     shown = run("stream", "model.safetensors", "in.wav", "out.wav", "--target", "target.wav", cwd=tmp_path).out
     assert re.match(r"out.wav: 1.000 s of sound in \d\.\d{3} s, real-time factor \d\.\d{3}\n", shown)
     error = float(re.search(r"error-to-signal ratio ([\d.e-]+), of which DC", shown)[1])
     assert 0 < error < 0.3, "halving is learnt"
     assert (tmp_path / "out.wav").read_bytes()[:4] == b"RIFF"
-    assert "one channel at 8000 Hz in, one out" in run("info", "model.safetensors", cwd=tmp_path).out
+    assert "one channel in and one out, at 8000 Hz" in run("info", "model.safetensors", cwd=tmp_path).out
 
     tone(tmp_path / "short.wav", values[:100])
     tone(tmp_path / "fast.wav", values, rate=16000)

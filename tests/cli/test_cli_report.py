@@ -88,7 +88,7 @@ def test_one_page_with_everything_in_it(runs):
     page = Page(text)
     words = " ".join(page.words)
     for expected in ("Loss over steps", "Loss over time", "Accuracy", "Gradient norm", "Learning rate", "Throughput",
-                     "Forecasts beside what came", "level", "flow", "a season ago", "Confusion", "Samples",
+                     "Forecasts and actual values", "level", "flow", "a season ago", "Confusion", "Samples",
                      "forecast 3 rows ahead"):  # fmt: skip
         assert expected in words
     assert "prefers-color-scheme: dark" in text
@@ -217,7 +217,7 @@ def test_bands_are_the_quantiles_of_predict(models, tmp_path):
 def test_a_model_on_other_data(runs, models):
     words = " ".join(report(runs, "labelled.safetensors", "--data", models / "labelled.csv").words)
     scored = run("evaluate", "labelled.safetensors", models / "labelled.csv", "--json", cwd=runs).json()["files"][0]
-    assert f"{100 * scored['accuracy']:.1f} % right" in words
+    assert f"{100 * scored['accuracy']:.1f} % accuracy" in words
     # The model that metrics name, also where they have moved to together.
     moved = runs / "moved"
     moved.mkdir()
@@ -234,7 +234,7 @@ def test_a_run_that_goes_on_or_was_resumed(runs, tmp_path):
     assert len(begun) >= 3
     (tmp_path / "a.jsonl").write_text("\n".join(begun) + "\n" + lines[-1][:20])
     page = report(tmp_path, "a.jsonl")
-    assert "goes on, or ended without a word" in page.words
+    assert "still running, or ended without a result" in page.words
     (line,) = set(map(tuple, page.lines("a")[1:2]))
     assert len(line) == len(begun) - 1
     # What had been reported beyond the checkpoint is done again, and drawn once.
@@ -264,7 +264,7 @@ def test_bands_of_quantiles(runs, tmp_path):
             assert x == same_x and top < bottom
     words = " ".join(page.words)
     assert "10 to 90 % quantile" in words
-    assert "75 % lay between the quantiles 0.1 and 0.9, which promise 80 %. Pinball loss 0.5" in words
+    assert "75 % of the values lay in the 80 % interval (quantiles 0.1 to 0.9). Pinball loss 0.5" in words
 
 
 def seconds(*date):
@@ -417,7 +417,7 @@ def test_what_is_refused(runs, models, tmp_path):
         status=1,
         verb="report",
         cwd=tmp_path,
-        message="a.jsonl: its model 'series.safetensors' is neither there nor beside it; give the model itself as RUN",
+        message="a.jsonl: its model 'series.safetensors' was found neither here nor in the folder of the metrics; give the model itself as RUN",
     )
 
 

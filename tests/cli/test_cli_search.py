@@ -17,13 +17,13 @@ def test_what_was_tried_and_found_is_said(models, tmp_path):
     command = ["train", models / "labelled.csv", "--no-filters", *SMALL, "--steps", 12, "--search", 1, *ONE_RATE]
     result = run(*command, cwd=tmp_path)
     lines = result.err.splitlines()
-    assert lines[0] == "search 1:00 for a model by the training part alone: the first part of it trains, the rest scores"
+    assert lines[0] == "search 1:00 for a model on the training part only: its first part trains, the rest scores"
     assert lines[1].split() == ["cell", "width", "dropout", "rate", "loss", "trained"]
     trials = [line.split() for line in lines[2 : 2 + 5 + 6]]  # five dropouts, then three of them twice more
     assert {trial[1] for trial in trials} == {"gru"} and {trial[2] for trial in trials} == {"8"}
     assert [trial[3] for trial in trials][0] == "0.2" and len({trial[3] for trial in trials}) == 5
-    found = re.fullmatch(r"found  11 trainings of 5 models in 0:\d\d; gru of width 8, dropout [\d.]+, learning rate 0.02: "
-                         r"loss [\d.]+ on the rest of the training part, [\d.]+ as it began", lines[13])  # fmt: skip
+    found = re.fullmatch(r"found  11 trainings of 5 models in 0:\d\d; best: gru of width 8, dropout [\d.]+, learning rate 0.02: "
+                         r"loss [\d.]+ on the rest of the training part, [\d.]+ with the defaults", lines[13])  # fmt: skip
     assert found, lines[13]
     shown = run("info", "model.safetensors", cwd=tmp_path).out
     assert "search       11 trainings of 5 models in " in shown
@@ -52,11 +52,11 @@ def test_an_interrupted_search_goes_on(models, tmp_path):
     process.send_signal(signal.SIGINT)
     err = full.rest()
     assert process.wait(PATIENCE) == 130
-    assert err.endswith(b"stop   the same command with --resume goes on with the search\n")
+    assert err.endswith(b"stop   the same command with --resume continues the search\n")
     assert [path.name for path in tmp_path.iterdir()] == ["model.safetensors.checkpoint.search"]
     refused = run(*command, cwd=tmp_path, expect=2)
     assert "--checkpoint model.safetensors.checkpoint.search is there already" in refused.err
-    assert "--resume goes on with that search, --force replaces it" in refused.err
+    assert "--resume continues that search, --force replaces it" in refused.err
     result = run(*command, "--resume", cwd=tmp_path)
     assert "found  11 trainings of 5 models" in result.err
     assert [path.name for path in tmp_path.iterdir()] == ["model.safetensors"]
@@ -71,7 +71,7 @@ def test_a_run_behind_a_search_goes_on(models, tmp_path):
 
 
 @pytest.mark.parametrize("data, more, message", [
-    ("text.txt", ["--init", "text.safetensors"], "--search contradicts --init, which says what the model is"),
+    ("text.txt", ["--init", "text.safetensors"], "--search cannot be combined with --init, which determines the model"),
     ("text.txt", ["--search", 0], "--search must be positive, not 0"),
     ("text.txt", ["--search", 1e-9], "--search: not one training ended within 6e-08 s; it needs more time"),
 ])  # fmt: skip

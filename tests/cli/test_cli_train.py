@@ -43,8 +43,8 @@ def test_reports_on_a_terminal_are_one_bar(models, tmp_path, columns):
 def test_filters_stand_beside_the_layers_of_labelled_sequences(tmp_path):
     (tmp_path / "many.csv").write_text(labelled_csv(150))
     result = run("train", "many.csv", *TINY, "--steps", 3, cwd=tmp_path)
-    assert "convolution filters beside the layers, read by a linear classifier" in result.err
-    assert re.search(r"^weight .* of what the layers say and .* of what the filters say|^weight the .* alone", result.out, re.M)
+    assert "convolution filters next to the layers, with a linear classifier" in result.err
+    assert re.search(r"^weight .* of the layers' answer and .* of the filters'|^weight the .* alone", result.out, re.M)
     trained = run("train", "many.csv", *TINY, "--steps", 3, "--json", "--force", cwd=tmp_path).json()
     assert trained["share_of_filters"] > 0
     filters = trained["model"]["filters"] * trained["model"]["dilations"]
@@ -57,8 +57,9 @@ def test_few_labelled_sequences_are_told_apart_by_filters_alone(models, tmp_path
     held_out = 8
     result = run("train", data, "--cell", "lstm", "--steps", 3, "--metrics", "m.jsonl", cwd=tmp_path)
     assert (
-        f"model  convolution filters, read by a linear classifier; no layers: {held_out} held-out sequences are too few to "
-        "say what they would add (--no-filters trains layers)\nnote   without layers, --cell, --steps say nothing\n"
+        "model  convolution filters with a linear classifier; layers are not trained, because a hold-out set of "
+        f"{held_out} sequences is too small to show their gain (--no-filters trains layers)\n"
+        "note   without layers, --cell, --steps have no effect\n"
     ) in result.err
     assert "filters fitted in" in result.out and "weight" not in result.out
     run("report", "m.jsonl", cwd=tmp_path)
@@ -76,18 +77,18 @@ def test_few_labelled_sequences_are_told_apart_by_filters_alone(models, tmp_path
     refused = run("train", "many.csv", "--init", "model.safetensors", "-o", "c", cwd=tmp_path, expect=2)
     assert "the model to go on from must have layers, not filters alone" in refused.err
     refused = run("train", data, "--search", 1, "-o", "c", cwd=tmp_path, expect=2)
-    assert f"{held_out} held-out sequences are too few to say what layers would add" in refused.err
+    assert f"a hold-out set of {held_out} sequences is too small to show their gain over filters" in refused.err
 
 
 def test_layers_of_a_short_series_are_not_trained(models, tmp_path):
     (tmp_path / "three.csv").write_text("value\n1\n2\n4\n")
     result = run("train", "three.csv", "--metrics", "m.jsonl", cwd=tmp_path)
-    assert "the layers add nothing and are not trained: 1 row held out is too few to say what they would add" in result.err
+    assert "layers are not trained, because a hold-out set of 1 row is too small to show their gain" in result.err
     assert "done   linear forecast fitted, no layers trained\n" in result.out and "weight" not in result.out
     run("report", "m.jsonl", cwd=tmp_path)
     trained = run("train", "three.csv", "--json", "--force", cwd=tmp_path).json()
     assert (trained["share_of_layers"], trained["steps"], trained["loss"]) == (0.0, 0, None)
-    # What a training of the layers ends with, which the same few rows do not vouch for.
+    # What a training of the layers ends with, which the same few rows cannot confirm.
     forecast = run("predict", "model.safetensors", "three.csv", "--exact", cwd=tmp_path).out
     steps = run("train", "three.csv", *TINY, "--steps", 3, "--json", "--force", cwd=tmp_path).json()
     assert (steps["share_of_layers"], steps["steps"]) == (0.0, 3)
@@ -191,7 +192,7 @@ def test_forecasts_start_from_the_last_value_of_columns_that_are_read(models, tm
     result = run(*command, "--steps", 2, "--json", cwd=tmp_path).json()
     assert result["model"]["from_last"] is from_last
     shown = run("info", "model.safetensors", cwd=tmp_path).out
-    assert ("from the last value" in shown) is from_last
+    assert ("relative to the last value" in shown) is from_last
 
 
 def test_resume_keeps_where_forecasts_start(models, tmp_path):

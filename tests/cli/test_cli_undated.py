@@ -21,11 +21,10 @@ def test_training_says_line_and_value_or_leaves_out(tmp_path):
     (tmp_path / "sums.csv").write_text(HEADER + "".join(WITH_SUMS))
     (tmp_path / "days.csv").write_text(HEADER + "".join(ROWS))
     refuses("train", "sums.csv", "--missing", "carry", *QUICK, cwd=tmp_path, status=1, verb="train",
-            message='sums.csv:33: column "day": "Total" is no date, as the others are (2 more have none); '
-                    "--undated with drop leaves such rows out, --calendar with none learns all rows without their "
-                    "dates")  # fmt: skip
+            message='sums.csv:33: column "day": "Total" is no date, unlike the others (2 more have none); '
+                    "--undated with drop leaves such rows out, --calendar with none ignores all dates")  # fmt: skip
     left = run("train", "sums.csv", "--undated", "drop", *QUICK, "-o", "left.safetensors", cwd=tmp_path)
-    assert 'read   3 rows left out, whose date in day cannot be read, the first "Total" in line 33\n' in left.err
+    assert 'read   3 rows without a readable date in day left out, the first "Total" in line 33\n' in left.err
     run("train", "days.csv", *QUICK, "-o", "days.safetensors", cwd=tmp_path)
     forecasts = [run("predict", f"{model}.safetensors", "days.csv", cwd=tmp_path).out for model in ("left", "days")]
     assert forecasts[0] == forecasts[1]
@@ -39,7 +38,7 @@ def test_what_is_read_later_on_is_treated_as_in_training(tmp_path):
             run("train", "days.csv", "--undated", undated, "--irregular", irregular, *QUICK, "--force",
                 "-o", f"{undated}.safetensors", cwd=tmp_path)  # fmt: skip
         expected = run("predict", "drop.safetensors", "days.csv", cwd=tmp_path).out
-        note = 'note: 2 rows left out, as their date cannot be read; the first: sums.csv:33:1: column "day": "Total" is no date\n'
+        note = 'note: 2 rows without a readable date left out; the first: sums.csv:33:1: column "day": "Total" is no date\n'
         for options in (["drop.safetensors"], ["refuse.safetensors", "--undated", "drop"]):
             result = run("predict", options[0], "sums.csv", *options[1:], cwd=tmp_path)
             assert result.out == expected and note in result.err
@@ -48,7 +47,7 @@ def test_what_is_read_later_on_is_treated_as_in_training(tmp_path):
         for options in (["refuse.safetensors"], ["drop.safetensors", "--undated", "refuse"]):
             for verb in ("predict", "evaluate"):
                 refuses(verb, options[0], "sums.csv", *options[1:], cwd=tmp_path, status=1, verb=verb,
-                        message='sums.csv:33:1: column "day": "Total" is no date as in training; --undated with drop '
+                        message='sums.csv:33:1: column "day": "Total" is no date in the form of training; --undated with drop '
                                 "leaves such rows out")  # fmt: skip
         streamed = run("stream", "drop.safetensors", stdin=HEADER + "".join(WITH_SUMS[:-1]), cwd=tmp_path)
         assert len(streamed.out.splitlines()) == 1 + len(ROWS)
@@ -60,7 +59,7 @@ def test_rows_from_new_to_old_are_refused(tmp_path):
     (tmp_path / "down.csv").write_text(HEADER + "".join(reversed(ROWS)))
     (tmp_path / "parts.csv").write_text(HEADER + "".join([*ROWS[60:], *ROWS[:60]]))
     run("train", "days.csv", *QUICK, "-o", "m.safetensors", cwd=tmp_path)
-    said = 'the dates of column "day" go from new to old, and a series is read from old to new: sort the rows by it'
+    said = 'the dates of column "day" are descending, and a series is read from old to new: sort the rows by it'
     refuses("train", "down.csv", cwd=tmp_path, status=1, verb="train", message=f"down.csv: {said}")
     for verb, *more in (("predict", "--last"), ("evaluate",), ("predict", "--long")):
         result = run(verb, "m.safetensors", "down.csv", *more, expect=1, cwd=tmp_path)
@@ -102,15 +101,15 @@ def test_a_sequence_that_comes_back(tmp_path):
     header = "sequence,label,x\n"
     (tmp_path / "by_time.csv").write_text(header + "".join(rows))
     (tmp_path / "sorted.csv").write_text(header + "".join(sorted(rows, key=lambda row: int(row[1 : row.index(",")]))))
-    message = ('by_time.csv:42:1: sequence "s0" comes back behind others: the rows of a sequence must follow each other. '
-               'Sort the rows by column "sequence", or give sequences that differ names that differ')  # fmt: skip
+    message = ('by_time.csv:42:1: sequence "s0" appears again after others: the rows of a sequence must follow each other. '
+               'Sort the rows by column "sequence", or give different sequences different names')  # fmt: skip
     refuses("train", "by_time.csv", *QUICK[:-2], cwd=tmp_path, status=1, verb="train", message=message)
     run("train", "sorted.csv", *TINY, "--steps", 3, cwd=tmp_path)
     assert len(run("predict", "model.safetensors", "sorted.csv", cwd=tmp_path).out.splitlines()) == 41
     for verb in ("predict", "evaluate"):
         refuses(verb, "model.safetensors", "by_time.csv", cwd=tmp_path, status=1, verb=verb, message=message)
     streamed = run("stream", "model.safetensors", stdin=header + "".join(rows), cwd=tmp_path)
-    assert streamed.err.count("comes back behind others") == 1 and len(streamed.out.splitlines()) == 401
+    assert streamed.err.count("appears again after others") == 1 and len(streamed.out.splitlines()) == 401
 
 
 def test_counters_are_not_forecast(tmp_path):
@@ -128,7 +127,7 @@ def test_a_category_that_is_known_is_named_once(tmp_path):
     (tmp_path / "x.csv").write_text("day,x\n" + "".join(f"{names[i % 7]},{i * i % 17}\n" for i in range(120)))
     run("train", "x.csv", "--known", "day", "--horizon", 2, *QUICK, cwd=tmp_path)
     said = run("predict", "model.safetensors", "x.csv", "--last", cwd=tmp_path, expect=1).err
-    assert "there must be 2 more with the values of day, which are known in advance" in said
+    assert "add 2 more rows with the known values of day" in said
 
 
 def test_the_hour_that_a_clock_skips_is_none(tmp_path):

@@ -80,21 +80,21 @@ def test_devices(models, verb, arguments, message):
 
 @pytest.mark.parametrize("verb, arguments, message", [
     ("predict", ["series.csv", "series.safetensors"],
-     "series.csv is no model, and series.safetensors is: 'penstock predict series.safetensors series.csv'"),
+     "series.csv is not a model, but series.safetensors is: 'penstock predict series.safetensors series.csv'"),
     ("evaluate", ["series.csv", "series.safetensors"],
-     "series.csv is no model, and series.safetensors is: 'penstock evaluate series.safetensors series.csv'"),
+     "series.csv is not a model, but series.safetensors is: 'penstock evaluate series.safetensors series.csv'"),
     ("predict", ["series.csv"], "MODEL is missing: 'penstock predict model.safetensors series.csv'"),
     ("predict", ["series.safetensors"],
      "DATA is missing: 'penstock predict series.safetensors FILE', where FILE is a table with the columns level, flow"),
     ("evaluate", ["labelled.safetensors"],
      "DATA is missing: 'penstock evaluate labelled.safetensors FILE', where FILE is a table with the columns x, y"),
     ("predict", ["text.safetensors"], "DATA is missing: 'penstock predict text.safetensors FILE', where FILE is a text"),
-    ("predict", ["text.txt", "series.csv"], "text.txt is no model: 'penstock train text.txt' makes one of data"),
-    ("generate", ["text.txt"], "text.txt is no model: 'penstock train text.txt' makes one of data"),
-    ("export", ["series.csv"], "series.csv is no model: 'penstock train series.csv' makes one of data"),
-    ("stream", ["series.csv"], "series.csv is no model: 'penstock train series.csv' makes one of data"),
-    ("why", ["series.csv"], "series.csv is no model: 'penstock train series.csv' makes one of data"),
-    ("profile", ["series.csv"], "series.csv is no model: 'penstock train series.csv' makes one of data"),
+    ("predict", ["text.txt", "series.csv"], "text.txt is not a model: 'penstock train text.txt' trains one"),
+    ("generate", ["text.txt"], "text.txt is not a model: 'penstock train text.txt' trains one"),
+    ("export", ["series.csv"], "series.csv is not a model: 'penstock train series.csv' trains one"),
+    ("stream", ["series.csv"], "series.csv is not a model: 'penstock train series.csv' trains one"),
+    ("why", ["series.csv"], "series.csv is not a model: 'penstock train series.csv' trains one"),
+    ("profile", ["series.csv"], "series.csv is not a model: 'penstock train series.csv' trains one"),
     ("stream", ["series.safetensors", "series.csv"], "series.safetensors is no model of sound: it reads standard input, "
      "'penstock stream series.safetensors < series.csv'"),
     ("train", ["series.safetensors"],
@@ -107,14 +107,14 @@ def test_models_and_data(models, verb, arguments, message):
 
 
 @pytest.mark.parametrize("verb, arguments, message", [
-    ("train", ["--data", "series.csv"], "there is no option '--data': DATA stands without one, 'penstock train DATA... [options]'"),
+    ("train", ["--data", "series.csv"], "there is no option '--data': give DATA without an option, 'penstock train DATA... [options]'"),
     ("predict", ["-m", "series.safetensors", "series.csv"],
-     "there is no option '-m': MODEL stands without one, 'penstock predict MODEL DATA... [options]'"),
-    ("predict", ["series.safetensors", "series.csv", "--horizon", 14], "there is no option '--horizon'; 'penstock train' has it"),
-    ("train", ["series.csv", "--temperature", 1], "there is no option '--temperature'; 'penstock generate' has it"),
+     "there is no option '-m': give MODEL without an option, 'penstock predict MODEL DATA... [options]'"),
+    ("predict", ["series.safetensors", "series.csv", "--horizon", 14], "there is no option '--horizon'; it is an option of 'penstock train'"),
+    ("train", ["series.csv", "--temperature", 1], "there is no option '--temperature'; it is an option of 'penstock generate'"),
     ("", ["--train", "series.csv"], "there is no option '--train', did you mean 'train'?"),
     ("train", ["series.csv", "--target", "level"],
-     "--target is the sound file that is to come out of series.csv; did you mean '--target-columns level'?"),
+     "--target is the sound file that a model of series.csv is to produce; did you mean '--target-columns level'?"),
 ])  # fmt: skip
 def test_options_of_other_verbs_and_programs(models, verb, arguments, message):
     refuses(*filter(None, [verb]), *arguments, message=message, status=2, verb=verb, cwd=models)
@@ -181,7 +181,7 @@ def test_a_long_table_names_the_column_of_its_series(tmp_path, rows):
     several = 2 if rows is OF_TWO else 3
     first, second = ("Bonn", "Kiel") if rows is HOLES else ("Aachen", "Bonn")
     message = (
-        f'long.csv: the table holds {several} series: the dates of column "date" come again for each "store", such as '
+        f'long.csv: the table holds {several} series: the dates of column "date" repeat for each "store", such as '
         f'"{first}" and "{second}"; --group store reads each by itself, --calendar none all rows as one series'
     )
     command = ["train", "long.csv", *TINY, "--steps", 1]
@@ -199,7 +199,7 @@ def test_numbers_name_series_where_their_column_says_so(tmp_path):
     rows = [f"{row},{item},{j}" for row in BY_DATE for j, item in enumerate(("tea", "milk"))]
     (tmp_path / "two.csv").write_text(long_table(rows, "date,store,sales,item,price"))
     said = run("train", "two.csv", *TINY, "--steps", 1, cwd=tmp_path, expect=1).err
-    assert 'holds 6 series: the dates of column "date" come again for each "item" of each "store"; put both into one' in said
+    assert 'holds 6 series: the dates of column "date" repeat for each "item" of each "store"; put both into one' in said
 
 
 def test_long_tables_of_years_and_of_rows_in_any_order(tmp_path):
@@ -207,7 +207,7 @@ def test_long_tables_of_years_and_of_rows_in_any_order(tmp_path):
     (tmp_path / "years.csv").write_text(long_table(rows, "year,store,sales"))
     command = ["train", "years.csv", *TINY, "--steps", 1]
     said = run(*command, cwd=tmp_path, expect=1).err
-    assert 'the dates of column "year" come again for each "store", such as "Aachen" and "Bonn"; --group store reads' in said
+    assert 'the dates of column "year" repeat for each "store", such as "Aachen" and "Bonn"; --group store reads' in said
     run(*command, "--group", "store", cwd=tmp_path)
     mixed = sorted(BY_DATE, key=lambda row: row[::-1])
     (tmp_path / "mixed.csv").write_text(long_table(mixed))

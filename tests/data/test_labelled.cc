@@ -207,7 +207,7 @@ TEST(LabelledData, ASequenceDoesNotComeBack) {
   const TemporaryFolder folder;
   const std::string path = folder.write("l.csv", by_time());
   expect_error(ErrorCode::bad_input,
-               "l.csv:42:1: sequence \"s0\" comes back behind others: the rows of a sequence must follow each other",
+               "l.csv:42:1: sequence \"s0\" appears again after others: the rows of a sequence must follow each other",
                [&] { open_labelled(path); });
   expect_error(ErrorCode::bad_input, "Sort the rows by column \"sequence\"", [&] { open_labelled(path); });
   // Another file has other sequences.
@@ -227,7 +227,7 @@ TEST(LabelledData, ASequenceDoesNotComeBackInRowsLaterOn) {
     EXPECT_NE(reader.reader().first_returning_sequence(), "");
     return count;
   };
-  expect_error(ErrorCode::bad_input, "rows.csv:5:1: sequence \"a\" comes back behind others", [&] { starts({}); });
+  expect_error(ErrorCode::bad_input, "rows.csv:5:1: sequence \"a\" appears again after others", [&] { starts({}); });
   EXPECT_EQ(starts({.replace_bad = true}), 3) << "a stream cannot be sent again";
 }
 

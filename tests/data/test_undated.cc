@@ -77,8 +77,8 @@ TEST(Undated, WhatIsLeftOutMightNotHaveBeenThere) {
   const auto found = open_series(folder.write("with.csv", with), options_with(Undated::drop));
   EXPECT_EQ(features_of(*found), features_of(*expected));
   EXPECT_EQ(found->description().inputs[0].mean, expected->description().inputs[0].mean);
-  EXPECT_THAT(found->reading(), testing::Contains(HasSubstr("3 rows left out, whose date in when cannot be read")));
-  expect_error(ErrorCode::bad_input, "with.csv:61: column \"when\": \"Sum\" is no date, as the others are (", [&] {
+  EXPECT_THAT(found->reading(), testing::Contains(HasSubstr("3 rows without a readable date in when left out")));
+  expect_error(ErrorCode::bad_input, "with.csv:61: column \"when\": \"Sum\" is no date, unlike the others (", [&] {
     SeriesOptions options = options_with(Undated::refuse);
     options.missing = Missing::carry;
     open_series(folder.write("with.csv", with), options);
@@ -129,9 +129,9 @@ TEST(Undated, AColumnWhoseFieldsAllAreDatesGoesFirst) {
     text += fmt::format("{},{},{}\n", i % 20 == 7 ? "" : date_of(i + 3), date_of(i), i * i % 17);
   }
   const auto data = open_series(folder.write("s.csv", text), options_with(Undated::refuse));
-  EXPECT_THAT(data->reading(),
-              testing::Contains(testing::AllOf(testing::StartsWith("when: a row a day"),
-                                               HasSubstr("\"delivered\" is not read, as \"\" in line 9 is no date"))));
+  EXPECT_THAT(data->reading(), testing::Contains(testing::AllOf(
+                                   testing::StartsWith("when: a row a day"),
+                                   HasSubstr("\"delivered\" is not read, because \"\" in line 9 is no date"))));
   // Few dates among other texts are no calendar.
   std::string notes = "note,x\n";
   for (int i = 0; i < 60; ++i) notes += fmt::format("{},{}\n", i % 3 == 0 ? date_of(i) : "as before", i * i % 17);
@@ -159,7 +159,7 @@ TEST(Undated, RowsLaterOnAreTreatedAsThoseOfTraining) {
     for (const Irregular irregular : {Irregular::ignore, Irregular::fill, Irregular::elapsed}) {
       data.row_dates.irregular = irregular;
       EXPECT_EQ(rows_read(rows, data, {.undated = Undated::drop}), 3);
-      expect_error(ErrorCode::bad_input, "rows.csv:4:1: column \"when\": \"Total\" is no date as in training",
+      expect_error(ErrorCode::bad_input, "rows.csv:4:1: column \"when\": \"Total\" is no date in the form of training",
                    [&] { rows_read(rows, data, {.undated = Undated::refuse}); });
     }
     data.row_dates.irregular = Irregular::ignore;

@@ -85,9 +85,9 @@ TEST(Irregular, MissingRowsArePutIn) {
   const std::vector<std::string> reading = data->reading();
   ASSERT_GE(reading.size(), 2u);
   EXPECT_EQ(reading[reading.size() - 2],
-            "when: a row a day, 2 of them not: the steps between dates differ, a day to 3 days; 3 missing rows put in "
-            "without values");
-  EXPECT_EQ(reading.back(), "3 missing values carried on from the last one, and never asked for");
+            "when: a row a day, with 2 irregular steps, a day to 3 days; 3 missing rows inserted "
+            "as missing values");
+  EXPECT_EQ(reading.back(), "3 missing values replaced by the last one, and left out of the loss and scores");
 }
 
 TEST(Irregular, ElapsedTimeIsAnInput) {
@@ -148,7 +148,7 @@ TEST(Irregular, ReaderRefusesWhatCannotBe) {
   strict.read("2021-03-01,1", row);
   expect_error(ErrorCode::bad_input, "f:3:1: column \"when\": \"2021-02-27\" is earlier than the row before",
                [&] { strict.read("2021-02-27,1", row); });
-  expect_error(ErrorCode::bad_input, "\"3021-02-27\" leaves out 365239 rows, too many to be filled in",
+  expect_error(ErrorCode::bad_input, "\"3021-02-27\" comes after 365239 missing rows, too many to insert",
                [&] { strict.read("3021-02-27,1", row); });
   expect_error(ErrorCode::bad_input, "f:1:1: column \"when\" says when a row was, but the header has only",
                [&] { RowReader(fill, "x", "f"); });
@@ -178,8 +178,8 @@ TEST(Irregular, RefusedRowsAreNamed) {
   const TemporaryFolder folder;
   const std::string path = folder.write("s.csv", with_gaps());
   expect_error(ErrorCode::bad_input,
-               "s.csv:12: column \"when\": \"2020-01-18\" is not a day behind the row before; the option 'irregular' "
-               "(ignore, elapsed or fill) deals with such rows",
+               "s.csv:12: column \"when\": \"2020-01-18\" is not a day after the row before; the option 'irregular' "
+               "(ignore, elapsed or fill) accepts such rows",
                [&] { open_series(path, {.irregular = Irregular::refuse}); });
   const std::string even = table_of(40, [](int) { return true; });
   const DataDescription data =
@@ -187,7 +187,7 @@ TEST(Irregular, RefusedRowsAreNamed) {
   RowReader reader(data, "when,x", "f");
   std::vector<float> row(1);
   reader.read("2021-03-01,1", row);
-  expect_error(ErrorCode::bad_input, "is not when the next row should be, and training refused such rows",
+  expect_error(ErrorCode::bad_input, "is not one step after the row before, and training refused such rows",
                [&] { reader.read("2021-03-03,1", row); });
   const std::string mixed = folder.write("m.csv", "when,x\n2020-01-01,1\n2020-01-03,2\n2020-01-02,3\n2020-01-04,1\n");
   expect_error(ErrorCode::bad_input,

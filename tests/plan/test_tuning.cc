@@ -110,7 +110,7 @@ TEST(Tuning, WhatWasMeasuredDecides) {
   gpu.tuned = std::make_shared<const Tuning>(read_tuning(plans_text(identity, work, chip->choice), "p.json", identity));
   const GpuDensePlan tuned = plan_gpu_dense(elman_768(), gpu);
   EXPECT_EQ(tuned.algorithm, DenseAlgorithm::chip);
-  EXPECT_EQ(tuned.why, "the quickest of those that were measured (p.json)");
+  EXPECT_EQ(tuned.why, "the fastest plan that was measured (p.json)");
   GpuDenseProblem longer = elman_768(), other = elman_768();
   longer.steps = 77;  // the same work at any length
   EXPECT_EQ(plan_gpu_dense(longer, gpu).algorithm, DenseAlgorithm::chip);

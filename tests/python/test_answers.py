@@ -50,7 +50,7 @@ def test_files_are_scored_as_by_the_program(series, tmp_path):
     assert {"file": str(path), **model.evaluate(path, skip=100, threads=1)} == expected["files"][0]
     few = model.evaluate(path, skip=100, quantiles=[0.2, 0.8])["columns"]["level"]["quantiles"]
     assert few["levels"] == [0.2, 0.8]
-    with pytest.raises(penstock.InvalidArgument, match="there is nothing to score behind row 150"):
+    with pytest.raises(penstock.InvalidArgument, match="there is nothing to score after row 150"):
         model.evaluate(path, skip=150)
     with pytest.raises(penstock.InvalidArgument, match="skip must not be negative, not -1"):
         model.evaluate(path, skip=-1)

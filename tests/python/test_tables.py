@@ -172,9 +172,9 @@ def test_dates_that_cannot_be_read():
     with pytest.raises(penstock.BadInput, match='the table:52: column "when": "" is no date'):
         penstock.open_series(broken)
     data = penstock.open_series(broken, undated="drop")
-    assert any("1 row left out" in finding for finding in data.reading)
+    assert any("1 row without a readable date" in finding for finding in data.reading)
     model = penstock.Model(data, width=8, blocks=1)
-    with pytest.warns(UserWarning, match="1 row is left out"):
+    with pytest.warns(UserWarning, match="1 row without a readable date left out"):
         forecasts = model.predict(broken)
     np.testing.assert_array_equal(forecasts, model.predict(table.drop(index=50)))
     with pytest.raises(penstock.InvalidArgument, match="undated must be one of refuse, drop"):
@@ -232,7 +232,7 @@ def test_categories(tmp_path):
     forecasts = model.predict(frame)
     model.save(tmp_path / "m.safetensors")
     assert np.array_equal(penstock.Model.load(tmp_path / "m.safetensors").predict(tmp_path / "t.csv"), forecasts, equal_nan=True)
-    with pytest.warns(UserWarning, match=r'140 fields are of a category .* column "day": "Day"'):
+    with pytest.warns(UserWarning, match=r'140 fields have a category .* column "day": "Day"'):
         model.predict(frame.assign(day="Day"))
     with pytest.raises(penstock.errors.InvalidArgument, match="the model reads texts of the column day: give it a table"):
         model.predict(np.zeros((5, 2)))

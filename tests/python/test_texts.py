@@ -54,8 +54,8 @@ def test_what_is_read_is_said(folder):
     data = penstock.open_labelled_texts(folder / "train.csv", longest=20)
     assert repr(data) == f"<penstock.Dataset {folder / 'train.csv'}: texts of text in 2 classes; 320 texts to train on, 80 held out>"
     assert data.description["classes"] == ["neg", "pos"] and data.description["longest_text"] == 20
-    assert any("each row as a text, column text, and its label, column sentiment" in line for line in data.reading)
-    assert any("cut behind 20 bytes" in line for line in data.reading)
+    assert any("texts from column text, labels from column sentiment" in line for line in data.reading)
+    assert any("cut after 20 bytes" in line for line in data.reading)
 
 
 def test_answers_are_the_programs(folder, model):

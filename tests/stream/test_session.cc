@@ -254,7 +254,7 @@ TEST(Session, WhatIsNotFiniteIsNeverAnAnswerAndNotKept) {
   std::vector<float> state = session.state();
   std::ranges::fill(state, std::numeric_limits<float>::max());
   session.restore(state);
-  expect_error(ErrorCode::numerical, "the model's answer is not finite; the session begins anew",
+  expect_error(ErrorCode::numerical, "the model's answer is not finite; the session was reset",
                [&] { session.push(row); });
   const auto expected = fresh.push(row), got = session.push(row);
   EXPECT_TRUE(

@@ -109,7 +109,7 @@ TEST(Calendar, SaysWhatItFound) {
   gap.erase(gap.find("2020-02-03"), std::string("2020-02-03,6\n").size() - 1);
   gap = gap.substr(0, gap.find('\n', gap.find("2020-02-02"))) + gap.substr(gap.find("\n2020-02-04"));
   EXPECT_EQ(reading(gap).back(),
-            "when: a row a day, 1 of them not: the steps between dates differ, a day to 2 days; the day of the week as "
+            "when: a row a day, with 1 irregular step, a day to 2 days; the day of the week as "
             "input");
 }
 
@@ -122,12 +122,12 @@ TEST(Calendar, CyclesThatTheRowsDoNotFollowAreReadOnlyIfAskedFor) {
   for (int i = 0; i < 200; ++i) noise += fmt::format("2024-{:02}-{:02},{}\n", 1 + i / 28, 1 + i % 28, i * i % 23);
   EXPECT_EQ(titles(*open(noise, {})), std::vector<std::string>{"x"});
   EXPECT_THAT(open(noise, {})->reading().back(),
-              testing::EndsWith("; the day of the week is no input, as the training rows do not follow it"));
+              testing::EndsWith("; the day of the week is no input, because the training rows do not follow it"));
   EXPECT_EQ(titles(*open(noise, {Cycle::week})).size(), 3u);
   std::string months = "when,x\n";
   for (int i = 0; i < 300; ++i) months += fmt::format("{}-{:02},{}\n", 1950 + i / 12, 1 + i % 12, i * i % 23);
   EXPECT_EQ(open(months, {})->reading().back(),
-            "when: a row a month; the day of the year is no input, as the training rows do not follow it");
+            "when: a row a month; the day of the year is no input, because the training rows do not follow it");
 }
 
 TEST(Calendar, DatesThatDoNotRiseAreNotRead) {
@@ -148,22 +148,21 @@ TEST(Calendar, DatesThatDoNotRiseAreNotRead) {
     twice.push_back(fmt::format("2020-01-{:02}", 1 + i / 4));
     falling.push_back(fmt::format("2020-{:02}-{:02}", 2 - i / 20, 20 - i % 20));
   }
-  const std::string advice = "; if the file holds many series, the option 'group' tells them apart";
-  EXPECT_EQ(said(dates), "when: not read, as 1 row is earlier than the one before, first in line 22" + advice);
-  EXPECT_EQ(said(twice), "when: not read, as 30 rows have the date of the one before" + advice);
+  const std::string advice = "; if the file holds many series, the option 'group' separates them";
+  EXPECT_EQ(said(dates), "when: not read, because 1 row is earlier than the one before, first in line 22" + advice);
+  EXPECT_EQ(said(twice), "when: not read, because 30 rows have the date of the one before" + advice);
   expect_error(ErrorCode::bad_input,
                "s.csv:22: the dates of column \"when\" do not rise: \"2020-01-01\" is earlier than the row before",
                [&] { opened(dates, "when"); });
   expect_error(ErrorCode::bad_input,
-               "s.csv: the dates of column \"when\" go from new to old, and a series is read from old to new: sort the "
+               "s.csv: the dates of column \"when\" are descending, and a series is read from old to new: sort the "
                "rows by it",
                [&] { opened(falling); });
   std::vector<std::string> days;
   for (int i = 0; i < 28; ++i) days.push_back(fmt::format("2020-01-{:02}", i == 20 ? i : i + 1));
-  EXPECT_EQ(
-      opened(days)->reading().back(),
-      "when: a row a day, 2 of them not: the steps between dates differ, none to 2 days, 1 row has the date of the "
-      "one before; the day of the week is no input, as the training rows do not follow it");
+  EXPECT_EQ(opened(days)->reading().back(),
+            "when: a row a day, with 2 irregular steps, none to 2 days, 1 row has the date of the "
+            "one before; the day of the week is no input, because the training rows do not follow it");
 }
 
 TEST(Calendar, RowsOfAStreamGiveTheSameInputs) {
@@ -186,7 +185,7 @@ TEST(Calendar, RowsOfAStreamGiveTheSameInputs) {
     for (Index i = 0; i < 5; ++i)
       EXPECT_EQ(features[static_cast<std::size_t>(i)], example.features[static_cast<std::size_t>(t * 5 + i)]) << t;
   }
-  expect_error(ErrorCode::bad_input, "column \"when\": \"soon\" is no date as in training",
+  expect_error(ErrorCode::bad_input, "column \"when\": \"soon\" is no date in the form of training",
                [&] { reader.read("soon,1", features); });
   RowReader patient(loaded.data(), "when,x", "-", {.replace_bad = true});
   ASSERT_TRUE(patient.read("2020-01-07,1", features));
@@ -213,7 +212,7 @@ TEST(Calendar, DatesThatAreNoInputAreKeptToBeSaid) {
   EXPECT_EQ(dated.date(), 2.0 * day);
   ASSERT_TRUE(dated.read("1970-01-02,1", features)) << "earlier than the row before";
   EXPECT_EQ(dated.date(), day);
-  expect_error(ErrorCode::bad_input, "-:4:1: column \"when\": \"soon\" is no date as in training",
+  expect_error(ErrorCode::bad_input, "-:4:1: column \"when\": \"soon\" is no date in the form of training",
                [&] { dated.read("soon,1", features); });
   RowReader bears(loaded.data(), "when,x", "-", {.replace_bad = true});
   ASSERT_TRUE(bears.read("1970-01-03,1", features));
@@ -249,7 +248,7 @@ TEST(Calendar, MaskedValuesAreMarked) {
 TEST(Season, MustShowTwiceInTraining) {
   const TemporaryFolder folder;
   const std::string path = folder.write("s.csv", days(27));
-  expect_error(ErrorCode::bad_input, "a season of 12 rows does not show in 22 rows of training: it takes 24 or more",
+  expect_error(ErrorCode::bad_input, "a season of 12 rows cannot be learnt from 22 training rows: it needs 24 or more",
                [&] { open_series(path, {.season = 12}); });
   EXPECT_EQ(open_series(path, {.season = 11})->training_steps(), 21);
 }

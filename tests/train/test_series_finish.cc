@@ -340,8 +340,8 @@ TEST_F(SeriesFinish, AValueThatLeavesOthersNoDigitsIsNamed) {
     values[50] = outlier;
     EXPECT_EQ(
         said(*open(values, 1)),
-        fmt::format("column \"x\": {} in line 52 of {} is so far from the other values that a model sees 197 of 199 "
-                    "changes from row to row wrongly: leave it out, or learn logarithms",
+        fmt::format("column \"x\": {} in line 52 of {} is so far from the other values that rounding distorts 197 of "
+                    "199 changes from row to row: leave it out, or learn logarithms",
                     outlier, path_));
   }
 }

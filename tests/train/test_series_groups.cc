@@ -110,21 +110,22 @@ TEST(SeriesGroups, WhatIsTooShortIsLeftOutOrTrainedOnWhole) {
   ASSERT_EQ(data->description().groups.size(), 2u);
   EXPECT_EQ(data->description().groups[1].name, "middle");
   EXPECT_EQ(data->held_out_steps(), 6);
-  EXPECT_THAT(data->reading(), testing::IsSupersetOf({"2 series named by shop, of 7 to 30 rows",
-                                                      "1 of 2 series has no rows to hold out, and is trained on whole",
-                                                      "1 series of fewer than 5 rows left out: \"short\" (4)"}));
+  EXPECT_THAT(data->reading(), testing::IsSupersetOf(
+                                   {"2 series named by shop, of 7 to 30 rows",
+                                    "1 of 2 series is too short for a hold-out set and is used for training as a whole",
+                                    "1 series of fewer than 5 rows left out: \"short\" (4)"}));
   const auto refuse = [&](const SeriesOptions& options, ErrorCode code, const std::string& message) {
     expect_error(code, message, [&] { open_series(path, options); });
   };
   refuse({.horizon = 30, .group = "shop"}, ErrorCode::bad_input,
          "s.csv: horizon 30 takes 31 rows of a series, but the longest of the groups has 30");
   refuse({.horizon = 20, .group = "shop"}, ErrorCode::bad_input,
-         "s.csv: no series has rows enough to hold 20 of them out: the longest has 30");
+         "s.csv: no series is long enough for a hold-out set of 20 rows: the longest has 30");
   refuse({.group = "town"}, ErrorCode::invalid_argument, "s.csv has no column \"town\", only \"shop\", \"x\"");
   refuse({.inputs = {"x"}, .group = "x"}, ErrorCode::invalid_argument,
          "group: column \"x\" cannot be read or forecast as well");
   refuse({.season = 15, .group = "shop"}, ErrorCode::bad_input,
-         "a season of 15 rows does not show in 24 rows of training: it takes 30 or more");
+         "a season of 15 rows cannot be learnt from 24 training rows: it needs 30 or more");
   std::string index = "id,x\n";
   for (int i = 0; i < 9; ++i) index += fmt::format("{},{}\n", i, i % 4);
   expect_error(

@@ -40,7 +40,7 @@ TEST(KnownAhead, InputsAreTheValuesOfLaterRows) {
   EXPECT_FALSE(description.is_known_ahead("sales"));
   ASSERT_EQ(description.targets.size(), 1u) << "what is known is not forecast";
   EXPECT_EQ(description.targets[0].name, "sales");
-  EXPECT_THAT(data->reading(), testing::Contains("2 rows to come, which only say what is known in advance"));
+  EXPECT_THAT(data->reading(), testing::Contains("2 rows at the end, of which only known columns are read"));
   EXPECT_EQ(data->training_steps() + data->held_out_steps(), 19);
   Example example;
   for (Index i = 0; data->validation(i, 1, 64, example); ++i) {
@@ -92,10 +92,10 @@ TEST(KnownAhead, WhatMustBeThereIsAskedFor) {
   };
   refuse({.known = {"date"}}, "known: " + path + " has no column \"date\"");
   refuse({.targets = {"price"}, .known = {"price"}},
-         "known: column \"price\" is forecast, and so is not known in advance");
+         "known: column \"price\" is forecast and therefore not known in advance");
   refuse({.known = {"price", "sales"}}, "known: no column of " + path + " is left to be forecast");
   expect_error(ErrorCode::bad_input,
-               "g.csv:3:3: column \"price\": the value is missing, and should be known in advance",
+               "g.csv:3:3: column \"price\": the value is missing, but this column must be known in advance",
                [&] { open_series(folder.write("g.csv", "sales,price\n1,2\n3,\n4,5\n"), {.known = {"price"}}); });
   const std::string gap = folder.write("t.csv", "sales,price\n1,2\n,4\n4,5\n6,5\n,6\n");
   expect_error(ErrorCode::bad_input, "t.csv:3: no target has a value, but rows with values follow",

@@ -53,7 +53,7 @@ std::optional<GroupStreams::Ready> GroupStreams::take(Rows& rows) {
   }
   if (series.waiting.features.empty()) {
     const Index lead = rows_to_scale() - 1;
-    say(fmt::format("note: training did not see {}: its first {} say{} how it is scaled, and get{} no forecast\n",
+    say(fmt::format("note: {} is not in the training data: its first {} determine{} its scale and get{} no forecast\n",
                     printable(name), lead == 1 ? "row" : with_commas(lead) + " rows", lead == 1 ? "s" : "",
                     lead == 1 ? "s" : ""));
   }
@@ -101,7 +101,7 @@ void GroupStreams::save(StreamState& state) {
                             .scaling = series.scaling};
     }
     if (series.waiting.features.empty()) continue;
-    say(fmt::format("note: {} had too few rows to be scaled, and begins anew\n", printable(name)));
+    say(fmt::format("note: {} had too few rows to determine its scale and starts again\n", printable(name)));
   }
 }
 

@@ -65,10 +65,10 @@ std::vector<std::string> group_lines(const std::vector<GroupScore>& groups) {
   const std::vector<std::size_t> order = from_the_worst(ratios);
   const auto better = std::ranges::count_if(ratios, [](double ratio) { return ratio < 1.0; });
   std::vector<std::string> lines = {fmt::format(
-      "better than the best of these in {} of {} series; from the worst to the best:", better, groups.size())};
+      "better than the best baseline in {} of {} series; from the worst to the best:", better, groups.size())};
   std::size_t width = narrowest;
   for (const GroupScore& group : groups) width = std::max(width, std::min(widest, printable(group.group).size()));
-  lines.push_back(fmt::format("{:<{}}  {:>9}  {:>6}  RMSE beside", "series", width, "RMSE", "MASE"));
+  lines.push_back(fmt::format("{:<{}}  {:>9}  {:>6}  RMSE / baseline", "series", width, "RMSE", "MASE"));
   const bool all = groups.size() <= most;
   for (std::size_t i = 0; i < order.size(); ++i) {
     if (!all && i == shown_worst) {

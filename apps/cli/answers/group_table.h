@@ -7,11 +7,11 @@
 
 namespace penstock::cli {
 
-/// Errors of a model on one series beside those of the best that costs nothing: their ratio, the geometric mean over
+/// Errors of a model on one series relative to those of the best baseline: their ratio, the geometric mean over
 /// its columns; not a number where that is never wrong.
 double ratio_to_rivals(const GroupScore& group);
 
-/// How the series of a model compare: how many beat what costs nothing, and a table from the worst to the best one, of
+/// How the series of a model compare: how many beat the best baseline, and a table from the worst to the best one, of
 /// which the middle is left out if there are many.
 std::vector<std::string> group_lines(const std::vector<GroupScore>& groups);
 

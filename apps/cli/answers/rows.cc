@@ -25,28 +25,28 @@ std::string first_replaced(const Rows& rows) {
 void say_unknown_categories(const Rows& rows) {
   const Index count = rows.reader().unknown_categories();
   if (count == 0) return;
-  say(fmt::format("note: {} of a category that training did not show, and {} read as none; the first: {}\n",
-                  count == 1 ? "a field is" : with_commas(count) + " fields are", count == 1 ? "is" : "are",
+  say(fmt::format("note: {} a category that is not in the training part and {} read as no category; the first: {}\n",
+                  count == 1 ? "a field has" : with_commas(count) + " fields have", count == 1 ? "is" : "are",
                   printable(rows.reader().first_unknown_category())));
 }
 
 void say_undated(const Rows& rows) {
   const Index count = rows.reader().undated();
   if (count == 0) return;
-  say(fmt::format("note: {} left out, as {} date cannot be read; the first: {}\n", counted(count, "row"),
-                  count == 1 ? "its" : "their", printable(rows.reader().first_undated())));
+  say(fmt::format("note: {} without a readable date left out; the first: {}\n", counted(count, "row"),
+                  printable(rows.reader().first_undated())));
 }
 
 void say_replaced(const Rows& rows) {
   if (rows.missing() > 0) {
-    say(fmt::format("note: {} row{} missing between others, and went in without values\n", with_commas(rows.missing()),
+    say(fmt::format("note: {} missing row{} inserted as missing values\n", with_commas(rows.missing()),
                     rows.missing() == 1 ? " was" : "s were"));
   }
   say_unknown_categories(rows);
   say_undated(rows);
   const Index count = rows.replaced();
   if (count == 0) return;
-  say(fmt::format("note: {} value{} replaced by the last of {} column; the first: {}\n", with_commas(count),
+  say(fmt::format("note: {} value{} replaced by the last value of {} column; the first: {}\n", with_commas(count),
                   count == 1 ? " was" : "s were", count == 1 ? "its" : "their", printable(first_replaced(rows))));
 }
 
@@ -58,9 +58,9 @@ void say_new_groups(const std::vector<std::string>& groups, const std::string& s
   const std::size_t more = names.size() > shown ? names.size() - shown : 0;
   const std::string by = scaled_by > 0 ? fmt::format("the first {}", with_commas(scaled_by)) : "all";
   names.resize(names.size() - more);
-  say(fmt::format("note: training did not see {}{}: scaled by {} of {} rows in {}\n", fmt::join(names, ", "),
-                  more > 0 ? fmt::format(" and {} more", more) : "", by, names.size() + more == 1 ? "its" : "their",
-                  printable(source)));
+  say(fmt::format("note: {}{} {} not in the training data: scaled by {} of {} rows in {}\n", fmt::join(names, ", "),
+                  more > 0 ? fmt::format(" and {} more", more) : "", names.size() + more == 1 ? "is" : "are", by,
+                  names.size() + more == 1 ? "its" : "their", printable(source)));
 }
 
 std::vector<std::int32_t> parse_tokens(const std::string& line, Index vocabulary, const std::string& source,

@@ -38,14 +38,14 @@ std::string errors_text(const ForecastErrors& errors) {
 
 /// A sentence that says whether `ours` is below `theirs`, and by how much.
 std::string comparison(double ours, double theirs, const std::string& rival) {
-  if (!(theirs > 0.0)) return fmt::format("as {} is never wrong, no model can be better", rival);
+  if (!(theirs > 0.0)) return fmt::format("{} makes no errors, so no model can be better", rival);
   const double share = 1.0 - ours / theirs;
   if (std::abs(share) < 0.005) return fmt::format("no better than {}", rival);
   if (share > 0.0) return fmt::format("better than {} by {:.0f} %", rival, 100.0 * share);
   constexpr double told_in_percent = 10.0;
   const double ratio = ours / theirs;
   return fmt::format(
-      "WORSE than {}, which costs nothing, by {}", rival,
+      "WORSE than the baseline {} by {}", rival,
       ratio < told_in_percent ? fmt::format("{:.0f} %", -100.0 * share) : "a factor of " + short_number(ratio));
 }
 
@@ -58,13 +58,13 @@ std::string rivals_text(const ColumnScore& score) {
   return text;
 }
 
-/// "81 % lie between the quantiles 0.1 and 0.9, which promise 80 %; pinball loss 0.012"
+/// "81 % of the values lie in the 80 % interval (quantiles 0.1 to 0.9); pinball loss 0.012"
 std::string quantiles_text(const QuantileScore& score) {
   const double low = score.levels.front(), high = score.levels.back();
   std::string text;
   if (high > low) {
-    text = fmt::format("{:.0f} % lie between the quantiles {:g} and {:g}, which promise {:.0f} %; ",
-                       100.0 * score.coverage, low, high, 100.0 * (high - low));
+    text = fmt::format("{:.0f} % of the values lie in the {:.0f} % interval (quantiles {:g} to {:g}); ",
+                       100.0 * score.coverage, 100.0 * (high - low), low, high);
   }
   return text + "pinball loss " + short_number(score.pinball);
 }
@@ -96,9 +96,9 @@ std::vector<std::string> label_lines(const DataDescription& data, const LabelSco
                                                 score.macro_f1,
                                                 counted(score.scored, data.labels_texts() ? "text" : "sequence"))};
   const double points = 100.0 * (score.accuracy - score.majority_accuracy);
-  lines.push_back(fmt::format("{} than always '{}', which scores {}{}",
+  lines.push_back(fmt::format("{} than the most frequent label '{}' ({})",
                               points > 0.0 ? fmt::format("better by {:.1f} points", points) : "no better", majority,
-                              percent(score.majority_accuracy), points > 0.0 ? "" : " and costs nothing"));
+                              percent(score.majority_accuracy)));
   constexpr std::size_t widest = 12;
   if (data.classes.size() > widest) return lines;
   std::size_t width = 5;
@@ -118,7 +118,7 @@ std::vector<std::string> label_lines(const DataDescription& data, const LabelSco
 
 std::vector<std::string> text_lines(const Score& score) {
   std::vector<std::string> lines = {
-      fmt::format("{} bits a byte on {}", short_number(score.bits_per_byte), counted(score.bytes, "byte"))};
+      fmt::format("{} bits per byte on {}", short_number(score.bits_per_byte), counted(score.bytes, "byte"))};
   for (const Compressed& each : score.compressors) {
     lines.push_back(fmt::format(
         "{} ({} bits)", comparison(score.bits_per_byte, each.bits_per_byte, each.name + " of these bytes alone"),

@@ -9,10 +9,10 @@
 #include "penstock/train/score_rows.h"
 #include "terminal/describe.h"
 
-/// How well a model does on a file, next to what costs nothing: computed, in words, and as JSON.
+/// How well a model does on a file, next to baselines: computed, in words, and as JSON.
 namespace penstock::cli {
 
-/// Compressors that a model of text has to beat, in bits a byte; those that this program was built with.
+/// Compressors that a model of text has to beat, in bits per byte; those that this program was built with.
 struct Compressed {
   std::string name;
   double bits_per_byte = 0.0;

@@ -75,8 +75,7 @@ void check_sum(const nlohmann::json& object, const std::string& text, const std:
   const std::size_t place = checksum_place(text, "checksum");
   const bool sound =
       version == state_version && carried.is_string() && place != text.npos && carried == checksum_of(text, place);
-  if (!sound)
-    bad(path, "damaged: the checksum is not that of the content; remove the file, and the stream begins anew");
+  if (!sound) bad(path, "damaged: the checksum does not match; remove the file to start with a new state");
 }
 
 }  // namespace
@@ -84,7 +83,7 @@ void check_sum(const nlohmann::json& object, const std::string& text, const std:
 std::vector<float> kept_state(Session& session) {
   std::vector<float> state = session.state();
   if (std::ranges::all_of(state, [](float value) { return std::isfinite(value); })) return state;
-  say("note: what the model remembers was not finite: it begins anew\n");
+  say("note: the state was not finite and is reset\n");
   session.reset();
   return session.state();
 }

@@ -62,12 +62,12 @@ Model load_model(const std::string& verb, const std::string& path, const std::ve
   if (!fs::exists(path, unknown) || begins_as_model(path)) return Model::load(path);
   for (const std::string& other : others) {
     if (!begins_as_model(other)) continue;
-    refuse_model(fmt::format("{} is no model, and {} is: {}", printable(path), printable(other),
+    refuse_model(fmt::format("{} is not a model, but {} is: {}", printable(path), printable(other),
                              command(verb, other, shell_word(path))));
   }
   const bool empty = fs::is_regular_file(path, unknown) && fs::file_size(path, unknown) == 0;
   if (empty || fs::path(path).extension() == ".safetensors") return Model::load(path);  // which says what is wrong
-  refuse_model(fmt::format("{} is no model: 'penstock train {}' makes one of data", printable(path), shell_word(path)));
+  refuse_model(fmt::format("{} is not a model: 'penstock train {}' trains one", printable(path), shell_word(path)));
 }
 
 void refuse_models(const std::vector<std::string>& sources) {

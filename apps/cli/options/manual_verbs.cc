@@ -57,10 +57,10 @@ int write_pages(const CLI::App& program, const std::string& folder) {
 }  // namespace
 
 Verb add_completion(CLI::App& program) {
-  CLI::App* app = program.add_subcommand("completion", "Print the completion of a shell: bash, zsh or fish");
+  CLI::App* app = program.add_subcommand("completion", "Print a completion script for bash, zsh or fish");
   auto shell = std::make_shared<std::string>();
   Options options(*app);
-  options.positional("SHELL", *shell, "bash, zsh or fish");
+  options.positional("SHELL", *shell, "The shell: bash, zsh or fish");
   options.group("Options");
   options.finish(
       "  source <(penstock completion bash)\n"
@@ -71,12 +71,12 @@ Verb add_completion(CLI::App& program) {
 }
 
 Verb add_man(CLI::App& program) {
-  CLI::App* app = program.add_subcommand("man", "Print a page of the manual, of the program or of a verb");
+  CLI::App* app = program.add_subcommand("man", "Print the manual page of the program or of a verb");
   auto name = std::make_shared<std::string>(), folder = std::make_shared<std::string>();
   Options options(*app);
-  options.positional("[VERB]", *name, "The verb; without one, the page of the program");
+  options.positional("[VERB]", *name, "The verb [the program]");
   options.group("Options");
-  options.add("--folder", *folder, "FOLDER", "Write all pages as files into this folder");
+  options.add("--folder", *folder, "FOLDER", "Write all manual pages to this folder");
   options.finish(
       "  penstock man train | man -l -\n"
       "  penstock man --folder /usr/share/man/man1\n"

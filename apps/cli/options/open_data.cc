@@ -67,8 +67,9 @@ std::string findings(const Dataset& dataset) {
   if (data.season > 1) text += fmt::format("; a season of {} rows", data.season);
   const auto logarithms = std::ranges::count_if(data.targets, [](const Column& target) { return target.logarithm; });
   if (logarithms > 0) {
-    text += logarithms == static_cast<Index>(data.targets.size()) ? "; by logarithms"
-                                                                  : fmt::format("; {} by logarithms", logarithms);
+    text += logarithms == static_cast<Index>(data.targets.size())
+                ? "; log transform"
+                : fmt::format("; log transform of {}", counted(logarithms, "column"));
   }
   return text;
 }
@@ -138,11 +139,12 @@ OpenedData open_labelled_text_file(const DataOptions& options, std::uint64_t see
 
 OpenedData open_sound_files(const DataOptions& options) {
   if (!options.target.empty() && !is_sound_file(options.source) && !std::filesystem::exists(options.target)) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("--target is the sound file that is to come out of {}; did you mean '--target-columns {}'?",
-                            printable(options.source), shell_word(options.target)));
+    throw Error(
+        ErrorCode::invalid_argument,
+        fmt::format("--target is the sound file that a model of {} is to produce; did you mean '--target-columns {}'?",
+                    printable(options.source), shell_word(options.target)));
   }
-  require_given(options.target, "--target, the sound that came out of what is to be learnt,");
+  require_given(options.target, "--target, the recorded output of the effect to learn,");
   if (options.sources.size() > 1) {
     throw Error(ErrorCode::invalid_argument, fmt::format("one argument too many: '{}'", printable(options.sources[1])));
   }
@@ -153,7 +155,7 @@ OpenedData open_sound_files(const DataOptions& options) {
   const auto seconds =
       static_cast<double>(dataset->training_steps()) / static_cast<double>(dataset->description().sample_rate);
   const std::string summary =
-      fmt::format("{:.3g} s at {} Hz, {}; to become {}", seconds, dataset->description().sample_rate,
+      fmt::format("{:.3g} s at {} Hz, {}; target {}", seconds, dataset->description().sample_rate,
                   held_out(sound.validation_fraction, "another"), printable(options.target));
   return {std::move(dataset), DataKind::sound, summary, {}};
 }
@@ -166,7 +168,7 @@ OpenedData open_builtin_task(const DataOptions& options, std::uint64_t seed) {
     auto dataset = open_task(name, task);
     return {std::move(dataset),
             DataKind::task,
-            fmt::format("sequences of {} without end, validated at {}", counted(task.length, "step"),
+            fmt::format("generated sequences of {}, validated on {}", counted(task.length, "step"),
                         counted(task.validation_length, "step")),
             {}};
   } catch (const Error& error) {
@@ -185,76 +187,77 @@ void add_kind_option(Options& options, std::optional<DataKind>& kind) {
                   {"labelled", DataKind::labelled},
                   {"texts", DataKind::labelled_texts},
                   {"sound", DataKind::sound}},
-                 "What a file is; the default goes by its name and its header");
+                 "Kind of data [from the file's name and header]");
 }
 
 void add_data_options(Options& options, DataOptions& data) {
   options.group("Data");
   add_kind_option(options, data.kind);
-  options.add("--columns", data.columns, "A,B", "Columns to read; all numeric ones if not given");
-  options.add("--categories", data.categories, "auto|none|A,B",
-              "Columns of which every text is an input, 1 where a row has it [auto: text with few different values]");
-  options.add("--target-columns", data.targets, "C,D", "Columns of a series to predict; those read if not given");
-  options.add("--target", data.target, "FILE", "Sound: what came out of the effect or amplifier that is to be learnt");
-  options.add("--horizon", data.horizon, "K", "Rows ahead that a series model predicts");
+  options.add("--columns", data.columns, "A,B", "Columns to read [all numeric ones]");
+  options.add(
+      "--categories", data.categories, "auto|none|A,B",
+      "Columns to encode one-hot: one input for each different value [auto: text columns with few different values]");
+  options.add("--target-columns", data.targets, "C,D", "Columns of a series to forecast [those read]");
+  options.add("--target", data.target, "FILE", "Sound: the recorded output of the effect or amplifier to learn");
+  options.add("--horizon", data.horizon, "K", "Rows ahead to forecast");
   options.add("--group", data.group, "COLUMN",
-              "Names the series that a row is of, such as a shop: many series in one file, learnt by one model");
+              "Column that names the series of a row, such as a shop: one model learns many series of one file");
   options.flag("--group-by-file", data.group_by_file,
-               "The same of many files that hold a series each, which is named as its file");
+               "One model learns many files with one series each, named after its file");
   options.add("--known", data.known, "A,B",
-              "Columns of a series that are known in advance, such as prices and holidays: read of the rows that are "
-              "forecast, too");
-  options.add("--season", data.season, "N", "Rows after which a series repeats itself; 1: never, 0: find out");
+              "Columns that are known in advance, such as prices and holidays; the model also reads their future rows");
+  options.add("--season", data.season, "N", "Length of the season in rows; 1: none, 0: find it");
   options.choice("--transform", data.series.transform,
                  {{"auto", Transform::automatic}, {"none", Transform::none}, {"log", Transform::logarithm}},
-                 "Learn a series as it is or by its logarithm [auto: what forecasts better]");
+                 "log: learn the logarithms of the values; none: the values [auto: what forecasts better]");
   options.add("--calendar", data.series.calendar, "auto|none|day,week,year",
-              "Read where a row's date stands in the day, the week or the year, from a column of dates [auto: what the "
-              "training rows hold twice and follow]");
+              "Use the time of day, the day of the week or the day of the year as inputs [auto: cycles that the "
+              "training rows contain twice and follow]");
   options.add("--date-column", data.series.date_column, "NAME",
-              "Holds the dates of a series' rows [the first that does]");
+              "Column with the dates of a series [the first column of dates]");
   options.choice("--irregular", data.series.irregular,
                  {{"auto", Irregular::automatic},
                   {"ignore", Irregular::ignore},
                   {"elapsed", Irregular::elapsed},
                   {"fill", Irregular::fill},
                   {"refuse", Irregular::refuse}},
-                 "Rows at irregular dates: follow each other all the same, with the time since the row before as an "
-                 "input, with missing rows put in without values, or an error [auto: what suits the dates]");
-  options.add("--sequence-column", data.sequence_column, "NAME", "Names the sequence that a row belongs to [sequence]");
+                 "Rows at irregular dates. ignore: read them as they are; elapsed: add the time since the last row as "
+                 "an input; fill: insert missing rows as missing values; refuse: an error [auto: by the dates]");
+  options.add("--sequence-column", data.sequence_column, "NAME", "Column that names the sequence of a row [sequence]");
   options.add(
       "--label-column", data.label_column, "NAME",
-      "Holds the label of the sequence [label], or of the text in its row [label, class, sentiment, topic, ...]");
+      "Column with the label of the sequence [label], or of the text in its row [label, class, sentiment, topic, ...]");
   options.add("--text-column", data.text_column, "NAME",
-              "Holds texts that are labelled, one in each row [the longest of those that mostly differ]");
-  options.add("--longest", data.longest, "N", "Labelled texts: bytes that are read of each; longer ones are cut");
+              "Column with the labelled texts [the longest texts that mostly differ]");
+  options.add("--longest", data.longest, "N", "Labelled texts: bytes to read of each; longer texts are cut");
   add_table_options(options, data.table,
-                    "Empty values: an error, the last value, a straight line, or the last value without being scored "
-                    "[refuse]",
+                    "Empty values. refuse: an error; carry: the last value; interpolate: linear interpolation; mask: "
+                    "the last value, left out of the loss and scores [refuse]",
                     "refuse");
   options.choice("--header", data.table.header, {{"yes", true}, {"no", false}},
-                 "Whether the first row holds the names of the columns [found from it]");
-  options.flag("--bytes", data.bytes, "A text: read any file, also programs, pictures and archives");
-  options.add("--validation-fraction", data.validation_fraction, "P", "Part held out [0.05 of a text, 0.2 otherwise]");
+                 "Whether the first row has the names of the columns [found from the row]");
+  options.flag("--bytes", data.bytes, "A text: read any file, including programs, pictures and archives");
+  options.add("--validation-fraction", data.validation_fraction, "P",
+              "Fraction of the data in the hold-out set [0.05 for a text, 0.2 otherwise]");
   options.group("Built-in tasks");
-  options.add("--task-length", data.task.length, "T", "Length of the sequences in training");
-  options.add("--validation-length", data.task.validation_length, "T", "Length of the sequences in validation");
-  options.add("--modulus", data.task.modulus, "M", "modular: the arithmetic's modulus");
-  options.add("--copy-tokens", data.task.copy_tokens, "N", "copying: how many tokens to remember");
+  options.add("--task-length", data.task.length, "T", "Time steps of training sequences");
+  options.add("--validation-length", data.task.validation_length, "T", "Time steps of validation sequences");
+  options.add("--modulus", data.task.modulus, "M", "modular: the modulus");
+  options.add("--copy-tokens", data.task.copy_tokens, "N", "copying: tokens to remember");
 }
 
 void add_undated_option(Options& options, std::optional<Undated>& undated, const std::string& otherwise) {
-  options.choice(
-      "--undated", undated, {{"refuse", Undated::refuse}, {"drop", Undated::drop}},
-      fmt::format("Rows of a series whose date cannot be read, such as 2023-02-30 or a line Total: an error, "
-                  "or left out [{}]",
-                  otherwise));
+  options.choice("--undated", undated, {{"refuse", Undated::refuse}, {"drop", Undated::drop}},
+                 fmt::format("Rows of a series without a readable date, such as 2023-02-30 or a line Total. refuse: an "
+                             "error; drop: leave them out [{}]",
+                             otherwise));
 }
 
 void add_table_options(Options& options, TableOptions& table, const std::string& missing, const std::string& undated) {
-  options.add("--delimiter", table.delimiter, "CHAR", "Between the values of a row, or 'tab' [found from the file]");
+  options.add("--delimiter", table.delimiter, "CHAR",
+              "Character between the values of a row, or 'tab' [found from the file]");
   options.choice("--decimal", table.decimal, {{".", '.'}, {",", ','}, {"point", '.'}, {"comma", ','}},
-                 "What starts the fraction of a number [found from the file]");
+                 "Decimal separator of numbers [found from the file]");
   options.choice("--missing", table.missing,
                  {{"refuse", Missing::refuse},
                   {"carry", Missing::carry},

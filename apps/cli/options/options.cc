@@ -130,7 +130,7 @@ std::string without_option(const CLI::App& app, const std::string& name) {
   for (const CLI::Option* option : app.get_options([](const CLI::Option* o) { return o->get_positional(); })) {
     const std::string positional = option->get_name(true);
     if ((data && positional == "DATA") || (model && positional == "MODEL")) {
-      return fmt::format(": {} stands without one, '{}'", positional, usage_line(app));
+      return fmt::format(": give {} without an option, '{}'", positional, usage_line(app));
     }
   }
   return "";
@@ -140,7 +140,8 @@ std::string without_option(const CLI::App& app, const std::string& name) {
 std::string where_option_is(const CLI::App& app, const std::string& name) {
   if (app.get_parent() == nullptr || !name.starts_with("--")) return "";
   for (const CLI::App* verb : verbs_of(*app.get_parent())) {
-    if (verb->get_option_no_throw(name) != nullptr) return fmt::format("; 'penstock {}' has it", verb->get_name());
+    if (verb->get_option_no_throw(name) != nullptr)
+      return fmt::format("; it is an option of 'penstock {}'", verb->get_name());
   }
   return "";
 }
@@ -275,8 +276,8 @@ void Options::device(Execution& value, bool* automatic, const std::string& preci
     if (automatic != nullptr) *automatic = is_auto;
     value.device = is_auto ? Device::cpu() : parse_device_of(*this_app, text);
   };
-  std::string help = "Where the model computes: the CPU or an NVIDIA GPU, the first one if it has no number";
-  if (automatic != nullptr) help += "; auto: where it takes less time by estimate, which a line explains";
+  std::string help = "The device that computes: the CPU, or an NVIDIA GPU: cuda is the first, cuda:1 the second";
+  if (automatic != nullptr) help += "; auto: the faster one by estimate, and a line says why";
   CLI::Option* device = declare(app_.add_option_function<std::string>("--device", parse, help + " [cpu]"));
   device->option_text(automatic != nullptr ? "cpu|cuda[:N]|auto" : "cpu|cuda[:N]");
   std::vector<std::string> choices = {"cpu", "cuda"};
@@ -291,21 +292,21 @@ void Options::device(Execution& value, bool* automatic, const std::string& preci
           {"bf16-weights", Precision::bf16_weights},
           {"bf16", Precision::bf16},
           {"f16", Precision::f16}},
-         "How numbers are multiplied. CPU: f32, and of the recurrent layers bf16-weights (rounded to 8 bits) or bf16 "
-         "(all factors are). GPU: f32, bf16 or f16, of all layers and of what lies between them [" +
+         "Precision of matrix products. full is f32. CPU: bf16-weights rounds the weights of recurrent layers to "
+         "bfloat16, bf16 their inputs too. GPU: bf16 or f16 for all layers and the values between them [" +
              precision + "]");
 }
 
 void Options::finish(const std::string& examples) {
   if (app_.get_parent() != nullptr) {
     CLI::Option* file = declare(app_.add_option("--config",
-                                                "Take options from here: lines such as 'width = 64', see "
-                                                "--print-config; what is given as well counts instead"));
+                                                "Read options from this file: lines such as 'width = 64', as "
+                                                "--print-config writes them. The command line takes precedence"));
     file->option_text("FILE");
     enter({.option = file});
     CLI::Option* print = app_.add_flag_callback(
         "--print-config", [] {},
-        "Print the options and their values as such a file, those that were not given as comments, and end");
+        "Print all options in the format of --config, those that were not given as comments, and exit");
     print->group(group_);
     enter({.option = print, .is_flag = true});
   }

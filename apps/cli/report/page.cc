@@ -27,7 +27,7 @@ std::string list_entry(const char* name, const std::string& value) {
 /// What the finished model scored, in the unit of the data; of several columns there is no single figure.
 std::string final_score(const Run& run) {
   const double accuracy = number_of(run.score, "accuracy");
-  if (std::isfinite(accuracy)) return percent(accuracy) + " right";
+  if (std::isfinite(accuracy)) return percent(accuracy) + " accuracy";
   const Json columns = run.score.value("columns", Json::object());
   if (!columns.is_object() || columns.size() != 1) return "";
   const double rmse = number_of(columns.begin().value(), "rmse");
@@ -48,15 +48,15 @@ std::string headline(const Run& run) {
     accuracy = run.validations.back().accuracy;
   }
   const std::string task = text_of(run.about, "task");
-  if (task == "classify" && std::isfinite(accuracy)) return percent(accuracy) + " right";
+  if (task == "classify" && std::isfinite(accuracy)) return percent(accuracy) + " accuracy";
   if (!std::isfinite(loss)) return "";
   return fmt::format("{} {}", number(task == "language" ? loss / std::numbers::ln2 : loss), loss_name(run));
 }
 
 std::string state_of(const Run& run) {
-  if (!run.ended()) return run.measurements.empty() ? "" : "goes on, or ended without a word";
+  if (!run.ended()) return run.measurements.empty() ? "" : "still running, or ended without a result";
   if (run.end.value("interrupted", Json(false)) == true) return "interrupted";
-  return run.end.value("stopped_early", Json(false)) == true ? "ended because nothing better followed" : "ended";
+  return run.end.value("stopped_early", Json(false)) == true ? "ended by early stopping" : "ended";
 }
 
 std::string steps_of(const Run& run) {
@@ -92,7 +92,7 @@ std::string kept_of(const Run& run) {
   const double step = run.ended() ? number_of(run.end, "model_step") : NAN;
   if (!run.layers_count || !(step < number_of(run.end, "step"))) return "";
   return step > 0.0 ? fmt::format("the model of step {}, the best", whole_number(step))
-                    : "the model as it was before the first step, the best";
+                    : "the model before the first step, the best";
 }
 
 std::string run_card(const Run& run, std::size_t index) {
@@ -165,8 +165,8 @@ std::string coverage_note(const Json& entry) {
   if (!levels.is_array() || levels.size() < 2 || !levels.front().is_number() || !levels.back().is_number()) return "";
   const double low = levels.front().get<double>(), high = levels.back().get<double>();
   return fmt::format(
-      R"(<p class="note">{} lay between the quantiles {:g} and {:g}, which promise {}. Pinball loss {}.</p>)",
-      percent(number_of(quantiles, "coverage"), 0), low, high, percent(high - low, 0),
+      R"(<p class="note">{} of the values lay in the {} interval (quantiles {:g} to {:g}). Pinball loss {}.</p>)",
+      percent(number_of(quantiles, "coverage"), 0), percent(high - low, 0), low, high,
       number(number_of(quantiles, "pinball")));
 }
 
@@ -194,7 +194,7 @@ std::string text_table(const Run& run) {
   const double bits = number_of(run.score, "bits_per_byte");
   if (!std::isfinite(bits)) return "";
   std::string out = fmt::format(
-      R"(<section class="card"><h3>{}</h3><div class="scroll"><table><tr><th></th><th>bits a byte</th></tr>)"
+      R"(<section class="card"><h3>{}</h3><div class="scroll"><table><tr><th></th><th>bits per byte</th></tr>)"
       R"(<tr class="ours"><td>the model</td><td>{}</td></tr>)",
       html(run.name), number(bits));
   const Json rivals = run.score.value("compressors", Json::object());
@@ -212,8 +212,8 @@ std::string confusion_table(const Run& run) {
   constexpr std::size_t widest_beside_others = 6;  // classes
   const Json classes = run.score.value("classes", Json::array()), counts = run.score.value("confusion", Json::array());
   std::string out = fmt::format(
-      R"(<section class="card{}"><h3>{}</h3><p class="note">Rows: the truth. Columns: the answers. {} right, macro-F1 )"
-      R"({}; always "{}" scores {}.</p><div class="scroll"><table class="confusion"><tr><th></th>)",
+      R"(<section class="card{}"><h3>{}</h3><p class="note">Rows: actual labels. Columns: predicted labels. Accuracy {}, macro-F1 )"
+      R"({}. The most frequent label, "{}", scores {}.</p><div class="scroll"><table class="confusion"><tr><th></th>)",
       classes.size() > widest_beside_others ? " wide" : "", html(run.name), percent(number_of(run.score, "accuracy")),
       number(number_of(run.score, "macro_f1")), html(printable(text_of(run.score, "majority"))),
       percent(number_of(run.score, "majority_accuracy")));
@@ -308,8 +308,8 @@ std::string page(const std::vector<Run>& runs, const std::vector<Chart>& trainin
       html(utc_time()));
   out += fmt::format(R"(<h2>Runs</h2><div class="runs">{}</div>)", cards);
   out += section("Training", "charts", charts);
-  out += section("Forecasts beside what came", "charts", ahead);
-  out += section("Scores beside what costs nothing", "charts", scores);
+  out += section("Forecasts and actual values", "charts", ahead);
+  out += section("Scores and baselines", "charts", scores);
   out += section("Confusion", "charts", confusions);
   out += section("Samples", "charts", samples);
   out += section("Warnings", "charts", warnings);

@@ -78,7 +78,7 @@ std::string loss_note(const std::vector<Run>& runs, const std::string& name) {
                            const Json architecture = run.about.value("architecture", Json::object());
                            return loss_name(run) != name || architecture.value("from_last", Json(false)) == true;
                          });
-  return from_last ? "1 is what forecasting the last value scores." : "";
+  return from_last ? "1 is the error of forecasting the last value." : "";
 }
 
 Chart loss_chart(const std::vector<Run>& runs, const std::string& name, const TimeUnit* unit) {
@@ -114,7 +114,7 @@ Chart loss_chart(const std::vector<Run>& runs, const std::string& name, const Ti
 Chart accuracy_chart(const std::vector<Run>& runs) {
   Chart chart{.id = "accuracy",
               .title = "Accuracy",
-              .note = "Of what was held out.",
+              .note = "On the hold-out set.",
               .x_name = "steps",
               .y_name = "%",
               .logarithmic = false,
@@ -206,9 +206,8 @@ std::string lacking_note(const Json& record) {
   for (const Json& name : lacking.value("columns", Json::array())) {
     if (name.is_string()) columns += (columns.empty() ? "" : ", ") + printable(name.get<std::string>());
   }
-  return fmt::format(
-      "No forecast from the last row{}: it would have to know {} of {} more row{}, which the data do not say.",
-      rows == 1.0 ? "" : "s", columns, whole_number(rows), rows == 1.0 ? "" : "s");
+  return fmt::format("No forecast from the last row{}: it needs {} of {} more row{}, which the data do not have.",
+                     rows == 1.0 ? "" : "s", columns, whole_number(rows), rows == 1.0 ? "" : "s");
 }
 
 Chart forecast_chart(const Json& record, const std::string& id) {
@@ -247,14 +246,14 @@ Chart forecast_chart(const Json& record, const std::string& id) {
     line.y.insert(line.y.end(), to_come.begin(), to_come.end());
     chart.lines.push_back(std::move(line));
   }
-  chart.lines.push_back({.name = "what came", .colour = 0, .style = Line::Style::neutral, .x = rows, .y = truth});
+  chart.lines.push_back({.name = "actual values", .colour = 0, .style = Line::Style::neutral, .x = rows, .y = truth});
   return chart;
 }
 
 }  // namespace
 
 std::string loss_name(const Run& run) {
-  if (is_text(run)) return "bits a byte";
+  if (is_text(run)) return "bits per byte";
   const std::string name = text_of(run.about, "loss_name");
   return name.empty() || name == "loss" ? "cross-entropy" : name;
 }
@@ -272,12 +271,12 @@ std::vector<Chart> training_charts(const std::vector<Run>& runs) {
   charts.back().logarithmic = ratio_of(charts.back()) > 30.0;
   charts.push_back(step_chart(runs, "learning-rate", "Learning rate", "", "",
                               [](const Measurement& each) { return each.learning_rate; }));
-  charts.push_back(step_chart(runs, "throughput", "Throughput", "positions a second",
+  charts.push_back(step_chart(runs, "throughput", "Throughput", "positions per second",
                               "A position is a byte, a row or a sample of one sequence.",
                               [](const Measurement& each) { return each.rate; }));
-  Chart skipped = step_chart(runs, "skipped", "Skipped steps", "steps so far",
-                             "Steps that were not taken because something was not finite.",
-                             [](const Measurement& each) { return each.skipped; });
+  Chart skipped =
+      step_chart(runs, "skipped", "Skipped steps", "steps so far", "Steps skipped because a value was not finite.",
+                 [](const Measurement& each) { return each.skipped; });
   if (has_nonzero(skipped)) charts.push_back(std::move(skipped));
   Chart saturated = step_chart(runs, "saturated", "Saturated outputs", "%",
                                "Share of recurrent outputs beyond 0.99, where little gradient passes.",

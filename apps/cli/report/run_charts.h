@@ -13,7 +13,7 @@ std::vector<Chart> training_charts(const std::vector<Run>& runs);
 /// The forecasts of one run beside what came, a chart a column.
 std::vector<Chart> forecast_charts(const Run& run);
 
-/// What the loss of a run is called: "bits a byte", "mse".
+/// What the loss of a run is called: "bits per byte", "mse".
 std::string loss_name(const Run& run);
 
 }  // namespace penstock::cli::reporting

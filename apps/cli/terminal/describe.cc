@@ -24,9 +24,9 @@ std::string describe_layers(const ModelSpec& spec) {
   if (spec.convolution > 0) text += fmt::format(", convolution of {}", spec.convolution);
   if (spec.feed_forward > 0.0) text += fmt::format(", feed-forward x {:g}", spec.feed_forward);
   if (spec.dropout > 0.0) text += fmt::format(", dropout {:g}", spec.dropout);
-  if (spec.from_last) text += ", from the last value";
-  if (spec.lags > 0) text += ", beside a linear forecast from " + counted(spec.lags, "row");
-  if (spec.filters > 0) text += fmt::format(", beside {} filters", with_commas(spec.filters * spec.dilations));
+  if (spec.from_last) text += ", relative to the last value";
+  if (spec.lags > 0) text += ", plus a linear forecast from " + counted(spec.lags, "row");
+  if (spec.filters > 0) text += fmt::format(", plus {} filters", with_commas(spec.filters * spec.dilations));
   return text;
 }
 

@@ -141,8 +141,9 @@ int bench_verb(const BenchArguments& arguments) {
   if (!arguments.json.empty()) write_text(output, arguments.json, bench::report_json(report));
   if (!arguments.markdown.empty()) write_text(output, arguments.markdown, bench::report_markdown(report));
   if (arguments.json != "-" && arguments.markdown != "-") {
-    const std::string page = bench::report_markdown(report);
-    output.write(is_terminal(STDOUT_FILENO) ? for_terminal(page, static_cast<std::size_t>(terminal_width())) : page);
+    output.write(is_terminal(STDOUT_FILENO)
+                     ? for_terminal(bench::report_markdown(report, 0), static_cast<std::size_t>(terminal_width()))
+                     : bench::report_markdown(report));
   }
   output.flush();
   if (!arguments.plot.empty()) write_plot(report, arguments.plot);
@@ -153,36 +154,37 @@ int bench_verb(const BenchArguments& arguments) {
 }  // namespace
 
 Verb add_bench(CLI::App& program) {
-  CLI::App* app = program.add_subcommand("bench", "Measure this machine, next to its peers and its limits");
+  CLI::App* app =
+      program.add_subcommand("bench", "Time layers and compare them with peers and the limits of the machine");
   auto arguments = std::make_shared<BenchArguments>();
   Options options(*app);
   std::vector<std::string> names;
   for (const bench::Table& table : bench::tables()) names.push_back(table.name);
-  options.positional("TABLE", arguments->table, fmt::format("What to measure: {} or all", fmt::join(names, ", ")));
+  options.positional("TABLE", arguments->table, fmt::format("The table to measure: {} or all", fmt::join(names, ", ")));
   options.group("Cases");
-  options.add("--device", arguments->settings.device, "DEVICE", "cpu, or cuda: the first GPU; some tables");
-  options.add("--cells", arguments->cells, "NAMES", "Cells, with commas between them [those of the table]");
+  options.add("--device", arguments->settings.device, "DEVICE", "cpu, or cuda (the first GPU, for some tables)");
+  options.add("--cells", arguments->cells, "NAMES", "Cells, separated by commas [those of the table]");
   options.add("--shapes", arguments->shapes, "BxTxIxH,...",
-              "Rows, steps, input and hidden size; with several heads BxTxIxHxHEADS [those of the table]");
+              "Batch rows, time steps, input and hidden size; with several heads BxTxIxHxHEADS [those of the table]");
   options.add("--passes", arguments->passes, "NAMES", "forward, training [those of the table]");
   options.add("--dtypes", arguments->dtypes, "NAMES",
-              "f32, bf16-weights, bf16; cuda: f32, bf16, f16 [f32; cuda: those of the table]");
-  options.add("--threads", arguments->threads, "N,...", "Numbers of threads; 0: all that there are [1,0]");
-  options.flag("--quick", arguments->quick, "The first two shapes of each cell, for an instant each");
+              "Data types. CPU: f32, bf16-weights, bf16; GPU: f32, bf16, f16 [f32; GPU: those of the table]");
+  options.add("--threads", arguments->threads, "N,...", "Numbers of CPU threads; 0: all [1,0]");
+  options.flag("--quick", arguments->quick, "Only the first two shapes of each cell, with --seconds 0.05 at most");
   options.group("Peers");
   options.add(
       "--peers", arguments->peers, "NAMES",
-      fmt::format("Who else is measured: {}, or none [all that are here]", fmt::join(bench::peer_names(), ", ")));
-  options.add("--python", arguments->settings.python, "PROGRAM", "The Python that has them");
+      fmt::format("Peers to compare with: {}, or none [all that are installed]", fmt::join(bench::peer_names(), ", ")));
+  options.add("--python", arguments->settings.python, "PROGRAM", "The Python that has the peers installed");
   options.group("Measuring");
-  options.add("--seconds", arguments->settings.seconds, "S", "Timed calls of each contender in each case");
-  options.add("--seed", arguments->settings.seed, "N", "Of weights and inputs");
+  options.add("--seconds", arguments->settings.seconds, "S", "Seconds of timed calls per contender and case");
+  options.add("--seed", arguments->settings.seed, "N", "Seed of weights and inputs");
   options.group("Reports");
-  options.add("--json", arguments->json, "FILE", "Everything that was measured; '-' is standard output");
+  options.add("--json", arguments->json, "FILE", "Write all results as JSON; '-': to standard output");
   options.add("--markdown", arguments->markdown, "FILE",
-              "The tables as Markdown; '-' is standard output, where a terminal otherwise gets tables of its width");
-  options.add("--plot", arguments->plot, "FILE", "A picture (.svg, .png) of the ratios, by matplotlib");
-  options.flag("-q,--quiet", arguments->quiet, "No progress, and no word about peers that are missing");
+              "Write the tables as Markdown; '-': to standard output. Without it, a terminal gets tables of its width");
+  options.add("--plot", arguments->plot, "FILE", "Draw the ratios with matplotlib (.svg, .png)");
+  options.flag("-q,--quiet", arguments->quiet, "Print no progress and no notes on missing peers");
   options.finish(
       "  penstock bench layer --cells lstm --shapes 16x200x256x256 --threads 1,2\n"
       "  penstock bench scan --cells scan-log --threads 1\n"

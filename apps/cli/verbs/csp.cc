@@ -194,42 +194,44 @@ int run_csp(const CspArguments& arguments) {
 }  // namespace
 
 Verb add_csp(CLI::App& program) {
-  CLI::App* app = program.add_subcommand("csp", "Solve constraints over whole numbers");
+  CLI::App* app = program.add_subcommand("csp", "Solve constraints over integers");
   auto arguments = std::make_shared<CspArguments>();
   Options options(*app);
-  options.positional("FILE", arguments->file, "The problem, as docs/csp.md describes it; '-' is standard input");
+  options.positional("FILE", arguments->file, "The problem (docs/csp.md describes the format); '-': standard input");
   options.group("Solutions");
-  options.flag("--first", arguments->first, "Any one, whatever it costs [the best one]");
-  options.flag("--all", arguments->all, "All, the best ones first");
-  options.add("--max", arguments->most, "N", "The N best ones, or any N");
+  options.flag("--first", arguments->first, "Print any solution, whatever it costs [the best one]");
+  options.flag("--all", arguments->all, "Print all solutions, the best first");
+  options.add("--max", arguments->most, "N", "Print the N best solutions; without a cost, any N");
   options.group("Options");
   options.flag("--explain", arguments->explain,
-               "Of each other value of a variable, what excludes it or what it would cost");
+               "For every other value of each variable, print what excludes it or what it would cost");
   options.flag("--json", arguments->json, "Print one JSON object");
   options.group("Limits");
-  options.add("--limit-seconds", arguments->seconds, "S", "Give up after so long");
-  options.add("--limit-memory", arguments->megabytes, "MB", "Give up where the search would take more");
-  options.add("--limit-solutions", arguments->solutions, "N", "Give up where --all or --max would find more");
+  options.add("--limit-seconds", arguments->seconds, "S", "Give up after S seconds");
+  options.add("--limit-memory", arguments->megabytes, "MB", "Give up if the search needs more than MB megabytes");
+  options.add("--limit-solutions", arguments->solutions, "N", "Give up if --all or --max finds more than N solutions");
   options.finish(
       "  penstock csp plan.csp\n"
       "  echo 'x in 1..9; y in 1..9; x * y == 12; x < y' | penstock csp - --all\n"
       "  penstock csp plan.csp --explain\n"
       "  penstock csp plan.csp --json | jq .solutions[0].variables\n"
       "\n"
-      "A problem has a statement a line, or several with ';' between them:\n"
+      "A problem has one statement per line, or several separated by ';':\n"
       "  warps in {1, 2, 4, 8}                      a variable and its values\n"
       "  tile in divisors(768)                      or powers_of_two(1..64)\n"
       "  step in 8..64 step 8                       or 1..64\n"
       "  let bytes = tile * 768 * 2                 a name for an expression\n"
-      "  shared memory fits: bytes <= 99 * 1024     a constraint, with a name\n"
+      "  shared memory fits: bytes <= 99 * 1024     a constraint with a name\n"
       "  warps == 1 -> tile % 16 == 0               or without one; also and,\n"
       "                                             or, not, min, max, ceil_div,\n"
       "                                             if\n"
       "  minimise ceil_div(768, tile) * 10 + warps  or maximise\n"
       "\n"
-      "Exit status: 0 with a solution; 1 without one, and constraints that\n"
-      "cannot hold together are printed; 2 for a mistake, named with line and\n"
-      "column; 3 where a limit was reached, and nobody knows.");
+      "Exit status:\n"
+      "  0  a solution was found\n"
+      "  1  there is none; constraints that cannot hold together are printed\n"
+      "  2  a mistake in the problem, with its line and column\n"
+      "  3  a limit was reached before the search was finished");
   return {app, [arguments] {
             try {
               return run_csp(*arguments);

@@ -121,9 +121,10 @@ std::string clipped_text(double norm, double limit) {
 }
 
 std::string text_of(const DemoArguments& arguments, const std::vector<Norm>& norms) {
-  std::string text =
-      fmt::format("{} of {} units: the norm of the gradient of all weights, of a loss of the last step\n\n",
-                  arguments.cell, arguments.hidden);
+  std::string text = fmt::format(
+      "{} of {} units: norm of the gradient of all weights, for a loss at the last step\n"
+      "\n",
+      arguments.cell, arguments.hidden);
   const std::string times = fmt::format("W_hh x {:g}", arguments.scale);
   const std::string limit = fmt::format("clipped to {:g}", arguments.clip);
   text += fmt::format("  {:>7}  {:>12}  {:>14}  {:>14}  {:>14}\n", "steps", "W_hh", limit, times, limit);
@@ -133,11 +134,11 @@ std::string text_of(const DemoArguments& arguments, const std::vector<Norm>& nor
                         clipped_text(norm.scaled, arguments.clip));
   }
   return text +
-         "\nOn its way through T steps a gradient is multiplied by the recurrent matrix T times. As networks begin "
-         "that\n"
-         "makes it smaller; with a larger matrix it grows with every step, and one such step of training undoes all\n"
-         "before. Clipping keeps the direction and shortens the gradient to the limit: 'penstock train --clip',\n"
-         "in PyTorch 'penstock.torch.StableTrainer(model, clip=1.0)'.\n";
+         "\n"
+         "Through T steps, a gradient is multiplied by the recurrent matrix T times. With initial weights it shrinks;\n"
+         "with a larger matrix it grows at every step, and one update with it ruins the model. Clipping keeps its\n"
+         "direction and limits its norm: 'penstock train --clip', in PyTorch\n"
+         "'penstock.torch.StableTrainer(model, clip=1.0)'.\n";
 }
 
 Json json_of(const DemoArguments& arguments, const std::vector<Norm>& norms) {
@@ -171,17 +172,17 @@ int run_demo(const DemoArguments& arguments) {
 }  // namespace
 
 Verb add_demo(CLI::App& program) {
-  CLI::App* app = program.add_subcommand("demo", "Show what training guards against: gradients that explode");
+  CLI::App* app = program.add_subcommand("demo", "Show exploding gradients and what clipping does to them");
   auto arguments = std::make_shared<DemoArguments>();
   Options options(*app);
-  options.positional("WHAT", arguments->what, "clip: norms of gradients before and after clipping");
+  options.positional("WHAT", arguments->what, "clip: print norms of gradients before and after clipping");
   options.group("Network");
-  options.add("--cell", arguments->cell, "NAME", "One with a recurrent matrix: elman, gru, lstm, slstm");
+  options.add("--cell", arguments->cell, "NAME", "A cell with a recurrent matrix: elman, gru, lstm, slstm");
   options.add("--width", arguments->hidden, "N", "Hidden size");
-  options.add("--length", arguments->steps, "N", "Steps of the longest sequence");
-  options.add("--scale", arguments->scale, "X", "What the recurrent matrix is multiplied by");
-  options.add("--clip", arguments->clip, "X", "Greatest norm of the gradient of all weights");
-  options.add("--seed", arguments->seed, "N", "Of weights and inputs");
+  options.add("--length", arguments->steps, "N", "Time steps of the longest sequence");
+  options.add("--scale", arguments->scale, "X", "Factor on the recurrent matrix");
+  options.add("--clip", arguments->clip, "X", "Largest norm of the gradient of all weights");
+  options.add("--seed", arguments->seed, "N", "Seed of weights and inputs");
   options.group("Options");
   options.flag("--json", arguments->json, "Print one JSON object");
   options.finish(

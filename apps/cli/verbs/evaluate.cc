@@ -59,8 +59,8 @@ bool is_empty(const Score& score) {
 std::string where_nothing_is(const Model& model, const EvaluateArguments& arguments) {
   const Index lead = model.data().task == Task::forecast ? lead_in(model, arguments) : 0;
   if (lead == 0) return "";
-  const char* const why = ", as the linear forecast reads so many; --skip 0 scores all rows";
-  return fmt::format(" behind row {}{}", lead, arguments.skip ? "" : why);
+  const char* const why = ", because the linear forecast reads that many; --skip 0 scores all rows";
+  return fmt::format(" after row {}{}", lead, arguments.skip ? "" : why);
 }
 
 int evaluate_files(const CLI::App& app, EvaluateArguments arguments) {
@@ -88,9 +88,8 @@ int evaluate_files(const CLI::App& app, EvaluateArguments arguments) {
     all.push_back(std::move(entry));
     const Index lags = model.spec().lags;
     if (!arguments.json && lags > 0 && !arguments.skip) {
-      output.write(fmt::format("the first {} in and {} not scored (--skip 0 scores {}, too)\n",
-                               lags == 1 ? "row leads" : with_commas(lags) + " rows lead", lags == 1 ? "is" : "are",
-                               lags == 1 ? "it" : "them"));
+      output.write(fmt::format("the first {} read but not scored (--skip 0 scores {} too)\n",
+                               lags == 1 ? "row is" : with_commas(lags) + " rows are", lags == 1 ? "it" : "them"));
     }
     if (!arguments.json)
       output.write(score_lines(model, score, arguments.data.size() > 1 ? printable(path) + "  " : ""));
@@ -103,28 +102,28 @@ int evaluate_files(const CLI::App& app, EvaluateArguments arguments) {
 }  // namespace
 
 Verb add_evaluate(CLI::App& program) {
-  CLI::App* app = program.add_subcommand("evaluate", "Score a model on a file whose answers are known");
+  CLI::App* app = program.add_subcommand("evaluate", "Score a model on data with known answers, next to baselines");
   auto arguments = std::make_shared<EvaluateArguments>();
   Options options(*app);
-  options.positional("MODEL", arguments->model, "A trained model, or a checkpoint");
+  options.positional("MODEL", arguments->model, "A trained model or a checkpoint");
   options.positional("DATA", arguments->data,
-                     "What the model was not trained on: texts, a CSV file of a series, or labelled sequences");
+                     "Data that the model was not trained on: texts, a CSV file of a series, or labelled sequences");
   options.group("Options");
   options.add("--skip", arguments->skip, "N",
-              "A series: the first N rows only lead in, and are not scored [as many as its linear forecast reads]");
+              "A series: read the first N rows without scoring them [as many as the linear forecast reads]");
   options.add("--quantiles", arguments->quantiles, "A,B",
-              "A series: of forecasts, such as 0.05,0.5,0.95 [0.1,0.5,0.9]");
-  options.add("--sequence-column", arguments->rows.sequence_column, "NAME", "Names the sequence of a row");
+              "A series: quantiles of the forecasts to score, such as 0.05,0.5,0.95 [0.1,0.5,0.9]");
+  options.add("--sequence-column", arguments->rows.sequence_column, "NAME", "Column that names the sequence of a row");
   options.add("--label-column", arguments->label_column, "NAME",
-              "Holds the label of the sequence or text [label; of texts also class, sentiment, ...]");
+              "Column with the label of the sequence or text [label; for texts also class, sentiment, ...]");
   add_undated_option(options, arguments->rows.format.undated, "as in training");
-  options.add("--threads", arguments->execution.threads, "N", "0: as many as the machine offers");
+  options.add("--threads", arguments->execution.threads, "N", "CPU threads; 0: all");
   options.device(arguments->execution, &arguments->automatic);
   options.flag("--json", arguments->json, "Print one JSON object");
   options.finish(
-      "  penstock evaluate co2.safetensors co2.csv --skip 1827  # beside drift\n"
-      "  penstock evaluate gestures.safetensors test.csv        # confusion\n"
-      "  penstock evaluate book.safetensors chapter1.txt        # beside gzip");
+      "  penstock evaluate co2.safetensors co2.csv --skip 1827  # next to drift\n"
+      "  penstock evaluate gestures.safetensors test.csv   # confusion matrix\n"
+      "  penstock evaluate book.safetensors chapter1.txt        # next to gzip");
   return {app, [app, arguments] { return evaluate_files(*app, *arguments); }};
 }
 

@@ -74,26 +74,26 @@ int export_model(ExportArguments arguments) {
 }  // namespace
 
 Verb add_export(CLI::App& program) {
-  CLI::App* app = program.add_subcommand("export", "Write a model as ONNX, which other programs run");
+  CLI::App* app = program.add_subcommand("export", "Write a model as ONNX for other programs");
   auto arguments = std::make_shared<ExportArguments>();
   Options options(*app);
-  options.positional("MODEL", arguments->model, "A model or checkpoint that 'penstock train' has written");
+  options.positional("MODEL", arguments->model, "A model or a checkpoint of 'penstock train'");
   options.group("Files");
-  options.add("-o,--output", arguments->output, "FILE", "What is written [MODEL with the ending .onnx]");
-  options.flag("--force", arguments->force, "Replace a file that is there");
-  options.flag("--json", arguments->json, "Print what was written as one JSON object");
+  options.add("-o,--output", arguments->output, "FILE", "File to write [MODEL with the extension .onnx]");
+  options.flag("--force", arguments->force, "Overwrite an existing file");
+  options.flag("--json", arguments->json, "Describe the written file in one JSON object");
   options.group("Numbers");
   options.flag("--normalised", arguments->onnx.normalised,
-               "Inputs and outputs are normalised, not in the units of the data");
-  options.add("--group", arguments->onnx.group, "NAME", "A model of many series: the one whose units are meant");
+               "Inputs and outputs are normalised instead of in the units of the data");
+  options.add("--group", arguments->onnx.group, "NAME", "A model of many series: the series whose units the file uses");
   options.finish(
-      "  penstock export co2.safetensors            co2.onnx\n"
+      "  penstock export co2.safetensors            # writes co2.onnx\n"
       "  penstock export book.safetensors -o book.onnx --json\n"
       "  penstock export shops.safetensors --group Berlin -o berlin.onnx\n"
       "\n"
-      "The file reads 'tokens' or 'features', any number of rows and steps, and\n"
-      "'state', zeros at the start; it makes 'logits' or 'forecast', and\n"
-      "'next_state', from which the next call goes on.");
+      "Inputs of the ONNX model: 'tokens' or 'features', with any number of rows\n"
+      "and steps, and 'state', which is zero at the start. Outputs: 'logits' or\n"
+      "'forecast', and 'next_state', the 'state' of the next call.");
   return {app, [arguments] { return export_model(*arguments); }};
 }
 

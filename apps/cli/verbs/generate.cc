@@ -210,27 +210,28 @@ int generate(GenerateArguments arguments) {
 }  // namespace
 
 Verb add_generate(CLI::App& program) {
-  CLI::App* app = program.add_subcommand("generate", "Let a language model write");
+  CLI::App* app = program.add_subcommand("generate", "Generate text with a language model");
   auto arguments = std::make_shared<GenerateArguments>();
   Options options(*app);
   options.positional("MODEL", arguments->model, "A model that was trained on a text");
   options.group("Options");
-  options.add("-p,--prompt", arguments->prompt, "TEXT", "What the text begins with; it is printed first");
-  options.add("--prompt-file", arguments->prompt_file, "FILE", "The same from a file, '-' is standard input");
+  options.add("-p,--prompt", arguments->prompt, "TEXT", "Text to continue; it is printed first");
+  options.add("--prompt-file", arguments->prompt_file, "FILE", "Read the prompt from a file; '-': standard input");
   options.flag("-i,--interactive", arguments->interactive,
-               "Answer line after line of standard input, each with at most --bytes bytes or a paragraph");
-  options.add("-n,--bytes", arguments->bytes, "N", "How many bytes to write behind the prompt");
+               "Answer every line of standard input with one paragraph of at most --bytes bytes");
+  options.add("-n,--bytes", arguments->bytes, "N", "Bytes to generate after the prompt");
   options.add("--temperature", arguments->sampling.temperature, "X",
-              "Below 1 is tamer, above wilder; 0: the likeliest");
-  options.add("--top-k", arguments->sampling.top_k, "K", "Draw from the K likeliest bytes only; 0: from all");
-  options.add("--top-p", arguments->sampling.top_p, "P", "Draw from the likeliest bytes of this total probability");
+              "Sampling temperature: below 1 favours likely bytes, above 1 unlikely ones; 0 takes the likeliest");
+  options.add("--top-k", arguments->sampling.top_k, "K", "Sample from the K likeliest bytes; 0: from all");
+  options.add("--top-p", arguments->sampling.top_p, "P", "Sample from the likeliest bytes with this total probability");
   options.device(arguments->execution, &arguments->automatic);
-  options.add("--seed", arguments->seed, "N", "The same seed writes the same text [another one every time]");
+  options.add("--seed", arguments->seed, "N",
+              "Random seed; equal seeds generate equal texts [another one in every run]");
   options.add("--streams", arguments->streams, "N",
-              "Write N texts at once, each as by itself, with the seeds from --seed on");
+              "Generate N texts in one batch, with the seeds --seed, --seed + 1, ...");
   options.flag("--json", arguments->json,
-               "Print one JSON object a stream at the end; bytes that are not UTF-8 are replaced");
-  options.flag("--stats", arguments->stats, "Print to standard error how long the writing took");
+               "Print one JSON object per text at the end; bytes that are not UTF-8 are replaced");
+  options.flag("--stats", arguments->stats, "Print the time and speed to standard error");
   options.finish(
       "  penstock generate model.safetensors --prompt 'In the beginning'\n"
       "  penstock generate model.safetensors -n 2000 --seed 7 > text.txt\n"

@@ -139,7 +139,7 @@ std::string columns_text(const DataDescription& data, const std::vector<Column>&
     if (column.ahead > 1 || !begins_column(columns, column)) continue;
     const bool later = column.ahead == 1;
     text += fmt::format("{}{}{}", text.empty() ? "" : ", ", printable(later ? column.name : title_of(columns, column)),
-                        later ? " of the rows that are forecast" : "");
+                        later ? " of future rows" : "");
     if (later) continue;
     if (column.feature != Feature::value || !data.groups.empty()) continue;
     text += fmt::format(" (mean {}, spread {})", short_number(column.mean), short_number(column.scale));
@@ -157,7 +157,7 @@ Index file_size(const std::string& path) {
 void add_origin(std::string& out, const ModelFile& file) {
   const bool checkpoint = file.kind == ModelFile::Kind::checkpoint;
   line(out, "is",
-       checkpoint ? fmt::format("a checkpoint, {} and {} into a run that --resume goes on with",
+       checkpoint ? fmt::format("a checkpoint after {} and {}; 'penstock train --resume' continues the run",
                                 counted(file.step, "step"), clock_time(file.seconds))
                   : "a model");
   if (file.history) {
@@ -170,7 +170,7 @@ void add_origin(std::string& out, const ModelFile& file) {
     if (!file.history->weight.empty()) line(out, "weight", printable(file.history->weight));
     if (!file.history->score.empty()) line(out, "score", printable(file.history->score));
   }
-  line(out, "checksum", file.verified ? file.checksum + ", right" : "none: the file is from before there were any");
+  line(out, "checksum", file.verified ? file.checksum + ", valid" : "none: the file was written by an older version");
 }
 
 std::string model_text(const std::string& path, const Model& model, const ModelFile& file) {
@@ -183,14 +183,14 @@ std::string model_text(const std::string& path, const Model& model, const ModelF
   if (data.task == Task::language) line(out, "reads", "bytes");
   if (data.labels_texts()) {
     line(out, "reads",
-         fmt::format("the texts of column {}, up to {}", printable(data.text_column),
+         fmt::format("texts of column {}, up to {} each", printable(data.text_column),
                      counted(data.longest_text, "byte")));
   } else if (data.task != Task::language && data.vocabulary > 0) {
-    line(out, "reads", fmt::format("tokens, the whole numbers 0 to {}", data.vocabulary - 1));
+    line(out, "reads", fmt::format("tokens: integers 0 to {}", data.vocabulary - 1));
   }
   if (data.vocabulary == 0) line(out, "reads", columns_text(data, data.inputs));
   if (data.sample_rate > 0) {
-    line(out, "sound", fmt::format("one channel at {} Hz in, one out", data.sample_rate));
+    line(out, "sound", fmt::format("one channel in and one out, at {} Hz", data.sample_rate));
   } else if (data.task == Task::forecast) {
     line(out, "predicts", columns_text(data, data.targets));
     if (!data.groups.empty()) {
@@ -217,13 +217,13 @@ std::string memory_text(const ModelMemory& memory, const std::string& shape, con
   const auto size = [](std::size_t bytes) { return byte_size(static_cast<double>(bytes)); };
   std::string out;
   line(out, "memory",
-       fmt::format("of {} rows and steps on {}, {}", shape, to_string(execution.device),
+       fmt::format("for {} rows and steps on {}, {}", shape, to_string(execution.device),
                    to_string(execution.precision)));
   line(out, "weights", size(memory.weights));
   line(out, "state", size(memory.state));
-  line(out, "forward", fmt::format("{} planned, {} in use at once", size(memory.forward), size(memory.forward_peak)));
+  line(out, "forward", fmt::format("{} planned, {} at the peak", size(memory.forward), size(memory.forward_peak)));
   line(out, "training",
-       fmt::format("{} planned, {} in use at once, and {} of gradients and moments", size(memory.training),
+       fmt::format("{} planned, {} at the peak, and {} for gradients and moments", size(memory.training),
                    size(memory.training_peak), size(memory.optimizer)));
   return out;
 }
@@ -366,18 +366,15 @@ int info(InfoArguments arguments, const CLI::App& train) {
 }  // namespace
 
 Verb add_info(CLI::App& program) {
-  CLI::App* app =
-      program.add_subcommand("info", "Describe this machine and the cells, or a file: a model, a checkpoint, data");
+  CLI::App* app = program.add_subcommand("info", "Describe a model, a checkpoint, data, or this machine and the cells");
   auto arguments = std::make_shared<InfoArguments>();
   Options options(*app);
-  options.positional(
-      "[FILE]", arguments->model,
-      "A model, a checkpoint, or data to train on ('-': from standard input); without one, the machine is "
-      "described");
+  options.positional("[FILE]", arguments->model,
+                     "A model, a checkpoint, or data to train on ('-': standard input) [describe this machine]");
   options.group("Options");
   add_kind_option(options, arguments->kind);
   options.flag("--json", arguments->json, "Print one JSON object");
-  options.add("--shape", arguments->shape, "BxT", "Say what the model takes in memory for so many rows and steps");
+  options.add("--shape", arguments->shape, "BxT", "Print the model's memory for B rows of T time steps");
   options.device(arguments->execution, &arguments->automatic);
   options.finish(
       "  penstock info\n"

@@ -86,31 +86,34 @@ int run_why(const WhyArguments& arguments) {
                        arguments.json);
 }
 
-std::string chip_help() { return fmt::format("Plan for a GPU that need not be there: {}", fmt::join(chips(), ", ")); }
+std::string chip_help() {
+  return fmt::format("Plan for this GPU, which need not be installed: {}", fmt::join(chips(), ", "));
+}
 
 }  // namespace
 
 Verb add_plan(CLI::App& program) {
-  CLI::App* app = program.add_subcommand("plan", "Say how a layer will run, how long it takes, and why not otherwise");
+  CLI::App* app =
+      program.add_subcommand("plan", "Show how a layer will run, the expected time, and why other plans lose");
   auto arguments = std::make_shared<PlanArguments>();
   LayerQuestion& question = arguments->question;
   Options options(*app);
   options.group("Layer");
   options.add("--cell", question.cell, "NAME", "The cell");
-  options.add("--shape", arguments->shape, "BxTxIxH", "Rows, steps, input and hidden size");
+  options.add("--shape", arguments->shape, "BxTxIxH", "Batch rows, time steps, input and hidden size");
   options.add("--heads", question.heads, "N", "Heads of the recurrent matrix");
-  options.flag("--training", question.training, "Forward with a tape, and backward [forward alone]");
-  options.flag("--lengths", question.lengths, "Rows have lengths of their own");
+  options.flag("--training", question.training, "Plan a training step: forward and backward [forward only]");
+  options.flag("--lengths", question.lengths, "Rows have different lengths");
   options.flag("--reset", question.reset, "Calls have a reset mask");
   options.group("Machine");
   options.device(question.execution);
   options.add("--chip", question.chip, "NAME", chip_help());
-  options.add("--threads", question.execution.threads, "N", "Of the CPU; 0: all");
+  options.add("--threads", question.execution.threads, "N", "CPU threads; 0: all");
   options.choice(
       "--algorithm", question.execution.algorithm,
       {{"automatic", Algorithm::automatic}, {"sequential", Algorithm::sequential}, {"scan", Algorithm::scan}},
-      "On the CPU [automatic]");
-  options.flag("--exact", question.execution.exact, "On the CPU: the same bits however a sequence is split");
+      "Algorithm on the CPU [automatic]");
+  options.flag("--exact", question.execution.exact, "On the CPU: equal bits for any split of a sequence");
   options.group("Options");
   options.flag("--json", arguments->json, "Print one JSON array");
   options.finish(
@@ -119,22 +122,22 @@ Verb add_plan(CLI::App& program) {
       "  penstock plan --cell mingru --shape 64x1000x100x100 --chip 'rtx 4090'\n"
       "  penstock plan --cell gru --shape 1x1024x512x512 --json | jq .[].plan\n"
       "\n"
-      "Exit status: 1 where no plan is possible; every algorithm then says what\n"
-      "it would need.");
+      "Exit status: 1 if no plan is possible; the output then says what each\n"
+      "algorithm would need.");
   return {app, [arguments] { return run_plan(*arguments); }};
 }
 
 Verb add_why(CLI::App& program) {
-  CLI::App* app = program.add_subcommand("why", "Say of every node of a model how it runs, and why not otherwise");
+  CLI::App* app = program.add_subcommand("why", "Show how each node of a model runs, and why other plans lose");
   auto arguments = std::make_shared<WhyArguments>();
   Options options(*app);
   options.positional("MODEL", arguments->model, "A model or a checkpoint");
   options.group("Options");
-  options.add("--shape", arguments->shape, "BxT", "Rows and steps");
-  options.flag("--training", arguments->training, "A whole training step [a forward pass]");
+  options.add("--shape", arguments->shape, "BxT", "Batch rows and time steps");
+  options.flag("--training", arguments->training, "Plan a training step [a forward pass]");
   options.device(arguments->execution);
   options.add("--chip", arguments->chip, "NAME", chip_help());
-  options.add("--threads", arguments->execution.threads, "N", "Of the CPU; 0: all");
+  options.add("--threads", arguments->execution.threads, "N", "CPU threads; 0: all");
   options.flag("--json", arguments->json, "Print one JSON array");
   options.finish(
       "  penstock why model.safetensors\n"

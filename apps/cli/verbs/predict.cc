@@ -222,10 +222,8 @@ class Prediction {
     for (const std::string& name : data().known_columns()) columns.push_back(printable(name));
     const std::string of = lacking_.front().empty() ? "" : fmt::format(" of {}", printable(lacking_.front()));
     const std::string text = fmt::format(
-        "{}: behind the last row{}{} there must be {} more with the values of {}, which are known in advance, and an "
-        "empty {}",
-        printable(source()), of,
-        lacking_.size() > 1 ? fmt::format(" (and of {} more series)", lacking_.size() - 1) : "", data().horizon,
+        "{}: after the last row{}{}, add {} more rows with the known values of {} and an empty {}", printable(source()),
+        of, lacking_.size() > 1 ? fmt::format(" (and of {} more series)", lacking_.size() - 1) : "", data().horizon,
         fmt::join(columns, ", "), printable(data().targets.front().name));
     if (arguments_.last) throw Error(ErrorCode::bad_input, text);
     say("note: " + text + ", for forecasts from the last rows\n");
@@ -437,45 +435,44 @@ int predict(const CLI::App& app, const PredictArguments& arguments) {
 }  // namespace
 
 Verb add_predict(CLI::App& program) {
-  CLI::App* app = program.add_subcommand("predict", "Score a text, forecast a series, label sequences");
+  CLI::App* app = program.add_subcommand("predict", "Forecast a series, label sequences or score a text");
   auto arguments = std::make_shared<PredictArguments>();
   Options options(*app);
-  options.positional("MODEL", arguments->model, "A trained model, or a checkpoint");
+  options.positional("MODEL", arguments->model, "A trained model or a checkpoint");
   options.positional("DATA", arguments->data,
-                     "What suits the model: texts, a CSV file with the columns that it reads, a .ts file, lines of "
-                     "tokens, or task:NAME to measure how well it does a built-in task; '-' is standard input");
+                     "Data that fit the model: texts, a CSV file with the model's columns, a .ts file, lines of "
+                     "tokens, or task:NAME to score a built-in task; '-': standard input");
   options.group("Options");
-  options.flag("--per-byte", arguments->per_byte, "A text: what each byte says, as 'penstock stream' prints it");
-  options.flag("--last", arguments->last, "A series: only the forecast behind the last row (of each group)");
-  options.flag(
-      "--long", arguments->long_table,
-      "A series: a row for each date and column that is forecast, instead of columns 'sales+1', 'sales+2', ...");
+  options.flag("--per-byte", arguments->per_byte, "A text: one line per byte, as 'penstock stream' prints it");
+  options.flag("--last", arguments->last, "A series: print only the forecast after the last row (of each group)");
+  options.flag("--long", arguments->long_table,
+               "A series: print one row per forecast date and column, instead of columns 'sales+1', 'sales+2', ...");
   options.add("--quantiles", arguments->quantiles, "A,B",
-              "A series: of each forecast, such as 0.1,0.9: what comes is below them as often as they say");
-  options.add("--keep", arguments->rows.keep, "A,B", "Copy these columns of the input to the front of the output");
+              "A series: add quantiles of each forecast, such as 0.1,0.9 for an 80 % prediction interval");
+  options.add("--keep", arguments->rows.keep, "A,B", "Copy these input columns to the front of the output");
   options.add("--sequence-column", arguments->rows.sequence_column, "NAME",
-              "Names the sequence of a row to be labelled");
+              "Column that names the sequence of a row to be labelled");
   options.add("--series", arguments->series, "NAME",
-              "A model of --group-by-file: the series that the rows are of [the file's name]");
+              "A model of --group-by-file: the series that the rows belong to [the file's name]");
   add_table_options(options, arguments->table,
-                    "Empty values: an error, or the last value of their column in their place [as in training]",
+                    "Empty values. refuse: an error; all others: the last value of their column [as in training]",
                     "as in training");
-  options.add("--length", arguments->task.validation_length, "T", "task:NAME: length of the sequences");
-  options.add("--modulus", arguments->task.modulus, "M", "task:modular: the modulus that was trained");
-  options.add("--copy-tokens", arguments->task.copy_tokens, "N", "task:copying: how many tokens to remember");
-  options.add("--seed", arguments->task.seed, "N", "task:NAME: of its sequences");
-  options.add("--threads", arguments->execution.threads, "N", "0: as many as the machine offers");
+  options.add("--length", arguments->task.validation_length, "T", "task:NAME: time steps of the sequences");
+  options.add("--modulus", arguments->task.modulus, "M", "task:modular: the modulus of training");
+  options.add("--copy-tokens", arguments->task.copy_tokens, "N", "task:copying: tokens to remember");
+  options.add("--seed", arguments->task.seed, "N", "task:NAME: seed of the sequences");
+  options.add("--threads", arguments->execution.threads, "N", "CPU threads; 0: all");
   options.device(arguments->execution, &arguments->automatic);
-  options.flag("--exact", arguments->execution.exact, "The same bits as 'penstock stream'; slower");
-  options.flag("--json", arguments->json, "JSON, one object for texts, otherwise one a line");
-  options.add("-o,--output", arguments->output, "FILE", "Write the answers there [standard output]");
-  options.flag("--force", arguments->force, "Replace a file that is there already");
+  options.flag("--exact", arguments->execution.exact, "Compute the same bits as 'penstock stream'; slower");
+  options.flag("--json", arguments->json, "Print JSON: one object for texts, otherwise one per line");
+  options.add("-o,--output", arguments->output, "FILE", "File for the answers [standard output]");
+  options.flag("--force", arguments->force, "Overwrite an existing file");
   options.finish(
       "  penstock predict book.safetensors chapter1.txt chapter2.txt\n"
       "  penstock predict co2.safetensors co2.csv --keep week > forecast.csv\n"
       "  penstock predict co2.safetensors co2.csv --last --json\n"
       "  penstock predict shops.safetensors shops.csv --last --long -o next.csv\n"
-      "  penstock predict gestures.safetensors new.csv    # a label a sequence\n"
+      "  penstock predict gestures.safetensors new.csv  # one label per sequence\n"
       "  penstock predict parity.safetensors task:parity --length 1000");
   return {app, [app, arguments] { return predict(*app, *arguments); }};
 }

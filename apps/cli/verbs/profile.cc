@@ -54,8 +54,9 @@ std::string wrong_limit(const Profile& profile) {
   });
   if (wrong == profile.entries.end()) return "";
   return fmt::format(
-      "\nThe limit is wrong: {} multiplies faster than the large product that it is measured by, so the "
-      "machine was busy meanwhile. Run again while nothing else runs.\n",
+      "\n"
+      "The limit is wrong: {} was faster than the large product that sets the limit, so the machine was busy. Run "
+      "again on an idle machine.\n",
       wrong->op);
 }
 
@@ -73,11 +74,12 @@ std::string table(const Profile& profile, const ProfileArguments& arguments) {
                         rate(entry.bytes / entry.seconds, "B/s"), rate(entry.operations / entry.seconds, "FLOP/s"),
                         100.0 * share_of_limit(profile, entry));
   }
-  text += fmt::format("{:<26} {:>5} {:>8} {:>10}\n", "all of them", "", "", milliseconds(sum));
+  text += fmt::format("{:<26} {:>5} {:>8} {:>10}\n", "total", "", "", milliseconds(sum));
   text += wrong_limit(profile);
   return text + fmt::format(
-                    "\nLimits, measured in the same run: a copy moves {}, a large product makes {}. What a cache holds "
-                    "may move faster.\n",
+                    "\n"
+                    "Limits, measured in the same run: {} for a copy, {} for a large product. Data in a cache may move "
+                    "faster.\n",
                     rate(profile.copied, "B/s"), rate(profile.products, "FLOP/s"));
 }
 
@@ -120,14 +122,14 @@ int profile_verb(const ProfileArguments& arguments) {
 }  // namespace
 
 Verb add_profile(CLI::App& program) {
-  CLI::App* app = program.add_subcommand("profile", "Say where a model's time goes, op by op");
+  CLI::App* app = program.add_subcommand("profile", "Measure the time of each operation of a model");
   auto arguments = std::make_shared<ProfileArguments>();
   Options options(*app);
-  options.positional("MODEL", arguments->model, "A model or a checkpoint; its data is made up");
+  options.positional("MODEL", arguments->model, "A model or a checkpoint; its inputs are generated");
   options.group("Options");
-  options.add("--shape", arguments->shape, "BxT", "Rows and steps of a pass");
-  options.flag("--training", arguments->training, "Whole training steps of a copy, instead of forward passes");
-  options.add("--passes", arguments->passes, "N", "How many are measured");
+  options.add("--shape", arguments->shape, "BxT", "Batch rows and time steps of a pass");
+  options.flag("--training", arguments->training, "Measure training steps on a copy of the model [forward passes]");
+  options.add("--passes", arguments->passes, "N", "Passes to measure");
   options.device(arguments->execution);
   options.flag("--json", arguments->json, "Print one JSON object");
   options.finish(

@@ -44,9 +44,11 @@ std::string find_file(const std::string& name, const std::string& metrics) {
   if (std::filesystem::exists(name)) return name;
   const auto neighbour = std::filesystem::path(metrics).parent_path() / std::filesystem::path(name).filename();
   if (!name.empty() && std::filesystem::exists(neighbour)) return neighbour.string();
-  throw Error(ErrorCode::io_failure, fmt::format("{}: its model '{}' is neither there nor beside it; give the model "
-                                                 "itself as RUN",
-                                                 printable(metrics), printable(name)));
+  throw Error(
+      ErrorCode::io_failure,
+      fmt::format(
+          "{}: its model '{}' was found neither here nor in the folder of the metrics; give the model itself as RUN",
+          printable(metrics), printable(name)));
 }
 
 class ReportMaker {
@@ -235,32 +237,33 @@ class ReportMaker {
 }  // namespace reporting
 
 Verb add_report(CLI::App& program) {
-  CLI::App* app = program.add_subcommand("report", "Write one page on training runs: curves, scores, forecasts");
+  CLI::App* app = program.add_subcommand("report", "Write an HTML page on training runs: curves, scores, forecasts");
   auto arguments = std::make_shared<reporting::ReportArguments>();
   Options options(*app);
   options.positional("RUN", arguments->runs,
-                     "Metrics that 'penstock train --metrics FILE' has written, also of runs that go on; or a model");
+                     "A file of 'penstock train --metrics FILE', also while the run goes on; or a model");
   options.group("Files");
-  options.add("-o,--output", arguments->output, "FILE", "The page, which needs nothing but a browser; '-': print it");
-  options.add("--png", arguments->png, "FOLDER", "Write every chart as a picture too, by matplotlib");
-  options.add("--python", arguments->python, "PROGRAM", "The Python that has matplotlib");
-  options.flag("--force", arguments->force, "Replace a file that is no report");
-  options.flag("--json", arguments->json, "Print what was written as one JSON object");
+  options.add("-o,--output", arguments->output, "FILE",
+              "HTML page to write; it needs only a browser. '-': standard output");
+  options.add("--png", arguments->png, "FOLDER", "Also write every chart as a picture, with matplotlib");
+  options.add("--python", arguments->python, "PROGRAM", "The Python that has matplotlib installed");
+  options.flag("--force", arguments->force, "Overwrite a file even if it is not a report");
+  options.flag("--json", arguments->json, "Describe the report in one JSON object");
   options.group("Scores on other data");
-  options.add("--data", arguments->data, "FILE", "Score the models on this file; default: what training held out");
-  options.add("--skip", arguments->skip, "N", "A series: the first N rows only lead in, and are not scored");
-  options.add("--sequence-column", arguments->rows.sequence_column, "NAME", "Names the sequence of a row");
+  options.add("--data", arguments->data, "FILE", "Score the models on this file [the hold-out set of training]");
+  options.add("--skip", arguments->skip, "N", "A series: read the first N rows without scoring them");
+  options.add("--sequence-column", arguments->rows.sequence_column, "NAME", "Column that names the sequence of a row");
   options.add("--label-column", arguments->label_column, "NAME",
-              "Holds the label of the sequence or text [label; of texts also class, sentiment, ...]");
+              "Column with the label of the sequence or text [label; for texts also class, sentiment, ...]");
   add_undated_option(options, arguments->rows.format.undated, "as in training");
-  options.add("--threads", arguments->execution.threads, "N", "0: as many as the machine offers");
+  options.add("--threads", arguments->execution.threads, "N", "CPU threads; 0: all");
   options.device(arguments->execution);
   options.finish(
       "  penstock train co2.csv --horizon 12 --metrics co2.jsonl\n"
-      "  penstock report co2.jsonl                           report.html\n"
-      "  penstock report gru.jsonl lstm.jsonl -o cells.html  runs side by side\n"
+      "  penstock report co2.jsonl                           # report.html\n"
+      "  penstock report gru.jsonl lstm.jsonl -o cells.html  # side by side\n"
       "  penstock report co2.jsonl --png pictures --python venv/bin/python\n"
-      "  penstock report co2.safetensors --data new.csv      other data");
+      "  penstock report co2.safetensors --data new.csv      # other data");
   return {app, [arguments] { return reporting::ReportMaker(*arguments).run(); }};
 }
 

@@ -56,11 +56,9 @@ class Stream {
       throw Error(ErrorCode::invalid_argument, "--keep is for models that read the rows of a CSV file");
     }
     if (model_.data().reads_ahead()) {
-      throw Error(
-          ErrorCode::invalid_argument,
-          fmt::format("{} reads what is known of later rows, which a stream does not hold yet: 'penstock predict' "
-                      "reads a file of them",
-                      printable(arguments_.model)));
+      throw Error(ErrorCode::invalid_argument, fmt::format("{} reads values of later rows (--known), which a stream "
+                                                           "does not have yet: use 'penstock predict' with a file",
+                                                           printable(arguments_.model)));
     }
     check_quantiles(model_, arguments_.model, arguments_.quantiles);
     std::erase(arguments_.rows.keep, model_.data().group_column);  // which is kept anyway
@@ -134,7 +132,7 @@ class Stream {
       return session_.push(step);
     } catch (const Error& error) {
       if (error.code() != ErrorCode::numerical) throw;
-      if (!said_anew_) say("note: the model's answer was not finite: it forgot what it had read, and begins anew\n");
+      if (!said_anew_) say("note: the model's answer was not finite; its state was reset\n");
       said_anew_ = true;
       return session_.push(step);
     }
@@ -260,7 +258,8 @@ class Stream {
     const std::string& undated = rows.reader().first_undated();
     const std::string& returning = rows.reader().first_returning_sequence();
     if (!undated.empty() && !said_undated_) say(fmt::format("note: {}; left out\n", printable(undated)));
-    if (!returning.empty() && !said_returning_) say(fmt::format("note: {}; it starts anew\n", printable(returning)));
+    if (!returning.empty() && !said_returning_)
+      say(fmt::format("note: {}; its state is reset\n", printable(returning)));
     said_undated_ = !undated.empty();
     said_returning_ = !returning.empty();
   }
@@ -268,7 +267,7 @@ class Stream {
   void say_first_replaced(const Rows& rows) {
     say_first_left(rows);
     if (rows.replaced() > 0 && !said_)
-      say(fmt::format("note: {}; the last value goes in its place\n", printable(first_replaced(rows))));
+      say(fmt::format("note: {}; replaced by the last value\n", printable(first_replaced(rows))));
     said_ = said_ || rows.replaced() > 0;
   }
 
@@ -365,35 +364,34 @@ class Stream {
 }  // namespace
 
 Verb add_stream(CLI::App& program) {
-  CLI::App* app = program.add_subcommand("stream", "Answer standard input, byte by byte or row by row, as it comes");
+  CLI::App* app = program.add_subcommand("stream", "Answer each byte or row of standard input as it arrives");
   auto arguments = std::make_shared<StreamArguments>();
   Options options(*app);
-  options.positional("MODEL", arguments->model, "A trained model, or a checkpoint");
-  options.positional("[IN.wav]", arguments->input, "Sound: the file to read, instead of standard input");
+  options.positional("MODEL", arguments->model, "A trained model or a checkpoint");
+  options.positional("[IN.wav]", arguments->input, "Sound: the file to read instead of standard input");
   options.positional("[OUT.wav]", arguments->output, "Sound: the file to write");
   options.group("Options");
   options.device(arguments->execution, &arguments->automatic);
   options.flag("--bits", arguments->bits, "A text: print only the surprise of each byte, in bits");
-  options.add("--keep", arguments->rows.keep, "A,B",
-              "Rows: copy these columns of the input to the front of the output");
+  options.add("--keep", arguments->rows.keep, "A,B", "Rows: copy these input columns to the front of the output");
   options.add("--quantiles", arguments->quantiles, "A,B",
-              "A series: of each forecast, such as 0.1,0.9: what comes is below them as often as they say");
+              "A series: add quantiles of each forecast, such as 0.1,0.9 for an 80 % prediction interval");
   options.add("--sequence-column", arguments->rows.sequence_column, "NAME",
-              "Labels: start anew when the value of this column changes");
+              "Labels: reset the state when this column changes");
   add_table_options(options, arguments->table,
-                    "Rows: values that are empty or cannot be read end the stream (refuse), or the last value of their "
-                    "column goes in their place, and they are counted (all others) [carry]",
+                    "Empty or unreadable values of rows. refuse: end the stream; all others: use the last value of the "
+                    "column, and count them [carry]",
                     "as in training");
-  options.add("--series", arguments->series, "NAME", "A model of --group-by-file: the series that the rows are of");
+  options.add("--series", arguments->series, "NAME", "A model of --group-by-file: the series that the rows belong to");
   options.add("--state", arguments->state, "FILE",
-              "Go on from the state in this file, if it is there, and save it at the end");
-  options.add("--target", arguments->target, "FILE", "Sound: say how far the output is from this file");
-  options.flag("--reset-on-blank-line", arguments->reset_on_blank_line, "Start anew behind every blank line");
-  options.flag("--stats", arguments->stats, "At the end, print how long the model took for a step");
-  options.flag("--json", arguments->json, "Answer in JSON lines");
+              "Load the state from this file if it exists, and save it there at the end");
+  options.add("--target", arguments->target, "FILE", "Sound: print the error of the output against this file");
+  options.flag("--reset-on-blank-line", arguments->reset_on_blank_line, "Reset the state after every blank line");
+  options.flag("--stats", arguments->stats, "Print the latency per time step at the end");
+  options.flag("--json", arguments->json, "Print one JSON object per line");
   options.finish(
       "  tail -n +1 -f sensors.csv | penstock stream sensors.safetensors\n"
-      "  penstock stream book.safetensors < letter.txt    # what each byte says\n"
+      "  penstock stream book.safetensors < letter.txt    # one line per byte\n"
       "  penstock stream book.safetensors --bits < letter.txt | sort -g | tail\n"
       "  penstock stream amplifier.safetensors guitar.wav out.wav\n"
       "  echo '1 0 1 1' | penstock stream parity.safetensors --json");

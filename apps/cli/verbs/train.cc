@@ -123,13 +123,13 @@ class TrainingRun {
 
   void check_search() const {
     if (arguments_.search && !arguments_.init.empty()) {
-      throw Error(ErrorCode::invalid_argument, "--search contradicts --init, which says what the model is");
+      throw Error(ErrorCode::invalid_argument, "--search cannot be combined with --init, which determines the model");
     }
     if (arguments_.search && filters_alone_) {
       throw Error(ErrorCode::invalid_argument,
-                  fmt::format("--search looks for layers, and {} held-out sequences are too few to say what layers "
-                              "would add to filters: --no-filters searches for layers by themselves",
-                              data_.dataset->held_out_steps()));
+                  fmt::format("--search looks for layers, and a hold-out set of {} is too small to show their gain "
+                              "over filters: --no-filters searches for layers alone",
+                              counted(data_.dataset->held_out_steps(), "sequence")));
     }
     if (arguments_.resume && !resumed_ && !arguments_.search) {
       throw Error(ErrorCode::invalid_argument,
@@ -142,7 +142,7 @@ class TrainingRun {
     const ModelSpec first = spec_of({});
     search_ = search_model(first, *data_.dataset, options_, arguments_);
     if (search_->interrupted) {
-      if (!arguments_.quiet) say("stop   the same command with --resume goes on with the search\n");
+      if (!arguments_.quiet) say("stop   the same command with --resume continues the search\n");
       return false;
     }
     const SearchChoice& best = search_->best;
@@ -467,14 +467,13 @@ class TrainingRun {
 }  // namespace
 
 Verb add_train(CLI::App& program) {
-  CLI::App* app = program.add_subcommand("train", "Train a model on a text, a CSV file or a built-in task");
+  CLI::App* app = program.add_subcommand("train", "Train a model on a text, a CSV file, sound or a built-in task");
   auto arguments = std::make_shared<TrainArguments>();
   Options options(*app);
-  options.positional(
-      "DATA", arguments->data.sources,
-      "Texts or CSV files, plain or compressed by gzip, folders of them, .ts files of labelled series, '-' "
-      "for standard input (see --as), or a built-in task: " +
-          fmt::format("task:{}", fmt::join(task_names(), ", task:")));
+  options.positional("DATA", arguments->data.sources,
+                     "Texts or CSV files, plain or compressed with gzip; folders of them; .ts files of labelled "
+                     "series; '-' for standard input (see --as); or a built-in task: " +
+                         fmt::format("task:{}", fmt::join(task_names(), ", task:")));
   add_train_options(options, *arguments);
   options.finish(
       "  penstock train book.txt --seconds 90 --output book.safetensors\n"

@@ -110,7 +110,7 @@ std::string time_cell(const MeasuredPlan& plan) {
 
 /// "cluster: cluster = 8, rows = 16"
 std::string choice_cell(const MeasuredPlan& plan) {
-  if (plan.rule.empty()) return "the planner's";
+  if (plan.rule.empty()) return "as planned";
   std::string text = plan.rule + ":";
   for (const auto& [name, value] : plan.variables)
     text += fmt::format("{} {} = {}", text.back() == ':' ? "" : ",", name, value);
@@ -126,8 +126,11 @@ Json costs_json(const TunedCosts& costs) {
 std::string cost_table(const TunedCosts& costs) {
   if (costs.changed.empty()) return "";
   std::string text = fmt::format(
-      "Costs of this machine: estimates of what was measured are off by {:.2f} x with those before, by {:.2f} x with "
-      "these.\n\n| cost | before | measured |\n|---|---|---|\n",
+      "Costs of this machine: estimates differ from the measured times by {:.2f} x with the costs before, by {:.2f} x "
+      "with the new ones.\n"
+      "\n"
+      "| cost | before | measured |\n"
+      "|---|---|---|\n",
       costs.off_before, costs.off_after);
   for (const TunedCost& cost : costs.changed) {
     text += fmt::format("| {} | {:.4g} | {:.4g} |\n", cost.name, cost.before, cost.after);
@@ -137,7 +140,7 @@ std::string cost_table(const TunedCosts& costs) {
 
 std::string work_table(const std::vector<TunedWork>& works) {
   std::string text =
-      "| work | op | tried | planner's, us | estimated | quickest, us | gain | quickest |\n"
+      "| layer | op | plans | planned, us | estimated, us | fastest, us | gain | fastest plan |\n"
       "|---|---|---|---|---|---|---|---|\n";
   for (const TunedWork& work : works) {
     text += fmt::format("| {} | {} | {} | {} | {} | {} | {:.2f} | {} |\n", work.work, work.node, work.tried,
@@ -157,8 +160,9 @@ std::string summary(const std::vector<TunedWork>& works) {
     worst = std::max(worst, work.gain());
     good += work.gain() <= near ? 1 : 0;
   }
-  return fmt::format("{} works: the planner's choice is within {:.2f} x of the quickest in {}, at most {:.2f} x.\n",
-                     works.size(), near, good, worst);
+  return fmt::format(
+      "{} layers: the planner's choice is within {:.2f} x of the fastest plan in {}, and at most {:.2f} x.\n",
+      works.size(), near, good, worst);
 }
 
 void print_markdown(const std::string& markdown) {
@@ -232,12 +236,19 @@ int run_tune(const TuneArguments& arguments) {
     return interrupted() ? interrupted_status() : 0;
   }
   if (works.empty()) {
-    print_markdown("There is nothing to choose.\n");
+    print_markdown("Nothing to tune: every layer has only one plan.\n");
     return interrupted() ? interrupted_status() : 0;
   }
-  std::string text = fmt::format("On {}; medians and the middle half of the times\n\n", works.front().machine);
+  std::string text = fmt::format(
+      "On {}; median times, with the middle half in brackets\n"
+      "\n",
+      works.front().machine);
   text += work_table(works) + "\n" + cost_table(costs) + summary(works);
-  if (!file.empty()) text += fmt::format("\nKept in {}\n", file);
+  if (!file.empty())
+    text += fmt::format(
+        "\n"
+        "Saved in {}\n",
+        file);
   print_markdown(text);
   return interrupted() ? interrupted_status() : 0;
 }
@@ -245,31 +256,32 @@ int run_tune(const TuneArguments& arguments) {
 }  // namespace
 
 Verb add_tune(CLI::App& program) {
-  CLI::App* app =
-      program.add_subcommand("tune", "Measure plans of a layer or a model; keep the quickest and what they cost");
+  CLI::App* app = program.add_subcommand("tune", "Time the plans of a layer or a model and keep the fastest");
   auto arguments = std::make_shared<TuneArguments>();
   LayerQuestion& question = arguments->question;
   Options options(*app);
-  options.positional("[MODEL]", arguments->model, "A model or a checkpoint; a layer otherwise");
+  options.positional("[MODEL]", arguments->model, "A model or a checkpoint [tune one layer]");
   options.group("What is measured");
-  options.add("--shape", arguments->shape, "SIZES", "BxT of a model [16x256], BxTxIxH of a layer");
-  options.add("--cell", question.cell, "NAME", "The cell of a layer");
+  options.add("--shape", arguments->shape, "SIZES",
+              "BxT for a model [16x256], BxTxIxH for a layer: batch rows, time steps, input and hidden size");
+  options.add("--cell", question.cell, "NAME", "Cell of a layer");
   options.add("--heads", question.heads, "N", "Heads of a layer");
-  options.flag("--training", question.training, "A forward pass with a tape, and a backward pass [forward alone]");
-  options.flag("--lengths", question.lengths, "Rows of a layer have lengths of their own");
+  options.flag("--training", question.training, "Time a training step: forward and backward [forward only]");
+  options.flag("--lengths", question.lengths, "Rows of a layer have different lengths");
   options.flag("--reset", question.reset, "Calls of a layer have a reset mask");
   options.flag("--compare", arguments->compare,
-               "Twenty layers of all algorithms of the device: how far is the planner from the quickest?");
+               "Compare the planner's choice with the fastest plan, on twenty layers and all algorithms of the device");
   options.group("How");
   options.device(question.execution);
-  options.add("--threads", question.execution.threads, "N", "Of the CPU; 0: all");
-  options.add("--seconds", arguments->options.seconds, "S", "That each plan is measured for");
-  options.add("--candidates", arguments->options.candidates, "N", "Plans of each algorithm that are measured");
-  options.flag("--plans-only", arguments->plans_only, "Leave the costs that other plans are estimated by as they are");
+  options.add("--threads", question.execution.threads, "N", "CPU threads; 0: all");
+  options.add("--seconds", arguments->options.seconds, "S", "Seconds of measurement per plan");
+  options.add("--candidates", arguments->options.candidates, "N", "Plans to measure per algorithm");
+  options.flag("--plans-only", arguments->plans_only,
+               "Keep only plans; leave the planner's costs of this machine unchanged");
   options.group("Options");
-  options.add("-o,--output", arguments->output, "FILE", "Where plans and costs are kept [beside compiled kernels]");
+  options.add("-o,--output", arguments->output, "FILE", "File for plans and costs [next to the compiled kernels]");
   options.flag("--json", arguments->json, "Print one JSON object");
-  options.flag("-q,--quiet", arguments->quiet, "No progress");
+  options.flag("-q,--quiet", arguments->quiet, "Print no progress");
   options.finish(
       "  penstock tune m.safetensors --shape 64x512 --training --device cuda\n"
       "  penstock tune --cell lstm --shape 16x1024x768x768 --device cuda\n"
@@ -277,11 +289,11 @@ Verb add_tune(CLI::App& program) {
       "  PENSTOCK_PLANS=plans.json penstock plan --cell gru --shape 1x200x64x256\n"
       "  penstock tune --compare --device cuda --precision bf16\n"
       "\n"
-      "Kept are the quickest plan of each work, and costs of this machine with\n"
-      "which the planner estimates what was measured, for all that was not:\n"
-      "rates, launches, barriers, copies. Both hold for this machine, its driver\n"
-      "and this version of Penstock, and are used by every program from its next\n"
-      "start on; 'plan' and 'why' say where the file is.");
+      "The file keeps the fastest plan of each measured layer, and costs of this\n"
+      "machine (rates, launches, barriers, copies), from which the planner\n"
+      "estimates all other layers. Both hold for this machine, its driver and\n"
+      "this version of Penstock. Every program uses them from its next start on;\n"
+      "'plan' and 'why' print where the file is.");
   return {app, [arguments] {
             try {
               return run_tune(*arguments);

@@ -46,17 +46,17 @@ void warn(const std::string& text) {
 void warn_of_undated(const Rows& rows) {
   const Index count = rows.reader().undated();
   if (count == 0) return;
-  warn(std::to_string(count) + (count == 1 ? " row is" : " rows are") + " left out, as " +
-       (count == 1 ? "its" : "their") + " date cannot be read; the first: " + rows.reader().first_undated());
+  warn(std::to_string(count) + (count == 1 ? " row" : " rows") +
+       " without a readable date left out; the first: " + rows.reader().first_undated());
 }
 
 /// Warns of texts that are none of the categories that training showed, from without the interpreter's lock.
 void warn_of_unknown_categories(const Rows& rows) {
   const Index count = rows.reader().unknown_categories();
   if (count == 0) return;
-  warn(std::to_string(count) + (count == 1 ? " field is" : " fields are") +
-       " of a category that training did not show, and read as none; the first: " +
-       rows.reader().first_unknown_category());
+  warn(std::to_string(count) + (count == 1 ? " field has" : " fields have") +
+       " a category that is not in the training part and " + (count == 1 ? "is" : "are") +
+       " read as no category; the first: " + rows.reader().first_unknown_category());
 }
 
 struct SeriesForecast {
@@ -221,7 +221,7 @@ nb::dict score_series_table(SharedModel& shared, const Source& source, Index ski
     score = score_series(*model, rows, {.lead = skip, .levels = levels}, {.threads = threads});
     warn_of_undated(rows);
   });
-  if (score.columns.empty()) refuse(table.name + ": there is nothing to score behind row " + std::to_string(skip));
+  if (score.columns.empty()) refuse(table.name + ": there is nothing to score after row " + std::to_string(skip));
   nb::dict result;
   result["columns"] = describe(score.columns);
   if (score.groups.empty()) return result;

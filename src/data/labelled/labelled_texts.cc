@@ -36,7 +36,7 @@ void check_options(const LabelledTextOptions& options) {
   constexpr Index most = Index{1} << 20;
   require(options.longest >= 1 && options.longest <= most, "longest must be 1 to {}, not {}", most, options.longest);
   require(options.missing == Missing::refuse || options.missing == Missing::mask,
-          "missing must be refuse or mask for texts, of which none can take the place of another, not {}",
+          "missing must be refuse or mask for texts, which cannot be replaced by others, not {}",
           to_string(options.missing));
   data::check_validation_fraction(options.validation_fraction);
 }
@@ -173,12 +173,11 @@ std::vector<std::string> findings_of(const CsvTable& table, const data::TextColu
                                      const LabelledTexts& texts, const DataDescription& description) {
   const auto& names = table.header().names();
   std::vector<std::string> findings = table.reading(2, {});
-  findings.insert(findings.begin(), fmt::format("each row as a text, column {}, and its label, column {} (the option "
-                                                "'text-column' and the option 'label-column' "
-                                                "name others)",
+  findings.insert(findings.begin(), fmt::format("texts from column {}, labels from column {} (the option 'text-column' "
+                                                "and the option 'label-column' choose others)",
                                                 names[columns.text], names[columns.label]));
   if (texts.cut > 0) {
-    findings.push_back(fmt::format("{} cut behind {} bytes (the option 'longest')", counted(texts.cut, "text"),
+    findings.push_back(fmt::format("{} cut after {} bytes (the option 'longest')", counted(texts.cut, "text"),
                                    description.longest_text));
   }
   if (texts.left_out > 0) {

@@ -29,7 +29,7 @@ GroupedRows begin_series(const Rows& rows, const DataDescription& data, const Gr
 /// Behind a row that only says what is known in advance no other may follow in its series.
 void check_order(const GroupedRows& series, const DataDescription& data, const Rows& rows) {
   if (series.to_come == 0) return;
-  fail(ErrorCode::bad_input, "{}: a row in which {} is empty stands before one in which it is not{}", rows.name(),
+  fail(ErrorCode::bad_input, "{}: a row with an empty {} comes before one with a value{}", rows.name(),
        data.targets.front().name, series.name.empty() ? "" : ", both of " + in_quotes(series.name));
 }
 

@@ -207,7 +207,7 @@ struct RowReader::Impl {
     earlier += now < before ? 1 : 0;
     if (later > 0 || earlier < fewest) return;
     fail(ErrorCode::bad_input,
-         "{}:{}: the dates of column {} go from new to old, and a series is read from old to new: sort the rows by it",
+         "{}:{}: the dates of column {} are descending, and a series is read from old to new: sort the rows by it",
          source(), read[position].line, in_quotes(opening.header.names()[position]));
   }
 
@@ -221,10 +221,10 @@ struct RowReader::Impl {
     };
     if (dates.seconds_between(before, now) < 0.0) refuse("is earlier than the row before");
     if (dates.irregular == Irregular::refuse && !dates.is_regular(before, now)) {
-      refuse("is not when the next row should be, and training refused such rows");
+      refuse("is not one step after the row before, and training refused such rows");
     }
     const double lacking = dates.irregular == Irregular::fill ? dates.missing_between(before, now) : 0.0;
-    if (lacking > most_missing) refuse(fmt::format("leaves out {:.0f} rows, too many to be filled in", lacking));
+    if (lacking > most_missing) refuse(fmt::format("comes after {:.0f} missing rows, too many to insert", lacking));
   }
 
   /// Rows between the last one of the series and that at `now`, which the file has not.
@@ -268,7 +268,7 @@ struct RowReader::Impl {
     }
     const auto seconds = data::read_date(field.text, form, opening.decimal);
     if (!seconds) {
-      fail(ErrorCode::bad_input, "{}:{}:{}: column {}: {} is no date as in training; {}", source(), field.line,
+      fail(ErrorCode::bad_input, "{}:{}:{}: column {}: {} is no date in the form of training; {}", source(), field.line,
            field.column, in_quotes(column), in_quotes(field.text), data::undated_advice);
     }
     return *seconds;

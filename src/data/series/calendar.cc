@@ -115,8 +115,7 @@ class CalendarFinder {
     const std::string field = read_column(table_, calendar.column)[static_cast<std::size_t>(calendar.undated.front())];
     const auto more = static_cast<Index>(calendar.undated.size()) - 1;
     fail(ErrorCode::bad_input,
-         "{}: column {}: {} is no date, as the others are{}; {}, the option 'calendar' with none learns all rows "
-         "without their dates",
+         "{}: column {}: {} is no date, unlike the others{}; {}, the option 'calendar' with none ignores all dates",
          place(calendar.undated.front()), in_quotes(table_.header().names()[calendar.column]), in_quotes(field),
          more > 0 ? fmt::format(" ({} more {} none)", more, more == 1 ? "has" : "have") : "", undated_advice);
   }
@@ -173,8 +172,8 @@ class CalendarFinder {
       return;
     }
     fail(ErrorCode::bad_input,
-         "{}: column {}: a row every {} leaves {:.0f} out, too many to be filled in; the option 'irregular' offers "
-         "elapsed and ignore",
+         "{}: column {}: at a step of {}, {:.0f} rows are missing, too many to insert; use the option 'irregular' with "
+         "elapsed or ignore",
          table_.header().source(), in_quotes(calendar.dates.column), describe_step(calendar.dates.step),
          calendar.missing);
   }
@@ -187,8 +186,8 @@ class CalendarFinder {
   [[noreturn]] void refuse_uneven(const Calendar& calendar) const {
     const Index row = calendar.first_uneven;
     fail(ErrorCode::bad_input,
-         "{}: column {}: {} is not {} behind the row before; the option 'irregular' (ignore, elapsed or fill) deals "
-         "with such rows",
+         "{}: column {}: {} is not {} after the row before; the option 'irregular' (ignore, elapsed or fill) accepts "
+         "such rows",
          place(row), in_quotes(calendar.dates.column),
          in_quotes(read_column(table_, calendar.column)[static_cast<std::size_t>(row)]),
          calendar.dates.working_days ? "a working day" : describe_step(calendar.dates.step));
@@ -236,7 +235,7 @@ class CalendarFinder {
     constexpr Index fewest = 3;  // that are no accident
     if (calendar.earlier >= fewest && calendar.earlier + calendar.same == static_cast<Index>(steps.size())) {
       fail(ErrorCode::bad_input,
-           "{}: the dates of column {} go from new to old, and a series is read from old to new: sort the rows by it",
+           "{}: the dates of column {} are descending, and a series is read from old to new: sort the rows by it",
            table_.header().source(), in_quotes(table_.header().names()[calendar.column]));
     }
     calendar.shortest = std::ranges::min(steps);
@@ -325,11 +324,11 @@ void choose_cycles(Calendar& calendar, const CalendarOptions& options, const std
 
 namespace {
 
-/// ", 12 of them not: the steps between dates differ, a day to 3 days", and what becomes of that.
+/// Describes irregular steps, as in ", with 12 irregular steps, a day to 3 days", and how they are treated.
 std::string describe_uneven(const Calendar& calendar) {
   std::string text;
   if (calendar.uneven > 0) {
-    text += fmt::format(", {} of them not: the steps between dates differ, {} to {}", calendar.uneven,
+    text += fmt::format(", with {} irregular step{}, {} to {}", calendar.uneven, calendar.uneven == 1 ? "" : "s",
                         calendar.shortest > 0.0 ? describe_step(calendar.shortest) : "none",
                         describe_step(calendar.longest));
   }
@@ -337,7 +336,7 @@ std::string describe_uneven(const Calendar& calendar) {
     text += fmt::format(", {} row{} the date of the one before", calendar.same, calendar.same == 1 ? " has" : "s have");
   }
   if (calendar.dates.irregular == Irregular::fill && calendar.missing > 0.0) {
-    text += fmt::format("; {:.0f} missing row{} put in without values", calendar.missing,
+    text += fmt::format("; {:.0f} missing row{} inserted as missing values", calendar.missing,
                         calendar.missing == 1.0 ? "" : "s");
   }
   return text;
@@ -350,8 +349,8 @@ std::string Calendar::describe(const std::string& name) const {
     const std::string why = earlier > 0 ? fmt::format("{} row{} earlier than the one before, first in line {}", earlier,
                                                       earlier == 1 ? " is" : "s are", earlier_line)
                                         : fmt::format("{} rows have the date of the one before", same);
-    return fmt::format("{}: not read, as {}; if the file holds many series, the option 'group' tells them apart", name,
-                       why);
+    return fmt::format("{}: not read, because {}; if the file holds many series, the option 'group' separates them",
+                       name, why);
   }
   const std::string apart = dates.working_days ? "a working day" : describe_step(dates.step);
   std::string text = fmt::format("{}: a row {}{}", name, apart.starts_with('a') ? "" : "every ", apart);
@@ -366,7 +365,7 @@ std::string Calendar::describe(const std::string& name) const {
   if (!read.empty()) text += fmt::format("; {} as input", fmt::join(read, ", "));
   if (!passed_over.empty()) text += "; " + passed_over;
   if (!left_out.empty()) {
-    text += fmt::format("; {} {}, as the training rows do not follow {}", fmt::join(left_out, ", "),
+    text += fmt::format("; {} {}, because the training rows do not follow {}", fmt::join(left_out, ", "),
                         left_out.size() == 1 ? "is no input" : "are no inputs", left_out.size() == 1 ? "it" : "them");
   }
   return text;
@@ -414,7 +413,7 @@ std::optional<Calendar> find_calendar(const CsvTable& table, const SeriesOptions
     if (found) refuse_many_series(table, options, *found);
     if (found && found->is_whole()) {
       if (partly) {
-        found->passed_over = fmt::format("{} is not read, as {} is no date",
+        found->passed_over = fmt::format("{} is not read, because {} is no date",
                                          in_quotes(table.header().names()[partly->column]), partly->first_undated);
       }
       finder.settle(*found);

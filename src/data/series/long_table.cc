@@ -122,7 +122,7 @@ void refuse_long_table(const CsvTable& table, std::size_t date_column, const std
     if (!series) continue;
     const std::string& name = names[keys.column];
     fail(ErrorCode::bad_input,
-         "{}: the table holds {} series: the dates of column {} come again for each {}, such as {} and {}; "
+         "{}: the table holds {} series: the dates of column {} repeat for each {}, such as {} and {}; "
          "{}the option 'group={}' reads each by itself, the option 'calendar=none' all rows as one series",
          path, series->count, dates, in_quotes(name), in_quotes(keys.values[0]), in_quotes(keys.values[1]),
          sort_first(*series, dates), name);
@@ -136,7 +136,7 @@ void refuse_long_table(const CsvTable& table, std::size_t date_column, const std
       const auto series = find_series(both, seconds);
       if (!series) continue;
       fail(ErrorCode::bad_input,
-           "{}: the table holds {} series: the dates of column {} come again for each {} of each {}; put both into one "
+           "{}: the table holds {} series: the dates of column {} repeat for each {} of each {}; put both into one "
            "column, which the option 'group' names, or read all rows as one series by the option 'calendar=none'",
            path, series->count, dates, in_quotes(names[columns[j].column]), in_quotes(names[columns[i].column]));
     }

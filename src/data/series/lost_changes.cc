@@ -51,8 +51,8 @@ std::vector<std::string> lost_changes(const DataDescription& description, const 
     const auto [all, lost, farthest, place] = changes_of(description, series, inputs[i], i, inputs.size(), read);
     if (2 * lost <= all) continue;
     findings.push_back(fmt::format(
-        "column {}: {} in line {} of {} is so far from the other values that a model sees {} of {} changes from row to "
-        "row wrongly: leave it out, or learn logarithms",
+        "column {}: {} in line {} of {} is so far from the other values that rounding distorts {} of {} changes from "
+        "row to row: leave it out, or learn logarithms",
         in_quotes(table.header().names()[inputs[i]]), series.columns[inputs[i]][place],
         series.values.lines[static_cast<std::size_t>(place)], series.values.source(place), lost, all));
   }

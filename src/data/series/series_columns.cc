@@ -64,7 +64,7 @@ SeriesColumns find_columns(CsvTable& table, const SeriesOptions& options, CsvTab
   require(!columns.targets.empty(), "{}: no column of {} is left to be forecast",
           options.known.empty() ? "inputs" : "known", table.header().source());
   const auto both = std::ranges::find_if(columns.targets, is_known);
-  require(both == columns.targets.end(), "known: column {} is forecast, and so is not known in advance",
+  require(both == columns.targets.end(), "known: column {} is forecast and therefore not known in advance",
           in_quotes(both == columns.targets.end() ? "" : table.header().names()[*both]));
   return columns;
 }

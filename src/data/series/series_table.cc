@@ -158,7 +158,7 @@ class SeriesReader {
   /// Before anything else of these rows is looked at: a line "Total" may lack more than a date.
   void leave_out_undated() {
     require(reads_dates() || dates_ != nullptr,
-            "undated: rows can be dropped by their dates where these are read, and 'calendar' says they are not");
+            "undated: rows can be dropped by their dates only if dates are read, and 'calendar' turns that off");
     if (!reads_dates()) return;
     ValueReader places(table_, {}, options_.missing);
     RowSorter sorter;
@@ -172,7 +172,7 @@ class SeriesReader {
             table_.header().list());
     if (!calendar || calendar->undated.empty()) return;
     table_.leave_out(calendar->undated);
-    undated_ = fmt::format("{} left out, whose date in {} cannot be read, the first {}",
+    undated_ = fmt::format("{} without a readable date in {} left out, the first {}",
                            counted(static_cast<Index>(calendar->undated.size()), "row"),
                            table_.header().names()[calendar->column], calendar->first_undated);
   }
@@ -239,7 +239,7 @@ class SeriesReader {
     for (const std::size_t column : columns_.known) {
       const CsvField& field = rows.fields()[column];
       if (!is_missing(field.text) || options_.missing != Missing::refuse) continue;
-      fail(ErrorCode::bad_input, "{}:{}:{}: column {}: the value is missing, and should be known in advance",
+      fail(ErrorCode::bad_input, "{}:{}:{}: column {}: the value is missing, but this column must be known in advance",
            rows.header().source(), field.line, field.column, in_quotes(rows.header().names()[column]));
     }
   }
@@ -257,7 +257,7 @@ class SeriesReader {
     if (gap != known.end() && options_.missing == Missing::refuse && *gap < rows_in_files_) {
       fail(ErrorCode::bad_input,
            "{}:{}: no target has a value, but rows with values follow; the option 'missing' (carry, interpolate or "
-           "mask) deals with such rows",
+           "mask) accepts such rows",
            values.source(*gap), values.lines[static_cast<std::size_t>(*gap)]);
     }
     return count;
@@ -290,11 +290,11 @@ class SeriesReader {
     if (result.segments.empty()) refuse_short(sorter, longest);
     const auto holds_out = [](const Segment& segment) { return segment.held_out() > 0; };
     if (options_.validation_fraction > 0.0 && std::ranges::none_of(result.segments, holds_out)) {
-      fail(ErrorCode::bad_input, "{}: no series has rows enough to hold {} of them out: the longest has {}", path_,
-           options_.horizon, longest);
+      fail(ErrorCode::bad_input, "{}: no series is long enough for a hold-out set of {} rows: the longest has {}",
+           path_, options_.horizon, longest);
     }
     if (options_.season > 1 && longest_training < 2 * options_.season) {
-      fail(ErrorCode::bad_input, "{}: a season of {} rows does not show in {} rows of training: it takes {} or more",
+      fail(ErrorCode::bad_input, "{}: a season of {} rows cannot be learnt from {} training rows: it needs {} or more",
            path_, options_.season, longest_training, 2 * options_.season);
     }
     if (grouped_) drop_empty_groups(result);
@@ -343,19 +343,19 @@ class SeriesReader {
   void describe(SeriesTable& result) const {
     const auto [least, most] = std::ranges::minmax(result.segments, {}, &Segment::rows);
     if (grouped_) {
-      const std::string by = group_ ? "named by " + options_.group : "named as their files";
+      const std::string by = group_ ? "named by " + options_.group : "named after their files";
       result.findings.push_back(fmt::format("{} series {}, of {}{}", result.groups.size(), by,
                                             least.rows() == most.rows() ? "" : fmt::format("{} to ", least.rows()),
                                             counted(most.rows(), "row")));
     }
     if (not_held_out_ > 0) {
-      result.findings.push_back(fmt::format("{} of {} series {} no rows to hold out, and {} trained on whole",
-                                            not_held_out_, result.segments.size(), not_held_out_ == 1 ? "has" : "have",
-                                            not_held_out_ == 1 ? "is" : "are"));
+      result.findings.push_back(fmt::format(
+          "{} of {} series {} too short for a hold-out set and {} used for training as a whole", not_held_out_,
+          result.segments.size(), not_held_out_ == 1 ? "is" : "are", not_held_out_ == 1 ? "is" : "are"));
     }
     if (most_to_come_ > 0) {
-      result.findings.push_back(fmt::format("{} to come, which only say{} what is known in advance",
-                                            counted(most_to_come_, "row"), most_to_come_ == 1 ? "s" : ""));
+      result.findings.push_back(
+          fmt::format("{} at the end, of which only known columns are read", counted(most_to_come_, "row")));
     }
     if (left_out_.empty()) return;
     constexpr std::size_t shown = 6;

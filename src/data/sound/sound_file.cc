@@ -27,7 +27,7 @@ class SoundLibrary {
   static const SoundLibrary& get() {
     static const SoundLibrary library;
     if (library.open == nullptr) {
-      fail(ErrorCode::unsupported, "sound files need libsndfile, which is not there (on Debian: libsndfile1)");
+      fail(ErrorCode::unsupported, "sound files need libsndfile, which is not installed (on Debian: libsndfile1)");
     }
     return library;
   }
@@ -110,7 +110,7 @@ Sound read_sound(const std::string& path) {
   constexpr std::size_t most_samples = std::size_t{1} << 29;  // three hours at 48 kHz, 2 GiB
   SoundInfo info = {};
   if (std::FILE* file = std::fopen(path.c_str(), "rb"); file == nullptr) {
-    fail(ErrorCode::io_failure, "cannot read '{}': no such file, or not for us to read", path);
+    fail(ErrorCode::io_failure, "cannot read '{}': no such file, or no permission", path);
   } else {
     std::fclose(file);
   }

@@ -217,7 +217,7 @@ double CsvHeader::number(const std::vector<CsvField>& record, std::size_t column
     fail_at(source_, field.line, field.column, "column {}: {}", in_quotes(names_[column]), problem);
   };
   if (is_missing(field.text)) {
-    mistake("the value is missing; the option 'missing' (carry, interpolate or mask) deals with such values");
+    mistake("the value is missing; the option 'missing' (carry, interpolate or mask) accepts such values");
   }
   if (kind != ColumnKind::number) {
     if (const auto truth = parse_truth(field.text)) {
@@ -226,7 +226,7 @@ double CsvHeader::number(const std::vector<CsvField>& record, std::size_t column
     }
     if (kind == ColumnKind::boolean) {
       mistake(in_quotes(field.text) +
-              " is neither true nor false; the option 'categories' takes a column of any texts");
+              " is neither true nor false; the option 'categories' accepts columns of any text");
     }
   }
   double value = 0.0;

@@ -153,7 +153,7 @@ std::string CsvTable::describe_truths(const Choice& choice) const {
 
 std::vector<std::string> CsvTable::reading(std::size_t read, const Choice& choice) const {
   std::vector<std::string> findings;
-  if (windows_1252_) findings.emplace_back("as text in Windows-1252, as it is none in UTF-8");
+  if (windows_1252_) findings.emplace_back("as text in Windows-1252, because it is not UTF-8");
   if (const std::string text = describe(format()); !text.empty()) findings.push_back(text);
   if (!choice.left_out.empty()) {
     std::vector<std::string> all;

@@ -8,9 +8,8 @@ namespace penstock::data {
 void SequenceNames::begin(const CsvField& name, const CsvHeader& header, std::size_t column) {
   if (!names_.insert(name.text).second) {
     fail(ErrorCode::bad_input,
-         "{}:{}:{}: sequence {} comes back behind others: the rows of a sequence must follow each other. Sort the rows "
-         "by "
-         "column {}, or give sequences that differ names that differ",
+         "{}:{}:{}: sequence {} appears again after others: the rows of a sequence must follow each other. Sort the "
+         "rows by column {}, or give different sequences different names",
          header.source(), name.line, name.column, in_quotes(name.text), in_quotes(header.names()[column]));
   }
   if (most_ == std::numeric_limits<std::size_t>::max()) return;

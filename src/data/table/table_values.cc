@@ -118,8 +118,8 @@ std::string describe_filled(const TableValues& values, Missing missing) {
   const Index count = values.filled_count();
   if (count == 0) return {};
   const char* how = missing == Missing::interpolate ? "interpolated"
-                    : missing == Missing::mask      ? "carried on from the last one, and never asked for"
-                                                    : "carried on from the last one";
+                    : missing == Missing::mask      ? "replaced by the last one, and left out of the loss and scores"
+                                                    : "replaced by the last one";
   return fmt::format("{} {}", counted(count, "missing value"), how);
 }
 

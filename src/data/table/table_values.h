@@ -49,7 +49,8 @@ void refuse_empty_columns(const TableValues& values, const std::vector<std::stri
 void fill_missing(TableValues& values, const std::vector<Index>& begins, Missing missing,
                   const std::vector<std::string>& names);
 
-/// "12 missing values of 3 columns carried on from the last one", or nothing.
+/// Returns how missing values were filled, such as "12 missing values replaced by the last one"; empty if there are
+/// none.
 std::string describe_filled(const TableValues& values, Missing missing);
 
 }  // namespace penstock::data

@@ -67,7 +67,7 @@ std::unique_ptr<Dataset> open_text(const Sources& sources, const TextOptions& op
     if (!kind.empty()) {
       const std::string advice = io::table_advice(kind);
       fail(ErrorCode::bad_input, "{}: this is {}, not a text{}", file, kind,
-           advice.empty() ? "; the option 'bytes' reads it all the same" : advice);
+           advice.empty() ? "; the option 'bytes' reads it anyway" : advice);
     }
     if (content.empty()) fail(ErrorCode::bad_input, "{}: the file is empty", file);
     text = text.empty() ? std::move(content) : text + content;
@@ -79,7 +79,7 @@ std::unique_ptr<Dataset> open_text(const Sources& sources, const TextOptions& op
          counted(size, "byte"));
   }
   auto dataset = std::make_unique<TextDataset>(std::move(text), held_out);
-  if (files.size() > 1) dataset->add_reading(fmt::format("{} files, one behind the other", files.size()));
+  if (files.size() > 1) dataset->add_reading(fmt::format("{} files, one after the other", files.size()));
   return dataset;
 }
 

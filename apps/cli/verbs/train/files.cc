@@ -59,11 +59,10 @@ void TrainFiles::check_nothing_is_lost() const {
     return;
   }
   for (Index i = 0; i < arguments_.seeds; ++i) {
-    check_not_there("--checkpoint", of_member(checkpoint_, i), "--resume goes on with that run, --force replaces it");
+    check_not_there("--checkpoint", of_member(checkpoint_, i), "--resume continues that run, --force replaces it");
   }
   if (arguments_.search) {
-    check_not_there("--checkpoint", search_record(checkpoint_),
-                    "--resume goes on with that search, --force replaces it");
+    check_not_there("--checkpoint", search_record(checkpoint_), "--resume continues that search, --force replaces it");
   }
   check_not_there("--output", arguments_.output, "--force replaces it, -o FILE writes another one");
 }

@@ -18,11 +18,11 @@ std::string few_held_out(const OpenedData& data, const std::string& else_for) {
   const Index count = data.dataset->held_out_steps();
   const bool labelled = is_labelled(data.kind);
   if ((!labelled && data.kind != DataKind::series) || count == 0 || count >= (labelled ? 10 : 12)) return {};
-  return fmt::format("{} {}{} held out: too few for a score to mean much{}", count,
+  return fmt::format("the hold-out set has only {} {}{}: too few for a reliable score{}", count,
                      !labelled                         ? "row"
                      : data.kind == DataKind::labelled ? "sequence"
                                                        : "text",
-                     count == 1 ? " is" : "s are", else_for);
+                     count == 1 ? "" : "s", else_for);
 }
 
 /// Of the planned steps.
@@ -80,23 +80,23 @@ std::string introduction(const RunStart& start, const Model& model, const std::s
   const TrainOptions& options = start.options;
   std::string text = describe_data(start);
   add_line(text, "from", printable(origin));
-  add_line(text, "note", few_held_out(start.data, ", or to tell when to stop"));
+  add_line(text, "note", few_held_out(start.data, " or early stopping"));
   const auto line = [&](const char* what, const std::string& value) { add_line(text, what, value); };
   line("model",
        describe_model(model) +
            (arguments.seeds > 1 ? fmt::format("; one for each of {} seeds, and their mean", arguments.seeds) : ""));
   if (start.data.kind == DataKind::labelled && !arguments.model.no_filters) {
-    line("then", "convolution filters beside the layers, read by a linear classifier");
+    line("then", "convolution filters next to the layers, with a linear classifier");
   }
   const bool windows = !is_labelled(start.data.kind) && start.data.kind != DataKind::task;
   line("run", fmt::format("{} in batches of {}{}{}, {} at {:g}", describe_limits(start, planned), options.batch,
                           windows ? fmt::format(" x {}", options.length) : "", windows ? "" : " sequences",
                           options.optimizer == Optimizer::adamw ? "AdamW" : "SGD", options.learning_rate));
   if (options.patience > 0) {
-    line("stop", fmt::format("when {} validations in a row, one every {}, are no better; the {} model is kept",
-                             options.patience,
-                             options.validate_steps == 1 ? "step" : with_commas(options.validate_steps) + " steps",
-                             options.keep_best ? "best" : "last"));
+    line("stop",
+         fmt::format("after {} validations without improvement, one every {}; the {} model is kept", options.patience,
+                     options.validate_steps == 1 ? "step" : with_commas(options.validate_steps) + " steps",
+                     options.keep_best ? "best" : "last"));
   }
   line("on", describe_place(options.execution));
   return text;
@@ -105,12 +105,10 @@ std::string introduction(const RunStart& start, const Model& model, const std::s
 std::string introduction_of_linear(const RunStart& start, const Model& model) {
   std::string text = describe_data(start);
   add_line(text, "note", few_held_out(start.data, ""));
-  add_line(
-      text, "model",
-      fmt::format("a linear forecast from {}; the layers add nothing and are not trained: {} held out {} too few to "
-                  "say what they would add (--steps, --seconds or --epochs trains them)",
-                  counted(model.spec().lags, "row"), counted(start.data.dataset->held_out_steps(), "row"),
-                  start.data.dataset->held_out_steps() == 1 ? "is" : "are"));
+  add_line(text, "model",
+           fmt::format("a linear forecast from {}; layers are not trained, because a hold-out set of {} is too small "
+                       "to show their gain (--steps, --seconds or --epochs trains them)",
+                       counted(model.spec().lags, "row"), counted(start.data.dataset->held_out_steps(), "row")));
   return text;
 }
 
@@ -121,15 +119,17 @@ std::string introduction_of_filters(const RunStart& start, const std::vector<std
     add_line(text, "from", printable(start.arguments.init) + ": its columns, their scaling and its labels");
   }
   add_line(text, "note", few_held_out(start.data, ""));
-  const std::string why =
-      held_out == 0 ? "nothing is held out that could" : fmt::format("{} held-out sequences are too few to", held_out);
+  const std::string why = held_out == 0
+                              ? "there is no hold-out set to"
+                              : fmt::format("a hold-out set of {} is too small to", counted(held_out, "sequence"));
   add_line(text, "model",
-           fmt::format("convolution filters, read by a linear classifier; no layers: {} say what they would add "
-                       "(--no-filters trains layers)",
+           fmt::format("convolution filters with a linear classifier; layers are not trained, because {} show their "
+                       "gain (--no-filters trains layers)",
                        why));
   if (!given.empty()) {
-    add_line(text, "note",
-             fmt::format("without layers, {} say{} nothing", fmt::join(given, ", "), given.size() == 1 ? "s" : ""));
+    add_line(
+        text, "note",
+        fmt::format("without layers, {} {} no effect", fmt::join(given, ", "), given.size() == 1 ? "has" : "have"));
   }
   add_line(text, "on", describe_place(start.options.execution));
   return text;

@@ -25,9 +25,10 @@ TrainOrigin::TrainOrigin(const CLI::App& app, const std::string& path)
                 fmt::format("{} must not be given with --init, which takes it from {}", option, printable(path)));
   }
   if (model_.spec().members > 1) {
-    throw Error(ErrorCode::incompatible, fmt::format("--init {}: an ensemble of {} is not trained further: its members "
-                                                     "are no longer there one by one",
-                                                     printable(path), model_.spec().members));
+    throw Error(
+        ErrorCode::incompatible,
+        fmt::format("--init {}: an ensemble of {} cannot be trained further: its file does not keep the members apart",
+                    printable(path), model_.spec().members));
   }
 }
 

@@ -22,7 +22,7 @@ class SearchReport {
   SearchReport(double budget, bool quiet)
       : budget_(budget), quiet_(quiet), terminal_(is_terminal(STDERR_FILENO)), utf8_(speaks_utf8()) {
     if (quiet_) return;
-    say(fmt::format("search {} for a model by the training part alone: the first part of it trains, the rest scores\n",
+    say(fmt::format("search {} for a model on the training part only: its first part trains, the rest scores\n",
                     clock_time(budget_)));
     say("         cell     width  dropout  rate      loss       trained  \n");
   }
@@ -93,10 +93,11 @@ SearchResult search_model(const ModelSpec& spec, const Dataset& data, const Trai
 std::string describe_search(const SearchResult& result) {
   std::size_t trainings = 0;
   for (const SearchTrial& trial : result.trials) trainings += trial.losses.size();
-  return fmt::format("{} training{} of {} model{} in {}; {}: loss {} on the rest of the training part, {} as it began",
-                     trainings, trainings == 1 ? "" : "s", result.trials.size(), result.trials.size() == 1 ? "" : "s",
-                     clock_time(result.seconds), result.best.text(), short_number(result.loss()),
-                     short_number(result.trials.front().loss()));
+  return fmt::format(
+      "{} training{} of {} model{} in {}; best: {}: loss {} on the rest of the training part, {} with the defaults",
+      trainings, trainings == 1 ? "" : "s", result.trials.size(), result.trials.size() == 1 ? "" : "s",
+      clock_time(result.seconds), result.best.text(), short_number(result.loss()),
+      short_number(result.trials.front().loss()));
 }
 
 Json search_json(const SearchResult& result) {

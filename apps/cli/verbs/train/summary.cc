@@ -56,8 +56,8 @@ std::string describe_best(const RunEnd& end) {
   const std::string& init = end.arguments.init;
   const std::string which = result.model_step > 0 ? "the model after step " + with_commas(result.model_step)
                             : !init.empty()       ? "the weights of " + printable(init)
-                                                  : "the linear forecast as it was before the first step";
-  return which + (result.stopped_early ? "; the run ended because nothing better followed" : "");
+                                                  : "the linear forecast, as before the first step";
+  return which + (result.stopped_early ? "; early stopping ended the run" : "");
 }
 
 std::string describe_files(const RunEnd& end) {
