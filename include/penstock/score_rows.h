@@ -20,6 +20,7 @@ struct SeriesScore {
   std::vector<GroupScore> groups;       ///< Of each series by itself, of a model that knows them by name.
   std::vector<std::string> new_groups;  ///< Names of those that training did not see ...
   Index scaled_by = 0;                  ///< ... and so are scaled by so many first rows of theirs; 0: by all.
+  Index longest = 0;                    ///< Rows of the longest series.
 };
 /// Forecasts compared with the rows that follow.
 SeriesScore score_series(const Model& model, Rows& rows, const SeriesScoring& options, const Execution& execution = {});
