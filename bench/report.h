@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "bench/suite.h"
@@ -14,7 +15,8 @@ std::string report_markdown(const Report& report);
 
 /// Draws the ratios by matplotlib in the Python of the settings, and returns the bytes of the picture. The ending of
 /// `path` says in which format; nothing is written there. Throws Error(io_failure) with the reason if there is no
-/// picture.
-std::string plot(const Report& report, const std::string& path);
+/// picture,
+/// and Error(interrupted) once `stop` says true.
+std::string plot(const Report& report, const std::string& path, const std::function<bool()>& stop);
 
 }  // namespace penstock::bench

@@ -95,7 +95,7 @@ struct TrainResult {
 struct TrainCallbacks {
   std::function<void(const Progress&)> progress;
   std::function<void(const Progress&, const Evaluation&)> validation;
-  std::function<bool()> stop;  ///< True: save and return as soon as the current step is done.
+  std::function<bool()> stop;  ///< True: save and return after the current step; ends the last validation at once.
 };
 
 /// Trains a model. If `resume` is true, checkpoint_path must exist and the run continues bit for bit: same weights as
@@ -172,7 +172,8 @@ struct Finished {
 /// it is. `trained`: the layers are not as they were drawn.
 std::string describe_weight(const Finished& finished, bool trained = true);
 /// What follows training by the held-out part, before the model is scored: what the layers of a series model add is
-/// reduced and the spread of its forecasts found; a model of labelled sequences gets filters.
+/// reduced and the spread of its forecasts found; a model of labelled sequences gets filters. An error, such as
+/// Error(interrupted) of a Stoppable (stop.h), leaves the model as it was.
 Finished finish_training(Model& model, const Dataset& data, const FinishOptions& options = {},
                          const Execution& execution = {});
 /// What follows the score: what was fitted in closed form is fitted again, to the held-out part, too.

@@ -8,6 +8,7 @@
 
 #include "nn/filter_bank.h"
 #include "nn/model_impl.h"
+#include "penstock/stop.h"
 #include "train/labelled_batches.h"
 #include "train/ridge_classifier.h"
 
@@ -36,6 +37,7 @@ class Sequences {
     Example example;
     Index sequences = 0, positions = 0;
     for (Index i = 0; sequences < most && positions < enough && batch(part, i, example); ++i) {
+      stop_if_asked();
       use(example);
       sequences += example.rows;
       positions += example.rows * example.steps;
