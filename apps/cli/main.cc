@@ -84,6 +84,7 @@ int run_verb(const Verb& verb) {
   } catch (const Interrupted&) {
     return interrupted_status();
   } catch (const Error& error) {
+    if (error.code() == ErrorCode::interrupted && interrupted()) return interrupted_status();
     const bool use = error.code() == ErrorCode::invalid_argument;
     const bool advises = std::string_view(error.what()).find("the option '") != std::string_view::npos;
     return report(verb.app, error.code(), use || advises ? in_terms_of_options(*verb.app, error.what()) : error.what());

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <string>
 
 #include "bench/suite/suite.h"
@@ -16,7 +17,7 @@ std::string report_markdown(const Report& report, std::size_t width = 118);
 
 /// Draws the ratios with matplotlib, in the Python of the settings, and returns the bytes of the picture. The extension
 /// of `path` chooses the format; the function does not write the file. Throws Error(io_failure) with the reason if
-/// drawing fails.
-std::string plot(const Report& report, const std::string& path);
+/// drawing fails, and Error(interrupted) once `stop` returns true.
+std::string plot(const Report& report, const std::string& path, const std::function<bool()>& stop);
 
 }  // namespace penstock::bench

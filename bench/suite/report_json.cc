@@ -138,8 +138,8 @@ std::string report_json(const Report& report) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-std::string plot(const Report& report, const std::string& path) {
-  return PythonPeers(report.settings.python, report.settings.peers_folder, {}, [] { return false; })
+std::string plot(const Report& report, const std::string& path, const std::function<bool()>& stop) {
+  return PythonPeers(report.settings.python, report.settings.peers_folder, {}, stop)
       .run_script("plot.py", report_json(report), path);
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 import time
 
 from . import _core
@@ -113,10 +114,12 @@ def train(
 
     What is None is what suits the data, as ``penstock train`` has it: limits, sizes of batches, how often to validate,
     when to stop and which weights to keep. The first of the limits that is reached ends the run. Ctrl-C ends it after
-    the current step: the result then says that it was interrupted. Once the layers are trained, the model is finished
-    as ``penstock train`` does: what they add to a linear forecast is reduced to what pays on the held-out part, the spread of
-    forecasts is found, and a model of labelled sequences gets filters. Layers of a series whose held-out rows are too few to
-    say what they add would be reduced to nothing: unless it is said how to train them, they are not trained.
+    the current step: the result then says that it was interrupted, and with a checkpoint ``resume=True`` goes on.
+
+    Once the layers are trained, the model is finished as ``penstock train`` does: what they add to a linear forecast is
+    reduced to what pays on the held-out part, the spread of forecasts is found, and a model of labelled sequences gets
+    filters. Ctrl-C skips the rest of that as well. Layers of a series whose held-out rows are too few to say what they
+    add would be reduced to nothing: unless it is said how to train them, they are not trained.
 
     Args:
         model: A :class:`Model`, made for this data.
@@ -160,6 +163,7 @@ def train(
         NumericalError: Too many steps in a row were not finite.
     """
     how = {name: value for name, value in locals().items() if name in _OF_LAYERS}
+    _now()  # which the model will note: a wrong one is said before training
     model_of(model), dataset_of(data)  # which refuse others
     resumed = os.fspath(checkpoint) if resume and checkpoint is not None and os.path.exists(checkpoint) else ""
     options = _core.suggest(data._dataset, model._on(device), resumed)
@@ -260,7 +264,15 @@ def _score_text(task, validation, unit):
 
 def _now():
     """The time in UTC, or that of SOURCE_DATE_EPOCH where files are to be reproducible."""
-    seconds = int(os.environ.get("SOURCE_DATE_EPOCH", time.time()))
+    seconds, latest = time.time(), 253402300799  # the last second of the year 9999
+    fixed = os.environ.get("SOURCE_DATE_EPOCH")
+    if fixed is not None:
+        if re.fullmatch("[0-9]{1,12}", fixed) is None or int(fixed) > latest:
+            raise InvalidArgument(
+                f"SOURCE_DATE_EPOCH must be 0 to {latest}, in seconds since 1970, not {fixed!r}: unset it for the "
+                "time of now"
+            )
+        seconds = int(fixed)
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 
@@ -284,9 +296,12 @@ def _train_filters(model, data, options):
     warn_caller(
         "too few sequences are held out to say what layers add: the filters stand alone (filters=False trains layers)"
     )
-    filters, weight = _core.filters_alone(data._dataset, options["seed"], options["threads"])
+    try:
+        filters, weight = _core.filters_alone(data._dataset, options["seed"], options["threads"])
+        scored = _core.evaluate(filters, data._dataset, options | {"validation_batches": 0})
+    except KeyboardInterrupt:
+        return TrainResult(Progress(), None, False, 0, True)
     _core.replace(model._model, filters)
-    scored = _core.evaluate(model._model, data._dataset, options | {"validation_batches": 0})
     validation = Evaluation(**scored) if scored["scored"] else None
     model._data = model._model.data()
     model._history = _history(model, data, {"validation": scored if validation else None}, weight=weight)

@@ -8,6 +8,7 @@
 #include "data/batch.h"
 #include "data/device_batch.h"
 #include "graph/program.h"
+#include "penstock/stop.h"
 
 namespace penstock::training {
 
@@ -30,6 +31,7 @@ class Filters {
 
   /// [B, T, 2 * count] or [B, T, count] of a batch; good until the next one.
   std::span<const float> run(const Example& example, nn::FilterValues wanted) {
+    stop_if_asked();
     const ops::Target target = target_of(example, execution_);
     if (!workspace_ || wanted != wanted_ || !same_shape(workspace_->program().target(), target)) {
       nn::GraphBuilder builder(target);

@@ -12,6 +12,7 @@
 #include "nn/model/model_impl.h"
 #include "penstock/data/dataset.h"
 #include "penstock/data_description.h"
+#include "penstock/stop.h"
 
 /// The filters of a model of labelled sequences outside of it: they are drawn, their thresholds are fitted, and what
 /// they let pass is averaged over each sequence.
@@ -38,6 +39,7 @@ class Sequences {
     Example example;
     Index sequences = 0, positions = 0;
     for (Index i = 0; sequences < most && positions < enough && batch(part, i, example); ++i) {
+      stop_if_asked();
       use(example);
       sequences += example.rows;
       positions += example.rows * example.steps;

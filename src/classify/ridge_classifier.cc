@@ -8,6 +8,7 @@
 
 #include "base/algebra/inverse_factor.h"
 #include "ops/product/matmul.h"
+#include "penstock/stop.h"
 
 namespace penstock::training {
 
@@ -80,6 +81,7 @@ class Ridge {
     if (dual_) return;
     products_.assign(static_cast<std::size_t>(width_ * outputs_), 0.0);
     for (Index i = 0; i < n_; ++i) {
+      stop_if_asked();
       for (Index f = 0; f < width_; ++f) {
         for (Index c = 0; c < outputs_; ++c) {
           products_[f * outputs_ + c] += static_cast<double>(x.x[i * width_ + f]) * y[i * outputs_ + c];
@@ -94,6 +96,7 @@ class Ridge {
   };
 
   Fit fit(double penalty) const {
+    stop_if_asked();
     const Index size = dual_ ? n_ : width_;
     Reals inverse = gram_;
     for (Index i = 0; i < size; ++i) inverse[i * size + i] += penalty;

@@ -11,6 +11,7 @@
 #include "penstock/data/dataset.h"
 #include "penstock/data_description.h"
 #include "penstock/spread_tracker.h"
+#include "penstock/stop.h"
 #include "penstock/train/train.h"
 
 namespace penstock {
@@ -58,7 +59,6 @@ training::RowErrors expected_errors(Model& model, const training::SeriesRows& se
   training::Heads heads(model);
   heads.scale(0.0);
   const training::RowErrors alone = training::held_out_errors(model, series, execution);
-  heads.scale(1.0);
   const double wider = widening_by_choice(errors.errors, alone.errors);
   for (float& error : errors.errors) error = static_cast<float>(wider * static_cast<double>(error));
   return errors;
@@ -226,6 +226,7 @@ class ErrorsOfBothKinds {
   double pinball_loss(const Quantile& quantile) const {
     double sum = 0.0;
     for (std::size_t step = 0; step < forecasts_.size(); ++step) {
+      stop_if_asked();
       for (std::size_t i = 0; i < forecasts_[step].size(); ++i) {
         const auto [difference, weight] = differences_.at(step)[i];
         for (std::size_t level = 0; level < std::size(spread_levels); ++level) {
@@ -299,6 +300,7 @@ class HonestWidths {
     std::vector<float> forecasts(static_cast<std::size_t>(own.output_size()));
     const auto values = series_.targets();
     for (Index row = segment.first; row < segment.end; ++row) {
+      stop_if_asked();
       // Of forecasts that nobody made there is no error.
       std::ranges::fill(forecasts, std::numeric_limits<float>::quiet_NaN());
       if (const auto found = errors_.find(row); found != errors_.end()) {
@@ -332,7 +334,7 @@ class HonestWidths {
 void fit_spread(Model& model, const Dataset& dataset, const Execution& execution) {
   const training::SeriesRows* const series = training::SeriesRows::of(dataset);
   if (series == nullptr) return;
-  DataDescription& data = model.impl().data;
+  DataDescription data = model.impl().data;
   const std::size_t targets = data.targets.size();
   std::vector<ErrorsOfBothKinds> errors;
   for (const Column& column : data.targets) errors.emplace_back(column, data.horizon);
@@ -366,6 +368,7 @@ void fit_spread(Model& model, const Dataset& dataset, const Execution& execution
     if (auto ending = widths.at_end_of(segment)) endings.push_back(std::move(*ending));
   }
   data.spread.endings = std::move(endings);
+  model.impl().data.spread = std::move(data.spread);
 }
 
 }  // namespace penstock

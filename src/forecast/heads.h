@@ -1,28 +1,34 @@
 #pragma once
 
 #include <algorithm>
-#include <span>
 #include <vector>
 
 #include "nn/model/model_impl.h"
 
 namespace penstock::training {
 
-/// The linear heads that end the layers of a model, of every member of an ensemble. Without them a model is its linear
-/// forecast.
+/// Scales the linear heads that end the layers of a model, of every member of an ensemble. Without them a model is its
+/// linear forecast. The destructor leaves them as they were, or as leave() says.
 class Heads {
  public:
-  explicit Heads(Model& model) : parameters_(*model.impl().parameters) {
+  explicit Heads(Model& model) : parameters_(own_parameters(model)) {
     for (const nn::ParameterEntry& entry : parameters_.layout().entries()) {
       if (!entry.name.ends_with("head.weight") && !entry.name.ends_with("head.bias")) continue;
       const auto values = parameters_.value(entry);
-      heads_.push_back({values, {values.begin(), values.end()}});
+      heads_.push_back({&entry, {values.begin(), values.end()}});
     }
   }
-  /// Makes them so many times what they were at first.
+  ~Heads() { scale(left_); }
+  Heads(const Heads&) = delete;
+  Heads& operator=(const Heads&) = delete;
+
+  /// Sets the factor that the destructor applies: 1 before.
+  void leave(double factor) { left_ = factor; }
+  /// Makes them so many times what they were at first, for now.
   void scale(double factor) {
-    for (const auto& [values, were] : heads_) {
-      std::ranges::transform(were, values.begin(),
+    for (const auto& [entry, were] : heads_) {
+      // Their place changes when the model parts from sessions.
+      std::ranges::transform(were, parameters_.value(*entry).begin(),
                              [&](float was) { return static_cast<float>(factor * static_cast<double>(was)); });
     }
     parameters_.changed();
@@ -30,11 +36,18 @@ class Heads {
 
  private:
   struct Head {
-    std::span<float> values;
+    const nn::ParameterEntry* entry;
     std::vector<float> were;
   };
+
+  static nn::Parameters<float>& own_parameters(Model& model) {
+    model.impl().part_from_sessions();
+    return *model.impl().parameters;
+  }
+
   nn::Parameters<float>& parameters_;
   std::vector<Head> heads_;
+  double left_ = 1.0;
 };
 
 }  // namespace penstock::training

@@ -68,10 +68,9 @@ bool linear_stands_alone(const Dataset& dataset) {
 double shrink_correction(Model& model, const Dataset& dataset, const Execution& execution) {
   const training::SeriesRows* const series = training::SeriesRows::of(dataset);
   if (model.spec().lags == 0 || series == nullptr || series->held_out() == 0) return 1.0;
-  model.impl().part_from_sessions();
   training::Heads heads(model);
   if (linear_stands_alone(dataset)) {
-    heads.scale(0.0);
+    heads.leave(0.0);
     return 0.0;
   }
   const std::vector<float> with = training::held_out_errors(model, *series, execution).errors;
@@ -80,7 +79,7 @@ double shrink_correction(Model& model, const Dataset& dataset, const Execution& 
   // Forecasts from rows nearer to each other than the horizon are of the same rows in part.
   const Index block = model.data().horizon * model.data().output_size();
   const double share = share_that_pays(with, without, static_cast<std::size_t>(block));
-  heads.scale(share);
+  heads.leave(share);
   return share;
 }
 

@@ -2,17 +2,20 @@
 
 #include <utility>
 
+#include "data/series/series_rows.h"
+#include "forecast/heads.h"
 #include "penstock/data/dataset.h"
-
 #include "penstock/train/train.h"
 
 namespace penstock {
 
 Finished finish_training(Model& model, const Dataset& data, const FinishOptions& options, const Execution& execution) {
   Finished result;
-  if (data.held_out_steps() > 0) {
+  if (training::SeriesRows::of(data) != nullptr && data.held_out_steps() > 0) {
+    training::Heads heads(model);  // an error in fit_spread() undoes what shrink_correction() has done
     if (options.shrink) result.share = shrink_correction(model, data, execution);
     fit_spread(model, data, execution);
+    heads.leave(result.share);
   }
   result.changed = result.share < 1.0;
   if (!options.filters || !data.description().labels_sequences()) return result;

@@ -127,7 +127,13 @@ SeriesScore score_grouped(const Model& model, Rows& rows, const SeriesScoring& o
   const auto inputs = static_cast<std::size_t>(data.input_size());
   SeriesScore score;
   score.new_groups = new_groups(groups);
-  score.scaled_by = reading.scaled_by;
+  Index longest_new = 0;
+  for (const GroupedRows& series : groups) {
+    const auto length = static_cast<Index>(series.values.size());
+    score.longest = std::max(score.longest, length);
+    if (!series.trained) longest_new = std::max(longest_new, length);
+  }
+  if (longest_new > reading.scaled_by) score.scaled_by = reading.scaled_by;
   for (GroupedRows& series : groups) {
     SeriesScorer scorer(model, series.data, series.name, options, execution);
     for (std::size_t row = 0; row < series.values.size(); ++row) {
@@ -157,12 +163,13 @@ SeriesScore score_series(const Model& model, Rows& rows, const SeriesScoring& op
   if (!data.group_column.empty() || data.reads_ahead()) return score_grouped(model, rows, options, execution);
   const TargetValues targets(data, rows);
   SeriesScorer scorer(model, data, "", options, execution);
+  SeriesScore score;
   for (auto kind = rows.next(); kind != Rows::Kind::end; kind = rows.next()) {
     if (kind == Rows::Kind::blank) continue;
     std::vector<double> values = targets.read(rows, kind == Rows::Kind::missing);
     scorer.add(rows.features(), std::move(values), rows.date());
+    ++score.longest;
   }
-  SeriesScore score;
   score.columns = scorer.finish().columns;
   return score;
 }

@@ -9,6 +9,7 @@
 #include "data/batch.h"
 #include "nn/enough_memory.h"
 #include "ops/pointwise/elementwise.h"
+#include "penstock/stop.h"
 #include "train/evaluate.h"
 #include "train/train_options.h"
 
@@ -332,16 +333,26 @@ void Trainer::train() {
 }
 
 void Trainer::finish() {
-  result_.stopped_early = stopping_.cooling() && !result_.interrupted;
   result_.model_step = state_.step;
   if (options_.keep_best && stopping_.history().known) {
-    if (!result_.interrupted) {  // the last weights are compared by the same held-out batches
-      judge(evaluation(options_.validation_batches).loss, false);
-    }
+    // The last weights are compared by the same held-out batches.
+    unless_interrupted([&] { judge(evaluation(options_.validation_batches).loss, false); });
     restore_best();
     result_.model_step = stopping_.history().best_step;
   }
-  if (!result_.interrupted) validate(seconds(), 0);  // the figure that is quoted is of all that was held out
+  unless_interrupted([&] { validate(seconds(), 0); });  // the figure that is quoted is of all that was held out
+  result_.stopped_early = stopping_.cooling() && !result_.interrupted;
+}
+
+void Trainer::unless_interrupted(const std::function<void()>& work) {
+  if (result_.interrupted) return;
+  try {
+    const Stoppable on_demand([&] { return callbacks_.stop && callbacks_.stop(); });
+    work();
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::interrupted) throw;
+    result_.interrupted = true;
+  }
 }
 
 TrainResult Trainer::run() {

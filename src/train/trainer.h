@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -53,6 +54,8 @@ class Trainer {
 
   /// Chooses the weights that the model ends with, and scores them.
   void finish();
+  /// Does work that follows the last step, and ends it when somebody stops the run, which a checkpoint can finish.
+  void unless_interrupted(const std::function<void()>& work);
 
   double seconds() const;
   double epoch(Index scored) const;

@@ -19,6 +19,18 @@
 namespace penstock {
 namespace {
 
+/// How many bytes file systems allow a name to have.
+long allowed_name = 255;
+
+}  // namespace
+}  // namespace penstock
+
+/// The system's, as far as the library asks it.
+extern "C" long pathconf(const char*, int what) noexcept { return what == _PC_NAME_MAX ? penstock::allowed_name : -1; }
+
+namespace penstock {
+namespace {
+
 using test::expect_error;
 using test::TemporaryFolder;
 
@@ -220,6 +232,32 @@ TEST(FileWriterTest, LongNames) {
   write(folder.path(name), "x");
   EXPECT_EQ(folder.read(name), "x");
   expect_error(ErrorCode::io_failure, "its name has 256 bytes", [&] { write(folder.path(name + "n"), "x"); });
+}
+
+TEST(FileWriterTest, TemporaryNamesObeyTheFileSystem) {
+  const TemporaryFolder folder;
+  const auto temporary_of = [&](const std::string& name) {
+    const FileWriter file(folder.path(name));
+    return std::filesystem::directory_iterator(folder.path(""))->path().filename().string();
+  };
+  allowed_name = 143;  // of eCryptfs
+  const std::string prefix = ".penstock-";
+  const std::size_t random_end = 1 + 16;
+  EXPECT_EQ(temporary_of("short").size(), prefix.size() + 5 + random_end);
+  const std::string cut = temporary_of(std::string(143, 'n'));
+  EXPECT_EQ(cut.size(), 143u);
+  EXPECT_TRUE(cut.starts_with(prefix + std::string(143 - prefix.size() - random_end, 'n') + "-"));
+  // Characters of two bytes, of which the last one to fit would be cut.
+  std::string word;
+  for (int i = 0; i < 70; ++i) word += "ß";
+  EXPECT_EQ(temporary_of("n" + word).size(), 142u);
+  EXPECT_EQ(temporary_of("nn" + word).size(), 143u);
+  write(folder.path(word), "x");
+  EXPECT_EQ(folder.read(word), "x");
+  EXPECT_EQ(folder.count(), 1);
+  allowed_name = 1530;  // of FAT, which counts others
+  EXPECT_EQ(temporary_of(std::string(255, 'n')).size(), 255u);
+  allowed_name = 255;
 }
 
 TEST(FileWriterTest, WhatAKilledWriterLeftIsRemoved) {

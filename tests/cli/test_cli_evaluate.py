@@ -70,8 +70,11 @@ def test_rows_that_the_linear_forecast_has_no_past_for_lead_in(seasonal):
     assert explicit.json()["files"][0]["columns"]["x"] == without
     (seasonal / "short.csv").write_text(season_csv(lags))
     refuses("evaluate", "model.safetensors", "short.csv", cwd=seasonal, status=1, verb="evaluate",
-            message=f"short.csv: there is nothing to score after row {lags}, because the linear forecast reads that many; "
-                    "--skip 0 scores all rows")
+            message=f"short.csv: there is nothing to score after row {lags}, because the linear forecast reads that many: "
+                    f"it has {lags} rows; --skip 0 scores all rows")
+    (seasonal / "one.csv").write_text(season_csv(1))
+    refuses("evaluate", "model.safetensors", "one.csv", cwd=seasonal, status=1, verb="evaluate",
+            message="one.csv: there is nothing to score: it has 1 row, and forecasts are compared with later ones")
 
 
 @pytest.mark.parametrize("source", ["two files", "-"])
@@ -174,7 +177,7 @@ def test_a_text_beside_compressors(models):
 
 def test_what_cannot_be_scored(seasonal, models):
     refuses("evaluate", "model.safetensors", "all.csv", "--skip", 160, cwd=seasonal, status=1, verb="evaluate",
-            message="all.csv: there is nothing to score after row 160")
+            message="all.csv: there is nothing to score after row 160: it has 160 rows")
     refuses("evaluate", models / "text.safetensors", "all.csv", "--skip", 3, cwd=seasonal, status=2, verb="evaluate",
             message=f"--skip is for forecast models, and {models / 'text.safetensors'} is a language model")
     refuses("evaluate", cwd=seasonal, status=2, verb="evaluate", message="MODEL is missing")

@@ -11,6 +11,7 @@ import zipfile
 
 import pytest
 
+import program
 from program import PATIENCE, TINY, refuses, run, start
 
 QUICK = [*TINY, "--steps", 2, "--length", 8]
@@ -428,6 +429,36 @@ def test_a_name_whose_lock_or_checkpoint_is_too_long(models, tmp_path):
     name = str(tmp_path / ("n" * 250))
     result = run("train", models / "text.txt", *QUICK, "--quiet", "-o", name, cwd=tmp_path, expect=1)
     assert "and the file system allows 255; choose a shorter one" in result.err and result.err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "option, command",
+    [
+        ("--output", ["train", "text.txt", "--steps", 1, "-o"]),
+        ("--checkpoint", ["train", "text.txt", "--steps", 1, "-o", "m", "--checkpoint"]),
+        ("--metrics", ["train", "text.txt", "--steps", 1, "-o", "m", "--metrics"]),
+        ("--output", ["export", "series.safetensors", "-o"]),
+        ("--output", ["tune", "--shape", "1x2x2x2", "-o"]),
+        ("--state", ["stream", "text.safetensors", "--state"]),
+        ("--plot", ["bench", "layer", "--plot"]),
+    ],
+)
+def test_standard_output_is_no_file(models, tmp_path, option, command):
+    arguments = [models / word if str(word).endswith((".safetensors", ".txt")) else word for word in command]
+    message = f"{option} must name a file, not '-': {option} does not write to standard output; ./- is a file of that name"
+    refuses(*arguments, "-", message=message, status=2, verb=command[0], cwd=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("value", ["", "now", "12.5", "-1", "1 ", "253402300800", "99999999999999999999"])
+@pytest.mark.parametrize("command", [["train", "text.txt", *QUICK, "-o", "m"], ["report", "text.safetensors", "-o", "r.html"]])
+def test_a_bad_time_of_reproducible_files(models, tmp_path, monkeypatch, value, command):
+    given = {**program.environment(), "SOURCE_DATE_EPOCH": value}
+    monkeypatch.setattr(program, "environment", lambda: given)
+    arguments = [models / word if str(word).startswith("text.") else word for word in command]
+    result = run(*arguments, cwd=tmp_path, expect=2)
+    assert f"SOURCE_DATE_EPOCH must be 0 to 253402300799, in seconds since 1970, not '{value}': unset it" in result.err
     assert list(tmp_path.iterdir()) == []
 
 

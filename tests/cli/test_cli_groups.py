@@ -84,6 +84,12 @@ def test_a_series_that_training_did_not_see(trained):
     assert 0.5 < float(result.out.splitlines()[1].split(",")[1]) / 30 < 1.5
     result = run("evaluate", "model.safetensors", "new.csv", "--skip", 20, cwd=folder)
     assert result.err == "note: new is not in the training data: scaled by the first 20 of its rows in new.csv\n"
+    (folder / "short.csv").write_text(shops(5, {"new": 3, "newer": 1}, seed=2))
+    result = run("evaluate", "model.safetensors", "short.csv", "--skip", 20, cwd=folder, expect=1)
+    assert result.err == (
+        "note: new, newer are not in the training data: scaled by all of their rows in short.csv\n"
+        "penstock evaluate: short.csv: there is nothing to score after row 20: its longest series has 5 rows\n"
+    )
     rows = text.splitlines(keepends=True)
     result = run("stream", "model.safetensors", "--state", "s", stdin="".join(rows[:31]), cwd=folder)
     assert result.err.startswith("note: new is not in the training data: its first ")

@@ -1,6 +1,7 @@
 """Ctrl-C ends every verb at once, whatever it reads and however long that is."""
 
 import gzip
+import json
 import os
 import pathlib
 import pty
@@ -90,3 +91,66 @@ def test_a_long_table_shows_that_it_is_read(files):
     process.kill()
     process.wait(PATIENCE)
     os.close(ours)
+
+
+def test_ctrl_c_in_what_follows_training_loses_nothing(tmp_path):
+    # Filters for so many sequences take many times as long as the training before them.
+    rows = "".join(f"{i // 100},{'ab'[i // 100 % 2]},{i * 7919 % 1000}\n" for i in range(400_000))
+    (tmp_path / "long.csv").write_text("sequence,label,x\n" + rows)
+    options = [*TINY, "--steps", 2, "--patience", 0, "--quiet", "--json", "-o", "m"]
+    process = start("train", "long.csv", *options, cwd=tmp_path)
+    end = time.monotonic() + PATIENCE
+    while not (tmp_path / "m.checkpoint").exists():  # which is written once there have been so many steps
+        assert process.poll() is None and time.monotonic() < end
+        time.sleep(0.01)
+    time.sleep(0.5)
+    assert process.poll() is None
+    begin = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    out, complaint = process.communicate(timeout=PATIENCE)
+    taken = time.monotonic() - begin
+    assert process.returncode == 130, complaint
+    assert taken < AT_ONCE
+    said = json.loads(out)
+    assert said["interrupted"] and said["steps"] == 2
+    assert {path.name for path in tmp_path.iterdir()} == {"long.csv", "m", "m.checkpoint"}
+    assert "filters" not in run("info", "m", cwd=tmp_path).out
+    # Without filters, there is little to make up for.
+    said = run("train", "long.csv", *options, "--resume", "--no-filters", cwd=tmp_path).json()
+    assert not said["interrupted"] and said["steps"] == 2
+    assert {path.name for path in tmp_path.iterdir()} == {"long.csv", "m"}
+
+
+@pytest.fixture
+def deaf_python(tmp_path):
+    """A Python that draws nothing for as long as a test lasts."""
+    program = tmp_path / "python"
+    program.write_text("#!/bin/sh\nexec sleep 600\n")
+    program.chmod(0o755)
+    return program
+
+
+@pytest.mark.parametrize(
+    "written, arguments",
+    [
+        ("page.html", ["report", "series", "--data", "short.csv", "-o", "{}/page.html", "--png", "{}/pictures"]),
+        (
+            "all.json",
+            ["bench", "batch", "--peers", "none", "--cells", "gru", "--shapes", "2x5x3x4", "--threads", 1]
+            + ["--seconds", 0.002, "--json", "{}/all.json", "--plot", "{}/picture.svg"],
+        ),
+    ],
+)
+def test_ctrl_c_ends_drawing(files, tmp_path, deaf_python, written, arguments):
+    words = [str(word).format(tmp_path) for word in arguments]
+    process = start(*words, "--python", deaf_python, cwd=files)
+    end = time.monotonic() + PATIENCE
+    while not (tmp_path / written).exists():
+        assert process.poll() is None and time.monotonic() < end
+        time.sleep(0.01)
+    time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    _, complaint = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 130, complaint
+    assert b"cannot be started" not in complaint and b"no plot" not in complaint
+    assert not list(tmp_path.rglob("*.png")) and not (tmp_path / "picture.svg").exists()

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <utility>
 
 #include "data/normalise.h"
 #include "data/table/csv.h"
@@ -243,6 +244,33 @@ TEST(RowReader, AValueThatNobodyMeasuredIsMissing) {
   RowReader strict(two_columns(), "x,y", "-");
   expect_error(ErrorCode::bad_input, "-:2: column \"y\": 3.4e+38 is too far",
                [&] { strict.read("10,3.4e38", features); });
+}
+
+TEST(RowReader, SeriesThatTrainingDidNotSeeAreReadByThoseThatItSaw) {
+  DataDescription data = two_columns();
+  data.inputs[1].logarithm = true;
+  data.group_column = "shop";
+  data.targets = {{"z", 0.0, 1.0}};
+  data.groups = {{"middle", {{5.0, 1.0}, {0.0, 1.0}}, {{1.0, 2.0}}},
+                 {"high", {{1e20, 2.0}, {0.0, 1.0}}, {{5.0, 4.0}}},
+                 {"low", {{-1e20, 2.0}, {0.0, 1.0}}, {{3.0, 3.0}}}};
+  RowReader reader(data, "shop,x,y", "-", {.missing = Missing::carry});
+  std::vector<float> features(2);
+  Index refused = 0;
+  const auto is_read = [&](const std::string& row) {
+    EXPECT_TRUE(reader.read(row, features));
+    const Index before = std::exchange(refused, reader.replaced());
+    return refused == before;
+  };
+  EXPECT_TRUE(is_read("new,1e20,1"));
+  EXPECT_TRUE(is_read("new,-1e20,1e300"));
+  EXPECT_TRUE(is_read("new,1e15,1"));  // between what two of them can be
+  EXPECT_FALSE(is_read("new,1.1e20,1"));
+  EXPECT_FALSE(is_read("new,-1.1e20,1"));
+  EXPECT_FALSE(is_read("middle,1e15,1"));
+  const Scaling target = reader.settle_group("new", features, 1).targets.front();
+  EXPECT_EQ(target.mean, 3.0);
+  EXPECT_EQ(target.scale, 3.0);
 }
 
 TEST(RowReader, MistakesNameLineAndColumn) {

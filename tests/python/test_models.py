@@ -199,6 +199,16 @@ def test_missing_values_are_dealt_with_as_in_the_model_that_is_trained_further(t
     assert any("missing" in line for line in penstock.open_series(tmp_path / "gaps.csv", origin=model).reading)
 
 
+@pytest.mark.parametrize("value", ["", "now", "12.5", "-1", "253402300800", "9" * 5000])
+def test_a_bad_time_of_reproducible_files_is_refused_before_training(folder, monkeypatch, value):
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", value)
+    data = penstock.open_text(folder / "text.txt")
+    model, begun = penstock.Model(data, **SMALL), []
+    with pytest.raises(penstock.InvalidArgument, match="SOURCE_DATE_EPOCH must be 0 to 253402300799, in seconds since 1970"):
+        penstock.train(model, data, steps=1, callback=begun.append, **QUICK)
+    assert not begun and model.history == {}
+
+
 def test_data_and_models_say_what_they_are(folder, language, tmp_path, monkeypatch):
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "86400")
     data = penstock.open_series(folder / "series.csv", targets=["level"], horizon=3, known=[])

@@ -181,7 +181,16 @@ WORKING = """
 import pathlib, signal, sys, threading
 import penstock
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have had it ignored for all of us
+labelled = penstock.open_labelled("labelled.csv") if sys.argv[1] in ("add_filters", "train") else None
+def train():
+    model = penstock.Model(labelled, width=8, blocks=1)
+    result = penstock.train(model, labelled, steps=2, patience=0, threads=1, progress=False)
+    assert result.interrupted and result.last.step == 2
+    assert model.spec["filters"] == 0 and model.history["steps"] == 2
+    raise KeyboardInterrupt
 work = {
+    "train": train,
+    "add_filters": lambda: penstock.Model(labelled, width=8, blocks=1).add_filters(labelled, threads=1),
     "open_series": lambda: penstock.open_series("large.csv"),
     "open_text": lambda: penstock.open_text("large.txt.gz"),
     "open_sound": lambda: penstock.open_sound("large.wav", "large.wav"),
@@ -210,6 +219,8 @@ def large(tmp_path_factory):
         (folder / "small.csv").write_text("".join(table.readline() for _ in range(200)))
     (folder / "large.txt.gz").write_bytes(gzip.compress(b"In the beginning was the word.\n" * 3_000_000, 1))
     (folder / "small.txt").write_bytes(b"In the beginning was the word.\n" * 100)
+    rows = "".join(f"{i // 100},{'ab'[i // 100 % 2]},{i * 7919 % 1000}\n" for i in range(400_000))
+    (folder / "labelled.csv").write_text("sequence,label,x\n" + rows)
     with wave.open(str(folder / "large.wav"), "wb") as sound:
         sound.setparams((1, 2, 48000, 0, "NONE", ""))
         sound.writeframes(rng.integers(-9999, 9999, 48000 * 600, np.int16).tobytes())
@@ -224,7 +235,7 @@ def large(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    "work", ["open_series", "open_text", "open_sound", "predict", "quantiles", "evaluate", "prompt"]
+    "work", ["open_series", "open_text", "open_sound", "predict", "quantiles", "evaluate", "prompt", "add_filters", "train"]
 )
 def test_ctrl_c_ends_work_on_large_inputs(large, work):
     with subprocess.Popen([sys.executable, "-c", WORKING, work], cwd=large, stdout=subprocess.PIPE, text=True) as process:

@@ -8,8 +8,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <limits>
+#include <thread>
 
 #include "io/safetensors.h"
 #include "nn/model/model_impl.h"
@@ -90,6 +92,30 @@ TEST_F(Checkpoint, AResumedRunEndsInTheSameBits) {
       EXPECT_TRUE(same_bits(weights(model), expected)) << "cut at " << cut;
     }
   }
+}
+
+TEST_F(Checkpoint, TheLastValidationEndsWhenAskedAndCanBeMadeUpFor) {
+  const std::vector<float> expected = uninterrupted(options(path_));
+  CopyTask data;
+  Model model(spec, data.description(), 1);
+  bool validating = false;
+  data.before_validation = [&](Index) {
+    validating = true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(60));  // longer than a Stoppable waits between questions
+  };
+  TrainCallbacks callbacks;
+  callbacks.stop = [&] { return validating; };
+  const TrainResult result = train(model, data, options(path_), callbacks);
+  EXPECT_TRUE(result.interrupted);
+  EXPECT_EQ(result.last.step, 20);
+  EXPECT_FALSE(result.validation);
+  EXPECT_TRUE(same_bits(weights(model), expected));
+  CopyTask fresh(77);
+  Model again(spec, fresh.description(), 5);
+  const TrainResult resumed = train(again, fresh, options(path_), {}, true);
+  EXPECT_FALSE(resumed.interrupted);
+  EXPECT_TRUE(resumed.validation);
+  EXPECT_TRUE(same_bits(weights(again), expected));
 }
 
 TEST_F(Checkpoint, AFinishedRunResumesToItself) {

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <numeric>
 
@@ -16,6 +17,7 @@
 #include "nn/model/filter_bank.h"
 #include "nn/model/model_impl.h"
 #include "penstock/data/tasks.h"
+#include "penstock/stop.h"
 #include "penstock/train.h"
 #include "penstock/train/fine_tune.h"
 #include "support/expect_error.h"
@@ -390,6 +392,20 @@ TEST(RidgeClassifier, CrossEntropyIsThatOfTheFormula) {
   const std::vector<std::int32_t> labels = {1, 0};
   const double expected = 0.5 * (std::log(1.0 + std::exp(-1.0)) + std::log(1.0 + std::exp(1.5)));
   EXPECT_NEAR(training::cross_entropy(logits, labels, 2), expected, 1e-12);
+}
+
+TEST_F(FitFilters, CanBeInterrupted) {
+  const auto data = open(60, 40);
+  Model trained = fresh(*data);
+  const auto values = trained.impl().parameters->values();
+  const std::vector<float> before(values.begin(), values.end());
+  const std::atomic<bool> asked = true;
+  const Stoppable stoppable(&asked);
+  FilterShares shares;
+  expect_error(ErrorCode::interrupted, "interrupted", [&] { finish_training(trained, *data); });
+  expect_error(ErrorCode::interrupted, "interrupted", [&] { add_filters(trained, *data, shares); });
+  expect_error(ErrorCode::interrupted, "interrupted", [&] { fit_filters(*data); });
+  EXPECT_TRUE(std::ranges::equal(trained.impl().parameters->values(), before));
 }
 
 }  // namespace

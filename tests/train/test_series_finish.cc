@@ -6,8 +6,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <fstream>
+#include <thread>
 #include <vector>
 
 #include "base/random.h"
@@ -16,6 +19,7 @@
 #include "penstock/error.h"
 #include "penstock/forecast/score.h"
 #include "penstock/spread_tracker.h"
+#include "penstock/stop.h"
 #include "penstock/train.h"
 #include "support/expect_error.h"
 #include "support/temporary_folder.h"
@@ -72,6 +76,41 @@ class SeriesFinish : public testing::Test {
   test::TemporaryFolder folder_;
   std::string path_ = folder_.path("series.csv");
 };
+
+TEST_F(SeriesFinish, AnInterruptLeavesTheModelAsItWas) {
+  const auto data = open(walk(1200), 1);
+  Model trained = model(*data, 1);
+  set_bias(trained, 1.0f);  // of no use: all of it would be taken away
+  const auto values = trained.impl().parameters->values();
+  const std::vector<float> before(values.begin(), values.end());
+  const auto is_as_before = [&] {
+    return std::ranges::equal(trained.impl().parameters->values(), before) && trained.data().spread.scales.empty();
+  };
+  std::atomic<bool> asked = true;
+  {
+    const Stoppable stoppable(&asked);
+    test::expect_error(ErrorCode::interrupted, "interrupted", [&] { finish_training(trained, *data); });
+  }
+  EXPECT_TRUE(is_as_before());
+  // The same later and later, until nothing is left to interrupt.
+  bool whole = false;
+  for (int wait = 1; !whole; wait *= 2) {
+    asked = false;
+    const std::jthread other([&] {
+      std::this_thread::sleep_for(std::chrono::microseconds(100 * wait));
+      asked = true;
+    });
+    try {
+      const Stoppable stoppable(&asked);
+      whole = finish_training(trained, *data).share < 1.0;
+      EXPECT_TRUE(whole);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::interrupted);
+      EXPECT_TRUE(is_as_before()) << "asked after " << wait;
+    }
+  }
+  EXPECT_FALSE(is_as_before());
+}
 
 TEST_F(SeriesFinish, ACorrectionThatHoldsOnHeldOutRowsStays) {
   // From the first held-out row on the walk drifts by 2 a row, of which nothing before knows.

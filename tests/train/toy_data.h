@@ -25,6 +25,7 @@ class CopyTask final : public Dataset {
   }
 
   std::function<void(Index batch, Example& example)> spoil;
+  std::function<void(Index batch)> before_validation;
   bool continues = true;
 
   const DataDescription& description() const override { return description_; }
@@ -35,6 +36,7 @@ class CopyTask final : public Dataset {
     ++batches_;
   }
   bool validation(Index i, Index rows, Index steps, Example& example) const override {
+    if (before_validation) before_validation(i);
     if (i > 1) return false;
     Random random(99 + i);
     std::vector<std::int32_t> past;

@@ -12,6 +12,7 @@
 #endif
 
 #include <algorithm>
+#include <memory>
 #include <numbers>
 #include <optional>
 
@@ -19,6 +20,7 @@
 #include "answers/group_table.h"
 #include "answers/text_score.h"
 #include "penstock/error.h"
+#include "penstock/stop.h"
 #include "terminal/input.h"
 #include "terminal/units.h"
 
@@ -161,6 +163,30 @@ Json groups_json(const std::vector<GroupScore>& groups) {
   return json;
 }
 
+#ifdef PENSTOCK_LZMA
+/// Bytes that `xz -9e` makes of a text, at a megabyte or two a second.
+std::optional<std::size_t> xz_size(std::string_view text) {
+  lzma_stream stream = LZMA_STREAM_INIT;
+  const std::unique_ptr<lzma_stream, decltype(&lzma_end)> until_the_end(&stream, lzma_end);
+  lzma_ret status = lzma_easy_encoder(&stream, 9 | LZMA_PRESET_EXTREME, LZMA_CHECK_CRC64);
+  constexpr std::size_t piece = 1 << 16;
+  std::vector<std::uint8_t> packed(piece);
+  while (status == LZMA_OK) {
+    stop_if_asked();
+    if (stream.avail_in == 0) {
+      stream.next_in = reinterpret_cast<const std::uint8_t*>(text.data());
+      stream.avail_in = std::min(piece, text.size());
+      text.remove_prefix(stream.avail_in);
+    }
+    stream.next_out = packed.data();
+    stream.avail_out = packed.size();
+    status = lzma_code(&stream, text.empty() ? LZMA_FINISH : LZMA_RUN);
+  }
+  if (status != LZMA_STREAM_END) return std::nullopt;
+  return stream.total_out;
+}
+#endif
+
 }  // namespace
 
 std::vector<Compressed> compress(std::string_view text) {
@@ -174,13 +200,7 @@ std::vector<Compressed> compress(std::string_view text) {
   }
 #endif
 #ifdef PENSTOCK_LZMA
-  std::vector<std::uint8_t> packed(lzma_stream_buffer_bound(text.size()));
-  std::size_t packed_size = 0;
-  if (lzma_easy_buffer_encode(9 | LZMA_PRESET_EXTREME, LZMA_CHECK_CRC64, nullptr,
-                              reinterpret_cast<const std::uint8_t*>(text.data()), text.size(), packed.data(),
-                              &packed_size, packed.size()) == LZMA_OK) {
-    all.push_back({"xz -9e", bits_a_byte(packed_size, text.size())});
-  }
+  if (const auto size = xz_size(text)) all.push_back({"xz -9e", bits_a_byte(*size, text.size())});
 #endif
   return all;
 }
@@ -196,6 +216,7 @@ Score score_series(const Model& model, const std::string& path, const RowFormat&
   Score score;
   score.columns = std::move(found.columns);
   score.groups = std::move(found.groups);
+  score.longest = found.longest;
   return score;
 }
 
@@ -223,6 +244,7 @@ Score score_held_out_labels(const Model& model, const Dataset& data, const Execu
   Example example;
   std::vector<float> outputs;
   for (Index i = 0; data.validation(i, 1, 1, example); ++i) {
+    stop_if_asked();
     const Index steps = example.lengths.empty() ? example.steps : example.lengths.front();
     ModelState state = model.state(1);
     outputs.resize(static_cast<std::size_t>(steps) * classes);

@@ -23,6 +23,7 @@ std::vector<Compressed> compress(std::string_view text);
 struct Score {
   std::vector<ColumnScore> columns;  // forecast ...
   std::vector<GroupScore> groups;    // ... and of each series by itself, if there are several
+  Index longest = 0;                 // ... rows of the longest
   std::optional<LabelScore> labels;  // classify
   double bits_per_byte = 0.0;        // language ...
   Index bytes = 0;                   // ... over so many bytes that were scored

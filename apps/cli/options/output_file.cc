@@ -78,7 +78,16 @@ void check_folder(const std::string& option, const std::string& path) {
 
 }  // namespace
 
+void refuse_standard_output(const std::string& option, const std::string& path) {
+  if (path != "-") return;
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("{} must name a file, not '-': {} does not write to standard output; ./- is a file of that "
+                          "name",
+                          option, option));
+}
+
 void check_writable_file(const std::string& option, const std::string& path) {
+  refuse_standard_output(option, path);
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   if (status.type() == fs::file_type::none) cannot_write(option, path, why_not_written(path, error.value()));

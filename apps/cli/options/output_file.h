@@ -6,8 +6,11 @@
 namespace penstock::cli {
 
 /// Makes sure, before any work is done, that a file can be written to `path` later. `option` is named in messages.
-/// Throws Error(io_failure) if the system will not let us write.
+/// Throws Error(io_failure) if the system will not let us write, Error(invalid_argument) for '-'.
 void check_writable_file(const std::string& option, const std::string& path);
+
+/// Throws Error(invalid_argument) if `path` is '-', which other options take for standard output.
+void refuse_standard_output(const std::string& option, const std::string& path);
 
 /// Throws Error(invalid_argument) if something stands at `path`: nothing that was trained is replaced unasked. `advice`
 /// ends the message: which option does what.

@@ -8,6 +8,7 @@
 
 #include "bench/suite/report.h"
 #include "options/options.h"
+#include "options/output_file.h"
 #include "penstock/penstock.h"
 #include "terminal/bench_progress.h"
 #include "terminal/signals.h"
@@ -101,8 +102,9 @@ void say_wrong(const bench::Report& report) {
 void write_plot(const bench::Report& report, const std::string& path) {
   std::string picture;
   try {
-    picture = bench::plot(report, path);
+    picture = bench::plot(report, path, [&] { return !report.interrupted && interrupted(); });
   } catch (const Error& error) {
+    if (error.code() == ErrorCode::interrupted) throw;
     say(fmt::format("penstock bench: there is no plot: {}\n", printable(error.what())));
     return;
   }
@@ -124,6 +126,7 @@ int bench_verb(const BenchArguments& arguments) {
     settings.peers = arguments.peers;
   }
   settings.peers_folder = bench::find_peers_folder();
+  refuse_standard_output("--plot", arguments.plot);
   check_writable(arguments.json);
   check_writable(arguments.markdown);
   check_writable(arguments.plot);

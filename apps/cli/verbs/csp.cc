@@ -238,9 +238,6 @@ Verb add_csp(CLI::App& program) {
             } catch (const csp::LimitReached& error) {
               say(fmt::format("penstock csp: {} (see the limits in 'penstock csp --help')\n", error.what()));
               return limit_reached;
-            } catch (const Error& error) {
-              if (error.code() != ErrorCode::interrupted) throw;
-              return interrupted_status();
             }
           }};
 }

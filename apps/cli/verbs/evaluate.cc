@@ -56,11 +56,18 @@ bool is_empty(const Score& score) {
   return score.columns.empty() && score.bytes == 0 && (!score.labels || score.labels->scored == 0);
 }
 
-std::string where_nothing_is(const Model& model, const EvaluateArguments& arguments) {
-  const Index lead = model.data().task == Task::forecast ? lead_in(model, arguments) : 0;
-  if (lead == 0) return "";
-  const char* const why = ", because the linear forecast reads that many; --skip 0 scores all rows";
-  return fmt::format(" after row {}{}", lead, arguments.skip ? "" : why);
+/// Why a file has no score, and what gives it one.
+std::string why_nothing(const Model& model, const EvaluateArguments& arguments, const Score& score) {
+  if (model.data().task != Task::forecast) return "";
+  const std::string rows = fmt::format("{} has {}", model.data().group_column.empty() ? "it" : "its longest series",
+                                       counted(score.longest, "row"));
+  if (score.longest <= 1) return fmt::format(": {}, and forecasts are compared with later ones", rows);
+  const Index lead = lead_in(model, arguments);
+  const bool by_itself = lead > 0 && !arguments.skip;
+  return fmt::format("{}{}: {}{}", lead > 0 ? fmt::format(" after row {}", lead) : "",
+                     by_itself ? ", because the linear forecast reads that many" : "",
+                     score.longest > lead ? "values to compare forecasts with are missing" : rows,
+                     by_itself ? "; --skip 0 scores all rows" : "");
 }
 
 int evaluate_files(const CLI::App& app, EvaluateArguments arguments) {
@@ -80,8 +87,8 @@ int evaluate_files(const CLI::App& app, EvaluateArguments arguments) {
   for (const std::string& path : arguments.data) {
     const Score score = score_file(model, path, arguments);
     if (is_empty(score)) {
-      throw Error(ErrorCode::bad_input,
-                  fmt::format("{}: there is nothing to score{}", printable(path), where_nothing_is(model, arguments)));
+      throw Error(ErrorCode::bad_input, fmt::format("{}: there is nothing to score{}", printable(path),
+                                                    why_nothing(model, arguments, score)));
     }
     Json entry = {{"file", path}};
     entry.update(score_json(model, score));

@@ -180,6 +180,7 @@ class ReportMaker {
     }
     bench::ChildProcess python({arguments_.python, "-c", draw_text}, {}, "/dev/null", interrupted);
     for (const Chart& chart : all_charts()) {
+      if (interrupted()) throw Error(ErrorCode::interrupted, "interrupted");
       pictures_.push_back(fmt::format("{}/{}.png", arguments_.png, file_name(chart.id)));
       write_file(pictures_.back(), picture_of(chart, python));
     }
@@ -190,7 +191,8 @@ class ReportMaker {
     std::string answer;
     try {
       answer = python.ask(line.substr(0, line.size() - 1));
-    } catch (const Error&) {
+    } catch (const Error& error) {
+      if (error.code() == ErrorCode::interrupted) throw;
       answer = fmt::format("'{}' cannot be started, or ended without an answer", printable(arguments_.python));
     }
     try {

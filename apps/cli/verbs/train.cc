@@ -43,6 +43,7 @@ class TrainingRun {
     arguments_.data.source = arguments_.data.sources.empty() ? "" : arguments_.data.sources.front();
     require_given(arguments_.data.source, "DATA");
     if (!arguments_.data.bytes) refuse_models(arguments_.data.sources);
+    static_cast<void>(utc_time());  // which the model will note: a wrong one is said before training
     kind_ = kind_of(arguments_.data);
     refuse_foreign_options(app_, arguments_.data, kind_);
     require_sources();
@@ -73,14 +74,9 @@ class TrainingRun {
     catch_interrupts();
     if (arguments_.search && !search_first()) return interrupted_status();
     TrainResult result;
-    Model model = filters_alone_  ? fit_filters_alone(result)
-                  : linear_alone_ ? fit_linear_alone(result)
-                                  : train_members(result);
-    if (!filters_alone_) finish(model, result);
-    if (has_validation(result)) {
-      score_ = score_held_out({arguments_, data_, options_.execution}, model, *result.validation, trace_);
-    }
-    if (!result.interrupted) refit(model, *data_.dataset, finished_, options_.execution);
+    std::optional<Model> made = make(result);
+    if (!made) return interrupted_status();
+    Model& model = *made;
     save_patiently(model, arguments_.output, history(model, result), result.last.seconds);
     if (!result.interrupted) drop_own_checkpoint();
     if (has_validation(result)) record_outcome(model, result);
@@ -92,6 +88,35 @@ class TrainingRun {
   }
 
  private:
+  /// Trains, finishes and scores a model. Empty if somebody interrupted a run without training, of which nothing is
+  /// kept; otherwise an interrupt leaves what training has made, from which --resume goes on.
+  std::optional<Model> make(TrainResult& result) {
+    std::optional<Model> model;
+    const auto unless_interrupted = [&](const auto& work) {
+      if (result.interrupted) return;
+      try {
+        const Stoppable on_a_signal(&interrupt());
+        work();
+      } catch (const Error& error) {
+        if (error.code() != ErrorCode::interrupted) throw;
+        result.interrupted = true;
+      }
+    };
+    if (!filters_alone_ && !linear_alone_) {
+      model = train_members(result);
+    } else {
+      unless_interrupted([&] { model = filters_alone_ ? fit_filters_alone(result) : fit_linear_alone(result); });
+    }
+    if (!filters_alone_) unless_interrupted([&] { finish(*model, result); });
+    unless_interrupted([&] {
+      if (!has_validation(result)) return;
+      score_ = score_held_out({arguments_, data_, options_.execution}, *model, *result.validation, trace_);
+    });
+    unless_interrupted([&] { refit(*model, *data_.dataset, finished_, options_.execution); });
+    if (result.interrupted && (filters_alone_ || linear_alone_)) model.reset();
+    return model;
+  }
+
   /// Reads the data, and shows meanwhile that it does.
   void open() {
     ProgressLine line(arguments_.quiet);
@@ -235,26 +260,24 @@ class TrainingRun {
       result.last.epoch += epochs;
     }
     options_ = first;
-    if (members.size() == 1) return std::move(members.front());
-    Model ensemble = Model::combine(members);
-    if (has_validation(result)) validate_anew(ensemble, result);
-    return ensemble;
+    return members.size() == 1 ? std::move(members.front()) : Model::combine(members);
   }
 
   void validate_anew(const Model& model, TrainResult& result) const {
     TrainOptions options = options_;
     options.validation_batches = 0;
+    result.validation.reset();  // of another model, should this end early
     result.validation = evaluate(model, *data_.dataset, options);
   }
 
   /// What is decided by the held-out part once the layers are trained.
   void finish(Model& model, TrainResult& result) {
     if (kind_ == DataKind::series && !has_validation(result)) return;
-    const FinishOptions options{.shrink = !arguments_.keep_last,
-                                .filters = !arguments_.model.no_filters && !result.interrupted,
-                                .seed = options_.seed};
+    const FinishOptions options{
+        .shrink = !arguments_.keep_last, .filters = !arguments_.model.no_filters, .seed = options_.seed};
     finished_ = finish_training(model, *data_.dataset, options, options_.execution);
-    if (finished_.changed && has_validation(result)) validate_anew(model, result);
+    const bool changed = finished_.changed || model.spec().members > 1;
+    if (changed && has_validation(result)) validate_anew(model, result);
   }
 
   /// A model without layers, where too little is held out to say what they would add.

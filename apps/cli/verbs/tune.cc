@@ -220,6 +220,7 @@ std::vector<TunedWork> tune_asked(const TuneArguments& arguments, BenchProgress&
 int run_tune(const TuneArguments& arguments) {
   // A comparison is a question about the planner: it changes nothing unless a file is named.
   const bool kept = !arguments.compare || !arguments.output.empty();
+  refuse_standard_output("--output", arguments.output);
   if (kept) check_plans(arguments.output);
   catch_interrupts();
   BenchProgress progress(arguments.quiet);
@@ -294,14 +295,7 @@ Verb add_tune(CLI::App& program) {
       "estimates all other layers. Both hold for this machine, its driver and\n"
       "this version of Penstock. Every program uses them from its next start on;\n"
       "'plan' and 'why' print where the file is.");
-  return {app, [arguments] {
-            try {
-              return run_tune(*arguments);
-            } catch (const Error& error) {
-              if (error.code() != ErrorCode::interrupted) throw;
-              return interrupted_status();
-            }
-          }};
+  return {app, [arguments] { return run_tune(*arguments); }};
 }
 
 }  // namespace penstock::cli

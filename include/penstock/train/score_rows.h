@@ -24,6 +24,7 @@ struct SeriesScore {
   std::vector<GroupScore> groups;       ///< One for each series, for a model of many series; otherwise empty.
   std::vector<std::string> new_groups;  ///< Names of the series that training did not see.
   Index scaled_by = 0;                  ///< Number of first rows that give the scaling of new series; 0: all rows.
+  Index longest = 0;                    ///< Rows of the longest series.
 };
 /// Compares the forecasts from each row with the rows that follow. Throws Error(bad_input) for a bad row, a missing
 /// target column, or a target that is not a number.

@@ -103,7 +103,8 @@ struct TrainResult {
 struct TrainCallbacks {
   std::function<void(const Progress&)> progress;
   std::function<void(const Progress&, const Evaluation&)> validation;
-  std::function<bool()> stop;  ///< Returns true to save and return after the current step.
+  std::function<bool()>
+      stop;  ///< Returns true to save and return after the current step; ends the last validation at once.
 };
 
 /// Trains a model.
@@ -188,6 +189,7 @@ struct Finished {
 std::string describe_weight(const Finished& finished, bool trained = true);
 /// Fits, after training and before the final score, the parts that need the hold-out set. For series:
 /// shrink_correction() and fit_spread(). For labelled sequences: add_filters().
+/// An error, such as Error(interrupted) of a Stoppable (stop.h), leaves the model as it was.
 Finished finish_training(Model& model, const Dataset& data, const FinishOptions& options = {},
                          const Execution& execution = {});
 /// Fits, after the final score, the closed-form parts of a model again to all rows: refit_autoregression() and

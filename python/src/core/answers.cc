@@ -221,7 +221,10 @@ nb::dict score_series_table(SharedModel& shared, const Source& source, Index ski
     score = score_series(*model, rows, {.lead = skip, .levels = levels}, {.threads = threads});
     warn_of_undated(rows);
   });
-  if (score.columns.empty()) refuse(table.name + ": there is nothing to score after row " + std::to_string(skip));
+  if (score.columns.empty()) {
+    refuse(table.name + ": there is nothing to score after row " + std::to_string(skip) + ": the longest series has " +
+           std::to_string(score.longest));
+  }
   nb::dict result;
   result["columns"] = describe(score.columns);
   if (score.groups.empty()) return result;

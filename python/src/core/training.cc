@@ -206,24 +206,33 @@ nb::dict run_training(SharedModel& shared, SharedDataset& data, const nb::dict& 
   return described;
 }
 
-/// What follows training, in place; also the score on what is held out, before what was fitted is fitted to all.
+/// What follows training, in place; also the score on what is held out, before what was fitted is fitted to all. As in
+/// training, Ctrl-C is no error: the model is then as the steps before it have left it.
 nb::dict run_finish(SharedModel& shared, SharedDataset& data, const nb::dict& fields, bool shrink, bool filters,
                     bool validate, bool trained) {
   Finished finished;
   std::optional<Evaluation> validation;
+  bool interrupted = false;
   {
     const SharedModel::Writing model(shared);
     const SharedDataset::Writing dataset(data);
     TrainOptions options = settled_options(fields, *model, false);
     options.validation_batches = 0;
-    const nb::gil_scoped_release unlocked;
     const FinishOptions how{.shrink = shrink, .filters = filters, .seed = options.seed};
-    finished = finish_training(*model, **dataset, how, options.execution);
-    if ((validate || finished.changed) && (*dataset)->held_out_steps() > 0)
-      validation = evaluate(*model, **dataset, options);
-    refit(*model, **dataset, finished, options.execution);
+    try {
+      unless_interrupted([&] {
+        finished = finish_training(*model, **dataset, how, options.execution);
+        if ((validate || finished.changed) && (*dataset)->held_out_steps() > 0)
+          validation = evaluate(*model, **dataset, options);
+        refit(*model, **dataset, finished, options.execution);
+      });
+    } catch (const nb::python_error& error) {
+      if (!error.matches(PyExc_KeyboardInterrupt)) throw;
+      interrupted = true;
+    }
   }
   nb::dict described;
+  described["interrupted"] = interrupted;
   described["validation"] = validation ? nb::object(describe(*validation)) : nb::none();
   described["weight"] = describe_weight(finished, trained);
   described["share"] = finished.filters ? finished.filter_shares.layers : finished.share;
@@ -264,26 +273,29 @@ nb::dict run_evaluation(SharedModel& shared, SharedDataset& data, const nb::dict
 
 /// Gives a model filters in place; how much its layers and its filters count.
 std::pair<double, double> run_filters(SharedModel& shared, SharedDataset& data, std::uint64_t seed, int threads) {
-  const nb::gil_scoped_release unlocked;
   const SharedModel::Writing model(shared);
   const SharedDataset::Reading dataset(data);
   const Execution execution{.threads = threads};
   FilterShares shares;
-  Model wider = add_filters(*model, **dataset, shares, seed, execution);
-  refit_filters(wider, **dataset, shares, execution);
-  *model = std::move(wider);
+  unless_interrupted([&] {
+    Model wider = add_filters(*model, **dataset, shares, seed, execution);
+    refit_filters(wider, **dataset, shares, execution);
+    *model = std::move(wider);
+  });
   return {shares.layers, shares.filters};
 }
 
 /// A model of filters without layers, and what is said of that.
 std::pair<std::unique_ptr<SharedModel>, std::string> filters_alone(SharedDataset& data, std::uint64_t seed,
                                                                    int threads) {
-  const nb::gil_scoped_release unlocked;
   const SharedDataset::Reading dataset(data);
   const Execution execution{.threads = threads};
-  Model model = fit_filters(**dataset, seed, execution);
   const Finished finished{.filter_shares = {.layers = 0.0, .filters = 1.0}, .filters = true};
-  refit(model, **dataset, finished, execution);
+  Model model = unless_interrupted([&] {
+    Model fitted = fit_filters(**dataset, seed, execution);
+    refit(fitted, **dataset, finished, execution);
+    return fitted;
+  });
   return {std::make_unique<SharedModel>(std::move(model), "the model"), describe_weight(finished, false)};
 }
 

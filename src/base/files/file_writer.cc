@@ -25,7 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kTemporaryPrefix = ".penstock-";
-constexpr std::size_t kLongestStem = 200;  // of 255 that a name may have
+constexpr std::size_t kRandomDigits = 16;
 
 [[noreturn]] void refuse_path(const std::string& path, const std::string& reason) {
   fail(ErrorCode::io_failure, "cannot write '{}': {}{}", path, reason, address_advice(path, true));
@@ -48,12 +48,23 @@ bool is_foreign_link(const std::string& path, const struct stat& link) {
   return shared && link.st_uid != ::geteuid() && link.st_uid != folder.st_uid;
 }
 
-/// A name of the temporary file of `name`, without its random end.
-std::string temporary_stem(const std::string& name) {
-  return fmt::format("{}{}-", kTemporaryPrefix, name.substr(0, kLongestStem));
+/// Returns how many bytes a name in `folder` may have: 143 on eCryptfs, 255 on most others. Also for a folder that is
+/// not there.
+std::size_t longest_name(const std::string& folder) {
+  const long allowed = ::pathconf(folder.c_str(), _PC_NAME_MAX);
+  return allowed > 0 ? static_cast<std::size_t>(allowed) : NAME_MAX;
 }
 
-constexpr std::size_t kRandomDigits = 16;
+/// Returns the name of the temporary file of `name` without its random end: as much of `name` as leaves room for that,
+/// in whole characters of UTF-8.
+std::string temporary_stem(const std::string& folder, const std::string& name) {
+  constexpr std::size_t others = kTemporaryPrefix.size() + 1 + kRandomDigits;
+  std::size_t size = std::min<std::size_t>(longest_name(folder), NAME_MAX);
+  size = std::min(name.size(), size > others ? size - others : 0);
+  const auto is_inside_character = [&] { return size < name.size() && (name[size] & 0xC0) == 0x80; };
+  while (size > 0 && is_inside_character()) --size;
+  return fmt::format("{}{}-", kTemporaryPrefix, name.substr(0, size));
+}
 
 std::string random_digits() {
   std::random_device random;
@@ -118,8 +129,7 @@ int open_in_place(const std::string& path, const struct stat& status) {
 std::string why_not_written(const std::string& path, int error) {
   std::string reason = std::strerror(error);
   if (error != ENAMETOOLONG) return reason;
-  const long allowed = ::pathconf(folder_of(path).c_str(), _PC_NAME_MAX);  // -1 for a folder that is not there
-  const std::size_t longest = allowed > 0 ? static_cast<std::size_t>(allowed) : NAME_MAX;
+  const std::size_t longest = longest_name(folder_of(path));
   const fs::path names(path);
   const auto advise = [](std::string_view what, std::size_t bytes, std::size_t most) {
     return fmt::format("{} has {} bytes, and the file system allows {}; choose a shorter one", what, bytes, most);
@@ -192,7 +202,7 @@ void FileWriter::open_in_place_or_beside() {
 }
 
 void FileWriter::open_temporary(const std::string& folder, const std::string& name, unsigned mode) {
-  const std::string stem = temporary_stem(name);
+  const std::string stem = temporary_stem(folder, name);
   remove_stale(folder, stem);
   constexpr int most_trials = 100;
   for (int i = 0; i < most_trials; ++i) {

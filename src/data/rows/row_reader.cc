@@ -38,7 +38,8 @@ struct RowReader::Impl {
         replace_bad(format.replace_bad),
         sequence_names(format.replace_bad ? most_names : std::numeric_limits<std::size_t>::max()),
         line(format.first_line - (format.header.value_or(description.header) ? 0 : 1)),
-        kinds(inputs.size(), data::ColumnKind::unknown) {
+        kinds(inputs.size(), data::ColumnKind::unknown),
+        trained_series(data) {
     if (data.group_column.empty()) series = &add(Group(), true);
     for (const Group& group : data.groups) add(group, true);
     for (const Column& target : data.targets) target_inputs.push_back(data.input_of(target.name));
@@ -279,7 +280,7 @@ struct RowReader::Impl {
     double number = 0.0;
     if (data::parse_number(field.text, opening.decimal, number) == std::errc{}) {
       const auto value = data.input_of(inputs[input].name);
-      return !value || !series->is_too_far(number, *value, data);
+      return !value || !series->is_too_far(number, *value, data, trained_series);
     }
     return !replace_bad || kinds[input] == data::ColumnKind::boolean || data::parse_truth(field.text).has_value();
   }
@@ -315,7 +316,7 @@ struct RowReader::Impl {
         return static_cast<float>(column.normal(date_read));
       }
       raw[input] = opening.header.number(read, positions[input], kinds[input]);
-      far = series->is_too_far(raw[input], input, data);
+      far = series->is_too_far(raw[input], input, data, trained_series);
       if (far) data::refuse_far(raw[input], column, source(), line);
       return series->normalised(raw[input], input, inputs[input], source(), line);
     } catch (const Error& error) {
@@ -377,8 +378,9 @@ struct RowReader::Impl {
   std::optional<std::size_t> group_position, date_position, sequence_position;
   std::optional<std::string> sequence;  // of the row read last
   bool starts_sequence = false, restarted = false;
-  double elapsed = 1.0;                               // since the row before, in units of the usual time
-  std::vector<float> missing_rows;                    // [rows, I]
+  double elapsed = 1.0;             // since the row before, in units of the usual time
+  std::vector<float> missing_rows;  // [rows, I]
+  data::TrainedSeries trained_series;
   std::unordered_map<std::string, StreamSeries> all;  // by name
   StreamSeries* series = nullptr;                     // of the row read last
   std::vector<float> row;
@@ -477,7 +479,7 @@ const Group& RowReader::settle_group(const std::string& name, std::span<float> f
   Impl& self = held();
   const auto found = self.all.find(name);
   require(found != self.all.end(), "name: no row of {} has been read", in_quotes(name));
-  found->second.settle(self.data, features, count, self.source());
+  found->second.settle(self.data, self.trained_series, features, count, self.source());
   return found->second.group;
 }
 

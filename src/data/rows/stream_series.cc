@@ -14,7 +14,39 @@ namespace {
 
 constexpr float unknown = std::numeric_limits<float>::quiet_NaN();
 
+/// The ends of what a model can compute with, as Column::normal() counts: logarithms where there are any.
+double lower_end(const Scaling& scaling) { return scaling.mean - Column::furthest * scaling.scale; }
+double upper_end(const Scaling& scaling) { return scaling.mean + Column::furthest * scaling.scale; }
+
 }  // namespace
+
+TrainedSeries::TrainedSeries(const DataDescription& data) {
+  if (data.groups.empty()) return;
+  ranges_.resize(data.inputs.size());
+  for (std::size_t i = 0; i < data.inputs.size(); ++i) {
+    if (data.inputs[i].feature != Feature::value) continue;  // all others are the same in every series
+    const auto scaling = [i](const Group& group) { return group.inputs[i]; };
+    const auto lowest =
+        std::ranges::min_element(data.groups, {}, [&](const Group& group) { return lower_end(scaling(group)); });
+    const auto highest =
+        std::ranges::max_element(data.groups, {}, [&](const Group& group) { return upper_end(scaling(group)); });
+    ranges_[i] = {with_scaling(data.inputs[i], scaling(*lowest)), with_scaling(data.inputs[i], scaling(*highest))};
+  }
+  const auto count = static_cast<double>(data.groups.size());
+  targets_.assign(data.targets.size(), {0.0, 0.0});
+  for (const Group& group : data.groups) {
+    for (std::size_t c = 0; c < targets_.size(); ++c) {
+      targets_[c].mean += group.targets[c].mean / count;
+      targets_[c].scale += group.targets[c].scale / count;
+    }
+  }
+}
+
+bool TrainedSeries::can_read(double raw, std::size_t input) const {
+  if (ranges_.empty()) return false;
+  const auto& [lowest, highest] = ranges_[input];
+  return lowest.can_read(raw) || highest.can_read(raw) || (lowest.normal(raw) > 0.0 && highest.normal(raw) < 0.0);
+}
 
 StreamSeries::StreamSeries(const DataDescription& data, Group of, bool trained)
     : group(std::move(of)),
@@ -46,16 +78,15 @@ float StreamSeries::normalised(double raw, std::size_t input, const Column& colu
   return normalise(raw, inputs[input], source, line, trained_ ? Column::furthest : std::numeric_limits<float>::max());
 }
 
-bool StreamSeries::is_too_far(double raw, std::size_t input, const DataDescription& data) const {
+bool StreamSeries::is_too_far(double raw, std::size_t input, const DataDescription& data,
+                              const TrainedSeries& others) const {
   const Column& column = data.inputs[input];
   if (column.feature != Feature::value || (column.logarithm && raw <= 0.0)) return false;
-  if (trained_) return !inputs[input].can_read(raw);
-  return std::ranges::none_of(
-      data.groups, [&](const Group& trained) { return with_scaling(column, trained.inputs[input]).can_read(raw); });
+  return trained_ ? !inputs[input].can_read(raw) : !others.can_read(raw, input);
 }
 
-void StreamSeries::settle(const DataDescription& data, std::span<float> features, Index count,
-                          const std::string& source) {
+void StreamSeries::settle(const DataDescription& data, const TrainedSeries& others, std::span<float> features,
+                          Index count, const std::string& source) {
   const std::size_t width = data.inputs.size();
   require(features.size() % width == 0 && count >= 1, "features must be rows of {} values, and count at least 1",
           width);
@@ -67,7 +98,7 @@ void StreamSeries::settle(const DataDescription& data, std::span<float> features
     if (data.inputs[i].ahead == 0) continue;
     group.inputs[i] = group.inputs[data.now_of(data.inputs[i])];
   }
-  scale_targets(data);
+  scale_targets(data, others);
   settled = true;
 }
 
@@ -96,22 +127,15 @@ void StreamSeries::scale_by(std::size_t input, const Column& column, std::span<f
 }
 
 /// A target that is no input, of which a stream says nothing, is scaled as in the mean of the series of training.
-void StreamSeries::scale_targets(const DataDescription& data) {
+void StreamSeries::scale_targets(const DataDescription& data, const TrainedSeries& others) {
   group.targets.clear();
   for (std::size_t c = 0; c < data.targets.size(); ++c) {
     const auto input = std::ranges::find_if(data.inputs, [&](const Column& column) {
       return column.feature == Feature::value && column.name == data.targets[c].name;
     });
-    if (input != data.inputs.end()) {
-      group.targets.push_back(group.inputs[static_cast<std::size_t>(input - data.inputs.begin())]);
-      continue;
-    }
-    Scaling mean{0.0, 0.0};
-    for (const Group& trained : data.groups) {
-      mean.mean += trained.targets[c].mean / static_cast<double>(data.groups.size());
-      mean.scale += trained.targets[c].scale / static_cast<double>(data.groups.size());
-    }
-    group.targets.push_back(mean);
+    group.targets.push_back(input != data.inputs.end()
+                                ? group.inputs[static_cast<std::size_t>(input - data.inputs.begin())]
+                                : others.targets()[c]);
   }
 }
 

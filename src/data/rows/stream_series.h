@@ -9,6 +9,24 @@
 
 namespace penstock::data {
 
+/// What the series of training say of series that it did not see. Takes time by their number once.
+class TrainedSeries {
+ public:
+  explicit TrainedSeries(const DataDescription& data);
+
+  /// Whether a raw value of an input lies where some of them could have been read, or between two that could.
+  bool can_read(double raw, std::size_t input) const;
+  /// The mean of the scalings of each target.
+  const std::vector<Scaling>& targets() const { return targets_; }
+
+ private:
+  struct Range {
+    Column lowest, highest;  // as the series that reach furthest down and up are scaled
+  };
+  std::vector<Range> ranges_;  // of the inputs; none without groups
+  std::vector<Scaling> targets_;
+};
+
 /// One series of a stream of rows: how its values are scaled, and the last of them.
 class StreamSeries {
  public:
@@ -25,11 +43,12 @@ class StreamSeries {
 
   /// Whether a raw value of an input, such as 3.4e38, is none that could have been measured: of a series that
   /// training did not see, by the scalings of all that it saw.
-  bool is_too_far(double raw, std::size_t input, const DataDescription& data) const;
+  bool is_too_far(double raw, std::size_t input, const DataDescription& data, const TrainedSeries& others) const;
 
   /// Scales a series that training did not see by the first `count` rows of `features` [rows, I], which normalised()
   /// gave, and turns them and the last values into what they are by that scaling.
-  void settle(const DataDescription& data, std::span<float> features, Index count, const std::string& source);
+  void settle(const DataDescription& data, const TrainedSeries& others, std::span<float> features, Index count,
+              const std::string& source);
 
   Group group;
   std::vector<Column> inputs;  // with the scaling of the group
@@ -40,7 +59,7 @@ class StreamSeries {
  private:
   void scale_by(std::size_t input, const Column& column, std::span<float> features, std::size_t rows,
                 const std::string& source);
-  void scale_targets(const DataDescription& data);
+  void scale_targets(const DataDescription& data, const TrainedSeries& others);
 
   bool trained_;
   std::vector<bool> begun_;  // whether there is a scaling of each column

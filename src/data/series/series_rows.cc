@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "nn/model/with_scaling.h"
+#include "penstock/stop.h"
 
 namespace penstock::training {
 
@@ -46,6 +47,7 @@ void forecast_segment(const Model& model, const SeriesRows& series, const Segmen
   std::vector<float> forecasts;
   ModelState state = model.state(1);
   for (Index row = segment.first; row < segment.end;) {
+    stop_if_asked();
     const Index steps = std::min(most_steps, segment.end - row);
     forecasts.resize(static_cast<std::size_t>(steps * outputs));
     model.forward(1, steps, series.inputs().subspan(row * inputs, steps * inputs), forecasts, state, execution);

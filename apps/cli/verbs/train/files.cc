@@ -20,7 +20,9 @@ namespace {
 bool continues(const std::string& checkpoint, const std::string& output) {
   if (!std::filesystem::exists(checkpoint) || !std::filesystem::exists(output)) return false;
   if (inspect_model_file(output).kind == ModelFile::Kind::other) return false;
-  return describe_layers(Model::load(checkpoint).spec()) == describe_layers(Model::load(output).spec());
+  ModelSpec spec = Model::load(output).spec();
+  spec.filters = spec.dilations = 0;  // which no checkpoint has: they are fitted at the end
+  return describe_layers(Model::load(checkpoint).spec()) == describe_layers(spec);
 }
 
 }  // namespace
@@ -33,6 +35,7 @@ TrainFiles::TrainFiles(const TrainArguments& arguments, const std::string& check
   check_not_data("--output", arguments.output);
   check_not_data("--checkpoint", checkpoint);
   check_not_data("--metrics", arguments.train.metrics_path);
+  refuse_standard_output("--metrics", arguments.train.metrics_path);
   check_writable_file("--output", arguments.output);
   output_lock_.emplace("--output", arguments.output);
   std::error_code unknown;  // the checks below will say it
