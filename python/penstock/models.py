@@ -95,9 +95,9 @@ class Model:
         from_last: True: forecasts start from the last value, or from a linear forecast if one was fitted. It needs a
             series opened with ``from_last=True``. None: as the series was opened.
         seed: Seed of the initial weights.
-        device: Default device of all calls: ``"cpu"``, ``"cuda"``, ``"cuda:N"`` or ``"auto"``. With ``"auto"`` each call
-            runs on the device with the lower estimated time, copies included (:meth:`choose_device`). The attribute
-            :attr:`device` changes it later.
+        device: Default device of all calls: ``"cpu"``, ``"cuda"``, ``"cuda:N"`` or ``"auto"``. With ``"auto"`` each
+            call runs on the device with the lower estimated time, copies included (:meth:`choose_device`). The
+            attribute :attr:`device` changes it later.
 
     Raises:
         InvalidArgument: An argument has an impossible value.
@@ -186,8 +186,8 @@ class Model:
 
         Args:
             origin: The model to start from, which stays unchanged. Ensembles are refused.
-            data: A dataset opened with ``origin=origin``, which applies the scaling and the labels of that model. A text
-                needs no ``origin``. A linear forecast is fitted to the new data.
+            data: A dataset opened with ``origin=origin``, which applies the scaling and the labels of that model. A
+                text needs no ``origin``. A linear forecast is fitted to the new data.
             dropout: Dropout of the new model. None: that of ``origin``.
 
         Raises:
@@ -272,8 +272,8 @@ class Model:
 
         Args:
             path: The file. It is written under a temporary name, then renamed.
-            normalised: True: inputs and outputs are normalised, as for :meth:`forward`. False: they have the units of the
-                data.
+            normalised: True: inputs and outputs are normalised, as for :meth:`forward`. False: they have the units of
+                the data.
             group: For a model of many series: the series that gives the units.
 
         Raises:
@@ -390,13 +390,13 @@ class Model:
         * For language models and labelled texts, a path must be a :class:`pathlib.Path`, because a str is a text.
 
         Args:
-            inputs: Arrays, texts, a file or a table, as above. A column of dates holds ``datetime`` objects, NumPy dates or
-                seconds since 1970. If the model reads columns known in advance, future rows may follow at the end, with
-                NaN in the other columns; their own forecasts are NaN. A model that reads categories takes only files
-                and tables.
-            quantiles: Levels such as ``[0.1, 0.9]``, for a series only. The answer is then a pair: the forecasts, and their
-                quantiles ``[T, horizon, targets, quantiles]``, those of ``penstock predict --quantiles``. An actual
-                value lies below its 0.9 quantile nine times out of ten.
+            inputs: Arrays, texts, a file or a table, as above. A column of dates holds ``datetime`` objects, NumPy
+                dates or seconds since 1970. If the model reads columns known in advance, future rows may follow at the
+                end, with NaN in the other columns; their own forecasts are NaN. A model that reads categories takes
+                only files and tables.
+            quantiles: Levels such as ``[0.1, 0.9]``, for a series only. The answer is then a pair: the forecasts, and
+                their quantiles ``[T, horizon, targets, quantiles]``, those of ``penstock predict --quantiles``. An
+                actual value lies below its 0.9 quantile nine times out of ten.
             group: For a model of many series (``data["groups"]``): the series that the rows belong to.
             sequence_column: For files and tables of labelled sequences: the column that separates them.
 
@@ -509,10 +509,10 @@ class Model:
             threads: Number of threads. 0: all that the machine offers.
 
         Returns:
-            The dictionary that ``penstock evaluate --json`` writes. For a series: errors of each column, coverage of the
-            quantiles, and the errors of the baselines (last value, value a season ago, drift). For labelled sequences and
-            texts: accuracy, macro-F1 and the confusion matrix ``[truth][answer]``. For a text: ``bytes`` and
-            ``bits_per_byte``.
+            The dictionary that ``penstock evaluate --json`` writes. For a series: errors of each column, coverage of
+            the quantiles, and the errors of the baselines (last value, value a season ago, drift). For labelled
+            sequences and texts: accuracy, macro-F1 and the confusion matrix ``[truth][answer]``. For a text:
+            ``bytes`` and ``bits_per_byte``.
 
         Raises:
             InvalidArgument: An argument is impossible.
@@ -563,8 +563,8 @@ class Model:
         Args:
             prompt: Start of the text, bytes or str. Empty: the model starts as after the end of a line.
             bytes: Number of bytes to generate.
-            temperature: Divides the logits: below 1 favours likely bytes, above 1 unlikely ones. 0: always the likeliest
-                byte.
+            temperature: Divides the logits: below 1 favours likely bytes, above 1 unlikely ones. 0: always the
+                likeliest byte.
             top_k: Samples only from the ``k`` likeliest bytes. 0: from all.
             top_p: Samples only from the likeliest bytes with this total probability, in (0, 1].
             seed: Seed of the sampling; the same seed gives the same text. None: a new seed for each call.
