@@ -102,7 +102,6 @@ class Model:
     Raises:
         InvalidArgument: An argument has an impossible value.
         TypeError: ``data`` is not a :class:`penstock.Dataset`.
-        Unsupported: The device does not exist.
     """
 
     _continues = False  # True: the initial weights are those of another model
@@ -349,6 +348,7 @@ class Model:
         Raises:
             InvalidArgument: An argument has the wrong shape or an impossible value.
             TypeError: An array has the wrong dtype.
+            Unsupported: The device does not exist, or cannot run with these options.
         """
         return self._model.forward(inputs, state, mode, self._on(device), threads, exact, precision)
 
