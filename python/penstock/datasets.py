@@ -245,8 +245,8 @@ def open_series(
         missing: What to do with empty values: ``"refuse"`` (an error), ``"carry"`` (repeat the last value),
             ``"interpolate"`` (linearly, which uses the next value), or ``"mask"`` (repeat the last value and do not
             score it). None: as ``origin`` did, otherwise ``"refuse"``.
-        from_last: True, the default: the data are scaled for forecasts that start from the last value, by a model with
-            ``from_last=True``.
+        from_last: True: the data are scaled for forecasts that start from the last value, by a model with
+            ``from_last=True``. None: True if a target is also an input.
         autoregression: True: a linear forecast is fitted, too, and the model learns its residual. It needs
             ``from_last``. None: the value of ``from_last``.
         transform: ``"none"``, ``"logarithm"`` (all values must be positive), or ``"automatic"``, the default with
