@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import Any
 
-#: Names of arguments in other packages, and Penstock's names for them. The first one that the function has is suggested.
+#: Names of arguments in other packages, and those of Penstock. The first one that the function has is suggested.
 _OTHER_WORDS = {
     "ahead": ("horizon",),
     "alpha": ("learning_rate",),
@@ -171,7 +171,7 @@ def _check_call(function: Any, name: str, args: tuple[Any, ...], kwargs: dict[st
 
 
 def _explained(function: Any, name: str) -> Any:
-    """Returns the function with a wrapper: if it fails because of a wrong argument, the error suggests the right one."""
+    """Wraps a function: if it fails because of a wrong argument, the error suggests the right one."""
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:

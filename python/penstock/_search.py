@@ -23,7 +23,7 @@ __all__ = ["SearchResult", "search"]
 class SearchResult:
     """The result of a search: ``Model(data, **result.model)``, ``train(..., learning_rate=result.learning_rate)``."""
 
-    model: dict[str, Any]  #: Arguments of :class:`Model`: the given ones, ``blocks``, and the best cell, width, dropout.
+    model: dict[str, Any]  #: Arguments of :class:`Model`: those given, ``blocks``, the best cell, width, dropout.
     learning_rate: float  #: The best learning rate.
     loss: float  #: Loss on the rows that the search held out of the training set, mean over the seeds.
     trials: list[dict[str, Any]]  #: All trained choices with their losses. The first is the default model.
