@@ -79,7 +79,7 @@ def convert(model):
     Raises:
         TypeError: ``model`` is not a module.
 
-    >>> import penstock.torch
+    >>> import torch, penstock.torch
     >>> penstock.torch.convert(torch.nn.Sequential(torch.nn.GRU(3, 5)))
     Sequential(
       (0): GRU(3, 5)

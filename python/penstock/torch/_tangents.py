@@ -36,7 +36,7 @@ def refuse_tangents(*values):
 
 
 def register_gradients(library, op, gradients, save):
-    """Registers gradients like torch.library.register_autograd(op, gradients, setup_context=save), and refuses tangents.
+    """Registers gradients like torch.library.register_autograd(op, gradients, setup_context=save); refuses tangents.
 
     PyTorch's function would lose tangents in calls that need no gradients. `save` takes the context, the inputs and the
     output by position.
