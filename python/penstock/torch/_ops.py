@@ -145,7 +145,7 @@ def _is_recorded():
 
 
 def is_plain(x):
-    """Returns True for an eager call on the CPU outside transforms: PyTorch's own ops then give gradients of all orders."""
+    """Returns True for an eager CPU call outside transforms. PyTorch's own ops then give gradients of all orders."""
     return x.device.type == "cpu" and not _is_recorded() and not torch._C._are_functorch_transforms_active()
 
 
@@ -443,7 +443,7 @@ _eager = torch.ops.penstock.recurrent_eager.default._op  # the function behind t
 
 
 def run_layers(x, weights, states, rows, cell, layers, bidirectional, batch_first, every_state):
-    """Runs the op `penstock::recurrent` with gradients and autocast. Returns [y, each last state, every state if wanted].
+    """Runs the op `penstock::recurrent` with gradients, autocast. Returns [y, last states..., every state if wanted].
 
     `states` is empty (zeros) or has the states, each [layers * directions, B, H]. `rows` is (lengths, batch_sizes,
     reset).

@@ -109,7 +109,7 @@ def _scan_at_once(neighbours, a, b, h0, h, form):
 
 
 def _backward_at_once(neighbours, dh, dlast, a, b, states, h, form, da, db):
-    """Fills da and db; returns the gradient of the state before this chunk."""
+    """Fills da and db. Returns the gradient of the state before this chunk."""
     width = state_type(a.dtype)
     (state,) = states
     dlast = None if dlast is None else dlast.to(width)
