@@ -1,4 +1,4 @@
-"""Tells handwritten digits, read row by row, with a GRU in PyTorch: 1,797 images of 8 x 8 pixels from scikit-learn.
+"""Classifies handwritten digits with a GRU in PyTorch, row by row: 1,797 images of 8 x 8 pixels from scikit-learn.
 
 pip install '.[torch]' scikit-learn
 python examples/classify_digits.py
@@ -11,7 +11,7 @@ import penstock.torch
 
 
 class Reader(torch.nn.Module):
-    """Reads an image from above, 8 rows [B, 8, 8]; its last state decides among 10 digits."""
+    """Reads an image [B, 8, 8] from the top row to the bottom row and classifies its last state as one of 10 digits."""
 
     def __init__(self, hidden_size=64):
         super().__init__()

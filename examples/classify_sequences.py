@@ -1,4 +1,6 @@
-"""Tells rising from falling noisy lines with an LSTM cell and a softmax, trained by hand: forward, backward, update.
+"""Classifies noisy lines as rising or falling with an LSTM cell and a softmax.
+
+The training loop is written out: forward pass, backward pass, update of the weights.
 
 python examples/classify_sequences.py
 """
@@ -9,7 +11,7 @@ import penstock
 
 
 def lines(rows, random):
-    """Sequences [B, T, 1] that rise (label 1) or fall (label 0), under noise."""
+    """Returns noisy sequences [B, T, 1] that rise (label 1) or fall (label 0), and their labels."""
     labels = random.integers(0, 2, rows)
     slopes = (2 * labels - 1)[:, None] * np.linspace(0, 1, 30)
     return (slopes + random.normal(0, 1, (rows, 30)))[:, :, None].astype(np.float32), labels
@@ -28,7 +30,7 @@ def main():
         p = np.exp(logits - logits.max(axis=1, keepdims=True))
         p /= p.sum(axis=1, keepdims=True)
 
-        # The gradient of the mean cross-entropy, from the logits to the weights.
+        # Backward pass of the mean cross-entropy, from the logits to the weights.
         dlogits = p.copy()
         dlogits[np.arange(64), labels] -= 1
         dlogits /= 64

@@ -1,4 +1,4 @@
-"""Forecasts what a building draws two days ahead, and says by how much that beats the last value.
+"""Forecasts the power consumption of a building two days ahead and compares the error with the last value.
 
 python examples/forecast_series.py
 """
@@ -13,7 +13,7 @@ import penstock
 
 
 def consumption(days, seed=0):
-    """A week's wave, weather that lasts some days, and noise, in kilowatts."""
+    """Returns daily consumption in kilowatts: a weekly cycle, weather that lasts some days, and noise."""
     random = np.random.default_rng(seed)
     weather, _ = penstock.scan(np.full((days, 1), 0.8), random.normal(0, 1, (days, 1)))
     return 50 + 8 * np.cos(2 * math.pi * np.arange(days) / 7) + weather[:, 0] + random.normal(0, 0.3, days)
@@ -30,7 +30,7 @@ def main():
     held_out_loss = penstock.evaluate(model, data).loss
     print(f"trained {result.last.step} steps; held-out loss {held_out_loss:.3f} (1: as good as the last value)")
 
-    # At every day the two days to come, in kilowatts.
+    # From every day the forecasts of the next two days, in kilowatts: [days, 2, 1].
     forecast = model.predict(values[:, np.newaxis])
     held_out = slice(1200, -2)
     truth = values[2:][1200:]

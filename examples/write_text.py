@@ -1,4 +1,4 @@
-"""Trains a model on a text for some seconds, then lets it write.
+"""Trains a model on a text for some seconds and generates text with it.
 
 python examples/write_text.py [TEXT [SECONDS]]
 """

@@ -9,8 +9,7 @@
 #include "oracle/tape.h"
 #include "penstock/types.h"
 
-/// The equations of every cell, written out one by one as a textbook has them. Nothing here knows how the library
-/// computes them; that is the point.
+/// The equations of every cell, as in a textbook. The code is independent of the library, which is tested against it.
 namespace oracle {
 
 using penstock::Index;
@@ -21,12 +20,12 @@ using Vector = std::vector<S>;  // [H]
 template <class S>
 using State = std::vector<Vector<S>>;  // [S][H]; state 0 is the output h
 
-/// What a cell sees of one row at one step.
+/// The inputs of a cell for one row at one step.
 template <class S>
 struct Inputs {
   std::vector<Vector<S>> wx;  // [G][H]: W_g x + b_ih,g
 
-  /// R_g v + b_hh,g for a vector v [H].
+  /// Returns R_g v + b_hh,g [H] for a vector v [H].
   std::function<Vector<S>(Index gate, const Vector<S>& v)> recurrent;
 };
 
@@ -39,7 +38,7 @@ struct Cell {
   std::function<State<S>(const Inputs<S>&, const State<S>&)> step;
 };
 
-/// The larger one; of equals the first, so the (sub)gradient goes there.
+/// Returns the larger value. In a tie it returns the first, which then receives the (sub)gradient.
 template <class S>
 S maximum(const S& a, const S& b) {
   return value(a) >= value(b) ? a : b;
@@ -61,7 +60,7 @@ S log_sigmoid(const S& x) {
   return x - log1p(exp(x));
 }
 
-/// The positive activation of the log-space cells: g(x) = x + 0.5 for x >= 0, else sigmoid(x).
+/// The positive candidate of the log-space cells: g(x) = x + 0.5 for x >= 0, otherwise sigmoid(x).
 template <class S>
 S positive(const S& x) {
   return value(x) >= 0 ? x + S(0.5) : sigmoid(x);
@@ -84,7 +83,7 @@ State<S> elman(const Inputs<S>& in, const State<S>& prev) {
   return next;
 }
 
-/// h = max(0, W x + R h); of the tie at 0 the gradient is 0.
+/// h = max(0, W x + R h). The gradient at 0 is 0.
 template <class S>
 State<S> elman_relu(const Inputs<S>& in, const State<S>& prev) {
   const Vector<S> rh = in.recurrent(0, prev[0]);
@@ -146,8 +145,8 @@ State<S> lstm(const Inputs<S>& in, const State<S>& prev) {
   return next;
 }
 
-/// Gates i, f, z, o; states h, c, n, m. The input gate is exp, the forget gate sigmoid; both are scaled by exp(-m),
-/// which leaves c / n as it is. n = 0 marks a row that has seen nothing yet.
+/// Gates i, f, z, o; states h, c, n, m. The input gate is exp, the forget gate sigmoid. Both are scaled by exp(-m),
+/// which does not change c / n. A row with n = 0 has no past.
 template <class S>
 State<S> slstm(const Inputs<S>& in, const State<S>& prev) {
   using std::exp;
@@ -186,7 +185,7 @@ State<S> mingru(const Inputs<S>& in, const State<S>& prev, bool log_space) {
 }
 
 /// Gates f, i, h~: h = f' h + i' a(h~) with f' = f / (f + i), i' = i / (f + i), f and i sigmoids.
-/// f / (f + i) = sigmoid(log f - log i) holds where f and i are too small to be numbers.
+/// f / (f + i) is computed as sigmoid(log f - log i), which is also right if f and i underflow.
 template <class S>
 State<S> minlstm(const Inputs<S>& in, const State<S>& prev, bool log_space) {
   State<S> next = prev;

@@ -10,16 +10,16 @@
 #include "oracle/tape.h"
 #include "penstock/recurrent.h"
 
-/// A whole stack of recurrent layers, one scalar at a time, and its exact gradients.
+/// A stack of recurrent layers, one scalar at a time, and its exact gradients.
 ///
-/// Sequences are stored without gaps, one vector of C channels per position: padded batches have B * T positions
-/// (b * T + t), packed ones as many as there are steps.
+/// Sequences are contiguous, with one vector of C channels per position. Padded batches have B * T positions (b * T +
+/// t), packed ones have one position per step.
 namespace oracle {
 
 using penstock::Batch;
 using penstock::RecurrentSpec;
 
-/// Where row b lies among the positions.
+/// The positions of row b.
 struct Span {
   Index first = 0;
   Index length = 0;
@@ -34,7 +34,7 @@ inline Index position_count(const Batch& batch) {
   return batch.cu_seqlens ? batch.cu_seqlens[batch.rows] : batch.rows * batch.steps;
 }
 
-/// One layer in one direction; what the layer does not have is empty.
+/// Weights of one layer in one direction. Missing ones are empty.
 template <class S>
 struct Weights {
   std::vector<S> weight_ih;  // [G*H, I]
@@ -43,7 +43,7 @@ struct Weights {
   std::vector<S> bias_hh;    // [G*H]
 };
 
-/// Everything that a network's results can be differentiated by.
+/// The arguments of a network that gradients are computed for.
 template <class S>
 struct Arguments {
   std::vector<Weights<S>> weights;  // [layers * directions], index layer * directions + direction
@@ -53,9 +53,9 @@ struct Arguments {
 
 template <class S>
 struct Results {
-  std::vector<S> y;          // [positions, H * directions], zero where there is no step
+  std::vector<S> y;          // [positions, H * directions], zero in padding
   std::vector<S> state_out;  // [S, layers * directions, B, H]
-  std::vector<S> states;     // [positions, directions, S - 1, H] of the last layer: states but the output of each step
+  std::vector<S> states;     // [positions, directions, S - 1, H], states of the last layer except the output
 };
 
 /// Calls visit(array of `to`, array of `from`) for every array of two Arguments.
@@ -72,7 +72,7 @@ void for_each_array(Arguments<To>& to, const Arguments<From>& from, Visit&& visi
   visit(to.state_in, from.state_in);
 }
 
-/// W_g x + b_g for all gates g: [G][H] from `x` [I].
+/// Returns W_g x + b_g for all gates g, [G][H], from `x` [I].
 template <class S>
 std::vector<Vector<S>> input_products(const Weights<S>& w, Index gates, Index hidden, const S* x, Index inputs) {
   std::vector<Vector<S>> products;
@@ -88,7 +88,7 @@ std::vector<Vector<S>> input_products(const Weights<S>& w, Index gates, Index hi
   return products;
 }
 
-/// R_g v + b_g for one gate: [H] from v [H]. Unit j of head k sees only the units of head k.
+/// Returns R_g v + b_g [H] for one gate from v [H]. A unit of head k reads only the units of head k.
 template <class S>
 Vector<S> recurrent_product(const Weights<S>& w, Index gates, Index heads, Index gate, const Vector<S>& v) {
   const Index hidden = static_cast<Index>(v.size()), d = hidden / heads;
@@ -102,9 +102,9 @@ Vector<S> recurrent_product(const Weights<S>& w, Index gates, Index heads, Index
   return product;
 }
 
-/// One layer in one direction: writes channels `channel` .. channel + H - 1 of `out` [positions, width].
-/// `state` is read at the row's start and holds the row's end afterwards. `others` [positions, directions, S - 1, H]
-/// receives the other states of direction `channel` / H.
+/// Runs one layer in one direction over row b. Writes channels `channel` .. channel + H - 1 of `out` [positions,
+/// width]. `state` is the state before the row's first step, and afterwards that after its last. `others` [positions,
+/// directions, S - 1, H] receives the other states of direction `channel` / H.
 template <class S>
 void run_row(const RecurrentSpec& spec, const Batch& batch, Index b, bool reverse, const Weights<S>& w,
              const std::vector<S>& in, Index inputs, State<S>& state, std::vector<S>& out, Index width, Index channel,
@@ -132,7 +132,7 @@ void run_row(const RecurrentSpec& spec, const Batch& batch, Index b, bool revers
   }
 }
 
-/// The forward pass of the whole stack.
+/// Runs the forward pass of the whole stack.
 template <class S>
 Results<S> forward(const RecurrentSpec& spec, const Batch& batch, const Arguments<S>& arguments) {
   const Cell<S>& cell = find_cell<S>(spec.cell);
@@ -167,9 +167,9 @@ Results<S> forward(const RecurrentSpec& spec, const Batch& batch, const Argument
   return results;
 }
 
-/// Gradients of sum(y * dy) + sum(state_out * dstate_out) + sum(states * dstates) by every argument. `dy` and `dstates`
-/// are read only where there is a step; `dstate_out` and `dstates` may be empty for zeros. With Terms::sizes, sums of
-/// the sizes of their terms instead.
+/// Returns the gradients of sum(y * dy) + sum(state_out * dstate_out) + sum(states * dstates) with respect to all
+/// arguments. `dy` and `dstates` are not read in padding. `dstate_out` and `dstates` may be empty for zeros. With
+/// Terms::sizes it returns the sums of the absolute values of their terms instead.
 inline Arguments<double> gradients(const RecurrentSpec& spec, const Batch& batch, const Arguments<double>& arguments,
                                    const std::vector<double>& dy, const std::vector<double>& dstate_out,
                                    Terms terms = Terms::signed_ones, const std::vector<double>& dstates = {}) {
@@ -195,13 +195,14 @@ inline Arguments<double> gradients(const RecurrentSpec& spec, const Batch& batch
   return result;
 }
 
-/// One row of one layer that runs forwards, in pieces of at most `piece` steps: the same results and gradients (of
-/// sum(y * dy)), from a tape that is as long as a piece and not as the sequence. `at_piece` is called before each.
+/// Results and gradients of in_pieces().
 struct Passes {
   Results<double> results;
   Arguments<double> gradients;
 };
 
+/// Runs one row of one forward layer in pieces of at most `piece` steps. The results and the gradients (of sum(y * dy))
+/// are those of the whole sequence, but the tape is only as long as a piece. Calls `at_piece` before each piece.
 inline Passes in_pieces(
     const RecurrentSpec& spec, Index steps, const Arguments<double>& arguments, const std::vector<double>& dy,
     Index piece, const std::function<void()>& at_piece = [] {}) {

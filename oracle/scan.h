@@ -8,7 +8,7 @@
 
 namespace oracle {
 
-/// h_t = a_t h_{t-1} + b_t from h = 0, for one channel: h [T] from a and b [T].
+/// Returns h [T] of h_t = a_t h_{t-1} + b_t from h = 0, for one channel a, b [T].
 template <class S>
 std::vector<S> scan(const std::vector<S>& a, const std::vector<S>& b) {
   std::vector<S> h;
@@ -20,7 +20,7 @@ std::vector<S> scan(const std::vector<S>& a, const std::vector<S>& b) {
   return h;
 }
 
-/// The same from log a and log b.
+/// Returns scan() of exp(log_a) and exp(log_b).
 template <class S>
 std::vector<S> logarithmic_scan(const std::vector<S>& log_a, const std::vector<S>& log_b) {
   using std::exp;
@@ -30,7 +30,7 @@ std::vector<S> logarithmic_scan(const std::vector<S>& log_a, const std::vector<S
   return scan(a, b);
 }
 
-/// Gradients of sum(h * dh) by both terms [T], for either of the two.
+/// Returns the gradients [T] of sum(h * dh) with respect to both terms. `function` is scan or logarithmic_scan.
 template <class Function>
 std::pair<std::vector<double>, std::vector<double>> scan_gradients(const Function& function,
                                                                    const std::vector<double>& first,

@@ -5,18 +5,18 @@
 #include <cstddef>
 #include <vector>
 
-/// A small reverse-mode automatic differentiation over scalars. Code written over a type S runs with S = double for
-/// values and with S = Var for exact gradients, so the oracle has no backward pass that could be wrong.
+/// Reverse-mode automatic differentiation over scalars. Code over a type S runs with S = double for values, and with S
+/// = Var for exact gradients: the oracle needs no backward pass of its own, which could be wrong.
 namespace oracle {
 
 class Var;
 
-/// What a sweep adds up: derivatives, or for each the sum of the sizes of its terms, one for each way from the node to
-/// the output. Nothing cancels in the latter: it says by how much a derivative moves when each factor moves by its
-/// share.
+/// The quantity that a sweep adds up: derivatives, or for each derivative the sum of the absolute values of its terms.
+/// There is one term for each path from the node to the output. The latter sum has no cancellation: it bounds how much
+/// a derivative changes if each factor changes by a relative error.
 enum class Terms { signed_ones, sizes };
 
-/// Records every operation between Vars while it is alive. One at a time per thread.
+/// Records all operations between Vars during its lifetime. One tape at a time per thread.
 class Tape {
  public:
   Tape() { current_ = this; }
@@ -24,10 +24,10 @@ class Tape {
   Tape(const Tape&) = delete;
   Tape& operator=(const Tape&) = delete;
 
-  /// A variable to differentiate by.
+  /// Returns a new variable for which derivatives are computed.
   Var leaf(double value);
 
-  /// d output / d node for every node up to now, by one sweep backwards.
+  /// Returns d output / d node for all nodes so far, by one backward sweep.
   std::vector<double> sweep(const Var& output, Terms terms = Terms::signed_ones) const;
 
   static Tape& current() { return *current_; }
@@ -37,34 +37,34 @@ class Tape {
     return static_cast<int>(nodes_.size()) - 1;
   }
 
-  /// A node of the same value whose derivative has a limit.
+  /// Records a node with the same value and a limited derivative.
   int record_limit(double value, int node, double limit) { return record(value, node, limit, is_limit, 0.0); }
 
-  /// sum_i a_i b_i over the `count` nodes from `a` on and those from `b` on: one node, where products and sums would be
-  /// two for every term.
+  /// Returns sum_i a_i b_i over `count` nodes starting at `a` and at `b`, as one node. Products and sums would need two
+  /// nodes per term.
   Var dot(int a, int b, std::size_t count);
 
  private:
   struct Node {
     double by_first, by_second;  // partial derivatives
-    int first, second;           // operands; negative: a constant
+    int first, second;           // operands; negative for a constant
   };
   struct Dot {
     int a, b;  // first node of each operand
     std::size_t count;
   };
-  static constexpr int is_dot = -2;    // as `second` of a node whose place in dots_ stands in by_second
-  static constexpr int is_limit = -3;  // as `second` of a node whose limit stands in by_first
+  static constexpr int is_dot = -2;    // value of `second` for a dot product; by_second is its index in dots_
+  static constexpr int is_limit = -3;  // value of `second` for a limit; by_first is the limit
 
   std::vector<Node> nodes_;
-  std::vector<double> values_;  // of every node
+  std::vector<double> values_;  // values of all nodes
   std::vector<Dot> dots_;
   static thread_local Tape* current_;
 };
 
 inline thread_local Tape* Tape::current_ = nullptr;
 
-/// A value and its place on the tape; a plain number is a constant.
+/// A value and its node on the tape. A plain number is a constant.
 class Var {
  public:
   Var(double value = 0.0) : value_(value) {}  // NOLINT(google-explicit-constructor): constants in formulas
@@ -111,7 +111,7 @@ inline Var tanh(const Var& x) {
   return unary(x, result, 1.0 - result * result);
 }
 
-/// x itself, whose derivative is limited to -limit .. limit on its way back, whatever becomes of it; 0: as it is.
+/// Returns x. Its derivative is clamped to -limit .. limit in the backward sweep; 0 means no limit.
 template <class S>
 const S& limited(const S& x, double) {
   return x;
@@ -123,7 +123,7 @@ inline Var limited(const Var& x, double limit) {
 
 inline Var Tape::leaf(double value) { return {value, record(value, -1, 0.0, -1, 0.0)}; }
 
-/// sum_i a_i b_i. Several partial sums, so that the processor need not wait for one addition before the next.
+/// Returns sum_i a_i b_i. Several partial sums avoid a chain of dependent additions.
 inline double dot(const double* a, const double* b, std::size_t count) {
   constexpr std::size_t lanes = 8;
   double sums[lanes] = {};
@@ -159,7 +159,7 @@ inline Var dot(const Var* a, const Var* b, std::size_t count) {
   return sum;
 }
 
-/// The same values on nodes that follow one another, so that dot products of them are one node each.
+/// Returns the same values on consecutive nodes: a dot product of them is then a single node.
 inline const std::vector<double>& consecutive(const std::vector<double>& values) { return values; }
 inline std::vector<Var> consecutive(const std::vector<Var>& values) {
   std::vector<Var> copies;
@@ -179,7 +179,7 @@ inline std::vector<double> Tape::sweep(const Var& output, Terms terms) const {
     const Node& node = nodes_[i];
     if (adjoint[i] == 0.0) continue;
     if (node.second == is_limit) {
-      const double most = terms == Terms::sizes ? adjoint[i] : node.by_first;  // sizes have none
+      const double most = terms == Terms::sizes ? adjoint[i] : node.by_first;  // absolute values have no limit
       adjoint[static_cast<std::size_t>(node.first)] += std::clamp(adjoint[i], -most, most);
       continue;
     }

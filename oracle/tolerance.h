@@ -6,29 +6,30 @@
 
 #include "penstock/types.h"
 
-/// How far honest arithmetic in another precision may lie from the oracle's: one formula for tests and benchmarks.
+/// The error of a correct computation in another precision relative to the oracle: one formula for tests and
+/// benchmarks.
 namespace oracle {
 
 using penstock::Index;
 
-/// How much arithmetic stands between the arguments and a result.
+/// The amount of arithmetic between the arguments and a result.
 struct Work {
   Index summed = 1;  ///< Terms of the longest sum: I + H for outputs, also B * T for gradients of weights.
-  Index steps = 1;   ///< T * layers: how long rounding errors travel.
+  Index steps = 1;   ///< T * layers, over which rounding errors propagate.
   bool backward = false;
-  double logit = 1.0;  ///< Greatest size of a gate's argument.
+  double logit = 1.0;  ///< Largest absolute value of a gate's argument.
 };
 
-/// The error to allow, relative to the largest value of a tensor, between two honest computations in Real.
+/// Returns the allowed difference between two correct computations in Real, relative to the largest value of a tensor.
 ///
 ///   eps * (8 + sqrt(summed)) * log2(1 + steps) * max(1, logit) * (backward ? 2 : 1)
 ///
-/// - sqrt(summed): rounding errors of a sum are of either sign and add up like a random walk.
-/// - 8: gate functions are good to a few units in the last place, and a cell applies a handful of operations.
-/// - log2(1 + steps): an error made at one step reaches later steps through a recurrence that forgets, so it grows
-///   far more slowly than T; the logarithm covers what is forgotten slowly.
-/// - logit: rounding an argument of size a shifts exp(a) by a factor of 1 + eps * a.
-/// - backward uses the rounded results of the forward pass and doubles them, as both passes round.
+/// - sqrt(summed): rounding errors of a sum have either sign and add up like a random walk.
+/// - 8: gate functions have errors of a few units in the last place, and a cell applies few operations.
+/// - log2(1 + steps): an error at one step reaches later steps through a recurrence that forgets. It grows far more
+///   slowly than T; the logarithm covers slow forgetting.
+/// - logit: rounding an argument of size a changes exp(a) by a factor of 1 + eps * a.
+/// - backward: the backward pass uses rounded results of the forward pass and rounds again, which doubles the error.
 template <class Real>
 double tolerance(const Work& work) {
   const double eps = std::numeric_limits<Real>::epsilon();
@@ -37,8 +38,8 @@ double tolerance(const Work& work) {
          (work.backward ? 2.0 : 1.0);
 }
 
-/// Size of the terms behind a result, where the result itself happens to be small because they cancel: states are of
-/// order 1; gradients carry a weight and a derivative of a gate more.
+/// Typical size of the terms of a result, for results that are small only because their terms cancel. States are of
+/// order 1; terms of gradients have a weight and a derivative of a gate as further factors.
 constexpr double forward_terms = 1.0;
 constexpr double backward_terms = 0.1;
 

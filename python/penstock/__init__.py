@@ -1,4 +1,4 @@
-"""Gated recurrent networks on NumPy arrays: cells, stacks, scans, and models that train, answer and stream.
+"""Gated recurrent networks on NumPy arrays: cells, stacks, scans, and models to train, run and stream.
 
 >>> import numpy as np, penstock
 >>> cell = penstock.MinGRUCell(input_size=4, hidden_size=8)
@@ -6,11 +6,11 @@
 >>> y.shape, h.shape
 ((2, 100, 8), (2, 8))
 
-``penstock.torch`` has modules for PyTorch, ``penstock.reference`` every cell in plain NumPy; both are imported when they
-are asked for, as is NumPy itself.
+``penstock.torch`` has modules for PyTorch, ``penstock.reference`` every cell in plain NumPy. Both are imported when
+they are first used, and so is NumPy.
 """
 
-from . import _load  # isort: skip, before all that loads the library
+from . import _load  # isort: skip, must run before the library is loaded
 from . import cuda
 from ._cells import (
     Cell,
@@ -38,8 +38,8 @@ from .layers import Recurrent, Tape
 from .models import Model, Session
 from .scans import log_scan, log_scan_backward, scan, scan_backward
 
-TYPE_CHECKING = False  # what typing.TYPE_CHECKING is, without the import
-if TYPE_CHECKING:  # what __getattr__() below imports when it is asked for
+TYPE_CHECKING = False  # typing.TYPE_CHECKING without the import
+if TYPE_CHECKING:  # names that __getattr__() below imports on first use
     from . import datasets, interchange, reference, training
     from ._search import SearchResult, search
     from .datasets import Dataset, open_labelled, open_labelled_texts, open_series, open_sound, open_task, open_text
@@ -97,7 +97,7 @@ __all__ = [
 __version__ = system_info()["version"]
 
 
-# What is imported when it is first asked for: a service that answers needs none of it.
+# Modules and names that are imported on first use: a program that only runs models needs none of them.
 _MODULES = ("datasets", "interchange", "reference", "torch", "training")
 _NAMES = {
     "datasets": ("Dataset", "open_labelled", "open_labelled_texts", "open_series", "open_sound", "open_task", "open_text"),

@@ -1,11 +1,11 @@
-"""The cells by themselves: one layer in forward direction on NumPy arrays, and its single steps."""
+"""Single cells on NumPy arrays: one layer in forward direction, and its single steps."""
 
 from __future__ import annotations
 
 from ._keywords import explain_keywords
 from .layers import _Network
 
-TYPE_CHECKING = False  # what typing.TYPE_CHECKING is, without the import
+TYPE_CHECKING = False  # typing.TYPE_CHECKING without the import
 if TYPE_CHECKING:
     from typing import Any
 
@@ -25,18 +25,22 @@ __all__ = [
 
 
 class Cell(_Network):
-    """One recurrent layer in forward direction: the base of all cells.
+    """Base of all cells: one recurrent layer in forward direction.
+
+    States are ``[B, H]``, or ``[H]`` for one row. Cells with ``S > 1`` states have ``[S, B, H]``, which can be
+    unpacked: ``h, c = state``.
 
     Args:
-        input_size: ``I``.
-        hidden_size: ``H``.
-        heads: Into how many blocks of ``D = H / heads`` the recurrent matrix falls. Cells without one have one head.
+        input_size: Input size ``I``.
+        hidden_size: Hidden size ``H``.
+        heads: Number of diagonal blocks ``[D, D]`` of the recurrent matrix, with ``D = H / heads``. Cells without a
+            recurrent matrix have one head.
         bias: True or ``"both"``, ``"single"`` (``bias_ih`` only), False or ``"none"``.
         dtype: ``"float32"`` or ``"float64"``.
-        seed: Of the first weights, which are uniform in ±1/√H.
+        seed: Seed of the initial weights, which are uniform in ±1/√H.
 
-    States are ``[B, H]``, or ``[H]`` of one row; of cells with ``S > 1`` states ``[S, B, H]``, which unpack:
-    ``h, c = state``.
+    Raises:
+        InvalidArgument: An argument has an impossible value.
     """
 
     def __init__(
@@ -64,28 +68,31 @@ class Cell(_Network):
         )
 
     def step(self, x: ArrayLike, h: State | None = None, *, out: Buffer | None = None) -> NDArray:
-        """One step: the new state from x ``[B, I]`` or ``[I]`` and the state before it (None: zeros).
-
-        The output is the first state: the state itself of a cell that has one.
+        """Runs one step and returns the new state. The output of the cell is its first state.
 
         Args:
-            x: The input.
-            h: The state, ``[B, H]`` or ``[H]``; of several states ``[S, B, H]`` or ``[S, H]``, or a tuple of them.
-            out: Where to write the new state, which may be ``h`` itself; a new array if it is None.
+            x: The input, ``[B, I]`` or ``[I]``.
+            h: The state before the step, ``[B, H]`` or ``[H]``. For cells with several states ``[S, B, H]`` or
+                ``[S, H]``, or a tuple of them. None: zeros.
+            out: Array for the new state, which may be ``h`` itself. None: a new array.
+
+        Raises:
+            InvalidArgument: An array has the wrong shape.
+            TypeError: An array has the wrong dtype.
         """
         after: Any = self._network.step(x, h, out)
         return after
 
 
 class MinGRUCell(Cell):
-    r"""Minimal GRU: gates of the input alone, so that a sequence is one matrix product and a scan.
+    r"""Minimal GRU. Its gates depend on the input only: a sequence is one matrix product and one scan.
 
     .. math::
         z_t = \sigma(W_z x_t + b_z), \quad \tilde h_t = g(W_h x_t + b_h), \quad
         h_t = (1 - z_t) \odot h_{t-1} + z_t \odot \tilde h_t
 
-    with :math:`g(x) = x`, or with ``log_space=True`` the positive :math:`g(x) = x + 0.5` for :math:`x \ge 0` and
-    :math:`\sigma(x)` below. Feng et al., "Were RNNs All We Needed?", 2024, arXiv:2410.01201.
+    with :math:`g(x) = x`. With ``log_space=True``, candidates are positive: :math:`g(x) = x + 0.5` for :math:`x \ge 0`
+    and :math:`\sigma(x)` below. Feng et al., "Were RNNs All We Needed?", 2024, arXiv:2410.01201.
 
     >>> import numpy as np, penstock
     >>> cell = penstock.MinGRUCell(2, 3)
@@ -112,7 +119,7 @@ class MinGRUCell(Cell):
 
 
 class MinLSTMCell(Cell):
-    r"""Minimal LSTM, whose two gates are shares of one: the state neither grows nor shrinks with time.
+    r"""Minimal LSTM. Its two gates are normalised to the sum 1.
 
     .. math::
         f_t = \sigma(W_f x_t + b_f), \quad i_t = \sigma(W_i x_t + b_i), \quad \tilde h_t = g(W_h x_t + b_h), \quad
@@ -138,14 +145,14 @@ class MinLSTMCell(Cell):
 
 
 class LSTMCell(Cell):
-    r"""Long short-term memory, with ``torch.nn.LSTM``'s equations and weights. States h, c.
+    r"""Long short-term memory with the equations and weights of ``torch.nn.LSTM``. States: h, c.
 
     .. math::
         i_t = \sigma(W_i x_t + R_i h_{t-1}), \; f_t = \sigma(W_f x_t + R_f h_{t-1}), \;
         g_t = \tanh(W_g x_t + R_g h_{t-1}), \; o_t = \sigma(W_o x_t + R_o h_{t-1}), \\
         c_t = f_t \odot c_{t-1} + i_t \odot g_t, \quad h_t = o_t \odot \tanh(c_t)
 
-    (biases left out). Hochreiter and Schmidhuber, "Long Short-Term Memory", Neural Computation 9(8), 1997; with the
+    (without biases). Hochreiter and Schmidhuber, "Long Short-Term Memory", Neural Computation 9(8), 1997, with the
     forget gate of Gers et al., "Learning to Forget", Neural Computation 12(10), 2000.
 
     >>> import numpy as np, penstock
@@ -168,15 +175,15 @@ class LSTMCell(Cell):
 
 
 class GRUCell(Cell):
-    r"""Gated recurrent unit, with ``torch.nn.GRU``'s equations and weights.
+    r"""Gated recurrent unit with the equations and weights of ``torch.nn.GRU``.
 
     .. math::
         r_t = \sigma(W_r x_t + R_r h_{t-1}), \quad z_t = \sigma(W_z x_t + R_z h_{t-1}), \\
         n_t = \tanh(W_n x_t + r_t \odot (R_n h_{t-1})), \quad h_t = (1 - z_t) \odot n_t + z_t \odot h_{t-1}
 
-    (biases left out); with ``reset_after=False`` the reset gate comes before the product,
-    :math:`n_t = \tanh(W_n x_t + R_n (r_t \odot h_{t-1}))`, as first published. Cho et al., "Learning Phrase
-    Representations using RNN Encoder-Decoder", EMNLP 2014, arXiv:1406.1078.
+    (without biases). With ``reset_after=False`` the reset gate applies before the product, as first published:
+    :math:`n_t = \tanh(W_n x_t + R_n (r_t \odot h_{t-1}))`. Cho et al., "Learning Phrase Representations using RNN
+    Encoder-Decoder", EMNLP 2014, arXiv:1406.1078.
     """
 
     def __init__(
@@ -203,7 +210,7 @@ class GRUCell(Cell):
 
 
 class ElmanCell(Cell):
-    r"""Elman network: :math:`h_t = \phi(W x_t + R h_{t-1})` with tanh or relu.
+    r"""Elman network: :math:`h_t = \phi(W x_t + R h_{t-1})` with tanh or relu (``nonlinearity``).
 
     Elman, "Finding Structure in Time", Cognitive Science 14(2), 1990.
     """
@@ -229,7 +236,7 @@ class ElmanCell(Cell):
 
 
 class SLSTMCell(Cell):
-    r"""sLSTM of xLSTM: exponential input gate, normaliser n and stabiliser m. States h, c, n, m.
+    r"""sLSTM of xLSTM with an exponential input gate, normaliser n and stabiliser m. States: h, c, n, m.
 
     .. math::
         m_t = \max(\tilde i_t, \log \sigma(\tilde f_t) + m_{t-1}), \quad i_t = e^{\tilde i_t - m_t}, \quad
@@ -237,7 +244,7 @@ class SLSTMCell(Cell):
         c_t = f_t \odot c_{t-1} + i_t \odot \tanh(\tilde z_t), \quad n_t = f_t \odot n_{t-1} + i_t, \quad
         h_t = \sigma(\tilde o_t) \odot c_t / n_t
 
-    where each gate with a tilde is :math:`W x_t + R h_{t-1}`; a row whose n is 0 has seen nothing yet, and starts with
+    where each gate with a tilde is :math:`W x_t + R h_{t-1}`. A row with n = 0 has no past: its first step uses
     :math:`m_t = \tilde i_t, f_t = 0`. Beck et al., "xLSTM: Extended Long Short-Term Memory", 2024, arXiv:2405.04517.
     """
 

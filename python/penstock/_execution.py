@@ -1,4 +1,4 @@
-"""How calls compute: made once for each combination of arguments, since making it takes longer than a short call."""
+"""Execution options of calls, cached by their arguments: creating them takes longer than a short call."""
 
 from . import _core
 from .errors import InvalidArgument
@@ -7,7 +7,7 @@ _KNOWN: dict[tuple, _core.Execution] = {}
 
 
 def execution(mode, device, threads, exact, precision):
-    """The library's own form of these arguments."""
+    """Returns the library's object for these arguments."""
     key = (mode, device, threads, exact, precision)
     known = _KNOWN.get(key)
     if known is None:
@@ -18,7 +18,7 @@ def execution(mode, device, threads, exact, precision):
 
 
 def is_time_first(layout):
-    """Whether sequences are [T, B, C], from the argument ``layout``."""
+    """Returns True if ``layout`` means [T, B, C]. Raises InvalidArgument for an unknown layout."""
     if layout == "batch_first":
         return False
     if layout == "time_first":

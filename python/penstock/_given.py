@@ -1,8 +1,8 @@
-"""Whether a model and a dataset are what they should be: many try a path first."""
+"""Type checks of models and datasets. Messages help the many users who pass a path at first."""
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # what typing.TYPE_CHECKING is, without the import
+TYPE_CHECKING = False  # typing.TYPE_CHECKING without the import
 if TYPE_CHECKING:
     from typing import Any
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def dataset_of(data: Any) -> _core.Dataset:
-    """The library's own dataset. Raises TypeError for anything but a :class:`penstock.Dataset`."""
+    """Returns the library's dataset. Raises TypeError for anything but a :class:`penstock.Dataset`."""
     found: _core.Dataset | None = getattr(data, "_dataset", None)
     if found is not None:
         return found
@@ -21,7 +21,7 @@ def dataset_of(data: Any) -> _core.Dataset:
 
 
 def model_of(model: Any) -> _core.Model:
-    """The library's own model. Raises TypeError for anything but a :class:`penstock.Model`."""
+    """Returns the library's model. Raises TypeError for anything but a :class:`penstock.Model`."""
     found: _core.Model | None = getattr(model, "_model", None)
     if found is not None:
         return found

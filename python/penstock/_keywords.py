@@ -1,6 +1,6 @@
-"""What is said of arguments that do not fit: of a name that a function does not have, of a value of another type.
+"""Error messages for unknown arguments and for values of the wrong type.
 
-Everything public goes through :func:`explain_keywords`, so that a message names the argument that was meant.
+:func:`explain_keywords` wraps all public functions; their messages then suggest the argument that was probably meant.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ import functools
 import sys
 import types
 
-TYPE_CHECKING = False  # what typing.TYPE_CHECKING is, without the import
+TYPE_CHECKING = False  # typing.TYPE_CHECKING without the import
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import Any
 
-#: What other packages call an argument, and what Penstock calls it: the first of these that the function has.
+#: Names of arguments in other packages, and those of Penstock. The first one that the function has is suggested.
 _OTHER_WORDS = {
     "ahead": ("horizon",),
     "alpha": ("learning_rate",),
@@ -78,20 +78,20 @@ _OTHER_WORDS = {
     "window": ("length",),
 }
 
-#: Where an argument may belong that was given to another function.
+#: Functions to search for an argument that was given to the wrong function.
 _OWNERS = ("Model", "train", "open_text", "open_series", "open_labelled", "open_labelled_texts", "open_sound", "open_task",
            "Model.predict", "Model.generate", "Recurrent")  # fmt: skip
 
 
 def _keywords(function: Any) -> tuple[str, ...]:
-    """The names by which arguments can be given, without those that begin with an underscore."""
-    code = getattr(function, "__wrapped__", function).__code__  # whether or not it is explained
+    """Returns the names of keyword arguments, without those that begin with an underscore."""
+    code = getattr(function, "__wrapped__", function).__code__  # of the function inside the wrapper, if there is one
     names = code.co_varnames[code.co_posonlyargcount : code.co_argcount + code.co_kwonlyargcount]
     return tuple(name for name in names if not name.startswith("_") and name not in ("self", "cls"))
 
 
 def _owners(name: str) -> Iterator[str]:
-    """Functions and classes of the package that have an argument of this name."""
+    """Yields the functions and classes of the package that have an argument of this name."""
     package: Any = sys.modules[__package__]
     for owner in _OWNERS:
         function = functools.reduce(getattr, owner.split("."), package)
@@ -115,12 +115,12 @@ def _hint(unknown: str, known: tuple[str, ...]) -> str:
 
 
 def no_argument(function: Any, name: str, unknown: str) -> str:
-    """What is said of an argument that a function, called ``name``, does not have."""
+    """Returns the message for an argument that the function, called ``name``, does not have."""
     return f"{name}() has no argument {unknown!r}{_hint(unknown, _keywords(function))}"
 
 
 def warn_caller(text: str) -> None:
-    """Warns of the line that called the package, however many functions of the package lie between."""
+    """Issues a warning at the line outside the package that called it."""
     import warnings
 
     level = 2
@@ -130,7 +130,7 @@ def warn_caller(text: str) -> None:
     warnings.warn(text, stacklevel=level)
 
 
-#: Of an annotation: what a value must have, and what to call it.
+#: By annotation: the attribute that a value must have, and the name of the type in messages.
 _KINDS = {
     "int": ("__index__", "a whole number"),
     "float": ("__float__", "a number"),
@@ -139,7 +139,7 @@ _KINDS = {
 
 
 def _kinds(function: Any) -> dict[str, tuple[str, str, bool]]:
-    """Of the arguments that are plain numbers or names: what a value must have, what it is called, whether it may be None."""
+    """Returns {argument: (attribute, name of the type, may be None)} for arguments that are numbers or strings."""
     kinds = {}
     for name, annotation in function.__annotations__.items():
         base = str(annotation).removesuffix(" | None")
@@ -149,7 +149,7 @@ def _kinds(function: Any) -> dict[str, tuple[str, str, bool]]:
 
 
 def _check(name: str, value: Any, kind: tuple[str, str, bool]) -> None:
-    """Raises TypeError for a value that is plainly of another type than the argument's."""
+    """Raises TypeError for a value that is clearly of the wrong type."""
     attribute, called, optional = kind
     fits = isinstance(value, str) if attribute == "__str__" else hasattr(value, attribute)
     if not fits and not (optional and value is None):
@@ -158,7 +158,7 @@ def _check(name: str, value: Any, kind: tuple[str, str, bool]) -> None:
 
 
 def _check_call(function: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Raises TypeError that says which argument of a call that failed is none of the function's, or of another type."""
+    """Raises TypeError for the first argument of a failed call that is unknown or of the wrong type."""
     code = function.__code__
     allowed = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     unknown = next((key for key in kwargs if key not in allowed), None)
@@ -171,31 +171,31 @@ def _check_call(function: Any, name: str, args: tuple[Any, ...], kwargs: dict[st
 
 
 def _explained(function: Any, name: str) -> Any:
-    """The function; where it fails because an argument does not fit, the error names the argument that was meant."""
+    """Wraps a function: if it fails because of a wrong argument, the error suggests the right one."""
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
             return function(*args, **kwargs)
-        except Exception:  # looked into only now: a check of every call would take longer than some calls
+        except Exception:  # checked only now: a check before every call would take longer than some calls
             _check_call(function, name, args, kwargs)
             raise
 
     return call
 
 
-_TAKES_ANY = 0x08  # of code.co_flags: the function has **kwargs
+_TAKES_ANY = 0x08  # flag of code.co_flags: the function has **kwargs
 
 
 def _is_explainable(function: object) -> bool:
-    """Whether this is a function of the package, written in Python, that takes a fixed set of arguments."""
+    """Returns True for a Python function of the package with a fixed set of arguments."""
     if not isinstance(function, types.FunctionType) or hasattr(function, "__wrapped__"):
         return False
     return function.__module__.startswith(__package__) and not function.__code__.co_flags & _TAKES_ANY
 
 
 def attribute_hint(name: str) -> str:
-    """What the package has instead of an attribute that it does not have."""
+    """Returns a hint at the right name for an unknown attribute of the package; empty if there is none."""
     import difflib
 
     package: Any = sys.modules[__package__]
@@ -211,7 +211,7 @@ def attribute_hint(name: str) -> str:
     return f", did you mean 'penstock.{meant}'?" if meant else ""
 
 
-#: Calls that may take microseconds, of which a wrapper would take a part.
+#: Functions that may take only microseconds: a wrapper would slow them down noticeably.
 _QUICK = frozenset(
     {"backward", "forward", "log_scan", "log_scan_backward", "push", "reset", "scan", "scan_backward", "step"}
 )
@@ -233,14 +233,14 @@ def _explain_class(value: type, methods: Iterable[str]) -> None:
 
 
 def explain_keywords(module: dict[str, Any], *, constructors_alone: bool = False) -> None:
-    """Replaces public functions, and methods of public classes, by functions that say which argument was meant.
+    """Wraps public functions and methods of public classes; their errors then suggest the argument that was meant.
 
-    Those that compute for microseconds stay as they are.
+    Functions that may take only microseconds are not wrapped.
 
     Args:
-        module: Its ``globals()``, once all is defined.
-        constructors_alone: Leave the other methods and the functions as they are: those of PyTorch's modules, which its
-            compiler reads.
+        module: The ``globals()`` of the module, after all definitions.
+        constructors_alone: Wraps constructors only. PyTorch modules need this, because ``torch.compile`` reads their
+            methods.
     """
     for key in module["__all__"]:
         value = module[key]

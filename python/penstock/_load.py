@@ -1,8 +1,8 @@
-"""Loads the library of the package, with threads that spin for less than a tenth of a millisecond before they sleep.
+"""Loads the library of the package and limits the spinning of idle threads to less than 0.1 ms.
 
-libgomp reads how long they spin when it is loaded, and never again. What it does by itself, some milliseconds, makes steps of small
-models wait for threads that do not run wherever a machine has other work; beyond this they gain nothing. What the
-environment says counts, and so does a libgomp that is there already.
+libgomp reads GOMP_SPINCOUNT once, when it is loaded. By default its threads spin for some milliseconds before they
+sleep. On a machine with other work, steps of small models then wait for threads that do not run. Longer spinning gains
+nothing. Settings of the user in the environment are kept. If libgomp is loaded already, this has no effect.
 """
 
 import os
@@ -19,7 +19,7 @@ def _load():
         from . import _core
         return _core
     finally:
-        del os.environ[_NAME]  # not for programs that this one starts
+        del os.environ[_NAME]  # child processes must not inherit it
 
 
 _load()

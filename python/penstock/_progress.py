@@ -1,11 +1,11 @@
-"""How far a training is, on one line of a terminal or in a notebook."""
+"""Progress bars of a training run, on one line of a terminal or in a notebook."""
 
 from __future__ import annotations
 
 import math
 import sys
 
-TYPE_CHECKING = False  # what typing.TYPE_CHECKING is, without the import
+TYPE_CHECKING = False  # typing.TYPE_CHECKING without the import
 if TYPE_CHECKING:
     from .training import Progress
 
@@ -28,7 +28,7 @@ class NoBar:
 
 
 class TextBar:
-    """One line that is written again and again."""
+    """One line of a terminal, rewritten at every report."""
 
     width = 24
 
@@ -39,7 +39,7 @@ class TextBar:
         self._longest = 0
 
     def line(self, progress: Progress):
-        """The text of the bar."""
+        """Returns the text of the bar."""
         done = int(self.width * min(max(progress.fraction, 0.0), 1.0))
         fields = [f"{100 * progress.fraction:3.0f} % [{'#' * done}{'.' * (self.width - done)}]", self._loss(progress)]
         if self._validation is not None:
@@ -78,7 +78,7 @@ class TextBar:
 
 
 class NotebookBar(TextBar):
-    """One output of a notebook's cell that is replaced again and again."""
+    """One output of a notebook cell, replaced at every report."""
 
     def __init__(self, display, task) -> None:
         super().__init__(None, task)
@@ -101,7 +101,7 @@ class NotebookBar(TextBar):
 
 
 def bar_for(progress, task):
-    """What shows the progress of a training: what :func:`penstock.train` was given, on a terminal or in a notebook."""
+    """Returns the progress bar for the argument ``progress`` of :func:`penstock.train`."""
     if progress is False or progress is None:
         return NoBar()
     if progress is not True:

@@ -1,6 +1,6 @@
-"""Files of named arrays with text beside them (safetensors), one file or many shards with an index, on NumPy alone.
+"""Reads and writes safetensors files: named arrays and metadata, as one file or as shards with an index.
 
-Nothing in them is trusted: every length is checked against the file before anything of that size is made.
+Files are not trusted: every length is checked against the file before memory of that size is allocated.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 from . import _core
 from .errors import BadInput, InvalidArgument, IoFailure
 
-#: Bytes of an element of each type of the format.
+#: Bytes per element of the types of the format.
 _BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U8": 1, "BOOL": 1}
 _ARRAYS = {
     "F64": "<f8",
@@ -32,13 +32,13 @@ _ARRAYS = {
     "U8": "u1",
     "BOOL": "?",
 }
-_CHECKSUM = "penstock.checksum"  # of files that the library wrote, and verifies
-_CHECKED = "penstock.checked"  # says that there must be one, as in src/io/safetensors.h
+_CHECKSUM = "penstock.checksum"  # checksum of files that the library wrote; it verifies them
+_CHECKED = "penstock.checked"  # marks files that must have a checksum, as in src/io/safetensors.h
 _CHECKED_TEXT = "a checksum of all bytes"
 _NAMES = {np.dtype(code): name for name, code in _ARRAYS.items()}
-_MOST_AXES = 32  # that arrays of NumPy had before version 2
-_MOST_HEADER = 100 << 20  # bytes; the format's own limit
-# How files of other kinds begin, and what to do with them.
+_MOST_AXES = 32  # limit of NumPy before version 2
+_MOST_HEADER = 100 << 20  # bytes; the limit of the format
+# First bytes of other kinds of files, and hints about them.
 _OTHERS = {
     b"PK\x03\x04": "a zip archive, as torch.save and Keras write them",
     b"\x89HDF\r\n\x1a\n": "an HDF5 file, as Keras writes them (.h5)",
@@ -58,12 +58,12 @@ def _read_bytes(path):
 
 
 def other_kind(content):
-    """What a file is that begins with these bytes, in words; None where they are of no kind that is known."""
+    """Returns a description of a file that begins with these bytes; None if its kind is unknown."""
     return next((text for start, text in _OTHERS.items() if content.startswith(start)), None)
 
 
 def _entry(path, name, entry, data):
-    """(type, shape, bytes) of one entry of the header."""
+    """Returns (type, shape, bytes) of one entry of the header."""
 
     def refuse(problem):
         raise BadInput(f"{path}: tensor '{name}' {problem}")
@@ -86,7 +86,12 @@ def _entry(path, name, entry, data):
 
 
 def read_entries(path):
-    """{name: (type, shape, bytes)} of one file, and its metadata."""
+    """Returns {name: (type, shape, bytes)} of one file, and its metadata.
+
+    Raises:
+        BadInput: The file is damaged or of another kind.
+        IoFailure: The file cannot be read.
+    """
     content = _read_bytes(path)
     if len(content) < 8:
         raise BadInput(f"{path}: too short for a safetensors file")
@@ -113,7 +118,7 @@ def read_entries(path):
 
 
 def _check_layout(path, header, size):
-    """Refuses a file whose tensors overlap, or do not cover its data."""
+    """Raises BadInput unless the tensors cover the data of the file without gaps and overlaps."""
     end, last = 0, "the header"
     for begin, stop, name in sorted((*entry["data_offsets"], name) for name, entry in header.items()):
         if begin != end:
@@ -124,19 +129,19 @@ def _check_layout(path, header, size):
 
 
 def _array(kind, shape, data):
-    if kind == "BF16":  # which NumPy does not have: float32 holds every one of its values
+    if kind == "BF16":  # NumPy has no bfloat16; float32 represents all its values
         return (np.frombuffer(data, "<u2").astype(np.uint32) << 16).view(np.float32).reshape(shape)
     return np.frombuffer(data, _ARRAYS[kind]).reshape(shape).copy()
 
 
 def read_file(path):
-    """The arrays of one file by their names, and its metadata."""
+    """Returns {name: array} of one file, and its metadata."""
     entries, metadata = read_entries(path)
     return {name: _array(*entry) for name, entry in entries.items()}, metadata
 
 
 def _shards(path):
-    """The files that an index names, each with the names of its tensors."""
+    """Returns {file: [names of tensors]} of an index."""
     try:
         index = json.loads(_read_bytes(path))
         places = index["weight_map"].items()
@@ -151,7 +156,7 @@ def _shards(path):
 
 
 def read(path):
-    """The arrays of a file, of the shards of an index, or of a folder with either, and their metadata."""
+    """Returns {name: array} and the metadata of a file, of the shards of an index, or of a folder with either."""
     path = pathlib.Path(path)
     if path.is_dir():
         found = sorted(path.glob("*" + _INDEX)) or sorted(path.glob("*.safetensors"))
@@ -175,7 +180,7 @@ def read(path):
 
 
 def write_entries(path, entries, metadata=None):
-    """Writes {name: (type, shape, bytes)} as one file, whole or not at all, with a checksum in its metadata."""
+    """Writes {name: (type, shape, bytes)} as one file with a checksum in its metadata, atomically."""
     zeros = "0" * 16
     header = {"__metadata__": {_CHECKSUM: zeros, _CHECKED: _CHECKED_TEXT, **(metadata or {})}}
     offset = 0
@@ -193,7 +198,7 @@ def write_entries(path, entries, metadata=None):
 
 
 def write_file(path, tensors, metadata=None):
-    """Writes arrays as one file, whole or not at all."""
+    """Writes arrays as one file, atomically. Raises InvalidArgument for dtypes that the format does not have."""
     entries = {}
     for name, array in tensors.items():
         array = np.asarray(array)
@@ -205,7 +210,7 @@ def write_file(path, tensors, metadata=None):
 
 
 def _shards_before(index):
-    """Files that an index names which is there already; a damaged one names none."""
+    """Returns the files of an existing index; an empty set if it is damaged or missing."""
     try:
         return set(_shards(index)) if index.is_file() else set()
     except (BadInput, IoFailure):
@@ -213,7 +218,7 @@ def _shards_before(index):
 
 
 def _shard_names(stem, count, taken):
-    """Names of which none is taken: NAME-00001-of-00003.safetensors, or else NAME-2-00001-of-00003.safetensors."""
+    """Returns unused names of shards: NAME-00001-of-00003.safetensors, or NAME-2-00001-of-00003.safetensors."""
     for mark in itertools.chain([""], (f"{number}-" for number in itertools.count(2))):
         names = [f"{stem}-{mark}{i + 1:05d}-of-{count:05d}.safetensors" for i in range(count)]
         if taken.isdisjoint(names):
@@ -221,7 +226,7 @@ def _shard_names(stem, count, taken):
 
 
 def write(path, tensors, metadata=None, max_shard_bytes=None):
-    """Writes one file, or, where that would be larger than max_shard_bytes, shards and their index beside it."""
+    """Writes one file, or shards with an index if it would be larger than max_shard_bytes."""
     path = pathlib.Path(path)
     sizes = {name: np.asarray(array).nbytes for name, array in tensors.items()}
     if max_shard_bytes is None or sum(sizes.values()) <= max_shard_bytes:
@@ -236,7 +241,7 @@ def write(path, tensors, metadata=None, max_shard_bytes=None):
             room = max_shard_bytes
         shards[-1][name] = tensors[name]
         room -= sizes[name]
-    # The shards of an older file stay until the new index is in its place, so that one of both files is always whole.
+    # Old shards stay until the new index is in place: at any time one of both versions is complete.
     index = path.with_name(path.stem + _INDEX)
     before, places = _shards_before(index), {}
     names = _shard_names(path.stem, len(shards), before)

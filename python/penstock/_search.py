@@ -1,4 +1,4 @@
-"""The search for a model that suits some data."""
+"""Search for the model that fits a dataset best."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from . import _core
 from ._given import dataset_of
 from ._keywords import explain_keywords
 
-TYPE_CHECKING = False  # what typing.TYPE_CHECKING is, without the import
+TYPE_CHECKING = False  # typing.TYPE_CHECKING without the import
 if TYPE_CHECKING:
     from typing import Any
 
@@ -21,14 +21,14 @@ __all__ = ["SearchResult", "search"]
 
 @dataclasses.dataclass(frozen=True)
 class SearchResult:
-    """What a search has found: ``Model(data, **result.model)``, ``train(..., learning_rate=result.learning_rate)``."""
+    """The result of a search: ``Model(data, **result.model)``, ``train(..., learning_rate=result.learning_rate)``."""
 
-    model: dict[str, Any]  #: Arguments of :class:`Model`: those given, how many blocks, and the best cell, width and dropout.
-    learning_rate: float
-    loss: float  #: On the part of the training part that was held out in the search, mean of the seeds.
-    trials: list[dict[str, Any]]  #: The choices that were trained, with their losses; the first is what it began with.
-    seconds: float
-    interrupted: bool  #: By Ctrl-C.
+    model: dict[str, Any]  #: Arguments of :class:`Model`: those given, ``blocks``, the best cell, width, dropout.
+    learning_rate: float  #: The best learning rate.
+    loss: float  #: Loss on the rows that the search held out of the training set, mean over the seeds.
+    trials: list[dict[str, Any]]  #: All trained choices with their losses. The first is the default model.
+    seconds: float  #: Wall time of the search.
+    interrupted: bool  #: True after Ctrl-C.
 
 
 def search(
@@ -46,23 +46,29 @@ def search(
     threads: int = 0,
     progress: bool = True,
 ) -> SearchResult:
-    """Trains many models on the beginning of the training part and scores them on the rest of it.
+    """Searches for the best cell, width, dropout and learning rate, and returns a :class:`SearchResult`.
 
-    Random choices of cell, width, dropout and learning rate come first, then neighbours of the best; in the last third of the
-    time the best three are trained again with other seeds. What the dataset holds out is not looked at.
+    Models are trained on the first part of the training set and scored on its rest. The hold-out set of the dataset is
+    not used. The search begins with random choices and continues with neighbours of the best one. In the last third of
+    the time, the three best choices are trained again with other seeds.
 
     Args:
-        data: As for :func:`penstock.train`; not a task that is generated without end.
-        minutes: How long.
-        model: Arguments of :class:`Model`. Cell, width and dropout that stand here are not searched for.
-        learning_rate: Not searched for if given.
-        steps: Limit of each training; None: what suits the data.
-        record: A file that keeps the trials as they come; ``resume=True`` goes on from it.
-        progress: Write a line for each training to standard error.
+        data: A dataset, as for :func:`penstock.train`, but not a built-in task, which has no end.
+        minutes: Time of the search, in minutes.
+        model: Arguments of :class:`Model`. A cell, width or dropout that is given here stays fixed.
+        learning_rate: A fixed learning rate. None: searched for.
+        steps: Limit of each training run in batches. None: the default for this kind of data.
+        record: A file to which each trial is appended.
+        resume: True: continues the search of ``record``.
+        seed: Seed of the choices and of the initial weights.
+        device: ``"cpu"``, ``"cuda"``, ``"cuda:N"`` or ``"auto"``.
+        precision: As for :func:`penstock.train`.
+        threads: Number of threads. 0: all that the machine offers.
+        progress: True: writes one line per training run to standard error.
 
     Raises:
         Unsupported: The data have no end.
-        InvalidArgument: Not one training ended in time.
+        InvalidArgument: No training run ended in time.
     """
     given = dict(model or {})
     options = _core.suggest(dataset_of(data), device)
@@ -102,7 +108,7 @@ def search(
     best = found["best"]
     rate = best.pop("learning_rate")
     return SearchResult(
-        model=given | best | {"blocks": first["blocks"]},  # with which every cell was tried
+        model=given | best | {"blocks": first["blocks"]},  # the number of blocks in all trials
         learning_rate=rate,
         loss=found["loss"],
         trials=found["trials"],

@@ -1,4 +1,4 @@
-"""Names for the types of arguments, for type checkers alone."""
+"""Types of arguments, for type checkers only."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ from numpy.typing import ArrayLike
 Mode = Literal["auto", "sequential", "scan"]
 Layout = Literal["batch_first", "time_first"]
 State = Union[ArrayLike, Sequence[ArrayLike]]
-#: Anything that can be written to: an array of NumPy, or of another library that speaks its protocols.
+#: A writable array of NumPy, or of another library with the buffer protocol, ``__array_interface__`` or DLPack.
 Buffer = Any

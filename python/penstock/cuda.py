@@ -1,4 +1,4 @@
-"""What there is of NVIDIA GPUs on this machine."""
+"""Information about the NVIDIA GPUs of this machine."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import functools
 from . import _core
 from ._keywords import explain_keywords
 
-TYPE_CHECKING = False  # what typing.TYPE_CHECKING is, without the import
+TYPE_CHECKING = False  # typing.TYPE_CHECKING without the import
 if TYPE_CHECKING:
     from typing import Any
 
@@ -20,15 +20,15 @@ def _found():
 
 
 def info() -> dict[str, Any]:
-    """Driver, compiler of kernels (NVRTC), products (cuBLASLt), folder of compiled kernels, and GPUs, as a dictionary.
+    """Returns a dictionary about the driver, NVRTC, cuBLASLt, the folder of compiled kernels, and the GPUs.
 
-    CUDA's libraries are opened by the first call that asks, never by ``import penstock``.
+    The first call that needs them opens the CUDA libraries; ``import penstock`` does not.
     """
     return dict(_found())
 
 
 def is_available() -> bool:
-    """Whether computations can run on a GPU.
+    """Returns True if computations can run on a GPU.
 
     >>> import penstock
     >>> penstock.cuda.is_available() == (penstock.cuda.why_not() == "")
@@ -38,20 +38,23 @@ def is_available() -> bool:
 
 
 def why_not() -> str:
-    """What is missing for a GPU to be used, and what to do about it; empty if nothing is."""
+    """Returns why no GPU can be used, and what to do about it; an empty str if one can."""
     return _found()["missing"]
 
 
 def device_count() -> int:
-    """How many GPUs there are: ``"cuda:0"`` and so on."""
+    """Returns the number of GPUs: ``"cuda:0"``, ``"cuda:1"``, ..."""
     return len(_found()["gpus"])
 
 
 def device_name(index: int = 0) -> str:
-    """The name of a GPU, as its driver gives it.
+    """Returns the name of a GPU, as the driver reports it.
+
+    Args:
+        index: Number of the GPU, from 0.
 
     Raises:
-        IndexError: There is no GPU of that number.
+        IndexError: There is no GPU with this number.
     """
     gpus = _found()["gpus"]
     if not 0 <= index < len(gpus):

@@ -1,4 +1,4 @@
-"""Datasets: texts, series, labelled sequences, sounds and built-in tasks, for models to be trained on."""
+"""Datasets for training: texts, series, labelled sequences and texts, sounds, built-in tasks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from . import _core
 from ._keywords import explain_keywords
 from .errors import BadInput, InvalidArgument
 
-TYPE_CHECKING = False  # what typing.TYPE_CHECKING is, without the import
+TYPE_CHECKING = False  # typing.TYPE_CHECKING without the import
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any, Protocol
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     Path = str | os.PathLike[str]
 
     class Table(Protocol):
-        """What shares its columns with others, as tables of pandas, Polars, PyArrow and DuckDB do."""
+        """A table with the Arrow stream protocol: those of pandas, Polars, PyArrow and DuckDB."""
 
         def __arrow_c_stream__(self, requested_schema: object = None) -> object: ...
 
@@ -28,31 +28,31 @@ __all__ = ["Dataset", "open_labelled", "open_labelled_texts", "open_series", "op
 
 
 class Dataset:
-    """Data to train on; made by :func:`open_text` and the functions beside it."""
+    """Data for training and validation. :func:`open_text` and the other ``open_`` functions return it."""
 
     def __init__(self, dataset, source: str, from_last: bool = False) -> None:
         self._dataset = dataset
         self._source = source
-        self._from_last = from_last  # a series: scaled for forecasts that start from the last value
+        self._from_last = from_last  # True: a series scaled for forecasts that start from the last value
 
     @property
     def description(self) -> dict[str, Any]:
-        """Task, columns with mean and scale, classes, vocabulary, horizon, as a dictionary."""
+        """A dictionary with the task, columns with mean and scale, classes, vocabulary and horizon."""
         return self._dataset.description()
 
     @property
     def training_steps(self) -> int:
-        """How many scored training steps one pass has; 0 where there is no end."""
+        """Number of scored training steps in one pass. 0 for a task, which has no end."""
         return self._dataset.training_steps()
 
     @property
     def held_out_steps(self) -> int:
-        """How many steps are held out, sequences of labelled ones; 0 where there is no end."""
+        """Number of steps in the hold-out set; for labelled data, of sequences. 0 for a task, which has no end."""
         return self._dataset.held_out_steps()
 
     @property
     def reading(self) -> list[str]:
-        """How the files were read, as far as that had to be found out: what ``penstock train`` says in its first lines."""
+        """What had to be guessed to read the files, one line each: the first lines of ``penstock train``."""
         return self._dataset.reading()
 
     def __repr__(self) -> str:
@@ -64,13 +64,16 @@ class Dataset:
 
 
 def column_names(columns, most=4):
-    """Names of columns, each once: a date or what is known in advance may be several inputs."""
+    """Returns the names of columns, each once; above ``most`` names, only their number.
+
+    Several inputs may have one name: those of a date, or of a column known in advance.
+    """
     names = list(dict.fromkeys(column["name"] for column in columns))
     return ", ".join(names) if len(names) <= most else f"{len(names)} columns"
 
 
 def scored_unit(description):
-    """What is counted as a step."""
+    """Returns the name of the unit that is scored, such as "bytes"."""
     if description["task"] == "classify":
         return "texts" if description["text_column"] else "sequences"
     if description["task"] == "language":
@@ -79,7 +82,7 @@ def scored_unit(description):
 
 
 def describe_data(description):
-    """What is read and what is said of it, in a few words."""
+    """Returns a short description of inputs and targets."""
     if description["task"] == "language":
         return "text"
     if description["text_column"]:
@@ -96,12 +99,12 @@ def describe_data(description):
 
 
 def _names(names):
-    """One name, or several, as a list."""
+    """Returns one name or several as a list."""
     return [names] if isinstance(names, str) else list(names)
 
 
 def _paths(path):
-    """One path, or several of them, as a list of str."""
+    """Returns one path or several as a list of str. Raises TypeError for anything else."""
     if isinstance(path, (str, os.PathLike)):
         return [os.fspath(path)]
     listed = [path] if isinstance(path, dict) or not hasattr(path, "__iter__") else list(path)
@@ -113,12 +116,15 @@ def _paths(path):
 
 
 def _is_table(data):
-    """Whether this is a table in memory."""
+    """Returns True for a table in memory."""
     return hasattr(data, "__arrow_c_stream__")
 
 
 def table_texts(data):
-    """The names and texts of one table in memory or of several; none for paths."""
+    """Returns [(name, text)] of one table in memory or of several; an empty list for paths.
+
+    Raises InvalidArgument for a data frame that does not support the Arrow stream protocol.
+    """
     several = isinstance(data, (list, tuple)) and data and all(map(_is_table, data))
     if not several and not _is_table(data):
         if hasattr(data, "__dataframe__"):
@@ -130,7 +136,7 @@ def table_texts(data):
 
 
 def _sources(data):
-    """Paths, and tables in memory: one of them is empty."""
+    """Returns (paths, tables in memory); one of them is empty."""
     tables = table_texts(data)
     numbers: dict[int, int] = {}
     for number, table in enumerate(data if len(tables) > 1 else [], 1):
@@ -141,7 +147,7 @@ def _sources(data):
 
 
 def _opened(opener, paths, *arguments):
-    """What the library opens; where that is no table but a text, the error says what reads it."""
+    """Opens data. If a file is a text or a model instead of a table, the error names the function that reads it."""
     try:
         return opener(paths, *arguments)
     except BadInput as error:
@@ -154,31 +160,46 @@ def _opened(opener, paths, *arguments):
 
 
 def _name_of(paths, tables=()):
-    """What to call paths or tables: the first of them, and how many more."""
+    """Returns the first path or table and the number of others, such as "a.csv and 2 more"."""
     names = paths or [name for name, _ in tables]
     return (names[0] if names else "") + (f" and {len(names) - 1} more" if len(names) > 1 else "")
 
 
 def _refuse_given(reason, **given):
-    """Raises InvalidArgument for the first argument that is there although another one decides it."""
+    """Raises InvalidArgument for the first argument that is given although ``reason`` determines it."""
     for name, value in given.items():
         if value:
             raise InvalidArgument(f"{name} contradicts {reason}, which decides it")
 
 
 def open_text(path: Path | Sequence[Path], *, validation_fraction: float = 0.05, bytes: bool = False) -> Dataset:
-    """Files, or folders of them, as one sequence of bytes, whose last part is held out.
+    """Opens files, or folders of files, as one sequence of bytes. The last part is the hold-out set.
 
-    ``bytes``: read also what is no text, such as programs and pictures.
+    Args:
+        path: A file or a folder, or several of them.
+        validation_fraction: Fraction of the bytes to hold out.
+        bytes: True: also reads files that are not texts, such as programs and pictures.
+
+    Raises:
+        IoFailure: A file cannot be read.
+        BadInput: A file is not a text, and ``bytes`` is False.
     """
     paths = _paths(path)
     return Dataset(_core.open_text(paths, validation_fraction, bytes), _name_of(paths))
 
 
 def open_sound(input: Path, target: Path, *, validation_fraction: float = 0.2, origin: Model | None = None) -> Dataset:
-    """What went into an effect or an amplifier, and what came out: two files of one sample rate and length.
+    """Opens a sound before and after an effect or an amplifier: two files of equal sample rate and length.
 
-    ``origin`` is a model that is to be trained further (:meth:`Model.continue_from`).
+    Args:
+        input: The sound that went in.
+        target: The sound that came out.
+        validation_fraction: Fraction of the samples to hold out, at the end.
+        origin: A model to be trained further (:meth:`Model.continue_from`).
+
+    Raises:
+        IoFailure: A file cannot be read.
+        BadInput: A file is not a sound, or the files do not fit each other.
     """
     model = None if origin is None else origin._model
     source, came_out = os.fspath(input), os.fspath(target)
@@ -210,44 +231,55 @@ def open_series(
     categories: str | Sequence[str] = (),
     origin: Model | None = None,
 ) -> Dataset:
-    """A table, one step a row: a CSV file, or one in memory.
+    """Opens a table with one time step per row: CSV files or tables in memory.
 
-    What is not said is as ``penstock train`` has it.
+    Arguments that are not given have the defaults of ``penstock train``.
 
     Args:
-        path: A file, a folder of them, or several, which hold the same columns: series that do not follow each other. Or
-            such tables in memory, of pandas, Polars, PyArrow, DuckDB or whatever else has ``__arrow_c_stream__``.
-        inputs: Names of columns; none: every numeric one, without those that count or name rows, such as an index.
-        targets: Names of the columns to forecast; none: the inputs.
-        horizon: How many rows ahead.
-        validation_fraction: The last rows are held out; normalisation sees the first part only.
-        delimiter: Between the fields of a row; found from the file if empty.
-        decimal: ``"."`` or ``","``: starts the fraction of a number; found from the file if empty.
-        header: Whether the first row holds the names of the columns; found from it if None.
-        missing: What becomes of empty values: ``"refuse"`` (an error), ``"carry"`` (the last one), ``"interpolate"`` or
-            ``"mask"`` (the last one, and not scored). None: what ``origin`` did, otherwise ``"refuse"``.
-        from_last: For a model with ``from_last=True``: scaled for forecasts that start from the last value. True if not given.
-        autoregression: Fit a linear forecast too, beside which a model learns the rest; needs ``from_last``, and is what that is
-            if not given.
+        path: A file, a folder, or several of them with the same columns. Several files are separate series, which do
+            not follow each other. Or tables in memory with ``__arrow_c_stream__``, as those of pandas, Polars, PyArrow
+            and DuckDB.
+        inputs: Names of the input columns. Empty: all numeric columns except those that count or name rows, such as an
+            index.
+        targets: Names of the columns to forecast. Empty: the inputs.
+        horizon: Number of rows to forecast.
+        validation_fraction: Fraction of the rows to hold out, at the end. Normalisation uses only the rows before.
+        delimiter: Separator of the fields of a row. Empty: detected.
+        decimal: Decimal separator, ``"."`` or ``","``. Empty: detected.
+        header: Whether the first row has the names of the columns. None: detected.
+        missing: What to do with empty values: ``"refuse"`` (an error), ``"carry"`` (repeat the last value),
+            ``"interpolate"`` (linearly, which uses the next value), or ``"mask"`` (repeat the last value and do not
+            score it). None: as ``origin`` did, otherwise ``"refuse"``.
+        from_last: True: the data are scaled for forecasts that start from the last value, by a model with
+            ``from_last=True``. None: True if a target is also an input.
+        autoregression: True: a linear forecast is fitted, too, and the model learns its residual. It needs
+            ``from_last``. None: the value of ``from_last``.
         transform: ``"none"``, ``"logarithm"`` (all values must be positive), or ``"automatic"``, the default with
-            ``autoregression``: what forecasts best in the training part.
-        season: Rows after which the targets repeat themselves; 1: never, 0: find out.
-        calendar: Also read where a row's date stands in these cycles: some of ``"day"``, ``"week"`` and ``"year"``, or
-            ``"auto"``, the default: those that the training part holds twice and follows; ``"none"``: none.
-        date_column: Holds the dates; the first column that does if empty.
-        irregular: What becomes of rows whose dates are not evenly apart: ``"ignore"`` (they follow each other all the
-            same), ``"elapsed"`` (the time since the row before is an input), ``"fill"`` (rows that are missing from a
-            regular calendar are put in without values), ``"refuse"``, or ``"automatic"``, the default where the calendar
-            is read: what suits the dates.
-        undated: What becomes of rows whose date cannot be read, such as 2023-02-30 or a line "Total": ``"refuse"`` (an error
-            that says where) or ``"drop"`` (they are left out). None: what ``origin`` did, otherwise ``"refuse"``.
-        group: Names the series of a row, where the file holds many: each is split by time and scaled by itself.
-        group_by_file: The same, of files that hold a series each, which are named as they are.
-        known: Columns whose values are known in advance: those of the rows that are forecast are inputs, too.
-        categories: Columns of which every text is an input, 1 where a row has it, whatever is in them; ``"auto"``, the default:
-            those of text with few different values; ``"none"``: none.
-        origin: A model that is to be trained further (:meth:`Model.continue_from`): columns, scaling, horizon, ``from_last``,
-            ``autoregression``, ``transform``, ``calendar``, ``group``, ``group_by_file``, ``known`` and ``categories`` are those of its data, and must not be given.
+            ``autoregression``: the better one in the training part.
+        season: Number of rows after which the targets repeat. 1: no season. 0: detected.
+        calendar: Cycles of the date to read as inputs: any of ``"day"``, ``"week"`` and ``"year"``. ``"auto"``, the
+            default: the cycles that the training part contains twice and follows. ``"none"``: none.
+        date_column: Column of the dates. Empty: the first column of dates.
+        irregular: What to do with rows at irregular intervals: ``"ignore"`` (treat them as consecutive), ``"elapsed"``
+            (the time since the previous row is an input), ``"fill"`` (insert the missing rows of a regular calendar
+            without values), ``"refuse"`` (an error), or ``"automatic"``, the default where dates are read: chosen by
+            the dates.
+        undated: What to do with rows without a valid date, such as 2023-02-30 or a line "Total": ``"refuse"`` (an error
+            that says where) or ``"drop"`` (leave them out). None: as ``origin`` did, otherwise ``"refuse"``.
+        group: Column that names the series of a row, for a file with many series. Each series is split by time and
+            scaled by itself.
+        group_by_file: True: each file is one series, named as its file.
+        known: Columns with values known in advance. Their values in the forecast rows are inputs, too.
+        categories: Columns that are read as categories: each different text becomes an input, 1 in the rows that have
+            it. ``"auto"``, the default: columns of text with few different values. ``"none"``: none.
+        origin: A model to be trained further (:meth:`Model.continue_from`). It determines columns, scaling, horizon,
+            ``from_last``, ``autoregression``, ``transform``, ``calendar``, ``group``, ``group_by_file``, ``known`` and
+            ``categories``, which must not be given then.
+
+    Raises:
+        InvalidArgument: An option is impossible, contradicts ``origin``, or names a column that does not exist.
+        IoFailure: A file cannot be read.
+        BadInput: A file is not a table, or has a value that cannot be read.
     """
     if origin is not None:
         _refuse_given("origin", inputs=_names(inputs), targets=_names(targets), horizon=horizon != 1, from_last=from_last is not None,
@@ -302,11 +334,30 @@ def open_labelled(
     seed: int = 0,
     origin: Model | None = None,
 ) -> Dataset:
-    """A table in which each run of one value of ``sequence_column`` is one labelled sequence, or a ``.ts`` file.
+    """Opens labelled sequences: a ``.ts`` file, or a table whose consecutive rows form sequences.
 
-    The rows of a sequence must follow each other: a value that comes back is an error.
-    Tables are written, or stand in memory, as for :func:`open_series`, and ``categories`` are chosen as there. ``origin`` is a model that is to be trained further (:meth:`Model.continue_from`): columns, scaling and labels are those
-    of its data, and ``inputs`` and ``categories`` must not be given.
+    Consecutive rows with the same value in ``sequence_column`` are one sequence. A value that comes back later is an
+    error.
+
+    Args:
+        path: Files or tables in memory, as for :func:`open_series`.
+        sequence_column: Column that separates the sequences.
+        label_column: Column of the labels.
+        inputs: Names of the input columns. Empty: all numeric ones.
+        categories: Columns read as categories, as for :func:`open_series`.
+        validation_fraction: Fraction of the sequences to hold out, drawn by ``seed``.
+        delimiter: Separator of the fields of a row. Empty: detected.
+        decimal: Decimal separator, ``"."`` or ``","``. Empty: detected.
+        header: Whether the first row has the names of the columns. None: detected.
+        missing: What to do with empty values, as for :func:`open_series`.
+        seed: Seed of the split.
+        origin: A model to be trained further (:meth:`Model.continue_from`). It determines columns, scaling and labels;
+            ``inputs`` and ``categories`` must not be given then.
+
+    Raises:
+        InvalidArgument: An option is impossible, contradicts ``origin``, or names a column that does not exist.
+        IoFailure: A file cannot be read.
+        BadInput: A file is not a table, or has a value that cannot be read.
     """
     if origin is not None:
         _refuse_given("origin", inputs=_names(inputs), categories=_names(categories))
@@ -344,20 +395,27 @@ def open_labelled_texts(
     seed: int = 0,
     origin: Model | None = None,
 ) -> Dataset:
-    """A table with a text and its label in each row: sentiment, topics, languages.
-
-    Tables are written, or stand in memory, as for :func:`open_series`.
+    """Opens a table with a text and its label in each row: sentiment, topics, languages.
 
     Args:
-        path: A file, a folder of them, several, or tables in memory.
-        text_column: Holds the texts; the column of the longest ones, most of which differ, if empty.
-        label_column: Holds the labels; the one called label, class, category, sentiment or the like if empty.
-        longest: Bytes of a text that are read, 1 to 2^20; longer ones are cut.
-        validation_fraction: Of the texts of every label, held out by the seed.
-        missing: What becomes of rows without a text or a label: ``"refuse"`` (an error), or ``"mask"``, which leaves
-            them out. None: what ``origin`` did, otherwise ``"refuse"``.
-        origin: A model that is to be trained further (:meth:`Model.continue_from`): its column, length and labels are
-            taken, and ``text_column`` must not be given.
+        path: Files or tables in memory, as for :func:`open_series`.
+        text_column: Column of the texts. Empty: the column with the longest texts, most of which must differ.
+        label_column: Column of the labels. Empty: the column called label, class, category, sentiment or the like.
+        longest: Number of bytes to read of a text, 1 to 2^20. Longer texts are cut.
+        validation_fraction: Fraction of the texts of every label to hold out, drawn by ``seed``.
+        delimiter: Separator of the fields of a row. Empty: detected.
+        decimal: Decimal separator, ``"."`` or ``","``. Empty: detected.
+        header: Whether the first row has the names of the columns. None: detected.
+        missing: What to do with rows without a text or a label: ``"refuse"`` (an error) or ``"mask"`` (leave them out).
+            None: as ``origin`` did, otherwise ``"refuse"``.
+        seed: Seed of the split.
+        origin: A model to be trained further (:meth:`Model.continue_from`). It determines the text column, ``longest``
+            and the labels; ``text_column`` must not be given then.
+
+    Raises:
+        InvalidArgument: An option is impossible, contradicts ``origin``, or names a column that does not exist.
+        IoFailure: A file cannot be read.
+        BadInput: A file is not a table, or no columns of texts and labels were found.
     """
     if origin is not None:
         _refuse_given("origin", text_column=text_column)
@@ -383,7 +441,23 @@ def open_labelled_texts(
 def open_task(
     name: str, *, length: int = 40, validation_length: int = 256, modulus: int = 5, copy_tokens: int = 10, seed: int = 0
 ) -> Dataset:
-    """A built-in task, generated without end: ``"parity"``, ``"modular"`` or ``"copying"``."""
+    """Opens a built-in task, whose sequences are generated without end.
+
+    Args:
+        name: ``"parity"``, ``"modular"`` or ``"copying"``.
+        length: Time steps of the training sequences.
+        validation_length: Time steps of the validation sequences.
+        modulus: Modulus of the arithmetic in ``"modular"``.
+        copy_tokens: Number of tokens to remember in ``"copying"``.
+        seed: Seed of the sequences.
+
+    Raises:
+        InvalidArgument: There is no such task, or an option is impossible.
+
+    >>> import penstock
+    >>> penstock.open_task("parity")
+    <penstock.Dataset task:parity: tokens below 2 in 2 classes; generated without end>
+    """
     return Dataset(_core.open_task(name, length, validation_length, modulus, copy_tokens, seed), f"task:{name}")
 
 

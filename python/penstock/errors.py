@@ -1,20 +1,20 @@
-"""The exceptions that Penstock raises: all of them an :class:`Error`, and each also what Python calls such a failure."""
+"""The exceptions of Penstock. All are an :class:`Error`; each is also the matching built-in exception of Python."""
 
 
 class Error(Exception):
-    """Why an operation was refused or failed, in one line."""
+    """Base of all exceptions of Penstock. The message is one line."""
 
 
 class InvalidArgument(Error, ValueError):
-    """The caller asked for something impossible; the message names the argument, what it was and what is allowed."""
+    """An argument is impossible. The message names the argument, its value and the allowed values."""
 
 
 class BadInput(Error, ValueError):
-    """A file or a stream holds something that cannot be read; the message says where."""
+    """A file or a stream has content that cannot be read. The message says where."""
 
 
 class Incompatible(Error, ValueError):
-    """A file is sound, but belongs to another architecture or version."""
+    """A file or a dataset is valid, but belongs to another architecture, model or version."""
 
 
 class IoFailure(Error, OSError):
@@ -22,20 +22,20 @@ class IoFailure(Error, OSError):
 
 
 class NumericalError(Error, ArithmeticError):
-    """NaN or infinity where it cannot be skipped any longer."""
+    """Too many steps in a row produced NaN or infinity."""
 
 
 class Unsupported(Error, NotImplementedError):
-    """Valid, but not available in this build or on this machine; the message says what is missing."""
+    """The request is valid, but not available in this build or on this machine. The message says what is missing."""
 
 
 class Interrupted(Error, RuntimeError):
-    """The user asked to stop; whatever had to be saved is saved."""
+    """The user stopped the operation. Everything that had to be saved is saved."""
 
 
 class OutOfMemory(Error, MemoryError):
-    """The device has too little free memory; the message says how much was asked for."""
+    """The device has too little free memory. The message says how much was requested."""
 
 
 class DeviceFailure(Error, RuntimeError):
-    """The device or its driver reported a fault; results since the last synchronisation are lost."""
+    """The device or its driver reported a fault. Results since the last synchronisation are lost."""

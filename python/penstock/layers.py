@@ -1,9 +1,9 @@
-"""Stacks of recurrent layers on NumPy arrays, and what cells by themselves share with them.
+"""Stacks of recurrent layers on NumPy arrays.
 
-Letters of shapes: ``T`` steps of a sequence, ``B`` rows (batch), ``I`` input size, ``H`` hidden size, ``G`` gates and
-``S`` states of a cell, ``D = H / heads``. Arrays are float32, or float64 for a cell made with ``dtype="float64"``;
-arrays of other libraries (anything with the buffer protocol, ``__array_interface__`` or DLPack in the memory of the
-CPU) are read, and written to, where they lie.
+Letters of shapes: ``T`` time steps, ``B`` batch rows, ``I`` input size, ``H`` hidden size, ``G`` gates and ``S`` states
+of a cell, ``D = H / heads``. Arrays are float32, or float64 for layers made with ``dtype="float64"``. Arrays of other
+libraries are read and written in place, without a copy, if they are in CPU memory and have the buffer protocol,
+``__array_interface__`` or DLPack.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ._execution import execution, is_time_first
 from ._keywords import explain_keywords
 from .errors import InvalidArgument
 
-TYPE_CHECKING = False  # what typing.TYPE_CHECKING is, without the import
+TYPE_CHECKING = False  # typing.TYPE_CHECKING without the import
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from contextlib import AbstractContextManager
@@ -43,10 +43,14 @@ def _dtype_name(dtype):
 
 
 class Tape:
-    """What a backward pass needs of its forward pass: made by :meth:`Recurrent.tape`, filled by ``forward(tape=...)``.
+    """Saved values of a forward pass for the backward pass.
 
-    It keeps the arrays x and y of that call alive. They and the weights must not be changed before the backward pass.
-    Used again and again it allocates memory only where a batch is larger than any before.
+    :meth:`Recurrent.tape` makes a tape, ``forward(tape=...)`` fills it, and :meth:`Recurrent.backward` reads it. A tape
+    keeps the arrays ``x`` and ``y`` of that call alive. These arrays and the weights must not change before the
+    backward pass. A tape can be used again; it then allocates memory only for a batch larger than any before.
+
+    Args:
+        dtype: ``"float32"`` or ``"float64"``, the dtype of the layers.
     """
 
     __slots__ = ("_tape", "dtype")
@@ -60,7 +64,7 @@ class Tape:
 
 
 class _StateDict(dict):
-    """Weights that say their cell where PyTorch's state_dicts keep the versions of modules."""
+    """Weights with the name of their cell in ``_metadata``, where PyTorch keeps the versions of modules."""
 
     def __init__(self, cell, weights):
         super().__init__(weights)
@@ -68,24 +72,24 @@ class _StateDict(dict):
 
 
 class _Edit:
-    """Writable weights for as long as the context lasts."""
+    """Context manager with writable weights."""
 
     def __init__(self, network: Any) -> None:
         self._network = network
 
     def __enter__(self) -> dict[str, NDArray]:
-        self._network.weights_changed()  # tapes that are filled already serve no backward pass from here on
+        self._network.weights_changed()  # makes filled tapes invalid
         self._weights: dict[str, NDArray] = self._network.parameters(False, True)
         return dict(self._weights)
 
     def __exit__(self, *_: object) -> None:
         for array in self._weights.values():
-            array.flags.writeable = False  # a later change would be missed
+            array.flags.writeable = False  # nobody would notice a later change
         self._network.weights_changed()
 
 
 class _Network:
-    """What cells and stacks have in common."""
+    """Base of cells and stacks."""
 
     _stacked = False
 
@@ -150,31 +154,32 @@ class _Network:
         """Runs whole sequences and returns ``(y, state)``.
 
         Args:
-            x: ``[B, T, I]``, one row ``[T, I]``, or, with ``cu_seqlens``, all rows one after the other ``[total, I]``.
-            h0: The state before the first step, of the shape of :meth:`zero_state`; zeros if it is None. For cells of
-                several states also a tuple of them, ``(h, c)``.
-            mode: How the recurrence runs over T: ``"sequential"``, ``"scan"`` (parallel over chunks of T; minGRU and
-                minLSTM only), or ``"auto"``: what the planner expects to be the fastest.
-            device: ``"cpu"``, or ``"cuda"`` or ``"cuda:N"``, to which x is copied and from which y is: without a tape,
-                in float32. ``"auto"``: the one of the two that takes less time, copies counted, as
-                :meth:`choose_device` estimates; with a tape it is the CPU.
-            lengths: int64 ``[B]``: how many steps each row has. Later ones are never read and are zero in ``y``.
-            cu_seqlens: int64 ``[B + 1]``: row b has the steps ``cu_seqlens[b]`` to ``cu_seqlens[b + 1] - 1``.
-            reset_mask: bool, ``x``'s shape without channels. True: the state is set to zero before this step.
+            x: ``[B, T, I]``, one row ``[T, I]``, or with ``cu_seqlens`` the concatenated rows ``[total, I]``.
+            h0: The initial state, with the shape of :meth:`zero_state`. Cells with several states also take a tuple of
+                them, ``(h, c)``. None: zeros.
+            mode: How the recurrence runs over T: ``"sequential"``, ``"scan"`` (parallel over chunks of T, for minGRU
+                and minLSTM only), or ``"auto"`` (the fastest by the planner's estimate).
+            device: ``"cpu"``, ``"cuda"``, ``"cuda:N"`` or ``"auto"``. On a GPU, ``x`` and ``y`` are copied; this needs
+                float32 and no tape. ``"auto"``: the device with the lower estimated time, copies included
+                (:meth:`choose_device`); with a tape the CPU.
+            lengths: int64 ``[B]``: number of steps of each row. Later steps are never read and are zero in ``y``.
+            cu_seqlens: int64 ``[B + 1]``: row ``b`` has the steps ``cu_seqlens[b]`` to ``cu_seqlens[b + 1] - 1``.
+            reset_mask: bool, with the shape of ``x`` without channels. True resets the state to zero before this step.
             layout: ``"batch_first"``, or ``"time_first"`` for ``[T, B, I]`` in and ``[T, B, H]`` out.
-            tape: From :meth:`tape`, if :meth:`backward` shall follow; dropout then applies.
-            out: Where to write ``y``; a new array if it is None.
-            threads: 0: as many as the machine offers.
-            exact: The same bits for any split of a sequence and any batch around a row; slower.
-            precision: ``"full"``, ``"bf16-weights"`` (rounded to bfloat16) or ``"bf16"`` (what they are multiplied
-                with as well). float32 only.
+            tape: A tape of :meth:`tape` for a following :meth:`backward`. With a tape, dropout applies.
+            out: Array for ``y``. None: a new array.
+            threads: Number of threads. 0: all that the machine offers.
+            exact: True: a row has the same bits for any split of its sequence and in any batch. This is slower.
+            precision: ``"full"``, ``"bf16-weights"`` (weights rounded to bfloat16) or ``"bf16"`` (both factors of the
+                products rounded). float32 only.
 
         Returns:
-            ``y``, with ``H`` channels (``2 H`` if bidirectional), and the state after the last step of each row.
+            ``y`` with ``H`` channels (``2 H`` if bidirectional), and the state after the last step of each row.
 
         Raises:
             InvalidArgument: An argument has the wrong shape or an impossible value.
-            TypeError: An array has another dtype.
+            TypeError: An array has the wrong dtype.
+            Unsupported: The device does not exist, or cannot run with these options.
         """
         given = lengths is not None or cu_seqlens is not None or reset_mask is not None
         return self._network.forward(
@@ -198,41 +203,46 @@ class _Network:
         exact: bool = False,
         precision: str = "full",
     ) -> tuple[str, str]:
-        """The device that ``device="auto"`` means for sequences of that shape, and why, in a line.
+        """Returns the device that ``device="auto"`` selects for sequences of this shape, and the reason in one line.
 
-        The arguments are those of :meth:`forward`, for ``rows`` rows of ``steps`` steps.
+        Args:
+            rows: Batch rows ``B``.
+            steps: Time steps ``T``.
+
+        The other arguments are those of :meth:`forward`.
         """
         return self._network.choose_device(rows, steps, self._execution(mode, "cpu", threads, exact, precision))
 
     def backward(
         self, dy: ArrayLike | None, dstate: State | None = None, *, tape: Tape, input_gradient: bool = True
     ) -> tuple[NDArray | None, NDArray]:
-        """The backward pass of the ``forward`` call that filled ``tape``. Returns ``(dx, dh0)``.
+        """Runs the backward pass of the ``forward`` call that filled ``tape`` and returns ``(dx, dh0)``.
 
-        Adds to :attr:`gradients`; :meth:`zero_gradients` clears them.
+        It adds the gradients of the weights to :attr:`gradients`; :meth:`zero_gradients` clears them.
 
         Args:
-            dy: The gradient of ``y``, in its shape; None: zeros.
-            dstate: The gradient of the state that ``forward`` returned; None: zeros.
+            dy: The gradient of ``y``, in its shape. None: zeros.
+            dstate: The gradient of the state that ``forward`` returned. None: zeros.
             tape: The tape that ``forward`` filled.
-            input_gradient: False: ``dx`` is not wanted, and is None.
+            input_gradient: False: ``dx`` is not computed, and is None.
 
         Raises:
-            InvalidArgument: The tape is of another network or empty, an array has the wrong shape, or weights have
-                changed since the ``forward`` call: the gradients would belong neither to the old ones nor to the new.
+            InvalidArgument: The tape is empty or belongs to another network, an array has the wrong shape, or the
+                weights have changed since the ``forward`` call.
         """
         return self._network.backward(dy, dstate, tape._tape, input_gradient)
 
     def save_onnx(self, path: str | os.PathLike[str]) -> None:
         """Writes the layers as ONNX (opset 17), which onnxruntime and others run without Penstock.
 
-        The file reads ``x`` ``[B, T, I]`` and ``state`` ``[S, layers * directions, B, H]`` (with S for cells of one
-        state, too), zeros at the start of a sequence; it makes ``y`` ``[B, T, H * directions]`` and ``next_state``.
-        LSTM, GRU and Elman networks of one head are ONNX's own operators; the other cells are written from their
-        equations. For weights of PyTorch, Keras and others see :mod:`penstock.interchange`.
+        Inputs of the graph are ``x`` ``[B, T, I]`` and ``state`` ``[S, layers * directions, B, H]``, which is zero at
+        the start of a sequence. The state has the axis S even for cells with one state. Outputs are ``y``
+        ``[B, T, H * directions]`` and ``next_state``. LSTM, GRU and Elman networks with one head become ONNX's own
+        operators; other cells are written from their equations. For weights of PyTorch, Keras and others see
+        :mod:`penstock.interchange`.
 
         Raises:
-            InvalidArgument: The layers are of float64.
+            InvalidArgument: The layers have the dtype float64.
             IoFailure: The file cannot be written.
         """
         self._network.save_onnx(os.fspath(path))
@@ -249,12 +259,12 @@ class _Network:
         exact: bool = False,
         precision: str = "full",
     ) -> str:
-        """How sequences of that shape run here, and why: a line for each layer.
+        """Returns the plan for sequences of this shape on this machine with its reasons, one line per layer.
 
         Args:
-            rows: ``B``.
-            steps: ``T``.
-            training: Whether a tape is kept.
+            rows: Batch rows ``B``.
+            steps: Time steps ``T``.
+            training: True: with a tape.
 
         The other arguments are those of :meth:`forward`.
         """
@@ -270,26 +280,26 @@ class _Network:
         return execution(mode, device, threads, exact, precision)
 
     def tape(self) -> Tape:
-        """A new :class:`Tape` for this network."""
+        """Returns a new :class:`Tape` for this network."""
         return Tape(self.dtype)
 
     def zero_state(self, rows: int | None = None) -> NDArray:
-        """A state of zeros for ``rows`` rows, or for one row without an axis of its own if it is None."""
+        """Returns a state of zeros for ``rows`` rows. None: for one row, without the axis B."""
         import numpy
 
         return numpy.zeros(self._network.state_shape(rows), self.dtype)
 
     @property
     def parameters(self) -> dict[str, NDArray]:
-        """All weights by name, as arrays that cannot be written to: views, not copies.
+        """All weights by name, as read-only views.
 
-        They are changed by :meth:`load_state_dict`, or inside ``with network.edit() as parameters:``.
+        To change weights, use :meth:`load_state_dict` or ``with network.edit() as parameters:``.
         """
         return self._network.parameters(False, False)
 
     @property
     def gradients(self) -> dict[str, NDArray]:
-        """The gradients of all weights by name, as views: what :meth:`backward` adds to."""
+        """The gradients of all weights by name, as views. :meth:`backward` adds to them."""
         return self._network.parameters(True, True)
 
     def zero_gradients(self) -> None:
@@ -297,9 +307,9 @@ class _Network:
         self._network.zero_gradients()
 
     def edit(self) -> AbstractContextManager[dict[str, NDArray]]:
-        """A context in which the weights can be written to: its value is what :attr:`parameters` is, but writable.
+        """Returns a context manager with writable weights: the dictionary :attr:`parameters`, but writable.
 
-        Nothing may compute with the network meanwhile.
+        No call may compute with the network inside the context. Tapes that are filled already become invalid.
 
         >>> import penstock
         >>> cell = penstock.MinGRUCell(1, 1)
@@ -311,15 +321,15 @@ class _Network:
         return _Edit(self._network)
 
     def state_dict(self) -> dict[str, NDArray]:
-        """Copies of all weights by name, as ``torch.nn.LSTM.state_dict()`` names and shapes them."""
+        """Returns copies of all weights with the names and shapes of ``torch.nn.LSTM.state_dict()``."""
         return _StateDict(self.cell, {name: value.copy() for name, value in self.parameters.items()})
 
     def load_state_dict(self, weights: Mapping[str, ArrayLike]) -> None:
-        """Takes all weights from a mapping of names to arrays (or to tensors of the CPU).
+        """Copies all weights from a mapping of names to arrays or CPU tensors.
 
         Raises:
-            InvalidArgument: A name is missing or unknown, a shape is another, or a ``state_dict()``, here or of
-                penstock.torch, was made by another cell; no weight has changed then.
+            InvalidArgument: A name is missing or unknown, a shape is wrong, or the weights are the ``state_dict()`` of
+                another cell, here or in penstock.torch. No weight has changed then.
         """
         said = getattr(weights, "_metadata", {}).get("", {}).get("cell", self.cell)
         if said != self.cell:
@@ -347,24 +357,29 @@ class _Network:
 
 
 class Recurrent(_Network):
-    """A stack of recurrent layers, as ``torch.nn.LSTM`` and its siblings are.
+    """A stack of recurrent layers, like ``torch.nn.LSTM`` and ``torch.nn.GRU``.
 
-    Weights have PyTorch's names, shapes and order of gates: ``weight_ih_l0`` ``[G H, I]``, ``weight_hh_l0``
-    ``[G H, H]`` (several heads: ``[heads, G D, D]``; minGRU and minLSTM have none), ``bias_ih_l0``, ``bias_hh_l0``
-    ``[G H]``, and so on for each layer, with the suffix ``_reverse`` for the other direction. They start uniform in
-    ±1/√H. States are ``[layers * directions, B, H]``; of cells with ``S > 1`` states ``[S, layers * directions, B, H]``.
+    Weights have PyTorch's names, shapes and gate order: ``weight_ih_l0`` ``[G H, I]``, ``weight_hh_l0`` ``[G H, H]``,
+    ``bias_ih_l0`` and ``bias_hh_l0`` ``[G H]``, and so on for each layer. The suffix ``_reverse`` marks the reverse
+    direction. With several heads, ``weight_hh_l0`` is ``[heads, G D, D]``; minGRU and minLSTM have none. Initial
+    weights are uniform in ±1/√H.
+
+    States are ``[layers * directions, B, H]``, or ``[S, layers * directions, B, H]`` for cells with ``S > 1`` states.
 
     Args:
         cell: A name of :func:`penstock.cells`: ``"lstm"``, ``"gru"``, ``"mingru"``, ...
-        input_size: ``I``.
-        hidden_size: ``H``.
-        layers: How many, one on top of the other.
+        input_size: Input size ``I``.
+        hidden_size: Hidden size ``H``.
+        layers: Number of stacked layers.
         direction: ``"forward"``, ``"reverse"`` or ``"bidirectional"``.
-        heads: Into how many blocks the recurrent matrix falls; divides ``H``.
+        heads: Number of diagonal blocks of the recurrent matrix; must divide ``H``.
         bias: True or ``"both"``, ``"single"`` (``bias_ih`` only), False or ``"none"``.
-        dropout: Probability of zeroing an output between layers, while a tape is kept.
+        dropout: Probability of zeroing an output between layers. It applies only with a tape.
         dtype: ``"float32"`` or ``"float64"``.
-        seed: Of the first weights.
+        seed: Seed of the initial weights.
+
+    Raises:
+        InvalidArgument: An argument has an impossible value.
 
     >>> import numpy as np, penstock
     >>> network = penstock.Recurrent("lstm", 3, 5, layers=2)
@@ -403,9 +418,16 @@ class Recurrent(_Network):
         )
 
     def step(self, x: ArrayLike, h: State | None = None, *, out: Buffer | None = None) -> tuple[NDArray, NDArray]:
-        """One step of every row: returns ``(y, state)`` from x ``[B, I]`` or ``[I]`` and the state before it.
+        """Runs one step of every row and returns ``(y, state)``. It needs the direction ``"forward"``.
 
-        ``out``: an array for the new state, which may be ``h`` itself; a new one if it is None. Forward direction only.
+        Args:
+            x: The input, ``[B, I]`` or ``[I]``.
+            h: The state before the step. None: zeros.
+            out: Array for the new state, which may be ``h`` itself. None: a new array.
+
+        Raises:
+            InvalidArgument: An argument has the wrong shape, or the direction is not ``"forward"``.
+            TypeError: An array has the wrong dtype.
         """
         after: Any = self._network.step(x, h, out)
         return after

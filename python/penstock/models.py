@@ -1,4 +1,4 @@
-"""Sequence models: what ``penstock train`` writes, in Python."""
+"""Sequence models: build, load, run, score and save them. The files are those of ``penstock train``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ._given import dataset_of, model_of
 from ._keywords import explain_keywords
 from .errors import InvalidArgument
 
-TYPE_CHECKING = False  # what typing.TYPE_CHECKING is, without the import
+TYPE_CHECKING = False  # typing.TYPE_CHECKING without the import
 if TYPE_CHECKING:
     import builtins
     from collections.abc import Sequence
@@ -25,10 +25,10 @@ __all__ = ["Model", "Session"]
 
 
 def _number(value: Any) -> float:
-    """A number, or a date as seconds since the start of 1970, in UTC if it does not say otherwise."""
-    if hasattr(value, "astype"):  # a scalar of NumPy, maybe a date
+    """Returns a number as a float, and a date as seconds since 1970 (UTC if it has no time zone)."""
+    if hasattr(value, "astype"):  # a NumPy scalar, perhaps a date
         return float(_numbers(value))
-    if not isinstance(value, datetime.date):  # as those of pandas are, too
+    if not isinstance(value, datetime.date):  # dates of pandas are datetime.date, too
         return float(value)
     if not isinstance(value, datetime.datetime):
         value = datetime.datetime.combine(value, datetime.time())
@@ -36,7 +36,7 @@ def _number(value: Any) -> float:
 
 
 def _numbers(rows: Any) -> NDArray:
-    """Rows as float64; dates as seconds since the start of 1970."""
+    """Returns rows as float64; dates become seconds since 1970."""
     import numpy as np
 
     array = np.asarray(rows)
@@ -48,7 +48,7 @@ def _numbers(rows: Any) -> NDArray:
 
 
 def _levels(quantiles: Any) -> list[float]:
-    """Levels of quantiles, whose range the model checks."""
+    """Returns quantile levels as floats. The model checks their range."""
     try:
         levels = [] if isinstance(quantiles, (str, bytes)) else [float(level) for level in quantiles]
     except (TypeError, ValueError):
@@ -59,7 +59,7 @@ def _levels(quantiles: Any) -> list[float]:
 
 
 def _bytes_of(text: Any) -> Any:
-    """Bytes, a str, or what a file holds."""
+    """Returns the bytes of a text: bytes, a str in UTF-8, or the content of a file."""
     if isinstance(text, os.PathLike):
         return _core.read_source(os.fspath(text))
     return text.encode() if isinstance(text, str) else text
@@ -76,33 +76,38 @@ class Model:
     """A sequence model: embedding or linear input, blocks of (norm, recurrent layer, residual), norm, linear head.
 
     Args:
-        data: What it is for: a dataset of :func:`penstock.open_text` and its siblings. The model keeps its description:
-            columns with their normalisation, classes, the vocabulary.
-        cell: A name of :func:`penstock.cells`; None: what suits the data.
-        width: Channels between the blocks; None: what suits the data.
-        blocks: How many; None: what suits the data.
-        hidden_size: ``H`` of the recurrent layers; 0: ``width``.
-        heads: Of the recurrent matrix, for cells that have one.
-        convolution: Taps of a causal depthwise convolution before each recurrent layer; 0: none; None: what suits
-            the data, which is 4 for a text.
-        feed_forward: Inner size of a gated feed-forward after each recurrent layer, as a multiple of width; 0: none;
-            None: what suits the data, which is 2 for a text.
-        dropout: On the output of every sub-layer, in training only; None: what suits the data.
-        end_norms: Norms stand before the first recurrent layer and before the head too, not between layers alone. They take
-            the size of numbers away. None: what suits the data, which is False for a series without a
-            linear forecast.
-        from_last: Forecasts start from the last value, or from a linear forecast if one was fitted: for a series that
-            was opened with ``from_last=True``. None: as it was opened.
-        seed: Of the first weights.
-        device: Where calls run that do not say otherwise: ``"cpu"``, ``"cuda"``, ``"cuda:N"``, or ``"auto"``: for each
-            call the one that takes less time, copies counted, as :meth:`choose_device` estimates. Later it is
-            :attr:`device`.
+        data: A dataset of :func:`penstock.open_text`, :func:`penstock.open_series` and the like. The model keeps its
+            description: columns with their normalisation, classes, vocabulary.
+        cell: A name of :func:`penstock.cells`. None: the default for this kind of data.
+        width: Channels between the blocks. None: the default for this kind of data.
+        blocks: Number of blocks. None: the default for this kind of data.
+        hidden_size: ``H`` of the recurrent layers. 0: ``width``.
+        heads: Number of diagonal blocks of the recurrent matrix, for cells that have one.
+        convolution: Taps of a causal depthwise convolution before each recurrent layer. 0: none. None: 4 for a text,
+            otherwise 0.
+        feed_forward: Inner size of a gated feed-forward after each recurrent layer, as a multiple of ``width``.
+            0: none. None: 2 for a text, otherwise 0.
+        dropout: Probability of zeroing an output of a sub-layer, in training only. None: the default for this kind of
+            data.
+        end_norms: True: norms before the first recurrent layer and before the head, too. False: norms between layers
+            only, which keeps the scale of the inputs. None: False for a series without a linear forecast, otherwise
+            True.
+        from_last: True: forecasts start from the last value, or from a linear forecast if one was fitted. It needs a
+            series opened with ``from_last=True``. None: as the series was opened.
+        seed: Seed of the initial weights.
+        device: Default device of all calls: ``"cpu"``, ``"cuda"``, ``"cuda:N"`` or ``"auto"``. With ``"auto"`` each
+            call runs on the device with the lower estimated time, copies included (:meth:`choose_device`). The
+            attribute :attr:`device` changes it later.
+
+    Raises:
+        InvalidArgument: An argument has an impossible value.
+        TypeError: ``data`` is not a :class:`penstock.Dataset`.
     """
 
-    _continues = False  # whether its first weights are those of another model
-    _arguments: dict[str, Any] = {}  # that it was made with
-    _history: dict[str, Any] | None = None  # where it comes from, once it was trained; empty: a file that does not say it
-    _origin = ""  # what its first weights are of, if it continues
+    _continues = False  # True: the initial weights are those of another model
+    _arguments: dict[str, Any] = {}  # arguments of the constructor
+    _history: dict[str, Any] | None = None  # None: untrained; empty: loaded from a file without a history
+    _origin = ""  # describes the model that the initial weights come from; empty if none
 
     def __init__(
         self,
@@ -137,13 +142,13 @@ class Model:
             "heads": heads,
             "from_last": data._from_last if from_last is None else from_last,
         }
-        self._arguments = given | rest  # what a search leaves as it is
+        self._arguments = given | rest  # a search keeps these fixed
         suggested = _core.suggest_spec(dataset, cell or "", device)
         self._model = _core.Model.make(suggested | self._arguments, dataset, seed)
         self._data = self._model.data()
         self.device = device
 
-    if not TYPE_CHECKING:  # a checker of types shall still find attributes that are not there
+    if not TYPE_CHECKING:  # type checkers must still report unknown attributes
 
         def __getattr__(self, name):
             meant = {
@@ -158,13 +163,15 @@ class Model:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, device: str = "cpu") -> Model:
-        """Reads a model or a checkpoint, as ``penstock train`` writes them.
+        """Reads a model or a checkpoint, as :meth:`save` and ``penstock train`` write them.
 
-        ``device``: where its calls run, as of :class:`Model`.
+        Args:
+            path: The file.
+            device: Default device of all calls, as for :class:`Model`.
 
         Raises:
             IoFailure: The file cannot be read.
-            BadInput: It is no model of Penstock.
+            BadInput: The file is not a model of Penstock.
         """
         model = cls.__new__(cls)
         model._model, model._history = _core.Model.load(os.fspath(path))
@@ -174,16 +181,16 @@ class Model:
 
     @classmethod
     def continue_from(cls, origin: Model, data: Dataset, *, dropout: float | None = None) -> Model:
-        """A model with the weights of another, to be trained further on other data.
+        """Returns a model with the weights of another one, to be trained further on new data.
 
         Args:
-            origin: Stays as it is. Not an ensemble.
-            data: Opened with ``origin=origin``, so that a value means the same; a text needs nothing. A linear forecast is
-                fitted to it anew.
-            dropout: None: as before.
+            origin: The model to start from, which stays unchanged. Ensembles are refused.
+            data: A dataset opened with ``origin=origin``, which applies the scaling and the labels of that model. A
+                text needs no ``origin``. A linear forecast is fitted to the new data.
+            dropout: Dropout of the new model. None: that of ``origin``.
 
         Raises:
-            Incompatible: The data are not those of the model.
+            Incompatible: The data do not fit the model.
         """
         model = cls.__new__(cls)
         rate = origin.spec["dropout"] if dropout is None else float(dropout)
@@ -195,29 +202,29 @@ class Model:
         return model
 
     def add_filters(self, data: Dataset, *, seed: int = 0, threads: int = 0) -> tuple[float, float]:
-        """Puts a bank of convolution filters beside the layers of a trained model of labelled sequences, in place.
+        """Adds convolution filters beside the layers of a trained model of labelled sequences, in place.
 
-        The filters are drawn, and a linear classifier of their means over a sequence is fitted in closed form: what
-        ``penstock train`` does at the end. How much the layers and the filters count is chosen by what ``data`` holds out;
-        the classifier is then fitted to all of it. The model is not trained further (:meth:`continue_from` begins with its
-        layers alone).
+        The filters are drawn at random. A linear classifier of their means over a sequence is fitted in closed form, as
+        ``penstock train`` does at the end. The hold-out set decides the weights of the layers and of the filters in the
+        answer. Then the classifier is fitted again to all sequences. The result cannot be trained further:
+        :meth:`continue_from` takes the layers without the filters.
 
         Args:
-            data: What the model was trained with, of :func:`penstock.open_labelled`.
-            seed: Of the filters.
-            threads: 0: as many as the machine offers.
+            data: The dataset of :func:`penstock.open_labelled` that the model was trained with.
+            seed: Seed of the filters.
+            threads: Number of threads. 0: all that the machine offers.
 
         Returns:
-            The shares of the layers and of the filters, each 0 to 1.
+            The weights of the layers and of the filters in the answer, each 0 to 1.
 
         Raises:
-            InvalidArgument: The model has filters, or the data are no labelled sequences.
+            InvalidArgument: The model already has filters, or the data are not labelled sequences.
         """
         return _core.add_filters(self._model, dataset_of(data), seed, threads)
 
     @property
     def device(self) -> str:
-        """Where calls run that do not say otherwise: ``"cpu"``, ``"cuda:0"``, or ``"auto"``. It can be assigned."""
+        """Default device of all calls, which can be assigned: ``"cpu"``, ``"cuda:0"`` or ``"auto"``."""
         return self._device
 
     @device.setter
@@ -234,54 +241,64 @@ class Model:
         exact: bool = False,
         precision: str = "full",
     ) -> tuple[str, str]:
-        """The device that ``device="auto"`` means for sequences of that shape, and why, in a line.
+        """Returns the device that ``device="auto"`` selects for sequences of this shape, and the reason in one line.
 
         Args:
-            rows: ``B``.
-            steps: ``T``.
-            training: Whether a step of training is meant, instead of a forward pass.
+            rows: Batch rows ``B``.
+            steps: Time steps ``T``.
+            training: True: for a training step. False: for a forward pass.
 
         The other arguments are those of :meth:`forward`.
         """
         return self._model.choose_device(rows, steps, training, threads, exact, precision)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes a safetensors file with architecture and data description inside, first under another name."""
+        """Writes a safetensors file that also contains the architecture and the description of the data.
+
+        The file is written under a temporary name, then renamed: an existing file is replaced whole or not at all.
+
+        Raises:
+            IoFailure: The file cannot be written.
+        """
         self._model.save(os.fspath(path), self.history)
 
     def save_onnx(self, path: str | os.PathLike[str], *, normalised: bool = False, group: str = "") -> None:
         """Writes the model as ONNX (opset 17), which onnxruntime and others run without Penstock.
 
-        The file reads ``tokens`` ``[B, T]`` (int64) or ``features`` ``[B, T, I]``, and ``state`` ``[B, S]``, zeros at the
-        start of a sequence; it makes ``logits`` ``[B, T, O]`` or ``forecast`` ``[B, T, horizon, targets]``, and
-        ``next_state``, from which the next call goes on.
+        Inputs of the graph are ``tokens`` ``[B, T]`` (int64) or ``features`` ``[B, T, I]``, and ``state`` ``[B, S]``,
+        which is zero at the start of a sequence. Outputs are ``logits`` ``[B, T, O]`` or ``forecast``
+        ``[B, T, horizon, targets]``, and ``next_state``, the state for the next call.
 
         Args:
-            path: Of the file, which is written first under another name.
-            normalised: Numbers are as :meth:`forward` has them; False: in the units of the data.
-            group: Of a model of many series, the one whose units are meant.
+            path: The file. It is written under a temporary name, then renamed.
+            normalised: True: inputs and outputs are normalised, as for :meth:`forward`. False: they have the units of
+                the data.
+            group: For a model of many series: the series that gives the units.
 
         Raises:
-            InvalidArgument: The model has groups, and neither ``group`` nor ``normalised`` is given, or it has no such
-                group.
+            InvalidArgument: The model has many series and neither ``group`` nor ``normalised`` is given, or it does not
+                know the series.
             IoFailure: The file cannot be written.
-            Unsupported: It would have 2 GiB or more, which the format cannot hold.
+            Unsupported: The file would have 2 GiB or more, the limit of the format.
         """
         self._model.save_onnx(os.fspath(path), normalised, group)
 
     @property
     def spec(self) -> dict[str, Any]:
-        """The architecture, as a dictionary of the constructor's arguments."""
+        """The architecture as a dictionary of the constructor's arguments."""
         return self._model.spec()
 
     @property
     def data(self) -> dict[str, Any]:
-        """The description of the data: task, columns with mean and scale, classes, vocabulary, horizon."""
+        """The description of the training data: task, columns with mean and scale, classes, vocabulary, horizon."""
         return dict(self._data)
 
     @property
     def history(self) -> dict[str, Any]:
-        """When and on what the model was trained, its score, steps and version, as ``penstock info`` shows; empty before."""
+        """How the model was trained: date, data, score, steps and version, as ``penstock info`` shows them.
+
+        Empty for an untrained model.
+        """
         return dict(self._history or {})
 
     @property
@@ -291,13 +308,16 @@ class Model:
 
     @property
     def parameter_count(self) -> int:
-        """How many weights the model has."""
+        """Number of weights of the model."""
         return self._model.parameter_count()
 
     def memory(
         self, rows: int, steps: int, *, device: str | None = None, precision: str = "full"
     ) -> dict[str, int]:
-        """Bytes that calls with ``rows`` sequences of ``steps`` take on a device: weights, state, forward, training."""
+        """Returns the bytes that calls with ``rows`` sequences of ``steps`` steps take on a device.
+
+        The keys are ``weights``, ``state``, ``forward``, ``training`` and ``optimizer``.
+        """
         return self._model.memory(rows, steps, self._on(device), precision)
 
     def forward(
@@ -311,19 +331,24 @@ class Model:
         exact: bool = False,
         precision: str = "full",
     ) -> tuple[NDArray, NDArray]:
-        """The network itself: ``(outputs, state)``.
+        """Runs the network and returns ``(outputs, state)``.
 
         Args:
-            inputs: int32 tokens ``[T]`` or ``[B, T]``; or normalised float32 features ``[T, I]`` or ``[B, T, I]``.
-            state: What the call before returned, to go on where it stopped; None: the start.
-            mode: ``"auto"``, ``"sequential"`` or ``"scan"``.
-            device: As of :class:`Model`; None: the model's own.
-            threads: 0: as many as the machine offers.
-            exact: The same bits as a :class:`Session`; slower.
+            inputs: int32 tokens ``[T]`` or ``[B, T]``, or normalised float32 features ``[T, I]`` or ``[B, T, I]``.
+            state: The state that the previous call returned, to continue its sequence. None: the start of a sequence.
+            mode: ``"auto"``, ``"sequential"`` or ``"scan"``, as for :meth:`Recurrent.forward`.
+            device: As for :class:`Model`. None: the model's default device.
+            threads: Number of threads. 0: all that the machine offers.
+            exact: True: the outputs have the bits of a :class:`Session`. This is slower.
             precision: ``"full"``, ``"bf16-weights"``, ``"bf16"``, and on a GPU ``"f16"``.
 
         Returns:
-            Logits ``[..., T, O]``, or normalised forecasts ``[..., T, horizon * targets]``; and the state, ``[values]``.
+            Logits ``[..., T, O]`` or normalised forecasts ``[..., T, horizon * targets]``, and the state ``[values]``.
+
+        Raises:
+            InvalidArgument: An argument has the wrong shape or an impossible value.
+            TypeError: An array has the wrong dtype.
+            Unsupported: The device does not exist, or cannot run with these options.
         """
         return self._model.forward(inputs, state, mode, self._on(device), threads, exact, precision)
 
@@ -340,34 +365,48 @@ class Model:
         exact: bool = False,
         precision: str = "full",
     ) -> Any:
-        """Answers in the units of the data that the model was trained on.
+        """Answers in the units of the training data: forecasts or probabilities, float64.
 
         ==============  ==================================================  ==========================================
         task            inputs                                              answer
         ==============  ==================================================  ==========================================
-        ``forecast``    rows of the columns that the model reads,           ``[T, horizon, targets]``, ``[B, T, ...]``:
-                        ``[T, C]``, ``[B, T, C]``                           at every step the rows to come
+        ``forecast``    rows of the model's input columns,                  ``[T, horizon, targets]``, ``[B, T, ...]``:
+                        ``[T, C]``, ``[B, T, C]``                           from every step, the next rows
         ``classify``    such rows, or tokens ``[T]``, ``[B, T]``            probabilities ``[classes]``, ``[B, classes]``
                                                                             after the last step
-        ``classify``,   a text, bytes or str, or a list of them             probabilities ``[classes]``,
+        ``classify``,   one text as bytes or str, or a list of them         probabilities ``[classes]``,
         of texts                                                            ``[texts, classes]``
         ``language``    bytes or str                                        probabilities of each next byte ``[T, 256]``
         ==============  ==================================================  ==========================================
 
-        Answers are float64. Dates that a model reads are a column of ``datetime`` or NumPy's dates, or of seconds since 1970. A model of many series (``data["groups"]``) is told by ``group`` which of them the rows are
-        of. Where a model reads what is known in advance, rows to come may stand at the end, with NaN in the other
-        columns: their own forecasts are NaN. A model that reads categories takes tables alone, in which texts may stand. The other arguments are those of :meth:`forward`.
+        ``inputs`` may also be a file, as ``penstock predict`` reads it, or a table in memory with
+        ``__arrow_c_stream__``, as :func:`penstock.open_series` takes it:
 
-        With ``quantiles``, such as ``[0.1, 0.9]``, a model of series answers with a pair: its forecasts, and these quantiles
-        of each forecast in one more dimension, ``[T, horizon, targets, quantiles]``. Actual values are below the 0.9 quantile
-        nine times out of ten. They are those of ``penstock predict --quantiles``.
+        * A model of series forecasts from every row: ``[rows, horizon, targets]``. A model of many series returns a
+          dictionary of such arrays by the name of the series. A series that training did not see is scaled by its own
+          rows.
+        * A classifier returns probabilities ``[sequences, classes]``; ``sequence_column`` separates the sequences. For
+          labelled texts it returns those of the text in each row.
+        * For language models and labelled texts, a path must be a :class:`pathlib.Path`, because a str is a text.
 
-        ``inputs`` may be a file as well, as ``penstock predict`` reads it, or a table in memory, as
-        :func:`penstock.open_series` takes it: a path (of a text for a language model a :class:`pathlib.Path`), or whatever
-        has ``__arrow_c_stream__``. Forecasts are then those from every row, ``[rows, horizon, targets]``, of a model of
-        many series a dictionary of them by name; series that training did not see are scaled by their own rows.
-        Probabilities are those of every sequence, ``[sequences, classes]``, which ``sequence_column`` tells apart, or of
-        the text in every row; a path is then a :class:`pathlib.Path`, for a str is a text.
+        Args:
+            inputs: Arrays, texts, a file or a table, as above. A column of dates holds ``datetime`` objects, NumPy
+                dates or seconds since 1970. If the model reads columns known in advance, future rows may follow at the
+                end, with NaN in the other columns; their own forecasts are NaN. A model that reads categories takes
+                only files and tables.
+            quantiles: Levels such as ``[0.1, 0.9]``, for a series only. The answer is then a pair: the forecasts, and
+                their quantiles ``[T, horizon, targets, quantiles]``, those of ``penstock predict --quantiles``. An
+                actual value lies below its 0.9 quantile nine times out of ten.
+            group: For a model of many series (``data["groups"]``): the series that the rows belong to.
+            sequence_column: For files and tables of labelled sequences: the column that separates them.
+
+        The other arguments are those of :meth:`forward`.
+
+        Raises:
+            InvalidArgument: An argument has the wrong shape or an impossible value.
+            TypeError: The inputs are of the wrong kind or dtype.
+            IoFailure: The file cannot be read.
+            BadInput: The file or the table has a value that cannot be read.
         """
         import numpy as np
 
@@ -410,7 +449,7 @@ class Model:
         return _probabilities(outputs)
 
     def _source(self, inputs: Any) -> tuple[str, bytes | None] | None:
-        """A path, or the name and the text of a table in memory; None for anything else."""
+        """Returns (path, None), or the name and the text of a table in memory; None for other inputs."""
         if type(inputs).__module__ == "numpy":
             return None
         from .datasets import table_texts
@@ -426,7 +465,7 @@ class Model:
         return tables[0] if tables else None
 
     def _label_texts(self, inputs, execution) -> Any:
-        """Of a text, of several, or of those in a table."""
+        """Returns class probabilities of one text, of several texts, or of the texts in a table."""
         source = self._source(inputs)
         if source is not None:
             return _probabilities(_core.label_text_table(self._model, source, *execution))
@@ -457,19 +496,28 @@ class Model:
         label_column: str = "",
         threads: int = 0,
     ) -> dict[str, Any]:
-        """How well the model does on data whose answers are known, in their own units, beside what costs nothing.
-
-        The dictionary is what ``penstock evaluate --json`` writes of a file: for a series errors of each column, coverage of
-        quantiles and the errors of the last value, of a season ago and of drift; for labelled sequences accuracy, macro-F1
-        and the confusion matrix ``[truth][answer]``; for a text ``bits_per_byte``.
+        """Scores the model on data with known answers, in the units of the data, and compares it with baselines.
 
         Args:
-            inputs: A file or a table, as of :meth:`predict`; of a language model bytes, str or a :class:`pathlib.Path`.
-            skip: A series: the first rows only lead in; None: as many as its linear forecast reads.
-            quantiles: A series: of forecasts, ascending.
-            sequence_column: Tells labelled sequences apart.
-            label_column: Holds their labels, or those of texts; empty: ``label``, of texts also ``sentiment`` and the like.
-            threads: 0: as many as the machine offers.
+            inputs: A file or a table, as for :meth:`predict`. For a language model bytes, str or a
+                :class:`pathlib.Path`.
+            skip: For a series: number of first rows that are read but not scored. None: as many as the linear forecast
+                reads.
+            quantiles: For a series: levels of the quantiles to score, ascending.
+            sequence_column: The column that separates labelled sequences.
+            label_column: The column of labels. Empty: ``label``; for labelled texts also ``sentiment`` and the like.
+            threads: Number of threads. 0: all that the machine offers.
+
+        Returns:
+            The dictionary that ``penstock evaluate --json`` writes. For a series: errors of each column, coverage of
+            the quantiles, and the errors of the baselines (last value, value a season ago, drift). For labelled
+            sequences and texts: accuracy, macro-F1 and the confusion matrix ``[truth][answer]``. For a text:
+            ``bytes`` and ``bits_per_byte``.
+
+        Raises:
+            InvalidArgument: An argument is impossible.
+            IoFailure: The file cannot be read.
+            BadInput: The file or the table has a value that cannot be read.
         """
         if self.task == "language":
             return self._evaluate_text(inputs, threads)
@@ -510,15 +558,21 @@ class Model:
         device: str | None = None,
         precision: str = "full",
     ) -> builtins.bytes:
-        """Lets a language model write, and returns the bytes behind the prompt: those of ``penstock generate``.
+        """Generates text with a language model and returns the bytes after the prompt, as ``penstock generate`` does.
 
         Args:
-            prompt: What the text begins with, bytes or str. Empty: as if a line had just ended.
-            bytes: How many to write.
-            temperature: Below 1 is tamer, above wilder; 0: always the likeliest.
-            top_k: Draw from the k likeliest bytes only; 0: from all.
-            top_p: Draw from the likeliest bytes of this total probability; (0, 1].
-            seed: The same seed writes the same text; None: another one every time.
+            prompt: Start of the text, bytes or str. Empty: the model starts as after the end of a line.
+            bytes: Number of bytes to generate.
+            temperature: Divides the logits: below 1 favours likely bytes, above 1 unlikely ones. 0: always the
+                likeliest byte.
+            top_k: Samples only from the ``k`` likeliest bytes. 0: from all.
+            top_p: Samples only from the likeliest bytes with this total probability, in (0, 1].
+            seed: Seed of the sampling; the same seed gives the same text. None: a new seed for each call.
+            device: As for :class:`Model`. None: the model's default device.
+            precision: As for :meth:`forward`.
+
+        Raises:
+            InvalidArgument: The model is not a language model, or an argument is impossible.
         """
         if isinstance(prompt, str):
             prompt = prompt.encode()
@@ -552,15 +606,15 @@ class Model:
 
 
 class Session:
-    """A model that answers step by step, with the bits of :meth:`Model.forward` in exact mode.
+    """Runs a model step by step on a stream. The answers have the bits of ``Model.forward(..., exact=True)``.
 
-    A step of the library allocates nothing and takes no lock; in Python only the array of the answer is new, and with
-    ``out`` not even that.
+    A step allocates nothing and takes no lock in the library. In Python it allocates only the array of the answer, and
+    nothing with ``out``.
 
     Args:
-        model: A :class:`Model`, as it is now: what it learns later is for new sessions.
-        device: As of :class:`Model`; None: the model's own.
-        precision: As of :meth:`Model.forward`.
+        model: A :class:`Model`. The session keeps its current weights; later training affects only new sessions.
+        device: As for :class:`Model`. None: the model's default device.
+        precision: As for :meth:`Model.forward`.
     """
 
     def __init__(self, model: Model, *, device: str | None = None, precision: str = "full") -> None:
@@ -568,15 +622,20 @@ class Session:
         self._session = _core.Session(model_of(model), model._on(device), precision)
 
     def push(self, step: int | ArrayLike, *, out: Buffer | None = None) -> NDArray:
-        """The outputs ``[O]`` after one more step: a token (int), or normalised float32 features ``[I]``.
+        """Runs one step and returns the outputs ``[O]``.
 
-        ``out``: where to write them, float32 ``[O]``; a new array if it is None.
+        Args:
+            step: A token (int), or normalised float32 features ``[I]``.
+            out: Array for the outputs, float32 ``[O]``. None: a new array.
+
+        Raises:
+            InvalidArgument: The step has the wrong shape, or the model reads the other kind of step.
         """
         outputs: Any = self._session.push(step, out)
         return outputs
 
     def reset(self) -> None:
-        """Back to the start of a sequence."""
+        """Returns to the start of a sequence."""
         self._session.reset()
 
     def __repr__(self) -> str:

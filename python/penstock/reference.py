@@ -1,10 +1,14 @@
-"""Every cell as its definition: plain NumPy, one line an equation, made to be read.
+"""Definitions of all cells in plain NumPy, one line per equation.
 
-Nothing here is fast, and nothing here knows how the library computes: the tests hold the library to it in float64.
-A cell is a function of what its gates get from the input (``wx``, one array ``[B, H]`` a gate), of what they get from a
-vector through the recurrent matrix (``recurrent(vector)``, likewise), and of its states before the step, each
-``[B, H]``; it returns the states after it, the first of which is the output h. ``of`` has the functions of arrays:
-:class:`OfArrays` for NumPy, and others for arrays of other kinds.
+The code is slow and independent of the library; the tests compare the library with it in float64. A cell is a function
+of these arguments:
+
+* ``of``: the functions of arrays, such as :class:`OfArrays` for NumPy.
+* ``wx``: the input term W x + b, one array ``[B, H]`` per gate.
+* ``recurrent``: a function that returns R h + b for a vector h, one array ``[B, H]`` per gate.
+* the states before the step, each ``[B, H]``.
+
+It returns the states after the step; the first one is the output h.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ __all__ = ["CELLS", "TERMS", "OfArrays", "forward", "scan"]
 
 
 class OfArrays:
-    """The functions that cells are made of, of NumPy's arrays."""
+    """The functions of cells, for NumPy arrays."""
 
     exp, tanh, maximum, where = np.exp, np.tanh, np.maximum, np.where
 
@@ -37,7 +41,7 @@ def linear(of, x):
 
 
 def positive(of, x):
-    """The candidate of the log-space cells: x + 0.5 from 0 on, sigmoid(x) below."""
+    """Returns the candidate of the log-space cells: x + 0.5 for x >= 0, sigmoid(x) below."""
     return of.where(x >= 0, x + 0.5, of.sigmoid(x))
 
 
@@ -50,7 +54,7 @@ def elman_relu(of, wx, recurrent, h):
 
 
 def gru(of, wx, recurrent, h):
-    """Reset after the product, as PyTorch and cuDNN have it."""
+    """GRU with the reset gate after the recurrent product, as in PyTorch and cuDNN."""
     rh = recurrent(h)
     r = of.sigmoid(wx[0] + rh[0])
     z = of.sigmoid(wx[1] + rh[1])
@@ -59,7 +63,7 @@ def gru(of, wx, recurrent, h):
 
 
 def gru_before(of, wx, recurrent, h):
-    """Reset before the product, as first published."""
+    """GRU with the reset gate before the recurrent product, as first published."""
     rh = recurrent(h)
     r = of.sigmoid(wx[0] + rh[0])
     z = of.sigmoid(wx[1] + rh[1])
@@ -78,7 +82,7 @@ def lstm(of, wx, recurrent, h, c):
 
 
 def slstm(of, wx, recurrent, h, c, n, m):
-    """States h, c, the normaliser n and the stabiliser m. n = 0: this row has seen nothing yet."""
+    """sLSTM with the states h, c, normaliser n and stabiliser m. A row with n = 0 has no past."""
     rh = recurrent(h)
     log_i = wx[0] + rh[0]
     carried = of.log_sigmoid(wx[1] + rh[1]) + m
@@ -98,12 +102,12 @@ def mingru(of, wx, candidate):
 
 
 def minlstm(of, wx, candidate):
-    """The two gates are shares: f / (f + i) and i / (f + i)."""
+    """minLSTM terms. The gates are normalised: f / (f + i) and i / (f + i)."""
     log_f, log_i = of.log_sigmoid(wx[0]), of.log_sigmoid(wx[1])
     return of.sigmoid(log_f - log_i), of.sigmoid(log_i - log_f) * candidate(of, wx[2])
 
 
-#: The cells that are a linear recurrence: a and b of h_t = a_t h_{t-1} + b_t, as ``terms(of, wx)``.
+#: Cells with a linear recurrence h_t = a_t h_{t-1} + b_t, as functions ``terms(of, wx)`` that return (a, b).
 TERMS = {
     "mingru": lambda of, wx: mingru(of, wx, linear),
     "mingru-log": lambda of, wx: mingru(of, wx, positive),
@@ -120,7 +124,7 @@ def _step_of(terms):
     return step
 
 
-#: Each cell by name: its function, the number of its gates, the number of its states.
+#: By name of the cell: its function, number of gates, number of states.
 CELLS = {
     "elman": (elman, 1, 1),
     "elman-relu": (elman_relu, 1, 1),
@@ -136,7 +140,7 @@ CELLS = {
 
 
 def _layer(cell, weights, suffix, x, state, lengths, reset_mask, reverse, heads):
-    """One layer in one direction: y ``[B, T, H]`` and the states ``[S, B, H]`` from x ``[B, T, I]``."""
+    """Runs one layer in one direction over x ``[B, T, I]``. Returns y ``[B, T, H]`` and the states ``[S, B, H]``."""
     step, gates, states = CELLS[cell]
     rows, steps, _ = x.shape
     hidden = weights["weight_ih" + suffix].shape[0] // gates
@@ -145,8 +149,8 @@ def _layer(cell, weights, suffix, x, state, lengths, reset_mask, reverse, heads)
     def bias(name):
         return weights.get(name + suffix, np.zeros(gates * hidden))
 
-    # Rows of both matrices lie gate after gate; with heads, those of the recurrent one head after head, and in each
-    # head gate after gate.
+    # Rows of both matrices are ordered by gates. With several heads, those of the recurrent matrix are ordered by
+    # heads, then by gates.
     w = weights["weight_ih" + suffix].reshape(gates, hidden, -1)
     b_ih, b_hh = bias("bias_ih").reshape(gates, hidden), bias("bias_hh").reshape(gates, hidden)
     matrix = weights.get("weight_hh" + suffix)
@@ -165,7 +169,7 @@ def _layer(cell, weights, suffix, x, state, lengths, reset_mask, reverse, heads)
             products = [[part @ r[k, gate].T for k, part in enumerate(parts)] for gate in range(gates)]
             return [np.concatenate(product, axis=1) + b for product, b in zip(products, b_hh)]
 
-        # Padding may hold anything, NaN too.
+        # Padding may have any value, including NaN.
         x_t = np.where(runs, x[:, t], 0)
         wx = [x_t @ w[gate].T + b_ih[gate] for gate in range(gates)]
         new = step(OfArrays, wx, recurrent, *state)
@@ -175,13 +179,18 @@ def _layer(cell, weights, suffix, x, state, lengths, reset_mask, reverse, heads)
 
 
 def forward(cell, weights, x, h0=None, *, layers=1, direction="forward", heads=1, lengths=None, reset_mask=None):
-    """What ``Recurrent.forward`` computes, in float64.
+    """Computes ``Recurrent.forward`` in float64.
 
     Args:
         cell: A key of :data:`CELLS`.
-        weights: As ``Recurrent.parameters`` names and shapes them.
-        x: ``[B, T, I]``.
-        h0: ``[S, layers * directions, B, H]``; zeros if it is None.
+        weights: {name: array} with the names and shapes of ``Recurrent.parameters``.
+        x: The input ``[B, T, I]``.
+        h0: The initial states ``[S, layers * directions, B, H]``. None: zeros.
+        layers: Number of stacked layers.
+        direction: ``"forward"``, ``"reverse"`` or ``"bidirectional"``.
+        heads: Number of diagonal blocks of the recurrent matrix.
+        lengths: Number of steps of each row, ``[B]``. None: all rows have T steps.
+        reset_mask: bool ``[B, T]``. True resets the states to zero before this step.
 
     Returns:
         y ``[B, T, H * directions]`` and the states ``[S, layers * directions, B, H]``.
@@ -209,7 +218,13 @@ def forward(cell, weights, x, h0=None, *, layers=1, direction="forward", heads=1
 
 
 def scan(a, b, h0=None):
-    """``h_t = a_t h_{t-1} + b_t`` over the axis of T: ``[B, T, C]`` from ``[B, T, C]``."""
+    """Computes ``h_t = a_t h_{t-1} + b_t`` in float64 and returns h ``[B, T, C]``.
+
+    Args:
+        a: ``[B, T, C]``.
+        b: ``[B, T, C]``.
+        h0: The initial state ``[B, C]``. None: zeros.
+    """
     a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
     h = np.zeros((a.shape[0], a.shape[2])) if h0 is None else np.asarray(h0, np.float64)
     states = []

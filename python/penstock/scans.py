@@ -1,11 +1,11 @@
-"""The linear recurrence by itself: what lies inside minGRU, minLSTM, and diagonal state space models."""
+"""Linear recurrences ``h_t = a_t h_{t-1} + b_t``, the core of minGRU, minLSTM and diagonal state space models."""
 
 from __future__ import annotations
 
 from . import _core
 from ._execution import execution, is_time_first
 
-TYPE_CHECKING = False  # what typing.TYPE_CHECKING is, without the import
+TYPE_CHECKING = False  # typing.TYPE_CHECKING without the import
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
@@ -36,26 +36,30 @@ def scan(
     threads: int = 0,
     exact: bool = False,
 ) -> tuple[NDArray, NDArray]:
-    """The recurrence ``h_t = a_t h_{t-1} + b_t`` over T; returns ``(h, last)``.
+    """Computes ``h_t = a_t h_{t-1} + b_t`` over T and returns ``(h, last)``.
 
     Args:
-        a: ``[B, T, C]``, one row ``[T, C]``, or, with ``cu_seqlens``, all rows one after the other ``[total, C]``.
-            float32 or float64, of either sign.
-        b: As ``a``.
-        h0: The state before the first step, ``[B, C]`` (one row: ``[C]``); zeros if it is None.
-        mode: ``"sequential"``, ``"scan"`` (parallel over chunks of T), or ``"auto"``: what is expected to be faster.
-        device: ``"cpu"``; ``"auto"`` is where the arrays are.
-        reverse: Every row is walked from its last step.
-        lengths: int64 ``[B]``: how many steps each row has. Later ones are never read and are zero in ``h``.
-        cu_seqlens: int64 ``[B + 1]``: row b has the steps ``cu_seqlens[b]`` to ``cu_seqlens[b + 1] - 1``.
-        reset_mask: bool ``[B, T]``. True: the state is set to zero before this step.
+        a: ``[B, T, C]``, one row ``[T, C]``, or with ``cu_seqlens`` the concatenated rows ``[total, C]``. float32 or
+            float64, of either sign.
+        b: Same shape and dtype as ``a``.
+        h0: The initial state, ``[B, C]``, or ``[C]`` for one row. None: zeros.
+        mode: ``"sequential"``, ``"scan"`` (parallel over chunks of T), or ``"auto"`` (the faster by estimate).
+        device: ``"cpu"`` or ``"auto"``, the device of the arrays.
+        reverse: True: runs every row from its last step to its first.
+        lengths: int64 ``[B]``: number of steps of each row. Later steps are never read and are zero in ``h``.
+        cu_seqlens: int64 ``[B + 1]``: row ``b`` has the steps ``cu_seqlens[b]`` to ``cu_seqlens[b + 1] - 1``.
+        reset_mask: bool ``[B, T]``. True resets the state to zero before this step.
         layout: ``"batch_first"``, or ``"time_first"`` for ``[T, B, C]``.
-        out: Where to write ``h``; a new array if it is None.
-        threads: 0: as many as the machine offers.
-        exact: The same bits for any split of a sequence; slower.
+        out: Array for ``h``. None: a new array.
+        threads: Number of threads. 0: all that the machine offers.
+        exact: True: the same bits for any split of a sequence. This is slower.
 
     Returns:
         ``h`` in the shape of ``a``, and the state after the last step of each row.
+
+    Raises:
+        InvalidArgument: An argument has the wrong shape or an impossible value.
+        TypeError: An array has the wrong dtype.
 
     >>> import numpy as np, penstock
     >>> h, last = penstock.scan(np.full((4, 1), 0.5), np.ones((4, 1)))
@@ -91,14 +95,16 @@ def log_scan(
     threads: int = 0,
     exact: bool = False,
 ) -> tuple[NDArray, NDArray]:
-    """:func:`scan` of terms given by their logarithms: ``h_t = exp(log_a_t) h_{t-1} + sign_t exp(log_b_t)``.
+    """Computes :func:`scan` from logarithms: ``h_t = exp(log_a_t) h_{t-1} + sign_t exp(log_b_t)``.
 
-    The state itself is an ordinary number of either sign, before and after: no logarithm of it is ever taken.
+    States are ordinary numbers of either sign; only ``a`` and ``b`` are given as logarithms.
 
     Args:
-        sign: The sign of each b (any factor, in fact), in the shape of ``log_b``; 1 if it is None.
+        log_a: Logarithms of ``a``, clamped to ±87 (float64: ±707).
+        log_b: Logarithms of the absolute values of ``b``, clamped in the same way.
+        sign: Signs of ``b``, or any other factors, in the shape of ``log_b``. None: 1.
 
-    The other arguments are those of :func:`scan`. Exponents beyond ±87 (float64: ±707) count as that.
+    The other arguments are those of :func:`scan`.
 
     >>> import numpy as np, penstock
     >>> h, last = penstock.log_scan(np.log(np.full((4, 1), 0.5)), np.zeros((4, 1)))
@@ -135,14 +141,14 @@ def scan_backward(
     threads: int = 0,
     exact: bool = False,
 ) -> tuple[NDArray, NDArray, NDArray]:
-    """The backward pass of :func:`scan`; returns ``(da, db, dh0)``.
+    """Runs the backward pass of :func:`scan` and returns ``(da, db, dh0)``.
 
     Args:
-        h: What :func:`scan` returned for ``a``, ``b``, ``h0``.
+        h: The ``h`` that :func:`scan` returned for ``a``, ``b`` and ``h0``.
         dh: The gradient of ``h``, in its shape.
-        dlast: The gradient of the last state, ``[B, C]``; zeros if it is None.
+        dlast: The gradient of the last state, ``[B, C]``. None: zeros.
 
-    The other arguments are those of the call of :func:`scan`.
+    The other arguments are those of the forward call.
     """
     da, db, _, dh0 = _core.scan_backward(
         (a, b, None),
@@ -176,7 +182,10 @@ def log_scan_backward(
     threads: int = 0,
     exact: bool = False,
 ) -> tuple[NDArray, NDArray, NDArray | None, NDArray]:
-    """The backward pass of :func:`log_scan`; returns ``(dlog_a, dlog_b, dsign, dh0)``, ``dsign`` None without a sign."""
+    """Runs the backward pass of :func:`log_scan` and returns ``(dlog_a, dlog_b, dsign, dh0)``.
+
+    ``dsign`` is None if ``sign`` is. The arguments are those of :func:`scan_backward` and of the forward call.
+    """
     return _core.scan_backward(
         (log_a, log_b, sign),
         h0,

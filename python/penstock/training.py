@@ -1,4 +1,4 @@
-"""The training of models, and their score on what was held out."""
+"""Training of models, and their scores on the hold-out set."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ._progress import bar_for
 from .datasets import describe_data, scored_unit
 from .errors import InvalidArgument
 
-TYPE_CHECKING = False  # what typing.TYPE_CHECKING is, without the import
+TYPE_CHECKING = False  # typing.TYPE_CHECKING without the import
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, TextIO
@@ -28,49 +28,49 @@ __all__ = ["Evaluation", "Progress", "TrainResult", "evaluate", "train"]
 
 @dataclasses.dataclass(frozen=True)
 class Progress:
-    """What is known after an optimiser step, or a skipped one."""
+    """The state of a run after an optimiser step or a skipped one."""
 
     step: int = 0  #: Batches so far.
     seconds: float = 0.0  #: Wall time so far.
-    fraction: float = 0.0  #: Of the run, 0 to 1.
-    seconds_left: float = 0.0
-    epoch: float = 0.0  #: Passes over the data.
+    fraction: float = 0.0  #: Completed fraction of the run, 0 to 1.
+    seconds_left: float = 0.0  #: Estimated time to the end of the run.
+    epoch: float = 0.0  #: Passes over the data so far.
     loss: float = 0.0  #: Mean over the steps since the last report, in nats or squared units.
-    accuracy: float = 0.0  #: Of the same steps; cross-entropy only.
-    learning_rate: float = 0.0
-    gradient_norm: float = 0.0  #: Of the last step, before clipping.
-    clipped_norm: float = 0.0  #: After it.
-    steps_per_second: float = 0.0  #: Of the optimiser, since the last report.
-    positions_per_second: float = 0.0  #: Time steps times rows, since the last report.
-    saturated: float = 0.0  #: Fraction of recurrent outputs beyond 0.99.
-    first_gradient_ratio: float = 0.0  #: Norm of the first block's gradient over the last one's: near 0 it vanishes.
-    skipped: int = 0  #: Steps that were not finite, so far.
-    warning: str = ""  #: One line where a step was skipped or gradients vanish; otherwise empty.
+    accuracy: float = 0.0  #: Accuracy of the same steps; cross-entropy only.
+    learning_rate: float = 0.0  #: Learning rate of the last step.
+    gradient_norm: float = 0.0  #: Norm of the gradient of the last step, before clipping.
+    clipped_norm: float = 0.0  #: The same norm after clipping.
+    steps_per_second: float = 0.0  #: Optimiser steps per second since the last report.
+    positions_per_second: float = 0.0  #: Positions (time steps times rows) per second since the last report.
+    saturated: float = 0.0  #: Fraction of recurrent outputs with an absolute value above 0.99.
+    first_gradient_ratio: float = 0.0  #: Gradient norm of the first block over that of the last: near 0 it vanishes.
+    skipped: int = 0  #: Steps skipped so far because they were not finite.
+    warning: str = ""  #: One line if a step was skipped or gradients vanish; otherwise empty.
 
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
-    """How well a model does on what was held out."""
+    """The scores of a model on the hold-out set."""
 
-    loss: float
-    bits_per_step: float  #: loss / ln 2, for cross-entropy: bits a byte of a text.
-    accuracy: float
+    loss: float  #: Mean loss of a scored step, in nats or squared units.
+    bits_per_step: float  #: loss / ln 2 for cross-entropy; for a text, bits per byte.
+    accuracy: float  #: Fraction of right answers; cross-entropy only.
     scored: int  #: Number of scored steps.
 
 
 @dataclasses.dataclass(frozen=True)
 class TrainResult:
-    """How a training ended."""
+    """The result of a training run."""
 
-    last: Progress
-    validation: Evaluation | None
-    stopped_early: bool  #: Because nothing better followed.
-    model_step: int  #: The weights that the model ends with are those after this step.
-    interrupted: bool  #: By Ctrl-C, or the notebook's stop button: the model has what was learnt until then.
-    checkpoint_error: str = ""  #: Why the last checkpoint could not be written; empty if it could.
-    share: float = 1.0  #: How much of what the layers say counts, 0 to 1, beside a linear forecast or filters.
-    filter_share: float = 0.0  #: How much of what the filters of labelled sequences say counts.
-    search: SearchResult | None = None  #: What a search before the training has found.
+    last: Progress  #: The last report.
+    validation: Evaluation | None  #: Scores of the finished model on the hold-out set; None without one.
+    stopped_early: bool  #: True if early stopping ended the run.
+    model_step: int  #: The step after which the model's final weights were taken.
+    interrupted: bool  #: True after Ctrl-C or the notebook's stop button. The model keeps what it has learnt.
+    checkpoint_error: str = ""  #: Why the last checkpoint could not be written; empty if it was.
+    share: float = 1.0  #: Weight of the layers in the answer, 0 to 1, beside a linear forecast or filters.
+    filter_share: float = 0.0  #: Weight of the filters of labelled sequences in the answer.
+    search: SearchResult | None = None  #: Result of the search before the training, if there was one.
 
 
 def train(
@@ -110,61 +110,73 @@ def train(
     callback: Callable[[Progress], object] | None = None,
     progress: bool | TextIO = True,
 ) -> TrainResult:
-    """Trains a model in place, and returns a :class:`TrainResult`.
+    """Trains a model in place and returns a :class:`TrainResult`.
 
-    What is None is what suits the data, as ``penstock train`` has it: limits, sizes of batches, how often to validate,
-    when to stop and which weights to keep. The first of the limits that is reached ends the run. Ctrl-C ends it after
-    the current step: the result then says that it was interrupted, and with a checkpoint ``resume=True`` goes on.
+    Options that are None take the defaults of ``penstock train`` for this kind of data: limits, batch size, how often
+    to validate, when to stop and which weights to keep. The run ends at the first limit that it reaches. Ctrl-C ends it
+    after the current step; the result is then marked as interrupted.
 
-    Once the layers are trained, the model is finished as ``penstock train`` does: what they add to a linear forecast is
-    reduced to what pays on the held-out part, the spread of forecasts is found, and a model of labelled sequences gets
-    filters. Ctrl-C skips the rest of that as well. Layers of a series whose held-out rows are too few to say what they
-    add would be reduced to nothing: unless it is said how to train them, they are not trained.
+    After the layers are trained, the function finishes the model as ``penstock train`` does:
+
+    * A series with a linear forecast: the weight of the layers' correction is reduced to what the validation rows
+      support, and the spread of the forecasts is estimated. With too few validation rows the layers would get weight
+      0: they are then not trained at all, unless an option about their training is given.
+    * Labelled sequences: the model gets filters.
+
+    Ctrl-C skips the rest of this phase.
 
     Args:
-        model: A :class:`Model`, made for this data.
+        model: A :class:`Model` made for this data.
         data: A :class:`Dataset`.
         steps: Limit in batches.
-        seconds: Limit in wall time.
+        seconds: Limit in wall time, in seconds.
         epochs: Limit in passes over the data.
-        search: So many minutes of a :func:`penstock.search` first, for what the model and ``learning_rate`` leave open: the
-            model becomes a fresh one of the best cell, width and dropout.
-        seeds: Train so many models, from the model's own weights and from those of later seeds, each as long as is said.
-            The model becomes their mean.
-        filters: Labelled sequences: put convolution filters beside the layers in the end (:meth:`Model.add_filters`).
-            Where too few sequences are held out to say what layers add, none are trained and the filters stand alone.
+        search: Minutes of a :func:`penstock.search` before the training, over everything that the arguments of the
+            model and ``learning_rate`` leave open. The model is replaced by a new one with the best cell, width and
+            dropout.
+        seeds: Number of models to train, each for the given limits: one from the model's own weights, the others from
+            the next seeds. The model becomes their mean.
+        filters: For labelled sequences: adds convolution filters beside the layers at the end
+            (:meth:`Model.add_filters`). With too few validation sequences to judge layers, no layers are trained and
+            the filters answer alone.
         batch: Rows ``B`` of a batch.
-        length: Steps ``T`` of one window of truncated back-propagation.
-        learning_rate: Its highest value; it rises during ``warmup`` of the run, then falls along a cosine. None: 0.003, and
-            0.001 for a model of :meth:`Model.continue_from`.
-        weight_decay: Of matrices.
-        clip: Greatest norm of the gradient; 0: any.
-        carry_state: Windows that continue each other pass their state on.
+        length: Time steps ``T`` of one window of truncated back-propagation.
+        learning_rate: Highest learning rate. None: 0.003, or 0.001 for a model of :meth:`Model.continue_from`.
+        weight_decay: Weight decay of matrices.
+        warmup: Fraction of the run in which the learning rate rises. Afterwards it falls along a cosine.
+        clip: Largest norm of the gradient. 0: no clipping.
+        carry_state: True: a window that continues another one starts from its last state. False: every window starts
+            from zeros.
         loss: ``"automatic"``, ``"cross_entropy"``, ``"mse"`` or ``"mae"``.
         optimizer: ``"adamw"`` or ``"sgd"``.
-        validate_every: Seconds between validations; 0: at the end only.
-        validate_steps: Steps between validations, in addition to those; 0: none.
-        patience: So many validations by steps without a lower loss end the run; 0: none do.
-        keep_best: The model ends as the best validation found it.
-        log_every: Seconds between reports; 0: after every step. With ``metrics`` or ``tensorboard`` also every hundredth of
-            the run.
-        checkpoint: A file from which ``resume=True`` goes on, bit for bit, with the same options.
-        metrics: A file for all measurements, as JSON lines.
-        tensorboard: A folder for the same as events that TensorBoard reads.
-        device: ``"cpu"``, ``"cuda"``, ``"cuda:N"`` or ``"auto"``; None: the model's own.
-        precision: As of :meth:`Model.forward`; None: what suits the data, which is ``"bf16"`` for a text on a GPU and ``"full"``
-            otherwise.
-        callback: Called with a :class:`Progress` at each report; what it raises ends the training and is raised again.
-        progress: True: a bar on the terminal or in the notebook. False: nothing. Otherwise a stream to write to.
+        validate_every: Seconds between validations. 0: none by time.
+        validate_steps: Steps between further validations. 0: none by steps.
+        patience: Number of validations by steps without a lower loss that ends the run. 0: early stopping is off.
+        keep_best: True: the model keeps the weights of the best validation. False: those of the last step.
+        log_every: Seconds between reports. 0: a report after every step. With ``metrics`` or ``tensorboard`` there is
+            also one at every hundredth of the run.
+        checkpoint: A file that the run writes, to be continued bit for bit with ``resume=True`` and the same options.
+        checkpoint_every: Seconds between checkpoints.
+        resume: True: continues from ``checkpoint``.
+        metrics: A file for all measurements as JSON lines.
+        tensorboard: A folder for the same measurements as TensorBoard events.
+        seed: Seed of dropout and of the order of the data.
+        device: ``"cpu"``, ``"cuda"``, ``"cuda:N"`` or ``"auto"``. None: the model's default device.
+        precision: As for :meth:`Model.forward`. None: ``"bf16"`` for a text on a GPU, otherwise ``"full"``.
+        threads: Number of threads. 0: all that the machine offers.
+        exact: True: the same bits for any batch and any split of a sequence. This is slower.
+        callback: Called with a :class:`Progress` at each report. An exception from it ends the training and is raised
+            again.
+        progress: True: a progress bar on the terminal or in the notebook. False: none. Otherwise a stream to write to.
 
     Raises:
         InvalidArgument: An option is impossible.
-        Incompatible: The model was made for other data, or the checkpoint belongs to something else.
+        Incompatible: The model was made for other data, or the checkpoint belongs to another run.
         NumericalError: Too many steps in a row were not finite.
     """
     how = {name: value for name, value in locals().items() if name in _OF_LAYERS}
-    _now()  # which the model will note: a wrong one is said before training
-    model_of(model), dataset_of(data)  # which refuse others
+    _now()  # noted in the model's history: a bad SOURCE_DATE_EPOCH is refused before training
+    model_of(model), dataset_of(data)  # raise TypeError for other types
     resumed = os.fspath(checkpoint) if resume and checkpoint is not None and os.path.exists(checkpoint) else ""
     options = _core.suggest(data._dataset, model._on(device), resumed)
     if steps is not None or seconds is not None or epochs is not None:
@@ -246,7 +258,7 @@ def train(
     )
 
 
-#: Arguments of :func:`train` that say how layers are trained.
+#: Arguments of :func:`train` about the training of layers.
 _OF_LAYERS = ("steps", "seconds", "epochs", "search", "seeds", "batch", "length", "learning_rate", "weight_decay", "warmup", "clip",
               "optimizer", "loss", "validate_every", "validate_steps", "patience", "keep_best", "resume", "tensorboard")  # fmt: skip
 
@@ -263,7 +275,7 @@ def _score_text(task, validation, unit):
 
 
 def _now():
-    """The time in UTC, or that of SOURCE_DATE_EPOCH where files are to be reproducible."""
+    """Returns the time in UTC, or that of SOURCE_DATE_EPOCH if it is set, for reproducible files."""
     seconds, latest = time.time(), 253402300799  # the last second of the year 9999
     fixed = os.environ.get("SOURCE_DATE_EPOCH")
     if fixed is not None:
@@ -277,7 +289,7 @@ def _now():
 
 
 def _history(model, data, result, found=None, weight=""):
-    """Where a model comes from that was just trained: what ``penstock train`` notes in its files."""
+    """Returns the history of a model that was just trained, as ``penstock train`` writes it to its files."""
     description, validation = data.description, result["validation"]
     return {
         "trained": _now(),
@@ -292,7 +304,7 @@ def _history(model, data, result, found=None, weight=""):
 
 
 def _train_filters(model, data, options):
-    """Makes the model one of filters without layers."""
+    """Replaces the model by one that has filters and no layers."""
     warn_caller(
         "too few sequences are held out to say what layers add: the filters stand alone (filters=False trains layers)"
     )
@@ -310,7 +322,7 @@ def _train_filters(model, data, options):
 
 
 def _search_first(model, data, minutes, learning_rate, options, resume, progress):
-    """Makes the model a fresh one of the best cell, width and dropout."""
+    """Searches, and replaces the model by a new one with the best cell, width and dropout."""
     from ._search import search
 
     record = options["checkpoint_path"] + ".search" if options["checkpoint_path"] else None
@@ -333,12 +345,12 @@ def _search_first(model, data, minutes, learning_rate, options, resume, progress
 
 
 def _member_path(path, number):
-    """As the program names the files of the later models of an ensemble."""
+    """Returns the file name of a member of an ensemble, as the program names it: PATH, PATH.2, PATH.3, ..."""
     return path if number == 0 or not path else f"{path}.{number + 1}"
 
 
 def _train_members(model, data, options, seeds, bar, callback, resume):
-    """Trains the model, and others of later seeds; it becomes the mean of them all."""
+    """Trains the model and, with several seeds, further ones; the model becomes their mean."""
 
     def report(fields):
         state = Progress(**fields)
@@ -360,7 +372,7 @@ def _train_members(model, data, options, seeds, bar, callback, resume):
         paths = ("checkpoint_path", "metrics_path", "tensorboard_path")
         own = options | {name: _member_path(options[name], number) for name in paths}
         own["seed"] = options["seed"] + number
-        # Of several, those that were never begun have nothing to go on from.
+        # A later member without a checkpoint was never begun.
         goes_on = resume and (number == 0 or os.path.exists(own["checkpoint_path"]))
         result = _core.train(member, data._dataset, own, report, validated, goes_on)
         if result["interrupted"]:
@@ -381,8 +393,23 @@ def evaluate(
     precision: str = "full",
     threads: int = 0,
 ) -> Evaluation:
-    """Scores a model on what the dataset holds out; returns an :class:`Evaluation`."""
-    model_of(model), dataset_of(data)  # which refuse others
+    """Scores a model on the hold-out set of a dataset and returns an :class:`Evaluation`.
+
+    Args:
+        model: A :class:`Model` made for this data.
+        data: A :class:`Dataset`.
+        batch: Rows ``B`` of a batch.
+        length: Time steps ``T`` of one window.
+        loss: ``"automatic"``, ``"cross_entropy"``, ``"mse"`` or ``"mae"``.
+        device: As for :class:`Model`. None: the model's default device.
+        precision: As for :meth:`Model.forward`.
+        threads: Number of threads. 0: all that the machine offers.
+
+    Raises:
+        InvalidArgument: An option is impossible.
+        Incompatible: The model was made for other data.
+    """
+    model_of(model), dataset_of(data)  # raise TypeError for other types
     options = {
         "batch": batch,
         "length": length,

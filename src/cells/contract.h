@@ -1,20 +1,22 @@
-// What a cell must offer, checked where the list is first compiled so that an incomplete cell fails with its name and
-// with what it lacks. Include after list.h, in the same namespace.
+// The interface of a cell. The list of cells is checked against it at compile time: an incomplete cell fails with its
+// name and the missing member. Include after list.h, in the same namespace.
 //
-// Every cell: name, description, gates G, states S (state 0 is the output h), scan; for the first values of its biases
-//   keep_gate and overwrite_gate, the gates that make the memory longer or shorter (-1: none), and spread_memory, true
-//   if each channel should begin with a time constant of its own; has_kink, true if the slope of some function of its
-//   logits jumps, so that tests keep away from there.
-// Dense cells (scan == false): saved N, phases (1 or 2), split_gradients, and
-//   forward(wx[G], rh[G], prev[S], next[S], save[N]): wx = W x + bias_ih, rh = R h + bias_hh;
-//   backward(save[N], prev[S], dnext[S], dwx[G], drh[G], dprev[S]): dprev without the part that flows through rh,
-//   which the engine adds. split_gradients says that drh is not the same as dwx.
+// Every cell has
+//   name, description, gates G, states S (state 0 is the output h), scan;
+//   for the initial values of biases: keep_gate and overwrite_gate, the gates that make the memory longer or shorter
+//   (-1: none), and spread_memory, true if each channel should start with a different time constant;
+//   has_kink, true if the slope of a function of its logits jumps; tests avoid these points.
+// Dense cells (scan == false) have
+//   saved N, phases (1 or 2), split_gradients (true if drh differs from dwx);
+//   forward(wx[G], rh[G], prev[S], next[S], save[N]) with wx = W x + bias_ih, rh = R h + bias_hh;
+//   backward(save[N], prev[S], dnext[S], dwx[G], drh[G], dprev[S]); dprev excludes the part that flows through rh,
+//   which the engine adds.
 // Two-phase cells have first_gates and forward_first, forward_second, backward_second, backward_first, operand.
-// Scan cells: affine(wx[G], a, b) and affine_backward(wx[G], da, db, dwx[G]).
+// Scan cells have affine(wx[G], a, b) and affine_backward(wx[G], da, db, dwx[G]).
 //
-// Numbers that are not: a NaN among the arguments must reach the output. An infinite logit must give what the cell
-// tends to as the logit grows, unless that is a share of 0 of an infinite candidate: so weigh terms one by one, as in
-// (1 - z) c + z h, for in c + z (h - c) an infinite c is subtracted from itself.
+// NaN and infinity: a NaN in an argument must reach the output. An infinite logit must give the limit of the cell for a
+// growing logit, unless that limit is 0 times an infinite candidate. Therefore weigh terms one by one, as in
+// (1 - z) c + z h: the form c + z (h - c) would subtract an infinite c from itself.
 
 template <class Cell>
 concept DeclaresCell = requires(const char* text, int number, bool flag) {
@@ -35,7 +37,7 @@ concept DeclaresDense = !Cell::scan && requires(int number, bool flag) {
 }
 &&Cell::saved >= 1 && (Cell::phases == 1 || Cell::phases == 2);
 
-/// What the functions of a dense cell are called with.
+/// Types of the arguments of a dense cell's functions.
 template <class Cell>
 struct DenseArguments {
   using Gates = double[Cell::gates];

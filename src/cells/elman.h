@@ -7,7 +7,7 @@ struct TanhActivation {
   static PENSTOCK_CELL V value(V x) {
     return Tanh(x);
   }
-  /// Of the output y, not of the input.
+  /// Returns the derivative as a function of the output y, not of the input.
   template <class V>
   static PENSTOCK_CELL V derivative(V y) {
     return V(1.0f) - y * y;

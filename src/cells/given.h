@@ -1,4 +1,4 @@
-// Scans without a cell: the terms of h_t = a_t h_{t-1} + b_t are given, as they are or as logarithms.
+// Scans without a cell: the terms of h_t = a_t h_{t-1} + b_t are given directly or as logarithms.
 
 /// Terms a, b.
 struct GivenTerms {
@@ -18,8 +18,8 @@ struct GivenTerms {
   }
 };
 
-/// Exp(x) as whole + part, which has digits that their sum has not where x is close to 0: whole is then 1. Otherwise it
-/// is a power of two, or in double all there is.
+/// Returns Exp(x) as whole + part. For x close to 0, whole is 1, and the pair has more digits than the sum. Otherwise
+/// whole is a power of two; in double it is the whole value.
 template <class V>
 PENSTOCK_CELL void SplitExp(V x, V& whole, V& part) {
   V n;
@@ -33,11 +33,11 @@ PENSTOCK_CELL void SplitExp(double x, double& whole, double& part) {
   part = near_one ? std::expm1(x) : 0;
 }
 
-/// Rules whose first term is log a.
+/// Base of rules with log a as first term.
 struct GivenLogGain {
   static constexpr bool splits_gain = true;
 
-  /// Exp(log a) of the same operations as in affine(), which are then done once a step.
+  /// Returns Exp(log a) by the same operations as affine(); the compiler can then compute them once per step.
   template <class V>
   static PENSTOCK_CELL V gain_of(V log_a) {
     V whole, part;
@@ -45,7 +45,7 @@ struct GivenLogGain {
     return whole + part;
   }
 
-  /// Saturates as Exp() does.
+  /// Returns log a, saturated as in Exp().
   template <class V, int terms>
   static PENSTOCK_CELL V log_gain(const V (&term)[terms]) {
     return Clamp(term[0], V(-87.33f), V(87.3f));

@@ -1,6 +1,6 @@
 // Gated recurrent unit, gates r, z, n as in PyTorch. h = (1 - z) n + z h.
 
-/// Reset after the product: n = tanh(W_n x + r (R_n h)). What PyTorch and cuDNN compute.
+/// Reset after the product, as in PyTorch and cuDNN: n = tanh(W_n x + r (R_n h)).
 struct Gru {
   static constexpr const char* name = "gru";
   static constexpr const char* description = "gated recurrent unit, reset after the product (PyTorch, cuDNN)";
@@ -12,7 +12,7 @@ struct Gru {
   static constexpr bool spread_memory = false;
   static constexpr bool has_kink = false;
   static constexpr int phases = 1;
-  static constexpr bool split_gradients = true;  // r stands between W x and R h: their gradients differ
+  static constexpr bool split_gradients = true;  // r multiplies R h but not W x: their gradients differ
   static constexpr bool scan = false;
 
   template <class V>
@@ -39,8 +39,8 @@ struct Gru {
   }
 };
 
-/// Reset before the product: n = tanh(W_n x + R_n (r h)), as first published. A cell of its own because it is another
-/// dataflow: the product for n cannot start before r is known, so a step has two phases.
+/// Reset before the product, as first published: n = tanh(W_n x + R_n (r h)). It is a separate cell because its
+/// dataflow differs: the product for n needs r, and a step has two phases.
 struct GruResetBefore {
   static constexpr const char* name = "gru-before";
   static constexpr const char* description = "gated recurrent unit, reset before the product (as first published)";
@@ -77,7 +77,7 @@ struct GruResetBefore {
     return save[0] * prev[0];
   }
 
-  /// Gradients of the gates whose operand is r h, and of z.
+  /// Computes the gradients of n, which reads the operand r h, and of z.
   template <class V>
   static PENSTOCK_CELL void backward_second(const V (&save)[3], const V (&prev)[1], const V (&dnext)[1], V (&dwx)[3],
                                             V (&drh)[3], V (&dprev)[1]) {
@@ -88,7 +88,7 @@ struct GruResetBefore {
     dprev[0] = dnext[0] * z;
   }
 
-  /// What remains once the gradient of the operand r h is known.
+  /// Computes the remaining gradients from that of the operand r h.
   template <class V>
   static PENSTOCK_CELL void backward_first(const V (&save)[3], const V (&prev)[1], V doperand, V (&dwx)[3], V (&drh)[3],
                                            V (&dprev)[1]) {

@@ -1,4 +1,4 @@
-// The only list of cells. Include after the prelude, inside the namespace that the cells shall have.
+// The only list of cells. Include after the prelude, inside the namespace for the cells.
 
 #include "cells/elman.h"
 #include "cells/gru.h"

@@ -1,7 +1,7 @@
-// minGRU and minLSTM (Feng et al. 2024): gates see the input alone, so h_t = a_t h_{t-1} + b_t with a, b known for all
-// t at once. The candidate is linear (h~ = W x), or positive (h~ = g(W x)), the log-space variant: with h0 >= 0 all
-// terms of the recurrence are then positive. a and b are formed from sigmoids of either sign of a logit, never as
-// 1 - sigmoid, so that neither loses digits near 0 or 1.
+// minGRU and minLSTM (Feng et al. 2024): gates depend on the input only, and h_t = a_t h_{t-1} + b_t with a and b known
+// for all t in advance. The candidate is linear (h~ = W x), or positive (h~ = g(W x)), the log-space variant: with
+// h0 >= 0 all terms of the recurrence are then positive. a and b are computed from sigmoids of a logit and of its
+// negative, never as 1 - sigmoid, which would lose digits near 0 and 1.
 
 struct LinearCandidate {
   static constexpr bool has_kink = false;
@@ -60,9 +60,9 @@ struct MinGruOf {
 };
 
 /// h = f' h + i' h~ with f' = f / (f + i), i' = i / (f + i). Gates f, i, h~. With u = e^-i and v = e^-f (of the
-/// logits), f' = (1 + u) / (2 + u + v), i' = (1 + v) / (2 + u + v). Where both logits are so far below 0 that the ones
-/// no longer count, only their difference does: both are raised alike, so that neither exponential saturates before one
-/// share is as good as nothing. Logits below -1e30 count as that much.
+/// logits), f' = (1 + u) / (2 + u + v), i' = (1 + v) / (2 + u + v). If both logits are so far below 0 that the ones are
+/// negligible, only their difference matters. Both are then shifted up by the same amount: no exponential saturates
+/// before one share is negligible. Logits below -1e30 are treated as -1e30.
 template <class Candidate>
 struct MinLstmOf {
   static constexpr int gates = 3;
@@ -80,7 +80,7 @@ struct MinLstmOf {
     V keep_slope, take_slope;  // sigmoid(-f), sigmoid(-i) of the logits
   };
 
-  /// Sums of exponentials are a quarter of themselves here: as much as a reciprocal can take.
+  /// Sums of exponentials are multiplied by 1/4 here, to stay in the range of Quotient().
   template <class V>
   static PENSTOCK_CELL Shares<V> shares(const V (&wx)[3]) {
     const V quarter(0.25f);

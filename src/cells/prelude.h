@@ -1,12 +1,15 @@
-// The arithmetic of gates, over a value type V. No include guard and no include on purpose: this text is included once
-// inside every region that compiles cells (a Highway target, a host namespace with <cmath> before it, NVRTC).
+// The arithmetic of gates over a value type V. There is no include guard and no include on purpose: this text is
+// included once inside every region that compiles cells (a Highway target, a host namespace after <cmath>, NVRTC).
 //
-// V is `double` (std:: functions), or any type with + - * /, construction from float, and, found by argument-dependent
-// look-up: MulAdd(a, b, c) = a*b + c in one rounding where the machine has it; Max(a, b), through which a NaN in a
-// passes; Abs; Clamp(x, low, high), through which NaN passes; Round to the nearest integer; Pow2(n) = 2^n for
-// integer-valued n in -126..127; SelectPositive(x, a, b) = x >= 0 ? a : b; SelectZero(x, a, b) = x == 0 ? a : b. A V
-// whose machine has shorter ways may overload PowerOfTwo, NearlyMinusLogs, Quotient, Exp and ExpAndSum, and a V of its
-// own kind (dual numbers) may instead overload Exp, Tanh, Sigmoid and Softplus.
+// V is `double` (std:: functions), or a type with + - * /, construction from float, and these functions, found by
+// argument-dependent lookup:
+//   MulAdd(a, b, c) = a*b + c, with one rounding where the machine has it;
+//   Max(a, b), which passes a NaN in a on;
+//   Abs(x); Clamp(x, low, high), which passes NaN on; Round(x) to the nearest integer;
+//   Pow2(n) = 2^n for integer-valued n in -126..127;
+//   SelectPositive(x, a, b) = x >= 0 ? a : b; SelectZero(x, a, b) = x == 0 ? a : b.
+// A V with faster instructions may overload PowerOfTwo, NearlyMinusLogs, Quotient, Exp and ExpAndSum. A V of another
+// kind, such as dual numbers, may instead overload Exp, Tanh, Sigmoid and Softplus.
 
 #ifndef PENSTOCK_CELL
 #define PENSTOCK_CELL inline __attribute__((always_inline))
@@ -26,29 +29,29 @@ PENSTOCK_CELL void Sigmoids(double x, double& of_x, double& of_minus_x) {
 }
 PENSTOCK_CELL double Softplus(double x) { return Max(x, 0) + std::log1p(std::exp(-std::fabs(x))); }
 
-/// n is the integer nearest to x * times / ln 2, and scale = 2^n; `times` is 1 or 2.
+/// Sets n to the integer nearest to x * times / ln 2, and scale to 2^n. `times` is 1 or 2.
 template <int times, class V>
 PENSTOCK_CELL void PowerOfTwo(V x, V& n, V& scale) {
   n = Round(x * V(times * 1.44269504f));
   scale = Pow2(n);
 }
 
-/// a / b within 2 ULP, for b from 1/4 to 2^126 and |a| <= 4 b.
+/// Returns a / b within 2 ULP, for b from 1/4 to 2^126 and |a| <= 4 b.
 template <class V>
 PENSTOCK_CELL V Quotient(V a, V b) {
   return a / b;
 }
 
-/// x from which on 1 + e^x is e^x, to the last digit.
+/// Returns the x from which on 1 + e^x equals e^x after rounding.
 PENSTOCK_CELL double OneVanishesFrom(double) { return 40; }
 template <class V>
 PENSTOCK_CELL V OneVanishesFrom(V) {
   return V(20.0f);
 }
 
-/// e^r - 1 for |r| <= ln 2 / 2. The polynomial interpolates (e^r - 1 - r) / r^2 at Chebyshev nodes; its error is below
-/// 1.1e-8 of e^r, a fifth of half a unit in the last place. Its powers are formed side by side, because a step of a
-/// small cell waits for little else.
+/// Returns e^r - 1 for |r| <= ln 2 / 2. The polynomial interpolates (e^r - 1 - r) / r^2 at Chebyshev nodes; its error
+/// is below 1.1e-8 of e^r, a fifth of half a unit in the last place. Its powers are computed in parallel, because the
+/// latency of this function dominates a step of a small cell.
 template <class V>
 PENSTOCK_CELL V SmallExpm1(V r) {
   const V r2 = r * r;
@@ -57,20 +60,21 @@ PENSTOCK_CELL V SmallExpm1(V r) {
   return MulAdd(r2 * r2, MulAdd(r2, V(1.3926926767453551e-3f), high), MulAdd(r2, low, r));
 }
 
-/// x - n ln 2. ln 2 comes in two parts: the high one has few enough bits that n * high is exact.
+/// Returns x - n ln 2. ln 2 is split into two parts; the high part has few enough bits for n * high to be exact.
 template <class V>
 PENSTOCK_CELL V MinusLogs(V x, V n) {
   return MulAdd(n, V(-1.42860682e-6f), MulAdd(n, V(-0.693145751953125f), x));
 }
 
-/// The same, but for 2^-29 n: where the product is not rounded, one part of ln 2 will do.
+/// Returns x - n ln 2 with an error of up to 2^-29 n. Where MulAdd does not round the product, one part of ln 2
+/// suffices.
 template <class V>
 PENSTOCK_CELL V NearlyMinusLogs(V x, V n) {
   return MinusLogs(x, n);
 }
 
-/// e^x within 2 ULP; saturates at e^-87.3 and e^87.3 (in double at e^-707 and e^707) instead of reaching 0 and
-/// infinity, so that no quotient of two results is ever NaN, and neither a result nor its reciprocal is ever subnormal.
+/// Returns e^x within 2 ULP. It saturates at e^-87.3 and e^87.3 (in double at e^-707 and e^707) instead of reaching 0
+/// and infinity: a quotient of two results is never NaN, and neither a result nor its reciprocal is subnormal.
 template <class V>
 PENSTOCK_CELL V Exp(V x) {
   V n, scale;
@@ -79,8 +83,8 @@ PENSTOCK_CELL V Exp(V x) {
   return MulAdd(scale, SmallExpm1(MinusLogs(clamped, n)), scale);
 }
 
-/// e = e^x, saturating as Exp() does, and sum = 1 + e, which does not wait for e. Of e, 2 ULP more are wrong towards
-/// the ends, where one of the two hardly counts.
+/// Sets e to e^x, saturated as in Exp(), and sum to 1 + e without waiting for e. The error of e is 2 ULP larger towards
+/// the ends of the range, where e or 1 is negligible in the sum.
 template <class V>
 PENSTOCK_CELL void ExpAndSum(V x, V& e, V& sum) {
   V n, scale;
@@ -91,7 +95,7 @@ PENSTOCK_CELL void ExpAndSum(V x, V& e, V& sum) {
   sum = MulAdd(scale, p, scale + V(1.0f));
 }
 
-/// tanh x = (e^2x - 1) / (e^2x + 1) within 4 ULP, small x included. Beyond 9.02 it rounds to +-1 in float.
+/// Returns tanh x = (e^2x - 1) / (e^2x + 1) within 4 ULP, also for small x. Beyond 9.02 it rounds to +-1 in float.
 template <class V>
 PENSTOCK_CELL V Tanh(V x) {
   V n, scale;
@@ -101,7 +105,7 @@ PENSTOCK_CELL V Tanh(V x) {
   return Quotient(MulAdd(scale, p, scale - V(1.0f)), MulAdd(scale, p, scale + V(1.0f)));
 }
 
-/// 1 / (1 + e^-x) = e^x / (1 + e^x) within 4 ULP for x > -50, and within 5 beyond.
+/// Returns 1 / (1 + e^-x) = e^x / (1 + e^x) within 4 ULP for x > -50, and within 5 ULP below.
 template <class V>
 PENSTOCK_CELL V Sigmoid(V x) {
   V e, sum;
@@ -109,8 +113,8 @@ PENSTOCK_CELL V Sigmoid(V x) {
   return Quotient(e, sum);
 }
 
-/// sigmoid(x) and sigmoid(-x) from one exponential, each as good as Sigmoid(): neither is formed as 1 minus the other,
-/// which would lose its digits near 0.
+/// Computes sigmoid(x) and sigmoid(-x) from one exponential with the accuracy of Sigmoid(). Neither is 1 minus the
+/// other, which would lose digits near 0.
 template <class V>
 PENSTOCK_CELL void Sigmoids(V x, V& of_x, V& of_minus_x) {
   V e, sum;
@@ -119,7 +123,7 @@ PENSTOCK_CELL void Sigmoids(V x, V& of_x, V& of_minus_x) {
   of_minus_x = e * of_x;
 }
 
-/// log(1 + e^x) = max(x, 0) + log1p(e^-|x|) within 4 ULP. With s = u / (2 + u), log1p(u) = 2 atanh(s).
+/// Returns log(1 + e^x) = max(x, 0) + log1p(e^-|x|) within 4 ULP. With s = u / (2 + u), log1p(u) = 2 atanh(s).
 template <class V>
 PENSTOCK_CELL V Softplus(V x) {
   const V u = Exp(V(0.0f) - Abs(x));

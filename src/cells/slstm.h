@@ -1,10 +1,10 @@
 // sLSTM of xLSTM (Beck et al. 2024): exponential input gate, normaliser n, stabiliser m. Gates i, f, z, o.
 //   m' = max(i, log sigmoid(f) + m);  i' = e^(i - m');  f' = e^(log sigmoid(f) + m - m')
 //   c' = f' c + i' tanh(z);  n' = f' n + i';  h = sigmoid(o) c' / n'
-// One of i', f' is 1, so from n = 0 on n never falls below 1. n = 0 marks an empty state: then m' = i, f' = 0, and
-// nothing else of the state before is read. Gradients follow what is computed: those of c, n and m before such a step
-// are 0. (xLSTM's own code computes the same output but lets f' stay above 0 there, which gives c and n of the first
-// state a gradient that no output follows. An initial state that is to be learnt starts from n > 0.)
+// One of i' and f' is 1: starting from n = 0, n is never below 1 afterwards. n = 0 marks an empty state. Then m' = i
+// and f' = 0, and nothing else of the previous state is read; the gradients of c, n and m before such a step are 0.
+// (The code of xLSTM computes the same output, but keeps f' above 0 there. This gives c and n of the first state a
+// gradient although no output depends on them. A learnt initial state must have n > 0.)
 
 struct Slstm {
   static constexpr const char* name = "slstm";
@@ -38,8 +38,8 @@ struct Slstm {
     save[0] = i, save[1] = f, save[2] = z, save[3] = o, save[4] = Sigmoid(V(0.0f) - forget);
   }
 
-  /// m is a state like the others, so its gradient flows too: through max to whichever side won (the input on a tie,
-  /// which is where i' = 1 exactly).
+  /// m is a state like the others and has a gradient. It flows through max to the larger side, in a tie to the input
+  /// (then i' = 1 exactly).
   template <class V>
   static PENSTOCK_CELL void backward(const V (&save)[5], const V (&prev)[4], const V (&dnext)[4], V (&dwx)[4],
                                      V (&drh)[4], V (&dprev)[4]) {

@@ -4,7 +4,7 @@
 
 #include "penstock/csp.h"
 
-/// What an operation makes of values and of ranges, and what ranges of its result say of its operands.
+/// Operations on values and on ranges, and propagation from the range of a result to those of the operands.
 namespace penstock::csp {
 
 enum class Op : unsigned char {
@@ -18,9 +18,9 @@ enum class Op : unsigned char {
   modulo,
   minimum,
   maximum,
-  select,  ///< Of a (0 or 1), b if it is 1, c if it is 0.
-  call,    ///< Of the function number a (Store::functions), whose arguments are nodes of its own list.
-  // From here on the result is 0 or 1.
+  select,  ///< b if a is 1, c if a is 0.
+  call,    ///< Calls function number a of Store::functions, which lists the nodes of its arguments.
+  // The following results are 0 or 1.
   equal,
   not_equal,
   less_equal,
@@ -34,7 +34,7 @@ constexpr bool is_condition(Op op) { return op >= Op::equal; }
 
 inline Integer clamped(Integer value) { return std::clamp(value, -largest - 1, largest + 1); }
 
-/// Beyond `largest` the result is beyond it too, on the same side.
+/// Returns a * b. A product beyond `largest` saturates at `largest` + 1 or its negative.
 inline Integer product(Integer a, Integer b) {
   Integer result = 0;
   if (__builtin_mul_overflow(a, b, &result)) return (a < 0) == (b < 0) ? largest + 1 : -largest - 1;
@@ -44,7 +44,7 @@ inline Integer product(Integer a, Integer b) {
 inline Integer floor_of(Integer a, Integer b) { return a / b - (a % b != 0 && (a < 0) != (b < 0) ? 1 : 0); }
 inline Integer ceil_of(Integer a, Integer b) { return a / b + (a % b != 0 && (a < 0) == (b < 0) ? 1 : 0); }
 
-/// Divisors are not 0, and operands no larger than `largest`.
+/// Returns the value of an operation. Divisors must not be 0, and operands must not exceed `largest`.
 inline Integer value_of(Op op, Integer a, Integer b, Integer c) {
   switch (op) {
     case Op::add:
@@ -87,11 +87,11 @@ inline Integer value_of(Op op, Integer a, Integer b, Integer c) {
   return 0;
 }
 
-/// Bounds of the result for operands within their ranges, none of which is empty. Exact where all are single numbers.
-/// Results beyond `largest` are reported as `largest` + 1 or its negative.
+/// Returns bounds of the result for operands within non-empty ranges. They are exact for single numbers. Results beyond
+/// `largest` are reported as `largest` + 1 or its negative.
 Range range_of(Op op, Range a, Range b, Range c);
 
-/// Leaves out of the operands' ranges what cannot give a result within `result`; they may become empty.
+/// Removes values from the ranges of the operands that cannot give a result within `result`. Ranges may become empty.
 void narrow_operands(Op op, Range result, Range& a, Range& b, Range& c);
 
 inline void narrow(Range& a, Range to) {

@@ -6,12 +6,12 @@
 
 #include "csp/store.h"
 
-/// The values that variables still have at a point of the search, and how to return to earlier points.
+/// The remaining values of variables during the search, with backtracking.
 namespace penstock::csp {
 
 class Domains {
  public:
-  /// Domains of more values have bounds only, no holes.
+  /// Domains with more values have only bounds, no holes.
   static constexpr Integer most_bits = 4096;
 
   void reset(const std::vector<NamedDomain>& variables) {
@@ -35,7 +35,7 @@ class Domains {
   bool has_bits(int x) const { return slots_[x].has_bits; }
   Range range(int x) const { return {value(x, get(x, 0)), value(x, get(x, 1))}; }
 
-  /// Values are called by their index in the domain of the model.
+  /// Returns a value by its index in the domain of the model. Most functions here take such indices.
   Integer value(int x, Integer index) const {
     const Slot& slot = slots_[x];
     return slot.list == nullptr ? slot.first + index : slot.list[index];
@@ -46,7 +46,7 @@ class Domains {
     return !slots_[x].has_bits || ((words_[bits_at(x, index)] >> (index & 63)) & 1) != 0;
   }
 
-  /// These return whether a value is left.
+  /// Removes a value. This and the following functions return false if no value is left.
   bool remove(int x, Integer index) {
     if (index < get(x, 0) || index > get(x, 1) || !alive(x, index)) return true;
     if (fixed(x)) return false;
@@ -85,7 +85,7 @@ class Domains {
     return true;
   }
 
-  /// The first index from here on that is alive; one beyond the last if there is none.
+  /// Returns the first alive index from this one on; one beyond the last if there is none.
   Integer next(int x, Integer index) const {
     const Integer end = get(x, 1);
     while (index <= end && !alive(x, index)) ++index;
@@ -97,7 +97,7 @@ class Domains {
     return index;
   }
 
-  /// Of memory that grows with the search.
+  /// Returns the bytes of memory that grow with the search.
   std::size_t bytes() const { return trail_.capacity() * sizeof(Saved); }
 
   std::size_t mark() const { return trail_.size(); }
@@ -110,9 +110,9 @@ class Domains {
 
  private:
   struct Slot {
-    const Integer* list;  // null: a range from `first`
+    const Integer* list;  // null for a range from `first`
     Integer first;
-    std::size_t at;  // first and last index, number of values, bits
+    std::size_t at;  // position in words_ of: first index, last index, number of values, bits
     bool has_bits;
   };
   struct Saved {

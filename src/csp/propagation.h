@@ -6,44 +6,45 @@
 
 namespace penstock::csp {
 
-/// All constraints of a model over one state of its variables. Bounds go through an expression up to its root and back
-/// down to its variables; where few assignments are left each is tried, which also makes holes in domains.
+/// Propagates all constraints of a model over one state of its variables. Bounds are propagated through an expression
+/// up to its root and back down to its variables. If few assignments are left, each one is tried, which also makes
+/// holes in domains.
 class Propagation {
  public:
   explicit Propagation(const Store& store);
 
-  /// All values alive again, and every active constraint waiting.
+  /// Restores all values and queues all active constraints.
   void reset();
-  /// Constraints that are not active do nothing; of effect from the next reset() on.
+  /// Activates or deactivates the constraints of a group, from the next reset() on. Inactive ones do nothing.
   void set_active(int group, bool active) { active_[group] = active; }
   bool is_active(int group) const { return active_[group]; }
-  /// Whether a constraint of the group has changed anything, or could not hold, since the last reset().
+  /// Returns whether a constraint of the group has removed values, or was violated, since the last reset().
   bool was_used(int group) const { return used_[group]; }
-  /// Number of variables in the constraints of a group.
+  /// Returns the number of variables in the constraints of a group.
   int width(int group) const;
 
-  /// Costs must not be higher than this.
+  /// Limits the cost to at most this.
   void limit_cost(Integer limit);
 
-  /// Of a variable: keeps the values between two indices, both alive, and wakes its constraints.
+  /// Keeps the values of a variable between two alive indices, and queues its constraints.
   bool cut(int x, Integer low, Integer high);
-  /// Until nothing changes; false if some constraint cannot hold.
+  /// Propagates until nothing changes. Returns false if a constraint cannot hold.
   bool run();
-  /// Without waking anything: to look at bounds and go back.
+  /// Returns the domains, for changes that queue no constraints, such as trying bounds and undoing.
   Domains& domains() { return domains_; }
   const Domains& domains() const { return domains_; }
 
-  /// To be called every thousand steps; run() does so itself. Throws LimitReached for too much time or memory, of which
-  /// `kept` bytes are of others.
+  /// Throws LimitReached if the search took too much time or memory, including the bytes of keep(). Call it every
+  /// thousand steps; run() does so itself.
   void check_limits() const;
   void keep(std::size_t kept) { kept_ = kept; }
 
-  /// Grows with each constraint of the variable that could not hold.
+  /// Returns a weight that grows with each violated constraint of the variable.
   double weight(int x) const { return weights_[x]; }
 
-  /// Bounds of any node of the store with the variables as they are now.
+  /// Returns bounds of any node of the store for the current domains.
   Range range(int node) const;
-  /// To be called when variables have changed, before range().
+  /// Must be called after variables have changed, before range().
   void look_again() const { ++now_; }
 
  private:
@@ -79,10 +80,10 @@ class Propagation {
   std::vector<bool> waiting_;
   std::vector<double> weights_;
 
-  // Of the constraint at hand, by node.
+  // For the current constraint, indexed by node.
   std::vector<Range> ranges_;
   std::vector<Integer> values_;
-  std::vector<int> open_;  // operations whose value is not known yet
+  std::vector<int> open_;  // operations without a known value
   std::vector<char> supported_;
 
   mutable std::vector<Range> seen_;

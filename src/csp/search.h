@@ -11,29 +11,29 @@
 
 namespace penstock::csp {
 
-/// Finds assignments: depth first, the most constrained variable first, values in rising order or, where there is a
-/// cost, in that of its lower bound.
+/// Depth-first search for assignments. It branches on the most constrained variable first. Values are tried in
+/// ascending order, or with a cost in the order of its lower bound.
 class Search {
  public:
   explicit Search(std::shared_ptr<Store> store);
 
-  /// For all that is asked from here on: one variable has this value (an index in its domain). No value: -1.
+  /// Fixes one variable to a value (an index in its domain) in all following searches. -1 releases it.
   void fix(int x, Integer index);
   void set_active(int group, bool active) { propagation_.set_active(group, active); }
 
   bool satisfiable();
-  /// The best solution, or any one if there is no cost.
+  /// Returns the best solution, or any solution if there is no cost.
   std::optional<Solution> best();
-  /// At most `most` of the best ones, or any if there is no cost; sorted by cost, then by their values.
+  /// Returns at most `most` of the best solutions, or any if there is no cost, sorted by cost, then by values.
   std::vector<Solution> best_of(Integer most);
   std::optional<Solution> first();
-  /// Until take() returns false.
+  /// Calls take() with each solution until it returns false.
   void each(const std::function<bool(Solution)>& take);
-  /// Groups that cannot hold together with what is fixed, none of which can be left out; none if all can hold.
-  /// With a limit of `effort` steps for finding out about each, those that would take longer are kept.
+  /// Returns a minimal set of groups that cannot hold together with the fixed variable; empty if all can hold. Each
+  /// group is tested with at most `effort` steps; a group that would take longer stays in the set.
   std::vector<int> conflict(Integer effort = largest);
 
-  /// Of the variables as they are now, for Box.
+  /// Returns the range of an expression for the current domains, for Box.
   Range range(const Expression& a) const;
 
  private:
@@ -57,13 +57,13 @@ class Search {
   Propagation propagation_;
   std::function<bool()> found_;  // called with a value for each variable; false ends the search
   std::vector<Choice> choices_;  // of all open levels
-  bool guided_ = false;          // by the cost
-  double limit_ = std::numeric_limits<double>::infinity();  // of a real cost: only what is lower counts
+  bool guided_ = false;          // true: the cost orders the values
+  double limit_ = std::numeric_limits<double>::infinity();  // upper limit of a real cost, exclusive
   Integer integer_limit_ = largest;
   int fixed_ = -1;
   Integer fixed_index_ = 0;
   Integer steps_ = 0, last_step_ = largest;
-  bool gave_up_ = false;  // at the last step
+  bool gave_up_ = false;  // true: the search ended at last_step_
 };
 
 }  // namespace penstock::csp

@@ -12,14 +12,14 @@
 
 #include "csp/arithmetic.h"
 
-/// What a model is made of: expressions as nodes of one list, in which operands stand before what is made of them.
+/// The data of a model. Expressions are nodes of one list, in which operands precede the operations that use them.
 namespace penstock::csp {
 
 struct Node {
   Op op = Op::constant;
-  int a = -1, b = -1, c = -1;  ///< Operands; a is the number of a variable.
-  Range range = {};            ///< With all variables anywhere in their domains.
-  int depth = 0;               ///< Operations one inside the other.
+  int a = -1, b = -1, c = -1;  ///< Operands. For a variable, a is its number.
+  Range range = {};            ///< Range for the full domains of all variables.
+  int depth = 0;               ///< Depth of nested operations.
 };
 
 struct NamedDomain {
@@ -28,20 +28,20 @@ struct NamedDomain {
   int node;
 };
 
-/// A constraint as it was stated.
+/// A constraint as stated by the caller.
 struct Statement {
-  int group;  ///< Constraints of one name.
+  int group;  ///< Number of its name; constraints of one name form a group.
   int node;
 };
 
-/// A function of the caller's, called where all its arguments are known.
+/// A function of the caller. It is called once all its arguments are known.
 struct Function {
   std::string name;
   std::vector<int> arguments;  // nodes
   std::function<Integer(std::span<const Integer>)> call;
   Range bounds;
 
-  /// `value_of(node)` is the value of an argument.
+  /// Returns the result of the call. `value_of(node)` returns the value of an argument.
   template <class ValueOf>
   Integer operator()(const ValueOf& value_of) const {
     std::array<Integer, 8> values;
@@ -64,11 +64,11 @@ struct Store {
   std::vector<Statement> statements;
   std::vector<std::string> groups;
   std::unordered_map<std::string, int> group_numbers;
-  /// Nodes that 64 bits may not hold or whose divisor may be zero, and what to say of them once they are used.
+  /// Nodes that may overflow 64 bits or divide by zero, with the error message for their use.
   std::map<int, std::string> faults;
 
-  /// Of the three kinds of costs at most one is there. An integer cost is always minimised: a value to be maximised is
-  /// stored as its negative, and the value itself beside that.
+  /// At most one of the three kinds of costs is set. An integer cost is always minimised. For a maximised value, `cost`
+  /// is its negative and `maximised` the value itself.
   int cost = -1;
   int maximised = -1;
   std::function<Interval(const Box&)> interval_cost;
@@ -82,23 +82,23 @@ struct Store {
   bool has_cost() const { return cost >= 0 || interval_cost || solution_cost; }
 
   int add_constant(Integer value);
-  /// The node of an operation; operands are other nodes, -1 where there are fewer than three.
+  /// Adds an operation and returns its node. Operands are other nodes; missing ones are -1.
   int add(Op op, int a, int b = -1, int c = -1);
-  /// The node of a call of the function added last.
+  /// Adds a call of the last function and returns its node.
   int add_call();
-  /// All nodes that a node is made of, itself last.
+  /// Returns all nodes that a node depends on, and last the node itself.
   std::vector<int> parts_of(int node) const;
-  /// Throws Error(invalid_argument) if a part of the node has a fault; `subject` is "constraint 'x'".
+  /// Throws Error(invalid_argument) if a part of the node has a fault. `subject` names it, such as "constraint 'x'".
   void check(int node, const std::string& subject) const;
   std::string text(int node) const;
-  /// Of the node with variables at these values.
+  /// Returns the value of a node for these values of the variables.
   Integer value(int node, const std::vector<Integer>& values) const;
 };
 
-/// Throws Error(invalid_argument) for an expression of another model than the one at hand.
+/// Throws Error(invalid_argument): the expression belongs to another model.
 [[noreturn]] void refuse_foreign(const Expression& a);
 
-/// The way from public handles to what is behind them.
+/// Access to the private members of public handles.
 struct Access {
   static Store* store(const Expression& a) { return a.store_; }
   static int node(const Expression& a) { return a.node_; }
@@ -111,11 +111,11 @@ struct Access {
   static Solution solution(std::shared_ptr<Store> store, std::vector<Integer> values, double cost) {
     return {std::move(store), std::move(values), cost};
   }
-  /// Null for a range.
+  /// Returns the values of a domain; null for a range.
   static const Integer* values(const Domain& domain) { return domain.is_range() ? nullptr : domain.values_.data(); }
   static Box box(const void* search) { return Box(search); }
 
-  /// Its node in `store`; throws Error(invalid_argument) for an expression of another model.
+  /// Returns the node of an expression in `store`. Throws Error(invalid_argument) for an expression of another model.
   static int node_in(Store& store, const Expression& a);
 };
 

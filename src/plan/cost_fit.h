@@ -8,24 +8,24 @@
 
 namespace penstock::plan {
 
-/// A plan that was measured, and what would be estimated of it by other costs.
+/// A measured plan, and its estimate as a function of the costs.
 struct MeasuredTime {
-  std::size_t work = 0;  ///< Plans of one work have the same number: 0, 1, ...
+  std::size_t work = 0;  ///< Number of the problem, 0, 1, ...; equal for all plans of one problem
   double microseconds = 0;
-  std::function<double(std::span<const double> costs)> estimate;  ///< Microseconds; 0: nothing is
+  std::function<double(std::span<const double> costs)> estimate;  ///< Microseconds; 0: no estimate
 };
 
-/// Costs that bring estimates closer to what was measured.
+/// Costs that bring estimates closer to measured times.
 struct CostFit {
   std::vector<double> costs;
-  /// A factor by which estimates are off, in the mean of their squares: 1.2. By the costs before, and by these.
+  /// Root mean square error of the estimates as a factor, such as 1.2, with the old and with the new costs.
   double off_before = 1, off_after = 1;
 };
 
-/// Least squares of the logarithms of estimates over times. Each work may be slower or quicker as a whole than its
-/// plans explain, and each cost moves only as far as the measurements pull it, by a factor of four at most: one that
-/// none of them depends on stays as it is to the bit, and so do all of them where the plans that would then be chosen
-/// were measured to be slower together.
+/// Fits costs by least squares of the logarithm of estimate over time. Each problem has a free factor, since it may be
+/// slower or faster as a whole than its plans explain. A penalty keeps costs near their old values, and each changes by
+/// a factor of four at most. A cost that no measurement depends on keeps its exact value. All costs stay unchanged if
+/// the plans that the new costs would choose were measured to be slower in total.
 CostFit fit_costs(std::vector<double> costs, const std::vector<MeasuredTime>& measured);
 
 }  // namespace penstock::plan

@@ -15,214 +15,213 @@ namespace penstock::plan {
 
 struct Tuning;
 
-/// What work takes on one GPU, as far as plans are chosen by it: measured on an H200 (docs/results/gpu.md), carried
-/// over to other chips by their units, clocks and bandwidths, and overwritten by what `tune` measures.
+/// Costs of work on a GPU, from which the planner estimates times. They were measured on an H200 (docs/results/gpu.md)
+/// and are scaled to other chips by units, clocks and bandwidths. `tune` overwrites them by measurements.
 struct GpuCosts {
-  double launch = 3;          ///< Of a launch, microseconds
-  double product_launch = 3;  ///< Of a product by a library or a kernel of its own, microseconds
-  double look_back = 5;       ///< Of a scan's chunks that wait for each other, microseconds
-  double direct_steps = 64;   ///< Up to so many steps a thread is done with a walk sooner than blocks with looking back
-  double steps_ahead = 0.65;  ///< A thread that walks: of the steps that it asks for at once, microseconds
+  double launch = 3;          ///< Microseconds of a launch
+  double product_launch = 3;  ///< Microseconds of launching a product by a library or a separate kernel
+  double look_back = 5;       ///< Microseconds for which chunks of a scan wait for each other
+  double direct_steps = 64;   ///< Largest number of steps for which one thread is faster than blocks with look-back
+  double steps_ahead = 0.65;  ///< Regime::direct: microseconds for each batch of steps that a thread loads at once
 
-  double bytes = 3.3e6;          ///< Of memory in a microsecond, by scans and pointwise work
-  double direct_bytes = 0.85e6;  ///< The same, by threads that walk
-  double tf32 = 350e6;           ///< Multiplications and additions of a product in a microsecond
-  double halves = 700e6;         ///< The same, of bf16 and f16
-  double inputs = 0.005;         ///< Of each input of a product, however small it is, microseconds
+  double bytes = 3.3e6;          ///< Bytes of memory per microsecond, for scans and pointwise work
+  double direct_bytes = 0.85e6;  ///< Bytes of memory per microsecond, for Regime::direct
+  double tf32 = 350e6;           ///< Multiply-adds per microsecond of a product in tf32
+  double halves = 700e6;         ///< Multiply-adds per microsecond of a product in bf16 or f16
+  double inputs = 0.005;         ///< Microseconds per input of a product, independent of its size
 
-  double clock = 1700;  ///< Cycles of a microsecond
+  double clock = 1700;  ///< Cycles per microsecond
 
   // Layers of scan cells in one launch, in cycles of a block.
-  double four_inputs = 150;  ///< Around four inputs of a step
-  double chunk = 4000;       ///< Around a chunk
-  double chunk_group = 60;   ///< Of each of its groups
-  double weight = 120;       ///< Of a thread, for bringing a weight to shared memory
-  double input_copy = 60;    ///< Of a thread, for a copy of 16 bytes of x
+  double four_inputs = 150;  ///< Overhead of four inputs of a step
+  double chunk = 4000;       ///< Overhead of a chunk
+  double chunk_group = 60;   ///< Overhead per group of a chunk
+  double weight = 120;       ///< Loading one weight to shared memory, per thread
+  double input_copy = 60;    ///< Copying 16 bytes of x, per thread
 
   // Layers of scan cells as the epilogue of a product by warpgroups.
-  double epilogue_launch = 7;       ///< Around the first and the last tile, microseconds
-  double epilogue_products = 1750;  ///< Multiplications of halves of one multiprocessor in a cycle
-  double epilogue_tile = 1500;      ///< Cycles of a tile around its multiplications
-  double epilogue_step = 36;    ///< Cycles of a thread of the epilogue, for a step of a channel and each of its gates
-  double epilogue_share = 0.2;  ///< Of those cycles, that multiplications of the next tile wait for
+  double epilogue_launch = 7;       ///< Microseconds before the first and after the last tile
+  double epilogue_products = 1750;  ///< 16-bit multiplications per cycle of a multiprocessor
+  double epilogue_tile = 1500;      ///< Cycles of a tile besides its multiplications
+  double epilogue_step = 36;        ///< Cycles of an epilogue thread per step, channel and gate
+  double epilogue_share = 0.2;      ///< Fraction of these cycles that the next tile's multiplications wait for
 
-  double own_product =
-      1e10;  ///< Multiplications of a product of floats from which a library's are quicker than ours by warps
+  double own_product = 1e10;  ///< Multiplications from which a library's product of floats is faster than ours by warps
 
-  // Products of floats by warps; of one multiprocessor and a cycle.
-  double products = 340 / 3.0;  ///< Multiplications of floats, each made of three
+  // Products of floats by warps, per cycle of a multiprocessor unless stated.
+  double products = 340 / 3.0;  ///< Multiplications of floats, each of three 16-bit ones
   double instructions = 4;
-  double cached_bytes = 24;     ///< From the cache that all multiprocessors share
-  double product_block = 3000;  ///< Cycles before a block's first and behind its last multiplication
-  double product_pass = 5000;   ///< Cycles of the launch that adds up the parts of a split K
-  double added_bytes = 1500;    ///< That it adds in a cycle
-  double busy_warps = 8;        ///< That keep tensor cores busy
+  double cached_bytes = 24;     ///< Bytes from the cache that all multiprocessors share
+  double product_block = 3000;  ///< Cycles of a block before its first and after its last multiplication
+  double product_pass = 5000;   ///< Cycles of the launch that adds up the splits of K
+  double added_bytes = 1500;    ///< Bytes per cycle that this launch adds up
+  double busy_warps = 8;        ///< Number of warps that saturate the tensor cores
 
   // Products of floats by warpgroups.
-  double group_products = 0.65 * 1024 / 3;  ///< Of a cycle: two thirds of the data sheet's
-  double group_block = 4000;                ///< Cycles of a block around its work
-  double group_rows = 700;                  ///< Cycles around the rows of a tile
+  double group_products = 0.65 * 1024 / 3;  ///< Multiplications per cycle: two thirds of the data sheet's
+  double group_block = 4000;                ///< Cycles of a block besides its work
+  double group_rows = 700;                  ///< Cycles of the rows of a tile besides their work
   double group_alone = 600;                 ///< Cycles of a warpgroup between its products
-  double group_transposed = 350;            ///< More, where A lies transposed
-  double group_split = 7;                   ///< Cycles to split a step's column
-  double group_bytes = 2200;                ///< Of memory in a cycle
+  double group_transposed = 350;            ///< Further cycles if A is transposed
+  double group_split = 7;                   ///< Cycles of splitting a column of a step
+  double group_bytes = 2200;                ///< Bytes of memory per cycle
 
-  // Recurrences of dense cells over clusters, of a step, in nanoseconds.
+  // Recurrences of dense cells over clusters, in nanoseconds per step.
   double exchange_of_8 = 300, exchange_of_16 = 350;  ///< An all-gather in a cluster, without its bytes
-  double received_bytes = 50;                        ///< Of one block, in a nanosecond
+  double received_bytes = 50;                        ///< Bytes per nanosecond that one block receives
   double tensor_tile = 4;                            ///< Two tiles of 16 x 8 on one tensor core
-  double shared_bytes = 250;                         ///< Of one multiprocessor, in a nanosecond
-  double cluster_warp = 15;                          ///< What each warp of a tensor core does beside
-  double uneven_rows = 45;                           ///< Rows that do not come in fours meet in banks of shared memory
-  double cluster_overlap = 0.8;                      ///< What the parts of a step take together, of their sum
-  double cluster_slot = 200;                         ///< The cell, for one unit and row of each thread
+  double shared_bytes = 250;                         ///< Bytes per nanosecond from a multiprocessor's shared memory
+  double cluster_warp = 15;                          ///< Further work of each warp of a tensor core
+  double uneven_rows = 45;                           ///< Bank conflicts if rows are not a multiple of four
+  double cluster_overlap = 0.8;                      ///< Time of a step as a fraction of the sum of its parts
+  double cluster_slot = 200;                         ///< The cell, per unit and row of each thread
 
-  // Recurrences of dense cells over the whole chip, of a step, in nanoseconds; what they share with clusters is above.
-  double chip_exchange = 920;  ///< From a store in one multiprocessor to its sight in another, barriers included
-  double chip_poll = 400;      ///< When a thread has more to wait for than it can ask for at once
-  double gathered_bytes = 60;  ///< Of one block, in a nanosecond
-  double chip_sums = 500;      ///< Sums exchanged among the blocks of a cluster
-  double pair_sums = 420;      ///< The same of clusters of two
-  double block_sums = 60;      ///< The same in a block alone
-  double chip_backward = 250;  ///< More, for a step of a backward pass
-  // The same where what is exchanged goes from registers to registers: measured, and fitted within 6 % in the mean.
-  double direct_exchange = 1116;     ///< A step with nothing to multiply
-  double direct_backward = 640;      ///< More, of a backward pass
-  double direct_request = 97;        ///< When a thread has more to wait for than it can ask for at once, each time
+  // Recurrences of dense cells over the whole chip, in nanoseconds per step. Costs shared with clusters are above.
+  double chip_exchange = 920;  ///< From a store in one multiprocessor to its visibility in another, with barriers
+  double chip_poll = 400;      ///< A thread waits for more values than it can poll at once
+  double gathered_bytes = 60;  ///< Bytes per nanosecond that one block gathers
+  double chip_sums = 500;      ///< Exchange of sums among the blocks of a cluster
+  double pair_sums = 420;      ///< Exchange of sums in clusters of two
+  double block_sums = 60;      ///< Exchange of sums within one block
+  double chip_backward = 250;  ///< Further time of a step of a backward pass
+  // The same with exchange from registers to registers: measured, and fitted with a mean error below 6 %.
+  double direct_exchange = 1116;     ///< A step without multiplications
+  double direct_backward = 640;      ///< Further time of a step of a backward pass
+  double direct_request = 97;        ///< Each time that a thread must poll again for values beyond one request
   double direct_tile = 2.9;          ///< Two tiles of 16 x 8 on one tensor core
-  double direct_shared_bytes = 530;  ///< Of the recurrent matrix from shared memory, in a nanosecond
-  double direct_sums_bytes = 100;    ///< Of sums among the warps of a block
-  double direct_pair_bytes = 35;     ///< Of sums among the warps of two blocks
-  double direct_slot = 475;          ///< The cell, for each unit and row of a thread but the first
+  double direct_shared_bytes = 530;  ///< Bytes per nanosecond of the recurrent matrix from shared memory
+  double direct_sums_bytes = 100;    ///< Bytes per nanosecond of sums among the warps of a block
+  double direct_pair_bytes = 35;     ///< Bytes per nanosecond of sums among the warps of two blocks
+  double direct_slot = 475;          ///< The cell, per unit and row of a thread after the first
 
-  // Recurrences of dense cells by a product and a launch for each step.
-  double step_launch = 5000;     ///< From a small kernel's start to the next one's, in nanoseconds
-  double step_halves = 400e6;    ///< Multiplications of a product of few rows in a microsecond
-  double step_floats = 60e6;     ///< The same of floats
-  double step_warps = 4;         ///< Of a block that applies the cell
-  double l2_bytes = 4500;        ///< Of the second-level cache, by all multiprocessors in a nanosecond
-  double resident_share = 0.75;  ///< Of that cache, up to which a matrix stays there from step to step
+  // Recurrences of dense cells with a product and a launch per step.
+  double step_launch = 5000;     ///< Nanoseconds from the start of a small kernel to that of the next
+  double step_halves = 400e6;    ///< 16-bit multiplications per microsecond of a product of few rows
+  double step_floats = 60e6;     ///< Multiplications of floats per microsecond of such a product
+  double step_warps = 4;         ///< Warps of a block that applies the cell
+  double l2_bytes = 4500;        ///< Bytes per nanosecond from the L2 cache to all multiprocessors
+  double resident_share = 0.75;  ///< Largest fraction of the L2 cache that a matrix may take to stay there over steps
 
-  // Recurrences of dense cells in one block, of a step, in nanoseconds.
-  double head_step = 130;        ///< Barrier, and the chain from a load of h to a store
+  // Recurrences of dense cells in one block, in nanoseconds per step unless stated.
+  double head_step = 130;        ///< Barrier, and the dependent chain from loading h to storing it
   double head_gate = 4;          ///< Each gate
-  double head_state = 15;        ///< Each state but the output
-  double head_rows = 30;         ///< Each two rows of a block but the first
+  double head_state = 15;        ///< Each state except the output
+  double head_rows = 30;         ///< Each pair of rows of a block after the first
   double head_product = 4;       ///< One multiplication of 16 x 8 x 16 on one of four tensor cores
-  double head_floats = 10;       ///< The same of floats, in multiplications of halves
-  double head_training = 1.13;   ///< A step that keeps a tape, of one that does not
-  double head_backward = 1.3;    ///< A step of the backward pass, of a forward one
-  double head_neighbour = 0.45;  ///< What each further block on a multiprocessor adds, of one
+  double head_floats = 10;       ///< A multiplication of floats, as a multiple of a 16-bit one
+  double head_training = 1.13;   ///< A step with a tape, as a multiple of one without
+  double head_backward = 1.3;    ///< A step of the backward pass, as a multiple of a forward step
+  double head_neighbour = 0.45;  ///< Each further block on a multiprocessor, as a fraction of one block
 
-  // Recurrences of dense cells whose matrices are diagonal, of a step of a thread, in nanoseconds.
-  double diagonal_step = 95;        ///< What no step can do without
+  // Recurrences of dense cells with diagonal matrices, in nanoseconds per step of a thread unless stated.
+  double diagonal_step = 95;        ///< Minimum of a step
   double diagonal_gate = 20;        ///< Each gate
-  double diagonal_backward = 1.55;  ///< A step of the backward pass, of a forward one
-  double diagonal_slope = 0.15;     ///< Of a walk with derivatives: what each state adds, of one without
-  double diagonal_join = 1000;      ///< From some pieces, whose values are read at once, to the next
+  double diagonal_backward = 1.55;  ///< A step of the backward pass, as a multiple of a forward step
+  double diagonal_slope = 0.15;     ///< Computing derivatives: each state, as a fraction of a step without them
+  double diagonal_join = 1000;      ///< From one batch of pieces, which are read at once, to the next
 
-  // Layers on top of each other as a wavefront, microseconds.
-  double branch_chunk = 16;   ///< A chunk, besides its steps: its launch, the recurrent matrix anew, the next branch
-  double branch_launch = 13;  ///< Of the host, for a chunk of a layer
+  // Stacked layers as a wavefront, in microseconds.
+  double branch_chunk = 16;   ///< A chunk besides its steps: launch, loading the recurrent matrix, the next branch
+  double branch_launch = 13;  ///< Time of the host per chunk of a layer
 
-  // What lies between the host and the GPU, microseconds. The first two are assumed.
-  double recorded_launch = 1.2;  ///< Of a launch that is part of a recorded graph
-  double host_copy = 12;         ///< Of a copy from or to the host that is waited for, without its bytes
-  double host_bytes = 10.5e3;    ///< Of such a copy, in a microsecond
-  double start = 600e3;          ///< Of a process: the driver, its memory, kernels from the cache
+  // Host and GPU, in microseconds unless stated. The first two are assumed, not measured.
+  double recorded_launch = 1.2;  ///< A launch inside a recorded graph
+  double host_copy = 12;         ///< A synchronous copy from or to the host, without its bytes
+  double host_bytes = 10.5e3;    ///< Bytes per microsecond of such a copy
+  double start = 600e3;          ///< Start of a process: driver, memory, kernels from the cache
 
   bool operator==(const GpuCosts&) const = default;
 };
 
-/// What work takes on one CPU, as far as plans are chosen by it.
+/// Costs of work on a CPU, from which the planner estimates times.
 struct CpuCosts {
-  double multiply_adds = 25'000;  ///< Of one thread, in a microsecond
-  double gates = 400;             ///< Units and rows whose cell one thread applies in a microsecond
-  double bytes = 10'000;          ///< Of memory, in a microsecond of one thread
-  // Recurrences of dense cells, in multiply-adds that a thread could make meanwhile.
-  double weight = 1.1;      ///< Of reading a recurrent weight for the rows of a tile
-  double far_weight = 1;    ///< The same on top of it for a matrix that the thread's own cache does not hold
-  double near_share = 0.9;  ///< Of the second-level cache: larger parts of a matrix are read from beyond it
-  double sharing = 4'000;   ///< Of meeting at the barrier of a step, for each thread there
-  double exchanged = 90;    ///< Of each value of a state that another thread has made, which its cache holds
-  double waiting = 0.06;    ///< Of a step, by which each thread more makes the last one later
+  double multiply_adds = 25'000;  ///< Multiply-adds per microsecond of one thread
+  double gates = 400;             ///< Units and rows per microsecond to which one thread applies the cell
+  double bytes = 10'000;          ///< Bytes of memory per microsecond of one thread
+  // Recurrences of dense cells, in multiply-adds that a thread could do in the same time, unless stated.
+  double weight = 1.1;      ///< Reading a recurrent weight for the rows of a tile
+  double far_weight = 1;    ///< Further cost per weight if the matrix does not fit the thread's own cache
+  double near_share = 0.9;  ///< Fraction of the L2 cache that a thread's part of a matrix may take to stay there
+  double sharing = 4'000;   ///< Waiting at the barrier of a step, per thread
+  double exchanged = 90;    ///< Each value of a state that another thread has computed and holds in its cache
+  double waiting = 0.06;    ///< Fraction of a step by which each further thread delays the last one
 
-  // Weights that are not packed beforehand, in multiply-adds that a thread could make meanwhile.
-  double packing = 18;      ///< Of packing one weight
-  double lying_step = 1.6;  ///< Of reading it where the caller has it, in each step, on top of what panels take
-  double lying_row = 1.8;   ///< The same of each position
+  // Weights that are not packed in advance, in multiply-adds that a thread could do in the same time.
+  double packing = 18;      ///< Packing one weight
+  double lying_step = 1.6;  ///< Further cost per weight and step of reading unpacked weights instead of panels
+  double lying_row = 1.8;   ///< Further cost per weight and position of reading unpacked weights
 
-  double chunk_pass = 1.6;          ///< A scan in chunks, of the time of one from first step to last
-  double narrow_pass = 2.7;         ///< The same of fewer channels than a cache line holds
-  double product_grain = 65'536;    ///< Multiply-adds below which a thread of its own does not pay
-  double library_product = 16'384;  ///< Multiply-adds from which a product is a library's
-  double product_rows = 4;          ///< Rows up to which it is not: reading the matrix is all there is to it
-  double input_share = 0.25;        ///< Of the second-level cache: the input products of the steps that come
-  /// A step's input product is made with its recurrent one, not for many steps before it, where at most so many values
-  /// of panels are read again for each value of a sum that then need not pass through memory. On a Xeon with AMX
-  /// forward passes of LSTM cells took 2 to 13 % less time so at ratios up to 1, as long at 3, and 14 to 41 % more from
-  /// 6 on.
+  double chunk_pass = 1.6;          ///< A scan in chunks, as a multiple of the time of a sequential one
+  double narrow_pass = 2.7;         ///< The same for fewer channels than a cache line holds
+  double product_grain = 65'536;    ///< Smallest number of multiply-adds worth a further thread
+  double library_product = 16'384;  ///< Smallest number of multiply-adds for which the library computes a product
+  double product_rows = 4;          ///< Up to this many rows it does not: reading the matrix dominates
+  double input_share = 0.25;        ///< Fraction of the L2 cache for the input products of the next steps
+  /// Largest ratio at which the input product of a step is computed together with the recurrent one, instead of for
+  /// many steps in advance. The ratio is the number of values of panels that are read again per value of a sum that
+  /// need not pass through memory. On a Xeon with AMX this made forward passes of LSTM cells 2 to 13 % faster at ratios
+  /// up to 1, equally fast at 3, and 14 to 41 % slower from 6 on.
   double input_reads = 3;
-  double gradient_share = 1;  ///< Of the second-level cache: inputs and gates' gradients of a backward pass
-  /// Of these, at most: where a core has more to itself, larger pieces are no quicker. With 2 MB of 2 MB the gradient
-  /// of x took a seventh longer.
+  double gradient_share = 1;  ///< Fraction of the L2 cache for inputs and gate gradients of a backward pass
+  /// Upper limit of these bytes: with a larger cache, larger pieces are not faster. With 2 MB of 2 MB, the gradient of
+  /// x took a seventh longer.
   double gradient_bytes = 1 << 20;
-  double panel_share = 2;     ///< The same: panels of a step that are read as if they lay in it
-  double streamed_share = 4;  ///< The same: tapes from here on go past the caches
+  double panel_share = 2;     ///< Panels of a step up to this multiple of the L2 cache are read as fast as from it
+  double streamed_share = 4;  ///< Tapes from this multiple of the L2 cache on bypass the caches
 
-  // Layers on top of each other as a wavefront.
-  double wave_matrix_share = 0.8;    ///< Of the second-level cache: larger recurrent matrices are shared among threads
-  double wave_backward_share = 0.6;  ///< The same of a backward pass, which reads more beside them
-  double wave_rows = 16;             ///< With so many rows for each thread, sharing them gains as much
-  double wave_chunks = 16;  ///< Of a sequence: threads have nothing to do while the first and the last ones run
-  double wave_steps = 8;    ///< Of a chunk, at least: each reads all weights of the input anew
+  // Stacked layers as a wavefront.
+  double wave_matrix_share = 0.8;    ///< Threads share recurrent matrices larger than this fraction of the L2 cache
+  double wave_backward_share = 0.6;  ///< The same for a backward pass, which reads other data, too
+  double wave_rows = 16;             ///< With this many rows per thread, sharing the rows gains as much
+  double wave_chunks = 16;           ///< Chunks of a sequence: threads are idle during the first and the last ones
+  double wave_steps = 8;             ///< Smallest number of steps of a chunk: each chunk reads all input weights again
 
   bool operator==(const CpuCosts&) const = default;
 };
 
-/// Calls visit(name, value) for each number of costs, in the order in which files have them.
+/// Calls visit(name, value) for each cost, in the order of files.
 template <class Costs, class Visit>
 void visit_gpu_costs(Costs& costs, const Visit& visit);
 template <class Costs, class Visit>
 void visit_cpu_costs(Costs& costs, const Visit& visit);
 
-/// A cost by its name.
+/// A cost and its name.
 using NamedCost = std::pair<std::string, double>;
-/// All of a machine's, in that order.
+/// Returns all costs of a machine, in the order of files.
 std::vector<NamedCost> named_costs(const GpuCosts& costs);
 std::vector<NamedCost> named_costs(const CpuCosts& costs);
-/// Puts numbers in their place, as many and in that order.
+/// Sets all costs from values in the order of named_costs().
 void set_costs(GpuCosts& costs, std::span<const double> values);
 void set_costs(CpuCosts& costs, std::span<const double> values);
 
-/// A GPU as the planner sees it.
+/// Properties of a GPU for the planner.
 struct GpuModel {
   std::string name;
   int compute_major = 0, compute_minor = 0;
   int multiprocessors = 0;
-  int threads = 0;                ///< Resident on one multiprocessor, at most
-  int registers = 0;              ///< 32-bit, of one multiprocessor
-  std::int64_t shared_bytes = 0;  ///< Of one multiprocessor
-  std::int64_t block_bytes = 0;   ///< Shared memory of one block, at most
+  int threads = 0;                ///< Largest number of threads on one multiprocessor
+  int registers = 0;              ///< 32-bit registers of one multiprocessor
+  std::int64_t shared_bytes = 0;  ///< Shared memory of one multiprocessor
+  std::int64_t block_bytes = 0;   ///< Largest shared memory of one block
   std::int64_t l2_bytes = 0;
   std::int64_t memory_bytes = 0;
-  int cluster = 16;      ///< Blocks of a cluster, at most, on chips that have clusters
+  int cluster = 16;      ///< Largest number of blocks of a cluster, on chips with clusters
   int clock_mhz = 0;     ///< 0: unknown
-  double bandwidth = 0;  ///< Of memory, bytes in a second; 0: unknown
-  int driver = 0;        ///< CUDA version of the driver: 12080; 0: there is none
+  double bandwidth = 0;  ///< Memory bandwidth in bytes per second; 0: unknown
+  int driver = 0;        ///< CUDA version of the driver, such as 12080; 0: no driver
   GpuCosts costs = {};
-  std::shared_ptr<const Tuning> tuned = nullptr;  ///< Plans that were measured to be the quickest (tuning.h)
+  std::shared_ptr<const Tuning> tuned = nullptr;  ///< Plans that were measured to be the fastest (tuning.h)
 
-  /// As in sm_90: 90.
+  /// Returns the number in sm_90, such as 90.
   int architecture() const { return compute_major * 10 + compute_minor; }
   bool has_clusters() const { return architecture() >= 90 && cluster > 1; }
   bool operator==(const GpuModel&) const = default;
 };
 
-/// A CPU as the planner sees it.
+/// Properties of a CPU for the planner.
 struct CpuModel {
   std::string name;
-  std::string isa;  ///< Instruction set in use: "avx512"
+  std::string isa;  ///< Instruction set in use, such as "avx512"
   int cores = 1;
   std::int64_t l1_bytes = 32 << 10, l2_bytes = 1 << 20, l3_bytes = 0;  ///< L1 and L2 of one core
   int vector_bytes = 16;
@@ -231,32 +230,33 @@ struct CpuModel {
   std::shared_ptr<const Tuning> tuned = nullptr;
 
   bool operator==(const CpuModel&) const = default;
-  /// So much of the second-level cache, in values of a size.
+  /// Returns the number of values of a size that fit this fraction of the L2 cache.
   Index cached(double share, std::size_t value_bytes) const {
     return static_cast<Index>(share * static_cast<double>(l2_bytes) / static_cast<double>(value_bytes));
   }
-  /// Values of a size that a piece of a backward pass has room for.
+  /// Returns the number of values of a size that fit a piece of a backward pass.
   Index cached_gradients(std::size_t value_bytes) const {
     return static_cast<Index>(std::min(costs.gradient_share * static_cast<double>(l2_bytes), costs.gradient_bytes) /
                               static_cast<double>(value_bytes));
   }
 };
 
-/// What a program may run on.
+/// The devices of a program.
 struct Machine {
   CpuModel cpu;
   GpuModel gpu;
 };
 
-/// The chips that can be planned for without being there.
+/// Returns the chips that can be planned for without being present.
 const std::vector<GpuModel>& known_gpus();
-/// By a name such as "h100", "rtx 4090" or "sm_90", in any case. Throws Error(invalid_argument) that lists the names.
+/// Returns a known chip by a name such as "h100", "rtx 4090" or "sm_90", in upper or lower case. Throws
+/// Error(invalid_argument), which lists the names.
 GpuModel named_gpu(std::string_view name);
-/// Fills in what a driver does not say, costs among it, from the known chip of that name or of that generation.
+/// Fills in costs and other values that the driver does not report, from the known chip of this name or generation.
 void fill_in(GpuModel& gpu);
 
-/// A JSON object of all costs. Reading leaves costs that the text does not name as they are, and throws
-/// Error(bad_input) that names what is not JSON, unknown, or not a positive number.
+/// Write and read all costs as a JSON object. Costs that the text does not name stay unchanged. read_costs() throws
+/// Error(bad_input) for invalid JSON, an unknown name, or a value that is not a positive number.
 std::string costs_json(const GpuCosts& costs);
 std::string costs_json(const CpuCosts& costs);
 void read_costs(std::string_view json, GpuCosts& costs);

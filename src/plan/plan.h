@@ -8,7 +8,7 @@
 
 namespace penstock::plan {
 
-/// One recurrent layer in one direction over one batch, as the planner sees it.
+/// A problem of the CPU planner: one recurrent layer in one direction over one batch.
 struct Problem {
   const CellTraits* cell = nullptr;
   Index rows = 1;    // B
@@ -18,31 +18,32 @@ struct Problem {
   int threads = 1;
   Algorithm algorithm = Algorithm::automatic;
   bool exact = false;
-  Index channels_each = 16;  ///< Scan: channels that one thread should have at least: a cache line.
-  Index input = 0;           // I; 0: there is no product of an input
+  Index channels_each = 16;  ///< Scan: smallest number of channels per thread, one cache line.
+  Index input = 0;           // I; 0: there is no input product
   bool operator==(const Problem&) const = default;
 };
 
-/// How it will be executed. Plain data: two equal plans run alike.
+/// A plan for a Problem. It is plain data: equal plans run in the same way.
 struct Plan {
   Algorithm algorithm = Algorithm::sequential;
   int row_parts = 1;        ///< Groups of rows that run independently of each other.
-  int channel_parts = 1;    ///< Dense: groups of units that meet at a barrier each step. Scan: independent channels.
+  int channel_parts = 1;    ///< Dense: groups of units with a barrier at each step. Scan: groups of channels.
   Index chunk = 0;          ///< Algorithm::scan: steps of a chunk; the last one may be shorter.
-  double microseconds = 0;  ///< As estimated, the product of the input included; 0: not estimated.
-  std::string why;          ///< What decided, and what spoke against the alternative.
+  double microseconds = 0;  ///< Estimated time including the input product; 0: not estimated.
+  std::string why;          ///< The reason for this plan and against the alternative.
 
   int threads() const { return row_parts * channel_parts; }
-  /// One line for a person.
+  /// Returns one readable line.
   std::string explain() const;
   bool operator==(const Plan&) const = default;
 };
 
-/// Throws Error(invalid_argument) when the problem asks for an algorithm that the cell or the mode does not allow.
+/// Returns the plan for a problem. Throws Error(invalid_argument) if the cell or the mode does not allow the requested
+/// algorithm.
 Plan make_plan(const Problem& problem, const CpuModel& cpu);
 
-/// Whether to pack the weights of a dense cell for a forward pass over so many steps and, of all rows together,
-/// positions, after which they are not used again, saves more than it takes.
+/// Returns whether packing the weights of a dense cell for a single forward pass saves more time than it takes. `steps`
+/// is T, `positions` the number of steps of all rows together.
 bool packing_pays(Index steps, Index positions, const CpuModel& cpu);
 
 }  // namespace penstock::plan

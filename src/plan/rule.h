@@ -12,16 +12,17 @@
 
 namespace penstock::plan {
 
-/// One algorithm for one problem on one machine: variables, constraints and a cost, and what a solution of them means.
-/// An algorithm that is none for the problem, whatever its variables, says so instead.
+/// One algorithm for one problem on one machine: variables, constraints, a cost, and the plan for a solution. A rule
+/// that cannot apply to the problem has only the reason.
 template <class Plan>
 struct Rule {
-  std::string name;  ///< "cluster"
+  std::string name;  ///< Such as "cluster"
   csp::Model model = {};
-  std::vector<csp::Expression> variables = {};  ///< Of the model, in the order of their declaration
+  std::vector<csp::Expression> variables = {};  ///< Variables of the model in the order of their declaration
   std::function<Plan(const csp::Solution&)> plan_of = {};
-  std::string refused = {};  ///< Why there is no plan, whatever the variables; then there is no model
-  /// Where the model has no solution: what a plan would need, and what there is of it. None: the conflict says it.
+  std::string refused = {};  ///< Why no values of the variables give a plan; the model is then empty
+  /// If the model has no solution: returns the resources that a plan needs and those available. None: report the
+  /// conflicting constraints instead.
   std::function<std::string()> shortage = {};
 
   csp::Expression var(std::string called, csp::Domain domain) {
@@ -36,7 +37,7 @@ std::optional<Plan> best_plan(const Rule<Plan>& rule) {
   return best ? std::optional(rule.plan_of(*best)) : std::nullopt;
 }
 
-/// The best ones first.
+/// Returns at most `most` plans, the best ones first.
 template <class Plan>
 std::vector<Plan> best_plans(const Rule<Plan>& rule, csp::Integer most) {
   std::vector<Plan> plans;
@@ -45,7 +46,7 @@ std::vector<Plan> best_plans(const Rule<Plan>& rule, csp::Integer most) {
   return plans;
 }
 
-/// Constraints that cannot hold together, each with its text, for a rule without a plan.
+/// Returns the constraints that cannot hold together, each with its text, for a rule without a plan.
 template <class Plan>
 std::vector<std::string> conflict_of(const Rule<Plan>& rule) {
   if (!rule.refused.empty()) return {rule.refused};
@@ -57,7 +58,7 @@ std::vector<std::string> conflict_of(const Rule<Plan>& rule) {
   return names;
 }
 
-/// Why a rule has no plan, for a person.
+/// Returns a readable reason why a rule has no plan.
 template <class Plan>
 std::string reason_of(const Rule<Plan>& rule) {
   if (!rule.refused.empty()) return rule.refused;
@@ -67,7 +68,7 @@ std::string reason_of(const Rule<Plan>& rule) {
   return reason;
 }
 
-/// The plans that were made last: solving takes a fraction of a millisecond, and calls of one form follow each other.
+/// A cache of the most recent plans. Solving takes a fraction of a millisecond, and consecutive calls are often alike.
 template <class Problem, class Model, class Plan>
 class PlanMemo {
  public:
@@ -82,7 +83,7 @@ class PlanMemo {
         return entries_.front().plan;
       }
     }
-    Entry entry{problem, machine, make()};  // may throw, and takes long
+    Entry entry{problem, machine, make()};  // may throw; too slow to hold the lock
     const std::lock_guard lock(guard_);
     if (entries_.size() == most_) entries_.pop_back();
     entries_.insert(entries_.begin(), entry);
@@ -97,7 +98,7 @@ class PlanMemo {
   };
   static constexpr std::size_t most_ = 64;
   std::mutex guard_;
-  std::vector<Entry> entries_;  // the one used last comes first
+  std::vector<Entry> entries_;  // most recently used first
 };
 
 }  // namespace penstock::plan

@@ -21,62 +21,65 @@ struct GpuProductProblem;
 struct GpuScanProblem;
 struct Problem;
 
-/// A solution of a rule by names, so that it can be written down: "cluster", {"cluster": 8, "rows": 16, ...}.
+/// A solution of a rule by names, for files: "cluster", {"cluster": 8, "rows": 16, ...}.
 struct PlanChoice {
   std::string rule;
   std::vector<std::pair<std::string, csp::Integer>> variables;
   bool operator==(const PlanChoice&) const = default;
 };
 
-/// What was the quickest of the plans for one work that were measured.
+/// The fastest measured plan for one problem.
 struct TunedPlan {
   PlanChoice choice;
-  double microseconds = 0;  ///< Of the op that the plan is a part of
+  double microseconds = 0;  ///< Time of the whole op that uses the plan
 };
 
-/// Such plans of one machine, by the name of the work (work_of()), and costs that take the place of those built in.
+/// Tuned plans of one machine by the key of the problem (work_of()), and costs that replace the built-in ones.
 struct Tuning {
   std::string file;
   std::map<std::string, TunedPlan, std::less<>> plans;
-  std::string costs = {};  ///< For read_costs(); empty: none
+  std::string costs = {};  ///< Text for read_costs(); empty: none
 };
 
-/// What plans are asked for by: everything that a plan depends on, and nothing else. T is of it where chunks of T are.
+/// Returns the key of a problem, its *work*: exactly the values that a plan depends on. It has T only for plans with
+/// chunks of T.
 std::string work_of(const Problem& problem);
 std::string work_of(const GpuDenseProblem& problem);
 std::string work_of(const GpuScanProblem& problem);
 std::string work_of(const GpuLayerProblem& problem);
 std::string work_of(const GpuProductProblem& problem);
 
-/// What must be the same for measured plans to hold: chip and driver, or CPU, instruction set and cores.
+/// Returns the identity of a machine for which measured plans are valid: chip and driver, or CPU, instruction set and
+/// number of cores.
 std::string identity_of(const GpuModel& gpu);
 std::string identity_of(const CpuModel& cpu);
 
-/// PENSTOCK_PLANS, else plans.json in the folder of compiled kernels; empty: there is none.
+/// Returns PENSTOCK_PLANS, or plans.json in the folder of compiled kernels; empty if there is none.
 std::string plan_file();
-/// Its content; empty if there is none, or for the reason that `problem` says. The file in the folder of compiled
-/// kernels is read only if nobody but this user and root can write to it.
+/// Returns the content of plan_file(); empty if there is no file, or if it must not be read, with the reason in
+/// `problem`. The file in the folder of compiled kernels is read only if nobody except this user and root can write to
+/// it.
 std::string text_of_plan_file(std::string& problem);
-/// The plans for that machine in a text of plan_file(). Throws Error: bad_input naming what is wrong, incompatible for
-/// another version, or where there are plans of other machines alone.
+/// Returns the plans for a machine in the text of plan_file(). Throws Error: bad_input with the fault, incompatible for
+/// another version or if the file has only plans of other machines.
 Tuning read_tuning(const std::string& text, const std::string& file, const std::string& identity);
-/// Throws Error(bad_input) for a text that is no file of plans, of whatever version or machine.
+/// Throws Error(bad_input) for a text that is not a file of plans. Any version and machine are valid.
 void check_plan_file(const std::string& text, const std::string& file);
-/// What read_tuning() gives of text_of_plan_file(), read once a process; null where there is none. What is wrong with
-/// the file is a warning, since everything can be planned without it.
+/// Returns the tuning of plan_file(), which is read once per process; null if there is none. A faulty file is only a
+/// warning, since the planner works without it.
 std::shared_ptr<const Tuning> load_tuning(const std::string& identity);
-/// A machine's plans and costs from plan_file(). Costs that are wrong are a warning, and none of them is taken.
+/// Sets plans and costs of a machine from plan_file(). If a cost is invalid, all costs are ignored with a warning.
 void take_tuning(GpuModel& gpu);
 void take_tuning(CpuModel& cpu);
-/// `text` (empty: none yet) with these plans of a machine in the place of those of the same work; one without a rule
-/// leaves the work to the planner. Costs take the place of those of the same names. Plans and costs of another version
-/// are left out.
+/// Returns `text` (empty for a new file) with these plans of a machine, which replace those of the same work. A plan
+/// without a rule leaves the work to the planner. Costs replace those of the same names. Plans and costs of another
+/// version are removed.
 std::string add_to_tuning(const std::string& text, const std::string& identity,
                           const std::map<std::string, TunedPlan, std::less<>>& plans,
                           const std::vector<NamedCost>& costs = {});
 
-/// While it lives, plans that this thread makes of a work are made from a choice; without one as if nothing had been
-/// measured. One at a time for each work.
+/// During its lifetime, this thread plans a work by a given choice; without a choice, as if nothing had been measured.
+/// One trial at a time per work.
 class Trial {
  public:
   Trial(std::string work, std::optional<PlanChoice> choice);
@@ -88,28 +91,28 @@ class Trial {
   std::string work_;
 };
 
-/// The trial of a work; null: there is none.
+/// Returns the trial of a work; null if there is none.
 const std::optional<PlanChoice>* trial_of(const std::string& work);
 
 /// A plan to measure.
 struct Candidate {
   PlanChoice choice;
-  std::string text;         ///< As for a person
-  double microseconds = 0;  ///< As estimated; 0: not estimated
+  std::string text;         ///< Readable form
+  double microseconds = 0;  ///< Estimated time; 0: not estimated
 };
 
-/// A plan that was asked for.
+/// A plan that a call has requested.
 struct AskedPlan {
   std::string work;
-  std::string text;         ///< As it is chosen without measurements
-  double microseconds = 0;  ///< As estimated; 0: not estimated
-  /// Of each algorithm the best ones, at most so many.
+  std::string text;         ///< Readable form of the plan chosen without measurements
+  double microseconds = 0;  ///< Estimated time; 0: not estimated
+  /// Returns the best candidates, at most `most` per algorithm.
   std::function<std::vector<Candidate>(std::size_t most)> candidates;
-  /// What is estimated of a candidate by other costs of the machine, which has these; microseconds, 0: nothing.
+  /// Returns the estimate in microseconds for a candidate with these costs; 0: no estimate.
   std::function<double(const PlanChoice& choice, std::span<const double> costs)> estimate;
 };
 
-/// Hears of the plans that this thread asks for while it lives; of each work once. One at a time.
+/// Records the plans that this thread requests during its lifetime, once per work. One recording at a time.
 class Recording {
  public:
   Recording();
@@ -124,9 +127,9 @@ class Recording {
   std::vector<AskedPlan> asked_;
 };
 
-/// This thread's; null: there is none.
+/// Returns the recording of this thread; null if there is none.
 Recording* recording();
-/// What is planned while it lives is not recorded: it is asked for by the planner itself.
+/// Suspends recording during its lifetime, for plans that the planner itself requests.
 class Unrecorded {
  public:
   Unrecorded();
@@ -138,13 +141,13 @@ class Unrecorded {
   Recording* before_;
 };
 
-/// Whether this thread's plans must not come from the memory of plans.
+/// Returns whether this thread must not use cached plans.
 bool measuring();
 
-/// Throws Error(unsupported): a trial's choice is no plan of the work.
+/// Throws Error(unsupported): the choice of a trial is not a plan of the work.
 [[noreturn]] void fail_trial(const std::string& work, const PlanChoice& choice);
 
-/// The plan of that choice, if the rules still have it.
+/// Returns the plan of a choice; none if the rules no longer allow it.
 template <class Plan>
 std::optional<Plan> plan_of_choice(const PlanChoice& choice, std::vector<Rule<Plan>> rules) {
   for (Rule<Plan>& rule : rules) {
@@ -174,8 +177,8 @@ double estimate(const PlanChoice& choice, const GpuScanProblem& problem, const G
 double estimate(const PlanChoice& choice, const GpuLayerProblem& problem, const GpuModel& gpu);
 double estimate(const PlanChoice& choice, const GpuProductProblem& problem, const GpuModel& gpu);
 
-/// The plan that a trial asks for, or that was measured, or else the one that `ranked` makes. `possible` gives the
-/// rules of the problem with everything that can run.
+/// Returns the plan of a trial, else the measured plan, else the plan of `ranked`. `possible` returns the rules of the
+/// problem with everything that can run.
 template <class Plan, class Problem, class Machine, class Possible, class Ranked>
 Plan plan_as_measured(const Problem& problem, const Machine& machine, const Possible& possible, const Ranked& ranked) {
   const Tuning* const tuned = machine.tuned.get();
@@ -212,8 +215,8 @@ Plan plan_as_measured(const Problem& problem, const Machine& machine, const Poss
   return plan;
 }
 
-/// Of each rule the best solutions, at most `most`, no two of them alike in all but `detail`, a variable that hardly
-/// matters.
+/// Returns the best solutions of each rule, at most `most`. Solutions that differ only in `detail`, a variable of
+/// little influence, count once.
 template <class Plan>
 std::vector<Candidate> candidates_of(const std::vector<Rule<Plan>>& rules, std::size_t most,
                                      const std::string& detail = "stages") {

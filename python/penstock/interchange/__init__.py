@@ -1,7 +1,7 @@
-"""Weights of recurrent layers from other libraries, and for them.
+"""Converts weights of recurrent layers from and to other libraries.
 
-Each format is a pair of functions between its own arrays and :class:`RecurrentWeights`, which become layers on NumPy
-arrays or modules of PyTorch; :func:`load` and :func:`save` do the same with files.
+Each format has a pair of functions that convert its arrays to :class:`RecurrentWeights` and back. From these you get
+layers on NumPy arrays or PyTorch modules. :func:`load` and :func:`save` do the same with files.
 
 >>> import numpy as np, penstock
 >>> kernel, recurrent, bias = np.zeros((3, 20)), np.zeros((5, 20)), np.zeros(20)  # of a Keras LSTM of 5 units

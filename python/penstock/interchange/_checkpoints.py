@@ -1,4 +1,4 @@
-"""Files of PyTorch: the state_dict in a checkpoint, wherever it lies, read without running anything that it says."""
+"""Reads the state_dict in a PyTorch checkpoint, at any depth, without running code of the file."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from .._safetensors import other_kind
 from ..errors import BadInput, IoFailure, Unsupported
 from ._limits import Limits, reading
 
-_DEEPEST = 8  # dictionaries within dictionaries; a file may hold one that holds itself
+_DEEPEST = 8  # largest depth of nested dictionaries; a dictionary in a file may contain itself
 _MEND = "save one by torch.save(model.state_dict(), path)"
 
 
 class _Unread:
-    """Stands for an object of a class that is not PyTorch's own: none of its code is run, and its state is dropped."""
+    """Stands for an object of a class that is not PyTorch's own. None of its code runs; its state is dropped."""
 
     seen = ""
 
@@ -30,9 +30,9 @@ class _Unread:
 
 
 def read(path):
-    """({name: array}, {name of a layer: its cell}) of the state_dict in a ``.pt``, ``.pth``, ``.bin`` or ``.ckpt`` file.
+    """Returns ({name: array}, {layer: cell}) of the state_dict in a ``.pt``, ``.pth``, ``.bin`` or ``.ckpt`` file.
 
-    Where a checkpoint has several, "model" and "ema" for one, names begin with where each lies ("model.encoder.").
+    If a checkpoint has several state_dicts, such as "model" and "ema", their places become prefixes ("model.encoder.").
     """
     try:
         import torch
@@ -62,13 +62,13 @@ def _arrays_and_cells(torch, path, limits):
 
 
 def _content(torch, path):
-    """What torch.save was given. Objects of classes that are not PyTorch's are :class:`_Unread`."""
+    """Returns the object of torch.save. Objects of classes that are not PyTorch's become :class:`_Unread`."""
     try:
-        with open(path, "rb") as file:  # not by its name, of whose ending torch.load would conclude something
+        with open(path, "rb") as file:  # torch.load would interpret the ending of a file name
             return torch.load(file, map_location="cpu", weights_only=True)
     except OSError as error:
         raise IoFailure(f"{path}: cannot read: {error.strerror or error}") from error
-    except Exception as error:  # of the loader, whose kinds are many
+    except Exception as error:  # the loader raises many kinds of exceptions
         refused = error
     try:
         names = torch.serialization.get_unsafe_globals_in_checkpoint(path)
@@ -81,7 +81,7 @@ def _content(torch, path):
 
 
 def _unreadable(path, said):
-    """Why PyTorch's loader of weights refuses a file, in words."""
+    """Returns a text that says why PyTorch's loader of weights refuses a file."""
     named = re.search(r"GLOBAL ([\w.]+)", said)
     if named:
         return f"it holds an object of the class {named[1]}; {_MEND}"
@@ -91,16 +91,16 @@ def _unreadable(path, said):
 
 
 def names_in_zip(path):
-    """What a zip archive has in it; nothing where the file is none."""
+    """Returns the names in a zip archive; an empty list for other files."""
     try:
         with zipfile.ZipFile(path) as archive:
             return archive.namelist()
-    except Exception:  # of a file that is no archive, or no sound one
+    except Exception:  # not an archive, or a damaged one
         return []
 
 
 def _check_zip(path, limits):
-    """Refuses an archive whose records would become far larger than it is."""
+    """Refuses an archive if its unpacked records are far larger than the archive."""
     if not zipfile.is_zipfile(path):
         return
     with zipfile.ZipFile(path) as archive:
@@ -110,7 +110,7 @@ def _check_zip(path, limits):
 
 
 def _kind_of_zip(path):
-    """What a zip archive is that PyTorch's loader refuses, in words; None of other files."""
+    """Returns a description of a zip archive that PyTorch's loader refuses; None for other files."""
     names = names_in_zip(path)
     if not names:
         return None
@@ -132,7 +132,7 @@ def _is_tensor(torch, value):
 
 
 def _state_dicts(torch, value, place, found, visited):
-    """[(place, mapping)] of mappings that have a tensor of floats by a name, but for those of optimizers."""
+    """Returns [(place, mapping)] of mappings with a float tensor under a name, except states of optimisers."""
     if id(value) in visited or len(place) > _DEEPEST:
         return found
     visited.add(id(value))
@@ -151,15 +151,15 @@ def _state_dicts(torch, value, place, found, visited):
 
 
 def _outermost(torch, found):
-    """Leaves out mappings that have other things beside tensors where one of tensors alone lies within them."""
+    """Removes mappings with other content than tensors if they contain a mapping of tensors only."""
     whole = [place for place, state in found if all(_is_tensor(torch, value) for value in state.values())]
     return [(p, state) for p, state in found if not any(len(w) > len(p) and w[: len(p)] == p for w in whole)]
 
 
 def _array(torch, tensor, source, limits):
-    """The tensor as an array; numbers of floating point that NumPy does not have become float32, which holds them."""
+    """Returns the tensor as an array. Float types that NumPy does not have become float32, which represents them."""
     known = (torch.float16, torch.float32, torch.float64)
-    limits.take(math.prod(tensor.shape) * tensor.element_size(), "a tensor")  # a sparse or repeated one becomes dense
+    limits.take(math.prod(tensor.shape) * tensor.element_size(), "a tensor")  # sparse and expanded tensors become dense
     try:
         tensor = tensor.detach().to_dense() if tensor.layout != torch.strided else tensor.detach()
         return (tensor.float() if tensor.is_floating_point() and tensor.dtype not in known else tensor).numpy()
@@ -168,7 +168,7 @@ def _array(torch, tensor, source, limits):
 
 
 def _seen(content):
-    """What there is instead of a state_dict, in words."""
+    """Returns a description of the content of a file without a state_dict."""
     if isinstance(content, _Unread):
         return f"an object of the class {content.seen}"
     if isinstance(content, dict):

@@ -1,4 +1,4 @@
-"""Files of weights: which format a file has, and the stacks in it."""
+"""Files of weights: detects the format of a file and reads or writes the stacks in it."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from ._weights import GATES, RecurrentWeights, check_said
 #: The formats that :func:`load` and :func:`save` know by name.
 FORMATS = ("penstock", "torch", "keras", "haste", "lucidrains", "xlstm", "flashrnn", "onnx")
 
-# Where files of penstock::Recurrent say what they hold, files of models, and those of save() the cell of each layer.
+# Keys of metadata: the description in files of penstock::Recurrent, that in model files, the cells in files of save().
 _STACK, _MODEL, _LAYERS = "penstock.recurrent", "penstock", "penstock.layers"
 
-# A tensor that only layers of this format have.
+# Tensors that identify a format.
 _SIGNS = {
     "xlstm": ("slstm_cell._recurrent_kernel_",),
     "lucidrains": (lucidrains.GRU, lucidrains.LSTM),
@@ -30,18 +30,27 @@ _SIGNS = {
 
 
 def read_tensors(path):
-    """Arrays by their names: of a ``.safetensors`` file, the index of shards, a folder with either, a ``state_dict``.
+    """Reads all tensors of a file and returns {name: array}.
 
-    A ``.pt``, ``.pth``, ``.bin`` or ``.ckpt`` file is read by PyTorch's loader of weights alone, which runs nothing that
-    a file says; the state_dict may lie within a checkpoint, beside its epoch and its optimizer. Where there are several,
-    names begin with where each lies ("ema.encoder."). bfloat16 becomes float32, which holds it exactly.
+    PyTorch files are read by PyTorch's loader of weights only, which runs no code of the file. Their state_dict may be
+    inside a checkpoint, next to the epoch and the optimiser. If there are several state_dicts, their places become
+    prefixes ("ema.encoder."). bfloat16 becomes float32 without loss.
+
+    Args:
+        path: A ``.safetensors`` file, the index of its shards, a folder with either, or a ``.pt``, ``.pth``, ``.bin``
+            or ``.ckpt`` file with a ``state_dict``.
+
+    Raises:
+        BadInput: The file is damaged or has no tensors that can be read.
+        IoFailure: The file cannot be read.
+        Unsupported: The package torch is missing.
     """
     with reading(path, "file of tensors"):
         return _read_all(path)[0]
 
 
 def _read_all(path):
-    """The arrays and the metadata."""
+    """Returns (arrays, metadata)."""
     path = pathlib.Path(path)
     if path.suffix not in (".pt", ".pth", ".bin", ".ckpt") and not _checkpoints.names_in_zip(path):
         return _safetensors.read(path)
@@ -50,11 +59,19 @@ def _read_all(path):
 
 
 def write_tensors(path, tensors, *, max_shard_bytes=None):
-    """Writes arrays by their names as a ``.safetensors`` file.
+    """Writes arrays as a ``.safetensors`` file.
 
-    What would be larger than `max_shard_bytes` becomes several files, NAME-00001-of-00003.safetensors, and an index,
-    NAME.safetensors.index.json, as models on the Hugging Face Hub are kept. Written again, they are named
-    NAME-2-00001-of-00003.safetensors, and the older ones are removed behind the new index.
+    Args:
+        path: The file.
+        tensors: {name: array}.
+        max_shard_bytes: Splits larger content into shards ``NAME-00001-of-00003.safetensors`` with the index
+            ``NAME.safetensors.index.json``, as on the Hugging Face Hub. A second write uses the names
+            ``NAME-2-00001-of-00003.safetensors`` and removes the old shards after the new index is in place. None: one
+            file.
+
+    Raises:
+        InvalidArgument: A tensor has an unsupported dtype, or ``max_shard_bytes`` is not positive.
+        IoFailure: A file cannot be written.
     """
     _write(path, tensors, None, max_shard_bytes)
 
@@ -66,7 +83,7 @@ def _write(path, tensors, metadata, max_shard_bytes):
 
 
 def _stack(tensors, description, source):
-    """The weights of a file that ``penstock::Recurrent`` has written, or :func:`save` for it."""
+    """Returns the weights in a file of ``penstock::Recurrent``, or of :func:`save` with format="penstock"."""
     try:
         cell = json.loads(description)["cell"]
     except (ValueError, RecursionError, TypeError, KeyError) as error:
@@ -75,12 +92,12 @@ def _stack(tensors, description, source):
         raise BadInput(f"{source}: its cell must be one of {', '.join(GATES)}, not {cell!r}")
     try:
         return RecurrentWeights(cell, tensors)
-    except InvalidArgument as error:  # what the caller of RecurrentWeights gave is here what the file has
+    except InvalidArgument as error:  # here the arguments of RecurrentWeights come from the file
         raise BadInput(f"{source}: {error}") from error
 
 
 def _description(weights):
-    """What ``penstock::Recurrent`` reads beside the tensors."""
+    """Returns the metadata that ``penstock::Recurrent`` reads."""
     spec = {
         name: getattr(weights, name)
         for name in ("cell", "input_size", "hidden_size", "heads", "layers", "direction", "bias")
@@ -89,7 +106,7 @@ def _description(weights):
 
 
 def _cells(metadata, source):
-    """{name of a layer: its cell} that a file says."""
+    """Returns {layer: cell} from the metadata of a file."""
     try:
         cells = json.loads(metadata.get(_LAYERS, "{}"))
     except (ValueError, RecursionError, TypeError) as error:
@@ -101,7 +118,7 @@ def _cells(metadata, source):
 
 
 def _layers(tensors):
-    """(format, prefix) of each layer whose tensors are there."""
+    """Returns (format, prefix) of each recurrent layer among the tensors."""
     found = {}
     for name in tensors:
         for form, signs in _SIGNS.items():
@@ -116,7 +133,7 @@ def _layers(tensors):
 
 
 def _read(form, prefix, tensors, others, options, source):
-    """One layer; `others` are the prefixes of layers that lie within it."""
+    """Returns one layer. `others` are the prefixes of layers inside it."""
     if form == "torch":
         return torch_nn.from_torch(tensors, prefix=prefix, cell=options.get("cell"), source=source)
     own = {n.removeprefix(prefix): a for n, a in tensors.items() if n.startswith(prefix) and not n.startswith(others)}
@@ -131,7 +148,7 @@ def _read(form, prefix, tensors, others, options, source):
 
 
 def _read_layers(tensors, cells, places, options, source):
-    """The layers at these places. What a file says of its cell goes before what shapes show."""
+    """Returns {name: layer} for these places. A cell named in the file takes precedence over one found by shapes."""
     layers = {}
     for form, prefix in places:
         name = prefix.removesuffix(".")
@@ -148,23 +165,24 @@ def _read_layers(tensors, cells, places, options, source):
 
 
 def load(path, *, format=None, prefix=None, **options):
-    """The recurrent layers in a file by the names they have in it: {name: :class:`RecurrentWeights`}.
+    """Reads the recurrent layers of a file and returns {name: :class:`RecurrentWeights`}.
+
+    Other tensors (embeddings, heads) are ignored; :func:`read_tensors` reads them.
 
     Args:
-        path: ``.safetensors``, one file or the index of shards; a folder with either; ``.pt``, ``.pth``, ``.bin`` or
-            ``.ckpt`` with a ``state_dict``, in a checkpoint or by itself; ``.keras``, ``.h5``; ``.onnx``. Other tensors
-            of the file (embeddings, heads) are left where they are: see :func:`read_tensors`.
-        format: One of :data:`FORMATS`; None: by the names of the tensors.
-        prefix: Only the layer of this name ("encoder"). Others are not looked at, so that one which cannot be read
-            does not matter.
-        options: ``cell=`` where the file does not say its cell and shapes do not show it (``"elman-relu"``,
-            ``"slstm"``, ``"mingru"``, ...); ``function=`` of "flashrnn". Files of :func:`save` say their cells.
+        path: A ``.safetensors`` file, the index of its shards, or a folder with either; a ``.pt``, ``.pth``, ``.bin``
+            or ``.ckpt`` file with a ``state_dict``, also inside a checkpoint; ``.keras``, ``.h5`` or ``.onnx``.
+        format: One of :data:`FORMATS`. None: detected by the names of tensors.
+        prefix: Reads only the layer with this name ("encoder"). Other layers may be unreadable then.
+        options: ``cell=`` if neither the file nor the shapes identify the cell (``"elman-relu"``, ``"slstm"``,
+            ``"mingru"``, ...). Files of :func:`save` name their cells. ``function=`` for "flashrnn".
 
     Raises:
-        BadInput: The file is damaged, or a tensor is missing, unknown or of another shape, or reading it would take memory
-            or time out of proportion to its size; the message names it.
-        Unsupported: The file is sound, and a layer in it computes what no cell here does; or a package is missing.
-        Incompatible: The file is sound, and holds something else.
+        BadInput: The file is damaged; a tensor is missing, unknown or of the wrong shape; or reading would take too
+            much memory or time for the size of the file. The message names the problem.
+        Unsupported: The file is valid, but a layer in it has no equivalent here, or a package is missing.
+        Incompatible: The file is valid, but has other content, such as a whole model.
+        InvalidArgument: ``format`` or an option is unknown.
         IoFailure: The file cannot be read.
     """
     if format is not None and format not in FORMATS:
@@ -202,14 +220,21 @@ def _some(tensors, shown=5):
 
 
 def save(path, layers, *, format="torch", max_shard_bytes=None, **options):
-    """Writes layers as another library reads them.
+    """Writes layers in the format of another library.
 
     Args:
-        path: The name ends in ``.safetensors``, in ``.keras`` or ``.weights.h5`` for "keras", in ``.onnx`` for "onnx".
-        layers: A :class:`RecurrentWeights`, or {name: weights}, whose names become prefixes.
+        path: The file. Its name ends in ``.safetensors``; for "keras" in ``.keras`` or ``.weights.h5``, for "onnx" in
+            ``.onnx``.
+        layers: A :class:`RecurrentWeights`, or {name: weights}. Names become prefixes. "onnx" and "penstock" take one
+            stack.
         format: One of :data:`FORMATS`.
-        max_shard_bytes: See :func:`write_tensors`.
-        options: ``backend=`` of "xlstm".
+        max_shard_bytes: As for :func:`write_tensors`.
+        options: ``backend=`` for "xlstm".
+
+    Raises:
+        InvalidArgument: The format cannot represent the layers, or an argument is impossible.
+        IoFailure: The file cannot be written.
+        Unsupported: A package is missing.
     """
     if isinstance(layers, RecurrentWeights):
         layers = {"": layers}

@@ -1,4 +1,4 @@
-"""Files of HDF5: opened with checks that its library does not make, and the groups in which Keras keeps cells."""
+"""HDF5 files: opens them with checks that the HDF5 library lacks, and finds the groups of Keras' cells."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import struct
 
 from ..errors import BadInput, IoFailure, Unsupported
 
-DEEPEST = 32  # groups within groups, and layers within layers; those of Keras nest to about eight
+DEEPEST = 32  # largest depth of nested groups and nested layers; files of Keras need about eight
 
 
 def h5py_package():
@@ -21,22 +21,21 @@ def h5py_package():
 
 
 def _check_heaps(content, source):
-    """Refuses heaps of texts (global heap collections of HDF5) with an object of no size, on which the HDF5 library
-    loops forever."""
+    """Refuses global heap collections with an object of size 0, on which the HDF5 library loops forever."""
     place = -1
     while (place := content.find(b"GCOL\1\0\0\0", place + 1)) >= 0:
         (size,) = struct.unpack("<Q", content[place + 8 : place + 16].ljust(8, b"\0"))
         at, end = place + 16, place + size
         while at + 16 <= min(end, len(content)):
             index, length = struct.unpack("<H6xQ", content[at : at + 16])
-            taken = length if index == 0 else 16 + (length + 7) // 8 * 8  # number 0 is free space, its header included
+            taken = length if index == 0 else 16 + (length + 7) // 8 * 8  # object 0 is free space, including its header
             if taken < 16 or at + taken > end:
                 raise BadInput(f"{source}: damaged: object {index} of the heap at byte {place} has {length} bytes")
             at += taken
 
 
 def opened(file, source):
-    """An HDF5 file from a path or from bytes in memory."""
+    """Opens an HDF5 file, given by its path or by bytes in memory."""
     if isinstance(file, io.BytesIO):
         _check_heaps(file.getvalue(), source)
     elif os.path.getsize(file) > 0:
@@ -51,8 +50,11 @@ def opened(file, source):
 
 
 def cell_groups(group, found, limits, seen, depth=0):
-    """Groups in which a cell keeps its variables: "cell/vars" of Keras 3, those with a recurrent kernel of the older
-    format. A group that several links lead to counts once, where it comes first."""
+    """Appends the groups with the variables of a cell to `found`, and returns it.
+
+    These are "cell/vars" of Keras 3, and groups with a recurrent kernel in the older format. A group with several links
+    counts once, at the first.
+    """
     h5py = h5py_package()
     place = h5py.h5o.get_info(group.id)
     if (place.fileno, place.addr) in seen:
@@ -62,7 +64,7 @@ def cell_groups(group, found, limits, seen, depth=0):
         raise BadInput(f"{limits.path}: its groups lie more than {DEEPEST} deep in each other")
     for name in group:
         limits.step()
-        # Files may point into other files; those are not followed.
+        # Links into other files are not followed.
         if not isinstance(group.get(name, getlink=True), h5py.HardLink):
             continue
         item = group[name]

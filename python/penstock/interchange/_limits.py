@@ -1,4 +1,4 @@
-"""What a file may cost whoever reads it, and which errors a file may raise."""
+"""Limits on the memory and time of reading a file, and on the errors that it may raise."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Iterator
 
 from ..errors import BadInput, Error, IoFailure
 
-_ALWAYS = 16 << 20  # bytes that any file may become
-_RATIO = 100  # bytes that a byte of a file may become; weights compress to a half, and those of zeros to a thousandth
-_MOST_STEPS = 10_000_000  # nodes and links that are looked at; the largest networks have thousands
+_ALWAYS = 16 << 20  # bytes in memory that any file may take
+_RATIO = 100  # further bytes in memory per byte of a file; weights compress to a half, zeros to a thousandth
+_MOST_STEPS = 10_000_000  # largest number of visited nodes and links; the largest networks have thousands
 
 
 class Limits:
-    """Counts what reading one file takes. Raises BadInput where that is out of proportion to the file."""
+    """Counts the memory and steps of reading one file. Raises BadInput if they are out of proportion to the file."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = os.fspath(path)
@@ -26,7 +26,7 @@ class Limits:
         self._bytes = self._steps = 0
 
     def add_file(self, path: str, size: int) -> None:
-        """Counts a file that belongs to this one; each file counts once."""
+        """Adds the size of a file that belongs to this one. Each file counts once."""
         self._files[path] = size
 
     def take(self, count: int, what: str) -> None:
@@ -40,7 +40,7 @@ class Limits:
             )
 
     def step(self, count: int = 1) -> None:
-        """Counts what is looked at, so that no file is walked for long."""
+        """Counts visited nodes and links, which limits the time."""
         self._steps += count
         if self._steps > _MOST_STEPS:
             raise BadInput(f"{self.path}: its structure takes more than {_MOST_STEPS} steps to follow")
@@ -48,7 +48,7 @@ class Limits:
 
 @contextlib.contextmanager
 def reading(path: str | os.PathLike[str], kind: str) -> Iterator[None]:
-    """Makes BadInput of whatever a parser raises for a file that is no sound `kind`."""
+    """Converts exceptions of parsers to BadInput: the file is not a valid `kind`."""
     try:
         yield
     except Error:
@@ -57,6 +57,6 @@ def reading(path: str | os.PathLike[str], kind: str) -> Iterator[None]:
         raise IoFailure(f"{os.fspath(path)}: cannot read: {error.strerror or error}") from error
     except MemoryError as error:
         raise BadInput(f"{os.fspath(path)}: there is too little memory for what it says that it holds") from error
-    except Exception as error:  # parsers of other packages have exceptions of their own
+    except Exception as error:  # parsers of other packages raise their own exceptions
         why = (str(error).splitlines() or [""])[0] or type(error).__name__
         raise BadInput(f"{os.fspath(path)}: no sound {kind}: {why}") from error

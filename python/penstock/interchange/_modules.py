@@ -1,4 +1,4 @@
-"""Weights as modules of PyTorch, and back; imported where somebody asks for a module."""
+"""Converts weights to PyTorch modules and back. Imported only when a module is needed."""
 
 import torch
 from torch import nn
@@ -42,9 +42,9 @@ def module_of(weights, batch_first):
     )
     own = module.state_dict()
     for name in own:
-        if name not in tensors:  # a format with one bias
+        if name not in tensors:  # the format has one bias
             tensors[name] = torch.zeros_like(own[name])
-    for name in [name for name in tensors if name not in own]:  # scan cells have one bias here, the sum of two
+    for name in [name for name in tensors if name not in own]:  # modules of scan cells have one bias, the sum of two
         tensors[name.replace("bias_hh", "bias_ih")] += tensors.pop(name)
     module.load_state_dict(tensors)
     return module
@@ -76,7 +76,7 @@ def weights_of(module):
 
 
 class Projected(nn.Module):
-    """A recurrent layer and the projection behind it, if there is one."""
+    """A recurrent layer and an optional projection of its outputs."""
 
     def __init__(self, layer, projection):
         super().__init__()
@@ -87,17 +87,16 @@ class Projected(nn.Module):
             self.to_out.load_state_dict({"weight": torch.from_numpy(projection.copy())})
 
     def forward(self, x, hx=None):
-        """Outputs [B, T, width] and the last state."""
+        """Returns the outputs [B, T, width] and the last state."""
         y, last = self.layer(x, hx)
         return (y if self.to_out is None else self.to_out(y)), last
 
 
 class XLSTMLayer(nn.Module):
-    """The sLSTM layer of the package xlstm: a causal convolution before two of its gates, a norm of each head behind
-    it.
+    """The sLSTM layer of the package xlstm: a causal convolution before two gates, and a norm of each head at the end.
 
-    Gates i and f read the convolved input, z and o the input itself: a layer of twice the inputs, of which each gate
-    reads one half.
+    Gates i and f read the convolved input, z and o the input itself. The inner layer has twice the inputs; each gate
+    reads one half of them.
     """
 
     def __init__(self, layer, convolution, gain):
@@ -113,7 +112,7 @@ class XLSTMLayer(nn.Module):
         self.gain = nn.Parameter(gain)
 
     def forward(self, x):
-        """Outputs [B, T, H] of whole sequences [B, T, I]."""
+        """Returns the outputs [B, T, H] of whole sequences [B, T, I]."""
         if self.convolution is not None:
             taps = self.convolution.kernel_size[0]
             past = functional.pad(x.transpose(1, 2), (taps - 1, 0))

@@ -1,5 +1,4 @@
-"""The weights of recurrent layers as Penstock names and shapes them: every format is read into and written from
-these."""
+"""Weights of recurrent layers with Penstock's names and shapes. All formats convert to and from them."""
 
 from __future__ import annotations
 
@@ -10,7 +9,7 @@ import numpy as np
 
 from ..errors import BadInput, InvalidArgument
 
-#: Gates of each cell, and whether it has a recurrent matrix.
+#: By cell: number of gates, and True if it has a recurrent matrix.
 GATES = {
     "elman": (1, True),
     "elman-relu": (1, True),
@@ -27,7 +26,7 @@ _NAME = re.compile(r"(weight_ih|weight_hh|bias_ih|bias_hh)_l(0|[1-9][0-9]{0,3})(
 
 
 def floats(name, array):
-    """An array as it is computed with: float64 stays, halves become float32."""
+    """Returns an array of float32 or float64; float16 becomes float32. Raises BadInput for other types."""
     array = np.asarray(array)
     if array.dtype.kind != "f":
         raise BadInput(f"weights: tensor '{name}' is of type {array.dtype}, expected floats")
@@ -39,7 +38,10 @@ def shape_text(shape):
 
 
 def take(tensors, name, source, *shape):
-    """An array of floats by its name. `shape` has numbers, None for whatever there is, and -1 for "any axes behind"."""
+    """Returns an array of floats by its name. `shape` has one number per axis, or None for any.
+
+    Raises BadInput if the tensor is missing or does not fit.
+    """
     if name not in tensors:
         raise BadInput(f"{source}: there is no tensor '{name}'")
     array = np.asarray(tensors[name])
@@ -53,7 +55,7 @@ def take(tensors, name, source, *shape):
 
 
 def refuse_others(tensors, known, source):
-    """Nothing is dropped without a word: a tensor that nobody asked for may change what the layer computes."""
+    """Raises BadInput for unknown tensors, which may change what the layer computes."""
     others = sorted(set(tensors) - set(known))
     if others:
         raise BadInput(
@@ -62,14 +64,14 @@ def refuse_others(tensors, known, source):
 
 
 def whole_number_of(count, unit, name, source, what):
-    """How often `unit` goes into `count`; an error that names the tensor where it does not."""
+    """Returns count / unit. Raises BadInput with the tensor's name unless both are positive and unit divides count."""
     if unit <= 0 or count <= 0 or count % unit != 0:
         raise BadInput(f"{source}: tensor '{name}' has {count} {what}, expected a multiple of {unit}")
     return count // unit
 
 
 def reordered(array, order, axis=-1):
-    """The gates of an axis in another order: gate i of the result is gate order[i] of the array."""
+    """Reorders the gates along an axis: gate i of the result is gate order[i] of the array."""
     parts = np.split(array, len(order), axis=axis)
     return np.ascontiguousarray(np.concatenate([parts[gate] for gate in order], axis=axis))
 
@@ -79,15 +81,18 @@ def inverse(order):
 
 
 def check_said(cell, said, source):
-    """A cell that was read is what the file or the caller said of it, where they said something."""
+    """Raises InvalidArgument if the cell differs from the one that the file or the caller named."""
     for each in said:
         if each is not None and each != cell:
             raise InvalidArgument(f"{source} is of the cell '{cell}', not '{each}'; leave cell= out")
 
 
 def unique_names(paths):
-    """A name for each path of names, no two the same: its last part, the whole path where others end so too, with a
-    number where that is not enough."""
+    """Returns a unique name for each path of names.
+
+    It is the last part of the path, or the whole path if several paths end in the same part. A number is appended if
+    that is not unique.
+    """
     names, taken = [], set()
     for path in paths:
         alone = sum(other[-1:] == path[-1:] for other in paths) == 1
@@ -103,14 +108,19 @@ def unique_names(paths):
 
 @dataclasses.dataclass
 class RecurrentWeights:
-    """A stack of recurrent layers, or one layer: its cell and its weights.
+    """The cell and the weights of a stack of recurrent layers.
 
     Attributes:
         cell: A name of :func:`penstock.cells`.
-        tensors: By PyTorch's names, shapes and order of gates, as :attr:`penstock.Recurrent.parameters` has them:
-            ``weight_ih_l0`` ``[G H, I]``, ``weight_hh_l0`` ``[G H, H]`` (several heads: ``[heads, G D, D]``),
-            ``bias_ih_l0`` and ``bias_hh_l0`` ``[G H]``, and so on, with ``_reverse`` for the other direction.
-        extra: What the format it was read from has around the recurrence, by that format's names.
+        tensors: {name: array} with PyTorch's names, shapes and gate order, as in
+            :attr:`penstock.Recurrent.parameters`: ``weight_ih_l0`` ``[G H, I]``, ``weight_hh_l0`` ``[G H, H]`` (several
+            heads: ``[heads, G D, D]``), ``bias_ih_l0`` and ``bias_hh_l0`` ``[G H]``, and so on. The suffix ``_reverse``
+            marks the reverse direction.
+        extra: Further tensors of the source format around the recurrence, with that format's names.
+
+    Raises:
+        InvalidArgument: The cell or the name of a tensor is unknown.
+        BadInput: A tensor is missing, has the wrong shape or is not of floats.
     """
 
     cell: str
@@ -154,7 +164,7 @@ class RecurrentWeights:
 
     @property
     def suffixes(self):
-        """Of the names, one a direction: "" forward, "_reverse"."""
+        """Suffixes of the names, one per direction: "" for forward, "_reverse"."""
         return [s for s in ("", "_reverse") if f"weight_ih_l0{s}" in self.tensors] or [""]
 
     @property
@@ -181,7 +191,7 @@ class RecurrentWeights:
 
     @property
     def bias(self):
-        """ "both", "single" (the input's alone) or "none", as :class:`penstock.Recurrent` has it."""
+        """ "both", "single" (``bias_ih`` only) or "none", as for :class:`penstock.Recurrent`."""
         return {(): "none", ("bias_ih",): "single", ("bias_ih", "bias_hh"): "both"}[tuple(self._biases)]
 
     @property
@@ -189,14 +199,14 @@ class RecurrentWeights:
         return [b for b in ("bias_ih", "bias_hh") if f"{b}_l0{self.suffixes[0]}" in self.tensors]
 
     def layer(self, layer=0, suffix=""):
-        """One layer in one direction: weight_ih, weight_hh or None, and the two biases, zeros where there are none."""
+        """Returns (weight_ih, weight_hh or None, bias_ih, bias_hh) of one layer. Missing biases are zeros."""
         end = f"_l{layer}{suffix}"
         zeros = np.zeros(self.gates * self.hidden_size, self.tensors["weight_ih" + end].dtype)
         biases = [self.tensors.get(name + end, zeros) for name in ("bias_ih", "bias_hh")]
         return self.tensors["weight_ih" + end], self.tensors.get("weight_hh" + end), *biases
 
     def single_layer(self, target):
-        """The same for a format that has one layer in one direction."""
+        """Returns :meth:`layer` of a single forward layer. Raises InvalidArgument for a larger stack."""
         if self.layers != 1 or self.direction != "forward":
             raise InvalidArgument(
                 f"{target} has one layer that runs forward, not {self.layers} that run {self.direction}; split() them"
@@ -204,7 +214,7 @@ class RecurrentWeights:
         return self.layer()
 
     def split(self):
-        """Each layer in each direction by itself, in PyTorch's order."""
+        """Returns a list with each layer in each direction as its own stack, in PyTorch's order."""
         parts = []
         for layer in range(self.layers):
             for suffix in self.suffixes:
@@ -214,7 +224,7 @@ class RecurrentWeights:
         return parts
 
     def to_numpy(self, dtype=None):
-        """The stack as a :class:`penstock.Recurrent`, in float32 unless a weight is float64."""
+        """Returns the stack as a :class:`penstock.Recurrent`. ``dtype`` None: float32, or float64 if any weight is."""
         from ..layers import Recurrent
 
         dtype = dtype or np.result_type(*self.tensors.values()).name
@@ -233,20 +243,20 @@ class RecurrentWeights:
 
     @classmethod
     def from_numpy(cls, network):
-        """The weights of a :class:`penstock.Recurrent` or of one cell, copied."""
+        """Copies the weights of a :class:`penstock.Recurrent` or of a cell."""
         parameters = {name: np.array(array) for name, array in network.parameters.items()}
         named = {name if "_l" in name else name + "_l0": array for name, array in parameters.items()}
         return cls(network.cell, named)
 
     def to_torch(self, batch_first=True):
-        """The stack as a module of :mod:`penstock.torch`, batch first."""
+        """Returns the stack as a module of :mod:`penstock.torch`, batch-first by default."""
         from ._modules import module_of
 
         return module_of(self, batch_first)
 
     @classmethod
     def from_torch(cls, module):
-        """The weights of a module of ``torch.nn`` or :mod:`penstock.torch`, copied to the CPU."""
+        """Copies the weights of a module of ``torch.nn`` or :mod:`penstock.torch` to the CPU."""
         from ._modules import weights_of
 
         return weights_of(module)

@@ -1,9 +1,11 @@
-"""Weights of FlashRNN's functions: ``R`` ``[G, heads, D, D]``, the last axis that of h_{t-1}, and ``b`` ``[G, heads,
-D]``, in its default layouts "GHDP" and "GHD", beside the projection W that the caller makes W x with, ``[G H, I]`` in
-the order of its gates.
+"""Weights of FlashRNN's functions.
 
-LSTM and sLSTM have gates i, f, z, o, the tanh network one. The GRU's ``R`` has three (what is reset, r, z), its W
-three (r, z, n), and its ``b`` four, of which the first goes with R alone and the last with W alone.
+``R`` is ``[G, heads, D, D]`` (layout "GHDP"; the last axis is that of h_{t-1}), ``b`` is ``[G, heads, D]`` (layout
+"GHD"). ``W`` ``[G H, I]`` is the input projection of the caller, in the gate order of the function.
+
+LSTM and sLSTM have the gates i, f, z, o; the tanh network has one. For the GRU, ``R`` has three gates (the reset
+product, r, z) and ``W`` has three (r, z, n). Its ``b`` has four: the first belongs to ``R`` only, the last to ``W``
+only.
 """
 
 from __future__ import annotations
@@ -13,19 +15,25 @@ import numpy as np
 from ..errors import BadInput, InvalidArgument
 from ._weights import RecurrentWeights, refuse_others, take
 
-#: Its names of functions, ours, and the gates of R, W and b.
+#: By function of FlashRNN: the cell, and the number of gates of R, W and b.
 _FUNCTIONS = {
     "lstm": ("lstm", 4, 4, 4),
     "slstm": ("slstm", 4, 4, 4),
     "gru": ("gru", 3, 3, 4),
     "elman": ("elman", 1, 1, 1),
 }
-#: Which function computes a cell of ours.
+#: By cell: the function of FlashRNN.
 FUNCTION_OF = {cell: function for function, (cell, *_) in _FUNCTIONS.items()}
 
 
 def from_flashrnn(tensors, *, function, source="FlashRNN"):
-    """A layer from "R", "b" and "W"; `function` is what FlashRNN was called with: "lstm", "slstm", "gru" or "elman"."""
+    """Returns a layer from the arrays "R", "b" and "W".
+
+    Args:
+        tensors: {name: array}.
+        function: The function that FlashRNN was called with: ``"lstm"``, ``"slstm"``, ``"gru"`` or ``"elman"``.
+        source: Name of the source in error messages.
+    """
     if function not in _FUNCTIONS:
         raise InvalidArgument(f"function must be one of {', '.join(_FUNCTIONS)}, not '{function}'")
     cell, of_r, of_w, of_b = _FUNCTIONS[function]
@@ -45,14 +53,14 @@ def from_flashrnn(tensors, *, function, source="FlashRNN"):
         named["bias_hh_l0"] = np.concatenate([zeros, zeros, bias[0]])
     else:
         named["bias_ih_l0"] = bias.reshape(-1)
-    # [heads, G D, D], of one head [G D, D]
+    # [heads, G D, D], or [G D, D] with one head
     matrix = recurrent.transpose(1, 0, 2, 3).reshape(heads, of_r * size, size)
     named["weight_hh_l0"] = np.ascontiguousarray(matrix if heads > 1 else matrix[0])
     return RecurrentWeights(cell, named)
 
 
 def to_flashrnn(weights):
-    """The arrays "R", "b" and "W" for a layer of FlashRNN."""
+    """Returns the arrays "R", "b" and "W" for a layer of FlashRNN."""
     if weights.cell not in FUNCTION_OF:
         raise InvalidArgument(f"FlashRNN has {', '.join(_FUNCTIONS)}, not '{weights.cell}'")
     weight_ih, weight_hh, bias_ih, bias_hh = weights.single_layer("FlashRNN")

@@ -1,8 +1,8 @@
 """Weights of haste's GRU and LSTM layers (``haste_pytorch``, ``haste_tf``).
 
-``kernel`` ``[I, G H]``, ``recurrent_kernel`` ``[H, G H]``, ``bias`` ``[G H]``, and of the GRU ``recurrent_bias`` ``[G
-H]``. Gates stand as z, r, h in the GRU, whose reset comes after the product, and as i, g, f, o in the LSTM. Zoneout is
-no weight: a layer that was made with it computes something else in evaluation, which no other layer does.
+``kernel`` is ``[I, G H]``, ``recurrent_kernel`` ``[H, G H]``, ``bias`` ``[G H]``; the GRU also has ``recurrent_bias``
+``[G H]``. The gate order is z, r, h for the GRU (reset after the product), and i, g, f, o for the LSTM. Zoneout is not
+a weight: a layer made with it computes something else in evaluation, for which there is no equivalent here.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import numpy as np
 from ..errors import BadInput, InvalidArgument
 from ._weights import RecurrentWeights, inverse, refuse_others, reordered, take, whole_number_of
 
-# Ours by theirs: r is their gate 1.
+# Index of haste's gate for each of ours: r is their gate 1.
 _ORDER = {"gru": [1, 0, 2], "lstm": [0, 2, 1, 3]}
 
 
 def from_haste(tensors, *, source="haste"):
-    """A layer from its tensors; it is a GRU if it has a ``recurrent_bias``."""
+    """Returns a layer from its tensors: a GRU if there is a ``recurrent_bias``, otherwise an LSTM."""
     cell = "gru" if "recurrent_bias" in tensors else "lstm"
     order = _ORDER[cell]
     recurrent = take(tensors, "recurrent_kernel", source, None, None)
@@ -43,7 +43,7 @@ def from_haste(tensors, *, source="haste"):
 
 
 def to_haste(weights):
-    """Tensors for a layer of haste."""
+    """Returns the tensors for a layer of haste. Raises InvalidArgument for other cells or several heads."""
     if weights.cell not in _ORDER or weights.heads != 1:
         raise InvalidArgument(f"haste has GRU and LSTM layers of one head, not '{weights.cell}' of {weights.heads}")
     order = inverse(_ORDER[weights.cell])

@@ -1,7 +1,7 @@
-"""Weights of Keras' SimpleRNN, GRU and LSTM, and its files: ``.keras``, ``.weights.h5``, and the HDF5 files of Keras 2.
+"""Weights and files of Keras' SimpleRNN, GRU and LSTM: ``.keras``, ``.weights.h5``, and HDF5 files of Keras 2.
 
-``kernel`` ``[I, G H]``, ``recurrent_kernel`` ``[H, G H]``, ``bias`` ``[G H]``, of a GRU with ``reset_after`` ``[2, G
-H]``; gates stand as i, f, c, o in the LSTM and as z, r, h in the GRU. Files need the package h5py, and nothing of
+``kernel`` is ``[I, G H]``, ``recurrent_kernel`` ``[H, G H]``, ``bias`` ``[G H]``, or ``[2, G H]`` for a GRU with
+``reset_after``. The gate order is i, f, c, o for the LSTM and z, r, h for the GRU. Files need the package h5py, but not
 Keras.
 """
 
@@ -23,15 +23,18 @@ from ._weights import RecurrentWeights, check_said, inverse, reordered, shape_te
 
 _ORDER = {"lstm": [0, 1, 2, 3], "gru": [1, 0, 2], "gru-before": [1, 0, 2], "elman": [0], "elman-relu": [0]}
 _CLASSES = {"LSTM": "lstm", "GRU": "gru", "SimpleRNN": "elman"}
-# Classes that are read, or refused by name.
+# Classes of layers that are read, or refused with their name.
 _KINDS = {*_CLASSES, "RNN", "Bidirectional", "ConvLSTM1D", "ConvLSTM2D", "ConvLSTM3D", "CuDNNLSTM", "CuDNNGRU"}
 
 
 def from_keras(arrays, *, cell=None, source="keras"):
-    """One layer from what ``layer.get_weights()`` returns: kernel, recurrent kernel, and the bias if there is one.
+    """Returns one layer from the arrays of ``layer.get_weights()``.
 
-    `cell` is found by the shapes where they show it; say ``"elman"`` or ``"elman-relu"`` for a SimpleRNN, and ``"gru"``
-    or ``"gru-before"`` for a GRU without a bias.
+    Args:
+        arrays: Kernel, recurrent kernel, and the bias if there is one.
+        cell: ``"elman"`` or ``"elman-relu"`` for a SimpleRNN, ``"gru"`` or ``"gru-before"`` for a GRU without a bias.
+            None: found by the shapes.
+        source: Name of the source in error messages.
     """
     tensors = dict(zip(("kernel", "recurrent_kernel", "bias"), arrays))
     if len(arrays) not in (2, 3):
@@ -73,7 +76,11 @@ def _cell_by_shape(hidden, columns, tensors, source):
 
 
 def to_keras(weights):
-    """The arrays for ``layer.set_weights()``: of a GRU with reset_after for ``gru``, without for ``gru-before``."""
+    """Returns the arrays for ``layer.set_weights()``.
+
+    ``gru`` becomes a GRU with ``reset_after=True``, ``gru-before`` one with ``reset_after=False``. Raises
+    InvalidArgument for cells that Keras does not have.
+    """
     if weights.cell not in _ORDER or weights.heads != 1:
         raise InvalidArgument(f"Keras has no layer of the cell '{weights.cell}' with {weights.heads} heads")
     order = inverse(_ORDER[weights.cell])
@@ -84,7 +91,7 @@ def to_keras(weights):
 
 
 def _arrays(group, source, limits):
-    """The data sets of a group in the order of their numbers ("0", "1", ...), or by Keras 2's names."""
+    """Returns the datasets of a group in the order of their numbers ("0", "1", ...), or of Keras 2's names."""
     h5py = h5py_package()
     names = list(group)
     old = ["kernel", "recurrent_kernel", "bias"]  # Keras 2 adds ":0"
@@ -107,18 +114,18 @@ def _snake_case(name):
 
 
 def _settings(entry):
-    """(class, configuration) of a layer as a model's configuration has it; ("", {}) of anything else."""
+    """Returns (class, configuration) of a layer in the configuration of a model; ("", {}) for anything else."""
     kind, config = (entry.get("class_name"), entry.get("config")) if isinstance(entry, dict) else (None, None)
     return (kind, config) if isinstance(kind, str) and isinstance(config, dict) else ("", {})
 
 
 def _configurations(entry, folder="", path=()):
-    """[(place in the file of Keras 3, names from the outermost, entry)] of the recurrent layers of a model."""
+    """Returns [(place in a Keras 3 file, names from the outermost, entry)] of the recurrent layers of a model."""
     if len(path) > DEEPEST or folder.count("/") > 2 * DEEPEST:
         raise BadInput(f"its layers lie more than {DEEPEST} deep in each other")
     kind, config = _settings(entry)
     name = config.get("name")
-    if kind == "TimeDistributed":  # the layer inside is read, by the name of what is around it
+    if kind == "TimeDistributed":  # the inner layer is read under the name of the wrapper
         inner = _configurations(config.get("layer"), folder + "/layer", path)
         direct = _settings(config.get("layer"))[0] in _KINDS
         return [(place, (*path, name) if direct else names, each) for place, names, each in inner]
@@ -136,15 +143,17 @@ def _configurations(entry, folder="", path=()):
 
 
 def _is_kerass(entry):
-    """Whether the class is Keras' own and no other of that name."""
+    """Returns True if the class is Keras' own, not another class of that name."""
     module = entry.get("module")
     own = module is None or str(module).split(".")[0] in ("keras", "tf_keras", "tensorflow")
     return own and not entry.get("registered_name")
 
 
 def _plain(entry, name, source):
-    """(cell or None where the bias's shape shows it, units, use_bias) of a layer or a cell; an error for what no cell
-    here computes."""
+    """Returns (cell, units, use_bias) of a layer or a cell. The cell is None if the shape of the bias identifies it.
+
+    Raises Unsupported if there is no equivalent here.
+    """
     kind, config = _settings(entry)
     kind = kind.removesuffix("Cell")
     if kind not in _CLASSES or not _is_kerass(entry):
@@ -165,7 +174,7 @@ def _plain(entry, name, source):
 
 
 def _forward(entry, name, source):
-    """The cells, one after the other, of a layer that runs forward."""
+    """Returns the stacked cells of a layer that runs forward."""
     kind, config = _settings(entry)
     if kind != "RNN":
         return [_plain(entry, name, source)]
@@ -181,7 +190,7 @@ def _forward(entry, name, source):
 
 
 def _directions(entry, name, source):
-    """[(suffix, names of the direction's layer, its cells)] of a configured layer."""
+    """Returns [(suffix, possible names of the direction's layer, its cells)] of a configured layer."""
     kind, config = _settings(entry)
     if kind not in _CLASSES and kind not in ("RNN", "Bidirectional"):
         raise Unsupported(f"{source}: layer '{name}' is of the class {kind}, which no cell here computes")
@@ -212,7 +221,7 @@ def _directions(entry, name, source):
 
 
 def _groups_of_keras_3(place, directions, groups):
-    """Where the file of Keras 3 has each cell of each direction."""
+    """Returns {suffix: groups} of the cells of each direction in a Keras 3 file."""
     found = {}
     for suffix, titles, cells in directions:
         folder = place + (f"/{'backward' if suffix else 'forward'}_layer" if titles else "") + "/cell"
@@ -224,7 +233,7 @@ def _groups_of_keras_3(place, directions, groups):
 
 
 def _groups_by_name(names, directions, groups, top):
-    """The same of the older format, whose groups are named by layers."""
+    """Returns {suffix: groups} in the older format, which names groups by layers."""
     own = [g for g in groups if g.removeprefix("/model_weights").split("/")[1] == names[0]]
     if not top:
         own = [g for g in own if names[-1] in g.split("/")[2:]]
@@ -235,7 +244,7 @@ def _groups_by_name(names, directions, groups, top):
 
 
 def _order_of(file, groups):
-    """Groups in the order in which the older format lists its weights; they are reached by no link to another file."""
+    """Sorts groups in the order in which the older format lists its weights. Follows no links to other files."""
     order, tops = [], {group.removeprefix("/model_weights").split("/")[1] for group in groups}
     for top in [group for name in tops for group in (f"/model_weights/{name}", f"/{name}") if group in file]:
         for name in file[top].attrs.get("weight_names", []):
@@ -245,7 +254,7 @@ def _order_of(file, groups):
 
 
 def _unconfigured(groups):
-    """{place: {suffix: [group]}} of groups that no configuration speaks of."""
+    """Returns {place: {suffix: [group]}} of groups that no configuration describes."""
     found = {}
     for group in groups:
         parts = group.strip("/").split("/")
@@ -261,7 +270,7 @@ def _unconfigured(groups):
 
 
 def _read_group(file, limits, config, name=None, cell=None):
-    """{name of the layer: weights}, both directions of a Bidirectional as one."""
+    """Returns {layer: weights}. Both directions of a Bidirectional are one layer."""
     source = limits.path
     groups = {group.name: group for group in cell_groups(file, [], limits, set())}
     if not groups:
@@ -291,7 +300,7 @@ def _read_group(file, limits, config, name=None, cell=None):
 
 
 def _configured(groups, ordered, what, limits):
-    """The weights of one layer whose configuration is known."""
+    """Returns the weights of one layer with a known configuration."""
     source, (place, names, entry, title, modern) = limits.path, what
     directions = _directions(entry, title, source)
     if modern:
@@ -315,7 +324,7 @@ def _configured(groups, ordered, what, limits):
 
 
 def _unconfigured_layer(groups, parts, title, cell, limits):
-    """The weights of a layer without a configuration, whose cell the caller or the file says."""
+    """Returns the weights of a layer without a configuration. The caller or the file names the cell."""
     source = limits.path
     said = cell or next((groups[g].attrs.get("penstock.cell") for each in parts.values() for g in each), None)
     if said is None:
@@ -339,7 +348,7 @@ def _unconfigured_layer(groups, parts, title, cell, limits):
 
 
 def _joined(parts, source):
-    """One stack of {(suffix, number of the layer): weights}; a bias that one of them lacks is zero."""
+    """Joins {(suffix, number of the layer): weights} to one stack. A missing bias is zero."""
     cells = {weights.cell for weights in parts.values()}
     if len({(weights.cell, weights.hidden_size) for weights in parts.values()}) > 1:
         raise Unsupported(f"{source} has cells {', '.join(sorted(cells))} of several sizes, expected one cell and size")
@@ -353,13 +362,19 @@ def _joined(parts, source):
 
 
 def read_keras(path, *, name=None, cell=None):
-    """The recurrent layers of a ``.keras``, ``.weights.h5`` or ``.h5`` file by their names, in the order of the
-    file. Names that come twice are paths ("encoder.rec").
+    """Reads the recurrent layers of a ``.keras``, ``.weights.h5`` or ``.h5`` file.
+
+    Returns {name: weights} in the order of the file. Layers with equal names get their paths ("encoder.rec").
 
     Args:
         path: The file.
-        name: Only this layer.
-        cell: What layers are of which the file has weights alone, such as those of ``.weights.h5``.
+        name: Reads only this layer.
+        cell: The cell of layers that have weights but no configuration, as in ``.weights.h5``.
+
+    Raises:
+        BadInput: The file is damaged, or does not fit its configuration.
+        Unsupported: A layer has no equivalent here, or the package h5py is missing.
+        IoFailure: The file cannot be read.
     """
     path = str(path)
     limits = Limits(path)
@@ -374,7 +389,7 @@ def read_keras(path, *, name=None, cell=None):
 
 
 def _archived(path, limits):
-    """The configuration and the bytes of the weights of a ``.keras`` file."""
+    """Returns the configuration of a ``.keras`` file and the bytes of its weights."""
     try:
         with zipfile.ZipFile(path) as archive:
             names = ("config.json", "model.weights.h5")
@@ -403,10 +418,16 @@ def _json(text, path):
 
 
 def write_keras(path, layers):
-    """Writes layers as a sequential model: ``.keras``, or ``.weights.h5`` for ``load_weights`` of such a model.
+    """Writes layers as a sequential model.
 
     Args:
-        layers: {name: weights}, each of one layer in one or both directions; all of them return sequences.
+        path: A ``.keras`` file, or a ``.weights.h5`` file for ``load_weights`` of the same model.
+        layers: {name: weights}, each of one layer in one or both directions. All layers return sequences.
+
+    Raises:
+        InvalidArgument: The name of the file is wrong, or Keras has no such layer.
+        Unsupported: The package h5py is missing.
+        IoFailure: The file cannot be written.
     """
     path, h5py = str(path), h5py_package()
     if not path.endswith((".keras", ".weights.h5")):
@@ -425,7 +446,7 @@ def write_keras(path, layers):
 
 
 def _write_layer(group, name, weights, counts):
-    """Adds one layer's arrays, and returns its configuration."""
+    """Writes the arrays of one layer and returns its configuration."""
     kind = {"lstm": "LSTM", "gru": "GRU", "gru-before": "GRU"}.get(weights.cell, "SimpleRNN")
     config = {"name": name, "units": weights.hidden_size, "return_sequences": True}
     if kind == "GRU":
@@ -455,7 +476,7 @@ def _write_layer(group, name, weights, counts):
 
 
 def _archive(weights, layers, inputs):
-    """The bytes of a .keras file."""
+    """Returns the bytes of a .keras file."""
     shape = [None, None, inputs]
     entry = {
         "module": "keras.layers",

@@ -1,8 +1,8 @@
 """Weights of ``minGRU`` and ``minLSTM`` of the package minGRU-pytorch.
 
-``to_hidden_and_gate.weight`` ``[2 H, I]`` has candidate and gate, ``to_hidden_and_f_i_gate.weight`` ``[3 H, I]``
-candidate, forget and input gate, without biases and with the positive candidate; ``to_out.weight`` ``[I, H]`` is a
-projection that only layers with an expansion have.
+``to_hidden_and_gate.weight`` ``[2 H, I]`` has the candidate and the gate, ``to_hidden_and_f_i_gate.weight``
+``[3 H, I]`` the candidate, forget and input gate. There are no biases, and candidates are positive. Layers with an
+expansion also have a projection ``to_out.weight`` ``[I, H]``.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from ..errors import BadInput, InvalidArgument
 from ._weights import RecurrentWeights, inverse, refuse_others, reordered, take, whole_number_of
 
 GRU, LSTM, OUT = "to_hidden_and_gate.weight", "to_hidden_and_f_i_gate.weight", "to_out.weight"
-# Ours by theirs: the candidate comes first there, last here.
+# Index of the package's gate for each of ours: the candidate is first there, last here.
 _FORMS = {GRU: ("mingru-log", [1, 0]), LSTM: ("minlstm-log", [1, 2, 0])}
 
 
 def from_lucidrains(tensors, *, source="minGRU-pytorch"):
-    """A layer from its ``state_dict``; the projection behind it, if there is one, is ``extra["to_out.weight"]``."""
+    """Returns a layer from its ``state_dict``. A projection becomes ``extra["to_out.weight"]``."""
     name = GRU if GRU in tensors else LSTM
     if name not in tensors:
         raise BadInput(f"{source}: there is neither '{GRU}' nor '{LSTM}'")
@@ -33,8 +33,10 @@ def from_lucidrains(tensors, *, source="minGRU-pytorch"):
 
 
 def to_lucidrains(weights):
-    """A ``state_dict`` for such a layer. Raises InvalidArgument for biases that are not zero, which it has no place
-    for."""
+    """Returns a ``state_dict`` for a layer of the package.
+
+    Raises InvalidArgument for other cells, and for biases that are not zero: the package has no biases.
+    """
     for name, (cell, order) in _FORMS.items():
         if weights.cell != cell:
             continue
@@ -46,7 +48,7 @@ def to_lucidrains(weights):
 
 
 def to_module(weights):
-    """A module of PyTorch, ``(x [B, T, I], hx=None) -> (y, last state)``, with the projection if there is one."""
+    """Returns a PyTorch module ``(x [B, T, I], hx=None) -> (y, last state)``, with the projection if there is one."""
     from ._modules import Projected
 
     return Projected(weights.to_torch(), weights.extra.get(OUT))

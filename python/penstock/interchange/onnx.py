@@ -1,7 +1,7 @@
-"""Weights of ONNX's operators RNN, GRU and LSTM, and files that have them.
+"""Weights and files of ONNX's operators RNN, GRU and LSTM.
 
-``W`` ``[directions, G H, I]``, ``R`` ``[directions, G H, H]``, ``B`` ``[directions, 2 G H]``, the biases of W and R one
-behind the other; gates stand as i, o, f, c in the LSTM and as z, r, h in the GRU. Files need the package onnx.
+``W`` is ``[directions, G H, I]``, ``R`` ``[directions, G H, H]``, ``B`` ``[directions, 2 G H]`` (the biases of W, then
+those of R). The gate order is i, o, f, c for the LSTM and z, r, h for the GRU. Files need the package onnx.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..errors import BadInput, InvalidArgument, IoFailure, Unsupported
 from ._limits import Limits, reading
 from ._weights import RecurrentWeights, inverse, refuse_others, reordered, take, unique_names
 
-# Ours, in the operator's order of gates.
+# Index of our gate for each gate of the operator.
 _ORDER = {"lstm": [0, 3, 1, 2], "gru": [1, 0, 2], "gru-before": [1, 0, 2], "elman": [0], "elman-relu": [0]}
 _OPERATOR = {"lstm": "LSTM", "gru": "GRU", "gru-before": "GRU", "elman": "RNN", "elman-relu": "RNN"}
 _ACTIVATIONS = {"LSTM": ["Sigmoid", "Tanh", "Tanh"], "GRU": ["Sigmoid", "Tanh"], "RNN": ["Tanh"]}
@@ -26,12 +26,13 @@ _SUFFIXES = {"forward": ("",), "reverse": ("_reverse",), "bidirectional": ("", "
 
 
 def from_onnx(tensors, *, cell, direction="forward", source="onnx"):
-    """One layer from the arrays ``W``, ``R`` and, if there is one, ``B`` of a node, by these names.
+    """Returns one layer from the arrays of a node.
 
     Args:
-        tensors: The arrays by their names.
+        tensors: {name: array} with the names ``W``, ``R`` and optionally ``B``.
         cell: ``"lstm"``, ``"gru"`` (``linear_before_reset=1``), ``"gru-before"`` (0), ``"elman"`` or ``"elman-relu"``.
         direction: ``"forward"``, ``"reverse"`` or ``"bidirectional"``.
+        source: Name of the source in error messages.
     """
     if cell not in _ORDER:
         raise InvalidArgument(f"cell must be one of {', '.join(_ORDER)}, not '{cell}'")
@@ -56,9 +57,12 @@ def from_onnx(tensors, *, cell, direction="forward", source="onnx"):
 
 
 def to_onnx(weights):
-    """The arrays of one layer, in one direction or both, for a node: ``W``, ``R`` and ``B``, and its attributes beside
-    them, ``(tensors, {"op_type": "LSTM", "direction": "forward", ...})``. For a whole file, with cells that are no
-    operators of ONNX too, see :func:`penstock.interchange.save` and :meth:`penstock.Recurrent.save_onnx`."""
+    """Returns the arrays ``W``, ``R`` and ``B`` of one layer for a node, and the attributes of the node.
+
+    The result is ``(tensors, {"op_type": "LSTM", "direction": "forward", ...})``. To write a whole file, also of cells
+    that ONNX does not have, use :func:`penstock.interchange.save` or :meth:`penstock.Recurrent.save_onnx`. Raises
+    InvalidArgument for a cell without an operator or a stack of several layers.
+    """
     if weights.cell not in _ORDER or weights.heads != 1:
         raise InvalidArgument(f"ONNX has no operator of the cell '{weights.cell}' with {weights.heads} heads")
     if weights.layers != 1:
@@ -74,7 +78,7 @@ def to_onnx(weights):
     return {"W": inputs, "R": recurrent, "B": np.concatenate([bias_ih, bias_hh], axis=1)}, attributes
 
 
-# The oldest version whose reader of a model stays in its folder; pyproject.toml asks for it too.
+# Older versions read files outside the model's folder. pyproject.toml requires the same version.
 _OLDEST = (1, 17)
 
 
@@ -93,7 +97,7 @@ def _package():
 
 
 class _Graph:
-    """What the values of a graph are made of."""
+    """Looks up the sources of the values of a graph."""
 
     def __init__(self, graph, onnx, limits, outer=None):
         self.onnx, self.limits, self.outer = onnx, limits, outer
@@ -101,7 +105,7 @@ class _Graph:
         self.makers = {name: node for node in graph.node for name in node.output if name}
 
     def array(self, name):
-        """The array that the file holds by this name, itself or as its Identity; None of others."""
+        """Returns the array stored under this name, directly or through Identity nodes; otherwise None."""
         for _ in range(len(self.makers) + 1):
             self.limits.step()
             if name in self.stored:
@@ -128,8 +132,10 @@ class _Graph:
         return array.astype(np.float32) if array.dtype.name == "bfloat16" else array
 
     def held(self, name):
-        """Whether the file holds values other than zero for this input: "zero", "stored", or "given" where they depend on
-        what the graph is given. Shapes do not count."""
+        """Returns the source of a value: "zero", "stored" (in the file), or "given" (depends on inputs of the graph).
+
+        A dependence on the shape of an input does not count.
+        """
         known, todo = {}, [name]
         while todo:
             self.limits.step()
@@ -147,7 +153,7 @@ class _Graph:
         return known[name]
 
     def _sources(self, name):
-        """What a value is, or the values that it is computed of."""
+        """Returns the source of a value, or the names of the values that it is computed from."""
         array = self.array(name)
         if array is not None:
             return "stored" if np.any(array) else "zero"
@@ -174,7 +180,7 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 
 def _cell_of(node, attributes, source):
-    """The cell that a node is; an error for what none of ours computes."""
+    """Returns the cell of a node. Raises Unsupported if there is no equivalent here."""
     others = sorted(set(attributes) - _COMMON - _KNOWN[node.op_type])
     if others:
         raise Unsupported(f"{source} has the attribute '{others[0]}', which the operator {node.op_type} does not have")
@@ -200,7 +206,7 @@ def _cell_of(node, attributes, source):
 
 
 def _refuse_inputs(node, graph, source):
-    """Inputs beside the weights: those that the graph is given are the caller's, those that it holds are refused."""
+    """Raises Unsupported for further inputs that are stored in the file. Those given to the graph are the caller's."""
     inputs = dict(zip(_INPUTS, node.input))
     if inputs.get("P") and graph.held(inputs["P"]) != "zero":
         raise Unsupported(f"{source} has peepholes (P), which no cell here has")
@@ -243,7 +249,7 @@ def _layer(node, graph, onnx, source):
 
 
 def _nodes(graph, onnx, limits, outer=None):
-    """(node, its graph) of every node, those of the bodies of loops and branches too."""
+    """Yields (node, its graph) of every node, including those in the bodies of loops and branches."""
     own = _Graph(graph, onnx, limits, outer)
     for node in graph.node:
         limits.step()
@@ -254,7 +260,7 @@ def _nodes(graph, onnx, limits, outer=None):
 
 
 def _place(tensor, size, limits):
-    """(file, offset) of a tensor that lies beside the model: in its folder or below, and not behind a link."""
+    """Returns (file, offset) of an external tensor, which must be in the model's folder or below, not behind a link."""
 
     def refuse(problem):
         raise BadInput(f"{limits.path}: tensor '{tensor.name}' {problem}")
@@ -281,8 +287,10 @@ def _external(tensor, dtype, place, offset):
 
 
 def _check_functions(model, limits):
-    """Counts what the functions of a model are once each call is replaced by what is called, which may be out of all
-    proportion: two calls each, thirty deep."""
+    """Counts the size of a model after inlining its functions, and limits it.
+
+    The size can grow exponentially: functions with two calls each, nested thirty deep.
+    """
     functions = {(each.domain, each.name): each for each in model.functions}
     sizes, open_ = {}, set()
 
@@ -309,7 +317,7 @@ def _check_functions(model, limits):
     limits.take(of_nodes(model.graph.node, 0), "its graph with the functions that it calls")
 
 
-_DEEPEST = 32  # functions that call functions
+_DEEPEST = 32  # largest depth of nested function calls
 
 
 def _opened(path, limits):
@@ -324,13 +332,18 @@ def _opened(path, limits):
 
 
 def read_onnx(path, *, name=None):
-    """The layers of a file, {name: weights}: nodes RNN, GRU and LSTM of the graph whose weights are stored.
+    """Reads the RNN, GRU and LSTM nodes of a file whose weights are stored in it, and returns {name: weights}.
 
-    A layer is called by its node. Nodes without a name, or of one name, are called by their first output.
+    A layer has the name of its node. If a node has no name, or shares it, the layer has the name of its first output.
 
     Args:
         path: The file.
-        name: Only this layer.
+        name: Reads only this layer.
+
+    Raises:
+        BadInput: The file is damaged, or has no such layer.
+        Unsupported: A layer has no equivalent here, or the package onnx is missing or too old.
+        IoFailure: The file cannot be read.
     """
     path = os.fspath(path)
     limits = Limits(path)
@@ -364,5 +377,5 @@ def _read_layers(path, name, onnx, graph, limits):
 
 
 def write_onnx(path, weights):
-    """A stack of any cell as a file by itself."""
+    """Writes a stack of any cell as an ONNX file."""
     weights.to_numpy("float32").save_onnx(path)

@@ -1,4 +1,4 @@
-"""Weights as ``torch.nn.RNN``, ``GRU`` and ``LSTM`` have them, and everything that is named like them."""
+"""Weights with the names of ``torch.nn.RNN``, ``GRU`` and ``LSTM``."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from ._weights import GATES, RecurrentWeights, shape_text
 
 _PLAIN = r"(?:weight_ih|weight_hh|bias_ih|bias_hh)_l\d+(?:_reverse)?"
 _MEMBER = re.compile(_PLAIN)
-# Members of a recurrent layer, whatever they are called: projections, parts that a weight is computed of.
+# All members of a recurrent layer: also projections, and parts from which a weight is computed.
 _ANY = re.compile(r"parametrizations\.\w+_l\d+(?:_reverse)?\.[\w.]+|[A-Za-z]\w*_l\d+(?:_reverse)?(?:_[a-z]+)?")
 _FIRST = re.compile(r"((?:.*\.)?)(?:parametrizations\.)?weight_[ih]h_l0(?:_reverse)?(?:_[a-z]+|\.[\w.]+)?")
-# Norm and direction of a weight, of both of PyTorch's ways to normalise weights.
+# Names of the norm and the direction of a weight, for both of PyTorch's implementations of weight_norm.
 _NORMED = [
     (re.compile(rf"((?:.*\.)?{_PLAIN})_g"), "{}_v"),
     (re.compile(rf"((?:.*\.)?)parametrizations\.({_PLAIN})\.original0"), "{}parametrizations.{}.original1"),
@@ -22,13 +22,13 @@ _NORMED = [
 
 
 def prefix_of(name):
-    """The prefix of the layer whose first matrices, or parts of them, have this name; None of other names."""
+    """Returns the prefix of a layer if this is the name of its first matrix or of a part of it; otherwise None."""
     match = _FIRST.fullmatch(name)
     return match[1] if match else None
 
 
 def plain(tensors):
-    """The tensors with weights in place of what ``weight_norm`` keeps of them: w = g v / |v|."""
+    """Returns the tensors with the pairs of ``weight_norm`` replaced by weights: w = g v / |v|."""
     tensors = dict(tensors)
     for pattern, other in _NORMED:
         for name in list(tensors):
@@ -41,7 +41,7 @@ def plain(tensors):
 
 
 def _is_norm_of(norm, direction):
-    """Norms have one entry where the direction has an axis that they go over."""
+    """Returns True if the shapes fit: a norm has extent 1 along the axes over which it was taken."""
     norm, direction = np.shape(norm), np.shape(direction)
     return norm == () or (len(norm) == len(direction) and all(n in (1, d) for n, d in zip(norm, direction)))
 
@@ -55,8 +55,10 @@ def _scaled(norm, direction):
 
 
 def _refuse_computed(tensors, prefix, source):
-    """Members of the layer that are no weights: dropped, they would change what it computes. A wrapper keeps them beside
-    the layer, which it calls "module"."""
+    """Raises BadInput for members of the layer that are not plain weights, since they change what it computes.
+
+    A wrapper has them next to the layer, which it calls "module".
+    """
     around = prefix.removesuffix("module.")
     for name in [n.removeprefix(start) for start in {prefix, around} for n in tensors if n.startswith(start)]:
         if _MEMBER.fullmatch(name) or not _ANY.fullmatch(name):
@@ -73,7 +75,10 @@ def _refuse_computed(tensors, prefix, source):
 
 
 def _cell_by_shape(tensors, source):
-    """4 or 3 gates say which cell of torch.nn it is; several cells have one gate, and torch.nn has no heads."""
+    """Returns the cell of torch.nn: "lstm" for 4 gates, "gru" for 3.
+
+    Raises BadInput for one gate or several heads, which do not identify the cell.
+    """
     end = "l0" if "weight_ih_l0" in tensors else "l0_reverse"
     rows = tensors[f"weight_ih_{end}"].shape[0]
     matrix = tensors.get(f"weight_hh_{end}")
@@ -95,15 +100,20 @@ def _cell_by_shape(tensors, source):
 
 
 def from_torch(tensors, *, prefix="", cell=None, source="state_dict"):
-    """One stack of a ``state_dict``, whose names begin with `prefix` ("encoder.").
+    """Returns one stack of a ``state_dict``.
 
-    Weights that ``torch.nn.utils.weight_norm`` has split are put together; other parametrizations and projections
-    (``proj_size``) are refused.
+    Weights split by ``torch.nn.utils.weight_norm`` are recombined.
 
     Args:
-        tensors: Arrays, or tensors of the CPU, by their names.
-        cell: Which cell it is; None: the LSTM or the GRU of torch.nn, by the number of gates. One gate is tanh
-            (``"elman"``) or relu (``"elman-relu"``), which has to be said.
+        tensors: {name: array or CPU tensor}.
+        prefix: Prefix of the names ("encoder.").
+        cell: The cell. None: LSTM or GRU, by the number of gates. With one gate it must be given: ``"elman"`` (tanh) or
+            ``"elman-relu"``.
+        source: Name of the source in error messages.
+
+    Raises:
+        BadInput: A tensor is missing, unknown or of the wrong shape; the cell is ambiguous; or the layer has
+            projections (``proj_size``) or other parametrizations.
     """
     source, tensors = f"{source}: {prefix}" if prefix else source, plain(tensors)
     _refuse_computed(tensors, prefix, source)
@@ -121,5 +131,5 @@ def from_torch(tensors, *, prefix="", cell=None, source="state_dict"):
 
 
 def to_torch(weights, *, prefix=""):
-    """Arrays for ``load_state_dict`` of a module whose names begin with `prefix`."""
+    """Returns {name: array} for ``load_state_dict`` of a module. Names begin with ``prefix``."""
     return {prefix + name: array for name, array in weights.tensors.items()}

@@ -1,11 +1,12 @@
-"""Weights of the sLSTM layer of the package xlstm (``sLSTMLayer``), whichever of its backends wrote them.
+"""Weights of the sLSTM layer of the package xlstm (``sLSTMLayer``), from any of its backends.
 
-``slstm_cell._recurrent_kernel_`` is ``[heads, 4 D, D]`` of the backend "vanilla" and ``[heads, D, 4 D]`` of "cuda",
-where the axes of h_{t-1} and of the gates have changed places; ``slstm_cell._bias_`` ``[4 H]`` goes gate after gate in
-the former and head after head in the latter. The gates' projections are ``[heads, D, I / heads]`` each. In the
-package, what is called ``fgate`` makes the cell's first gate, the input gate, and ``igate`` the forget gate; what
-counts is where the values go, and that is kept. Gates i and f read the input behind a causal convolution and SiLU, if
-the layer has one, z and o the input itself.
+``slstm_cell._recurrent_kernel_`` is ``[heads, 4 D, D]`` in the backend "vanilla", and ``[heads, D, 4 D]`` with swapped
+axes in "cuda". ``slstm_cell._bias_`` ``[4 H]`` is ordered by gates in "vanilla", by heads in "cuda". The projections of
+the gates are ``[heads, D, I / heads]`` each.
+
+In the package, ``fgate`` feeds the first gate of the cell, which is the input gate, and ``igate`` the forget gate. The
+conversion keeps this use of the values. If the layer has a causal convolution, gates i and f read its output after
+SiLU; z and o read the input itself.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from ._weights import RecurrentWeights, refuse_others, take, whole_number_of
 
 _KERNEL, _BIAS, _NORM = "slstm_cell._recurrent_kernel_", "slstm_cell._bias_", "group_norm.weight"
 _CONVOLUTION = ("conv1d.conv.weight", "conv1d.conv.bias")
-_PROJECTIONS = ("fgate.weight", "igate.weight", "zgate.weight", "ogate.weight")  # of our i, f, z, o
+_PROJECTIONS = ("fgate.weight", "igate.weight", "zgate.weight", "ogate.weight")  # for our gates i, f, z, o
 
 
 def _recurrent(tensors, source):
-    """[heads, 4 D, D] and whether gates go before heads in the bias."""
+    """Returns the recurrent matrix [heads, 4 D, D], and True if the bias is ordered by gates ("vanilla")."""
     kernel = take(tensors, _KERNEL, source, None, None, None)
     heads, rows, columns = kernel.shape
     if rows == 4 * columns and heads * columns > 0:
@@ -32,7 +33,7 @@ def _recurrent(tensors, source):
 
 
 def _block_diagonal(blocks):
-    """[heads, D, E] as the matrix [heads D, heads E] that it stands for."""
+    """Expands blocks [heads, D, E] to the block-diagonal matrix [heads D, heads E]."""
     heads, rows, columns = blocks.shape
     whole = np.zeros((heads, rows, heads, columns), blocks.dtype)
     for head in range(heads):
@@ -41,9 +42,10 @@ def _block_diagonal(blocks):
 
 
 def from_xlstm(tensors, *, source="xlstm"):
-    """A layer from its ``state_dict``. With a convolution the weights read ``[convolved input, input]``, 2 I columns.
+    """Returns a layer from its ``state_dict``.
 
-    ``extra`` has what stands around the cell, by the package's names: the convolution, and the gain of the norm.
+    With a convolution, the input matrix has 2 I columns, for ``[convolved input, input]``. ``extra`` has the
+    convolution and the gain of the norm, with the package's names.
     """
     matrix, gates_first = _recurrent(tensors, source)
     heads, rows, size = matrix.shape
@@ -73,10 +75,15 @@ def from_xlstm(tensors, *, source="xlstm"):
 
 
 def to_xlstm(weights, *, backend="vanilla"):
-    """A ``state_dict`` for a layer of that backend, "vanilla" or "cuda".
+    """Returns a ``state_dict`` for a layer of the package.
 
-    Raises InvalidArgument where the inputs' matrix is not block-diagonal: a head of such a layer sees no other head's
-    inputs.
+    Args:
+        weights: A layer of the cell ``slstm``.
+        backend: ``"vanilla"`` or ``"cuda"``.
+
+    Raises:
+        InvalidArgument: The cell is another one, or the input matrix is not block-diagonal: a head of the package's
+            layer reads only its own inputs.
     """
     if weights.cell != "slstm":
         raise InvalidArgument(f"layers of xlstm are of the cell slstm, not '{weights.cell}'")
@@ -108,7 +115,7 @@ def to_xlstm(weights, *, backend="vanilla"):
 
 
 def to_module(weights):
-    """A module of PyTorch that computes what the package's layer does, ``[B, T, I] -> [B, T, H]``."""
+    """Returns a PyTorch module that computes the same as the package's layer, ``[B, T, I] -> [B, T, H]``."""
     from ._modules import XLSTMLayer
 
     convolution = [weights.extra[name] for name in _CONVOLUTION] if _CONVOLUTION[0] in weights.extra else None

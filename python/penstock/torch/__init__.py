@@ -1,6 +1,6 @@
-"""Penstock's recurrent layers for PyTorch: `torch.nn`'s by their names, and those it does not have.
+"""Penstock's recurrent layers for PyTorch: replacements of torch.nn's layers, and layers that it does not have.
 
-Needs PyTorch 2.10 or later. Changing the import is the whole migration:
+It needs PyTorch 2.10 or later. To migrate, change the import:
 
 >>> import torch
 >>> from penstock.torch import LSTM
@@ -8,10 +8,10 @@ Needs PyTorch 2.10 or later. Changing the import is the whole migration:
 >>> y.shape
 torch.Size([4, 100, 16])
 
-`convert(model)` swaps the layers of a model that exists.
+``convert(model)`` replaces the layers of an existing model.
 """
 
-from ._library import library_path, release_memory  # first: it refuses what is older
+from ._library import library_path, release_memory  # first: it checks the version of PyTorch
 
 from .._keywords import explain_keywords
 from ._cells import GRUCell, LSTMCell, MinGRUCell, MinLSTMCell, RNNCell, SLSTMCell

@@ -1,4 +1,4 @@
-"""One step of a cell as a module: torch.nn's cells by their names, and those it does not have."""
+"""Single steps of cells as modules: replacements of torch.nn's cells, and cells that torch.nn does not have."""
 
 import torch
 from torch import nn
@@ -12,7 +12,7 @@ _WEIGHTS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
 
 
 class Cell(CellNote, nn.Module):
-    """One step [B, I] -> [B, H] or [I] -> [H], with the state of the step before; parameters as torch.nn's cells."""
+    """Base of all cells: one step ``[B, I] -> [B, H]`` or ``[I] -> [H]``. Parameters are those of torch.nn's cells."""
 
     def __init__(self, input_size, hidden_size, bias=True, device=None, dtype=None, *, num_heads=1):
         super().__init__()
@@ -52,14 +52,17 @@ class Cell(CellNote, nn.Module):
         return text + (f", num_heads={self.num_heads}" if self.num_heads != 1 else "")
 
     def forward(self, input, hx=None):
-        """The state after one step.
+        """Runs one step and returns the new state.
 
         Args:
-            input: [B, I] or [I].
-            hx: The state before, [B, H] or [H], a tuple for cells with several; None: zeros.
+            input: ``[B, I]`` or ``[I]``.
+            hx: The state before the step, ``[B, H]`` or ``[H]``; a tuple for cells with several states. None: zeros.
 
         Returns:
-            The state after it, shaped as hx; the first of several is the output.
+            The new state in the shape of ``hx``. The first of several states is the output.
+
+        Raises:
+            ValueError, RuntimeError: A shape or a dtype does not fit, as in torch.nn.
         """
         cell = self._cell()
         count = CELLS[cell][1]
@@ -79,23 +82,23 @@ class Cell(CellNote, nn.Module):
         after = one_step(input, weights, states, cell)
         if after is not None:
             return after[0] if count == 1 else tuple(after)
-        steps = () if has_rows else (1,)  # and a row
+        steps = () if has_rows else (1,)  # and an axis B
         x, *states = (t.reshape(1, *steps, *t.shape) for t in (input, *states))
         y, *last = run_layers(x, weights, states, (None, None, None), cell, 1, False, False, False)
         last = tuple(state.to(y.dtype).flatten(0, 0 if has_rows else 1)[0] for state in last)
         return last[0] if count == 1 else last
 
     def _weights(self):
-        """Those that there are, in the order of the op."""
+        """Returns the existing weights in the order of the op."""
         parameters = self._parameters
         try:
             weights = [parameters[name] for name in _WEIGHTS]
-        except KeyError:  # parametrised ones are made when they are asked for
+        except KeyError:  # parametrised weights are computed on access
             weights = [getattr(self, name) for name in _WEIGHTS]
         return [w for w in weights if w is not None]
 
     def _refuse_types(self, input, dtype, states):
-        """As torch.nn's products of matrices do; autocast may have made either."""
+        """Raises RuntimeError for mixed dtypes, as torch.nn does, except under autocast, which produces them."""
         if torch.is_autocast_enabled(input.device.type):
             return
         found = [str(tensor.dtype) for tensor in (input, *states)]
@@ -121,7 +124,7 @@ class Cell(CellNote, nn.Module):
 
 
 class RNNCell(Cell):
-    """One step of an Elman network, as `torch.nn.RNNCell`."""
+    """One step of an Elman network, like ``torch.nn.RNNCell``."""
 
     def __init__(self, input_size, hidden_size, bias=True, nonlinearity="tanh", device=None, dtype=None, *,
                  num_heads=1):  # fmt: skip
@@ -135,21 +138,21 @@ class RNNCell(Cell):
 
 
 class GRUCell(Cell):
-    """One step of a gated recurrent unit, as `torch.nn.GRUCell`."""
+    """One step of a gated recurrent unit, like ``torch.nn.GRUCell``."""
 
     def _cell(self):
         return "gru"
 
 
 class LSTMCell(Cell):
-    """One step of an LSTM, as `torch.nn.LSTMCell`: (h, c) after it."""
+    """One step of an LSTM, like ``torch.nn.LSTMCell``. Returns ``(h, c)``."""
 
     def _cell(self):
         return "lstm"
 
 
 class SLSTMCell(Cell):
-    """One step of an sLSTM: its states (h, c, n, m) after it."""
+    """One step of an sLSTM. Returns ``(h, c, n, m)``."""
 
     def _cell(self):
         return "slstm"

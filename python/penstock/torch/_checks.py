@@ -1,4 +1,4 @@
-"""What layers check of their arguments beside what torch.nn's base class does."""
+"""Checks of arguments that torch.nn's base class does not do."""
 
 import numbers
 
@@ -6,7 +6,7 @@ import torch
 
 from .._keywords import no_argument, warn_caller
 
-#: How layers that torch.nn does not have become ONNX.
+#: Hint for layers that torch.nn does not have.
 AS_ONNX = (
     "For ONNX, use save_onnx() of penstock.Recurrent, which loads the state_dict of such a layer, or of penstock.Model, "
     "which loads what SequenceModel.save() writes"
@@ -14,7 +14,7 @@ AS_ONNX = (
 
 
 def refuse_onnx_export():
-    """torch.onnx would find out after minutes, and print the whole graph."""
+    """Raises RuntimeError early. torch.onnx itself would fail after minutes and print the whole graph."""
     if torch.onnx.is_in_onnx_export():
         raise RuntimeError(
             "torch.onnx cannot write Penstock's layers: export penstock.torch.convert_back(copy.deepcopy(model)), whose "
@@ -23,7 +23,7 @@ def refuse_onnx_export():
 
 
 def refuse_projection(others, layer):
-    """Keyword arguments that no layer has, or this one has not."""
+    """Raises for unknown keyword arguments: ValueError for proj_size, TypeError for others."""
     if "proj_size" in others:
         raise ValueError("proj_size argument is only supported for LSTM, not RNN or GRU")
     if others:
@@ -42,7 +42,7 @@ def _check_form(name, tensor, dtypes, shape, meaning):
 
 
 def lengths_as_tensor(lengths, device):
-    """Lengths may be a list of whole numbers or an array of NumPy's, as for pack_padded_sequence()."""
+    """Returns lengths as a tensor. They may be a list of integers or a NumPy array, as for pack_padded_sequence()."""
     if lengths is None or isinstance(lengths, torch.Tensor):
         return lengths
     try:
@@ -56,12 +56,12 @@ def lengths_as_tensor(lengths, device):
 
 
 def check_lengths(lengths, rows):
-    """Their values are for the kernels to check, which compiled graphs come to as well."""
+    """Checks dtype and shape. The kernels check the values, also in compiled graphs."""
     _check_form("lengths", lengths, (torch.int64,), (rows,), "[B]")
 
 
 def check_values_of_lengths(lengths, steps):
-    """As the kernels check them, for the layers that no kernel runs."""
+    """Checks the values as the kernels do, for layers that run without a kernel."""
     if lengths.device.type == "cpu" and not ((lengths >= 0) & (lengths <= steps)).all():
         raise RuntimeError(f"lengths must be 0 to T = {steps}, not {lengths.tolist()}")
 
@@ -71,7 +71,10 @@ def check_reset_mask(mask, shape):
 
 
 def check_state_types(states, x):
-    """States have the input's dtype, or are float where sequences are halves; autocast may have made either."""
+    """Raises RuntimeError unless states have the dtype of the input, or float32 for 16-bit inputs.
+
+    Under autocast any mix is allowed.
+    """
     for state in states:
         if state.dtype == x.dtype or (state.dtype == torch.float32 and x.dtype in (torch.bfloat16, torch.float16)):
             continue

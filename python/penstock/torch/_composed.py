@@ -1,6 +1,6 @@
-"""The recurrent layers written in PyTorch's own operations, one step after the other.
+"""Recurrent layers in PyTorch's own operations, step by step.
 
-They are what second derivatives, which the kernels do not have, are made of, and what runs an LSTM with projections.
+They compute second derivatives, which the kernels do not have, and run LSTMs with projections.
 """
 
 import torch
@@ -8,24 +8,27 @@ from torch.nn import functional
 
 from penstock import reference
 
-#: What a cell looks like from outside: gates G, states S (state 0 is the output h), whether it has no recurrent matrix.
+#: By cell: number of gates G, number of states S (state 0 is the output h), and True if it has no recurrent matrix.
 CELLS = {name: (gates, states, name in reference.TERMS) for name, (_, gates, states) in reference.CELLS.items()}
 
 
 class _OfTensors:
-    """The functions that cells are made of, of PyTorch's tensors."""
+    """The functions of cells, for PyTorch tensors."""
 
     exp, tanh, maximum, where, relu = torch.exp, torch.tanh, torch.maximum, torch.where, torch.relu
     sigmoid, log_sigmoid = torch.sigmoid, functional.logsigmoid
 
 
 def terms_of(cell, wx):
-    """a and b of h_t = a_t h_{t-1} + b_t, from W x + bias [..., G * H], of a cell that is such a recurrence."""
+    """Returns a and b of h_t = a_t h_{t-1} + b_t for a scan cell, from W x + bias [..., G * H]."""
     return reference.TERMS[cell](_OfTensors, wx.chunk(CELLS[cell][0], -1))
 
 
 def _recurrent_product(weight, bias, count):
-    """h [B, H] -> R h + b, `count` gates [B, H]; weight [G * H, H], or [heads, G * D, D] for heads of their own."""
+    """Returns a function from h [B, H] to R h + b as `count` gates [B, H].
+
+    `weight` is [G * H, H], or [heads, G * D, D] with several heads.
+    """
 
     def product(h):
         if weight.dim() == 2:
@@ -39,13 +42,13 @@ def _recurrent_product(weight, bias, count):
 
 
 def _layer(cell, x, weights, state, valid, reset, reverse):
-    """All states after each step, a list of T tuples, and the last ones, from x [T, B, I]; valid and reset are bool
-    [T, B] or None. Beyond a row's length outputs are zeros, and so is all else that is asked of a step there."""
+    """Runs one direction of a layer over x [T, B, I]. Returns the states after each step, a list of T tuples, and the
+    last states. `valid` and `reset` are bool [T, B] or None. Beyond a row's length all returned states are zeros."""
     gates, _, scans = CELLS[cell]
     weights = list(weights)
     weight_ih = weights.pop(0)
     weight_hh = None if scans else weights.pop(0)
-    # With the biases gone, what is left is the projection of an LSTM.
+    # After the biases, the last weight is the projection of an LSTM.
     bias_ih = weights.pop(0) if weights and weights[0].dim() == 1 else None
     bias_hh = weights.pop(0) if weights and weights[0].dim() == 1 else None
     projection = weights.pop(0) if weights else None
@@ -72,7 +75,7 @@ def _layer(cell, x, weights, state, valid, reset, reverse):
 
 
 def _packed_places(batch_sizes):
-    """The (step, row) of each position of a PackedSequence: flat indices into [T, B]."""
+    """Returns the flat indices into [T, B] of the positions of a PackedSequence, and the number of rows."""
     rows = int(batch_sizes[0])
     steps = torch.repeat_interleave(torch.arange(len(batch_sizes)), batch_sizes)
     starts = torch.cumsum(batch_sizes, 0) - batch_sizes
@@ -81,8 +84,10 @@ def _packed_places(batch_sizes):
 
 def composed(x, weights, states, lengths, batch_sizes, reset, cell, layers, bidirectional, batch_first,
              every_state=False):  # fmt: skip
-    """As the op `penstock::recurrent`, with the states as a tuple of [layers * directions, B, H]; returns y, such a
-    tuple, and every state of the last layer, or None."""
+    """Computes the op `penstock::recurrent` with the states as a tuple of [layers * directions, B, H].
+
+    Returns y, the last states as such a tuple, and every state of the last layer or None.
+    """
     if batch_sizes is not None:
         places, rows = _packed_places(batch_sizes.cpu())
         places = places.to(x.device)
@@ -131,7 +136,7 @@ def composed(x, weights, states, lengths, batch_sizes, reset, cell, layers, bidi
 
 
 def composed_scan(a, b, h0, lengths, reset, logarithmic, reverse):
-    """As the op `penstock::scan`, with h0 given."""
+    """Computes the op `penstock::scan`. h0 must be given."""
     valid = None
     if lengths is not None:
         valid = (torch.arange(a.shape[1], device=a.device) < lengths.unsqueeze(1)).unsqueeze(-1)

@@ -1,4 +1,4 @@
-"""Recurrent layers of existing models, swapped in place."""
+"""Replaces recurrent layers of existing models in place."""
 
 import warnings
 
@@ -28,12 +28,14 @@ _HOOKS = (
 
 
 def _other(module, kind):
-    """A module of that kind with the options, the very parameters, the hooks and the mode of another; None if its
-    parameters are not plain ones (weight_norm, pruning)."""
+    """Returns a module of class `kind` with the options, parameter objects, hooks and training mode of `module`.
+
+    Returns None if the parameters are computed (weight_norm, pruning).
+    """
     options = {name: getattr(module, name) for name in _OPTIONS if hasattr(module, name)}
     if getattr(module, "proj_size", 0) > 0:
         options["proj_size"] = module.proj_size
-    with warnings.catch_warnings():  # whatever is odd about the options, the old module's user has been told
+    with warnings.catch_warnings():  # the old module has already issued the same warnings
         warnings.simplefilter("ignore")
         other = kind(module.input_size, module.hidden_size, device="meta", **options)
     if list(other._parameters) != list(module._parameters) or module._buffers:
@@ -48,7 +50,7 @@ def _other(module, kind):
 
 
 def _swapped(module, kind_of, seen):
-    if module in seen:  # a module that stands in several places stays one
+    if module in seen:  # a module used in several places stays one module
         return seen[module]
     kind = kind_of(module)
     new = None if kind is None else _other(module, kind)
@@ -65,22 +67,36 @@ def _check_module(model):
 
 
 def convert(model):
-    """Swaps every nn.RNN, nn.GRU, nn.LSTM and their cells in `model` for Penstock's, in place, and returns the model.
+    """Replaces every nn.RNN, nn.GRU, nn.LSTM and their cells in a model by Penstock's, in place, and returns the model.
 
-    Parameters stay the very same objects, so optimisers, tied weights and state_dicts are not touched. A model that is
-    itself such a layer comes back as the new one. Subclasses, and layers whose parameters are computed (weight_norm,
-    pruning, parametrizations), are left alone.
+    Parameters stay the same objects: optimisers, tied weights and state_dicts remain valid. If the model itself is such
+    a layer, the function returns the new layer. It leaves subclasses unchanged, and layers with computed parameters
+    (weight_norm, pruning, parametrizations).
+
+    Args:
+        model: A ``torch.nn.Module``.
+
+    Raises:
+        TypeError: ``model`` is not a module.
+
+    >>> import torch, penstock.torch
+    >>> penstock.torch.convert(torch.nn.Sequential(torch.nn.GRU(3, 5)))
+    Sequential(
+      (0): GRU(3, 5)
+    )
     """
     _check_module(model)
     return _swapped(model, lambda module: _OURS.get(type(module)), {})
 
 
 def convert_back(model):
-    """The reverse of convert(), for tools that look for torch.nn's own classes.
+    """Reverses :func:`convert`, for tools that need torch.nn's own classes, and returns the model.
 
-    Raises ValueError that names the module, and changes nothing, where a layer of Penstock's would be left: one that
-    torch.nn does not have (such as MinGRU, heads, GRUs with the reset before the product, and layers of a
-    SequenceModel), a subclass, and one whose parameters are computed.
+    Raises:
+        ValueError: A layer cannot be converted; the message names it, and nothing has changed. These are layers that
+            torch.nn does not have (MinGRU, several heads, a GRU with ``reset_after=False``, layers of a
+            SequenceModel), subclasses, and layers with computed parameters.
+        TypeError: ``model`` is not a module.
     """
     _check_module(model)
     for name, module in model.named_modules():
@@ -93,7 +109,7 @@ def convert_back(model):
 
 
 def _in_torch_nn(module):
-    """The same layer as a module of torch.nn; None if that has none."""
+    """Returns the same layer as a module of torch.nn; None if torch.nn does not have it."""
     if type(module) not in _THEIRS or module.num_heads != 1 or not getattr(module, "reset_after", True):
         return None
     return _other(module, _THEIRS[type(module)])

@@ -1,4 +1,4 @@
-"""Loads the library of ops, which registers them with the PyTorch that is imported."""
+"""Loads the library of ops, which registers itself with PyTorch."""
 
 import ctypes
 import os
@@ -7,7 +7,7 @@ import pathlib
 try:
     import torch
 except ModuleNotFoundError as error:
-    if error.name != "torch":  # PyTorch is there, and lacks something itself
+    if error.name != "torch":  # PyTorch is installed, but one of its own dependencies is missing
         raise
     raise ModuleNotFoundError("penstock.torch needs PyTorch 2.10 or later: pip install 'torch>=2.10'", name="torch") from None
 
@@ -28,7 +28,7 @@ def _path():
     return pathlib.Path(named) if named else pathlib.Path(__file__).parent.parent / "libpenstock_torch.so"
 
 
-#: Where the library of ops lies; C++ programs that run an exported model load it with dlopen().
+#: Path of the library of ops. C++ programs that run an exported model load it with dlopen().
 library_path = _path()
 
 
@@ -77,25 +77,27 @@ _loaded.penstock_torch_release_memory.restype = ctypes.c_int64
 
 
 def release_memory():
-    """Gives memory on the CPU that waits for the next training step back to the system.
+    """Returns CPU memory that is kept for the next training step to the system.
 
-    What a forward pass keeps for the backward pass, where that takes more than 4 MB, lies in blocks that are used again
-    by the calls that follow. They never take more than the most that was in use at once, and a block that 32 calls in a
-    row had no use for goes back by itself; after training this gives back the rest.
+    Tapes above 4 MB, which a forward pass saves for the backward pass, use memory blocks that later calls use again.
+    The blocks never take more memory than was in use at once. A block that 32 calls in a row did not need is freed
+    automatically. Call this function after training to free the rest.
 
     Returns:
-        How many bytes were given back.
+        The number of freed bytes.
     """
     return _loaded.penstock_torch_release_memory()
 
 
-#: The types of sequences and weights, by the numbers that the library has for them.
+#: Dtypes of sequences and weights, and their numbers in the library.
 TYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3}
 
 
 def tape_bytes(cell, x, weights, lengths, reset, hidden, scans, layers, bidirectional, batch_first, every_state):
-    """Of the tape that a forward pass returns, by the shapes of tensors; None if they are not known, or the device is
-    not here."""
+    """Returns the bytes of the tape of a forward pass, computed from shapes.
+
+    Returns None if a shape is unknown or the device does not exist here.
+    """
     rows, steps = x.shape[0 if batch_first else 1], x.shape[1 if batch_first else 0]
     numbers = (x.shape[-1], hidden, rows, steps)
     if not all(type(n) is int for n in numbers) or x.device.type not in ("cpu", "cuda", "meta"):

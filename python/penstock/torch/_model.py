@@ -1,4 +1,4 @@
-"""Models that `penstock train` writes, as modules of PyTorch."""
+"""Models of `penstock train` as PyTorch modules."""
 
 import json
 import math
@@ -12,14 +12,14 @@ from .. import _core
 from ._composed import CELLS
 from ._ops import run_layers
 
-_FORMAT_VERSION = 2  # of descriptions
+_FORMAT_VERSION = 2  # version of descriptions
 _EPSILON = 1e-6
-_TAPS = 9  # of a filter
-_MOST_CHANNELS = 16  # that filters read
+_TAPS = 9  # taps of a filter
+_MOST_CHANNELS = 16  # largest number of channels that filters read
 
 
 class _Norm(nn.Module):
-    """x / sqrt(mean(x^2) + epsilon) * gain."""
+    """RMS norm: x / sqrt(mean(x^2) + epsilon) * gain."""
 
     def __init__(self, width):
         super().__init__()
@@ -30,7 +30,7 @@ class _Norm(nn.Module):
 
 
 class _Convolution(nn.Module):
-    """Causal, of each channel by itself: y_t = bias + sum_j weight_j x_{t-j}; its state is the last taps - 1 inputs."""
+    """Causal depthwise convolution: y_t = bias + sum_j weight_j x_{t-j}. Its state is the last taps - 1 inputs."""
 
     def __init__(self, width, taps):
         super().__init__()
@@ -48,7 +48,7 @@ class _Convolution(nn.Module):
 
 
 class Recurrence(nn.Module):
-    """One layer with one bias."""
+    """One recurrent layer with one bias."""
 
     def __init__(self, cell, inputs, hidden, heads):
         super().__init__()
@@ -92,7 +92,7 @@ class _Block(nn.Module):
         self.feed_forward = _FeedForward(width, inner) if inner else None
 
     def forward(self, x, state):
-        """x [B, T, width] and the state after it: that of the convolution, if there is one, and the layer's."""
+        """Returns x [B, T, width] and the state: that of the convolution, if there is one, and that of the layer."""
         state = dict(state)
         branch = x if self.recurrent_norm is None else self.recurrent_norm(x)
         if self.convolution is not None:
@@ -108,7 +108,7 @@ class _Block(nn.Module):
 
 
 class _LinearForecast(nn.Module):
-    """A forecast from the last rows, fitted beforehand: each channel reads one column."""
+    """A linear forecast from the last rows, fitted beforehand. Each channel reads one column."""
 
     def __init__(self, width, inputs, lags, known_effects):
         super().__init__()
@@ -116,7 +116,7 @@ class _LinearForecast(nn.Module):
         self.known = nn.Linear(inputs, width) if known_effects else None
         filter_ = _Convolution(width, lags)
         self.weight, self.bias = filter_.weight, filter_.bias
-        self._filter = [filter_]  # in a list, so that it is no child: the parameters are this module's
+        self._filter = [filter_]  # inside a list: the parameters belong to this module, not to a child
         self.requires_grad_(False)
 
     def forward(self, x, state):
@@ -127,7 +127,7 @@ class _LinearForecast(nn.Module):
 
 
 class _Filters(nn.Module):
-    """The filters of one bank: taps of delayed inputs, thresholds, and what is said of each class."""
+    """The filters of one bank: taps over delayed inputs, thresholds, and the evidence for each class."""
 
     def __init__(self, channels, filters, span, kept):
         super().__init__()
@@ -142,13 +142,13 @@ class _Filters(nn.Module):
 
 
 class _FilterBank(nn.Module):
-    """What filters say of the classes, as a mean over the steps so far; fitted beforehand."""
+    """Evidence of all filters for the classes, as a mean over the steps so far. Fitted beforehand."""
 
     def __init__(self, inputs, outputs, filters, dilations):
         super().__init__()
         channels = _TAPS * min(_MOST_CHANNELS, inputs)
         self.spread = nn.Linear(inputs, channels)
-        for i in range(2 * dilations):  # banks: of each dilation one that reads values, and one that reads differences
+        for i in range(2 * dilations):  # two banks per dilation: one reads values, the other differences
             span = (_TAPS - 1) * 2 ** (i // 2) + 1 + i % 2
             self.add_module(str(i), _Filters(channels, filters // 2, span, outputs + 1))
         self._banks = 2 * dilations
@@ -167,7 +167,7 @@ class _FilterBank(nn.Module):
 
 
 def _add_layers(module, spec, data, inputs, outputs):
-    """Gives a module what stands between inputs and outputs: of a model, or of one member of an ensemble."""
+    """Adds the layers between inputs and outputs to a module: a model or one member of an ensemble."""
     width = spec["width"]
     if data["vocabulary"] > 0:
         module.embedding = nn.Embedding(data["vocabulary"], width)
@@ -179,7 +179,7 @@ def _add_layers(module, spec, data, inputs, outputs):
 
 
 def _run_layers(module, x, state):
-    """The head's outputs, and the states of the blocks by their numbers."""
+    """Returns the outputs of the head, and the states of the blocks by their numbers."""
     x = module.embedding(x) if hasattr(module, "embedding") else module.input(x)
     after = {}
     for i, block in enumerate(module.blocks):
@@ -188,10 +188,14 @@ def _run_layers(module, x, state):
 
 
 class SequenceModel(nn.Module):
-    """A model of `penstock train`: embedding or linear input, blocks of norm, recurrent layer and residual, head.
+    """A model of ``penstock train``: embedding or linear input, blocks of norm, recurrent layer and residual, head.
 
-    `spec` and `data` are the two descriptions that its file has; `state_dict` keys are the names of the file's tensors.
-    An ensemble (`spec["members"]` above 1) is the sum of its members, whose heads were divided by their number.
+    The keys of the ``state_dict`` are the names of the tensors in the model file. An ensemble (``spec["members"]``
+    above 1) is the sum of its members; their heads were divided by the number of members.
+
+    Args:
+        spec: The architecture, as in the model file (:attr:`penstock.Model.spec`).
+        data: The description of the data, as in the model file (:attr:`penstock.Model.data`).
 
     >>> import penstock.torch
     >>> model = penstock.torch.SequenceModel.load("model.safetensors")  # doctest: +SKIP
@@ -221,11 +225,11 @@ class SequenceModel(nn.Module):
 
     @classmethod
     def load(cls, path):
-        """Reads a model or a checkpoint, with the checks of :meth:`penstock.Model.load`.
+        """Reads a model or a checkpoint with the checks of :meth:`penstock.Model.load`. Returns it in evaluation mode.
 
         Raises:
             BadInput: The file is damaged.
-            Incompatible: The file holds something else, or belongs to a newer version.
+            Incompatible: The file has other content, or belongs to a newer version.
             IoFailure: The file cannot be read.
         """
         text, parameters = _core.read_model_parts(os.fspath(path))
@@ -235,21 +239,25 @@ class SequenceModel(nn.Module):
         return model.eval()
 
     def save(self, path):
-        """Writes what `penstock predict`, `generate` and `stream` read."""
+        """Writes a model file for ``penstock predict``, ``generate`` and ``stream``.
+
+        Raises:
+            IoFailure: The file cannot be written.
+        """
         description = {"format_version": _FORMAT_VERSION, "model": self.spec, "data": self.data}
         tensors = {name: tensor.detach().float().cpu().numpy() for name, tensor in self.state_dict().items()}
         _core.write_model_parts(os.fspath(path), json.dumps(description), tensors)
 
     def forward(self, x, state=None):
-        """Outputs and the state after them.
+        """Runs the model and returns ``(outputs, state)``.
 
         Args:
-            x: Tokens [B, T], or normalised features [B, T, I].
-            state: What the call before returned, to go on where it stopped; None: the start.
+            x: Tokens ``[B, T]``, or normalised features ``[B, T, I]``.
+            state: The state that the previous call returned, to continue its sequences. None: the start of a sequence.
 
         Returns:
-            Logits [B, T, vocabulary], or normalised forecasts [B, T, horizon * targets], or logits of classes; and the
-            state.
+            Logits ``[B, T, vocabulary]``, normalised forecasts ``[B, T, horizon * targets]`` or logits of classes
+            ``[B, T, classes]``; and the state, a dictionary.
         """
         state = {} if state is None else dict(state)
         features = x
@@ -273,14 +281,15 @@ class SequenceModel(nn.Module):
         return y, state
 
     def _changes(self, x, state):
-        """The features, bounded where they are forecast, and their changes from the row before."""
+        """Returns the features, and the changes of forecast columns from the previous row. Forecast columns are bounded
+        by tanh."""
         if not self._columns:
             return x
         scale = math.sqrt((self.data["horizon"] + 1) / 2)
         index = [c["input"] for c in self._columns]
         values = x[..., index]
         factors = x.new_tensor([scale * c["factor"] for c in self._columns])
-        first = state.get("last", values[:, :1])  # nothing known: no change
+        first = state.get("last", values[:, :1])  # start of a sequence: no change
         before = torch.cat([first, values[:, :-1]], 1)
         state["last"] = values[:, -1:]
         bounded = x.clone()
@@ -288,7 +297,7 @@ class SequenceModel(nn.Module):
         return torch.cat([bounded, factors * (values - before)], -1)
 
     def _last_values(self, features):
-        """[B, T, horizon * targets]: what forecasts start from."""
+        """Returns the values from which forecasts start, [B, T, horizon * targets]."""
         targets = len(self.data["targets"])
         last = features.new_zeros(*features.shape[:-1], targets)
         for column in self._columns:
@@ -305,7 +314,10 @@ def _output_size(data, targets):
 
 
 def _shared_columns(data):
-    """Columns that are inputs and targets: normalised as a target, an input is offset + factor * input."""
+    """Returns the columns that are both inputs and targets.
+
+    `offset + factor * input` converts a normalised input to the normalisation of the target.
+    """
     inputs = {}
     for i, column in enumerate(data["inputs"]):
         inputs.setdefault(column["name"], i)

@@ -1,4 +1,4 @@
-"""Recurrent layers as modules: those of torch.nn by their names, and those that torch.nn does not have."""
+"""Recurrent layers as modules: replacements of torch.nn's layers, and layers that torch.nn does not have."""
 
 import torch
 from torch import nn
@@ -23,8 +23,11 @@ from ._sequence_parallel import parallel_scan
 
 
 def _run_packed(run, x, states, lengths, batch_first):
-    """What run(data, batch_sizes, states) says of padded rows, as packed ones: y with zeros beyond a row's length, and the
-    last states [slots, B, ...]. Rows without steps keep theirs."""
+    """Packs padded rows and calls run(data, batch_sizes, states).
+
+    Returns y with zeros beyond a row's length, and the last states [slots, B, ...]. Rows with length 0 keep their
+    states.
+    """
     batch, steps = (0, 1) if batch_first else (1, 0)
     some = lengths.nonzero().squeeze(1)
     packed = pack_padded_sequence(x.index_select(batch, some), lengths[some], batch_first, enforce_sorted=False)
@@ -36,7 +39,7 @@ def _run_packed(run, x, states, lengths, batch_first):
 
 
 class Stack(CellNote, nn.RNNBase):
-    """What all stacks of layers have in common: the way of inputs, states, lengths and packed rows to the op.
+    """Base of all stacks of layers: passes inputs, states, lengths and packed rows to the op.
 
     Attributes, parameters and errors are those of torch.nn's recurrent layers.
     """
@@ -44,28 +47,33 @@ class Stack(CellNote, nn.RNNBase):
     num_heads: int
 
     def _cell(self):
-        """The cell's name in the library."""
+        """Returns the name of the cell in the library."""
         raise NotImplementedError
 
     def flatten_parameters(self):
-        """Does nothing: weights are used where they lie."""
+        """Does nothing: Penstock needs no flattened weights."""
 
     def forward(self, input, hx=None, *, lengths=None, reset_mask=None, every_state=False):
-        """The outputs and the last states.
+        """Runs whole sequences and returns the outputs and the last states.
 
         Args:
-            input: [T, B, I], or [B, T, I] with batch_first, [T, I] without rows, or a PackedSequence.
-            hx: The first states [num_layers * directions, B, H], a tuple of them for cells with several; None: zeros.
-            lengths: int64 [B], a list of B whole numbers, or None. Steps beyond a row's length are not read, and their
-                outputs are zeros.
-            reset_mask: bool, of the first two axes of the input (a PackedSequence for one): where it is true the states
-                are set to zero before that step.
-            every_state: Also return the states of the last layer that are not the output, after each step.
+            input: ``[T, B, I]``, ``[B, T, I]`` with ``batch_first``, ``[T, I]`` without a batch, or a PackedSequence.
+            hx: The initial states ``[num_layers * directions, B, H]``; for cells with several states a tuple of them.
+                None: zeros.
+            lengths: int64 ``[B]`` or a list of B integers: number of steps of each row. Later steps are not read, and
+                their outputs are zeros. None: all rows have T steps.
+            reset_mask: bool, with the first two axes of the input, or a PackedSequence for a packed input. True resets
+                the states to zero before this step.
+            every_state: True: also returns the other states of the last layer after each step, for LSTM and SLSTM only.
 
         Returns:
-            The outputs [T, B, directions * H], laid out as the input, and the last states, shaped as hx; with
-            `every_state` also a tuple of the other states, each laid out as the outputs: (c,) of an LSTM, (c, n, m) of
-            an sLSTM.
+            The outputs ``[T, B, directions * H]`` in the layout of the input, and the last states in the shape of
+            ``hx``. With ``every_state`` also a tuple of the other states in the layout of the outputs: ``(c,)`` for an
+            LSTM, ``(c, n, m)`` for an sLSTM.
+
+        Raises:
+            ValueError, RuntimeError, TypeError: An argument does not fit, as in torch.nn.
+            NotImplementedError: An argument has a forward-mode tangent (``torch.func.jvp``).
         """
         if every_state and CELLS[self._cell()][1] == 1:
             raise ValueError(f"{type(self).__name__} has no states but its outputs: every_state is for LSTM and SLSTM")
@@ -83,7 +91,7 @@ class Stack(CellNote, nn.RNNBase):
         return self._leaving(self._run(input, states, (lengths, None, reset_mask), every_state), every_state)
 
     def _divided(self, every, dtype):
-        """The states [..., directions * (S - 1) * H] one by one."""
+        """Splits [..., directions * (S - 1) * H] into a tuple of S - 1 states."""
         directions, count = 2 if self.bidirectional else 1, CELLS[self._cell()][1] - 1
         if every.dtype != dtype:
             every = every.to(dtype)
@@ -135,7 +143,7 @@ class Stack(CellNote, nn.RNNBase):
         return PackedSequence(y, *form), last, *(tuple(PackedSequence(s, *form) for s in others) for others in every)
 
     def _as_tuple(self, hx):
-        """The given states, of which a cell with one has no tuple."""
+        """Returns hx as a tuple of states; a cell with one state takes a tensor."""
         count = CELLS[self._cell()][1]
         states = (hx,) if isinstance(hx, torch.Tensor) else tuple(hx)
         if len(states) != count or (isinstance(hx, torch.Tensor) and count > 1):
@@ -143,7 +151,7 @@ class Stack(CellNote, nn.RNNBase):
         return states
 
     def _entering(self, x, hx, batch_sizes):
-        """Checks the input and the states; the latter as a tuple, without any if there are none."""
+        """Checks the input and the states. Returns the states as a tuple, empty if hx is None."""
         self.check_input(x, batch_sizes)
         if hx is None:
             return ()
@@ -162,7 +170,7 @@ class Stack(CellNote, nn.RNNBase):
         return states
 
     def _leaving(self, results, every_state):
-        """The outputs and the last states, a tensor or a tuple of them, and with `every_state` the others one by one."""
+        """Returns the outputs, the last states (a tensor or a tuple), and with `every_state` a tuple of the others."""
         if every_state:
             *results, every = results
             return *self._leaving(results, False), self._divided(every, results[0].dtype)
@@ -175,16 +183,16 @@ class Stack(CellNote, nn.RNNBase):
         parameters = self._parameters
         try:
             return [parameters[name] for name in self._flat_weights_names]
-        except KeyError:  # parametrised ones are made when they are asked for
+        except KeyError:  # parametrised weights are computed on access
             return [getattr(self, name) for name in self._flat_weights_names]
 
     def _run(self, x, states, rows, every_state):
-        """y, the last states, each [layers * directions, B, H], and all others of the last layer, as the op has them, if
-        they are wanted. `rows`: lengths, batch_sizes, reset."""
+        """Returns [y, last states, each [layers * directions, B, H]] and, with `every_state`, the other states of the
+        last layer as the op returns them. `rows` is (lengths, batch_sizes, reset)."""
         weights = self._weights()
         if not (self.training and self.dropout > 0 and self.num_layers > 1):
             return self._run_layers(x, weights, states, rows, self.num_layers, self.batch_first, every_state)
-        # Dropout is PyTorch's own, between the layers, over steps and then rows: drawn as torch.nn draws it.
+        # PyTorch's own dropout between the layers, in time-first layout: it draws the same mask as torch.nn.
         rows_first = self.batch_first and rows[1] is None
         if rows_first:
             x = x.transpose(0, 1)
@@ -212,8 +220,10 @@ class Stack(CellNote, nn.RNNBase):
         return run_layers(x, weights, states, rows, self._cell(), *form)
 
     def _run_composed(self, x, weights, states, lengths, batch_sizes, reset, layers, batch_first, every_state):
-        """The kernels compute no projections: these layers are PyTorch's own LSTM where that does all that is asked,
-        and else run step by step, as PyTorch's operations."""
+        """Runs an LSTM with projections, which the kernels do not support.
+
+        It uses PyTorch's own LSTM if that supports all arguments, otherwise PyTorch's operations, step by step.
+        """
         if not states:
             slots = layers * (2 if self.bidirectional else 1)
             rows = x.shape[0 if batch_first else 1] if batch_sizes is None else int(batch_sizes[0])
@@ -240,7 +250,7 @@ class Stack(CellNote, nn.RNNBase):
         return [y, *last, every] if every_state else [y, *last]
 
     def _divide_into_heads(self, num_heads):
-        """The recurrent matrices become block-diagonal, [num_heads, G * D, D] with D = H / num_heads."""
+        """Makes the recurrent matrices block-diagonal, [num_heads, G * D, D] with D = H / num_heads."""
         self.num_heads = num_heads
         if not isinstance(num_heads, int):
             raise TypeError(f"num_heads should be of type int, got: {type(num_heads).__name__}")
@@ -264,8 +274,13 @@ class Stack(CellNote, nn.RNNBase):
 
 
 class RNN(Stack):
-    """Elman network, `torch.nn.RNN` in all it takes and gives; `num_heads` makes its recurrent matrix
-    block-diagonal."""
+    """Elman network with the arguments and results of ``torch.nn.RNN``.
+
+    Args:
+        num_heads: Number of diagonal blocks of the recurrent matrix; must divide ``hidden_size``.
+
+    The other arguments are those of ``torch.nn.RNN``.
+    """
 
     def __init__(self, input_size, hidden_size, num_layers=1, nonlinearity="tanh", bias=True, batch_first=False,
                  dropout=0.0, bidirectional=False, device=None, dtype=None, *, num_heads=1, **others):  # fmt: skip
@@ -284,10 +299,14 @@ class RNN(Stack):
 
 
 class GRU(Stack):
-    """Gated recurrent unit, `torch.nn.GRU` in all it takes and gives.
+    """Gated recurrent unit with the arguments and results of ``torch.nn.GRU``.
 
-    `num_heads` makes its recurrent matrices block-diagonal; `reset_after=False` applies the reset gate before the
-    product, as first published and as TensorFlow's older models have it.
+    Args:
+        num_heads: Number of diagonal blocks of the recurrent matrices; must divide ``hidden_size``.
+        reset_after: True: the reset gate applies after the recurrent product, as in torch.nn. False: before it, as
+            first published and in older models of TensorFlow.
+
+    The other arguments are those of ``torch.nn.GRU``.
     """
 
     def __init__(self, input_size, hidden_size, num_layers=1, bias=True, batch_first=False, dropout=0.0,
@@ -305,8 +324,16 @@ class GRU(Stack):
 
 
 class LSTM(Stack):
-    """Long short-term memory, `torch.nn.LSTM` in all it takes and gives; `num_heads` makes its recurrent matrices
-    block-diagonal. Layers with projections (proj_size > 0) run as PyTorch's own LSTM or operations."""
+    """Long short-term memory with the arguments and results of ``torch.nn.LSTM``.
+
+    Layers with projections (``proj_size > 0``) run on PyTorch's own LSTM or operations.
+
+    Args:
+        num_heads: Number of diagonal blocks of the recurrent matrices; must divide ``hidden_size``. It excludes
+            ``proj_size``.
+
+    The other arguments are those of ``torch.nn.LSTM``.
+    """
 
     def __init__(self, input_size, hidden_size, num_layers=1, bias=True, batch_first=False, dropout=0.0,
                  bidirectional=False, proj_size=0, device=None, dtype=None, *, num_heads=1):  # fmt: skip
@@ -321,7 +348,7 @@ class LSTM(Stack):
 
 
 class _OwnStack(Stack):
-    """A stack that torch.nn does not have, with the same attributes and names of parameters."""
+    """Base of stacks that torch.nn does not have, with torch.nn's attributes and parameter names."""
 
     def __init__(self, input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, num_heads,
                  device, dtype):  # fmt: skip
@@ -366,9 +393,10 @@ class _OwnStack(Stack):
 
 
 class SLSTM(_OwnStack):
-    """sLSTM of xLSTM (Beck et al. 2024): exponential input gate, normaliser and stabiliser. Gates i, f, z, o.
+    """sLSTM of xLSTM (Beck et al. 2024) with an exponential input gate, normaliser and stabiliser. Gates: i, f, z, o.
 
-    Its four states are h, c, n, m, each [num_layers * directions, B, H]; a row whose n is 0 starts anew.
+    Its four states are h, c, n, m, each ``[num_layers * directions, B, H]``. A row with n = 0 starts without a past.
+    The arguments are those of ``torch.nn.LSTM`` without ``proj_size``, and ``num_heads`` as for :class:`LSTM`.
     """
 
     def __init__(self, input_size, hidden_size, num_layers=1, bias=True, batch_first=False, dropout=0.0,
@@ -381,7 +409,7 @@ class SLSTM(_OwnStack):
 
 
 class _Shared:
-    """A process group, which copies of a module share."""
+    """Holds a process group. Copies of a module share it."""
 
     def __init__(self, group):
         self.group = group
@@ -391,7 +419,7 @@ class _Shared:
 
 
 class _ScanStack(_OwnStack):
-    """A stack of cells whose recurrence is linear: no recurrent matrix, and scans over what several processes hold."""
+    """Base of stacks of scan cells, which have no recurrent matrix. Several processes may share a sequence."""
 
     def __init__(self, input_size, hidden_size, num_layers=1, bias=True, batch_first=False, dropout=0.0,
                  bidirectional=False, device=None, dtype=None, *, candidate="linear",
@@ -433,11 +461,11 @@ class _ScanStack(_OwnStack):
         return [x if batch_first else x.transpose(0, 1), torch.stack(last)]
 
     def _leaving(self, results, every_state):
-        """Across processes states stay float, as the next chunk wants them."""
+        """Converts states, except across processes: there they stay float for the next chunk."""
         return super()._leaving(results, every_state) if self.process_group is None else tuple(results)
 
     def _run_parallel(self, x, weights, h0, lengths, reset, reverse):
-        """y [B, T, H] and the state after this process's chunk x [B, T, I]."""
+        """Returns y [B, T, H] and the state after this process's chunk x [B, T, I]."""
         if lengths is None and self._reach.is_short():
             x = autocast_sequence(x)
             given = (h0, reset, self._cell(), reverse, self.process_group, self._reach, keeps_tape())
@@ -445,21 +473,26 @@ class _ScanStack(_OwnStack):
         wx = functional.linear(x, *weights)
         dtype = wx.dtype
         if dtype in (torch.bfloat16, torch.float16):
-            wx = wx.float()  # a decay close to one needs more digits than halves have
+            wx = wx.float()  # 16-bit types have too few digits for a decay close to one
         a, b = terms_of(self._cell(), wx)
         y, last = parallel_scan(a, b, h0, lengths, reset, False, reverse, self.process_group, None)
         return y.to(dtype), last
 
 
 class MinGRU(_ScanStack):
-    """minGRU (Feng et al. 2024): h_t = (1 - z_t) h_{t-1} + z_t h~_t, with gates of the input alone.
+    """minGRU (Feng et al. 2024): h_t = (1 - z_t) h_{t-1} + z_t h~_t. The gates depend on the input only.
 
-    Computed as a scan, in parallel over the sequence. `candidate` is "linear" (h~ = W x) or "positive" (h~ = g(W x)
-    with g(x) = x + 0.5 for x >= 0 and sigmoid(x) below, as the paper's log-space form has it).
+    It runs as a scan, in parallel over the sequence.
 
-    With a `process_group` of torch.distributed each of its processes has a chunk of T, in the order of ranks; B is the
-    same. The process where a direction begins reads hx, `lengths` count the steps of the chunk (all processes give
-    them, or none), and last states are those after it. Each process runs the backward pass; gradients of parameters are those of its chunk, to be summed.
+    Args:
+        candidate: ``"linear"`` (h~ = W x) or ``"positive"`` (h~ = g(W x) with g(x) = x + 0.5 for x >= 0 and sigmoid(x)
+            below, the log-space form of the paper).
+        process_group: A group of torch.distributed that shares each sequence. Each process has a chunk of T, in the
+            order of ranks, with the same B. ``hx`` is read by the process where a direction starts. ``lengths`` count
+            the steps of the chunk; all processes give them or none. Last states are those after the chunk. Each process
+            runs the backward pass and gets the gradients of its chunk; the caller sums them. None: one process.
+
+    The other arguments are those of ``torch.nn.GRU``.
     """
 
     def _cell(self):
@@ -467,9 +500,9 @@ class MinGRU(_ScanStack):
 
 
 class MinLSTM(_ScanStack):
-    """minLSTM (Feng et al. 2024): h_t = f_t h_{t-1} + i_t h~_t, where the gates are divided by their sum.
+    """minLSTM (Feng et al. 2024): h_t = f_t h_{t-1} + i_t h~_t. The gates f and i are divided by their sum.
 
-    Computed as a scan, in parallel over the sequence; `candidate` and `process_group` as of MinGRU.
+    It runs as a scan, in parallel over the sequence. The arguments are those of :class:`MinGRU`.
     """
 
     def _cell(self):

@@ -1,11 +1,12 @@
-"""Names of cells in state_dicts, whose shapes and names of weights do not tell them."""
+"""Names of cells in state_dicts. Names and shapes of weights do not always identify the cell."""
 
 
 class CellNote:
-    """A base of modules with one cell: their state_dict says it, and weights of another are refused.
+    """Base of modules with one cell. Their state_dict names the cell, and weights of another cell are refused.
 
-    The note lies where PyTorch keeps the versions of modules: torch.save writes it, and penstock.interchange.load reads
-    it. A dict that was made anew from the items of a state_dict, or that torch.nn wrote, has none, and is taken.
+    The name is stored in the state_dict's metadata, where PyTorch keeps the versions of modules. torch.save writes it
+    and penstock.interchange.load reads it. A dict without metadata is accepted: one of torch.nn, or a new dict made
+    from the items of a state_dict.
     """
 
     def _save_to_state_dict(self, destination, prefix, keep_vars):

@@ -1,5 +1,4 @@
-"""What PyTorch must know of the ops besides their kernels: the shapes of results, gradients, and what autocast and second
-derivatives make of them."""
+"""Registration of the ops with PyTorch: shapes of results, first and second derivatives, autocast and vmap."""
 
 import torch
 
@@ -13,13 +12,15 @@ _extension = torch.library.Library("penstock", "FRAGMENT")
 
 
 def state_type(dtype):
-    """States are float whatever a sequence is, or double."""
+    """Returns the dtype of states: float64 for float64 sequences, otherwise float32."""
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
 def keeps_tape():
-    """Whether forward passes keep what backward passes need. Exported models do not: one that is trained all the same
-    runs forward again."""
+    """Returns True if forward passes save a tape for the backward pass.
+
+    Exported models do not save one. If they are trained nevertheless, the backward pass runs forward again.
+    """
     return torch.is_grad_enabled() and not torch.compiler.is_exporting() and not torch.jit.is_tracing()
 
 
@@ -27,8 +28,8 @@ def keeps_tape():
 
 
 def _check_devices(first, *others):
-    """Kernels would not be asked if some tensors were on the device `meta` and some on another."""
-    refuse_onnx_export()  # which asks for shapes whatever way it records the model
+    """Raises RuntimeError if tensors are on different devices. No kernel runs if one of them is on `meta`."""
+    refuse_onnx_export()  # every way to export to ONNX asks for shapes
     for other in others:
         if other is not None and other.device != first.device:
             devices = f"{first.device} and {other.device}"
@@ -36,7 +37,7 @@ def _check_devices(first, *others):
 
 
 def _check_shapes(x, weights, batch_sizes, cell, layers):
-    """What follows here needs; the rest is for the kernels to check, which compiled graphs come to as well."""
+    """Checks the shapes that this module needs. The kernels check the rest, also in compiled graphs."""
     rank = 3 if batch_sizes is None else 2
     torch._check(cell in CELLS, lambda: f"cell must be one of {', '.join(CELLS)}, not {cell}")
     torch._check(layers >= 1, lambda: f"layers must be at least 1, not {layers}")
@@ -144,24 +145,23 @@ def _is_recorded():
 
 
 def is_plain(x):
-    """Whether a call is eager, on the CPU, and no transform's: there any of PyTorch's own ops does for gradients of all
-    orders."""
+    """Returns True for an eager CPU call outside transforms. PyTorch's own ops then give gradients of all orders."""
     return x.device.type == "cpu" and not _is_recorded() and not torch._C._are_functorch_transforms_active()
 
 
 class _Differentiable:
-    """An op with a formula for its gradients, called as the op is.
+    """An op with gradients, called like the op.
 
-    A compiler sees the op itself, whose formula is registered with the dispatcher. Eager calls take a shorter way,
-    an autograd.Function over the op; and torch.func's transforms need a Function of another form, which they can take
-    apart. `lists` says which argument of the op, and which of its results, is a list of tensors; in a Function's
-    arguments and results lists come last.
+    There are three ways to call it. A compiler sees the op itself; its gradients are registered with the dispatcher.
+    Eager calls use an autograd.Function over the op, which is faster. The transforms of torch.func need a Function
+    with a separate setup_context. `lists` gives the index of the argument and of the result that is a list of tensors.
+    Among the arguments and results of a Function, lists come last.
     """
 
     def __init__(self, name, save, gradients, batch, lists=(None, None)):
         self.op = getattr(torch.ops.penstock, name).default
-        self.called = self.op._op  # what calling it calls
-        self.before_list = len(self.op._schema.arguments) - 1  # of a Function's arguments
+        self.called = self.op._op  # the function behind the op, without the overhead of its Python call
+        self.before_list = len(self.op._schema.arguments) - 1  # number of a Function's arguments before the list
         self.save, self.gradients, self.batch = save, gradients, batch
         self.list_argument, self.list_result = lists
         register_gradients(_extension, self.op, gradients, self._save)
@@ -237,7 +237,7 @@ class _Differentiable:
 
 
 class _NestedContext:
-    """A Function's context with the arguments of the op: needs_input_grad holds a list where the op takes one."""
+    """Wraps the context of a Function: needs_input_grad has a list where the op takes one."""
 
     def __init__(self, ctx, needs_input_grad):
         self._ctx = ctx
@@ -262,7 +262,7 @@ def _recurrent_gradients(ctx, dy, dstate, _, dstates):
     need_x, need_weights, need_state, *_ = ctx.needs_input_grad
     nothing = [None] * len(weights)
     if not ctx.form[-1]:
-        dstates = None  # of the empty tensor
+        dstates = None  # the gradient of an empty tensor
     if dy is None and dstate is None and dstates is None:
         return None, nothing, None, *[None] * 9
     need_weights = any(need_weights)
@@ -290,11 +290,11 @@ def _scan_gradients(ctx, dh, dh_last):
     return da, db, dh0.to(h0.dtype) if ctx.needs_input_grad[2] else None, *[None] * 4
 
 
-# ---- second derivatives: of the same passes, composed of PyTorch's operations ----------------------------------------
+# ---- second derivatives, through the same passes written in PyTorch's operations -------------------------------------
 
 
 def _given(tensors):
-    """The tensors that are there, and what puts others in their places again."""
+    """Returns the tensors that are not None, and a function that puts such a list back into the full positions."""
     places = [i for i, t in enumerate(tensors) if t is not None]
 
     def again(present):
@@ -307,10 +307,10 @@ def _given(tensors):
 
 
 def _second_order(forward, inputs, doutputs, ddinputs):
-    """Gradients of (doutputs, inputs) from those of forward's vector-Jacobian product.
+    """Returns the gradients of (doutputs, inputs), given those of forward's vector-Jacobian product.
 
-    `forward` takes the tensors `inputs` to a tuple; doutputs holds None where nothing arrived, ddinputs where nothing
-    was asked for.
+    `forward` maps the tensors `inputs` to a tuple. `doutputs` has None for missing gradients, `ddinputs` for gradients
+    that were not requested.
     """
     given, again = _given(doutputs)
 
@@ -382,19 +382,21 @@ recurrent = _Differentiable("recurrent", _save_recurrent, _recurrent_gradients, 
 
 
 def autocast_sequence(x):
-    """A sequence as autocast, where it is on, would have an op read it."""
+    """Casts a sequence as autocast would for an op; without autocast returns it unchanged."""
     if torch._C._is_any_autocast_enabled() and torch.is_autocast_enabled(x.device.type):
         return _lowered(x, x.device.type)
     return x
 
 
 class _Eager(torch.autograd.Function):
-    """What run_layers() does outside of compilers and transforms: as `recurrent`, with no result that nobody reads, since
-    in small calls each counts."""
+    """The Function of run_layers() outside compilers and transforms.
+
+    It does the same as `recurrent`, without results that nobody reads: each one takes noticeable time in small calls.
+    """
 
     @staticmethod
     def forward(ctx, count, rows, form, x, *states_and_weights):
-        """`rows`: lengths, batch_sizes, reset; `form`: the op's arguments from the cell on."""
+        """`rows` is (lengths, batch_sizes, reset), `form` the op's arguments from the cell on."""
         states, weights = states_and_weights[:count], states_and_weights[count:]
         results = _eager(x, weights, states, *rows, *form)
         tape = results.pop(-2 if form[-1] else -1)
@@ -427,7 +429,7 @@ class _Eager(torch.autograd.Function):
 
 
 def _stacked_gradients(gradients):
-    """Of the states [S, ...] from those of each, zeros where there is none; None if there is none at all."""
+    """Stacks gradients of states to [S, ...], with zeros for those that are None. Returns None if all are None."""
     given = [g for g in gradients if g is not None]
     if not given:
         return None
@@ -437,13 +439,15 @@ def _stacked_gradients(gradients):
     return torch.stack(gradients)
 
 
-_eager = torch.ops.penstock.recurrent_eager.default._op  # what calling it calls
+_eager = torch.ops.penstock.recurrent_eager.default._op  # the function behind the op
 
 
 def run_layers(x, weights, states, rows, cell, layers, bidirectional, batch_first, every_state):
-    """[y, each last state], then every state where it is asked for, of states that are none (zeros) or each
-    [layers * directions, B, H], and rows (lengths, batch_sizes, reset): the op `penstock::recurrent`, with gradients,
-    under autocast too."""
+    """Runs the op `penstock::recurrent` with gradients, autocast. Returns [y, last states..., every state if wanted].
+
+    `states` is empty (zeros) or has the states, each [layers * directions, B, H]. `rows` is (lengths, batch_sizes,
+    reset).
+    """
     x = autocast_sequence(x)
     if _is_recorded() or torch._C._are_functorch_transforms_active():
         state = torch.stack(states) if states else None
@@ -451,7 +455,7 @@ def run_layers(x, weights, states, rows, cell, layers, bidirectional, batch_firs
         y, last, _, every = recurrent(x, weights, state, *rows, *form)
         return [y, *last.unbind(0), every] if every_state else [y, *last.unbind(0)]
     refuse_tangents(x, states, weights)
-    # Only lists are looked into, and no deeper than that.
+    # _any_requires_grad looks into lists, but not into lists of lists.
     if torch.is_grad_enabled() and (weights[0].requires_grad or torch._C._any_requires_grad(x, *states, *weights)):
         form = (cell, layers, bidirectional, batch_first, True, every_state)
         return _Eager.apply(len(states), rows, form, x, *states, *weights)
@@ -462,8 +466,11 @@ _one_step = torch.ops.penstock.recurrent_cell.default._op
 
 
 def one_step(x, weights, states, cell):
-    """The states after one step of x [B, I] or [I], of those before it (none: zeros), each [B, H] or [H]; None where the
-    op `penstock::recurrent_cell` is not for such a call: gradients, transforms, compilers, autocast, GPUs."""
+    """Runs the op `penstock::recurrent_cell`: one step of x [B, I] or [I]. Returns the states, each [B, H] or [H].
+
+    `states` is empty for zeros. Returns None if the op does not support the call: with gradients, transforms,
+    compilers, autocast or GPUs.
+    """
     if torch.is_grad_enabled() or torch._C._is_any_autocast_enabled() or x.device.type != "cpu" or _is_recorded():
         return None
     if torch._C._are_functorch_transforms_active():
@@ -477,7 +484,7 @@ def one_step(x, weights, states, cell):
 
 
 def _lowered(x, device_type):
-    """Sequences go into the lower precision; weights and states stay, since sums and states are float in any case."""
+    """Casts a sequence to autocast's dtype. Weights and states stay: sums and states are float32 in any case."""
     return x if x.dtype == torch.float64 else x.to(torch.get_autocast_dtype(device_type))
 
 

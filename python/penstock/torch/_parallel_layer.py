@@ -1,13 +1,16 @@
-"""Layers of scan cells over sequences that several processes hold: each runs the layer's own op over its chunk.
+"""Layers of scan cells over sequences that several processes share. Each process runs the layer's op over its chunk.
 
-A state depends on the steps before it through a product of decays, which is soon too small to show. So the state after a
-chunk can be told before the chunk has been run: each process runs only the last steps of its chunk, from zeros, and sends
-what comes out, and then all run their chunks at once, from what they received. Once they are done they see whether that was
-right, because the state after a whole chunk must be the one that was sent. The gradient of a state comes from the first
-steps of the chunk after it in the same way.
+A state depends on earlier steps through a product of decays, which soon becomes negligible. The last steps of a chunk
+therefore suffice to predict the state after it:
 
-Where it was not right in one of them, all run their chunks again, one after the other, and the next call sends the outcome
-of more steps. A layer that remembers more than `_MOST_STEPS` runs as the scan does that is in _sequence_parallel.py.
+1. Each process runs the last steps of its chunk from a zero state and sends the resulting state to the next process.
+2. All processes run their whole chunks at the same time, from the states that they received.
+3. Each process compares the state after its chunk with the one that it sent.
+
+The backward pass predicts the gradient of a state from the first steps of the following chunk in the same way.
+
+If a prediction was wrong in any process, all processes run their chunks again, one after the other, and the next call
+predicts from more steps. A layer that needs more than `_MOST_STEPS` uses the scan of _sequence_parallel.py instead.
 """
 
 import torch
@@ -22,7 +25,7 @@ _FIRST_STEPS, _MOST_STEPS, _GROWTH = 1024, 16384, 4
 
 
 class Reach:
-    """How many steps of a chunk tell its last state. All processes have the same number, as all learn it together."""
+    """Number of steps of a chunk that predict its last state. It is equal in all processes: they change it together."""
 
     def __init__(self):
         self.steps = _FIRST_STEPS
@@ -35,12 +38,15 @@ class Reach:
 
 
 def _tolerance(dtype):
-    """Of the largest value: what the order of sums may change in a state, or what rounding the outputs hides."""
+    """Returns the tolerance of a state, relative to the largest value.
+
+    It covers the order of summation, and the rounding of outputs in `dtype`.
+    """
     return max(64 * torch.finfo(state_type(dtype)).eps, torch.finfo(dtype).eps / 4)
 
 
 def _agree(told, actual, dtype, group):
-    """Whether every process told its neighbour what it then found; waits for all of them."""
+    """Returns True if the predicted state was right in every process. Waits for all processes."""
     if told is None:
         same = torch.ones((), dtype=torch.int32, device=actual.device)
     else:
@@ -52,13 +58,13 @@ def _agree(told, actual, dtype, group):
 
 
 class _Op:
-    """The op over a chunk, or some of its steps, with one state [B, H] in and one out."""
+    """The op over a chunk or some of its steps, with one state [B, H] before and one after."""
 
     def __init__(self, cell, weights):
         self.cell, self.weights = cell, weights
 
     def forward(self, x, reset, state, keep_tape):
-        """y, the state after it, the tape."""
+        """Returns y, the last state and the tape."""
         entering = None if state is None else state[None, None]
         y, last, tape, _ = torch.ops.penstock.recurrent(
             x, self.weights, entering, None, None, reset, self.cell, 1, False, True, keep_tape, False
@@ -66,7 +72,7 @@ class _Op:
         return y, last[0, 0], tape
 
     def backward(self, dy, dlast, x, reset, state, y, tape, want_dx, want_dweights):
-        """dx, the gradient of the state before it, those of the weights."""
+        """Returns dx, the gradient of the initial state, and those of the weights."""
         entering = None if state is None else state[None, None]
         dleaving = None if dlast is None else dlast[None, None]
         dx, dstate, dweights = torch.ops.penstock.recurrent_backward(
@@ -81,7 +87,7 @@ def _some(tensor, steps):
 
 
 def _forward(neighbours, op, x, reset, h0, reach, keep_tape):
-    """y, the state before the chunk, the one after it, the tape."""
+    """Returns y, the state before the chunk, the state after it, and the tape."""
     steps, told = x.shape[1], None
     state = None if h0 is None or neighbours.before is not None else h0.to(state_type(x.dtype))
     if neighbours.after is not None:
@@ -104,7 +110,7 @@ def _forward(neighbours, op, x, reset, h0, reach, keep_tape):
 
 
 def _backward(neighbours, op, dy, dlast, x, reset, state, y, tape, reach, wanted):
-    """dx, the gradient of the state before the chunk, those of the weights."""
+    """Returns dx, the gradient of the state before the chunk, and those of the weights."""
     told = None
     if neighbours.before is not None:
         few = slice(0, min(reach.steps, x.shape[1]))
@@ -135,7 +141,7 @@ def _backward(neighbours, op, dy, dlast, x, reset, state, y, tape, reach, wanted
 
 
 class _Layer(torch.autograd.Function):
-    """y and the state after this chunk."""
+    """Function of parallel_layer(): y and the state after this chunk."""
 
     @staticmethod
     def forward(ctx, x, h0, reset, cell, process_group, reverse, reach, keep_tape, *weights):
@@ -165,7 +171,7 @@ class _Layer(torch.autograd.Function):
 
 
 def parallel_layer(x, weights, h0, reset, cell, reverse, process_group, reach, keep_tape):
-    """y [B, T, H] and the state [B, H] after this process's chunk x [B, T, I] of the sequence, float or double."""
+    """Returns y [B, T, H] and the state [B, H], float32 or float64, after this process's chunk x [B, T, I]."""
     require_processes()
     refuse_tangents(x, h0, weights)
     if reverse:

@@ -1,4 +1,4 @@
-"""The linear recurrence by itself."""
+"""Linear recurrences h_t = a_t h_{t-1} + b_t."""
 
 import torch
 
@@ -30,26 +30,31 @@ def _scan(a, b, h0, logarithmic, lengths, reset, reverse, process_group, groups)
 
 
 def scan(a, b, h0=None, *, lengths=None, reset_mask=None, reverse=False, process_group=None, groups=None):
-    """h_t = a_t h_{t-1} + b_t, in parallel over T.
+    """Computes h_t = a_t h_{t-1} + b_t in parallel over T and returns ``(h, last)``.
 
-    With a process group the sequence is as long as all its processes hold together: each calls this with its own chunk,
-    in the order of ranks, with the same B, C and `groups`, and each runs the backward pass. Chunks may differ in length.
+    With a process group, several processes share a sequence. Each calls this function with its own chunk, in the order
+    of ranks, with the same B, C and ``groups``; each runs the backward pass. Chunks may differ in length.
 
     Args:
-        a: [B, T, C], any strides.
-        b: [B, T, C].
-        h0: [B, C], or None: zeros. Of several processes the one reads it whose chunk is walked first.
-        lengths: int64 [B], a list of B whole numbers, or None. Steps beyond a row's length are not read, and their h are
-            zeros. Of several processes each counts the steps of its own chunk.
-        reset_mask: bool [B, T], or None: where it is true the state is zero before that step.
-        reverse: Walks from the last step (of a row's length) to the first.
-        process_group: torch.distributed's group of the processes that have the chunks of this sequence.
-        groups: None: the processes scan their chunks at once and correct what the states before them change, which is
-            little where decays are less than one. A number: rows and channels are divided into so many groups, which
-            are scanned one after the other, so that processes compute at the same time whatever the decays are.
+        a: ``[B, T, C]`` with any strides; float32, float64, bfloat16 or float16.
+        b: ``[B, T, C]``.
+        h0: The initial state ``[B, C]``. None: zeros. Among several processes, the one with the first chunk reads it.
+        lengths: int64 ``[B]`` or a list of B integers: number of steps of each row (of the process's own chunk). Later
+            steps are not read, and their h are zeros. None: all rows have T steps.
+        reset_mask: bool ``[B, T]``. True resets the state to zero before this step. None: no resets.
+        reverse: True: runs from the last step of each row to its first.
+        process_group: The group of torch.distributed whose processes share the sequence. None: one process.
+        groups: None: all processes scan their chunks at once, then correct them for the states that arrive; with decays
+            below one this changes little. A number: rows and channels are split into this many groups, which are
+            scanned one after the other. Processes then compute at the same time for any decays.
 
     Returns:
-        All h [B, T, C], and the last one walked to, [B, C]: of the chunk, where a process has only that.
+        All h ``[B, T, C]``, and the state after the last step ``[B, C]``; both of the process's own chunk.
+
+    Raises:
+        ValueError: A shape does not fit.
+        TypeError: An argument is not a tensor or has an unsupported dtype.
+        NotImplementedError: An argument has a forward-mode tangent (``torch.func.jvp``).
 
     >>> h, last = scan(torch.full((1, 3, 1), 0.5), torch.ones(1, 3, 1))
     >>> h.flatten().tolist()
@@ -62,5 +67,8 @@ def scan(a, b, h0=None, *, lengths=None, reset_mask=None, reverse=False, process
 
 
 def log_scan(log_a, log_b, h0=None, *, lengths=None, reset_mask=None, reverse=False, process_group=None, groups=None):
-    """As scan(), with the logarithms of a and b, which are positive then; h and h0 are plain numbers of either sign."""
+    """Computes :func:`scan` from the logarithms of ``a`` and ``b``, both positive. ``h`` and ``h0`` are plain numbers.
+
+    The other arguments and the results are those of :func:`scan`.
+    """
     return _scan(log_a, log_b, h0, True, lengths, reset_mask, reverse, process_group, groups)

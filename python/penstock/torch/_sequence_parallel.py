@@ -1,14 +1,15 @@
-"""Scans over sequences that several processes hold: each has the steps of one chunk, in the order of their ranks.
+"""Scans over sequences that several processes share. Each has the steps of one chunk, in the order of ranks.
 
-All processes scan their chunks at once, as if nothing had come before. Then the states go from chunk to chunk, and each
-process corrects its results: what the state before a chunk adds is multiplied by decays, step by step, until it is too
-small to change a state. On a GPU a correction ends there, mostly after some hundred steps; nothing waits for the host.
+By default all processes scan their chunks at the same time from a zero state. Then states pass from chunk to chunk, and
+each process corrects its results. The contribution of the state before a chunk is multiplied by a decay at every step,
+until it is too small to change a state. On a GPU the correction stops there, mostly after some hundred steps, without
+synchronising with the host.
 
-Where decays are one, or larger, a chunk is computed twice. For such scans channels and rows, which do not depend on each
-other, can be divided into groups, and the chunks of one group are scanned while the chunks before compute the next: of R
-processes with P groups, all are busy but for R - 1 of P + R - 1 turns.
+With decays of one or more, the correction computes a whole chunk again. Such scans can split channels and rows, which
+are independent, into P groups. A process then scans its chunk of one group while the process before it scans its chunk
+of the next group. With R processes, each is idle in R - 1 of P + R - 1 turns.
 
-Either way states are what one process computes that goes over the sequence chunk by chunk.
+In both cases the states are those of one process that scans the sequence chunk by chunk.
 """
 
 import torch
@@ -17,19 +18,19 @@ from torch import distributed
 from ._ops import state_type
 from ._tangents import refuse_tangents
 
-#: Channels of a group are at least so many, which keeps reads of memory whole.
+#: Smallest number of channels of a group, for contiguous memory accesses.
 _LEAST_CHANNELS = 32
 
 
 def groups_of(rows, channels, wanted):
-    """Ranges of rows and of channels, `wanted` pairs of them if there are enough."""
+    """Returns pairs of ranges of rows and channels: `wanted` pairs, or fewer if there are too few rows and channels."""
     by_rows = max(1, min(rows, wanted))
     by_channels = max(1, min(-(-wanted // by_rows), channels // _LEAST_CHANNELS))
     return [(r, c) for r in _ranges(rows, by_rows, 1) for c in _ranges(channels, by_channels, _LEAST_CHANNELS)]
 
 
 def _ranges(size, count, unit):
-    """`size` in `count` ranges of nearly equal length, which begin at multiples of `unit`."""
+    """Splits `size` into `count` ranges of nearly equal length that begin at multiples of `unit`."""
     units = -(-size // unit)
     ends = [min(size, units * i // count * unit) for i in range(count + 1)]
     ends[-1] = size
@@ -60,13 +61,13 @@ class Neighbours:
         return distributed.get_global_rank(self.group, rank) if self.group is not distributed.group.WORLD else rank
 
     def receive(self, tensor, source):
-        """Fills the tensor, in the order of the current stream."""
+        """Receives into the tensor, in the order of the current stream."""
         if tensor.numel() > 0:
             distributed.irecv(tensor, source, self.group).wait()
         return tensor
 
     def send(self, tensor, destination):
-        """Begins to send; the tensor must stay as it is until finish()."""
+        """Starts to send. The tensor must not change before finish()."""
         if tensor.numel() > 0:
             self._sent.append((distributed.isend(tensor, destination, self.group), tensor))
 
@@ -77,13 +78,13 @@ class Neighbours:
 
 
 class _Form:
-    """What all scans of one call have in common."""
+    """The arguments that all scans of one call share."""
 
     def __init__(self, lengths, reset, logarithmic, reverse):
         self.lengths, self.reset, self.directions = lengths, reset, (logarithmic, reverse)
 
     def of(self, rows):
-        """Behind the terms and the first state: lengths, resets, kind and direction."""
+        """Returns the op's arguments after the initial state, for these rows: lengths, reset, logarithmic, reverse."""
         lengths = None if self.lengths is None else self.lengths[rows]
         reset = None if self.reset is None else self.reset[rows]
         return lengths, reset, *self.directions
@@ -93,7 +94,7 @@ _ALL = slice(None)
 
 
 def _scan_at_once(neighbours, a, b, h0, h, form):
-    """Fills h; returns the state before this chunk and the one after it."""
+    """Fills h. Returns the state before this chunk and the state after it."""
     width = state_type(a.dtype)
     last = a.new_empty(a.shape[0], a.shape[2], dtype=width)
     state = None if h0 is None or neighbours.before is not None else h0.to(width)
@@ -108,7 +109,7 @@ def _scan_at_once(neighbours, a, b, h0, h, form):
 
 
 def _backward_at_once(neighbours, dh, dlast, a, b, states, h, form, da, db):
-    """Fills da and db; returns the gradient of the state before this chunk."""
+    """Fills da and db. Returns the gradient of the state before this chunk."""
     width = state_type(a.dtype)
     (state,) = states
     dlast = None if dlast is None else dlast.to(width)
@@ -126,7 +127,7 @@ def _backward_at_once(neighbours, dh, dlast, a, b, states, h, form, da, db):
 
 
 def _scan_in_groups(neighbours, a, b, h0, h, form, parts):
-    """Fills h; returns the state before each part of this chunk and the one after all."""
+    """Fills h. Returns the states before the parts of this chunk, and the state after all."""
     width = state_type(a.dtype)
     last = a.new_empty(a.shape[0], a.shape[2], dtype=width)
     states = []
@@ -146,7 +147,7 @@ def _scan_in_groups(neighbours, a, b, h0, h, form, parts):
 
 
 def _backward_in_groups(neighbours, dh, dlast, a, b, states, h, form, da, db, parts):
-    """Fills da and db; returns the gradient of the state before this chunk."""
+    """Fills da and db, group by group. Returns the gradient of the state before this chunk."""
     width = state_type(a.dtype)
     dbefore = a.new_empty(a.shape[0], a.shape[2], dtype=width)
     for (r, c), state in zip(parts, states):
@@ -167,7 +168,7 @@ def _backward_in_groups(neighbours, dh, dlast, a, b, states, h, form, da, db, pa
 
 
 class _Scan(torch.autograd.Function):
-    """h and the state after this chunk, from its terms and, where the sequence begins, h0."""
+    """Function of parallel_scan(): h and the state after this chunk. h0 counts only at the start of the sequence."""
 
     @staticmethod
     def forward(ctx, a, b, h0, lengths, reset, logarithmic, reverse, process_group, groups):
@@ -198,7 +199,7 @@ class _Scan(torch.autograd.Function):
 
 
 def parallel_scan(a, b, h0, lengths, reset, logarithmic, reverse, process_group, groups):
-    """As the op `penstock::scan`, of this process's chunk of the sequence."""
+    """Computes the op `penstock::scan` over this process's chunk. Returns h and the state after the chunk."""
     require_processes()
     refuse_tangents(a, b, h0)
     if groups is not None and groups < 1:

@@ -1,4 +1,4 @@
-"""Forward-mode derivatives, which the ops do not have: a tangent that comes to one is refused, and not lost."""
+"""Refuses forward-mode derivatives, which the ops do not support, instead of losing a tangent silently."""
 
 import torch
 from torch.autograd import forward_ad
@@ -12,7 +12,7 @@ _MESSAGE = (
 
 
 class ReverseModeOnly:
-    """What an autograd.Function says of tangents."""
+    """Mixin of autograd.Functions whose jvp raises NotImplementedError."""
 
     @staticmethod
     def jvp(ctx, *tangents):
@@ -20,11 +20,14 @@ class ReverseModeOnly:
 
 
 def refuse_tangents(*values):
-    """Throws NotImplementedError if a tensor, or one in a list or a tuple, has a tangent. Functions are asked only for
-    their jvp where a derivative is recorded; what runs without one, as with frozen weights, would lose it."""
+    """Raises NotImplementedError if a tensor, or one in a list or a tuple, has a tangent.
+
+    PyTorch calls the jvp of a Function only where a derivative is recorded. Other calls, such as those with frozen
+    weights, would lose the tangent.
+    """
     if forward_ad._current_level < 0:
         return
-    with torch.inference_mode(False):  # which hides tangents, too
+    with torch.inference_mode(False):  # inference mode would hide tangents
         for value in values:
             if isinstance(value, (list, tuple)):
                 refuse_tangents(*value)
@@ -33,8 +36,11 @@ def refuse_tangents(*values):
 
 
 def register_gradients(library, op, gradients, save):
-    """As torch.library.register_autograd(op, gradients, setup_context=save), for whom a call that asks for no gradients
-    may lose tangents. `save` takes the context, the inputs and the output by position."""
+    """Registers gradients like torch.library.register_autograd(op, gradients, setup_context=save); refuses tangents.
+
+    PyTorch's function would lose tangents in calls that need no gradients. `save` takes the context, the inputs and the
+    output by position.
+    """
     formula = torch._library.autograd.Info(gradients, lambda ctx, inputs, output: save(ctx, inputs, output))
     recorded = torch._library.autograd.make_autograd_impl(op, formula)
 

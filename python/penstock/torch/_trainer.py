@@ -1,18 +1,18 @@
-"""Training steps that numbers out of range cannot spoil."""
+"""Training steps that skip batches with NaN or infinity."""
 
 import torch
 from torch.nn import functional
 
 
 def _default_loss(output, target):
-    """Cross-entropy for classes [...] of logits [..., C], the mean square for numbers."""
+    """Returns the cross-entropy of logits [..., C] for integer classes [...], and the mean square error for floats."""
     if target.is_floating_point():
         return functional.mse_loss(output.float(), target.float())
     return functional.cross_entropy(output.flatten(0, -2).float(), target.flatten())
 
 
 def _not_finite(named):
-    """The names of the tensors that hold NaN or infinity, which costs one wait for the device."""
+    """Returns the names of tensors with NaN or infinity. Synchronises with the device once."""
     named = [(name, t) for name, t in named if t is not None and t.is_floating_point()]
     if not named:
         return []
@@ -21,16 +21,21 @@ def _not_finite(named):
 
 
 class StableTrainer:
-    """Steps of an optimiser, with the norm of the gradients clipped, that leave everything as it is where NaN or
-    infinity turns up in the input, the output, the loss or a gradient.
+    """Runs optimiser steps with gradient clipping, and skips a step if a number is not finite.
+
+    If the input, target, output, loss or a gradient has NaN or infinity, weights and optimiser stay unchanged.
 
     Args:
-        model: Called with x. Of a tuple, such as recurrent layers return, the first is the output.
-        loss: loss(output, y); by default the mean square for floating-point y, and cross-entropy for classes.
-        optimizer: By default Adam with `learning_rate` over the model's parameters.
-        learning_rate: Of the default optimiser, 1e-3.
-        clip: The greatest norm of all gradients together, 1.0; None: they are not clipped.
-        precision: torch.bfloat16 or torch.float16 for autocast, None for none. With float16 the loss is scaled.
+        model: A module, called with x. If it returns a tuple, as recurrent layers do, the first element is the output.
+        loss: A function ``loss(output, y)``. None: the mean square error for floating-point y, cross-entropy for
+            classes.
+        optimizer: An optimiser. None: Adam with ``learning_rate`` over the parameters of the model.
+        learning_rate: Learning rate of the default optimiser.
+        clip: Largest norm of all gradients together. None: no clipping.
+        precision: torch.bfloat16 or torch.float16 for autocast, None for no autocast. With float16 the loss is scaled.
+
+    Raises:
+        ValueError: ``clip`` or ``precision`` is impossible.
 
     >>> import penstock.torch
     >>> layers = penstock.torch.GRU(3, 5)
@@ -52,16 +57,26 @@ class StableTrainer:
         self.precision = precision
         device = next(model.parameters()).device.type
         self.scaler = torch.amp.GradScaler(device, enabled=precision is torch.float16)
-        self.steps = 0  #: steps taken
-        self.skipped = 0  #: steps not taken
+        self.steps = 0  #: number of steps taken
+        self.skipped = 0  #: number of steps skipped
 
     def train_step(self, x, y):
-        """One step on a batch.
+        """Runs one step on a batch.
+
+        Args:
+            x: The input of the model.
+            y: The target of the loss.
 
         Returns:
-            A dictionary: `loss`; `grad_norm` of all gradients together, and `clipped_norm`, what the step was taken
-            with (both None if it was skipped before there were gradients); `skipped`; `where`, the names of what was
-            not finite: "input", "target", "output", "loss", "gradient of NAME"; `scale` of the loss.
+            A dictionary with these keys:
+
+            * ``loss``: the loss, or None if the step was skipped before it was computed.
+            * ``grad_norm``: the norm of all gradients together, before clipping, or None if there were none.
+            * ``clipped_norm``: the norm after clipping, or None if the step was skipped.
+            * ``skipped``: True if the step was skipped.
+            * ``where``: names of everything that was not finite: "input", "target", "output", "loss", "gradient of
+              NAME".
+            * ``scale``: the scale of the loss.
         """
         self.optimizer.zero_grad(set_to_none=True)
         where = _not_finite([("input", getattr(x, "data", x)), ("target", y)])
@@ -82,7 +97,7 @@ class StableTrainer:
             names = {p: name for name, p in self.model.named_parameters()}
             named = [(f"gradient of {names.get(p, 'a parameter')}", p.grad) for p in parameters]
             report = self._skip(loss, _not_finite(named) or ["norm of the gradients"], norm.item())
-            self.scaler.update()  # a scale that was too large becomes smaller
+            self.scaler.update()  # reduces a scale that was too large
             return report
         if self.clip is not None:
             torch.nn.utils.clip_grads_with_norm_(parameters, self.clip, norm)

@@ -1,10 +1,10 @@
-"""The ops under vmap: many calls at once, as rows of one call where they share their weights."""
+"""The ops under vmap. Calls that share their weights become rows of one call."""
 
 import torch
 
 
 def _each(size, dims, arguments):
-    """The arguments of each of `size` calls, where dims says along which axis a tensor holds them all."""
+    """Yields the arguments of each of `size` calls. `dims` gives the axis along which a tensor holds all calls."""
 
     def pick(value, dim, i):
         if isinstance(value, (list, tuple)) and isinstance(dim, (list, tuple)):
@@ -27,7 +27,7 @@ def _is_batched(dim):
 
 
 def _fold(tensor, dim, size, axis):
-    """The calls' axis becomes part of the rows, which are at `axis` of one call's tensor."""
+    """Merges the axis of calls into the axis of rows, which is `axis` in the tensor of one call."""
     if tensor is None:
         return None
     tensor = tensor.unsqueeze(0).expand(size, *tensor.shape) if dim is None else tensor.movedim(dim, 0)
@@ -35,7 +35,7 @@ def _fold(tensor, dim, size, axis):
 
 
 def batch_recurrent(op, size, dims, x, weights, state, lengths, batch_sizes, reset, *form):
-    """Calls that share their weights are rows of one call, with one tape."""
+    """Runs calls that share their weights as rows of one call with one tape, and others one by one."""
     if _is_batched(dims[1]) or batch_sizes is not None:
         return _batch_by_loop(op, size, dims, x, weights, state, lengths, batch_sizes, reset, *form)
     _, _, _, batch_first, _, every_state = form
@@ -61,7 +61,10 @@ def _batch_by_loop(op, size, dims, *call):
 
 
 def batch_recurrent_backward(op, size, dims, *call):
-    """Each call has gradients of weights of its own. All have one tape, so each runs forward again."""
+    """Runs the backward passes one by one, since each call has its own weight gradients.
+
+    Calls that share one tape run their forward pass again.
+    """
     tape = 10
     results = []
     for *inputs, tape_of_call in _each(size, dims, call[: tape + 1]):

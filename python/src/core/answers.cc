@@ -16,12 +16,12 @@
 #include "penstock/spread_tracker.h"
 #include "penstock/train/score_rows.h"
 
-// What models say of the rows of files and of tables in memory, and how right that is.
+// Answers of models for files and tables in memory, and their scores.
 namespace penstock::python {
 
 namespace {
 
-/// A path, or the name of a table and its text.
+/// A path and no text, or the name of a table in memory and its text.
 using Source = std::pair<std::string, std::optional<nb::bytes>>;
 
 Table table_from(const Source& source) {
@@ -30,7 +30,7 @@ Table table_from(const Source& source) {
   return {name, unless_interrupted([&] { return read_table(source.first); })};
 }
 
-/// How a table is written: one in memory with commas and points, a file as its header shows.
+/// Returns the format of a table: commas and points for one in memory, detected for a file.
 RowFormat format_of(const Source& source) {
   RowFormat format;
   if (source.second) format.delimiter = ',', format.decimal = '.', format.header = true;
@@ -42,7 +42,7 @@ void warn(const std::string& text) {
   if (PyErr_WarnEx(PyExc_UserWarning, text.c_str(), 1) < 0) throw nb::python_error();
 }
 
-/// Warns of rows that were left out, from without the interpreter's lock.
+/// Warns about rows that were left out. The caller does not hold the GIL.
 void warn_of_undated(const Rows& rows) {
   const Index count = rows.reader().undated();
   if (count == 0) return;
@@ -50,7 +50,7 @@ void warn_of_undated(const Rows& rows) {
        " without a readable date left out; the first: " + rows.reader().first_undated());
 }
 
-/// Warns of texts that are none of the categories that training showed, from without the interpreter's lock.
+/// Warns about categories that training did not contain. The caller does not hold the GIL.
 void warn_of_unknown_categories(const Rows& rows) {
   const Index count = rows.reader().unknown_categories();
   if (count == 0) return;
@@ -66,7 +66,7 @@ struct SeriesForecast {
   Index rows = 0;
 };
 
-/// Of rows behind which too little is known in advance there is no forecast.
+/// Returns the forecasts from every row. They are NaN where values known in advance are missing in the rows after it.
 SeriesForecast forecast(const Model& model, const GroupedRows& series, const std::vector<double>& levels,
                         const Execution& execution) {
   const DataDescription& data = series.data;
@@ -113,7 +113,7 @@ nb::object quantiles_of(const SeriesForecast& series, const DataDescription& dat
   return values.object();
 }
 
-/// Of each series its name, its forecasts and their quantiles, which are None without levels.
+/// Returns (name, forecasts, quantiles) of each series. Quantiles are None without levels.
 nb::list forecast_table(SharedModel& shared, const Source& source, const std::vector<double>& levels,
                         const std::string& device, int threads, bool exact, const std::string& precision) {
   const SharedModel::Reading model(shared);
@@ -143,7 +143,7 @@ nb::list forecast_table(SharedModel& shared, const Source& source, const std::ve
   return answers;
 }
 
-/// Logits [sequences, classes].
+/// Returns logits as an array [sequences, classes].
 nb::object logits_of(const DataDescription& data, const std::vector<float>& logits) {
   const auto classes = static_cast<Index>(data.classes.size());
   const Array values = Array::empty(Shape{static_cast<Index>(logits.size()) / classes, classes}, Scalar::f32);
@@ -151,7 +151,7 @@ nb::object logits_of(const DataDescription& data, const std::vector<float>& logi
   return values.object();
 }
 
-/// Logits [sequences, classes] behind the last row of each.
+/// Returns the logits [sequences, classes] after the last row of each sequence.
 nb::object label_table(SharedModel& shared, const Source& source, const std::string& sequence_column,
                        const std::string& device, int threads, bool exact, const std::string& precision) {
   const SharedModel::Reading model(shared);

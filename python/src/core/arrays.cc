@@ -8,7 +8,7 @@
 namespace penstock::python {
 namespace {
 
-/// What is asked of NumPy again and again, looked up once. Never released: modules outlive everything.
+/// Functions and dtypes of NumPy that calls need again and again. Never released, since it may be used until exit.
 struct Numpy {
   nb::object empty, asarray, ascontiguousarray, from_dlpack, can_cast;
   nb::object types[5];
@@ -32,7 +32,7 @@ struct Numpy {
   }
 };
 
-/// The item of a buffer of `struct` format `format`, or nothing of ours.
+/// Returns whether items with this format of Python's module `struct` and this size are numbers of type `scalar`.
 bool is_item(const char* format, Py_ssize_t size, Scalar scalar) {
   if (format == nullptr) return scalar == Scalar::u8;
   if (*format == '@' || *format == '=' || *format == '<') ++format;
@@ -52,7 +52,7 @@ bool is_item(const char* format, Py_ssize_t size, Scalar scalar) {
   return *format == 'B' || *format == '?' || *format == 'b';
 }
 
-/// How Python would name the type of the numbers in a buffer.
+/// Returns Python's name for the type of the numbers in a buffer.
 std::string item_name(const Py_buffer& view) {
   const std::string format = view.format == nullptr ? "B" : view.format;
   if (format == "e") return "float16";
@@ -69,7 +69,7 @@ std::string item_name(const Py_buffer& view) {
   return "of type '" + format + "'";
 }
 
-/// Whole numbers of any width; what counts steps is small, and copied where it is not int64 already.
+/// Returns whether a buffer has integers of any width. Integer arguments are small: other widths are copied to int64.
 bool is_whole(const Py_buffer& view) {
   return view.format != nullptr && view.format[1] == '\0' && std::strchr("bhilqBHIL", view.format[0]) != nullptr;
 }
@@ -80,7 +80,7 @@ bool is_whole(const Py_buffer& view) {
 
 bool has(nb::handle object, const char* attribute) { return nb::hasattr(object, attribute); }
 
-/// What is masked would be read as any other number.
+/// Refuses masked arrays: masked values would be read as ordinary numbers.
 void refuse_masked(nb::handle object, const char* name) {
   if (std::strcmp(Py_TYPE(object.ptr())->tp_name, "MaskedArray") != 0) return;
   if (!nb::cast<bool>(nb::bool_(object.attr("mask").attr("any")()))) return;
@@ -139,10 +139,10 @@ bool Array::acquire(nb::handle object, int flags) {
 
 void Array::set_shape() {
   static_assert(sizeof(Py_ssize_t) == sizeof(Index));
-  shape_ = reinterpret_cast<const Index*>(view_.shape);  // both are 64 bits wide, under two names
+  shape_ = reinterpret_cast<const Index*>(view_.shape);  // both are 64-bit integers
 }
 
-// Delegates to the constructor of nothing, so that the destructor gives the buffer back if anything here throws.
+// Delegates to the default constructor: the destructor then releases the buffer if this body throws.
 Array::Array(nb::handle object, const char* name, Scalar scalar) : Array() {
   name_ = name;
   refuse_masked(object, name);
@@ -156,7 +156,7 @@ Array::Array(nb::handle object, const char* name, Scalar scalar) : Array() {
     } else if (has(object, "__array_interface__") || has(object, "__array__")) {
       array = numpy.asarray(object);
     } else {
-      // Without a type of its own: halves of an index are refused, not cut off.
+      // A list without a dtype. Fractions are refused for integers instead of being cut off.
       const nb::object given = numpy.asarray(object), from = given.attr("dtype");
       const nb::object& type = numpy.types[static_cast<int>(scalar)];
       if (!nb::cast<bool>(numpy.can_cast(from, type, "same_kind"))) {
@@ -215,7 +215,7 @@ Array::Array(Array&& other) noexcept { *this = std::move(other); }
 
 Array& Array::operator=(Array&& other) noexcept {
   std::swap(view_, other.view_);
-  // Plain bytes keep shape and strides inside the buffer's own description.
+  // A buffer of plain bytes keeps its shape and strides inside the Py_buffer itself.
   for (auto [view, old] : {std::pair{&view_, &other.view_}, std::pair{&other.view_, &view_}}) {
     if (view->shape == &old->len) view->shape = &view->len;
     if (view->strides == &old->itemsize) view->strides = &view->itemsize;

@@ -8,14 +8,14 @@
 
 #include "penstock/penstock.h"
 
-/// NumPy's arrays, and whatever NumPy can view as one, as the library's views. Nothing is copied unless it says so.
+/// Views of NumPy arrays and of other objects that NumPy can view as arrays. Nothing is copied unless stated.
 namespace penstock::python {
 
 namespace nb = nanobind;
 
 using Shape = std::vector<Index>;
 
-/// Types of numbers that cross the border.
+/// Types of numbers in arguments and results.
 enum class Scalar { f32, f64, i32, i64, u8 };
 
 template <class T>
@@ -38,32 +38,32 @@ constexpr Scalar scalar_of<Index>() {
 }
 template <>
 constexpr Scalar scalar_of<std::uint8_t>() {
-  return Scalar::u8;  // NumPy's bool as well
+  return Scalar::u8;  // also for NumPy's bool
 }
 
-/// NumPy's name: "float32".
+/// Returns NumPy's name of a type, such as "float32".
 const char* name_of(Scalar scalar);
 
-/// "(2, 3)", as NumPy prints a shape.
+/// Returns a shape as NumPy prints it, such as "(2, 3)".
 std::string text_of(std::span<const Index> shape);
 
-/// What kind of floats an argument holds, f32 or f64: f64 only if it is an array of those.
+/// Returns f64 for an array of float64, f32 for any other object.
 Scalar floats_of(nb::handle object);
 
-/// Throws Error(invalid_argument), as `require` of the library does.
+/// Throws Error(invalid_argument) with this message.
 [[noreturn]] void refuse(const std::string& message);
 
-/// An argument that is an array on the CPU: its numbers stay where they are and are kept alive.
+/// An argument that is an array in CPU memory. It is not copied, and is kept alive.
 class Array {
  public:
-  /// Nothing.
+  /// No array.
   Array() = default;
-  /// Reads `object`: an array of NumPy or of any other library (buffer protocol, __array_interface__, DLPack), which
-  /// must hold numbers of this type, or a list of numbers, which is copied. Throws TypeError naming the argument.
+  /// Views `object`, an array with the buffer protocol, __array_interface__ or DLPack and this element type. A list of
+  /// numbers is copied. Throws TypeError, which names the argument.
   Array(nb::handle object, const char* name, Scalar scalar);
-  /// To be written to. A list is refused.
+  /// Returns a writable view. Refuses lists.
   static Array output(nb::handle object, const char* name, Scalar scalar);
-  /// A new array, not initialised.
+  /// Returns a new uninitialised array.
   static Array empty(std::span<const Index> shape, Scalar scalar);
 
   Array(Array&& other) noexcept;
@@ -73,7 +73,7 @@ class Array {
   explicit operator bool() const { return view_.obj != nullptr; }
   const char* name() const { return name_; }
   std::span<const Index> shape() const { return {shape_, static_cast<std::size_t>(view_.ndim)}; }
-  /// Of an axis, in numbers.
+  /// Returns the stride of an axis in elements.
   Index stride(std::size_t axis) const { return view_.strides[axis] / view_.itemsize; }
   int rank() const { return view_.ndim; }
   Index size() const { return view_.len / view_.itemsize; }
@@ -87,15 +87,16 @@ class Array {
     return {as<const T>(), static_cast<std::size_t>(size())};
   }
 
-  /// The object of Python whose numbers these are.
+  /// Returns the Python object that owns the numbers.
   nb::object object() const;
   bool is_contiguous() const;
-  /// This array, or a copy without gaps if it has any.
+  /// Returns this array if it is contiguous, otherwise a contiguous copy.
   Array contiguous() &&;
-  /// This array if its last axis has no gaps and no stride is negative, zero or odd; otherwise a copy. Of outputs:
-  /// throws.
+  /// Returns this array if it is aligned, its last axis is contiguous and strides are positive multiples of an element;
+  /// otherwise a copy. Throws for outputs that would need a copy.
   Array with_whole_rows() &&;
-  /// Throws Error(invalid_argument) unless the shape is this; -1 allows any size. `axes` names them: "(B, T, I)".
+  /// Throws Error(invalid_argument) unless the array has this shape; -1 allows any size. `axes` names the axes in the
+  /// message, such as "(B, T, I)".
   void require_shape(std::span<const Index> wanted, const char* axes) const;
 
  private:
@@ -110,7 +111,7 @@ class Array {
   bool output_ = false;
 };
 
-/// The optional argument: an empty Array for None.
+/// Returns an optional argument; an empty Array for None.
 Array optional_array(nb::handle object, const char* name, Scalar scalar);
 
 }  // namespace penstock::python

@@ -6,7 +6,7 @@
 
 #include "penstock/types.h"
 
-/// One function for each part of the module `_core`.
+/// Each function binds one part of the module `_core`.
 namespace penstock::python {
 
 void bind_errors(nanobind::module_& module);
@@ -20,8 +20,8 @@ void bind_tables(nanobind::module_& module);
 void bind_answers(nanobind::module_& module);
 void bind_search(nanobind::module_& module);
 
-/// How a call computes, from the arguments that every call has: threads, mode ("auto", "sequential", "scan"), exact,
-/// precision and device. Throws Error(invalid_argument) naming the argument.
+/// Returns the execution options for the arguments that all calls share: threads, mode ("auto", "sequential", "scan"),
+/// exact, precision and device. Throws Error(invalid_argument), which names the argument.
 Execution execution_from(int threads, const std::string& mode, bool exact, const std::string& precision,
                          const std::string& device);
 

@@ -6,7 +6,7 @@
 namespace penstock::python {
 namespace {
 
-/// The class of penstock.errors for a code.
+/// Returns the class of penstock.errors for an error code.
 const char* class_of(ErrorCode code) {
   switch (code) {
     case ErrorCode::invalid_argument:

@@ -10,8 +10,8 @@
 
 namespace penstock::python {
 
-/// What `work` returns. It runs on this thread without the interpreter's lock, and wherever the library asks whether to
-/// stop, signals are looked at: Ctrl-C ends it and raises KeyboardInterrupt.
+/// Runs `work` on this thread without the GIL and returns its result. Signals are checked where the library checks
+/// whether to stop: Ctrl-C ends the work and raises KeyboardInterrupt.
 template <class Work>
 auto unless_interrupted(const Work& work) -> decltype(work()) {
   std::optional<nanobind::python_error> failure;

@@ -21,7 +21,7 @@
 namespace penstock::python {
 namespace {
 
-/// What a backward pass reads of its forward pass. For one call at a time, which is an InUse: a second one is refused.
+/// Saved values of a forward pass for the backward pass. One call at a time may use it (InUse); a second is refused.
 template <class Real>
 struct Tape {
   RecurrentTape<Real> content;
@@ -32,7 +32,7 @@ struct Tape {
 
   class InUse {
    public:
-    /// Null: there is no tape. Throws Error(invalid_argument) while another call uses it.
+    /// `tape` may be null. Throws Error(invalid_argument) while another call uses the tape.
     explicit InUse(Tape* tape) : tape_(tape) {
       if (tape != nullptr && tape->in_use.exchange(true)) {
         refuse("tape is in use by another call: give each thread a tape of its own");
@@ -49,18 +49,18 @@ struct Tape {
   };
 };
 
-/// The network on another device, whose weights follow those of the host before the next call that needs them.
+/// A copy of the network on another device. Its weights are updated before the next call that needs them.
 template <class Real>
 struct DeviceCopy {
   DeviceCopy(const RecurrentSpec& spec, Device device) : stream(device), network(spec, stream) {}
 
-  Stream stream;  // outlives the network
+  Stream stream;  // must outlive the network
   Recurrent<Real> network;
   bool is_current = false;
 };
 
-/// A stack of layers. Calls run without the lock of the interpreter; what changes weights or gradients waits for calls
-/// that compute, and they for it.
+/// A stack of layers. Calls run without the GIL. A lock separates calls that compute from changes of weights and
+/// gradients.
 template <class Real>
 class Network {
  public:
@@ -69,8 +69,8 @@ class Network {
 
   const RecurrentSpec& spec() const { return network_.spec(); }
 
-  /// `which`: None, or the tuple (lengths, cu_seqlens, reset_mask). `automatic`: the device is open; with a tape it is
-  /// the CPU. `copied`: by a copy of the network even there.
+  /// Runs whole sequences and returns (y, state). `which` is None or the tuple (lengths, cu_seqlens, reset_mask). With
+  /// `automatic` the device is chosen; with a tape it is the CPU. With `copied` a copy of the network runs on the CPU.
   nb::tuple forward(nb::handle x_in, nb::handle state_in, nb::handle out, Tape<Real>* tape, nb::handle which,
                     bool time_first, const Execution& execution, bool automatic, bool copied) {
     if (execution.device.is_cuda() && tape != nullptr) {
@@ -85,7 +85,7 @@ class Network {
                             : Array::output(out, "out", scalar).with_whole_rows();
     if (!out.is_none()) rows->check(y, spec().output_size());
     const Array hT = Array::empty(state_shape(*rows), scalar);
-    if (tape != nullptr) tape->rows.reset();  // a call that fails leaves it empty
+    if (tape != nullptr) tape->rows.reset();  // a failing call leaves the tape empty
     {
       const nb::gil_scoped_release unlocked;
       Execution on = execution;
@@ -107,7 +107,7 @@ class Network {
     return nb::make_tuple(result, state);
   }
 
-  /// Where calls of that shape take less time, and why.
+  /// Returns the device with the lower estimated time for calls of this shape, and the reason.
   DeviceChoice choose(Index rows, Index steps, const Execution& execution) const {
     if constexpr (scalar == Scalar::f64) {
       return {.why = "a GPU does not compute in float64"};
@@ -116,7 +116,7 @@ class Network {
     }
   }
 
-  /// How sequences of that shape would run, and why.
+  /// Returns the plan for sequences of this shape, and its reasons.
   std::string explain(Index rows, Index steps, bool training, const Execution& execution) {
     RecurrentForm form;
     form.dtype = form.weights = scalar == Scalar::f64 ? DType::f64 : DType::f32;
@@ -156,7 +156,7 @@ class Network {
     return nb::make_tuple(dx.object(), dh0.object());
   }
 
-  /// One step: x [I] or [B, I] and a state to the new state, and h of the last layer if the network is a stack.
+  /// Runs one step from x [I] or [B, I] and a state. Returns the new state; for a stack (h of the last layer, state).
   nb::object step(nb::handle x_in, nb::handle state_in, nb::handle out, const Execution& execution) {
     const Array x = Array(x_in, "x", scalar).contiguous();
     const bool one_row = x.rank() == 1;
@@ -190,7 +190,7 @@ class Network {
     return result;
   }
 
-  /// Views of all weights or gradients by name. They keep `self`, the Python object of this network, alive.
+  /// Returns views of all weights or gradients by name. They keep `self`, the Python object of this network, alive.
   nb::dict parameters(nb::handle self, bool gradients, bool writable) {
     nb::dict all;
     for (auto& parameter : network_.parameters()) {
@@ -203,7 +203,7 @@ class Network {
     return all;
   }
 
-  /// All weights from a mapping of names to arrays; none is changed if one does not fit.
+  /// Copies all weights from a mapping of names to arrays. If one does not fit, no weight changes.
   void set_parameters(nb::handle weights) {
     std::vector<Array> arrays;
     for (auto& parameter : network_.parameters()) {
@@ -231,7 +231,7 @@ class Network {
     for (auto& parameter : network_.parameters()) std::ranges::fill(parameter.gradient, Real(0));
   }
 
-  /// Of that many rows, or of one row without an axis of its own.
+  /// Returns the shape of the state for this many rows, or for one row without the axis B.
   nb::tuple zero_state_shape(std::optional<Index> rows) const {
     if (rows && *rows < 1) refuse("rows must be at least 1, not " + std::to_string(*rows));
     nb::list sizes;
@@ -252,8 +252,8 @@ class Network {
     return array;
   }
 
-  /// [S, layers * directions, B, H]; without S where a cell has one state, without layers where this is one layer, and
-  /// without B for one row.
+  /// Returns [S, layers * directions, B, H]: without S for cells with one state, without the axis of layers for single
+  /// cells, and without B for one row.
   Shape state_shape(Index rows, bool one_row) const {
     Shape shape;
     if (states_ > 1) shape.push_back(states_);
@@ -291,7 +291,7 @@ class Network {
     if (given.data() != state.data()) std::copy_n(given.as<const Real>(), given.size(), target);
   }
 
-  /// Under the lock of those who write weights.
+  /// Marks all copies of the weights as outdated. The caller holds the writer lock.
   void weights_are_new() {
     network_.weights_changed();
     for (auto& [number, copy] : copies_) copy->is_current = false;
@@ -302,7 +302,7 @@ class Network {
     return choose(batch.rows, batch.steps, execution).device;
   }
 
-  /// Under the lock of those who read weights.
+  /// Returns the up-to-date copy of the network on a device. The caller holds the reader lock.
   const Recurrent<Real>& copy_on(Device device) {
     const std::lock_guard lock(copies_mutex_);
     auto& copy = copies_[device.is_cuda() ? device.index : -1];
@@ -316,7 +316,7 @@ class Network {
 
   Recurrent<Real> network_;
   std::mutex copies_mutex_;
-  std::map<int, std::unique_ptr<DeviceCopy<Real>>> copies_;  // by the number of the GPU, -1 for the CPU
+  std::map<int, std::unique_ptr<DeviceCopy<Real>>> copies_;  // key: number of the GPU, -1 for the CPU
   Index states_;
   bool stacked_;
   std::shared_mutex mutex_;

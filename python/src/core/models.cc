@@ -80,7 +80,7 @@ nb::dict describe(const ModelSpec& spec) {
   return result;
 }
 
-/// A model of fresh weights, with the linear forecast that a dataset has fitted, if any.
+/// Returns a model with new weights, and with the linear forecast of the dataset if it has one.
 std::unique_ptr<SharedModel> make_model(const nb::dict& fields, SharedDataset& shared, std::uint64_t seed) {
   const SharedDataset::Reading dataset(shared);
   ModelSpec spec = spec_from(fields);
@@ -90,14 +90,14 @@ std::unique_ptr<SharedModel> make_model(const nb::dict& fields, SharedDataset& s
   return std::make_unique<SharedModel>(std::move(model), "the model");
 }
 
-/// A model with the weights of another, for data that were opened as that one has them.
+/// Returns a model with the weights of another one, for data that were opened with it as origin.
 std::unique_ptr<SharedModel> make_continuation(SharedModel& origin, SharedDataset& shared, double dropout) {
   const SharedModel::Reading model(origin);
   const SharedDataset::Reading dataset(shared);
   return std::make_unique<SharedModel>(continue_from(*model, **dataset, dropout), "the model");
 }
 
-/// The columns that a model's inputs are made of, each once.
+/// Returns the names of the columns behind the inputs of a model, each once.
 std::vector<std::string> raw_columns(const std::vector<Column>& inputs) {
   std::vector<std::string> names;
   for (const Column& input : inputs) {
@@ -106,8 +106,7 @@ std::vector<std::string> raw_columns(const std::vector<Column>& inputs) {
   return names;
 }
 
-/// The description of the series of that name, scaled by itself; of a model without groups, whose name is empty, its
-/// own.
+/// Returns the description of the data with the scaling of one series. `group` is empty for a model without groups.
 DataDescription description_of(const DataDescription& data, const std::string& group) {
   if (data.group_column.empty() && group.empty()) return data;
   const auto found = std::ranges::find(data.groups, group, &Group::name);
@@ -119,9 +118,8 @@ DataDescription description_of(const DataDescription& data, const std::string& g
   return data.of_group(*found);
 }
 
-/// Rows of raw values [..., C], float64, of the columns that the inputs are made of, as the model reads them: [..., I].
-/// A date is a number of seconds since the start of 1970, from which follows how long after each other rows are. What
-/// is known in advance is read of later rows.
+/// Converts raw values [..., C] (float64, one column per name of raw_columns()) to the model's inputs [..., I]. Dates
+/// are seconds since 1970; the time between rows follows from them. Values known in advance are read from later rows.
 nb::object normalised(SharedModel& shared, nb::handle rows, const std::string& group) {
   const SharedModel::Reading model(shared);
   const DataDescription data = description_of(model->data(), group);
@@ -147,7 +145,7 @@ nb::object normalised(SharedModel& shared, nb::handle rows, const std::string& g
   const auto from = raw.values<double>();
   const std::size_t steps = raw.rank() > 1 ? static_cast<std::size_t>(raw.shape()[raw.rank() - 2]) : 1;
   const auto field = [&](std::size_t row, std::size_t input) { return from[row * names.size() + places[input]]; };
-  // Since the row before; the first row of a sequence is none too late.
+  // The time since the previous row, in steps of the calendar. The first row of a sequence counts as one step.
   const auto elapsed = [&](std::size_t row, std::size_t input) {
     return row % steps == 0
                ? 1.0
@@ -176,7 +174,7 @@ nb::object normalised(SharedModel& shared, nb::handle rows, const std::string& g
   return values.object();
 }
 
-/// Forecasts [..., horizon * targets] in the units of the data: [..., horizon, targets], float64.
+/// Converts forecasts [..., horizon * targets] to the units of the data: [..., horizon, targets], float64.
 nb::object in_units(SharedModel& shared, nb::handle outputs, const std::string& group) {
   const SharedModel::Reading model(shared);
   const DataDescription data = description_of(model->data(), group);
@@ -196,9 +194,9 @@ nb::object in_units(SharedModel& shared, nb::handle outputs, const std::string& 
   return values.object();
 }
 
-/// Quantiles of forecasts, float64 [..., T, horizon, targets, levels], in the units of the data: `features` [..., T, I]
-/// and `outputs` [..., T, O] are what the model reads and answers, `rows` [..., T, C] the raw values that features are
-/// made of. How far forecasts are off is followed along T.
+/// Returns quantiles of forecasts in the units of the data, float64 [..., T, horizon, targets, levels]. `features`
+/// [..., T, I] are the inputs of the model, `outputs` [..., T, O] its answers, `rows` [..., T, C] the raw values. The
+/// spread is updated along T by the errors of past forecasts.
 nb::object quantiles(SharedModel& shared, nb::handle features, nb::handle outputs, nb::handle rows,
                      const std::vector<double>& levels, const std::string& group) {
   const SharedModel::Reading model(shared);
@@ -234,7 +232,7 @@ nb::object quantiles(SharedModel& shared, nb::handle features, nb::handle output
   return values.object();
 }
 
-/// The state of B rows as an array [values] that shares memory with the library's own form.
+/// Returns the state of B rows: a copy of an array [values], or the initial state for None.
 ModelState state_from(const Model& model, Index rows, nb::handle given) {
   ModelState state = model.state(rows);
   if (given.is_none()) return state;
@@ -250,7 +248,8 @@ Array array_of(const std::vector<float>& values) {
   return array;
 }
 
-/// Outputs [..., O] for tokens [...] or features [..., I], of one row or of rows of equal length; and the state.
+/// Returns the outputs [..., O] for tokens [...] or features [..., I] of one row or of rows of equal length, and the
+/// state.
 nb::tuple forward(SharedModel& shared, nb::handle inputs, nb::handle state_in, const std::string& device,
                   const Execution& execution) {
   const SharedModel::Reading model(shared);
@@ -285,7 +284,7 @@ nb::tuple forward(SharedModel& shared, nb::handle inputs, nb::handle state_in, c
   return nb::make_tuple(outputs.object(), array_of(state.values).object());
 }
 
-/// Draws `count` bytes behind a prompt.
+/// Generates `count` bytes after a prompt.
 nb::bytes generate(SharedModel& shared, const nb::bytes& prompt, Index count, double temperature, Index top_k,
                    double top_p, std::uint64_t seed, const std::string& device, const Execution& execution) {
   if (count < 0) refuse("count must not be negative, not " + std::to_string(count));
@@ -293,7 +292,7 @@ nb::bytes generate(SharedModel& shared, const nb::bytes& prompt, Index count, do
   std::string text;
   unless_interrupted([&] {
     const SharedModel::Reading model(shared);
-    constexpr Index fetched = 64;  // bytes at once
+    constexpr Index fetched = 64;  // bytes per copy from the device
     const DeviceQuestion question{.calls = std::max<Index>(1, count), .copied_every = fetched, .execution = execution};
     Generator generator(*model, {.temperature = temperature, .top_k = top_k, .top_p = top_p}, seed,
                         settled(*model, device, question));
@@ -316,7 +315,7 @@ nb::dict describe(const History& history) {
   return result;
 }
 
-/// What describe() says of a history.
+/// Returns the history for a dictionary of describe().
 History history_from(const nb::dict& fields) {
   History history;
   const auto read = [&]<class T>(const char* name, T& value) {
@@ -333,7 +332,7 @@ History history_from(const nb::dict& fields) {
   return history;
 }
 
-/// The model in a file, and where it comes from; an empty dictionary if the file does not say that.
+/// Reads a model and its history from a file. The history is an empty dictionary if the file has none.
 std::pair<std::unique_ptr<SharedModel>, nb::dict> load(const std::string& path) {
   std::optional<History> history;
   std::unique_ptr<SharedModel> model;
@@ -353,7 +352,7 @@ void save(SharedModel& shared, const std::string& path, const nb::dict& fields) 
   }
 }
 
-/// The description of a model as its files carry it, and its parameters by name, copied.
+/// Returns the JSON description of a model in a file, and copies of its parameters by name.
 std::pair<std::string, nb::dict> read_parts(const std::string& path) {
   const Model model = [&] {
     const nb::gil_scoped_release unlocked;
@@ -368,7 +367,7 @@ std::pair<std::string, nb::dict> read_parts(const std::string& path) {
   return {model_description(model), std::move(parameters)};
 }
 
-/// Writes the file that read_parts() reads.
+/// Writes a model file from a JSON description and parameters, as read_parts() returns them.
 void write_parts(const std::string& path, const std::string& description, const nb::dict& parameters) {
   std::vector<Array> arrays;
   std::vector<ModelTensor> tensors;
@@ -412,12 +411,12 @@ nb::dict describe(const DataDescription& data) {
 }
 
 void bind_models(nb::module_& module) {
-  // What is wrong with a safetensors file, in words; empty for one that is sound.
+  // Returns what is wrong with a safetensors file; an empty text for a valid one.
   module.def(
       "safetensors_problem",
       [](const std::string& path) {
         const ModelFile file = inspect_model_file(path);
-        return file.kind == ModelFile::Kind::other ? file.problem : "";  // a sound file need not be a model
+        return file.kind == ModelFile::Kind::other ? file.problem : "";  // a valid file need not be a model
       },
       nb::arg("path"));
   module.def("read_model_parts", &read_parts, nb::arg("path"));

@@ -9,17 +9,17 @@
 
 namespace penstock::python {
 
-/// A model or a dataset as Python sees it. Any number of calls may read it at once, or one may change it; whoever comes
-/// in between is told so, rather than made to wait: a callback of the change itself would wait forever.
+/// A model or a dataset of Python. Any number of calls may read it at the same time, or one call may change it. A
+/// conflicting call is refused instead of waiting, because a callback of the changing call would wait forever.
 template <class T>
 class Shared {
  public:
-  /// `what` is its name in messages: "the model".
+  /// `what` is its name in messages, such as "the model".
   Shared(T value, const char* what) : value_(std::move(value)), what_(what) {}
 
   class Reading {
    public:
-    /// Throws Error(invalid_argument) while it is being changed.
+    /// Throws Error(invalid_argument) while another call changes it.
     explicit Reading(Shared& owner) : owner_(owner) {
       int users = owner_.users_;
       do {
@@ -38,7 +38,7 @@ class Shared {
 
   class Writing {
    public:
-    /// Throws Error(invalid_argument) while anybody uses it.
+    /// Throws Error(invalid_argument) while another call uses it.
     explicit Writing(Shared& owner) : owner_(owner) {
       int nobody = 0;
       if (!owner_.users_.compare_exchange_strong(nobody, changing)) owner_.refuse_use(" is in use by another call");
@@ -65,16 +65,15 @@ class Shared {
 using SharedModel = Shared<Model>;
 using SharedDataset = Shared<std::unique_ptr<Dataset>>;
 
-/// How a call computes whose work is known: question.execution, or where `device` is "auto" that on the device that
-/// takes less time.
+/// Returns question.execution; if `device` is "auto", with the device that takes less time for this work.
 Execution settled(const Model& model, const std::string& device, const DeviceQuestion& question);
-/// A model's architecture from the fields that a dictionary has.
+/// Returns the architecture of a model from the fields of a dictionary.
 ModelSpec spec_from(const nb::dict& fields);
-/// The fields of TrainOptions that a dictionary has, with the device that is chosen for batches of these sizes where it
-/// is open. Throws Error(invalid_argument) for a name that is none.
+/// Returns TrainOptions from the fields of a dictionary. The device "auto" is chosen for batches of these sizes. Throws
+/// Error(invalid_argument) for an unknown name.
 TrainOptions settled_options(const nb::dict& fields, const Model& model, bool training);
 
-/// The description of data as a dictionary of plain values.
+/// Returns the description of data as a dictionary of plain values.
 nb::dict describe(const DataDescription& data);
 
 }  // namespace penstock::python

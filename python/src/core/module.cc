@@ -10,7 +10,7 @@
 
 namespace {
 
-/// Writes objects of bytes, one after the other, to a file that appears whole or not at all.
+/// Writes a list of bytes objects to a file, atomically.
 void write_pieces(const std::string& path, const nanobind::list& pieces) {
   penstock::FileWriter file(path);
   for (const nanobind::handle piece : pieces) {
@@ -31,8 +31,8 @@ std::string checksum_of_pieces(const nanobind::list& pieces) {
 
 }  // namespace
 
-// The extension module penstock._core: the public interface of the library for the package's Python code, which checks
-// little itself, since everything here is checked anyway.
+// The extension module penstock._core binds the public interface of the library for the package's Python code. The
+// Python code checks few arguments itself, because everything is checked here.
 NB_MODULE(_core, module) {
   namespace bindings = penstock::python;
   bindings::bind_errors(module);

@@ -14,11 +14,11 @@ namespace {
 
 using Terms = std::tuple<nb::object, nb::object, nb::object>;
 
-/// A scan over arrays of one type, forward and backward.
+/// The arrays of one scan call, forward or backward, with one element type.
 template <class Real>
 class ScanCall {
  public:
-  /// `terms`: a, b and the factor of b or None.
+  /// `terms` are a, b, and the factor of b or None.
   ScanCall(ScanForm form, const Terms& terms, nb::handle h0, nb::handle which, bool time_first)
       : a_(read(std::get<0>(terms), form == ScanForm::linear ? "a" : "log_a")),
         b_(read(std::get<1>(terms), form == ScanForm::linear ? "b" : "log_b")),
@@ -43,7 +43,7 @@ class ScanCall {
     return nb::make_tuple(out.is_none() ? h.object() : nb::borrow(out), hT.object());
   }
 
-  /// `outputs`: h, its gradient, and that of the last state or None.
+  /// `outputs` are h, its gradient, and the gradient of the last state or None.
   nb::tuple backward(const Scan<Real>& scan, const Terms& outputs, const Execution& execution) const {
     const Array h = read(std::get<0>(outputs), "h"), dh = read(std::get<1>(outputs), "dh");
     const Array dhT = read_state(std::get<2>(outputs), "dhT");
@@ -90,7 +90,7 @@ class ScanCall {
   Rows rows_;
 };
 
-/// Scans that were asked for before: making one takes longer than a short call. Held by the interpreter's lock.
+/// Returns a scan from a cache: making one takes longer than a short call. The GIL protects the cache.
 template <class Real>
 std::shared_ptr<const Scan<Real>> scan_of(Index channels, ScanForm form, bool reverse) {
   static auto* known = new std::map<std::tuple<Index, ScanForm, bool>, std::shared_ptr<const Scan<Real>>>();

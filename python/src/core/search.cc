@@ -30,7 +30,7 @@ nb::dict describe(const SearchTrial& trial) {
   return result;
 }
 
-/// What is not to be looked for keeps its one value.
+/// Returns the search space. The names in `fixed` keep their only value.
 SearchSpace space_around(const ModelSpec& spec, const TrainOptions& options, const std::vector<std::string>& fixed) {
   SearchSpace space = suggest_space(spec, options);
   for (const std::string& name : fixed) {
@@ -42,8 +42,8 @@ SearchSpace space_around(const ModelSpec& spec, const TrainOptions& options, con
   return space;
 }
 
-/// The trials, and the choice that is the best. What the callback raises ends the search and is raised again; Ctrl-C
-/// ends it, too.
+/// Runs a search and returns the trials and the best choice. An exception of the callback ends the search and is raised
+/// again. Ctrl-C ends it, too.
 nb::dict run_search(SharedDataset& data, const nb::dict& spec_fields, const nb::dict& option_fields, double seconds,
                     const std::string& record, bool resume, const std::vector<std::string>& fixed, nb::handle report) {
   SearchResult result;

@@ -5,37 +5,38 @@
 
 #include "arrays.h"
 
-/// Sequences as calls pass them: arrays [T, C] of one row, [B, T, C], or packed [total, C].
+/// Sequences in arguments: arrays [T, C] of one row, [B, T, C], or packed [total, C].
 namespace penstock::python {
 
-/// In which order the axes of rows and steps come.
+/// Order of the axes of rows and steps.
 enum class Layout { batch_first, time_first };
 
-/// Which steps of which rows a call computes, with its arrays kept alive.
+/// The rows and steps of a call. Keeps the arrays that describe them alive.
 class Rows {
  public:
-  /// From the shape of x and from `which`: None, or the tuple of the arguments `lengths` (int64 [B]), `cu_seqlens`
-  /// (int64 [B + 1]) and `reset_mask` (bool or uint8, [B, T], as x is laid out; packed: [total]), any of them None.
+  /// Reads the shape of x, and `which`: None or the tuple (lengths, cu_seqlens, reset_mask), each of which may be None.
+  /// `lengths` is int64 [B], `cu_seqlens` int64 [B + 1], `reset_mask` bool or uint8 in the layout of x, [B, T] or, if
+  /// packed, [total].
   Rows(const Array& x, Layout layout, nb::handle which);
 
   const Batch& batch() const { return batch_; }
-  /// x is [T, C]: one row without an axis of its own.
+  /// Returns true if x is [T, C]: one row without the axis B.
   bool one_row() const { return one_row_; }
   bool packed() const { return batch_.cu_seqlens != nullptr; }
   Layout layout() const { return layout_; }
-  /// Steps of all rows together, padding included.
+  /// Returns the number of steps of all rows together, including padding.
   Index positions() const { return packed() ? total_ : batch_.rows * batch_.steps; }
-  /// The shape of a sequence of these rows with that many channels.
+  /// Returns the shape of a sequence of these rows with this many channels.
   Shape shape(Index channels) const;
-  /// Throws Error(invalid_argument) naming the array unless it has that shape.
+  /// Throws Error(invalid_argument), which names the array, unless it has this shape.
   void check(const Array& sequence, Index channels) const;
 
-  /// The library's view of an array of that shape, whose channels are side by side.
+  /// Returns the library's view of an array of this shape with contiguous channels.
   template <class Real>
   SequenceView<Real> view(const Array& sequence) const {
     if (!sequence) return {};
     auto* data = sequence.as<Real>();
-    // An axis of one item has any stride; the library wants one that does not overlap.
+    // An axis of size 1 may have any stride, but the library needs strides that do not overlap.
     const Index channels = sequence.shape().back();
     if (packed() || one_row_) {
       const Index step = sequence.shape()[0] > 1 ? sequence.stride(0) : channels;
@@ -57,7 +58,7 @@ class Rows {
   Batch batch_;
   Layout layout_;
   bool one_row_ = false;
-  Index total_ = 0;  // packed: steps of all rows
+  Index total_ = 0;  // steps of all rows, if packed
   Array lengths_, cu_seqlens_, reset_;
   std::vector<std::uint8_t> transposed_reset_;
 };

@@ -14,8 +14,8 @@ namespace penstock::python {
 
 namespace {
 
-/// A stream of answers; one call at a time. Calls hold the interpreter's lock from the first look at the session to the
-/// last, and run nothing of Python's in between: arrays are read before, and made before.
+/// A stream for one call at a time. Calls hold the GIL while they use the session, and run no Python code meanwhile:
+/// arrays are read and created before.
 class Stream {
  public:
   Stream(SharedModel& shared, const std::string& device, const Execution& execution)
@@ -44,7 +44,7 @@ class Stream {
       const nb::gil_scoped_release unlocked;
       const SharedModel::Reading model(shared);
       outputs = model->data().output_size();
-      // Nobody knows how long a stream goes on: one step decides.
+      // The length of a stream is unknown: the device is chosen for a single step.
       session.emplace(*model, settled(*model, device, {.execution = execution}));
     }
     std::optional<Session> session;

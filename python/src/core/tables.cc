@@ -12,7 +12,7 @@ namespace penstock::python {
 
 namespace {
 
-/// What a capsule of the Arrow PyCapsule interface holds, as a CSV file. A producer may need the interpreter's lock.
+/// Converts a capsule of the Arrow PyCapsule interface to CSV text. Keeps the GIL, since a producer may need it.
 nb::bytes table_text(const nb::capsule& capsule, const std::string& name) {
   auto* const stream = static_cast<ArrowArrayStream*>(PyCapsule_GetPointer(capsule.ptr(), "arrow_array_stream"));
   if (stream == nullptr) throw nb::python_error();

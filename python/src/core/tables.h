@@ -10,7 +10,7 @@
 
 namespace penstock::python {
 
-/// Names and texts of tables in memory.
+/// Names and CSV texts of tables in memory.
 using TableTexts = std::vector<std::pair<std::string, nanobind::bytes>>;
 
 std::vector<Table> tables_from(const TableTexts& texts);

@@ -35,7 +35,7 @@ Enum chosen(const char* argument, const std::string& text, std::initializer_list
   refuse(std::string(argument) + " must be one of " + names + ", not '" + text + "'");
 }
 
-/// The fields of TrainOptions that a dictionary has. Throws Error(invalid_argument) for a name that is none.
+/// Returns TrainOptions from the fields of a dictionary. Throws Error(invalid_argument) for an unknown name.
 TrainOptions options_from(const nb::dict& fields) {
   TrainOptions options;
   std::size_t known = 0;
@@ -140,9 +140,9 @@ nb::dict describe(const Evaluation& evaluation) {
   return result;
 }
 
-/// Calls of Python from the training, which runs without the interpreter's lock. What a callback raises ends the
-/// training after the step and is raised again when everything is saved; so does Ctrl-C, which is no error: the result
-/// says that training was interrupted.
+/// Calls Python callbacks from the training, which runs without the GIL. An exception of a callback ends the training
+/// after the step and is raised again when everything is saved. Ctrl-C ends it in the same way without an error; the
+/// result is then marked as interrupted.
 class Reports {
  public:
   Reports(nb::handle progress, nb::handle validation) : progress_(progress), validation_(validation) {}
@@ -163,7 +163,7 @@ class Reports {
     return callbacks;
   }
 
-  /// Raises what a callback raised.
+  /// Raises the exception of a callback again, if there was one.
   void raise() {
     if (failure_ && !failure_->matches(PyExc_KeyboardInterrupt)) throw std::move(*failure_);
   }
@@ -206,8 +206,8 @@ nb::dict run_training(SharedModel& shared, SharedDataset& data, const nb::dict& 
   return described;
 }
 
-/// What follows training, in place; also the score on what is held out, before what was fitted is fitted to all. As in
-/// training, Ctrl-C is no error: the model is then as the steps before it have left it.
+/// Finishes a trained model in place. Scores it on the hold-out set, then refits the fitted parts to all rows. Ctrl-C
+/// is no error, as in training: it ends the phase, and the model stays as the completed steps left it.
 nb::dict run_finish(SharedModel& shared, SharedDataset& data, const nb::dict& fields, bool shrink, bool filters,
                     bool validate, bool trained) {
   Finished finished;
@@ -240,10 +240,10 @@ nb::dict run_finish(SharedModel& shared, SharedDataset& data, const nb::dict& fi
   return described;
 }
 
-/// Makes a model the mean of itself and others that were trained beside it.
+/// Replaces a model by the mean of itself and others, which are consumed.
 void combine(SharedModel& shared, const std::vector<SharedModel*>& others) {
   const SharedModel::Writing first(shared);
-  (*first).check_members(static_cast<Index>(others.size()) + 1);  // while all of them are whole
+  (*first).check_members(static_cast<Index>(others.size()) + 1);  // before any of them is moved from
   std::vector<Model> members;
   members.push_back(std::move(*first));
   for (SharedModel* const other : others) members.push_back(std::move(*SharedModel::Writing(*other)));
@@ -255,7 +255,7 @@ void combine(SharedModel& shared, const std::vector<SharedModel*>& others) {
   }
 }
 
-/// Replaces a model by another one, which is spent.
+/// Replaces a model by another one, which is consumed.
 void replace(SharedModel& shared, SharedModel& other) {
   *SharedModel::Writing(shared) = std::move(*SharedModel::Writing(other));
 }
@@ -271,7 +271,7 @@ nb::dict run_evaluation(SharedModel& shared, SharedDataset& data, const nb::dict
   return describe(evaluation);
 }
 
-/// Gives a model filters in place; how much its layers and its filters count.
+/// Adds filters to a model in place. Returns the weights of its layers and of its filters.
 std::pair<double, double> run_filters(SharedModel& shared, SharedDataset& data, std::uint64_t seed, int threads) {
   const SharedModel::Writing model(shared);
   const SharedDataset::Reading dataset(data);
@@ -285,7 +285,7 @@ std::pair<double, double> run_filters(SharedModel& shared, SharedDataset& data, 
   return {shares.layers, shares.filters};
 }
 
-/// A model of filters without layers, and what is said of that.
+/// Returns a model with filters and no layers, and the text about their weights for its history.
 std::pair<std::unique_ptr<SharedModel>, std::string> filters_alone(SharedDataset& data, std::uint64_t seed,
                                                                    int threads) {
   const SharedDataset::Reading dataset(data);
@@ -303,8 +303,8 @@ std::unique_ptr<SharedDataset> shared(std::unique_ptr<Dataset> dataset) {
   return std::make_unique<SharedDataset>(std::move(dataset), "the dataset");
 }
 
-/// What `open` opens, on a thread of its own: this one lets others have the interpreter's lock, and looks for signals.
-/// Ctrl-C ends it within a moment.
+/// Runs `open` on another thread and returns the dataset. This thread releases the GIL and checks for signals every 50
+/// ms: Ctrl-C ends the opening.
 std::unique_ptr<SharedDataset> opened_unless_interrupted(const std::function<std::unique_ptr<Dataset>()>& open) {
   std::atomic<bool> asked = false;
   std::optional<nb::python_error> failure;
@@ -332,7 +332,8 @@ std::unique_ptr<SharedDataset> opened_unless_interrupted(const std::function<std
   return shared(std::move(dataset));
 }
 
-/// "auto" is settled when the model is there, so what suits the data is what suits them on the CPU.
+/// Returns the device for which defaults are chosen. "auto" is decided only with the model, so its defaults are those
+/// for the CPU.
 Device device_of_defaults(const std::string& device) { return device == "auto" ? Device::cpu() : parse_device(device); }
 
 nb::dict suggest(SharedDataset& data, const std::string& device, const std::string& resumed) {
@@ -357,7 +358,7 @@ nb::dict suggest(SharedDataset& data, const std::string& device, const std::stri
   return result;
 }
 
-/// The functions that open data of one kind: from files, the same for a model that is trained further, and from tables.
+/// The functions that open one kind of data: from files, from files for a model to train further, and from tables.
 template <class Options>
 struct Openers {
   std::unique_ptr<Dataset> (*files)(const Sources&, const Options&);
@@ -365,7 +366,7 @@ struct Openers {
   std::unique_ptr<Dataset> (*tables)(const std::vector<Table>&, const Options&, const DataDescription*);
 };
 
-/// From tables, if there are any, otherwise from files. `origin` is a model that is to be trained further, or null.
+/// Opens tables if there are any, otherwise files. `origin` is a model to train further, or null.
 template <class Options>
 std::unique_ptr<SharedDataset> opened(const Sources& paths, const TableTexts& texts, const Options& options,
                                       SharedModel* origin, const std::type_identity_t<Openers<Options>>& open) {
@@ -378,20 +379,20 @@ std::unique_ptr<SharedDataset> opened(const Sources& paths, const TableTexts& te
   });
 }
 
-/// How a table is written, where each may be left to what the file shows.
+/// Returns the format of a table. Each argument may be empty, which means detected.
 TableFormat format_from(const std::string& delimiter, const std::string& decimal, std::optional<bool> header) {
   if (delimiter.size() > 1) refuse("delimiter must be one character, not '" + delimiter + "'");
   if (!decimal.empty() && decimal != "." && decimal != ",") refuse("decimal must be '.' or ',', not '" + decimal + "'");
   return {delimiter.empty() ? '\0' : delimiter.front(), decimal.empty() ? '\0' : decimal.front(), header};
 }
 
-/// What becomes of rows whose date cannot be read: as is said, or as a model was trained that is trained further.
+/// Returns how to treat rows with unreadable dates: as given, or as `origin` did.
 Undated undated_from(const std::optional<std::string>& said, SharedModel* origin) {
   if (said) return parse_undated(*said);
   return origin != nullptr ? SharedModel::Reading(*origin)->data().undated : Undated::refuse;
 }
 
-/// What becomes of missing values: as is said, or as a model was trained that is trained further.
+/// Returns how to treat missing values: as given, or as `origin` did.
 Missing missing_from(const std::optional<std::string>& said, SharedModel* origin) {
   if (said) return parse_missing(*said);
   return origin != nullptr ? SharedModel::Reading(*origin)->data().missing : Missing::refuse;

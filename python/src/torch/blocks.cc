@@ -18,11 +18,11 @@ constexpr std::size_t kLargePage = std::size_t{2} << 20;
 
 void ask_for_large_pages(void* memory, std::size_t bytes) {
 #ifdef __linux__
-  if (bytes < 2 * kLargePage) return;  // those hold a large page wherever they begin
+  if (bytes < 2 * kLargePage) return;  // from this size on, memory contains a whole large page at any address
   const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
   const auto begin = reinterpret_cast<std::uintptr_t>(memory);
   const std::uintptr_t first = (begin + page - 1) / page * page, last = (begin + bytes) / page * page;
-  // An advice: a system that has none goes on as ever. NOLINTNEXTLINE(performance-no-int-to-ptr)
+  // Only advice: systems without large pages ignore it. NOLINTNEXTLINE(performance-no-int-to-ptr)
   static_cast<void>(madvise(reinterpret_cast<void*>(first), last - first, MADV_HUGEPAGE));
 #else
   static_cast<void>(memory);
@@ -51,7 +51,7 @@ Blocks::Lease Blocks::take(std::size_t bytes) {
     freed = surplus();
     if (block) return Lease(block.release());
   }
-  freed.clear();  // before more is asked for
+  freed.clear();  // frees memory before the next allocation
   try {
     auto* const memory = static_cast<std::byte*>(::operator new[](whole, std::align_val_t{kLargePage}));
     ask_for_large_pages(memory, whole);
@@ -88,7 +88,7 @@ std::unique_ptr<Blocks::Block> Blocks::find_idle(std::size_t bytes) {
   auto best = idle_.end();
   for (auto block = idle_.begin(); block != idle_.end(); ++block) {
     const bool fits = (*block)->bytes >= bytes && (*block)->bytes <= roomiest * bytes;
-    // Of equals the one used last, which a cache may still have.
+    // Among blocks of equal size, the most recently used one may still be in a cache.
     if (fits && (best == idle_.end() || (*block)->bytes <= (*best)->bytes)) best = block;
   }
   if (best == idle_.end()) return nullptr;

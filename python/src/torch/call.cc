@@ -18,7 +18,7 @@ PackedRows::PackedRows(const TorchTensor& batch_sizes, bool on_gpu) : on_gpu_(on
   Index start = 0;
   for (Index t = 0; t < longest_; ++t) {
     check(sizes[t] > 0 && (t == 0 || sizes[t] <= sizes[t - 1]), "batch_sizes must be positive and never rise");
-    const Index beyond = t + 1 < longest_ ? std::max<Index>(sizes[t + 1], 0) : 0;  // rows that go on
+    const Index beyond = t + 1 < longest_ ? std::max<Index>(sizes[t + 1], 0) : 0;  // rows with a next step
     for (Index b = beyond; b < sizes[t]; ++b) lengths[static_cast<std::size_t>(b)] = t + 1;
     starts_.push_back(start);
     start += sizes[t];

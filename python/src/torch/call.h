@@ -9,8 +9,8 @@
 
 namespace penstock::torch_ops {
 
-/// The positions of a PackedSequence: all rows of step 0, all of step 1, ... So a CPU takes them (Batch::by_steps); on
-/// a GPU the library has rows one after the other.
+/// The positions of a PackedSequence, ordered by steps: all rows of step 0, all rows of step 1, ... The CPU reads this
+/// order (Batch::by_steps); on a GPU the library needs positions ordered by rows.
 class PackedRows {
  public:
   PackedRows(const TorchTensor& batch_sizes, bool on_gpu);
@@ -18,31 +18,31 @@ class PackedRows {
   Index rows() const { return static_cast<Index>(cu_seqlens_.size()) - 1; }
   Index total() const { return cu_seqlens_.back(); }
   Index longest() const { return longest_; }
-  /// Of each step [longest], in the host's memory.
+  /// Returns the number of rows of each step, [longest], in host memory.
   const Index* sizes() const { return sizes_; }
 
-  /// int64 [B + 1] on the device of `like`.
+  /// Returns cu_seqlens, int64 [B + 1], on the device of `like`.
   TorchTensor cu_seqlens(const TorchTensor& like) const;
-  /// [total, ...] as the library has them from the order of the PackedSequence.
+  /// Converts [total, ...] from the order of the PackedSequence to the order of the library.
   TorchTensor by_rows(TorchTensor tensor) const;
-  /// The reverse.
+  /// Converts [total, ...] from the order of the library to the order of the PackedSequence.
   TorchTensor by_steps(TorchTensor tensor) const;
 
  private:
-  /// Where each position of the rows lies among those of the steps, on a GPU; made when it is wanted first.
+  /// Returns, for each position in row order, its index in step order, on a GPU. Computed at the first call.
   const TorchTensor& sources(const TorchTensor& like) const;
-  /// The reverse.
+  /// Returns, for each position in step order, its index in row order.
   const TorchTensor& places(const TorchTensor& like) const;
 
   bool on_gpu_;
-  const Index* sizes_;             // [T], the caller's
-  std::vector<Index> starts_;      // [T] of the steps' positions
+  const Index* sizes_;             // [T], owned by the caller
+  std::vector<Index> starts_;      // [T], first position of each step
   std::vector<Index> cu_seqlens_;  // [B + 1]
   mutable TorchTensor sources_, places_;
   Index longest_ = 0;
 };
 
-/// The arguments that forward and backward passes of the op share, and what follows from them.
+/// The arguments that forward and backward passes of the op share, and values derived from them.
 struct RecurrentCall {
   TorchTensor x, state, lengths, batch_sizes, reset;
   std::vector<TorchTensor> weights;
@@ -53,16 +53,16 @@ struct RecurrentCall {
   Index rows = 0, steps = 0, states = 0;
 
   void take_tensors(Arguments& arguments);
-  /// The last of these: lengths, batch_sizes and reset.
+  /// Takes lengths, batch_sizes and reset.
   void take_rows(Arguments& arguments);
   void take_form(Arguments& arguments);
-  /// Checks everything that the library does not see: shapes, types and devices of tensors. Fills in the rest.
+  /// Checks shapes, types and devices of tensors, which the library does not see, and computes the derived members.
   void validate();
 
-  /// Nothing to compute?
+  /// Returns true if there are no rows.
   bool empty() const { return packed == nullptr && rows == 0; }
   Sizes y_sizes() const { return sequence_sizes(spec.output_size()); }
-  /// Of all states but the output; of no elements unless they are asked for.
+  /// Returns the sizes of the states other than the output after each step; [0] unless every_state is set.
   Sizes every_state_sizes() const;
   Sizes state_sizes() const { return {states, slots(), rows, spec.hidden_size}; }
 
@@ -75,16 +75,17 @@ struct RecurrentCall {
   void validate_devices() const;
 };
 
-/// Each is 0 to T; of contiguous lengths that the host can read without waiting for a GPU.
+/// Checks that lengths are 0 to T. Skips lengths on a GPU, which the host cannot read without synchronising. `lengths`
+/// is contiguous.
 void check_lengths(const TorchTensor& lengths, Index steps);
 
-/// What decides how large a tape is, by numbers alone, for those who have the shapes of tensors only.
+/// The numbers that determine the size of a tape, for callers who know only the shapes of tensors.
 struct TapeForm {
   const char* cell;
   std::int64_t input, hidden, heads, layers, bidirectional, biases;
   std::int64_t type, weight_type;  // f32, f64, bf16, f16
   std::int64_t rows, steps, lengths, reset, batch_first, every_state;
-  std::int64_t cuda;  // number of the GPU; -1: the CPU
+  std::int64_t cuda;  // number of the GPU; -1 for the CPU
 };
 
 }  // namespace penstock::torch_ops

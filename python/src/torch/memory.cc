@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t kWordBytes = sizeof(std::uint64_t);
 
-/// Memory of the calling thread that grows as calls need more.
+/// Returns memory of the calling thread, which grows with the largest call.
 void* scratch(std::size_t bytes) {
   struct Free {
     void operator()(std::byte* memory) const { ::operator delete[](memory, std::align_val_t{Tape::alignment}); }
@@ -29,20 +29,20 @@ void* scratch(std::size_t bytes) {
   return memory.get();
 }
 
-/// Bytes from the tensor's first to the first at a multiple of the alignment.
+/// Returns the bytes from the start of the tensor to the first aligned address.
 std::size_t offset_in(const TorchTensor& tape) {
   const auto address = reinterpret_cast<std::uintptr_t>(tape.address());
   return (Tape::alignment - address % Tape::alignment) % Tape::alignment;
 }
 
-/// A tensor of bytes in a block that goes back when nobody needs the tensor any longer; none if PyTorch has no such
-/// tensors.
+/// Returns a tensor of bytes in a block, which returns to the cache with the last owner of the tensor. Returns no
+/// tensor if PyTorch is too old for that.
 TorchTensor in_a_block(std::size_t bytes) {
   if (shim().from_blob == nullptr) return {};
   const auto give_back = [](void*, void* block) { Blocks::Lease(static_cast<Blocks::Block*>(block)).reset(); };
   Blocks::Lease block = Blocks::shared().take(bytes);
   TorchTensor tensor = bytes_at(block->memory, bytes, give_back, block.get());
-  static_cast<void>(block.release());  // the tensor has it
+  static_cast<void>(block.release());  // the tensor owns it
   return tensor;
 }
 
@@ -87,7 +87,7 @@ TorchTensor Tape::settled(const TorchTensor& tape, std::size_t bytes) {
   check(tape.dtype() == shim().uint8 && tape.dim() == 1 && tape.is_contiguous() && tape.bytes() == tensor_bytes(bytes),
         "tape must be what the forward pass of this very call returned with keep_tape, not ", tape);
   if (tape.is_cuda()) {
-    // PyTorch's allocator aligns tensors of GPUs to more than this; views may begin anywhere.
+    // PyTorch's allocator aligns GPU tensors sufficiently, but views may start anywhere.
     return offset_in(tape) == 0 ? tape.share() : tape.clone();
   }
   std::uint64_t written = 0;
@@ -105,7 +105,7 @@ Memory Tape::find(const TorchTensor& settled, std::size_t bytes) {
 
 }  // namespace penstock::torch_ops
 
-/// Gives memory that waits for the next call back to the system; how many bytes.
+/// Returns idle memory blocks to the system. Returns their number of bytes.
 extern "C" __attribute__((visibility("default"))) std::int64_t penstock_torch_release_memory() {
   return static_cast<std::int64_t>(penstock::torch_ops::Blocks::shared().release());
 }

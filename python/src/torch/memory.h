@@ -3,10 +3,10 @@
 #include "penstock/tensor.h"
 #include "shim.h"
 
-/// Memory for the library's programs out of PyTorch's tensors.
+/// Memory of PyTorch tensors for the library's programs.
 namespace penstock::torch_ops {
 
-/// The device of a tensor is the current one as long as this lives.
+/// Makes the device of a tensor the current one during its lifetime.
 class DeviceGuard {
  public:
   explicit DeviceGuard(const TorchTensor& tensor);
@@ -18,8 +18,8 @@ class DeviceGuard {
   CudaGuardHandle guard_ = nullptr;
 };
 
-/// Scratch memory for one call. On a CPU each thread keeps its own, since fresh pages cost more than small calls take;
-/// on a GPU it is PyTorch's, which reuses it in the order of the stream.
+/// Scratch memory for one call. On a CPU each thread keeps its own memory: new pages take longer than a small call. On
+/// a GPU it comes from PyTorch's allocator, which reuses it in stream order.
 class Workspace {
  public:
   Workspace(const TorchTensor& like, std::size_t bytes);
@@ -30,18 +30,19 @@ class Workspace {
   Memory memory_;
 };
 
-/// What a forward pass keeps, in a tensor of bytes. It begins at a multiple of 256, which tensors on a CPU do not, and
-/// the tensor's last bytes say where that was: a tensor that has been elsewhere meanwhile lies differently.
+/// The tape of a forward pass in a tensor of bytes. The tape starts at a multiple of 256 bytes, but CPU tensors may
+/// start anywhere. The last bytes of the tensor store the offset, because a tensor that was moved in the meantime may
+/// have another alignment.
 struct Tape {
   static constexpr std::size_t alignment = 256;
 
-  /// Of a tensor that holds so many bytes at such a place.
+  /// Returns the size of a tensor for a tape of this many bytes, including alignment and the stored offset.
   static std::size_t tensor_bytes(std::size_t bytes);
   static TorchTensor allocate(const TorchTensor& like, std::size_t bytes);
-  /// Where a forward pass writes.
+  /// Returns the memory for a forward pass, and stores its offset.
   static Memory begin(const TorchTensor& tape, std::size_t bytes);
-  /// What it has written, in the tensor itself or, if that lies differently now, in a copy. Throws std::runtime_error
-  /// for a tensor that allocate() has not made for so many bytes.
+  /// Returns the tensor, or an aligned copy if its alignment has changed. Throws std::runtime_error unless allocate()
+  /// made the tensor for this many bytes.
   static TorchTensor settled(const TorchTensor& tape, std::size_t bytes);
   static Memory find(const TorchTensor& settled, std::size_t bytes);
 };

@@ -2,7 +2,7 @@
 
 #include "shim.h"
 
-/// The kernels of the ops that ops.cc registers.
+/// Kernels of the ops that ops.cc registers.
 namespace penstock::torch_ops {
 
 void recurrent(StableValue* stack, std::uint64_t arguments, std::uint64_t results);

@@ -1,4 +1,4 @@
-// A stack of recurrent layers as an op: the library's programs over tensors of PyTorch, where they lie.
+// The op of a stack of recurrent layers: runs the library's programs on PyTorch tensors in place.
 
 #include <algorithm>
 #include <array>
@@ -13,10 +13,10 @@
 namespace penstock::torch_ops {
 namespace {
 
-/// One call on its way to a program: the arguments as the program wants them, and its form.
+/// One call of a program: converts the arguments for the program and determines its form.
 ///
-/// A CPU reads and writes bfloat16 but no float16, which is converted there; tensors whose channels do not lie side by
-/// side are copied, and so are packed rows on a GPU, since PyTorch has them step after step.
+/// On a CPU, float16 is converted; bfloat16 is read and written directly. Tensors without contiguous channels are
+/// copied. Packed rows are copied on a GPU, because PyTorch orders their positions by steps.
 class ProgramCall {
  public:
   explicit ProgramCall(const RecurrentCall& call)
@@ -58,7 +58,8 @@ class ProgramCall {
     if (every) states = as_given(std::move(every));
   }
 
-  /// Of one step, on a CPU: the states [S, 1, B, H] before it, or nothing, and behind it in their place.
+  /// Runs one step on a CPU and returns y. `states` [S, 1, B, H] receives the new states; if `given`, it has the states
+  /// before the step.
   TorchTensor step(TorchTensor& states, bool given) {
     if (given) state_ = states.share();
     TorchTensor y, tape, every;
@@ -79,7 +80,7 @@ class ProgramCall {
     form_.y = strides(out);
     form_.dy = strides(dy);
     if (din) form_.dx = strides(din);
-    // The forward pass laid its states out so; their gradients lie alike.
+    // The layout of the states in the forward pass, and of their gradients.
     TorchTensor dstates;
     if (call_.every_state) {
       const TorchTensor like = call_.x.empty(call_.every_state_sizes(), state_type(call_.x));
@@ -113,21 +114,21 @@ class ProgramCall {
   }
 
  private:
-  /// The tape of a backward pass: a forward pass that has kept none runs again.
+  /// Returns the tape for the backward pass. If the forward pass saved none, it runs again.
   TorchTensor kept_tape(const TorchTensor& tape, std::size_t bytes) const {
     if (tape.elements() == 0) {
       TorchTensor y, again, states, state_out = call_.x.empty(call_.state_sizes(), state_type(call_.x));
       ProgramCall(call_).forward(y, state_out, again, states, true);
       return again;
     }
-    // A backward pass may use its tape up, and the graph may be kept for another one.
+    // A backward pass may overwrite its tape, but a retained graph may run another backward pass.
     const TorchTensor settled = Tape::settled(tape, bytes);
     return call_.x.is_cuda() && find_cell(call_.spec.cell).scan ? settled.clone() : settled.share();
   }
 
   void take_weights() {
     const std::int32_t given = call_.weights.front().dtype();
-    // Of another type than the sequences they may be float only.
+    // Weights have the type of the sequences or float32.
     const std::int32_t type = given == type_ || type_ == shim().float64 ? type_ : shim().float32;
     form_.weights = dtype_of(type);
     for (const TorchTensor& weight : call_.weights) {
@@ -163,7 +164,7 @@ class ProgramCall {
     }
   }
 
-  /// A sequence of the caller's as a program reads it.
+  /// Returns a sequence of the caller in a type and layout that programs read.
   TorchTensor ready(const TorchTensor& tensor) const {
     TorchTensor converted = by_rows(tensor.to(type_));
     const Index last = converted.dim() - 1, channels = converted.size(last);
@@ -174,19 +175,19 @@ class ProgramCall {
     return readable ? std::move(converted) : converted.contiguous();
   }
 
-  /// A sequence that a program writes.
+  /// Returns a new sequence for a program to write.
   TorchTensor sequence(const Sizes& sizes) const { return call_.x.empty(sizes, type_); }
 
-  /// A packed sequence as the library has it; others as they are.
+  /// Converts a packed sequence to the order of the library. Other sequences stay unchanged.
   TorchTensor by_rows(TorchTensor tensor) const {
     return call_.packed ? call_.packed->by_rows(std::move(tensor)) : std::move(tensor);
   }
 
-  /// What a program wrote, in the caller's order.
+  /// Converts a result of a program to the order of the caller.
   TorchTensor as_given(TorchTensor tensor) const {
     return call_.packed ? call_.packed->by_steps(std::move(tensor)) : std::move(tensor);
   }
-  /// And in the caller's type.
+  /// Converts a result of a program to the order and the type of the caller.
   TorchTensor result(TorchTensor tensor) const { return as_given(std::move(tensor)).to(call_.x.dtype()); }
 
   SequenceStrides strides(const TorchTensor& tensor) const {
@@ -198,7 +199,7 @@ class ProgramCall {
     return {tensor.stride(call_.batch_first ? 0 : 1), tensor.stride(call_.batch_first ? 1 : 0)};
   }
 
-  /// A sequence as [B, T, C], or [positions, C] of packed rows.
+  /// Returns a view [B, T, C], or [positions, C] for packed rows.
   Tensor view(const TorchTensor& tensor) const {
     Tensor view = view_of(tensor);
     const SequenceStrides of_axes = strides(tensor);
@@ -226,7 +227,7 @@ class ProgramCall {
   }
 
   const RecurrentCall& call_;
-  std::int32_t type_;  // of sequences in the program
+  std::int32_t type_;  // type of sequences in the program
   Context context_;
   RecurrentForm form_;
   Batch batch_;
@@ -235,7 +236,7 @@ class ProgramCall {
   std::vector<Tensor> weight_views_;
 };
 
-/// What nothing has flowed through: zeros of the weights' shapes.
+/// Returns zeros with the shapes of the weights, the gradients of an empty batch.
 std::vector<TorchTensor> zero_gradients(const RecurrentCall& call) {
   std::vector<TorchTensor> zeros;
   for (const TorchTensor& weight : call.weights) {
@@ -281,12 +282,12 @@ std::int64_t tape_bytes(const TapeForm& asked) {
   return static_cast<std::int64_t>(Tape::tensor_bytes(RecurrentProgram::get(spec, form, execution)->tape_bytes()));
 }
 
-/// What a forward pass leaves; tape and states are nothing where they were not asked for.
+/// Results of a forward pass. tape and states are empty handles unless requested.
 struct ForwardResults {
   TorchTensor y, state_out, tape, states;
 };
 
-/// Of the states before a call: none or all, each of such sizes.
+/// Checks that the states before a call are none or all, with these sizes each.
 void check_states(const RecurrentCall& call, const std::vector<TorchTensor>& states, const Sizes& sizes) {
   const auto count = static_cast<Index>(states.size());
   check(count == 0 || count == call.states, "states must be none or ", call.states, ", not ", count);
@@ -298,7 +299,7 @@ void check_states(const RecurrentCall& call, const std::vector<TorchTensor>& sta
   }
 }
 
-/// One after the other into [S, ...], on a CPU.
+/// Copies states into [S, ...] on a CPU.
 void copy_states(const std::vector<TorchTensor>& states, const TorchTensor& whole) {
   auto* to = whole.data<std::byte>();
   for (const TorchTensor& given : states) {
@@ -310,7 +311,7 @@ void copy_states(const std::vector<TorchTensor>& states, const TorchTensor& whol
   }
 }
 
-/// The states before a call as the library has them, [S, layers * directions, B, H].
+/// Returns the states before a call as one tensor [S, layers * directions, B, H].
 TorchTensor entering(const RecurrentCall& call, const std::vector<TorchTensor>& states) {
   const Sizes sizes = call.state_sizes();
   check_states(call, states, {sizes.begin() + 1, sizes.end()});
@@ -321,7 +322,7 @@ TorchTensor entering(const RecurrentCall& call, const std::vector<TorchTensor>& 
   return whole;
 }
 
-/// On the device of x, which the caller has made the current one.
+/// Runs a forward pass. The caller has made the device of x the current one.
 ForwardResults run_forward(const RecurrentCall& call, bool keep_tape) {
   ForwardResults results;
   results.state_out = call.x.empty(call.state_sizes(), state_type(call.x));
@@ -392,7 +393,7 @@ void recurrent_cell(StableValue* stack, std::uint64_t, std::uint64_t) {
   check_states(call, before, sizes);
   TorchTensor states = call.x.empty(call.state_sizes(), state_type(call.x));
   copy_states(before, states);
-  const std::size_t bytes = states.bytes() / static_cast<std::size_t>(call.states);  // of one
+  const std::size_t bytes = states.bytes() / static_cast<std::size_t>(call.states);  // of one state
   std::vector<TorchTensor> after;
   after.push_back(call.empty() ? call.x.empty(sizes, call.x.dtype()) : ProgramCall(call).step(states, !before.empty()));
   for (Index k = 1; k < call.states; ++k) {
@@ -438,7 +439,7 @@ void recurrent_backward(StableValue* stack, std::uint64_t, std::uint64_t) {
 
 }  // namespace penstock::torch_ops
 
-/// Bytes of the tape that a forward pass of that form returns; -1 if there is no such pass here.
+/// Returns the bytes of the tape of a forward pass of this form; -1 if it cannot run here.
 extern "C" __attribute__((visibility("default"))) std::int64_t penstock_torch_tape_bytes(
     const penstock::torch_ops::TapeForm* form) {
   try {

@@ -1,4 +1,4 @@
-// The linear recurrence by itself as an op: h_t = a_t h_{t-1} + b_t over tensors of PyTorch.
+// The op of a linear recurrence: h_t = a_t h_{t-1} + b_t on PyTorch tensors.
 
 #include <algorithm>
 
@@ -11,14 +11,14 @@
 namespace penstock::torch_ops {
 namespace {
 
-/// Are the channels of [B, T, C] side by side, and rows and steps apart, so that the library reads it where it lies?
+/// Returns whether the library can read [B, T, C] in place: channels are contiguous, rows and steps do not overlap.
 bool is_readable(const TorchTensor& tensor) {
   const Index channels = tensor.size(2);
   const auto apart = [&](Index axis) { return tensor.size(axis) == 1 || tensor.stride(axis) >= channels; };
   return (channels == 1 || tensor.stride(2) == 1) && apart(0) && apart(1);
 }
 
-/// A readable sequence with its strides.
+/// Returns a view of a readable sequence with its strides.
 Tensor sequence_view(const TorchTensor& tensor) {
   Tensor view = view_of(tensor);
   for (std::size_t axis = 0; axis < 2; ++axis) {
@@ -27,7 +27,7 @@ Tensor sequence_view(const TorchTensor& tensor) {
   return view;
 }
 
-/// The last state of a sequence without steps.
+/// Sets the last state of a sequence without steps: the initial state, or zeros if there is none.
 void pass_on(TorchTensor& to, const TorchTensor& from) {
   if (from) {
     to.copy_from(from);
@@ -36,8 +36,8 @@ void pass_on(TorchTensor& to, const TorchTensor& from) {
   }
 }
 
-/// A result in the caller's memory where that can be written as it is, else in memory that is copied there at the end
-/// and, if the result is `corrected`, from there at the beginning.
+/// A result tensor of the caller. If it cannot be written directly, a temporary tensor is used and copied at the end;
+/// for a correction it is also copied at the beginning.
 class Result {
  public:
   Result(const TorchTensor& wanted, std::int32_t type, bool usable, bool corrected)
@@ -57,7 +57,7 @@ class Result {
   TorchTensor computed_;
 };
 
-/// One scan on its way to a program: h_t = a_t h_{t-1} + b_t. A correction has the states of the call that it corrects.
+/// One scan h_t = a_t h_{t-1} + b_t. A correction also has the initial state of the call that it corrects.
 struct ScanCall {
   TorchTensor a, b, h0, lengths, reset, earlier;
   bool logarithmic = false, reverse = false, correction = false;
@@ -112,7 +112,7 @@ struct ScanCall {
 
   Sizes state_sizes() const { return {a.size(0), a.size(2)}; }
 
-  /// Of any strides and types.
+  /// Runs the forward pass. Tensors may have any strides and types.
   void forward(const TorchTensor& h_wanted, const TorchTensor& last_wanted) const {
     const TorchTensor entering = ready_state(h0), entered = ready_state(earlier);
     Result last(last_wanted, state_type(a), last_wanted.is_contiguous(), correction);
@@ -139,7 +139,7 @@ struct ScanCall {
  private:
   friend struct BackwardCall;
 
-  /// In the type that is computed, and readable.
+  /// Returns a readable tensor of the computed type.
   TorchTensor ready(const TorchTensor& tensor) const {
     const TorchTensor converted = tensor.to(computed_type(a));
     return is_readable(converted) ? converted.share() : converted.contiguous();
@@ -178,7 +178,7 @@ struct ScanCall {
   }
 };
 
-/// Its gradients. No dh or dlast: zeros.
+/// The backward pass of a scan. Missing dh or dlast are zeros.
 struct BackwardCall {
   TorchTensor dh, dlast, h;
   ScanCall scan;
@@ -197,7 +197,7 @@ struct BackwardCall {
     if (dlast) scan.check_state(dlast, "dh_last");
   }
 
-  /// Of any strides and types.
+  /// Runs the backward pass. Tensors may have any strides and types.
   void run(const TorchTensor& da_wanted, const TorchTensor& db_wanted, const TorchTensor& dh0_wanted) const {
     const TorchTensor& a = scan.a;
     const TorchTensor leaving = scan.ready_state(dlast), left = scan.ready_state(scan.earlier);

@@ -10,12 +10,12 @@
 namespace penstock::torch_ops {
 namespace {
 
-/// Of the interface that this is written against: major, minor and patch of PyTorch, a byte each from the top.
+/// Version of the interface: major, minor and patch of PyTorch, one byte each from the highest.
 constexpr std::uint64_t version_2_10 = (std::uint64_t{2} << 56) | (std::uint64_t{10} << 48);
 
 void* open_loaded(const char* library) {
   void* const handle = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
-  // A program may have linked all of PyTorch into itself.
+  // A program may have PyTorch linked statically.
   return handle != nullptr ? handle : dlopen(nullptr, RTLD_LAZY);
 }
 
@@ -30,7 +30,7 @@ void bind(void* library, const char* name, Function& function) {
   std::memcpy(&function, &symbol, sizeof(symbol));
 }
 
-/// The same of a function that not all versions have.
+/// Binds a function that not all versions have.
 template <class Function>
 void bind_if_there(void* library, const char* name, Function& function) {
   if (dlsym(library, name) != nullptr) bind(library, name, function);
@@ -45,7 +45,7 @@ std::int32_t call(void* library, const char* name) {
 Shim bind_shim() {
   void* const torch = open_loaded("libtorch_cpu.so");
   Shim s{};
-  bind(torch, "torch_library_impl", s.library_impl);  // first what only 2.10 and later have
+  bind(torch, "torch_library_impl", s.library_impl);  // first, since only 2.10 and later have it
   bind(torch, "aoti_torch_library_init_fragment", s.library_init_fragment);
   bind(torch, "aoti_torch_library_init_impl", s.library_init_impl);
   bind(torch, "aoti_torch_library_def", s.library_def);
@@ -95,7 +95,7 @@ CudaShim bind_cuda_shim() {
   return s;
 }
 
-/// What a handle or an optional value points to: the interface passes pointers as integers.
+/// Returns the pointer in a handle or an optional value: the interface passes pointers as integers.
 template <class Pointer>
 Pointer pointer_in(StableValue value) {
   return reinterpret_cast<Pointer>(value);  // NOLINT(performance-no-int-to-ptr)
@@ -103,7 +103,7 @@ Pointer pointer_in(StableValue value) {
 
 TensorHandle tensor_of(StableValue value) { return pointer_in<TensorHandle>(value); }
 
-/// An op of PyTorch's, by name, on a stack that holds its arguments; the result is a tensor.
+/// Calls an op of PyTorch by its name, with arguments on a stack, and returns its result, a tensor.
 TorchTensor call_op(const char* name, StableValue* stack) {
   check_status(shim().call_dispatcher(name, "", stack, version_2_10), name);
   return TorchTensor(tensor_of(stack[0]));
@@ -197,7 +197,7 @@ TorchTensor TorchTensor::clone() const {
 }
 
 void TorchTensor::copy_from(const TorchTensor& other) {
-  // copy_(self, src, non_blocking): the dispatcher takes what lies on the stack.
+  // copy_(self, src, non_blocking): the dispatcher takes ownership of the handles on the stack.
   StableValue stack[3] = {share().release(), other.share().release(), 1};
   call_op("aten::copy_", stack);
 }
@@ -229,7 +229,7 @@ TorchTensor TorchTensor::upload(std::int64_t count, const std::function<void(std
   }
   TensorHandle handle = nullptr;
   const std::int64_t stride = 1;
-  // Pinned memory, whose reuse PyTorch's allocator holds back until the copy is through.
+  // Pinned memory: PyTorch's allocator does not reuse it before the copy has finished.
   check_status(shim().empty_pinned(1, &count, &stride, shim().int64, shim().cpu, 0, &handle), "torch.empty");
   const TorchTensor here(handle);
   fill(here.data<std::int64_t>());

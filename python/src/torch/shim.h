@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-/// PyTorch as its stable C interface shows it (libtorch 2.10 and later: torch/csrc/stable/c/shim.h), bound at run time
-/// to the libtorch that this process has loaded. Nothing of PyTorch is needed to build this.
+/// PyTorch through its stable C interface (libtorch 2.10 and later: torch/csrc/stable/c/shim.h). Functions are bound at
+/// run time to the libtorch that this process has loaded; the build does not need PyTorch.
 namespace penstock::torch_ops {
 
 struct TorchTensorOpaque;
@@ -27,13 +27,13 @@ using StringHandle = StringOpaque*;
 using CudaGuardHandle = CudaGuardOpaque*;
 using Status = std::int32_t;
 
-/// One value on its way between the dispatcher and a kernel: numbers by value, the rest as handles that the receiver
-/// owns; of optional values a pointer, allocated by `new`, to such a value, or null.
+/// A value that the dispatcher and a kernel exchange: a number by value, or a handle that the receiver owns. An
+/// optional value is a pointer to such a value, allocated by `new`, or null.
 using StableValue = std::uint64_t;
-/// A kernel takes its arguments from the stack and leaves its results there.
+/// A kernel takes its arguments from the stack and writes its results there.
 using BoxedKernel = void (*)(StableValue* stack, std::uint64_t arguments, std::uint64_t results);
 
-/// The functions of the interface that are used here, and what it calls types and devices.
+/// Functions of the interface that are used here, and its numbers of types and devices.
 struct Shim {
   Status (*library_init_fragment)(const char* name, const char* file, std::uint32_t line, LibraryHandle* library);
   Status (*library_init_impl)(const char* name, const char* key, const char* file, std::uint32_t line,
@@ -74,15 +74,16 @@ struct Shim {
   Status (*string_delete)(StringHandle string);
   Status (*threads)(std::uint32_t* threads);
 
-  std::int32_t cpu, cuda;                                           ///< Types of devices
-  std::int32_t uint8, boolean, int64, float32, float64, bf16, f16;  ///< Types of elements
-  std::int32_t strided;                                             ///< A layout
+  std::int32_t cpu, cuda;                                           ///< Device types
+  std::int32_t uint8, boolean, int64, float32, float64, bf16, f16;  ///< Element types
+  std::int32_t strided;                                             ///< Layout
 };
 
-/// Throws std::runtime_error that says what is missing, and what to install, where no libtorch 2.10 or later is loaded.
+/// Returns the bound functions. Throws std::runtime_error, with what to install, unless libtorch 2.10 or later is
+/// loaded.
 const Shim& shim();
 
-/// The functions of libtorch_cuda, which is there in PyTorch for CUDA only.
+/// Functions of libtorch_cuda, which only PyTorch for CUDA has.
 struct CudaShim {
   Status (*current_stream)(std::int32_t device, void** stream);
   Status (*create_guard)(std::int32_t device, CudaGuardHandle* guard);
@@ -90,16 +91,16 @@ struct CudaShim {
 };
 const CudaShim& cuda_shim();
 
-/// Throws std::runtime_error naming the function unless it succeeded.
+/// Throws std::runtime_error, which names the function, unless it succeeded.
 void check_status(Status status, const char* function);
 
-/// The sizes of a tensor, without memory of its own. Tensors here have few axes.
+/// The sizes of a tensor without heap memory. Tensors here have few axes.
 class Sizes {
  public:
   static constexpr std::size_t most = 8;
 
   Sizes(std::initializer_list<std::int64_t> sizes) : Sizes(sizes.begin(), sizes.end()) {}
-  /// Throws std::runtime_error for more axes than any tensor here may have.
+  /// Throws std::runtime_error for more than `most` axes.
   Sizes(const std::int64_t* first, const std::int64_t* last);
 
   std::size_t size() const { return count_; }
@@ -114,7 +115,7 @@ class Sizes {
   std::size_t count_ = 0;
 };
 
-/// A tensor of PyTorch's, owned. Nobody resizes it meanwhile: its form is asked for once.
+/// An owned handle of a PyTorch tensor. Sizes, strides, type and device are read once; nobody resizes it meanwhile.
 class TorchTensor {
  public:
   TorchTensor() = default;
@@ -129,7 +130,7 @@ class TorchTensor {
 
   explicit operator bool() const { return handle_ != nullptr; }
   std::int64_t dim() const { return form_.dim; }
-  /// Of axis i; negative ones count from the last.
+  /// Returns the size of axis i; negative numbers count from the last axis.
   std::int64_t size(std::int64_t i) const { return form_.sizes[i < 0 ? i + dim() : i]; }
   std::int64_t stride(std::int64_t i) const { return form_.strides[i < 0 ? i + dim() : i]; }
   Sizes sizes() const { return {form_.sizes, form_.sizes + dim()}; }
@@ -138,7 +139,7 @@ class TorchTensor {
   std::int32_t dtype() const { return form_.dtype; }
   bool is_cuda() const { return form_.device_type == shim().cuda; }
   std::int32_t device_index() const { return form_.device_index; }
-  /// Are the elements in order, without gaps?
+  /// Returns whether the elements are in order without gaps.
   bool is_contiguous() const;
   template <class T>
   T* data() const {
@@ -146,38 +147,38 @@ class TorchTensor {
   }
   void* address() const;
 
-  /// Another handle of the same tensor.
+  /// Returns another handle of the same tensor.
   TorchTensor share() const;
-  /// The tensor itself if it is contiguous, else a copy that is.
+  /// Returns the tensor itself if it is contiguous, otherwise a contiguous copy.
   TorchTensor contiguous() const& { return is_contiguous() ? share() : clone(); }
   TorchTensor contiguous() && { return is_contiguous() ? std::move(*this) : clone(); }
-  /// The tensor itself if it has that type, else a copy that has.
+  /// Returns the tensor itself if it has this type, otherwise a converted copy.
   TorchTensor to(std::int32_t wanted) const& { return dtype() == wanted ? share() : converted(wanted); }
   TorchTensor to(std::int32_t wanted) && { return dtype() == wanted ? std::move(*this) : converted(wanted); }
-  /// A contiguous copy.
+  /// Returns a contiguous copy.
   TorchTensor clone() const;
   void copy_from(const TorchTensor& other);
   void zero();
-  /// Uninitialised, contiguous, on the device of this one.
+  /// Returns a new uninitialised contiguous tensor on the same device.
   TorchTensor empty(const Sizes& sizes, std::int32_t dtype) const;
-  /// An int64 tensor [count] on the device of this one, of the numbers that fill(numbers) writes in the host's memory.
-  /// Of a GPU: in the order of the current stream, and the host waits for no more than the copy's start.
+  /// Returns an int64 tensor [count] on the same device with the numbers that fill(numbers) writes to host memory. On a
+  /// GPU the copy runs in the order of the current stream, and the host does not wait for its end.
   TorchTensor upload(std::int64_t count, const std::function<void(std::int64_t*)>& fill) const;
-  /// Entry i along the first axis of a contiguous tensor that has all its memory: the same memory, but neither tensor
-  /// knows of the other as a view does.
+  /// Returns entry i along the first axis of a contiguous tensor that owns its whole storage. The result shares the
+  /// memory, but is not a view for PyTorch.
   TorchTensor entry(std::int64_t i) const;
-  /// The same memory with a first axis of one entry.
+  /// Returns a tensor with the same memory and an additional first axis of size 1.
   TorchTensor as_entry() const;
-  /// Entries along the first axis, by an int64 tensor.
+  /// Returns entries along the first axis, selected by an int64 tensor.
   TorchTensor index_select(const TorchTensor& index) const;
 
-  /// Gives the tensor away.
+  /// Returns the handle and gives up its ownership.
   StableValue release() { return reinterpret_cast<StableValue>(std::exchange(handle_, nullptr)); }
 
  private:
   struct Form {
     std::int64_t dim = 0;
-    std::int64_t *sizes = nullptr, *strides = nullptr;  // of the tensor itself
+    std::int64_t *sizes = nullptr, *strides = nullptr;  // owned by the tensor
     std::int32_t dtype = 0, device_type = 0, device_index = 0;
   };
 
@@ -188,13 +189,13 @@ class TorchTensor {
   Form form_;
 };
 
-/// A kernel's arguments, taken from the stack one after the other. Whoever constructs it owns all of them.
+/// The arguments of a kernel, taken from the stack one by one. The kernel must take all of them, since it owns them.
 class Arguments {
  public:
   explicit Arguments(StableValue* stack) : stack_(stack) {}
 
   TorchTensor tensor();
-  TorchTensor optional_tensor();  ///< No tensor: an empty handle
+  TorchTensor optional_tensor();  ///< Returns an empty handle for no tensor.
   std::vector<TorchTensor> tensors();
   std::string string();
   std::int64_t integer();
@@ -206,11 +207,11 @@ class Arguments {
 
 void append(std::string& text, std::string_view part);
 void append(std::string& text, std::int64_t part);
-void append(std::string& text, const Sizes& part);        ///< "[2, 3]"
-void append(std::string& text, const TorchTensor& part);  ///< Its sizes; nothing of no tensor
+void append(std::string& text, const Sizes& part);        ///< Appends "[2, 3]".
+void append(std::string& text, const TorchTensor& part);  ///< Appends its sizes; nothing for an empty handle.
 
-/// Throws std::runtime_error, which PyTorch makes a RuntimeError, of the parts of a message unless the condition holds.
-/// Messages are put together only then.
+/// Throws std::runtime_error, which becomes a RuntimeError in Python, unless the condition holds. The message is put
+/// together from its parts only then.
 template <class... Parts>
 void check(bool condition, const Parts&... parts) {
   if (condition) [[likely]]
@@ -220,13 +221,13 @@ void check(bool condition, const Parts&... parts) {
   throw std::runtime_error(text);
 }
 
-/// Tensors of the same sizes side by side along a new first axis.
+/// Stacks tensors of equal sizes along a new first axis.
 TorchTensor stack(const std::vector<TorchTensor>& tensors);
 
-/// Bytes of a CPU's memory as a tensor, whose last owner calls the deleter; from PyTorch 2.11 on.
+/// Returns CPU memory as a tensor of bytes. Its last owner calls the deleter. Needs PyTorch 2.11.
 TorchTensor bytes_at(void* memory, std::size_t bytes, void (*deleter)(void* memory, void* context), void* context);
 
-/// A list of tensors as a result.
+/// Returns a list of tensors as a result of a kernel.
 StableValue release(std::vector<TorchTensor>& tensors);
 
 }  // namespace penstock::torch_ops

@@ -6,28 +6,29 @@
 #include "penstock/tensor.h"
 #include "shim.h"
 
-/// PyTorch's tensors as the library sees them.
+/// Views of PyTorch tensors for the library.
 namespace penstock::torch_ops {
 
-/// Throws std::runtime_error for types that the library does not compute in.
+/// Returns the type for the library. Throws std::runtime_error for types that it does not support.
 DType dtype_of(std::int32_t type);
 
 Device device_of(const TorchTensor& tensor);
 
-/// The type in which sequences of such a tensor are computed: on a CPU halves become floats.
+/// Returns the type in which a scan computes a sequence: on a CPU 16-bit types become float32.
 std::int32_t computed_type(const TorchTensor& tensor);
-/// The type in which a recurrent layer takes them, whatever it computes in: on a CPU only float16 becomes float.
+/// Returns the type in which a recurrent layer reads a sequence: on a CPU only float16 becomes float32.
 std::int32_t stored_type(const TorchTensor& tensor);
-/// Of states and sums: float, or double for doubles.
+/// Returns the type of states and sums: float64 for float64, otherwise float32.
 std::int32_t state_type(const TorchTensor& tensor);
 
-/// A call in PyTorch's current stream, or with its number of threads. In `precision` only on a CPU.
+/// Returns the context of a call: PyTorch's current stream on a GPU, its number of threads on a CPU. `precision` counts
+/// only on a CPU.
 Context context_of(const TorchTensor& tensor, Precision precision = Precision::full);
 
-/// A contiguous tensor; null if there is none.
+/// Returns a view of a contiguous tensor; an empty view for an empty handle.
 Tensor view_of(const TorchTensor& contiguous);
 
-/// The largest of 16, 8, 4, 2 that divides every number of bytes, or every address.
+/// Returns the largest of 16, 8, 4 and 2 that divides all numbers of bytes, or all addresses.
 int alignment_of(std::initializer_list<std::uintptr_t> bytes);
 int alignment_of(std::initializer_list<const void*> addresses);
 

@@ -7,33 +7,32 @@
 
 namespace penstock::plan {
 
-/// Whether blocks of a plan share the matrix of a head: fewer rows then have more of them each.
+/// Returns whether blocks of a plan share the matrix of a head. If so, fewer rows get more blocks each.
 bool shares_a_matrix(const GpuDensePlan& plan);
 
-/// The numbers of rows that a pass over rows of falling length is worth a plan of its own for, from all of them
-/// downwards: each makes a step quicker by at least a tenth. Rows that have ended leave multiprocessors to the others
-/// then. All
-/// rows alone, where no blocks share a matrix.
+/// Returns the numbers of rows, from all rows downwards, that deserve separate plans in a pass over rows of falling
+/// length. Each such plan makes a step faster by at least a tenth, because ended rows leave multiprocessors to the
+/// others. Returns only the number of all rows if no blocks share a matrix.
 std::vector<Index> rows_worth_a_plan(const GpuDenseProblem& problem, const GpuModel& gpu);
 
-/// Steps `begin` to `begin + steps` of a walk, by plan number `plan`.
+/// Steps `begin` to `begin + steps` of a recurrence, run by plan number `plan`.
 struct FallingStage {
   std::size_t plan = 0;
   Index begin = 0, steps = 0;
   bool operator==(const FallingStage&) const = default;
 };
 
-/// A plan for so many rows, and what a step takes by it.
+/// The number of rows of a plan, and its time per step.
 struct FallingPlan {
   Index rows = 1;
   double step_microseconds = 0;
 };
 
-/// Of a stage more: a launch whose blocks load their parts of a matrix before the first step.
+/// Overhead of a further stage: a launch, and loading the matrix before the first step.
 constexpr double stage_microseconds = 40;
 
-/// The stages that take least, of steps that `sizes` rows have each, a number that never rises. `plans`: of falling
-/// numbers of rows, the first for all. `begin_microseconds`: what a stage takes beside its steps.
+/// Returns the fastest stages. `sizes` has the number of rows of each step, which never rises. `plans` are for falling
+/// numbers of rows; the first is for all rows. `begin_microseconds` is the overhead of a stage.
 std::vector<FallingStage> falling_stages(std::span<const FallingPlan> plans, std::span<const Index> sizes,
                                          double begin_microseconds = stage_microseconds);
 

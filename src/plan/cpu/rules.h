@@ -5,10 +5,11 @@
 
 namespace penstock::plan {
 
-/// Ways to run a recurrence on a CPU, the preferred ones first. Throws Error(invalid_argument) as make_plan() does.
+/// Returns the rules for a recurrence on a CPU, preferred ones first. Throws Error(invalid_argument) as make_plan()
+/// does.
 std::vector<Rule<Plan>> cpu_rules(const Problem& problem, const CpuModel& cpu);
 
-/// The same without the constraints that leave out what is not expected to pay: everything that can run.
+/// Returns the rules without the constraints that exclude plans expected to be slow: everything that can run.
 std::vector<Rule<Plan>> possible_cpu_rules(const Problem& problem, const CpuModel& cpu);
 
 enum class Scope { worthwhile, possible };

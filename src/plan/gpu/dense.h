@@ -10,19 +10,19 @@ namespace penstock::plan {
 /// How the recurrence of a dense cell runs on a GPU.
 enum class DenseAlgorithm {
   automatic,  ///< The planner chooses.
-  head,       ///< A block holds a head's recurrent matrix and walks over all steps of a slice of the rows.
-  cluster,    ///< A cluster of blocks shares a recurrent matrix and exchanges the state each step.
-  chip,  ///< Many clusters, up to the whole chip, share one, and exchange the state through the second-level cache.
-  warpgroup,  ///< Blocks of warpgroups share one, and multiply it by the states of many rows at once.
+  head,       ///< A block holds the recurrent matrix of a head and runs all steps of a slice of the rows.
+  cluster,    ///< A cluster of blocks shares a recurrent matrix and exchanges the state at each step.
+  chip,       ///< Many clusters, up to the whole chip, share a matrix and exchange the state through the L2 cache.
+  warpgroup,  ///< Blocks of warpgroups share a matrix and multiply it by the states of many rows at once.
   step,       ///< Each step is a matrix product and a launch that applies the cell.
-  diagonal,   ///< Every unit is a head: a thread walks a unit of a row, or a piece of its steps.
+  diagonal,   ///< Every unit is a head: a thread runs one unit of a row, or a piece of its steps.
 };
 
 std::string_view to_string(DenseAlgorithm algorithm);
-/// All but automatic, the preferred ones first.
+/// Returns all algorithms except automatic, preferred ones first.
 std::vector<DenseAlgorithm> dense_algorithms();
 
-/// One recurrence of a dense cell over [B, T, H] on a GPU, the product of the input given.
+/// One recurrence of a dense cell over [B, T, H] on a GPU. The input product is given.
 struct GpuDenseProblem {
   std::string cell = "lstm";
   Storage storage = Storage::bf16;
@@ -31,54 +31,57 @@ struct GpuDenseProblem {
   Index hidden = 1;  // H
   Index heads = 1;
   bool backward = false;
-  bool training = false;  ///< Forward: what the backward pass needs is kept.
-  bool ragged = false;    ///< Rows have lengths of their own.
-  bool falling = false;   ///< None longer than the one before, and the host knows how many rows have each step.
+  bool training = false;  ///< Forward: a tape is written for the backward pass.
+  bool ragged = false;    ///< Rows have different lengths.
+  bool falling = false;   ///< Rows are sorted by falling length, and the host knows the number of rows of each step.
   bool reset = false;
-  bool every_state = false;  ///< Forward: the states but h are written each step; backward: those have gradients.
-  bool clipped = false;      ///< Backward: the gradient that passes from step to step has a limit.
+  bool every_state = false;  ///< Forward: all states except h are written at each step; backward: they have gradients.
+  bool clipped = false;      ///< Backward: the gradient from step to step is limited.
   bool reverse = false;
-  int alignment = 16;  ///< Greatest power of two, up to 16 bytes, that divides every address, stride and head in bytes.
+  int alignment =
+      16;  ///< Largest power of two, up to 16 bytes, that divides all addresses, strides and heads in bytes.
   DenseAlgorithm algorithm = DenseAlgorithm::automatic;
-  // What is asked of a plan; 0: the planner chooses.
-  int slots = 0;              ///< Rows of a block of DenseAlgorithm::head: 8, 4, 2; of a team of DenseAlgorithm::chip.
-  int cluster = 0;            ///< DenseAlgorithm::chip: blocks of a cluster: 8, 4, 2, 1.
-  int groups = 0, parts = 0;  ///< DenseAlgorithm::chip: of warps. `parts` of DenseAlgorithm::diagonal: pieces.
-  int direct = -1;            ///< DenseAlgorithm::chip: 1 or 0, as GpuDensePlan::direct; -1: the planner chooses.
+  // Requested values of a plan. 0: the planner chooses.
+  int slots = 0;    ///< DenseAlgorithm::head: rows of a block, 8, 4 or 2. DenseAlgorithm::chip: rows of a team.
+  int cluster = 0;  ///< DenseAlgorithm::chip: blocks of a cluster, 8, 4, 2 or 1.
+  int groups = 0, parts = 0;  ///< DenseAlgorithm::chip: of warps. DenseAlgorithm::diagonal: `parts` is the pieces.
+  int direct = -1;            ///< DenseAlgorithm::chip: 1 or 0, as GpuDensePlan::direct. -1: the planner chooses.
 
   Index head_size() const { return hidden / heads; }
   bool operator==(const GpuDenseProblem&) const = default;
 };
 
-/// DenseAlgorithm::head: a block of one warp for every 16 units takes `slots` rows of one head.
-/// DenseAlgorithm::cluster: the blocks of a cluster share the units of a head, and take `slots` rows.
-/// DenseAlgorithm::chip: so do the blocks of `clusters` clusters.
-/// DenseAlgorithm::warpgroup: so do `clusters` blocks, whose rows are `groups` portions that take turns.
-/// DenseAlgorithm::step: each thread of a launch takes one unit of one row.
-/// DenseAlgorithm::diagonal: each thread takes one piece of the steps of one unit of one row.
+/// A plan for the recurrence of a dense cell.
+///
+/// DenseAlgorithm::head: a block with one warp per 16 units computes `slots` rows of one head.
+/// DenseAlgorithm::cluster: the blocks of a cluster share the units of a head and compute `slots` rows.
+/// DenseAlgorithm::chip: the blocks of `clusters` clusters share the units of a head and compute `slots` rows.
+/// DenseAlgorithm::warpgroup: `clusters` blocks share the units of a head. Their rows are `groups` portions in turn.
+/// DenseAlgorithm::step: each thread of a launch computes one unit of one row.
+/// DenseAlgorithm::diagonal: each thread computes one piece of the steps of one unit of one row.
 struct GpuDensePlan {
   DenseAlgorithm algorithm = DenseAlgorithm::head;
-  int slots = 8;     ///< Rows of a block: 8, or 4 or 2, where the GPU has room for more blocks. Of a cluster: up to 16.
-  int warps = 1;     ///< Of a block.
-  int resident = 0;  ///< Chunks of the summed axis that lie in registers; the others in shared memory.
-  int chunks = 0;    ///< All of them: of 64 bytes; of a cluster of 32, and of a warp's part.
-  int blocks = 1;    ///< Of one multiprocessor.
-  int stages = 4;    ///< Steps of the inputs that a block holds or awaits.
-  Index shared = 0;  ///< Bytes of shared memory of a block.
-  Index slices = 1;  ///< Of the rows.
-  Index grid = 1;    ///< Blocks of the launch.
-  int cluster = 1;   ///< Blocks of a cluster.
-  int clusters = 1;  ///< Chip: clusters that share the units of a head, a *team*.
-  Index teams = 1;   ///< Chip: of one launch; others take turns.
-  bool direct = false;  ///< Chip: what is exchanged goes to the registers of warps and not by way of shared memory.
-  Index exchange = 0;   ///< Chip: bytes of memory by which the teams of a launch exchange the state.
-  int octets = 0;       ///< Cluster, chip: of units, that a block has.
-  int depth = 1;        ///< Warpgroup: slices of 64 units that are brought at once.
-  int groups = 1;       ///< Cluster, chip: of warps, that share these units; chip: those of all blocks of the cluster.
-  int parts = 1;        ///< Cluster, chip: warps of a group, that share the sums over h.
-  Index pieces = 1;     ///< Diagonal: of the steps, walked side by side. One: T is not cut.
-  int left_out = 0;     ///< Cluster, for measurements: a step goes without its exchange (1), products (2) or cell (3).
-  double microseconds = 0;  ///< As estimated; 0: not estimated.
+  int slots = 8;        ///< Rows of a block: 8, or 4 or 2 if the GPU has room for more blocks. Of a cluster: up to 16.
+  int warps = 1;        ///< Warps of a block.
+  int resident = 0;     ///< Chunks of the summed axis in registers; the others are in shared memory.
+  int chunks = 0;       ///< All chunks of the summed axis, of 64 bytes. Cluster: of 32 bytes, and of one warp's part.
+  int blocks = 1;       ///< Blocks per multiprocessor.
+  int stages = 4;       ///< Steps of the inputs that a block holds or waits for.
+  Index shared = 0;     ///< Bytes of shared memory of a block.
+  Index slices = 1;     ///< Slices of the rows.
+  Index grid = 1;       ///< Blocks of the launch.
+  int cluster = 1;      ///< Blocks of a cluster.
+  int clusters = 1;     ///< Chip: clusters that share the units of a head, a *team*.
+  Index teams = 1;      ///< Chip: teams of one launch; more teams take turns.
+  bool direct = false;  ///< Chip: exchanged values go directly to registers, not through shared memory.
+  Index exchange = 0;   ///< Chip: bytes of memory through which the teams of a launch exchange the state.
+  int octets = 0;       ///< Cluster, chip: groups of eight units per block.
+  int depth = 1;        ///< Warpgroup: slices of 64 units that are loaded at once.
+  int groups = 1;       ///< Cluster, chip: groups of warps that share these units; chip: in all blocks of the cluster.
+  int parts = 1;        ///< Cluster, chip: warps of a group, which share the sums over h.
+  Index pieces = 1;     ///< Diagonal: pieces of the steps, computed in parallel. 1: T is not split.
+  int left_out = 0;     ///< Cluster, for measurements: omits the exchange (1), products (2) or cell (3) of each step.
+  double microseconds = 0;  ///< Estimated time; 0: not estimated.
   std::string why;
 
   int threads() const { return 32 * warps; }
@@ -86,20 +89,20 @@ struct GpuDensePlan {
   bool operator==(const GpuDensePlan&) const = default;
 };
 
-/// Whether all blocks of a launch run at once, and wait for each other.
+/// Returns whether all blocks of a launch run at the same time and wait for each other.
 bool takes_the_chip(const GpuDensePlan& plan);
 
-/// DenseAlgorithm::diagonal: pieces whose values one thread that goes from piece to piece asks for at once.
+/// DenseAlgorithm::diagonal: returns the number of pieces that the thread which joins them reads ahead.
 int diagonal_batch(Index states);
 
-/// Clusters of that many blocks that run at once, each block on a multiprocessor of its own.
+/// Returns the number of clusters of this size that run at once, with each block on its own multiprocessor.
 Index clusters_at_once(const GpuModel& gpu, int cluster);
 
-/// The numbers of rows up to `most` that divide a batch into slices as evenly as can be, from the greatest.
+/// Returns numbers of rows up to `most` that split a batch into slices as evenly as possible, largest first.
 std::vector<int> even_row_counts(Index rows, int most);
 
-/// Throws Error: invalid_argument for what never fits, unsupported for an algorithm or a size that this GPU cannot
-/// hold.
+/// Returns the plan for a recurrence. Throws Error: invalid_argument for an impossible problem, unsupported for an
+/// algorithm or a size that does not fit this GPU.
 GpuDensePlan plan_gpu_dense(const GpuDenseProblem& problem, const GpuModel& gpu);
 
 }  // namespace penstock::plan

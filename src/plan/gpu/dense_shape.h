@@ -6,15 +6,15 @@
 
 namespace penstock::plan {
 
-/// Registers of a thread that do not hold tiles of R: what the compiler was seen to use, and some more.
+/// Registers of a thread that do not hold tiles of R: the observed use of the compiler plus a margin.
 struct OtherRegisters {
-  int thread;            ///< Whatever its work
-  int slot;              ///< Of each unit and row whose cell it applies
-  int gate, split_gate;  ///< Of each gate of those; of cells whose gradients of R h differ from those of W x
-  int tile_m;            ///< Of each tile of its sums
+  int thread;            ///< Fixed part
+  int slot;              ///< Per unit and row to which the thread applies the cell
+  int gate, split_gate;  ///< Per gate of these; split_gate if gradients of R h and W x differ
+  int tile_m;            ///< Per tile of its sums
 };
 
-/// Of a forward pass or a backward pass, as the candidate is of one.
+/// Returns the number of other registers of a candidate, for its forward or backward pass.
 template <class Candidate>
 int other_registers(const Candidate& c, const OtherRegisters& of, bool reset) {
   const auto& shape = c.shape;
@@ -27,7 +27,8 @@ int other_registers(const Candidate& c, const OtherRegisters& of, bool reset) {
   return of.thread + sums + (shape.bytes == 4 ? of_float_parts : 0) + slot * c.slots();
 }
 
-/// The k-tiles of R for which a thread has registers, of those of a multiprocessor; -1 where `other` are too many.
+/// Returns the number of k-tiles of R that fit the registers of a thread; -1 if `other` are too many. `registers` is
+/// the number of a multiprocessor.
 template <class Candidate>
 int resident_tiles(const Candidate& c, int other, int registers) {
   constexpr int most_registers = 255, of_tile = 4;
@@ -36,8 +37,8 @@ int resident_tiles(const Candidate& c, int other, int registers) {
   return left < 0 ? -1 : std::min(left / (of_tile * c.tiles_m()), c.tiles_k());
 }
 
-/// What a plan says of the blocks of a cluster, alike for the algorithms whose blocks share the units of a head.
-/// Forward candidates are compared with the memory of a tape; the plan's is with one or without, as the problem says.
+/// Returns a plan with the members about blocks of a cluster, for the algorithms with blocks that share the units of a
+/// head. Forward candidates are compared with the shared memory of a training pass; the plan has that of its problem.
 template <class Candidate>
 GpuDensePlan plan_of_blocks(DenseAlgorithm algorithm, const Candidate& candidate, bool training) {
   Candidate actual = candidate;

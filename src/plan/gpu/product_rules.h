@@ -11,17 +11,17 @@ namespace penstock::plan {
 
 using ProductRule = Rule<GpuProductPlan>;
 
-/// Ways to multiply. One file each.
+/// Returns the rules for products, one file each.
 std::vector<ProductRule> product_rules(const GpuProductProblem& problem, const GpuModel& gpu);
 ProductRule warp_product_rule(const GpuProductProblem& problem, const GpuModel& gpu);
 ProductRule warpgroup_product_rule(const GpuProductProblem& problem, const GpuModel& gpu);
 
-/// Blocks that one launch can number.
+/// Largest number of blocks of one launch.
 constexpr Index kMaxProductBlocks = Index{0x7fffffff};
 
 constexpr Index rounded_up(Index n, Index to) { return (n + to - 1) / to * to; }
 
-/// K in `wanted` splits of whole steps, or in fewer where they would be short.
+/// Splits K into `wanted` parts of whole steps, or into fewer if they would be too short.
 inline void set_splits(GpuProductPlan& plan, const GpuProductProblem& problem, Index wanted) {
   constexpr Index shortest = 4 * GpuProductPlan::step;
   const Index most = problem.one_split ? 1 : std::max<Index>(1, problem.k / shortest);
@@ -30,14 +30,14 @@ inline void set_splits(GpuProductPlan& plan, const GpuProductProblem& problem, I
   plan.splits = (problem.k + plan.split_k - 1) / plan.split_k;
 }
 
-/// Cycles to add up what the splits give.
+/// Returns the cycles of adding up the results of the splits.
 inline double added_cycles(const GpuProductPlan& plan, const GpuProductProblem& problem, const GpuCosts& costs) {
   if (plan.splits == 1) return 0;
   const double bytes = 4.0 * static_cast<double>(plan.splits * problem.m) * static_cast<double>(problem.n);
   return costs.product_pass + bytes / costs.added_bytes;
 }
 
-/// With its estimate.
+/// Returns the plan with its estimate filled in.
 inline GpuProductPlan estimated(GpuProductPlan plan, double cycles, const GpuCosts& costs) {
   plan.cycles = cycles;
   plan.microseconds = costs.launch + cycles / costs.clock;

@@ -9,20 +9,20 @@ namespace penstock::plan {
 
 using ScanRegimeRule = Rule<GpuScanPlan>;
 
-// Recurrences of scan cells on a GPU, and scans by themselves. One file each.
+// Rules for recurrences of scan cells and for plain scans on a GPU, one file each.
 ScanRegimeRule direct_scan_rule(const GpuScanProblem& problem, const GpuModel& gpu);
 ScanRegimeRule chunked_scan_rule(const GpuScanProblem& problem, const GpuModel& gpu);
 
-/// Both, whether they are expected to pay or not.
+/// Returns both rules, without regard to expected speed.
 std::vector<ScanRegimeRule> scan_rules(const GpuScanProblem& problem, const GpuModel& gpu);
 
-/// Tiles that one launch can number.
+/// Largest number of tiles of one launch.
 constexpr Index kMaxScanTiles = Index{0x7fffffff};
 
-/// Of a block of Regime::scan.
+/// Returns the bytes of shared memory of a block of Regime::scan.
 Index scan_shared_bytes(const GpuScanPlan& plan, const GpuScanProblem& problem);
 
-/// How many channels one access has: of each row all that there are, and none beyond it.
+/// Adds the variable "vector", the channels of one memory access. Accesses must cover each row exactly.
 inline csp::Expression access_variable(ScanRegimeRule& rule, const GpuScanProblem& problem, int widest_bytes) {
   const int size = size_of(problem.storage);
   const auto vector = rule.var("vector", csp::powers_of_two(1, std::max(1, widest_bytes / size)));
@@ -32,7 +32,7 @@ inline csp::Expression access_variable(ScanRegimeRule& rule, const GpuScanProble
   return vector;
 }
 
-/// Lanes that no channel needs are given to the groups.
+/// Sets lanes and groups: lanes without a channel become further groups.
 inline void share_threads(GpuScanPlan& plan, const GpuScanProblem& problem, int threads) {
   const auto needed = static_cast<std::uint64_t>((problem.channels + plan.vector - 1) / plan.vector);
   plan.lanes = static_cast<int>(std::min<std::uint64_t>(32, std::bit_ceil(needed)));
