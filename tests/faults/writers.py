@@ -129,7 +129,9 @@ class Attack(Subject):
         """A temporary file of an earlier crash lies about, or half of a file."""
         if not self.writer.target:
             return
-        half = {name: content[: len(content) // 2] for name, content in self.old.items()}
+        # Pictures of the other run, which have names of their own, are not written again.
+        again = {name for name, content in self.old.items() if self.new.get(name) != content}
+        half = {name: content[: len(content) // 2] if name in again else content for name, content in self.old.items()}
 
         def stale():
             self.reset(self.old)
