@@ -26,7 +26,7 @@ class SearchResult:
     model: dict[str, Any]  #: Arguments of :class:`Model`: those given, ``blocks``, the best cell, width, dropout.
     learning_rate: float  #: The best learning rate.
     loss: float  #: Loss on the rows that the search held out of the training set, mean over the seeds.
-    trials: list[dict[str, Any]]  #: All trained choices with their losses. The first is the default model.
+    trials: list[dict[str, Any]]  #: All trained choices with their losses. The first is the choice without a search.
     seconds: float  #: Wall time of the search.
     interrupted: bool  #: True after Ctrl-C.
 

@@ -13,7 +13,7 @@ Integer magnitude(Range a) { return std::max(std::abs(a.low), std::abs(a.high));
 
 Range hull(Integer a, Integer b, Integer c, Integer d) { return {std::min({a, b, c, d}), std::max({a, b, c, d})}; }
 
-/// A divisor, which is not zero, without the zeros at its ends.
+/// Returns the range of a divisor, which is not zero, without zeros at its ends.
 Range without_zero(Range divisor) {
   if (divisor.low == 0) divisor.low = 1;
   if (divisor.high == 0) divisor.high = -1;
@@ -22,11 +22,11 @@ Range without_zero(Range divisor) {
 
 Range truth(bool surely, bool possibly) { return {surely ? 1 : 0, possibly ? 1 : 0}; }
 
-/// Quotients, however they are rounded, are monotone in both operands while the divisor keeps its sign.
+/// Returns bounds of quotients. With any rounding they are monotone in both operands while the divisor keeps its sign.
 template <class Divide>
 Range quotient(Range a, Range b, Divide divide) {
   b = without_zero(b);
-  if (b.empty()) return everything;  // no divisor is left; whoever narrowed it so far will find out
+  if (b.empty()) return everything;  // no divisor is left; propagation detects the empty range elsewhere
   if (b.contains(0)) return {-magnitude(a), magnitude(a)};
   return hull(divide(a.low, b.low), divide(a.low, b.high), divide(a.high, b.low), divide(a.high, b.high));
 }
@@ -36,15 +36,15 @@ Range remainder(Range a, Range b) {
   if (b.empty()) return everything;
   if (a.fixed() && b.fixed()) return {a.low % b.low, a.low % b.low};
   const Integer least = b.contains(0) ? 1 : std::min(std::abs(b.low), std::abs(b.high));
-  if (magnitude(a) < least) return a;  // smaller than any divisor: left as it is
-  // Between two multiples of a single divisor remainders rise with a.
+  if (magnitude(a) < least) return a;  // smaller than any divisor: the remainder is a itself
+  // Between two multiples of a fixed divisor, remainders increase with a.
   const bool one_block = b.fixed() && (a.low >= 0 || a.high <= 0) && a.low / b.low == a.high / b.low;
   if (one_block) return {a.low % b.low, a.high % b.low};
   const Integer most = magnitude(b) - 1;
   return {a.low >= 0 ? 0 : std::max(a.low, -most), a.high <= 0 ? 0 : std::min(a.high, most)};
 }
 
-/// x with x * y = z for some y.
+/// Narrows x to values with x * y = z for some y.
 void narrow_factor(Range z, Range y, Range& x) {
   if (z.contains(0) && y.contains(0)) return;
   y = without_zero(y);
@@ -60,7 +60,7 @@ void narrow_factor(Range z, Range y, Range& x) {
   narrow(x, {ceil_of(z.low, z.low >= 0 ? y.high : y.low), floor_of(z.high, z.high >= 0 ? y.low : y.high)});
 }
 
-/// x / y = z, rounded towards zero.
+/// Narrows x and y for x / y = z, rounded towards zero.
 void narrow_quotient(Range z, Range& x, Range& y) {
   y = without_zero(y);
   if (y.empty() || y.contains(0)) return;
@@ -75,7 +75,7 @@ void narrow_quotient(Range z, Range& x, Range& y) {
   if (z.low > 0) y.high = std::min(y.high, x.high / z.low);
 }
 
-/// x / y = z, rounded up.
+/// Narrows x and y for x / y = z, rounded up.
 void narrow_ceiling(Range z, Range& x, Range& y) {
   y = without_zero(y);
   if (y.empty() || y.low <= 0) return;
@@ -87,27 +87,27 @@ void narrow_ceiling(Range z, Range& x, Range& y) {
   if (z.low > 1) y.high = std::min(y.high, (x.high - 1) / (z.low - 1));
 }
 
-/// x % y = z.
+/// Narrows x and y for x % y = z.
 void narrow_remainder(Range z, Range& x, Range& y) {
   y = without_zero(y);
   if (y.empty()) return;
   if (z.low > 0) x.low = std::max(x.low, Integer{1});
   if (z.high < 0) x.high = std::min(x.high, Integer{-1});
   if (z.fixed() && y.fixed() && (z.low == 0 || (z.low > 0 && x.low >= 0))) {
-    // x is z more than a multiple of y.
+    // x is a multiple of y plus z.
     const Integer step = std::abs(y.low), rest = z.low;
     const Integer low = product(ceil_of(x.low - rest, step), step), high = product(floor_of(x.high - rest, step), step);
     narrow(x, {low + rest, high + rest});
     return;
   }
   if (z.fixed() && z.low == 0 && (x.low > 0 || x.high < 0)) narrow(y, {-magnitude(x), magnitude(x)});
-  // A divisor is larger than what it leaves.
+  // A divisor is larger than its remainder.
   const Integer least = z.low > 0 ? z.low : z.high < 0 ? -z.high : 0;
   if (y.low > 0) y.low = std::max(y.low, least + 1);
   if (y.high < 0) y.high = std::min(y.high, -least - 1);
 }
 
-/// min(x, y) = z; max(x, y) = z is the same of the negatives.
+/// Narrows x and y for min(x, y) = z. max(x, y) = z is the same for the negatives.
 void narrow_minimum(Range z, Range& x, Range& y) {
   x.low = std::max(x.low, z.low);
   y.low = std::max(y.low, z.low);
@@ -121,7 +121,7 @@ void narrow_different(Range& a, Range b) {
   if (a.high == b.low) --a.high;
 }
 
-/// a <= b - gap
+/// Narrows a and b for a <= b - gap.
 void narrow_order(Range& a, Range& b, Integer gap) {
   a.high = std::min(a.high, b.high - gap);
   b.low = std::max(b.low, a.low + gap);
@@ -149,7 +149,7 @@ void narrow_condition(Op op, bool holds, Range& a, Range& b) {
     case Op::disjunction: {
       const bool both = (op == Op::conjunction) == holds;
       const Range same = holds ? Range{1, 1} : Range{0, 0};
-      // Either both operands decide, or the one that still can.
+      // Either both operands are determined, or the only one that is still open.
       const Integer other = holds ? 0 : 1;
       if (both || (b.fixed() && b.low == other)) narrow(a, same);
       if (both || (a.fixed() && a.low == other)) narrow(b, same);

@@ -7,7 +7,7 @@
 namespace penstock::csp {
 namespace {
 
-/// Of a list; a range may have any number of values.
+/// Largest number of values of a list. Ranges have no limit.
 constexpr std::size_t most_values = 1'000'000;
 
 void require_bounded(Integer value) {
@@ -80,7 +80,7 @@ Domain multiples(Integer step, Integer first, Integer last) {
   require(step >= 1, "a step must be at least 1, not {}", step);
   require_bounded(first);
   require_bounded(last);
-  // The first multiple at or after `first`.
+  // Finds the first multiple at or after `first`.
   const Integer rest = first % step;
   const Integer begin = first - rest + (rest > 0 ? step : 0);
   require(begin <= last, "there is no multiple of {} from {} to {}", step, first, last);

@@ -7,10 +7,10 @@
 namespace penstock::csp {
 namespace {
 
-/// Steps of the search to find out whether a constraint can be left out of a reason: some milliseconds.
+/// Search steps to test whether a constraint can be omitted from a reason; they take some milliseconds.
 constexpr Integer effort = 500;
 
-/// Indices of the values of a domain but one, the nearest ones first chosen, in rising order.
+/// Returns the indices of at most `most` values nearest to a chosen one, without it, in ascending order.
 std::vector<Integer> neighbours(const Domain& domain, Integer chosen, Integer most) {
   Integer low = chosen, high = chosen;
   while (high - low < most && high - low + 1 < domain.size()) {
@@ -38,7 +38,7 @@ std::string quoted(const std::vector<std::string>& names) {
 
 std::string cost_text(double cost) { return fmt::format("{:.6g}", cost); }
 
-/// Why a value was not taken, without the value: what follows each other with one reason is told in one line.
+/// Returns why a value was not taken, without the value itself: consecutive values with equal reasons share one line.
 std::string reason(const Explanation& explanation, const Alternative& alternative) {
   const auto& excluded_by = alternative.excluded_by;
   if (!excluded_by.empty()) {

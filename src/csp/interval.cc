@@ -4,14 +4,14 @@
 
 #include "penstock/csp.h"
 
-/// Rounding is monotone, so operations on bounds bound what the same operations make of numbers between them.
+/// Rounding is monotone: operations on bounds give bounds of the same operations on numbers between them.
 namespace penstock::csp {
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
 Interval hull(double a, double b, double c, double d) {
-  // 0 * infinity: nothing is known.
+  // 0 * infinity: the result is unknown.
   if (std::isnan(a) || std::isnan(b) || std::isnan(c) || std::isnan(d)) return {-infinity, infinity};
   return {std::min({a, b, c, d}), std::max({a, b, c, d})};
 }

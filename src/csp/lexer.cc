@@ -17,7 +17,7 @@ bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool starts_name(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 bool continues_name(char c) { return starts_name(c) || is_digit(c); }
 
-/// Cannot begin or end a statement.
+/// Returns whether a token cannot begin or end a statement.
 bool joins(const Token& token) {
   static constexpr std::array<std::string_view, 17> operators = {"->", "==", "!=", "<=", ">=", "&&", "||",  "..", "+",
                                                                  "*",  "/",  "%",  "<",  ">",  ",",  "and", "or"};
@@ -49,7 +49,7 @@ class Lexer {
     return token;
   }
 
-  /// Blanks and comments; false at the end.
+  /// Skips blanks and comments. Returns false at the end of the text.
   bool skip_blanks() {
     while (at_ < text_.size()) {
       const char c = text_[at_];

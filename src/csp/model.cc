@@ -9,7 +9,7 @@
 namespace penstock::csp {
 namespace {
 
-/// The search goes one level down for each.
+/// The search recurses once per variable.
 constexpr std::size_t most_variables = 10'000;
 
 bool is_name(std::string_view text) {

@@ -11,7 +11,7 @@
 namespace penstock::csp {
 namespace {
 
-/// Each level of brackets is some levels of calls.
+/// Each level of brackets takes several levels of calls.
 constexpr int most_nesting = 200;
 
 constexpr std::array<std::string_view, 16> reserved = {
@@ -84,7 +84,7 @@ class Parser {
     model_.require(std::move(name), constraint);
   }
 
-  /// "shared memory fits:" or "\"2 x 2\":"; empty if the statement has none.
+  /// Parses a label such as "shared memory fits:" or "\"2 x 2\":". Returns an empty text if there is none.
   std::string label() {
     std::size_t end = at_;
     if (token().kind == Token::Kind::string) {
@@ -102,7 +102,7 @@ class Parser {
     return name;
   }
 
-  /// The text of some tokens, in one line.
+  /// Returns the text of some tokens in one line.
   std::string source(std::size_t begin, std::size_t end) const {
     std::string text;
     for (std::size_t i = begin; i < end; ++i) {
@@ -166,7 +166,7 @@ class Parser {
     const Integer step = constant();
     if (step < 1) fail_at(first, fmt::format("a step must be at least 1, not {}", step));
     if (step == 1) return Domain(range);
-    // From the lower bound on, which need be no multiple.
+    // Counts from the lower bound, which need not be a multiple.
     const Domain multiple = multiples(step, 0, range.high - range.low);
     std::vector<Integer> values;
     for (Integer i = 0; i < multiple.size(); ++i) values.push_back(range.low + multiple[i]);
@@ -208,7 +208,7 @@ class Parser {
     return Domain(std::move(values));
   }
 
-  // Conditions and expressions, from what binds least to what binds most.
+  // Conditions and expressions, from the lowest to the highest precedence.
 
   class Level {
    public:
@@ -276,7 +276,7 @@ class Parser {
     return !condition(negation(), first);
   }
 
-  /// "1 <= a < b" is both "1 <= a" and "a < b".
+  /// Parses comparisons: "1 <= a < b" means "1 <= a" and "a < b".
   Value comparison() {
     const Token* first = &token();
     Value left = sum();
@@ -384,7 +384,7 @@ class Parser {
       return ceil_div(all[0], all[1]);
     }
     if (take("all_different")) {
-      constexpr std::size_t most = 200;  // pairs of them become constraints
+      constexpr std::size_t most = 200;  // each pair becomes a constraint
       const std::vector<Expression> all = arguments();
       if (all.size() > most) fail_at(name, fmt::format("all_different takes at most {} numbers", most));
       return all_different(all);

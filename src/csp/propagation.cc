@@ -8,7 +8,7 @@
 namespace penstock::csp {
 namespace {
 
-/// So many pairs of values are tried one by one.
+/// Up to this many pairs of values are tried one by one.
 constexpr Integer most_pairs = 64;
 /// The group of the bound on the cost, which is always active.
 constexpr int no_group = -1;
@@ -32,7 +32,7 @@ Propagation::Propagation(const Store& store)
 }
 
 void Propagation::add(int node, int group, Range target) {
-  // All of these must hold: each by itself wakes less and is tried sooner.
+  // All parts must hold. As separate constraints they are queued less often and tried earlier.
   if (store_.nodes[node].op == Op::conjunction) {
     add(store_.nodes[node].a, group, target);
     return add(store_.nodes[node].b, group, target);
@@ -110,7 +110,7 @@ void Propagation::check_limits() const {
 bool Propagation::run() {
   constexpr std::size_t between_checks = 1024;
   for (std::size_t done = 0; done < queue_.size(); ++done) {
-    // Over huge domains bounds may move by one at a time, for hours.
+    // With huge domains, bounds may move by one at a time, for hours.
     if (done == between_checks) {
       if (store_.stop && store_.stop()) fail(ErrorCode::interrupted, "stopped while bounds were being found");
       check_limits();
@@ -137,13 +137,13 @@ bool Propagation::run() {
 bool Propagation::revise(const Constraint& constraint) {
   climb(constraint);
   Range& root = ranges_[constraint.root];
-  if (root.low >= constraint.target.low && root.high <= constraint.target.high) return true;  // holds anyhow
+  if (root.low >= constraint.target.low && root.high <= constraint.target.high) return true;  // always holds
   narrow(root, constraint.target);
   if (root.empty() || !descend(constraint)) return false;
   return try_values(constraint);
 }
 
-/// The value where all arguments are known, else what was said of all values.
+/// Returns the value of a call if all arguments are known, otherwise its declared bounds.
 template <class RangeOf>
 Range Propagation::call_range(const Node& node, const RangeOf& argument_range) const {
   const Function& function = store_.functions[node.a];
@@ -154,7 +154,7 @@ Range Propagation::call_range(const Node& node, const RangeOf& argument_range) c
   return {value, value};
 }
 
-/// Ranges of all parts from those of the variables.
+/// Computes the ranges of all parts from those of the variables.
 void Propagation::climb(const Constraint& constraint) {
   open_.clear();
   for (std::size_t i = constraint.parts_begin; i < constraint.parts_end; ++i) {
@@ -177,7 +177,7 @@ void Propagation::climb(const Constraint& constraint) {
   }
 }
 
-/// Ranges of the variables from that of the root.
+/// Narrows the ranges of the variables from that of the root.
 bool Propagation::descend(const Constraint& constraint) {
   Range none;
   for (std::size_t i = constraint.parts_end; i-- > constraint.parts_begin;) {
@@ -212,7 +212,7 @@ bool Propagation::holds(const Constraint& constraint) {
   return constraint.target.contains(values_[constraint.root]);
 }
 
-/// With one variable left each of its values is tried, with two each pair if there are few.
+/// Tries each value if one variable is open, and each pair of values if two are open and there are few pairs.
 bool Propagation::try_values(const Constraint& constraint) {
   int unknown[2] = {-1, -1};
   int count = 0;
@@ -223,7 +223,7 @@ bool Propagation::try_values(const Constraint& constraint) {
     if (count == 2) return true;
     unknown[count++] = x;
   }
-  // Intervals of single numbers are exact, but the variables may have become that just now.
+  // Ranges of fixed variables are exact, but the variables may have become fixed only now.
   if (count == 0) return holds(constraint);
   const int x = unknown[0];
   if (!domains_.has_bits(x)) return true;

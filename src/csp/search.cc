@@ -10,7 +10,7 @@
 namespace penstock::csp {
 namespace {
 
-/// Longer domains are halved, shorter ones tried value by value.
+/// Larger domains are halved; smaller ones are tried value by value.
 constexpr Integer most_choices = 64;
 
 }  // namespace
@@ -66,14 +66,14 @@ std::optional<Solution> Search::best() {
 std::vector<Solution> Search::best_of(Integer most) {
   propagation_.keep(0);
   struct Ranked {
-    Integer whole;  // what is minimised, if that is a whole number
-    double real;    // otherwise
+    Integer whole;  // the cost, if it is an integer
+    double real;    // the cost otherwise
     Solution solution;
   };
   const auto cheaper = [](const Ranked& a, const Ranked& b) {
     return a.whole != b.whole ? a.whole < b.whole : a.real < b.real;
   };
-  std::vector<Ranked> kept;  // a heap, the dearest in front
+  std::vector<Ranked> kept;  // a heap with the most expensive solution in front
   guided_ = store_->has_cost();
   found_ = [&] {
     Solution solution = current();
@@ -84,7 +84,7 @@ std::vector<Solution> Search::best_of(Integer most) {
       throw LimitReached(fmt::format("there are more than {} solutions: allow more, or ask for fewer of them",
                                      store_->limits.solutions));
     }
-    constexpr std::size_t of_a_block = 16;  // that the allocator takes
+    constexpr std::size_t of_a_block = 16;  // overhead of the allocator per block
     propagation_.keep((kept.size() + 1) * (sizeof(Ranked) + of_a_block + solution.values().size() * sizeof(Integer)));
     if (full && !cheaper(ranked, kept.front())) return true;
     kept.push_back(std::move(ranked));
@@ -96,7 +96,7 @@ std::vector<Solution> Search::best_of(Integer most) {
     if (static_cast<Integer>(kept.size()) < most) return true;
     integer_limit_ = whole ? kept.front().whole - 1 : largest;
     limit_ = whole ? limit_ : kept.front().real;
-    return guided_;  // without a cost these are enough
+    return guided_;  // without a cost the search can end
   };
   if (most > 0 && start()) descend();
   std::sort(kept.begin(), kept.end(), [&](const Ranked& a, const Ranked& b) {
@@ -108,7 +108,7 @@ std::vector<Solution> Search::best_of(Integer most) {
   return result;
 }
 
-/// The variable with the fewest values for the trouble it has made.
+/// Returns the variable with the smallest ratio of remaining values to weight (number of violated constraints).
 int Search::next_variable() const {
   const Domains& domains = propagation_.domains();
   int chosen = -1;
@@ -157,12 +157,12 @@ void Search::add_choices(int x) {
     choices_[i].bound = lower_bound();
     domains.undo(mark);
   }
-  // Among equals the smaller values first, as they stand here already; a stable sort would want memory.
+  // In a tie smaller values come first, as they are ordered here already. A stable sort would allocate memory.
   std::sort(choices_.begin() + static_cast<std::ptrdiff_t>(begin), choices_.end(),
             [](const Choice& a, const Choice& b) { return std::tie(a.bound, a.low) < std::tie(b.bound, b.low); });
 }
 
-/// False ends the search.
+/// Tries a choice. Returns false to end the search.
 bool Search::try_choice(int x, Choice choice) {
   const bool real = guided_ && store_->cost < 0;
   if (real && choice.bound >= limit_) return true;
@@ -180,8 +180,8 @@ bool Search::try_choice(int x, Choice choice) {
   return go_on;
 }
 
-/// What the cost is made of is unknown, so its limit reaches the variables by trial: ends of domains that would cost
-/// too much are cut off. False if nothing is left.
+/// Applies the limit of an opaque cost to the variables by trial: removes values at the ends of domains that would cost
+/// too much. Returns false if nothing is left.
 bool Search::shave() {
   if (limit_ == std::numeric_limits<double>::infinity()) return true;
   Domains& domains = propagation_.domains();
@@ -206,7 +206,7 @@ bool Search::shave() {
   return !changed || (propagation_.run() && lower_bound() < limit_);
 }
 
-/// No solution within the present bounds costs less.
+/// Returns a lower bound of the cost of all solutions within the current domains.
 double Search::lower_bound() {
   propagation_.look_again();
   double bound = -std::numeric_limits<double>::infinity();
@@ -254,14 +254,14 @@ std::vector<int> Search::conflict(Integer effort) {
   if (satisfiable()) return {};
   std::vector<int> groups;
   for (int group = 0; group < static_cast<int>(store_->groups.size()); ++group) groups.push_back(group);
-  // Those of many variables are left out first: what remains is easier to understand.
+  // Tries to remove groups with many variables first: the rest is easier to understand.
   std::vector<int> order = groups;
   std::stable_sort(order.begin(), order.end(),
                    [&](int a, int b) { return propagation_.width(a) > propagation_.width(b); });
   const auto set_all = [&](bool active) {
     for (const int group : groups) propagation_.set_active(group, active);
   };
-  // The simplest answer is a constraint that no value at all satisfies, seen at once.
+  // The simplest conflict is a single constraint that no value satisfies, which propagation finds at once.
   set_all(false);
   const auto alone = std::find_if(order.rbegin(), order.rend(), [&](int group) {
     propagation_.set_active(group, true);
@@ -271,7 +271,7 @@ std::vector<int> Search::conflict(Integer effort) {
   });
   set_all(true);
   if (alone != order.rend()) return {*alone};
-  // What changed nothing on the way to a contradiction is not needed for it.
+  // Groups that removed no value before the contradiction are not needed for it.
   const auto keep_used = [&] {
     for (const int group : groups) propagation_.set_active(group, propagation_.was_used(group));
   };
@@ -286,7 +286,7 @@ std::vector<int> Search::conflict(Integer effort) {
       }
     }
   };
-  // First by propagation alone, which is quick and mostly enough; what it leaves makes small problems.
+  // First by propagation alone, which is fast and mostly sufficient; the rest are small problems.
   if (!start()) leave_out([&] { return !start(); });
   leave_out([&] {
     last_step_ = effort < largest ? steps_ + effort : largest;

@@ -9,7 +9,7 @@
 namespace penstock::csp {
 namespace {
 
-/// Some walks over an expression go one level down for each operation.
+/// Limits the recursion over expressions, which goes one level down per operation.
 constexpr int most_depth = 5000;
 
 bool is_zero_possible(const Store& store, int divisor) {
@@ -26,7 +26,7 @@ int operands(Op op) {
 
 std::string truth(Integer value) { return value != 0 ? "true" : "false"; }
 
-/// How tightly an operation binds in the text format.
+/// Returns the precedence of an operation in the text format.
 int binding(Op op) {
   switch (op) {
     case Op::disjunction:
@@ -84,7 +84,7 @@ class Writer {
   explicit Writer(const Store& store) : store_(store) {}
 
   std::string write(int id, int outer = 0, int depth = 0, bool condition = false) {
-    // Enough for what people write; longer texts end in dots.
+    // Sufficient for expressions written by people; longer texts end in dots.
     if (depth > 100 || (written_ += 1) > 2000) return "...";
     const Node& node = store_.nodes[id];
     if (node.op == Op::constant) return condition ? truth(node.range.low) : std::to_string(node.range.low);
@@ -137,10 +137,10 @@ class Writer {
     }
     const bool ordered = node.op == Op::less_equal || node.op == Op::less;
     if (ordered && store_.nodes[node.a].op == Op::constant && store_.nodes[node.b].op != Op::constant) {
-      // "a >= 3" became "3 <= a".
+      // "a >= 3" was stored as "3 <= a".
       return write(node.b, 5, depth + 1) + (node.op == Op::less ? " > " : " >= ") + write(node.a, 5, depth + 1);
     }
-    // Conditions are not chained; operations of one kind go from the left.
+    // Conditions are not chained; operations of equal precedence are left-associative.
     const int left = own == 4 ? 5 : own;
     const bool of_conditions = node.op == Op::conjunction || node.op == Op::disjunction;
     return write(node.a, left, depth + 1, of_conditions) + " " + sign(node.op) + " " +
@@ -178,7 +178,7 @@ Constraint make_condition(Op op, const Expression& a, const Expression& b) {
   return Access::constraint(make(op, a, b));
 }
 
-/// All of them, half by half, which keeps the depth low. Not none.
+/// Joins constraints by halves, which keeps the depth low. `all` must not be empty.
 Constraint joined(Op op, const std::vector<Constraint>& all) {
   std::vector<Constraint> level = all;
   while (level.size() > 1) {

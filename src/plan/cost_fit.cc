@@ -9,16 +9,16 @@ namespace {
 
 using Vector = std::vector<double>;
 
-// Standard deviations, of logarithms: what estimates and clocks are off by even with the right costs, what a work takes
-// besides its plan, and what costs of another machine, or of another year's engines, are off by.
+// Standard deviations of logarithms: errors of estimates and clocks with the right costs; differences between problems
+// that plans do not explain; errors of costs that come from another machine or an older version.
 constexpr double kOfTime = 0.1, kOfWork = 0.3, kOfCost = 0.5;
 
-/// A clock that others disturb must not turn a machine into another one: of the logarithm of a cost, in one fit.
+/// Largest change of the logarithm of a cost in one fit: disturbed measurements must not change costs without limit.
 const double kMostMove = std::log(4.0);
 
 double square(double value) { return value * value; }
 
-/// The problem in logarithms: parameters are those of the costs that some time depends on, then one of each work.
+/// The fit in logarithms. Parameters are those of the costs that some time depends on, then one per work.
 class Fit {
  public:
   Fit(Vector costs, const std::vector<MeasuredTime>& measured) : costs_(std::move(costs)) {
@@ -42,7 +42,7 @@ class Fit {
     return all;
   }
 
-  /// Logarithm of time over estimate; a large one where there is no estimate any more.
+  /// Returns the logarithms of time over estimate; a large number if there is no estimate any more.
   Vector residuals(const Vector& parameters) const {
     const Vector now = costs(parameters);
     Vector all;
@@ -54,7 +54,7 @@ class Fit {
     return all;
   }
 
-  /// What is made as small as can be.
+  /// Returns the objective that is minimised.
   double objective(const Vector& parameters) const {
     double sum = 0;
     for (const double residual : residuals(parameters)) sum += square(residual / kOfTime);
@@ -62,7 +62,7 @@ class Fit {
     return sum;
   }
 
-  /// Where the normal equations, linearised here, have their solution: how far it is from here.
+  /// Returns the step to the solution of the normal equations, linearised at these parameters.
   Vector step(const Vector& parameters) const {
     const std::size_t size = parameters.size();
     const Vector now = costs(parameters), off = residuals(parameters);
@@ -83,7 +83,7 @@ class Fit {
     return solve(std::move(matrix), std::move(right));
   }
 
-  /// From some parameters on, within what costs may move by.
+  /// Returns parameters after a fraction of a step, within the limits of costs.
   Vector moved(Vector from, const Vector& step, double share) const {
     for (std::size_t j = 0; j < from.size(); ++j) {
       from[j] += share * step[j];
@@ -92,7 +92,7 @@ class Fit {
     return from;
   }
 
-  /// Of estimates as the planner makes them, which know nothing of single works.
+  /// Returns the error of the planner's estimates, without the factors of single works.
   double off(Vector parameters) const {
     std::fill(parameters.begin() + static_cast<std::ptrdiff_t>(active_.size()), parameters.end(), 0.0);
     double sum = 0;
@@ -100,7 +100,7 @@ class Fit {
     return std::exp(std::sqrt(sum / static_cast<double>(times_.size())));
   }
 
-  /// Logarithms of the times of the plans that estimates rank first, summed over works.
+  /// Returns the sum, over works, of the logarithm of the measured time of the plan with the best estimate.
   double time_of_choices(const Vector& parameters) const {
     const Vector now = costs(parameters);
     Vector least(works_, std::numeric_limits<double>::infinity()), taken(works_);
@@ -120,7 +120,7 @@ class Fit {
 
   double spread_of(std::size_t parameter) const { return parameter < active_.size() ? kOfCost : kOfWork; }
 
-  /// Of the logarithm of an estimate along that of a cost.
+  /// Returns the derivative of the logarithm of an estimate with respect to the logarithm of a cost.
   static double slope(const MeasuredTime& time, Vector costs, std::size_t cost) {
     constexpr double aside = 0.02;
     const double here = costs[cost];
@@ -140,7 +140,7 @@ class Fit {
     return row;
   }
 
-  /// By Cholesky's factors: the matrix is positive definite, since every parameter has a spread of its own.
+  /// Solves by Cholesky decomposition. The matrix is positive definite, because every parameter has a prior.
   static Vector solve(std::vector<Vector> matrix, Vector right) {
     const std::size_t size = right.size();
     for (std::size_t j = 0; j < size; ++j) {
@@ -167,7 +167,8 @@ class Fit {
   std::size_t works_ = 0;
 };
 
-/// Gauss-Newton, each step halved until it is one downwards: estimates jump where a plan's shape does.
+/// Minimises by Gauss-Newton. Each step is halved until the objective falls, since estimates jump with the shape of a
+/// plan.
 Vector solved(const Fit& fit) {
   constexpr int steps = 8, halvings = 6;
   constexpr double enough = 1e-4;

@@ -16,7 +16,7 @@ namespace {
 
 std::string pass_of(bool backward) { return backward ? "backward" : "forward"; }
 
-/// What trying one algorithm came to.
+/// Returns the outcome of trying one algorithm.
 template <class Make>
 PlanAlternative attempt(std::string name, const Make& make) {
   PlanAlternative alternative{.name = std::move(name)};
@@ -46,7 +46,7 @@ PlanAlternative attempt(const Rule<Plan>& rule) {
   return alternative;
 }
 
-/// How the alternatives fared beside what was chosen.
+/// Compares the alternatives with the chosen plan.
 void compare(PlanReport& report) {
   for (PlanAlternative& other : report.alternatives) {
     if (!other.possible || !other.reason.empty()) continue;
@@ -78,8 +78,8 @@ bool has_plan(GpuDenseProblem problem, Index head_size, const GpuModel& gpu, con
   return false;
 }
 
-/// Of a rule without a plan: the largest heads, in eights of units, that it would have one for. Empty where the size is
-/// not what it fails for.
+/// Returns a text with the largest head size, a multiple of eight, for which a rule without a plan would have one. It
+/// is empty if the size is not the reason.
 std::string heads_that_fit(const GpuDenseProblem& problem, const GpuModel& gpu, const std::string& name) {
   constexpr Index eight = 8;
   Index fits = 0, fails = (problem.head_size() + eight - 1) / eight;
@@ -101,7 +101,7 @@ std::string describe(const CpuModel& cpu) {
 
 namespace {
 
-/// "; 32, 16 rows that are left have plans of their own", or nothing.
+/// Returns "; 32, 16 rows that are left have plans of their own", or an empty text.
 std::string plans_of_fewer_rows(const GpuDenseProblem& problem, const GpuModel& gpu) {
   const std::vector<Index> counts = rows_worth_a_plan(problem, gpu);
   if (counts.size() < 2) return {};

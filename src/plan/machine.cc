@@ -10,13 +10,13 @@ namespace {
 
 constexpr std::int64_t kKiB = 1024, kMiB = 1024 * kKiB, kGiB = 1024 * kMiB;
 
-/// What one block and one multiprocessor may have; a block of each is kept for the system (kReservedBytes).
+/// Bytes of shared memory of one block and of one multiprocessor. The system reserves kReservedBytes per block.
 struct SharedMemory {
   std::int64_t of_multiprocessor;
 };
 constexpr SharedMemory kLargest{228 * kKiB}, kAmpere{164 * kKiB}, kSmall{100 * kKiB};
 
-/// Figures of data sheets: dense bf16, multiplications and additions in a microsecond.
+/// Numbers of data sheets: multiply-adds per microsecond in dense bf16.
 struct Sheet {
   const char* name;
   int compute;
@@ -41,7 +41,7 @@ constexpr Sheet kSheets[] = {
 
 const Sheet& measured_chip() { return *std::ranges::find(kSheets, std::string_view("H200"), &Sheet::name); }
 
-/// The H200's costs, in proportion to what they are limited by.
+/// Returns the costs of the H200, each scaled by the quantity that limits it.
 GpuCosts carried_over(const Sheet& to) {
   const Sheet& from = measured_chip();
   GpuCosts costs;
@@ -84,7 +84,7 @@ GpuModel model_of(const Sheet& sheet) {
   return gpu;
 }
 
-/// Letters and digits alone, in lower case: "RTX 4090" is "rtx4090", and so is "rtx-4090".
+/// Returns the letters and digits of a name in lower case: "RTX 4090" and "rtx-4090" become "rtx4090".
 std::string plain(std::string_view name) {
   std::string text;
   for (const char c : name) {
@@ -94,7 +94,7 @@ std::string plain(std::string_view name) {
   return text;
 }
 
-/// The sheet whose name occurs in that of a device, as "H200" does in "NVIDIA H200"; the longest one.
+/// Returns the data sheet with the longest name that occurs in that of a device, as "H200" does in "NVIDIA H200".
 const Sheet* sheet_of(std::string_view device) {
   const std::string name = plain(device);
   const Sheet* found = nullptr;
@@ -136,7 +136,7 @@ void fill_in(GpuModel& gpu) {
     gpu.costs = carried_over(*sheet);
     return;
   }
-  // Another chip: like the nearest known one of no later generation, with its own number of multiprocessors.
+  // An unknown chip: like the nearest known one of the same or an older generation, with its own multiprocessors.
   const Sheet* nearest = &kSheets[0];
   for (const Sheet& known : kSheets) {
     if (known.compute <= gpu.architecture()) nearest = &known;

@@ -1,4 +1,4 @@
-// Costs by their names, and as JSON.
+// Costs by name, and as JSON.
 
 #include <nlohmann/json.hpp>
 
@@ -16,7 +16,7 @@ CostsJson parsed_costs(std::string_view text) {
   return json;
 }
 
-/// `visit_all` calls its argument with the name and value of each number.
+/// `visit_all` calls its argument with the name and the value of each cost.
 template <class VisitAll>
 void read_numbers(std::string_view text, const VisitAll& visit_all) {
   const CostsJson json = parsed_costs(text);

@@ -7,7 +7,7 @@
 namespace penstock::plan {
 namespace {
 
-/// All of a problem that a plan depends on, the cell by value.
+/// The values of a problem that a plan depends on, with the cell by value.
 struct CpuQuestion {
   Problem problem;  // without its cell
   Index gates, states;

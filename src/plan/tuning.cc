@@ -37,7 +37,7 @@ Recording*& current_recording() {
   return current;
 }
 
-/// "forward ragged reset", without what is not.
+/// Returns "forward ragged reset", without the words that do not apply.
 std::string form_of(bool backward, bool lengths, bool reset) {
   return fmt::format("{}{}{}", backward ? "backward" : "forward", lengths ? " lengths" : "", reset ? " reset" : "");
 }
@@ -139,7 +139,7 @@ std::string text_of_plan_file(std::string& problem) {
   std::error_code missing;
   const std::filesystem::path behind_links = std::filesystem::canonical(file, missing);
   if (missing) return "";
-  // A link is the user's own if nobody else can write to its folder.
+  // A link belongs to the user if nobody else can write to its folder.
   for (const std::string& folder : {cache_folder(), behind_links.parent_path().string()}) {
     if (problem = who_else_writes(folder); !problem.empty()) {
       problem = fmt::format("of its folder: {}", problem);
@@ -196,7 +196,7 @@ std::shared_ptr<const Tuning> load_tuning(const std::string& identity) {
   try {
     entry->second = std::make_shared<const Tuning>(read_tuning(text, file, identity));
   } catch (const Error& error) {
-    // Machines share a home, so plans of others alone are nothing to tell unless the file was asked for.
+    // Machines may share a home directory: plans of other machines only are no warning unless the file was requested.
     const bool other_machine = error.code() == ErrorCode::incompatible && !asked_for;
     if (!other_machine) warn("{}; plans are made by estimates", error.what());
   }
@@ -235,7 +235,7 @@ std::string add_to_tuning(const std::string& text, const std::string& identity,
   if (!works.is_object()) works = PlansJson::object();
   for (const auto& [work, tuned] : plans) {
     works.erase(work);
-    if (tuned.choice.rule.empty()) continue;  // the planner's own
+    if (tuned.choice.rule.empty()) continue;  // left to the planner
     PlansJson variables = PlansJson::object();
     for (const auto& [name, value] : tuned.choice.variables) variables[name] = value;
     works[work] = {{"rule", tuned.choice.rule}, {"variables", variables}, {"microseconds", tuned.microseconds}};

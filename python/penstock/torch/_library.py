@@ -77,7 +77,7 @@ _loaded.penstock_torch_release_memory.restype = ctypes.c_int64
 
 
 def release_memory():
-    """Returns CPU memory that is kept for the next training step to the system.
+    """Frees CPU memory that is kept for the next training step.
 
     Tapes above 4 MB, which a forward pass saves for the backward pass, use memory blocks that later calls use again.
     The blocks never take more memory than was in use at once. A block that 32 calls in a row did not need is freed

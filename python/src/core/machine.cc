@@ -77,14 +77,18 @@ Execution execution_from(int threads, const std::string& mode, bool exact, const
 }
 
 void bind_machine(nb::module_& module) {
-  module.def("system_info", [] {
-    SystemInfo info;
-    {
-      const nb::gil_scoped_release unlocked;
-      info = system_info();
-    }
-    return describe(info);
-  });
+  module.def(
+      "system_info",
+      [] {
+        SystemInfo info;
+        {
+          const nb::gil_scoped_release unlocked;
+          info = system_info();
+        }
+        return describe(info);
+      },
+      "Returns a dictionary with the version, CPU, number of threads, instruction sets (isa: the one in use), sizes of "
+      "caches in bytes, and the library of matrix products (gemm).");
   module.def("cuda_info", [] {
     CudaInfo info;
     {
@@ -93,11 +97,15 @@ void bind_machine(nb::module_& module) {
     }
     return describe(info);
   });
-  module.def("cells", [] {
-    nb::list all;
-    for (const CellInfo& cell : cells()) all.append(describe(cell));
-    return all;
-  });
+  module.def(
+      "cells",
+      [] {
+        nb::list all;
+        for (const CellInfo& cell : cells()) all.append(describe(cell));
+        return all;
+      },
+      "Returns a list of all cells. Each is a dictionary with the keys name, description, gates, states, and scan "
+      "(True for a cell without a recurrent matrix).");
   module.def(
       "device_name", [](const std::string& device) { return to_string(parse_device(device)); }, nb::arg("device"));
   module.def("select_isa", &select_isa, nb::arg("name"));

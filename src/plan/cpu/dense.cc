@@ -1,4 +1,4 @@
-// Dense cells on a CPU: groups of rows that go on their own, and threads of a group that share its units.
+// Dense cells on a CPU: independent groups of rows, and threads of a group that share its units.
 
 #include <algorithm>
 #include <bit>
@@ -10,9 +10,9 @@
 namespace penstock::plan {
 namespace {
 
-constexpr Index kFewestUnits = 16;  // of one thread: a vector of floats
+constexpr Index kFewestUnits = 16;  // smallest number of units of a thread: one vector of floats
 
-/// What the threads of a plan do in a step, in multiply-adds of one of them.
+/// The work of a step, in multiply-adds of one thread.
 class StepWork {
  public:
   StepWork(const Problem& problem, const CpuModel& cpu) : problem_(problem), cpu_(cpu) {
@@ -25,19 +25,19 @@ class StepWork {
     blocks_ = blocks_of_head_ * problem.heads;
   }
 
-  /// Of the group that has the most rows. Its threads wait for the one that has the most units.
+  /// Returns the work of the group with the most rows. Its threads wait for the one with the most units.
   double of(Index row_parts, Index channel_parts) const {
     const Index rows = (problem_.rows + row_parts - 1) / row_parts;
     const Index blocks = (blocks_ + channel_parts - 1) / channel_parts;
     const double share = static_cast<double>(blocks) / static_cast<double>(blocks_);
     const double mixing = share * (static_cast<double>(rows) * (weights_ + cell_) + reading(rows, share));
-    const double inputs = share * static_cast<double>(rows) * inputs_;  // for which nobody waits
+    const double inputs = share * static_cast<double>(rows) * inputs_;  // no thread waits for these
     return mixing * (1 + cpu_.costs.waiting * static_cast<double>(channel_parts - 1)) + inputs +
            meeting(rows, channel_parts);
   }
 
  private:
-  /// A tile of rows reads each weight once.
+  /// Returns the work of reading weights: each tile of rows reads every weight once.
   double reading(Index rows, double share) const {
     constexpr std::uint64_t of_wide_vectors = 6, of_others = 2;  // rows of a tile that fill the registers with sums
     constexpr int wide = 64;
@@ -48,7 +48,7 @@ class StepWork {
     return weights_ * (tiles * cpu_.costs.weight + (far ? cpu_.costs.far_weight : 0));
   }
 
-  /// Threads that share units wait at a barrier, and then for what the others have made of the units of their heads.
+  /// Returns the work of sharing units: threads wait at a barrier, then read the other threads' units of their heads.
   double meeting(Index rows, Index threads) const {
     if (threads == 1) return 0;
     const Index most = (blocks_ + threads - 1) / threads, fewest = blocks_ / threads;
@@ -59,14 +59,14 @@ class StepWork {
 
   Problem problem_;
   CpuModel cpu_;
-  double weights_ = 0, inputs_ = 0, cell_ = 0;  // of a row, in multiply-adds
-  Index blocks_of_head_ = 1, blocks_ = 1;       // of units that a thread has all or none of
+  double weights_ = 0, inputs_ = 0, cell_ = 0;  // per row, in multiply-adds
+  Index blocks_of_head_ = 1, blocks_ = 1;       // of units that threads do not split
 };
 
 }  // namespace
 
 bool packing_pays(Index steps, Index positions, const CpuModel& cpu) {
-  const CpuCosts& costs = cpu.costs;  // of a weight, of which both sides have the same number
+  const CpuCosts& costs = cpu.costs;  // per weight; both sides have equal numbers of them
   const double lying = static_cast<double>(steps) * costs.lying_step + static_cast<double>(positions) * costs.lying_row;
   return lying > costs.packing;
 }
@@ -82,8 +82,7 @@ std::vector<Rule<Plan>> cpu_dense_rules(const Problem& problem, const CpuModel& 
   m.require("there are so many threads", row_parts * channel_parts <= problem.threads);
   m.require("each thread has units", channel_parts * kFewestUnits <= std::max(problem.hidden, kFewestUnits));
   const StepWork work(problem, cpu);
-  // Of plans that take as long the one with more groups, which wait for nobody: they also share rows of different
-  // lengths more evenly.
+  // In a tie prefer more groups: they do not wait for each other, and balance rows of different lengths better.
   m.minimise([=](const csp::Solution& solution) {
     constexpr double of_group = 1e-6;
     return work.of(solution[row_parts], solution[channel_parts]) *

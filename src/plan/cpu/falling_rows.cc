@@ -8,7 +8,7 @@ namespace penstock::plan {
 
 namespace {
 
-/// The first step that has at most so many rows.
+/// Returns the first step with at most this many rows.
 Index first_step_of(std::span<const Index> sizes, Index rows) {
   const auto at = std::ranges::partition_point(sizes, [rows](Index size) { return size > rows; });
   return std::distance(sizes.begin(), at);
@@ -26,7 +26,7 @@ std::vector<Index> rows_worth_a_plan(const GpuDenseProblem& problem, const GpuMo
   std::vector<Index> counts = {problem.rows};
   GpuDensePlan plan = plan_gpu_dense(problem, gpu);
   if (!shares_a_matrix(plan)) return counts;
-  // Most rows are left for most steps, and there a plan has most to gain: three quarters, and then ever half as many.
+  // Most steps have many rows, and there a plan gains most: try three quarters, then repeatedly half as many.
   for (Index rows = (3 * problem.rows + 3) / 4; rows < counts.back() && rows >= 4;
        rows = rows > problem.rows / 2 ? (problem.rows + 1) / 2 : (rows + 1) / 2) {
     GpuDenseProblem fewer = problem;
@@ -43,9 +43,9 @@ std::vector<FallingStage> falling_stages(std::span<const FallingPlan> plans, std
                                          double begin_microseconds) {
   const auto steps = static_cast<Index>(sizes.size());
   const std::size_t count = plans.size();
-  std::vector<Index> from(count);  // the first step that a plan has room for
+  std::vector<Index> from(count);  // first step with few enough rows for each plan
   for (std::size_t p = 0; p < count; ++p) from[p] = p == 0 ? 0 : first_step_of(sizes, plans[p].rows);
-  // Least time of the steps before those of a plan, and by which plan the last of them are walked.
+  // Least time of the steps before those of a plan, and the plan of the last of these steps.
   std::vector<double> before(count, 0);
   std::vector<std::size_t> previous(count, count);
   const auto time = [&](std::size_t p, Index end) {

@@ -1,4 +1,4 @@
-// Scan cells on a CPU: rows and channels on their own from the first step to the last, or chunks of T.
+// Scan cells on a CPU: independent rows and channels from the first step to the last, or chunks of T.
 
 #include <algorithm>
 #include <cmath>
@@ -9,25 +9,26 @@
 namespace penstock::plan {
 namespace {
 
-/// A chunk of the parallel scan. Fixed, so that results do not depend on the number of threads; long enough that the
-/// pass over the chunks' summaries costs nothing, short enough that 8,192 steps already occupy eight threads.
+/// Steps of a chunk of the parallel scan. It is fixed: results must not depend on the number of threads. It is long
+/// enough for the pass over the summaries of chunks to be negligible, and short enough for 8,192 steps to occupy eight
+/// threads.
 constexpr Index kChunk = 1024;
 
 Index channel_groups(const Problem& problem) { return std::max<Index>(1, problem.hidden / problem.channels_each); }
 
-/// A scan in chunks, of the time of one from first step to last on one thread.
+/// Returns the time of a scan in chunks as a multiple of a sequential one on one thread.
 double chunk_pass(const Problem& problem, const CpuCosts& costs) {
   constexpr Index cache_line = 16;  // floats
   return problem.hidden < cache_line ? costs.narrow_pass : costs.chunk_pass;
 }
 
-/// Threads from which chunks are quicker than rows and channels, which occupy fewer.
+/// Returns the number of threads from which chunks are faster than rows and channels, which occupy fewer threads.
 Index quicker_from(const Problem& problem, const CpuCosts& costs) {
   const auto occupied = static_cast<double>(problem.rows * channel_groups(problem));
   return static_cast<Index>(std::ceil(chunk_pass(problem, costs) * occupied));
 }
 
-/// With so many threads at work.
+/// Returns the estimated time with this number of busy threads.
 double scan_microseconds(const Problem& problem, const CpuCosts& costs, Index threads) {
   const auto values = static_cast<double>(problem.rows * problem.steps) * static_cast<double>(problem.hidden);
   const double products = values * static_cast<double>(problem.cell->info.gates * problem.input) / costs.multiply_adds;
@@ -45,7 +46,7 @@ Rule<Plan> in_chunks(const Problem& problem, const CpuCosts& costs, Scope scope)
     return rule;
   }
   csp::Model& m = rule.model;
-  // Chunks are taken by whichever thread is free, so rows need no parts of their own.
+  // Any free thread takes the next chunk: rows need not be split into parts.
   const auto threads = rule.var("threads", csp::range(1, problem.threads));
   if (problem.algorithm != Algorithm::scan && scope == Scope::worthwhile) {
     m.require("rows and channels leave threads idle",
@@ -76,7 +77,7 @@ std::string why_sequential(const Problem& problem) {
   return problem.algorithm == Algorithm::sequential ? "asked for" : "too few threads to make up for a second pass";
 }
 
-/// Threads that have more to do than it costs to call them: a sequence of a few steps is walked by one.
+/// Returns the number of threads with more work than the cost of starting them. Short sequences run on one thread.
 Index worthwhile_threads(const Problem& problem, const CpuCosts& costs) {
   const double grain = costs.product_grain / costs.multiply_adds;  // microseconds
   const double threads = std::min(scan_microseconds(problem, costs, 1) / grain, 1e6);

@@ -12,10 +12,10 @@ namespace penstock::plan {
 
 namespace {
 
-/// The plan of a layer on a share of the chip, if other layers can run next to it: other algorithms want all blocks of
-/// a launch to run at once, or a launch for every step.
+/// Returns the plan of a layer on a share of the chip, if other layers can run next to it. Some algorithms cannot: they
+/// need all blocks of a launch to run at once, or a launch per step.
 std::optional<GpuDensePlan> plan_on_share(const GpuDenseProblem& layer, GpuModel gpu, Index shares) {
-  std::optional<Unrecorded> whole_chip_only;  // which is what is measured
+  std::optional<Unrecorded> whole_chip_only;  // only plans for the whole chip are measured
   if (shares > 1) {
     whole_chip_only.emplace();
     gpu.tuned = nullptr;
@@ -30,20 +30,21 @@ std::optional<GpuDensePlan> plan_on_share(const GpuDenseProblem& layer, GpuModel
   return std::nullopt;
 }
 
-/// Blocks of such plans that run at once.
+/// Returns the blocks of a plan that run at once.
 Index blocks_at_once(const GpuDensePlan& plan, const GpuModel& gpu) {
   if (plan.algorithm == DenseAlgorithm::cluster) return clusters_at_once(gpu, plan.cluster) * plan.cluster;
   return Index{gpu.multiprocessors} * plan.blocks;
 }
 
-/// Microseconds of the product between a layer and the one below: that of its input, or backward the gradient of it.
+/// Returns the microseconds of the product between a layer and the one below: its input product, or backward the
+/// gradient of its input.
 double product_between(const GpuDenseProblem& layer, const GpuCosts& costs) {
   const double products = static_cast<double>(layer.rows * layer.steps * cell_traits(layer.cell).info.gates) *
                           static_cast<double>(layer.hidden * layer.hidden);
   return products / (layer.storage == Storage::f32 ? costs.tf32 : costs.halves);
 }
 
-/// What a wavefront takes whose layers run on a share of the chip.
+/// The time of a wavefront with layers that run on shares of the chip.
 class WaveTime {
  public:
   WaveTime(Index layers, const GpuDenseProblem& layer, const GpuDensePlan& plan, const GpuModel& gpu)
@@ -52,15 +53,15 @@ class WaveTime {
         recurrence_(plan.microseconds),
         product_(product_between(layer, gpu.costs)),
         weights_(layer.backward ? 2 * layers_ * product_ : 0.0) {
-    // Of the layers that are under way: their blocks share the chip, and layers without a branch take turns.
+    // Active layers share the chip by their blocks; layers without a branch take turns.
     const auto blocks = static_cast<double>(std::max<Index>(1, blocks_at_once(plan, gpu)));
     const double turns = std::ceil(layers_ / static_cast<double>(wavefront_branches));
     at_once_ = std::max(turns, layers_ * static_cast<double>(plan.grid) / blocks);
   }
 
-  /// The lowest layer's product comes first, or backward last. All others run while their layer walks the chunk before,
-  /// but for those of the gradients of weights, which find the chip less busy once their layer is done, and are counted
-  /// in full.
+  /// Returns the time for a number of chunks. The product of the lowest layer comes first, or in a backward pass last.
+  /// The others run while their layer computes the previous chunk. Products of weight gradients are counted in full:
+  /// they run after their layer, when the chip is less busy.
   double of(double chunks) const {
     const double waves = at_once_ * (recurrence_ + chunks * costs_.branch_chunk);
     const double delay = (layers_ - 1) * ((recurrence_ + product_) / chunks + costs_.branch_chunk);
@@ -80,12 +81,12 @@ Index wavefront_chunk(const WavefrontProblem& problem, const CpuModel& machine) 
   if (problem.layers < 2 || problem.threads < 2) return 0;
   if (static_cast<double>(problem.rows) >= costs.wave_rows * problem.threads) return 0;
   if (steps < 2 * costs.wave_steps) return 0;
-  // Backward, threads that have a row each wait for nobody, and read what their row alone left: two rows of 128 to 256
-  // units on two threads take 0.9 of a wavefront's time.
+  // Backward passes: threads with one row each do not wait, and read only the tape of their row. Two rows of 128 to 256
+  // units on two threads take 0.9 of the time of a wavefront.
   if (problem.backward && problem.rows >= problem.threads && problem.rows < 2 * problem.threads) return 0;
   // A thread of a wavefront reads the whole recurrent matrix of a layer in every step; threads that share a layer read
-  // a part of it each. So the matrix has to fit the cache of one core: four LSTM layers of 192 units (0.6 MB) take 0.8
-  // of what they took, of 384 (2.4 MB) a tenth more.
+  // only a part of it. Therefore the matrix must fit the cache of one core. Four LSTM layers of 192 units (0.6 MB) take
+  // 0.8 of the time without a wavefront; with 384 units (2.4 MB) they take a tenth more.
   const double share = problem.backward ? costs.wave_backward_share : costs.wave_matrix_share;
   const double cache = share * static_cast<double>(machine.l2_bytes);
   if (static_cast<double>(problem.layer_bytes) > cache) return 0;
@@ -93,7 +94,7 @@ Index wavefront_chunk(const WavefrontProblem& problem, const CpuModel& machine) 
 }
 
 GpuWavefront gpu_wavefront(Index layers, const GpuDenseProblem& layer, const GpuModel& gpu) {
-  // Chunks begin where a tape's states do: at multiples of 16 bytes, whatever H is.
+  // Chunks start at multiples of 16 bytes of the tape's states, for any H.
   constexpr Index unit = 8;
   constexpr Index most_chunks = 64;
   GpuWavefront best;

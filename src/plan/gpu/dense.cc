@@ -54,9 +54,8 @@ GpuDensePlan plan_by(DenseAlgorithm algorithm, const GpuDenseProblem& problem, c
   fail(ErrorCode::unsupported, "{}", reason_of(rule));
 }
 
-/// Where the choice is open: threads by themselves where every unit is a head, a block for a head whose matrix it can
-/// hold, else the quickest of the others, with the
-/// reasons of those that cannot run.
+/// Returns the plan if no algorithm is requested: diagonal if every unit is a head; a block per head if it can hold the
+/// matrix; otherwise the fastest of the others, with the reasons of those that cannot run.
 GpuDensePlan plan_quickest(const GpuDenseProblem& problem, const GpuModel& gpu) {
   std::string reasons;
   const auto attempt = [&](DenseAlgorithm algorithm) {
@@ -68,7 +67,7 @@ GpuDensePlan plan_quickest(const GpuDenseProblem& problem, const GpuModel& gpu) 
   if (problem.head_size() == 1) return plan_by(DenseAlgorithm::diagonal, problem, gpu);
   if (const auto head = attempt(DenseAlgorithm::head)) return *head;
   GpuDensePlan best = plan_by(DenseAlgorithm::step, problem, gpu);
-  // Estimates are no closer than this, and clusters leave the multiprocessors that they do not need to others.
+  // Estimates are not more accurate than this, and clusters leave unused multiprocessors to other work.
   constexpr double clearly_quicker = 0.97;
   for (const DenseAlgorithm algorithm : {DenseAlgorithm::cluster, DenseAlgorithm::chip, DenseAlgorithm::warpgroup}) {
     if (algorithm == DenseAlgorithm::warpgroup && !warpgroups_take(problem, gpu)) continue;
@@ -157,7 +156,7 @@ namespace {
 
 GpuDensePlan plan_of_these_steps(const GpuDenseProblem& problem, const GpuModel& gpu) {
   const auto make = [&] {
-    // Any algorithm walks back over a tape: where warpgroups were asked for and cannot, another one does.
+    // Any algorithm can run backward over a tape. If warpgroups are requested but not possible, another one does it.
     if (problem.algorithm == DenseAlgorithm::warpgroup && problem.backward) {
       if (const auto plan = best_plan(dense_warpgroup_rule(problem, gpu))) return *plan;
       GpuDenseProblem open = problem;
@@ -178,8 +177,8 @@ GpuDensePlan plan_of_these_steps(const GpuDenseProblem& problem, const GpuModel&
 
 }  // namespace
 
-// Steps differ from batch to batch, and a search takes milliseconds: it is of the next power of two. Plans take as much
-// longer as there are more steps, so those that take least are the same.
+// The number of steps differs from batch to batch, and a search takes milliseconds: plan for the next power of two.
+// Times are proportional to the steps, so the ranking of plans is the same.
 GpuDensePlan plan_gpu_dense(const GpuDenseProblem& problem, const GpuModel& gpu) {
   check_dense_problem(problem);
   if (measuring()) return plan_of_these_steps(problem, gpu);

@@ -1,4 +1,4 @@
-// Recurrences of dense cells whose recurrent matrix is spread over many clusters.
+// Recurrences of dense cells with a recurrent matrix spread over many clusters.
 
 #include <algorithm>
 #include <array>
@@ -16,7 +16,7 @@ namespace {
 
 namespace chip {
 #include "plan/kernels/dense_cluster_shape.h"
-// Behind the shape that it extends.
+// After the shape that it extends.
 #include "plan/kernels/dense_chip_shape.h"
 }  // namespace chip
 
@@ -29,7 +29,7 @@ struct TeamCandidate {
   chip::ChipShape shape{};
   bool backward = false;
   Index slices = 1, teams = 1, waves = 1;
-  int resident = 0;  // tiles in registers; below 0: there are too few for the rest of the work
+  int resident = 0;  // tiles in registers; negative: too few registers for the other values
 
   int tiles_m() const { return shape.chip_tiles_m(backward); }
   int tiles_k() const { return shape.chip_tiles_k(backward); }
@@ -37,14 +37,14 @@ struct TeamCandidate {
   int shared() const { return shape.chip_shared_bytes(backward); }
   int gathered_pieces() const { return shape.gathered_pieces(backward) * shape.rows; }
   int operand_registers() const {
-    // What the compiler was seen to keep besides, where gradients of R h differ from those of W x.
+    // Further registers that the compiler was observed to use if gradients of R h differ from those of W x.
     const int of_split = shape.direct && shape.split && backward ? 8 : 0;
     return shape.operand_registers(backward) + of_split;
   }
   int polled_registers() const {
     return shape.direct ? 0 : 7 * chip::ChipShape::polled(gathered_pieces(), shape.threads());
   }
-  /// Blocks of a team.
+  /// Returns the blocks of a team.
   int team() const { return shape.clusters * shape.cluster; }
 };
 
@@ -61,7 +61,7 @@ TeamChoice team_choice(std::span<const csp::Integer> v) {
 
 Index octets_of_head(const GpuDenseProblem& problem) { return (problem.head_size() + 7) / 8; }
 
-/// What candidates for one problem have in common, looked up once.
+/// Values that all candidates for one problem share, looked up once.
 class TeamFacts {
  public:
   TeamFacts(const GpuDenseProblem& problem, const GpuModel& gpu)
@@ -70,7 +70,7 @@ class TeamFacts {
     common_.backward = problem.backward;
     common_.shape.gates = cell.gates(), common_.shape.states = cell.states();
     common_.shape.split = cell.split_gradients, common_.shape.bytes = size_of(problem.storage);
-    // With and without a tape a forward pass has one shape, and gives one result.
+    // A forward pass has the same shape, and the same result, with and without a tape.
     common_.shape.training = !problem.backward;
     registers_ = gpu.registers, block_bytes_ = gpu.block_bytes;
     for (int cluster = 1; cluster <= kMostTeamCluster; ++cluster) {
@@ -80,7 +80,7 @@ class TeamFacts {
 
   Index at_once(csp::Integer cluster) const { return at_once_[static_cast<std::size_t>(cluster)]; }
 
-  /// Who has what of the matrix, without what the registers hold of it.
+  /// Returns a candidate with the distribution of the matrix, without that in registers.
   TeamCandidate split(const TeamChoice& choice) const {
     const int of_cluster = choice.cluster * choice.blocks;
     TeamCandidate c = common_;
@@ -91,7 +91,7 @@ class TeamFacts {
     return c;
   }
 
-  /// And what they hold, with as many stages as shared memory has room for.
+  /// Returns a complete candidate: with the tiles in registers, and as many stages as shared memory has room for.
   TeamCandidate held(const TeamChoice& choice) const {
     TeamCandidate c = split(choice);
     c.resident = resident_tiles(c, other_registers(c, c.backward ? kTeamBackward : kTeamForward, reset_), registers_);
@@ -124,7 +124,7 @@ double sums_time(const GpuCosts& cost, int cluster) {
   return cluster > 2 ? cost.chip_sums : cluster == 2 ? cost.pair_sums : cost.block_sums;
 }
 
-/// Of a step whose exchange goes to registers: what was seen to add up.
+/// Returns the time of a step with exchange to registers: a sum of costs that were fitted to measurements.
 double direct_step_time(const TeamCandidate& c, const GpuCosts& cost) {
   const chip::ChipShape& shape = c.shape;
   const double gathered = 16.0 * c.gathered_pieces();
@@ -161,7 +161,7 @@ double team_step_time(const TeamCandidate& c, const GpuCosts& cost) {
          warps_of_core * cost.cluster_warp + c.slots() * cost.cluster_slot + (c.backward ? cost.chip_backward : 0);
 }
 
-/// Nanoseconds that a step takes at least, of all teams that take turns, while not all variables have values.
+/// Lower bound of the nanoseconds of a step for all teams that take turns, while some variables are open.
 class TeamBound {
  public:
   TeamBound(const GpuDenseProblem& problem, const GpuModel& gpu, const TeamFacts& facts)
@@ -176,7 +176,7 @@ class TeamBound {
 
   double operator()(csp::Range cluster, csp::Range rows, csp::Range blocks, csp::Range parts, csp::Range warps,
                     csp::Range direct) const {
-    const Index team = (octets_ + blocks.high - 1) / blocks.high;  // of blocks, at least
+    const Index team = (octets_ + blocks.high - 1) / blocks.high;  // smallest number of blocks
     const Index items = (rows_ + rows.high - 1) / rows.high * heads_;
     Index teams = 1;
     double sums = sums_time(cost_, static_cast<int>(cluster.high));
@@ -235,10 +235,10 @@ GpuDensePlan chip_plan(const GpuDenseProblem& problem, const GpuModel& gpu, cons
   return plan;
 }
 
-/// What the registers hold of sums and of the unrolled products, in tiles.
+/// Largest numbers of tiles of sums in registers, and of unrolled products.
 constexpr int kMostSumTiles = 16, kMostUnrolled = 160;
 
-// Of no more variables than they depend on, so that they leave out values before the others have any.
+// Functions of as few variables as possible: they then exclude values before the other variables are fixed.
 
 csp::Expression sum_tiles(csp::Model& m, const TeamFacts& facts,
                           const std::vector<csp::Expression>& cluster_to_groups) {
@@ -294,8 +294,8 @@ DenseRule dense_chip_rule(const GpuDenseProblem& problem, const GpuModel& gpu) {
   const auto warps = groups * parts;
   m.require("a cluster has at most as many blocks as the chip allows", cluster <= most_cluster);
   m.require("a block has 4 to 16 warps", warps >= 4 && warps <= 16);
-  // Each group would ask for all that is exchanged, and with fewer warps half of the registers stay empty; the blocks
-  // of larger clusters have more sums to tell each other than they save in what they ask for.
+  // Each group would load all exchanged values, and with fewer warps half of the registers would stay unused. Blocks of
+  // larger clusters exchange more sums than they save in loads.
   m.require("all eight warps of a block share what goes straight to their registers",
             csp::implies(direct == 1, groups == 1 && parts == kDirectParts));
   m.require("what goes straight to registers is shared by pairs of blocks at most",
@@ -314,7 +314,7 @@ DenseRule dense_chip_rule(const GpuDenseProblem& problem, const GpuModel& gpu) {
   m.minimise(
       [=, costs = gpu.costs](const csp::Solution& solution) {
         const TeamCandidate c = candidate(solution);
-        constexpr double more_slices = 1e-9;  // of equally quick ones fewer blocks
+        constexpr double more_slices = 1e-9;  // in a tie prefer fewer blocks
         return static_cast<double>(c.waves) * team_step_time(c, costs) + more_slices * static_cast<double>(c.slices);
       },
       [=, bound = TeamBound(problem, gpu, facts)](const csp::Box& at) {

@@ -14,7 +14,7 @@ namespace {
 constexpr int kMostRows = 16;
 constexpr int kBlockUnits = 8;
 
-/// A plan in the making: its shape, and how it fares.
+/// A candidate plan: its shape and its estimate.
 struct ClusterCandidate {
   ClusterShape shape{};
   bool backward = false;
@@ -41,7 +41,7 @@ double step_time(const ClusterCandidate& c, const GpuModel& gpu) {
   const double of_floats = shape.bytes == 4 ? 3 : 1;
   const double others = static_cast<double>(shape.warps()) * (c.tiles_k() - shape.resident) * c.tiles_m();
   const double operand = static_cast<double>(shape.warps()) * c.tiles_k() * shape.tiles_n() / 2;
-  // Written, and read by fewer threads one after the other, with nothing to hide behind.
+  // Sums are written, then read by fewer threads one after the other, without other work to hide the latency.
   constexpr int bytes_of_sum = 24;
   double sums = static_cast<double>(shape.warps()) * shape.own_halves() * shape.block_floats() * bytes_of_sum;
   if (c.backward) sums = received;
@@ -57,7 +57,7 @@ ClusterShape shape_of(const GpuDenseProblem& problem) {
   ClusterShape shape{};
   shape.gates = cell.gates(), shape.states = cell.states(), shape.split = cell.split_gradients;
   shape.bytes = size_of(problem.storage);
-  // With and without a tape a forward pass has one shape, and gives one result.
+  // A forward pass has the same shape, and the same result, with and without a tape.
   shape.training = !problem.backward;
   return shape;
 }
@@ -67,7 +67,7 @@ csp::Domain row_counts(Index rows) {
   return csp::Domain(std::vector<csp::Integer>(counts.begin(), counts.end()));
 }
 
-/// Blocks of units for each CTA, so that warps share them evenly.
+/// Returns the blocks of units per CTA that warps can share evenly.
 int block_count(const ClusterShape& shape, Index head, bool backward) {
   const auto all = static_cast<int>((head + kBlockUnits - 1) / kBlockUnits);
   int blocks = (all + shape.cluster - 1) / shape.cluster;
@@ -107,7 +107,7 @@ Index turns_of(const GpuDenseProblem& problem, const GpuModel& gpu, Index cluste
   return ((problem.rows + rows - 1) / rows * problem.heads + at_once - 1) / at_once;
 }
 
-/// Nanoseconds of a step, of all clusters that take turns.
+/// Returns the nanoseconds of a step of all clusters that take turns.
 double cluster_nanoseconds(const GpuDenseProblem& problem, const GpuModel& gpu, const ClusterCandidate& c) {
   return static_cast<double>(turns_of(problem, gpu, c.shape.cluster, c.shape.rows)) * c.step;
 }
@@ -121,7 +121,7 @@ GpuDensePlan cluster_plan(const GpuDenseProblem& problem, const GpuModel& gpu, c
   return plan;
 }
 
-/// The rule, and the bytes of a block that it compares with what there is.
+/// The rule, and the bytes of a block that it compares with the available ones.
 struct ClusterRule {
   DenseRule rule{.name = "cluster"};
   csp::Expression shared = 0;
@@ -134,7 +134,7 @@ ClusterRule state_cluster(const GpuDenseProblem& problem, const GpuModel& gpu) {
   const auto cluster = rule.var("cluster", csp::powers_of_two(2, gpu.cluster));
   const auto rows = rule.var("rows", row_counts(problem.rows));
   const auto groups = rule.var("groups", {1, 2, 3, 4, 6, 8, 12});
-  // Backward all warps are groups.
+  // In backward passes all warps are groups.
   const auto parts = rule.var("parts", problem.backward ? csp::Domain({1}) : csp::Domain({1, 2, 4}));
   const auto stages = rule.var("stages", {2, 4});
   m.require("a block has at most 12 warps", groups * parts <= 12);
@@ -147,7 +147,7 @@ ClusterRule state_cluster(const GpuDenseProblem& problem, const GpuModel& gpu) {
       [=](const csp::Solution& solution) {
         const ClusterChoice choice = choice_of(solution.values());
         const ClusterCandidate c = candidate_of(problem, gpu, choice);
-        // Of equally quick ones: more stages, since loads may then take longer; then fewer blocks.
+        // In a tie prefer more stages, which hide longer loads, then fewer blocks.
         constexpr double fewer_stages = 1e-4, more_slices = 1e-9;
         return cluster_nanoseconds(problem, gpu, c) + (choice.stages == 2 ? fewer_stages : 0) +
                more_slices * static_cast<double>(c.slices);
@@ -165,7 +165,7 @@ ClusterRule state_cluster(const GpuDenseProblem& problem, const GpuModel& gpu) {
 
 }  // namespace
 
-// The blocks of a cluster belong to one group of multiprocessors: what does not divide them lies idle. The groups are
+// The blocks of a cluster run on one group of multiprocessors; the remainder of each group stays idle. The groups are
 // those of an H200, which runs 7 clusters of 16, 15 of 8 or 30 of 4 on 132 multiprocessors.
 Index clusters_at_once(const GpuModel& gpu, int cluster) {
   constexpr int large = 18, small = 16, groups = 7, large_groups = 5;

@@ -1,4 +1,4 @@
-// Recurrences whose recurrent matrices are diagonal: every unit is a head.
+// Recurrences with diagonal recurrent matrices: every unit is a head.
 
 #include <algorithm>
 #include <cmath>
@@ -10,16 +10,16 @@
 namespace penstock::plan {
 namespace {
 
-constexpr Index kFewestPieceSteps = 32;  // fewer would be walked twice for less than what lies between two walks
+constexpr Index kFewestPieceSteps = 32;  // with fewer, the overhead between two passes exceeds the gain
 constexpr Index kMostPieces = 4096;
-constexpr Index kThreadsAtOnce = 1024;  // of a multiprocessor, by the registers of a walk
-constexpr Index kFewThreads = 128;      // of a multiprocessor: too few to hide what a step waits for memory
-constexpr Index kSomeThreads = 768;     // the same: enough if each asks for some steps at once
+constexpr Index kThreadsAtOnce = 1024;  // threads per multiprocessor, limited by registers
+constexpr Index kFewThreads = 128;      // threads per multiprocessor that are too few to hide the latency of memory
+constexpr Index kSomeThreads = 768;     // threads per multiprocessor that suffice if each loads some steps at once
 
 Index threads_of(const GpuDenseProblem& problem, Index pieces) { return problem.rows * problem.hidden * pieces; }
 
-/// Bytes of a unit at a position: what a walk reads, and what it writes but a tape, without which a pass shall take the
-/// same pieces.
+/// Bytes per unit and position that a pass reads and writes. The tape is excluded: passes with and without it must use
+/// the same pieces.
 struct Bytes {
   double read, written;
 };
@@ -31,7 +31,7 @@ Bytes bytes_of(const GpuDenseProblem& problem) {
   return {gates * size, size};
 }
 
-/// Microseconds of one walk of all pieces.
+/// Returns the microseconds of one pass over all pieces.
 double walk_time(const GpuDenseProblem& problem, const GpuModel& gpu, Index pieces, double bytes, bool slopes) {
   const GpuCosts& cost = gpu.costs;
   const CellTraits& cell = cell_traits(problem.cell);
@@ -49,7 +49,7 @@ double diagonal_time(const GpuDenseProblem& problem, const GpuModel& gpu, Index 
   const GpuCosts& cost = gpu.costs;
   const Bytes bytes = bytes_of(problem);
   if (pieces == 1) return cost.launch + walk_time(problem, gpu, 1, bytes.read + bytes.written, false);
-  // Forward a walk from guesses and one from what it says; backward one for the effects of pieces.
+  // Forward: a pass from guesses, then one from its results. Backward: a pass for the effects of pieces.
   const double first = walk_time(problem, gpu, pieces, bytes.read, true);
   const double second = walk_time(problem, gpu, pieces, bytes.read + bytes.written, !problem.backward);
   const double batches = std::ceil(static_cast<double>(pieces) / diagonal_batch(cell_traits(problem.cell).states()));
@@ -58,8 +58,8 @@ double diagonal_time(const GpuDenseProblem& problem, const GpuModel& gpu, Index 
   return first + second + joins + launches * cost.launch;
 }
 
-/// Steps whose values a thread has asked for: as many as registers hold where few threads wait for memory by
-/// themselves.
+/// Returns the number of steps that a thread loads ahead: as many as fit its registers if there are too few threads to
+/// hide the latency of memory.
 int steps_ahead(const GpuDenseProblem& problem, Index of_multiprocessor) {
   const Index states = cell_traits(problem.cell).states();
   const bool few = of_multiprocessor < kFewThreads, some = of_multiprocessor < kSomeThreads;
@@ -88,7 +88,7 @@ GpuDensePlan diagonal_plan(const GpuDenseProblem& problem, const GpuModel& gpu, 
 
 }  // namespace
 
-int diagonal_batch(Index states) { return states == 1 ? 32 : states == 2 ? 12 : 4; }  // as many as registers hold
+int diagonal_batch(Index states) { return states == 1 ? 32 : states == 2 ? 12 : 4; }  // as many as fit the registers
 
 DenseRule dense_diagonal_rule(const GpuDenseProblem& problem, const GpuModel& gpu) {
   constexpr Index most_threads = Index{1} << 36;
@@ -103,7 +103,7 @@ DenseRule dense_diagonal_rule(const GpuDenseProblem& problem, const GpuModel& gp
   if (problem.parts == 0) {
     m.require("a piece has steps enough", pieces * kFewestPieceSteps <= std::max(problem.steps, kFewestPieceSteps));
   }
-  // What a limit makes of a gradient is not linear in what enters a piece.
+  // With a limit, the gradient is not linear in the gradient that enters a piece.
   if (problem.clipped) m.require("gradients with a limit are walked in one piece", pieces == csp::Integer{1});
   m.require("one launch numbers the threads", pieces * csp::Integer{problem.rows * problem.hidden} <= most_threads);
   rule.plan_of = [=](const csp::Solution& solution) { return diagonal_plan(problem, gpu, solution[pieces]); };

@@ -1,4 +1,4 @@
-// Recurrences of dense cells whose blocks hold the matrix of a head.
+// Recurrences of dense cells with blocks that hold the matrix of a head.
 
 #include <algorithm>
 #include <span>
@@ -12,13 +12,13 @@ namespace {
 
 #include "plan/kernels/dense_head_layout.h"
 
-/// Registers of a thread beside the matrix: what the compiler was seen to use, and some more.
+/// Registers of a thread besides the matrix: the observed use of the compiler plus a margin.
 constexpr int kForwardRegisters = 112, kTrainingFloats = 144, kBackwardRegisters = 120;
-constexpr int kCrowdedRegisters = 24;  // more, of eight rows that end or begin anew
+constexpr int kCrowdedRegisters = 24;  // further registers for eight rows with lengths or resets
 constexpr int kMostRegisters = 255, kRegistersOfFragment = 8;
 constexpr int kMostWarps = 16;
 
-/// Registers that each thread of a block can have when the block has a multiprocessor to itself.
+/// Returns the registers available to each thread of a block that has a multiprocessor to itself.
 int registers_of_thread(const GpuModel& gpu, int threads) {
   return std::min(kMostRegisters, gpu.registers / threads / 8 * 8);
 }
@@ -27,9 +27,9 @@ HeadLayout layout_of(const HeadShape& shape, bool backward) {
   return backward ? HeadBackwardLayout(shape) : HeadForwardLayout(shape);
 }
 
-/// Blocks that a multiprocessor can hold without spilling registers, where there are more blocks than multiprocessors.
+/// Returns the blocks per multiprocessor without register spills, if there are more blocks than multiprocessors.
 int blocks_of(const GpuDenseProblem& problem, const GpuModel& gpu, const GpuDensePlan& plan, int tiles, int states) {
-  constexpr int least = 104, of_more_states = 16, of_ragged_rows = 32;  // registers beside the matrix
+  constexpr int least = 104, of_more_states = 16, of_ragged_rows = 32;  // registers besides the matrix
   constexpr Index most = 16;
   if (problem.storage == Storage::f32 || plan.resident < plan.chunks) return 1;
   int registers = least + (states > 2 ? of_more_states : 0) + kRegistersOfFragment * tiles * plan.chunks;
@@ -39,7 +39,7 @@ int blocks_of(const GpuDenseProblem& problem, const GpuModel& gpu, const GpuDens
   return static_cast<int>(std::clamp<Index>(std::min(wanted, held), 1, most));
 }
 
-/// A block that holds the matrix, whether it fits or not.
+/// Returns the plan of a block that holds the matrix, whether or not it fits.
 GpuDensePlan head_candidate(const GpuDenseProblem& problem, const GpuModel& gpu, int slots, int stages) {
   const CellTraits& cell = cell_traits(problem.cell);
   HeadShape shape{.gates = cell.gates(),
@@ -64,7 +64,7 @@ GpuDensePlan head_candidate(const GpuDenseProblem& problem, const GpuModel& gpu,
   const bool crowded = slots == 8 && (problem.ragged || problem.reset) && problem.backward;
   const int left = registers_of_thread(gpu, plan.threads()) - others - (crowded ? kCrowdedRegisters : 0);
   plan.resident = std::clamp(left / (kRegistersOfFragment * tiles), 0, plan.chunks);
-  // Floats are multiplied as two numbers each, which a second product would keep of what the first one had split.
+  // Floats are split into two numbers for products. A second product would need registers for the parts of the first.
   if (problem.storage == Storage::f32 && problem.backward && cell.phases == 2) plan.resident = plan.chunks / 3;
   shape.resident = plan.resident;
   plan.blocks = blocks_of(problem, gpu, plan, tiles, shape.states);
@@ -73,13 +73,13 @@ GpuDensePlan head_candidate(const GpuDenseProblem& problem, const GpuModel& gpu,
   return plan;
 }
 
-/// Shared memory of each of the blocks that share a multiprocessor.
+/// Returns the shared memory available to each of the blocks that share a multiprocessor.
 Index room_of(const GpuModel& gpu, const GpuDensePlan& plan) {
   return std::min(gpu.block_bytes, gpu.shared_bytes / plan.blocks - kReservedBytes);
 }
 
-/// The gates of eight rows of floats, or all states of eight rows that end or begin anew, would take too many registers
-/// beside a large matrix.
+/// Returns the largest number of rows of a block. The gates of eight rows of floats, or all states of eight rows with
+/// lengths or resets, would need too many registers besides a large matrix.
 int most_slots(const GpuDenseProblem& problem) {
   const bool crowded =
       cell_traits(problem.cell).states() > 2 && problem.head_size() > 64 && (problem.ragged || problem.reset);
@@ -108,8 +108,8 @@ std::string why_slots(const GpuDenseProblem& problem, const GpuModel& gpu, const
   return plan.grid <= gpu.multiprocessors ? "all run at once" : "more rows would leave no room for the matrix";
 }
 
-/// The fewer rows a block has, the shorter is a step, as long as all blocks run at once; where they do not, more rows a
-/// block are worth more than short steps.
+/// Returns a cost for the preference of plans. Blocks with fewer rows have shorter steps while all blocks run at once.
+/// If they do not, more rows per block are worth more than short steps.
 double preference(const GpuModel& gpu, const GpuDensePlan& plan) {
   constexpr double later = 100, of_stages = 0.01;  // any slots; any stages
   const double rows = plan.grid <= gpu.multiprocessors ? plan.slots : later - plan.slots;

@@ -7,7 +7,7 @@
 namespace penstock::plan {
 namespace {
 
-/// Nanoseconds of a step.
+/// Returns the nanoseconds of a step.
 double launched_step_time(const GpuDenseProblem& problem, const GpuModel& gpu) {
   const GpuCosts& cost = gpu.costs;
   const CellTraits& cell = cell_traits(problem.cell);
@@ -19,7 +19,7 @@ double launched_step_time(const GpuDenseProblem& problem, const GpuModel& gpu) {
   const double products = 1000 * weights * static_cast<double>(problem.rows) /
                           (problem.storage == Storage::f32 ? cost.step_floats : cost.step_halves);
   const double values = static_cast<double>(problem.rows) * static_cast<double>(problem.hidden);
-  // A product's results and the cell's inputs and results.
+  // Bytes of the results of the product, and of the inputs and results of the cell.
   const double of_cell = values * (cell.gates() * (8 + 2 * size_of(problem.storage)) + 12);
   const auto launches = static_cast<double>(cell.phases * (problem.heads + 1));
   return launches * cost.step_launch + std::max(reads, products) + of_cell / memory_bytes;
@@ -47,7 +47,7 @@ DenseRule dense_step_rule(const GpuDenseProblem& problem, const GpuModel& gpu) {
           problem.rows, problem.hidden);
   DenseRule rule{.name = "step"};
   const auto warps = rule.var("warps", csp::powers_of_two(1, 8));
-  // Blocks of every size take as long as far as can be estimated; those of the size that was measured come first.
+  // Estimates are equal for all block sizes; the measured size comes first.
   rule.model.minimise([=](const csp::Box& at) {
     const csp::Interval beyond = at(warps) - gpu.costs.step_warps;
     return csp::max(beyond, csp::Interval(0) - beyond);

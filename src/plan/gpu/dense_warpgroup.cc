@@ -17,21 +17,21 @@ namespace warpgroup_layout {
 using TeamShape = warpgroup_layout::WarpgroupShape;
 
 constexpr int kMostGates = 4, kMostItems = 32, kMostItemBytes = 16 << 10, kMostStages = 8;
-/// Of a thread that multiplies, for R, sums and states: more were seen to spill.
+/// Registers of a multiplying thread for R, sums and states. More were observed to spill.
 constexpr int kMostWarpgroupRegisters = 184;
-/// Of what is multiplied by, on its way to a block: fewer let the tensor cores wait.
+/// Bytes of the operand in flight to a block. With fewer the tensor cores wait.
 constexpr int kLeastUnderWay = 32 << 10;
 
-/// Nanoseconds; values: rows of a portion times columns that a block multiplies by. Measured on an H100, and fitted
-/// within some 10 %.
+/// Costs in nanoseconds. Values are rows of a portion times operand columns of a block. Measured on an H100, and fitted
+/// within about 10 %.
 struct WarpgroupCosts {
-  double exchange = 1700;      ///< A step of one portion alone
-  double alone_value = 0.04;   ///< More, of each value
-  double next_portion = 400;   ///< Of each other portion, while there are few
-  double portion = 610;        ///< A portion, where there are enough of them that nobody waits for an exchange
-  double value = 0.024;        ///< More, of each value
-  double shared_row = 3.8e-4;  ///< More, of each value and row of those whose R comes from shared memory
-  double row = 0;              ///< More, of each row of a portion
+  double exchange = 1700;      ///< A step with one portion
+  double alone_value = 0.04;   ///< Further time per value with one portion
+  double next_portion = 400;   ///< Each further portion, while there are few
+  double portion = 610;        ///< Each portion, if there are enough to hide all exchanges
+  double value = 0.024;        ///< Further time per value
+  double shared_row = 3.8e-4;  ///< Further time per value and row with R in shared memory
+  double row = 0;              ///< Further time per row of a portion
 };
 
 constexpr WarpgroupCosts kBackwardCosts = {.exchange = 1900,
@@ -69,7 +69,7 @@ WarpgroupCandidate warpgroup_candidate(const GpuDenseProblem& problem, const Gpu
     while (shape.stages > 1 && shape.shared_bytes() > gpu.block_bytes) --shape.stages;
   };
   fill();
-  // Backwards there is less room: pieces small enough that some are under way while one is multiplied by.
+  // Backward passes have less room: items must be small enough for some to be in flight during a multiplication.
   constexpr int few_stages = 4;
   while (problem.backward && shape.depth > 1 && shape.stages < std::min(few_stages, shape.own_items()) &&
          2 * shape.items() <= kMostItems) {
@@ -121,7 +121,7 @@ GpuDensePlan warpgroup_plan(const GpuDenseProblem& problem, const WarpgroupCandi
   return plan;
 }
 
-/// Why no choice of rows makes a plan; empty: some may.
+/// Returns why no number of rows gives a plan; an empty text if some may.
 std::string warpgroup_refusal(const GpuDenseProblem& problem, const GpuModel& gpu) {
   const CellTraits& cell = cell_traits(problem.cell);
   constexpr int hopper = 90, whole = 16, even = TeamShape::parts * TeamShape::slice_units;
@@ -145,7 +145,8 @@ std::string warpgroup_refusal(const GpuDenseProblem& problem, const GpuModel& gp
   if (problem.alignment < whole) {
     return fmt::format("warpgroups need tensors aligned to {} bytes, not {}", whole, problem.alignment);
   }
-  // With fewer rows exchanges take longest, which other algorithms do sooner; estimates were fitted from so many on.
+  // With fewer rows exchanges dominate, and other algorithms exchange faster. Estimates were fitted from this number
+  // on.
   constexpr Index few = 32;
   if (problem.algorithm == DenseAlgorithm::automatic && problem.rows < few) {
     return fmt::format("warpgroups are for batches of {} rows or more", few);
@@ -166,7 +167,7 @@ DenseRule dense_warpgroup_rule(const GpuDenseProblem& problem, const GpuModel& g
   DenseRule rule{.name = "warpgroup", .refused = warpgroup_refusal(problem, gpu)};
   if (!rule.refused.empty()) return rule;
   csp::Model& m = rule.model;
-  // Backwards sums are passed on in pieces of 16 bytes.
+  // Backward passes exchange sums in pieces of 16 bytes.
   const auto rows = rule.var("rows", problem.backward ? csp::Domain({16, 32, 64}) : csp::Domain({16, 32, 48, 64}));
   const auto portions = rule.var("portions", csp::Domain({1, 2, 3, 4, 6, 8}));
   const auto candidate = [=](std::span<const csp::Integer> v) {
@@ -179,7 +180,7 @@ DenseRule dense_warpgroup_rule(const GpuDenseProblem& problem, const GpuModel& g
              [=](std::span<const csp::Integer> v) { return csp::Integer{candidate(v).fits ? 1 : 0}; }, {0, 1}) == 1);
   m.minimise([=](const csp::Solution& solution) {
     const WarpgroupCandidate c = candidate(solution.values());
-    constexpr double more_rows = 1e-3;  // of equally quick ones fewer rows that nobody has
+    constexpr double more_rows = 1e-3;  // in a tie prefer fewer unused rows
     return static_cast<double>(c.waves) * warpgroup_step_time(c) + more_rows * static_cast<double>(c.shape.team_rows());
   });
   rule.plan_of = [=](const csp::Solution& solution) { return warpgroup_plan(problem, candidate(solution.values())); };

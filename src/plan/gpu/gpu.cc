@@ -12,8 +12,8 @@
 namespace penstock::plan {
 namespace {
 
-constexpr Index kWindowWords = 512;  // that a block reads when it looks back, one or two of each thread
-constexpr Index kPassedBytes = 16;   // of one channel of one chunk: a state and a gain, with their tags
+constexpr Index kWindowWords = 512;  // words that a block reads in a look-back, one or two per thread
+constexpr Index kPassedBytes = 16;   // bytes per channel and chunk: a state and a gain, with their tags
 constexpr Index kHeaderBytes = 256;
 constexpr Index kMaxTiles = std::numeric_limits<std::int32_t>::max();
 
@@ -29,8 +29,8 @@ constexpr int inputs_of(const GpuScanProblem& problem) {
 
 }  // namespace
 
-/// The values of a tile; then gain and offset of every group and the carry, twice; the window's three numbers; the
-/// chunk's effect; the epoch and the tickets.
+/// Counts the values of a tile; gain and offset of every group and the carry, twice; the three numbers of the window;
+/// the effect of the chunk; the epoch and the tickets.
 Index scan_shared_bytes(const GpuScanPlan& plan, const GpuScanProblem& problem) {
   const Index values = inputs_of(problem) * plan.steps * plan.threads() * plan.vector * size_of(problem.storage);
   return values + 4 * (plan.tile_channels() * (2 * (2 * plan.groups + 1) + 3 * plan.window + 2) + 3);

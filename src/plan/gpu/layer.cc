@@ -26,7 +26,7 @@ double product_bytes(const GpuLayerProblem& problem) {
          static_cast<double>(problem.input + scan.gates * scan.channels) * size_of(scan.storage);
 }
 
-/// Microseconds of the input's product.
+/// Returns the microseconds of the input product.
 double product_time(const GpuLayerProblem& problem, const GpuModel& gpu) {
   const GpuScanProblem& scan = problem.scan;
   if (scan.storage == Storage::f32 && !problem.tf32) {
@@ -39,13 +39,13 @@ double product_time(const GpuLayerProblem& problem, const GpuModel& gpu) {
                    product_bytes(problem) / gpu.costs.bytes});
 }
 
-/// Microseconds of a product by itself and of the recurrence behind it.
+/// Returns the microseconds of a separate product and the recurrence after it.
 double separate_time(const GpuLayerProblem& problem, const GpuScanPlan& plan, const GpuModel& gpu) {
   return gpu.costs.product_launch + product_time(problem, gpu) + scan_microseconds(plan, problem.scan, gpu);
 }
 
 GpuScanPlan asked_for_fused(const GpuLayerProblem& problem, const GpuModel& gpu) {
-  if (problem.scan.backward) return plan_gpu_scan(problem.scan, gpu);  // says why not
+  if (problem.scan.backward) return plan_gpu_scan(problem.scan, gpu);  // throws with the reason
   std::optional<GpuScanPlan> plan = best_plan(fused_layer_rule(problem, gpu));
   if (!plan) {
     fail(
@@ -59,7 +59,7 @@ GpuScanPlan asked_for_fused(const GpuLayerProblem& problem, const GpuModel& gpu)
 }
 
 GpuScanPlan asked_for_epilogue(const GpuLayerProblem& problem, const GpuModel& gpu) {
-  if (problem.scan.backward) return plan_gpu_scan(problem.scan, gpu);  // says why not
+  if (problem.scan.backward) return plan_gpu_scan(problem.scan, gpu);  // throws with the reason
   const Rule<GpuScanPlan> rule = epilogue_layer_rule(problem, gpu);
   std::optional<GpuScanPlan> plan = best_plan(rule);
   if (!plan) {

@@ -1,4 +1,4 @@
-// Large layers of scan cells on Hopper: a product by warpgroups whose epilogue is the recurrence.
+// Large layers of scan cells on Hopper: a product by warpgroups with the recurrence as its epilogue.
 
 #include <algorithm>
 
@@ -10,10 +10,11 @@ namespace {
 
 constexpr int kWarpgroupArchitecture = 90;
 constexpr int kTileSteps = 128, kLanesOfWarp = 32, kGroupsOfTime = 4;
-constexpr int kCopiedAlignment = 16;  // of what the copy engine reads and writes
+constexpr int kCopiedAlignment = 16;  // required by the copy engine
 constexpr int kBarrierBytes = 8;
 
-/// Channels of a thread: with all their gates, up to 256 columns of a tile, whose sums two warpgroups hold.
+/// Returns the channels of a thread. With all their gates they give up to 256 columns of a tile; two warpgroups hold
+/// its sums.
 int channels_of_thread(const GpuLayerProblem& problem) { return problem.scan.gates == 2 ? 4 : 2; }
 
 double columns_of(const GpuScanPlan& plan, const GpuLayerProblem& problem) {
@@ -30,7 +31,7 @@ double epilogue_time(const GpuScanPlan& plan, const GpuLayerProblem& problem, co
   const auto waves = static_cast<double>((plan.tiles + gpu.multiprocessors - 1) / gpu.multiprocessors);
   const double written =
       problem.keep_gates ? recurrence_bytes(problem.scan) : recurrence_bytes(problem.scan) / (problem.scan.gates + 1);
-  // With fewer rows and tiles of channels than blocks, several work on chunks of one row and wait for each other.
+  // With fewer rows and channel tiles than blocks, several blocks work on chunks of one row and wait for each other.
   const auto chains = static_cast<double>(problem.scan.rows * plan.channel_tiles(problem.scan.channels));
   const double waiting = costs.look_back * std::max(0.0, 1 - chains / gpu.multiprocessors);
   return costs.launch + costs.epilogue_launch + waiting +
@@ -69,7 +70,7 @@ std::string reason_against(const GpuLayerProblem& problem, const GpuModel& gpu) 
 
 }  // namespace
 
-/// The stages, the gates of a tile, and barriers: two for each stage, and two for the gates.
+/// Counts the stages, the gates of a tile, and barriers: two per stage, and two for the gates.
 Index epilogue_shared_bytes(const GpuScanPlan& plan, const GpuLayerProblem& problem) {
   const Index size = size_of(problem.scan.storage);
   const Index columns = static_cast<Index>(problem.scan.gates) * plan.tile_channels();
@@ -82,7 +83,7 @@ Rule<GpuScanPlan> epilogue_layer_rule(const GpuLayerProblem& problem, const GpuM
   Rule<GpuScanPlan> rule{.name = "epilogue", .refused = reason_against(problem, gpu)};
   if (!rule.refused.empty()) return rule;
   csp::Model& m = rule.model;
-  // The lines that the copy engine and the tensor cores take fastest are 128 bytes.
+  // The copy engine and the tensor cores are fastest with lines of 128 bytes.
   const auto stage_inputs = rule.var("stage_inputs", {64});
   const auto depth = rule.var("stages", csp::range(2, 8));
   const GpuScanPlan any = epilogue_shape(problem, gpu, 64, 2);
@@ -100,7 +101,7 @@ Rule<GpuScanPlan> epilogue_layer_rule(const GpuLayerProblem& problem, const GpuM
     plan.microseconds = epilogue_time(plan, problem, gpu);
     return plan;
   };
-  m.maximise(depth);  // which covers the longest waits; all take the same time otherwise
+  m.maximise(depth);  // hides the longest latency; otherwise all take the same time
   return rule;
 }
 

@@ -8,10 +8,10 @@
 namespace penstock::plan {
 namespace {
 
-constexpr double kCopiedBytes = 16;  // at once
+constexpr double kCopiedBytes = 16;  // bytes per copy
 constexpr int kFusedSteps = 8, kMaxFusedThreads = 512, kMaxFusedGroups = 64, kMaxLanes = 32;
 
-/// Registers of a block, which come by the warp: sums, what a thread reads of x and of the weights, and the rest.
+/// Returns the registers of a block, in whole warps: sums, values of x and of the weights, and the rest.
 int fused_registers(const GpuScanPlan& plan, const GpuLayerProblem& problem) {
   const int sums = plan.steps * plan.vector * std::max(problem.scan.gates, 2);
   const int of_thread =
@@ -19,11 +19,11 @@ int fused_registers(const GpuScanPlan& plan, const GpuLayerProblem& problem) {
   return (of_thread + 7) / 8 * 8 * ((plan.threads() + 31) / 32 * 32);
 }
 
-/// Groups of threads that have a step at all.
+/// Returns the number of thread groups that have a step.
 Index groups_of(const GpuLayerProblem& problem) { return (problem.scan.steps + kFusedSteps - 1) / kFusedSteps; }
 
-/// Cycles of the products of a chunk: arithmetic, shared memory (128 bytes a cycle), or one warp's waiting, whichever
-/// takes longest.
+/// Returns the cycles of the products of a chunk: the largest of arithmetic, shared memory (128 bytes per cycle) and
+/// the latency of one warp.
 double chunk_product_cycles(const GpuScanPlan& plan, const GpuLayerProblem& problem, const GpuModel& gpu) {
   const Index threads = std::min<Index>(plan.threads(), plan.lanes * groups_of(problem));
   const auto warps = static_cast<double>((threads + 31) / 32);
@@ -51,7 +51,7 @@ double fused_time(const GpuScanPlan& plan, const GpuLayerProblem& problem, const
   return gpu.costs.launch + std::max(cycles / gpu.costs.clock, written / gpu.costs.bytes);
 }
 
-/// A block's shape, whether it fits or not.
+/// Returns the shape of a block, whether or not it fits.
 GpuScanPlan fused_shape(const GpuLayerProblem& problem, csp::Integer vector, csp::Integer lanes, csp::Integer groups) {
   GpuScanPlan plan;
   plan.regime = Regime::fused;
@@ -63,7 +63,7 @@ GpuScanPlan fused_shape(const GpuLayerProblem& problem, csp::Integer vector, csp
   return plan;
 }
 
-/// No plan whose variables lie in these ranges takes less: fused_time() with each of them where it costs least.
+/// Returns a lower bound of the time of plans with variables in these ranges: fused_time() with the best value of each.
 double least_fused_time(const GpuLayerProblem& problem, const GpuModel& gpu, csp::Range vector, csp::Range lanes,
                         csp::Range groups) {
   const GpuCosts& costs = gpu.costs;
@@ -76,7 +76,7 @@ double least_fused_time(const GpuLayerProblem& problem, const GpuModel& gpu, csp
   const auto waves = static_cast<double>((widest.grid + gpu.multiprocessors - 1) / gpu.multiprocessors);
   const double weights =
       static_cast<double>(problem.scan.gates * vector.low) * input / static_cast<double>(groups.high) * costs.weight;
-  constexpr double rounding = 1 - 1e-12;  // the sums above run in another order than those of whole plans
+  constexpr double rounding = 1 - 1e-12;  // these sums have another order than those of complete plans
   const auto chunks = static_cast<double>(widest.chunks(problem.scan.steps));
   return costs.launch + waves * (chunks * of_chunk + weights) / costs.clock * rounding;
 }
@@ -102,14 +102,14 @@ Rule<GpuScanPlan> fused_layer_rule(const GpuLayerProblem& problem, const GpuMode
     return rule;
   }
   csp::Model& m = rule.model;
-  // Four channels leave registers for too few threads, and two blocks of half the size, of which one multiplies while
-  // the other does the rest, were no quicker than one.
+  // With four channels there are registers for too few threads. Two blocks of half the size, one of which multiplies
+  // while the other does the rest, were not faster than one.
   const auto vector = rule.var("vector", csp::range(1, fitting_vector(problem.scan, 2)));
   const auto lanes = rule.var("lanes", csp::range(1, kMaxLanes));
   const auto groups = rule.var("groups", csp::range(1, kMaxFusedGroups));
   m.require("one launch numbers the blocks", csp::Expression(problem.scan.rows) <= most_blocks / problem.scan.channels);
   m.require("every lane has a channel", lanes == 1 || (lanes - 1) * vector < problem.scan.channels);
-  // Beyond those that have a step only as many as make bringing the weights quick.
+  // Groups without a step help only to load the weights; limit their number.
   m.require("groups have steps, or weights to bring", groups <= csp::max(groups_of(problem), 256 / lanes));
   m.require("a block has at most 512 threads", lanes * groups <= kMaxFusedThreads);
   const auto registers = m.call("registers", {vector, lanes, groups},

@@ -1,4 +1,4 @@
-// Products of floats by warpgroups, whose instructions are Hopper's.
+// Products of floats by warpgroups, on Hopper only.
 
 #include "plan/gpu/product_rules.h"
 
@@ -25,10 +25,11 @@ double warpgroup_cycles(const GpuProductPlan& plan, const GpuProductProblem& pro
          added;
 }
 
-/// Of B as many stages as there is room for, or as the split has, beside two or more of A; false if too few.
+/// Sets the stages: for B as many as the split has or there is room for, besides two or more for A. Returns false if
+/// there are too few.
 bool set_stages(GpuProductPlan& plan, const GpuProductProblem& problem, const GpuModel& gpu) {
   constexpr Index step = 4 * GpuProductPlan::step;  // bytes of a row or a column
-  constexpr Index aligned = 1024;                   // where the tensor cores' matrices begin
+  constexpr Index aligned = 1024;                   // alignment of the tensor cores' matrices
   constexpr Index most_of_b = 6, most_of_a = 4;     // more do not help
   const Index of_b = 2 * step * plan.tile_n() + 2 * 8,
               of_a = 2 * plan.tiles_m * GpuProductPlan::rows * step * (problem.a_transposed ? 3 : 2) / 2;
@@ -41,7 +42,8 @@ bool set_stages(GpuProductPlan& plan, const GpuProductProblem& problem, const Gp
   return all || plan.depth >= 3;
 }
 
-/// Blocks that hold all of their split of B go on from rows to rows, as many as the GPU has room for at once.
+/// Sets most_m. Blocks that hold all of their split of B continue with further rows; there are as many blocks as the
+/// GPU runs at once.
 void set_blocks_over_m(GpuProductPlan& plan, const GpuProductProblem& problem, const GpuModel& gpu) {
   plan.most_m = plan.grid_m(problem.m);
   if (!plan.resident()) return;
@@ -50,7 +52,7 @@ void set_blocks_over_m(GpuProductPlan& plan, const GpuProductProblem& problem, c
   plan.most_m = (plan.most_m + passes - 1) / passes;
 }
 
-/// Splits wanted: so many, or as many as fill the GPU.
+/// Value of the wanted splits that means: as many as fill the GPU.
 constexpr csp::Integer kFillsGpu = 0;
 
 }  // namespace
@@ -61,7 +63,7 @@ ProductRule warpgroup_product_rule(const GpuProductProblem& problem, const GpuMo
     rule.refused = fmt::format("their instructions are of sm_90, and {} is of sm_{}", gpu.name, gpu.architecture());
     return rule;
   }
-  const int most_columns = problem.a_transposed ? 112 : 128;  // whose sums, twice, fit the registers
+  const int most_columns = problem.a_transposed ? 112 : 128;  // twice their sums fit the registers
   csp::Model& m = rule.model;
   const auto teams_n = rule.var("warpgroups_n", {1, 2});
   const auto tiles_n = rule.var("tiles_n", csp::range(1, most_columns / GpuProductPlan::columns));

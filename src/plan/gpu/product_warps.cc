@@ -1,4 +1,4 @@
-// Products of floats by warps, as all chips have them.
+// Products of floats by warps, for all chips.
 
 #include "plan/gpu/product_rules.h"
 
@@ -7,21 +7,22 @@ namespace {
 
 constexpr int kMaxProductWarps = 8;
 constexpr int kWarpThreads = 32, kMaxRegisters = 255;
-/// Of a warp for 16 products of each of its sums, as in SASS: around the factors of its rows, and for each tile over N.
+/// Instructions (SASS) of a warp for 16 products of each of its sums: for the factors of its rows, and per tile over N.
 constexpr double kOfRows = 80, kOfColumns = 38;
 
-/// Of a warp over N. More sums than its threads have registers for; for other generations the compiler needs more.
+/// Returns the largest number of tiles of a warp over N for which its threads have registers. For other generations the
+/// compiler needs more registers.
 int most_tiles(const GpuProductProblem& problem, const GpuModel& gpu) {
   if (gpu.compute_major != 9) return 8;
-  return problem.b_transposed ? 11 : 13;  // whose factors come four at once, and early
+  return problem.b_transposed ? 11 : 13;  // transposed factors are loaded four at once, and early
 }
 
-/// Of a thread: its sums, factors and addresses. Measured by the compiler's report.
+/// Returns the registers of a thread for sums, factors and addresses, according to the report of the compiler.
 int registers_of(const GpuProductPlan& plan, const GpuModel& gpu) {
   return std::min(kMaxRegisters, 8 * plan.tiles_n + (gpu.compute_major == 9 ? 112 : 136)) / 8 * 8;
 }
 
-/// Bytes of one matrix' part of a step: whole rows of a step, or steps of rows padded to all banks.
+/// Returns the bytes of one matrix per step: whole rows of a step, or steps of rows padded to all banks.
 Index part_bytes(int extent, bool along_k) {
   return 4 * static_cast<Index>(GpuProductPlan::step) * (along_k ? extent : rounded_up(extent, 32));
 }
@@ -30,10 +31,10 @@ Index step_bytes(const GpuProductPlan& plan, const GpuProductProblem& problem) {
   return part_bytes(plan.tile_m(), !problem.a_transposed) + part_bytes(plan.tile_n(), problem.b_transposed);
 }
 
-/// As many blocks as registers and shared memory allow, each as many steps ahead as there is room for; false if not
-/// one.
+/// Sets the number of blocks that registers and shared memory allow, and the depth that fits. Returns false if no block
+/// fits.
 bool set_room(GpuProductPlan& plan, const GpuProductProblem& problem, const GpuModel& gpu) {
-  // Each quarter of a multiprocessor has its own registers, for whole warps.
+  // Each quarter of a multiprocessor has its own registers, allocated to whole warps.
   const int warps = gpu.registers / 4 / kWarpThreads / registers_of(plan, gpu) * 4;
   const int by_registers = warps / (plan.teams_m * plan.teams_n);
   const Index bytes = step_bytes(plan, problem);
@@ -47,7 +48,7 @@ bool set_room(GpuProductPlan& plan, const GpuProductProblem& problem, const GpuM
   return false;
 }
 
-/// Of a block that has a multiprocessor's units for itself.
+/// Returns the cycles of a block that has a multiprocessor to itself.
 double block_cycles(const GpuProductPlan& plan, Index inner, const GpuCosts& costs) {
   const auto k = static_cast<double>(rounded_up(inner, 16));
   const double products = plan.tile_m() * plan.tile_n() * k / costs.products;
@@ -60,7 +61,7 @@ double block_cycles(const GpuProductPlan& plan, Index inner, const GpuCosts& cos
 double warp_cycles(const GpuProductPlan& plan, const GpuProductProblem& problem, const GpuModel& gpu) {
   const GpuCosts& costs = gpu.costs;
   const Index blocks = plan.grid_m(problem.m) * plan.grid_n(problem.n) * plan.splits;
-  const Index most = (blocks + gpu.multiprocessors - 1) / gpu.multiprocessors;  // of one multiprocessor
+  const Index most = (blocks + gpu.multiprocessors - 1) / gpu.multiprocessors;  // blocks of one multiprocessor
   const auto at_once = static_cast<double>(std::min<Index>(most, plan.blocks));
   const double busy = std::min(1.0, at_once * plan.teams_m * plan.teams_n / costs.busy_warps);
   return static_cast<double>(most) *
@@ -76,7 +77,7 @@ ProductRule warp_product_rule(const GpuProductProblem& problem, const GpuModel& 
   const auto teams_n = rule.var("warps_n", {1, 2, 4});
   const auto teams_m = rule.var("warps_m", csp::range(1, kMaxProductWarps));
   const auto tiles_n = rule.var("tiles_n", csp::range(1, most_tiles(problem, gpu)));
-  rule.var("rounds", {0, 1, 2});  // that splits fill the GPU; 0: one split
+  rule.var("rounds", {0, 1, 2});  // rounds in which the splits fill the GPU; 0: one split
   const auto shape_of = [=](csp::Integer warps_n, csp::Integer warps_m, csp::Integer tiles) {
     GpuProductPlan plan;
     plan.teams_n = static_cast<int>(warps_n), plan.teams_m = static_cast<int>(warps_m);

@@ -1,4 +1,4 @@
-// Blocks take chunks of T side by side and hand the state on.
+// Blocks compute chunks of T in parallel and pass the state on.
 
 #include <fmt/format.h>
 
@@ -11,14 +11,14 @@ namespace {
 
 constexpr int kNewerArchitecture = 100;
 
-/// Bytes of one access and of all values of a thread in one tile, as measured (docs/results/gpu.md). Wide enough a
-/// tile that what blocks pass on to each other is little beside it.
+/// The best measured shapes (docs/results/gpu.md): bytes of one access, and of all values of a thread in one tile.
+/// Tiles are large compared with the values that blocks pass to each other.
 struct ScanShapeChoice {
   int access_bytes, steps, threads;
   bool keep = false;
 };
 
-/// Rules that compute.
+/// Returns the best shape for rules that compute a and b.
 ScanShapeChoice best_for_cells(const GpuScanProblem& problem, bool ragged) {
   const bool wide = problem.storage == Storage::f32, two = problem.gates == 2;
   if (problem.backward) {
@@ -31,7 +31,7 @@ ScanShapeChoice best_for_cells(const GpuScanProblem& problem, bool ragged) {
 }
 
 ScanShapeChoice best_shape(const GpuScanProblem& problem) {
-  // Where rows end and where they restart takes registers that values would need.
+  // Lengths and resets need registers that values could use.
   const bool ragged = problem.lengths || problem.reset;
   if (problem.computed) return best_for_cells(problem, ragged);
   if (ragged) return {4, 16, 512};
@@ -50,16 +50,16 @@ GpuScanPlan chunk_shape(const GpuScanProblem& problem, const ScanShapeChoice& be
   return plan;
 }
 
-/// Steps of a thread, from the measured number down. As measured on one chip: others have less shared memory, or a
-/// compiler that needs more registers. Multiples of 4, as copies are up to four times as wide as what a thread reads of
-/// a step.
+/// Returns the numbers of steps of a thread, up to the measured best. It was measured on one chip; others have less
+/// shared memory, or their compiler needs more registers. The numbers are multiples of 4, because copies are up to four
+/// times as wide as the accesses of a thread per step.
 csp::Domain step_counts(const GpuScanProblem& problem, const GpuModel& gpu, const ScanShapeChoice& best) {
   const auto reduced = [](int steps, int share) { return std::max(4, steps * share / 16 * 4); };
   int steps = best.steps;
   if (gpu.architecture() >= kNewerArchitecture) {
     const int vector = fitting_vector(problem, best.access_bytes / size_of(problem.storage));
     const bool few_lanes = chunk_shape(problem, best, vector, steps).lanes < 32;
-    const bool crowded = best.keep && best.threads == 512;  // all registers a thread can have at 24 steps
+    const bool crowded = best.keep && best.threads == 512;  // at 24 steps a thread needs all available registers
     steps = reduced(steps, few_lanes ? 1 : crowded ? 2 : 3);
   }
   std::vector<csp::Integer> all = {steps};
@@ -94,7 +94,7 @@ ScanRegimeRule chunked_scan_rule(const GpuScanProblem& problem, const GpuModel& 
                                       },
                                       {0, csp::largest});
   rule.model.require("shared memory holds a tile", shared <= gpu.block_bytes);
-  // Wide accesses first, then tiles so large that what blocks pass on to each other is little beside them.
+  // Wide accesses first, then large tiles, for which the values passed between blocks are few.
   rule.model.maximise(vector * 1024 + steps);
   rule.plan_of = [=](const csp::Solution& solution) {
     const std::vector<csp::Integer>& v = solution.values();

@@ -1,4 +1,4 @@
-// A thread walks over all steps of its channels: nothing passes between threads.
+// A thread runs all steps of its channels, without exchange between threads.
 
 #include "plan/gpu/scan_rules.h"
 
@@ -8,9 +8,9 @@ namespace penstock::plan {
 namespace {
 
 constexpr int kDirectThreads = 128;
-/// What a thread asks for at once, and how many blocks of such threads a multiprocessor holds.
+/// Steps that a thread loads at once, and blocks per multiprocessor.
 constexpr int kDirectAhead = 8, kDirectBlocks = 4;
-constexpr int kLogarithmsAhead = 4;  // backward, whose exponentials take registers that values would need
+constexpr int kLogarithmsAhead = 4;  // backward: exponentials need registers that values could use
 
 GpuScanPlan direct_shape(const GpuScanProblem& problem, csp::Integer vector) {
   GpuScanPlan plan;

@@ -1,39 +1,38 @@
-// Who does what in the kernels that spread a recurrent matrix over many clusters, and where it lies in shared memory:
-// what the host plans with and the kernels run by. Freestanding, without include guard: each side includes it once,
-// behind dense_cluster_shape.h, in a namespace of its own.
+// Work distribution and shared memory layout of the kernels that spread a recurrent matrix over many clusters. The host
+// plans with it, and the kernels use it. Freestanding, without include guard: each side includes it once, after
+// dense_cluster_shape.h, in its own namespace.
 
-/// `clusters` clusters of `cluster` CTAs, a *team*, share the units of a head. The units of a cluster are those of its
-/// CTAs, `blocks` blocks of 8 units each. R is cut in both directions: the rows that belong to the units of a cluster
-/// among the clusters, and the axis that is summed among the CTAs of each cluster, which therefore gather only their
-/// part of what all others have sent, and add up their sums among themselves.
+/// `clusters` clusters of `cluster` CTAs, a *team*, share the units of a head. Each CTA of a cluster has `blocks`
+/// blocks of 8 units. R is split along both axes. Its rows are split among the clusters, by their units. The summed
+/// axis is split among the CTAs of each cluster: each gathers only its part of the values that all others have sent,
+/// and the CTAs of a cluster add up their sums.
 ///
-/// Warps are `groups` x `parts`: a group has some of the CTA's rows of R, a part some of the terms of their sums. What
-/// is multiplied by R comes from the second-level cache by way of shared memory, where all groups find it; or
-/// *directly* to the registers of each group's warps, in *quads* of four pieces: 16 bytes of one row for each thread,
-/// two k-tiles.
+/// Warps are `groups` x `parts`: a group has some of the CTA's rows of R, a part some of the terms of their sums. The
+/// operand of R comes from the L2 cache through shared memory, for all groups. In *direct* mode it goes to the
+/// registers of each group's warps, in *quads* of four pieces: 16 bytes of one row per thread, two k-tiles.
 struct ChipShape : ClusterShape {
   int clusters;
   bool direct;
 
   PENSTOCK_LAYOUT int blocks_of_cluster() const { return cluster * blocks; }
   PENSTOCK_LAYOUT int blocks_of_team() const { return clusters * cluster * blocks; }
-  /// Of what one CTA gathers, for each gate.
+  /// Blocks that one CTA gathers per gate.
   PENSTOCK_LAYOUT int gathered_blocks() const { return clusters * blocks; }
   PENSTOCK_LAYOUT int cell_slots() const { return (blocks * rows + 4 * warps() - 1) / (4 * warps()); }
   PENSTOCK_LAYOUT int sources() const { return cluster * parts; }
-  static constexpr int exchanges = 8;  // buffers of what is exchanged, in turns
+  static constexpr int exchanges = 8;  // exchange buffers, used in turn
 
-  /// Values of a unit that are exchanged, and that come of the sums: h and gates; backward gates and h.
+  /// Values per unit that are exchanged, and that the sums give: forward h and gates, backward gates and h.
   PENSTOCK_LAYOUT int sent_values(bool backward) const { return backward ? gates : 1; }
   PENSTOCK_LAYOUT int summed_values(bool backward) const { return backward ? 1 : gates; }
 
-  /// Of the pieces that a CTA waits for, those that each thread asks for at once on their way to shared memory.
+  /// Number of pieces that each thread polls at once, of those that a CTA copies to shared memory.
   PENSTOCK_LAYOUT static int polled(int all, int threads) {
     const int each = (all + threads - 1) / threads, rounds = (each + 7) / 8;
     return (each + rounds - 1) / rounds;
   }
 
-  /// Halves of tiles: 8 rows of R, of one block and gate.
+  /// Halves of tiles: 8 rows of R for one block and gate.
   PENSTOCK_LAYOUT int halves(bool backward) const {
     return (blocks_of_cluster() * summed_values(backward) + groups - 1) / groups;
   }
@@ -47,10 +46,10 @@ struct ChipShape : ClusterShape {
   PENSTOCK_LAYOUT int operand_bytes(bool backward) const {
     return direct ? 0 : 2 * parts * chip_tiles_k(backward) * rows * 16;
   }
-  /// Of a part.
+  /// Quads of one part.
   PENSTOCK_LAYOUT int quads(bool backward) const { return (gathered_pieces(backward) + 4 * parts - 1) / (4 * parts); }
-  /// Those that a thread asks for at once: all, if they are few; else the next ones are on their way while it
-  /// multiplies by the ones before.
+  /// Whether a thread loads all its quads at once. If there are too many, it loads the next ones while it multiplies by
+  /// the previous ones.
   PENSTOCK_LAYOUT bool one_request(bool backward) const { return quads(backward) * tiles_n() <= 8; }
   PENSTOCK_LAYOUT int quads_at_once(bool backward) const {
     return one_request(backward) ? quads(backward) : tiles_n() < 4 ? 4 / tiles_n() : 1;
@@ -58,7 +57,7 @@ struct ChipShape : ClusterShape {
   PENSTOCK_LAYOUT int requests(bool backward) const {
     return (quads(backward) + quads_at_once(backward) - 1) / quads_at_once(backward);
   }
-  /// Of a thread that multiplies: for what it multiplies by, and directly for what it asks for, too.
+  /// Registers of a multiplying thread for the operand; in direct mode also for the values being loaded.
   PENSTOCK_LAYOUT int operand_registers(bool backward) const {
     if (!direct) return 4 * tiles_n();
     return (one_request(backward) ? 4 : 8) * quads_at_once(backward) * tiles_n();
@@ -66,11 +65,11 @@ struct ChipShape : ClusterShape {
   PENSTOCK_LAYOUT int sums_floats(bool backward) const {
     return sources() * blocks * summed_values(backward) * block_floats();
   }
-  /// Of one of the buffers of a team in the second-level cache.
+  /// Bytes of one exchange buffer of a team in the L2 cache.
   PENSTOCK_LAYOUT int exchange_bytes(bool backward) const {
     return sent_values(backward) * blocks_of_team() * pieces() * rows * 16;
   }
-  /// Of a block and a row: what a step reads, and what it writes by way of shared memory.
+  /// Bytes per block and row that a step reads, and that it writes through shared memory.
   PENSTOCK_LAYOUT int read_bytes(bool backward) const { return backward ? read_pieces() * 16 : ring_bytes(); }
   PENSTOCK_LAYOUT int own_gates_bytes(bool backward) const {
     return backward ? gates * blocks * pieces() * rows * 16 : 0;

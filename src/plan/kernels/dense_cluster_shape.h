@@ -1,5 +1,5 @@
-// Who does what in the cluster kernels, and where it lies in shared memory: what the host plans with and the kernels
-// run by. Freestanding, without include guard: each side includes it once, in a namespace of its own.
+// Work distribution and shared memory layout of the cluster kernels. The host plans with it, and the kernels use it.
+// Freestanding, without include guard: each side includes it once, in its own namespace.
 
 #ifndef PENSTOCK_LAYOUT
 #ifdef __CUDACC__
@@ -9,30 +9,30 @@
 #endif
 #endif
 
-/// The units of a head are cut into blocks of 8, whose 16-byte *pieces* are what CTAs exchange. A CTA of the cluster
-/// has `blocks` of them with all their gates; blocks beyond the head have weights of 0.
+/// The units of a head are split into blocks of 8. CTAs exchange their values in *pieces* of 16 bytes. A CTA of the
+/// cluster has `blocks` blocks with all their gates; blocks beyond the head have weights of 0.
 ///
 /// Forward, warps are `groups` x `parts`: a group has some of the CTA's blocks, a part some of the terms of their sums.
 /// Backward, all warps share the units of the whole head, and `parts` is 1.
 struct ClusterShape {
   int gates, states;  // G, S
   bool split;         // gradients of R h differ from those of W x
-  int bytes;          // of a stored value
-  int cluster;        // CTAs
-  int blocks;         // of 8 units, of a CTA
-  int rows;           // of the batch, of a cluster
-  int groups, parts;  // of warps
+  int bytes;          // bytes of a stored value
+  int cluster;        // CTAs of a cluster
+  int blocks;         // blocks of 8 units of a CTA
+  int rows;           // batch rows of a cluster
+  int groups, parts;  // warps of a CTA
   int resident;       // k-tiles of a warp's R in registers; the others are in shared memory
   int stages;         // steps that loads run ahead, a power of two
-  bool training;      // forward: what backward needs is kept
+  bool training;      // forward: writes a tape
 
   PENSTOCK_LAYOUT int warps() const { return groups * parts; }
   PENSTOCK_LAYOUT int threads() const { return 32 * warps(); }
-  /// Of a block of 8 stored values, and of 8 floats.
+  /// Pieces of a block of 8 stored values, and of a block of 8 floats.
   PENSTOCK_LAYOUT int pieces() const { return bytes / 2; }
   static constexpr int float_pieces = 2;
-  /// A block's sums for all rows, [8 units][rows] floats with strides that spread both its writers and its readers over
-  /// the banks of shared memory.
+  /// The sums of a block for all rows, [8 units][rows] floats. The strides avoid bank conflicts for writers and
+  /// readers.
   PENSTOCK_LAYOUT int unit_floats() const { return rows <= 4 ? 4 : rows <= 8 ? 8 : (rows + 3) / 8 * 8 + 4; }
   PENSTOCK_LAYOUT int block_floats() const { return 8 * unit_floats() + (unit_floats() == 8 ? 4 : 0); }
   PENSTOCK_LAYOUT int place(int unit, int row) const {
@@ -41,7 +41,7 @@ struct ClusterShape {
   PENSTOCK_LAYOUT int tiles_n() const { return (rows + 7) / 8; }
   static constexpr int tile_bytes = 512;  // 16 rows of 32 bytes
   static constexpr int start = 256;       // after the barriers
-  /// Of each sum of so many tiles: a product waits long for the one before it.
+  /// Partial sums per tile: with few tiles, several chains hide the latency of dependent products.
   PENSTOCK_LAYOUT static int chains(int tiles) { return tiles >= 4 ? 1 : tiles > 1 ? 2 : 4; }
 
   // Forward.
@@ -63,7 +63,7 @@ struct ClusterShape {
 
   // Backward.
   PENSTOCK_LAYOUT int back_tiles_m() const { return (cluster * blocks / 2 + warps() - 1) / warps(); }
-  /// Pieces of the gates' gradients, an even number.
+  /// Pieces of the gate gradients, an even number.
   PENSTOCK_LAYOUT int gate_pieces() const { return (gates * blocks * pieces() + 1) / 2 * 2; }
   PENSTOCK_LAYOUT int back_tiles_k() const { return gate_pieces() / 2; }
   PENSTOCK_LAYOUT int back_slots() const { return (blocks * rows + 4 * warps() - 1) / (4 * warps()); }
@@ -74,12 +74,12 @@ struct ClusterShape {
   PENSTOCK_LAYOUT int back_ring_at() const {
     return back_matrix_at() + warps() * (back_tiles_k() - resident) * back_tiles_m() * tile_bytes;
   }
-  /// What a step of backward reads of a block and a row: sums, W x of split cells, states, dy, the h that entered.
+  /// Pieces per block and row that a backward step reads: sums, W x of split cells, states, dy, the previous h.
   PENSTOCK_LAYOUT int read_pieces() const {
     return (gates * (split ? 2 : 1) + 2) * pieces() + (states - 1) * float_pieces;
   }
   PENSTOCK_LAYOUT int back_out_at() const { return back_ring_at() + blocks * rows * stages * read_pieces() * 16; }
-  /// What it writes beside what it sends: gradients of W x of split cells.
+  /// Pieces that a backward step writes in addition to those that it sends: gradients of W x of split cells.
   PENSTOCK_LAYOUT int out_pieces() const { return split ? gates * pieces() : 0; }
   PENSTOCK_LAYOUT int back_shared_bytes() const { return back_out_at() + warps() * 4 * out_pieces() * 16; }
 };

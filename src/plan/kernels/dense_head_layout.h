@@ -1,5 +1,5 @@
-// Shared memory of the kernels whose block holds a head's recurrent matrix, counted alike by the planner and by the
-// kernels. Freestanding, without include guard: each side includes it once, in a namespace of its own.
+// Shared memory layout of the kernels in which a block holds the recurrent matrix of a head, for the planner and the
+// kernels. Freestanding, without include guard: each side includes it once, in its own namespace.
 
 #ifndef PENSTOCK_LAYOUT
 #ifdef __CUDACC__
@@ -9,38 +9,37 @@
 #endif
 #endif
 
-/// What decides a block's shape.
+/// The values that determine the layout of a block.
 struct HeadShape {
   int gates, states;  // G, S
   int phases;
   bool split;    // gradients of R h differ from those of W x
   int head;      // D
-  int bytes;     // of a stored value
+  int bytes;     // bytes of a stored value
   int slots;     // rows of a block: 4 or 8
   int resident;  // chunks of the summed axis in registers
   int stages;    // steps of inputs in shared memory
   bool training;
 };
 
-inline constexpr int kHeadUnits = 16;  // of a warp
+inline constexpr int kHeadUnits = 16;  // units of a warp
 inline constexpr int kHeadRowBytes = 32;
 
-/// Bytes from row to row of a tile: 32 beyond a multiple of 128, so that the accesses of four rows fall into other
-/// banks.
+/// Bytes from row to row of a tile: a multiple of 128 plus 32, to place accesses of four rows in different banks.
 PENSTOCK_LAYOUT int HeadPitch(int bytes) { return (bytes + 127) / 128 * 128 + 32; }
 
-/// Where each part lies, in bytes from the start.
+/// Offsets of the parts in bytes from the start.
 struct HeadLayout {
   int padded;  // D in whole warps
   int chunks;  // of 64 bytes of the summed axis
   // Bytes from row to row.
   int operand_pitch, gates_pitch, states_pitch, output_pitch;
-  // Parts; tiles of which there are several lie one after the other, `*_tile` bytes apart.
+  // Parts. Several tiles of one kind follow each other with a distance of `*_tile` bytes.
   int rows, operand, second_operand, kept_gates, kept_states, stage, matrix, total;
   int operand_tile, gates_tile, states_tile, output_tile, stage_tile;
 };
 
-/// Forward: operand tiles are h, two of them in turn, from which the output is written as well. A stage is W x.
+/// Forward: operand tiles have h, two of them used in turn; the output is written from them, too. A stage is W x.
 PENSTOCK_LAYOUT HeadLayout HeadForwardLayout(const HeadShape& shape) {
   HeadLayout l{};
   l.padded = (shape.head + kHeadUnits - 1) / kHeadUnits * kHeadUnits;
@@ -62,8 +61,8 @@ PENSTOCK_LAYOUT HeadLayout HeadForwardLayout(const HeadShape& shape) {
   return l;
 }
 
-/// Backward: operand tiles are the gradients of R h, two of them in turn, from which they are written as well. A stage
-/// is the kept gates, of split cells W x, the kept states, dy, and y of the step before, in this order.
+/// Backward: operand tiles have the gradients of R h, two of them used in turn; these are written from them, too. A
+/// stage has, in this order, the saved gates, W x of split cells, the saved states, dy, and y of the previous step.
 PENSTOCK_LAYOUT HeadLayout HeadBackwardLayout(const HeadShape& shape) {
   HeadLayout l{};
   l.padded = (shape.head + kHeadUnits - 1) / kHeadUnits * kHeadUnits;
@@ -80,7 +79,7 @@ PENSTOCK_LAYOUT HeadLayout HeadBackwardLayout(const HeadShape& shape) {
   l.rows = 0;
   l.operand = shape.slots * kHeadRowBytes;
   l.second_operand = l.operand + 2 * l.operand_tile;
-  // What is written and not multiplied: gradients of W x where they differ, and operands of a second phase.
+  // Values that are written but not multiplied: gradients of W x where they differ, and operands of a second phase.
   l.kept_gates = l.second_operand + (shape.phases == 2 ? l.operand_tile : 0);
   l.kept_states = l.kept_gates + (shape.split || shape.phases == 2 ? 2 * l.gates_tile : 0);
   l.stage = l.kept_states + (shape.phases == 2 ? 2 * l.output_tile : 0);

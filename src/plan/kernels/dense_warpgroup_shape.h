@@ -1,6 +1,6 @@
-// Who does what in the kernels that spread a recurrent matrix over blocks of warpgroups, and where it lies in shared
-// memory: what the host plans with and the kernels run by. Freestanding, without include guard: each side includes it
-// once, in a namespace of its own.
+// Work distribution and shared memory layout of the kernels that spread a recurrent matrix over blocks of warpgroups.
+// The host plans with it, and the kernels use it. Freestanding, without include guard: each side includes it once, in
+// its own namespace.
 
 #ifndef PENSTOCK_LAYOUT
 #ifdef __CUDACC__
@@ -10,38 +10,38 @@
 #endif
 #endif
 
-/// A *team* of blocks shares R of a head, 64 rows of a matrix a block, which a warpgroup multiplies at once by what the
-/// steps of many rows of the batch have. Two warpgroups share the sums, each has every other *item* of what is summed
-/// over; a third one brings that and inputs, and sends what the two have made. The rows of a team are cut into
-/// `portions` that take turns: while blocks exchange what one has made, they multiply by that of another.
+/// A *team* of blocks shares R of a head, 64 matrix rows per block. A warpgroup multiplies them at once by the operands
+/// of many batch rows. Two warpgroups share the sums: each has every other *item* of the summed axis. A third warpgroup
+/// loads items and inputs, and sends the results. The rows of a team are split into `portions` that take turns: while
+/// blocks exchange the results of one portion, they multiply by the operand of another.
 ///
-/// Forwards a block has 16 units with all their gates, and multiplies by h. Backwards a pair of blocks has 64 units, of
-/// which each applies the cell to 32. It multiplies the transpose of R by the gradients of the gates of all units: one
-/// block by those of the first half, one by those of the second, and each tells the other its sums.
+/// Forward: a block has 16 units with all their gates, and multiplies by h. Backward: a pair of blocks has 64 units;
+/// each block applies the cell to 32 of them. The pair multiplies the transpose of R by the gate gradients of all
+/// units, one block by those of the first half, the other by those of the second. Then the blocks exchange their sums.
 ///
-/// What is multiplied by is exchanged through the second-level cache, in *slices* of 64 columns of all rows of a
-/// portion as the tensor cores read them (MatrixOfColumns); an item is `depth` slices, one copy.
+/// Operands are exchanged through the L2 cache, in *slices* of 64 columns of all rows of a portion in the layout of the
+/// tensor cores (MatrixOfColumns). An item is `depth` slices, one copy.
 struct WarpgroupShape {
   bool backward;
   int gates, states;  // G, S
   bool split;         // whether the gradients of W x and of R h differ
-  int units;          // of a head
-  int rows;           // of a portion, a multiple of 16
+  int units;          // units of a head
+  int rows;           // rows of a portion, a multiple of 16
   int portions;
-  int resident;  // of the 16-deep steps of a warpgroup, those whose R is in registers; the others' is in shared memory
+  int resident;  // number of a warpgroup's 16-deep steps with R in registers; R of the others is in shared memory
   int depth;
-  int stages;  // items of each warpgroup that shared memory holds or awaits
+  int stages;  // items of each warpgroup that shared memory holds or waits for
 
-  static constexpr int parts = 2, loaders = 2;  // warpgroups that multiply; warps that bring inputs
+  static constexpr int parts = 2, loaders = 2;  // multiplying warpgroups; warps that load inputs
   static constexpr int threads = 384, slice_units = 64, tile_rows = 64;
   /// Blocks that share 64 units, and their columns.
   PENSTOCK_LAYOUT int cluster() const { return backward ? 2 : 1; }
   PENSTOCK_LAYOUT int own_units() const { return backward ? tile_rows / cluster() : 16; }
-  /// Of what is brought beside: one is enough where much is multiplied between.
+  /// Stages of the inputs. One suffices for backward passes, which multiply more per step.
   PENSTOCK_LAYOUT int input_stages() const { return backward ? 1 : 2; }
   PENSTOCK_LAYOUT int blocks() const { return units / own_units(); }
   PENSTOCK_LAYOUT int team_rows() const { return rows * portions; }
-  /// Of all that is exchanged, and of what a block multiplies by.
+  /// Slices of all exchanged values, and of the operand of one block.
   PENSTOCK_LAYOUT int all_slices() const { return (backward ? gates : 1) * units / slice_units; }
   PENSTOCK_LAYOUT int slices() const { return all_slices() / cluster(); }
   PENSTOCK_LAYOUT int items() const { return slices() / depth; }
@@ -53,24 +53,24 @@ struct WarpgroupShape {
   PENSTOCK_LAYOUT int slice_bytes() const { return rows * 128; }
   PENSTOCK_LAYOUT int item_bytes() const { return depth * slice_bytes(); }
   PENSTOCK_LAYOUT int portion_bytes() const { return all_slices() * slice_bytes(); }
-  /// What a team needs of the second-level cache: what is exchanged twice, in turns, and a count of the blocks that
-  /// have sent an item.
+  /// Bytes of the L2 cache for a team: two exchange buffers used in turn, and for each item a count of the blocks that
+  /// have sent it.
   static constexpr int count_bytes = 128;
   PENSTOCK_LAYOUT int exchange_bytes() const { return portions * (2 * portion_bytes() + all_items() * count_bytes); }
-  /// Shares of blocks that make an item.
+  /// Blocks that contribute to an item.
   PENSTOCK_LAYOUT int blocks_of_item() const { return depth * slice_units / own_units(); }
 
-  /// Tiles of 8 rows whose cells a thread applies.
+  /// Tiles of 8 rows to which a thread applies the cell.
   PENSTOCK_LAYOUT int own_tiles() const { return rows / 8 / parts; }
-  /// Of a thread that multiplies, beside what the compiler needs around.
+  /// Registers of a multiplying thread, without those that the compiler needs for other values.
   PENSTOCK_LAYOUT int registers() const {
     return 4 * resident + rows / 2 + own_tiles() * ((backward ? 2 : 1) * portions * states + 2);
   }
 
-  /// Of a slice of the tile of R.
+  /// Bytes of a slice of the tile of R.
   static constexpr int matrix_slice_bytes = tile_rows * 128;
   PENSTOCK_LAYOUT int matrix_slices() const { return slices() - parts * resident / 4; }
-  /// Backwards: what a step reads of a unit of the tape's gates, of W x, of the states, of dy and of h, in this order.
+  /// Backward: offsets of the inputs of a step: saved gates, W x, states, dy and h, in this order.
   PENSTOCK_LAYOUT int input_wx_at() const { return gates * own_units() * 2; }
   PENSTOCK_LAYOUT int input_states_at() const { return (split ? 2 : 1) * input_wx_at(); }
   PENSTOCK_LAYOUT int input_dy_at() const { return input_states_at() + (states - 1) * own_units() * 4; }
@@ -79,17 +79,19 @@ struct WarpgroupShape {
     return (backward ? input_h_at() + own_units() * 2 : gates * own_units() * 2) + 16;
   }
   PENSTOCK_LAYOUT int input_bytes() const { return rows * input_pitch(); }
-  /// Bytes from row to row of what is sent: of h, or of a gate's gradients, so that four rows lie in other banks.
+  /// Bytes from row to row of sent values (h, or the gradients of a gate). They place four rows in different banks.
   PENSTOCK_LAYOUT int sent_pitch() const { return own_units() * 2 + (backward ? 16 : 0); }
   PENSTOCK_LAYOUT int sent_gate_bytes() const { return rows * sent_pitch(); }
-  /// Backwards the gradients of R h, and those of W x where they differ.
+  /// Bytes of the sent values. Backward: the gradients of R h, and those of W x if they differ.
   PENSTOCK_LAYOUT int sent_bytes() const { return sent_gate_bytes() * (backward ? gates * (split ? 2 : 1) : 1); }
-  /// Of what is sent, those in turns: whoever writes a step's gradients reads them while the next turn's are made.
+  /// Buffers of sent values, used in turn: the gradients of a step are read and written while those of the next turn
+  /// are computed.
   PENSTOCK_LAYOUT int sent_buffers() const { return backward && portions == 1 ? 2 : portions; }
-  /// Sums that a thread of a warpgroup gets of one of the others that have some for it.
+  /// Sums that a thread receives from one other warpgroup.
   PENSTOCK_LAYOUT int passed_values() const { return own_tiles() * (backward ? 2 : 4); }
   PENSTOCK_LAYOUT int passed_bytes() const { return passed_values() * 4 * threads / 3; }
-  /// Forwards of the other warpgroup; backwards of the three others of the pair, of each portion.
+  /// Bytes of sums received from the other warpgroup (forward), or from the three others of the pair for each portion
+  /// (backward).
   PENSTOCK_LAYOUT int all_passed_bytes() const { return parts * passed_bytes() * (backward ? 3 * portions : 1); }
   static constexpr int row_bytes = 20;
 
