@@ -7,8 +7,8 @@
 #include <memory>
 #include <string>
 
+#include "options/data_options.h"
 #include "options/device_choice.h"
-#include "options/open_data.h"
 #include "options/options.h"
 #include "penstock/penstock.h"
 #include "terminal/describe.h"

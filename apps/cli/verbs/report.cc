@@ -8,7 +8,7 @@
 
 #include "answers/score_report.h"
 #include "bench/suite/child_process.h"
-#include "options/open_data.h"
+#include "options/data_options.h"
 #include "options/options.h"
 #include "options/output_file.h"
 #include "penstock/penstock.h"

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "answers/score_report.h"
+#include "options/data_options.h"
 #include "options/device_choice.h"
 #include "options/load_model.h"
-#include "options/open_data.h"
 #include "options/options.h"
 #include "penstock/penstock.h"
 #include "penstock/sources.h"

@@ -3,7 +3,7 @@
 #include <optional>
 #include <string>
 
-#include "options/open_data.h"
+#include "options/data_options.h"
 #include "options/options.h"
 #include "penstock/train.h"
 #include "terminal/units.h"

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "options/open_data.h"
+#include "options/data_options.h"
 #include "penstock/model.h"
 #include "verbs/train/arguments.h"
 

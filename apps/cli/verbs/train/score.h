@@ -3,7 +3,7 @@
 #include <optional>
 
 #include "answers/score_report.h"
-#include "options/open_data.h"
+#include "options/data_options.h"
 #include "report/outcome.h"
 #include "verbs/train/arguments.h"
 

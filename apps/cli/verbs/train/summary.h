@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "answers/score_report.h"
-#include "options/open_data.h"
+#include "options/data_options.h"
 #include "penstock/train/search.h"
 #include "terminal/progress.h"
 #include "verbs/train/arguments.h"

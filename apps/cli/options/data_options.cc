@@ -1,4 +1,4 @@
-#include "options/open_data.h"
+#include "options/data_options.h"
 
 #include <algorithm>
 #include <filesystem>
