@@ -20,8 +20,9 @@ struct RecurrentSpec {
   Bias bias = Bias::both;
   double dropout = 0.0;  ///< Probability of zeroing a value between two layers, in training only: [0, 1).
   /// Limit of the recurrent gradient, in training only; 0: no limit. Dense cells only. Each element of the gradient
-  /// that a step passes back to the h of the previous step is clamped to [-gradient_clip, gradient_clip]. dstate_out is
-  /// not clamped. The gradient of the initial h is, so a sequence that is cut into chunks has the same gradients.
+  /// that a step passes back to the h of the previous step is clamped to [-gradient_clip, gradient_clip]. The gradient
+  /// of the final state, which the caller gives to backward(), is not clamped. The gradient of the initial h is, so a
+  /// sequence that is cut into chunks has the same gradients.
   double gradient_clip = 0.0;
 
   /// Returns the number of directions: 1 or 2.
@@ -46,8 +47,8 @@ struct Batch {
   /// Packed rows on a CPU: the positions are in time order, as in PyTorch's PackedSequence. The first steps of all rows
   /// come first, then the second steps of the rows that have one, and so on. No row may be longer than the one before.
   bool by_steps = false;
-  /// Packed rows on a GPU whose program has RecurrentForm::falling: [T] in host memory, the number of rows that have
-  /// each step. PyTorch's PackedSequence has the same field. Null otherwise.
+  /// Packed rows on a GPU whose program has RecurrentForm::falling (recurrent_program.h): [T] in host memory, the
+  /// number of rows that have each step. PyTorch's PackedSequence has the same field. Null otherwise.
   const Index* batch_sizes = nullptr;
   /// Padded: [B, T]; packed: [positions]. A value other than 0 sets the row's state to zero before this step. The order
   /// is that of the computation: a reverse layer resets before this step on its way from the end. Null: no resets.
@@ -102,14 +103,15 @@ class RecurrentTape {
 
 /// A trainable stack of recurrent layers with its weights, in float or double.
 ///
-/// A network lives on one device: the CPU, or the device of a Stream. Its weights, gradients and scratch memory stay
-/// there. On a GPU it computes in float, bf16 or f16, never in double.
+/// A network lives on one device: the CPU, or the device of a Stream (a queue of work, tensor.h). Its weights,
+/// gradients and scratch memory stay there. On a GPU it computes in float, bf16 or f16, never in double.
 ///
 /// - Calls with pointers use host memory and work on every device. On a GPU they copy inputs and outputs and wait.
 /// - Calls with tensors use memory of the network's device and copy nothing. On a GPU they are queued on the stream and
 ///   do not wait. They allocate nothing if the network has seen the same shape before.
 ///
-/// Parameters of layer l, with suffix "_reverse" for a reverse direction, are named as in PyTorch:
+/// Parameters of layer l, for a cell with G gates, S states and I_l inputs of that layer, with suffix "_reverse" for a
+/// reverse direction, are named as in PyTorch:
 ///
 /// - weight_ih_l{l} [G*H, I_l]
 /// - weight_hh_l{l} [G*H, H]; with heads > 1: [heads, G*D, D]; scan cells have none
@@ -159,9 +161,9 @@ class Recurrent {
 
   /// Returns all parameters as views into the network. Call weights_changed() after writing to a value.
   std::vector<Parameter>& parameters();
+  const std::vector<Parameter>& parameters() const;
   /// Tells the network that parameters were written through a view, so it packs the weights again.
   void weights_changed();
-  const std::vector<Parameter>& parameters() const;
   /// Returns the parameter `name`. Throws Error(invalid_argument) that lists all names if there is none.
   Parameter& parameter(std::string_view name);
   /// Sets the gradients of all parameters to zero.

@@ -25,7 +25,7 @@ struct Sampling {
 /// count as zeros.
 ///
 /// A session shares the weights of its model and keeps them alive. Open a new session after the model was trained
-/// further. One call at a time.
+/// further. Sizes: I input features, O outputs of a step. Not safe for concurrent calls on one session.
 ///
 /// On a CPU the answers equal those of Model::forward() on the whole sequence to the bit, in exact mode and the same
 /// precision.
@@ -68,7 +68,7 @@ class Session {
 /// Runs a model on many streams: one time step of all B rows per call.
 ///
 /// On the CPU each row gets the answers of a Session to the bit; on a GPU they differ by rounding, since products have
-/// another shape. One call at a time. Sessions of one model share its weights.
+/// another shape. Not safe for concurrent calls on one batch. Sessions of one model share its weights.
 class SessionBatch {
  public:
   /// Opens a session of `rows` rows. Throws Error: invalid_argument for fewer than one row; unsupported without the
@@ -79,9 +79,12 @@ class SessionBatch {
   SessionBatch& operator=(SessionBatch&&) noexcept;
 
   Index rows() const;
-  /// Reads one token per row [B] and returns the logits [B, O], which are valid until the next call.
+  /// Reads one token per row [B] and returns the logits [B, O], which are valid until the next call. Throws
+  /// Error(invalid_argument) for a wrong input. Outputs are not checked: a row that is not finite stays so until
+  /// reset().
   std::span<const float> push(std::span<const std::int32_t> tokens);
   /// Reads normalised features [B, I] and returns the normalised outputs [B, O], which are valid until the next call.
+  /// Throws as above.
   std::span<const float> push(std::span<const float> features);
   /// Returns all rows to the start of a sequence. Does not reset their random numbers.
   void reset();
