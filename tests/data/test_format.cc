@@ -269,7 +269,7 @@ TEST(TableFormat, TruthValuesOfManyLanguages) {
             (std::vector<std::string>{"3 columns read, 3 left out: wind (text), mix (text), ever (text)",
                                       "truth values in offen (Ja as 1, nein as 0), flag (Y as 1, N as 0)"}));
   expect_error(ErrorCode::bad_input,
-               "t.csv:4:3: column \"offen\": \"zu\" is neither true nor false; the option 'categories' takes",
+               "t.csv:4:3: column \"offen\": \"zu\" is neither true nor false; the option 'categories' accepts",
                [&] { open("v,offen\n1,ja\n2,nein\n3,zu\n"); });
   EXPECT_TRUE(open("t,y\n1,5\n2,7\n")->description().header) << "these are names, although each is also a value";
   RowReader rows(description, "v,offen,flag", "-");

@@ -194,7 +194,7 @@ TEST(Undated, WithoutDatesNothingCanBeDroppedByThem) {
   options.calendar.read = false;
   options.irregular = Irregular::ignore;
   const std::string dated = folder.write("s.csv", table_of());
-  expect_error(ErrorCode::invalid_argument, "undated: rows can be dropped by their dates where these are read",
+  expect_error(ErrorCode::invalid_argument, "undated: rows can be dropped by their dates only if dates are read",
                [&] { open_series(dated, options); });
   // A column that is named is treated like one that was found.
   options = options_with(Undated::refuse);

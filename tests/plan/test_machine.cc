@@ -196,7 +196,7 @@ TEST(Explain, NamesWhatLostAndWhatCannotBe) {
   for (const PlanAlternative& other : small.alternatives) {
     const bool possible = other.name != "epilogue";
     EXPECT_EQ(other.possible, possible) << other.name;
-    EXPECT_THAT(other.reason, HasSubstr(possible ? "times the time" : "bf16 and f16, not f32")) << other.name;
+    EXPECT_THAT(other.reason, HasSubstr(possible ? "times as long" : "bf16 and f16, not f32")) << other.name;
   }
   const PlanReport product = explain(GpuProductProblem{.m = 64'000, .n = 200, .k = 100}, named_gpu("a100"));
   EXPECT_EQ(product.algorithm, "warps");
