@@ -38,16 +38,16 @@ constexpr const char* examples =
     "Environment:\n"
     "  PENSTOCK_ISA        instruction set of the CPU to use: baseline, avx2,\n"
     "                      avx512, amx, neon [the best one of this CPU]\n"
-    "  PENSTOCK_CACHE_DIR  folder of compiled GPU kernels and of the results of\n"
-    "                      'penstock tune' [~/.cache/penstock]\n"
+    "  PENSTOCK_CACHE_DIR  folder of compiled GPU kernels and of the results\n"
+    "                      of 'penstock tune' [~/.cache/penstock]\n"
     "  PENSTOCK_CACHE_MB   megabytes of kernels to keep [256]\n"
     "  PENSTOCK_CUDA_PATH  folders to search for CUDA's libraries first\n"
     "  PENSTOCK_PLANS      file of 'penstock tune' to use\n"
     "  OMP_NUM_THREADS     CPU threads where --threads is not given\n"
-    "  GOMP_SPINCOUNT      turns of the loop in which a thread waits for another\n"
-    "                      one before it sleeps [10000]\n"
-    "  SOURCE_DATE_EPOCH   creation time to write into models, in seconds since\n"
-    "                      1970, for files that do not depend on the time";
+    "  GOMP_SPINCOUNT      turns of the loop in which a thread waits for\n"
+    "                      another one before it sleeps [10000]\n"
+    "  SOURCE_DATE_EPOCH   creation time to write into models, in seconds\n"
+    "                      since 1970, for files that do not depend on the time";
 
 /// The verb's name in front, one line, and where to read on if the call was wrong.
 int report(const CLI::App* verb, ErrorCode code, const std::string& message) {

@@ -246,7 +246,7 @@ def test_info_says_what_a_model_takes(models):
     assert twice["state"] == 2 * memory["state"]
     assert memory["training"] < twice["training"] <= 2 * memory["training"]
     text = run("info", "text.safetensors", "--shape", "4x32", cwd=models).out
-    assert "of 4x32 rows and steps on cpu" in text
+    assert "for 4x32 rows and steps on cpu" in text
     wrong = run("info", "text.safetensors", "--shape", "4", cwd=models, expect=2)
     assert "--shape must be BxT" in wrong.err
 

@@ -15,7 +15,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
 def commands(page):
     """The commands of a page as lists of words, without comments and what other programs do."""
     text = page.read_text().replace("\\\n", " ")
-    for line in re.findall(r"^(?: {4,}|\$ |)((?:[A-Z_]+=\S+ |[^`\n]*\| )?penstock [a-z]+.*)$", text, re.M):
+    for line in re.findall(r"^(?: {4,}|\$ |)((?:[A-Z_]+=\S+ |[^`\n]*\| )?penstock [a-z]+(?!:)\b.*)$", text, re.M):
         lexer = shlex.shlex(line, posix=True, punctuation_chars="|>")
         lexer.whitespace_split = True
         words = list(lexer)

@@ -62,7 +62,7 @@ def test_an_ensemble_is_not_trained_further(models, tmp_path):
     command = ["train", models / "labelled.csv", "--no-filters"]
     run(*command, *TINY, "--steps", 2, "--seeds", 2, cwd=tmp_path)
     result = run(*command, "--init", "model.safetensors", "-o", "b", *QUICK, cwd=tmp_path, expect=1)
-    assert "an ensemble of 2 is not trained further" in result.err
+    assert "an ensemble of 2 cannot be trained further" in result.err
 
 
 def test_a_run_goes_on_from_the_same_model_only(models, tmp_path):

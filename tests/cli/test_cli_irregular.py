@@ -121,7 +121,7 @@ def test_series_of_a_group_are_each_at_their_dates(tmp_path):
     text = "day,x,shop\n" + "\n".join(rows) + "\n"
     (tmp_path / "x.csv").write_text(text)
     result = run("train", "x.csv", "--group", "shop", *QUICK, cwd=tmp_path)
-    assert "5 missing rows put in" in result.err
+    assert "5 missing rows inserted" in result.err
     predicted = run("predict", "model.safetensors", "x.csv", "--keep", "day", "--exact", cwd=tmp_path).out
     streamed = run("stream", "model.safetensors", "--keep", "day", stdin=text, cwd=tmp_path).out
     assert sorted(streamed.splitlines()) == sorted(predicted.splitlines())

@@ -49,7 +49,7 @@ def test_filters_stand_beside_the_layers_of_labelled_sequences(tmp_path):
     assert trained["share_of_filters"] > 0
     filters = trained["model"]["filters"] * trained["model"]["dilations"]
     assert 1000 < filters <= 1024
-    assert f"beside {filters:,} filters" in run("info", "model.safetensors", cwd=tmp_path).out
+    assert f"plus {filters:,} filters" in run("info", "model.safetensors", cwd=tmp_path).out
 
 
 def test_few_labelled_sequences_are_told_apart_by_filters_alone(models, tmp_path):

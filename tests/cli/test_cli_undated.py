@@ -93,7 +93,7 @@ def test_rows_at_another_step_than_was_learnt_are_refused(tmp_path):
         assert f'-:7: by the dates of column "day" {hourly}' in run("stream", model, stdin=hours, cwd=tmp_path, expect=1).err
         run("predict", model, "gaps.csv", cwd=tmp_path)
     down = HEADER + "".join(reversed(rows))
-    assert "go from new to old" in run("stream", "week.safetensors", stdin=down, cwd=tmp_path, expect=1).err
+    assert "are descending" in run("stream", "week.safetensors", stdin=down, cwd=tmp_path, expect=1).err
 
 
 def test_a_sequence_that_comes_back(tmp_path):

@@ -140,7 +140,8 @@ TEST(Csv, Numbers) {
   refuse("x,+-5,x", "column \"b\": \"+-5\" is not a number");
   refuse("x,\"1,5\",x", "column \"b\": \"1,5\" is not a number");
   refuse("x,1\xff,x", R"(column "b": "1\xff" is not a number)");
-  refuse("x,nan,x", "column \"b\": the value is missing; the option 'missing' (carry, interpolate or mask) accepts such values");
+  refuse("x,nan,x",
+         "column \"b\": the value is missing; the option 'missing' (carry, interpolate or mask) accepts such values");
   refuse("x,-Inf,x", "column \"b\": \"-Inf\" is not a finite number");
   refuse("x,1e999,x", "column \"b\": \"1e999\" is beyond the range of numbers");
   refuse("1,2", "f.csv:7:3: 2 fields, the header has 3");
