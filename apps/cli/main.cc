@@ -47,7 +47,7 @@ constexpr const char* examples =
     "  GOMP_SPINCOUNT      turns of the loop in which a thread waits for\n"
     "                      another one before it sleeps [10000]\n"
     "  SOURCE_DATE_EPOCH   creation time to write into models, in seconds\n"
-    "                      since 1970, for files that do not depend on the time";
+    "                      since 1970, to make files reproducible";
 
 /// The verb's name in front, one line, and where to read on if the call was wrong.
 int report(const CLI::App* verb, ErrorCode code, const std::string& message) {
