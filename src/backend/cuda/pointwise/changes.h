@@ -11,7 +11,7 @@ struct SharedColumn {
   double change_factor = 1.0, factor = 1.0, offset = 0.0;
 };
 
-/// A series by its changes (nn/changes.h): what the layers read, and what is added to what they say.
+/// A series by its changes (ops/pointwise/series.h): what the layers read, and what is added to what they say.
 struct Changes {
   Positions positions = {};
   Index inputs = 1, horizon = 1, targets = 1;    ///< I

@@ -5,7 +5,7 @@
 
 #include "backend/cuda/kernels/scan/walk.cuh"
 
-#include "backend/cuda/kernels/product/direct.cuh"
+#include "backend/cuda/kernels/scan/direct.cuh"
 #include "backend/cuda/kernels/scan/scan.cuh"
 
 static_assert(!kDirect || kSharedBytes == 0, "threads that walk by themselves share nothing");
