@@ -88,8 +88,8 @@ class TrainingRun {
   }
 
  private:
-  /// Trains, finishes and scores a model. Empty if somebody interrupted a run without training, of which nothing is
-  /// kept; otherwise an interrupt leaves what training has made, from which --resume goes on.
+  /// Trains, finishes and scores a model. After an interrupt it returns the model as trained so far, which --resume
+  /// continues. Returns nothing if the run trains no layers: an interrupted fit in closed form is not kept.
   std::optional<Model> make(TrainResult& result) {
     std::optional<Model> model;
     const auto unless_interrupted = [&](const auto& work) {
