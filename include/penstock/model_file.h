@@ -22,6 +22,10 @@ struct History {
   std::string weight;   ///< Weight of the layers against the fitted parts: "the linear forecast alone"; empty: full.
 };
 
+/// Returns the time for History::trained, "2026-03-04T12:30:00Z": now, or SOURCE_DATE_EPOCH for reproducible files.
+/// Throws Error(invalid_argument) if that variable is not such a time.
+std::string utc_time();
+
 /// Writes a model with its history as Model::save() does. Throws Error(io_failure).
 void save_model(const Model& model, const std::string& path, const History& history);
 

@@ -419,6 +419,7 @@ void bind_models(nb::module_& module) {
         return file.kind == ModelFile::Kind::other ? file.problem : "";  // a valid file need not be a model
       },
       nb::arg("path"));
+  module.def("utc_time", &utc_time);
   module.def("read_model_parts", &read_parts, nb::arg("path"));
   module.def("write_model_parts", &write_parts, nb::arg("path"), nb::arg("description"), nb::arg("parameters"));
   nb::class_<SharedModel>(module, "Model")

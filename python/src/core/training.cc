@@ -20,6 +20,7 @@
 #include "penstock/data/sound.h"
 #include "penstock/stop.h"
 #include "penstock/train/fine_tune.h"
+#include "penstock/train/fit.h"
 #include "tables.h"
 
 namespace penstock::python {
@@ -155,12 +156,14 @@ class Reports {
     callbacks.validation = [this](const Progress& progress, const Evaluation& evaluation) {
       call(validation_, [&] { return nb::make_tuple(describe(progress), describe(evaluation)); });
     };
-    callbacks.stop = [this] {
-      const nb::gil_scoped_acquire locked;
-      if (!failure_ && PyErr_CheckSignals() != 0) failure_.emplace();
-      return failure_.has_value();
-    };
     return callbacks;
+  }
+
+  /// Returns whether a callback has failed or a signal has come.
+  bool asked_to_stop() {
+    const nb::gil_scoped_acquire locked;
+    if (!failure_ && PyErr_CheckSignals() != 0) failure_.emplace();
+    return failure_.has_value();
   }
 
   /// Raises the exception of a callback again, if there was one.
@@ -185,74 +188,37 @@ class Reports {
   std::optional<nb::python_error> failure_;
 };
 
-nb::dict run_training(SharedModel& shared, SharedDataset& data, const nb::dict& fields, nb::handle progress,
-                      nb::handle validation, bool resume) {
+/// Runs fit(). Ctrl-C is no error: the model stays as the completed steps left it.
+nb::dict run_fit(SharedModel& shared, SharedDataset& data, const nb::dict& fields, nb::handle progress,
+                 nb::handle validation, Index seeds, bool resume, bool layers, bool filters) {
   Reports reports(progress, validation);
-  TrainResult result;
+  FitResult result;
   {
     const SharedModel::Writing model(shared);
     const SharedDataset::Writing dataset(data);
     const TrainOptions options = settled_options(fields, *model, true);
+    const FitOptions how{.seeds = seeds,
+                         .resume = resume,
+                         .layers = layers,
+                         .finish = {.shrink = options.keep_best, .filters = filters, .seed = options.seed}};
+    FitCallbacks callbacks;
+    callbacks.begin = [&](const auto&...) { return reports.callbacks(); };
+    callbacks.stop = [&] { return reports.asked_to_stop(); };
     const nb::gil_scoped_release unlocked;
-    result = penstock::train(*model, **dataset, options, reports.callbacks(), resume);
+    result = fit(*model, **dataset, options, how, callbacks);
   }
   reports.raise();
-  nb::dict described = describe(result.last);
+  const Finished& finished = result.finished;
+  nb::dict described = describe(layers ? result.members.back().result.last : result.last);
   described["interrupted"] = result.interrupted;
   described["stopped_early"] = result.stopped_early;
   described["model_step"] = result.model_step;
   described["checkpoint_error"] = result.checkpoint_error;
   described["validation"] = result.validation ? nb::object(describe(*result.validation)) : nb::none();
-  return described;
-}
-
-/// Finishes a trained model in place. Scores it on the hold-out set, then refits the fitted parts to all rows. Ctrl-C
-/// is no error, as in training: it ends the phase, and the model stays as the completed steps left it.
-nb::dict run_finish(SharedModel& shared, SharedDataset& data, const nb::dict& fields, bool shrink, bool filters,
-                    bool validate, bool trained) {
-  Finished finished;
-  std::optional<Evaluation> validation;
-  bool interrupted = false;
-  {
-    const SharedModel::Writing model(shared);
-    const SharedDataset::Writing dataset(data);
-    TrainOptions options = settled_options(fields, *model, false);
-    options.validation_batches = 0;
-    const FinishOptions how{.shrink = shrink, .filters = filters, .seed = options.seed};
-    try {
-      unless_interrupted([&] {
-        finished = finish_training(*model, **dataset, how, options.execution);
-        if ((validate || finished.changed) && (*dataset)->held_out_steps() > 0)
-          validation = evaluate(*model, **dataset, options);
-        refit(*model, **dataset, finished, options.execution);
-      });
-    } catch (const nb::python_error& error) {
-      if (!error.matches(PyExc_KeyboardInterrupt)) throw;
-      interrupted = true;
-    }
-  }
-  nb::dict described;
-  described["interrupted"] = interrupted;
-  described["validation"] = validation ? nb::object(describe(*validation)) : nb::none();
-  described["weight"] = describe_weight(finished, trained);
+  described["weight"] = result.weight();
   described["share"] = finished.filters ? finished.filter_shares.layers : finished.share;
   described["filter_share"] = finished.filters ? finished.filter_shares.filters : 0.0;
   return described;
-}
-
-/// Replaces a model by the mean of itself and others, which are consumed.
-void combine(SharedModel& shared, const std::vector<SharedModel*>& others) {
-  const SharedModel::Writing first(shared);
-  (*first).check_members(static_cast<Index>(others.size()) + 1);  // before any of them is moved from
-  std::vector<Model> members;
-  members.push_back(std::move(*first));
-  for (SharedModel* const other : others) members.push_back(std::move(*SharedModel::Writing(*other)));
-  try {
-    *first = Model::combine(members);
-  } catch (...) {
-    *first = std::move(members.front());
-    throw;
-  }
 }
 
 /// Replaces a model by another one, which is consumed.
@@ -283,20 +249,6 @@ std::pair<double, double> run_filters(SharedModel& shared, SharedDataset& data, 
     *model = std::move(wider);
   });
   return {shares.layers, shares.filters};
-}
-
-/// Returns a model with filters and no layers, and the text about their weights for its history.
-std::pair<std::unique_ptr<SharedModel>, std::string> filters_alone(SharedDataset& data, std::uint64_t seed,
-                                                                   int threads) {
-  const SharedDataset::Reading dataset(data);
-  const Execution execution{.threads = threads};
-  const Finished finished{.filter_shares = {.layers = 0.0, .filters = 1.0}, .filters = true};
-  Model model = unless_interrupted([&] {
-    Model fitted = fit_filters(**dataset, seed, execution);
-    refit(fitted, **dataset, finished, execution);
-    return fitted;
-  });
-  return {std::make_unique<SharedModel>(std::move(model), "the model"), describe_weight(finished, false)};
 }
 
 std::unique_ptr<SharedDataset> shared(std::unique_ptr<Dataset> dataset) {
@@ -539,14 +491,11 @@ void bind_training(nb::module_& module) {
       nb::arg("seed"));
   module.attr("fine_tuning_rate") = fine_tuning_rate;
   module.def("suggest", &suggest, nb::arg("data"), nb::arg("device"), nb::arg("resumed") = "");
-  module.def("train", &run_training, nb::arg("model"), nb::arg("data"), nb::arg("options"), nb::arg("progress").none(),
-             nb::arg("validation").none(), nb::arg("resume"));
-  module.def("finish", &run_finish, nb::arg("model"), nb::arg("data"), nb::arg("options"), nb::arg("shrink"),
-             nb::arg("filters"), nb::arg("validate"), nb::arg("trained"));
+  module.def("fit", &run_fit, nb::arg("model"), nb::arg("data"), nb::arg("options"), nb::arg("progress").none(),
+             nb::arg("validation").none(), nb::arg("seeds"), nb::arg("resume"), nb::arg("layers"), nb::arg("filters"));
   module.def(
       "check_members", [](SharedModel& model, Index count) { SharedModel::Reading(model)->check_members(count); },
       nb::arg("model"), nb::arg("count"));
-  module.def("combine", &combine, nb::arg("model"), nb::arg("others"));
   module.def("replace", &replace, nb::arg("model"), nb::arg("other"));
   module.def("filters_stand_alone", [](SharedDataset& data) {
     const SharedDataset::Reading dataset(data);
@@ -554,7 +503,6 @@ void bind_training(nb::module_& module) {
   });
   module.def("linear_stands_alone",
              [](SharedDataset& data) { return linear_stands_alone(**SharedDataset::Reading(data)); });
-  module.def("filters_alone", &filters_alone, nb::arg("data"), nb::arg("seed"), nb::arg("threads"));
   module.def("suggest_spec", [](SharedDataset& data, const std::string& cell, const std::string& device) {
     const ModelSpec spec = suggest_spec(**SharedDataset::Reading(data), cell, device_of_defaults(device));
     nb::dict result;
