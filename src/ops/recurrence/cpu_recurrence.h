@@ -91,7 +91,9 @@ class CpuRecurrence : public Executable {
     const int threads = resolve_threads(call.threads);
     require(threads == execution_.threads, "threads must be {}, for which this program was prepared, not {}",
             execution_.threads, threads);
-    op_.prepare(call.batch, strided(memory.get<const Real>(0), shape_.x_strides, call.batch, shape_.input), execution_);
+    op_.prepare(call.batch,
+                strided(memory.get<const Real>(ForwardOperand::x), shape_.x_strides, call.batch, shape_.input),
+                execution_);
   }
 
  protected:
@@ -103,6 +105,8 @@ class CpuRecurrence : public Executable {
 
 template <class Real>
 class CpuForward final : public CpuRecurrence<Real> {
+  using Of = ForwardOperand;
+
  public:
   CpuForward(const Recurrence& shape, const Target& target)
       : CpuRecurrence<Real>(shape, target, make_forward<Real>(shape, target)) {
@@ -120,16 +124,18 @@ class CpuForward final : public CpuRecurrence<Real> {
   void run_steps(const Call& call, const Operands& memory, StepRange range) {
     ForwardArguments<Real> arguments;
     const Recurrence& shape = this->shape_;
-    arguments.x = stored<const Real>(memory.values[0], shape.bf16_x, shape.x_strides, call.batch, shape.input);
-    arguments.y = stored<Real>(memory.values[7], shape.bf16_y, shape.y_strides, call.batch, shape.hidden);
-    arguments.state_in = memory.get<const Real>(1);
-    arguments.state_out = memory.get<Real>(8);
+    arguments.x = stored<const Real>(memory.values[Of::x], shape.bf16_x, shape.x_strides, call.batch, shape.input);
+    arguments.y = stored<Real>(memory.values[Of::y], shape.bf16_y, shape.y_strides, call.batch, shape.hidden);
+    arguments.state_in = memory.get<const Real>(Of::state_in);
+    arguments.state_out = memory.get<Real>(Of::state_out);
     arguments.state_pitch = shape.state_pitch;
-    arguments.weights = {memory.get<const Real>(2), memory.get<const Real>(3), memory.get<const Real>(4),
-                         memory.get<const Real>(5), memory.get<const Real>(6)};
-    arguments.tape = memory.get<Real>(9);
+    arguments.weights = {memory.get<const Real>(Of::weight_ih), memory.get<const Real>(Of::weight_hh),
+                         memory.get<const Real>(Of::bias_ih), memory.get<const Real>(Of::bias_hh),
+                         memory.get<const Real>(Of::panels)};
+    arguments.tape = memory.get<Real>(Of::tape);
     if (shape.every_state) {
-      arguments.every_state = strided(memory.get<Real>(10), shape.state_strides, call.batch, shape.other_states_size());
+      arguments.every_state =
+          strided(memory.get<Real>(Of::states), shape.state_strides, call.batch, shape.other_states_size());
     }
     this->op_.forward(arguments, static_cast<Real*>(memory.scratch), range);
   }
@@ -140,6 +146,8 @@ class CpuForward final : public CpuRecurrence<Real> {
 
 template <class Real>
 class CpuBackward final : public CpuRecurrence<Real> {
+  using Of = BackwardOperand;
+
  public:
   CpuBackward(const Recurrence& shape, const Target& target)
       : CpuRecurrence<Real>(shape, target, make_recurrent<Real>(shape, target)) {
@@ -160,22 +168,25 @@ class CpuBackward final : public CpuRecurrence<Real> {
     BackwardArguments<Real> arguments;
     const SequenceStrides& of_dy = strides_or(shape.dy_strides, shape.y_strides);
     const SequenceStrides& of_dx = strides_or(shape.dx_strides, shape.x_strides);
-    arguments.x = stored<const Real>(memory.values[0], shape.bf16_x, shape.x_strides, call.batch, shape.input);
-    arguments.y = stored<const Real>(memory.values[1], shape.bf16_y, shape.y_strides, call.batch, shape.hidden);
-    arguments.dy = stored<const Real>(memory.values[2], shape.bf16_y, of_dy, call.batch, shape.hidden);
-    arguments.state_in = memory.get<const Real>(3);
-    arguments.weights = {memory.get<const Real>(4), memory.get<const Real>(5), memory.get<const Real>(6),
-                         memory.get<const Real>(7), memory.get<const Real>(8)};
-    arguments.tape = memory.get<const Real>(9);
-    arguments.dstate_out = memory.get<const Real>(10);
-    arguments.dstates = strided(memory.get<const Real>(11), shape.state_strides, call.batch, shape.other_states_size());
+    arguments.x = stored<const Real>(memory.values[Of::x], shape.bf16_x, shape.x_strides, call.batch, shape.input);
+    arguments.y = stored<const Real>(memory.values[Of::y], shape.bf16_y, shape.y_strides, call.batch, shape.hidden);
+    arguments.dy = stored<const Real>(memory.values[Of::dy], shape.bf16_y, of_dy, call.batch, shape.hidden);
+    arguments.state_in = memory.get<const Real>(Of::state_in);
+    arguments.weights = {memory.get<const Real>(Of::weight_ih), memory.get<const Real>(Of::weight_hh),
+                         memory.get<const Real>(Of::bias_ih), memory.get<const Real>(Of::bias_hh),
+                         memory.get<const Real>(Of::panels)};
+    arguments.tape = memory.get<const Real>(Of::tape);
+    arguments.dstate_out = memory.get<const Real>(Of::dstate_out);
+    arguments.dstates =
+        strided(memory.get<const Real>(Of::dstates), shape.state_strides, call.batch, shape.other_states_size());
     arguments.clip = static_cast<Real>(shape.gradient_clip);
-    arguments.gradients = {memory.get<Real>(12), memory.get<Real>(13), memory.get<Real>(14), memory.get<Real>(15)};
-    arguments.dstate_in = memory.get<Real>(17);
+    arguments.gradients = {memory.get<Real>(Of::dweight_ih), memory.get<Real>(Of::dweight_hh),
+                           memory.get<Real>(Of::dbias_ih), memory.get<Real>(Of::dbias_hh)};
+    arguments.dstate_in = memory.get<Real>(Of::dstate_in);
     arguments.state_pitch = shape.state_pitch;
     if (!shape.add_gradients && range.end == call.batch.steps) clear(arguments.gradients);
-    if (memory.values[16] != nullptr) {
-      arguments.dx = stored<Real>(memory.values[16], shape.bf16_x, of_dx, call.batch, shape.input);
+    if (memory.values[Of::dx] != nullptr) {
+      arguments.dx = stored<Real>(memory.values[Of::dx], shape.bf16_x, of_dx, call.batch, shape.input);
     }
     auto* const scratch = static_cast<Real*>(memory.scratch);
     if (!shape.add_dx || !arguments.dx) return this->op_.backward(arguments, scratch, range);

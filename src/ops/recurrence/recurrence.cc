@@ -22,6 +22,8 @@ namespace {
 /// One step of one row, over and over: what is looked up for a step is looked up now.
 template <class Real>
 class CpuStep final : public Executable {
+  using Of = ForwardOperand;
+
  public:
   CpuStep(const Recurrence& shape, const Target& target)
       : hidden_(shape.hidden),
@@ -31,13 +33,13 @@ class CpuStep final : public Executable {
         workspace_(op_.step_workspace()) {}
 
   void run(const Call&, const Operands& memory) override {
-    const auto* const panels = memory.get<const Real>(6);
+    const auto* const panels = memory.get<const Real>(Of::panels);
     if (panels != panels_) prepare(panels);
     job_.backwards = !job_.backwards;
-    job_.x = memory.get<const Real>(0);
-    job_.y = memory.get<Real>(7);
-    auto* const state = memory.get<Real>(8);
-    const auto* const state_in = memory.get<const Real>(1);
+    job_.x = memory.get<const Real>(Of::x);
+    job_.y = memory.get<Real>(Of::y);
+    auto* const state = memory.get<Real>(Of::state_out);
+    const auto* const state_in = memory.get<const Real>(Of::state_in);
     if (job_.state[0] != state) {
       for (Index k = 0; k < states_; ++k) job_.state[k] = state + k * pitch_;
     }
@@ -72,6 +74,8 @@ class CpuStep final : public Executable {
 
 template <class Real>
 class CpuPanels final : public Executable {
+  using Of = PanelsOperand;
+
  public:
   CpuPanels(const Recurrence& shape, const Target& target, Panels panels)
       : op_(make_recurrent<Real>(shape, target)),
@@ -91,15 +95,17 @@ class CpuPanels final : public Executable {
     return 0;
   }
   void run(const Call&, const Operands& memory) override {
-    const StoredWeights weight_ih = stored_weights(memory, 0), weight_hh = stored_weights(memory, 1);
-    auto* const packed = memory.get<Real>(4);
+    const StoredWeights weight_ih = stored_weights(memory, Of::weight_ih),
+                        weight_hh = stored_weights(memory, Of::weight_hh);
+    auto* const packed = memory.get<Real>(Of::panels);
     switch (panels_) {
       case Panels::forward:
         return op_.pack_forward(weight_ih, weight_hh, packed, threads_);
       case Panels::backward:
         return op_.pack_backward(weight_ih, weight_hh, packed, threads_);
       case Panels::step:
-        return op_.pack_step({weight_ih.reals, weight_hh.reals, memory.get<const Real>(2), memory.get<const Real>(3)},
+        return op_.pack_step({weight_ih.reals, weight_hh.reals, memory.get<const Real>(Of::bias_ih),
+                              memory.get<const Real>(Of::bias_hh)},
                              packed);
     }
   }
