@@ -10,9 +10,9 @@
 #include "base/check.h"
 #include "base/threads.h"
 #include "ops/cuda/ops.h"
+#include "ops/recurrence/cpu_layer.h"
 #include "ops/recurrence/cpu_recurrence.h"
 #include "ops/recurrence/explain.h"
-#include "ops/recurrence/recurrent.h"
 #include "plan/cell_table.h"
 
 namespace penstock::ops {
@@ -28,9 +28,9 @@ class CpuStep final : public Executable {
   CpuStep(const Recurrence& shape, const Target& target)
       : hidden_(shape.hidden),
         pitch_(shape.state_pitch * shape.hidden),
-        op_(make_recurrent<Real>(shape, target)),
+        layer_(make_layer<Real>(shape, target)),
         states_(plan::cell_traits(shape.cell).info.states),
-        workspace_(op_.step_workspace()) {}
+        workspace_(layer_.step_workspace()) {}
 
   void run(const Call&, const Operands& memory) override {
     const auto* const panels = memory.get<const Real>(Of::panels);
@@ -44,12 +44,12 @@ class CpuStep final : public Executable {
       for (Index k = 0; k < states_; ++k) job_.state[k] = state + k * pitch_;
     }
     if (state_in != state) copy_state(state_in);
-    op_.step(job_);
+    layer_.step(job_);
   }
 
  private:
   void prepare(const Real* panels) {
-    job_ = op_.step_job(panels, workspace_.data());
+    job_ = layer_.step_job(panels, workspace_.data());
     panels_ = panels;
   }
 
@@ -65,7 +65,7 @@ class CpuStep final : public Executable {
   }
 
   Index hidden_, pitch_;
-  RecurrentOp<Real> op_;
+  CpuLayer<Real> layer_;
   Index states_;
   AlignedVector<Real> workspace_;
   const Real* panels_ = nullptr;
@@ -78,7 +78,7 @@ class CpuPanels final : public Executable {
 
  public:
   CpuPanels(const Recurrence& shape, const Target& target, Panels panels)
-      : op_(make_recurrent<Real>(shape, target)),
+      : layer_(make_layer<Real>(shape, target)),
         threads_(resolve_threads(target.execution.threads)),
         panels_(panels),
         bf16_(shape.bf16_weights) {}
@@ -86,11 +86,11 @@ class CpuPanels final : public Executable {
   std::size_t opaque_bytes(int) const override {
     switch (panels_) {
       case Panels::forward:
-        return op_.packed_forward_size() * sizeof(Real);
+        return layer_.packed_forward_size() * sizeof(Real);
       case Panels::backward:
-        return op_.packed_backward_size() * sizeof(Real);
+        return layer_.packed_backward_size() * sizeof(Real);
       case Panels::step:
-        return op_.packed_step_size() * sizeof(Real);
+        return layer_.packed_step_size() * sizeof(Real);
     }
     return 0;
   }
@@ -100,25 +100,25 @@ class CpuPanels final : public Executable {
     auto* const packed = memory.get<Real>(Of::panels);
     switch (panels_) {
       case Panels::forward:
-        return op_.pack_forward(weight_ih, weight_hh, packed, threads_);
+        return layer_.pack_forward(weight_ih, weight_hh, packed, threads_);
       case Panels::backward:
-        return op_.pack_backward(weight_ih, weight_hh, packed, threads_);
+        return layer_.pack_backward(weight_ih, weight_hh, packed, threads_);
       case Panels::step:
-        return op_.pack_step({weight_ih.reals, weight_hh.reals, memory.get<const Real>(Of::bias_ih),
-                              memory.get<const Real>(Of::bias_hh)},
-                             packed);
+        return layer_.pack_step({weight_ih.reals, weight_hh.reals, memory.get<const Real>(Of::bias_ih),
+                                 memory.get<const Real>(Of::bias_hh)},
+                                packed);
     }
   }
 
  private:
-  using StoredWeights = typename RecurrentOp<Real>::StoredWeights;
+  using StoredWeights = typename CpuLayer<Real>::StoredWeights;
 
   StoredWeights stored_weights(const Operands& memory, int i) const {
     if (bf16_) return {nullptr, memory.get<const std::uint16_t>(i)};
     return {memory.get<const Real>(i), nullptr};
   }
 
-  RecurrentOp<Real> op_;
+  CpuLayer<Real> layer_;
   int threads_;
   Panels panels_;
   bool bf16_;
@@ -150,13 +150,12 @@ Index Recurrence::state_size() const { return plan::cell_traits(cell).info.state
 
 bool rounds_tape(const Recurrence& shape, const Target& target) {
   if (target.device.is_cuda()) return false;
-  return with_real(target.dtype,
-                   [&](auto real) { return make_recurrent<decltype(real)>(shape, target).rounds_tape(); });
+  return with_real(target.dtype, [&](auto real) { return make_layer<decltype(real)>(shape, target).rounds_tape(); });
 }
 
 bool takes_bf16(const Recurrence& shape, bool backward, const Target& target) {
   if (target.device.is_cuda() || target.dtype != DType::f32 || target.step) return false;
-  return backward ? make_recurrent<float>(shape, target).takes_bf16_backward()
+  return backward ? make_layer<float>(shape, target).takes_bf16_backward()
                   : make_forward<float>(shape, target).takes_bf16_forward();
 }
 

@@ -66,7 +66,7 @@ class Wavefront : public Executable {
     const DropoutFactors<Real> factors({dropout_, dropout_site(l)}, call);
     const Recurrence& shape = shapes_[l];
     const SequenceView<Real> sequence = strided(to, shape.y_strides, call.batch, shape.hidden);
-    layers_[l]->op().geometry().for_positions(range, sequence.row_stride, sequence.step_stride, [&](Index first) {
+    layers_[l]->layer().geometry().for_positions(range, sequence.row_stride, sequence.step_stride, [&](Index first) {
       factors.for_each(first, first + shape.hidden, [&](Index i, Real factor) { to[i] = factor * from[i]; });
     });
   }
