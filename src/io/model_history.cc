@@ -76,6 +76,16 @@ void save_model(const Model& model, const std::string& path, const History& hist
   io::write_safetensors(path, io::model_tensors(model.impl()), metadata);
 }
 
+TensorFile read_tensor_file(const std::string& path) {
+  const auto file = std::make_shared<const io::SafetensorsFile>(io::SafetensorsFile::open(path));
+  TensorFile result{{}, file->metadata(), file};
+  for (const io::TensorInfo& tensor : file->tensors()) {
+    result.tensors.push_back(
+        {tensor.name, std::string(io::to_string(tensor.dtype)), tensor.shape, file->bytes(tensor)});
+  }
+  return result;
+}
+
 ModelFile inspect_model_file(const std::string& path) {
   ModelFile result;
   try {
