@@ -109,7 +109,7 @@ class TrainingRun {
         .layers = trains_layers(),
         .origin = origin_ ? &origin_->model() : nullptr,
         .finish = {.shrink = !arguments_.keep_last, .filters = !arguments_.model.no_filters, .seed = options_.seed}};
-    const FitResult result = fit(model, *data_.dataset, options_, how, callbacks);
+    FitResult result = fit(model, *data_.dataset, options_, how, callbacks);
     if (!report_) return result;
     mean_rate_ = report_->mean_rate();
     step_rate_ = report_->step_rate();
