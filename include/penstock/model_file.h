@@ -1,5 +1,8 @@
 #pragma once
 
+#include <cstddef>
+#include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -22,6 +25,10 @@ struct History {
   std::string weight;   ///< Weight of the layers against the fitted parts: "the linear forecast alone"; empty: full.
 };
 
+/// Returns the time for History::trained, "2026-03-04T12:30:00Z": now, or SOURCE_DATE_EPOCH for reproducible files.
+/// Throws Error(invalid_argument) if that variable is not such a time.
+std::string utc_time();
+
 /// Writes a model with its history as Model::save() does. Throws Error(io_failure).
 void save_model(const Model& model, const std::string& path, const History& history);
 
@@ -40,6 +47,22 @@ std::string model_description(const Model& model);
 /// Throws Error: bad_input for a wrong description or values that are not finite; incompatible for a missing or unknown
 /// parameter or a later format version.
 Model make_model(const std::string& description, std::span<const ModelTensor> tensors, const std::string& source);
+
+/// All tensors of a safetensors file, also of another program.
+struct TensorFile {
+  struct Tensor {
+    std::string name, dtype;  ///< As in the file; types are "F32", "BF16", "BOOL", ...
+    std::vector<Index> shape;
+    std::span<const std::byte> values;  ///< Little-endian, in `content`.
+  };
+  std::vector<Tensor> tensors;
+  std::map<std::string, std::string> metadata;  ///< Without the checksum.
+  std::shared_ptr<const void> content;
+};
+
+/// Reads a safetensors file that need not be a model. Throws Error: io_failure if it cannot be read; bad_input that
+/// names file and tensor if it is damaged.
+TensorFile read_tensor_file(const std::string& path);
 
 /// Says what a file is.
 struct ModelFile {

@@ -37,4 +37,7 @@ class Stoppable {
 /// Throws Error(interrupted) if the innermost Stoppable of this thread was asked to stop. Takes some nanoseconds.
 void stop_if_asked();
 
+/// Runs `work`. Returns false if Error(interrupted) ended it.
+bool completes(const std::function<void()>& work);
+
 }  // namespace penstock

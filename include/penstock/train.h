@@ -4,6 +4,7 @@
 #include "penstock/classify/labels.h"
 #include "penstock/forecast/score.h"
 #include "penstock/train/fine_tune.h"
+#include "penstock/train/fit.h"
 #include "penstock/train/profile.h"
 #include "penstock/train/score_rows.h"
 #include "penstock/train/search.h"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import re
-import time
 
 from . import _core
 from ._given import dataset_of, model_of
@@ -175,7 +173,7 @@ def train(
         NumericalError: Too many steps in a row were not finite.
     """
     how = {name: value for name, value in locals().items() if name in _OF_LAYERS}
-    _now()  # noted in the model's history: a bad SOURCE_DATE_EPOCH is refused before training
+    _core.utc_time()  # noted in the model's history: a bad SOURCE_DATE_EPOCH is refused before training
     model_of(model), dataset_of(data)  # raise TypeError for other types
     resumed = os.fspath(checkpoint) if resume and checkpoint is not None and os.path.exists(checkpoint) else ""
     options = _core.suggest(data._dataset, model._on(device), resumed)
@@ -217,10 +215,14 @@ def train(
         raise InvalidArgument(
             f"{'search' if seeds == 1 else 'seeds'} contradicts a model that goes on from another one"
         )
-    if filters and _core.filters_stand_alone(data._dataset):
-        if search is not None:
-            raise InvalidArgument("search looks for layers, and too few sequences are held out to say what they add")
-        return _train_filters(model, data, options)
+    alone = filters and _core.filters_stand_alone(data._dataset)
+    if alone and search is not None:
+        raise InvalidArgument("search looks for layers, and too few sequences are held out to say what they add")
+    if alone:
+        warn_caller(
+            "too few sequences are held out to say what layers add: the filters stand alone (filters=False trains "
+            "layers)"
+        )
     found = None
     if search is not None:
         found = _search_first(model, data, search, learning_rate, options, resume, progress is not False)
@@ -232,26 +234,29 @@ def train(
     options["learning_rate"] = float(learning_rate)
     unsaid = getattr(train, "__wrapped__", train).__kwdefaults__ or {}
     said = any(value != unsaid[name] for name, value in how.items())
-    untrained = not said and not model._continues and _core.linear_stands_alone(data._dataset)
-    result: dict[str, Any]
-    if untrained:
-        result = {"validation": None, "stopped_early": False, "model_step": 0, "interrupted": False}
-    else:
-        bar = bar_for(progress, model.task)
-        try:
-            result = _train_members(model, data, options, seeds, bar, callback, resume)
-        finally:
-            bar.close()
-    if not result["interrupted"]:
-        validate = seeds > 1 or untrained
-        finished = _core.finish(model._model, data._dataset, options, options["keep_best"], filters, validate, not untrained)
-        result["validation"] = finished.pop("validation") or result["validation"]
-        result |= finished
-    weight = result.pop("weight", "")
+    alone = alone or (not said and not model._continues and _core.linear_stands_alone(data._dataset))
+    bar = bar_for(progress, model.task)
+
+    def report(fields):
+        state = Progress(**fields)
+        bar.show(state)
+        if callback is not None:
+            callback(state)
+
+    def validated(fields, evaluation):
+        bar.validated(Progress(**fields), Evaluation(**evaluation))
+
+    try:
+        result: dict[str, Any] = _core.fit(
+            model._model, data._dataset, options, report, validated, seeds, resume, not alone, filters
+        )
+    finally:
+        bar.close()
+    weight = result.pop("weight")
     model._data = model._model.data()
     model._history = _history(model, data, result, found, weight)
     names = ("stopped_early", "model_step", "interrupted", "checkpoint_error", "share", "filter_share")
-    end = {name: result.pop(name) for name in names if name in result}
+    end = {name: result.pop(name) for name in names}
     validation = result.pop("validation")
     return TrainResult(
         Progress(**result), None if validation is None else Evaluation(**validation), **end, search=found
@@ -274,25 +279,11 @@ def _score_text(task, validation, unit):
     return f"{value} on {validation['scored']:,} held-out {unit}"
 
 
-def _now():
-    """Returns the time in UTC, or that of SOURCE_DATE_EPOCH if it is set, for reproducible files."""
-    seconds, latest = time.time(), 253402300799  # the last second of the year 9999
-    fixed = os.environ.get("SOURCE_DATE_EPOCH")
-    if fixed is not None:
-        if re.fullmatch("[0-9]{1,12}", fixed) is None or int(fixed) > latest:
-            raise InvalidArgument(
-                f"SOURCE_DATE_EPOCH must be 0 to {latest}, in seconds since 1970, not {fixed!r}: unset it for the "
-                "time of now"
-            )
-        seconds = int(fixed)
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
-
-
 def _history(model, data, result, found=None, weight=""):
     """Returns the history of a model that was just trained, as ``penstock train`` writes it to its files."""
     description, validation = data.description, result["validation"]
     return {
-        "trained": _now(),
+        "trained": _core.utc_time(),
         "data": f"{data._source}: {describe_data(description)}",
         "score": _score_text(description["task"], validation, scored_unit(description)),
         "version": _core.system_info()["version"],
@@ -301,24 +292,6 @@ def _history(model, data, result, found=None, weight=""):
         "search": "" if found is None else f"{len(found.trials)} trials in {found.seconds:.0f} s",
         "weight": weight,
     }
-
-
-def _train_filters(model, data, options):
-    """Replaces the model by one that has filters and no layers."""
-    warn_caller(
-        "too few sequences are held out to say what layers add: the filters stand alone (filters=False trains layers)"
-    )
-    try:
-        filters, weight = _core.filters_alone(data._dataset, options["seed"], options["threads"])
-        scored = _core.evaluate(filters, data._dataset, options | {"validation_batches": 0})
-    except KeyboardInterrupt:
-        return TrainResult(Progress(), None, False, 0, True)
-    _core.replace(model._model, filters)
-    validation = Evaluation(**scored) if scored["scored"] else None
-    model._data = model._model.data()
-    model._history = _history(model, data, {"validation": scored if validation else None}, weight=weight)
-    result = TrainResult(Progress(), validation, False, 0, False)
-    return dataclasses.replace(result, share=0.0, filter_share=1.0)
 
 
 def _search_first(model, data, minutes, learning_rate, options, resume, progress):
@@ -342,44 +315,6 @@ def _search_first(model, data, minutes, learning_rate, options, resume, progress
     if not found.interrupted:
         _core.replace(model._model, _core.Model.make(model.spec | found.model, data._dataset, options["seed"]))
     return found
-
-
-def _member_path(path, number):
-    """Returns the file name of a member of an ensemble, as the program names it: PATH, PATH.2, PATH.3, ..."""
-    return path if number == 0 or not path else f"{path}.{number + 1}"
-
-
-def _train_members(model, data, options, seeds, bar, callback, resume):
-    """Trains the model and, with several seeds, further ones; the model becomes their mean."""
-
-    def report(fields):
-        state = Progress(**fields)
-        bar.show(state)
-        if callback is not None:
-            callback(state)
-
-    def validated(fields, evaluation):
-        bar.validated(Progress(**fields), Evaluation(**evaluation))
-
-    start = data._dataset.position() if seeds > 1 else None
-    others = []
-    for number in range(seeds):
-        member = model._model
-        if number > 0:
-            data._dataset.restore(start)
-            member = _core.Model.make(model.spec, data._dataset, options["seed"] + number)
-            others.append(member)
-        paths = ("checkpoint_path", "metrics_path", "tensorboard_path")
-        own = options | {name: _member_path(options[name], number) for name in paths}
-        own["seed"] = options["seed"] + number
-        # A later member without a checkpoint was never begun.
-        goes_on = resume and (number == 0 or os.path.exists(own["checkpoint_path"]))
-        result = _core.train(member, data._dataset, own, report, validated, goes_on)
-        if result["interrupted"]:
-            break
-    if others:
-        _core.combine(model._model, others)
-    return result
 
 
 def evaluate(

@@ -37,4 +37,14 @@ void stop_if_asked() {
   if (innermost != nullptr && innermost->is_asked()) fail(ErrorCode::interrupted, "interrupted");
 }
 
+bool completes(const std::function<void()>& work) {
+  try {
+    work();
+    return true;
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::interrupted) throw;
+    return false;
+  }
+}
+
 }  // namespace penstock

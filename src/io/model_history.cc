@@ -1,4 +1,13 @@
+#include <fmt/chrono.h>
+
+#include <charconv>
+#include <cstdlib>
+#include <ctime>
+#include <string_view>
+#include <system_error>
+
 #include "base/check.h"
+#include "base/quote.h"
 #include "io/model_file.h"
 #include "io/model_json.h"
 #include "penstock/model_file.h"
@@ -40,6 +49,19 @@ std::optional<History> io::read_history(const SafetensorsFile& file) {
   return parse_history(text->second, file.source());
 }
 
+std::string utc_time() {
+  std::time_t now = std::time(nullptr);
+  if (const char* const fixed = std::getenv("SOURCE_DATE_EPOCH"); fixed != nullptr) {
+    constexpr std::time_t latest = 253402300799;  // the last second of the year 9999
+    const std::string_view text(fixed);
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), now);
+    require(error == std::errc() && end == text.data() + text.size() && now >= 0 && now <= latest,
+            "SOURCE_DATE_EPOCH must be 0 to {}, in seconds since 1970, not {}: unset it for the time of now", latest,
+            in_quotes(text));
+  }
+  return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(now));
+}
+
 void save_model(const Model& model, const std::string& path, const History& history) {
   io::Metadata metadata = io::model_metadata(model.spec(), model.data());
   nlohmann::json fields = {{"trained", history.trained},
@@ -52,6 +74,16 @@ void save_model(const Model& model, const std::string& path, const History& hist
   if (!history.weight.empty()) fields["weight"] = history.weight;
   metadata[history_key] = io::to_text(fields);
   io::write_safetensors(path, io::model_tensors(model.impl()), metadata);
+}
+
+TensorFile read_tensor_file(const std::string& path) {
+  const auto file = std::make_shared<const io::SafetensorsFile>(io::SafetensorsFile::open(path));
+  TensorFile result{{}, file->metadata(), file};
+  for (const io::TensorInfo& tensor : file->tensors()) {
+    result.tensors.push_back(
+        {tensor.name, std::string(io::to_string(tensor.dtype)), tensor.shape, file->bytes(tensor)});
+  }
+  return result;
 }
 
 ModelFile inspect_model_file(const std::string& path) {

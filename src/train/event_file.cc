@@ -8,6 +8,7 @@
 #include <random>
 
 #include "base/check.h"
+#include "io/protobuf.h"
 #include "penstock/file_writer.h"
 #include "penstock/sources.h"
 
@@ -15,43 +16,7 @@ namespace penstock::training {
 
 namespace {
 
-/// Numbers of a TFRecord are little-endian, whatever the machine.
-template <class Unsigned>
-void append_little_endian(std::string& out, Unsigned value) {
-  for (std::size_t i = 0; i < sizeof value; ++i) out += static_cast<char>((value >> (8 * i)) & 0xff);
-}
-
-/// Fields of a protocol buffer, of the three kinds that events have.
-class Message {
- public:
-  void integer(int field, std::uint64_t value) {
-    key(field, 0);
-    varint(value);
-  }
-  void number(int field, double value) {
-    key(field, 1);
-    append_little_endian(bytes_, std::bit_cast<std::uint64_t>(value));
-  }
-  void number(int field, float value) {
-    key(field, 5);
-    append_little_endian(bytes_, std::bit_cast<std::uint32_t>(value));
-  }
-  void text(int field, std::string_view value) {
-    key(field, 2);
-    varint(value.size());
-    bytes_ += value;
-  }
-  const std::string& bytes() const { return bytes_; }
-
- private:
-  void key(int field, int wire_type) { varint(static_cast<std::uint64_t>(field << 3 | wire_type)); }
-  void varint(std::uint64_t value) {
-    for (; value >= 0x80; value >>= 7) bytes_ += static_cast<char>(value | 0x80);
-    bytes_ += static_cast<char>(value);
-  }
-
-  std::string bytes_;
-};
+using io::ProtobufMessage;
 
 double wall_time() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -62,10 +27,10 @@ constexpr int event_wall_time = 1, event_step = 2, event_file_version = 3, event
 constexpr int summary_value = 1, value_tag = 1, value_simple = 2;
 constexpr int session_status = 1, session_start = 1;
 
-Message new_event(Index step) {
-  Message event;
+ProtobufMessage new_event(Index step) {
+  ProtobufMessage event;
   event.number(event_wall_time, wall_time());
-  if (step > 0) event.integer(event_step, static_cast<std::uint64_t>(step));
+  if (step > 0) event.integer(event_step, step);
   return event;
 }
 
@@ -105,41 +70,41 @@ EventFile::EventFile(const std::string& folder) {
   std::string path =
       fmt::format("{}/events.out.tfevents.{:010.0f}.penstock.{:08x}", folder, wall_time(), std::random_device()());
   file_ = LogFile(std::move(path), LogFile::Begin::create, "cannot write events");
-  Message event = new_event(0);
-  event.text(event_file_version, "brain.Event:2");
-  write(event.bytes());
+  ProtobufMessage event = new_event(0);
+  event.bytes(event_file_version, "brain.Event:2");
+  write(event.encoded());
 }
 
 void EventFile::write(const std::string& event) {
   std::string record;
-  append_little_endian(record, static_cast<std::uint64_t>(event.size()));
-  append_little_endian(record, masked_crc(record));
+  io::append_little_endian(record, event.size(), 64);
+  io::append_little_endian(record, masked_crc(record), 32);
   record += event;
-  append_little_endian(record, masked_crc(event));
+  io::append_little_endian(record, masked_crc(event), 32);
   file_.write(record);
 }
 
 void EventFile::scalars(Index step, const std::vector<Scalar>& values) {
   if (!file_.is_open()) return;
-  Message summary;
+  ProtobufMessage summary;
   for (const auto& [name, number] : values) {
-    Message value;
-    value.text(value_tag, name);
+    ProtobufMessage value;
+    value.bytes(value_tag, name);
     value.number(value_simple, static_cast<float>(number));
-    summary.text(summary_value, value.bytes());
+    summary.message(summary_value, value);
   }
-  Message event = new_event(step);
-  event.text(event_summary, summary.bytes());
-  write(event.bytes());
+  ProtobufMessage event = new_event(step);
+  event.message(event_summary, summary);
+  write(event.encoded());
 }
 
 void EventFile::restart(Index step) {
   if (!file_.is_open()) return;
-  Message log;
+  ProtobufMessage log;
   log.integer(session_status, session_start);
-  Message event = new_event(step);
-  event.text(event_session_log, log.bytes());
-  write(event.bytes());
+  ProtobufMessage event = new_event(step);
+  event.message(event_session_log, log);
+  write(event.encoded());
 }
 
 }  // namespace penstock::training

@@ -346,13 +346,8 @@ void Trainer::finish() {
 
 void Trainer::unless_interrupted(const std::function<void()>& work) {
   if (result_.interrupted) return;
-  try {
-    const Stoppable on_demand([&] { return callbacks_.stop && callbacks_.stop(); });
-    work();
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::interrupted) throw;
-    result_.interrupted = true;
-  }
+  const Stoppable on_demand(callbacks_.stop);
+  result_.interrupted = !completes(work);
 }
 
 TrainResult Trainer::run() {

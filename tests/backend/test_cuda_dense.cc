@@ -7,13 +7,9 @@
 #include <numeric>
 
 #include "backend/cuda/dense/executable.h"
-#include "backend/cuda/runtime/driver.h"
 #include "backend/cuda/runtime/graph.h"
-#include "base/random.h"
-#include "oracle/network.h"
 #include "support/expect_error.h"
-#include "support/half.h"
-#include "support/tolerance.h"
+#include "support/gpu_layer.h"
 
 namespace penstock::cuda {
 namespace {
@@ -32,13 +28,13 @@ struct Case {
 
 std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.name; }
 
-using Doubles = std::vector<double>;
+using test::Doubles;
 
-class DenseTest : public testing::TestWithParam<std::tuple<Case, std::string_view, Storage>> {
+class DenseTest : public test::GpuLayerTest<Case> {
  protected:
   void SetUp() override {
-    if (!driver_complaint().empty()) GTEST_SKIP() << driver_complaint();
-    stream = std::make_unique<Stream>(Device::get(0));
+    GpuLayerTest::SetUp();
+    if (IsSkipped()) return;
     if (c.algorithm == plan::DenseAlgorithm::warpgroup && stream->device().model().architecture() != 90) {
       GTEST_SKIP() << "warpgroups are of sm_90";
     }
@@ -46,34 +42,20 @@ class DenseTest : public testing::TestWithParam<std::tuple<Case, std::string_vie
     make_arguments();
   }
 
-  Case c = std::get<0>(GetParam());
-  std::string cell{std::get<1>(GetParam())};
-  Storage storage = std::get<2>(GetParam());
   const plan::CellTraits& traits = plan::cell_traits(cell);
   Index H = c.heads * c.head, width = traits.gates() * H, S = traits.states();
-  std::unique_ptr<Stream> stream;
-  Random random{7};
-  std::vector<Index> lengths, bounds, sizes;
-  std::vector<std::uint8_t> reset;
-  Batch batch;
-  oracle::Arguments<double> arguments;
-  Doubles dy, dstate, dothers;
-  Buffer lengths_gpu, reset_gpu, wx, weight, bias_ih, bias_hh, state, dy_gpu, dlast;
+  std::vector<Index> sizes;
+  Doubles dothers;
+  Buffer wx, weight, bias_ih, bias_hh, state, dy_gpu, dlast;
   Buffer y, last, sums, states, dwx, drh, dweight, dbias_ih, dbias_hh, dfirst, others, dothers_gpu;
 
-  Index positions() const { return c.packed ? c.steps : c.rows * c.steps; }
   bool every_state() const { return c.every_state && S > 1; }
 
   void make_batch() {
-    batch = {.rows = c.rows, .steps = c.steps};
     for (Index b = 0; b < c.rows; ++b) lengths.push_back(b == 1 ? c.steps : b == 2 ? 0 : 1 + 5 * b % c.steps);
     for (Index b = 0; b <= c.rows; ++b) bounds.push_back(b * b * c.steps / (c.rows * c.rows));
     if (c.falling) make_falling_rows();
-    reset.resize(static_cast<std::size_t>(positions()));
-    for (std::uint8_t& r : reset) r = random.uniform() < 0.15 ? 1 : 0;
-    if (c.lengths) batch.lengths = lengths.data();
-    if (c.packed) batch.cu_seqlens = bounds.data();
-    if (c.reset) batch.reset = reset.data();
+    set_batch(0.15);
   }
 
   /// Rows of falling length, of at least one step each.
@@ -87,12 +69,6 @@ class DenseTest : public testing::TestWithParam<std::tuple<Case, std::string_vie
     for (Index t = 0; t < lengths[0]; ++t) {
       sizes.push_back(std::ranges::count_if(lengths, [t](Index length) { return length > t; }));
     }
-  }
-
-  Doubles numbers(Index count, double size, Storage of) {
-    Doubles values;
-    for (Index i = 0; i < count; ++i) values.push_back(test::rounded(size * (2 * random.uniform() - 1), of));
-    return values;
   }
 
   /// The oracle's input is W x itself, its weights of the input are ones on the diagonal.
@@ -141,38 +117,6 @@ class DenseTest : public testing::TestWithParam<std::tuple<Case, std::string_vie
             .stage_rows = c.falling ? std::vector<Index>{c.rows, (c.rows + 1) / 2, 1} : std::vector<Index>{}};
   }
 
-  /// In memory a time-first tensor has the oracle's positions in another order.
-  Doubles ordered(const Doubles& values, Index channels, bool to_memory) const {
-    if (!c.time_first) return values;
-    Doubles result(values.size());
-    for (Index i = 0; i < c.rows * c.steps * channels; ++i) {
-      const Index b = i / channels / c.steps, t = i / channels % c.steps, j = i % channels;
-      const auto ours = static_cast<std::size_t>(i);
-      const auto theirs = static_cast<std::size_t>((t * c.rows + b) * channels + j);
-      (to_memory ? result[theirs] : result[ours]) = to_memory ? values[ours] : values[theirs];
-    }
-    return result;
-  }
-  Buffer upload(const Doubles& values, Storage of) {
-    const std::vector<std::uint8_t> bytes = test::to_storage(values, of);
-    Buffer buffer(*stream, bytes.size());
-    buffer.upload(bytes.data(), bytes.size());
-    return buffer;
-  }
-  Buffer poison(Index count, Storage of) {
-    Buffer buffer(*stream, static_cast<std::size_t>(count * plan::size_of(of)));
-    buffer.fill(0xff);
-    return buffer;
-  }
-  Doubles download(const Buffer& buffer, Storage of) {
-    std::vector<std::uint8_t> bytes(buffer.bytes());
-    buffer.download(bytes.data(), bytes.size());
-    return test::from_storage(bytes, of);
-  }
-  DeviceSequence sequence(const Buffer& buffer, Index channels) const {
-    if (c.time_first) return {buffer.address(), channels, c.rows * channels};
-    return {buffer.address(), c.steps * channels, channels};
-  }
   /// NaN where a row has no step: that must not be read.
   Doubles with_gaps(Doubles values, Index channels) const {
     if (!c.lengths) return values;
@@ -184,36 +128,27 @@ class DenseTest : public testing::TestWithParam<std::tuple<Case, std::string_vie
   }
 
   DenseBatch dense_batch() {
-    DenseBatch of{.rows = c.rows, .steps = c.steps};
-    const std::vector<Index>& numbers_of_steps = c.packed ? bounds : lengths;
-    lengths_gpu = Buffer(*stream, numbers_of_steps.size() * sizeof(Index));
-    lengths_gpu.upload(numbers_of_steps.data(), lengths_gpu.bytes());
-    if (c.lengths) of.lengths = lengths_gpu.address();
-    if (c.packed) of.cu_seqlens = lengths_gpu.address();
+    auto of = gpu_batch<DenseBatch>();
     if (c.falling) of.falling = true, of.sizes = sizes, of.longest = static_cast<Index>(sizes.size());
-    reset_gpu = Buffer(*stream, reset.size());
-    reset_gpu.upload(reset.data(), reset.size());
-    if (c.reset) of.reset = reset_gpu.address();
-    of.reset_row_stride = c.steps, of.reset_step_stride = 1;
     return of;
   }
 
   DenseForward forward_call() {
     DenseForward call;
     call.batch = dense_batch();
-    wx = upload(ordered(with_gaps(arguments.x, width), width, true), storage);
-    weight = upload(arguments.weights[0].weight_hh, storage);
-    bias_ih = upload(arguments.weights[0].bias_ih, Storage::f32);
-    bias_hh = upload(arguments.weights[0].bias_hh, Storage::f32);
-    state = upload(arguments.state_in, Storage::f32);
-    y = poison(positions() * H, storage), last = poison(S * c.rows * H, Storage::f32);
-    sums = poison(positions() * width, storage), states = poison(positions() * (S - 1) * H, Storage::f32);
+    wx = put(ordered(with_gaps(arguments.x, width), width, true), storage);
+    weight = put(arguments.weights[0].weight_hh, storage);
+    bias_ih = put(arguments.weights[0].bias_ih, Storage::f32);
+    bias_hh = put(arguments.weights[0].bias_hh, Storage::f32);
+    state = put(arguments.state_in, Storage::f32);
+    y = room(positions() * H, storage), last = room(S * c.rows * H, Storage::f32);
+    sums = room(positions() * width, storage), states = room(positions() * (S - 1) * H, Storage::f32);
     call.wx = sequence(wx, width), call.y = sequence(y, H);
     call.weights = {weight.address(), bias_ih.address(), bias_hh.address()};
     call.state_in = state.address(), call.state_out = last.address();
     call.tape = {sums.address(), states.address()};
     if (every_state()) {
-      others = poison(positions() * (S - 1) * H, Storage::f32);
+      others = room(positions() * (S - 1) * H, Storage::f32);
       call.every_state = sequence(others, (S - 1) * H);
     }
     return call;
@@ -222,12 +157,12 @@ class DenseTest : public testing::TestWithParam<std::tuple<Case, std::string_vie
   DenseBackward backward_call(const DenseForward& forward) {
     DenseBackward call;
     call.batch = forward.batch;
-    dy_gpu = upload(ordered(with_gaps(dy, H), H, true), storage);
-    dlast = upload(dstate, Storage::f32);
-    dwx = poison(positions() * width, storage);
-    drh = poison(traits.split_gradients ? positions() * width : 0, storage);
-    dweight = poison(width * c.head, Storage::f32), dfirst = poison(S * c.rows * H, Storage::f32);
-    dbias_ih = poison(c.bias ? width : 0, Storage::f32), dbias_hh = poison(c.bias ? width : 0, Storage::f32);
+    dy_gpu = put(ordered(with_gaps(dy, H), H, true), storage);
+    dlast = put(dstate, Storage::f32);
+    dwx = room(positions() * width, storage);
+    drh = room(traits.split_gradients ? positions() * width : 0, storage);
+    dweight = room(width * c.head, Storage::f32), dfirst = room(S * c.rows * H, Storage::f32);
+    dbias_ih = room(c.bias ? width : 0, Storage::f32), dbias_hh = room(c.bias ? width : 0, Storage::f32);
     call.wx = forward.wx, call.y = forward.y, call.dy = sequence(dy_gpu, H);
     call.weights = forward.weights;
     call.tape = forward.tape;
@@ -238,7 +173,7 @@ class DenseTest : public testing::TestWithParam<std::tuple<Case, std::string_vie
     call.clip = c.clip;
     if (every_state()) {
       const Index channels = (S - 1) * H;
-      dothers_gpu = upload(ordered(with_gaps(dothers, channels), channels, true), Storage::f32);
+      dothers_gpu = put(ordered(with_gaps(dothers, channels), channels, true), Storage::f32);
       call.dstates = sequence(dothers_gpu, channels);
     }
     return call;
@@ -261,10 +196,10 @@ class DenseTest : public testing::TestWithParam<std::tuple<Case, std::string_vie
   }
 
   void expect_forward(const oracle::Results<double>& want) {
-    EXPECT_TRUE(test::close(ordered(download(y, storage), H, false), want.y, allowed(c.head, 4), test::forward_terms));
-    EXPECT_TRUE(test::close(download(last, Storage::f32), want.state_out, allowed(c.head, 4), test::forward_terms));
+    EXPECT_TRUE(test::close(ordered(get(y, storage), H, false), want.y, allowed(c.head, 4), test::forward_terms));
+    EXPECT_TRUE(test::close(get(last, Storage::f32), want.state_out, allowed(c.head, 4), test::forward_terms));
     if (!every_state()) return;
-    const Doubles got = ordered(download(others, Storage::f32), (S - 1) * H, false);
+    const Doubles got = ordered(get(others, Storage::f32), (S - 1) * H, false);
     EXPECT_TRUE(test::close(got, want.states, allowed(c.head, 4), test::forward_terms));
   }
 };
@@ -276,16 +211,16 @@ TEST_P(DenseTest, EqualsTheOracle) {
   SCOPED_TRACE(training.plan().explain());
   run(training, forward);
   expect_forward(want);
-  const Doubles once = download(y, storage);
+  const Doubles once = get(y, storage);
   run(training, forward);
-  EXPECT_EQ(download(y, storage), once) << "not the same bits again";
+  EXPECT_EQ(get(y, storage), once) << "not the same bits again";
 
   DenseForward inference = forward;
   inference.tape = {};
   y.fill(0xff), last.fill(0xff);
   if (every_state()) others.fill(0xff);
   run(DenseForwardExecutable(stream->device(), spec(), inference), inference);
-  EXPECT_EQ(download(y, storage), once) << "not the same bits without a tape";
+  EXPECT_EQ(get(y, storage), once) << "not the same bits without a tape";
   expect_forward(want);
 
   const oracle::Arguments<double> gradients = oracle_gradients();
@@ -297,7 +232,7 @@ TEST_P(DenseTest, EqualsTheOracle) {
   back.run(backward, workspace.address(), stream->handle());
   const double error = allowed(std::max(positions(), width), 8);
   const auto expect = [&](const char* what, const Buffer& got, Storage of, const Doubles& wanted) {
-    EXPECT_TRUE(test::close(download(got, of), wanted, error, test::backward_terms)) << "gradient of " << what;
+    EXPECT_TRUE(test::close(get(got, of), wanted, error, test::backward_terms)) << "gradient of " << what;
   };
   expect("wx", dwx, storage, gradients.x);
   expect("R", dweight, Storage::f32, gradients.weights[0].weight_hh);
@@ -305,11 +240,11 @@ TEST_P(DenseTest, EqualsTheOracle) {
   expect("bias_hh", dbias_hh, Storage::f32, gradients.weights[0].bias_hh);
   if (c.states) expect("the state", dfirst, Storage::f32, gradients.state_in);
 
-  const Doubles weights_once = download(dweight, Storage::f32);
+  const Doubles weights_once = get(dweight, Storage::f32);
   const Graph graph(*stream, [&] { back.run(backward, workspace.address(), stream->handle()); });
   dweight.fill(0xff);
   graph.launch(stream->handle());
-  EXPECT_EQ(download(dweight, Storage::f32), weights_once) << "not the same bits again, as a graph";
+  EXPECT_EQ(get(dweight, Storage::f32), weights_once) << "not the same bits again, as a graph";
 }
 
 /// Every shape of a block or a cluster gives every result, whichever the planner takes.
@@ -349,9 +284,9 @@ TEST_P(DenseTest, EqualsTheOracleInAnyShape) {
     workspace.fill(0);
     back.run_walk(backward, workspace.address(), stream->handle());
     const double error = allowed(std::max(positions(), width), 8);
-    EXPECT_TRUE(test::close(download(dwx, storage), gradients.x, error, test::backward_terms));
+    EXPECT_TRUE(test::close(get(dwx, storage), gradients.x, error, test::backward_terms));
     if (c.states) {
-      EXPECT_TRUE(test::close(download(dfirst, Storage::f32), gradients.state_in, error, test::backward_terms));
+      EXPECT_TRUE(test::close(get(dfirst, Storage::f32), gradients.state_in, error, test::backward_terms));
     }
   }
 }
@@ -493,12 +428,7 @@ std::vector<std::tuple<Case, std::string_view, Storage>> parameters() {
   return list;
 }
 
-INSTANTIATE_TEST_SUITE_P(Cuda, DenseTest, testing::ValuesIn(parameters()), [](const auto& param) {
-  std::string name = fmt::format("{}_{}_{}", std::get<0>(param.param).name, std::get<1>(param.param),
-                                 to_string(std::get<2>(param.param)));
-  std::replace(name.begin(), name.end(), '-', '_');
-  return name;
-});
+INSTANTIATE_TEST_SUITE_P(Cuda, DenseTest, testing::ValuesIn(parameters()), test::name_of<Case>);
 
 TEST(DenseArguments, AreChecked) {
   const DenseSpec sound{.hidden = 16, .heads = 2};

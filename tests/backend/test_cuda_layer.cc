@@ -4,16 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "backend/cuda/runtime/driver.h"
 #include "backend/cuda/runtime/graph.h"
 #include "backend/cuda/scan/layer.h"
 #include "backend/cuda/scan/step.h"
-#include "base/random.h"
-#include "oracle/network.h"
 #include "oracle/tolerance.h"
 #include "support/expect_error.h"
-#include "support/half.h"
-#include "support/tolerance.h"
+#include "support/gpu_layer.h"
 
 namespace penstock::cuda {
 namespace {
@@ -29,48 +25,23 @@ struct Case {
 
 std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.name; }
 
-using Doubles = std::vector<double>;
+using test::Doubles;
 
-class LayerTest : public testing::TestWithParam<std::tuple<Case, std::string_view, Storage>> {
+class LayerTest : public test::GpuLayerTest<Case> {
  protected:
   void SetUp() override {
-    if (!driver_complaint().empty()) GTEST_SKIP() << driver_complaint();
-    stream = std::make_unique<Stream>(Device::get(0));
+    GpuLayerTest::SetUp();
     make_batch();
     make_arguments();
   }
 
-  Case c = std::get<0>(GetParam());
-  std::string cell{std::get<1>(GetParam())};
-  Storage storage = std::get<2>(GetParam());
   ScanRule rule = scan_rule(cell);
   Index width = rule.gates * c.hidden;
-  std::unique_ptr<Stream> stream;
-  Random random{7};
-  std::vector<Index> lengths, bounds;
-  std::vector<std::uint8_t> reset;
-  Batch batch;
-  oracle::Arguments<double> arguments;
-  Doubles dy, dstate;
-  Buffer lengths_gpu, reset_gpu;
-
-  Index positions() const { return c.packed ? c.steps : c.rows * c.steps; }
 
   void make_batch() {
-    batch = {.rows = c.rows, .steps = c.steps};
     for (Index b = 0; b < c.rows; ++b) lengths.push_back(b == 0 ? c.steps : b == 1 ? 0 : 1 + 5 * b % c.steps);
     for (Index b = 0; b <= c.rows; ++b) bounds.push_back(b * c.steps / c.rows);
-    reset.resize(static_cast<std::size_t>(positions()));
-    for (std::uint8_t& r : reset) r = random.uniform() < 0.1 ? 1 : 0;
-    if (c.lengths) batch.lengths = lengths.data();
-    if (c.packed) batch.cu_seqlens = bounds.data();
-    if (c.reset) batch.reset = reset.data();
-  }
-
-  Doubles numbers(Index count, double size, Storage of) {
-    Doubles values;
-    for (Index i = 0; i < count; ++i) values.push_back(test::rounded(size * (2 * random.uniform() - 1), of));
-    return values;
+    set_batch(0.1);
   }
 
   void make_arguments() {
@@ -106,63 +77,12 @@ class LayerTest : public testing::TestWithParam<std::tuple<Case, std::string_vie
     return s;
   }
 
-  /// In memory a time-first tensor has the oracle's positions in another order.
-  Doubles ordered(const Doubles& values, Index channels, bool to_memory) const {
-    if (!c.time_first) return values;
-    Doubles result(values.size());
-    for (Index b = 0; b < c.rows; ++b) {
-      for (Index t = 0; t < c.steps; ++t) {
-        for (Index j = 0; j < channels; ++j) {
-          const auto ours = static_cast<std::size_t>((b * c.steps + t) * channels + j);
-          const auto theirs = static_cast<std::size_t>((t * c.rows + b) * channels + j);
-          if (to_memory) result[theirs] = values[ours];
-          if (!to_memory) result[ours] = values[theirs];
-        }
-      }
-    }
-    return result;
-  }
-  Buffer upload(const Doubles& values, Storage of) {
-    const std::vector<std::uint8_t> bytes = test::to_storage(values, of);
-    Buffer buffer(*stream, bytes.size());
-    buffer.upload(bytes.data(), bytes.size());
-    return buffer;
-  }
-  Buffer poison(Index count, Storage of) {
-    Buffer buffer(*stream, static_cast<std::size_t>(count * plan::size_of(of)));
-    buffer.fill(0xff);
-    return buffer;
-  }
-  Doubles download(const Buffer& buffer, Storage of) {
-    std::vector<std::uint8_t> bytes(buffer.bytes());
-    buffer.download(bytes.data(), bytes.size());
-    return test::from_storage(bytes, of);
-  }
   Buffer upload_sequence(const Doubles& values, Index channels) {
-    return upload(ordered(values, channels, true), storage);
+    return put(ordered(values, channels, true), storage);
   }
   Doubles download_sequence(const Buffer& buffer, Index channels) {
-    return ordered(download(buffer, storage), channels, false);
+    return ordered(get(buffer, storage), channels, false);
   }
-  DeviceSequence sequence(const Buffer& buffer, Index channels) const {
-    if (c.time_first) return {buffer.address(), channels, c.rows * channels};
-    return {buffer.address(), c.steps * channels, channels};
-  }
-
-  LayerBatch layer_batch() {
-    LayerBatch of{.rows = c.rows, .steps = c.steps};
-    const std::vector<Index>& numbers_of_steps = c.packed ? bounds : lengths;
-    lengths_gpu = Buffer(*stream, numbers_of_steps.size() * sizeof(Index));
-    lengths_gpu.upload(numbers_of_steps.data(), lengths_gpu.bytes());
-    if (c.lengths) of.lengths = lengths_gpu.address();
-    if (c.packed) of.cu_seqlens = lengths_gpu.address();
-    reset_gpu = Buffer(*stream, reset.size());
-    reset_gpu.upload(reset.data(), reset.size());
-    if (c.reset) of.reset = reset_gpu.address();
-    of.reset_row_stride = c.steps, of.reset_step_stride = 1;
-    return of;
-  }
-
   /// Gates of all steps that exist, against the product in double; a fused layer writes no others.
   void expect_gates(const Doubles& got) const {
     for (std::size_t i = 0; i < got.size(); ++i) {
@@ -200,13 +120,12 @@ class LayerTest : public testing::TestWithParam<std::tuple<Case, std::string_vie
 TEST_P(LayerTest, EqualsTheOracle) {
   const oracle::Results<double> want = oracle::forward(oracle_spec(), batch, arguments);
   const Buffer x = upload_sequence(arguments.x, c.input), dy_gpu = upload_sequence(dy, c.hidden);
-  const Buffer weight = upload(arguments.weights[0].weight_ih, storage),
-               bias = upload(arguments.weights[0].bias_ih, storage);
-  const Buffer state = upload(arguments.state_in, Storage::f32), dlast = upload(dstate, Storage::f32);
-  Buffer y = poison(positions() * c.hidden, storage), gates = poison(positions() * width, storage);
-  Buffer last = poison(c.rows * c.hidden, Storage::f32);
+  const Buffer weight = put(arguments.weights[0].weight_ih, storage), bias = put(arguments.weights[0].bias_ih, storage);
+  const Buffer state = put(arguments.state_in, Storage::f32), dlast = put(dstate, Storage::f32);
+  Buffer y = room(positions() * c.hidden, storage), gates = room(positions() * width, storage);
+  Buffer last = room(c.rows * c.hidden, Storage::f32);
   LayerForward forward;
-  forward.batch = layer_batch();
+  forward.batch = gpu_batch<LayerBatch>();
   forward.x = sequence(x, c.input), forward.y = sequence(y, c.hidden);
   forward.weights = {weight.address(), bias.address()};
   forward.gates = gates.address();
@@ -216,11 +135,11 @@ TEST_P(LayerTest, EqualsTheOracle) {
   workspace.fill(0);
   executable.run(forward, workspace.address(), stream->handle());
   EXPECT_TRUE(test::close(download_sequence(y, c.hidden), want.y, allowed(c.input, 4), test::forward_terms));
-  EXPECT_TRUE(test::close(download(last, Storage::f32), want.state_out, allowed(c.input, 4), test::forward_terms));
+  EXPECT_TRUE(test::close(get(last, Storage::f32), want.state_out, allowed(c.input, 4), test::forward_terms));
 
   const oracle::Arguments<double> gradients = oracle::gradients(oracle_spec(), batch, arguments, dy, dstate);
-  Buffer dx = poison(positions() * c.input, storage), dweight = poison(width * c.input, Storage::f32);
-  Buffer dbias = poison(c.bias ? width : 0, Storage::f32), dfirst = poison(c.rows * c.hidden, Storage::f32);
+  Buffer dx = room(positions() * c.input, storage), dweight = room(width * c.input, Storage::f32);
+  Buffer dbias = room(c.bias ? width : 0, Storage::f32), dfirst = room(c.rows * c.hidden, Storage::f32);
   LayerBackward backward;
   backward.batch = forward.batch;
   backward.x = forward.x, backward.y = forward.y;
@@ -236,14 +155,13 @@ TEST_P(LayerTest, EqualsTheOracle) {
   back.run(backward, back_workspace.address(), stream->handle());
   const double error = allowed(std::max(positions(), width), 8);
   EXPECT_TRUE(test::close(download_sequence(dx, c.input), gradients.x, error, test::backward_terms));
-  EXPECT_TRUE(
-      test::close(download(dweight, Storage::f32), gradients.weights[0].weight_ih, error, test::backward_terms));
-  EXPECT_TRUE(test::close(download(dbias, Storage::f32), gradients.weights[0].bias_ih, error, test::backward_terms));
+  EXPECT_TRUE(test::close(get(dweight, Storage::f32), gradients.weights[0].weight_ih, error, test::backward_terms));
+  EXPECT_TRUE(test::close(get(dbias, Storage::f32), gradients.weights[0].bias_ih, error, test::backward_terms));
   if (c.states) {
-    EXPECT_TRUE(test::close(download(dfirst, Storage::f32), gradients.state_in, error, test::backward_terms));
+    EXPECT_TRUE(test::close(get(dfirst, Storage::f32), gradients.state_in, error, test::backward_terms));
   }
 
-  const Doubles once = download(dweight, Storage::f32);
+  const Doubles once = get(dweight, Storage::f32);
   const Graph graph(*stream, [&] {
     executable.run(forward, workspace.address(), stream->handle());
     back.run(backward, back_workspace.address(), stream->handle());
@@ -251,19 +169,18 @@ TEST_P(LayerTest, EqualsTheOracle) {
   for (int repeat = 0; repeat < 2; ++repeat) {
     dweight.fill(0xff);
     graph.launch(stream->handle());
-    EXPECT_EQ(download(dweight, Storage::f32), once) << "not the same bits again, as a graph";
+    EXPECT_EQ(get(dweight, Storage::f32), once) << "not the same bits again, as a graph";
   }
 }
 
 TEST_P(LayerTest, EqualsTheOracleInEveryRegime) {
   const oracle::Results<double> want = oracle::forward(oracle_spec(), batch, arguments);
-  const Buffer x = upload_sequence(arguments.x, c.input), state = upload(arguments.state_in, Storage::f32);
-  const Buffer weight = upload(arguments.weights[0].weight_ih, storage),
-               bias = upload(arguments.weights[0].bias_ih, storage);
-  Buffer y = poison(positions() * c.hidden, storage), gates = poison(positions() * width, storage);
-  Buffer last = poison(c.rows * c.hidden, Storage::f32);
+  const Buffer x = upload_sequence(arguments.x, c.input), state = put(arguments.state_in, Storage::f32);
+  const Buffer weight = put(arguments.weights[0].weight_ih, storage), bias = put(arguments.weights[0].bias_ih, storage);
+  Buffer y = room(positions() * c.hidden, storage), gates = room(positions() * width, storage);
+  Buffer last = room(c.rows * c.hidden, Storage::f32);
   LayerForward forward;
-  forward.batch = layer_batch();
+  forward.batch = gpu_batch<LayerBatch>();
   forward.x = sequence(x, c.input), forward.y = sequence(y, c.hidden);
   forward.weights = {weight.address(), bias.address()};
   forward.state_in = state.address(), forward.state_out = last.address();
@@ -285,11 +202,11 @@ TEST_P(LayerTest, EqualsTheOracleInEveryRegime) {
     workspace.fill(0);
     executable.run(forward, workspace.address(), stream->handle());
     EXPECT_TRUE(test::close(download_sequence(y, c.hidden), want.y, allowed(c.input, 4), test::forward_terms));
-    EXPECT_TRUE(test::close(download(last, Storage::f32), want.state_out, allowed(c.input, 4), test::forward_terms));
-    const Doubles once = download(y, storage);
+    EXPECT_TRUE(test::close(get(last, Storage::f32), want.state_out, allowed(c.input, 4), test::forward_terms));
+    const Doubles once = get(y, storage);
     executable.run(forward, workspace.address(), stream->handle());
-    EXPECT_EQ(download(y, storage), once) << "not the same bits again";
-    if ((regime == Regime::fused || regime == Regime::epilogue) && keep) expect_gates(download(gates, storage));
+    EXPECT_EQ(get(y, storage), once) << "not the same bits again";
+    if ((regime == Regime::fused || regime == Regime::epilogue) && keep) expect_gates(get(gates, storage));
   }
 }
 
@@ -297,11 +214,10 @@ TEST_P(LayerTest, StepsEqualTheSequence) {
   if (c.reverse || c.lengths || c.packed || c.reset || c.steps > 100) GTEST_SKIP() << "streams run forwards";
   const oracle::Results<double> want = oracle::forward(oracle_spec(), batch, arguments);
   const Buffer x = upload_sequence(arguments.x, c.input);
-  const Buffer weight = upload(arguments.weights[0].weight_ih, storage),
-               bias = upload(arguments.weights[0].bias_ih, storage);
+  const Buffer weight = put(arguments.weights[0].weight_ih, storage), bias = put(arguments.weights[0].bias_ih, storage);
   Doubles first = arguments.state_in;
   first.resize(static_cast<std::size_t>(c.rows * c.hidden));
-  Buffer state = upload(first, Storage::f32), y = poison(positions() * c.hidden, storage);
+  Buffer state = put(first, Storage::f32), y = room(positions() * c.hidden, storage);
   const DeviceSequence from = sequence(x, c.input), to = sequence(y, c.hidden);
   const Index size = plan::size_of(storage);
   LayerStep call;
@@ -323,7 +239,7 @@ TEST_P(LayerTest, StepsEqualTheSequence) {
   });
   graph.launch(stream->handle());
   EXPECT_TRUE(test::close(download_sequence(y, c.hidden), want.y, allowed(c.input, 3), test::forward_terms));
-  EXPECT_TRUE(test::close(download(state, Storage::f32), want.state_out, allowed(c.input, 3), test::forward_terms));
+  EXPECT_TRUE(test::close(get(state, Storage::f32), want.state_out, allowed(c.input, 3), test::forward_terms));
 }
 
 std::vector<Case> cases() {
@@ -365,13 +281,7 @@ std::vector<std::string_view> scan_cells() {
 INSTANTIATE_TEST_SUITE_P(Cuda, LayerTest,
                          testing::Combine(testing::ValuesIn(cases()), testing::ValuesIn(scan_cells()),
                                           testing::Values(Storage::f32, Storage::bf16, Storage::f16)),
-                         [](const auto& param) {
-                           std::string name =
-                               fmt::format("{}_{}_{}", std::get<0>(param.param).name, std::get<1>(param.param),
-                                           to_string(std::get<2>(param.param)));
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+                         test::name_of<Case>);
 
 /// A call that nothing is wrong with, at addresses that nobody reads.
 LayerForward sound_call() {

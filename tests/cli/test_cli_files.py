@@ -458,7 +458,7 @@ def test_a_bad_time_of_reproducible_files(models, tmp_path, monkeypatch, value, 
     monkeypatch.setattr(program, "environment", lambda: given)
     arguments = [models / word if str(word).startswith("text.") else word for word in command]
     result = run(*arguments, cwd=tmp_path, expect=2)
-    assert f"SOURCE_DATE_EPOCH must be 0 to 253402300799, in seconds since 1970, not '{value}': unset it" in result.err
+    assert f"SOURCE_DATE_EPOCH must be 0 to 253402300799, in seconds since 1970, not \"{value}\": unset it" in result.err
     assert list(tmp_path.iterdir()) == []
 
 

@@ -34,12 +34,13 @@ import numpy as np
 import penstock
 from penstock import interchange
 
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "cli"))
+
+from program import BIN
+
 LIMIT_SECONDS = 10  # of one case
 DOCUMENTED = (penstock.BadInput, penstock.Incompatible, penstock.Unsupported, penstock.IoFailure)
 LIMIT_BYTES = 1 << 30  # of addresses beyond what the process has when it starts
-PROGRAM = pathlib.Path(
-    os.environ.get("PENSTOCK_BIN", pathlib.Path(__file__).parents[2] / "build" / "release" / "penstock")
-).absolute()
 OUTCOMES = ("accepted", "refused", "exceptions", "crashes", "hangs")
 
 
@@ -75,7 +76,7 @@ class StateReader:
         model = path.with_name("model.safetensors")
         if not model.exists():
             model.write_bytes(self.model)
-        command = [PROGRAM, "stream", model, "--state", path]
+        command = [BIN, "stream", model, "--state", path]
         result = subprocess.run(command, input=b"more", capture_output=True, timeout=LIMIT_SECONDS, check=False)
         if result.returncode in (1, 2):
             raise penstock.BadInput(result.stderr.decode(errors="replace"))
@@ -108,9 +109,9 @@ def formats(folder: pathlib.Path) -> list[Format]:
         Format("table, labelled", "labelled.csv", penstock.open_labelled, refusals=(*DOCUMENTED, penstock.InvalidArgument)),
         Format("JSON lines", "series.jsonl", read_series, refusals=(*DOCUMENTED, penstock.InvalidArgument)),
     ]
-    if PROGRAM.exists():
+    if BIN.exists():
         subprocess.run(
-            [PROGRAM, "stream", folder / "model.safetensors", "--state", folder / "state.json"],
+            [BIN, "stream", folder / "model.safetensors", "--state", folder / "state.json"],
             input=b"some bytes",
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "io/onnx/protobuf.h"
+#include "io/protobuf.h"
 #include "penstock/onnx.h"
 #include "support/expect_error.h"
 #include "support/temporary_folder.h"

@@ -1,5 +1,6 @@
-// The planner chooses for some hundreds of shapes what it chose when its choices were measured, or what the same costs
-// say is as quick or quicker. PENSTOCK_WRITE_CHOICES=FILE writes what it chooses now.
+// The planner chooses for some hundreds of shapes what tests/plan/choices.txt says, at the cost that stands there, or
+// another plan of the same cost. After a deliberate change of rules or costs, PENSTOCK_WRITE_CHOICES=FILE writes the
+// choices anew, and the plans that changed are to be measured.
 
 #include <gtest/gtest.h>
 
@@ -28,7 +29,7 @@ std::map<std::string, Known> known_choices() {
   return known;
 }
 
-TEST(PlanChoices, AreAsGoodAsThoseThatWereMeasured) {
+TEST(PlanChoices, AreThoseThatWereMeasured) {
   const std::map<std::string, Known> known = known_choices();
   const std::vector<test::Choice> choices = test::all_choices();
   if (const char* path = std::getenv("PENSTOCK_WRITE_CHOICES")) {
@@ -42,10 +43,9 @@ TEST(PlanChoices, AreAsGoodAsThoseThatWereMeasured) {
   for (const test::Choice& choice : choices) {
     const auto found = known.find(choice.problem);
     ASSERT_NE(found, known.end()) << choice.problem;
-    if (choice.plan == found->second.plan || found->second.plan == "refused") continue;
     constexpr double rounding = 1e-6;
-    EXPECT_GT(found->second.cost, 0) << choice.problem << ": " << choice.plan << ", not " << found->second.plan;
-    EXPECT_LE(choice.cost, found->second.cost * (1 + rounding)) << choice.problem << ": " << choice.plan;
+    EXPECT_NEAR(choice.cost, found->second.cost, rounding * found->second.cost)
+        << choice.problem << ": " << choice.plan << ", not " << found->second.plan;
   }
 }
 

@@ -1,5 +1,10 @@
 """Tests with any input take the same examples in every run; `pytest --hypothesis-profile=explore` looks for others."""
 
+import pathlib
+import sys
+
+sys.path.append(str(pathlib.Path(__file__).parents[1] / "cli"))  # program.py calls the penstock program
+
 try:
     from hypothesis import HealthCheck, settings
 except ModuleNotFoundError:

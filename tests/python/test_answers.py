@@ -1,23 +1,15 @@
 """Models that answer files and tables in memory, as the program does."""
 
 import gzip
-import json
-import os
 import pathlib
-import subprocess
 
 import numpy as np
 import penstock
 import pytest
+from program import run
 
 ROOT = pathlib.Path(__file__).parents[2]
-PROGRAM = pathlib.Path(os.environ.get("PENSTOCK_BIN", ROOT / "build" / "release" / "penstock")).absolute()
 SHOPS = ROOT / "examples" / "data" / "shops.csv"
-
-
-def ask(*words):
-    done = subprocess.run([PROGRAM, *map(str, words)], check=True, capture_output=True, text=True)
-    return done.stdout
 
 
 def trained(data, **options):
@@ -46,7 +38,7 @@ def test_files_are_scored_as_by_the_program(series, tmp_path):
     path, _ = series
     model = trained(penstock.open_series(path, targets=["level"], horizon=3))
     model.save(tmp_path / "model.safetensors")
-    expected = json.loads(ask("evaluate", tmp_path / "model.safetensors", path, "--skip", 100, "--threads", 1, "--json"))
+    expected = run("evaluate", tmp_path / "model.safetensors", path, "--skip", 100, "--threads", 1, "--json").json()
     assert {"file": str(path), **model.evaluate(path, skip=100, threads=1)} == expected["files"][0]
     few = model.evaluate(path, skip=100, quantiles=[0.2, 0.8])["columns"]["level"]["quantiles"]
     assert few["levels"] == [0.2, 0.8]
@@ -69,11 +61,11 @@ def test_many_series_are_answered_by_name(tmp_path):
     planned = model.predict(both)
     assert all(answer.shape == (60, 6, 1) and np.isfinite(answer).all() for answer in planned.values())
     model.save(tmp_path / "model.safetensors")
-    said = ask("predict", tmp_path / "model.safetensors", both, "--last", "--json", "--threads", 1).splitlines()
-    forecasts = [json.loads(line)["forecast"]["sales"] for line in said]
+    said = run("predict", tmp_path / "model.safetensors", both, "--last", "--json", "--threads", 1).json_lines()
+    forecasts = [line["forecast"]["sales"] for line in said]
     assert [planned[name][-1, :, 0].tolist() for name in planned] == forecasts
-    scored = ask("evaluate", tmp_path / "model.safetensors", SHOPS, "--skip", 48, "--threads", 1, "--json")
-    assert {"file": str(SHOPS), **model.evaluate(SHOPS, skip=48, threads=1)} == json.loads(scored)["files"][0]
+    scored = run("evaluate", tmp_path / "model.safetensors", SHOPS, "--skip", 48, "--threads", 1, "--json").json()
+    assert {"file": str(SHOPS), **model.evaluate(SHOPS, skip=48, threads=1)} == scored["files"][0]
 
 
 def test_quantiles_are_those_of_the_program(series, tmp_path):
@@ -85,8 +77,8 @@ def test_quantiles_are_those_of_the_program(series, tmp_path):
     assert quantiles.shape == (150, 3, 2, 3) and quantiles.dtype == np.float64
     assert (np.diff(quantiles, axis=-1) >= 0).all()
     model.save(tmp_path / "model.safetensors")
-    said = ask("predict", tmp_path / "model.safetensors", path, "--exact", "--json", "--threads", 1, "--quantiles", "0.1,0.5,0.95")
-    for row, line in enumerate(map(json.loads, said.splitlines())):
+    said = run("predict", tmp_path / "model.safetensors", path, "--exact", "--json", "--threads", 1, "--quantiles", "0.1,0.5,0.95")
+    for row, line in enumerate(said.json_lines()):
         for target, name in enumerate(("level", "flow")):
             for i, level in enumerate(levels):
                 assert line["quantiles"][name][f"{level:g}"] == quantiles[row, :, target, i].tolist()
@@ -146,7 +138,7 @@ def test_labelled_files(tmp_path):
     first = np.array([[float(row.split(",")[2])] for row in rows if row.startswith("s0,")])
     np.testing.assert_array_equal(answers[0], model.predict(first, exact=True))
     model.save(tmp_path / "model.safetensors")
-    expected = json.loads(ask("evaluate", tmp_path / "model.safetensors", path, "--threads", 1, "--json"))["files"][0]
+    expected = run("evaluate", tmp_path / "model.safetensors", path, "--threads", 1, "--json").json()["files"][0]
     assert {"file": str(path), **model.evaluate(path, threads=1)} == expected
     with pytest.raises(penstock.InvalidArgument, match='the header of .*labelled.csv has no column "class"'):
         model.evaluate(path, label_column="class")
@@ -160,7 +152,7 @@ def test_texts(tmp_path):
     score = model.evaluate(path, threads=1)
     assert score == model.evaluate(path.read_text(), threads=1)
     model.save(tmp_path / "model.safetensors")
-    expected = json.loads(ask("evaluate", tmp_path / "model.safetensors", path, "--threads", 1, "--json"))["files"][0]
+    expected = run("evaluate", tmp_path / "model.safetensors", path, "--threads", 1, "--json").json()["files"][0]
     assert score["bytes"] == expected["bytes"]
     # Sums of logarithms of floats, in another order of pieces.
     assert score["bits_per_byte"] == pytest.approx(expected["bits_per_byte"], rel=1e-5)

@@ -202,11 +202,12 @@ def test_checkpoints_that_expand(tmp_path):
 @pytest.mark.parametrize(
     "header, problem",
     [
-        ({"a": ["F32", [2], 0, 8], "b": ["F32", [2], 4, 12]}, "tensor 'b' begins at 4"),
-        ({"a": ["F32", [2], 0, 8]}, "tensor 'a' ends at 8 of the data, and the file has 12"),
-        ({"a": ["F32", [1] * 100, 0, 4], "b": ["F32", [2], 4, 12]}, "more than 32 axes"),
-        ({"a": ["F32", [0, 10**30], 0, 0], "b": ["F32", [3], 0, 12]}, "more than 32 axes"),
-        ({"a": ["F32", [10**4000] * 30, 0, 12]}, "more than 32 axes"),
+        ({"a": ["F32", [2], 0, 8], "b": ["F32", [2], 4, 12]}, 'tensor "b" overlaps tensor "a"'),
+        ({"a": ["F32", [2], 0, 8]}, "4 bytes after the last tensor belonging to no tensor"),
+        ({"a": ["F32", [1] * 100, 0, 4], "b": ["F32", [2], 4, 12]}, "a list of at most 64 whole numbers"),
+        ({"a": ["F32", [1] * 40, 0, 4], "b": ["F32", [2], 4, 12]}, "has 40 axes, and arrays have at most 32"),
+        ({"a": ["F32", [0, 10**30], 0, 0], "b": ["F32", [3], 0, 12]}, "a list of at most 64 whole numbers"),
+        ({"a": ["F32", [10**4000] * 30, 0, 12]}, "the header is no JSON"),
     ],
 )
 def test_safetensors_whose_tensors_do_not_fit(tmp_path, header, problem):

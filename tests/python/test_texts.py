@@ -1,19 +1,14 @@
 """Tables of texts and labels in Python: learnt, answered and scored as by the program."""
 
 import json
-import os
-import pathlib
 import random
-import subprocess
 
 import numpy as np
 import pytest
 
 import penstock
+from program import run
 
-PROGRAM = pathlib.Path(
-    os.environ.get("PENSTOCK_BIN", pathlib.Path(__file__).parents[2] / "build" / "release" / "penstock")
-).absolute()
 WORDS = {"pos": "good lovely superb", "neg": "awful dull terrible"}
 QUICK = {"batch": 16, "threads": 1, "progress": False}
 
@@ -59,13 +54,11 @@ def test_what_is_read_is_said(folder):
 
 
 def test_answers_are_the_programs(folder, model):
-    lines = subprocess.run(
-        [PROGRAM, "predict", "texts.safetensors", "test.csv", "--json", "--threads", "1"], cwd=folder, capture_output=True, check=True
-    ).stdout.splitlines()
+    lines = run("predict", "texts.safetensors", "test.csv", "--json", "--threads", 1, cwd=folder).json_lines()
     answers = model.predict(folder / "test.csv", threads=1)
     assert answers.shape == (80, 2) and answers.dtype == np.float64
-    assert [json.loads(line)["label"] for line in lines] == [model.data["classes"][i] for i in answers.argmax(axis=1)]
-    said = np.array([[json.loads(line)["probabilities"][name] for name in ("neg", "pos")] for line in lines])
+    assert [line["label"] for line in lines] == [model.data["classes"][i] for i in answers.argmax(axis=1)]
+    said = np.array([[line["probabilities"][name] for name in ("neg", "pos")] for line in lines])
     assert np.abs(said - answers).max() < 1e-6
 
 
@@ -83,11 +76,7 @@ def test_texts_by_themselves(folder, model):
 
 def test_scores_are_the_programs(folder, model):
     ours = model.evaluate(folder / "test.csv", threads=1)
-    theirs = json.loads(
-        subprocess.run(
-            [PROGRAM, "evaluate", "texts.safetensors", "test.csv", "--json", "--threads", "1"], cwd=folder, capture_output=True, check=True
-        ).stdout
-    )["files"][0]
+    theirs = run("evaluate", "texts.safetensors", "test.csv", "--json", "--threads", 1, cwd=folder).json()["files"][0]
     assert ours["scored"] == 80 and ours["accuracy"] > 0.95
     for name in ("accuracy", "macro_f1", "confusion", "majority_accuracy", "classes"):
         assert ours[name] == theirs[name]

@@ -19,15 +19,15 @@ namespace penstock::test {
 using Doubles = std::vector<double>;
 using plan::Storage;
 
-/// A test with a stream on the first GPU, for one storage. Skipped where there is no GPU.
-class GpuTest : public testing::TestWithParam<Storage> {
+/// A test with a stream on the first GPU. Skipped where there is no GPU.
+template <class Parameters>
+class GpuTestOf : public testing::TestWithParam<Parameters> {
  protected:
   void SetUp() override {
     if (!cuda::driver_complaint().empty()) GTEST_SKIP() << cuda::driver_complaint();
     stream = std::make_unique<cuda::Stream>(cuda::Device::get(0));
   }
 
-  Storage storage = GetParam();
   std::unique_ptr<cuda::Stream> stream;
   Random random{11};
 
@@ -61,12 +61,6 @@ class GpuTest : public testing::TestWithParam<Storage> {
   }
   Doubles get(const cuda::Buffer& buffer, Storage of) { return from_storage(get<std::uint8_t>(buffer), of); }
 
-  /// Float arithmetic with sums of so many terms, and so many roundings to the storage.
-  double allowed(Index summed, double roundings) const {
-    return oracle::tolerance<float>({.summed = summed}) +
-           (storage == Storage::f32 ? 0 : roundings * half_unit(storage));
-  }
-
   /// Runs twice, the second time over what the first left in the workspace: to the bit what `results` gives.
   template <class Run, class Results>
   void repeat(const Run& run, const Results& results) {
@@ -74,6 +68,18 @@ class GpuTest : public testing::TestWithParam<Storage> {
     const auto once = results();
     run();
     EXPECT_EQ(results(), once) << "not the same bits again";
+  }
+};
+
+/// The same for one storage.
+class GpuTest : public GpuTestOf<Storage> {
+ protected:
+  Storage storage = GetParam();
+
+  /// Float arithmetic with sums of so many terms, and so many roundings to the storage.
+  double allowed(Index summed, double roundings) const {
+    return oracle::tolerance<float>({.summed = summed}) +
+           (storage == Storage::f32 ? 0 : roundings * half_unit(storage));
   }
 };
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "penstock/model_file.h"
 #include "penstock/version.h"
 #include "report/run_charts.h"
 #include "terminal/units.h"

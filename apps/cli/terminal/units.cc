@@ -1,19 +1,12 @@
 #include "terminal/units.h"
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
-#include <cstdlib>
-#include <ctime>
 #include <nlohmann/json.hpp>
 #include <string_view>
-#include <system_error>
-
-#include "penstock/error.h"
 
 namespace penstock::cli {
 namespace {
@@ -65,22 +58,6 @@ std::string short_count(double value) {
   std::string text = scaled(value, "");
   if (text.back() == ' ') text.pop_back();
   return text;
-}
-
-std::string utc_time() {
-  std::time_t now = std::time(nullptr);
-  if (const char* const fixed = std::getenv("SOURCE_DATE_EPOCH"); fixed != nullptr) {
-    constexpr std::time_t latest = 253402300799;  // the last second of the year 9999
-    const std::string_view text(fixed);
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), now);
-    if (error != std::errc() || end != text.data() + text.size() || now < 0 || now > latest) {
-      throw Error(ErrorCode::invalid_argument,
-                  fmt::format("SOURCE_DATE_EPOCH must be 0 to {}, in seconds since 1970, not '{}': unset it for the "
-                              "time of now",
-                              latest, printable(text)));
-    }
-  }
-  return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(now));
 }
 
 std::string clock_time(double seconds) {

@@ -18,9 +18,6 @@ std::string counted(Index count, std::string_view noun);
 std::string byte_size(double bytes);
 /// "1.24 M", "812", "1.24e+30": for rates of things other than bytes
 std::string short_count(double value);
-/// Now, as "2026-03-04T12:30:00Z"; the time that SOURCE_DATE_EPOCH says where files are to be reproducible.
-/// Throws Error(invalid_argument) if that is no such number.
-std::string utc_time();
 /// "0:07", "12:30", "1:02:03"; "-" if it is not known.
 std::string clock_time(double seconds);
 /// Four significant digits, never in exponent form where a person can do without: "1.312", "0.05", "123.4".

@@ -53,11 +53,9 @@ class Prediction {
   }
 
   int run() {
-    try {
+    {
       const Stoppable on_a_signal(&interrupt());
-      answer();
-    } catch (const Error& error) {
-      if (error.code() != ErrorCode::interrupted) throw;
+      completes([&] { answer(); });
     }
     if (interrupted()) return stop();
     output_.finish();

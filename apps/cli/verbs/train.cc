@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -65,7 +64,7 @@ class TrainingRun {
     linear_alone_ = forecast_stands_alone();
     check_search();
     complete_options();
-    if (!filters_alone_ && !linear_alone_) {
+    if (trains_layers()) {
       const Model model = make_model();
       check_seeds(model);
       settle_device(arguments_.automatic, options_.execution, model, work(), arguments_.quiet);
@@ -73,13 +72,13 @@ class TrainingRun {
     }
     catch_interrupts();
     if (arguments_.search && !search_first()) return interrupted_status();
-    TrainResult result;
-    std::optional<Model> made = make(result);
-    if (!made) return interrupted_status();
-    Model& model = *made;
+    Model model = make_model();
+    const FitResult result = fit_all(model);
+    if (result.interrupted && !trains_layers()) return interrupted_status();  // a fit in closed form is not kept
     save_patiently(model, arguments_.output, history(model, result), result.last.seconds);
     if (!result.interrupted) drop_own_checkpoint();
-    if (has_validation(result)) record_outcome(model, result);
+    if (!trains_layers()) record_untrained(model);
+    if (result.scored()) record_outcome(model, result);
     print(model, result);
     if (!result.checkpoint_error.empty() && (result.interrupted || !own_checkpoint_)) {
       throw Error(ErrorCode::io_failure, result.checkpoint_error);
@@ -88,33 +87,34 @@ class TrainingRun {
   }
 
  private:
-  /// Trains, finishes and scores a model. After an interrupt it returns the model as trained so far, which --resume
-  /// continues. Returns nothing if the run trains no layers: an interrupted fit in closed form is not kept.
-  std::optional<Model> make(TrainResult& result) {
-    std::optional<Model> model;
-    const auto unless_interrupted = [&](const auto& work) {
-      if (result.interrupted) return;
-      try {
-        const Stoppable on_a_signal(&interrupt());
-        work();
-      } catch (const Error& error) {
-        if (error.code() != ErrorCode::interrupted) throw;
-        result.interrupted = true;
-      }
+  bool trains_layers() const { return !filters_alone_ && !linear_alone_; }
+
+  /// Trains, finishes and scores a model. After an interrupt the model is as trained so far, which --resume continues.
+  FitResult fit_all(Model& model) {
+    measures_ = measures_of();
+    const RunStart start{arguments_, options_, data_};
+    if (filters_alone_ && !arguments_.quiet) say(introduction_of_filters(start, given_for_layers()));
+    if (linear_alone_ && !arguments_.quiet) say(introduction_of_linear(start, model));
+    FitCallbacks callbacks;
+    callbacks.begin = [&](const Model& member, Index number, TrainOptions& options) {
+      return begin(member, number, options);
     };
-    if (!filters_alone_ && !linear_alone_) {
-      model = train_members(result);
-    } else {
-      unless_interrupted([&] { model = filters_alone_ ? fit_filters_alone(result) : fit_linear_alone(result); });
-    }
-    if (!filters_alone_) unless_interrupted([&] { finish(*model, result); });
-    unless_interrupted([&] {
-      if (!has_validation(result)) return;
-      score_ = score_held_out({arguments_, data_, options_.execution}, *model, *result.validation, trace_);
-    });
-    unless_interrupted([&] { refit(*model, *data_.dataset, finished_, options_.execution); });
-    if (result.interrupted && (filters_alone_ || linear_alone_)) model.reset();
-    return model;
+    callbacks.scored = [&](const Model& scored, const FitResult& result) {
+      score_ = score_held_out({arguments_, data_, options_.execution}, scored, *result.validation, trace_);
+    };
+    callbacks.stop = interrupted;
+    const FitOptions how{
+        .seeds = arguments_.seeds,
+        .resume = resumes(),  // not after a search, which has trained nothing to go on from
+        .layers = trains_layers(),
+        .origin = origin_ ? &origin_->model() : nullptr,
+        .finish = {.shrink = !arguments_.keep_last, .filters = !arguments_.model.no_filters, .seed = options_.seed}};
+    FitResult result = fit(model, *data_.dataset, options_, how, callbacks);
+    if (!report_) return result;
+    mean_rate_ = report_->mean_rate();
+    step_rate_ = report_->step_rate();
+    report_.reset();
+    return result;
   }
 
   /// Reads the data, and shows meanwhile that it does.
@@ -180,9 +180,7 @@ class TrainingRun {
     return true;
   }
 
-  std::string weight_text() const { return describe_weight(finished_, !done_.empty()); }
-
-  History history(const Model& model, const TrainResult& result) const {
+  History history(const Model& model, const FitResult& result) const {
     History history{.trained = utc_time(),
                     .data = arguments_.data.source,
                     .score = {},
@@ -190,12 +188,12 @@ class TrainingRun {
                     .steps = result.last.step,
                     .origin = origin_ ? origin_->describe() : "",
                     .search = search_ ? describe_search(*search_) : "",
-                    .weight = weight_text()};
+                    .weight = result.weight()};
     if (arguments_.data.sources.size() > 1) {
       history.data += fmt::format(" and {} more", arguments_.data.sources.size() - 1);
     }
     history.data += ": " + data_.summary;
-    if (!has_validation(result)) return history;
+    if (!result.scored()) return history;
     history.score = validation_text(result, measures_, kind_);
     const std::string headline = score_ ? score_headline(model, *score_) : "";
     if (!headline.empty()) history.score += "; " + headline;
@@ -217,12 +215,12 @@ class TrainingRun {
   }
 
   /// What the finished model does, behind the metrics.
-  void record_outcome(const Model& model, const TrainResult& result) const {
+  void record_outcome(const Model& model, const FitResult& result) const {
     if (options_.metrics_path.empty() || !result.metrics_error.empty()) return;
     std::vector<Json> records;
     if (trace_ && score_) records = trace_->records(score_->groups);
-    if (const std::string weight = weight_text(); !weight.empty()) {
-      records.push_back({{"kind", "weight"}, {"text", weight}, {"layers_count", finished_.layers_count()}});
+    if (const std::string weight = result.weight(); !weight.empty()) {
+      records.push_back({{"kind", "weight"}, {"text", weight}, {"layers_count", result.finished.layers_count()}});
     }
     if (score_) records.push_back(reporting::score_record(model, *score_, arguments_.data.source));
     if (model.data().task == Task::language) records.push_back(reporting::sample_record(model, options_.execution));
@@ -238,77 +236,10 @@ class TrainingRun {
     }
   }
 
-  /// Trains a model from each seed; several become one. An interrupt leaves those that there are.
-  Model train_members(TrainResult& result) {
-    const std::string start = data_.dataset->position();
-    const TrainOptions first = options_;
-    std::vector<Model> members;
-    for (Index i = 0; i < arguments_.seeds && !result.interrupted; ++i) {
-      options_.seed = first.seed + static_cast<std::uint64_t>(i);
-      options_.checkpoint_path = TrainFiles::of_member(first.checkpoint_path, i);
-      if (!first.metrics_path.empty()) options_.metrics_path = TrainFiles::of_member(first.metrics_path, i);
-      if (!first.tensorboard_path.empty()) options_.tensorboard_path = TrainFiles::of_member(first.tensorboard_path, i);
-      data_.dataset->restore(start);
-      members.push_back(make_model());
-      const TrainResult each = train(members.back(), i);
-      done_.push_back({options_.seed, each});
-      const Index before = result.last.step;
-      const double seconds = result.last.seconds, epochs = result.last.epoch;
-      result = each;
-      result.last.step += before;
-      result.last.seconds += seconds;
-      result.last.epoch += epochs;
-    }
-    options_ = first;
-    return members.size() == 1 ? std::move(members.front()) : Model::combine(members);
-  }
-
-  void validate_anew(const Model& model, TrainResult& result) const {
-    TrainOptions options = options_;
-    options.validation_batches = 0;
-    result.validation.reset();  // of another model, should this end early
-    result.validation = evaluate(model, *data_.dataset, options);
-  }
-
-  /// What is decided by the held-out part once the layers are trained.
-  void finish(Model& model, TrainResult& result) {
-    if (kind_ == DataKind::series && !has_validation(result)) return;
-    const FinishOptions options{
-        .shrink = !arguments_.keep_last, .filters = !arguments_.model.no_filters, .seed = options_.seed};
-    finished_ = finish_training(model, *data_.dataset, options, options_.execution);
-    const bool changed = finished_.changed || model.spec().members > 1;
-    if (changed && has_validation(result)) validate_anew(model, result);
-  }
-
-  /// A model without layers, where too little is held out to say what they would add.
-  Model fit_filters_alone(TrainResult& result) {
-    measures_ = measures_of();
-    if (!arguments_.quiet) say(introduction_of_filters({arguments_, options_, data_}, given_for_layers()));
-    const auto start = std::chrono::steady_clock::now();
-    Model model = fit_filters(*data_.dataset, options_.seed, options_.execution);
-    finished_ = {.filter_shares = {.layers = 0.0, .filters = 1.0}, .filters = true};
-    if (data_.dataset->held_out_steps() > 0) validate_anew(model, result);
-    result.last.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    record_untrained(model);
-    return model;
-  }
-
   /// Whether layers would be trained in vain. Who says how they are to be trained sees it done all the same.
   bool forecast_stands_alone() const {
     return !arguments_.resume && !arguments_.search && arguments_.init.empty() && given_for_layers().empty() &&
            linear_stands_alone(*data_.dataset);
-  }
-
-  /// A model whose layers are as they were drawn and add nothing to the linear forecast.
-  Model fit_linear_alone(TrainResult& result) {
-    measures_ = measures_of();
-    const auto start = std::chrono::steady_clock::now();
-    Model model = make_model();
-    if (!arguments_.quiet) say(introduction_of_linear({arguments_, options_, data_}, model));
-    validate_anew(model, result);
-    result.last.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    record_untrained(model);
-    return model;
   }
 
   /// What the metrics say of a run without steps.
@@ -396,11 +327,12 @@ class TrainingRun {
     return spec;
   }
 
+  /// The model to train; where filters answer alone, they take the place of a fresh one.
   Model make_model() const {
-    if (origin_) {
+    if (origin_ && !filters_alone_) {
       return continue_from(origin_->model(), *data_.dataset, arguments_.model.dropout.value_or(resumed_->dropout));
     }
-    const ModelSpec spec = spec_of(resumed_);
+    const ModelSpec spec = spec_of(filters_alone_ ? std::nullopt : resumed_);
     Model model(spec, data_.dataset->description(), options_.seed);
     fit_autoregression(model, *data_.dataset);
     return model;
@@ -421,18 +353,18 @@ class TrainingRun {
     return measures;
   }
 
-  TrainResult train(Model& model, Index member) {
-    measures_ = measures_of();
-    ProgressReport report(measures_, arguments_.quiet);
+  /// Shows the training of a model that begins.
+  TrainCallbacks begin(const Model& model, Index number, TrainOptions& options) {
+    ProgressReport& report = report_.emplace(measures_, arguments_.quiet);
     TrainCallbacks callbacks;
     // Not before the first step: what is wrong with the options shows until then, and is then all there is to read.
-    bool introduced = false;
-    callbacks.progress = [&](const Progress& progress) {
-      if (!introduced && member == 0 && !arguments_.quiet) {
+    callbacks.progress = [&, number, introduced = false](const Progress& progress) mutable {
+      if (!introduced && number == 0 && !arguments_.quiet) {
         say(introduction({arguments_, options_, data_}, model, origin_ ? origin_->describe() : "", planned_));
       }
       if (!introduced && arguments_.seeds > 1 && !arguments_.quiet) {
-        say(fmt::format("seed   {}, {} of {}\n", options_.seed, member + 1, arguments_.seeds));
+        say(fmt::format("seed   {}, {} of {}\n", options_.seed + static_cast<std::uint64_t>(number), number + 1,
+                        arguments_.seeds));
       }
       introduced = true;
       report.step(progress);
@@ -440,27 +372,21 @@ class TrainingRun {
     callbacks.validation = [&](const Progress& progress, const Evaluation& evaluation) {
       report.validation(progress, evaluation);
     };
-    callbacks.stop = interrupted;
-    options_.metrics_note = metrics_note(model);
-    // Of several, those that were never begun have nothing to go on from, nor has what follows a search.
-    TrainResult result = penstock::train(model, *data_.dataset, options_, callbacks, resumes());
-    mean_rate_ = report.mean_rate();
-    step_rate_ = report.step_rate();
-    return result;
+    options.metrics_note = metrics_note(model);
+    return callbacks;
   }
 
   /// A checkpoint that nobody asked for is there for runs that did not reach their end.
   void drop_own_checkpoint() const {
     std::error_code ignored;
     for (Index i = 0; own_checkpoint_ && i < arguments_.seeds; ++i) {
-      std::filesystem::remove(TrainFiles::of_member(options_.checkpoint_path, i), ignored);
+      std::filesystem::remove(member_path(options_.checkpoint_path, i), ignored);
     }
     if (own_checkpoint_) std::filesystem::remove(search_record(options_.checkpoint_path), ignored);
   }
 
-  void print(const Model& model, const TrainResult& result) const {
-    const RunEnd end{arguments_, options_,   data_,      model,     result, done_,
-                     measures_,  mean_rate_, step_rate_, finished_, score_, search_};
+  void print(const Model& model, const FitResult& result) const {
+    const RunEnd end{arguments_, options_, data_, model, result, measures_, mean_rate_, step_rate_, score_, search_};
     if (arguments_.quiet && !arguments_.json) return;
     Output output;
     output.write(arguments_.json ? json_line(run_json(end)) : run_summary(end));
@@ -476,8 +402,7 @@ class TrainingRun {
   std::optional<Score> score_;
   std::optional<reporting::ForecastTraces> trace_;  // of the rows that were held out
   Measures measures_;
-  std::vector<TrainedMember> done_;
-  Finished finished_;                         // what followed training
+  std::optional<ProgressReport> report_;      // of the model that trains
   double mean_rate_ = 0.0, step_rate_ = 0.0;  // time steps of all sequences, and optimiser steps, a second
   bool planned_ = false, own_checkpoint_ = false;
   bool filters_alone_ = false;  // of labelled sequences: nothing is trained

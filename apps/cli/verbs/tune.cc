@@ -188,12 +188,7 @@ std::vector<TunedWork> tune_layers(const std::vector<LayerQuestion>& questions, 
       progress.at(i, questions.size(), work);
       return !interrupted();
     };
-    try {
-      add_new(all, tune(questions[i], one));
-    } catch (const Error& error) {
-      if (error.code() != ErrorCode::interrupted) throw;
-      break;
-    }
+    if (!completes([&] { add_new(all, tune(questions[i], one)); })) break;
   }
   return all;
 }

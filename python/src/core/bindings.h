@@ -15,6 +15,7 @@ void bind_layers(nanobind::module_& module);
 void bind_scans(nanobind::module_& module);
 void bind_models(nanobind::module_& module);
 void bind_sessions(nanobind::module_& module);
+void bind_datasets(nanobind::module_& module);
 void bind_training(nanobind::module_& module);
 void bind_tables(nanobind::module_& module);
 void bind_answers(nanobind::module_& module);

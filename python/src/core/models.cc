@@ -1,5 +1,6 @@
 #include "models.h"
 
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
@@ -8,6 +9,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -352,6 +354,20 @@ void save(SharedModel& shared, const std::string& path, const nb::dict& fields) 
   }
 }
 
+/// Returns {name: (type, shape, bytes)} of a safetensors file, and its metadata.
+std::pair<nb::dict, std::map<std::string, std::string>> read_tensors(const std::string& path) {
+  const TensorFile file = [&] {
+    const nb::gil_scoped_release unlocked;
+    return read_tensor_file(path);
+  }();
+  nb::dict tensors;
+  for (const TensorFile::Tensor& tensor : file.tensors) {
+    const nb::bytes values(tensor.values.data(), tensor.values.size());
+    tensors[nb::cast(tensor.name)] = nb::make_tuple(tensor.dtype, tensor.shape, values);
+  }
+  return {std::move(tensors), file.metadata};
+}
+
 /// Returns the JSON description of a model in a file, and copies of its parameters by name.
 std::pair<std::string, nb::dict> read_parts(const std::string& path) {
   const Model model = [&] {
@@ -411,14 +427,8 @@ nb::dict describe(const DataDescription& data) {
 }
 
 void bind_models(nb::module_& module) {
-  // Returns what is wrong with a safetensors file; an empty text for a valid one.
-  module.def(
-      "safetensors_problem",
-      [](const std::string& path) {
-        const ModelFile file = inspect_model_file(path);
-        return file.kind == ModelFile::Kind::other ? file.problem : "";  // a valid file need not be a model
-      },
-      nb::arg("path"));
+  module.def("read_tensors", &read_tensors, nb::arg("path"));
+  module.def("utc_time", &utc_time);
   module.def("read_model_parts", &read_parts, nb::arg("path"));
   module.def("write_model_parts", &write_parts, nb::arg("path"), nb::arg("description"), nb::arg("parameters"));
   nb::class_<SharedModel>(module, "Model")

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <initializer_list>
 #include <memory>
 #include <string>
 #include <utility>
@@ -64,6 +65,18 @@ class Shared {
 
 using SharedModel = Shared<Model>;
 using SharedDataset = Shared<std::unique_ptr<Dataset>>;
+
+/// Returns the value for the name of a choice. Throws Error(invalid_argument), which names the argument and all
+/// choices.
+template <class Enum>
+Enum chosen(const char* argument, const std::string& text, std::initializer_list<std::pair<const char*, Enum>> values) {
+  std::string names;
+  for (const auto& [name, value] : values) {
+    if (text == name) return value;
+    names += (names.empty() ? "'" : ", '") + std::string(name) + "'";
+  }
+  refuse(std::string(argument) + " must be one of " + names + ", not '" + text + "'");
+}
 
 /// Returns question.execution; if `device` is "auto", with the device that takes less time for this work.
 Execution settled(const Model& model, const std::string& device, const DeviceQuestion& question);

@@ -45,6 +45,7 @@ NB_MODULE(_core, module) {
   bindings::bind_sessions(module);
   bindings::bind_tables(module);
   bindings::bind_answers(module);
+  bindings::bind_datasets(module);
   bindings::bind_training(module);
   bindings::bind_search(module);
 }

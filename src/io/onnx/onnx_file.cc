@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "base/check.h"
-#include "io/onnx/protobuf.h"
+#include "io/protobuf.h"
 #include "penstock/version.h"
 
 namespace penstock::io {

@@ -8,7 +8,7 @@
 #include <set>
 #include <stdexcept>
 
-#include "io/onnx/protobuf.h"
+#include "io/protobuf.h"
 
 namespace penstock::io {
 

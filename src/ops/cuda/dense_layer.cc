@@ -10,8 +10,9 @@ namespace {
 
 using cuda::DeviceAddress;
 
-/// The operands x, state_in, weight_ih, weight_hh, bias_ih, bias_hh, panels -> y, state_out, tape, every state.
 class DenseLayerForward final : public Executable {
+  using Of = ForwardOperand;
+
  public:
   DenseLayerForward(const Recurrence& shape, const Target& target)
       : shape_(shape),
@@ -26,22 +27,23 @@ class DenseLayerForward final : public Executable {
   std::size_t opaque_bytes(int) const override { return tape_.end; }
 
   void run(const Call& call, const Operands& memory) override {
-    const DeviceAddress scratch = address_of(memory.scratch), tape = address_of(memory, 9);
+    const DeviceAddress scratch = address_of(memory.scratch), tape = address_of(memory, Of::tape);
     const DeviceAddress wx = tape != 0 && tape_.split ? tape + tape_.wx : scratch + wx_place();
     const DeviceAddress entering = scratch + state_place(), leaving = entering + states_.scratch_bytes();
-    const cuda::DeviceSequence x = input_.enter(call, address_of(memory, 0), scratch + input_place());
-    product_.run(x.data, address_of(memory, 2), wx, 0, scratch, stream_of(call));
+    const cuda::DeviceSequence x = input_.enter(call, address_of(memory, Of::x), scratch + input_place());
+    product_.run(x.data, address_of(memory, Of::weight_ih), wx, 0, scratch, stream_of(call));
     cuda::DenseForward forward;
     forward.batch = dense_batch(call.batch, target_, input_.time_first());
     forward.wx = gapless(wx, forward.batch, gates_of(shape_));
-    forward.y = sequence_of(address_of(memory, 7), shape_.y_strides, call.batch, shape_.hidden);
-    forward.weights = {address_of(memory, 3), address_of(memory, 4), address_of(memory, 5)};
-    forward.state_in = states_.enter(call, address_of(memory, 1), entering);
-    forward.state_out = states_.place(address_of(memory, 8), leaving);
+    forward.y = sequence_of(address_of(memory, Of::y), shape_.y_strides, call.batch, shape_.hidden);
+    forward.weights = {address_of(memory, Of::weight_hh), address_of(memory, Of::bias_ih),
+                       address_of(memory, Of::bias_hh)};
+    forward.state_in = states_.enter(call, address_of(memory, Of::state_in), entering);
+    forward.state_out = states_.place(address_of(memory, Of::state_out), leaving);
     if (tape != 0) forward.tape = tape_.at(tape);
-    if (shape_.every_state) forward.every_state = other_states(shape_, call.batch, address_of(memory, 10));
+    if (shape_.every_state) forward.every_state = other_states(shape_, call.batch, address_of(memory, Of::states));
     recurrence_.run(forward, scratch + order_place(), stream_of(call));
-    states_.leave(call, address_of(memory, 8), leaving);
+    states_.leave(call, address_of(memory, Of::state_out), leaving);
   }
 
  private:

@@ -22,24 +22,24 @@ cuda::DenseBackwardExecutable DenseLayerGradients::walk_by(const std::optional<p
 }
 
 cuda::DenseBackward DenseLayerGradients::enter(const Call& call, const Operands& memory) const {
-  const DeviceAddress scratch = address_of(memory.scratch), tape = address_of(memory, 9);
+  const DeviceAddress scratch = address_of(memory.scratch), tape = address_of(memory, Of::tape);
   const DeviceAddress sums = scratch + gradients_place(), states = scratch + state_place();
-  input_.enter(call, address_of(memory, 0), scratch + input_place());
+  input_.enter(call, address_of(memory, Of::x), scratch + input_place());
   cuda::DenseBackward walk;
   walk.batch = dense_batch(call.batch, target_, input_.time_first());
   if (tape_.split) walk.wx = gapless(tape + tape_.wx, walk.batch, gates_of(shape_));
-  walk.y = sequence_of(address_of(memory, 1), shape_.y_strides, call.batch, shape_.hidden);
-  walk.dy = sequence_of(address_of(memory, 2), dy_strides(), call.batch, shape_.hidden);
-  walk.weights = {address_of(memory, 5), address_of(memory, 6), address_of(memory, 7)};
+  walk.y = sequence_of(address_of(memory, Of::y), shape_.y_strides, call.batch, shape_.hidden);
+  walk.dy = sequence_of(address_of(memory, Of::dy), dy_strides(), call.batch, shape_.hidden);
+  walk.weights = {address_of(memory, Of::weight_hh), address_of(memory, Of::bias_ih), address_of(memory, Of::bias_hh)};
   walk.tape = tape_.at(tape);
   walk.dwx = scratch;
   walk.drh = tape_.split ? scratch + tape_.gates : 0;
   walk.gradients = {gradients_.address(memory, 1, sums), gradients_.address(memory, 2, sums),
                     gradients_.address(memory, 3, sums)};
-  walk.state_in = states_.enter(call, address_of(memory, 3), states);
-  walk.dstate_out = states_.enter(call, address_of(memory, 10), states + states_.scratch_bytes());
-  walk.dstate_in = states_.place(address_of(memory, 17), states + 2 * states_.scratch_bytes());
-  if (shape_.every_state) walk.dstates = other_states(shape_, call.batch, address_of(memory, 11));
+  walk.state_in = states_.enter(call, address_of(memory, Of::state_in), states);
+  walk.dstate_out = states_.enter(call, address_of(memory, Of::dstate_out), states + states_.scratch_bytes());
+  walk.dstate_in = states_.place(address_of(memory, Of::dstate_in), states + 2 * states_.scratch_bytes());
+  if (shape_.every_state) walk.dstates = other_states(shape_, call.batch, address_of(memory, Of::dstates));
   walk.clip = static_cast<float>(shape_.gradient_clip);
   return walk;
 }
@@ -47,10 +47,11 @@ cuda::DenseBackward DenseLayerGradients::enter(const Call& call, const Operands&
 void DenseLayerGradients::finish(const Call& call, const Operands& memory, const cuda::DenseBackward& walk) const {
   const DeviceAddress scratch = address_of(memory.scratch), persistent = address_of(memory.persistent);
   const DeviceAddress copies = scratch + input_place(), sums = scratch + gradients_place();
-  const DeviceAddress dx = address_of(memory, 16);
+  const DeviceAddress dx = address_of(memory, Of::dx);
   recurrence_.run_products(walk, persistent, stream_of(call));
-  states_.leave(call, address_of(memory, 17), scratch + state_place() + 2 * states_.scratch_bytes());
-  cuda::GradientCall products{.x = input_.place(address_of(memory, 0), copies), .weight = address_of(memory, 4)};
+  states_.leave(call, address_of(memory, Of::dstate_in), scratch + state_place() + 2 * states_.scratch_bytes());
+  cuda::GradientCall products{.x = input_.place(address_of(memory, Of::x), copies),
+                              .weight = address_of(memory, Of::weight_ih)};
   products.dy = walk.dwx;
   products.dweight = gradients_.address(memory, 0, sums);
   if (wants_dx_) products.dx = input_.enter_dx(call, dx, copies).data;

@@ -13,6 +13,8 @@ namespace penstock::ops {
 /// The operands x, y, dy, state_in, the four weights, panels, tape, dstate_out, dstates -> the four gradients, dx,
 /// dstate_in.
 class DenseLayerGradients {
+  using Of = BackwardOperand;
+
  public:
   /// `wants_dx`: whether the products make dx. `plan`: of the walk, if it is the caller's.
   DenseLayerGradients(const Recurrence& shape, bool wants_dx, const Target& target,

@@ -66,7 +66,7 @@ class ChunkedLayer {
 
   /// Multiplies the input of a chunk; of the lowest layer, which is asked for the first one alone, of all chunks.
   void run_product(const ChunkCall& chunk) const {
-    DeviceAddress x = chunk.address(StackForwardLayer::x_at), wx = wx_of(chunk).data;
+    DeviceAddress x = chunk.address(StackForwardLayer::x), wx = wx_of(chunk).data;
     const bool whole = lowest_ || chunk.steps == chunk_;
     if (lowest_) {
       x = input_.enter(call_of(chunk), x, chunk.scratch + input_place_).data;
@@ -75,31 +75,31 @@ class ChunkedLayer {
       x += bytes_of(chunk.begin * target_.rows * shape_.input);
     }
     const cuda::MatrixProduct& product = whole ? product_ : *rest_product_;
-    product.run(x, chunk.address(weight_ih), wx, 0, chunk.scratch + product_place_, chunk.stream);
+    product.run(x, chunk.address(StackForwardLayer::weight_ih), wx, 0, chunk.scratch + product_place_, chunk.stream);
   }
 
   void run_recurrence(const ChunkCall& chunk) const {
     cuda::DenseForward forward = cuda::steps_of(all_steps(chunk), spec_, chunk.begin, chunk.steps);
     forward.wx = wx_of(chunk);
-    const DeviceAddress state_out = chunk.address(StackForwardLayer::y_at + 1);
+    const DeviceAddress state_out = chunk.address(StackForwardLayer::state_out);
     const DeviceAddress state = states_.copies() || state_out == 0 ? chunk.scratch + state_place_ : state_out;
     const Call call = call_of(chunk);
     const bool first = chunk.number == 0, last = chunk.number + 1 == chunk.chunks;
-    forward.state_in = first ? states_.enter(call, chunk.address(1), chunk.scratch + entering_place_) : state;
+    forward.state_in =
+        first ? states_.enter(call, chunk.address(StackForwardLayer::state_in), chunk.scratch + entering_place_)
+              : state;
     forward.state_out = state;
     recurrence_.run(forward, chunk.scratch + order_place_, chunk.stream);
     if (last && state_out != 0) states_.leave(call, state_out, state);
   }
 
  private:
-  static constexpr int weight_ih = 2;  // among the operands, before the other three
-
   static Call call_of(const ChunkCall& chunk) {
     Call call = chunk.call;
     call.stream = chunk.stream;
     return call;
   }
-  static DeviceAddress tape(const ChunkCall& chunk) { return chunk.address(StackForwardLayer::y_at + 2); }
+  static DeviceAddress tape(const ChunkCall& chunk) { return chunk.address(StackForwardLayer::tape); }
 
   /// Bytes of values of activations.
   std::size_t bytes_of(Index values) const { return static_cast<std::size_t>(values) * size_of(target_.dtype); }
@@ -132,11 +132,12 @@ class ChunkedLayer {
     const Batch& batch = chunk.call.batch;
     cuda::DenseForward forward;
     forward.batch = dense_batch(batch, target_, input_.time_first());
-    forward.y = sequence_of(chunk.address(StackForwardLayer::y_at), shape_.y_strides, batch, shape_.hidden);
-    forward.weights = {chunk.address(weight_ih + 1), chunk.address(weight_ih + 2), chunk.address(weight_ih + 3)};
+    forward.y = sequence_of(chunk.address(StackForwardLayer::y), shape_.y_strides, batch, shape_.hidden);
+    forward.weights = {chunk.address(StackForwardLayer::weight_hh), chunk.address(StackForwardLayer::bias_ih),
+                       chunk.address(StackForwardLayer::bias_hh)};
     if (target_.training) forward.tape = tape_.at(tape(chunk));
     if (shape_.every_state) {
-      forward.every_state = other_states(shape_, batch, chunk.address(StackForwardLayer::every_state_at));
+      forward.every_state = other_states(shape_, batch, chunk.address(StackForwardLayer::states));
     }
     return forward;
   }

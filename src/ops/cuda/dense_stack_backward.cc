@@ -69,12 +69,11 @@ class ChunkedGradients {
   }
 
   void run_dx(const Call& call, const Chunk& chunk, void* const* values, const Operands& memory) const {
-    constexpr int weight_ih = 4;
     const auto bytes_of = [&](Index width) {
       return static_cast<DeviceAddress>(chunk.begin * target_.rows * width) * size_of(target_.dtype);
     };
     const cuda::MatrixProduct& product = chunk.steps == chunk_ ? *dx_product_ : *rest_product_;
-    product.run(walk_.dwx + bytes_of(gates_of(shape_)), address_of(values[weight_ih]),
+    product.run(walk_.dwx + bytes_of(gates_of(shape_)), address_of(values[BackwardOperand::weight_ih]),
                 address_of(dx(memory)) + bytes_of(shape_.input), 0, address_of(memory.scratch) + product_place_,
                 stream_of(call));
   }
@@ -170,7 +169,7 @@ class DenseStackBackward final : public Executable {
     StackBackwardLayer operands(memory, layers_.size(), l);
     ChunkedGradients& layer = *layers_[l];
     const bool highest = l + 1 == layers_.size(), lowest = l == 0;
-    if (!highest) operands.values[StackBackwardLayer::dy_at] = layers_[l + 1]->dx(memory);
+    if (!highest) operands.values[StackBackwardLayer::dy] = layers_[l + 1]->dx(memory);
     const Index place = reverse_ ? number : chunks_ - 1 - number;
     const Chunk chunk{number, place * chunk_, std::min(chunk_, steps_ - place * chunk_)};
     Call on_branch = call;

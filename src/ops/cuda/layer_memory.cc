@@ -94,13 +94,13 @@ LayerGradients::LayerGradients(const Recurrence& shape, const Target& target) {
 
 cuda::DeviceAddress LayerGradients::address(const Operands& memory, int which, cuda::DeviceAddress scratch) const {
   const auto i = static_cast<std::size_t>(which);
-  const cuda::DeviceAddress wanted = address_of(memory, first_operand + which);
+  const cuda::DeviceAddress wanted = address_of(memory, BackwardOperand::dweight_ih + which);
   return wanted != 0 && sums_[i] ? scratch + places_[i] : wanted;
 }
 
 void LayerGradients::finish(const Call& call, const Operands& memory, cuda::DeviceAddress scratch) const {
   for (std::size_t i = 0; i < sums_.size(); ++i) {
-    const cuda::DeviceAddress sum = address_of(memory, first_operand + static_cast<int>(i));
+    const cuda::DeviceAddress sum = address_of(memory, BackwardOperand::dweight_ih + static_cast<int>(i));
     if (sums_[i] && sum != 0) sums_[i]->run({.x = sum, .branch = scratch + places_[i], .y = sum}, stream_of(call));
   }
 }

@@ -67,9 +67,6 @@ class LayerGradients {
   /// Adds what they have written.
   void finish(const Call& call, const Operands& memory, cuda::DeviceAddress scratch) const;
 
-  /// Number of weight_ih's gradient among the operands of a backward pass.
-  static constexpr int first_operand = 12;
-
  private:
   std::array<std::size_t, 4> places_ = {};
   std::array<std::optional<cuda::ResidualExecutable>, 4> sums_;

@@ -30,8 +30,9 @@ std::size_t gate_bytes(const Recurrence& shape, const Target& target) {
   return padded(static_cast<std::size_t>(target.positions() * gates * shape.hidden) * size_of(target.dtype));
 }
 
-/// The operands x, state_in, weight_ih, weight_hh, bias_ih, bias_hh, panels -> y, state_out, tape.
 class ScanLayerForward final : public Executable {
+  using Of = ForwardOperand;
+
  public:
   ScanLayerForward(const Recurrence& shape, const Target& target)
       : shape_(shape),
@@ -49,13 +50,13 @@ class ScanLayerForward final : public Executable {
     const cuda::DeviceAddress scratch = address_of(memory.scratch), persistent = address_of(memory.persistent);
     cuda::LayerForward forward;
     forward.batch = ops::shape_of(call.batch, target_.packed);
-    forward.x = input_.enter(call, address_of(memory, 0), scratch + input_place());
-    forward.y = sequence_of(address_of(memory, 7), shape_.y_strides, call.batch, shape_.hidden);
-    forward.weights = {address_of(memory, 2), address_of(memory, 4)};
-    forward.gates = target_.training ? address_of(memory, 9) : scratch + padded(parts_.products);
+    forward.x = input_.enter(call, address_of(memory, Of::x), scratch + input_place());
+    forward.y = sequence_of(address_of(memory, Of::y), shape_.y_strides, call.batch, shape_.hidden);
+    forward.weights = {address_of(memory, Of::weight_ih), address_of(memory, Of::bias_ih)};
+    forward.gates = target_.training ? address_of(memory, Of::tape) : scratch + padded(parts_.products);
     forward.keep_gates = target_.training;
-    forward.state_in = address_of(memory, 1);
-    forward.state_out = address_of(memory, 8);
+    forward.state_in = address_of(memory, Of::state_in);
+    forward.state_out = address_of(memory, Of::state_out);
     // Memory for itself lies before the scratch, in one workspace.
     layer_.place({0, padded(parts_.passed), scratch - persistent});
     layer_.run(forward, persistent, stream_of(call));
@@ -87,8 +88,9 @@ class ScanLayerForward final : public Executable {
   cuda::WorkspaceParts parts_;
 };
 
-/// The operands x, y, dy, state_in, the four weights, panels, tape, dstate_out -> the four gradients, dx, dstate_in.
 class ScanLayerBackward final : public Executable {
+  using Of = BackwardOperand;
+
  public:
   ScanLayerBackward(const Recurrence& shape, bool wants_dx, const Target& target)
       : shape_(shape),
@@ -105,20 +107,20 @@ class ScanLayerBackward final : public Executable {
   void run(const Call& call, const Operands& memory) override {
     const cuda::DeviceAddress scratch = address_of(memory.scratch), persistent = address_of(memory.persistent);
     const cuda::DeviceAddress copies = scratch + padded(parts_.products), sums = scratch + gradients_place();
-    const cuda::DeviceAddress dx = address_of(memory, 16);
+    const cuda::DeviceAddress dx = address_of(memory, Of::dx);
     cuda::LayerBackward backward;
     backward.batch = ops::shape_of(call.batch, target_.packed);
-    backward.x = input_.enter(call, address_of(memory, 0), copies);
-    backward.y = sequence_of(address_of(memory, 1), shape_.y_strides, call.batch, shape_.hidden);
-    backward.dy = sequence_of(address_of(memory, 2), dy_strides(), call.batch, shape_.hidden);
-    backward.state_in = address_of(memory, 3);
-    backward.weights = {address_of(memory, 4), address_of(memory, 6)};
-    backward.gates = backward.dgates = address_of(memory, 9);
-    backward.dstate_out = address_of(memory, 10);
+    backward.x = input_.enter(call, address_of(memory, Of::x), copies);
+    backward.y = sequence_of(address_of(memory, Of::y), shape_.y_strides, call.batch, shape_.hidden);
+    backward.dy = sequence_of(address_of(memory, Of::dy), dy_strides(), call.batch, shape_.hidden);
+    backward.state_in = address_of(memory, Of::state_in);
+    backward.weights = {address_of(memory, Of::weight_ih), address_of(memory, Of::bias_ih)};
+    backward.gates = backward.dgates = address_of(memory, Of::tape);
+    backward.dstate_out = address_of(memory, Of::dstate_out);
     backward.gradients = {gradients_.address(memory, 0, sums), gradients_.address(memory, 2, sums)};
     if (wants_dx_) backward.dx = input_.enter_dx(call, dx, copies);
     backward.add_dx = shape_.add_dx;
-    backward.dstate_in = address_of(memory, 17);
+    backward.dstate_in = address_of(memory, Of::dstate_in);
     layer_.place({0, padded(parts_.passed), scratch - persistent});
     layer_.run(backward, persistent, stream_of(call));
     if (wants_dx_) input_.leave_dx(call, dx, copies);
@@ -158,8 +160,10 @@ class ScanLayerBackward final : public Executable {
   cuda::WorkspaceParts parts_;
 };
 
-/// One step of all rows, of the operands of a forward pass.
+/// One step of all rows, with the operands of a forward pass.
 class ScanLayerStep final : public Executable {
+  using Of = ForwardOperand;
+
  public:
   ScanLayerStep(const Recurrence& shape, const Target& target)
       : shape_(shape), target_(target), layer_(gpu_of(target), spec_of(shape, target), planned()) {}
@@ -167,11 +171,11 @@ class ScanLayerStep final : public Executable {
   std::size_t scratch_bytes() const override { return padded(state_bytes()); }
 
   void run(const Call& call, const Operands& memory) override {
-    const cuda::DeviceAddress before = address_of(memory, 1), after = address_of(memory, 8);
+    const cuda::DeviceAddress before = address_of(memory, Of::state_in), after = address_of(memory, Of::state_out);
     cuda::LayerStep step = planned();
-    step.x = address_of(memory, 0), step.y = address_of(memory, 7);
+    step.x = address_of(memory, Of::x), step.y = address_of(memory, Of::y);
     step.state = after != 0 ? after : address_of(memory.scratch);
-    step.weights = {address_of(memory, 2), address_of(memory, 4)};
+    step.weights = {address_of(memory, Of::weight_ih), address_of(memory, Of::bias_ih)};
     if (before == 0) {
       clear_memory(target_.device, cuda::device_pointer<void>(step.state), state_bytes(), call.stream);
     } else if (before != step.state) {

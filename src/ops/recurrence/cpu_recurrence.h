@@ -9,8 +9,8 @@
 #include "backend/cpu/kernels.h"
 #include "base/check.h"
 #include "base/threads.h"
+#include "ops/recurrence/cpu_layer.h"
 #include "ops/recurrence/recurrence.h"
-#include "ops/recurrence/recurrent.h"
 #include "plan/cell_table.h"
 
 namespace penstock::ops {
@@ -21,19 +21,19 @@ inline bool exact_kernels(const Execution& execution) {
 }
 
 template <class Real>
-RecurrentOp<Real> make_recurrent(const Recurrence& shape, const Target& target) {
-  return RecurrentOp<Real>(plan::cell_traits(shape.cell), shape.input, shape.hidden, shape.heads, shape.reverse,
-                           target.execution.precision, exact_kernels(target.execution));
+CpuLayer<Real> make_layer(const Recurrence& shape, const Target& target) {
+  return CpuLayer<Real>(plan::cell_traits(shape.cell), shape.input, shape.hidden, shape.heads, shape.reverse,
+                        target.execution.precision, exact_kernels(target.execution));
 }
 
 /// Of a forward pass. Weights that are read as they lie are not rounded on the way: to round takes longer than to
 /// multiply.
 template <class Real>
-RecurrentOp<Real> make_forward(const Recurrence& shape, const Target& target) {
+CpuLayer<Real> make_forward(const Recurrence& shape, const Target& target) {
   const Panels panels = forward_panels(target);
-  if (reads_panels(shape, panels, target)) return make_recurrent<Real>(shape, target);
-  return RecurrentOp<Real>(plan::cell_traits(shape.cell), shape.input, shape.hidden, shape.heads, shape.reverse,
-                           Precision::full, true, false);
+  if (reads_panels(shape, panels, target)) return make_layer<Real>(shape, target);
+  return CpuLayer<Real>(plan::cell_traits(shape.cell), shape.input, shape.hidden, shape.heads, shape.reverse,
+                        Precision::full, true, false);
 }
 
 template <class Value>
@@ -53,9 +53,9 @@ StoredView<Real> stored(void* data, bool is_bf16, const SequenceStrides& strides
 /// Some packed rows of a target: how long each of them is changes no size.
 std::vector<Index> packed_starts(const Target& target);
 
-/// Memory that a layer's op wants for a batch of the target's rows and steps, whatever their lengths and resets.
+/// Memory that a layer wants for a batch of the target's rows and steps, whatever their lengths and resets.
 template <class Real, class Size>
-std::size_t most_bytes(RecurrentOp<Real>& op, const Recurrence& shape, const Target& target, const Size& size) {
+std::size_t most_bytes(CpuLayer<Real>& layer, const Recurrence& shape, const Target& target, const Size& size) {
   const auto rows = static_cast<std::size_t>(target.rows);
   const std::vector<Index> lengths(target.lengths ? rows : 0, target.steps);
   const std::vector<Index> starts = target.packed > 0 ? packed_starts(target) : std::vector<Index>();
@@ -68,70 +68,76 @@ std::size_t most_bytes(RecurrentOp<Real>& op, const Recurrence& shape, const Tar
                          .lengths = ragged ? lengths.data() : nullptr,
                          .cu_seqlens = starts.empty() ? nullptr : starts.data(),
                          .reset = target.reset ? reset.data() : nullptr};
-    op.prepare(batch, strided<const Real>(nullptr, shape.x_strides, batch, shape.input), target.execution);
+    layer.prepare(batch, strided<const Real>(nullptr, shape.x_strides, batch, shape.input), target.execution);
     most = std::max(most, size());
   }
   return most * sizeof(Real);
 }
 
-/// The recurrent op of a run, with its sizes.
+/// The layer of a run, with its sizes.
 template <class Real>
 class CpuRecurrence : public Executable {
  public:
-  CpuRecurrence(const Recurrence& shape, const Target& target, RecurrentOp<Real> op)
-      : shape_(shape), execution_(target.execution), op_(std::move(op)) {
+  CpuRecurrence(const Recurrence& shape, const Target& target, CpuLayer<Real> layer)
+      : shape_(shape), execution_(target.execution), layer_(std::move(layer)) {
     execution_.threads = resolve_threads(target.execution.threads);
   }
 
   std::size_t scratch_bytes() const override { return scratch_; }
-  const RecurrentOp<Real>& op() const { return op_; }
+  const CpuLayer<Real>& layer() const { return layer_; }
 
   /// Reads the batch of a call.
   void begin(const Call& call, const Operands& memory) {
     const int threads = resolve_threads(call.threads);
     require(threads == execution_.threads, "threads must be {}, for which this program was prepared, not {}",
             execution_.threads, threads);
-    op_.prepare(call.batch, strided(memory.get<const Real>(0), shape_.x_strides, call.batch, shape_.input), execution_);
+    layer_.prepare(call.batch,
+                   strided(memory.get<const Real>(ForwardOperand::x), shape_.x_strides, call.batch, shape_.input),
+                   execution_);
   }
 
  protected:
   Recurrence shape_;
   Execution execution_;
-  RecurrentOp<Real> op_;
+  CpuLayer<Real> layer_;
   std::size_t scratch_ = 0;
 };
 
 template <class Real>
 class CpuForward final : public CpuRecurrence<Real> {
+  using Of = ForwardOperand;
+
  public:
   CpuForward(const Recurrence& shape, const Target& target)
       : CpuRecurrence<Real>(shape, target, make_forward<Real>(shape, target)) {
-    this->scratch_ = most_bytes(this->op_, shape, target, [this] { return this->op_.forward_workspace(); });
-    if (target.training) tape_ = most_bytes(this->op_, shape, target, [this] { return this->op_.tape_size(); });
+    this->scratch_ = most_bytes(this->layer_, shape, target, [this] { return this->layer_.forward_workspace(); });
+    if (target.training) tape_ = most_bytes(this->layer_, shape, target, [this] { return this->layer_.tape_size(); });
   }
   std::size_t opaque_bytes(int) const override { return tape_; }
 
   void run(const Call& call, const Operands& memory) override {
     this->begin(call, memory);
-    run_steps(call, memory, this->op_.all_steps());
+    run_steps(call, memory, this->layer_.all_steps());
   }
 
-  /// A range of the steps of a call that has begun (RecurrentOp::forward).
+  /// A range of the steps of a call that has begun (CpuLayer::forward).
   void run_steps(const Call& call, const Operands& memory, StepRange range) {
     ForwardArguments<Real> arguments;
     const Recurrence& shape = this->shape_;
-    arguments.x = stored<const Real>(memory.values[0], shape.bf16_x, shape.x_strides, call.batch, shape.input);
-    arguments.y = stored<Real>(memory.values[7], shape.bf16_y, shape.y_strides, call.batch, shape.hidden);
-    arguments.state_in = memory.get<const Real>(1);
-    arguments.state_out = memory.get<Real>(8);
+    arguments.x = stored<const Real>(memory.values[Of::x], shape.bf16_x, shape.x_strides, call.batch, shape.input);
+    arguments.y = stored<Real>(memory.values[Of::y], shape.bf16_y, shape.y_strides, call.batch, shape.hidden);
+    arguments.state_in = memory.get<const Real>(Of::state_in);
+    arguments.state_out = memory.get<Real>(Of::state_out);
     arguments.state_pitch = shape.state_pitch;
-    arguments.weights = {memory.get<const Real>(2), memory.get<const Real>(3), memory.get<const Real>(4),
-                         memory.get<const Real>(5), memory.get<const Real>(6)};
-    arguments.tape = memory.get<Real>(9);
+    arguments.weights = {memory.get<const Real>(Of::weight_ih), memory.get<const Real>(Of::weight_hh),
+                         memory.get<const Real>(Of::bias_ih), memory.get<const Real>(Of::bias_hh),
+                         memory.get<const Real>(Of::panels)};
+    arguments.tape = memory.get<Real>(Of::tape);
     if (shape.every_state) {
-      arguments.every_state = strided(memory.get<Real>(10), shape.state_strides, call.batch, shape.other_states_size());
+      arguments.every_state =
+          strided(memory.get<Real>(Of::states), shape.state_strides, call.batch, shape.other_states_size());
     }
-    this->op_.forward(arguments, static_cast<Real*>(memory.scratch), range);
+    this->layer_.forward(arguments, static_cast<Real*>(memory.scratch), range);
   }
 
  private:
@@ -140,48 +146,53 @@ class CpuForward final : public CpuRecurrence<Real> {
 
 template <class Real>
 class CpuBackward final : public CpuRecurrence<Real> {
+  using Of = BackwardOperand;
+
  public:
   CpuBackward(const Recurrence& shape, const Target& target)
-      : CpuRecurrence<Real>(shape, target, make_recurrent<Real>(shape, target)) {
+      : CpuRecurrence<Real>(shape, target, make_layer<Real>(shape, target)) {
     require(!shape.add_dx || !shape.bf16_x, "a gradient that is added to must be of f32, not bf16");
-    own_ = most_bytes(this->op_, shape, target, [this] { return this->op_.backward_workspace(); });
+    own_ = most_bytes(this->layer_, shape, target, [this] { return this->layer_.backward_workspace(); });
     const auto dx = static_cast<std::size_t>(target.positions() * shape.input) * sizeof(Real);
     this->scratch_ = own_ + (shape.add_dx ? dx : 0);
   }
 
   void run(const Call& call, const Operands& memory) override {
     this->begin(call, memory);
-    run_steps(call, memory, this->op_.all_steps());
+    run_steps(call, memory, this->layer_.all_steps());
   }
 
-  /// A range of the steps of a call that has begun (RecurrentOp::backward).
+  /// A range of the steps of a call that has begun (CpuLayer::backward).
   void run_steps(const Call& call, const Operands& memory, StepRange range) {
     const Recurrence& shape = this->shape_;
     BackwardArguments<Real> arguments;
     const SequenceStrides& of_dy = strides_or(shape.dy_strides, shape.y_strides);
     const SequenceStrides& of_dx = strides_or(shape.dx_strides, shape.x_strides);
-    arguments.x = stored<const Real>(memory.values[0], shape.bf16_x, shape.x_strides, call.batch, shape.input);
-    arguments.y = stored<const Real>(memory.values[1], shape.bf16_y, shape.y_strides, call.batch, shape.hidden);
-    arguments.dy = stored<const Real>(memory.values[2], shape.bf16_y, of_dy, call.batch, shape.hidden);
-    arguments.state_in = memory.get<const Real>(3);
-    arguments.weights = {memory.get<const Real>(4), memory.get<const Real>(5), memory.get<const Real>(6),
-                         memory.get<const Real>(7), memory.get<const Real>(8)};
-    arguments.tape = memory.get<const Real>(9);
-    arguments.dstate_out = memory.get<const Real>(10);
-    arguments.dstates = strided(memory.get<const Real>(11), shape.state_strides, call.batch, shape.other_states_size());
+    arguments.x = stored<const Real>(memory.values[Of::x], shape.bf16_x, shape.x_strides, call.batch, shape.input);
+    arguments.y = stored<const Real>(memory.values[Of::y], shape.bf16_y, shape.y_strides, call.batch, shape.hidden);
+    arguments.dy = stored<const Real>(memory.values[Of::dy], shape.bf16_y, of_dy, call.batch, shape.hidden);
+    arguments.state_in = memory.get<const Real>(Of::state_in);
+    arguments.weights = {memory.get<const Real>(Of::weight_ih), memory.get<const Real>(Of::weight_hh),
+                         memory.get<const Real>(Of::bias_ih), memory.get<const Real>(Of::bias_hh),
+                         memory.get<const Real>(Of::panels)};
+    arguments.tape = memory.get<const Real>(Of::tape);
+    arguments.dstate_out = memory.get<const Real>(Of::dstate_out);
+    arguments.dstates =
+        strided(memory.get<const Real>(Of::dstates), shape.state_strides, call.batch, shape.other_states_size());
     arguments.clip = static_cast<Real>(shape.gradient_clip);
-    arguments.gradients = {memory.get<Real>(12), memory.get<Real>(13), memory.get<Real>(14), memory.get<Real>(15)};
-    arguments.dstate_in = memory.get<Real>(17);
+    arguments.gradients = {memory.get<Real>(Of::dweight_ih), memory.get<Real>(Of::dweight_hh),
+                           memory.get<Real>(Of::dbias_ih), memory.get<Real>(Of::dbias_hh)};
+    arguments.dstate_in = memory.get<Real>(Of::dstate_in);
     arguments.state_pitch = shape.state_pitch;
     if (!shape.add_gradients && range.end == call.batch.steps) clear(arguments.gradients);
-    if (memory.values[16] != nullptr) {
-      arguments.dx = stored<Real>(memory.values[16], shape.bf16_x, of_dx, call.batch, shape.input);
+    if (memory.values[Of::dx] != nullptr) {
+      arguments.dx = stored<Real>(memory.values[Of::dx], shape.bf16_x, of_dx, call.batch, shape.input);
     }
     auto* const scratch = static_cast<Real*>(memory.scratch);
-    if (!shape.add_dx || !arguments.dx) return this->op_.backward(arguments, scratch, range);
+    if (!shape.add_dx || !arguments.dx) return this->layer_.backward(arguments, scratch, range);
     const SequenceView<Real> sum = {arguments.dx.data, arguments.dx.row_stride, arguments.dx.step_stride};
     arguments.dx = {strided(scratch + own_ / sizeof(Real), {}, call.batch, shape.input)};
-    this->op_.backward(arguments, scratch, range);
+    this->layer_.backward(arguments, scratch, range);
     if (range.begin == 0) add(call.batch, arguments.dx, sum);
   }
 

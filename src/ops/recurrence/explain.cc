@@ -2,7 +2,7 @@
 
 #include "ops/cuda/common.h"
 #include "ops/product/explain_product.h"
-#include "ops/recurrence/recurrent.h"
+#include "ops/recurrence/cpu_layer.h"
 #include "plan/cell_table.h"
 
 namespace penstock::ops {

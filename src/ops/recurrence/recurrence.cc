@@ -10,9 +10,9 @@
 #include "base/check.h"
 #include "base/threads.h"
 #include "ops/cuda/ops.h"
+#include "ops/recurrence/cpu_layer.h"
 #include "ops/recurrence/cpu_recurrence.h"
 #include "ops/recurrence/explain.h"
-#include "ops/recurrence/recurrent.h"
 #include "plan/cell_table.h"
 
 namespace penstock::ops {
@@ -22,32 +22,34 @@ namespace {
 /// One step of one row, over and over: what is looked up for a step is looked up now.
 template <class Real>
 class CpuStep final : public Executable {
+  using Of = ForwardOperand;
+
  public:
   CpuStep(const Recurrence& shape, const Target& target)
       : hidden_(shape.hidden),
         pitch_(shape.state_pitch * shape.hidden),
-        op_(make_recurrent<Real>(shape, target)),
+        layer_(make_layer<Real>(shape, target)),
         states_(plan::cell_traits(shape.cell).info.states),
-        workspace_(op_.step_workspace()) {}
+        workspace_(layer_.step_workspace()) {}
 
   void run(const Call&, const Operands& memory) override {
-    const auto* const panels = memory.get<const Real>(6);
+    const auto* const panels = memory.get<const Real>(Of::panels);
     if (panels != panels_) prepare(panels);
     job_.backwards = !job_.backwards;
-    job_.x = memory.get<const Real>(0);
-    job_.y = memory.get<Real>(7);
-    auto* const state = memory.get<Real>(8);
-    const auto* const state_in = memory.get<const Real>(1);
+    job_.x = memory.get<const Real>(Of::x);
+    job_.y = memory.get<Real>(Of::y);
+    auto* const state = memory.get<Real>(Of::state_out);
+    const auto* const state_in = memory.get<const Real>(Of::state_in);
     if (job_.state[0] != state) {
       for (Index k = 0; k < states_; ++k) job_.state[k] = state + k * pitch_;
     }
     if (state_in != state) copy_state(state_in);
-    op_.step(job_);
+    layer_.step(job_);
   }
 
  private:
   void prepare(const Real* panels) {
-    job_ = op_.step_job(panels, workspace_.data());
+    job_ = layer_.step_job(panels, workspace_.data());
     panels_ = panels;
   }
 
@@ -63,7 +65,7 @@ class CpuStep final : public Executable {
   }
 
   Index hidden_, pitch_;
-  RecurrentOp<Real> op_;
+  CpuLayer<Real> layer_;
   Index states_;
   AlignedVector<Real> workspace_;
   const Real* panels_ = nullptr;
@@ -72,9 +74,11 @@ class CpuStep final : public Executable {
 
 template <class Real>
 class CpuPanels final : public Executable {
+  using Of = PanelsOperand;
+
  public:
   CpuPanels(const Recurrence& shape, const Target& target, Panels panels)
-      : op_(make_recurrent<Real>(shape, target)),
+      : layer_(make_layer<Real>(shape, target)),
         threads_(resolve_threads(target.execution.threads)),
         panels_(panels),
         bf16_(shape.bf16_weights) {}
@@ -82,37 +86,39 @@ class CpuPanels final : public Executable {
   std::size_t opaque_bytes(int) const override {
     switch (panels_) {
       case Panels::forward:
-        return op_.packed_forward_size() * sizeof(Real);
+        return layer_.packed_forward_size() * sizeof(Real);
       case Panels::backward:
-        return op_.packed_backward_size() * sizeof(Real);
+        return layer_.packed_backward_size() * sizeof(Real);
       case Panels::step:
-        return op_.packed_step_size() * sizeof(Real);
+        return layer_.packed_step_size() * sizeof(Real);
     }
     return 0;
   }
   void run(const Call&, const Operands& memory) override {
-    const StoredWeights weight_ih = stored_weights(memory, 0), weight_hh = stored_weights(memory, 1);
-    auto* const packed = memory.get<Real>(4);
+    const StoredWeights weight_ih = stored_weights(memory, Of::weight_ih),
+                        weight_hh = stored_weights(memory, Of::weight_hh);
+    auto* const packed = memory.get<Real>(Of::panels);
     switch (panels_) {
       case Panels::forward:
-        return op_.pack_forward(weight_ih, weight_hh, packed, threads_);
+        return layer_.pack_forward(weight_ih, weight_hh, packed, threads_);
       case Panels::backward:
-        return op_.pack_backward(weight_ih, weight_hh, packed, threads_);
+        return layer_.pack_backward(weight_ih, weight_hh, packed, threads_);
       case Panels::step:
-        return op_.pack_step({weight_ih.reals, weight_hh.reals, memory.get<const Real>(2), memory.get<const Real>(3)},
-                             packed);
+        return layer_.pack_step({weight_ih.reals, weight_hh.reals, memory.get<const Real>(Of::bias_ih),
+                                 memory.get<const Real>(Of::bias_hh)},
+                                packed);
     }
   }
 
  private:
-  using StoredWeights = typename RecurrentOp<Real>::StoredWeights;
+  using StoredWeights = typename CpuLayer<Real>::StoredWeights;
 
   StoredWeights stored_weights(const Operands& memory, int i) const {
     if (bf16_) return {nullptr, memory.get<const std::uint16_t>(i)};
     return {memory.get<const Real>(i), nullptr};
   }
 
-  RecurrentOp<Real> op_;
+  CpuLayer<Real> layer_;
   int threads_;
   Panels panels_;
   bool bf16_;
@@ -144,13 +150,12 @@ Index Recurrence::state_size() const { return plan::cell_traits(cell).info.state
 
 bool rounds_tape(const Recurrence& shape, const Target& target) {
   if (target.device.is_cuda()) return false;
-  return with_real(target.dtype,
-                   [&](auto real) { return make_recurrent<decltype(real)>(shape, target).rounds_tape(); });
+  return with_real(target.dtype, [&](auto real) { return make_layer<decltype(real)>(shape, target).rounds_tape(); });
 }
 
 bool takes_bf16(const Recurrence& shape, bool backward, const Target& target) {
   if (target.device.is_cuda() || target.dtype != DType::f32 || target.step) return false;
-  return backward ? make_recurrent<float>(shape, target).takes_bf16_backward()
+  return backward ? make_layer<float>(shape, target).takes_bf16_backward()
                   : make_forward<float>(shape, target).takes_bf16_forward();
 }
 

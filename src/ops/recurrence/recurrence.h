@@ -58,18 +58,29 @@ std::string panels_key(Panels panels, const Target& target);
 /// Which panels a forward op on this target reads.
 inline Panels forward_panels(const Target& target) { return target.step ? Panels::step : Panels::forward; }
 
-/// weight_ih, weight_hh, bias_ih, bias_hh -> panels, of a size of its own
+/// Operands of recurrence_panels(), in order. Panels have a size of their own.
+struct PanelsOperand {
+  enum : int { weight_ih, weight_hh, bias_ih, bias_hh, panels };
+};
 Op recurrence_panels(const Recurrence& shape, Panels panels);
 
-/// x [B, T, I], state_in or absent, the four weights, panels or absent -> y [B, T, H], state_out (may be state_in where
-/// no backward pass follows) or absent, tape (of a size of its own; absent unless one does), and of a recurrence with
-/// every_state the states but h after each step [B, T, (S - 1) * H], in the type of states. Zeros in y and in these
-/// beyond a row's length, where x is not read.
+/// Operands of recurrence_forward(), in order: what it reads, and from y on what it writes. Only x [B, T, I], y [B, T,
+/// H] and weights that the cell has are always there. state_out may be state_in where no backward pass follows; the
+/// tape, of a size of its own, is there if one does. states: of a recurrence with every_state, those but h after each
+/// step. y and states are zero beyond a row's length, where x is not read.
+struct ForwardOperand {
+  enum : int { x, state_in, weight_ih, weight_hh, bias_ih, bias_hh, panels, y, state_out, tape, states, count };
+};
 Op recurrence_forward(const Recurrence& shape);
 
-/// x, y, dy, state_in, the four weights, panels or absent, tape, dstate_out or absent, the gradient of every state or
-/// absent -> the four gradients, absent where the weight is, dx [B, T, I] or absent, dstate_in or absent. The gradient
-/// of the state that came in is made where somebody wants it; otherwise truncated back-propagation ends here.
+/// Operands of recurrence_backward(), in order: what it reads, and from dweight_ih on what it writes. Without
+/// dstate_in, truncated back-propagation ends here.
+struct BackwardOperand {
+  // clang-format off
+  enum : int { x, y, dy, state_in, weight_ih, weight_hh, bias_ih, bias_hh, panels, tape, dstate_out, dstates,
+               dweight_ih, dweight_hh, dbias_ih, dbias_hh, dx, dstate_in, count };
+  // clang-format on
+};
 /// `wants_dx`: whether there is a dx.
 Op recurrence_backward(const Recurrence& shape, bool wants_dx = true);
 

@@ -72,7 +72,7 @@ class OneByOneForward final : public OneByOne {
   void run(const Call& call, const Operands& memory) override {
     for (std::size_t l = 0; l < layers_.size(); ++l) {
       StackForwardLayer layer(memory, layers_.size(), l);
-      void*& x = layer.values[StackForwardLayer::x_at];
+      void*& x = layer.values[StackForwardLayer::x];
       if (drops_ && l > 0) {
         drop(l - 1, call, x, sequence(memory, 0));
         x = sequence(memory, 0);
@@ -94,9 +94,9 @@ class OneByOneBackward final : public OneByOne {
   void run(const Call& call, const Operands& memory) override {
     for (std::size_t l = layers_.size(); l-- > 0;) {
       StackBackwardLayer layer(memory, layers_.size(), l);
-      void *&x = layer.values[StackBackwardLayer::x_at], *&dx = layer.values[StackBackwardLayer::dx_at];
+      void *&x = layer.values[StackBackwardLayer::x], *&dx = layer.values[StackBackwardLayer::dx];
       // Gradients from layer to layer take turns in two sequences.
-      if (l + 1 < layers_.size()) layer.values[StackBackwardLayer::dy_at] = sequence(memory, (l + 1) % 2);
+      if (l + 1 < layers_.size()) layer.values[StackBackwardLayer::dy] = sequence(memory, (l + 1) % 2);
       if (l > 0) dx = sequence(memory, l % 2);
       const bool drops = drops_ && l > 0;
       if (drops) {

@@ -19,27 +19,25 @@ inline std::size_t sequence_bytes(const Recurrence& layer, const Target& target)
 }
 
 /// Operands of a layer's own forward pass (recurrence_forward), but for what it reads instead of x.
-struct StackForwardLayer {
-  static constexpr int reads = 6, writes = 3;
-  static constexpr int x_at = 0, y_at = 7, every_state_at = 10;
-  void* values[11];
+struct StackForwardLayer : ForwardOperand {
+  static constexpr int reads = y - state_in, writes = states - y;
+  void* values[count];
 
   StackForwardLayer(const Operands& all, std::size_t layers, std::size_t layer) {
     const int first_write = 1 + static_cast<int>(layers) * reads,
               after = first_write + static_cast<int>(layers) * writes;
     const int read = 1 + static_cast<int>(layer) * reads, write = first_write + static_cast<int>(layer) * writes;
-    values[x_at] = layer == 0 ? all.values[0] : all.values[write - writes];
-    for (int i = 0; i < reads; ++i) values[1 + i] = all.values[read + i];
-    for (int i = 0; i < writes; ++i) values[y_at + i] = all.values[write + i];
-    values[every_state_at] = layer + 1 == layers ? all.values[after] : nullptr;
+    values[x] = layer == 0 ? all.values[0] : all.values[write - writes];
+    for (int i = 0; i < reads; ++i) values[state_in + i] = all.values[read + i];
+    for (int i = 0; i < writes; ++i) values[y + i] = all.values[write + i];
+    values[states] = layer + 1 == layers ? all.values[after] : nullptr;
   }
 };
 
 /// Operands of a layer's own backward pass (recurrence_backward), but for the gradients that go from layer to layer.
-struct StackBackwardLayer {
-  static constexpr int reads = 9, writes = 5;
-  static constexpr int x_at = 0, y_at = 1, dy_at = 2, dstates_at = 11, gradients_at = 12, dx_at = 16, dstate_in_at = 17;
-  void* values[18];
+struct StackBackwardLayer : BackwardOperand {
+  static constexpr int reads = dstates - dy, writes = 5;
+  void* values[count];
 
   StackBackwardLayer(const Operands& all, std::size_t layers, std::size_t layer) {
     constexpr int first_read = 3;  // behind x, dy and the gradient of every state
@@ -47,14 +45,14 @@ struct StackBackwardLayer {
     const int read = first_read + static_cast<int>(layer) * reads,
               write = first_write + static_cast<int>(layer) * writes;
     const bool lowest = layer == 0, highest = layer + 1 == layers;
-    values[x_at] = lowest ? all.values[0] : all.values[read - reads];
-    values[y_at] = all.values[read];
-    values[dy_at] = highest ? all.values[1] : nullptr;
-    for (int i = 1; i < reads; ++i) values[dy_at + i] = all.values[read + i];
-    values[dstates_at] = highest ? all.values[2] : nullptr;
-    for (int i = 0; i < writes - 1; ++i) values[gradients_at + i] = all.values[write + i];
-    values[dx_at] = lowest ? all.values[first_write + static_cast<int>(layers) * writes] : nullptr;
-    values[dstate_in_at] = all.values[write + writes - 1];
+    values[x] = lowest ? all.values[0] : all.values[read - reads];
+    values[y] = all.values[read];
+    values[dy] = highest ? all.values[1] : nullptr;
+    for (int i = 1; i < reads; ++i) values[dy + i] = all.values[read + i];
+    values[dstates] = highest ? all.values[2] : nullptr;
+    for (int i = 0; i < writes - 1; ++i) values[dweight_ih + i] = all.values[write + i];
+    values[dx] = lowest ? all.values[first_write + static_cast<int>(layers) * writes] : nullptr;
+    values[dstate_in] = all.values[write + writes - 1];
   }
 };
 

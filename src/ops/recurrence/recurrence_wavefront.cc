@@ -66,7 +66,7 @@ class Wavefront : public Executable {
     const DropoutFactors<Real> factors({dropout_, dropout_site(l)}, call);
     const Recurrence& shape = shapes_[l];
     const SequenceView<Real> sequence = strided(to, shape.y_strides, call.batch, shape.hidden);
-    layers_[l]->op().geometry().for_positions(range, sequence.row_stride, sequence.step_stride, [&](Index first) {
+    layers_[l]->layer().geometry().for_positions(range, sequence.row_stride, sequence.step_stride, [&](Index first) {
       factors.for_each(first, first + shape.hidden, [&](Index i, Real factor) { to[i] = factor * from[i]; });
     });
   }
@@ -99,7 +99,7 @@ class WavefrontForward final : public Wavefront<CpuForward<Real>> {
     const auto run_chunk = [&](std::size_t l, Index chunk) {
       StackForwardLayer operands = operands_of(l);
       const StepRange range{chunk * this->chunk_, std::min(this->steps_, (chunk + 1) * this->chunk_)};
-      void*& x = operands.values[StackForwardLayer::x_at];
+      void*& x = operands.values[StackForwardLayer::x];
       if (this->drops() && l > 0) {
         // One sequence for all layers: nobody below reads these steps again.
         auto* const dropped = reinterpret_cast<Real*>(this->scratch(memory, dropped_));
@@ -132,8 +132,8 @@ class WavefrontBackward final : public Wavefront<CpuBackward<Real>> {
       StackBackwardLayer operands(memory, count, l);
       // One sequence for the gradients between all layers: a layer writes the steps that it has read.
       void* const gradient = this->scratch(memory, gradient_);
-      if (l + 1 < count) operands.values[StackBackwardLayer::dy_at] = gradient;
-      if (l > 0) operands.values[StackBackwardLayer::dx_at] = gradient;
+      if (l + 1 < count) operands.values[StackBackwardLayer::dy] = gradient;
+      if (l > 0) operands.values[StackBackwardLayer::dx] = gradient;
       return operands;
     };
     const Call part = this->begin(call, operands_of);
@@ -146,11 +146,11 @@ class WavefrontBackward final : public Wavefront<CpuBackward<Real>> {
       if (drops) {
         // Each layer has its own: the gradient of its weights reads these steps later.
         auto* const dropped = reinterpret_cast<Real*>(this->scratch(memory, dropped_[l - 1]));
-        this->drop(l - 1, call, range, static_cast<const Real*>(operands.values[StackBackwardLayer::x_at]), dropped);
-        operands.values[StackBackwardLayer::x_at] = dropped;
+        this->drop(l - 1, call, range, static_cast<const Real*>(operands.values[StackBackwardLayer::x]), dropped);
+        operands.values[StackBackwardLayer::x] = dropped;
       }
       this->layers_[l]->run_steps(part, {operands.values, this->scratch(memory, this->scratch_[l])}, range);
-      auto* const dx = static_cast<Real*>(operands.values[StackBackwardLayer::dx_at]);
+      auto* const dx = static_cast<Real*>(operands.values[StackBackwardLayer::dx]);
       if (drops) this->drop(l - 1, call, range, dx, dx);
     };
     this->team_.run(this->chunks(), std::cref(run_chunk));

@@ -48,10 +48,6 @@ TrainFiles::TrainFiles(const TrainArguments& arguments, const std::string& check
   check_nothing_is_lost();
 }
 
-std::string TrainFiles::of_member(const std::string& path, Index member) {
-  return member == 0 ? path : fmt::format("{}.{}", path, member + 1);
-}
-
 /// What was trained before is replaced by going on with it, or on request.
 void TrainFiles::check_nothing_is_lost() const {
   if (arguments_.force) return;
@@ -62,7 +58,7 @@ void TrainFiles::check_nothing_is_lost() const {
     return;
   }
   for (Index i = 0; i < arguments_.seeds; ++i) {
-    check_not_there("--checkpoint", of_member(checkpoint_, i), "--resume continues that run, --force replaces it");
+    check_not_there("--checkpoint", member_path(checkpoint_, i), "--resume continues that run, --force replaces it");
   }
   if (arguments_.search) {
     check_not_there("--checkpoint", search_record(checkpoint_), "--resume continues that search, --force replaces it");

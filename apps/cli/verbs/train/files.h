@@ -17,9 +17,6 @@ class TrainFiles {
   /// `checkpoint`: of the first model.
   TrainFiles(const TrainArguments& arguments, const std::string& checkpoint);
 
-  /// The files of the first of several models have the names that were given.
-  static std::string of_member(const std::string& path, Index member);
-
  private:
   void check_nothing_is_lost() const;
   void check_not_data(const char* option, const std::string& path) const;

@@ -40,8 +40,9 @@ const char* rate_name(const Measures& measures) {
 
 std::string describe_end(const RunEnd& end) {
   const Progress& last = end.result.last;
-  if (end.members.empty() && end.data.kind == DataKind::series) return "linear forecast fitted, no layers trained";
-  if (end.members.empty()) return fmt::format("filters fitted in {:.1f} s", last.seconds);
+  if (end.result.members.empty() && end.data.kind == DataKind::series)
+    return "linear forecast fitted, no layers trained";
+  if (end.result.members.empty()) return fmt::format("filters fitted in {:.1f} s", last.seconds);
   const bool ends = end.data.dataset->training_steps() > 0;
   return fmt::format("{} in {}, {}{}, {} steps/s", counted(last.step, "step"), clock_time(last.seconds),
                      ends ? fmt::format("{:.2f} epochs, ", last.epoch) : "", shown_rate(end.measures, end.rate),
@@ -50,9 +51,9 @@ std::string describe_end(const RunEnd& end) {
 
 /// Which of the models that validated was kept; empty for the last one, and where its layers do not count.
 std::string describe_best(const RunEnd& end) {
-  const TrainResult& result = end.result;
-  if (!end.finished.layers_count()) return {};
-  if (end.members.size() != 1 || !end.options.keep_best || result.model_step >= result.last.step) return {};
+  const FitResult& result = end.result;
+  if (!result.finished.layers_count()) return {};
+  if (result.members.size() != 1 || !end.options.keep_best || result.model_step >= result.last.step) return {};
   const std::string& init = end.arguments.init;
   const std::string which = result.model_step > 0 ? "the model after step " + with_commas(result.model_step)
                             : !init.empty()       ? "the weights of " + printable(init)
@@ -97,10 +98,6 @@ std::string next_command(const RunEnd& end) {
 
 }  // namespace
 
-bool has_validation(const TrainResult& result) {
-  return !result.interrupted && result.validation && result.validation->scored > 0;
-}
-
 std::string validation_text(const TrainResult& result, const Measures& measures, DataKind kind) {
   std::string value = shown_loss(measures, result.validation->loss, result.validation->accuracy);
   if (measures.task == Task::language) value += fmt::format(" (loss {})", short_number(result.validation->loss));
@@ -108,18 +105,18 @@ std::string validation_text(const TrainResult& result, const Measures& measures,
 }
 
 std::string run_summary(const RunEnd& end) {
-  const TrainResult& result = end.result;
+  const FitResult& result = end.result;
   std::string text;
   const auto line = [&](const char* what, const std::string& value) {
     if (!value.empty()) text += fmt::format("{:<7}{}\n", what, value);
   };
   line(result.interrupted ? "stop" : "done", describe_end(end));
   line("best", describe_best(end));
-  if (!end.members.empty()) line("weight", describe_weight(end.finished, true));
+  if (!result.members.empty()) line("weight", result.weight());
   if (result.last.skipped > 0)
     line("note", fmt::format("{} {} skipped: NaN or infinity", counted(result.last.skipped, "step"),
                              result.last.skipped == 1 ? "was" : "were"));
-  if (has_validation(result)) line("valid", validation_text(result, end.measures, end.data.kind));
+  if (result.scored()) line("valid", validation_text(result, end.measures, end.data.kind));
   if (end.score) text += score_lines(end.model, *end.score, "score  ");
   line("saved", describe_files(end));
   line(result.interrupted ? "go on" : "next",
@@ -144,16 +141,16 @@ Json run_json(const RunEnd& end) {
                {"interrupted", end.result.interrupted},
                {"model_step", end.result.model_step},
                {"stopped_early", end.result.stopped_early}};
-  if (end.members.empty()) {  // no step was taken, which had a loss and a rate
+  if (end.result.members.empty()) {  // no step was taken, which had a loss and a rate
     for (const char* const field : {"loss", rate_name(end.measures), "optimizer_steps_per_second"})
       json[field] = nullptr;
   }
-  if (end.data.kind == DataKind::series) json["share_of_layers"] = end.finished.share;
+  if (end.data.kind == DataKind::series) json["share_of_layers"] = end.result.finished.share;
   if (end.model.spec().filters > 0) {
-    json["share_of_layers"] = end.finished.filter_shares.layers;
-    json["share_of_filters"] = end.finished.filter_shares.filters;
+    json["share_of_layers"] = end.result.finished.filter_shares.layers;
+    json["share_of_filters"] = end.result.finished.filter_shares.filters;
   }
-  for (const auto& [seed, each] : end.members) {
+  for (const auto& [seed, each] : end.result.members) {
     Json member = {{"seed", seed}, {"steps", each.last.step}, {"model_step", each.model_step}};
     if (each.validation) member["validation"] = evaluation_json(end.model.data().task, *each.validation);
     json["seeds"].push_back(std::move(member));

@@ -12,29 +12,19 @@
 
 namespace penstock::cli {
 
-/// One of the models that a run has trained, each from its seed.
-struct TrainedMember {
-  std::uint64_t seed;
-  TrainResult result;
-};
-
 /// What a run ends with.
 struct RunEnd {
   const TrainArguments& arguments;
   const TrainOptions& options;
   const OpenedData& data;
   const Model& model;
-  const TrainResult& result;
-  const std::vector<TrainedMember>& members;
+  const FitResult& result;
   Measures measures;
   double rate = 0.0, step_rate = 0.0;  ///< Time steps of all sequences, and optimiser steps, a second.
-  const Finished& finished;            ///< What followed training.
   const std::optional<Score>& score;
   const std::optional<SearchResult>& search;
 };
 
-/// Whether the run has come to its end and was scored: an interrupted one only knows a score of other weights.
-bool has_validation(const TrainResult& result);
 /// "mse 0.0312 on 20 held-out rows"
 std::string validation_text(const TrainResult& result, const Measures& measures, DataKind kind);
 

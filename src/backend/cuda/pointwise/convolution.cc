@@ -69,13 +69,13 @@ KernelSource convolution_source(const Convolution& spec, ConvolutionPart part) {
     constants.emplace_back("constexpr int kThreads", kBlockThreads);
     switch (part) {
       case ConvolutionPart::forward:
-        return pointwise_source("LongConvolutionForward", "long_convolution_forward", constants);
+        return pointwise_source("LongConvolutionForward", "convolution/long_convolution_forward", constants);
       case ConvolutionPart::state:
-        return pointwise_source("LongConvolutionState", "long_convolution_state", constants);
+        return pointwise_source("LongConvolutionState", "convolution/long_convolution_state", constants);
       case ConvolutionPart::backward:
-        return pointwise_source("LongConvolutionBackward", "long_convolution_backward", constants);
+        return pointwise_source("LongConvolutionBackward", "convolution/long_convolution_backward", constants);
       case ConvolutionPart::weights:
-        return pointwise_source("LongConvolutionWeights", "long_convolution_weights", constants);
+        return pointwise_source("LongConvolutionWeights", "convolution/long_convolution_weights", constants);
     }
   }
   constants.emplace_back("constexpr int kVector", vector_of(spec, backward));
@@ -83,7 +83,7 @@ KernelSource convolution_source(const Convolution& spec, ConvolutionPart part) {
   constants.emplace_back("constexpr int kGroups", kGroups);
   constants.emplace_back("constexpr int kRun", backward ? kBackwardRun : kForwardRun);
   return pointwise_source(backward ? "ConvolutionBackward" : "ConvolutionForward",
-                          backward ? "convolution_backward" : "convolution_forward", constants);
+                          backward ? "convolution/convolution_backward" : "convolution/convolution_forward", constants);
 }
 
 ConvolutionForwardExecutable::ConvolutionForwardExecutable(Device& device, const Convolution& spec) : spec_(spec) {

@@ -48,7 +48,7 @@ Index resident_blocks(const Device& device, int of_multiprocessor = 2048 / kBloc
 /// The same for a kernel in blocks of so many threads, as its registers and shared memory allow.
 Index all_resident(const Device& device, const Kernel& kernel, int threads);
 
-/// A kernel of kernels/pointwise/, named like its entry.
+/// A kernel of kernels/pointwise/; `file` is its place there.
 KernelSource pointwise_source(std::string entry, const std::string& file, std::vector<Constant> constants);
 
 /// Throws Error(invalid_argument) naming the argument.

@@ -20,14 +20,14 @@ bool of_classes(const Loss& spec) { return spec.kind == LossKind::cross_entropy;
 KernelSource loss_source(const Loss& spec, LossPart part) {
   if (part == LossPart::finish || part == LossPart::finish_weights) {
     return pointwise_source(
-        "FinishLoss", "finish_loss",
+        "FinishLoss", "training/finish_loss",
         {{"constexpr bool kWeights", part == LossPart::finish_weights}, {"constexpr int kThreads", kFinishThreads}});
   }
   if (part == LossPart::weights) {
     if (of_classes(spec)) {
-      return pointwise_source("CountLabels", "count_labels", {{"constexpr int kThreads", kFinishThreads}});
+      return pointwise_source("CountLabels", "training/count_labels", {{"constexpr int kThreads", kFinishThreads}});
     }
-    return pointwise_source("RegressionWeights", "regression_weights",
+    return pointwise_source("RegressionWeights", "training/regression_weights",
                             {{"constexpr int kThreads", kBlockThreads}, {"constexpr int kWidth", spec.width}});
   }
   std::vector<Constant> constants = {{"using Storage", storage_type(spec.gradients)},
@@ -37,10 +37,10 @@ KernelSource loss_source(const Loss& spec, LossPart part) {
     constants.emplace_back("constexpr bool kSquares", spec.kind == LossKind::mse);
     constants.emplace_back("constexpr int kThreads", kBlockThreads);
     constants.emplace_back("constexpr int kWidth", spec.width);
-    return pointwise_source("Regression", "regression", constants);
+    return pointwise_source("Regression", "training/regression", constants);
   }
   constants.emplace_back("using Logits", storage_type(spec.outputs));
-  KernelSource source = pointwise_source("CrossEntropy", "cross_entropy", constants);
+  KernelSource source = pointwise_source("CrossEntropy", "training/cross_entropy", constants);
   plan_of(spec).add_to(source);
   return source;
 }

@@ -35,27 +35,28 @@ StepState first_state(float loss_scale) {
   return state;
 }
 
-KernelSource begin_step_source() { return pointwise_source("BeginStep", "begin_step", {}); }
-KernelSource decide_source() { return pointwise_source("Decide", "decide", {}); }
+KernelSource begin_step_source() { return pointwise_source("BeginStep", "training/begin_step", {}); }
+KernelSource decide_source() { return pointwise_source("Decide", "training/decide", {}); }
 
 KernelSource sum_squares_source(bool finish) {
   if (finish) {
-    return pointwise_source("FinishSquares", "finish_squares", {{"constexpr int kThreads", kFinishSquaresThreads}});
+    return pointwise_source("FinishSquares", "training/finish_squares",
+                            {{"constexpr int kThreads", kFinishSquaresThreads}});
   }
   return pointwise_source(
-      "SumSquares", "sum_squares",
+      "SumSquares", "training/sum_squares",
       {{"constexpr int kVector", 4}, {"constexpr int kPart", kPart}, {"constexpr int kThreads", kBlockThreads}});
 }
 
 KernelSource check_finite_source(plan::Storage storage) {
-  return pointwise_source("CheckFinite", "check_finite",
+  return pointwise_source("CheckFinite", "training/check_finite",
                           {{"using Storage", storage_type(storage)},
                            {"constexpr int kVector", kAlignment / plan::size_of(storage)},
                            {"constexpr int kThreads", kBlockThreads}});
 }
 
 KernelSource optimizer_source(const OptimizerSpec& spec) {
-  return pointwise_source("Optimize", "optimizer",
+  return pointwise_source("Optimize", "training/optimizer",
                           {{"using Storage", storage_type(spec.storage)},
                            {"constexpr bool kCopy", spec.copy},
                            {"constexpr bool kAdam", spec.adam},

@@ -6,7 +6,7 @@
 
 namespace penstock::cuda {
 KernelSource saturation_source(plan::Storage storage) {
-  return pointwise_source("Saturation", "saturation",
+  return pointwise_source("Saturation", "training/saturation",
                           {{"using Storage", storage_type(storage)}, {"constexpr int kThreads", kBlockThreads}});
 }
 

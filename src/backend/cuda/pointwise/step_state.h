@@ -3,6 +3,6 @@
 /// StepState, StepRules and LossSums as kernels see them; the host reads and writes whole structs by copies.
 namespace penstock::cuda {
 
-#include "backend/cuda/kernels/pointwise/step_state.h"
+#include "backend/cuda/kernels/pointwise/training/step_state.h"
 
 }  // namespace penstock::cuda

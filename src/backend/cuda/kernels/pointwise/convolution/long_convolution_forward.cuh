@@ -1,6 +1,6 @@
 // y_t = bias + the sum over j < kTaps of weight[j] x_{t-j}; zeros beyond the lengths.
 
-#include "backend/cuda/kernels/pointwise/long_convolution.cuh"
+#include "backend/cuda/kernels/pointwise/convolution/long_convolution.cuh"
 
 extern "C" __global__ void __launch_bounds__(kThreads)
     LongConvolutionForward(const __grid_constant__ ConvolutionArguments args) {

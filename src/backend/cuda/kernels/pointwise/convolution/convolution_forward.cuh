@@ -1,6 +1,6 @@
 // y_t = bias + the sum over j < kTaps of weight[j] x_{t-j}; zeros beyond the lengths.
 
-#include "backend/cuda/kernels/pointwise/convolution.cuh"
+#include "backend/cuda/kernels/pointwise/convolution/convolution.cuh"
 
 PENSTOCK_DEVICE void WriteState(const ConvolutionArguments& args, const Chunk& chunk, int column, Window& window) {
 #pragma unroll

@@ -1,6 +1,6 @@
 // dx_t = the sum over j of weight[j] dy_{t+j}, up to the end of the row or a reset.
 
-#include "backend/cuda/kernels/pointwise/long_convolution.cuh"
+#include "backend/cuda/kernels/pointwise/convolution/long_convolution.cuh"
 
 extern "C" __global__ void __launch_bounds__(kThreads)
     LongConvolutionBackward(const __grid_constant__ ConvolutionArguments args) {

@@ -1,4 +1,4 @@
-#include "io/onnx/protobuf.h"
+#include "io/protobuf.h"
 
 #include <bit>
 
@@ -7,9 +7,13 @@ namespace penstock::io {
 namespace {
 
 // How a field's value is written: https://protobuf.dev/programming-guides/encoding/
-constexpr int wire_varint = 0, wire_length_delimited = 2, wire_fixed32 = 5;
+constexpr int wire_varint = 0, wire_fixed64 = 1, wire_length_delimited = 2, wire_fixed32 = 5;
 
 }  // namespace
+
+void append_little_endian(std::string& out, std::uint64_t value, int bits) {
+  for (int shift = 0; shift < bits; shift += 8) out += static_cast<char>(value >> shift & 0xffU);
+}
 
 void ProtobufMessage::varint(std::uint64_t value) {
   constexpr std::uint64_t more = 0x80;
@@ -29,8 +33,13 @@ ProtobufMessage& ProtobufMessage::integer(int field, std::int64_t value) {
 
 ProtobufMessage& ProtobufMessage::number(int field, float value) {
   tag(field, wire_fixed32);
-  const auto bits = std::bit_cast<std::uint32_t>(value);
-  for (int shift = 0; shift < 32; shift += 8) encoded_ += static_cast<char>(bits >> shift & 0xffU);
+  append_little_endian(encoded_, std::bit_cast<std::uint32_t>(value), 32);
+  return *this;
+}
+
+ProtobufMessage& ProtobufMessage::number(int field, double value) {
+  tag(field, wire_fixed64);
+  append_little_endian(encoded_, std::bit_cast<std::uint64_t>(value), 64);
   return *this;
 }
 

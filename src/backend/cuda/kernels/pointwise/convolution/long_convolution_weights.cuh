@@ -1,7 +1,7 @@
 // The sums over some of the rows of the gradients of weight and bias: a thread makes those of one tap, or of the bias,
 // of one channel.
 
-#include "backend/cuda/kernels/pointwise/long_convolution.cuh"
+#include "backend/cuda/kernels/pointwise/convolution/long_convolution.cuh"
 
 extern "C" __global__ void __launch_bounds__(kThreads)
     LongConvolutionWeights(const __grid_constant__ ConvolutionArguments args) {

@@ -2,15 +2,15 @@
 
 #include <algorithm>
 
-#include "ops/recurrence/recurrent.h"
-#include "ops/recurrence/recurrent_space.h"
-#include "ops/recurrence/recurrent_team.h"
+#include "ops/recurrence/cpu_layer.h"
+#include "ops/recurrence/cpu_layer_space.h"
+#include "ops/recurrence/cpu_layer_team.h"
 #include "ops/scan/scan_chunks.h"
 
 namespace penstock::ops {
 
 template <class Real>
-void RecurrentOp<Real>::forward_scan(const ForwardArguments<Real>& call, const ForwardSpace& space) {
+void CpuLayer<Real>::forward_scan(const ForwardArguments<Real>& call, const ForwardSpace& space) {
   cpu::ScanLayer<Real> layer;
   layer.plan = geometry_.plan();
   layer.input = input_;
@@ -55,13 +55,13 @@ void RecurrentOp<Real>::forward_scan(const ForwardArguments<Real>& call, const F
 /// Where gates [cells, G, H] are found.
 template <class Real>
 template <class Stored>
-void RecurrentOp<Real>::gates_from(const Stored* wx, cpu::ChannelRows<const Stored>* gate) const {
+void CpuLayer<Real>::gates_from(const Stored* wx, cpu::ChannelRows<const Stored>* gate) const {
   for (Index g = 0; g < G(); ++g) gate[g] = {wx + g * hidden_, geometry_.plan().cells, G() * hidden_};
 }
 
 /// Gates are written, chunk by chunk, and then walked from each chunk's true carry.
 template <class Real>
-void RecurrentOp<Real>::forward_chunks(cpu::ScanLayer<Real>& layer, const ForwardSpace& space) const {
+void CpuLayer<Real>::forward_chunks(cpu::ScanLayer<Real>& layer, const ForwardSpace& space) const {
   cpu::ScanForward<Real> job;
   job.plan = layer.plan;
   gates_from<Real>(layer.wx, job.gate);
@@ -82,7 +82,7 @@ void RecurrentOp<Real>::forward_chunks(cpu::ScanLayer<Real>& layer, const Forwar
 
 template <class Real>
 template <class Stored>
-const cpu::ScanBackwardKernels<Real, Stored>& RecurrentOp<Real>::scan_backward_kernels() const {
+const cpu::ScanBackwardKernels<Real, Stored>& CpuLayer<Real>::scan_backward_kernels() const {
   if constexpr (std::is_same_v<Stored, Real>) {
     return kernels_.scan_backward;
   } else {
@@ -94,8 +94,8 @@ const cpu::ScanBackwardKernels<Real, Stored>& RecurrentOp<Real>::scan_backward_k
 /// summarised side by side before they are walked side by side.
 template <class Real>
 template <class Stored>
-void RecurrentOp<Real>::scan_piece(const cpu::ScanBackward<Real, Stored>& job, const BackwardSpace& space,
-                                   const Member& member) {
+void CpuLayer<Real>::scan_piece(const cpu::ScanBackward<Real, Stored>& job, const BackwardSpace& space,
+                                const Member& member) {
   const cpu::ScanBackwardKernels<Real, Stored>& kernels = scan_backward_kernels<Stored>();
   const Index blocks = channel_vectors();
   if (plan_.algorithm != Algorithm::scan) {
@@ -140,8 +140,8 @@ void RecurrentOp<Real>::scan_piece(const cpu::ScanBackward<Real, Stored>& job, c
 /// `wx` is what the forward pass kept of the gates.
 template <class Real>
 template <class Stored>
-void RecurrentOp<Real>::backward_scan(const BackwardArguments<Real>& call, const BackwardSpace& space, const Stored* wx,
-                                      const PieceSpace<Stored>& piece) {
+void CpuLayer<Real>::backward_scan(const BackwardArguments<Real>& call, const BackwardSpace& space, const Stored* wx,
+                                   const PieceSpace<Stored>& piece) {
   const cpu::ScanBackwardKernels<Real, Stored>& kernels = scan_backward_kernels<Stored>();
   const cpu::RowPlan& rows = geometry_.plan();
   const Index capacity = piece_capacity();
@@ -213,16 +213,16 @@ void RecurrentOp<Real>::backward_scan(const BackwardArguments<Real>& call, const
   if (call.dx) clear_padding(call.dx, input_);
 }
 
-#define PENSTOCK_INSTANTIATE(Real)                                                                   \
-  template void RecurrentOp<Real>::forward_scan(const ForwardArguments<Real>&, const ForwardSpace&); \
-  template void RecurrentOp<Real>::forward_chunks(cpu::ScanLayer<Real>&, const ForwardSpace&) const;
+#define PENSTOCK_INSTANTIATE(Real)                                                                \
+  template void CpuLayer<Real>::forward_scan(const ForwardArguments<Real>&, const ForwardSpace&); \
+  template void CpuLayer<Real>::forward_chunks(cpu::ScanLayer<Real>&, const ForwardSpace&) const;
 PENSTOCK_INSTANTIATE(float)
 PENSTOCK_INSTANTIATE(double)
 #undef PENSTOCK_INSTANTIATE
 
-#define PENSTOCK_INSTANTIATE(Real, Stored)                                                                            \
-  template void RecurrentOp<Real>::backward_scan(const BackwardArguments<Real>&, const BackwardSpace&, const Stored*, \
-                                                 const PieceSpace<Stored>&);
+#define PENSTOCK_INSTANTIATE(Real, Stored)                                                                         \
+  template void CpuLayer<Real>::backward_scan(const BackwardArguments<Real>&, const BackwardSpace&, const Stored*, \
+                                              const PieceSpace<Stored>&);
 PENSTOCK_INSTANTIATE(float, float)
 PENSTOCK_INSTANTIATE(float, std::uint16_t)
 PENSTOCK_INSTANTIATE(double, double)

@@ -1,14 +1,14 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "ops/recurrence/recurrent.h"
-#include "ops/recurrence/recurrent_space.h"
-#include "ops/recurrence/recurrent_team.h"
+#include "ops/recurrence/cpu_layer.h"
+#include "ops/recurrence/cpu_layer_space.h"
+#include "ops/recurrence/cpu_layer_team.h"
 
 namespace penstock::ops {
 
 template <class Real>
-void RecurrentOp<Real>::forward(const ForwardArguments<Real>& call, Real* workspace, StepRange range) {
+void CpuLayer<Real>::forward(const ForwardArguments<Real>& call, Real* workspace, StepRange range) {
   const ForwardSpace space = forward_space(workspace, nullptr);
   if (cell_.info.scan) {
     forward_scan(call, space);
@@ -22,7 +22,7 @@ void RecurrentOp<Real>::forward(const ForwardArguments<Real>& call, Real* worksp
 
 /// Zeros the steps of a sequence beyond each row's length.
 template <class Real>
-void RecurrentOp<Real>::clear_padding(const StoredView<Real>& sequence, Index channels) const {
+void CpuLayer<Real>::clear_padding(const StoredView<Real>& sequence, Index channels) const {
   const auto clear = [&](auto* data) {
     geometry_.clear_padding(
         SequenceView<std::remove_pointer_t<decltype(data)>>{data, sequence.row_stride, sequence.step_stride}, channels);
@@ -33,7 +33,7 @@ void RecurrentOp<Real>::clear_padding(const StoredView<Real>& sequence, Index ch
 /// Whether what a dense layer keeps is so much that it will have left the caches before it is read: then it need not
 /// pass through them. Units of a head must be whole lines.
 template <class Real>
-bool RecurrentOp<Real>::streams_tape(const Real* tape) const {
+bool CpuLayer<Real>::streams_tape(const Real* tape) const {
   constexpr std::size_t line = 64;
   const auto large = static_cast<std::size_t>(machine_.cached(machine_.costs.streamed_share, sizeof(Real)));
   const bool lines = hidden_ / heads_ * sizeof(Real) % line == 0 && reinterpret_cast<std::uintptr_t>(tape) % line == 0;
@@ -41,7 +41,7 @@ bool RecurrentOp<Real>::streams_tape(const Real* tape) const {
 }
 
 template <class Real>
-void RecurrentOp<Real>::forward_dense(const ForwardArguments<Real>& call, const ForwardSpace& space, StepRange range) {
+void CpuLayer<Real>::forward_dense(const ForwardArguments<Real>& call, const ForwardSpace& space, StepRange range) {
   std::fill_n(space.zeros, G() * hidden_, Real(0));
   cpu::DenseForward<Real> job;
   job.plan = geometry_.plan();
@@ -98,7 +98,7 @@ void RecurrentOp<Real>::forward_dense(const ForwardArguments<Real>& call, const 
 
 /// The states that enter the first step.
 template <class Real>
-void RecurrentOp<Real>::enter_forward(const ForwardArguments<Real>& call, const cpu::DenseForward<Real>& job) {
+void CpuLayer<Real>::enter_forward(const ForwardArguments<Real>& call, const cpu::DenseForward<Real>& job) {
   for (std::uint16_t* states : {job.rounded.h[0], job.rounded.h[1], job.rounded.operand}) {
     if (states != nullptr) std::fill_n(states, rounded_states(), std::uint16_t{0});  // what no unit fills is zero
   }
@@ -115,12 +115,12 @@ void RecurrentOp<Real>::enter_forward(const ForwardArguments<Real>& call, const 
   }
 }
 
-#define PENSTOCK_INSTANTIATE(Real)                                                                               \
-  template void RecurrentOp<Real>::clear_padding(const StoredView<Real>&, Index) const;                          \
-  template void RecurrentOp<Real>::forward(const ForwardArguments<Real>&, Real*, StepRange);                     \
-  template bool RecurrentOp<Real>::streams_tape(const Real*) const;                                              \
-  template void RecurrentOp<Real>::forward_dense(const ForwardArguments<Real>&, const ForwardSpace&, StepRange); \
-  template void RecurrentOp<Real>::enter_forward(const ForwardArguments<Real>&, const cpu::DenseForward<Real>&);
+#define PENSTOCK_INSTANTIATE(Real)                                                                            \
+  template void CpuLayer<Real>::clear_padding(const StoredView<Real>&, Index) const;                          \
+  template void CpuLayer<Real>::forward(const ForwardArguments<Real>&, Real*, StepRange);                     \
+  template bool CpuLayer<Real>::streams_tape(const Real*) const;                                              \
+  template void CpuLayer<Real>::forward_dense(const ForwardArguments<Real>&, const ForwardSpace&, StepRange); \
+  template void CpuLayer<Real>::enter_forward(const ForwardArguments<Real>&, const cpu::DenseForward<Real>&);
 PENSTOCK_INSTANTIATE(float)
 PENSTOCK_INSTANTIATE(double)
 #undef PENSTOCK_INSTANTIATE

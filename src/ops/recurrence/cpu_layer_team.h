@@ -4,7 +4,7 @@
 
 #include <deque>
 
-#include "ops/recurrence/recurrent.h"
+#include "ops/recurrence/cpu_layer.h"
 #include "ops/scan/share.h"
 
 namespace penstock::ops {
@@ -24,7 +24,7 @@ void run_meeting_team(int threads, const Body& body) {
 /// the unit blocks and a barrier.
 template <class Real>
 template <class Body>
-void RecurrentOp<Real>::run_dense(const cpu::PanelShape& shape, const Body& body) const {
+void CpuLayer<Real>::run_dense(const cpu::PanelShape& shape, const Body& body) const {
   if (plan_.threads() == 1) return body(cpu::DensePart{0, geometry_.rows(), 0, shape.blocks, nullptr}, Member{});
   const int wanted_channels = static_cast<int>(std::min<Index>(plan_.channel_parts, shape.blocks));
   std::deque<SpinBarrier> barriers;

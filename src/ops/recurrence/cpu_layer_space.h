@@ -1,9 +1,9 @@
 #pragma once
 
-// How RecurrentOp lays out its workspaces and its tape. Private to src/ops.
+// How CpuLayer lays out its workspaces and its tape. Private to src/ops.
 
 #include "ops/product/matmul.h"
-#include "ops/recurrence/recurrent.h"
+#include "ops/recurrence/cpu_layer.h"
 #include "ops/scan/scan_chunks.h"
 
 namespace penstock::ops {
@@ -49,7 +49,7 @@ ChunkSpace<Real> chunk_space(Carver<Real>& carver, Index chunks, Index channels)
 }
 
 template <class Real>
-struct RecurrentOp<Real>::Tape {
+struct CpuLayer<Real>::Tape {
   Real* saved = nullptr;                // dense [cells, N, H]
   Real* prev = nullptr;                 // dense [cells, S, H]
   Real* wx = nullptr;                   // scan [cells, G, H], with the bias
@@ -61,14 +61,14 @@ struct RecurrentOp<Real>::Tape {
 /// gradient_bf16.inl.
 template <class Real>
 template <class Stored>
-struct RecurrentOp<Real>::PieceSpace {
+struct CpuLayer<Real>::PieceSpace {
   Stored* dwx = nullptr;
   Stored* x_packed = nullptr;
   Stored* columns = nullptr;  // [threads, kColumns, column_stride()], of bfloat16 only
 };
 
 template <class Real>
-struct RecurrentOp<Real>::ForwardSpace {
+struct CpuLayer<Real>::ForwardSpace {
   Real* zeros = nullptr;  // [G, H], stands in for absent biases
   Real* wx = nullptr;     // dense [piece_steps(), B, gates_stride()]; scan [cells, G, H], in chunks only
   Real* h[2] = {nullptr, nullptr};
@@ -83,7 +83,7 @@ struct RecurrentOp<Real>::ForwardSpace {
 
 /// Where the rows of a piece of the sequence are, slot after slot of each step.
 template <class Real>
-struct RecurrentOp<Real>::PieceRows {
+struct CpuLayer<Real>::PieceRows {
   Index* first = nullptr;          // [gradient_steps()]: that of a step's slot 0
   const Real** x = nullptr;        // [rows], each [I]
   Real** dx = nullptr;             // [rows], each [I]
@@ -92,7 +92,7 @@ struct RecurrentOp<Real>::PieceRows {
 };
 
 template <class Real>
-struct RecurrentOp<Real>::BackwardSpace {
+struct CpuLayer<Real>::BackwardSpace {
   // Of one piece of the sequence.
   Real* dwx = nullptr;                      // [rows, gates_stride()]
   Real* drh = nullptr;                      // [rows, gates_stride()] or dwx

@@ -71,17 +71,17 @@ struct Member {
 plan::Problem layer_problem(const plan::CellTraits& cell, Index input, Index hidden, Index heads, Index rows,
                             Index steps, const Execution& execution);
 
-/// One recurrent layer in one direction as an executable: prepare() checks the problem, makes the plan and states the
+/// One recurrent layer in one direction on a CPU: prepare() checks the problem, makes the plan and states the
 /// sizes; the calls after it allocate nothing and can be repeated for any data of that shape.
 template <class Real>
-class RecurrentOp {
+class CpuLayer {
  public:
   using StoredWeights = cpu::StoredWeights<Real>;
 
   /// Only one made for exact mode may be prepared for an exact execution. `packed`: whether forward passes read panels;
   /// otherwise, of dense cells in full precision, the weights themselves.
-  RecurrentOp(const plan::CellTraits& cell, Index input, Index hidden, Index heads, bool reverse,
-              Precision precision = Precision::full, bool exact = true, bool packed = true);
+  CpuLayer(const plan::CellTraits& cell, Index input, Index hidden, Index heads, bool reverse,
+           Precision precision = Precision::full, bool exact = true, bool packed = true);
 
   /// Panels, for the instruction set in use, of the matrix that the engines multiply with themselves: the recurrent
   /// one, or of a scan cell the input's.
@@ -207,7 +207,7 @@ class RecurrentOp {
   Index input_, hidden_, heads_;
   bool reverse_, packed_;
   Execution execution_;
-  plan::CpuModel machine_ = cpu::machine();  // as it is when the op is made
+  plan::CpuModel machine_ = cpu::machine();  // as it is when the layer is made
   plan::Problem problem_;
   plan::Plan plan_;
   Geometry geometry_;
@@ -218,7 +218,7 @@ class RecurrentOp {
   unsigned isa_generation_;
 };
 
-extern template class RecurrentOp<float>;
-extern template class RecurrentOp<double>;
+extern template class CpuLayer<float>;
+extern template class CpuLayer<double>;
 
 }  // namespace penstock::ops

@@ -2,9 +2,9 @@
 #include <bit>
 
 #include "ops/product/matmul.h"
-#include "ops/recurrence/recurrent.h"
-#include "ops/recurrence/recurrent_space.h"
-#include "ops/recurrence/recurrent_team.h"
+#include "ops/recurrence/cpu_layer.h"
+#include "ops/recurrence/cpu_layer_space.h"
+#include "ops/recurrence/cpu_layer_team.h"
 
 namespace penstock::ops {
 namespace {
@@ -26,7 +26,7 @@ void add_column_sums(Index rows, Index columns, const std::uint16_t* matrix, flo
 }  // namespace
 
 template <class Real>
-void RecurrentOp<Real>::backward(const BackwardArguments<Real>& call, Real* workspace, StepRange range) {
+void CpuLayer<Real>::backward(const BackwardArguments<Real>& call, Real* workspace, StepRange range) {
   BackwardSpace space = backward_space(workspace, nullptr);
   const Index row_state = geometry_.rows() * hidden_;
   const bool enters = range.end == geometry_.steps(), leaves = range.begin == 0;
@@ -48,7 +48,7 @@ void RecurrentOp<Real>::backward(const BackwardArguments<Real>& call, Real* work
 }
 
 template <class Real>
-void RecurrentOp<Real>::backward_dense(const BackwardArguments<Real>& call, BackwardSpace& space, StepRange range) {
+void CpuLayer<Real>::backward_dense(const BackwardArguments<Real>& call, BackwardSpace& space, StepRange range) {
   Tape kept = tape(const_cast<Real*>(call.tape));
   cpu::DenseBackward<Real> job;
   job.plan = geometry_.plan();
@@ -83,7 +83,7 @@ void RecurrentOp<Real>::backward_dense(const BackwardArguments<Real>& call, Back
 
 /// The piece of the sequence that ends with a range: pieces are counted from the last step.
 template <class Real>
-StepRange RecurrentOp<Real>::piece_before(Index step_end) const {
+StepRange CpuLayer<Real>::piece_before(Index step_end) const {
   const Index length = gradient_steps(), last = geometry_.steps() - step_end;
   const Index end = geometry_.steps() - last / length * length;
   return {std::max<Index>(0, end - length), end};
@@ -92,8 +92,8 @@ StepRange RecurrentOp<Real>::piece_before(Index step_end) const {
 /// Range after range from the end: the gates' gradients and those of the inputs; and once all steps of a piece have
 /// been run, what they add to the gradients of weights, while they are still in the caches.
 template <class Real>
-void RecurrentOp<Real>::backward_pieces(const BackwardArguments<Real>& call, const cpu::DenseBackward<Real>& job,
-                                        BackwardSpace& space, StepRange range) {
+void CpuLayer<Real>::backward_pieces(const BackwardArguments<Real>& call, const cpu::DenseBackward<Real>& job,
+                                     BackwardSpace& space, StepRange range) {
   const cpu::RowMap x = geometry_.map(Geometry::input_map, call.x.row_stride, call.x.step_stride);
   const cpu::RowMap dx = geometry_.map(Geometry::input_gradient_map, call.dx.row_stride, call.dx.step_stride);
   run_dense(kernels_.backward_panels(hidden_, heads_), [&](const cpu::DensePart& part, const Member& member) {
@@ -121,7 +121,7 @@ void RecurrentOp<Real>::backward_pieces(const BackwardArguments<Real>& call, con
 
 /// Rows of a piece before those of a step.
 template <class Real>
-Index RecurrentOp<Real>::rows_before(const BackwardSpace& space, StepRange piece, Index step) const {
+Index CpuLayer<Real>::rows_before(const BackwardSpace& space, StepRange piece, Index step) const {
   if (step < piece.end) return space.rows.first[step - piece.begin];
   const cpu::RowPlan& plan = geometry_.plan();
   const Index* const longer =
@@ -130,8 +130,8 @@ Index RecurrentOp<Real>::rows_before(const BackwardSpace& space, StepRange piece
 }
 
 template <class Real>
-void RecurrentOp<Real>::list_rows(StepRange piece, const cpu::RowMap& x, const cpu::RowMap& dx,
-                                  const BackwardArguments<Real>& call, const Real* prev, BackwardSpace& space) const {
+void CpuLayer<Real>::list_rows(StepRange piece, const cpu::RowMap& x, const cpu::RowMap& dx,
+                               const BackwardArguments<Real>& call, const Real* prev, BackwardSpace& space) const {
   const cpu::RowPlan& plan = geometry_.plan();
   const PieceRows& rows = space.rows;
   Index at = 0;
@@ -149,8 +149,8 @@ void RecurrentOp<Real>::list_rows(StepRange piece, const cpu::RowMap& x, const c
 
 /// A member's columns of gates: what the rows of a piece add to the gradients of W, R and the biases.
 template <class Real>
-void RecurrentOp<Real>::weight_gradients(const BackwardArguments<Real>& call, const BackwardSpace& space, Index rows,
-                                         const Member& member) const {
+void CpuLayer<Real>::weight_gradients(const BackwardArguments<Real>& call, const BackwardSpace& space, Index rows,
+                                      const Member& member) const {
   constexpr Index line = 64 / sizeof(Real);
   const Index gates = G() * hidden_;
   const Index begin = gates * member.thread / member.team / line * line;
@@ -179,7 +179,7 @@ void RecurrentOp<Real>::weight_gradients(const BackwardArguments<Real>& call, co
 /// lie side by side, a head's gates are H apart.
 template <class Real>
 template <class Visit>
-void RecurrentOp<Real>::for_recurrent_blocks(const Visit& visit) const {
+void CpuLayer<Real>::for_recurrent_blocks(const Visit& visit) const {
   for (Index head = 0; head < heads_; ++head) {
     for (Index gate = 0, count = 0; gate < G(); gate += count) {
       const Index phase_end = gate < cell_.first_gates ? cell_.first_gates : G();
@@ -191,8 +191,8 @@ void RecurrentOp<Real>::for_recurrent_blocks(const Visit& visit) const {
 
 /// The same of R and its bias alone, for columns [begin, end) of gates.
 template <class Real>
-void RecurrentOp<Real>::recurrent_gradients(const BackwardArguments<Real>& call, const BackwardSpace& space, Index rows,
-                                            Index begin, Index end, Real* scratch) const {
+void CpuLayer<Real>::recurrent_gradients(const BackwardArguments<Real>& call, const BackwardSpace& space, Index rows,
+                                         Index begin, Index end, Real* scratch) const {
   const Index head_size = hidden_ / heads_;
   for_recurrent_blocks([&](Index head, Index gate, Index gate_count) {
     const Index first = gate * hidden_ + head * head_size, last = first + gate_count * head_size;
@@ -213,8 +213,8 @@ void RecurrentOp<Real>::recurrent_gradients(const BackwardArguments<Real>& call,
 
 /// dx of a member's part of rows [first, last) of a piece.
 template <class Real>
-void RecurrentOp<Real>::input_gradients(const BackwardArguments<Real>& call, const BackwardSpace& space, Index first,
-                                        Index last, const Member& member) const {
+void CpuLayer<Real>::input_gradients(const BackwardArguments<Real>& call, const BackwardSpace& space, Index first,
+                                     Index last, const Member& member) const {
   const Index rows = last - first;
   cpu::PanelProduct<Real> product;
   product.a = space.dwx;
@@ -229,7 +229,7 @@ void RecurrentOp<Real>::input_gradients(const BackwardArguments<Real>& call, con
 
 /// Inputs, in bfloat16, of all cells.
 template <class Real>
-void RecurrentOp<Real>::round_inputs(const BackwardArguments<Real>& call, std::uint16_t* rounded) {
+void CpuLayer<Real>::round_inputs(const BackwardArguments<Real>& call, std::uint16_t* rounded) {
   const cpu::RowMap x = geometry_.map(Geometry::input_map, call.x.row_stride, call.x.step_stride);
   parallel_for(execution_.threads, geometry_.rows(), 1, [&](Index begin, Index end) {
     for (Index row = begin; row < end; ++row) {
@@ -247,7 +247,7 @@ void RecurrentOp<Real>::round_inputs(const BackwardArguments<Real>& call, std::u
 
 /// In bfloat16, from dwx of all steps: the gradients of W, of its bias and of x.
 template <class Real>
-void RecurrentOp<Real>::rounded_input_gradients(const BackwardArguments<Real>& call, const BackwardSpace& space) {
+void CpuLayer<Real>::rounded_input_gradients(const BackwardArguments<Real>& call, const BackwardSpace& space) {
   if constexpr (std::is_same_v<Real, float>) {
     const Index cells = geometry_.cells(), gates = G() * hidden_;
     const std::uint16_t* dwx = space.rounded.dwx;
@@ -279,7 +279,7 @@ void RecurrentOp<Real>::rounded_input_gradients(const BackwardArguments<Real>& c
 
 /// In bfloat16, from drh of all steps: the gradients of R and of its bias.
 template <class Real>
-void RecurrentOp<Real>::rounded_recurrent_gradients(const BackwardArguments<Real>& call, const BackwardSpace& space) {
+void CpuLayer<Real>::rounded_recurrent_gradients(const BackwardArguments<Real>& call, const BackwardSpace& space) {
   if constexpr (std::is_same_v<Real, float>) {
     const Index cells = geometry_.cells(), gates = G() * hidden_, head_size = hidden_ / heads_;
     add_column_sums(cells, gates, space.rounded.drh, call.gradients.bias_hh, execution_.threads);
@@ -294,24 +294,24 @@ void RecurrentOp<Real>::rounded_recurrent_gradients(const BackwardArguments<Real
   }
 }
 
-#define PENSTOCK_INSTANTIATE(Real)                                                                                     \
-  template void RecurrentOp<Real>::backward(const BackwardArguments<Real>&, Real*, StepRange);                         \
-  template void RecurrentOp<Real>::backward_dense(const BackwardArguments<Real>&, BackwardSpace&, StepRange);          \
-  template void RecurrentOp<Real>::backward_pieces(const BackwardArguments<Real>&, const cpu::DenseBackward<Real>&,    \
-                                                   BackwardSpace&, StepRange);                                         \
-  template StepRange RecurrentOp<Real>::piece_before(Index) const;                                                     \
-  template Index RecurrentOp<Real>::rows_before(const BackwardSpace&, StepRange, Index) const;                         \
-  template void RecurrentOp<Real>::list_rows(StepRange, const cpu::RowMap&, const cpu::RowMap&,                        \
-                                             const BackwardArguments<Real>&, const Real*, BackwardSpace&) const;       \
-  template void RecurrentOp<Real>::weight_gradients(const BackwardArguments<Real>&, const BackwardSpace&, Index,       \
-                                                    const Member&) const;                                              \
-  template void RecurrentOp<Real>::recurrent_gradients(const BackwardArguments<Real>&, const BackwardSpace&, Index,    \
-                                                       Index, Index, Real*) const;                                     \
-  template void RecurrentOp<Real>::input_gradients(const BackwardArguments<Real>&, const BackwardSpace&, Index, Index, \
-                                                   const Member&) const;                                               \
-  template void RecurrentOp<Real>::round_inputs(const BackwardArguments<Real>&, std::uint16_t*);                       \
-  template void RecurrentOp<Real>::rounded_input_gradients(const BackwardArguments<Real>&, const BackwardSpace&);      \
-  template void RecurrentOp<Real>::rounded_recurrent_gradients(const BackwardArguments<Real>&, const BackwardSpace&);
+#define PENSTOCK_INSTANTIATE(Real)                                                                                  \
+  template void CpuLayer<Real>::backward(const BackwardArguments<Real>&, Real*, StepRange);                         \
+  template void CpuLayer<Real>::backward_dense(const BackwardArguments<Real>&, BackwardSpace&, StepRange);          \
+  template void CpuLayer<Real>::backward_pieces(const BackwardArguments<Real>&, const cpu::DenseBackward<Real>&,    \
+                                                BackwardSpace&, StepRange);                                         \
+  template StepRange CpuLayer<Real>::piece_before(Index) const;                                                     \
+  template Index CpuLayer<Real>::rows_before(const BackwardSpace&, StepRange, Index) const;                         \
+  template void CpuLayer<Real>::list_rows(StepRange, const cpu::RowMap&, const cpu::RowMap&,                        \
+                                          const BackwardArguments<Real>&, const Real*, BackwardSpace&) const;       \
+  template void CpuLayer<Real>::weight_gradients(const BackwardArguments<Real>&, const BackwardSpace&, Index,       \
+                                                 const Member&) const;                                              \
+  template void CpuLayer<Real>::recurrent_gradients(const BackwardArguments<Real>&, const BackwardSpace&, Index,    \
+                                                    Index, Index, Real*) const;                                     \
+  template void CpuLayer<Real>::input_gradients(const BackwardArguments<Real>&, const BackwardSpace&, Index, Index, \
+                                                const Member&) const;                                               \
+  template void CpuLayer<Real>::round_inputs(const BackwardArguments<Real>&, std::uint16_t*);                       \
+  template void CpuLayer<Real>::rounded_input_gradients(const BackwardArguments<Real>&, const BackwardSpace&);      \
+  template void CpuLayer<Real>::rounded_recurrent_gradients(const BackwardArguments<Real>&, const BackwardSpace&);
 PENSTOCK_INSTANTIATE(float)
 PENSTOCK_INSTANTIATE(double)
 #undef PENSTOCK_INSTANTIATE

@@ -1,7 +1,7 @@
 // The last kBefore inputs of each row, the oldest first. A thread moves one channel of a row, from the oldest on: what
 // it reads of the old state lies behind what it has written.
 
-#include "backend/cuda/kernels/pointwise/long_convolution.cuh"
+#include "backend/cuda/kernels/pointwise/convolution/long_convolution.cuh"
 
 extern "C" __global__ void __launch_bounds__(kThreads)
     LongConvolutionState(const __grid_constant__ ConvolutionArguments args) {

@@ -1,10 +1,10 @@
-#include "ops/recurrence/recurrent.h"
+#include "ops/recurrence/cpu_layer.h"
 
 #include <algorithm>
 
 #include "base/check.h"
 #include "base/threads.h"
-#include "ops/recurrence/recurrent_space.h"
+#include "ops/recurrence/cpu_layer_space.h"
 
 namespace penstock::ops {
 
@@ -20,8 +20,8 @@ plan::Problem layer_problem(const plan::CellTraits& cell, Index input, Index hid
 }
 
 template <class Real>
-RecurrentOp<Real>::RecurrentOp(const plan::CellTraits& cell, Index input, Index hidden, Index heads, bool reverse,
-                               Precision precision, bool exact, bool packed)
+CpuLayer<Real>::CpuLayer(const plan::CellTraits& cell, Index input, Index hidden, Index heads, bool reverse,
+                         Precision precision, bool exact, bool packed)
     : cell_(cell),
       input_(input),
       hidden_(hidden),
@@ -44,18 +44,18 @@ RecurrentOp<Real>::RecurrentOp(const plan::CellTraits& cell, Index input, Index 
 }
 
 template <class Real>
-std::size_t RecurrentOp<Real>::input_panels_offset() const {
+std::size_t CpuLayer<Real>::input_panels_offset() const {
   return cell_.info.scan ? 0 : kernels_.forward_panels(hidden_, heads_).size;
 }
 
 template <class Real>
-std::size_t RecurrentOp<Real>::packed_forward_size() const {
+std::size_t CpuLayer<Real>::packed_forward_size() const {
   return input_panels_offset() + (cell_.info.scan ? kernels_.scan_panels(input_, hidden_)
                                                   : kernels_.dense_input_panels(input_, hidden_, heads_));
 }
 
 template <class Real>
-std::size_t RecurrentOp<Real>::packed_backward_size() const {
+std::size_t CpuLayer<Real>::packed_backward_size() const {
   if (rounds_tape()) return kernels_.rounded_scan_backward.panels(G(), input_, hidden_);
   if (cell_.info.scan) return kernels_.scan_backward.panels(G(), input_, hidden_);
   const Index gates = G() * hidden_;
@@ -66,7 +66,7 @@ std::size_t RecurrentOp<Real>::packed_backward_size() const {
 /// Packs the weights of the state and those of the input, side by side where a thread more pays for the fewer of them.
 template <class Real>
 template <class First, class Second>
-void RecurrentOp<Real>::pack_both(int threads, const First& of_state, const Second& of_input) const {
+void CpuLayer<Real>::pack_both(int threads, const First& of_state, const Second& of_input) const {
   const Index weights = G() * hidden_ * std::min(input_, hidden_ / heads_);
   const double work = machine_.costs.packing * static_cast<double>(weights);
   run_team(threads > 1 && work >= machine_.costs.product_grain ? 2 : 1, [&](int thread, int team) {
@@ -76,8 +76,8 @@ void RecurrentOp<Real>::pack_both(int threads, const First& of_state, const Seco
 }
 
 template <class Real>
-void RecurrentOp<Real>::pack_forward(const StoredWeights& weight_ih, const StoredWeights& weight_hh, Real* packed,
-                                     int threads) const {
+void CpuLayer<Real>::pack_forward(const StoredWeights& weight_ih, const StoredWeights& weight_hh, Real* packed,
+                                  int threads) const {
   if (cell_.info.scan) return kernels_.pack_scan(input_, hidden_, weight_ih, packed);
   pack_both(
       threads, [&] { kernels_.pack_forward(hidden_, heads_, weight_hh, packed); },
@@ -85,8 +85,8 @@ void RecurrentOp<Real>::pack_forward(const StoredWeights& weight_ih, const Store
 }
 
 template <class Real>
-void RecurrentOp<Real>::pack_backward(const StoredWeights& weight_ih, const StoredWeights& weight_hh, Real* packed,
-                                      int threads) const {
+void CpuLayer<Real>::pack_backward(const StoredWeights& weight_ih, const StoredWeights& weight_hh, Real* packed,
+                                   int threads) const {
   if (rounds_tape()) return kernels_.rounded_scan_backward.pack(G(), input_, hidden_, weight_ih, packed);
   if (cell_.info.scan) return kernels_.scan_backward.pack(G(), input_, hidden_, weight_ih, packed);
   pack_both(
@@ -96,7 +96,7 @@ void RecurrentOp<Real>::pack_backward(const StoredWeights& weight_ih, const Stor
 
 /// The weights of the input as the gradient of x wants them.
 template <class Real>
-void RecurrentOp<Real>::pack_input_gradient(const StoredWeights& weight_ih, Real* packed) const {
+void CpuLayer<Real>::pack_input_gradient(const StoredWeights& weight_ih, Real* packed) const {
   const Index gates = G() * hidden_;
   if (!rounds_gradients()) return products_.pack_product_panels(gates, input_, weight_ih.reals, input_, packed);
   auto* const rounded = reinterpret_cast<std::uint16_t*>(packed);
@@ -108,17 +108,17 @@ void RecurrentOp<Real>::pack_input_gradient(const StoredWeights& weight_ih, Real
 }
 
 template <class Real>
-std::size_t RecurrentOp<Real>::packed_step_size() const {
+std::size_t CpuLayer<Real>::packed_step_size() const {
   return kernels_.step_panels(input_, hidden_, heads_);
 }
 
 template <class Real>
-void RecurrentOp<Real>::pack_step(const cpu::StepWeights<Real>& weights, Real* packed) const {
+void CpuLayer<Real>::pack_step(const cpu::StepWeights<Real>& weights, Real* packed) const {
   kernels_.pack_step(input_, hidden_, heads_, weights, packed);
 }
 
 template <class Real>
-void RecurrentOp<Real>::prepare(const Batch& batch, SequenceView<const Real> x, const Execution& execution) {
+void CpuLayer<Real>::prepare(const Batch& batch, SequenceView<const Real> x, const Execution& execution) {
   geometry_.prepare(batch, x.row_stride, x.step_stride, input_, reverse_, !cell_.info.scan);
   execution_ = execution;
   execution_.threads = resolve_threads(execution.threads);
@@ -129,12 +129,12 @@ void RecurrentOp<Real>::prepare(const Batch& batch, SequenceView<const Real> x, 
 }
 
 template <class Real>
-Index RecurrentOp<Real>::chunk_count() const {
+Index CpuLayer<Real>::chunk_count() const {
   return plan_.chunk == 0 ? 0 : (geometry_.steps() + plan_.chunk - 1) / plan_.chunk;
 }
 
 template <class Real>
-typename RecurrentOp<Real>::Tape RecurrentOp<Real>::tape(Real* memory) const {
+typename CpuLayer<Real>::Tape CpuLayer<Real>::tape(Real* memory) const {
   Carver<Real> carver(memory);
   Tape tape;
   const Index row = geometry_.cells() * hidden_;
@@ -151,7 +151,7 @@ typename RecurrentOp<Real>::Tape RecurrentOp<Real>::tape(Real* memory) const {
 }
 
 template <class Real>
-typename RecurrentOp<Real>::ForwardSpace RecurrentOp<Real>::forward_space(Real* memory, std::size_t* size) const {
+typename CpuLayer<Real>::ForwardSpace CpuLayer<Real>::forward_space(Real* memory, std::size_t* size) const {
   Carver<Real> carver(memory);
   ForwardSpace space;
   const Index row_state = geometry_.rows() * hidden_;
@@ -186,20 +186,20 @@ typename RecurrentOp<Real>::ForwardSpace RecurrentOp<Real>::forward_space(Real* 
 
 /// Values of a state, or of what takes its place in a product, as the rounded operands of all rows.
 template <class Real>
-Index RecurrentOp<Real>::rounded_states() const {
+Index CpuLayer<Real>::rounded_states() const {
   return (geometry_.rows() + cpu::kRoundedRows) * heads_ * kernels_.rounded_inputs(hidden_ / heads_);
 }
 
 /// Gradients of all gates at one step, as rounded operands.
 template <class Real>
-Index RecurrentOp<Real>::rounded_step() const {
+Index CpuLayer<Real>::rounded_step() const {
   return (geometry_.rows() + cpu::kRoundedRows) * heads_ * G() * kernels_.rounded_gradients(hidden_ / heads_);
 }
 
 /// Whole lines of the cache, and an odd number of them: rows a power of two apart would all fall into the same few
 /// places of the first-level cache.
 template <class Real>
-Index RecurrentOp<Real>::gates_stride() const {
+Index CpuLayer<Real>::gates_stride() const {
   constexpr Index line = 64 / sizeof(Real);
   return ((G() * hidden_ + line - 1) / line | 1) * line;
 }
@@ -207,7 +207,7 @@ Index RecurrentOp<Real>::gates_stride() const {
 /// Steps whose gates' gradients are summed while they are in the cache: of about as many rows as are summed at a time.
 /// In bfloat16 all of them are kept.
 template <class Real>
-Index RecurrentOp<Real>::gradient_steps() const {
+Index CpuLayer<Real>::gradient_steps() const {
   if (rounds_gradients()) return geometry_.steps();
   const Index rows = geometry_.rows();
   return std::clamp<Index>((cpu::kTransposedRows + rows / 2) / rows, 1, geometry_.steps());
@@ -216,7 +216,7 @@ Index RecurrentOp<Real>::gradient_steps() const {
 /// A piece's sums are written and read again, for which the panels of the input are read once in a piece instead of at
 /// every step.
 template <class Real>
-bool RecurrentOp<Real>::input_on_the_way() const {
+bool CpuLayer<Real>::input_on_the_way() const {
   if (!packed_ || geometry_.steps() == 1) return true;
   const auto panels = static_cast<double>(kernels_.dense_input_panels(input_, hidden_, heads_));
   const double saved = 2 * static_cast<double>(geometry_.rows() * gates_stride()) / plan_.row_parts;
@@ -225,7 +225,7 @@ bool RecurrentOp<Real>::input_on_the_way() const {
 
 /// As many steps as leave room for weights beside their input product in the cache that a thread has to itself.
 template <class Real>
-Index RecurrentOp<Real>::piece_steps() const {
+Index CpuLayer<Real>::piece_steps() const {
   const Index cache = machine_.cached(machine_.costs.input_share, sizeof(Real));
   const Index step = geometry_.rows() * G() * hidden_;
   return std::clamp<Index>(cache * plan_.threads() / step, 1, geometry_.steps());
@@ -235,7 +235,7 @@ Index RecurrentOp<Real>::piece_steps() const {
 /// that adding to the weights' gradients, once a piece, costs little beside the product; that of bfloat16 is twice as
 /// quick.
 template <class Real>
-Index RecurrentOp<Real>::piece_capacity() const {
+Index CpuLayer<Real>::piece_capacity() const {
   if (plan_.algorithm == Algorithm::scan) return plan_.chunk * plan_.threads();
   const Index cache = machine_.cached_gradients(rounds_gradients() ? sizeof(std::uint16_t) : sizeof(Real));
   const Index row = input_ + G() * channel_vectors() * kernels_.lanes;
@@ -244,7 +244,7 @@ Index RecurrentOp<Real>::piece_capacity() const {
 }
 
 template <class Real>
-typename RecurrentOp<Real>::BackwardSpace RecurrentOp<Real>::backward_space(Real* memory, std::size_t* size) const {
+typename CpuLayer<Real>::BackwardSpace CpuLayer<Real>::backward_space(Real* memory, std::size_t* size) const {
   Carver<Real> carver(memory);
   BackwardSpace space;
   const Index row_state = geometry_.rows() * hidden_;
@@ -290,31 +290,31 @@ typename RecurrentOp<Real>::BackwardSpace RecurrentOp<Real>::backward_space(Real
 }
 
 template <class Real>
-std::size_t RecurrentOp<Real>::tape_size() const {
+std::size_t CpuLayer<Real>::tape_size() const {
   return tape(nullptr).size;
 }
 
 template <class Real>
-std::size_t RecurrentOp<Real>::forward_workspace() const {
+std::size_t CpuLayer<Real>::forward_workspace() const {
   std::size_t size = 0;
   forward_space(nullptr, &size);
   return size;
 }
 
 template <class Real>
-std::size_t RecurrentOp<Real>::backward_workspace() const {
+std::size_t CpuLayer<Real>::backward_workspace() const {
   std::size_t size = 0;
   backward_space(nullptr, &size);
   return size;
 }
 
 template <class Real>
-std::size_t RecurrentOp<Real>::step_workspace() const {
+std::size_t CpuLayer<Real>::step_workspace() const {
   return cell_.phases == 2 ? static_cast<std::size_t>((1 + cell_.saved) * hidden_) : 0;
 }
 
 template <class Real>
-cpu::CellStep<Real> RecurrentOp<Real>::step_job(const Real* packed, Real* workspace) const {
+cpu::CellStep<Real> CpuLayer<Real>::step_job(const Real* packed, Real* workspace) const {
   // Beyond about what a core has to itself a step waits for the cache that all cores share.
   const auto own_cache = static_cast<std::size_t>(machine_.cached(machine_.costs.panel_share, sizeof(Real)));
   cpu::CellStep<Real> job;
@@ -329,7 +329,7 @@ cpu::CellStep<Real> RecurrentOp<Real>::step_job(const Real* packed, Real* worksp
   return job;
 }
 
-template class RecurrentOp<float>;
-template class RecurrentOp<double>;
+template class CpuLayer<float>;
+template class CpuLayer<double>;
 
 }  // namespace penstock::ops

@@ -1,7 +1,7 @@
 // dx_t = the sum over j of weight[j] dy_{t+j}, up to the end of the row or a reset, and the sums over the chunks of a
 // block of the gradients of weight and bias.
 
-#include "backend/cuda/kernels/pointwise/convolution.cuh"
+#include "backend/cuda/kernels/pointwise/convolution/convolution.cuh"
 
 struct Sums {
   float weight[kTaps][kVector], bias[kVector];

@@ -1,6 +1,6 @@
 // The first kernel of a training step.
 
-#include "backend/cuda/kernels/pointwise/step_rules.cuh"
+#include "backend/cuda/kernels/pointwise/training/step_rules.cuh"
 
 extern "C" __global__ void BeginStep(const __grid_constant__ TrainingStepArguments args) {
   WaitForKernelBefore();
