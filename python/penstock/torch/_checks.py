@@ -22,6 +22,42 @@ def refuse_onnx_export():
         )
 
 
+class Foreign:
+    """Mixin of layers and cells: says what PyTorch's tools that know torch.nn's own classes alone do with them."""
+
+    def __prepare_scriptable__(self):
+        """Raises RuntimeError; torch.jit.script() calls it."""
+        raise RuntimeError(
+            f"torch.jit.script cannot compile penstock.torch.{type(self).__name__}: use torch.jit.trace(model, example), "
+            "which holds for all batch sizes and lengths, or torch.export; or script "
+            "penstock.torch.convert_back(copy.deepcopy(model)), whose layers are torch.nn's own"
+        )
+
+    @property
+    def qconfig(self):
+        """What torch.ao.quantization asks of the layer. Setting it warns that the layer stays as it is."""
+        try:
+            return self.__dict__["_qconfig"]
+        except KeyError:
+            raise AttributeError("qconfig") from None
+
+    @qconfig.setter
+    def qconfig(self, value):
+        self.__dict__["_qconfig"] = value
+        name = type(self).__name__
+        if hasattr(torch.nn, name):
+            warn_caller(
+                f"torch.ao.quantization leaves penstock.torch.{name} as it is: quantise "
+                f"penstock.torch.convert_back(copy.deepcopy(model)) to have a quantised torch.nn.{name}"
+            )
+        elif value is not None:
+            warn_caller(f"torch.ao.quantization has no {name}: the layer stays as it is, in floats")
+
+    @qconfig.deleter
+    def qconfig(self):
+        del self.__dict__["_qconfig"]
+
+
 def refuse_projection(others, layer):
     """Raises for unknown keyword arguments: ValueError for proj_size, TypeError for others."""
     if "proj_size" in others:

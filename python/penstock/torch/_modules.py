@@ -7,6 +7,7 @@ from torch.nn.parameter import Parameter
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from ._checks import (
+    Foreign,
     check_lengths,
     check_reset_mask,
     check_sizes,
@@ -38,7 +39,7 @@ def _run_packed(run, x, states, lengths, batch_first):
     return y, tuple(s.index_copy(1, order, after) for s, after in zip(states, last))
 
 
-class Stack(CellNote, nn.RNNBase):
+class Stack(CellNote, Foreign, nn.RNNBase):
     """Base of all stacks of layers: passes inputs, states, lengths and packed rows to the op.
 
     Attributes, parameters and errors are those of torch.nn's recurrent layers.
