@@ -8,18 +8,19 @@ from .._keywords import no_argument, warn_caller
 
 #: Hint for layers that torch.nn does not have.
 AS_ONNX = (
-    "For ONNX, use save_onnx() of penstock.Recurrent, which loads the state_dict of such a layer, or of penstock.Model, "
-    "which loads what SequenceModel.save() writes"
+    "For ONNX, torch.onnx.export() takes the layer as it is, and save_onnx() of penstock.Recurrent its state_dict"
 )
 
 
+def no_onnx_export(what, remedy):
+    """Returns the RuntimeError for what torch.onnx.export() cannot write."""
+    return RuntimeError(f"torch.onnx cannot write {what}: {remedy}")
+
+
 def refuse_onnx_export():
-    """Raises RuntimeError early. torch.onnx itself would fail after minutes and print the whole graph."""
+    """Raises RuntimeError early if an op of Penstock is to be written. torch.onnx would fail in words of its own."""
     if torch.onnx.is_in_onnx_export():
-        raise RuntimeError(
-            "torch.onnx cannot write Penstock's layers: export penstock.torch.convert_back(copy.deepcopy(model)), whose "
-            f"layers are torch.nn's own. {AS_ONNX}"
-        )
+        raise no_onnx_export("layers and scans that several processes share", "export them without process_group=")
 
 
 class Foreign:

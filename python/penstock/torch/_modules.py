@@ -6,6 +6,7 @@ from torch.nn import functional
 from torch.nn.parameter import Parameter
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
+from . import _onnx
 from ._checks import (
     Foreign,
     check_lengths,
@@ -231,6 +232,9 @@ class Stack(CellNote, Foreign, nn.RNNBase):
             states = tuple(x.new_zeros(slots, rows, width) for width in (self.proj_size, self.hidden_size))
         if lengths is not None:
             check_values_of_lengths(lengths, x.shape[1 if batch_first else 0])
+        if torch.onnx.is_in_onnx_export():
+            rows, cell = (lengths, batch_sizes, reset), self._cell()
+            return _onnx.layers(x, weights, states, rows, cell, layers, self.bidirectional, batch_first, every_state)
         if reset is None and not every_state and is_plain(x):
             form = (self.bias, layers, 0.0, self.training, self.bidirectional)
 

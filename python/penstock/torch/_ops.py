@@ -2,9 +2,10 @@
 
 import torch
 
+from . import _onnx
 from ._checks import refuse_onnx_export
 from ._library import TYPES, tape_bytes
-from ._composed import CELLS, composed, composed_scan
+from ._composed import CELLS, composed_op, composed_scan
 from ._tangents import ReverseModeOnly, refuse_tangents, register_gradients
 from ._vmap import batch_recurrent, batch_recurrent_backward, batch_scan, batch_scan_backward
 
@@ -170,7 +171,6 @@ class _Differentiable:
 
     def __call__(self, *call):
         if _is_recorded():
-            refuse_onnx_export()
             return self.op(*call)
         if torch._C._are_functorch_transforms_active():
             return self._again(self.transformed.apply(*self._flat(call)))
@@ -338,10 +338,8 @@ def _recurrent_second_gradients(ctx, ddx, ddstate, ddweights):
     *form, every_state = ctx.form
 
     def forward(x, state, *weights):
-        wide = [w.to(state.dtype) for w in weights]
-        sequence = x.to(state.dtype)
-        y, last, states = composed(sequence, wide, tuple(state), lengths, batch_sizes, reset, *form, every_state)
-        return (y.to(x.dtype), torch.stack(last)) + ((states,) if every_state else ())
+        y, last, every = composed_op(x, weights, tuple(state), lengths, batch_sizes, reset, *form, every_state)
+        return (y, torch.stack(last), every) if every_state else (y, torch.stack(last))
 
     if state is None:
         entering = torch.zeros(ctx.state_shape, dtype=ctx.state_dtype, device=x.device)
@@ -449,6 +447,8 @@ def run_layers(x, weights, states, rows, cell, layers, bidirectional, batch_firs
     reset).
     """
     x = autocast_sequence(x)
+    if _is_recorded() and torch.onnx.is_in_onnx_export():
+        return _onnx.layers(x, weights, states, rows, cell, layers, bidirectional, batch_first, every_state)
     if _is_recorded() or torch._C._are_functorch_transforms_active():
         state = torch.stack(states) if states else None
         form = (cell, layers, bidirectional, batch_first, keeps_tape(), every_state)
