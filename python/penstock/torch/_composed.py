@@ -52,10 +52,10 @@ def unrolled(step, xs, state, reverse):
     return tuple(torch.stack(each) for each in zip(*outputs)), state
 
 
-def _layer(cell, x, weights, state, valid, reset, reverse, kept, loop):
+def _layer(cell, x, weights, state, valid, reset, reverse, kept, loop, scan):
     """Runs one direction of a layer over x [T, B, I]. Returns the first `kept` states after each step, each [T, B, H],
     and the last states. `valid` and `reset` are bool [T, B] or None. Beyond a row's length all returned states are
-    zeros. `loop` is unrolled() or a function like it."""
+    zeros. `loop` is unrolled() or a function like it; `scan` is None or runs scan cells in parallel."""
     gates, _, scans = CELLS[cell]
     weights = list(weights)
     weight_ih = weights.pop(0)
@@ -65,6 +65,11 @@ def _layer(cell, x, weights, state, valid, reset, reverse, kept, loop):
     bias_hh = weights.pop(0) if weights and weights[0].dim() == 1 else None
     projection = weights.pop(0) if weights else None
     wx = functional.linear(x, weight_ih, bias_ih)
+    if scans and scan is not None:
+        a, b = (t.transpose(0, 1) for t in terms_of(cell, wx))
+        lengths = None if valid is None else valid.sum(0)
+        h, last = scan(a, b, state[0], lengths, None if reset is None else reset.t(), False, reverse)
+        return (h.transpose(0, 1),), (last,)
     recurrent = None if scans else _recurrent_product(weight_hh, bias_hh, gates)
     step_of_cell = reference.CELLS[cell][0]
     if reset is not None and valid is not None:
@@ -96,10 +101,11 @@ def _packed_places(batch_sizes):
 
 
 def composed(x, weights, states, lengths, batch_sizes, reset, cell, layers, bidirectional, batch_first,
-             every_state=False, loop=unrolled):  # fmt: skip
+             every_state=False, loop=unrolled, scan=None):  # fmt: skip
     """Computes the op `penstock::recurrent` with the states as a tuple of [layers * directions, B, H].
 
-    Returns y, the last states as such a tuple, and every state of the last layer or None.
+    Returns y, the last states as such a tuple, and every state of the last layer or None. `loop` and `scan` are those of
+    _layer().
     """
     if batch_sizes is not None:
         places, rows = _packed_places(batch_sizes.cpu())
@@ -126,7 +132,7 @@ def composed(x, weights, states, lengths, batch_sizes, reset, cell, layers, bidi
         for direction in range(directions):
             i = layer * directions + direction
             own, entering = weights[i * each : (i + 1) * each], tuple(s[i] for s in states)
-            (y, *every), after = _layer(cell, padded, own, entering, valid, reset, direction == 1, kept, loop)
+            (y, *every), after = _layer(cell, padded, own, entering, valid, reset, direction == 1, kept, loop, scan)
             outputs.append(y)
             others += every
             last.append(after)
@@ -142,10 +148,10 @@ def composed(x, weights, states, lengths, batch_sizes, reset, cell, layers, bidi
 
 
 def composed_op(x, weights, states, lengths, batch_sizes, reset, cell, layers, bidirectional, batch_first,
-                every_state, loop=unrolled):  # fmt: skip
+                every_state, loop=unrolled, scan=None):  # fmt: skip
     """Does what composed() does in the dtypes of the op: sums and states are as `states`, y as x."""
     dtype = states[0].dtype
-    form = (lengths, batch_sizes, reset, cell, layers, bidirectional, batch_first, every_state, loop)
+    form = (lengths, batch_sizes, reset, cell, layers, bidirectional, batch_first, every_state, loop, scan)
     y, last, every = composed(x.to(dtype), [w.to(dtype) for w in weights], states, *form)
     return y.to(x.dtype), last, every
 

@@ -75,7 +75,6 @@ class Stack(CellNote, Foreign, nn.RNNBase):
 
         Raises:
             ValueError, RuntimeError, TypeError: An argument does not fit, as in torch.nn.
-            NotImplementedError: An argument has a forward-mode tangent (``torch.func.jvp``).
         """
         if every_state and CELLS[self._cell()][1] == 1:
             raise ValueError(f"{type(self).__name__} has no states but its outputs: every_state is for LSTM and SLSTM")
