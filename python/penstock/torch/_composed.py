@@ -46,9 +46,11 @@ def unrolled(step, xs, state, reverse):
 
     `state` is a tuple of tensors, as are the y_t. Returns the y, each [T, ...], and the last state.
     """
-    outputs = [None] * xs[0].shape[0]
-    for t in reversed(range(len(outputs))) if reverse else range(len(outputs)):
-        state, outputs[t] = step([None if x is None else x[t] for x in xs], state)
+    # Selecting each step by its index would cost T^2 in backward passes.
+    given = list(zip(*([None] * xs[0].shape[0] if x is None else x.unbind(0) for x in xs)))
+    outputs = [None] * len(given)
+    for t in reversed(range(len(given))) if reverse else range(len(given)):
+        state, outputs[t] = step(given[t], state)
     return tuple(torch.stack(each) for each in zip(*outputs)), state
 
 

@@ -40,22 +40,22 @@ def _vjp(function, inputs, doutputs):
     return pull(tuple(torch.zeros_like(o) if d is None else d.to(o.dtype) for d, o in zip(doutputs, outputs)))
 
 
-def _backward(scan, given, inputs, rows, form, every_state):
-    """Returns the gradients of `inputs` = (x, state, *weights). `given` = (dy, dstate, dstates), each may be None."""
+def _forward(scan, rows, form, every_state):
+    """Returns a function from (x, state, *weights) to the differentiable results."""
 
     def forward(x, state, *weights):
         y, last, every = composed_op(x, weights, tuple(state), *rows, *form, every_state, scan=scan)
         return (y, torch.stack(last), every) if every_state else (y, torch.stack(last))
 
-    return _vjp(forward, inputs, given[: 3 if every_state else 2])
+    return forward
 
 
 def recurrent_backward(scan, dy, dstate, dstates, x, weights, state, lengths, batch_sizes, reset, y, tape, *form,
                        every_state, want_dx, want_dweights):  # fmt: skip
     """Computes the op `penstock::recurrent_backward`."""
     inputs = (x, _entering(x, weights, state, batch_sizes, *form), *weights)
-    rows = (lengths, batch_sizes, reset)
-    dx, dstate_in, *dweights = _backward(scan, (dy, dstate, dstates), inputs, rows, form, every_state)
+    forward = _forward(scan, (lengths, batch_sizes, reset), form, every_state)
+    dx, dstate_in, *dweights = _vjp(forward, inputs, (dy, dstate, dstates)[: 3 if every_state else 2])
     return dx if want_dx else x.new_empty(0), dstate_in, dweights if want_dweights else []
 
 
@@ -72,24 +72,48 @@ def _given(tensors):
     return [tensors[i] for i in places], again
 
 
-def _second_order(backward, doutputs, inputs, ddinputs):
+def _second_order(backward, doutputs, inputs, seconds):
     """Returns the gradients of (doutputs, inputs), given those of the results of backward(doutputs, inputs).
 
-    `doutputs` has None for missing gradients, `ddinputs` for gradients that were not requested.
+    `doutputs` has None for missing gradients, `seconds` for gradients that were not requested.
     """
     given, again = _given(doutputs)
     count = len(given)
-    gradients = _vjp(lambda *t: tuple(backward(again(t[:count]), t[count:])), (*given, *inputs), ddinputs)
+    gradients = _vjp(lambda *t: tuple(backward(again(t[:count]), t[count:])), (*given, *inputs), seconds)
     return again(gradients[:count]), gradients[count:]
+
+
+def _last_order(forward, doutputs, inputs, seconds):
+    """Does the same for backward() of `forward` where nobody differentiates the results.
+
+    It spares the overhead of torch.func, and gradients that were not requested.
+    """
+    given, again = _given([None if d is None else d.detach().requires_grad_() for d in doutputs])
+    inputs = [t.detach().requires_grad_() for t in inputs]
+    wanted = [i for i, second in enumerate(seconds) if second is not None]
+    with torch.enable_grad():
+        pairs = [(o, d.to(o.dtype)) for o, d in zip(forward(*inputs), again(given)) if d is not None]
+        outputs, cotangents = zip(*pairs)
+        firsts = torch.autograd.grad(outputs, [inputs[i] for i in wanted], cotangents, create_graph=True)
+    cotangents = [seconds[i].to(first.dtype) for i, first in zip(wanted, firsts)]
+    gradients = torch.autograd.grad(firsts, [*given, *inputs], cotangents, allow_unused=True, materialize_grads=True)
+    return again(gradients[: len(given)]), gradients[len(given) :]
 
 
 def recurrent_second_gradients(scan, doutputs, x, weights, state, rows, form, every_state, seconds):
     """Returns the gradients of doutputs = (dy, dstate, dstates), x, weights and state, given those of the results."""
+    if all(second is None for second in seconds):
+        return None, None, None, None, [None] * len(weights), None
     inputs = (x, _entering(x, weights, state, rows[1], *form), *weights)
-    doutputs, (gx, gstate, *gweights) = _second_order(
-        lambda given, inputs: _backward(scan, given, inputs, rows, form, every_state), doutputs, inputs, seconds
-    )
-    return *doutputs, gx, gweights, None if state is None else gstate.to(state.dtype)
+    forward = _forward(scan, rows, form, every_state)
+    given = doutputs[: 3 if every_state else 2]
+    if torch.is_grad_enabled() or torch._C._are_functorch_transforms_active():
+        found = _second_order(lambda given, inputs: _vjp(forward, inputs, given), given, inputs, seconds)
+    else:
+        found = _last_order(forward, given, inputs, seconds)
+    doutputs, (gx, gstate, *gweights) = found
+    ddstates = doutputs[2] if every_state else None
+    return *doutputs[:2], ddstates, gx, gweights, None if state is None else gstate.to(state.dtype)
 
 
 def scan_second_gradients(scan, doutputs, a, b, h0, form, seconds):
