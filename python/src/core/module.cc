@@ -47,4 +47,5 @@ NB_MODULE(_core, module) {
   bindings::bind_answers(module);
   bindings::bind_training(module);
   bindings::bind_search(module);
+  bindings::bind_constraints(module);
 }
