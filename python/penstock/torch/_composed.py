@@ -41,6 +41,25 @@ def _recurrent_product(weight, bias, count):
     return product
 
 
+class _Stacked(torch.autograd.Function):
+    """torch.stack() with a backward pass of one operation: second derivatives of PyTorch's own would cost T^2."""
+
+    @staticmethod
+    def forward(ctx, *tensors):
+        return torch.stack(tensors)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient.unbind(0)
+
+
+def _stacked(tensors):
+    recorded = torch.compiler.is_compiling() or torch._C._is_tracing()
+    if recorded or torch._C._are_functorch_transforms_active() or torch.autograd.forward_ad._current_level >= 0:
+        return torch.stack(tensors)
+    return _Stacked.apply(*tensors)
+
+
 def unrolled(step, xs, state, reverse):
     """Runs step(x_t, state) -> (state, y_t) over the first axis of the tensors `xs`, of which each may be None.
 
@@ -51,7 +70,7 @@ def unrolled(step, xs, state, reverse):
     outputs = [None] * len(given)
     for t in reversed(range(len(given))) if reverse else range(len(given)):
         state, outputs[t] = step(given[t], state)
-    return tuple(torch.stack(each) for each in zip(*outputs)), state
+    return tuple(_stacked(each) for each in zip(*outputs)), state
 
 
 def _layer(cell, x, weights, state, valid, reset, reverse, kept, loop, scan):
