@@ -1,14 +1,13 @@
 """Registration of the ops with PyTorch: shapes of results, first and second derivatives, autocast and vmap."""
 
 import torch
-from torch.autograd import forward_ad
 
-from . import _onnx, _passes, _scans
+from . import _onnx, _passes, _scans, _tangents
 from ._checks import refuse_onnx_export
 from ._library import TYPES, tape_bytes
 from ._composed import CELLS
 from ._passes import state_type
-from ._tangents import has_tangents, inputs_of, is_forward_mode, keep_inputs, register_gradients
+from ._tangents import has_tangents, is_forward_mode, register_gradients
 from ._vmap import batch_recurrent, batch_recurrent_backward, batch_scan, batch_scan_backward
 
 _extension = torch.library.Library("penstock", "FRAGMENT")
@@ -227,12 +226,11 @@ class _Differentiable:
             def setup_context(ctx, inputs, output):
                 this._save(ctx, this._nested(inputs), this._again(output))
                 if this.tangents is not None:
-                    keep_inputs(ctx, inputs)
+                    _tangents.keep_inputs(ctx, inputs)
 
             @staticmethod
             def jvp(ctx, *moving):
-                with forward_ad._set_fwd_grad_enabled(True):  # for outer transforms
-                    return this.tangents(inputs_of(ctx), moving)
+                return _tangents.tangents_within(this.tangents, _tangents.inputs_of(ctx), moving)
 
             @staticmethod
             def vmap(info, in_dims, *flat):
@@ -332,14 +330,11 @@ def _scan_second_gradients(ctx, dda, ddb, ddh0):
 
 
 def _composed_recurrent(*call):
-    *call, keep_tape, every_state = call
-    return _passes.recurrent(scan, *call, keep_tape=keep_tape, every_state=every_state)
+    return _passes.recurrent(scan, *call[:-2], keep_tape=call[-2], every_state=call[-1])
 
 
 def _composed_recurrent_backward(*call):
-    *call, every_state, want_dx, want_dweights = call
-    wanted = {"want_dx": want_dx, "want_dweights": want_dweights}
-    return _passes.recurrent_backward(scan, *call, every_state=every_state, **wanted)
+    return _passes.recurrent_backward(scan, *call[:-3], every_state=call[-3], want_dx=call[-2], want_dweights=call[-1])
 
 
 def _composed_scan_backward(dh, dh_last, a, b, h0, lengths, reset, h, logarithmic, reverse):

@@ -11,7 +11,7 @@ def is_forward_mode():
 
 def has_tangents(*values):
     """Returns True if a tensor, or one in a list or a tuple, has a tangent of torch.autograd.forward_ad."""
-    if not is_forward_mode() or not (torch._C._is_fwd_grad_enabled() or torch.is_inference_mode_enabled()):
+    if forward_ad._current_level < 0 or not (torch._C._is_fwd_grad_enabled() or torch.is_inference_mode_enabled()):
         return False
     with torch.inference_mode(False):  # inference mode would hide tangents
         return _any_tangents(values)
@@ -45,10 +45,20 @@ def keep_inputs(ctx, inputs):
 
 
 def inputs_of(ctx):
-    """Returns the inputs without their tangents. Tangents of outer transforms stay."""
+    """Returns what keep_inputs() kept."""
     saved = iter(ctx.saved_tensors)
-    return [forward_ad.unpack_dual(next(saved)).primal if is_tensor else other
-            for is_tensor, other in zip(ctx.is_tensor, ctx.others)]  # fmt: skip
+    return [next(saved) if is_tensor else other for is_tensor, other in zip(ctx.is_tensor, ctx.others)]
+
+
+def tangents_within(function, inputs, moving):
+    """Returns function(inputs, moving), the tangents of results in a jvp. Those of outer transforms move them, too."""
+    stack = torch._C._functorch.get_interpreter_stack() or []
+    if sum(interpreter.key() == torch._C._functorch.TransformType.Jvp for interpreter in stack) < 2:
+        return function(inputs, moving)
+    # PyTorch disables forward mode in a jvp, and the inputs still have the tangents of the transform itself.
+    with forward_ad._set_fwd_grad_enabled(True):
+        still = [forward_ad.unpack_dual(v).primal if isinstance(v, torch.Tensor) else v for v in inputs]
+        return function(still, moving)
 
 
 def register_gradients(library, op, gradients, save, composed):
