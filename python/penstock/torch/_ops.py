@@ -168,7 +168,8 @@ class _Differentiable:
 
     def __call__(self, *call):
         if _is_recorded():
-            return self.composed(*call) if is_forward_mode() else self.op(*call)
+            op = _onnx.scan if self is scan and torch.onnx.is_in_onnx_export() else self.op
+            return self.composed(*call) if is_forward_mode() else op(*call)
         if torch._C._are_functorch_transforms_active():
             if self.tangents is None and is_forward_mode():
                 return self.composed(*call)
@@ -437,9 +438,10 @@ def run_layers(x, weights, states, rows, cell, layers, bidirectional, batch_firs
     reset).
     """
     x = autocast_sequence(x)
-    if _is_recorded() and torch.onnx.is_in_onnx_export():
+    is_recorded = _is_recorded()
+    if is_recorded and torch.onnx.is_in_onnx_export():
         return _onnx.layers(x, weights, states, rows, cell, layers, bidirectional, batch_first, every_state)
-    if _is_recorded() or torch._C._are_functorch_transforms_active():
+    if is_recorded or torch._C._are_functorch_transforms_active():
         return _run_op(recurrent, x, weights, states, rows, (cell, layers, bidirectional, batch_first), every_state)
     if has_tangents(x, states, weights):
         with torch.inference_mode(False):  # inference mode would lose tangents

@@ -2,7 +2,7 @@
 
 import torch
 
-from . import _onnx, _ops
+from . import _ops
 from ._checks import lengths_as_tensor
 from ._library import TYPES
 from ._sequence_parallel import parallel_scan
@@ -26,9 +26,7 @@ def _scan(a, b, h0, logarithmic, lengths, reset, reverse, process_group, groups)
             "them with .float()"
         )
     terms = (a.to(dtype), b.to(dtype), h0, lengths, reset, logarithmic, reverse)
-    if process_group is not None:
-        return parallel_scan(*terms, process_group, groups)
-    return _onnx.scan(*terms) if torch.onnx.is_in_onnx_export() else _ops.scan(*terms)
+    return _ops.scan(*terms) if process_group is None else parallel_scan(*terms, process_group, groups)
 
 
 def scan(a, b, h0=None, *, lengths=None, reset_mask=None, reverse=False, process_group=None, groups=None):
