@@ -349,10 +349,6 @@ def _scan_with_tangents(*call):
         return scan.transformed.apply(*call)
 
 
-def _tangents_of_scan(inputs, moving):
-    return _scans.tangents(scan, inputs[:3], moving[:3], inputs[3:])
-
-
 # ---- the ops ---------------------------------------------------------------------------------------------------------
 
 recurrent_backward = _Differentiable(
@@ -363,8 +359,9 @@ scan_backward = _Differentiable(
     "scan_backward", _save_scan_backward, _scan_second_gradients, batch_scan_backward, _composed_scan_backward
 )
 scan = _Differentiable(
-    "scan", _save_scan, _scan_gradients, batch_scan, _scan_with_tangents, tangents=_tangents_of_scan
-)
+    "scan", _save_scan, _scan_gradients, batch_scan, _scan_with_tangents,
+    tangents=lambda inputs, moving: _scans.tangents(scan, inputs[:3], moving[:3], inputs[3:]),
+)  # fmt: skip
 recurrent = _Differentiable(
     "recurrent", _save_recurrent, _recurrent_gradients, batch_recurrent, _composed_recurrent, lists=(1, None)
 )
