@@ -91,6 +91,8 @@ class Expression {
 
   /// Returns the value of an expression without variables; otherwise empty.
   std::optional<Integer> constant() const;
+  /// Returns bounds of all values that the expression can have.
+  Range bounds() const;
   /// Returns the expression in the text format.
   std::string text() const;
 
@@ -301,6 +303,8 @@ class Model {
 
   /// Returns the names of the variables in the order of their declaration.
   std::vector<std::string> variables() const;
+  /// Returns a variable by name; empty if there is none.
+  std::optional<Expression> variable(std::string_view name) const;
   /// Returns the texts of the constraints of that name in sequence.
   std::string constraint_text(std::string_view name) const;
   /// Returns what is minimised or maximised, if that is an expression.

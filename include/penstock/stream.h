@@ -51,6 +51,9 @@ class Session {
   /// Returns to the start of a sequence.
   void reset();
 
+  /// Returns a session that continues from the same state with the same weights, also if the model was trained since.
+  /// Allocates.
+  Session clone() const;
   /// Returns a copy of the recurrent state after the steps so far, for restore(). Allocates.
   std::vector<float> state() const;
   /// Continues from a state that state() returned. Throws Error(invalid_argument) unless `state` has as many values as
@@ -59,6 +62,7 @@ class Session {
 
  private:
   struct Impl;
+  explicit Session(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 
   /// Throws Error(invalid_argument) if the session was moved from.

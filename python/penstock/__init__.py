@@ -40,7 +40,7 @@ from .scans import log_scan, log_scan_backward, scan, scan_backward
 
 TYPE_CHECKING = False  # typing.TYPE_CHECKING without the import
 if TYPE_CHECKING:  # names that __getattr__() below imports on first use
-    from . import datasets, interchange, reference, training
+    from . import csp, datasets, interchange, reference, training
     from ._search import SearchResult, search
     from .datasets import Dataset, open_labelled, open_labelled_texts, open_series, open_sound, open_task, open_text
     from .training import Evaluation, Progress, TrainResult, evaluate, train
@@ -88,6 +88,7 @@ __all__ = [
     "search",
     "system_info",
     "train",
+    "csp",
     "datasets",
     "interchange",
     "reference",
@@ -98,7 +99,7 @@ __version__ = system_info()["version"]
 
 
 # Modules and names that are imported on first use: a program that only runs models needs none of them.
-_MODULES = ("datasets", "interchange", "reference", "torch", "training")
+_MODULES = ("csp", "datasets", "interchange", "reference", "torch", "training")
 _NAMES = {
     "datasets": ("Dataset", "open_labelled", "open_labelled_texts", "open_series", "open_sound", "open_task", "open_text"),
     "training": ("Evaluation", "Progress", "TrainResult", "evaluate", "train"),

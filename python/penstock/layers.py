@@ -106,6 +106,7 @@ class _Network:
         dropout: float,
         dtype: DTypeLike,
         seed: int,
+        gradient_clip: float = 0.0,
     ) -> None:
         self.dtype = _dtype_name(dtype)
         for name, size in (("input_size", input_size), ("hidden_size", hidden_size), ("heads", heads), ("layers", layers)):
@@ -122,6 +123,7 @@ class _Network:
             direction=direction,
             bias=bias,
             dropout=dropout,
+            gradient_clip=gradient_clip,
             seed=seed,
             stacked=self._stacked,
         )
@@ -133,6 +135,7 @@ class _Network:
         self.direction = direction
         self.bias = bias
         self.dropout = dropout
+        self.gradient_clip = gradient_clip
 
     def forward(
         self,
@@ -377,6 +380,8 @@ class Recurrent(_Network):
         dropout: Probability of zeroing an output between layers. It applies only with a tape.
         dtype: ``"float32"`` or ``"float64"``.
         seed: Seed of the initial weights.
+        gradient_clip: :meth:`backward` clamps each element of the gradient that a step passes to the h before it to this
+            magnitude. 0: no limit. For cells with a recurrent matrix.
 
     Raises:
         InvalidArgument: An argument has an impossible value.
@@ -403,6 +408,7 @@ class Recurrent(_Network):
         dropout: float = 0.0,
         dtype: DTypeLike = "float32",
         seed: int = 0,
+        gradient_clip: float = 0.0,
     ) -> None:
         super().__init__(
             cell,
@@ -415,6 +421,7 @@ class Recurrent(_Network):
             dropout=dropout,
             dtype=dtype,
             seed=seed,
+            gradient_clip=gradient_clip,
         )
 
     def step(self, x: ArrayLike, h: State | None = None, *, out: Buffer | None = None) -> tuple[NDArray, NDArray]:

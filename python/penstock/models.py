@@ -634,6 +634,39 @@ class Session:
         outputs: Any = self._session.push(step, out)
         return outputs
 
+    def run(self, steps: ArrayLike, *, out: Buffer | None = None) -> NDArray:
+        """Runs a chunk of steps, as :meth:`push` does one after the other, and returns the outputs ``[T, O]``.
+
+        Args:
+            steps: Tokens, int32 ``[T]``, or normalised float32 features ``[T, I]``.
+            out: Array for the outputs, float32 ``[T, O]``. None: a new array.
+
+        Raises:
+            InvalidArgument: A step is wrong; the message has its number. The state is as before the call.
+        """
+        outputs: Any = self._session.run(steps, out)
+        return outputs
+
+    @property
+    def state(self) -> NDArray:
+        """A copy of the state after the steps so far, float32. Set it to continue from there.
+
+        It fits all sessions of the same model, so ``numpy.save`` and ``numpy.load`` continue a stream in another
+        process.
+        """
+        state: Any = self._session.state()
+        return state
+
+    @state.setter
+    def state(self, value: ArrayLike) -> None:
+        self._session.restore(value)
+
+    def clone(self) -> Session:
+        """Returns a session that continues from the same state, with the weights of this session."""
+        other = object.__new__(type(self))
+        other.model, other._session = self.model, self._session.clone()
+        return other
+
     def reset(self) -> None:
         """Returns to the start of a sequence."""
         self._session.reset()

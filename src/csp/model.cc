@@ -157,6 +157,12 @@ std::vector<std::string> Model::variables() const {
   return names;
 }
 
+std::optional<Expression> Model::variable(std::string_view name) const {
+  const auto found = store_->variable_numbers.find(std::string(name));
+  if (found == store_->variable_numbers.end()) return std::nullopt;
+  return Access::expression(store_.get(), store_->variables[found->second].node);
+}
+
 std::string Model::constraint_text(std::string_view name) const {
   const auto group = store_->group_numbers.find(std::string(name));
   penstock::require(group != store_->group_numbers.end(), "there is no constraint {}", in_quotes(name));

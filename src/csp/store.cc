@@ -319,6 +319,10 @@ std::optional<Integer> Expression::constant() const {
   return range.fixed() && store_->faults.empty() ? std::optional(range.low) : std::nullopt;
 }
 
+Range Expression::bounds() const {
+  return store_ == nullptr ? Range{constant_, constant_} : store_->nodes[node_].range;
+}
+
 std::string Expression::text() const { return store_ == nullptr ? std::to_string(constant_) : store_->text(node_); }
 
 std::string Constraint::text() const {

@@ -78,6 +78,10 @@ std::span<const float> Session::push(std::span<const float> features) {
 
 void Session::reset() { held().row.reset(); }
 
+Session::Session(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+Session Session::clone() const { return Session(std::make_unique<Impl>(Impl{held().row})); }
+
 std::vector<float> Session::state() const { return held().row.state(); }
 
 void Session::restore(std::span<const float> state) {

@@ -30,26 +30,44 @@ std::size_t floats(Index count) { return static_cast<std::size_t>(count) * sizeo
 }  // namespace
 
 SessionRows::SessionRows(const Model::Impl& model, Index rows, const Execution& execution)
-    : data_(model.data),
-      spec_(model.spec),
-      target_(step_target(rows, execution)),
-      weights_(model.weights_on(execution.device)),
+    : SessionRows([&] {
+        const ops::Target target = step_target(rows, execution);
+        return Parts{.data = model.data,
+                     .spec = model.spec,
+                     .target = target,
+                     .weights = model.weights_on(execution.device),
+                     .program = model.programs.program(model.spec, model.data, target),
+                     .state_size = rows * model.state_size};
+      }()) {}
+
+SessionRows::SessionRows(const SessionRows& other) : SessionRows(other.parts()) {
+  restore(other.state());
+  keys_ = other.keys_;
+  counters_ = other.counters_;
+}
+
+SessionRows::SessionRows(Parts parts)
+    : data_(std::move(parts.data)),
+      spec_(std::move(parts.spec)),
+      target_(parts.target),
+      weights_(std::move(parts.weights)),
+      program_(std::move(parts.program)),
       queue_(weights_->queue()),
-      staged_input_(queue_, floats(rows * (data_.vocabulary > 0 ? 1 : data_.input_size()))),
-      staged_output_(queue_, floats(rows * data_.output_size())),
+      staged_input_(queue_, floats(rows() * (data_.vocabulary > 0 ? 1 : data_.input_size()))),
+      staged_output_(queue_, floats(rows() * data_.output_size())),
       input_(queue_, staged_input_.bytes()),
       output_(queue_, staged_output_.bytes()),
-      state_(queue_, floats(rows * model.state_size)) {
+      state_(queue_, floats(parts.state_size)) {
   state_.zero();
   output_.zero();  // what is drawn before the first step is any token
-  workspace_.emplace(model.programs.program(spec_, data_, target_), weights_->shared_queue());
+  workspace_.emplace(program_, weights_->shared_queue());
   bind(*workspace_);
-  call_ = {.batch = {.rows = rows, .steps = 1}, .threads = target_.execution.threads, .stream = queue_.stream()};
+  call_ = {.batch = {.rows = rows(), .steps = 1}, .threads = target_.execution.threads, .stream = queue_.stream()};
   workspace_->refresh(call_);
-  if (execution.device.is_cuda()) record();
-  keys_.resize(static_cast<std::size_t>(rows));
-  counters_.resize(static_cast<std::size_t>(rows));
-  for (Index row = 0; row < rows; ++row) seed(row, static_cast<std::uint64_t>(row));
+  if (target_.execution.device.is_cuda()) record();
+  keys_.resize(static_cast<std::size_t>(rows()));
+  counters_.resize(static_cast<std::size_t>(rows()));
+  for (Index row = 0; row < rows(); ++row) seed(row, static_cast<std::uint64_t>(row));
 }
 
 SessionRows::~SessionRows() {

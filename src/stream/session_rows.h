@@ -16,6 +16,9 @@ namespace penstock::streaming {
 class SessionRows {
  public:
   SessionRows(const Model::Impl& model, Index rows, const Execution& execution);
+  /// Copies the states and the seeds of the rows; shares program and weights. Copies no drawn tokens.
+  SessionRows(const SessionRows& other);
+  SessionRows& operator=(const SessionRows&) = delete;
   ~SessionRows();
 
   Index rows() const { return target_.rows; }
@@ -35,6 +38,17 @@ class SessionRows {
   void generate(const Sampling& sampling, Index steps, std::int32_t* tokens);
 
  private:
+  struct Parts {
+    DataDescription data;
+    ModelSpec spec;
+    ops::Target target;
+    std::shared_ptr<graph::Weights> weights;
+    std::shared_ptr<const graph::Program> program;
+    Index state_size;  // of all rows
+  };
+  explicit SessionRows(Parts parts);
+  Parts parts() const { return {data_, spec_, target_, weights_, program_, state_size()}; }
+
   /// The program of a generating step, and its recordings of one step and of several.
   struct Generation {
     Sampling sampling;
@@ -55,6 +69,7 @@ class SessionRows {
   ops::Target target_;
   ops::Call call_{.threads = 1};
   std::shared_ptr<graph::Weights> weights_;
+  std::shared_ptr<const graph::Program> program_;
   ops::Queue& queue_;
   // Each has a fixed address, so a step binds nothing again.
   ops::StagingBuffer staged_input_, staged_output_;

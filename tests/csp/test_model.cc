@@ -26,6 +26,20 @@ struct Plan {
   }
 };
 
+TEST(CspModel, FindsVariablesByNameAndBoundsOfExpressions) {
+  Model m = parse("x in {2, 5}; y in -3..4");
+  const auto x = m.variable("x"), y = m.variable("y");
+  ASSERT_TRUE(x && y);
+  EXPECT_FALSE(m.variable("z"));
+  m.require(*x + *y == 1);
+  ASSERT_TRUE(m.solve());
+  EXPECT_EQ((*m.solve())["y"], -1);
+  const Range both = (*x * *y).bounds();
+  EXPECT_EQ(both.low, -15);
+  EXPECT_EQ(both.high, 20);
+  EXPECT_EQ(Expression(7).bounds().low, 7);
+}
+
 TEST(CspModel, TheBestUnderAWholeCost) {
   Plan p;
   p.m.minimise(p.tile + p.warps * 3);

@@ -541,6 +541,32 @@ def test_a_tape_of_other_weights_is_refused(change, dtype):
     assert np.isfinite(dx).all()
 
 
+# ---- gradients that are limited at each step ---------------------------------------------------------------------------
+
+
+def test_the_recurrent_gradient_is_clipped_at_each_step():
+    """By hand, for a single unit; what comes behind the last step is not limited."""
+    w, r, limit, x, dy = 0.7, 2.5, 0.3, [0.1, -0.2, 0.15, 0.05], [1, -2, 0.5, 1.5]
+    network = penstock.Recurrent("elman", 1, 1, bias=False, dtype="float64", gradient_clip=limit)
+    assert network.gradient_clip == limit
+    network.load_state_dict({"weight_ih_l0": np.array([[w]]), "weight_hh_l0": np.array([[r]])})
+    tape = network.tape()
+    y, _ = network.forward(np.array(x).reshape(1, 4, 1), np.full((1, 1, 1), 0.2), tape=tape)
+    dx, dh = network.backward(np.array(dy, float).reshape(1, 4, 1), np.full((1, 1, 1), 0.9), tape=tape)
+    passed, cut, expected = 0.9, 0, []
+    for t in reversed(range(4)):
+        gate = (passed + dy[t]) * (1 - y[0, t, 0] ** 2)
+        expected.insert(0, gate * w)
+        passed, cut = min(max(gate * r, -limit), limit), cut + (abs(gate * r) > limit)
+    np.testing.assert_allclose(dx[0, :, 0], expected, rtol=1e-12)
+    np.testing.assert_allclose(dh.ravel(), [passed], rtol=1e-12)
+    assert cut >= 2
+    with pytest.raises(penstock.InvalidArgument, match="gradient_clip must be 0 or a positive number, not -1"):
+        penstock.Recurrent("lstm", 2, 3, gradient_clip=-1)
+    with pytest.raises(penstock.InvalidArgument, match="gradient_clip must be 0 for cell mingru"):
+        penstock.Recurrent("mingru", 2, 3, gradient_clip=1.0)
+
+
 # ---- fork --------------------------------------------------------------------------------------------------------------
 
 FORKS = {

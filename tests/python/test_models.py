@@ -437,6 +437,61 @@ def test_a_session_is_the_sequence(language, forecaster, exact):
     assert penstock.Session(forecaster).push(features).shape == (4,)
 
 
+def test_a_session_runs_chunks(language, forecaster):
+    tokens = np.frombuffer(TEXT[:60], np.uint8).astype(np.int32)
+    expected, _ = language.forward(tokens, exact=True)
+    session = penstock.Session(language)
+    out = np.empty((37, 256), np.float32)
+    assert session.run(tokens[:37], out=out) is out and session.run(tokens[:0]).shape == (0, 256)
+    np.testing.assert_array_equal(np.concatenate([out, session.run(tokens[37:].tolist())]), expected)
+    rows = np.random.default_rng(0).standard_normal((9, 2)).astype(np.float32)
+    other = penstock.Session(forecaster)
+    np.testing.assert_array_equal(other.run(rows), forecaster.forward(rows, exact=True)[0])
+    for wrong, said in ((rows[0], r"\(T, I\)"), (np.zeros((3, 5), np.float32), r"\(T, I\)"), ([[0.0, 0], [np.nan, 0]], "step 1: ")):
+        state = other.state
+        with pytest.raises(penstock.InvalidArgument, match=said):
+            other.run(wrong)
+        np.testing.assert_array_equal(other.state, state)
+    state = session.state
+    with pytest.raises(penstock.InvalidArgument, match="step 2: .*256"):
+        session.run([1, 2, 256])
+    np.testing.assert_array_equal(session.state, state)
+    with pytest.raises(penstock.InvalidArgument, match="out"):
+        session.run([1, 2], out=np.empty((3, 256), np.float32))
+
+
+def test_states_of_sessions_are_kept_and_cloned(language, tmp_path):
+    tokens = np.frombuffer(TEXT[:40], np.uint8).astype(np.int32)
+    session = penstock.Session(language)
+    expected = session.run(tokens)
+    session.reset()
+    session.run(tokens[:20])
+    np.save(tmp_path / "state.npy", session.state)
+    copy = session.clone()
+    np.testing.assert_array_equal(session.run(tokens[20:]), expected[20:])
+    np.testing.assert_array_equal(copy.run(tokens[20:]), expected[20:])
+    resumed = penstock.Session(language)
+    resumed.state = np.load(tmp_path / "state.npy")
+    np.testing.assert_array_equal(resumed.run(tokens[20:]), expected[20:])
+    with pytest.raises(penstock.InvalidArgument, match="state must hold"):
+        resumed.state = [0.0, 1.0]
+    with pytest.raises(penstock.InvalidArgument, match="state must hold finite values"):
+        resumed.state = np.full_like(session.state, np.nan)
+
+
+def test_a_clone_has_the_weights_of_its_session(tmp_path):
+    (tmp_path / "text.txt").write_bytes(TEXT[:2000])
+    data = penstock.open_text(tmp_path / "text.txt")
+    model = penstock.Model(data, cell="mingru", width=16, blocks=1)
+    session = penstock.Session(model)
+    session.push(65)
+    copy = session.clone()
+    expected = copy.clone().push(66)
+    penstock.train(model, data, steps=5, batch=2, length=16, progress=False)
+    np.testing.assert_array_equal(copy.push(66), expected)
+    np.testing.assert_array_equal(copy.clone().run([67]), session.run([66, 67])[1:])
+
+
 def test_a_sequence_may_be_split(language):
     tokens = np.frombuffer(TEXT[:200], np.uint8).astype(np.int32).reshape(2, 100)
     whole, end = language.forward(tokens, exact=True)

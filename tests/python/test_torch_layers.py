@@ -452,29 +452,6 @@ def test_convert_back_names_what_it_would_leave_and_changes_nothing(layer):
     assert type(model["first"]) is ours.GRU
 
 
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("layer", [ours.GRU, ours.MinGRU, ours.LSTMCell])
-def test_onnx_export_says_what_to_do(layer, tmp_path):
-    class Outputs(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.layer = layer(3, 4)
-
-        def forward(self, x):
-            return self.layer(x)[0]
-
-    x = torch.randn(2, 3) if layer is ours.LSTMCell else torch.randn(5, 2, 3)
-    with pytest.raises(RuntimeError, match="export penstock.torch.convert_back.*save_onnx"):
-        torch.onnx.export(Outputs(), (x,), tmp_path / "model.onnx", dynamo=False)
-
-    class Scan(nn.Module):
-        def forward(self, x):
-            return ours.scan(x, x)[0]
-
-    with pytest.raises(RuntimeError, match="torch.onnx cannot write"):
-        torch.onnx.export(Scan(), (torch.rand(2, 3, 4),), tmp_path / "model.onnx", dynamo=False)
-
-
 # ---- errors ----------------------------------------------------------------------------------------------------------
 
 

@@ -231,6 +231,23 @@ TEST(Session, OutlivesItsModel) {
       same_bits(std::vector<float>(got.begin(), got.end()), std::vector<float>(expected.begin(), expected.end())));
 }
 
+TEST(Session, AClonesStateAndWeightsAreItsOwn) {
+  std::optional<Model> model(std::in_place, full_spec("lstm"), text_data(), 7);
+  Session session(*model), reference(*model);
+  for (const int token : {3, 5, 8}) session.push(token), reference.push(token);
+  Session clone = session.clone();
+  model.reset();
+  for (int token = 0; token < 20; ++token) clone.push(token);  // moves nobody else
+  const auto expected = reference.push(9), got = session.push(9);
+  const std::vector<float> wanted(expected.begin(), expected.end());
+  EXPECT_TRUE(same_bits(std::vector<float>(got.begin(), got.end()), wanted));
+  reference.reset();
+  Session again = reference.clone();
+  const auto first = again.push(3), other = reference.push(3);
+  EXPECT_TRUE(
+      same_bits(std::vector<float>(first.begin(), first.end()), std::vector<float>(other.begin(), other.end())));
+}
+
 TEST(Session, RefusesWrongInput) {
   const Model text({.width = 4}, text_data()), series({.width = 4}, series_data());
   Session tokens(text), features(series);

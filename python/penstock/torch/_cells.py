@@ -3,6 +3,7 @@
 import torch
 from torch import nn
 
+from ._checks import Foreign
 from ._composed import CELLS
 from ._notes import CellNote
 from ._ops import one_step, run_layers
@@ -11,7 +12,7 @@ from ._ops import one_step, run_layers
 _WEIGHTS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
 
 
-class Cell(CellNote, nn.Module):
+class Cell(CellNote, Foreign, nn.Module):
     """Base of all cells: one step ``[B, I] -> [B, H]`` or ``[I] -> [H]``. Parameters are those of torch.nn's cells."""
 
     def __init__(self, input_size, hidden_size, bias=True, device=None, dtype=None, *, num_heads=1):

@@ -8,18 +8,55 @@ from .._keywords import no_argument, warn_caller
 
 #: Hint for layers that torch.nn does not have.
 AS_ONNX = (
-    "For ONNX, use save_onnx() of penstock.Recurrent, which loads the state_dict of such a layer, or of penstock.Model, "
-    "which loads what SequenceModel.save() writes"
+    "For ONNX, torch.onnx.export() takes the layer as it is, and save_onnx() of penstock.Recurrent its state_dict"
 )
 
 
+def no_onnx_export(what, remedy):
+    """Returns the RuntimeError for what torch.onnx.export() cannot write."""
+    return RuntimeError(f"torch.onnx cannot write {what}: {remedy}")
+
+
 def refuse_onnx_export():
-    """Raises RuntimeError early. torch.onnx itself would fail after minutes and print the whole graph."""
+    """Raises RuntimeError early if an op of Penstock is to be written. torch.onnx would fail in words of its own."""
     if torch.onnx.is_in_onnx_export():
+        raise no_onnx_export("layers and scans that several processes share", "export them without process_group=")
+
+
+class Foreign:
+    """Mixin of layers and cells: says what PyTorch's tools that know torch.nn's own classes alone do with them."""
+
+    def __prepare_scriptable__(self):
+        """Raises RuntimeError; torch.jit.script() calls it."""
         raise RuntimeError(
-            "torch.onnx cannot write Penstock's layers: export penstock.torch.convert_back(copy.deepcopy(model)), whose "
-            f"layers are torch.nn's own. {AS_ONNX}"
+            f"torch.jit.script cannot compile penstock.torch.{type(self).__name__}: use torch.jit.trace(model, example), "
+            "which holds for all batch sizes and lengths, or torch.export; or script "
+            "penstock.torch.convert_back(copy.deepcopy(model)), whose layers are torch.nn's own"
         )
+
+    @property
+    def qconfig(self):
+        """What torch.ao.quantization asks of the layer. Setting it warns that the layer stays as it is."""
+        try:
+            return self.__dict__["_qconfig"]
+        except KeyError:
+            raise AttributeError("qconfig") from None
+
+    @qconfig.setter
+    def qconfig(self, value):
+        self.__dict__["_qconfig"] = value
+        name = type(self).__name__
+        if hasattr(torch.nn, name):
+            warn_caller(
+                f"torch.ao.quantization leaves penstock.torch.{name} as it is: quantise "
+                f"penstock.torch.convert_back(copy.deepcopy(model)) to have a quantised torch.nn.{name}"
+            )
+        elif value is not None:
+            warn_caller(f"torch.ao.quantization has no {name}: the layer stays as it is, in floats")
+
+    @qconfig.deleter
+    def qconfig(self):
+        del self.__dict__["_qconfig"]
 
 
 def refuse_projection(others, layer):

@@ -41,9 +41,42 @@ def _recurrent_product(weight, bias, count):
     return product
 
 
-def _layer(cell, x, weights, state, valid, reset, reverse):
-    """Runs one direction of a layer over x [T, B, I]. Returns the states after each step, a list of T tuples, and the
-    last states. `valid` and `reset` are bool [T, B] or None. Beyond a row's length all returned states are zeros."""
+class _Stacked(torch.autograd.Function):
+    """torch.stack() with a backward pass of one operation: second derivatives of PyTorch's own would cost T^2."""
+
+    @staticmethod
+    def forward(ctx, *tensors):
+        return torch.stack(tensors)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient.unbind(0)
+
+
+def _stacked(tensors):
+    recorded = torch.compiler.is_compiling() or torch._C._is_tracing()
+    if recorded or torch._C._are_functorch_transforms_active() or torch.autograd.forward_ad._current_level >= 0:
+        return torch.stack(tensors)
+    return _Stacked.apply(*tensors)
+
+
+def unrolled(step, xs, state, reverse):
+    """Runs step(x_t, state) -> (state, y_t) over the first axis of the tensors `xs`, of which each may be None.
+
+    `state` is a tuple of tensors, as are the y_t. Returns the y, each [T, ...], and the last state.
+    """
+    # Selecting each step by its index would cost T^2 in backward passes.
+    given = list(zip(*([None] * xs[0].shape[0] if x is None else x.unbind(0) for x in xs)))
+    outputs = [None] * len(given)
+    for t in reversed(range(len(given))) if reverse else range(len(given)):
+        state, outputs[t] = step(given[t], state)
+    return tuple(_stacked(each) for each in zip(*outputs)), state
+
+
+def _layer(cell, x, weights, state, valid, reset, reverse, kept, loop, scan):
+    """Runs one direction of a layer over x [T, B, I]. Returns the first `kept` states after each step, each [T, B, H],
+    and the last states. `valid` and `reset` are bool [T, B] or None. Beyond a row's length all returned states are
+    zeros. `loop` is unrolled() or a function like it; `scan` is None or runs scan cells in parallel."""
     gates, _, scans = CELLS[cell]
     weights = list(weights)
     weight_ih = weights.pop(0)
@@ -53,25 +86,31 @@ def _layer(cell, x, weights, state, valid, reset, reverse):
     bias_hh = weights.pop(0) if weights and weights[0].dim() == 1 else None
     projection = weights.pop(0) if weights else None
     wx = functional.linear(x, weight_ih, bias_ih)
+    if scans and scan is not None:
+        a, b = (t.transpose(0, 1) for t in terms_of(cell, wx))
+        lengths = None if valid is None else valid.sum(0)
+        h, last = scan(a, b, state[0], lengths, None if reset is None else reset.t(), False, reverse)
+        return (h.transpose(0, 1),), (last,)
     recurrent = None if scans else _recurrent_product(weight_hh, bias_hh, gates)
-    step = reference.CELLS[cell][0]
+    step_of_cell = reference.CELLS[cell][0]
     if reset is not None and valid is not None:
         reset = reset & valid
-    outputs = [None] * x.shape[0]
-    for t in reversed(range(x.shape[0])) if reverse else range(x.shape[0]):
-        if reset is not None:
-            keep = (~reset[t]).to(x.dtype).unsqueeze(-1)
+
+    def step(given, state):
+        wx, now, begins = given
+        if begins is not None:
+            keep = (~begins).to(wx.dtype).unsqueeze(-1)
             state = tuple(s * keep for s in state)
-        after = step(_OfTensors, wx[t].chunk(gates, -1), recurrent, *state)
+        after = step_of_cell(_OfTensors, wx.chunk(gates, -1), recurrent, *state)
         if projection is not None:
             after = (functional.linear(after[0], projection), *after[1:])
-        if valid is None:
-            state, outputs[t] = after, after
-        else:
-            now = valid[t].unsqueeze(-1)
-            state = tuple(torch.where(now, new, old) for new, old in zip(after, state))
-            outputs[t] = tuple(torch.where(now, new, torch.zeros_like(new)) for new in after)
-    return outputs, state
+        if now is None:
+            return after, after[:kept]
+        now = now.unsqueeze(-1)
+        state = tuple(torch.where(now, new, old) for new, old in zip(after, state))
+        return state, tuple(torch.where(now, new, torch.zeros_like(new)) for new in after[:kept])
+
+    return loop(step, (wx, valid, reset), tuple(state), reverse)
 
 
 def _packed_places(batch_sizes):
@@ -83,10 +122,11 @@ def _packed_places(batch_sizes):
 
 
 def composed(x, weights, states, lengths, batch_sizes, reset, cell, layers, bidirectional, batch_first,
-             every_state=False):  # fmt: skip
+             every_state=False, loop=unrolled, scan=None):  # fmt: skip
     """Computes the op `penstock::recurrent` with the states as a tuple of [layers * directions, B, H].
 
-    Returns y, the last states as such a tuple, and every state of the last layer or None.
+    Returns y, the last states as such a tuple, and every state of the last layer or None. `loop` and `scan` are those of
+    _layer().
     """
     if batch_sizes is not None:
         places, rows = _packed_places(batch_sizes.cpu())
@@ -109,20 +149,13 @@ def composed(x, weights, states, lengths, batch_sizes, reset, cell, layers, bidi
     last = []
     for layer in range(layers):
         outputs, others = [], []
+        kept = len(states) if every_state and layer == layers - 1 else 1
         for direction in range(directions):
             i = layer * directions + direction
-            steps, after = _layer(
-                cell,
-                padded,
-                weights[i * each : (i + 1) * each],
-                tuple(s[i] for s in states),
-                valid,
-                reset,
-                direction == 1,
-            )
-            outputs.append(torch.stack([step[0] for step in steps]))
-            if every_state and layer == layers - 1:
-                others += [torch.stack([step[s] for step in steps]) for s in range(1, len(states))]
+            own, entering = weights[i * each : (i + 1) * each], tuple(s[i] for s in states)
+            (y, *every), after = _layer(cell, padded, own, entering, valid, reset, direction == 1, kept, loop, scan)
+            outputs.append(y)
+            others += every
             last.append(after)
         padded = torch.cat(outputs, -1)
 
@@ -135,7 +168,16 @@ def composed(x, weights, states, lengths, batch_sizes, reset, cell, layers, bidi
     return as_given(padded), last, as_given(torch.cat(others, -1)) if every_state else None
 
 
-def composed_scan(a, b, h0, lengths, reset, logarithmic, reverse):
+def composed_op(x, weights, states, lengths, batch_sizes, reset, cell, layers, bidirectional, batch_first,
+                every_state, loop=unrolled, scan=None):  # fmt: skip
+    """Does what composed() does in the dtypes of the op: sums and states are as `states`, y as x."""
+    dtype = states[0].dtype
+    form = (lengths, batch_sizes, reset, cell, layers, bidirectional, batch_first, every_state, loop, scan)
+    y, last, every = composed(x.to(dtype), [w.to(dtype) for w in weights], states, *form)
+    return y.to(x.dtype), last, every
+
+
+def composed_scan(a, b, h0, lengths, reset, logarithmic, reverse, loop=unrolled):
     """Computes the op `penstock::scan`. h0 must be given."""
     valid = None
     if lengths is not None:
@@ -145,12 +187,14 @@ def composed_scan(a, b, h0, lengths, reset, logarithmic, reverse):
         a, b = torch.exp(a), torch.exp(b)
     if reset is not None:
         a = torch.where(reset.bool().unsqueeze(-1), torch.zeros_like(a), a)
-    outputs = [None] * a.shape[1]
-    h = h0
-    for t in reversed(range(a.shape[1])) if reverse else range(a.shape[1]):
-        outputs[t] = after = a[:, t] * h + b[:, t]
-        if valid is not None:
-            outputs[t] = torch.where(valid[:, t], after, torch.zeros_like(after))
-            after = torch.where(valid[:, t], after, h)
-        h = after
-    return torch.stack(outputs, 1), h
+
+    def step(given, state):
+        a, b, now = given
+        after = a * state[0] + b
+        if now is None:
+            return (after,), (after,)
+        return (torch.where(now, after, state[0]),), (torch.where(now, after, torch.zeros_like(after)),)
+
+    terms = (t if t is None else t.transpose(0, 1) for t in (a, b, valid))
+    (h,), (last,) = loop(step, tuple(terms), (h0,), reverse)
+    return h.transpose(0, 1), last

@@ -26,6 +26,8 @@ class _Norm(nn.Module):
         self.gain = nn.Parameter(torch.ones(width))
 
     def forward(self, x):
+        if torch.onnx.is_in_onnx_export():  # the older exporter does not know rms_norm
+            return x * (x.square().mean(-1, keepdim=True) + _EPSILON).rsqrt() * self.gain
         return functional.rms_norm(x, self.gain.shape, self.gain, _EPSILON)
 
 

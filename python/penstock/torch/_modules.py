@@ -6,7 +6,9 @@ from torch.nn import functional
 from torch.nn.parameter import Parameter
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
+from . import _onnx
 from ._checks import (
+    Foreign,
     check_lengths,
     check_reset_mask,
     check_sizes,
@@ -38,7 +40,7 @@ def _run_packed(run, x, states, lengths, batch_first):
     return y, tuple(s.index_copy(1, order, after) for s, after in zip(states, last))
 
 
-class Stack(CellNote, nn.RNNBase):
+class Stack(CellNote, Foreign, nn.RNNBase):
     """Base of all stacks of layers: passes inputs, states, lengths and packed rows to the op.
 
     Attributes, parameters and errors are those of torch.nn's recurrent layers.
@@ -73,7 +75,6 @@ class Stack(CellNote, nn.RNNBase):
 
         Raises:
             ValueError, RuntimeError, TypeError: An argument does not fit, as in torch.nn.
-            NotImplementedError: An argument has a forward-mode tangent (``torch.func.jvp``).
         """
         if every_state and CELLS[self._cell()][1] == 1:
             raise ValueError(f"{type(self).__name__} has no states but its outputs: every_state is for LSTM and SLSTM")
@@ -230,6 +231,9 @@ class Stack(CellNote, nn.RNNBase):
             states = tuple(x.new_zeros(slots, rows, width) for width in (self.proj_size, self.hidden_size))
         if lengths is not None:
             check_values_of_lengths(lengths, x.shape[1 if batch_first else 0])
+        if torch.onnx.is_in_onnx_export():
+            rows, cell = (lengths, batch_sizes, reset), self._cell()
+            return _onnx.layers(x, weights, states, rows, cell, layers, self.bidirectional, batch_first, every_state)
         if reset is None and not every_state and is_plain(x):
             form = (self.bias, layers, 0.0, self.training, self.bidirectional)
 

@@ -2,18 +2,15 @@
 
 import torch
 
+from . import _onnx, _passes, _scans, _tangents
 from ._checks import refuse_onnx_export
 from ._library import TYPES, tape_bytes
-from ._composed import CELLS, composed, composed_scan
-from ._tangents import ReverseModeOnly, refuse_tangents, register_gradients
+from ._composed import CELLS
+from ._passes import state_type
+from ._tangents import has_tangents, is_forward_mode, register_gradients
 from ._vmap import batch_recurrent, batch_recurrent_backward, batch_scan, batch_scan_backward
 
 _extension = torch.library.Library("penstock", "FRAGMENT")
-
-
-def state_type(dtype):
-    """Returns the dtype of states: float64 for float64 sequences, otherwise float32."""
-    return torch.float64 if dtype == torch.float64 else torch.float32
 
 
 def keeps_tape():
@@ -155,26 +152,30 @@ class _Differentiable:
     There are three ways to call it. A compiler sees the op itself; its gradients are registered with the dispatcher.
     Eager calls use an autograd.Function over the op, which is faster. The transforms of torch.func need a Function
     with a separate setup_context. `lists` gives the index of the argument and of the result that is a list of tensors.
-    Among the arguments and results of a Function, lists come last.
+    Among the arguments and results of a Function, lists come last. `composed` computes the same in operations that have
+    forward-mode derivatives; `tangents`, if given, maps the arguments and their tangents to those of the results.
     """
 
-    def __init__(self, name, save, gradients, batch, lists=(None, None)):
+    def __init__(self, name, save, gradients, batch, composed, lists=(None, None), tangents=None):
         self.op = getattr(torch.ops.penstock, name).default
         self.called = self.op._op  # the function behind the op, without the overhead of its Python call
         self.before_list = len(self.op._schema.arguments) - 1  # number of a Function's arguments before the list
-        self.save, self.gradients, self.batch = save, gradients, batch
+        self.save, self.gradients, self.batch, self.composed, self.tangents = save, gradients, batch, composed, tangents
         self.list_argument, self.list_result = lists
-        register_gradients(_extension, self.op, gradients, self._save)
+        register_gradients(_extension, self.op, gradients, self._save, composed)
         torch.library.register_vmap(self.op, lambda info, dims, *call: batch(self.op, info.batch_size, dims, *call))
         self.eager, self.transformed = self._functions()
 
     def __call__(self, *call):
         if _is_recorded():
-            refuse_onnx_export()
-            return self.op(*call)
+            op = _onnx.scan if self is scan and torch.onnx.is_in_onnx_export() else self.op
+            return self.composed(*call) if is_forward_mode() else op(*call)
         if torch._C._are_functorch_transforms_active():
+            if self.tangents is None and is_forward_mode():
+                return self.composed(*call)
             return self._again(self.transformed.apply(*self._flat(call)))
-        refuse_tangents(*call)
+        if has_tangents(*call):
+            return self.composed(*call)
         if torch.is_grad_enabled() and torch._C._any_requires_grad(*self._flat(call)):
             return self._again(self.eager.apply(*self._flat(call)))
         with torch._C._AutoDispatchBelowAutograd():
@@ -217,7 +218,7 @@ class _Differentiable:
                 this._save(ctx, call, results)
                 return this._flat_results(results)
 
-        class Transformed(ReverseModeOnly, torch.autograd.Function):
+        class Transformed(torch.autograd.Function):
             @staticmethod
             def forward(*flat):
                 return this._flat_results(this(*this._nested(flat)))
@@ -225,6 +226,12 @@ class _Differentiable:
             @staticmethod
             def setup_context(ctx, inputs, output):
                 this._save(ctx, this._nested(inputs), this._again(output))
+                if this.tangents is not None:
+                    _tangents.keep_inputs(ctx, inputs)
+
+            @staticmethod
+            def jvp(ctx, *moving):
+                return _tangents.tangents_within(this.tangents, _tangents.inputs_of(ctx), moving)
 
             @staticmethod
             def vmap(info, in_dims, *flat):
@@ -293,67 +300,20 @@ def _scan_gradients(ctx, dh, dh_last):
 # ---- second derivatives, through the same passes written in PyTorch's operations -------------------------------------
 
 
-def _given(tensors):
-    """Returns the tensors that are not None, and a function that puts such a list back into the full positions."""
-    places = [i for i, t in enumerate(tensors) if t is not None]
-
-    def again(present):
-        whole = [None] * len(tensors)
-        for i, t in zip(places, present):
-            whole[i] = t
-        return whole
-
-    return [tensors[i] for i in places], again
-
-
-def _second_order(forward, inputs, doutputs, ddinputs):
-    """Returns the gradients of (doutputs, inputs), given those of forward's vector-Jacobian product.
-
-    `forward` maps the tensors `inputs` to a tuple. `doutputs` has None for missing gradients, `ddinputs` for gradients
-    that were not requested.
-    """
-    given, again = _given(doutputs)
-
-    def first_order(given, inputs):
-        outputs, pull = torch.func.vjp(forward, *inputs)
-        filled = tuple(torch.zeros_like(o) if d is None else d.to(o.dtype) for d, o in zip(again(given), outputs))
-        return pull(filled)
-
-    dinputs, pull = torch.func.vjp(first_order, given, inputs)
-    filled = tuple(torch.zeros_like(d) if dd is None else dd.to(d.dtype) for dd, d in zip(ddinputs, dinputs))
-    dgiven, dinputs = pull(filled)
-    return again(dgiven), dinputs
-
-
 def _save_recurrent_backward(ctx, inputs, output):
     dy, dstate, dstates, x, weights, state, lengths, batch_sizes, reset, _, _, *form = inputs
     *ctx.form, ctx.want_dx, ctx.want_dw = form
     ctx.save_for_backward(dy, dstate, dstates, x, state, lengths, batch_sizes, reset, *weights)
-    ctx.state_shape = output[1].shape
-    ctx.state_dtype = output[1].dtype
 
 
 def _recurrent_second_gradients(ctx, ddx, ddstate, ddweights):
-    dy, dstate, dstates, x, state, lengths, batch_sizes, reset, *weights = ctx.saved_tensors
+    dy, dstate, dstates, x, state, *rows = ctx.saved_tensors
+    rows, weights = tuple(rows[:3]), rows[3:]
     *form, every_state = ctx.form
-
-    def forward(x, state, *weights):
-        wide = [w.to(state.dtype) for w in weights]
-        sequence = x.to(state.dtype)
-        y, last, states = composed(sequence, wide, tuple(state), lengths, batch_sizes, reset, *form, every_state)
-        return (y.to(x.dtype), torch.stack(last)) + ((states,) if every_state else ())
-
-    if state is None:
-        entering = torch.zeros(ctx.state_shape, dtype=ctx.state_dtype, device=x.device)
-    else:
-        entering = state.to(ctx.state_dtype)
     seconds = [ddx if ctx.want_dx else None, ddstate, *(ddweights if ctx.want_dw else [None] * len(weights))]
-    given = (dy, dstate, dstates) if every_state else (dy, dstate)
-    (ddy, dd_last, *dd_states), (gx, gstate, *gweights) = _second_order(
-        forward, (x, entering, *weights), given, seconds
-    )
-    gstate = None if state is None else gstate.to(state.dtype)
-    return (ddy, dd_last, *(dd_states or [None]), gx, gweights, gstate) + (None,) * 12
+    given = (dy, dstate, dstates if every_state else None)
+    found = _passes.recurrent_second_gradients(scan, given, x, weights, state, rows, form, every_state, seconds)
+    return *found, *[None] * 12
 
 
 def _save_scan_backward(ctx, inputs, output):
@@ -362,23 +322,49 @@ def _save_scan_backward(ctx, inputs, output):
 
 
 def _scan_second_gradients(ctx, dda, ddb, ddh0):
-    dh, dh_last, a, b, h0, lengths, reset = ctx.saved_tensors
-    form = (lengths, reset, *ctx.form)
-    entering = a.new_zeros(a.shape[0], a.shape[2]) if h0 is None else h0
-    (ddh, dd_last), (ga, gb, gh0) = _second_order(
-        lambda a, b, h0: composed_scan(a, b, h0, *form), (a, b, entering), (dh, dh_last), (dda, ddb, ddh0)
-    )
-    return ddh, dd_last, ga, gb, None if h0 is None else gh0, *[None] * 5
+    dh, dh_last, a, b, h0, *form = ctx.saved_tensors
+    seconds = (dda, ddb, ddh0)
+    return *_passes.scan_second_gradients(scan, (dh, dh_last), a, b, h0, (*form, *ctx.form), seconds), *[None] * 5
+
+
+# ---- the same passes in operations that have forward-mode derivatives ------------------------------------------------
+
+
+def _composed_recurrent(*call):
+    return _passes.recurrent(scan, *call[:-2], keep_tape=call[-2], every_state=call[-1])
+
+
+def _composed_recurrent_backward(*call):
+    return _passes.recurrent_backward(scan, *call[:-3], every_state=call[-3], want_dx=call[-2], want_dweights=call[-1])
+
+
+def _composed_scan_backward(dh, dh_last, a, b, h0, lengths, reset, h, logarithmic, reverse):
+    return _scans.backward(scan, dh, dh_last, a, b, h0, (lengths, reset, logarithmic, reverse))
+
+
+def _scan_with_tangents(*call):
+    if _is_recorded():
+        return _scans.with_tangents(scan.op, *call)
+    with torch.inference_mode(False):  # inference mode would lose tangents
+        return scan.transformed.apply(*call)
 
 
 # ---- the ops ---------------------------------------------------------------------------------------------------------
 
 recurrent_backward = _Differentiable(
-    "recurrent_backward", _save_recurrent_backward, _recurrent_second_gradients, batch_recurrent_backward, lists=(4, 2)
+    "recurrent_backward", _save_recurrent_backward, _recurrent_second_gradients, batch_recurrent_backward,
+    _composed_recurrent_backward, lists=(4, 2),
+)  # fmt: skip
+scan_backward = _Differentiable(
+    "scan_backward", _save_scan_backward, _scan_second_gradients, batch_scan_backward, _composed_scan_backward
 )
-scan_backward = _Differentiable("scan_backward", _save_scan_backward, _scan_second_gradients, batch_scan_backward)
-scan = _Differentiable("scan", _save_scan, _scan_gradients, batch_scan)
-recurrent = _Differentiable("recurrent", _save_recurrent, _recurrent_gradients, batch_recurrent, lists=(1, None))
+scan = _Differentiable(
+    "scan", _save_scan, _scan_gradients, batch_scan, _scan_with_tangents,
+    tangents=lambda inputs, moving: _scans.tangents(scan, inputs[:3], moving[:3], inputs[3:]),
+)  # fmt: skip
+recurrent = _Differentiable(
+    "recurrent", _save_recurrent, _recurrent_gradients, batch_recurrent, _composed_recurrent, lists=(1, None)
+)
 
 
 def autocast_sequence(x):
@@ -449,17 +435,26 @@ def run_layers(x, weights, states, rows, cell, layers, bidirectional, batch_firs
     reset).
     """
     x = autocast_sequence(x)
-    if _is_recorded() or torch._C._are_functorch_transforms_active():
-        state = torch.stack(states) if states else None
-        form = (cell, layers, bidirectional, batch_first, keeps_tape(), every_state)
-        y, last, _, every = recurrent(x, weights, state, *rows, *form)
-        return [y, *last.unbind(0), every] if every_state else [y, *last.unbind(0)]
-    refuse_tangents(x, states, weights)
+    is_recorded = _is_recorded()
+    if is_recorded and torch.onnx.is_in_onnx_export():
+        return _onnx.layers(x, weights, states, rows, cell, layers, bidirectional, batch_first, every_state)
+    if is_recorded or torch._C._are_functorch_transforms_active():
+        return _run_op(recurrent, x, weights, states, rows, (cell, layers, bidirectional, batch_first), every_state)
+    if has_tangents(x, states, weights):
+        with torch.inference_mode(False):  # inference mode would lose tangents
+            form = (cell, layers, bidirectional, batch_first)
+            return _run_op(_composed_recurrent, x, weights, states, rows, form, every_state)
     # _any_requires_grad looks into lists, but not into lists of lists.
     if torch.is_grad_enabled() and (weights[0].requires_grad or torch._C._any_requires_grad(x, *states, *weights)):
         form = (cell, layers, bidirectional, batch_first, True, every_state)
         return _Eager.apply(len(states), rows, form, x, *states, *weights)
     return _eager(x, weights, states, *rows, cell, layers, bidirectional, batch_first, False, every_state)
+
+
+def _run_op(op, x, weights, states, rows, form, every_state):
+    state = torch.stack(states) if states else None
+    y, last, _, every = op(x, weights, state, *rows, *form, keeps_tape(), every_state)
+    return [y, *last.unbind(0), every] if every_state else [y, *last.unbind(0)]
 
 
 _one_step = torch.ops.penstock.recurrent_cell.default._op
@@ -475,7 +470,8 @@ def one_step(x, weights, states, cell):
         return None
     if torch._C._are_functorch_transforms_active():
         return None
-    refuse_tangents(x, weights, states)
+    if has_tangents(x, weights, states):
+        return None
     with torch._C._AutoDispatchBelowAutograd():
         return _one_step(x, weights, states, cell)
 

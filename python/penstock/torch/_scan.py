@@ -54,7 +54,7 @@ def scan(a, b, h0=None, *, lengths=None, reset_mask=None, reverse=False, process
     Raises:
         ValueError: A shape does not fit.
         TypeError: An argument is not a tensor or has an unsupported dtype.
-        NotImplementedError: An argument has a forward-mode tangent (``torch.func.jvp``).
+        NotImplementedError: An argument has a forward-mode tangent (``torch.func.jvp``), with ``process_group``.
 
     >>> h, last = scan(torch.full((1, 3, 1), 0.5), torch.ones(1, 3, 1))
     >>> h.flatten().tolist()

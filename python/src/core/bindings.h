@@ -20,6 +20,7 @@ void bind_training(nanobind::module_& module);
 void bind_tables(nanobind::module_& module);
 void bind_answers(nanobind::module_& module);
 void bind_search(nanobind::module_& module);
+void bind_constraints(nanobind::module_& module);
 
 /// Returns the execution options for the arguments that all calls share: threads, mode ("auto", "sequential", "scan"),
 /// exact, precision and device. Throws Error(invalid_argument), which names the argument.

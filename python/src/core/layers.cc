@@ -330,7 +330,8 @@ void bind_network(nb::module_& module, const char* name, const char* tape_name) 
       .def(
           "__init__",
           [](Bound* self, const std::string& cell, Index input_size, Index hidden_size, Index heads, Index layers,
-             const std::string& direction, const std::string& bias, double dropout, std::uint64_t seed, bool stacked) {
+             const std::string& direction, const std::string& bias, double dropout, double gradient_clip,
+             std::uint64_t seed, bool stacked) {
             const RecurrentSpec spec{.cell = cell,
                                      .input_size = input_size,
                                      .hidden_size = hidden_size,
@@ -338,12 +339,13 @@ void bind_network(nb::module_& module, const char* name, const char* tape_name) 
                                      .layers = layers,
                                      .direction = parse_direction(direction),
                                      .bias = parse_bias(bias),
-                                     .dropout = dropout};
+                                     .dropout = dropout,
+                                     .gradient_clip = gradient_clip};
             new (self) Bound(spec, seed, stacked);
           },
           nb::kw_only(), nb::arg("cell"), nb::arg("input_size"), nb::arg("hidden_size"), nb::arg("heads") = 1,
           nb::arg("layers") = 1, nb::arg("direction") = "forward", nb::arg("bias") = "both", nb::arg("dropout") = 0.0,
-          nb::arg("seed") = 0, nb::arg("stacked") = false)
+          nb::arg("gradient_clip") = 0.0, nb::arg("seed") = 0, nb::arg("stacked") = false)
       .def(
           "forward",
           [](Bound& self, nb::handle x, nb::handle h0, nb::handle out, nb::handle tape, nb::handle which,

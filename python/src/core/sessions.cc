@@ -36,21 +36,77 @@ class Stream {
     return out.is_none() ? answer.object() : nb::borrow(out);
   }
 
+  /// Runs steps one after the other: tokens [T] or features [T, I] to outputs [T, O]. A wrong step changes nothing.
+  nb::object run(nb::handle steps, nb::handle out) {
+    const bool is_text = data_.vocabulary > 0;
+    const Array given = Array(steps, is_text ? "tokens" : "features", is_text ? Scalar::i32 : Scalar::f32).contiguous();
+    if (given.rank() != (is_text ? 1 : 2)) {
+      refuse(std::string(given.name()) +
+             (is_text ? " must have the shape (T,), not " : " must have the shape (T, I), not ") +
+             text_of(given.shape()));
+    }
+    if (!is_text) given.require_shape(Shape{-1, data_.input_size()}, "(T, I)");
+    const Index count = given.shape()[0];
+    const Shape shape = {count, outputs_};
+    const Array answer =
+        out.is_none() ? Array::empty(shape, Scalar::f32) : Array::output(out, "out", Scalar::f32).contiguous();
+    answer.require_shape(shape, "(T, O)");
+    const std::vector<float> before = session_.state();
+    for (Index t = 0; t < count; ++t) {
+      if (t % steps_between_signals == 0 && PyErr_CheckSignals() != 0) {
+        session_.restore(before);
+        throw nb::python_error();
+      }
+      std::ranges::copy(step(given, t, before), answer.as<float>() + t * outputs_);
+    }
+    return out.is_none() ? answer.object() : nb::borrow(out);
+  }
+
   void reset() { session_.reset(); }
 
+  nb::object state() const {
+    const std::vector<float> values = session_.state();
+    const Array array = Array::empty(Shape{static_cast<Index>(values.size())}, Scalar::f32);
+    std::ranges::copy(values, array.as<float>());
+    return array.object();
+  }
+  void restore(nb::handle state) {
+    const Array values = Array(state, "state", Scalar::f32).contiguous();
+    session_.restore(values.values<float>());
+  }
+  Stream* clone() const { return new Stream(session_.clone(), data_, outputs_); }
+
  private:
+  static constexpr Index steps_between_signals = 1000;
+
+  Stream(Session session, DataDescription data, Index outputs)
+      : session_(std::move(session)), data_(std::move(data)), outputs_(outputs) {}
+
+  std::span<const float> step(const Array& given, Index t, const std::vector<float>& before) {
+    try {
+      if (data_.vocabulary > 0) return session_.push(given.as<const std::int32_t>()[t]);
+      const auto width = static_cast<std::size_t>(data_.input_size());
+      return session_.push(given.values<float>().subspan(static_cast<std::size_t>(t) * width, width));
+    } catch (const Error& error) {
+      if (error.code() == ErrorCode::invalid_argument) session_.restore(before);
+      throw Error(error.code(), "step " + std::to_string(t) + ": " + error.what());
+    }
+  }
+
   struct Opened {
     Opened(SharedModel& shared, const std::string& device, const Execution& execution) {
       const nb::gil_scoped_release unlocked;
       const SharedModel::Reading model(shared);
-      outputs = model->data().output_size();
+      data = model->data();
+      outputs = data.output_size();
       // The length of a stream is unknown: the device is chosen for a single step.
       session.emplace(*model, settled(*model, device, {.execution = execution}));
     }
     std::optional<Session> session;
+    DataDescription data;
     Index outputs = 0;
   };
-  explicit Stream(Opened& opened) : session_(std::move(*opened.session)), outputs_(opened.outputs) {}
+  explicit Stream(Opened& opened) : Stream(std::move(*opened.session), std::move(opened.data), opened.outputs) {}
 
   static std::int32_t token_from(nb::handle input) {
     const auto token = PyLong_AsLongLong(input.ptr());
@@ -62,6 +118,7 @@ class Stream {
   }
 
   Session session_;
+  DataDescription data_;
   Index outputs_;
 };
 
@@ -76,6 +133,10 @@ void bind_sessions(nb::module_& module) {
           },
           nb::arg("model"), nb::arg("device"), nb::arg("precision"))
       .def("push", &Stream::push, nb::arg("input"), nb::arg("out").none())
+      .def("run", &Stream::run, nb::arg("steps"), nb::arg("out").none())
+      .def("state", &Stream::state)
+      .def("restore", &Stream::restore, nb::arg("state"))
+      .def("clone", &Stream::clone)
       .def("reset", &Stream::reset);
 }
 

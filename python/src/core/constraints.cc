@@ -1,0 +1,228 @@
+#include "penstock/csp.h"
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/function.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bindings.h"
+
+namespace penstock::python {
+namespace {
+
+namespace nb = nanobind;
+using csp::Constraint;
+using csp::Domain;
+using csp::Expression;
+using csp::Integer;
+using csp::Solution;
+
+/// Returns the entry of a table of operators.
+template <class Table>
+const auto& entry(const Table& table, const std::string& name) {
+  const auto found = table.find(name);
+  if (found == table.end()) throw Error(ErrorCode::invalid_argument, "no operator " + name);
+  return found->second;
+}
+
+Expression combined(const std::string& name, const Expression& a, const Expression& b) {
+  using Operator = Expression (*)(const Expression&, const Expression&);
+  static const auto* table = new std::map<std::string, Operator>{
+      {"+", csp::operator+ },
+       {"-", csp::operator- },
+        {"*", csp::operator* },
+         {"/", csp::operator/ },
+          {"%", csp::operator% }, {"ceil_div", csp::ceil_div}, {"min", csp::min}, {"max", csp::max}};
+  return entry(*table, name)(a, b);
+}
+
+Constraint compared(const std::string& name, const Expression& a, const Expression& b) {
+  using Operator = Constraint (*)(const Expression&, const Expression&);
+  static const auto* table = new std::map<std::string, Operator>{
+      {"==", csp::operator== },
+       {"!=", csp::operator!= },
+        {"<=", csp::operator<= }, {"<", csp::operator<}, {">=", csp::operator>= }, {">", csp::operator> } };
+  return entry(*table, name)(a, b);
+}
+
+/// A problem, and what its searches need of Python. The GIL is held throughout: the functions of a cost are Python's.
+class Problem {
+ public:
+  explicit Problem(csp::Model model) : model_(std::move(model)) {
+    model_.stop_when([this] {
+      if (!failure_ && PyErr_CheckSignals() != 0) failure_.emplace();
+      return failure_.has_value();
+    });
+  }
+  Problem() : Problem(csp::Model()) {}
+  Problem(const Problem&) = delete;
+  Problem& operator=(const Problem&) = delete;
+
+  csp::Model& model() { return model_; }
+
+  /// Runs a search, and raises what interrupted it.
+  template <class Search>
+  auto run(const Search& search) {
+    failure_.reset();
+    try {
+      return search();
+    } catch (const Error&) {
+      if (!failure_) throw;
+      nb::python_error raised = std::move(*failure_);
+      failure_.reset();
+      throw raised;
+    }
+  }
+
+ private:
+  csp::Model model_;
+  std::optional<nb::python_error> failure_;
+};
+
+/// Returns a number as Python's function for a cost or a call gave it.
+template <class Number>
+Number number_from(nb::handle value, const char* what) {
+  Number number = 0;
+  if (!nb::try_cast<Number>(value, number)) {
+    throw Error(ErrorCode::invalid_argument,
+                std::string(what) + " returned " + nb::repr(value).c_str() +
+                    (std::is_same_v<Number, Integer> ? ", which is not a whole number within 64 bits"
+                                                     : ", which is not a number"));
+  }
+  return number;
+}
+
+Expression call(Problem& problem, const std::string& name, const std::vector<Expression>& arguments,
+                const nb::callable& function, Integer low, Integer high) {
+  const nb::handle borrowed = function;  // Python's model owns it: an owner here could not be collected
+  const auto computed = [borrowed, name](std::span<const Integer> values) {
+    nb::list given;
+    for (const Integer value : values) given.append(value);
+    const nb::object result = borrowed(*nb::tuple(given));
+    return number_from<Integer>(result, name.c_str());
+  };
+  return problem.model().call(name, arguments, computed, {low, high});
+}
+
+void minimise_function(Problem& problem, const nb::callable& cost) {
+  const nb::handle borrowed = cost;  // as above
+  const auto computed = [borrowed](const Solution& solution) {
+    return number_from<double>(borrowed(nb::cast(solution)), "the cost");
+  };
+  problem.model().minimise(std::function<double(const Solution&)>(computed));
+}
+
+nb::list as_list(const std::vector<Solution>& solutions) {
+  nb::list result;
+  for (const Solution& solution : solutions) result.append(nb::cast(solution));
+  return result;
+}
+
+nb::dict described(const csp::Explanation& explanation) {
+  nb::list alternatives;
+  for (const csp::Alternative& other : explanation.alternatives) {
+    alternatives.append(nb::make_tuple(other.variable, other.value, nb::cast(other.excluded_by), other.cost));
+  }
+  nb::dict result;
+  result["best"] = explanation.best ? nb::cast(*explanation.best) : nb::none();
+  result["conflict"] = explanation.conflict;
+  result["alternatives"] = alternatives;
+  result["left_out"] = explanation.left_out;
+  result["text"] = explanation.text();
+  return result;
+}
+
+void bind_expressions(nb::module_& module) {
+  nb::class_<Domain>(module, "CspDomain")
+      .def(nb::init<std::vector<Integer>>(), nb::arg("values"))
+      .def_static("range", &csp::range, nb::arg("first"), nb::arg("last"))
+      .def_static("divisors", &csp::divisors, nb::arg("n"))
+      .def_static("powers_of_two", &csp::powers_of_two, nb::arg("first"), nb::arg("last"))
+      .def_static("multiples", &csp::multiples, nb::arg("step"), nb::arg("first"), nb::arg("last"))
+      .def("size", &Domain::size)
+      .def("at", &Domain::operator[], nb::arg("index"))
+      .def("contains", &Domain::contains, nb::arg("value"))
+      .def("text", &Domain::text);
+  nb::class_<Expression>(module, "CspExpression")
+      .def(nb::init<Integer>(), nb::arg("value"))
+      .def("low", [](const Expression& a) { return a.bounds().low; })
+      .def("text", &Expression::text);
+  nb::class_<Constraint>(module, "CspConstraint").def("text", &Constraint::text);
+  module.def("csp_combined", &combined, nb::arg("name"), nb::arg("a"), nb::arg("b"));
+  module.def("csp_compared", &compared, nb::arg("name"), nb::arg("a"), nb::arg("b"));
+  module.def(
+      "csp_both", [](const Constraint& a, const Constraint& b) { return a && b; }, nb::arg("a"), nb::arg("b"));
+  module.def(
+      "csp_either", [](const Constraint& a, const Constraint& b) { return a || b; }, nb::arg("a"), nb::arg("b"));
+  module.def(
+      "csp_negated", [](const Constraint& a) { return !a; }, nb::arg("a"));
+  module.def("csp_select", &csp::select, nb::arg("condition"), nb::arg("yes"), nb::arg("no"));
+  module.def("csp_one_of", &csp::one_of, nb::arg("a"), nb::arg("values"));
+  module.def("csp_all_different", &csp::all_different, nb::arg("all"));
+}
+
+void bind_problem(nb::module_& module) {
+  nb::class_<Solution>(module, "CspSolution")
+      .def("values", &Solution::values)
+      .def(
+          "value_of", [](const Solution& solution, const Expression& a) { return solution[a]; }, nb::arg("a"))
+      .def("cost", &Solution::cost)
+      .def("text", &Solution::text);
+  nb::class_<Problem>(module, "CspModel")
+      .def(nb::init<>())
+      .def_static(
+          "parse", [](const std::string& text) { return new Problem(csp::parse(text)); }, nb::arg("text"))
+      .def(
+          "var", [](Problem& p, const std::string& name, const Domain& domain) { return p.model().var(name, domain); },
+          nb::arg("name"), nb::arg("domain"))
+      .def("call", &call, nb::arg("name"), nb::arg("arguments"), nb::arg("function"), nb::arg("low"), nb::arg("high"))
+      .def(
+          "require",
+          [](Problem& p, const std::optional<std::string>& name, const Constraint& constraint) {
+            name ? p.model().require(*name, constraint) : p.model().require(constraint);
+          },
+          nb::arg("name").none(), nb::arg("constraint"))
+      .def(
+          "minimise", [](Problem& p, const Expression& cost) { p.model().minimise(cost); }, nb::arg("cost"))
+      .def("minimise_function", &minimise_function, nb::arg("cost"))
+      .def(
+          "maximise", [](Problem& p, const Expression& value) { p.model().maximise(value); }, nb::arg("value"))
+      .def(
+          "limit",
+          [](Problem& p, double seconds, Integer bytes, Integer solutions) {
+            p.model().limit({.seconds = seconds, .bytes = bytes, .solutions = solutions});
+          },
+          nb::arg("seconds"), nb::arg("bytes"), nb::arg("solutions"))
+      .def("solve", [](Problem& p) { return p.run([&] { return p.model().solve(); }); })
+      .def("first", [](Problem& p) { return p.run([&] { return p.model().first(); }); })
+      .def(
+          "all", [](Problem& p, Integer most) { return as_list(p.run([&] { return p.model().all(most); })); },
+          nb::arg("most"))
+      .def("conflict", [](Problem& p) { return p.run([&] { return p.model().conflict(); }); })
+      .def(
+          "explain", [](Problem& p, Integer most) { return described(p.run([&] { return p.model().explain(most); })); },
+          nb::arg("most"))
+      .def(
+          "variable", [](Problem& p, const std::string& name) { return p.model().variable(name); }, nb::arg("name"))
+      .def("variables", [](Problem& p) { return p.model().variables(); })
+      .def(
+          "constraint_text", [](Problem& p, const std::string& name) { return p.model().constraint_text(name); },
+          nb::arg("name"))
+      .def("has_cost", [](Problem& p) { return p.model().has_cost(); });
+}
+
+}  // namespace
+
+void bind_constraints(nb::module_& module) {
+  bind_expressions(module);
+  bind_problem(module);
+}
+
+}  // namespace penstock::python
