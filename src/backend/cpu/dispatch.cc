@@ -134,6 +134,7 @@ bool has_bf16_tiles() {
 template <class Real>
 CellKernels<Real> cell_kernels(int cell, Precision precision, bool exact) {
   check_enum("precision", precision, Precision::f16);
+  if (cell < 0) fail(ErrorCode::unsupported, "cells that a program defines have no engine yet");
   read_environment();
   CellKernels<Real> kernels;
   FillDenseForward(cell, kernels);
