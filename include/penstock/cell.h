@@ -84,7 +84,7 @@ struct CellDefinition {
   std::string name;  ///< For RecurrentSpec::cell, files and `--cell`; characters a-z, 0-9, '-' and '_'.
   std::string description;
   std::vector<std::string> states = {"h"};  ///< State 0 is the output. At most 4.
-  int gates = 1;                            ///< At most 6; 3 for scan cells.
+  int gates = 1;                            ///< At most 4; 3 for scan cells.
   bool scan = false;                        ///< The equations return a and b of h' = a h + b.
   std::vector<CellVector> learnt = {};      ///< Dense cells only.
   int keep_gate = -1;                       ///< A gate that starts with a bias that makes the memory longer, or -1.
@@ -104,5 +104,9 @@ const CellInfo& define_cell_json(std::string_view json, std::string_view source 
 
 /// Returns the JSON text of a cell that was defined. Throws Error(invalid_argument) for any other name.
 const std::string& cell_json(std::string_view name);
+
+/// Returns K, the number of learnt vectors of a cell. They stand behind the gates of bias_ih, [(G + K)*H]; 0 for the
+/// cells that Penstock brings along.
+Index learnt_vectors(std::string_view cell);
 
 }  // namespace penstock

@@ -11,7 +11,7 @@
 namespace penstock::formula {
 
 // Limits of a cell that a user defines. The engines' tiles and the numbers of registers of a GPU are behind them.
-constexpr int kMostGates = 6;
+constexpr int kMostGates = 4;
 constexpr int kMostScanGates = 3;
 constexpr int kMostStates = 4;
 constexpr int kMostLearnt = 16;

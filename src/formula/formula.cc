@@ -112,9 +112,9 @@ double apply(Operation operation, double a, double b, double c) {
     case Operation::abs:
       return std::fabs(a);
     case Operation::min:
-      return b < a ? b : a;
+      return b < a || std::isnan(b) ? b : a;
     case Operation::max:
-      return Max(a, b);
+      return a < b || std::isnan(b) ? b : a;
     case Operation::clamp:
       return Clamp(a, b, c);
     case Operation::less:

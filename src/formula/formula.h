@@ -43,7 +43,7 @@ enum class Operation : std::uint8_t {
   cos,
   sqrt,
   abs,
-  min,
+  min,  ///< NaN if an operand is, as all functions
   max,
   clamp,  ///< clamp(x, low, high)
   less,   ///< Comparisons are 1 if true, else 0.

@@ -110,6 +110,8 @@ const CellInfo& define_cell_json(std::string_view json, std::string_view source)
   return plan::add_defined_cell(formula::cell_from_json(json, source), source, ErrorCode::bad_input).info;
 }
 
+Index learnt_vectors(std::string_view cell) { return plan::cell_traits(cell).learnt; }
+
 const std::string& cell_json(std::string_view name) {
   const plan::CellTraits& traits = plan::cell_traits(name);
   require(traits.formula != nullptr, "cell {} is one that Penstock brings along: it has no equations as JSON",

@@ -15,8 +15,10 @@
 #include <string>
 
 #include "backend/cpu/kernels.h"
+#include "backend/cpu/traced/traced.h"
 #include "base/check.h"
 #include "base/environment.h"
+#include "formula/cell.h"
 
 namespace penstock::cpu {
 namespace {
@@ -134,7 +136,6 @@ bool has_bf16_tiles() {
 template <class Real>
 CellKernels<Real> cell_kernels(int cell, Precision precision, bool exact) {
   check_enum("precision", precision, Precision::f16);
-  if (cell < 0) fail(ErrorCode::unsupported, "cells that a program defines have no engine yet");
   read_environment();
   CellKernels<Real> kernels;
   FillDenseForward(cell, kernels);
@@ -154,6 +155,19 @@ CellKernels<Real> cell_kernels(int cell, Precision precision, bool exact) {
     }
   } else {
     fail(ErrorCode::unsupported, "precision must be full for layers in double, not {}", to_string(precision));
+  }
+  return kernels;
+}
+
+template <class Real>
+CellKernels<Real> traced_kernels(const formula::DerivedCell& cell) {
+  read_environment();
+  CellKernels<Real> kernels;
+  if (cell.cell.scan) {
+    FillTracedScan(cell.cell.gates, kernels);
+  } else {
+    FillTracedForward(cell.cell.gates, kernels);
+    FillTracedBackward(cell.cell.gates, kernels);
   }
   return kernels;
 }
@@ -187,6 +201,8 @@ ElementKernels<Real> element_kernels() {
 
 template CellKernels<float> cell_kernels<float>(int, Precision, bool);
 template CellKernels<double> cell_kernels<double>(int, Precision, bool);
+template CellKernels<float> traced_kernels<float>(const formula::DerivedCell&);
+template CellKernels<double> traced_kernels<double>(const formula::DerivedCell&);
 template CellKernels<float> given_kernels<float>(Given);
 template CellKernels<double> given_kernels<double>(Given);
 template ProductKernels<float> product_kernels<float>();

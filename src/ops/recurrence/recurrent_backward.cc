@@ -50,7 +50,9 @@ void RecurrentOp<Real>::backward(const BackwardArguments<Real>& call, Real* work
 template <class Real>
 void RecurrentOp<Real>::backward_dense(const BackwardArguments<Real>& call, BackwardSpace& space, StepRange range) {
   Tape kept = tape(const_cast<Real*>(call.tape));
-  cpu::DenseBackward<Real> job;
+  cpu::TracedBackward<Real> job;
+  job.traced = traced(call.weights.bias_ih);
+  job.dlearnt = space.dlearnt;
   job.plan = geometry_.plan();
   job.hidden = hidden_;
   job.heads = heads_;
@@ -92,12 +94,12 @@ StepRange RecurrentOp<Real>::piece_before(Index step_end) const {
 /// Range after range from the end: the gates' gradients and those of the inputs; and once all steps of a piece have
 /// been run, what they add to the gradients of weights, while they are still in the caches.
 template <class Real>
-void RecurrentOp<Real>::backward_pieces(const BackwardArguments<Real>& call, const cpu::DenseBackward<Real>& job,
+void RecurrentOp<Real>::backward_pieces(const BackwardArguments<Real>& call, const cpu::TracedBackward<Real>& job,
                                         BackwardSpace& space, StepRange range) {
   const cpu::RowMap x = geometry_.map(Geometry::input_map, call.x.row_stride, call.x.step_stride);
   const cpu::RowMap dx = geometry_.map(Geometry::input_gradient_map, call.dx.row_stride, call.dx.step_stride);
   run_dense(kernels_.backward_panels(hidden_, heads_), [&](const cpu::DensePart& part, const Member& member) {
-    cpu::DenseBackward<Real> steps = job;
+    cpu::TracedBackward<Real> steps = job;
     for (steps.step_end = range.end; steps.step_end > range.begin; steps.step_end = steps.step_begin) {
       const StepRange piece = piece_before(steps.step_end);
       steps.step_begin = std::max(range.begin, piece.begin);
@@ -173,6 +175,21 @@ void RecurrentOp<Real>::weight_gradients(const BackwardArguments<Real>& call, co
   if (together) product.sums[1] = call.gradients.bias_hh;
   products_.add_transposed(product, begin, end, scratch);
   if (!together) recurrent_gradients(call, space, rows, begin, end, scratch);
+  if (learnt() > 0) learnt_gradients(call, space, rows, member, scratch);
+}
+
+/// A member's share of what the rows of a piece add to the gradients of learnt vectors.
+template <class Real>
+void RecurrentOp<Real>::learnt_gradients(const BackwardArguments<Real>& call, const BackwardSpace& space, Index rows,
+                                         const Member& member, Real* scratch) const {
+  if (call.gradients.bias_ih == nullptr) return;
+  cpu::TransposedProduct<Real> product;
+  product.rows = rows;
+  product.a = space.dlearnt;
+  product.a_stride = learnt();
+  product.sums[0] = call.gradients.bias_ih + G() * hidden_;
+  products_.add_transposed(product, learnt() * member.thread / member.team,
+                           learnt() * (member.thread + 1) / member.team, scratch);
 }
 
 /// Calls visit(head, gate, gates) for the blocks of R whose gradient is one product: with one head the gates of a phase
@@ -297,7 +314,7 @@ void RecurrentOp<Real>::rounded_recurrent_gradients(const BackwardArguments<Real
 #define PENSTOCK_INSTANTIATE(Real)                                                                                     \
   template void RecurrentOp<Real>::backward(const BackwardArguments<Real>&, Real*, StepRange);                         \
   template void RecurrentOp<Real>::backward_dense(const BackwardArguments<Real>&, BackwardSpace&, StepRange);          \
-  template void RecurrentOp<Real>::backward_pieces(const BackwardArguments<Real>&, const cpu::DenseBackward<Real>&,    \
+  template void RecurrentOp<Real>::backward_pieces(const BackwardArguments<Real>&, const cpu::TracedBackward<Real>&,   \
                                                    BackwardSpace&, StepRange);                                         \
   template StepRange RecurrentOp<Real>::piece_before(Index) const;                                                     \
   template Index RecurrentOp<Real>::rows_before(const BackwardSpace&, StepRange, Index) const;                         \
@@ -305,6 +322,8 @@ void RecurrentOp<Real>::rounded_recurrent_gradients(const BackwardArguments<Real
                                              const BackwardArguments<Real>&, const Real*, BackwardSpace&) const;       \
   template void RecurrentOp<Real>::weight_gradients(const BackwardArguments<Real>&, const BackwardSpace&, Index,       \
                                                     const Member&) const;                                              \
+  template void RecurrentOp<Real>::learnt_gradients(const BackwardArguments<Real>&, const BackwardSpace&, Index,       \
+                                                    const Member&, Real*) const;                                       \
   template void RecurrentOp<Real>::recurrent_gradients(const BackwardArguments<Real>&, const BackwardSpace&, Index,    \
                                                        Index, Index, Real*) const;                                     \
   template void RecurrentOp<Real>::input_gradients(const BackwardArguments<Real>&, const BackwardSpace&, Index, Index, \
