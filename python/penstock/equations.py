@@ -320,7 +320,11 @@ class OwnCell(str):
         scan: True if the cell is ``h' = a h + b`` without a recurrent matrix.
     """
 
-    __slots__ = ("gates", "json", "learnt", "scan", "states")
+    json: str
+    gates: int
+    states: tuple[str, ...]
+    learnt: dict[str, float]
+    scan: bool
 
     def __new__(cls, text: str) -> OwnCell:
         given = json.loads(text)

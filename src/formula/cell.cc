@@ -182,7 +182,10 @@ std::vector<NodeId> backward_roots(CellFormula& cell) {
   std::vector<NodeId> roots;
   const auto gates = static_cast<std::size_t>(cell.gates);
   leaves.append(Operation::input, gates, roots);
-  if (cell.scan) return roots;
+  if (cell.scan) {
+    roots.insert(roots.end(), cell.outputs.begin(), cell.outputs.end());
+    return roots;
+  }
   leaves.append(Operation::recurrent, gates, roots);
   leaves.append(Operation::state, cell.states.size(), roots);
   leaves.append(Operation::learnt, cell.learnt.size(), roots);

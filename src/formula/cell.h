@@ -51,7 +51,7 @@ struct DerivedCell {
   Program forward;               ///< Results: the outputs.
   Program training;              ///< Results: the outputs, then the kept values.
   /// Reads the kept values, states and learnt vectors; of a scan cell the inputs. Results: gradients of the inputs [G];
-  /// of a dense cell then those of recurrent leaves [G], states [S] and learnt vectors [K].
+  /// of a scan cell then a and b; of a dense cell those of recurrent leaves [G], states [S] and learnt vectors [K].
   Program backward;
   Program tangent;  ///< Results: tangents of the outputs.
 };

@@ -162,7 +162,7 @@ TEST(Derivatives, OfRandomCellsAreThoseOfDualNumbers) {
     for (std::size_t k = 0; k < outputs.size(); ++k) {
       EXPECT_NEAR(point.outputs[k], outputs[k].x, kRounding * (1 + std::fabs(outputs[k].x)));
     }
-    ASSERT_EQ(point.gradients.size(), point.leaves.size());
+    ASSERT_EQ(point.gradients.size(), point.leaves.size() + (point.cell.scan ? 2 : 0));  // then a and b
     for (std::size_t i = 0; i < point.leaves.size(); ++i) {
       const double want =
           weighted(evaluate(point.cell, point.values, {{point.leaves[i], 1.0}}), point.weights, &Dual::d);

@@ -6,6 +6,7 @@
 #include "nn/check_cell.h"
 #include "penstock/system.h"
 #include "plan/defined_cells.h"
+#include "support/allocations.h"
 
 namespace penstock::test {
 namespace {
@@ -114,6 +115,90 @@ TEST(OwnCells, StepAsTheyRun) {
       expect_close("y", steps_of(network, in), widen(run(network, in).y), 1e-5);
     }
   }
+}
+
+TEST(OwnCells, StepsAllocateNothing) {
+  for (const std::string& name : {defined(written_peephole()), defined(written_mingru())}) {
+    const Case c{.name = "steps", .input = 5, .hidden = 70, .rows = 1, .steps = 1, .state = false};
+    Recurrent<float> network = make_network<float>(name, c);
+    std::vector<float> x(5), y(70), state(network.state_size());
+    network.step(1, x.data(), y.data(), state.data());
+    const long before = allocations;
+    for (int i = 0; i < 10; ++i) network.step(1, x.data(), y.data(), state.data());
+    EXPECT_EQ(allocations, before) << name;
+  }
+}
+
+/// f(x) of many x at once, by a cell h = f(W x) whose W is 1.
+std::vector<float> of_cell(const std::string& name, const std::function<CellValue(CellValue)>& f,
+                           const std::vector<float>& x) {
+  CellDefinition definition = definition_of("function-" + name, {"h"}, 1);
+  define_cell(definition, [&](const CellSymbols& in) -> std::vector<CellValue> { return {f(in.wx[0])}; });
+  const auto count = static_cast<Index>(x.size());
+  Recurrent<float> network({.cell = definition.name, .input_size = 1, .hidden_size = 1});
+  for (auto& parameter : network.parameters()) {
+    std::ranges::fill(parameter.value, parameter.name == "weight_ih_l0" ? 1.0f : 0.0f);
+  }
+  network.weights_changed();
+  std::vector<float> y(x.size());
+  network.forward({.rows = count, .steps = 1}, {x.data(), 1, 1}, {y.data(), 1, 1}, nullptr, nullptr);
+  return y;
+}
+
+TEST(OwnCells, FunctionsAreAccurate) {
+  struct Function {
+    std::string name;
+    std::function<CellValue(CellValue)> of_symbol;
+    double (*of_number)(double);
+    float low, high;
+  };
+  const Function functions[] = {
+      {"log", [](CellValue x) { return log(x); }, [](double x) { return std::log(x); }, 1e-30f, 1e30f},
+      {"sin", [](CellValue x) { return sin(x); }, [](double x) { return std::sin(x); }, -100.0f, 100.0f},
+      {"cos", [](CellValue x) { return cos(x); }, [](double x) { return std::cos(x); }, -1e6f, 1e6f},
+      {"erf", [](CellValue x) { return erf(x); }, [](double x) { return std::erf(x); }, -5.0f, 5.0f},
+      {"sqrt", [](CellValue x) { return sqrt(x); }, [](double x) { return std::sqrt(x); }, 0.0f, 1e10f},
+      {"gelu", [](CellValue x) { return gelu(x); }, [](double x) { return x * std::erfc(-x * std::sqrt(0.5)) / 2; },
+       -3.0f, 30.0f},
+  };
+  Random random(21);
+  for (const Function& f : functions) {
+    std::vector<float> x;
+    for (int i = 0; i < 4000; ++i) {
+      const bool spread = f.name == "log";  // evenly over its exponents
+      const double at = spread ? std::exp(random.uniform(std::log(double{f.low}), std::log(double{f.high})))
+                               : random.uniform(double{f.low}, double{f.high});
+      x.push_back(static_cast<float>(at));
+    }
+    const std::vector<float> y = of_cell(f.name, f.of_symbol, x);
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const double want = f.of_number(x[i]);
+      ASSERT_NEAR(y[i], want, 1e-6 * std::max(1.0, std::abs(want))) << f.name << "(" << x[i] << ")";
+    }
+  }
+}
+
+TEST(OwnCells, FunctionsAtTheEndsOfFloats) {
+  const float infinity = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<float> x = {0.0f, -1.0f, infinity, -infinity, nan, 1e-40f};
+  const std::vector<float> log_x = of_cell(
+      "log", [](CellValue v) { return log(v); }, x);
+  EXPECT_EQ(log_x[0], -infinity);
+  EXPECT_TRUE(std::isnan(log_x[1]));
+  EXPECT_EQ(log_x[2], infinity);
+  EXPECT_TRUE(std::isnan(log_x[4]));
+  const std::vector<float> sin_x = of_cell(
+      "sin", [](CellValue v) { return sin(v); }, x);
+  EXPECT_TRUE(std::isnan(sin_x[2]) && std::isnan(sin_x[4]));
+  const std::vector<float> erf_x = of_cell(
+      "erf", [](CellValue v) { return erf(v); }, x);
+  EXPECT_EQ(erf_x[2], 1.0f);
+  EXPECT_EQ(erf_x[3], -1.0f);
+  EXPECT_TRUE(std::isnan(erf_x[4]));
+  const std::vector<float> least = of_cell(
+      "least", [](CellValue v) { return min(0.5, v); }, x);
+  EXPECT_TRUE(std::isnan(least[4]));
+  EXPECT_EQ(least[1], -1.0f);
 }
 
 /// The slope of sum(y dy) in some values of the network.

@@ -195,6 +195,17 @@ def test_a_model_trains_saves_and_streams(tmp_path):
     assert penstock.Model.load(tmp_path / "m.safetensors").spec["cell"] == "py_peephole"
 
 
+@pytest.mark.parametrize("cell", [py_peephole, py_lstm, py_mingru])
+def test_onnx_runtime_computes_the_same(cell, tmp_path):
+    ort = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    network, x = penstock.Recurrent(cell, 3, 6, layers=2), normal(2, 7, 3)
+    network.save_onnx(tmp_path / "network.onnx")
+    session = ort.InferenceSession(tmp_path / "network.onnx", providers=["CPUExecutionProvider"])
+    state = np.zeros((len(cell.states), 2, 2, 6), np.float32)
+    given = {each.name: value for each, value in zip(session.get_inputs(), (x, state))}
+    np.testing.assert_allclose(session.run(None, given)[0], network.forward(x)[0], rtol=1e-5, atol=1e-6)
+
+
 torch = pytest.importorskip("torch")
 
 

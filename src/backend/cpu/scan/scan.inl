@@ -359,12 +359,12 @@ HWY_INLINE void WalkBackwards(const ScanBackward<Real, Stored>& job, const Outpu
       LoadGates<Real, Cell>(gates, channel, count, wx);
       const V dh = flow.load(channel, count);
       const V previous = clear ? V(0) : before.load(channel, count);
-      GradientsAt<Cell>(job, wx, dh * previous, dh, dwx);
+      const auto gates_step = GradientsAt<Cell>(job, wx, dh * previous, dh, dwx);
       for (int g = 0; g < Cell::gates; ++g) {
         const GateSink<Stored>& sink = job.dgate[g];
         StoreStored(dwx[g], out[g] + channel / L::lanes * sink.vector_stride, sink.padded ? L::lanes : count);
       }
-      flow.pass(StepAt<Cell>(job, wx), dh, clear, channel, count);
+      flow.pass(gates_step.step(), dh, clear, channel, count);
     });
     t = t_before;
   }

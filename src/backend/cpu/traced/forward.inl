@@ -38,36 +38,36 @@ HWY_NOINLINE void FetchRows(const RowPlace<Real>* rows, int count, Index hidden,
   }
 }
 
-/// Some vectors of units of some rows at one step.
+/// Some vectors of units of some rows at one step. No object holds a pointer to the sums: g++ would then keep the sums
+/// of the products before in memory, which takes more than twice the time.
 template <class Real, int gate_count, int width>
 class TracedTile {
  public:
   using L = Lanes<Real>;
   using V = typename L::V;
 
-  HWY_INLINE TracedTile(const TracedForward<Real>& job, bool trains, const V* of_input, const V* of_state)
+  HWY_INLINE TracedTile(const TracedForward<Real>& job, bool trains)
       : job_(job),
         cell_(*job.traced.cell),
         program_(trains ? cell_.training : cell_.forward),
         states_(static_cast<Index>(cell_.cell.states.size())),
-        of_input_(of_input),
-        of_state_(of_state),
         slots_(program_) {}
 
-  /// `part` and `w`: where its sums are in of_input and of_state.
+  /// `part` and `w`: where its sums are.
   HWY_INLINE void add(const RowPlace<Real>& row, Index unit, Index count, int part, int w) {
     sites_[filled_++] = {&row, unit, count, part * gate_count * width + w};
-    if (filled_ == slots_.together) flush();
   }
 
-  HWY_INLINE void flush() {
-    for (const Program::Leaf& leaf : program_.leaves) {
-      V* const to = slots_.at(leaf.slot);
-      for (int j = 0; j < filled_; ++j) to[j] = load(leaf, sites_[j]);
+  HWY_INLINE void run(const V* of_input, const V* of_state) {
+    for (int first = 0; first < filled_; first += slots_.together) {
+      const int count = std::min(slots_.together, filled_ - first);
+      for (const Program::Leaf& leaf : program_.leaves) {
+        V* const to = slots_.at(leaf.slot);
+        for (int j = 0; j < count; ++j) to[j] = load(leaf, sites_[first + j], of_input, of_state);
+      }
+      RunProgram(program_, count, slots_);
+      for (int j = 0; j < count; ++j) store(sites_[first + j], j);
     }
-    RunProgram(program_, filled_, slots_);
-    for (int j = 0; j < filled_; ++j) store(sites_[j], j);
-    filled_ = 0;
   }
 
  private:
@@ -77,13 +77,16 @@ class TracedTile {
     int sums;
   };
 
-  HWY_INLINE V load(const Program::Leaf& leaf, const Site& at) const {
+  /// Vectors of the largest tile of any number of gates.
+  static constexpr int kMostSites = 32;
+
+  HWY_INLINE V load(const Program::Leaf& leaf, const Site& at, const V* of_input, const V* of_state) const {
     switch (leaf.operation) {
       case Operation::input:
         if (job_.wx != nullptr) return L::load(at.row->wx + leaf.index * job_.hidden + at.unit, at.count);
-        return of_input_[at.sums + leaf.index * width];
+        return of_input[at.sums + leaf.index * width];
       case Operation::recurrent:
-        return of_state_[at.sums + leaf.index * width];
+        return of_state[at.sums + leaf.index * width];
       case Operation::state:
         return L::load(state(at, leaf.index), at.count);
       default:
@@ -130,10 +133,8 @@ class TracedTile {
   const formula::DerivedCell& cell_;
   const Program& program_;
   Index states_;
-  const V* of_input_;
-  const V* of_state_;
   int filled_ = 0;
-  Site sites_[kTileVectors];
+  Site sites_[kMostSites];
   TileSlots<V> slots_;
 };
 
@@ -144,8 +145,8 @@ HWY_NOINLINE void TileGates(const DenseForward<RealOf<Panel>>& job, const TilePl
   using Real = RealOf<Panel>;
   constexpr Index lanes = Lanes<Real>::lanes;
   const Index head_size = job.hidden / job.heads, head_unit = place.head * head_size;
-  TracedTile<Real, gate_count, width> tile(static_cast<const TracedForward<Real>&>(job), place.rows[0].saved != nullptr,
-                                           of_input, of_state);
+  TracedTile<Real, gate_count, width> tile(static_cast<const TracedForward<Real>&>(job),
+                                           place.rows[0].saved != nullptr);
   for (int p = 0; p < rows * blocks; ++p) {
     const Index first_unit = blocks > 1 ? place.first_unit + p * width * lanes : place.first_unit;
     for (int w = 0; w < width; ++w) {
@@ -154,5 +155,5 @@ HWY_NOINLINE void TileGates(const DenseForward<RealOf<Panel>>& job, const TilePl
       tile.add(place.rows[rows > 1 ? p : 0], head_unit + unit, count, p, w);
     }
   }
-  tile.flush();
+  tile.run(of_input, of_state);
 }

@@ -38,9 +38,9 @@ namespace {
 
 #include "backend/cpu/dense/step_panels.inl"
 
-#include "backend/cpu/scan/step.inl"
-
 #include "backend/cpu/traced/scan_layer.inl"
+
+#include "backend/cpu/scan/step.inl"
 
 #include "backend/cpu/scan/layer.inl"
 

@@ -28,13 +28,22 @@ HWY_INLINE AffineStep<V, false> StepAt(const Job& job, const V (&wx)[G]) {
   return {*slots.at(program.results[0]), *slots.at(program.results[1])};
 }
 
+/// A step that is known already.
+template <class V>
+struct StepNow {
+  AffineStep<V, false> value;
+  HWY_INLINE AffineStep<V, false> step() const { return value; }
+};
+
 template <Traced Cell, class Job, class V, int G>
-HWY_INLINE void GradientsAt(const Job& job, const V (&wx)[G], V da, V db, V (&dwx)[G]) {
+HWY_INLINE StepNow<V> GradientsAt(const Job& job, const V (&wx)[G], V da, V db, V (&dwx)[G]) {
   const Program& program = CellOf(job).backward;
   TileSlots<V> slots(program);
   for (const Program::Leaf& leaf : program.leaves) {
     *slots.at(leaf.slot) = leaf.operation == Operation::input ? wx[leaf.index] : leaf.index == 0 ? da : db;
   }
   RunProgram(program, 1, slots);
-  for (int g = 0; g < G; ++g) dwx[g] = *slots.at(program.results[static_cast<std::size_t>(g)]);
+  const auto result = [&](int i) HWY_ATTR { return *slots.at(program.results[static_cast<std::size_t>(i)]); };
+  for (int g = 0; g < G; ++g) dwx[g] = result(g);
+  return {{result(G), result(G + 1)}};
 }

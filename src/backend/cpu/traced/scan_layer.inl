@@ -1,4 +1,4 @@
-// Include before scan/layer.inl.
+// Include after dense/step_panels.inl and before scan/step.inl and scan/layer.inl.
 
 template <class Real, class Cell, int rows>
 struct TileSteps;
@@ -28,3 +28,29 @@ struct TileSteps<Real, Cell, rows> {
 
   AffineStep<V, false> steps[rows];
 };
+
+/// A block of channels at one step, with the equations of all its vectors computed side by side.
+template <class Panel, Traced Cell, int width>
+HWY_NOINLINE void ScanStepBlock(const CellStep<RealOf<Panel>>& job, const Panel* panel, Index first) {
+  using L = LanesOf<Panel>;
+  using V = typename L::V;
+  const Program& program = CellOf(job).forward;
+  V sums[1][Cell::gates * width];
+  StepSums<Panel>(job.x, job.input, panel, job.far, sums);
+  TileSlots<V> slots(program);
+  for (int begin = 0; begin < width; begin += slots.together) {
+    const int count = std::min(slots.together, width - begin);
+    for (const Program::Leaf& leaf : program.leaves) {
+      for (int j = 0; j < count; ++j) slots.at(leaf.slot)[j] = sums[0][leaf.index * width + begin + j];
+    }
+    RunProgram(program, count, slots);
+    for (int j = 0; j < count; ++j) {
+      const Index channel = (first + begin + j) * L::lanes, n = std::min<Index>(L::lanes, job.hidden - channel);
+      if (n <= 0) break;
+      const V h =
+          MulAdd(slots.at(program.results[0])[j], L::load(job.state[0] + channel, n), slots.at(program.results[1])[j]);
+      L::store(h, job.y + channel, n);
+      L::store(h, job.state[0] + channel, n);
+    }
+  }
+}
