@@ -3,11 +3,11 @@
 >>> import numpy as np, penstock
 >>> from penstock.equations import sigmoid, tanh
 >>> @penstock.cell(states=("h", "c"), gates=4)
-... def peephole(wx, rh, s, p):
+... def gates_that_see_c(wx, rh, s, p):
 ...     i, f = sigmoid(wx[0] + rh[0] + p.i * s.c), sigmoid(wx[1] + rh[1] + p.f * s.c)
 ...     c = f * s.c + i * tanh(wx[2] + rh[2])
 ...     return sigmoid(wx[3] + rh[3] + p.o * c) * tanh(c), c
->>> y, (h, c) = penstock.Recurrent(peephole, 3, 5).forward(np.zeros((4, 7, 3), np.float32))
+>>> y, (h, c) = penstock.Recurrent(gates_that_see_c, 3, 5).forward(np.zeros((4, 7, 3), np.float32))
 >>> y.shape
 (4, 7, 5)
 
@@ -67,11 +67,13 @@ class _Trace:
                 raise InvalidArgument(_place() + "a symbol belongs to another cell: use only those given to the function")
             return value
         try:
-            number = float(value)
+            number = float(value) if hasattr(value, "__float__") else None
         except (TypeError, ValueError):
+            number = None
+        if number is None:
             raise InvalidArgument(
                 _place() + f"a cell computes with symbols and numbers, not with {type(value).__name__}"
-            ) from None
+            )
         if not math.isfinite(number):
             raise InvalidArgument(_place() + f"a constant of a cell must be finite, not {number}")
         return self.add({"op": "constant", "value": number})

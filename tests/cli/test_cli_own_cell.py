@@ -2,7 +2,7 @@
 
 import json
 
-from program import TEXT, TINY, refuses, run
+from program import TEXT, TINY, run
 
 #: h = tanh(W x + R h + p h) with a learnt vector p.
 CELL = {
@@ -33,7 +33,7 @@ def test_a_model_of_an_own_cell_needs_no_other_file(tmp_path):
         *TINY, cwd=tmp_path)  # fmt: skip
     (tmp_path / "cell.json").unlink()
     assert "leaky-elman" in run("info", "m.safetensors", cwd=tmp_path).out
-    assert len(run("generate", "m.safetensors", "--length", 20, cwd=tmp_path).out) >= 20
+    assert len(run("generate", "m.safetensors", "-n", 20, cwd=tmp_path).bytes) >= 20
     run("export", "m.safetensors", "--output", "m.onnx", cwd=tmp_path)
 
 
@@ -41,10 +41,13 @@ def test_wrong_cells_are_refused_by_node_and_field(tmp_path):
     (tmp_path / "text.txt").write_bytes(TEXT)
     wrong = CELL | {"nodes": [*CELL["nodes"][:-1], {"op": "tanh", "of": [6]}]}
     (tmp_path / "wrong.json").write_text(json.dumps(wrong))
-    said = refuses("train", "text.txt", "--cell", "wrong.json", "--output", "m.safetensors", cwd=tmp_path)
-    assert "wrong.json: cell.nodes[6].of[0] must be 0 to 5, not 6" in said
-    said = refuses("train", "text.txt", "--cell", "none.json", "--output", "m.safetensors", cwd=tmp_path)
-    assert "--cell: cannot read none.json" in said
+
+    def refused(name):
+        result = run("train", "text.txt", "--cell", name, "--output", "m.safetensors", cwd=tmp_path, expect=1)
+        assert result.out == ""
+        return result.err
+
+    assert "wrong.json: cell.nodes[6].of[0] must be 0 to 5, not 6" in refused("wrong.json")
+    assert "--cell: cannot read none.json" in refused("none.json")
     (tmp_path / "lstm.json").write_text(json.dumps(CELL | {"name": "lstm"}))
-    said = refuses("train", "text.txt", "--cell", "lstm.json", "--output", "m.safetensors", cwd=tmp_path)
-    assert '"lstm" is a cell that Penstock brings along: choose another name' in said
+    assert '"lstm" is a cell that Penstock brings along: choose another name' in refused("lstm.json")

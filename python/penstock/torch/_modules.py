@@ -424,6 +424,7 @@ class Recurrent(_OwnStack):
         return learnt_vectors(self._name)
 
     def reset_parameters(self):
+        """Sets initial weights as torch.nn does, and learnt vectors to the initial values of the cell."""
         super().reset_parameters()
         initial = initial_values(self._json)
         for name in self._flat_weights_names if initial else ():
