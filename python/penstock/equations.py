@@ -22,12 +22,12 @@ import json
 import math
 import os
 import re
-import sys
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Union, overload
+from typing import Any, overload
 
 from . import _core
 from ._keywords import explain_keywords
+from ._symbols import Symbol, Trace, Value, apply, place
 from .errors import InvalidArgument
 
 __all__ = [
@@ -35,236 +35,89 @@ __all__ = [
     "minimum", "multiply_add", "relu", "sigmoid", "sin", "softplus", "sqrt", "tanh", "where",
 ]  # fmt: skip
 
-Value = Union["Symbol", float, int]
-_PACKAGE = os.path.dirname(os.path.abspath(__file__))
-
-
-def _place() -> str:
-    """Returns "file.py, line 12: " for the line outside this package that runs now."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None and os.path.abspath(frame.f_code.co_filename).startswith(_PACKAGE):
-        frame = frame.f_back
-    return f"{os.path.basename(frame.f_code.co_filename)}, line {frame.f_lineno}: "
-
-
-class _Trace:
-    """The nodes of one cell, each once."""
-
-    def __init__(self) -> None:
-        self.nodes: list[dict[str, Any]] = []
-        self._known: dict[str, int] = {}
-
-    def add(self, node: dict[str, Any]) -> Symbol:
-        key = json.dumps(node)
-        if key not in self._known:
-            self._known[key] = len(self.nodes)
-            self.nodes.append(node)
-        return Symbol(self, self._known[key])
-
-    def symbol(self, value: Any) -> Symbol:
-        if isinstance(value, Symbol):
-            if value._trace is not self:
-                raise InvalidArgument(_place() + "a symbol belongs to another cell: use only those given to the function")
-            return value
-        try:
-            number = float(value) if hasattr(value, "__float__") else None
-        except (TypeError, ValueError):
-            number = None
-        if number is None:
-            raise InvalidArgument(
-                _place() + f"a cell computes with symbols and numbers, not with {type(value).__name__}"
-            )
-        if not math.isfinite(number):
-            raise InvalidArgument(_place() + f"a constant of a cell must be finite, not {number}")
-        return self.add({"op": "constant", "value": number})
-
-
-class Symbol:
-    """A value of one unit at one step, in the equations of a cell."""
-
-    __slots__ = ("_node", "_trace")
-    __hash__ = None  # type: ignore[assignment]
-
-    def __init__(self, trace: _Trace, node: int) -> None:
-        self._trace = trace
-        self._node = node
-
-    def __add__(self, other: Value) -> Symbol:
-        return _apply("add", self, other)
-
-    def __radd__(self, other: Value) -> Symbol:
-        return _apply("add", other, self)
-
-    def __sub__(self, other: Value) -> Symbol:
-        return _apply("subtract", self, other)
-
-    def __rsub__(self, other: Value) -> Symbol:
-        return _apply("subtract", other, self)
-
-    def __mul__(self, other: Value) -> Symbol:
-        return _apply("multiply", self, other)
-
-    def __rmul__(self, other: Value) -> Symbol:
-        return _apply("multiply", other, self)
-
-    def __truediv__(self, other: Value) -> Symbol:
-        return _apply("divide", self, other)
-
-    def __rtruediv__(self, other: Value) -> Symbol:
-        return _apply("divide", other, self)
-
-    def __pow__(self, exponent: int) -> Symbol:
-        if not isinstance(exponent, int) or not 1 <= exponent <= 16:
-            raise InvalidArgument(_place() + f"the exponent of a symbol must be 1 to 16, not {exponent!r}")
-        power = self
-        for _ in range(exponent - 1):
-            power = power * self
-        return power
-
-    def __neg__(self) -> Symbol:
-        return _apply("subtract", 0.0, self)
-
-    def __pos__(self) -> Symbol:
-        return self
-
-    def __abs__(self) -> Symbol:
-        return _apply("abs", self)
-
-    def __lt__(self, other: Value) -> Symbol:
-        return _apply("less", self, other)
-
-    def __le__(self, other: Value) -> Symbol:
-        return _apply("less_equal", self, other)
-
-    def __gt__(self, other: Value) -> Symbol:
-        return _apply("less", other, self)
-
-    def __ge__(self, other: Value) -> Symbol:
-        return _apply("less_equal", other, self)
-
-    def __bool__(self) -> bool:
-        raise InvalidArgument(
-            _place() + "a cell cannot branch on a symbol, whose value differs from unit to unit: use where(condition, a, b)"
-        )
-
-    def __float__(self) -> float:
-        raise InvalidArgument(_place() + "a symbol has no number yet: use the functions of penstock.equations")
-
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Symbol:
-        name = _UFUNCS.get(ufunc.__name__)
-        if method != "__call__" or options or name is None:
-            raise InvalidArgument(_place() + f"cells have no operation numpy.{ufunc.__name__}; they have {_operations()}")
-        operands = inputs[::-1] if ufunc.__name__.startswith("greater") else inputs
-        return _apply(name, *operands)
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        raise InvalidArgument(_place() + f"a symbol has no {name!r}: it is one value, and cells have {_operations()}")
-
-
-_UFUNCS = {
-    "add": "add", "subtract": "subtract", "multiply": "multiply", "divide": "divide", "true_divide": "divide",
-    "exp": "exp", "log": "log", "tanh": "tanh", "sin": "sin", "cos": "cos", "sqrt": "sqrt", "absolute": "abs",
-    "minimum": "min", "maximum": "max", "less": "less", "less_equal": "less_equal", "greater": "less",
-    "greater_equal": "less_equal", "equal": "equal",
-}  # fmt: skip
-
-
-def _operations() -> str:
-    return "+ - * / < <= > >= and " + ", ".join(name for name in __all__ if name[0].islower() and "cell" not in name)
-
-
-def _apply(operation: str, *operands: Any) -> Symbol:
-    trace = next((operand._trace for operand in operands if isinstance(operand, Symbol)), None)
-    if trace is None:
-        raise InvalidArgument(_place() + f"{operation} needs a symbol of a cell, not only numbers")
-    return trace.add({"op": operation, "of": [trace.symbol(operand)._node for operand in operands]})
-
-
 def multiply_add(a: Value, b: Value, c: Value) -> Symbol:
     """Returns a b + c with one rounding."""
-    return _apply("multiply_add", a, b, c)
+    return apply("multiply_add", a, b, c)
 
 
 def exp(x: Value) -> Symbol:
     """Returns e^x. It saturates at e^-87 and e^87."""
-    return _apply("exp", x)
+    return apply("exp", x)
 
 
 def log(x: Value) -> Symbol:
     """Returns the natural logarithm."""
-    return _apply("log", x)
+    return apply("log", x)
 
 
 def tanh(x: Value) -> Symbol:
     """Returns the hyperbolic tangent."""
-    return _apply("tanh", x)
+    return apply("tanh", x)
 
 
 def sigmoid(x: Value) -> Symbol:
     """Returns 1 / (1 + e^-x)."""
-    return _apply("sigmoid", x)
+    return apply("sigmoid", x)
 
 
 def softplus(x: Value) -> Symbol:
     """Returns log(1 + e^x)."""
-    return _apply("softplus", x)
+    return apply("softplus", x)
 
 
 def relu(x: Value) -> Symbol:
     """Returns max(x, 0). The slope at 0 is 0."""
-    return _apply("relu", x)
+    return apply("relu", x)
 
 
 def erf(x: Value) -> Symbol:
     """Returns the error function."""
-    return _apply("erf", x)
+    return apply("erf", x)
 
 
 def gelu(x: Value) -> Symbol:
     """Returns x Phi(x), where Phi is the distribution function of the normal distribution."""
-    return 0.5 * _apply("add", x, 0.0) * (1.0 + erf(_apply("multiply", x, math.sqrt(0.5))))
+    return 0.5 * apply("add", x, 0.0) * (1.0 + erf(apply("multiply", x, math.sqrt(0.5))))
 
 
 def sin(x: Value) -> Symbol:
     """Returns the sine."""
-    return _apply("sin", x)
+    return apply("sin", x)
 
 
 def cos(x: Value) -> Symbol:
     """Returns the cosine."""
-    return _apply("cos", x)
+    return apply("cos", x)
 
 
 def sqrt(x: Value) -> Symbol:
     """Returns the square root."""
-    return _apply("sqrt", x)
+    return apply("sqrt", x)
 
 
 def minimum(a: Value, b: Value) -> Symbol:
     """Returns the smaller value. In a tie the gradient goes to ``a``."""
-    return _apply("min", a, b)
+    return apply("min", a, b)
 
 
 def maximum(a: Value, b: Value) -> Symbol:
     """Returns the larger value. In a tie the gradient goes to ``a``."""
-    return _apply("max", a, b)
+    return apply("max", a, b)
 
 
 def clamp(x: Value, low: Value, high: Value) -> Symbol:
     """Returns x, limited to ``[low, high]``."""
-    return _apply("clamp", x, low, high)
+    return apply("clamp", x, low, high)
 
 
 def equal(a: Value, b: Value) -> Symbol:
     """Returns 1 where the values are equal, else 0."""
-    return _apply("equal", a, b)
+    return apply("equal", a, b)
 
 
 def where(condition: Value, a: Value, b: Value) -> Symbol:
     """Returns a where the condition is not 0, else b."""
-    return _apply("where", condition, a, b)
+    return apply("where", condition, a, b)
 
 
 class _Named:
@@ -280,11 +133,11 @@ class _Named:
             raise AttributeError(name)
         if name in self._names:
             return self._symbols[self._names.index(name)]
-        raise InvalidArgument(_place() + f"there is no {self._what} {name!r}; there are {', '.join(self._names) or 'none'}")
+        raise InvalidArgument(place() + f"there is no {self._what} {name!r}; there are {', '.join(self._names) or 'none'}")
 
     def __getitem__(self, index: int) -> Symbol:
         if not -len(self) <= index < len(self):
-            raise InvalidArgument(_place() + f"{self._what} must be 0 to {len(self) - 1}, not {index}")
+            raise InvalidArgument(place() + f"{self._what} must be 0 to {len(self) - 1}, not {index}")
         return self._symbols[index]
 
     def __len__(self) -> int:
@@ -294,7 +147,7 @@ class _Named:
 class _Learnt(_Named):
     """Learnt vectors; without a list of them, each comes into being when it is first used."""
 
-    def __init__(self, trace: _Trace, initial: dict[str, float] | None) -> None:
+    def __init__(self, trace: Trace, initial: dict[str, float] | None) -> None:
         self._trace = trace
         self._open = initial is None
         self.initial = dict(initial or {})
@@ -366,7 +219,7 @@ def _name_of(function: Callable[..., Any]) -> str:
     return re.sub(r"[^a-z0-9_-]", "-", function.__name__.lower()).strip("-_")
 
 
-def _leaves(trace: _Trace, operation: str, count: int) -> list[Symbol]:
+def _leaves(trace: Trace, operation: str, count: int) -> list[Symbol]:
     return [trace.add({"op": operation, "index": i}) for i in range(count)]
 
 
@@ -381,9 +234,9 @@ def _arguments(function: Callable[..., Any], source: str, given: dict[str, Any])
 
 
 def _traced(function: Callable[..., Any], name: str, states: tuple[str, ...], gates: int, scan: bool,
-            learnt: dict[str, float] | None) -> tuple[_Trace, _Learnt, list[Symbol]]:  # fmt: skip
+            learnt: dict[str, float] | None) -> tuple[Trace, _Learnt, list[Symbol]]:  # fmt: skip
     source = f"cell {name!r}"
-    trace = _Trace()
+    trace = Trace()
     vectors = _Learnt(trace, learnt)
     given: dict[str, Any] = {"wx": _Named("gate of wx", (), _leaves(trace, "input", gates))}
     if not scan:
@@ -395,8 +248,8 @@ def _traced(function: Callable[..., Any], name: str, states: tuple[str, ...], ga
     wanted = 2 if scan else len(states)
     what = "a and b of h' = a h + b" if scan else f"the next {', '.join(states)}"
     if len(outputs) != wanted:
-        place = f"{os.path.basename(function.__code__.co_filename)}, line {function.__code__.co_firstlineno}"
-        raise InvalidArgument(f"{source} ({place}): the function must return {wanted}, {what}, not {len(outputs)}")
+        at = f"{os.path.basename(function.__code__.co_filename)}, line {function.__code__.co_firstlineno}"
+        raise InvalidArgument(f"{source} ({at}): the function must return {wanted}, {what}, not {len(outputs)}")
     return trace, vectors, [trace.symbol(output) for output in outputs]
 
 
