@@ -15,7 +15,7 @@ target_compile_options(penstock_plain_flags INTERFACE -Wall -Wextra -Wpedantic -
 add_library(penstock_flags INTERFACE)
 target_link_libraries(penstock_flags INTERFACE penstock_plain_flags)
 # Fuzzers run these layers, under sanitizers; of the others it is enough that clang compiles them.
-set(PENSTOCK_FUZZED base csp io forecast_linear data)
+set(PENSTOCK_FUZZED base csp formula io forecast_linear data)
 if(PENSTOCK_SANITIZE)
   target_compile_options(penstock_flags INTERFACE -fsanitize=${PENSTOCK_SANITIZE} -fno-sanitize-recover=all
                          -fno-omit-frame-pointer)

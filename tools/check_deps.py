@@ -21,7 +21,8 @@ BELOW = {
     "base": [],
     "csp": ["base"],
     "cells": ["base"],
-    "plan": ["cells", "csp"],
+    "formula": ["cells"],
+    "plan": ["formula", "csp"],
     "backend": ["plan"],
     "ops": ["backend"],
     "graph": ["ops"],
@@ -70,7 +71,7 @@ THIRD_PARTY = {
     "dnnl": {"backend", "ops", "bench"},
     "xxhash.h": {"backend", "io"},
     "zlib.h": {"data", "apps"},
-    "nlohmann/": {"plan", "io", "data", "train", "bench", "apps"},
+    "nlohmann/": {"formula", "plan", "io", "data", "train", "bench", "apps"},
     "CLI/": {"apps"},
     "nanobind/": {"python"},
 }

@@ -4,6 +4,7 @@
 ///
 /// To run models, model_file.h and stream.h are enough; recurrent.h has single layers, and onnx.h the export. A build
 /// with -D PENSTOCK_TRAINING=OFF has neither data.h nor train.h, nor the folders that they include.
+#include "penstock/cell.h"
 #include "penstock/checksum.h"
 #include "penstock/csp.h"
 #include "penstock/cuda.h"

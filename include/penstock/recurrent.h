@@ -10,7 +10,7 @@ namespace penstock {
 
 /// Describes a stack of recurrent layers such as `torch.nn.LSTM`.
 struct RecurrentSpec {
-  std::string cell = "lstm";  ///< Name of a cell, as cells() lists them.
+  std::string cell = "lstm";  ///< Name of a cell: one of cells(), or one of your own (cell.h).
   Index input_size = 0;       ///< I: 1 to 2^20.
   Index hidden_size = 0;      ///< H: 1 to 2^20.
   /// Heads: divides H. The recurrent matrix is block-diagonal with `heads` blocks of D = H / heads. 1 for scan cells.
@@ -115,7 +115,7 @@ class RecurrentTape {
 ///
 /// - weight_ih_l{l} [G*H, I_l]
 /// - weight_hh_l{l} [G*H, H]; with heads > 1: [heads, G*D, D]; scan cells have none
-/// - bias_ih_l{l} [G*H]
+/// - bias_ih_l{l} [G*H]; of a cell with K learnt vectors (cell.h) [(G + K)*H]
 /// - bias_hh_l{l} [G*H]; scan cells have none, so Bias::both means Bias::single for them
 ///
 /// Initial values are uniform in +-1/sqrt(H).

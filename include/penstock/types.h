@@ -64,10 +64,11 @@ struct CellInfo {
   bool has_kink = false;  ///< Its derivative is discontinuous somewhere; rounding may flip a gradient there.
 };
 
-/// Returns all cells.
+/// Returns the cells that Penstock brings along.
 const std::vector<CellInfo>& cells();
 
-/// Returns the cell of that name. Throws Error(invalid_argument) that lists the names.
+/// Returns the cell of that name, which may be one of your own (penstock/cell.h). Throws Error(invalid_argument) that
+/// lists the names.
 const CellInfo& find_cell(std::string_view name);
 
 /// to_string() returns the name of a value; parse_...() returns the value of a name and throws Error(invalid_argument)

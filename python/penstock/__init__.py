@@ -40,8 +40,9 @@ from .scans import log_scan, log_scan_backward, scan, scan_backward
 
 TYPE_CHECKING = False  # typing.TYPE_CHECKING without the import
 if TYPE_CHECKING:  # names that __getattr__() below imports on first use
-    from . import csp, datasets, interchange, reference, training
+    from . import csp, datasets, equations, interchange, reference, training
     from ._search import SearchResult, search
+    from .equations import OwnCell, cell, load_cell
     from .datasets import Dataset, open_labelled, open_labelled_texts, open_series, open_sound, open_task, open_text
     from .training import Evaluation, Progress, TrainResult, evaluate, train
 
@@ -64,6 +65,7 @@ __all__ = [
     "Model",
     "NumericalError",
     "OutOfMemory",
+    "OwnCell",
     "Progress",
     "Recurrent",
     "SLSTMCell",
@@ -72,9 +74,12 @@ __all__ = [
     "Tape",
     "TrainResult",
     "Unsupported",
+    "cell",
     "cells",
     "cuda",
+    "equations",
     "evaluate",
+    "load_cell",
     "log_scan",
     "log_scan_backward",
     "open_labelled",
@@ -99,9 +104,10 @@ __version__ = system_info()["version"]
 
 
 # Modules and names that are imported on first use: a program that only runs models needs none of them.
-_MODULES = ("csp", "datasets", "interchange", "reference", "torch", "training")
+_MODULES = ("csp", "datasets", "equations", "interchange", "reference", "torch", "training")
 _NAMES = {
     "datasets": ("Dataset", "open_labelled", "open_labelled_texts", "open_series", "open_sound", "open_task", "open_text"),
+    "equations": ("OwnCell", "cell", "load_cell"),
     "training": ("Evaluation", "Progress", "TrainResult", "evaluate", "train"),
     "_search": ("SearchResult", "search"),
 }

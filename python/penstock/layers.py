@@ -275,7 +275,7 @@ class _Network:
         return self._network.explain(rows, steps, training, asked)
 
     def _execution(self, mode, device, threads, exact, precision):
-        if mode == "scan" and self.cell not in _SCANS:
+        if mode == "scan" and self.cell not in _SCANS and not _core.find_cell(self.cell)["scan"]:
             raise InvalidArgument(
                 f"mode must be 'auto' or 'sequential' for the cell {self.cell}, whose gates depend on the state before, "
                 "not 'scan'"
@@ -370,7 +370,8 @@ class Recurrent(_Network):
     States are ``[layers * directions, B, H]``, or ``[S, layers * directions, B, H]`` for cells with ``S > 1`` states.
 
     Args:
-        cell: A name of :func:`penstock.cells`: ``"lstm"``, ``"gru"``, ``"mingru"``, ...
+        cell: A name of :func:`penstock.cells`: ``"lstm"``, ``"gru"``, ``"mingru"``, ...; or a cell of your own, which
+            :func:`penstock.cell` made. Its learnt vectors stand behind the gates of ``bias_ih_l0``.
         input_size: Input size ``I``.
         hidden_size: Hidden size ``H``.
         layers: Number of stacked layers.

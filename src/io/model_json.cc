@@ -10,7 +10,9 @@
 #include "base/check.h"
 #include "base/counted.h"
 #include "base/quote.h"
+#include "penstock/cell.h"
 #include "penstock/spread_tracker.h"
+#include "plan/cell_table.h"
 
 namespace penstock::io {
 
@@ -125,28 +127,45 @@ void ObjectReader::finish() const {
   }
 }
 
+void add_cell(const std::string& cell, json& object) {
+  object["cell"] = cell;
+  if (plan::cell_traits(cell).formula != nullptr) object["cell_equations"] = json::parse(cell_json(cell));
+}
+
+std::string read_cell(ObjectReader& reader, const json& object, const std::string& source) {
+  const std::string cell = reader.string("cell");
+  if (!object.contains("cell_equations")) return cell;
+  const CellInfo& defined = define_cell_json(reader.object("cell_equations").dump(), source);
+  if (defined.name != cell) {
+    reader.refuse("cell_equations",
+                  fmt::format("are of a cell called {}, not {}", in_quotes(defined.name), in_quotes(cell)));
+  }
+  return cell;
+}
+
 json to_json(const ModelSpec& spec) {
-  return {{"cell", spec.cell},
-          {"width", spec.width},
-          {"blocks", spec.blocks},
-          {"hidden_size", spec.hidden_size},
-          {"heads", spec.heads},
-          {"convolution", spec.convolution},
-          {"feed_forward", spec.feed_forward},
-          {"dropout", spec.dropout},
-          {"end_norms", spec.end_norms},
-          {"from_last", spec.from_last},
-          {"lags", spec.lags},
-          {"known_effects", spec.known_effects},
-          {"filters", spec.filters},
-          {"dilations", spec.dilations},
-          {"members", spec.members}};
+  json object = {{"width", spec.width},
+                 {"blocks", spec.blocks},
+                 {"hidden_size", spec.hidden_size},
+                 {"heads", spec.heads},
+                 {"convolution", spec.convolution},
+                 {"feed_forward", spec.feed_forward},
+                 {"dropout", spec.dropout},
+                 {"end_norms", spec.end_norms},
+                 {"from_last", spec.from_last},
+                 {"lags", spec.lags},
+                 {"known_effects", spec.known_effects},
+                 {"filters", spec.filters},
+                 {"dilations", spec.dilations},
+                 {"members", spec.members}};
+  add_cell(spec.cell, object);
+  return object;
 }
 
 ModelSpec model_spec_from_json(const json& object, const std::string& source) {
   ObjectReader reader(object, source, "model");
   ModelSpec spec;
-  spec.cell = reader.string("cell");
+  spec.cell = read_cell(reader, object, source);
   spec.width = reader.integer("width");
   spec.blocks = reader.integer("blocks");
   spec.hidden_size = reader.integer("hidden_size");

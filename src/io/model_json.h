@@ -71,4 +71,9 @@ class ObjectReader {
   std::size_t read_ = 0;
 };
 
+/// Writes a cell's name as "cell" and, for a cell that a program defined, its equations as "cell_equations".
+void add_cell(const std::string& cell, nlohmann::json& object);
+/// Reads both. Equations make their cell known to this process.
+std::string read_cell(ObjectReader& reader, const nlohmann::json& object, const std::string& source);
+
 }  // namespace penstock::io

@@ -16,14 +16,14 @@ namespace {
 constexpr const char* kSpecKey = "penstock.recurrent";
 
 std::string text_of(const RecurrentSpec& spec) {
-  nlohmann::json json{{"cell", spec.cell},
-                      {"input_size", spec.input_size},
+  nlohmann::json json{{"input_size", spec.input_size},
                       {"hidden_size", spec.hidden_size},
                       {"heads", spec.heads},
                       {"layers", spec.layers},
                       {"direction", std::string(to_string(spec.direction))},
                       {"bias", std::string(to_string(spec.bias))},
                       {"dropout", spec.dropout}};
+  io::add_cell(spec.cell, json);
   if (spec.gradient_clip != 0.0) json["gradient_clip"] = spec.gradient_clip;
   return io::to_text(json);
 }
@@ -38,7 +38,7 @@ RecurrentSpec spec_from(const io::SafetensorsFile& file) {
   io::ObjectReader reader(json, file.source(), kSpecKey);
   RecurrentSpec spec;
   try {
-    spec.cell = reader.string("cell");
+    spec.cell = io::read_cell(reader, json, file.source());
     spec.input_size = reader.integer("input_size");
     spec.hidden_size = reader.integer("hidden_size");
     spec.heads = reader.integer("heads");

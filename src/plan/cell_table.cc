@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "plan/defined_cells.h"
 
 namespace penstock {
 namespace plan {
@@ -52,7 +53,8 @@ const CellTraits& cell_traits(std::string_view name) {
     if (traits.info.name == name) return traits;
     known += (known.empty() ? "" : ", ") + std::string(traits.info.name);
   }
-  fail(ErrorCode::invalid_argument, "cell must be one of {}, not '{}'", known, name);
+  if (const CellTraits* const defined = find_defined_cell(name)) return *defined;
+  fail(ErrorCode::invalid_argument, "cell must be one of {}, not '{}'", known + defined_cell_names(), name);
 }
 
 }  // namespace plan

@@ -5,13 +5,20 @@
 
 #include "penstock/types.h"
 
+namespace penstock::formula {
+struct DerivedCell;
+}
+
 namespace penstock::plan {
+
+/// CellTraits::index of cells that are not in the list.
+constexpr int kDefinedCell = -1;
 
 /// The declarations of a cell's header for host code, without its equations.
 struct CellTraits {
   CellInfo info;
   std::string_view type;         ///< Its struct in src/cells/
-  int index = 0;                 ///< Position in the list, the number of the cell in kernels
+  int index = 0;                 ///< Position in the list, the number of the cell in kernels, or kDefinedCell
   int keep_gate = -1;            ///< Gate with a bias that makes the memory longer, or -1
   int overwrite_gate = -1;       ///< Gate with a bias that makes the memory shorter, or -1
   bool spread_memory = false;    ///< Each channel should start with a different time constant
@@ -19,14 +26,20 @@ struct CellTraits {
   int phases = 1;                ///< 2: the last gates read an operand that the first ones compute
   int first_gates = 0;           ///< Gates of the first phase; all gates if phases == 1
   bool split_gradients = false;  ///< The gradient of R h differs from that of W x
+  int learnt = 0;                ///< K, learnt vectors [H] behind the G gates of bias_ih (defined cells)
+  const formula::DerivedCell* formula = nullptr;  ///< The equations of a defined cell, which has no header
 
   int gates() const { return static_cast<int>(info.gates); }
   int states() const { return static_cast<int>(info.states); }
+  /// Vectors [H] of bias_ih.
+  Index bias_vectors() const { return info.gates + learnt; }
 };
 
+/// The cells of src/cells/.
 const std::vector<CellTraits>& cell_table();
 
-/// Returns the cell with this name. Throws Error(invalid_argument), which lists the names, if there is none.
+/// Returns the cell of the list, or the defined cell, with this name. Throws Error(invalid_argument), which lists the
+/// names, if there is none.
 const CellTraits& cell_traits(std::string_view name);
 
 }  // namespace penstock::plan

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <iterator>
 
+#include "formula/written_cells.h"
 #include "penstock/recurrent.h"
 #include "penstock/system.h"
 #include "support/expect_error.h"
@@ -41,6 +43,20 @@ TEST(RecurrentFile, KeepsAStack) {
   const TemporaryFolder folder;
   expect_survives<float>(folder.path("float.safetensors"));
   expect_survives<double>(folder.path("double.safetensors"));
+}
+
+TEST(RecurrentFile, HoldsTheEquationsOfAnOwnCell) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path("own.safetensors");
+  const WrittenCell written = written_peephole("filed-cell");
+  define_cell(written.definition, written.equations);
+  const Recurrent<float> network({.cell = "filed-cell", .input_size = 2, .hidden_size = 3}, 5);
+  network.save(path);
+  EXPECT_EQ(Recurrent<float>::load(path).spec(), network.spec());
+  std::ifstream file(path, std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  EXPECT_NE(text.find("cell_equations"), std::string::npos);
+  EXPECT_NE(text.find("multiply"), std::string::npos);
 }
 
 TEST(RecurrentFile, OpensOnAStream) {

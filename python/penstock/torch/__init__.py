@@ -17,7 +17,7 @@ from .._keywords import explain_keywords
 from ._cells import GRUCell, LSTMCell, MinGRUCell, MinLSTMCell, RNNCell, SLSTMCell
 from ._convert import convert, convert_back
 from ._model import SequenceModel
-from ._modules import GRU, LSTM, RNN, SLSTM, MinGRU, MinLSTM
+from ._modules import GRU, LSTM, RNN, SLSTM, MinGRU, MinLSTM, Recurrent
 from ._scan import log_scan, scan
 from ._trainer import StableTrainer
 
@@ -33,6 +33,7 @@ __all__ = [
     "MinLSTM",
     "MinLSTMCell",
     "RNNCell",
+    "Recurrent",
     "SLSTMCell",
     "SequenceModel",
     "StableTrainer",

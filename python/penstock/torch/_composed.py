@@ -6,10 +6,32 @@ They compute second derivatives, which the kernels do not have, and run LSTMs wi
 import torch
 from torch.nn import functional
 
-from penstock import reference
+from penstock import _core, reference
+from penstock.errors import InvalidArgument
+
+from ._own import own_step, own_terms
+
+
+class _Cells(dict):
+    """Penstock's cells, and cells of your own, which are looked up when they are first asked for."""
+
+    def __contains__(self, name):
+        try:
+            self[name]
+        except InvalidArgument:
+            return False
+        return True
+
+    def __missing__(self, name):
+        found = _core.find_cell(name)
+        self[name] = found["gates"], found["states"], found["scan"]
+        return self[name]
+
 
 #: By cell: number of gates G, number of states S (state 0 is the output h), and True if it has no recurrent matrix.
-CELLS = {name: (gates, states, name in reference.TERMS) for name, (_, gates, states) in reference.CELLS.items()}
+CELLS = _Cells(
+    {name: (gates, states, name in reference.TERMS) for name, (_, gates, states) in reference.CELLS.items()}
+)
 
 
 class _OfTensors:
@@ -21,6 +43,8 @@ class _OfTensors:
 
 def terms_of(cell, wx):
     """Returns a and b of h_t = a_t h_{t-1} + b_t for a scan cell, from W x + bias [..., G * H]."""
+    if cell not in reference.TERMS:
+        return own_terms(cell, wx.chunk(CELLS[cell][0], -1))
     return reference.TERMS[cell](_OfTensors, wx.chunk(CELLS[cell][0], -1))
 
 
@@ -85,14 +109,16 @@ def _layer(cell, x, weights, state, valid, reset, reverse, kept, loop, scan):
     bias_ih = weights.pop(0) if weights and weights[0].dim() == 1 else None
     bias_hh = weights.pop(0) if weights and weights[0].dim() == 1 else None
     projection = weights.pop(0) if weights else None
+    step_of_cell = reference.CELLS[cell][0] if cell in reference.CELLS else None
+    if step_of_cell is None:
+        step_of_cell, bias_ih = own_step(cell, bias_ih, gates)
     wx = functional.linear(x, weight_ih, bias_ih)
-    if scans and scan is not None:
+    if scans and scan is not None and cell in reference.TERMS:
         a, b = (t.transpose(0, 1) for t in terms_of(cell, wx))
         lengths = None if valid is None else valid.sum(0)
         h, last = scan(a, b, state[0], lengths, None if reset is None else reset.t(), False, reverse)
         return (h.transpose(0, 1),), (last,)
     recurrent = None if scans else _recurrent_product(weight_hh, bias_hh, gates)
-    step_of_cell = reference.CELLS[cell][0]
     if reset is not None and valid is not None:
         reset = reset & valid
 

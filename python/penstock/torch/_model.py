@@ -10,6 +10,7 @@ from torch.nn import functional
 
 from .. import _core
 from ._composed import CELLS
+from ._own import learnt_vectors
 from ._ops import run_layers
 
 _FORMAT_VERSION = 2  # version of descriptions
@@ -60,7 +61,7 @@ class Recurrence(nn.Module):
         if not scans:
             shape = (gates * hidden, hidden) if heads == 1 else (heads, gates * hidden // heads, hidden // heads)
             self.weight_hh = nn.Parameter(torch.zeros(shape))
-        self.bias_ih = nn.Parameter(torch.zeros(gates * hidden))
+        self.bias_ih = nn.Parameter(torch.zeros((gates + learnt_vectors(cell)) * hidden))
 
     def forward(self, x, state):
         states = () if state is None else state.unbind(0)

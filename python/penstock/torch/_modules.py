@@ -19,6 +19,7 @@ from ._checks import (
 )
 from ._composed import CELLS, composed, terms_of
 from ._notes import CellNote
+from ._own import describe_cell, initial_values, learnt_vectors
 from ._ops import autocast_sequence, is_plain, keeps_tape, run_layers
 from ._parallel_layer import Reach, parallel_layer
 from ._sequence_parallel import parallel_scan
@@ -379,6 +380,10 @@ class _OwnStack(Stack):
         self.reset_parameters()
         self._divide_into_heads(num_heads)
 
+    def _learnt(self):
+        """Returns the number of vectors behind the gates of bias_ih."""
+        return 0
+
     def _add_parameters(self, suffix, width, device, dtype):
         gates, _, scans = CELLS[self._cell()]
         rows = gates * self.hidden_size
@@ -386,7 +391,7 @@ class _OwnStack(Stack):
         if not scans:
             shapes["weight_hh"] = (rows, self.hidden_size)
         if self.bias:
-            shapes["bias_ih"] = (rows,)
+            shapes["bias_ih"] = (rows + self._learnt() * self.hidden_size,)
             if not scans:
                 shapes["bias_hh"] = (rows,)
         names = [name + suffix for name in shapes]
@@ -394,6 +399,47 @@ class _OwnStack(Stack):
             self.register_parameter(name, Parameter(torch.empty(shape, device=device, dtype=dtype)))
         self._flat_weights_names.extend(names)
         self._all_weights.append(names)
+
+
+class Recurrent(_OwnStack):
+    """A stack of layers of any cell, a cell of your own included (:func:`penstock.cell`).
+
+    Learnt vectors of the cell stand behind the gates of ``bias_ih_l0``, and so on.
+
+    Args:
+        cell: Name of a cell, or what :func:`penstock.cell` returned.
+
+    The other arguments are those of ``torch.nn.LSTM`` without ``proj_size``, and ``num_heads`` as for :class:`LSTM`.
+    """
+
+    def __init__(self, cell, input_size, hidden_size, num_layers=1, bias=True, batch_first=False, dropout=0.0,
+                 bidirectional=False, device=None, dtype=None, *, num_heads=1):  # fmt: skip
+        self._name, self._json = describe_cell(cell)
+        if self._learnt() and not bias:
+            raise ValueError(f"bias must be True for the cell {self._name}, whose learnt vectors stand behind bias_ih")
+        options = (num_layers, bias, batch_first, dropout, bidirectional, num_heads, device, dtype)
+        super().__init__(input_size, hidden_size, *options)
+        self.mode = self._name
+
+    def _cell(self):
+        return self._name
+
+    def _learnt(self):
+        return learnt_vectors(self._name)
+
+    def reset_parameters(self):
+        """Sets initial weights as torch.nn does, and learnt vectors to the initial values of the cell."""
+        super().reset_parameters()
+        initial = initial_values(self._json)
+        for name in self._flat_weights_names if initial else ():
+            if name.startswith("bias_ih"):
+                with torch.no_grad():
+                    learnt = getattr(self, name)[-len(initial) * self.hidden_size :].view(len(initial), -1)
+                    learnt.copy_(learnt.new_tensor(initial).unsqueeze(1).expand_as(learnt))
+
+    def __setstate__(self, state):
+        describe_cell(state["_name"], state["_json"])  # known in this process from here on
+        super().__setstate__(state)
 
 
 class SLSTM(_OwnStack):

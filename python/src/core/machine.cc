@@ -4,6 +4,7 @@
 
 #include "arrays.h"
 #include "bindings.h"
+#include "penstock/cell.h"
 
 namespace penstock::python {
 namespace {
@@ -106,6 +107,20 @@ void bind_machine(nb::module_& module) {
       },
       "Returns a list of all cells. Each is a dictionary with the keys name, description, gates, states, and scan "
       "(True for a cell without a recurrent matrix).");
+  module.def(
+      "define_cell",
+      [](const std::string& json, const std::string& source) { return describe(define_cell_json(json, source)); },
+      nb::arg("json"), nb::arg("source"));
+  module.def(
+      "cell_json", [](const std::string& name) { return cell_json(name); }, nb::arg("name"));
+  module.def(
+      "find_cell",
+      [](const std::string& name) {
+        nb::dict found = describe(find_cell(name));
+        found["learnt"] = learnt_vectors(name);
+        return found;
+      },
+      nb::arg("name"));
   module.def(
       "device_name", [](const std::string& device) { return to_string(parse_device(device)); }, nb::arg("device"));
   module.def("select_isa", &select_isa, nb::arg("name"));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "penstock/cell.h"
 #include "views.h"
 
 namespace penstock::torch_ops {
@@ -133,6 +134,7 @@ void RecurrentCall::validate_weights(const CellInfo& cell) {
   for (Index i = 0; i < count; ++i) {
     const Index layer = i / each / spec.directions(), kind = i % each;
     Sizes expected{gates};
+    if (kind == matrices) expected = {gates + learnt_vectors(spec.cell) * spec.hidden_size};
     if (kind == 0) expected = {gates, layer == 0 ? spec.input_size : spec.output_size()};
     if (kind == 1 && !cell.scan) expected = {gates, spec.hidden_size};
     if (kind == 1 && spec.heads > 1) expected = {spec.heads, gates / spec.heads, spec.hidden_size / spec.heads};

@@ -51,6 +51,8 @@ namespace {
 
 #include "backend/cpu/dense/forward_fill.inl"
 
+#include "backend/cpu/scan/cell_step.inl"
+
 #include "backend/cpu/scan/step.inl"
 
 #include "backend/cpu/scan/layer.inl"

@@ -39,6 +39,8 @@ namespace {
 
 #include "backend/cpu/product/tiles.inl"
 
+#include "backend/cpu/scan/cell_step.inl"
+
 #include "backend/cpu/scan/scan.inl"
 
 #include "backend/cpu/scan/gradient_bf16.inl"

@@ -15,8 +15,10 @@
 #include <string>
 
 #include "backend/cpu/kernels.h"
+#include "backend/cpu/traced/traced.h"
 #include "base/check.h"
 #include "base/environment.h"
+#include "formula/cell.h"
 
 namespace penstock::cpu {
 namespace {
@@ -158,6 +160,19 @@ CellKernels<Real> cell_kernels(int cell, Precision precision, bool exact) {
 }
 
 template <class Real>
+CellKernels<Real> traced_kernels(const formula::DerivedCell& cell) {
+  read_environment();
+  CellKernels<Real> kernels;
+  if (cell.cell.scan) {
+    FillTracedScan(cell.cell.gates, kernels);
+  } else {
+    FillTracedForward(cell.cell.gates, kernels);
+    FillTracedBackward(cell.cell.gates, kernels);
+  }
+  return kernels;
+}
+
+template <class Real>
 CellKernels<Real> given_kernels(Given given) {
   read_environment();
   CellKernels<Real> kernels;
@@ -186,6 +201,8 @@ ElementKernels<Real> element_kernels() {
 
 template CellKernels<float> cell_kernels<float>(int, Precision, bool);
 template CellKernels<double> cell_kernels<double>(int, Precision, bool);
+template CellKernels<float> traced_kernels<float>(const formula::DerivedCell&);
+template CellKernels<double> traced_kernels<double>(const formula::DerivedCell&);
 template CellKernels<float> given_kernels<float>(Given);
 template CellKernels<double> given_kernels<double>(Given);
 template ProductKernels<float> product_kernels<float>();

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "formula/cell.h"
+#include "io/onnx/own_cell.h"
 #include "io/onnx/symbol.h"
 #include "io/onnx/transposed.h"
 #include "plan/cell_table.h"
@@ -72,6 +74,7 @@ class Layer {
     const StandardOperator* const standard = shape_.heads == 1 ? standard_operator(shape_.cell) : nullptr;
     if (standard != nullptr) return write_standard(*standard, x, states);
     const Names wx = of_input(x);
+    if (cell_.formula != nullptr) return cell_.info.scan ? write_own_scan(wx, states) : write_own_dense(wx, states);
     std::optional<OnnxRecurrentValues> result;
 #define PENSTOCK_WRITE_DENSE(Cell) \
   if (shape_.cell == written_cells::Cell::name) result = write_dense<written_cells::Cell>(wx, states);
@@ -124,7 +127,8 @@ class Layer {
     std::string wx = graph_.node(
         "MatMul", {x, graph_.floats("weight_ih", {shape_.input, all}, transposed(weights_.ih, all, shape_.input))});
     if (!weights_.bias_ih.empty()) {
-      wx = graph_.node("Add", {wx, graph_.floats("bias_ih", {all}, weights_.bias_ih)});
+      wx = graph_.node("Add",
+                       {wx, graph_.floats("bias_ih", {all}, weights_.bias_ih.first(static_cast<std::size_t>(all)))});
     }
     return parts(graph_, wx, cell_.gates());
   }
@@ -161,6 +165,51 @@ class Layer {
       for (const Symbol& each : next) names.push_back(each.name());
       return names;
     });
+  }
+
+  /// A value as large as `like`, which a constant is not.
+  static std::string name_of(const Symbol& value, const Symbol& like) {
+    return value.is_constant() ? (like * Symbol(0.0f) + value).name() : value.name();
+  }
+
+  OnnxRecurrentValues write_own_scan(const Names& wx, const Names& states) {
+    const formula::CellFormula& cell = cell_.formula->cell;
+    const auto gate = [&](int i) { return Symbol(graph_, wx[static_cast<std::size_t>(i)]); };
+    const std::vector<Symbol> terms =
+        write_formula(cell.formula, cell.outputs, [&](formula::Operation, int i) { return gate(i); });
+    return loop({name_of(terms[0], gate(0)), name_of(terms[1], gate(0))}, states,
+                [](OnnxGraph& body, const Names& of_step, const Names& before) {
+                  const Symbol a(body, of_step[0]), b(body, of_step[1]), h(body, before[0]);
+                  return Names{MulAdd(a, h, b).name()};
+                });
+  }
+
+  OnnxRecurrentValues write_own_dense(const Names& wx, const Names& states) {
+    const formula::CellFormula& cell = cell_.formula->cell;
+    return loop(wx, states, [&](OnnxGraph& body, const Names& of_input, const Names& before) {
+      std::vector<Symbol> recurrent(static_cast<std::size_t>(cell.gates));
+      of_state(body, before[0], 0, cell.gates, recurrent.data());
+      const auto leaf = [&](formula::Operation operation, int index) {
+        const auto i = static_cast<std::size_t>(index);
+        if (operation == formula::Operation::input) return Symbol(body, of_input[i]);
+        if (operation == formula::Operation::recurrent) return recurrent[i];
+        if (operation == formula::Operation::state) return Symbol(body, before[i]);
+        return learnt(body, index);
+      };
+      Names names;
+      for (const Symbol& next : write_formula(cell.formula, cell.outputs, leaf)) {
+        names.push_back(name_of(next, Symbol(body, before[0])));
+      }
+      return names;
+    });
+  }
+
+  /// A learnt vector [H], which stands behind the gates of bias_ih.
+  Symbol learnt(OnnxGraph& body, int index) const {
+    const auto hidden = static_cast<std::size_t>(shape_.hidden);
+    const std::size_t first = (static_cast<std::size_t>(cell_.gates()) + static_cast<std::size_t>(index)) * hidden;
+    return {body,
+            body.floats(fmt::format("learnt{}", index), {shape_.hidden}, weights_.bias_ih.subspan(first, hidden))};
   }
 
   /// R h + bias_hh, [B, H] of each gate from `begin` to `end`.

@@ -18,6 +18,10 @@ class Symbol {
 
   const std::string& name() const { return name_; }
 
+  bool is_constant() const { return graph_ == nullptr; }
+  /// Adds a node of this operator. At least one operand must not be a constant.
+  static Symbol apply(const char* op, std::initializer_list<Symbol> operands) { return write(op, operands); }
+
   friend Symbol operator+(const Symbol& a, const Symbol& b) { return write("Add", {a, b}); }
   friend Symbol operator-(const Symbol& a, const Symbol& b) {
     return a.is_zero() ? write("Neg", {b}) : write("Sub", {a, b});

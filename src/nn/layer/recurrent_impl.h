@@ -19,6 +19,7 @@
 #include "nn/layer/batch_hash.h"
 #include "nn/layer/device_stack.h"
 #include "nn/layer/recurrent_graph.h"
+#include "nn/model/gate_bias.h"
 #include "ops/memory/host_copies.h"
 #include "ops/program_check.h"
 #include "ops/scan/geometry.h"
@@ -205,6 +206,7 @@ struct Recurrent<Real>::Impl {
     for (const Parameter& parameter : parameters) {
       drawn.resize(size_of_shape(parameter.shape));
       for (Real& value : drawn) value = static_cast<Real>(random.uniform(-bound, bound));
+      if (parameter.name.starts_with("bias_ih")) nn::set_learnt_vectors(spec.cell, spec.hidden_size, drawn.data());
       write(parameter.value_tensor, parameter.value, drawn);
     }
   }

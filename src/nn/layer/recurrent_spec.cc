@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "nn/layer/recurrent_graph.h"
 #include "ops/program_check.h"
+#include "ops/recurrence/recurrence.h"
 #include "plan/cell_table.h"
 
 namespace penstock::nn {
@@ -15,6 +16,8 @@ void check_spec(const RecurrentSpec& spec) {
   check_enum("direction", spec.direction, Direction::bidirectional);
   check_enum("bias", spec.bias, Bias::both);
   const CellInfo& cell = find_cell(spec.cell);
+  require(spec.bias != Bias::none || plan::cell_traits(spec.cell).learnt == 0,
+          "bias must be single or both for cell {}, whose learnt vectors stand behind bias_ih, not none", spec.cell);
   // Sizes are multiplied freely from here on; the limits keep every product within an Index.
   constexpr Index most = Index{1} << 20;
   require(spec.input_size >= 1 && spec.input_size <= most, "input_size must be 1 to {}, not {}", most, spec.input_size);
@@ -37,6 +40,7 @@ void check_form(const RecurrentSpec& spec, const RecurrentForm& form, const Exec
   check_enum("precision", execution.precision, Precision::f16);
   check_enum("algorithm", execution.algorithm, Algorithm::scan);
   const bool cuda = execution.device.is_cuda();
+  ops::check_cell_device(spec.cell, execution.device);
   const bool stores_bf16 = !cuda && form.dtype == DType::bf16;
   ops::check_dtype(form.dtype, execution.device, true);
   const bool or_floats = cuda || stores_bf16;
@@ -108,7 +112,7 @@ std::vector<ParameterShape> parameter_shapes(const RecurrentSpec& spec) {
     add(layers[i].weight_hh, "weight_hh",
         spec.heads == 1 ? std::vector<Index>{gates, spec.hidden_size}
                         : std::vector<Index>{spec.heads, gates / spec.heads, head});
-    add(layers[i].bias_ih, "bias_ih", {gates});
+    add(layers[i].bias_ih, "bias_ih", {plan::cell_traits(spec.cell).bias_vectors() * spec.hidden_size});
     add(layers[i].bias_hh, "bias_hh", {gates});
   }
   return shapes;

@@ -1,7 +1,9 @@
 #include "nn/model/gate_bias.h"
 
+#include <algorithm>
 #include <cmath>
 
+#include "formula/cell.h"
 #include "plan/cell_table.h"
 
 namespace penstock::nn {
@@ -29,6 +31,18 @@ double keep_bias(const plan::CellTraits& cell, Index i, Index channels) {
 }  // namespace
 
 template <class Real>
+void set_learnt_vectors(std::string_view cell, Index hidden_size, Real* bias) {
+  const plan::CellTraits& traits = plan::cell_traits(cell);
+  for (int k = 0; k < traits.learnt; ++k) {
+    const double initial = traits.formula->cell.learnt[static_cast<std::size_t>(k)].initial;
+    std::fill_n(bias + (traits.info.gates + k) * hidden_size, hidden_size, static_cast<Real>(initial));
+  }
+}
+
+template void set_learnt_vectors<float>(std::string_view, Index, float*);
+template void set_learnt_vectors<double>(std::string_view, Index, double*);
+
+template <class Real>
 void add_gate_bias(std::string_view cell, Index hidden_size, Real* bias) {
   const plan::CellTraits& traits = plan::cell_traits(cell);
   for (Index i = 0; i < hidden_size; ++i) {
@@ -36,6 +50,7 @@ void add_gate_bias(std::string_view cell, Index hidden_size, Real* bias) {
     if (traits.keep_gate >= 0) bias[traits.keep_gate * hidden_size + i] += value;
     if (traits.overwrite_gate >= 0) bias[traits.overwrite_gate * hidden_size + i] -= value;
   }
+  set_learnt_vectors(cell, hidden_size, bias);
 }
 
 template void add_gate_bias<float>(std::string_view, Index, float*);

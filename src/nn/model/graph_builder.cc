@@ -226,6 +226,7 @@ ValueId GraphBuilder::panels(const std::string& name, const ops::Target& target,
 ValueId GraphBuilder::recurrence(const std::string& name, ValueId x, const ops::Recurrence& shape) {
   const Bias bias = shape.bias;
   const plan::CellTraits& cell = plan::cell_traits(shape.cell);
+  ops::check_cell_device(shape.cell, target_.device);
   const Index gates = cell.info.gates * shape.hidden, head = shape.hidden / shape.heads;
   const double input_deviation = 1.0 / std::sqrt(static_cast<double>(shape.input));
   // As PyTorch has them: the recurrent matrix is a contraction.
@@ -240,7 +241,7 @@ ValueId GraphBuilder::recurrence(const std::string& name, ValueId x, const ops::
         parameter(name + ".weight_hh", std::move(extents), true, {Initial::Kind::uniform, recurrent_bound, {}});
   }
   if (bias != Bias::none) {
-    parameters[2] = parameter(name + ".bias_ih", {gates}, false,
+    parameters[2] = parameter(name + ".bias_ih", {cell.bias_vectors() * shape.hidden}, false,
                               {Initial::Kind::gate_bias, static_cast<double>(shape.hidden), shape.cell});
   }
   if (bias == Bias::both && !cell.info.scan) parameters[3] = parameter(name + ".bias_hh", {gates}, false, {});

@@ -7,6 +7,7 @@
 #include "base/quote.h"
 #include "nn/model/filter_bank.h"
 #include "nn/model/model_graph.h"
+#include "plan/cell_table.h"
 
 namespace penstock::nn {
 
@@ -112,7 +113,7 @@ double count(const ModelSpec& spec, const DataDescription& data) {
   const auto real = [](Index n) { return static_cast<double>(n); };
   const double width = real(spec.width), hidden = real(hidden_size(spec)), gates = real(cell.gates);
   const double inner = real(feed_forward_size(spec)), outputs = real(data.output_size());
-  double block = gates * hidden * (width + 1.0);
+  double block = gates * hidden * (width + 1.0) + real(plan::cell_traits(spec.cell).learnt) * hidden;
   if (!cell.scan) block += gates * hidden * hidden / real(spec.heads);
   if (spec.convolution > 0) block += width * (real(spec.convolution) + 1.0);
   if (hidden_size(spec) != spec.width) block += width * (hidden + 1.0);

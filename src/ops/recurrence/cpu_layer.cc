@@ -19,6 +19,20 @@ plan::Problem layer_problem(const plan::CellTraits& cell, Index input, Index hid
   return problem;
 }
 
+namespace {
+
+template <class Real>
+cpu::CellKernels<Real> kernels_of(const plan::CellTraits& cell, Precision precision, bool exact) {
+  if (cell.formula == nullptr) return cpu::cell_kernels<Real>(cell.index, precision, exact);
+  if (precision != Precision::full) {
+    fail(ErrorCode::unsupported, "precision must be full for cell {}, whose equations a program defined, not {}",
+         cell.info.name, to_string(precision));
+  }
+  return cpu::traced_kernels<Real>(*cell.formula);
+}
+
+}  // namespace
+
 template <class Real>
 CpuLayer<Real>::CpuLayer(const plan::CellTraits& cell, Index input, Index hidden, Index heads, bool reverse,
                          Precision precision, bool exact, bool packed)
@@ -28,7 +42,7 @@ CpuLayer<Real>::CpuLayer(const plan::CellTraits& cell, Index input, Index hidden
       heads_(heads),
       reverse_(reverse),
       packed_(packed),
-      kernels_(cpu::cell_kernels<Real>(cell.index, precision, exact)),
+      kernels_(kernels_of<Real>(cell, precision, exact)),
       products_(cpu::product_kernels<Real>()),
       elements_(cpu::element_kernels<Real>()),
       isa_generation_(cpu::isa_generation()) {
@@ -109,12 +123,15 @@ void CpuLayer<Real>::pack_input_gradient(const StoredWeights& weight_ih, Real* p
 
 template <class Real>
 std::size_t CpuLayer<Real>::packed_step_size() const {
-  return kernels_.step_panels(input_, hidden_, heads_);
+  return kernels_.step_panels(input_, hidden_, heads_) + static_cast<std::size_t>(learnt());
 }
 
 template <class Real>
 void CpuLayer<Real>::pack_step(const cpu::StepWeights<Real>& weights, Real* packed) const {
   kernels_.pack_step(input_, hidden_, heads_, weights, packed);
+  if (learnt() > 0) {
+    std::copy_n(weights.bias_ih + G() * hidden_, learnt(), packed + kernels_.step_panels(input_, hidden_, heads_));
+  }
 }
 
 template <class Real>
@@ -277,6 +294,7 @@ typename CpuLayer<Real>::BackwardSpace CpuLayer<Real>::backward_space(Real* memo
     const Index steps = gradient_steps(), rows = steps * geometry_.rows();
     space.dwx = carver.take(rows * gates_stride());
     space.drh = cell_.split_gradients ? carver.take(rows * gates_stride()) : space.dwx;
+    space.dlearnt = carver.take(rows * learnt());
     if (cell_.phases == 2) space.operand = carver.take(rows * hidden_);
     space.rows.first = carver.template take_items<Index>(steps);
     for (const Real*** list : {&space.rows.x, &space.rows.h, &space.rows.operand}) {
@@ -314,10 +332,11 @@ std::size_t CpuLayer<Real>::step_workspace() const {
 }
 
 template <class Real>
-cpu::CellStep<Real> CpuLayer<Real>::step_job(const Real* packed, Real* workspace) const {
+cpu::TracedStep<Real> CpuLayer<Real>::step_job(const Real* packed, Real* workspace) const {
   // Beyond about what a core has to itself a step waits for the cache that all cores share.
   const auto own_cache = static_cast<std::size_t>(machine_.cached(machine_.costs.panel_share, sizeof(Real)));
-  cpu::CellStep<Real> job;
+  cpu::TracedStep<Real> job;
+  job.traced = {cell_.formula, packed + kernels_.step_panels(input_, hidden_, heads_)};
   job.input = input_;
   job.hidden = hidden_;
   job.heads = heads_;

@@ -3,6 +3,7 @@
 #include <cstddef>
 
 #include "backend/cpu/machine.h"
+#include "backend/cpu/traced/traced.h"
 #include "base/threads.h"
 #include "ops/scan/geometry.h"
 #include "ops/scan/scan_pieces.h"
@@ -17,7 +18,7 @@ template <class Real>
 struct Weights {
   const Real* weight_ih = nullptr;  // [G*H, I]
   const Real* weight_hh = nullptr;  // [G*H, H], heads > 1: [heads, G*D, D]
-  const Real* bias_ih = nullptr;    // [G*H]
+  const Real* bias_ih = nullptr;    // [G*H], then the learnt vectors [K*H] of a defined cell
   const Real* bias_hh = nullptr;    // [G*H]
   const Real* packed = nullptr;     // panels of pack_forward() or pack_backward(), whichever the call needs
 };
@@ -108,7 +109,7 @@ class CpuLayer {
 
   /// What step() wants, with panels of pack_step(); x, y, the states and the direction are the caller's to set.
   /// `workspace` [step_workspace()] stays in use.
-  cpu::CellStep<Real> step_job(const Real* packed, Real* workspace) const;
+  cpu::TracedStep<Real> step_job(const Real* packed, Real* workspace) const;
   std::size_t step_workspace() const;
   void step(const cpu::CellStep<Real>& job) const { kernels_.step(job); }
 
@@ -132,6 +133,12 @@ class CpuLayer {
 
   Index G() const { return cell_.info.gates; }
   Index S() const { return cell_.info.states; }
+  /// Values of the learnt vectors, K*H.
+  Index learnt() const { return cell_.learnt * hidden_; }
+  /// The equations of a defined cell, with learnt vectors as they lie behind the gates of bias_ih.
+  cpu::TracedCell<Real> traced(const Real* bias_ih) const {
+    return {cell_.formula, bias_ih == nullptr ? nullptr : bias_ih + G() * hidden_};
+  }
   /// Dense cells: whether the input product is made step by step with the recurrent one, instead of for a piece of
   /// piece_steps() beforehand; every sum runs in the same order.
   bool input_on_the_way() const;
@@ -174,7 +181,7 @@ class CpuLayer {
   template <class Stored>
   void backward_scan(const BackwardArguments<Real>& call, const BackwardSpace& space, const Stored* wx,
                      const PieceSpace<Stored>& piece);
-  void backward_pieces(const BackwardArguments<Real>& call, const cpu::DenseBackward<Real>& job, BackwardSpace& space,
+  void backward_pieces(const BackwardArguments<Real>& call, const cpu::TracedBackward<Real>& job, BackwardSpace& space,
                        StepRange range);
   StepRange piece_before(Index step_end) const;
   Index rows_before(const BackwardSpace& space, StepRange piece, Index step) const;
@@ -182,6 +189,8 @@ class CpuLayer {
                  const Real* prev, BackwardSpace& space) const;
   void weight_gradients(const BackwardArguments<Real>& call, const BackwardSpace& space, Index rows,
                         const Member& member) const;
+  void learnt_gradients(const BackwardArguments<Real>& call, const BackwardSpace& space, Index rows,
+                        const Member& member, Real* scratch) const;
   void recurrent_gradients(const BackwardArguments<Real>& call, const BackwardSpace& space, Index rows, Index begin,
                            Index end, Real* scratch) const;
   void input_gradients(const BackwardArguments<Real>& call, const BackwardSpace& space, Index first, Index last,
@@ -201,7 +210,7 @@ class CpuLayer {
   void clear_padding(const StoredView<Real>& sequence, Index channels) const;
   template <class Body>
   void run_dense(const cpu::PanelShape& shape, const Body& body) const;
-  void forward_chunks(cpu::ScanLayer<Real>& layer, const ForwardSpace& space) const;
+  void forward_chunks(cpu::TracedLayer<Real>& layer, const ForwardSpace& space) const;
 
   const plan::CellTraits& cell_;
   Index input_, hidden_, heads_;

@@ -50,7 +50,9 @@ void CpuLayer<Real>::backward(const BackwardArguments<Real>& call, Real* workspa
 template <class Real>
 void CpuLayer<Real>::backward_dense(const BackwardArguments<Real>& call, BackwardSpace& space, StepRange range) {
   Tape kept = tape(const_cast<Real*>(call.tape));
-  cpu::DenseBackward<Real> job;
+  cpu::TracedBackward<Real> job;
+  job.traced = traced(call.weights.bias_ih);
+  job.dlearnt = space.dlearnt;
   job.plan = geometry_.plan();
   job.hidden = hidden_;
   job.heads = heads_;
@@ -92,12 +94,12 @@ StepRange CpuLayer<Real>::piece_before(Index step_end) const {
 /// Range after range from the end: the gates' gradients and those of the inputs; and once all steps of a piece have
 /// been run, what they add to the gradients of weights, while they are still in the caches.
 template <class Real>
-void CpuLayer<Real>::backward_pieces(const BackwardArguments<Real>& call, const cpu::DenseBackward<Real>& job,
-                                     BackwardSpace& space, StepRange range) {
+void CpuLayer<Real>::backward_pieces(const BackwardArguments<Real>& call, const cpu::TracedBackward<Real>& job,
+                                        BackwardSpace& space, StepRange range) {
   const cpu::RowMap x = geometry_.map(Geometry::input_map, call.x.row_stride, call.x.step_stride);
   const cpu::RowMap dx = geometry_.map(Geometry::input_gradient_map, call.dx.row_stride, call.dx.step_stride);
   run_dense(kernels_.backward_panels(hidden_, heads_), [&](const cpu::DensePart& part, const Member& member) {
-    cpu::DenseBackward<Real> steps = job;
+    cpu::TracedBackward<Real> steps = job;
     for (steps.step_end = range.end; steps.step_end > range.begin; steps.step_end = steps.step_begin) {
       const StepRange piece = piece_before(steps.step_end);
       steps.step_begin = std::max(range.begin, piece.begin);
@@ -173,6 +175,21 @@ void CpuLayer<Real>::weight_gradients(const BackwardArguments<Real>& call, const
   if (together) product.sums[1] = call.gradients.bias_hh;
   products_.add_transposed(product, begin, end, scratch);
   if (!together) recurrent_gradients(call, space, rows, begin, end, scratch);
+  if (learnt() > 0) learnt_gradients(call, space, rows, member, scratch);
+}
+
+/// A member's share of what the rows of a piece add to the gradients of learnt vectors.
+template <class Real>
+void CpuLayer<Real>::learnt_gradients(const BackwardArguments<Real>& call, const BackwardSpace& space, Index rows,
+                                         const Member& member, Real* scratch) const {
+  if (call.gradients.bias_ih == nullptr) return;
+  cpu::TransposedProduct<Real> product;
+  product.rows = rows;
+  product.a = space.dlearnt;
+  product.a_stride = learnt();
+  product.sums[0] = call.gradients.bias_ih + G() * hidden_;
+  products_.add_transposed(product, learnt() * member.thread / member.team,
+                           learnt() * (member.thread + 1) / member.team, scratch);
 }
 
 /// Calls visit(head, gate, gates) for the blocks of R whose gradient is one product: with one head the gates of a phase
@@ -294,21 +311,23 @@ void CpuLayer<Real>::rounded_recurrent_gradients(const BackwardArguments<Real>& 
   }
 }
 
-#define PENSTOCK_INSTANTIATE(Real)                                                                                  \
+#define PENSTOCK_INSTANTIATE(Real)                                                                                     \
   template void CpuLayer<Real>::backward(const BackwardArguments<Real>&, Real*, StepRange);                         \
   template void CpuLayer<Real>::backward_dense(const BackwardArguments<Real>&, BackwardSpace&, StepRange);          \
-  template void CpuLayer<Real>::backward_pieces(const BackwardArguments<Real>&, const cpu::DenseBackward<Real>&,    \
-                                                BackwardSpace&, StepRange);                                         \
+  template void CpuLayer<Real>::backward_pieces(const BackwardArguments<Real>&, const cpu::TracedBackward<Real>&,   \
+                                                   BackwardSpace&, StepRange);                                         \
   template StepRange CpuLayer<Real>::piece_before(Index) const;                                                     \
   template Index CpuLayer<Real>::rows_before(const BackwardSpace&, StepRange, Index) const;                         \
   template void CpuLayer<Real>::list_rows(StepRange, const cpu::RowMap&, const cpu::RowMap&,                        \
-                                          const BackwardArguments<Real>&, const Real*, BackwardSpace&) const;       \
+                                             const BackwardArguments<Real>&, const Real*, BackwardSpace&) const;       \
   template void CpuLayer<Real>::weight_gradients(const BackwardArguments<Real>&, const BackwardSpace&, Index,       \
-                                                 const Member&) const;                                              \
+                                                    const Member&) const;                                              \
+  template void CpuLayer<Real>::learnt_gradients(const BackwardArguments<Real>&, const BackwardSpace&, Index,       \
+                                                    const Member&, Real*) const;                                       \
   template void CpuLayer<Real>::recurrent_gradients(const BackwardArguments<Real>&, const BackwardSpace&, Index,    \
-                                                    Index, Index, Real*) const;                                     \
+                                                       Index, Index, Real*) const;                                     \
   template void CpuLayer<Real>::input_gradients(const BackwardArguments<Real>&, const BackwardSpace&, Index, Index, \
-                                                const Member&) const;                                               \
+                                                   const Member&) const;                                               \
   template void CpuLayer<Real>::round_inputs(const BackwardArguments<Real>&, std::uint16_t*);                       \
   template void CpuLayer<Real>::rounded_input_gradients(const BackwardArguments<Real>&, const BackwardSpace&);      \
   template void CpuLayer<Real>::rounded_recurrent_gradients(const BackwardArguments<Real>&, const BackwardSpace&);

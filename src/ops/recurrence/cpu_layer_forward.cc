@@ -43,7 +43,8 @@ bool CpuLayer<Real>::streams_tape(const Real* tape) const {
 template <class Real>
 void CpuLayer<Real>::forward_dense(const ForwardArguments<Real>& call, const ForwardSpace& space, StepRange range) {
   std::fill_n(space.zeros, G() * hidden_, Real(0));
-  cpu::DenseForward<Real> job;
+  cpu::TracedForward<Real> job;
+  job.traced = traced(call.weights.bias_ih);
   job.plan = geometry_.plan();
   job.hidden = hidden_;
   job.heads = heads_;

@@ -11,7 +11,8 @@ namespace penstock::ops {
 
 template <class Real>
 void CpuLayer<Real>::forward_scan(const ForwardArguments<Real>& call, const ForwardSpace& space) {
-  cpu::ScanLayer<Real> layer;
+  cpu::TracedLayer<Real> layer;
+  layer.traced = traced(call.weights.bias_ih);
   layer.plan = geometry_.plan();
   layer.input = input_;
   layer.hidden = hidden_;
@@ -61,8 +62,9 @@ void CpuLayer<Real>::gates_from(const Stored* wx, cpu::ChannelRows<const Stored>
 
 /// Gates are written, chunk by chunk, and then walked from each chunk's true carry.
 template <class Real>
-void CpuLayer<Real>::forward_chunks(cpu::ScanLayer<Real>& layer, const ForwardSpace& space) const {
-  cpu::ScanForward<Real> job;
+void CpuLayer<Real>::forward_chunks(cpu::TracedLayer<Real>& layer, const ForwardSpace& space) const {
+  cpu::TracedScanForward<Real> job;
+  job.traced = layer.traced;
   job.plan = layer.plan;
   gates_from<Real>(layer.wx, job.gate);
   job.y = layer.y;
@@ -149,7 +151,8 @@ void CpuLayer<Real>::backward_scan(const BackwardArguments<Real>& call, const Ba
   pieces_.prepare(rows, capacity, plan_.algorithm != Algorithm::scan);
   load_state(call.state_in, space.state_in);
 
-  cpu::ScanBackward<Real, Stored> job;
+  cpu::TracedScanBackward<Real, Stored> job;
+  job.traced = traced(call.weights.bias_ih);
   job.plan = rows;
   job.hidden = hidden_;
   gates_from(wx, job.gate);
@@ -213,9 +216,9 @@ void CpuLayer<Real>::backward_scan(const BackwardArguments<Real>& call, const Ba
   if (call.dx) clear_padding(call.dx, input_);
 }
 
-#define PENSTOCK_INSTANTIATE(Real)                                                                \
+#define PENSTOCK_INSTANTIATE(Real)                                                                   \
   template void CpuLayer<Real>::forward_scan(const ForwardArguments<Real>&, const ForwardSpace&); \
-  template void CpuLayer<Real>::forward_chunks(cpu::ScanLayer<Real>&, const ForwardSpace&) const;
+  template void CpuLayer<Real>::forward_chunks(cpu::TracedLayer<Real>&, const ForwardSpace&) const;
 PENSTOCK_INSTANTIATE(float)
 PENSTOCK_INSTANTIATE(double)
 #undef PENSTOCK_INSTANTIATE

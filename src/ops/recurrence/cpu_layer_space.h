@@ -96,6 +96,7 @@ struct CpuLayer<Real>::BackwardSpace {
   // Of one piece of the sequence.
   Real* dwx = nullptr;                      // [rows, gates_stride()]
   Real* drh = nullptr;                      // [rows, gates_stride()] or dwx
+  Real* dlearnt = nullptr;                  // [rows, K, H]
   Real* operand = nullptr;                  // [rows, H], two-phase cells
   PieceRows rows;                           // dense
   PieceSpace<Real> piece;                   // scan

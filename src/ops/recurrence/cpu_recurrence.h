@@ -219,7 +219,7 @@ class CpuBackward final : public CpuRecurrence<Real> {
     };
     zero(gradients.weight_ih, gates * shape.input);
     zero(gradients.weight_hh, gates * (shape.hidden / shape.heads));
-    zero(gradients.bias_ih, gates);
+    zero(gradients.bias_ih, plan::cell_traits(shape.cell).bias_vectors() * shape.hidden);
     zero(gradients.bias_hh, gates);
   }
 

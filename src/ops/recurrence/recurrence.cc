@@ -69,7 +69,7 @@ class CpuStep final : public Executable {
   Index states_;
   AlignedVector<Real> workspace_;
   const Real* panels_ = nullptr;
-  cpu::CellStep<Real> job_ = {};
+  cpu::TracedStep<Real> job_ = {};
 };
 
 template <class Real>
@@ -142,6 +142,12 @@ std::vector<Index> packed_starts(const Target& target) {
     starts[b + 1] = std::min(starts[b] + target.steps, target.packed);
   }
   return starts;
+}
+
+void check_cell_device(std::string_view cell, Device device) {
+  if (!device.is_cuda() || plan::cell_traits(cell).formula == nullptr) return;
+  fail(ErrorCode::unsupported, "device must be cpu for cell {}, whose equations a program defined, not {}", cell,
+       to_string(device));
 }
 
 bool Recurrence::is_scan() const { return plan::cell_traits(cell).info.scan; }

@@ -5,7 +5,8 @@
 namespace penstock::ops {
 
 /// One recurrent layer in one direction. Weights in the order that these ops read them: weight_ih [G*H, I], weight_hh
-/// [G*H, H] (heads > 1: [heads, G*D, D]; absent for scan cells), bias_ih [G*H] or absent, bias_hh [G*H] or absent.
+/// [G*H, H] (heads > 1: [heads, G*D, D]; absent for scan cells), bias_ih [G*H] or absent, bias_hh [G*H] or absent. The
+/// K learnt vectors of a defined cell stand behind the gates of bias_ih, [(G + K)*H].
 struct Recurrence {
   std::string cell;
   Index input = 1;   ///< I
@@ -39,6 +40,9 @@ struct Recurrence {
   /// Values of a row's states but h, (S - 1) * H.
   Index other_states_size() const { return state_size() - hidden; }
 };
+
+/// Throws Error(unsupported) for a cell that a program defined and a device other than a CPU.
+void check_cell_device(std::string_view cell, Device device);
 
 /// Whether what a CPU keeps of a forward pass is bfloat16, which its backward pass then expects.
 bool rounds_tape(const Recurrence& shape, const Target& target);

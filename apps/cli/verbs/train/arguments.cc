@@ -2,9 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <fstream>
+#include <iterator>
 #include <string>
 #include <vector>
 
+#include "penstock/cell.h"
 #include "penstock/recurrent.h"
 #include "penstock/train/fine_tune.h"
 
@@ -17,7 +20,8 @@ void add_model_options(Options& options, ModelOptions& model) {
   for (const CellInfo& cell : cells()) names.emplace_back(cell.name);
   options.group("Model");
   options.add("--cell", model.cell, "NAME",
-              fmt::format("Recurrent cell: {} [mingru; gru for labelled sequences]", fmt::join(names, ", ")));
+              fmt::format("Recurrent cell: {}; or FILE.json, a cell of your own [mingru; gru for labelled sequences]",
+                          fmt::join(names, ", ")));
   options.add("--width", model.width, "N",
               "Width of the model: number of values between layers [128 for a text, on a GPU 256 from 1 MB and 512 "
               "from 16 MB; 48 for a series with mingru or minlstm; 16 for sound; 64 otherwise]");
@@ -112,6 +116,15 @@ void add_output_options(Options& options, TrainArguments& arguments) {
 }
 
 }  // namespace
+
+void read_own_cell(ModelOptions& model) {
+  if (!model.cell || !model.cell->ends_with(".json")) return;
+  const std::string path = *model.cell;
+  std::ifstream file(path, std::ios::binary);
+  std::string text(std::istreambuf_iterator<char>(file), {});
+  if (!file) throw Error(ErrorCode::io_failure, fmt::format("--cell: cannot read {}", printable(path)));
+  model.cell = define_cell_json(text, printable(path)).name;
+}
 
 void add_train_options(Options& options, TrainArguments& arguments) {
   add_training_options(options, arguments);

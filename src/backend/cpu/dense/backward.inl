@@ -194,8 +194,8 @@ void BackwardProduct(const DenseBackward<RealOf<Panel>>& job, const Panel* panel
 
 /// The gates' gradients of a part at one step.
 template <class Panel, class Cell>
-void BackwardGates(const DenseBackward<RealOf<Panel>>& job, const DensePart& part, Index slot_end, Index step,
-                   Index units) {
+requires(!Traced<Cell>) void BackwardGates(const DenseBackward<RealOf<Panel>>& job, const DensePart& part,
+                                           Index slot_end, Index step, Index units) {
   constexpr Index lanes = Lanes<RealOf<Panel>>::lanes;
   const Index head_size = job.hidden / job.heads;
   const Index blocks_per_head = (head_size + units - 1) / units;

@@ -102,8 +102,8 @@ struct ForwardPointwise {
 
 /// Fills in where the rows of a part are at a step.
 template <class Panel, class Cell>
-void PlaceRows(const DenseForward<RealOf<Panel>>& job, const DensePart& part, Index slot_end, Index step,
-               RowPlace<RealOf<Panel>>* places) {
+requires(!Traced<Cell>) void PlaceRows(const DenseForward<RealOf<Panel>>& job, const DensePart& part, Index slot_end,
+                                       Index step, RowPlace<RealOf<Panel>>* places) {
   using Real = RealOf<Panel>;
   const RowPlan& plan = job.plan;
   const Index H = job.hidden, state = plan.rows * H;
@@ -158,9 +158,9 @@ struct TilePlace {
 /// The gates of a tile's parts, of_input and of_state [parts][gate_count * width]. A function of its own, so that it is
 /// compiled once and not for every size of a tile.
 template <class Panel, class Cell, int first_gate, int gate_count, int width>
-HWY_NOINLINE void TileGates(const DenseForward<RealOf<Panel>>& job, const TilePlace<RealOf<Panel>>& place, int rows,
-                            int blocks, const typename Lanes<RealOf<Panel>>::V* of_input,
-                            const typename Lanes<RealOf<Panel>>::V* of_state) {
+requires(!Traced<Cell>) HWY_NOINLINE
+    void TileGates(const DenseForward<RealOf<Panel>>& job, const TilePlace<RealOf<Panel>>& place, int rows, int blocks,
+                   const typename Lanes<RealOf<Panel>>::V* of_input, const typename Lanes<RealOf<Panel>>::V* of_state) {
   using L = Lanes<RealOf<Panel>>;
   using V = GatesOf<Panel>;
   const Index head_size = job.hidden / job.heads;
@@ -200,7 +200,8 @@ HWY_NOINLINE void TileGates(const DenseForward<RealOf<Panel>>& job, const TilePl
 /// product, which takes longer than memory does. Not inlined, so that it is compiled once and not for every size of a
 /// tile.
 template <class Cell, int first_gate, int gate_count, int width, class Real>
-HWY_NOINLINE void FetchRows(const RowPlace<Real>* rows, int count, Index hidden, Index first_unit, bool streams) {
+requires(!Traced<Cell>) HWY_NOINLINE
+    void FetchRows(const RowPlace<Real>* rows, int count, Index hidden, Index first_unit, bool streams) {
   constexpr bool last_phase = first_gate + gate_count == Cell::gates;  // the one that writes results
   for (int m = 0; m < count; ++m) {
     const RowPlace<Real>& row = rows[m];

@@ -57,6 +57,11 @@ template <class Panel>
 using LanesOf = typename PanelTraits<Panel>::Vectors;
 template <class Panel>
 using OperandOf = typename PanelTraits<Panel>::Operand;
+/// Cells that a user defined: their equations are in the job and not in the type. Engines have their own functions for
+/// them in traced/, wherever a cell's equations or its number of states are read.
+template <class Cell>
+concept Traced = Cell::traced;
+
 template <class Panel>
 concept Rounded = PanelTraits<Panel>::group == 2;
 template <class Panel>

@@ -56,15 +56,30 @@ void NextSites(const ScanLayer<Real>& job, const ScanLayerPart& part, Index most
   }
 }
 
+/// The steps of a tile, each computed when it is walked. There are others for cells whose equations are in the job.
+template <class Real, class Cell, int rows>
+struct TileSteps {
+  using V = typename Lanes<Real>::V;
+  using Gates = V[Cell::gates];
+
+  HWY_INLINE TileSteps(const ScanLayer<Real>&, const Gates* tile) : gates(tile) {}
+  HWY_INLINE AffineStep<V, false> operator[](int m) const { return StepOf<Cell>(gates[m]); }
+
+  const Gates* gates;
+};
+
 /// Gates of `rows` sites for one vector of channels: on into the recurrence, and to memory where training wants them.
 template <class Panel, class Cell, int rows>
-HWY_INLINE void WalkGates(const ScanSite<RealOf<Panel>>* site, bool walk, Index hidden, Index channel, Index count,
-                          const typename Lanes<RealOf<Panel>>::V (*gates)[Cell::gates]) {
+HWY_INLINE void WalkGates(const ScanLayer<RealOf<Panel>>& job, const ScanSite<RealOf<Panel>>* site, Index channel,
+                          Index count, const typename Lanes<RealOf<Panel>>::V (*gates)[Cell::gates]) {
   using Real = RealOf<Panel>;
   using L = Lanes<Real>;
   using V = typename L::V;
+  const bool walk = job.walks();
+  const Index hidden = job.hidden;
   Real* carry = site[0].carry + channel;
   V h = walk ? L::load(carry, count) : V(0);
+  const TileSteps<Real, Cell, rows> steps(job, gates);
   for (int m = 0; m < rows; ++m) {
     if (site[m].wx != nullptr) {
       for (int g = 0; g < Cell::gates; ++g) L::store(gates[m][g], site[m].wx + g * hidden + channel, count);
@@ -82,9 +97,7 @@ HWY_INLINE void WalkGates(const ScanSite<RealOf<Panel>>* site, bool walk, Index 
       carry = site[m].carry + channel;
       h = L::load(carry, count);
     }
-    V a, b;
-    Cell::affine(gates[m], a, b);
-    h = MulAdd(a, site[m].clear ? V(0) : h, b);
+    h = steps[m].advance(site[m].clear ? V(0) : h);
     if constexpr (RoundsOperands<Panel>) {
       if (site[m].y_bf16 != nullptr) {
         StoreStored(h, site[m].y_bf16 + channel, count);
@@ -149,7 +162,7 @@ HWY_INLINE void ScanTile(const ScanLayer<RealOf<Panel>>& job, const ScanSites<Re
   AccumulateRows<Real, rows, G>(
       x.rows + first * x.stride, x.stride, job.input,
       reinterpret_cast<const Panel*>(job.packed) + block * PanelInputs<Panel>(job.input) * G * L::lanes, acc);
-  WalkGates<Panel, Cell, rows>(sites.site + first, job.walks(), job.hidden, channel, count, acc);
+  WalkGates<Panel, Cell, rows>(job, sites.site + first, channel, count, acc);
 }
 
 /// A single site: several vectors of channels at once.
@@ -170,7 +183,7 @@ HWY_INLINE void ScanSingle(const ScanLayer<RealOf<Panel>>& job, const OperandOf<
                                     panel_size, acc);
   for (int p = 0; p < blocks; ++p) {
     const Index channel = (block + p) * L::lanes, count = std::min<Index>(L::lanes, job.hidden - channel);
-    WalkGates<Panel, Cell, 1>(&site, job.walks(), job.hidden, channel, count, &acc[p]);
+    WalkGates<Panel, Cell, 1>(job, &site, channel, count, &acc[p]);
   }
 }
 

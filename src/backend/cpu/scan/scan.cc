@@ -25,6 +25,8 @@ namespace {
 
 #include "backend/cpu/dense/panel_packing.inl"
 
+#include "backend/cpu/scan/cell_step.inl"
+
 #include "backend/cpu/scan/scan.inl"
 
 #include "backend/cpu/dense/step_panels.inl"

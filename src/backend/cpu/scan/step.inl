@@ -11,10 +11,9 @@ HWY_NOINLINE void ScanStepBlock(const CellStep<RealOf<Panel>>& job, const Panel*
   StepSums<Panel>(job.x, job.input, panel, job.far, sums);
   for (int w = 0; w < width; ++w) {
     const Index channel = (first + w) * L::lanes, count = std::min<Index>(L::lanes, job.hidden - channel);
-    V gates[G], a, b;
+    V gates[G];
     for (int g = 0; g < G; ++g) gates[g] = sums[0][g * width + w];
-    Cell::affine(gates, a, b);
-    const V h = MulAdd(a, L::load(job.state[0] + channel, count), b);
+    const V h = StepAt<Cell>(job, gates).advance(L::load(job.state[0] + channel, count));
     L::store(h, job.y + channel, count);
     L::store(h, job.state[0] + channel, count);
   }

@@ -15,8 +15,7 @@ void WalkSites(const ScanLayer<float>& job, const ScanLayerPart& part, const Sca
       const Index rows = std::min(2 * kTileRows, sites.count - first);
       gates.multiply(rows, {x.rows + first * x.stride, x.stride, job.input}, panel, bias);
       ForEachTile<16>(0, rows, [&](auto some, Index m) HWY_ATTR {
-        WalkGates<Panel, Cell, decltype(some)::value>(sites.site + first + m, job.walks(), job.hidden, channel, count,
-                                                      gates.sum + m);
+        WalkGates<Panel, Cell, decltype(some)::value>(job, sites.site + first + m, channel, count, gates.sum + m);
       });
     }
   }

@@ -1,0 +1,160 @@
+"""Symbols: the values that the equations of a cell compute with, and the trace of what was done to them."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+from typing import Any, Union
+
+from .errors import InvalidArgument
+
+Value = Union["Symbol", float, int]
+_PACKAGE = os.path.dirname(os.path.abspath(__file__))
+
+
+def place() -> str:
+    """Returns "file.py, line 12: " for the line outside this package that runs now."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and os.path.abspath(frame.f_code.co_filename).startswith(_PACKAGE):
+        frame = frame.f_back
+    return f"{os.path.basename(frame.f_code.co_filename)}, line {frame.f_lineno}: "
+
+
+class Trace:
+    """The nodes of one cell, each once."""
+
+    def __init__(self) -> None:
+        self.nodes: list[dict[str, Any]] = []
+        self._known: dict[str, int] = {}
+
+    def add(self, node: dict[str, Any]) -> Symbol:
+        key = json.dumps(node)
+        if key not in self._known:
+            self._known[key] = len(self.nodes)
+            self.nodes.append(node)
+        return Symbol(self, self._known[key])
+
+    def symbol(self, value: Any) -> Symbol:
+        if isinstance(value, Symbol):
+            if value._trace is not self:
+                raise InvalidArgument(place() + "a symbol belongs to another cell: use only those given to the function")
+            return value
+        try:
+            number = float(value) if hasattr(value, "__float__") else None
+        except (TypeError, ValueError):
+            number = None
+        if number is None:
+            raise InvalidArgument(
+                place() + f"a cell computes with symbols and numbers, not with {type(value).__name__}"
+            )
+        if not math.isfinite(number):
+            raise InvalidArgument(place() + f"a constant of a cell must be finite, not {number}")
+        return self.add({"op": "constant", "value": number})
+
+
+class Symbol:
+    """A value of one unit at one step, in the equations of a cell."""
+
+    __slots__ = ("_node", "_trace")
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, trace: Trace, node: int) -> None:
+        self._trace = trace
+        self._node = node
+
+    def __add__(self, other: Value) -> Symbol:
+        return apply("add", self, other)
+
+    def __radd__(self, other: Value) -> Symbol:
+        return apply("add", other, self)
+
+    def __sub__(self, other: Value) -> Symbol:
+        return apply("subtract", self, other)
+
+    def __rsub__(self, other: Value) -> Symbol:
+        return apply("subtract", other, self)
+
+    def __mul__(self, other: Value) -> Symbol:
+        return apply("multiply", self, other)
+
+    def __rmul__(self, other: Value) -> Symbol:
+        return apply("multiply", other, self)
+
+    def __truediv__(self, other: Value) -> Symbol:
+        return apply("divide", self, other)
+
+    def __rtruediv__(self, other: Value) -> Symbol:
+        return apply("divide", other, self)
+
+    def __pow__(self, exponent: int) -> Symbol:
+        if not isinstance(exponent, int) or not 1 <= exponent <= 16:
+            raise InvalidArgument(place() + f"the exponent of a symbol must be 1 to 16, not {exponent!r}")
+        power = self
+        for _ in range(exponent - 1):
+            power = power * self
+        return power
+
+    def __neg__(self) -> Symbol:
+        return apply("subtract", 0.0, self)
+
+    def __pos__(self) -> Symbol:
+        return self
+
+    def __abs__(self) -> Symbol:
+        return apply("abs", self)
+
+    def __lt__(self, other: Value) -> Symbol:
+        return apply("less", self, other)
+
+    def __le__(self, other: Value) -> Symbol:
+        return apply("less_equal", self, other)
+
+    def __gt__(self, other: Value) -> Symbol:
+        return apply("less", other, self)
+
+    def __ge__(self, other: Value) -> Symbol:
+        return apply("less_equal", other, self)
+
+    def __bool__(self) -> bool:
+        raise InvalidArgument(
+            place() + "a cell cannot branch on a symbol, whose value differs from unit to unit: use where(condition, a, b)"
+        )
+
+    def __float__(self) -> float:
+        raise InvalidArgument(place() + "a symbol has no number yet: use the functions of penstock.equations")
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Symbol:
+        name = _UFUNCS.get(ufunc.__name__)
+        if method != "__call__" or options or name is None:
+            raise InvalidArgument(place() + f"cells have no operation numpy.{ufunc.__name__}; they have {_operations()}")
+        operands = inputs[::-1] if ufunc.__name__.startswith("greater") else inputs
+        return apply(name, *operands)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise InvalidArgument(place() + f"a symbol has no {name!r}: it is one value, and cells have {_operations()}")
+
+
+_UFUNCS = {
+    "add": "add", "subtract": "subtract", "multiply": "multiply", "divide": "divide", "true_divide": "divide",
+    "exp": "exp", "log": "log", "tanh": "tanh", "sin": "sin", "cos": "cos", "sqrt": "sqrt", "absolute": "abs",
+    "minimum": "min", "maximum": "max", "less": "less", "less_equal": "less_equal", "greater": "less",
+    "greater_equal": "less_equal", "equal": "equal",
+}  # fmt: skip
+
+
+def _operations() -> str:
+    from . import equations
+
+    names = [name for name in equations.__all__ if name[0].islower() and "cell" not in name]
+    return "+ - * / < <= > >= and " + ", ".join(names)
+
+
+def apply(operation: str, *operands: Any) -> Symbol:
+    trace = next((operand._trace for operand in operands if isinstance(operand, Symbol)), None)
+    if trace is None:
+        raise InvalidArgument(place() + f"{operation} needs a symbol of a cell, not only numbers")
+    return trace.add({"op": operation, "of": [trace.symbol(operand)._node for operand in operands]})

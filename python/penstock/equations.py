@@ -1,0 +1,360 @@
+"""Cells of your own: the equations of one step, traced into data that every engine of Penstock runs.
+
+>>> import numpy as np, penstock
+>>> from penstock.equations import sigmoid, tanh
+>>> @penstock.cell(states=("h", "c"), gates=4)
+... def gates_that_see_c(wx, rh, s, p):
+...     i, f = sigmoid(wx[0] + rh[0] + p.i * s.c), sigmoid(wx[1] + rh[1] + p.f * s.c)
+...     c = f * s.c + i * tanh(wx[2] + rh[2])
+...     return sigmoid(wx[3] + rh[3] + p.o * c) * tanh(c), c
+>>> y, (h, c) = penstock.Recurrent(gates_that_see_c, 3, 5).forward(np.zeros((4, 7, 3), np.float32))
+>>> y.shape
+(4, 7, 5)
+
+The functions here take symbols and numbers. Python's operators ``+ - * / < <= > >=``, ``abs()`` and NumPy's functions
+of the same names work on symbols too.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import math
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, overload
+
+from . import _core
+from ._keywords import explain_keywords
+from ._symbols import Symbol, Trace, Value, apply, place
+from .errors import InvalidArgument
+
+__all__ = [
+    "OwnCell", "Symbol", "cell", "clamp", "cos", "equal", "erf", "exp", "gelu", "load_cell", "log", "maximum",
+    "minimum", "multiply_add", "relu", "sigmoid", "sin", "softplus", "sqrt", "tanh", "where",
+]  # fmt: skip
+
+def multiply_add(a: Value, b: Value, c: Value) -> Symbol:
+    """Returns a b + c with one rounding."""
+    return apply("multiply_add", a, b, c)
+
+
+def exp(x: Value) -> Symbol:
+    """Returns e^x. It saturates at e^-87 and e^87."""
+    return apply("exp", x)
+
+
+def log(x: Value) -> Symbol:
+    """Returns the natural logarithm."""
+    return apply("log", x)
+
+
+def tanh(x: Value) -> Symbol:
+    """Returns the hyperbolic tangent."""
+    return apply("tanh", x)
+
+
+def sigmoid(x: Value) -> Symbol:
+    """Returns 1 / (1 + e^-x)."""
+    return apply("sigmoid", x)
+
+
+def softplus(x: Value) -> Symbol:
+    """Returns log(1 + e^x)."""
+    return apply("softplus", x)
+
+
+def relu(x: Value) -> Symbol:
+    """Returns max(x, 0). The slope at 0 is 0."""
+    return apply("relu", x)
+
+
+def erf(x: Value) -> Symbol:
+    """Returns the error function."""
+    return apply("erf", x)
+
+
+def gelu(x: Value) -> Symbol:
+    """Returns x Phi(x), where Phi is the distribution function of the normal distribution."""
+    return 0.5 * apply("add", x, 0.0) * (1.0 + erf(apply("multiply", x, math.sqrt(0.5))))
+
+
+def sin(x: Value) -> Symbol:
+    """Returns the sine."""
+    return apply("sin", x)
+
+
+def cos(x: Value) -> Symbol:
+    """Returns the cosine."""
+    return apply("cos", x)
+
+
+def sqrt(x: Value) -> Symbol:
+    """Returns the square root."""
+    return apply("sqrt", x)
+
+
+def minimum(a: Value, b: Value) -> Symbol:
+    """Returns the smaller value. In a tie the gradient goes to ``a``."""
+    return apply("min", a, b)
+
+
+def maximum(a: Value, b: Value) -> Symbol:
+    """Returns the larger value. In a tie the gradient goes to ``a``."""
+    return apply("max", a, b)
+
+
+def clamp(x: Value, low: Value, high: Value) -> Symbol:
+    """Returns x, limited to ``[low, high]``."""
+    return apply("clamp", x, low, high)
+
+
+def equal(a: Value, b: Value) -> Symbol:
+    """Returns 1 where the values are equal, else 0."""
+    return apply("equal", a, b)
+
+
+def where(condition: Value, a: Value, b: Value) -> Symbol:
+    """Returns a where the condition is not 0, else b."""
+    return apply("where", condition, a, b)
+
+
+class _Named:
+    """Symbols by attribute and by number."""
+
+    def __init__(self, what: str, names: Iterable[str], symbols: list[Symbol]) -> None:
+        self._what = what
+        self._names = list(names)
+        self._symbols = symbols
+
+    def __getattr__(self, name: str) -> Symbol:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        if name in self._names:
+            return self._symbols[self._names.index(name)]
+        raise InvalidArgument(place() + f"there is no {self._what} {name!r}; there are {', '.join(self._names) or 'none'}")
+
+    def __getitem__(self, index: int) -> Symbol:
+        if not -len(self) <= index < len(self):
+            raise InvalidArgument(place() + f"{self._what} must be 0 to {len(self) - 1}, not {index}")
+        return self._symbols[index]
+
+    def __len__(self) -> int:
+        return len(self._symbols)
+
+
+class _Learnt(_Named):
+    """Learnt vectors; without a list of them, each comes into being when it is first used."""
+
+    def __init__(self, trace: Trace, initial: dict[str, float] | None) -> None:
+        self._trace = trace
+        self._open = initial is None
+        self.initial = dict(initial or {})
+        super().__init__("learnt vector", list(self.initial), [self._leaf(i) for i in range(len(self.initial))])
+
+    def _leaf(self, index: int) -> Symbol:
+        return self._trace.add({"op": "learnt", "index": index})
+
+    def __getattr__(self, name: str) -> Symbol:
+        if self._open and not name.startswith("_") and name not in self._names:
+            self._names.append(name)
+            self._symbols.append(self._leaf(len(self.initial)))
+            self.initial[name] = 0.0
+        return super().__getattr__(name)
+
+
+class OwnCell(str):
+    """A cell that :func:`cell` defined: its name, for every argument that takes the name of a cell.
+
+    Attributes:
+        json: The text of the cell, as models and :meth:`save` store it.
+        gates: Number of gates.
+        states: Names of the states; the first is the output.
+        learnt: Names of the learnt vectors and their initial values.
+        scan: True if the cell is ``h' = a h + b`` without a recurrent matrix.
+    """
+
+    json: str
+    gates: int
+    states: tuple[str, ...]
+    learnt: dict[str, float]
+    scan: bool
+
+    def __new__(cls, text: str) -> OwnCell:
+        given = json.loads(text)
+        self = super().__new__(cls, given["name"])
+        self.json = text
+        self.gates = int(given["gates"])
+        self.states = tuple(given["states"])
+        self.learnt = {each["name"]: float(each.get("initial", 0.0)) for each in given.get("learnt", [])}
+        self.scan = given["kind"] == "scan"
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _defined, (self.json,)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the cell as a JSON file, for ``penstock train --cell FILE`` and :func:`load_cell`."""
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(self.json + "\n")
+
+
+def _defined(text: str, source: str = "cell") -> OwnCell:
+    _core.define_cell(text, source)
+    return OwnCell(_core.cell_json(json.loads(text)["name"]))
+
+
+def load_cell(path: str | os.PathLike[str]) -> OwnCell:
+    """Reads a cell that :meth:`OwnCell.save` wrote, and makes it known to this process.
+
+    Raises:
+        BadInput: The file holds no sound cell; the message names the node and the field.
+    """
+    with open(path, encoding="utf-8") as file:
+        return _defined(file.read(), os.fspath(path))
+
+
+def _name_of(function: Callable[..., Any]) -> str:
+    return re.sub(r"[^a-z0-9_-]", "-", function.__name__.lower()).strip("-_")
+
+
+def _leaves(trace: Trace, operation: str, count: int) -> list[Symbol]:
+    return [trace.add({"op": operation, "index": i}) for i in range(count)]
+
+
+def _arguments(function: Callable[..., Any], source: str, given: dict[str, Any]) -> list[Any]:
+    wanted = list(inspect.signature(function).parameters)
+    unknown = [name for name in wanted if name not in given]
+    if unknown:
+        raise InvalidArgument(
+            f"{source}: the function may have the parameters {', '.join(given)}, not {', '.join(unknown)}"
+        )
+    return [given[name] for name in wanted]
+
+
+def _traced(function: Callable[..., Any], name: str, states: tuple[str, ...], gates: int, scan: bool,
+            learnt: dict[str, float] | None) -> tuple[Trace, _Learnt, list[Symbol]]:  # fmt: skip
+    source = f"cell {name!r}"
+    trace = Trace()
+    vectors = _Learnt(trace, learnt)
+    given: dict[str, Any] = {"wx": _Named("gate of wx", (), _leaves(trace, "input", gates))}
+    if not scan:
+        given["rh"] = _Named("gate of rh", (), _leaves(trace, "recurrent", gates))
+        given["s"] = _Named("state", states, _leaves(trace, "state", len(states)))
+        given["p"] = vectors
+    result = function(*_arguments(function, source, given))
+    outputs = list(result) if isinstance(result, (tuple, list)) else [result]
+    wanted = 2 if scan else len(states)
+    what = "a and b of h' = a h + b" if scan else f"the next {', '.join(states)}"
+    if len(outputs) != wanted:
+        at = f"{os.path.basename(function.__code__.co_filename)}, line {function.__code__.co_firstlineno}"
+        raise InvalidArgument(f"{source} ({at}): the function must return {wanted}, {what}, not {len(outputs)}")
+    return trace, vectors, [trace.symbol(output) for output in outputs]
+
+
+@overload
+def cell(function: Callable[..., Any], /) -> OwnCell: ...
+@overload
+def cell(
+    *,
+    states: Iterable[str] = ...,
+    gates: int = ...,
+    scan: bool = ...,
+    name: str | None = ...,
+    description: str | None = ...,
+    learnt: Iterable[str] | Mapping[str, float] | None = ...,
+    keep_gate: int | None = ...,
+    overwrite_gate: int | None = ...,
+    spread_memory: bool = ...,
+) -> Callable[[Callable[..., Any]], OwnCell]: ...
+
+
+def cell(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    states: Iterable[str] = ("h",),
+    gates: int = 1,
+    scan: bool = False,
+    name: str | None = None,
+    description: str | None = None,
+    learnt: Iterable[str] | Mapping[str, float] | None = None,
+    keep_gate: int | None = None,
+    overwrite_gate: int | None = None,
+    spread_memory: bool = False,
+) -> OwnCell | Callable[[Callable[..., Any]], OwnCell]:
+    """Decorator: defines a cell by a function of symbols, which is called once.
+
+    The function's parameters are any of these:
+
+    - ``wx``: the gates of ``W x + bias_ih``.
+    - ``rh``: the gates of ``R h + bias_hh``. Dense cells only.
+    - ``s``: the states that enter the step, by name or number. Dense cells only.
+    - ``p``: learnt vectors, one value per unit, by name. Dense cells only.
+
+    A dense cell returns the next states, the output first. A scan cell returns ``a`` and ``b`` of ``h' = a h + b``.
+    Penstock derives the backward pass. The cell runs on CPUs, in full precision.
+
+    Args:
+        states: Names of the states, at most 4. The first one is the output.
+        gates: Number of gates: 1 to 4 for a dense cell, 1 to 3 for a scan cell.
+        scan: True: a scan cell.
+        name: Name of the cell: characters a-z, 0-9, - and _. None: the function's name.
+        description: One line. None: the first line of the function's docstring.
+        learnt: Names of the learnt vectors, or a mapping to their initial values. None: those that the function
+            uses, with initial value 0.
+        keep_gate: A gate whose bias starts at 1 in models, so that the memory is long.
+        overwrite_gate: A gate whose bias starts at -1 in models, so that the memory is long.
+        spread_memory: True: these biases differ from unit to unit, so that time constants do.
+
+    Returns:
+        The cell: a string, its name, with more attributes.
+
+    Raises:
+        InvalidArgument: The function branches on a symbol, uses an unknown operation or returns the wrong number of
+            values (the message names the line), or the name belongs to another cell.
+
+    >>> import penstock
+    >>> from penstock.equations import sigmoid
+    >>> @penstock.cell(gates=2, scan=True)
+    ... def leaky(wx):
+    ...     return sigmoid(wx[0]), wx[1]
+    >>> leaky, leaky.gates, leaky.scan
+    ('leaky', 2, True)
+    """
+    if function is not None:
+        made: OwnCell = cell()(function)
+        return made
+    names = tuple(states)
+    initial = None
+    if learnt is not None:
+        initial = dict(learnt) if isinstance(learnt, Mapping) else dict.fromkeys(learnt, 0.0)
+
+    def define(equations: Callable[..., Any]) -> OwnCell:
+        called = name if name is not None else _name_of(equations)
+        trace, vectors, outputs = _traced(equations, called, names, gates, scan, initial)
+        text = {
+            "format": "penstock-cell",
+            "version": 1,
+            "name": called,
+            "description": description if description is not None else (inspect.getdoc(equations) or "").split("\n")[0],
+            "kind": "scan" if scan else "dense",
+            "gates": gates,
+            "states": names,
+            "learnt": [{"name": each, "initial": value} for each, value in vectors.initial.items()],
+            "keep_gate": -1 if keep_gate is None else keep_gate,
+            "overwrite_gate": -1 if overwrite_gate is None else overwrite_gate,
+            "spread_memory": spread_memory,
+            "nodes": trace.nodes,
+            "outputs": [output._node for output in outputs],
+        }
+        try:
+            return _defined(json.dumps(text), f"cell {called!r}")
+        except ValueError as error:
+            raise InvalidArgument(str(error)) from None
+
+    return define
+
+
+explain_keywords(globals())

@@ -1,0 +1,77 @@
+// The forward engine of dense cells that a user defined, for every instruction set.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backend/cpu/traced/dense_forward.cc"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <type_traits>
+
+#include "backend/cpu/isa.h"
+#include "backend/cpu/kernels.h"
+#include "backend/cpu/traced/traced.h"
+#include "formula/cell.h"
+
+#include <hwy/foreach_target.h>  // must come before highway.h
+
+#include <hwy/cache_control.h>
+#include <hwy/contrib/math/math-inl.h>
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace penstock::cpu::HWY_NAMESPACE {
+namespace {
+
+#include "backend/cpu/target.inl"
+
+#include "backend/cpu/dense/panel.inl"
+
+#include "backend/cpu/dense/panel_packing.inl"
+
+#include "backend/cpu/dense/input.inl"
+
+#include "backend/cpu/traced/evaluate.inl"
+
+#include "backend/cpu/traced/forward.inl"
+
+#include "backend/cpu/dense/forward.inl"
+
+#include "backend/cpu/dense/step_panels.inl"
+
+#include "backend/cpu/dense/step.inl"
+
+#include "backend/cpu/traced/step.inl"
+
+#include "backend/cpu/dense/forward_fill.inl"
+
+template <class Panel>
+void FillTracedForwardAs(int gates, CellKernels<RealOf<Panel>>& kernels) {
+  WithTracedGates(gates, [&](auto tag) { FillDenseForwardCell<Panel, typename decltype(tag)::type>(kernels); });
+}
+
+}  // namespace
+
+void FillTracedForwardFloat(int gates, CellKernels<float>& kernels) { FillTracedForwardAs<float>(gates, kernels); }
+#if HWY_ONCE
+// Double serves gradient checks, one lane at a time: the baseline is enough.
+void FillTracedForwardDouble(int gates, CellKernels<double>& kernels) { FillTracedForwardAs<double>(gates, kernels); }
+#endif
+
+}  // namespace penstock::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace penstock::cpu {
+
+HWY_EXPORT(FillTracedForwardFloat);
+
+void FillTracedForward(int gates, CellKernels<float>& kernels) {
+  HWY_DYNAMIC_DISPATCH(FillTracedForwardFloat)(gates, kernels);
+}
+void FillTracedForward(int gates, CellKernels<double>& kernels) {
+  HWY_STATIC_DISPATCH(FillTracedForwardDouble)(gates, kernels);
+}
+
+}  // namespace penstock::cpu
+#endif  // HWY_ONCE

@@ -1,0 +1,100 @@
+// The engines of scan cells that a user defined, for every instruction set.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backend/cpu/traced/scan.cc"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <type_traits>
+
+#include "backend/cpu/isa.h"
+#include "backend/cpu/kernels.h"
+#include "backend/cpu/traced/traced.h"
+#include "formula/cell.h"
+
+#include <hwy/foreach_target.h>  // must come before highway.h
+
+#include <hwy/contrib/math/math-inl.h>
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace penstock::cpu::HWY_NAMESPACE {
+namespace {
+
+#include "backend/cpu/target.inl"
+
+#include "backend/cpu/dense/panel.inl"
+
+#include "backend/cpu/dense/panel_packing.inl"
+
+#include "backend/cpu/traced/evaluate.inl"
+
+#include "backend/cpu/traced/scan.inl"
+
+#include "backend/cpu/scan/cell_step.inl"
+
+#include "backend/cpu/scan/scan.inl"
+
+#include "backend/cpu/dense/step_panels.inl"
+
+#include "backend/cpu/traced/scan_layer.inl"
+
+#include "backend/cpu/scan/step.inl"
+
+#include "backend/cpu/scan/layer.inl"
+
+#include "backend/cpu/dense/panel_product.inl"
+
+#include "backend/cpu/product/transposed_tile.inl"
+
+#include "backend/cpu/scan/gradient.inl"
+
+template <class Real, class Cell>
+void FillTracedScanCell(CellKernels<Real>& kernels) {
+  kernels.lanes = Lanes<Real>::lanes;
+  kernels.scan_forward = &RunScanForward<Real, Cell>;
+  kernels.scan_forward_summary = &RunScanForwardSummary<Real, Cell>;
+  kernels.scan_backward.walk = &RunScanBackward<Real, Cell>;
+  kernels.scan_backward.summary = &RunScanBackwardSummary<Real, Cell>;
+  kernels.scan_backward.panels = &ScanGradientPanels<Real>;
+  kernels.scan_backward.pack = &PackScanGradient<Real>;
+  kernels.scan_backward.pack_input = &PackScanInput<Real>;
+  kernels.scan_backward.input_gradient = &RunScanInputGradient<Real>;
+  kernels.scan_backward.weight_gradient = &RunScanWeightGradient<Real>;
+  FillScanLayerCell<Real, Cell>(kernels);
+}
+
+template <class Real>
+void FillTracedScanAs(int gates, CellKernels<Real>& kernels) {
+  static_assert(kMostScanGates == 3);
+  if (gates == 1) return FillTracedScanCell<Real, TracedScan<1>>(kernels);
+  if (gates == 2) return FillTracedScanCell<Real, TracedScan<2>>(kernels);
+  if (gates == 3) return FillTracedScanCell<Real, TracedScan<3>>(kernels);
+}
+
+}  // namespace
+
+void FillTracedScanFloat(int gates, CellKernels<float>& kernels) { FillTracedScanAs<float>(gates, kernels); }
+#if HWY_ONCE
+// Double serves gradient checks, one lane at a time: the baseline is enough.
+void FillTracedScanDouble(int gates, CellKernels<double>& kernels) { FillTracedScanAs<double>(gates, kernels); }
+#endif
+
+}  // namespace penstock::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace penstock::cpu {
+
+HWY_EXPORT(FillTracedScanFloat);
+
+void FillTracedScan(int gates, CellKernels<float>& kernels) {
+  HWY_DYNAMIC_DISPATCH(FillTracedScanFloat)(gates, kernels);
+}
+void FillTracedScan(int gates, CellKernels<double>& kernels) {
+  HWY_STATIC_DISPATCH(FillTracedScanDouble)(gates, kernels);
+}
+
+}  // namespace penstock::cpu
+#endif  // HWY_ONCE

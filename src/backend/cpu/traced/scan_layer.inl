@@ -1,0 +1,56 @@
+// Include after dense/step_panels.inl and before scan/step.inl and scan/layer.inl.
+
+template <class Real, class Cell, int rows>
+struct TileSteps;
+
+/// The steps of a tile, computed side by side.
+template <class Real, Traced Cell, int rows>
+struct TileSteps<Real, Cell, rows> {
+  using V = typename Lanes<Real>::V;
+  using Gates = V[Cell::gates];
+
+  HWY_INLINE TileSteps(const ScanLayer<Real>& job, const Gates* gates) {
+    if (!job.walks()) return;
+    const Program& program = CellOf(job).forward;
+    TileSlots<V> slots(program);
+    for (int first = 0; first < rows; first += slots.together) {
+      const int count = std::min(slots.together, rows - first);
+      for (const Program::Leaf& leaf : program.leaves) {
+        for (int j = 0; j < count; ++j) slots.at(leaf.slot)[j] = gates[first + j][leaf.index];
+      }
+      RunProgram(program, count, slots);
+      for (int j = 0; j < count; ++j) {
+        steps[first + j] = {slots.at(program.results[0])[j], slots.at(program.results[1])[j]};
+      }
+    }
+  }
+  HWY_INLINE AffineStep<V, false> operator[](int m) const { return steps[m]; }
+
+  AffineStep<V, false> steps[rows];
+};
+
+/// A block of channels at one step, with the equations of all its vectors computed side by side.
+template <class Panel, Traced Cell, int width>
+HWY_NOINLINE void ScanStepBlock(const CellStep<RealOf<Panel>>& job, const Panel* panel, Index first) {
+  using L = LanesOf<Panel>;
+  using V = typename L::V;
+  const Program& program = CellOf(job).forward;
+  V sums[1][Cell::gates * width];
+  StepSums<Panel>(job.x, job.input, panel, job.far, sums);
+  TileSlots<V> slots(program);
+  for (int begin = 0; begin < width; begin += slots.together) {
+    const int count = std::min(slots.together, width - begin);
+    for (const Program::Leaf& leaf : program.leaves) {
+      for (int j = 0; j < count; ++j) slots.at(leaf.slot)[j] = sums[0][leaf.index * width + begin + j];
+    }
+    RunProgram(program, count, slots);
+    for (int j = 0; j < count; ++j) {
+      const Index channel = (first + begin + j) * L::lanes, n = std::min<Index>(L::lanes, job.hidden - channel);
+      if (n <= 0) break;
+      const V h =
+          MulAdd(slots.at(program.results[0])[j], L::load(job.state[0] + channel, n), slots.at(program.results[1])[j]);
+      L::store(h, job.y + channel, n);
+      L::store(h, job.state[0] + channel, n);
+    }
+  }
+}

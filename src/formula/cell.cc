@@ -1,0 +1,230 @@
+#include "formula/cell.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "base/check.h"
+#include "base/quote.h"
+#include "formula/derive.h"
+
+namespace penstock::formula {
+
+namespace {
+
+class Checker {
+ public:
+  Checker(const CellFormula& cell, std::string_view source, ErrorCode code)
+      : cell_(cell), source_(source), code_(code) {}
+
+  void check() const {
+    check_name();
+    const int most_gates = cell_.scan ? kMostScanGates : kMostGates;
+    demand(cell_.gates >= 1 && cell_.gates <= most_gates, "gates must be 1 to {} for a {} cell, not {}", most_gates,
+           cell_.scan ? "scan" : "dense", cell_.gates);
+    const auto states = static_cast<int>(cell_.states.size());
+    const int most_states = cell_.scan ? 1 : kMostStates;
+    demand(states >= 1 && states <= most_states, "states must be 1 to {} names for a {} cell, not {}", most_states,
+           cell_.scan ? "scan" : "dense", states);
+    const auto learnt = static_cast<int>(cell_.learnt.size());
+    demand(learnt == 0 || !cell_.scan,
+           "a scan cell has no learnt vectors: a and b depend on W x alone; add a gate or use a dense cell");
+    demand(learnt <= kMostLearnt, "learnt vectors must be at most {}, not {}", kMostLearnt, learnt);
+    check_gate("keep_gate", cell_.keep_gate);
+    check_gate("overwrite_gate", cell_.overwrite_gate);
+    check_names();
+    check_outputs();
+    check_nodes();
+  }
+
+ private:
+  template <class... Args>
+  void demand(bool condition, fmt::format_string<Args...> format, Args&&... args) const {
+    if (!condition) fail(code_, "{}: {}", source_, fmt::format(format, std::forward<Args>(args)...));
+  }
+
+  void check_name() const {
+    const std::string& name = cell_.name;
+    const auto fits = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '_'; };
+    const bool valid = !name.empty() && name.size() <= 64 && name[0] >= 'a' && name[0] <= 'z' &&
+                       std::all_of(name.begin(), name.end(), fits);
+    demand(valid, "name must be 1 to 64 characters a-z, 0-9, '-' and '_' and begin with a letter, not {}",
+           in_quotes(name));
+    demand(cell_.description.size() <= 200, "description must be at most 200 bytes, not {}", cell_.description.size());
+  }
+
+  void check_gate(const char* field, int gate) const {
+    demand(gate >= -1 && gate < cell_.gates, "{} must be a gate, 0 to {}, or -1, not {}", field, cell_.gates - 1, gate);
+  }
+
+  void check_names() const {
+    std::set<std::string_view> seen;
+    const auto check = [&](const char* field, std::size_t i, const std::string& name) {
+      demand(!name.empty() && name.size() <= 64, "{}[{}] must have a name of 1 to 64 bytes, not {}", field, i,
+             in_quotes(name));
+      demand(seen.insert(name).second, "{}[{}] is called {}, as another state or learnt vector is", field, i,
+             in_quotes(name));
+    };
+    for (std::size_t i = 0; i < cell_.states.size(); ++i) check("states", i, cell_.states[i]);
+    for (std::size_t i = 0; i < cell_.learnt.size(); ++i) check("learnt", i, cell_.learnt[i].name);
+  }
+
+  void check_outputs() const {
+    if (cell_.scan) {
+      demand(cell_.outputs.size() == 2, "a scan cell returns 2 values, a and b of h' = a h + b, not {}",
+             cell_.outputs.size());
+    } else {
+      demand(cell_.outputs.size() == cell_.states.size(),
+             "the cell returns {} values and has {} states ({}): return "
+             "one value for each state, the output first",
+             cell_.outputs.size(), cell_.states.size(), fmt::join(cell_.states, ", "));
+    }
+    for (const NodeId output : cell_.outputs) {
+      demand(output >= 0 && output < cell_.formula.size(), "an output must be one of {} nodes, not {}",
+             cell_.formula.size(), output);
+      demand(cell_.formula.depth(output) <= kMostDepth,
+             "operations must be nested at most {} deep, not {}: write the cell with fewer steps", kMostDepth,
+             cell_.formula.depth(output));
+    }
+  }
+
+  void check_leaf(NodeId id, const char* what, int count) const {
+    const int index = cell_.formula[id].index;
+    demand(index >= 0 && index < count, "node {} reads {} {}, and there are {}", id, what, index, count);
+  }
+
+  void check_nodes() const {
+    const Formula& formula = cell_.formula;
+    demand(formula.size() <= kMostNodes, "a cell has at most {} operations, not {}: split it into two layers",
+           kMostNodes, formula.size());
+    for (NodeId id = 0; id < formula.size(); ++id) {
+      const Operation operation = formula[id].operation;
+      switch (operation) {
+        case Operation::input:
+          check_leaf(id, "gate wx", cell_.gates);
+          break;
+        case Operation::recurrent:
+          demand(!cell_.scan,
+                 "node {} reads R h, and a scan cell has no recurrent matrix: use W x alone, or a dense cell", id);
+          check_leaf(id, "gate rh", cell_.gates);
+          break;
+        case Operation::state:
+          demand(!cell_.scan,
+                 "node {} reads the state, and a and b of a scan cell depend on W x alone: use a dense "
+                 "cell",
+                 id);
+          check_leaf(id, "state", static_cast<int>(cell_.states.size()));
+          break;
+        case Operation::learnt:
+          check_leaf(id, "learnt vector", static_cast<int>(cell_.learnt.size()));
+          break;
+        default:
+          demand(operation >= Operation::constant, "node {} is a {}, which only derived formulas have", id,
+                 to_string(operation));
+      }
+    }
+  }
+
+  const CellFormula& cell_;
+  std::string_view source_;
+  ErrorCode code_;
+};
+
+bool has_kink(const Formula& formula, std::span<const NodeId> outputs) {
+  const std::vector<bool> used = reachable(formula, outputs);
+  for (std::size_t id = 0; id < used.size(); ++id) {
+    switch (formula[static_cast<NodeId>(id)].operation) {
+      case Operation::relu:
+      case Operation::abs:
+      case Operation::min:
+      case Operation::max:
+      case Operation::clamp:
+      case Operation::less:
+      case Operation::less_equal:
+      case Operation::equal:
+        if (used[id]) return true;
+        break;
+      default:
+        break;
+    }
+  }
+  return false;
+}
+
+/// The gradient of each leaf of one kind, a constant 0 where nothing depends on it.
+class LeafGradients {
+ public:
+  LeafGradients(Formula& formula, const std::vector<NodeId>& gradient) : formula_(formula), gradient_(gradient) {}
+
+  void append(Operation operation, std::size_t count, std::vector<NodeId>& to) {
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto leaf = static_cast<std::size_t>(formula_.leaf(operation, static_cast<int>(i)));
+      const NodeId found = leaf < gradient_.size() ? gradient_[leaf] : kNoNode;
+      to.push_back(found != kNoNode ? found : formula_.constant(0));
+    }
+  }
+
+ private:
+  Formula& formula_;
+  const std::vector<NodeId>& gradient_;
+};
+
+std::vector<NodeId> backward_roots(CellFormula& cell) {
+  Formula& formula = cell.formula;
+  const int count = formula.size();
+  std::vector<NodeId> seeds;
+  for (std::size_t k = 0; k < cell.outputs.size(); ++k) {
+    seeds.push_back(formula.leaf(Operation::gradient, static_cast<int>(k)));
+  }
+  const std::vector<NodeId> gradient = gradients(formula, cell.outputs, seeds, count);
+  LeafGradients leaves(formula, gradient);
+  std::vector<NodeId> roots;
+  const auto gates = static_cast<std::size_t>(cell.gates);
+  leaves.append(Operation::input, gates, roots);
+  if (cell.scan) {
+    roots.insert(roots.end(), cell.outputs.begin(), cell.outputs.end());
+    return roots;
+  }
+  leaves.append(Operation::recurrent, gates, roots);
+  leaves.append(Operation::state, cell.states.size(), roots);
+  leaves.append(Operation::learnt, cell.learnt.size(), roots);
+  return roots;
+}
+
+}  // namespace
+
+void check_cell(const CellFormula& cell, std::string_view source, ErrorCode code) {
+  Checker(cell, source, code).check();
+}
+
+DerivedCell derive(CellFormula cell, std::string_view source, ErrorCode code) {
+  DerivedCell derived;
+  derived.has_kink = has_kink(cell.formula, cell.outputs);
+  const std::vector<NodeId> roots = backward_roots(cell);
+  const auto gates = static_cast<std::ptrdiff_t>(cell.gates);
+  if (!cell.scan) {
+    derived.kept = choose_kept(cell.formula, cell.outputs, roots);
+    derived.split_gradients = !std::equal(roots.begin(), roots.begin() + gates, roots.begin() + gates);
+  }
+  std::vector<NodeId> of_tangent = tangents(cell.formula, cell.outputs);
+  for (NodeId& tangent : of_tangent) {
+    if (tangent == kNoNode) tangent = cell.formula.constant(0);
+  }
+  std::vector<NodeId> training = cell.outputs;
+  training.insert(training.end(), derived.kept.begin(), derived.kept.end());
+  derived.forward = compile(cell.formula, cell.outputs);
+  derived.training = compile(cell.formula, training);
+  derived.backward = compile(cell.formula, roots, derived.kept);
+  derived.tangent = compile(cell.formula, of_tangent);
+  for (const Program* program : {&derived.training, &derived.backward}) {
+    if (program->slots > kMostSlots) {
+      fail(code, "{}: the cell needs {} values at a time and {} are allowed: split it into two layers", source,
+           program->slots, kMostSlots);
+    }
+  }
+  derived.cell = std::move(cell);
+  return derived;
+}
+
+}  // namespace penstock::formula

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "formula/formula.h"
+#include "formula/program.h"
+#include "penstock/error.h"
+
+namespace penstock::formula {
+
+// Limits of a cell that a user defines. The engines' tiles and the numbers of registers of a GPU are behind them.
+constexpr int kMostGates = 4;
+constexpr int kMostScanGates = 3;
+constexpr int kMostStates = 4;
+constexpr int kMostLearnt = 16;
+constexpr int kMostNodes = 1024;
+constexpr int kMostDepth = 256;
+constexpr int kMostSlots = 512;  ///< Values that are alive at the same time in a derived program.
+
+/// One value per unit that training learns.
+struct LearntVector {
+  std::string name;
+  double initial = 0;
+};
+
+/// A cell as its author gave it.
+struct CellFormula {
+  std::string name, description;
+  bool scan = false;
+  int gates = 1;
+  std::vector<std::string> states;   ///< Names; state 0 is the output. Scan cells have one.
+  std::vector<LearntVector> learnt;  ///< Dense cells only.
+  int keep_gate = -1;                ///< As in cells/contract.h.
+  int overwrite_gate = -1;           ///< As in cells/contract.h.
+  bool spread_memory = false;        ///< As in cells/contract.h.
+  Formula formula;
+  std::vector<NodeId> outputs;  ///< The next states or, of a scan cell, a and b of h' = a h + b.
+};
+
+/// Throws Error(code) that names the part of the cell that is wrong. `source` begins the message.
+void check_cell(const CellFormula& cell, std::string_view source, ErrorCode code);
+
+/// A cell with its derivatives.
+struct DerivedCell {
+  CellFormula cell;              ///< Its formula has the nodes of the derivatives too.
+  std::vector<NodeId> kept;      ///< What the forward pass of a dense cell keeps for the backward pass.
+  bool split_gradients = false;  ///< The gradient of R h differs from that of W x.
+  bool has_kink = false;         ///< Its derivative is discontinuous somewhere.
+  Program forward;               ///< Results: the outputs.
+  Program training;              ///< Results: the outputs, then the kept values.
+  /// Reads the kept values, states and learnt vectors; of a scan cell the inputs. Results: gradients of the inputs [G];
+  /// of a scan cell then a and b; of a dense cell those of recurrent leaves [G], states [S] and learnt vectors [K].
+  Program backward;
+  Program tangent;  ///< Results: tangents of the outputs.
+};
+
+/// Differentiates a checked cell. Throws Error(code) if its programs would need more than kMostSlots values at a time.
+DerivedCell derive(CellFormula cell, std::string_view source, ErrorCode code);
+
+/// Chooses which values a forward pass keeps for the backward pass, so that memory traffic and recomputation together
+/// cost least. `roots`: results of the backward pass; `outputs`: those of the forward pass. States and learnt vectors
+/// are there anyway.
+std::vector<NodeId> choose_kept(const Formula& formula, std::span<const NodeId> outputs, std::span<const NodeId> roots);
+
+/// The cell as JSON text, and back. A file never holds code: reading it builds a formula and checks it. `source` begins
+/// messages, which have the code bad_input and name the node and the field.
+std::string to_json(const CellFormula& cell);
+CellFormula cell_from_json(std::string_view text, std::string_view source);
+
+}  // namespace penstock::formula

@@ -1,0 +1,122 @@
+// Cells that a program, a file or Python defined while this process runs.
+
+#include "plan/defined_cells.h"
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
+
+#include "base/check.h"
+#include "base/quote.h"
+#include "formula/trace.h"
+
+namespace penstock {
+namespace plan {
+namespace {
+
+struct DefinedCell {
+  std::string json;
+  formula::DerivedCell derived;
+  CellTraits traits;  // its views are of `derived`
+};
+
+class DefinedCells {
+ public:
+  const DefinedCell* find(std::string_view name) const {
+    const std::shared_lock lock(mutex_);
+    const auto found = cells_.find(name);
+    return found == cells_.end() ? nullptr : found->second.get();
+  }
+
+  const DefinedCell& add(std::unique_ptr<DefinedCell> cell, std::string_view source, ErrorCode code) {
+    const std::lock_guard lock(mutex_);
+    const auto [place, is_new] = cells_.try_emplace(cell->derived.cell.name, nullptr);
+    if (is_new) {
+      place->second = std::move(cell);
+    } else if (place->second->json != cell->json) {
+      fail(code, "{}: a cell called {} is defined already and has other equations: choose another name", source,
+           in_quotes(place->first));
+    }
+    return *place->second;
+  }
+
+  std::string names() const {
+    const std::shared_lock lock(mutex_);
+    std::string all;
+    for (const auto& [name, cell] : cells_) all += ", " + name;
+    return all;
+  }
+
+ private:
+  mutable std::shared_mutex mutex_;
+  std::map<std::string, std::unique_ptr<DefinedCell>, std::less<>> cells_;
+};
+
+DefinedCells& defined_cells() {
+  static DefinedCells cells;
+  return cells;
+}
+
+CellTraits traits_of(const formula::DerivedCell& derived) {
+  const formula::CellFormula& cell = derived.cell;
+  CellTraits traits;
+  traits.info = {cell.name, cell.description, cell.gates, static_cast<Index>(cell.states.size()),
+                 cell.scan, derived.has_kink};
+  traits.index = kDefinedCell;
+  traits.keep_gate = cell.keep_gate;
+  traits.overwrite_gate = cell.overwrite_gate;
+  traits.spread_memory = cell.spread_memory;
+  traits.saved = static_cast<int>(derived.kept.size());
+  traits.first_gates = cell.gates;
+  traits.split_gradients = derived.split_gradients;
+  traits.learnt = static_cast<int>(cell.learnt.size());
+  traits.formula = &derived;
+  return traits;
+}
+
+}  // namespace
+
+const CellTraits* find_defined_cell(std::string_view name) {
+  const DefinedCell* const found = defined_cells().find(name);
+  return found == nullptr ? nullptr : &found->traits;
+}
+
+const CellTraits& add_defined_cell(formula::CellFormula cell, std::string_view source, ErrorCode code) {
+  for (const CellTraits& own : cell_table()) {
+    if (own.info.name != cell.name) continue;
+    fail(code, "{}: {} is a cell that Penstock brings along: choose another name", source, in_quotes(cell.name));
+  }
+  auto defined = std::make_unique<DefinedCell>();
+  defined->json = formula::to_json(cell);
+  defined->derived = formula::derive(std::move(cell), source, code);
+  defined->traits = traits_of(defined->derived);
+  return defined_cells().add(std::move(defined), source, code).traits;
+}
+
+const std::string& defined_cell_json(const CellTraits& traits) { return defined_cells().find(traits.info.name)->json; }
+
+std::string defined_cell_names() { return defined_cells().names(); }
+
+}  // namespace plan
+
+const CellInfo& define_cell(const CellDefinition& definition, const CellEquations& equations) {
+  formula::CellFormula cell = formula::trace_cell(definition, equations);
+  return plan::add_defined_cell(std::move(cell), "cell", ErrorCode::invalid_argument).info;
+}
+
+const CellInfo& define_cell_json(std::string_view json, std::string_view source) {
+  return plan::add_defined_cell(formula::cell_from_json(json, source), source, ErrorCode::bad_input).info;
+}
+
+Index learnt_vectors(std::string_view cell) { return plan::cell_traits(cell).learnt; }
+
+const std::string& cell_json(std::string_view name) {
+  const plan::CellTraits& traits = plan::cell_traits(name);
+  require(traits.formula != nullptr, "cell {} is one that Penstock brings along: it has no equations as JSON",
+          in_quotes(name));
+  return plan::defined_cell_json(traits);
+}
+
+}  // namespace penstock

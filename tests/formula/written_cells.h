@@ -1,0 +1,88 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "penstock/cell.h"
+
+/// The library's own cells, and some others, written as a user writes cells.
+namespace penstock::test {
+
+struct WrittenCell {
+  CellDefinition definition;
+  CellEquations equations;
+};
+
+inline CellDefinition definition_of(std::string name, std::vector<std::string> states, int gates) {
+  CellDefinition definition;
+  definition.name = std::move(name);
+  definition.states = std::move(states);
+  definition.gates = gates;
+  return definition;
+}
+
+inline WrittenCell written_lstm(const std::string& name = "written-lstm") {
+  CellDefinition definition = definition_of(name, {"h", "c"}, 4);
+  definition.keep_gate = 1;
+  return {definition, [](const CellSymbols& in) -> std::vector<CellValue> {
+            const CellValue i = sigmoid(in.wx[0] + in.rh[0]), f = sigmoid(in.wx[1] + in.rh[1]);
+            const CellValue g = tanh(in.wx[2] + in.rh[2]), o = sigmoid(in.wx[3] + in.rh[3]);
+            const CellValue c = f * in.s[1] + i * g;
+            return {o * tanh(c), c};
+          }};
+}
+
+inline WrittenCell written_gru(const std::string& name = "written-gru") {
+  CellDefinition definition = definition_of(name, {"h"}, 3);
+  definition.keep_gate = 1;
+  return {definition, [](const CellSymbols& in) -> std::vector<CellValue> {
+            const CellValue r = sigmoid(in.wx[0] + in.rh[0]), z = sigmoid(in.wx[1] + in.rh[1]);
+            const CellValue n = tanh(in.wx[2] + r * in.rh[2]);
+            return {(1.0 - z) * n + z * in.s[0]};
+          }};
+}
+
+inline WrittenCell written_elman_relu(const std::string& name = "written-elman-relu") {
+  return {definition_of(name, {"h"}, 1),
+          [](const CellSymbols& in) -> std::vector<CellValue> { return {relu(in.wx[0] + in.rh[0])}; }};
+}
+
+inline WrittenCell written_slstm(const std::string& name = "written-slstm") {
+  CellDefinition definition = definition_of(name, {"h", "c", "n", "m"}, 4);
+  definition.keep_gate = 1;
+  definition.spread_memory = true;
+  return {definition, [](const CellSymbols& in) -> std::vector<CellValue> {
+            const CellValue input = in.wx[0] + in.rh[0], forget = in.wx[1] + in.rh[1];
+            const CellValue carried = in.s[3] - softplus(-forget), empty = equal(in.s[2], 0.0);
+            const CellValue m = where(empty, input, max(input, carried));
+            const CellValue i = exp(input - m), f = where(empty, 0.0, exp(carried - m));
+            const CellValue c = f * in.s[1] + i * tanh(in.wx[2] + in.rh[2]), n = f * in.s[2] + i;
+            return {sigmoid(in.wx[3] + in.rh[3]) * c / n, c, n, m};
+          }};
+}
+
+inline WrittenCell written_mingru(const std::string& name = "written-mingru") {
+  CellDefinition definition = definition_of(name, {"h"}, 2);
+  definition.scan = true;
+  definition.overwrite_gate = 0;
+  definition.spread_memory = true;
+  return {definition, [](const CellSymbols& in) -> std::vector<CellValue> {
+            return {sigmoid(-in.wx[0]), sigmoid(in.wx[0]) * in.wx[1]};
+          }};
+}
+
+/// An LSTM whose gates see the cell state (Gers and Schmidhuber 2000).
+inline WrittenCell written_peephole(const std::string& name = "written-peephole") {
+  CellDefinition definition = definition_of(name, {"h", "c"}, 4);
+  definition.learnt = {{"i", 0.1}, {"f", 0.0}, {"o", -0.2}};
+  definition.keep_gate = 1;
+  return {definition, [](const CellSymbols& in) -> std::vector<CellValue> {
+            const CellValue i = sigmoid(in.wx[0] + in.rh[0] + in.p[0] * in.s[1]);
+            const CellValue f = sigmoid(in.wx[1] + in.rh[1] + in.p[1] * in.s[1]);
+            const CellValue c = f * in.s[1] + i * tanh(in.wx[2] + in.rh[2]);
+            const CellValue o = sigmoid(in.wx[3] + in.rh[3] + in.p[2] * c);
+            return {o * tanh(c), c};
+          }};
+}
+
+}  // namespace penstock::test
