@@ -223,7 +223,8 @@ bool measure(const std::string& text, Stream& stream, Clock& clock) {
     plan::GpuDenseProblem problem = problem_of(call, c.spec);
     const plan::GpuDenseProblem free = problem;
     problem.slots = c.slots, problem.cluster = c.cluster;
-    problem.groups = c.groups, problem.parts = c.parts, problem.direct = c.direct;
+    problem.groups = c.groups, problem.parts = c.parts;
+    (problem.algorithm == plan::DenseAlgorithm::warpgroup ? problem.shares : problem.direct) = c.direct;
     try {
       plan::GpuDensePlan plan = plan_gpu_dense(problem, device.model());
       plan.left_out = c.left_out;

@@ -251,7 +251,8 @@ TEST_P(DenseTest, EqualsTheOracle) {
 TEST_P(DenseTest, EqualsTheOracleInAnyShape) {
   const bool by_blocks = c.algorithm == plan::DenseAlgorithm::head;
   const bool by_pieces = c.algorithm == plan::DenseAlgorithm::diagonal;
-  if (!by_blocks && !by_pieces && c.algorithm != plan::DenseAlgorithm::chip) {
+  const bool by_warpgroups = c.algorithm == plan::DenseAlgorithm::warpgroup;
+  if (!by_blocks && !by_pieces && !by_warpgroups && c.algorithm != plan::DenseAlgorithm::chip) {
     GTEST_SKIP() << "the algorithm has no such shapes";
   }
   const oracle::Results<double> want = oracle::forward(oracle_spec(), batch, arguments);
@@ -264,15 +265,26 @@ TEST_P(DenseTest, EqualsTheOracleInAnyShape) {
   const std::vector<Shape> of_clusters = {{8, 0}, {4, 0}, {2, 0}, {1, 0}, {2, 1}, {1, 1}};
   const std::vector<Shape> of_pieces =
       c.clip > 0 ? std::vector<Shape>{{1, -1}} : std::vector<Shape>{{1, -1}, {2, -1}, {7, -1}, {64, -1}};
+  const std::vector<Shape> of_shares = {{1, -1}, {2, -1}, {4, -1}, {8, -1}};
   const auto plan_of = [&](plan::GpuDenseProblem problem, const Shape& shape) {
+    if (by_warpgroups) {
+      // As many of the shares as the summed axis has parts for.
+      for (problem.shares = shape.size; problem.shares > 1; problem.shares /= 2) {
+        try {
+          return plan_gpu_dense(problem, stream->device().model());
+        } catch (const Error&) {
+        }
+      }
+      return plan_gpu_dense(problem, stream->device().model());
+    }
     (by_blocks ? problem.slots : by_pieces ? problem.parts : problem.cluster) = shape.size;
     problem.direct = shape.direct;
     return plan_gpu_dense(problem, stream->device().model());
   };
-  for (const Shape& any : by_blocks ? of_blocks : by_pieces ? of_pieces : of_clusters) {
+  for (const Shape& any : by_blocks ? of_blocks : by_pieces ? of_pieces : by_warpgroups ? of_shares : of_clusters) {
     const int shape = any.size;
     if (by_blocks && shape == 8 && c.head >= 128 && storage == Storage::f32) continue;  // too large for a block
-    if (!by_blocks && !by_pieces && shape > 1 && stream->device().model().architecture() < 90) continue;
+    if (!by_blocks && !by_pieces && !by_warpgroups && shape > 1 && stream->device().model().architecture() < 90) continue;
     const plan::GpuDensePlan plan = plan_of(problem_of(forward, spec()), any);
     SCOPED_TRACE(plan.explain());
     y.fill(0xff), last.fill(0xff);
@@ -389,6 +401,7 @@ std::vector<Case> warpgroup_cases() {
       {.name = "turns", .rows = 300, .steps = 3, .heads = 5, .head = 256},
       {.name = "large", .rows = 130, .steps = 4, .head = 1024, .lengths = true},
       {.name = "from_shared_memory", .rows = 40, .steps = 3, .head = 2048},
+      {.name = "streamed", .rows = 20, .steps = 3, .head = 2560, .lengths = true},
       {.name = "nothing_extra", .rows = 20, .steps = 20, .head = 256, .states = false, .bias = false},
       {.name = "clipped", .rows = 35, .steps = 9, .head = 256, .lengths = true, .clip = 0.01f},
       {.name = "packed", .rows = 19, .steps = 160, .head = 128, .packed = true},

@@ -31,16 +31,22 @@ struct Size {
   Storage storage;
   Index head, rows;
   bool all;
+  int shares = -1;
 };
 
 /// With R in registers alone and in shared memory, few rows and many, and everything that a step can have.
 TEST_P(WarpgroupKernels, FitTheirRegisters) {
-  for (const auto& [storage, head, rows, all] : {Size{Storage::bf16, 1024, 64, false},
+  for (const auto& [storage, head, rows, all, shares] : {Size{Storage::bf16, 1024, 64, false},
                                                  {Storage::bf16, 1024, 256, true},
                                                  {Storage::f16, 512, 512, true},
                                                  {Storage::bf16, 2048, 256, false},
-                                                 {Storage::f16, 128, 100, true}}) {
+                                                 {Storage::f16, 128, 100, true},
+                                                 {Storage::bf16, 2048, 256, false, 2},
+                                                 {Storage::f16, 256, 64, true, 2},
+                                                 {Storage::bf16, 2560, 16, false, 1},
+                                                 {Storage::f16, 4096, 64, true, 1}}) {
     GpuDenseProblem problem = problem_of(GetParam(), storage, head, rows);
+    problem.shares = shares;
     problem.training = problem.ragged = problem.reset = problem.reverse = all;
     problem.every_state = all && plan::cell_traits(GetParam()).states() > 1;
     const plan::GpuDensePlan plan = plan_gpu_dense(problem, test::chip(kHopper));
@@ -50,11 +56,16 @@ TEST_P(WarpgroupKernels, FitTheirRegisters) {
 }
 
 TEST_P(WarpgroupKernels, FitTheirRegistersBackwards) {
-  for (const auto& [storage, head, rows, all] : {Size{Storage::bf16, 1024, 64, false},
+  for (const auto& [storage, head, rows, all, shares] : {Size{Storage::bf16, 1024, 64, false},
                                                  {Storage::bf16, 1024, 256, true},
                                                  {Storage::f16, 512, 512, true},
-                                                 {Storage::f16, 256, 100, true}}) {
+                                                 {Storage::f16, 256, 100, true},
+                                                 {Storage::bf16, 2048, 256, false, 8},
+                                                 {Storage::f16, 256, 64, true, 4},
+                                                 {Storage::bf16, 2560, 32, false, 2},
+                                                 {Storage::bf16, 4096, 64, true, 4}}) {
     GpuDenseProblem problem = problem_of(GetParam(), storage, head, rows);
+    problem.shares = shares;
     problem.backward = true;
     problem.ragged = problem.reset = problem.reverse = problem.clipped = all;
     problem.every_state = all && plan::cell_traits(GetParam()).states() > 1;

@@ -124,10 +124,12 @@ std::string GpuDensePlan::explain() const {
         resident, chunks, stages, why);
   }
   if (algorithm == DenseAlgorithm::warpgroup) {
+    std::string sharing = shares > 1 ? fmt::format("; {} blocks share sums", shares) : "";
+    if (streamed > 0) sharing += fmt::format("; {} of {} loads of the matrix at every step", streamed, chunks / 4 / depth);
     return fmt::format(
         "warpgroup: {} teams of {} blocks of {} threads and {} KB, each {} rows of a head in {} portions; {} of {} "
-        "steps of the matrix in registers, {} copies of what it multiplies under way; {}",
-        teams, clusters * cluster, threads(), shared / 1024, slots, groups, resident, chunks, stages, why);
+        "steps of the matrix in registers, {} copies of what it multiplies under way{}; {}",
+        teams, clusters * cluster, threads(), shared / 1024, slots, groups, resident, chunks, stages, sharing, why);
   }
   return fmt::format(
       "{}: {} blocks of {} threads and {} KB, {} at once on a multiprocessor, each {} rows of a head; {} of {} chunks "
@@ -165,7 +167,8 @@ GpuDensePlan plan_of_these_steps(const GpuDenseProblem& problem, const GpuModel&
     }
     if (problem.algorithm != DenseAlgorithm::automatic) return plan_by(problem.algorithm, problem, gpu);
     const bool anything =
-        problem.slots == 0 && problem.cluster == 0 && problem.groups == 0 && problem.parts == 0 && problem.direct < 0;
+        problem.slots == 0 && problem.cluster == 0 && problem.groups == 0 && problem.parts == 0 && problem.direct < 0 &&
+        problem.shares < 0;
     const auto ranked = [&] { return plan_quickest(problem, gpu); };
     if (!anything) return ranked();
     return plan_as_measured<GpuDensePlan>(

@@ -1,6 +1,7 @@
 // Recurrences of dense cells over large batches, by warpgroups of Hopper.
 
 #include <algorithm>
+#include <cstdlib>
 #include <span>
 
 #include "base/check.h"
@@ -21,6 +22,8 @@ constexpr int kMostGates = 4, kMostItems = 32, kMostItemBytes = 16 << 10, kMostS
 constexpr int kMostWarpgroupRegisters = 184;
 /// Bytes of the operand in flight to a block. With fewer the tensor cores wait.
 constexpr int kLeastUnderWay = 32 << 10;
+/// Of blocks whose warpgroups have rows of their own: those bytes, stages of the operand, and items.
+constexpr int kUnderWay = 64 << 10, kUnderWayStreaming = 32 << 10, kLeastStagesOfWide = 2, kMostStagesOfWide = 16, kMostItemsOfWide = 64;
 
 /// Costs in nanoseconds. Values are rows of a portion times operand columns of a block. Measured on an H100, and fitted
 /// within about 10 %.
@@ -48,48 +51,111 @@ struct WarpgroupCandidate {
   bool fits = false;
 };
 
-WarpgroupCandidate warpgroup_candidate(const GpuDenseProblem& problem, const GpuModel& gpu, int rows, int portions) {
-  const CellTraits& cell = cell_traits(problem.cell);
+/// Distributes R over the registers and the shared memory of blocks whose warpgroups have rows of their own; what is
+/// left is streamed.
+void fill_wide(TeamShape& shape, Index block_bytes) {
+  const int items = shape.own_items();
+  const int most = std::min(std::clamp(kUnderWay / shape.item_bytes(), 2, kMostStagesOfWide), 2 * items);
+  const auto hold = [&](int spare_registers) {
+    const int step = shape.steps_of_item();
+    shape.resident = 0;
+    shape.resident = std::clamp((kMostWarpgroupRegisters - shape.registers() - spare_registers) / 4 / step * step, 0,
+                                shape.own_steps());
+    return items - shape.resident_items();
+  };
+  // What the compiler was observed to need besides: where sums are exchanged forward, and where R is streamed.
+  constexpr int of_sharing = 8, of_streaming = 28;
+  const int plain = shape.backward ? shape.portions + (shape.states > 2 ? 4 : 0) : shape.shares == 1 ? 0 : of_sharing;
+  shape.kept = hold(plain), shape.streamed = 0;
+  // Fewer stages of the operand rather than R from memory.
+  for (shape.stages = most; shape.stages >= std::min(most, kLeastStagesOfWide); --shape.stages) {
+    if (shape.shared_bytes() <= block_bytes) return;
+  }
+  shape.stages = std::clamp(kUnderWayStreaming / shape.item_bytes(), 2, most);
+  const int left = hold(shape.rows > 16 ? of_streaming : plain);
+  for (shape.kept = left; shape.kept >= 0; --shape.kept) {
+    shape.streamed = left - shape.kept;
+    if (shape.shared_bytes() <= block_bytes) return;
+  }
+}
+
+WarpgroupCandidate wide_candidate(const GpuModel& gpu, TeamShape shape) {
   WarpgroupCandidate c;
-  TeamShape& shape = c.shape;
-  shape.backward = problem.backward;
-  shape.gates = cell.gates(), shape.states = cell.states(), shape.split = cell.split_gradients;
-  shape.units = static_cast<int>(problem.head_size());
-  shape.rows = rows, shape.portions = portions;
+  const int slices = shape.all_slices();
+  if (shape.units % shape.group_units() != 0 || slices % shape.shares != 0 || shape.rows % (8 * shape.shares) != 0 ||
+      (shape.backward && shape.shares == 1)) {
+    return c;
+  }
+  shape.depth = std::getenv("DEPTH") ? std::atoi(std::getenv("DEPTH")) : 2;
+  if (shape.slices() % shape.depth != 0 || shape.items() > kMostItemsOfWide) return c;
+  fill_wide(shape, gpu.block_bytes);
+  c.shape = shape;
+  // A loading thread has at least one row.
+  c.fits = shape.kept >= 0 && shape.own_rows() <= 32 * shape.loaders() &&
+           shape.registers() <= kMostWarpgroupRegisters && shape.blocks() <= clusters_at_once(gpu, 1);
+  return c;
+}
+
+WarpgroupCandidate narrow_candidate(const GpuModel& gpu, TeamShape shape) {
   shape.depth = 4;
   while (shape.depth > 1 &&
          (shape.slices() % (shape.depth * TeamShape::parts) != 0 || shape.item_bytes() > kMostItemBytes)) {
     shape.depth /= 2;
   }
+  shape.resident = 0;
   const int others = shape.registers();
   const auto fill = [&] {
     const int step = shape.steps_of_item();
     shape.resident = std::clamp((kMostWarpgroupRegisters - others) / 4 / step * step, 0, shape.own_steps());
+    shape.kept = shape.own_items() - shape.resident_items();
     shape.stages = std::min(kMostStages, 2 * shape.own_items());
     while (shape.stages > 1 && shape.shared_bytes() > gpu.block_bytes) --shape.stages;
   };
   fill();
   // Backward passes have less room: items must be small enough for some to be in flight during a multiplication.
   constexpr int few_stages = 4;
-  while (problem.backward && shape.depth > 1 && shape.stages < std::min(few_stages, shape.own_items()) &&
+  while (shape.backward && shape.depth > 1 && shape.stages < std::min(few_stages, shape.own_items()) &&
          2 * shape.items() <= kMostItems) {
     shape.depth /= 2;
     fill();
   }
+  WarpgroupCandidate c;
+  c.shape = shape;
+  const bool alike = !shape.backward || shape.gates * shape.units % (4 * TeamShape::slice_units) == 0;
   c.fits =
-      others <= kMostWarpgroupRegisters && shape.items() <= kMostItems && shape.shared_bytes() <= gpu.block_bytes &&
+      alike && others <= kMostWarpgroupRegisters && shape.items() <= kMostItems &&
+      shape.shared_bytes() <= gpu.block_bytes &&
       (shape.stages >= shape.own_items() || TeamShape::parts * shape.stages * shape.item_bytes() >= kLeastUnderWay);
-  c.slices = (problem.rows + shape.team_rows() - 1) / shape.team_rows();
+  return c;
+}
+
+WarpgroupCandidate warpgroup_candidate(const GpuDenseProblem& problem, const GpuModel& gpu, int rows, int portions,
+                                       int shares) {
+  const CellTraits& cell = cell_traits(problem.cell);
+  TeamShape shape{};
+  shape.backward = problem.backward;
+  shape.gates = cell.gates(), shape.states = cell.states(), shape.split = cell.split_gradients;
+  shape.units = static_cast<int>(problem.head_size());
+  shape.rows = rows, shape.portions = portions, shape.shares = shares;
+  WarpgroupCandidate c = shares > 0 ? wide_candidate(gpu, shape) : narrow_candidate(gpu, shape);
+  if (!c.fits) return c;
+  c.slices = (problem.rows + c.shape.team_rows() - 1) / c.shape.team_rows();
   const Index items = c.slices * problem.heads;
-  const Index at_once = clusters_at_once(gpu, shape.cluster()) * shape.cluster();
-  c.fits = c.fits && at_once >= shape.blocks();
-  c.teams = std::clamp<Index>(at_once / shape.blocks(), 1, items);
+  const Index at_once = clusters_at_once(gpu, c.shape.cluster()) * c.shape.cluster();
+  c.fits = at_once >= c.shape.blocks();
+  c.teams = std::clamp<Index>(at_once / c.shape.blocks(), 1, items);
   c.waves = (items + c.teams - 1) / c.teams;
   return c;
 }
 
+double wide_step_time(const TeamShape& shape) {
+  const double values = static_cast<double>(shape.rows) * shape.slices() * TeamShape::slice_units;
+  return 2500 + shape.portions * (600 + values * 0.04 + shape.streamed * shape.depth * 150.0);
+}
+
 double warpgroup_step_time(const WarpgroupCandidate& c) {
   const TeamShape& shape = c.shape;
+  if (shape.wide()) return wide_step_time(shape);
   const WarpgroupCosts cost = shape.backward ? kBackwardCosts : WarpgroupCosts{};
   const double values = static_cast<double>(shape.rows) * shape.slices() * TeamShape::slice_units;
   const double from_shared = 1 - static_cast<double>(shape.resident) / shape.own_steps();
@@ -110,6 +176,7 @@ GpuDensePlan warpgroup_plan(const GpuDenseProblem& problem, const WarpgroupCandi
   plan.parts = TeamShape::parts;
   plan.resident = shape.resident, plan.chunks = shape.own_steps();
   plan.stages = shape.stages, plan.depth = shape.depth;
+  plan.shares = shape.shares, plan.kept = shape.kept, plan.streamed = shape.streamed;
   plan.shared = shape.shared_bytes();
   plan.octets = shape.own_units() / 8;
   plan.cluster = shape.cluster();
@@ -125,7 +192,7 @@ GpuDensePlan warpgroup_plan(const GpuDenseProblem& problem, const WarpgroupCandi
 std::string warpgroup_refusal(const GpuDenseProblem& problem, const GpuModel& gpu) {
   const CellTraits& cell = cell_traits(problem.cell);
   constexpr int hopper = 90, whole = 16, even = TeamShape::parts * TeamShape::slice_units;
-  constexpr Index most = kMostItems * TeamShape::slice_units;
+  constexpr Index most = kMostItemsOfWide * TeamShape::slice_units;
   if (gpu.architecture() != hopper) {
     return fmt::format("warpgroups multiply on chips of sm_{}, and {} is of sm_{}", hopper, gpu.name,
                        gpu.architecture());
@@ -138,10 +205,6 @@ std::string warpgroup_refusal(const GpuDenseProblem& problem, const GpuModel& gp
     return fmt::format("warpgroups share a head of a multiple of {} units, up to {}, not of {}", even, most,
                        problem.head_size());
   }
-  if (problem.backward && problem.head_size() * cell.gates() % (2 * even) != 0) {
-    return fmt::format("pairs of blocks share gates whose units are a multiple of {}, not {} x {}", 2 * even,
-                       cell.gates(), problem.head_size());
-  }
   if (problem.alignment < whole) {
     return fmt::format("warpgroups need tensors aligned to {} bytes, not {}", whole, problem.alignment);
   }
@@ -151,7 +214,7 @@ std::string warpgroup_refusal(const GpuDenseProblem& problem, const GpuModel& gp
   if (problem.algorithm == DenseAlgorithm::automatic && problem.rows < few) {
     return fmt::format("warpgroups are for batches of {} rows or more", few);
   }
-  if (problem.cluster > 1 || problem.groups != 0 || problem.parts != 0 || problem.direct >= 0) {
+  if (problem.cluster > 1 || problem.parts != 0 || problem.direct >= 0) {
     return "warpgroups have no such shapes";
   }
   return "";
@@ -170,13 +233,16 @@ DenseRule dense_warpgroup_rule(const GpuDenseProblem& problem, const GpuModel& g
   // Backward passes exchange sums in pieces of 16 bytes.
   const auto rows = rule.var("rows", problem.backward ? csp::Domain({16, 32, 64}) : csp::Domain({16, 32, 48, 64}));
   const auto portions = rule.var("portions", csp::Domain({1, 2, 3, 4, 6, 8}));
+  const auto shares = rule.var("shares", csp::Domain({0, 1, 2, 4, 8}));
   const auto candidate = [=](std::span<const csp::Integer> v) {
-    return warpgroup_candidate(problem, gpu, static_cast<int>(v[0]), static_cast<int>(v[1]));
+    return warpgroup_candidate(problem, gpu, static_cast<int>(v[0]), static_cast<int>(v[1]), static_cast<int>(v[2]));
   };
+  if (problem.groups != 0) m.require("as many portions as were asked for", portions == problem.groups);
+  if (problem.shares >= 0) m.require("as many shares as were asked for", shares == problem.shares);
   if (problem.slots != 0) m.require("as many rows as were asked for", rows * portions == problem.slots);
   m.require(
       "registers and shared memory of blocks that run at once hold the matrix and what is multiplied by it",
-      m.call("fits", {rows, portions},
+      m.call("fits", {rows, portions, shares},
              [=](std::span<const csp::Integer> v) { return csp::Integer{candidate(v).fits ? 1 : 0}; }, {0, 1}) == 1);
   m.minimise([=](const csp::Solution& solution) {
     const WarpgroupCandidate c = candidate(solution.values());

@@ -10,14 +10,20 @@
 #endif
 #endif
 
-/// A *team* of blocks shares R of a head, 64 matrix rows per block. A warpgroup multiplies them at once by the operands
-/// of many batch rows. Two warpgroups share the sums: each has every other *item* of the summed axis. A third warpgroup
-/// loads items and inputs, and sends the results. The rows of a team are split into `portions` that take turns: while
-/// blocks exchange the results of one portion, they multiply by the operand of another.
+/// A *team* of blocks shares R of a head. A warpgroup multiplies 64 rows of the matrix at once by the operands of many
+/// batch rows, of which the first axis is cut into *items*. A third warpgroup loads items and inputs, and sends the
+/// results. The rows of a team are split into `portions` that take turns: while blocks exchange the results of one
+/// portion, they multiply by the operand of another.
 ///
-/// Forward: a block has 16 units with all their gates, and multiplies by h. Backward: a pair of blocks has 64 units;
-/// each block applies the cell to 32 of them. The pair multiplies the transpose of R by the gate gradients of all
-/// units, one block by those of the first half, the other by those of the second. Then the blocks exchange their sums.
+/// `shares` == 0: a block has 64 rows of the matrix, and its two warpgroups have every other item. Forward: a block has
+/// 16 units with all their gates, and multiplies by h. Backward: a pair of blocks has 64 units; each block applies the
+/// cell to 32 of them. The pair multiplies the transpose of R by the gate gradients of all units, one block by those of
+/// the first half, the other by those of the second. Then the blocks exchange their sums.
+///
+/// `shares` > 0: each warpgroup of a block has 64 rows of its own: 16 units with all their gates forward, 64 units
+/// backward. A *group* of `shares` blocks has the same rows of the matrix, and each of them a part of the summed axis.
+/// They exchange their sums through the L2 cache, and each applies the cell to a part of the portion's rows. What of R
+/// fits neither registers nor shared memory is `streamed`: it is read from memory in every turn.
 ///
 /// Operands are exchanged through the L2 cache, in *slices* of 64 columns of all rows of a portion in the layout of the
 /// tensor cores (MatrixOfColumns). An item is `depth` slices, one copy.
@@ -30,23 +36,35 @@ struct WarpgroupShape {
   int portions;
   int resident;  // number of a warpgroup's 16-deep steps with R in registers; R of the others is in shared memory
   int depth;
-  int stages;  // items of each warpgroup that shared memory holds or waits for
+  int stages;  // items that shared memory holds or waits for; of each warpgroup if `shares` == 0
+  int shares;
+  int kept, streamed;  // items of a warpgroup with R in shared memory, and those whose R is read in every turn
 
-  static constexpr int parts = 2, loaders = 2;  // multiplying warpgroups; warps that load inputs
+  static constexpr int parts = 2;  // multiplying warpgroups
   static constexpr int threads = 384, slice_units = 64, tile_rows = 64;
-  /// Blocks that share 64 units, and their columns.
-  PENSTOCK_LAYOUT int cluster() const { return backward ? 2 : 1; }
-  PENSTOCK_LAYOUT int own_units() const { return backward ? tile_rows / cluster() : 16; }
+  PENSTOCK_LAYOUT bool wide() const { return shares > 0; }
+  /// Warps that load inputs. Another one reads what is streamed of R.
+  PENSTOCK_LAYOUT int loaders() const { return streamed > 0 ? 1 : 2; }
+  /// Parts of a block's items, each for a warpgroup.
+  PENSTOCK_LAYOUT int item_parts() const { return wide() ? 1 : parts; }
+  /// Blocks of a cluster.
+  PENSTOCK_LAYOUT int cluster() const { return backward && !wide() ? 2 : 1; }
+  /// Blocks that share the summed axis, and the units whose sums they share.
+  PENSTOCK_LAYOUT int sharing() const { return wide() ? shares : cluster(); }
+  PENSTOCK_LAYOUT int group_units() const { return (backward ? tile_rows : 16) * (wide() ? parts : 1); }
+  /// To what a block applies the cell.
+  PENSTOCK_LAYOUT int own_units() const { return wide() ? group_units() : group_units() / cluster(); }
+  PENSTOCK_LAYOUT int own_rows() const { return wide() ? rows / shares : rows; }
   /// Stages of the inputs. One suffices for backward passes, which multiply more per step.
   PENSTOCK_LAYOUT int input_stages() const { return backward ? 1 : 2; }
-  PENSTOCK_LAYOUT int blocks() const { return units / own_units(); }
+  PENSTOCK_LAYOUT int blocks() const { return units / group_units() * sharing(); }
   PENSTOCK_LAYOUT int team_rows() const { return rows * portions; }
   /// Slices of all exchanged values, and of the operand of one block.
   PENSTOCK_LAYOUT int all_slices() const { return (backward ? gates : 1) * units / slice_units; }
-  PENSTOCK_LAYOUT int slices() const { return all_slices() / cluster(); }
+  PENSTOCK_LAYOUT int slices() const { return all_slices() / sharing(); }
   PENSTOCK_LAYOUT int items() const { return slices() / depth; }
-  PENSTOCK_LAYOUT int all_items() const { return items() * cluster(); }
-  PENSTOCK_LAYOUT int own_items() const { return items() / parts; }
+  PENSTOCK_LAYOUT int all_items() const { return items() * sharing(); }
+  PENSTOCK_LAYOUT int own_items() const { return items() / item_parts(); }
   PENSTOCK_LAYOUT int steps_of_item() const { return 4 * depth; }
   PENSTOCK_LAYOUT int own_steps() const { return own_items() * steps_of_item(); }
   PENSTOCK_LAYOUT int resident_items() const { return resident / steps_of_item(); }
@@ -56,20 +74,55 @@ struct WarpgroupShape {
   /// Bytes of the L2 cache for a team: two exchange buffers used in turn, and for each item a count of the blocks that
   /// have sent it.
   static constexpr int count_bytes = 128;
-  PENSTOCK_LAYOUT int exchange_bytes() const { return portions * (2 * portion_bytes() + all_items() * count_bytes); }
-  /// Blocks that contribute to an item.
-  PENSTOCK_LAYOUT int blocks_of_item() const { return depth * slice_units / own_units(); }
+  /// Bytes of the sums that the blocks of a group exchange: of each portion, of each owner those of each source.
+  PENSTOCK_LAYOUT int shared_sum_bytes() const { return own_tiles() * parts * 4 * 32 * 16; }
+  PENSTOCK_LAYOUT int group_sum_bytes() const { return shares > 1 ? shares * shares * shared_sum_bytes() : 0; }
+  /// Two buffers used in turn, as of the exchanged values.
+  PENSTOCK_LAYOUT int all_sum_bytes() const { return 2 * portions * (units / group_units()) * group_sum_bytes(); }
+  PENSTOCK_LAYOUT int counts_at() const { return portions * 2 * portion_bytes(); }
+  PENSTOCK_LAYOUT int sums_at() const { return counts_at() + portions * all_items() * count_bytes; }
+  PENSTOCK_LAYOUT int streamed_at() const { return sums_at() + all_sum_bytes(); }
+  PENSTOCK_LAYOUT int exchange_bytes() const { return streamed_at() + blocks() * parts * streamed * matrix_item_bytes(); }
+  /// Contributions to an item: of each block at most one.
+  PENSTOCK_LAYOUT int blocks_of_item() const {
+    const int groups = depth * slice_units / group_units();
+    return (groups > 0 ? groups : 1) * (wide() ? shares : cluster());
+  }
 
   /// Tiles of 8 rows to which a thread applies the cell.
-  PENSTOCK_LAYOUT int own_tiles() const { return rows / 8 / parts; }
+  PENSTOCK_LAYOUT int own_tiles() const { return wide() ? rows / 8 / shares : rows / 8 / parts; }
+  /// Sums of a tile to which a thread applies the cell, and those of them that are one unit's.
+  PENSTOCK_LAYOUT int tile_cells() const { return backward ? (wide() ? 4 : 2) : 1; }
   /// Registers of a multiplying thread, without those that the compiler needs for other values.
   PENSTOCK_LAYOUT int registers() const {
-    return 4 * resident + rows / 2 + own_tiles() * ((backward ? 2 : 1) * portions * states + 2);
+    return 4 * resident + rows / 2 + own_tiles() * (tile_cells() * portions * states + (shares > 1 ? 6 : 2));
   }
 
   /// Bytes of a slice of the tile of R.
   static constexpr int matrix_slice_bytes = tile_rows * 128;
-  PENSTOCK_LAYOUT int matrix_slices() const { return slices() - parts * resident / 4; }
+  PENSTOCK_LAYOUT int matrix_item_bytes() const { return depth * matrix_slice_bytes; }
+  PENSTOCK_LAYOUT int matrix_slices() const { return parts * kept * depth; }
+  /// Where among a warpgroup's items those are that registers hold, that shared memory keeps, and that are streamed:
+  /// the latter in turns with the others, so that memory is read all the time.
+  PENSTOCK_LAYOUT int held_place(int i) const { return i + (i < streamed ? i : streamed); }
+  PENSTOCK_LAYOUT int streamed_with_held() const {
+    return streamed < resident_items() ? streamed : resident_items();
+  }
+  PENSTOCK_LAYOUT int kept_place(int i) const {
+    const int left = streamed - streamed_with_held();
+    return resident_items() + streamed_with_held() + i + (i < left ? i : left);
+  }
+  PENSTOCK_LAYOUT int streamed_place(int i) const {
+    if (i < resident_items()) return 2 * i + 1;
+    const int later = i - resident_items();
+    return 2 * resident_items() + later + (later + 1 < kept ? later + 1 : kept);
+  }
+  /// Items of R that shared memory holds or waits for, of each warpgroup.
+  PENSTOCK_LAYOUT int matrix_stages() const {
+    const int most = depth > 2 ? 2 : depth > 1 ? 3 : 5;
+    return streamed < most ? streamed : most;
+  }
+  PENSTOCK_LAYOUT int matrix_stages_at() const { return matrix_at() + matrix_slices() * matrix_slice_bytes; }
   /// Backward: offsets of the inputs of a step: saved gates, W x, states, dy and h, in this order.
   PENSTOCK_LAYOUT int input_wx_at() const { return gates * own_units() * 2; }
   PENSTOCK_LAYOUT int input_states_at() const { return (split ? 2 : 1) * input_wx_at(); }
@@ -78,32 +131,35 @@ struct WarpgroupShape {
   PENSTOCK_LAYOUT int input_pitch() const {
     return (backward ? input_h_at() + own_units() * 2 : gates * own_units() * 2) + 16;
   }
-  PENSTOCK_LAYOUT int input_bytes() const { return rows * input_pitch(); }
+  PENSTOCK_LAYOUT int input_bytes() const { return own_rows() * input_pitch(); }
   /// Bytes from row to row of sent values (h, or the gradients of a gate). They place four rows in different banks.
   PENSTOCK_LAYOUT int sent_pitch() const { return own_units() * 2 + (backward ? 16 : 0); }
-  PENSTOCK_LAYOUT int sent_gate_bytes() const { return rows * sent_pitch(); }
+  PENSTOCK_LAYOUT int sent_gate_bytes() const { return own_rows() * sent_pitch(); }
   /// Bytes of the sent values. Backward: the gradients of R h, and those of W x if they differ.
   PENSTOCK_LAYOUT int sent_bytes() const { return sent_gate_bytes() * (backward ? gates * (split ? 2 : 1) : 1); }
   /// Buffers of sent values, used in turn: the gradients of a step are read and written while those of the next turn
   /// are computed.
-  PENSTOCK_LAYOUT int sent_buffers() const { return backward && portions == 1 ? 2 : portions; }
+  PENSTOCK_LAYOUT int sent_buffers() const { return backward && (wide() || portions == 1) ? 2 : portions; }
   /// Sums that a thread receives from one other warpgroup.
-  PENSTOCK_LAYOUT int passed_values() const { return own_tiles() * (backward ? 2 : 4); }
-  PENSTOCK_LAYOUT int passed_bytes() const { return passed_values() * 4 * threads / 3; }
+  PENSTOCK_LAYOUT int passed_values() const { return own_tiles() * (backward && !wide() ? 2 : 4); }
+  PENSTOCK_LAYOUT int passed_bytes() const { return wide() ? 0 : passed_values() * 4 * threads / 3; }
   /// Bytes of sums received from the other warpgroup (forward), or from the three others of the pair for each portion
   /// (backward).
   PENSTOCK_LAYOUT int all_passed_bytes() const { return parts * passed_bytes() * (backward ? 3 * portions : 1); }
   static constexpr int row_bytes = 20;
 
   PENSTOCK_LAYOUT int ring_at() const { return 1024; }
-  PENSTOCK_LAYOUT int matrix_at() const { return ring_at() + parts * stages * item_bytes(); }
-  PENSTOCK_LAYOUT int passed_at() const { return matrix_at() + matrix_slices() * matrix_slice_bytes; }
+  PENSTOCK_LAYOUT int matrix_at() const { return ring_at() + item_parts() * stages * item_bytes(); }
+  PENSTOCK_LAYOUT int passed_at() const {
+    return matrix_stages_at() + parts * matrix_stages() * matrix_item_bytes();
+  }
   PENSTOCK_LAYOUT int input_at() const { return passed_at() + all_passed_bytes(); }
   PENSTOCK_LAYOUT int sent_at() const { return input_at() + input_stages() * input_bytes(); }
   PENSTOCK_LAYOUT int reset_at() const { return sent_at() + sent_buffers() * sent_bytes(); }
-  PENSTOCK_LAYOUT int rows_at() const { return reset_at() + input_stages() * rows; }
+  PENSTOCK_LAYOUT int rows_at() const { return reset_at() + input_stages() * own_rows(); }
   PENSTOCK_LAYOUT int shared_bytes() const { return rows_at() + team_rows() * row_bytes; }
   PENSTOCK_LAYOUT int barriers() const {
-    return 2 * parts * stages + input_stages() + portions + (backward ? portions * parts : 0);
+    return 2 * (item_parts() * stages + parts * matrix_stages()) + input_stages() + portions +
+           (backward && !wide() ? portions * parts : 0);
   }
 };

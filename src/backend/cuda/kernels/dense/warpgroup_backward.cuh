@@ -30,58 +30,80 @@ PENSTOCK_DEVICE void StoreRemote(unsigned to, const float4& value, unsigned barr
 
 /// Sends the block's gradients of R h.
 PENSTOCK_DEVICE void SendGradients(const Shared& shared, const TeamExchange& exchange, const Team& team, int steps) {
-  constexpr int pieces = kRows * 4 / 32, slices_of_gate = kHead / WarpgroupShape::slice_units;
-  const int lane = threadIdx.x % 32, piece = lane % 4, slice = team.member / 2, in_slice = team.member % 2 * 4 + piece;
+  constexpr int slice_units = WarpgroupShape::slice_units, slices_of_gate = kHead / slice_units;
+  constexpr int of_row = kUnits / 8, rows_at_once = 32 / of_row, pieces = kOwnRows / rows_at_once;
+  // Items of a gate to which the block contributes.
+  constexpr int items = kUnits / slice_units > kDepth ? kUnits / slice_units / kDepth : 1;
+  const int lane = threadIdx.x % 32, piece = lane % of_row, unit = team.first_unit() + piece * 8;
+  static_assert(kInputStages == 1);
+  if (kWide && lane == 0) shared.inputs[0].arrive();
 #pragma unroll 1
   for (int number = 0; number < steps; ++number) {
 #pragma unroll 1
     for (int portion = 0; portion < kPortions; ++portion) {
       shared.made[portion].wait(number & 1);
+      // What was sent the turn before may be written over the turn after this one.
+      if (kWide && lane == 0) shared.inputs[0].arrive();
 #pragma unroll 1
       for (int g = 0; g < kGates; ++g) {
         const char* const from = shared.sent(number * kPortions + portion, g) + piece * 16;
-        char* const to = exchange.sent(portion, number) + (g * slices_of_gate + slice) * kShape.slice_bytes();
+        char* const to =
+            exchange.sent(portion, number) + (g * slices_of_gate + unit / slice_units) * kShape.slice_bytes();
 #pragma unroll
         for (int i = 0; i < pieces; ++i) {
-          const int row = i * 8 + lane / 4;
+          const int row = i * rows_at_once + lane / of_row;
           const uint4 v = *(const uint4*)(from + row * kShape.sent_pitch());
-          asm volatile(
-              "st.relaxed.gpu.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to + MatrixOfColumns::place(row, in_slice)),
-              "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
-              : "memory");
+          asm volatile("st.relaxed.gpu.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(
+                           to + MatrixOfColumns::place(team.own_row() + row, unit % slice_units / 8)),
+                       "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
+                       : "memory");
         }
       }
       ShowGlobalCopies();
       __syncwarp();
-      if (lane < kGates) exchange.add(portion, (lane * slices_of_gate + slice) / kDepth);
+      if (lane < kGates * items) {
+        const int slice = lane / items * slices_of_gate + team.first_unit() / slice_units;
+        exchange.add(portion, slice / kDepth + lane % items);
+      }
       __syncwarp();
     }
   }
 }
 
 /// What a thread of a warpgroup that multiplies has: of the block's units number 8 warp + lane / 4, of a tile of 8 rows
-/// rows 2 (lane % 4) and the one after it.
+/// rows 2 (lane % 4) and the one after it. In blocks with 64 rows of the matrix for each warpgroup: number lane / 4 of
+/// the warp's 16 units, and the eighth after it. Rows count among the block's own of a portion.
 struct Multiplier : Product {
+  static constexpr int units_of_thread = kWide ? 2 : 1;
   const Shared& shared;
   const Team& team;
+  const TeamExchange& exchange;
   const DenseBackwardArguments& args;
   int rank;
   /// Gradients of the states that left the step at hand, without what flows through R.
-  float carried[kPortions][kTiles * 2][kStates], bias_ih[kGates];
+  float carried[kPortions][kPassed][kStates], bias_ih[units_of_thread][kGates];
 
-  __device__ __forceinline__ int row_of(int i) const { return (part * kTiles + i / 2) * 8 + lane % 4 * 2 + i % 2; }
-  __device__ __forceinline__ int own_unit() const { return 8 * warp + lane / 4; }
-  __device__ __forceinline__ int channel() const { return team.channel() + own_unit(); }
-  __device__ __forceinline__ Index state_at(int i, const Row& row) const {
-    return ((Index)i * args.rows.rows + row.number) * args.hidden + channel();
+  /// Of the thread's i-th sum.
+  __device__ __forceinline__ int row_of(int i) const {
+    return kWide ? i / 4 * 8 + lane % 4 * 2 + i % 2 : (part * kTiles + i / 2) * 8 + lane % 4 * 2 + i % 2;
+  }
+  __device__ __forceinline__ int unit_of(int i) const {
+    return kWide ? part * WarpgroupShape::tile_rows + 16 * warp + lane / 4 + i / 2 % 2 * 8 : 8 * warp + lane / 4;
+  }
+  __device__ __forceinline__ const Row& row_at(int portion, int own) const {
+    return shared.rows[portion * kRows + team.own_row() + own];
+  }
+  __device__ __forceinline__ Index state_at(int state, const Row& row, int unit) const {
+    return ((Index)state * args.rows.rows + row.number) * args.hidden + team.channel() + unit;
   }
 
   /// Where the transpose of R has, in row `row` of a warp's 16, a column of the block's: R's row of the gate and unit
   /// of that column; the columns after it lie a row of R further.
-  PENSTOCK_DEVICE const char* matrix_at(const DenseBackwardArguments& args, const Team& team, int warp, int row,
-                                        int column) {
-    const int unit = team.member / 2 * kPair + row / 8 * kUnits + 8 * warp + row % 8;
-    const int of_all = team.member % 2 * (kShape.slices() * WarpgroupShape::slice_units) + column;
+  PENSTOCK_DEVICE const char* matrix_at(const DenseBackwardArguments& args, const Team& team, int part, int warp,
+                                        int row, int column) {
+    const int of_group = kWide ? part * WarpgroupShape::tile_rows + 16 * warp + row : row / 8 * kUnits + 8 * warp + row % 8;
+    const int unit = team.group() * kShape.group_units() + of_group;
+    const int of_all = team.share() * (kShape.slices() * WarpgroupShape::slice_units) + column;
     return args.recurrent + (((Index)team.head * kGates * kHead + of_all) * kHead + unit) * kBytes;
   }
   PENSTOCK_DEVICE unsigned matrix_word(const char* p) {
@@ -92,26 +114,30 @@ struct Multiplier : Product {
   __device__ __forceinline__ void init() {
 #pragma unroll
     for (int k = 0; k < kResident; ++k) {
-      const int column = column_of(part, k / kSteps) + k % kSteps * 16 + lane % 4 * 2;
+      const int column = column_of(part, kShape.held_place(k / kSteps)) + k % kSteps * 16 + lane % 4 * 2;
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        held[k][i] = matrix_word(matrix_at(args, team, warp, lane / 4 + i % 2 * 8, column + i / 2 * 8));
+        held[k][i] = matrix_word(matrix_at(args, team, part, warp, lane / 4 + i % 2 * 8, column + i / 2 * 8));
       }
     }
 #pragma unroll
-    for (int g = 0; g < kGates; ++g) {
-      bias_ih[g] =
-          DenseCell::split && args.bias_ih != nullptr ? args.bias_ih[(Index)g * args.hidden + channel()] : 0.0f;
+    for (int u = 0; u < units_of_thread; ++u) {
+      const int channel = team.channel() + unit_of(2 * u);
+#pragma unroll
+      for (int g = 0; g < kGates; ++g) {
+        bias_ih[u][g] =
+            DenseCell::split && args.bias_ih != nullptr ? args.bias_ih[(Index)g * args.hidden + channel] : 0.0f;
+      }
     }
 #pragma unroll
     for (int portion = 0; portion < kPortions; ++portion) {
 #pragma unroll
-      for (int i = 0; i < kTiles * 2; ++i) {
-        const Row& row = shared.rows[portion * kRows + row_of(i)];
+      for (int i = 0; i < kPassed; ++i) {
+        const Row& row = row_at(portion, row_of(i));
 #pragma unroll
         for (int k = 0; k < kStates; ++k) {
           carried[portion][i][k] =
-              args.dstate_out != nullptr && row.number >= 0 ? args.dstate_out[state_at(k, row)] : 0.0f;
+              args.dstate_out != nullptr && row.number >= 0 ? args.dstate_out[state_at(k, row, unit_of(i))] : 0.0f;
         }
       }
     }
@@ -193,7 +219,12 @@ struct Multiplier : Product {
   __device__ __forceinline__ void through(float (&own)[kPassed], int portion, int number) const {
     float sum[kRows / 2];
     multiply(sum, number * kPortions + portion);
-    add_up(own, sum, portion, number);
+    if constexpr (kWide) {
+      hand_out(own, sum, exchange, team, portion, number);
+      collect(own, exchange, team, portion, number);
+    } else {
+      add_up(own, sum, portion, number);
+    }
   }
 
   /// What a step passes on to the h before it.
@@ -202,43 +233,43 @@ struct Multiplier : Product {
     return exists ? Clipped(all, args.clip) : all;
   }
 
-  __device__ __forceinline__ float value(const char* input, int at) const {
-    return Storage::widen(*(const unsigned short*)(input + at + own_unit() * kBytes));
-  }
+  PENSTOCK_DEVICE float ValueAt(const char* input) { return Storage::widen(*(const unsigned short*)input); }
 
   /// Applies the cell's backward pass to a row.
-  __device__ __forceinline__ void apply(float (&kept)[kStates], float through, int row_number, int portion, int step,
+  __device__ __forceinline__ void apply(float (&kept)[kStates], float through, int number, int portion, int step,
                                         int turn) const {
-    const int stage = turn % kInputStages;
-    const Row& row = shared.rows[portion * kRows + row_number];
+    const int stage = turn % kInputStages, row_number = row_of(number), unit = unit_of(number);
+    const Row& row = row_at(portion, row_number);
     const bool live = step < row.length;
     const int resets = kReset ? shared.reset(stage)[row_number] : 0;
     const bool reset = resets & 1;
     const char* const input = shared.input(stage) + row_number * kShape.input_pitch();
+    const auto value = [&](int at) { return ValueAt(input + at + unit * kBytes); };
     Real wx[kGates], rh[kGates], prev[kStates], next[kStates], dnext[kStates], dprev[kStates], dwx[kGates], drh[kGates];
     Real save[kSaved];
 #pragma unroll
     for (int g = 0; g < kGates; ++g) {
-      rh[g] = Real(value(input, g * kGateBytes));
-      wx[g] = Real(DenseCell::split ? value(input, kShape.input_wx_at() + g * kGateBytes) + bias_ih[g] : 0.0f);
+      const float bias = bias_ih[kWide ? number / 2 % 2 : 0][g];
+      rh[g] = Real(value(g * kGateBytes));
+      wx[g] = Real(DenseCell::split ? value(kShape.input_wx_at() + g * kGateBytes) + bias : 0.0f);
     }
-    float h = value(input, kShape.input_h_at());
+    float h = value(kShape.input_h_at());
     if (!HasOutputBefore(args.rows, step)) {
-      h = args.state_in != nullptr && row.number >= 0 ? args.state_in[state_at(0, row)] : 0.0f;
+      h = args.state_in != nullptr && row.number >= 0 ? args.state_in[state_at(0, row, unit)] : 0.0f;
     }
     prev[0] = Real(reset ? 0.0f : h);
     dnext[0] =
-        Real(passed_on(kept[0], through, resets & 2, step + 1 < row.length) + value(input, kShape.input_dy_at()));
+        Real(passed_on(kept[0], through, resets & 2, step + 1 < row.length) + value(kShape.input_dy_at()));
 #pragma unroll
     for (int k = 1; k < kStates; ++k) {
       const float state =
-          *(const float*)(input + kShape.input_states_at() + (k - 1) * kStateBytes + own_unit() * sizeof(float));
+          *(const float*)(input + kShape.input_states_at() + (k - 1) * kStateBytes + unit * sizeof(float));
       prev[k] = Real(reset ? 0.0f : state);
       dnext[k] = Real(kept[k]);
     }
     if constexpr (kEveryState) {
       if (args.dstates.data != nullptr && live) {
-        const float* const from = (const float*)row.at(args.dstates, step, kDescending) + channel();
+        const float* const from = (const float*)row.at(args.dstates, step, kDescending) + team.channel() + unit;
         for (int k = 1; k < kStates; ++k) dnext[k] = Real(kept[k] + from[(Index)(k - 1) * args.hidden]);
       }
     }
@@ -250,7 +281,7 @@ struct Multiplier : Product {
     }
 #pragma unroll
     for (int g = 0; g < kGates; ++g) {
-      const int at = row_number * kShape.sent_pitch() + own_unit() * kBytes;
+      const int at = row_number * kShape.sent_pitch() + unit * kBytes;
       *(unsigned short*)(shared.sent(turn, g) + at) = Narrow(live ? drh[g].value : 0.0f);
       if constexpr (DenseCell::split) *(unsigned short*)(shared.sent(turn, kGates + g) + at) = Narrow(dwx[g].value);
     }
@@ -272,21 +303,18 @@ struct Multiplier : Product {
       for (int portion = 0; portion < kPortions; ++portion, ++turn) {
         float own[kPassed] = {};
         if (number > 0) through(own, portion, number - 1);
-        const int stage = turn % kInputStages;
-        shared.inputs[stage].wait(turn / kInputStages & 1);
+        shared.inputs[turn % kInputStages].wait(turn / kInputStages & 1);
 #pragma unroll
-        for (int i = 0; i < kTiles * 2; ++i) {
-          apply(carried[portion][i], own[i], row_of(i), portion, steps - 1 - number, turn);
-        }
+        for (int i = 0; i < kPassed; ++i) apply(carried[portion][i], own[i], i, portion, steps - 1 - number, turn);
         send(portion);
       }
     }
     finish(steps);
   }
 
-  __device__ __forceinline__ void clear_padding(const DenseTensor& tensor, const Row& row) const {
+  __device__ __forceinline__ void clear_padding(const DenseTensor& tensor, const Row& row, int unit) const {
     for (int step = row.length; step < row.padded; ++step) {
-      char* const at = row.at(tensor, step, kDescending) + (Index)channel() * kBytes;
+      char* const at = row.at(tensor, step, kDescending) + (Index)(team.channel() + unit) * kBytes;
       for (int g = 0; g < kGates; ++g) *(unsigned short*)(at + (Index)g * args.hidden * kBytes) = 0;
     }
   }
@@ -298,16 +326,16 @@ struct Multiplier : Product {
       float own[kPassed] = {};
       if (args.dstate_in != nullptr && steps > 0) through(own, portion, steps - 1);
 #pragma unroll
-      for (int i = 0; i < kTiles * 2; ++i) {
-        const Row& row = shared.rows[portion * kRows + row_of(i)];
+      for (int i = 0; i < kPassed; ++i) {
+        const Row& row = row_at(portion, row_of(i));
         if (row.number < 0) continue;
-        clear_padding(args.dwx, row);
-        if constexpr (DenseCell::split) clear_padding(args.drh, row);
+        clear_padding(args.dwx, row, unit_of(i));
+        if constexpr (DenseCell::split) clear_padding(args.drh, row, unit_of(i));
         if (args.dstate_in == nullptr) continue;
         float(&kept)[kStates] = carried[portion][i];
         kept[0] = passed_on(kept[0], own[i], ResetsAt(args.rows, row, 0), row.length > 0);
 #pragma unroll
-        for (int k = 0; k < kStates; ++k) args.dstate_in[state_at(k, row)] = kept[k];
+        for (int k = 0; k < kStates; ++k) args.dstate_in[state_at(k, row, unit_of(i))] = kept[k];
       }
     }
   }
@@ -322,8 +350,8 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   const Shared shared = Shared::of(memory);
   const TeamExchange exchange = TeamExchange::of(all.exchange, team.number);
   Prepare(shared, args.rows, team);
-  LayMatrix<true>(memory, [&](int row, int column) {
-    const char* const p = Multiplier::matrix_at(args, team, row / 16, row % 16, column);
+  LayMatrix<true>(memory, exchange, team, [&](int part, int row, int column) {
+    const char* const p = Multiplier::matrix_at(args, team, part, row / 16, row % 16, column);
     uint4 v;
     unsigned* const words = (unsigned*)&v;
 #pragma unroll
@@ -339,15 +367,19 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     SetRegisters<kFewRegisters, false>();
     const int helper = warp - kParts * 4;
     if (helper == 0) {
-      Bring(shared.ring, exchange, team.member % 2 * kItems, args.dstate_in != nullptr ? longest : longest - 1);
+      Bring(shared.ring, exchange, team.share() * kItems, args.dstate_in != nullptr ? longest : longest - 1);
     } else if (helper == 1) {
       SendGradients(shared, exchange, team, longest);
-    } else {
+    } else if (helper - 2 < kLoaders) {
       TapeLoader{shared, team, args, longest, (helper - 2) * 32 + lane}.run();
+    } else {
+      Stream(shared.matrix, exchange, team.member,
+             (args.dstate_in != nullptr ? longest : longest - 1) * kPortions);
     }
   } else {
     SetRegisters<kManyRegisters, true>();
-    Multiplier multiplier{{shared.ring, warp / 4, warp % 4, lane}, shared, team, args, team.member % 2};
+    Multiplier multiplier{{shared.ring, shared.matrix, warp / 4, warp % 4, lane}, shared, team, exchange, args,
+                          team.member % 2};
     multiplier.run(longest);
   }
   // Nobody leaves while the other block still writes to its shared memory.

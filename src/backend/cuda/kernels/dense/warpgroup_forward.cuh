@@ -25,17 +25,20 @@ PENSTOCK_DEVICE void TransposeFour(unsigned& first, unsigned& second, int lane) 
 /// Shared memory.
 struct Shared {
   Ring ring;
+  MatrixRing matrix;
   char* start;
   CopyBarrier* inputs;  // [input stage]: W x is there
   CopyBarrier* made;    // [portion]: the cells of a step have been applied
   Row* rows;            // [portion][row]
 
   PENSTOCK_DEVICE Shared of(char* start) {
-    auto* const first = (CopyBarrier*)start + 2 * Ring::stages;
-    return {Ring::of(start), start, first, first + kInputStages, (Row*)(start + kShape.rows_at())};
+    auto* const own = (CopyBarrier*)start;
+    auto* const first = OtherBarriers(start);
+    return {Ring::of(start, own), MatrixRing::of(start, own + 2 * Ring::stages), start, first, first + kInputStages,
+            (Row*)(start + kShape.rows_at())};
   }
   __device__ __forceinline__ void init() const {
-    ring.init();
+    ring.init(), matrix.init();
     for (int i = 0; i < kInputStages; ++i) inputs[i].init(2 * 32 * kLoaders);
     for (int i = 0; i < kPortions; ++i) made[i].init(kParts * 4 + kLoaders);
   }
@@ -43,7 +46,7 @@ struct Shared {
     return start + kShape.input_at() + stage * kShape.input_bytes();
   }
   __device__ __forceinline__ unsigned char* reset(int stage) const {
-    return (unsigned char*)start + kShape.reset_at() + stage * kRows;
+    return (unsigned char*)start + kShape.reset_at() + stage * kOwnRows;
   }
   __device__ __forceinline__ char* sent(int portion) const {
     return start + kShape.sent_at() + portion * kShape.sent_bytes();
@@ -53,34 +56,38 @@ struct Shared {
 /// Sends the block's units of h, and writes them as y.
 PENSTOCK_DEVICE void SendStates(const Shared& shared, const TeamExchange& exchange, const Team& team, int steps,
                                 const DenseForwardArguments& args) {
-  constexpr int pieces = kRows * 2 / 32, blocks_of_slice = WarpgroupShape::slice_units / kUnits;
-  const int lane = threadIdx.x % 32, piece = lane % 2;
-  const int in_slice = team.member % blocks_of_slice * 2 + piece;
+  constexpr int of_row = kUnits / 8, rows_at_once = 32 / of_row, pieces = (kOwnRows + rows_at_once - 1) / rows_at_once;
+  constexpr int slice_units = WarpgroupShape::slice_units;
+  const int lane = threadIdx.x % 32, piece = lane % of_row;
+  const int in_slice = team.first_unit() % slice_units / 8 + piece;
 #pragma unroll 1
   for (int number = 0; number <= steps; ++number) {
 #pragma unroll 1
     for (int portion = 0; portion < kPortions; ++portion) {
       shared.made[portion].wait(number & 1);
-      uint4 v[pieces];
       const char* const from = shared.sent(portion) + lane * 16;
-      char* const to = exchange.sent(portion, number) + team.member / blocks_of_slice * kShape.slice_bytes();
+      char* const to = exchange.sent(portion, number) + team.first_unit() / slice_units * kShape.slice_bytes();
+      uint4 v[pieces];
 #pragma unroll
       for (int i = 0; i < pieces; ++i) {
-        const int row = i * 16 + lane / 2;
+        const int row = i * rows_at_once + lane / of_row;
+        if (kOwnRows % rows_at_once != 0 && row >= kOwnRows) continue;
         v[i] = *(const uint4*)(from + i * 512);
-        asm volatile(
-            "st.relaxed.gpu.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to + MatrixOfColumns::place(row, in_slice)),
-            "r"(v[i].x), "r"(v[i].y), "r"(v[i].z), "r"(v[i].w)
-            : "memory");
+        asm volatile("st.relaxed.gpu.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(
+                         to + MatrixOfColumns::place(team.own_row() + row, in_slice)),
+                     "r"(v[i].x), "r"(v[i].y), "r"(v[i].z), "r"(v[i].w)
+                     : "memory");
       }
       ShowGlobalCopies();
       __syncwarp();
-      if (lane == 0) exchange.add(portion, team.member / kShape.blocks_of_item());
+      if (lane == 0) exchange.add(portion, team.first_unit() / slice_units / kDepth);
       __syncwarp();
       if (number == 0) continue;
 #pragma unroll
       for (int i = 0; i < pieces; ++i) {
-        const Row row = shared.rows[portion * kRows + i * 16 + lane / 2];
+        const int slot = i * rows_at_once + lane / of_row;
+        if (kOwnRows % rows_at_once != 0 && slot >= kOwnRows) continue;
+        const Row row = shared.rows[portion * kRows + team.own_row() + slot];
         if (number > row.length) continue;
         Vector<Storage, 8> values;
         values.word[0] = v[i].x, values.word[1] = v[i].y, values.word[2] = v[i].z, values.word[3] = v[i].w;
@@ -92,38 +99,38 @@ PENSTOCK_DEVICE void SendStates(const Shared& shared, const TeamExchange& exchan
 
 /// Brings W x, as `loader` of the warps that do, and writes the gates of the tape.
 struct InputLoader {
-  static constexpr int pieces = kRows * kGates * 2, stride = 32 * kLoaders;
+  static constexpr int of_gate = kUnits / 8, pieces = kOwnRows * kGates * of_gate, stride = 32 * kLoaders;
   const Shared& shared;
   const Team& team;
   const DenseForwardArguments& args;
   int steps, first;
 
-  /// Calls visit(row, gate, half of the gate's units) for this thread's pieces of 16 bytes.
+  /// Calls visit(own row, gate, which eight of the gate's units) for this thread's pieces of 16 bytes.
   template <class Visit>
   __device__ __forceinline__ void for_each(const Visit& visit) const {
 #pragma unroll 4
-    for (int i = first; i < pieces; i += stride) visit(i / (2 * kGates), i / 2 % kGates, i % 2);
+    for (int i = first; i < pieces; i += stride) visit(i / (of_gate * kGates), i / of_gate % kGates, i % of_gate);
   }
-  __device__ __forceinline__ int place(int row, int gate, int half) const {
-    return row * kShape.input_pitch() + gate * (kUnits * kBytes) + half * 16;
+  __device__ __forceinline__ int place(int row, int gate, int eight) const {
+    return row * kShape.input_pitch() + gate * (kUnits * kBytes) + eight * 16;
   }
-  __device__ __forceinline__ Index channel(int gate, int half) const {
-    return ((Index)gate * args.hidden + team.channel()) * kBytes + half * 16;
+  __device__ __forceinline__ Index channel(int gate, int eight) const {
+    return ((Index)gate * args.hidden + team.channel()) * kBytes + eight * 16;
   }
 
   __device__ __forceinline__ void fetch(int turn) const {
     const int stage = turn % kInputStages, step = turn / kPortions;
-    const Row* const rows = shared.rows + turn % kPortions * kRows;
+    const Row* const rows = shared.rows + turn % kPortions * kRows + team.own_row();
     if (step >= steps) return;
     char* const to = shared.input(stage);
-    for_each([&](int row, int gate, int half) {
+    for_each([&](int row, int gate, int eight) {
       const Row& of = rows[row];
       if (step < of.length) {
-        CopyAsync<16>(to + place(row, gate, half), of.at(args.wx, step, kDescending) + channel(gate, half), true);
+        CopyAsync<16>(to + place(row, gate, eight), of.at(args.wx, step, kDescending) + channel(gate, eight), true);
       }
     });
     if constexpr (kReset) {
-      for (int i = first; i < kRows; i += stride) {
+      for (int i = first; i < kOwnRows; i += stride) {
         shared.reset(stage)[i] = ResetsAt(args.rows, rows[i], step);
       }
     }
@@ -151,11 +158,11 @@ struct InputLoader {
         wait(portion, step + 1);
         if constexpr (kTraining) {
           const char* const from = shared.input(turn % kInputStages);
-          for_each([&](int row, int gate, int half) {
-            const Row& of = shared.rows[portion * kRows + row];
+          for_each([&](int row, int gate, int eight) {
+            const Row& of = shared.rows[portion * kRows + team.own_row() + row];
             if (step >= of.length) return;
-            Vector<Storage, 8>::read(from + place(row, gate, half))
-                .store(of.at(args.sums, step, kDescending) + channel(gate, half));
+            Vector<Storage, 8>::read(from + place(row, gate, eight))
+                .store(of.at(args.sums, step, kDescending) + channel(gate, eight));
           });
           __syncwarp();
         }
@@ -167,40 +174,48 @@ struct InputLoader {
 };
 
 /// What a thread of a warpgroup that multiplies has: of the warp's 4 units lane (u, p, t) has unit u, of a tile of 8
-/// rows row 2 t + p.
+/// rows row 2 t + p. Rows count among the block's own of a portion.
 struct Multiplier : Product {
   const Shared& shared;
   const Team& team;
+  const TeamExchange& exchange;
   const DenseForwardArguments& args;
   float state[kPortions][kTiles][kStates], bias_ih[kGates], bias_hh[kGates];
 
   __device__ __forceinline__ int u() const { return lane / 8; }
   __device__ __forceinline__ bool odd() const { return lane & 4; }
   __device__ __forceinline__ int row_of(int tile) const {
-    return (part * kTiles + tile) * 8 + lane % 4 * 2 + lane / 4 % 2;
+    return ((kWide ? 0 : part * kTiles) + tile) * 8 + lane % 4 * 2 + lane / 4 % 2;
   }
-  __device__ __forceinline__ int unit() const { return team.member * kUnits + 4 * warp + u(); }
+  __device__ __forceinline__ const Row& row_at(int portion, int own) const {
+    return shared.rows[portion * kRows + team.own_row() + own];
+  }
+  /// Of the block's units, this warp's first.
+  __device__ __forceinline__ int warp_unit() const { return (kWide ? part * 16 : 0) + 4 * warp; }
+  __device__ __forceinline__ int unit() const { return team.first_unit() + warp_unit() + u(); }
 
-  /// Row `row` of this warp's 16 rows of the tile of R, from a column on.
-  PENSTOCK_DEVICE const char* matrix_row(const DenseForwardArguments& args, const Team& team, int warp, int row,
-                                         int column) {
-    const int gate = row / 8 * 2 + row % 2, unit = team.member * kUnits + 4 * warp + row % 8 / 2;
+  /// Row `row` of a warp's 16 rows of the part's tile of R, from a column of the block's on.
+  PENSTOCK_DEVICE const char* matrix_row(const DenseForwardArguments& args, const Team& team, int part, int warp,
+                                         int row, int column) {
+    const int gate = row / 8 * 2 + row % 2;
+    const int unit = team.first_unit() + (kWide ? part * 16 : 0) + 4 * warp + row % 8 / 2;
+    const int of_all = team.share() * (kShape.slices() * WarpgroupShape::slice_units) + column;
     return gate >= kGates
                ? nullptr
-               : args.recurrent + ((((Index)team.head * kGates + gate) * kHead + unit) * kHead + column) * kBytes;
+               : args.recurrent + ((((Index)team.head * kGates + gate) * kHead + unit) * kHead + of_all) * kBytes;
   }
   __device__ __forceinline__ void init() {
     // The steps' columns lie a fixed number of bytes behind the first one's.
     const char* rows[2];
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      rows[i] = matrix_row(args, team, warp, lane / 4 + i * 8, column_of(part, 0) + lane % 4 * 2);
+      rows[i] = matrix_row(args, team, part, warp, lane / 4 + i * 8, column_of(part, 0) + lane % 4 * 2);
     }
 #pragma unroll
     for (int k = 0; k < kResident; ++k) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const int further = column_of(0, k / kSteps) + k % kSteps * 16 + i / 2 * 8;
+        const int further = column_of(0, kShape.held_place(k / kSteps)) + k % kSteps * 16 + i / 2 * 8;
         held[k][i] = rows[i % 2] != nullptr ? *(const unsigned*)(rows[i % 2] + further * kBytes) : 0;
       }
     }
@@ -215,7 +230,7 @@ struct Multiplier : Product {
     for (int portion = 0; portion < kPortions; ++portion) {
 #pragma unroll
       for (int n = 0; n < kTiles; ++n) {
-        const int number = shared.rows[portion * kRows + row_of(n)].number;
+        const int number = row_at(portion, row_of(n)).number;
 #pragma unroll
         for (int i = 0; i < kStates; ++i) {
           const Index at = ((Index)i * args.rows.rows + number) * args.hidden + team.head * kHead + unit();
@@ -234,7 +249,7 @@ struct Multiplier : Product {
       unsigned first = Storage::narrow(h(0), h(1)), second = Storage::narrow(h(2), h(3));
       TransposeFour(first, second, lane);
       if (kTiles % 4 == 0 || n + u() < kTiles) {
-        *(uint2*)(shared.sent(portion) + (row_of(n) + 8 * u()) * (kUnits * kBytes) + warp * 8) =
+        *(uint2*)(shared.sent(portion) + (row_of(n) + 8 * u()) * (kUnits * kBytes) + warp_unit() * kBytes) =
             make_uint2(first, second);
       }
     }
@@ -272,9 +287,9 @@ struct Multiplier : Product {
   /// Applies the cell to a tile of 8 rows.
   __device__ __forceinline__ void apply(float (&own)[kStates], const float* sum, int row_number, int portion, int step,
                                         int stage) const {
-    const Row& row = shared.rows[portion * kRows + row_number];
+    const Row& row = row_at(portion, row_number);
     const bool live = step < row.length, reset = kReset && shared.reset(stage)[row_number] != 0;
-    char* const input = shared.input(stage) + row_number * kShape.input_pitch() + warp * 8;
+    char* const input = shared.input(stage) + row_number * kShape.input_pitch() + warp_unit() * kBytes;
     char* const of_gate = input + min(u(), kGates - 1) * (kUnits * kBytes);
     unsigned first = ((const unsigned*)of_gate)[0], second = ((const unsigned*)of_gate)[1];
     TransposeFour(first, second, lane);
@@ -328,8 +343,16 @@ struct Multiplier : Product {
         {
           float sum[kRows / 2];
           multiply(sum, turn);
-          add_up(own, sum, turn);
+          if constexpr (kShares > 1) {
+            hand_out(own, sum, exchange, team, portion, step);
+          } else if constexpr (kWide) {
+#pragma unroll
+            for (int i = 0; i < kRows / 2; ++i) own[i] = sum[i];
+          } else {
+            add_up(own, sum, turn);
+          }
         }
+        if constexpr (kShares > 1) collect(own, exchange, team, portion, step);
         const int stage = turn % kInputStages;
         shared.inputs[stage].wait(turn / kInputStages & 1);
 #pragma unroll
@@ -345,7 +368,7 @@ struct Multiplier : Product {
     for (int portion = 0; portion < kPortions; ++portion) {
 #pragma unroll
       for (int n = 0; n < kTiles; ++n) {
-        const Row& row = shared.rows[portion * kRows + row_of(n)];
+        const Row& row = row_at(portion, row_of(n));
         if (row.number < 0) continue;
         const int channel = team.head * kHead + unit();
         for (int step = row.length; step < row.padded; ++step) {
@@ -374,8 +397,8 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   const Shared shared = Shared::of(memory);
   const TeamExchange exchange = TeamExchange::of(all.exchange, team.number);
   Prepare(shared, args.rows, team);
-  LayMatrix<false>(memory, [&](int row, int column) {
-    const char* const p = Multiplier::matrix_row(args, team, row / 16, row % 16, column);
+  LayMatrix<false>(memory, exchange, team, [&](int part, int row, int column) {
+    const char* const p = Multiplier::matrix_row(args, team, part, row / 16, row % 16, column);
     return p != nullptr ? *(const uint4*)p : make_uint4(0, 0, 0, 0);
   });
   __syncthreads();
@@ -385,15 +408,17 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     SetRegisters<kFewRegisters, false>();
     const int helper = warp - kParts * 4;
     if (helper == 0) {
-      Bring(shared.ring, exchange, 0, longest);
+      Bring(shared.ring, exchange, team.share() * kItems, longest);
     } else if (helper == 1) {
       SendStates(shared, exchange, team, longest, args);
-    } else {
+    } else if (helper - 2 < kLoaders) {
       InputLoader{shared, team, args, longest, (helper - 2) * 32 + lane}.run();
+    } else {
+      Stream(shared.matrix, exchange, team.member, longest * kPortions);
     }
   } else {
     SetRegisters<kManyRegisters, true>();
-    Multiplier multiplier{{shared.ring, warp / 4, warp % 4, lane}, shared, team, args};
+    Multiplier multiplier{{shared.ring, shared.matrix, warp / 4, warp % 4, lane}, shared, team, exchange, args};
     multiplier.run(longest);
   }
 }

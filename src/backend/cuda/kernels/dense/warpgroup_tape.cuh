@@ -6,12 +6,13 @@
 constexpr int kPassed = kShape.passed_values(), kPair = WarpgroupShape::tile_rows;
 /// Of the gates, states and others of a unit that a step reads, the bytes of one value of a block's units.
 constexpr int kGateBytes = kUnits * kBytes, kStateBytes = kUnits * 4;
-static_assert(kHead % kPair == 0 && kHead * kGates % (kParts * 2 * kDepth * WarpgroupShape::slice_units) == 0);
+static_assert(kHead % kShape.group_units() == 0 && kOwnItems * kItemParts * kDepth == kShape.slices());
 static_assert(kPassed == 2 || kPassed % 4 == 0);
 
 /// Shared memory.
 struct Shared {
   Ring ring;
+  MatrixRing matrix;
   char* start;
   CopyBarrier* inputs;  // [input stage]: what a step reads is there
   CopyBarrier* made;    // [portion]: the gradients of a step are there to be sent
@@ -19,22 +20,23 @@ struct Shared {
   Row* rows;            // [portion][row]
 
   PENSTOCK_DEVICE Shared of(char* start) {
-    auto* const first = (CopyBarrier*)start + 2 * Ring::stages;
-    CopyBarrier* const made = first + kInputStages;
-    return {Ring::of(start), start, first, made, made + kPortions, (Row*)(start + kShape.rows_at())};
+    auto* const own = (CopyBarrier*)start;
+    CopyBarrier *const first = OtherBarriers(start), *const made = first + kInputStages;
+    return {Ring::of(start, own), MatrixRing::of(start, own + 2 * Ring::stages), start, first, made, made + kPortions,
+            (Row*)(start + kShape.rows_at())};
   }
   __device__ __forceinline__ void init() const {
-    ring.init();
-    for (int i = 0; i < kInputStages; ++i) inputs[i].init(2 * 32 * kLoaders);
+    ring.init(), matrix.init();
+    for (int i = 0; i < kInputStages; ++i) inputs[i].init(2 * 32 * kLoaders + (kWide ? 1 : 0));
     for (int i = 0; i < kPortions; ++i) made[i].init(kParts * 4 + kLoaders);
-    for (int i = 0; i < kPortions * kParts; ++i) sums[i].init(1 + 4);
+    for (int i = 0; i < (kWide ? 0 : kPortions * kParts); ++i) sums[i].init(1 + 4);
   }
   __device__ __forceinline__ char* input(int stage) const {
     return start + kShape.input_at() + stage * kShape.input_bytes();
   }
   /// Bit 0: a row is reset before the step; bit 1: before the one that follows it.
   __device__ __forceinline__ unsigned char* reset(int stage) const {
-    return (unsigned char*)start + kShape.reset_at() + stage * kRows;
+    return (unsigned char*)start + kShape.reset_at() + stage * kOwnRows;
   }
   /// Of gate `gate`, the block's gradients of R h that a turn has made; from gate G on those of W x.
   __device__ __forceinline__ char* sent(int turn, int gate) const {
@@ -50,13 +52,17 @@ struct Shared {
 /// Brings what steps read, and writes the gradients of W x, as the first or a later thread of the warps that do: some
 /// threads a row, so that they find out where it lies once a step.
 struct TapeLoader {
-  static constexpr int of_row = 32 * kLoaders / kRows;  // threads
+  static constexpr int of_row = 32 * kLoaders / kOwnRows;  // threads
+  static_assert(of_row > 0 && kGateBytes % (of_row * 16) == 0);
   const Shared& shared;
   const Team& team;
   const DenseBackwardArguments& args;
   int steps, thread;
 
   __device__ __forceinline__ int row_number() const { return thread / of_row; }
+  __device__ __forceinline__ const Row& row_of(int portion) const {
+    return shared.rows[portion * kRows + team.own_row() + row_number()];
+  }
   /// Of every `of_row` pieces of 16 bytes, this thread's, in bytes.
   __device__ __forceinline__ int own() const { return thread % of_row * 16; }
 
@@ -75,7 +81,7 @@ struct TapeLoader {
   __device__ __forceinline__ void fetch(int turn) const {
     const int stage = turn % kInputStages, step = steps - 1 - turn / kPortions;
     if (step < 0) return;
-    const Row& row = shared.rows[turn % kPortions * kRows + row_number()];
+    const Row& row = row_of(turn % kPortions);
     if (step < row.length) {
       char* const to = shared.input(stage) + row_number() * kShape.input_pitch();
       const Index gate = (Index)args.hidden * kBytes;
@@ -126,7 +132,7 @@ struct TapeLoader {
         // At once, since cells wait for it; what is stored from stays until another turn's inputs have come.
         fetch(turn + kInputStages);
         const int step = steps - 1 - number;
-        const Row& row = shared.rows[portion * kRows + row_number()];
+        const Row& row = row_of(portion);
         if (step < row.length) {
           store(args.dwx, row, turn, step, DenseCell::split ? kGates : 0);
           if constexpr (DenseCell::split) store(args.drh, row, turn, step, 0);

@@ -5,7 +5,7 @@
 // items of the step between knows that all blocks have multiplied by that.
 //
 // Constants: Storage, Rule, kTanhUnit, kBackward, kHead (D), kDescending, kReset, kEveryState, kSharedBytes; of the
-// plan kRows, kPortions, kResident, kDepth, kStages as WarpgroupShape has them.
+// plan kRows, kPortions, kResident, kDepth, kStages, kShares, kKept, kStreamed as WarpgroupShape has them; kL2Bytes, which the L2 cache may keep of R.
 
 #include "backend/cuda/kernels/dense/barrier.cuh"
 #include "backend/cuda/kernels/dense/cell.cuh"
@@ -14,17 +14,23 @@
 #include "plan/kernels/dense_warpgroup_shape.h"
 
 constexpr int kGates = Rule::gates, kStates = Rule::states, kSaved = Rule::saved, kBytes = Storage::bytes;
-constexpr WarpgroupShape kShape = {kBackward, kGates,    kStates,   DenseCell::split, kHead,
-                                   kRows,     kPortions, kResident, kDepth,           kStages};
+constexpr WarpgroupShape kShape = {kBackward, kGates, kStates, DenseCell::split, kHead, kRows,    kPortions,
+                                   kResident, kDepth, kStages, kShares,          kKept, kStreamed};
+constexpr bool kWide = kShape.wide();
 constexpr int kParts = WarpgroupShape::parts, kThreads = WarpgroupShape::threads, kUnits = kShape.own_units();
 constexpr int kItems = kShape.items(), kOwnItems = kShape.own_items(), kItemBytes = kShape.item_bytes();
+constexpr int kItemParts = kShape.item_parts(), kOwnRows = kShape.own_rows();
 constexpr int kTiles = kShape.own_tiles(), kInputStages = kShape.input_stages();
-constexpr int kLoaders = WarpgroupShape::loaders;
+constexpr int kLoaders = kShape.loaders(), kOwnSums = kShape.passed_values();
 constexpr int kSteps = kShape.steps_of_item();
+/// Streamed items of a part for which the L2 cache has room.
+constexpr int kCached = kL2Bytes / (kShape.blocks() * kParts * kShape.matrix_item_bytes());
 /// Registers of the threads that multiply, and of the others: as many as the launch gave them all.
 constexpr int kManyRegisters = 216, kFewRegisters = 72;
 constexpr int kMostTries = 1 << 22;
-static_assert(kBytes == 2 && !DenseCell::two_phases && kGates <= 4 && kItems <= 32);
+static_assert(kBytes == 2 && !DenseCell::two_phases && kGates <= 4 && kStages * kItemParts <= 32);
+/// Passes in which a warp brings a portion's items.
+constexpr int kPasses = (kItems + 31) / 32;
 static_assert(kShape.shared_bytes() == kSharedBytes && 8 * kShape.barriers() <= kShape.ring_at());
 static_assert(sizeof(Row) == WarpgroupShape::row_bytes);
 
@@ -39,7 +45,14 @@ struct Team {
     return t;
   }
   /// Of the channels of all heads, the block's first.
-  __device__ __forceinline__ int channel() const { return head * kHead + member * kUnits; }
+  __device__ __forceinline__ int channel() const { return head * kHead + first_unit(); }
+  /// Of the head's units.
+  __device__ __forceinline__ int first_unit() const { return kWide ? group() * kUnits : member * kUnits; }
+  /// The group of blocks that have the same rows of the matrix, and the block's place there.
+  __device__ __forceinline__ int group() const { return member / kShape.sharing(); }
+  __device__ __forceinline__ int share() const { return member % kShape.sharing(); }
+  /// Of a portion's rows, the first to which the block applies the cell.
+  __device__ __forceinline__ int own_row() const { return kWide ? share() * kOwnRows : 0; }
 };
 
 /// What the blocks of a team exchange.
@@ -49,7 +62,7 @@ struct TeamExchange {
 
   PENSTOCK_DEVICE TeamExchange of(char* exchange, int team) {
     char* const first = exchange + (Index)team * kShape.exchange_bytes();
-    return {first, (unsigned*)(first + kPortions * 2 * kShape.portion_bytes())};
+    return {first, (unsigned*)(first + kShape.counts_at())};
   }
   /// What was sent as `number`: in slices of the columns.
   __device__ __forceinline__ char* sent(int portion, int number) const {
@@ -66,32 +79,53 @@ struct TeamExchange {
   __device__ __forceinline__ void add(int portion, int item) const {
     asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(count(portion, item)) : "memory");
   }
+  /// Sums of a group for one of its blocks from another one: [tile][warp][lane].
+  __device__ __forceinline__ uint4* sums(int portion, int number, int group, int owner, int source) const {
+    const int buffer = portion * 2 + (number & 1);
+    const int at = ((buffer * (kHead / kShape.group_units()) + group) * kShares + owner) * kShares + source;
+    return (uint4*)(first + kShape.sums_at() + (Index)at * kShape.shared_sum_bytes());
+  }
+  /// What a part of a block streams of R.
+  __device__ __forceinline__ char* streamed(int member, int part) const {
+    return first + kShape.streamed_at() + (Index)(member * kParts + part) * (kStreamed * kShape.matrix_item_bytes());
+  }
 };
 
 /// What is written by stores and read by copies, or the other way round, within global memory.
 PENSTOCK_DEVICE void ShowGlobalCopies() { asm volatile("fence.proxy.async.global;" ::: "memory"); }
 
 /// Where what is brought lies in shared memory, in stages that take turns.
-struct Ring {
+template <int kAt, int kBytesOfStage, int kAll, int kReaders>
+struct RingOf {
   char* start;         // of the block's shared memory
   CopyBarrier* full;   // [part][stage]
   CopyBarrier* empty;  // [part][stage]
-  static constexpr int stages = kParts * kStages;
+  static constexpr int stages = kAll;
 
-  PENSTOCK_DEVICE Ring of(char* start) { return {start, (CopyBarrier*)start, (CopyBarrier*)start + stages}; }
+  PENSTOCK_DEVICE RingOf of(char* start, CopyBarrier* first) { return {start, first, first + stages}; }
   __device__ __forceinline__ void init() const {
-    for (int i = 0; i < stages; ++i) full[i].init(1), empty[i].init(1);
+    for (int i = 0; i < stages; ++i) full[i].init(1), empty[i].init(kReaders);
   }
-  __device__ __forceinline__ char* item(int stage) const { return start + kShape.ring_at() + stage * kItemBytes; }
+  __device__ __forceinline__ char* item(int stage) const { return start + kAt + stage * kBytesOfStage; }
 };
+/// Of the operand, and of the items of R that are streamed. Each of the four warps of a part has rows of its own in the
+/// latter, and releases them.
+using Ring = RingOf<kShape.ring_at(), kItemBytes, kItemParts * kStages, kWide ? kParts : 1>;
+constexpr int kMatrixStages = kStreamed > 0 ? kShape.matrix_stages() : 1;
+using MatrixRing = RingOf<kShape.matrix_stages_at(), kShape.matrix_item_bytes(), kParts * kShape.matrix_stages(), 4>;
+/// Behind the barriers of both.
+PENSTOCK_DEVICE CopyBarrier* OtherBarriers(char* start) {
+  return (CopyBarrier*)start + 2 * (Ring::stages + MatrixRing::stages);
+}
 
-/// Brings what was sent as 0 to `count` - 1: each lane one item of a portion, of those from `first` on.
+/// Brings what was sent as 0 to `count` - 1: each lane one item at once of a portion, of those from `first` on.
 PENSTOCK_DEVICE void Bring(const Ring& ring, const TeamExchange& exchange, int first, int count) {
-  const int item = threadIdx.x % 32, part = item % kParts, of_part = item / kParts;
 #pragma unroll 1
   for (int step = 0; step < count; ++step) {
 #pragma unroll 1
-    for (int portion = 0; portion < kPortions; ++portion) {
+    for (int piece = 0; piece < kPortions * kPasses; ++piece) {
+      const int portion = piece / kPasses, item = piece % kPasses * 32 + threadIdx.x % 32;
+      const int part = item % kItemParts, of_part = item / kItemParts;
       const unsigned number = (unsigned)(step * kPortions + portion) * kOwnItems + of_part;
       const unsigned stage = part * kStages + number % kStages, round = number / kStages;
       bool pending = item < kItems, is_sent = false;
@@ -102,7 +136,8 @@ PENSTOCK_DEVICE void Bring(const Ring& ring, const TeamExchange& exchange, int f
         if (left == 0) break;
         if (pending && !is_sent) is_sent = exchange.has(portion, first + item, step);
         // Whoever has the stage before within this portion has started its copy.
-        const bool turn = item < kStages * kParts || (left >> (item - kStages * kParts) & 1) == 0;
+        const int before = item % 32 - Ring::stages;
+        const bool turn = before < 0 || (left >> before & 1) == 0;
         if (pending && is_sent && turn && ring.empty[stage].passed((round & 1) ^ 1)) {
           pending = false;
           ShowGlobalCopies();
@@ -116,16 +151,65 @@ PENSTOCK_DEVICE void Bring(const Ring& ring, const TeamExchange& exchange, int f
   }
 }
 
+/// CopyBulk() of what the L2 cache is to keep, or not to.
+PENSTOCK_DEVICE void CopyBulkHinted(char* shared, const char* global, int bytes, CopyBarrier& barrier,
+                                    unsigned long long policy) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::"r"(
+          (unsigned)__cvta_generic_to_shared(shared)),
+      "l"(global), "r"(bytes), "r"(barrier.address()), "l"(policy)
+      : "memory");
+}
+
+/// Reads the streamed items of R for each of `turns`, in a single warp: a lane for each part. The L2 cache keeps the
+/// first `kCached` of them: a cache that all of them went through in turn would keep none where they do not fit.
+PENSTOCK_DEVICE void Stream(const MatrixRing& ring, const TeamExchange& exchange, int member, int turns) {
+  const int part = threadIdx.x % 32;
+  if constexpr (kStreamed > 0) {
+    const char* const from = part < kParts ? exchange.streamed(member, part) : nullptr;
+    unsigned long long kept, passing;
+    asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(kept));
+    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(passing));
+    unsigned number = 0;
+#pragma unroll 1
+    for (int turn = 0; turn < turns; ++turn) {
+#pragma unroll 1
+      for (int i = 0; i < kStreamed; ++i, ++number) {
+        const unsigned stage = min(part, kParts - 1) * kMatrixStages + number % kMatrixStages;
+        if (part < kParts) {
+          ring.empty[stage].wait((number / kMatrixStages & 1) ^ 1);
+          ring.full[stage].expect(kShape.matrix_item_bytes());
+          CopyBulkHinted(ring.item(stage), from + i * kShape.matrix_item_bytes(), kShape.matrix_item_bytes(),
+                         ring.full[stage], i < kCached ? kept : passing);
+        }
+        __syncwarp();
+      }
+    }
+  }
+}
+
+/// The last bit of all words of sums that are sent as `number`: whoever waits for them needs no other sign. A buffer is
+/// used for every other number, and is zero at first.
+PENSTOCK_DEVICE unsigned SignOf(int number) { return (number >> 1 & 1) ^ 1; }
+
 /// What a warpgroup has of R, and its share of the sums.
 struct Product {
   const Ring& ring;
+  const MatrixRing& matrix;
   int part, warp, lane;
   unsigned held[kResident > 0 ? kResident : 1][4];
 
   /// The column of the block's where item `i` of a part begins.
-  PENSTOCK_DEVICE int column_of(int part, int i) { return (i * kParts + part) * kDepth * WarpgroupShape::slice_units; }
+  PENSTOCK_DEVICE int column_of(int part, int i) {
+    return (kWide ? i : i * kParts + part) * kDepth * WarpgroupShape::slice_units;
+  }
 
-  __device__ __forceinline__ int stage_of(unsigned number) const { return part * kStages + number % kStages; }
+  __device__ __forceinline__ int stage_of(unsigned number) const {
+    return (kWide ? 0 : part * kStages) + number % kStages;
+  }
+  __device__ __forceinline__ int matrix_stage(unsigned number) const {
+    return part * kMatrixStages + number % kMatrixStages;
+  }
   __device__ __forceinline__ void release(unsigned number) const {
     if (warp == 0 && lane == 0) ring.empty[stage_of(number)].arrive();
   }
@@ -148,28 +232,149 @@ struct Product {
     }
   }
 
+  /// Multiplies by item `i` with R in shared memory.
+  __device__ __forceinline__ void multiply_shared(float (&sum)[kRows / 2], const char* of_item, int i,
+                                                  unsigned number) const {
+    const unsigned long long r = MatrixOfColumns().describe(of_item, 0);
+    multiply_item(i, number, [&](int k, unsigned long long h, int add) {
+      MultiplyShared(sum, r + (k / 4 * WarpgroupShape::matrix_slice_bytes + k % 4 * 32) / 16, h, add);
+    });
+  }
+  /// The same with the next item of R that is streamed, `streamed` of all turns.
+  __device__ __forceinline__ void multiply_streamed(float (&sum)[kRows / 2], int i, unsigned number,
+                                                    unsigned streamed) const {
+    const int stage = matrix_stage(streamed);
+    matrix.full[stage].wait(streamed / kMatrixStages & 1);
+    multiply_shared(sum, matrix.item(stage), i, number);
+  }
+  /// Streamed items before number `end` have been multiplied by; those before `done` were released.
+  __device__ __forceinline__ void release_streamed(unsigned& done, unsigned end) const {
+    for (; done < end; ++done) {
+      if (lane == 0) matrix.empty[matrix_stage(done)].arrive();
+    }
+  }
+
   /// The sums of a portion.
   __device__ __forceinline__ void multiply(float (&sum)[kRows / 2], int turn) const {
     const unsigned first = (unsigned)turn * kOwnItems;
+    // The next streamed item, and the first that has not been released. Whoever has issued an item's products knows
+    // that those of the items before it are done.
+    unsigned streamed = (unsigned)turn * kStreamed, done = streamed;
+    constexpr int held_items = kShape.resident_items(), with_held = kShape.streamed_with_held();
 #pragma unroll
-    for (int i = 0; i < kShape.resident_items(); ++i) {
+    for (int j = 0; j < held_items; ++j) {
+      const int i = kShape.held_place(j);
       multiply_item(i, first + i,
-                    [&](int k, unsigned long long h, int add) { MultiplyHeld(sum, held[i * kSteps + k], h, add); });
+                    [&](int k, unsigned long long h, int add) { MultiplyHeld(sum, held[j * kSteps + k], h, add); });
+      if constexpr (kStreamed > 0) release_streamed(done, streamed);
+      if (j < with_held) multiply_streamed(sum, i + 1, first + i + 1, streamed++);
     }
-    const char* const matrix =
-        ring.start + kShape.matrix_at() + part * (kShape.matrix_slices() / kParts) * WarpgroupShape::matrix_slice_bytes;
+    const char* const kept = ring.start + kShape.matrix_at() + part * (kKept * kShape.matrix_item_bytes());
+    constexpr int left = kStreamed - with_held;
 #pragma unroll 1
-    for (int i = kShape.resident_items(); i < kOwnItems; ++i) {
-      const char* const of_item = matrix + (i - kShape.resident_items()) * kDepth * WarpgroupShape::matrix_slice_bytes;
-      const unsigned long long r = MatrixOfColumns().describe(of_item, 0);
-      multiply_item(i, first + i, [&](int k, unsigned long long h, int add) {
-        MultiplyShared(sum, r + (k / 4 * WarpgroupShape::matrix_slice_bytes + k % 4 * 32) / 16, h, add);
-      });
+    for (int j = 0; j < kKept; ++j) {
+      const int i = kShape.kept_place(j);
+      multiply_shared(sum, kept + j * kShape.matrix_item_bytes(), i, first + i);
+      if constexpr (kStreamed > 0) release_streamed(done, streamed);
+      if (j < left) multiply_streamed(sum, i + 1, first + i + 1, streamed++);
+    }
+    if constexpr (left > kKept) {
+#pragma unroll 1
+      for (int j = kKept; j < left; ++j) {
+        const int i = kShape.streamed_place(with_held + j);
+        multiply_streamed(sum, i, first + i, streamed);
+        release_streamed(done, streamed++);
+      }
     }
     WaitForProducts<0>();
 #pragma unroll
     for (int i = 0; i < kRows / 2; ++i) asm volatile("" : "+f"(sum[i]));
     release(first + kOwnItems - 1);
+    if constexpr (kStreamed > 0) release_streamed(done, streamed);
+  }
+
+  /// Gives the other blocks of the group their part of the sums, and keeps the block's own.
+  __device__ __forceinline__ void hand_out(float (&own)[kOwnSums], const float (&sum)[kRows / 2],
+                                           const TeamExchange& exchange, const Team& team, int portion,
+                                           int number) const {
+    const unsigned sign = SignOf(number);
+    uint4* const first =
+        exchange.sums(portion, number, team.group(), 0, team.share()) + (part * 4 + warp) * 32 + lane;
+#pragma unroll
+    for (int owner = 0; owner < kShares; ++owner) {
+      const bool is_own = owner == team.share();
+      uint4* const to = first + owner * (kShares * kShape.shared_sum_bytes() / 16);
+#pragma unroll
+      for (int n = 0; n < kTiles; ++n) {
+        unsigned word[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const float value = sum[(owner * kTiles + n) * 4 + i];
+          if (is_own) own[n * 4 + i] = value;
+          word[i] = (__float_as_uint(value) & ~1u) | sign;
+        }
+        if (!is_own) {
+          asm volatile("st.relaxed.gpu.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to + n * kParts * kWarpgroup),
+                       "r"(word[0]), "r"(word[1]), "r"(word[2]), "r"(word[3])
+                       : "memory");
+        }
+      }
+    }
+  }
+  /// Sources whose sums are waited for together: few enough for their registers.
+  static constexpr int kAtOnce = kShares <= 1 ? 1 : kTiles >= 4 ? 1 : (4 / kTiles < kShares ? 4 / kTiles : kShares);
+  /// Until the sums of `kAtOnce` sources from `first` on are there, except the block's own.
+  __device__ __forceinline__ void wait_for_sums(uint4 (&got)[kAtOnce * kTiles], const uint4* first, int own,
+                                                int number) const {
+    const unsigned sign = SignOf(number);
+#pragma unroll 1
+    for (int tries = 0; tries < kMostTries; ++tries) {
+      bool missing = false;
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+#pragma unroll
+        for (int n = 0; n < kTiles; ++n) {
+          uint4& v = got[i * kTiles + n];
+          asm volatile("ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                       : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                       : "l"(first + i * (kShape.shared_sum_bytes() / 16) + n * kParts * kWarpgroup)
+                       : "memory");
+          const unsigned differ = (v.x ^ sign) | (v.y ^ sign) | (v.z ^ sign) | (v.w ^ sign);
+          missing |= i != own && (differ & 1);
+        }
+      }
+      if (!__any_sync(0xffffffffu, missing)) return;
+    }
+    // In front of this, not within the loop, where the assembler would take R out of its registers.
+    asm volatile("trap;");
+  }
+  /// Adds what the other blocks have of the block's own sums, in the order of the blocks.
+  __device__ __forceinline__ void collect(float (&own)[kOwnSums], const TeamExchange& exchange, const Team& team,
+                                          int portion, int number) const {
+    const uint4* const first =
+        exchange.sums(portion, number, team.group(), team.share(), 0) + (part * 4 + warp) * 32 + lane;
+    float all[kTiles * 4] = {};
+#pragma unroll
+    for (int source = 0; source < kShares; source += kAtOnce) {
+      uint4 got[kAtOnce * kTiles];
+      wait_for_sums(got, first + source * (kShape.shared_sum_bytes() / 16), team.share() - source, number);
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        const bool is_own = source + i == team.share();
+#pragma unroll
+        for (int n = 0; n < kTiles; ++n) {
+          const uint4& v = got[i * kTiles + n];
+          all[n * 4] += is_own ? own[n * 4] : __uint_as_float(v.x);
+          all[n * 4 + 1] += is_own ? own[n * 4 + 1] : __uint_as_float(v.y);
+          all[n * 4 + 2] += is_own ? own[n * 4 + 2] : __uint_as_float(v.z);
+          all[n * 4 + 3] += is_own ? own[n * 4 + 3] : __uint_as_float(v.w);
+        }
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < kTiles * 4; ++i) own[i] = all[i];
+    // A warp's products are issued by all of its lanes at once.
+    __syncwarp();
   }
 };
 
@@ -195,20 +400,29 @@ PENSTOCK_DEVICE int LongestRow(const Row* rows) {
   return longest;
 }
 
-/// Lays slices of R that no registers hold where the tensor cores read them: load(row of the tile, column of the block)
-/// gets eight columns. Neighbouring threads load neighbouring rows (`kAlongRows`) or columns.
-template <bool kAlongRows, class Load>
-PENSTOCK_DEVICE void LayMatrix(char* memory, const Load& load) {
-  constexpr int slices = kShape.matrix_slices(), of_part = slices > 0 ? slices / kParts : 1;
+/// Lays `kCount` items of each part of R where the tensor cores, or copies for them, read them: load(part, row of the
+/// tile, column of the block) gets eight columns; place_of(i) is the place of item i among the part's. Neighbouring
+/// threads load neighbouring rows (`kAlongRows`) or columns.
+template <bool kAlongRows, int kCount, class Load, class PlaceOf>
+PENSTOCK_DEVICE void LayItems(char* memory, const Load& load, const PlaceOf& place_of) {
+  constexpr int of_part = kCount > 0 ? kCount * kDepth : 1;
   constexpr int rows = WarpgroupShape::tile_rows, pieces = 8;
-  for (int i = threadIdx.x; i < slices * rows * pieces; i += kThreads) {
+  for (int i = threadIdx.x; i < kParts * kCount * kDepth * rows * pieces; i += kThreads) {
     const int slice = i / (rows * pieces), row = kAlongRows ? i % rows : i / pieces % rows;
-    const int piece = kAlongRows ? i / rows % pieces : i % pieces;
-    const int item = kShape.resident_items() + slice % of_part / kDepth;
-    const int column =
-        Product::column_of(slice / of_part, item) + slice % of_part % kDepth * WarpgroupShape::slice_units + piece * 8;
-    *(uint4*)(memory + kShape.matrix_at() + slice * WarpgroupShape::matrix_slice_bytes +
-              MatrixOfColumns::place(row, piece)) = load(row, column);
+    const int piece = kAlongRows ? i / rows % pieces : i % pieces, part = slice / of_part;
+    const int column = Product::column_of(part, place_of(slice % of_part / kDepth)) +
+                       slice % of_part % kDepth * WarpgroupShape::slice_units + piece * 8;
+    *(uint4*)(memory + slice * WarpgroupShape::matrix_slice_bytes + MatrixOfColumns::place(row, piece)) =
+        load(part, row, column);
   }
+}
+
+/// Lays what no registers hold of R.
+template <bool kAlongRows, class Load>
+PENSTOCK_DEVICE void LayMatrix(char* memory, const TeamExchange& exchange, const Team& team, const Load& load) {
+  LayItems<kAlongRows, kKept>(memory + kShape.matrix_at(), load, [](int i) { return kShape.kept_place(i); });
+  LayItems<kAlongRows, kStreamed>(exchange.streamed(team.member, 0), load,
+                                  [](int i) { return kShape.streamed_place(i); });
   ShowTensorCores();
+  if constexpr (kStreamed > 0) ShowGlobalCopies();
 }
