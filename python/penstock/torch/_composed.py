@@ -113,7 +113,7 @@ def _layer(cell, x, weights, state, valid, reset, reverse, kept, loop, scan):
     if step_of_cell is None:
         step_of_cell, bias_ih = own_step(cell, bias_ih, gates)
     wx = functional.linear(x, weight_ih, bias_ih)
-    if scans and scan is not None and cell in reference.TERMS:
+    if scans and scan is not None:
         a, b = (t.transpose(0, 1) for t in terms_of(cell, wx))
         lengths = None if valid is None else valid.sum(0)
         h, last = scan(a, b, state[0], lengths, None if reset is None else reset.t(), False, reverse)
