@@ -284,7 +284,8 @@ TEST_P(DenseTest, EqualsTheOracleInAnyShape) {
   for (const Shape& any : by_blocks ? of_blocks : by_pieces ? of_pieces : by_warpgroups ? of_shares : of_clusters) {
     const int shape = any.size;
     if (by_blocks && shape == 8 && c.head >= 128 && storage == Storage::f32) continue;  // too large for a block
-    if (!by_blocks && !by_pieces && !by_warpgroups && shape > 1 && stream->device().model().architecture() < 90) continue;
+    if (!by_blocks && !by_pieces && !by_warpgroups && shape > 1 && stream->device().model().architecture() < 90)
+      continue;
     const plan::GpuDensePlan plan = plan_of(problem_of(forward, spec()), any);
     SCOPED_TRACE(plan.explain());
     y.fill(0xff), last.fill(0xff);

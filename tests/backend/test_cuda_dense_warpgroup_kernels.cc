@@ -37,14 +37,14 @@ struct Size {
 /// With R in registers alone and in shared memory, few rows and many, and everything that a step can have.
 TEST_P(WarpgroupKernels, FitTheirRegisters) {
   for (const auto& [storage, head, rows, all, shares] : {Size{Storage::bf16, 1024, 64, false},
-                                                 {Storage::bf16, 1024, 256, true},
-                                                 {Storage::f16, 512, 512, true},
-                                                 {Storage::bf16, 2048, 256, false},
-                                                 {Storage::f16, 128, 100, true},
-                                                 {Storage::bf16, 2048, 256, false, 2},
-                                                 {Storage::f16, 256, 64, true, 2},
-                                                 {Storage::bf16, 2560, 16, false, 1},
-                                                 {Storage::f16, 4096, 64, true, 1}}) {
+                                                         {Storage::bf16, 1024, 256, true},
+                                                         {Storage::f16, 512, 512, true},
+                                                         {Storage::bf16, 2048, 256, false},
+                                                         {Storage::f16, 128, 100, true},
+                                                         {Storage::bf16, 2048, 256, false, 2},
+                                                         {Storage::f16, 256, 64, true, 2},
+                                                         {Storage::bf16, 2560, 16, false, 1},
+                                                         {Storage::f16, 4096, 64, true, 1}}) {
     GpuDenseProblem problem = problem_of(GetParam(), storage, head, rows);
     problem.shares = shares;
     problem.training = problem.ragged = problem.reset = problem.reverse = all;
@@ -57,13 +57,13 @@ TEST_P(WarpgroupKernels, FitTheirRegisters) {
 
 TEST_P(WarpgroupKernels, FitTheirRegistersBackwards) {
   for (const auto& [storage, head, rows, all, shares] : {Size{Storage::bf16, 1024, 64, false},
-                                                 {Storage::bf16, 1024, 256, true},
-                                                 {Storage::f16, 512, 512, true},
-                                                 {Storage::f16, 256, 100, true},
-                                                 {Storage::bf16, 2048, 256, false, 8},
-                                                 {Storage::f16, 256, 64, true, 4},
-                                                 {Storage::bf16, 2560, 32, false, 2},
-                                                 {Storage::bf16, 4096, 64, true, 4}}) {
+                                                         {Storage::bf16, 1024, 256, true},
+                                                         {Storage::f16, 512, 512, true},
+                                                         {Storage::f16, 256, 100, true},
+                                                         {Storage::bf16, 2048, 256, false, 8},
+                                                         {Storage::f16, 256, 64, true, 4},
+                                                         {Storage::bf16, 2560, 32, false, 2},
+                                                         {Storage::bf16, 4096, 64, true, 4}}) {
     GpuDenseProblem problem = problem_of(GetParam(), storage, head, rows);
     problem.shares = shares;
     problem.backward = true;
@@ -86,16 +86,26 @@ TEST(WarpgroupPlan, RefusesWhatCannotRun) {
   refuses("and a chip of sm_100 is of sm_100", problem_of("lstm", Storage::bf16, 1024, 64), 100);
   refuses("halves, not floats", problem_of("lstm", Storage::f32, 1024, 64));
   refuses("unlike gru-before", problem_of("gru-before", Storage::bf16, 1024, 64));
-  refuses("a multiple of 128 units, up to 2048, not of 2176", problem_of("lstm", Storage::bf16, 2176, 64));
+  refuses("a multiple of 128 units, up to 4096, not of 4224", problem_of("lstm", Storage::bf16, 4224, 64));
 }
 
-TEST(WarpgroupPlan, LeavesBackwardPassesThatDoNotFitToOthers) {
+/// Matrices that pairs of blocks cannot hold: more blocks share the sums, and read the rest of R at every step.
+TEST(WarpgroupPlan, SharesLargeMatrices) {
   GpuDenseProblem problem = problem_of("lstm", Storage::bf16, 2048, 64);
   problem.backward = true;
-  EXPECT_NE(plan_gpu_dense(problem, test::chip(kHopper)).algorithm, DenseAlgorithm::warpgroup);
-  problem = problem_of("gru", Storage::bf16, 128, 64);
-  problem.backward = true;
-  EXPECT_NE(plan_gpu_dense(problem, test::chip(kHopper)).algorithm, DenseAlgorithm::warpgroup);
+  plan::GpuDensePlan plan = plan_gpu_dense(problem, test::chip(kHopper));
+  EXPECT_EQ(plan.shares, 8) << plan.explain();
+  EXPECT_EQ(plan.streamed, 0) << plan.explain();
+  for (const Index head : {Index{2560}, Index{3072}, Index{4096}}) {
+    for (const bool backward : {false, true}) {
+      problem = problem_of("lstm", Storage::bf16, head, 16);
+      problem.backward = backward, problem.algorithm = DenseAlgorithm::automatic;
+      plan = plan_gpu_dense(problem, test::chip(kHopper));
+      EXPECT_EQ(plan.algorithm, DenseAlgorithm::warpgroup) << plan.explain();
+      EXPECT_GT(plan.streamed, 0) << plan.explain();
+      EXPECT_THAT(plan.explain(), testing::HasSubstr("loads of the matrix at every step"));
+    }
+  }
 }
 
 /// Rows and portions of a team that were measured to be quickest on an H100.

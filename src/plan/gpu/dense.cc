@@ -125,7 +125,8 @@ std::string GpuDensePlan::explain() const {
   }
   if (algorithm == DenseAlgorithm::warpgroup) {
     std::string sharing = shares > 1 ? fmt::format("; {} blocks share sums", shares) : "";
-    if (streamed > 0) sharing += fmt::format("; {} of {} loads of the matrix at every step", streamed, chunks / 4 / depth);
+    if (streamed > 0)
+      sharing += fmt::format("; {} of {} loads of the matrix at every step", streamed, chunks / 4 / depth);
     return fmt::format(
         "warpgroup: {} teams of {} blocks of {} threads and {} KB, each {} rows of a head in {} portions; {} of {} "
         "steps of the matrix in registers, {} copies of what it multiplies under way{}; {}",
@@ -166,9 +167,8 @@ GpuDensePlan plan_of_these_steps(const GpuDenseProblem& problem, const GpuModel&
       return plan_quickest(open, gpu);
     }
     if (problem.algorithm != DenseAlgorithm::automatic) return plan_by(problem.algorithm, problem, gpu);
-    const bool anything =
-        problem.slots == 0 && problem.cluster == 0 && problem.groups == 0 && problem.parts == 0 && problem.direct < 0 &&
-        problem.shares < 0;
+    const bool anything = problem.slots == 0 && problem.cluster == 0 && problem.groups == 0 && problem.parts == 0 &&
+                          problem.direct < 0 && problem.shares < 0;
     const auto ranked = [&] { return plan_quickest(problem, gpu); };
     if (!anything) return ranked();
     return plan_as_measured<GpuDensePlan>(

@@ -46,7 +46,7 @@ struct GpuDenseProblem {
   int cluster = 0;  ///< DenseAlgorithm::chip: blocks of a cluster, 8, 4, 2 or 1.
   int groups = 0, parts = 0;  ///< DenseAlgorithm::chip: of warps. DenseAlgorithm::diagonal: `parts` is the pieces.
                               ///< DenseAlgorithm::warpgroup: `groups` is the portions.
-  int shares = -1;  ///< DenseAlgorithm::warpgroup: as GpuDensePlan::shares. -1: the planner chooses.
+  int shares = -1;            ///< DenseAlgorithm::warpgroup: as GpuDensePlan::shares. -1: the planner chooses.
   int direct = -1;            ///< DenseAlgorithm::chip: 1 or 0, as GpuDensePlan::direct. -1: the planner chooses.
 
   Index head_size() const { return hidden / heads; }
@@ -81,10 +81,10 @@ struct GpuDensePlan {
   int depth = 1;        ///< Warpgroup: slices of 64 units that are loaded at once.
   int shares = 0;  ///< Warpgroup: blocks that share the sums of 128 rows of the matrix; 0: a block has 64 rows alone.
   int kept = 0, streamed = 0;  ///< Warpgroup: loads with R in shared memory, and those whose R is read at every step.
-  int groups = 1;       ///< Cluster, chip: groups of warps that share these units; chip: in all blocks of the cluster.
-  int parts = 1;        ///< Cluster, chip: warps of a group, which share the sums over h.
-  Index pieces = 1;     ///< Diagonal: pieces of the steps, computed in parallel. 1: T is not split.
-  int left_out = 0;     ///< Cluster, for measurements: omits the exchange (1), products (2) or cell (3) of each step.
+  int groups = 1;    ///< Cluster, chip: groups of warps that share these units; chip: in all blocks of the cluster.
+  int parts = 1;     ///< Cluster, chip: warps of a group, which share the sums over h.
+  Index pieces = 1;  ///< Diagonal: pieces of the steps, computed in parallel. 1: T is not split.
+  int left_out = 0;  ///< Cluster, for measurements: omits the exchange (1), products (2) or cell (3) of each step.
   double microseconds = 0;  ///< Estimated time; 0: not estimated.
   std::string why;
 

@@ -1,7 +1,6 @@
 // Recurrences of dense cells over large batches, by warpgroups of Hopper.
 
 #include <algorithm>
-#include <cstdlib>
 #include <span>
 
 #include "base/check.h"
@@ -23,7 +22,8 @@ constexpr int kMostWarpgroupRegisters = 184;
 /// Bytes of the operand in flight to a block. With fewer the tensor cores wait.
 constexpr int kLeastUnderWay = 32 << 10;
 /// Of blocks whose warpgroups have rows of their own: those bytes, stages of the operand, and items.
-constexpr int kUnderWay = 64 << 10, kUnderWayStreaming = 32 << 10, kLeastStagesOfWide = 2, kMostStagesOfWide = 16, kMostItemsOfWide = 64;
+constexpr int kUnderWay = 64 << 10, kUnderWayStreaming = 32 << 10, kLeastStagesOfWide = 2, kMostStagesOfWide = 16,
+              kMostItemsOfWide = 64;
 
 /// Costs in nanoseconds. Values are rows of a portion times operand columns of a block. Measured on an H100, and fitted
 /// within about 10 %.
@@ -48,6 +48,7 @@ constexpr WarpgroupCosts kBackwardCosts = {.exchange = 1900,
 struct WarpgroupCandidate {
   TeamShape shape{};
   Index slices = 1, teams = 1, waves = 1;
+  double bytes_per_ns = 0;  // of the chip's memory
   bool fits = false;
 };
 
@@ -79,20 +80,24 @@ void fill_wide(TeamShape& shape, Index block_bytes) {
   }
 }
 
+/// Backward passes that stream nothing take items of one slice: the first of them arrives sooner. Others take two, and
+/// wait for half as many.
 WarpgroupCandidate wide_candidate(const GpuModel& gpu, TeamShape shape) {
   WarpgroupCandidate c;
-  const int slices = shape.all_slices();
-  if (shape.units % shape.group_units() != 0 || slices % shape.shares != 0 || shape.rows % (8 * shape.shares) != 0 ||
-      (shape.backward && shape.shares == 1)) {
+  if (shape.units % shape.group_units() != 0 || shape.all_slices() % shape.shares != 0 ||
+      shape.rows % (8 * shape.shares) != 0 || (shape.backward && (shape.shares == 1 || shape.portions > 2))) {
     return c;
   }
-  shape.depth = std::getenv("DEPTH") ? std::atoi(std::getenv("DEPTH")) : 2;
-  if (shape.slices() % shape.depth != 0 || shape.items() > kMostItemsOfWide) return c;
-  fill_wide(shape, gpu.block_bytes);
+  for (shape.depth = shape.backward ? 1 : 2; shape.depth <= 2; ++shape.depth) {
+    if (shape.slices() % shape.depth != 0 || shape.items() > kMostItemsOfWide) continue;
+    fill_wide(shape, gpu.block_bytes);
+    if (shape.kept >= 0 && (shape.streamed == 0 || shape.depth == 2)) break;
+  }
+  if (shape.depth > 2) return c;
   c.shape = shape;
   // A loading thread has at least one row.
-  c.fits = shape.kept >= 0 && shape.own_rows() <= 32 * shape.loaders() &&
-           shape.registers() <= kMostWarpgroupRegisters && shape.blocks() <= clusters_at_once(gpu, 1);
+  c.fits = shape.own_rows() <= 32 * shape.loaders() && shape.registers() <= kMostWarpgroupRegisters &&
+           shape.blocks() <= clusters_at_once(gpu, 1);
   return c;
 }
 
@@ -145,17 +150,25 @@ WarpgroupCandidate warpgroup_candidate(const GpuDenseProblem& problem, const Gpu
   c.fits = at_once >= c.shape.blocks();
   c.teams = std::clamp<Index>(at_once / c.shape.blocks(), 1, items);
   c.waves = (items + c.teams - 1) / c.teams;
+  constexpr double usual_bandwidth = 3.35e12;
+  c.bytes_per_ns = (gpu.bandwidth > 0 ? gpu.bandwidth : usual_bandwidth) * 1e-9;
   return c;
 }
 
-double wide_step_time(const TeamShape& shape) {
+/// The same of blocks whose warpgroups have rows of the matrix of their own. Measured on an H200, and fitted within
+/// about 15 %. What is streamed comes from memory, and in part from the L2 cache.
+double wide_step_time(const TeamShape& shape, double bytes_per_ns) {
+  constexpr double exchange = 2500, of_backward = 1500, portion = 700, value = 0.055;
   const double values = static_cast<double>(shape.rows) * shape.slices() * TeamShape::slice_units;
-  return 2500 + shape.portions * (600 + values * 0.04 + shape.streamed * shape.depth * 150.0);
+  const double streamed = static_cast<double>(shape.blocks()) * TeamShape::parts * shape.streamed *
+                          static_cast<double>(shape.matrix_item_bytes());
+  return exchange + (shape.backward ? of_backward : 0) +
+         shape.portions * (portion + std::max(values * value, streamed / bytes_per_ns));
 }
 
 double warpgroup_step_time(const WarpgroupCandidate& c) {
   const TeamShape& shape = c.shape;
-  if (shape.wide()) return wide_step_time(shape);
+  if (shape.wide()) return wide_step_time(shape, c.bytes_per_ns);
   const WarpgroupCosts cost = shape.backward ? kBackwardCosts : WarpgroupCosts{};
   const double values = static_cast<double>(shape.rows) * shape.slices() * TeamShape::slice_units;
   const double from_shared = 1 - static_cast<double>(shape.resident) / shape.own_steps();
@@ -209,9 +222,9 @@ std::string warpgroup_refusal(const GpuDenseProblem& problem, const GpuModel& gp
     return fmt::format("warpgroups need tensors aligned to {} bytes, not {}", whole, problem.alignment);
   }
   // With fewer rows exchanges dominate, and other algorithms exchange faster. Estimates were fitted from this number
-  // on.
-  constexpr Index few = 32;
-  if (problem.algorithm == DenseAlgorithm::automatic && problem.rows < few) {
+  // on. Nothing else keeps larger matrices on the chip.
+  constexpr Index few = 32, on_chip = 2048;
+  if (problem.algorithm == DenseAlgorithm::automatic && problem.rows < few && problem.head_size() <= on_chip) {
     return fmt::format("warpgroups are for batches of {} rows or more", few);
   }
   if (problem.cluster > 1 || problem.parts != 0 || problem.direct >= 0) {

@@ -82,7 +82,9 @@ struct WarpgroupShape {
   PENSTOCK_LAYOUT int counts_at() const { return portions * 2 * portion_bytes(); }
   PENSTOCK_LAYOUT int sums_at() const { return counts_at() + portions * all_items() * count_bytes; }
   PENSTOCK_LAYOUT int streamed_at() const { return sums_at() + all_sum_bytes(); }
-  PENSTOCK_LAYOUT int exchange_bytes() const { return streamed_at() + blocks() * parts * streamed * matrix_item_bytes(); }
+  PENSTOCK_LAYOUT int exchange_bytes() const {
+    return streamed_at() + blocks() * parts * streamed * matrix_item_bytes();
+  }
   /// Contributions to an item: of each block at most one.
   PENSTOCK_LAYOUT int blocks_of_item() const {
     const int groups = depth * slice_units / group_units();
@@ -105,9 +107,7 @@ struct WarpgroupShape {
   /// Where among a warpgroup's items those are that registers hold, that shared memory keeps, and that are streamed:
   /// the latter in turns with the others, so that memory is read all the time.
   PENSTOCK_LAYOUT int held_place(int i) const { return i + (i < streamed ? i : streamed); }
-  PENSTOCK_LAYOUT int streamed_with_held() const {
-    return streamed < resident_items() ? streamed : resident_items();
-  }
+  PENSTOCK_LAYOUT int streamed_with_held() const { return streamed < resident_items() ? streamed : resident_items(); }
   PENSTOCK_LAYOUT int kept_place(int i) const {
     const int left = streamed - streamed_with_held();
     return resident_items() + streamed_with_held() + i + (i < left ? i : left);
@@ -150,9 +150,7 @@ struct WarpgroupShape {
 
   PENSTOCK_LAYOUT int ring_at() const { return 1024; }
   PENSTOCK_LAYOUT int matrix_at() const { return ring_at() + item_parts() * stages * item_bytes(); }
-  PENSTOCK_LAYOUT int passed_at() const {
-    return matrix_stages_at() + parts * matrix_stages() * matrix_item_bytes();
-  }
+  PENSTOCK_LAYOUT int passed_at() const { return matrix_stages_at() + parts * matrix_stages() * matrix_item_bytes(); }
   PENSTOCK_LAYOUT int input_at() const { return passed_at() + all_passed_bytes(); }
   PENSTOCK_LAYOUT int sent_at() const { return input_at() + input_stages() * input_bytes(); }
   PENSTOCK_LAYOUT int reset_at() const { return sent_at() + sent_buffers() * sent_bytes(); }

@@ -3,7 +3,6 @@
 #include "backend/cuda/dense/fill.h"
 #include "backend/cuda/product/warpgroup_multiply.h"
 #include "plan/cell_table.h"
-#include <cstdlib>
 
 namespace penstock::cuda {
 
@@ -28,7 +27,6 @@ KernelSource dense_warpgroup_source(const plan::GpuDenseProblem& problem, const 
                       {"constexpr int kShares", plan.shares},
                       {"constexpr int kKept", plan.kept},
                       {"constexpr int kStreamed", plan.streamed},
-                      {"constexpr int kL2Bytes", std::getenv("L2MB") ? std::atoi(std::getenv("L2MB")) << 20 : 20 << 20},
                       {"constexpr int kSharedBytes", plan.shared}};
   if (!problem.backward) source.constants.emplace_back("constexpr bool kTraining", problem.training);
   source.functions = warpgroup_multiply_recurrent(rows, problem.storage);

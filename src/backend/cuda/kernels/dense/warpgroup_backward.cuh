@@ -101,7 +101,8 @@ struct Multiplier : Product {
   /// of that column; the columns after it lie a row of R further.
   PENSTOCK_DEVICE const char* matrix_at(const DenseBackwardArguments& args, const Team& team, int part, int warp,
                                         int row, int column) {
-    const int of_group = kWide ? part * WarpgroupShape::tile_rows + 16 * warp + row : row / 8 * kUnits + 8 * warp + row % 8;
+    const int of_group =
+        kWide ? part * WarpgroupShape::tile_rows + 16 * warp + row : row / 8 * kUnits + 8 * warp + row % 8;
     const int unit = team.group() * kShape.group_units() + of_group;
     const int of_all = team.share() * (kShape.slices() * WarpgroupShape::slice_units) + column;
     return args.recurrent + (((Index)team.head * kGates * kHead + of_all) * kHead + unit) * kBytes;
@@ -258,8 +259,7 @@ struct Multiplier : Product {
       h = args.state_in != nullptr && row.number >= 0 ? args.state_in[state_at(0, row, unit)] : 0.0f;
     }
     prev[0] = Real(reset ? 0.0f : h);
-    dnext[0] =
-        Real(passed_on(kept[0], through, resets & 2, step + 1 < row.length) + value(kShape.input_dy_at()));
+    dnext[0] = Real(passed_on(kept[0], through, resets & 2, step + 1 < row.length) + value(kShape.input_dy_at()));
 #pragma unroll
     for (int k = 1; k < kStates; ++k) {
       const float state =
@@ -373,13 +373,12 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     } else if (helper - 2 < kLoaders) {
       TapeLoader{shared, team, args, longest, (helper - 2) * 32 + lane}.run();
     } else {
-      Stream(shared.matrix, exchange, team.member,
-             (args.dstate_in != nullptr ? longest : longest - 1) * kPortions);
+      Stream(shared.matrix, exchange, team.member, (args.dstate_in != nullptr ? longest : longest - 1) * kPortions);
     }
   } else {
     SetRegisters<kManyRegisters, true>();
-    Multiplier multiplier{{shared.ring, shared.matrix, warp / 4, warp % 4, lane}, shared, team, exchange, args,
-                          team.member % 2};
+    Multiplier multiplier{
+        {shared.ring, shared.matrix, warp / 4, warp % 4, lane}, shared, team, exchange, args, team.member % 2};
     multiplier.run(longest);
   }
   // Nobody leaves while the other block still writes to its shared memory.

@@ -34,7 +34,11 @@ struct Shared {
   PENSTOCK_DEVICE Shared of(char* start) {
     auto* const own = (CopyBarrier*)start;
     auto* const first = OtherBarriers(start);
-    return {Ring::of(start, own), MatrixRing::of(start, own + 2 * Ring::stages), start, first, first + kInputStages,
+    return {Ring::of(start, own),
+            MatrixRing::of(start, own + 2 * Ring::stages),
+            start,
+            first,
+            first + kInputStages,
             (Row*)(start + kShape.rows_at())};
   }
   __device__ __forceinline__ void init() const {

@@ -22,7 +22,12 @@ struct Shared {
   PENSTOCK_DEVICE Shared of(char* start) {
     auto* const own = (CopyBarrier*)start;
     CopyBarrier *const first = OtherBarriers(start), *const made = first + kInputStages;
-    return {Ring::of(start, own), MatrixRing::of(start, own + 2 * Ring::stages), start, first, made, made + kPortions,
+    return {Ring::of(start, own),
+            MatrixRing::of(start, own + 2 * Ring::stages),
+            start,
+            first,
+            made,
+            made + kPortions,
             (Row*)(start + kShape.rows_at())};
   }
   __device__ __forceinline__ void init() const {

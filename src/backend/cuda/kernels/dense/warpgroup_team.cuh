@@ -5,7 +5,7 @@
 // items of the step between knows that all blocks have multiplied by that.
 //
 // Constants: Storage, Rule, kTanhUnit, kBackward, kHead (D), kDescending, kReset, kEveryState, kSharedBytes; of the
-// plan kRows, kPortions, kResident, kDepth, kStages, kShares, kKept, kStreamed as WarpgroupShape has them; kL2Bytes, which the L2 cache may keep of R.
+// plan kRows, kPortions, kResident, kDepth, kStages, kShares, kKept, kStreamed as WarpgroupShape has them.
 
 #include "backend/cuda/kernels/dense/barrier.cuh"
 #include "backend/cuda/kernels/dense/cell.cuh"
@@ -23,8 +23,6 @@ constexpr int kItemParts = kShape.item_parts(), kOwnRows = kShape.own_rows();
 constexpr int kTiles = kShape.own_tiles(), kInputStages = kShape.input_stages();
 constexpr int kLoaders = kShape.loaders(), kOwnSums = kShape.passed_values();
 constexpr int kSteps = kShape.steps_of_item();
-/// Streamed items of a part for which the L2 cache has room.
-constexpr int kCached = kL2Bytes / (kShape.blocks() * kParts * kShape.matrix_item_bytes());
 /// Registers of the threads that multiply, and of the others: as many as the launch gave them all.
 constexpr int kManyRegisters = 216, kFewRegisters = 72;
 constexpr int kMostTries = 1 << 22;
@@ -151,25 +149,11 @@ PENSTOCK_DEVICE void Bring(const Ring& ring, const TeamExchange& exchange, int f
   }
 }
 
-/// CopyBulk() of what the L2 cache is to keep, or not to.
-PENSTOCK_DEVICE void CopyBulkHinted(char* shared, const char* global, int bytes, CopyBarrier& barrier,
-                                    unsigned long long policy) {
-  asm volatile(
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::"r"(
-          (unsigned)__cvta_generic_to_shared(shared)),
-      "l"(global), "r"(bytes), "r"(barrier.address()), "l"(policy)
-      : "memory");
-}
-
-/// Reads the streamed items of R for each of `turns`, in a single warp: a lane for each part. The L2 cache keeps the
-/// first `kCached` of them: a cache that all of them went through in turn would keep none where they do not fit.
+/// Reads the streamed items of R for each of `turns`, in a single warp: a lane for each part.
 PENSTOCK_DEVICE void Stream(const MatrixRing& ring, const TeamExchange& exchange, int member, int turns) {
   const int part = threadIdx.x % 32;
   if constexpr (kStreamed > 0) {
     const char* const from = part < kParts ? exchange.streamed(member, part) : nullptr;
-    unsigned long long kept, passing;
-    asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(kept));
-    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(passing));
     unsigned number = 0;
 #pragma unroll 1
     for (int turn = 0; turn < turns; ++turn) {
@@ -179,8 +163,8 @@ PENSTOCK_DEVICE void Stream(const MatrixRing& ring, const TeamExchange& exchange
         if (part < kParts) {
           ring.empty[stage].wait((number / kMatrixStages & 1) ^ 1);
           ring.full[stage].expect(kShape.matrix_item_bytes());
-          CopyBulkHinted(ring.item(stage), from + i * kShape.matrix_item_bytes(), kShape.matrix_item_bytes(),
-                         ring.full[stage], i < kCached ? kept : passing);
+          CopyBulk(ring.item(stage), from + i * kShape.matrix_item_bytes(), kShape.matrix_item_bytes(),
+                   ring.full[stage]);
         }
         __syncwarp();
       }
@@ -298,8 +282,7 @@ struct Product {
                                            const TeamExchange& exchange, const Team& team, int portion,
                                            int number) const {
     const unsigned sign = SignOf(number);
-    uint4* const first =
-        exchange.sums(portion, number, team.group(), 0, team.share()) + (part * 4 + warp) * 32 + lane;
+    uint4* const first = exchange.sums(portion, number, team.group(), 0, team.share()) + (part * 4 + warp) * 32 + lane;
 #pragma unroll
     for (int owner = 0; owner < kShares; ++owner) {
       const bool is_own = owner == team.share();
@@ -322,7 +305,7 @@ struct Product {
     }
   }
   /// Sources whose sums are waited for together: few enough for their registers.
-  static constexpr int kAtOnce = kShares <= 1 ? 1 : kTiles >= 4 ? 1 : (4 / kTiles < kShares ? 4 / kTiles : kShares);
+  static constexpr int kAtOnce = kShares <= 1 ? 1 : kTiles >= 8 ? 1 : (8 / kTiles < kShares ? 8 / kTiles : kShares);
   /// Until the sums of `kAtOnce` sources from `first` on are there, except the block's own.
   __device__ __forceinline__ void wait_for_sums(uint4 (&got)[kAtOnce * kTiles], const uint4* first, int own,
                                                 int number) const {
@@ -345,7 +328,7 @@ struct Product {
       }
       if (!__any_sync(0xffffffffu, missing)) return;
     }
-    // In front of this, not within the loop, where the assembler would take R out of its registers.
+    // Within the loop, it would make the assembler take R out of its registers.
     asm volatile("trap;");
   }
   /// Adds what the other blocks have of the block's own sums, in the order of the blocks.
