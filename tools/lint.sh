@@ -24,7 +24,7 @@ codespell=$(command -v build/venv/bin/codespell codespell | head -n 1 || true)
 if [[ -n $codespell ]]; then
   echo 'lint: codespell'
   # Words of other languages, names of ours, and what a text is cut off at.
-  git ls-files '*.md' '*.h' '*.cc' '*.inl' '*.cuh' '*.py' '*.sh' | grep -Ev '^tests/|^CHANGELOG' |
+  git ls-files '*.md' '*.h' '*.cc' '*.inl' '*.cuh' '*.py' '*.sh' | grep -Ev '^tests/|^CHANGELOG|^docs/history' |
     xargs "$codespell" --ignore-words-list atleast,atmost,categor,falso,fro,offen,statics
 else
   echo 'lint: codespell is not there (build/venv has it): the spelling was not checked'
