@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/quote.h"
+#include "penstock/data/row_steps.h"
 
 namespace penstock::data {
 
@@ -48,6 +49,15 @@ void check_origin_task(const DataDescription& origin, Task task, bool sound, con
   here.sample_rate = sound ? 1 : 0;
   fail(ErrorCode::incompatible, "{}: the model is for {}, not for {}", source, describe_use(origin),
        describe_use(here));
+}
+
+void check_step(const RowDates& here, const RowDates& origin, const std::string& source) {
+  // Rows at irregular dates are learnt with their distances as an input.
+  if (!(here.step > 0.0) || !(origin.step > 0.0) || origin.irregular == Irregular::elapsed) return;
+  if (alike_steps(here.step, origin.step)) return;
+  fail(ErrorCode::incompatible,
+       "{}: rows are {} apart, and the model learnt rows {} apart: give it such rows, or train a new model", source,
+       describe_step(here.step), describe_step(origin.step));
 }
 
 std::vector<std::string> value_names(const std::vector<Column>& columns) {

@@ -24,6 +24,9 @@ std::vector<std::string> value_names(const std::vector<Column>& columns);
 /// Error(incompatible) for values so far from the model's that they must be in another unit.
 void take_scaling(DataDescription& fitted, const DataDescription& origin, const std::string& source);
 
+/// Throws Error(incompatible) if rows are at another step than those that the model learnt, such as hours for days.
+void check_step(const RowDates& here, const RowDates& origin, const std::string& source);
+
 /// Whether a model reads this feature of a column.
 bool reads(const DataDescription& origin, const std::string& column, Feature feature);
 

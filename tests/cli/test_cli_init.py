@@ -1,5 +1,6 @@
 """Training that goes on from a model: `train --init`."""
 
+import numpy as np
 import pytest
 
 from program import TINY, refuses, run
@@ -39,6 +40,19 @@ def test_what_the_model_decides(models, tmp_path, option):
     origin = models / "series.safetensors"
     refuses("train", models / "series.csv", "--init", origin, *option, *QUICK, cwd=tmp_path, status=2, verb="train",
             message=f"{option[0]} must not be given with --init, which takes it from {origin}")  # fmt: skip
+
+
+def test_rows_at_another_step(tmp_path):
+    def write(name, hours):
+        rows = (f"{np.datetime64('2024-01-01T00') + np.timedelta64(i * hours, 'h')},{10 + i % 7}\n" for i in range(200))
+        (tmp_path / name).write_text("time,load\n" + "".join(rows))
+
+    write("hours.csv", 1), write("more.csv", 1), write("days.csv", 24)
+    run("train", "hours.csv", *TINY, "--steps", 6, "-o", "m", cwd=tmp_path)
+    run("train", "more.csv", "--init", "m", *QUICK, "-o", "n", cwd=tmp_path)
+    result = run("train", "days.csv", "--init", "m", *QUICK, "-o", "n2", cwd=tmp_path, expect=1)
+    assert "days.csv: rows are a day apart, and the model learnt rows an hour apart" in result.err
+    assert not (tmp_path / "n2").exists()
 
 
 def test_data_that_do_not_fit(models, tmp_path):

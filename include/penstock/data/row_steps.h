@@ -10,6 +10,9 @@ namespace penstock {
 /// "a day", "15 minutes", "a month"; months and years are as long as they are.
 std::string describe_step(double seconds);
 
+/// Returns whether two steps in seconds differ by no more than months do.
+bool alike_steps(double step, double other);
+
 /// Watches how far the rows that a model is given are apart. Without a word, one that learnt a row a day would take a
 /// row an hour for the next day.
 class RowSteps {

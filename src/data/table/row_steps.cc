@@ -26,6 +26,11 @@ std::string describe_step(double seconds) {
   return fmt::format("{:.3g} seconds", seconds);
 }
 
+bool alike_steps(double step, double other) {
+  constexpr double alike = 1.25;  // months differ by less, and clocks are not exact
+  return step <= alike * other && alike * step >= other;
+}
+
 std::string RowSteps::see(double before, double after) {
   constexpr Index enough = 100;  // steps: a stream that goes on is not judged anew
   // Rows at irregular dates are learnt with their distances as an input.
@@ -33,8 +38,7 @@ std::string RowSteps::see(double before, double after) {
   const double step = usual_.seconds_between(before, after);
   if (!(step > 0.0)) return {};  // the same date, or one before
   ++seen_;
-  constexpr double alike = 1.25;  // months differ by less, and clocks are not exact
-  if (step <= alike * usual_.step && alike * step >= usual_.step) {
+  if (alike_steps(step, usual_.step)) {
     ++usual_seen_;
     return {};
   }
