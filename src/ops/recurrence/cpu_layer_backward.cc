@@ -95,7 +95,7 @@ StepRange CpuLayer<Real>::piece_before(Index step_end) const {
 /// been run, what they add to the gradients of weights, while they are still in the caches.
 template <class Real>
 void CpuLayer<Real>::backward_pieces(const BackwardArguments<Real>& call, const cpu::TracedBackward<Real>& job,
-                                        BackwardSpace& space, StepRange range) {
+                                     BackwardSpace& space, StepRange range) {
   const cpu::RowMap x = geometry_.map(Geometry::input_map, call.x.row_stride, call.x.step_stride);
   const cpu::RowMap dx = geometry_.map(Geometry::input_gradient_map, call.dx.row_stride, call.dx.step_stride);
   run_dense(kernels_.backward_panels(hidden_, heads_), [&](const cpu::DensePart& part, const Member& member) {
@@ -181,7 +181,7 @@ void CpuLayer<Real>::weight_gradients(const BackwardArguments<Real>& call, const
 /// A member's share of what the rows of a piece add to the gradients of learnt vectors.
 template <class Real>
 void CpuLayer<Real>::learnt_gradients(const BackwardArguments<Real>& call, const BackwardSpace& space, Index rows,
-                                         const Member& member, Real* scratch) const {
+                                      const Member& member, Real* scratch) const {
   if (call.gradients.bias_ih == nullptr) return;
   cpu::TransposedProduct<Real> product;
   product.rows = rows;
@@ -311,23 +311,23 @@ void CpuLayer<Real>::rounded_recurrent_gradients(const BackwardArguments<Real>& 
   }
 }
 
-#define PENSTOCK_INSTANTIATE(Real)                                                                                     \
+#define PENSTOCK_INSTANTIATE(Real)                                                                                  \
   template void CpuLayer<Real>::backward(const BackwardArguments<Real>&, Real*, StepRange);                         \
   template void CpuLayer<Real>::backward_dense(const BackwardArguments<Real>&, BackwardSpace&, StepRange);          \
   template void CpuLayer<Real>::backward_pieces(const BackwardArguments<Real>&, const cpu::TracedBackward<Real>&,   \
-                                                   BackwardSpace&, StepRange);                                         \
+                                                BackwardSpace&, StepRange);                                         \
   template StepRange CpuLayer<Real>::piece_before(Index) const;                                                     \
   template Index CpuLayer<Real>::rows_before(const BackwardSpace&, StepRange, Index) const;                         \
   template void CpuLayer<Real>::list_rows(StepRange, const cpu::RowMap&, const cpu::RowMap&,                        \
-                                             const BackwardArguments<Real>&, const Real*, BackwardSpace&) const;       \
+                                          const BackwardArguments<Real>&, const Real*, BackwardSpace&) const;       \
   template void CpuLayer<Real>::weight_gradients(const BackwardArguments<Real>&, const BackwardSpace&, Index,       \
-                                                    const Member&) const;                                              \
+                                                 const Member&) const;                                              \
   template void CpuLayer<Real>::learnt_gradients(const BackwardArguments<Real>&, const BackwardSpace&, Index,       \
-                                                    const Member&, Real*) const;                                       \
+                                                 const Member&, Real*) const;                                       \
   template void CpuLayer<Real>::recurrent_gradients(const BackwardArguments<Real>&, const BackwardSpace&, Index,    \
-                                                       Index, Index, Real*) const;                                     \
+                                                    Index, Index, Real*) const;                                     \
   template void CpuLayer<Real>::input_gradients(const BackwardArguments<Real>&, const BackwardSpace&, Index, Index, \
-                                                   const Member&) const;                                               \
+                                                const Member&) const;                                               \
   template void CpuLayer<Real>::round_inputs(const BackwardArguments<Real>&, std::uint16_t*);                       \
   template void CpuLayer<Real>::rounded_input_gradients(const BackwardArguments<Real>&, const BackwardSpace&);      \
   template void CpuLayer<Real>::rounded_recurrent_gradients(const BackwardArguments<Real>&, const BackwardSpace&);

@@ -216,7 +216,7 @@ void CpuLayer<Real>::backward_scan(const BackwardArguments<Real>& call, const Ba
   if (call.dx) clear_padding(call.dx, input_);
 }
 
-#define PENSTOCK_INSTANTIATE(Real)                                                                   \
+#define PENSTOCK_INSTANTIATE(Real)                                                                \
   template void CpuLayer<Real>::forward_scan(const ForwardArguments<Real>&, const ForwardSpace&); \
   template void CpuLayer<Real>::forward_chunks(cpu::TracedLayer<Real>&, const ForwardSpace&) const;
 PENSTOCK_INSTANTIATE(float)
