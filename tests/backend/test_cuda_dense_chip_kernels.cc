@@ -115,7 +115,8 @@ TEST(DensePlan, HasAnAlgorithmForEverySize) {
     return plan_gpu_dense(problem_of(cell, storage, head, 16, DenseAlgorithm::automatic), test::chip(chip)).algorithm;
   };
   EXPECT_EQ(algorithm_of("lstm", Storage::bf16, 2048, kHopper), DenseAlgorithm::chip);
-  EXPECT_EQ(algorithm_of("lstm", Storage::bf16, 4096, kHopper), DenseAlgorithm::step);
+  EXPECT_EQ(algorithm_of("lstm", Storage::bf16, 4096, kHopper), DenseAlgorithm::warpgroup);
+  EXPECT_EQ(algorithm_of("lstm", Storage::bf16, 8192, kHopper), DenseAlgorithm::step);
   EXPECT_EQ(algorithm_of("lstm", Storage::f32, 4096, kHopper), DenseAlgorithm::step);
   EXPECT_EQ(algorithm_of("gru-before", Storage::bf16, 1024, kHopper), DenseAlgorithm::step);
   EXPECT_EQ(algorithm_of("lstm", Storage::bf16, 512, 80), DenseAlgorithm::chip);

@@ -85,7 +85,8 @@ void fill_wide(TeamShape& shape, Index block_bytes) {
 WarpgroupCandidate wide_candidate(const GpuModel& gpu, TeamShape shape) {
   WarpgroupCandidate c;
   if (shape.units % shape.group_units() != 0 || shape.all_slices() % shape.shares != 0 ||
-      shape.rows % (8 * shape.shares) != 0 || (shape.backward && (shape.shares == 1 || shape.portions > 2))) {
+      shape.rows % (8 * shape.shares) != 0 || (shape.backward && shape.shares == 1) ||
+      (shape.shares > 1 && shape.portions > 2)) {
     return c;
   }
   for (shape.depth = shape.backward ? 1 : 2; shape.depth <= 2; ++shape.depth) {

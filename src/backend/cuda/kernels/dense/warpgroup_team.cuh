@@ -305,7 +305,7 @@ struct Product {
     }
   }
   /// Sources whose sums are waited for together: few enough for their registers.
-  static constexpr int kAtOnce = kShares <= 1 ? 1 : kTiles >= 8 ? 1 : (8 / kTiles < kShares ? 8 / kTiles : kShares);
+  static constexpr int kAtOnce = kShares <= 1 ? 1 : kTiles >= 4 ? 1 : (4 / kTiles < kShares ? 4 / kTiles : kShares);
   /// Until the sums of `kAtOnce` sources from `first` on are there, except the block's own.
   __device__ __forceinline__ void wait_for_sums(uint4 (&got)[kAtOnce * kTiles], const uint4* first, int own,
                                                 int number) const {
