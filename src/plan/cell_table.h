@@ -14,10 +14,18 @@ namespace penstock::plan {
 /// CellTraits::index of cells that are not in the list.
 constexpr int kDefinedCell = -1;
 
+/// A cell's struct for the compiler of kernels.
+struct CellText {
+  std::string_view type;             ///< Its name; empty: the cell has no struct
+  std::string_view definition = {};  ///< Of a cell that a program defined; empty: the struct is in src/cells/
+
+  friend bool operator==(const CellText&, const CellText&) = default;
+};
+
 /// The declarations of a cell's header for host code, without its equations.
 struct CellTraits {
   CellInfo info;
-  std::string_view type;         ///< Its struct in src/cells/
+  CellText text;
   int index = 0;                 ///< Position in the list, the number of the cell in kernels, or kDefinedCell
   int keep_gate = -1;            ///< Gate with a bias that makes the memory longer, or -1
   int overwrite_gate = -1;       ///< Gate with a bias that makes the memory shorter, or -1

@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/quote.h"
+#include "formula/cell_text.h"
 #include "formula/trace.h"
 
 namespace penstock {
@@ -19,7 +20,8 @@ namespace {
 struct DefinedCell {
   std::string json;
   formula::DerivedCell derived;
-  CellTraits traits;  // its views are of `derived`
+  std::string text;
+  CellTraits traits;  // its views are of `derived` and `text`
 };
 
 class DefinedCells {
@@ -92,6 +94,11 @@ const CellTraits& add_defined_cell(formula::CellFormula cell, std::string_view s
   defined->json = formula::to_json(cell);
   defined->derived = formula::derive(std::move(cell), source, code);
   defined->traits = traits_of(defined->derived);
+  if (defined->traits.learnt == 0) {
+    constexpr std::string_view type = "DefinedCell";
+    defined->text = formula::cell_text(defined->derived, type);
+    defined->traits.text = {type, defined->text};
+  }
   return defined_cells().add(std::move(defined), source, code).traits;
 }
 
