@@ -69,7 +69,7 @@ TEST(CudaOwnCells, RefusesLearntVectors) {
   const RecurrentForm form{.dtype = DType::f32};
   const RecurrentSpec spec{.cell = "written-peephole", .input_size = 3, .hidden_size = 5};
   expect_error(ErrorCode::unsupported,
-               "device must be cpu for cell written-peephole, not cuda: it has 3 learnt vectors, and on a GPU the "
+               "device must be cpu for cell written-peephole, not cuda:0: it has 3 learnt vectors, and on a GPU the "
                "cells of a program have none",
                [&] { RecurrentProgram::get(spec, form, {.device = Device::cuda()}); });
 }
