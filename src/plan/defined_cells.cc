@@ -2,6 +2,7 @@
 
 #include "plan/defined_cells.h"
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <memory>
@@ -73,6 +74,7 @@ CellTraits traits_of(const formula::DerivedCell& derived) {
   traits.saved = static_cast<int>(derived.kept.size());
   traits.first_gates = cell.gates;
   traits.split_gradients = derived.split_gradients;
+  traits.alive = std::max(derived.training.slots, derived.backward.slots);
   traits.learnt = static_cast<int>(cell.learnt.size());
   traits.formula = &derived;
   return traits;

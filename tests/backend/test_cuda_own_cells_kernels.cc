@@ -9,6 +9,7 @@
 #include "oracle/written_cells.h"
 #include "plan/defined_cells.h"
 #include "support/compiled_kernel.h"
+#include "support/expect_error.h"
 
 namespace penstock::cuda {
 namespace {
@@ -177,6 +178,53 @@ TEST_P(OwnCellKernels, OfRandomCellsCompile) {
 
 INSTANTIATE_TEST_SUITE_P(Cuda, OwnCellKernels, testing::Values(80, 90),
                          [](const auto& of) { return fmt::format("sm_{}", of.param); });
+
+/// A cell with `width` values that all are read late, each more than once.
+std::string crowded_cell(int width) {
+  const std::string name = fmt::format("crowded-{}", width);
+  define_cell(test::definition_of(name, {"h", "c", "n", "m"}, 4), [width](const CellSymbols& in) {
+    std::vector<CellValue> values, next;
+    for (int i = 0; i < width; ++i) {
+      const auto gate = static_cast<std::size_t>(i % 4), state = static_cast<std::size_t>(i / 4 % 4);
+      values.push_back(tanh(in.wx[gate] * (0.1 + i) + in.rh[gate] * (0.3 + i * i) + in.s[state]));
+    }
+    for (int k = 0; k < 4; ++k) {
+      CellValue sum = in.s[static_cast<std::size_t>(k)];
+      for (int i = 0; i < width; ++i) {
+        sum =
+            sum * values[static_cast<std::size_t>((i * (2 * k + 1) + k) % width)] + values[static_cast<std::size_t>(i)];
+      }
+      next.push_back(tanh(sum));
+    }
+    return next;
+  });
+  return name;
+}
+
+/// The matrix leaves registers to the values of a large cell.
+TEST(CrowdedOwnCells, FitTheirRegisters) {
+  constexpr int hopper = 90;
+  test::need_nvrtc(hopper);
+  if (IsSkipped()) return;
+  for (const int width : {8, 16}) {
+    for (const DenseAlgorithm algorithm : {DenseAlgorithm::head, DenseAlgorithm::cluster}) {
+      GpuDenseProblem problem = problem_of(crowded_cell(width), Storage::bf16, 128, 16, algorithm);
+      problem.backward = true;
+      const plan::GpuDensePlan plan = plan_gpu_dense(problem, test::chip(hopper));
+      test::expect_sound(dense_source(problem, plan), hopper, plan.threads() * plan.blocks);
+    }
+  }
+}
+
+TEST(CrowdedOwnCells, AreTooLargeForWarpgroups) {
+  const std::string cell = crowded_cell(16);
+  GpuDenseProblem problem = problem_of(cell, Storage::bf16, 1024, 64, DenseAlgorithm::warpgroup);
+  test::expect_error(ErrorCode::unsupported,
+                     "warpgroups have registers for cells of at most 64 values at a time, and crowded-16 has 128",
+                     [&] { plan_gpu_dense(problem, test::chip(90)); });
+  problem.algorithm = DenseAlgorithm::automatic;
+  EXPECT_NE(plan_gpu_dense(problem, test::chip(90)).algorithm, DenseAlgorithm::warpgroup);
+}
 
 /// The name of a cell is no part of its kernels: the equations are, so that no kernel is taken for another's.
 TEST(OwnCellKernelNames, DependOnTheEquations) {
