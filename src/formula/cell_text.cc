@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
+#include <set>
 
 #include "base/check.h"
 
@@ -136,32 +138,16 @@ std::string leaf_text(Operation operation, int index, bool scan) {
   }
 }
 
-/// Returns which instructions the first `results` results of a program need.
-std::vector<bool> needed_instructions(const Program& program, std::size_t results) {
-  std::vector<bool> wanted(static_cast<std::size_t>(program.slots)), needed(program.instructions.size());
-  for (std::size_t i = 0; i < results; ++i) wanted[program.results[i]] = true;
-  for (std::size_t i = needed.size(); i-- > 0;) {
-    const Program::Instruction& step = program.instructions[i];
-    needed[i] = wanted[step.to];
-    if (!needed[i]) continue;
-    wanted[step.to] = false;
-    for (int k = 0; k < arity(step.operation); ++k) wanted[step.of[static_cast<std::size_t>(k)]] = true;
-  }
-  return needed;
-}
-
-/// The statements of a function: one for each instruction that the first `results` results of its program need, then
-/// those that store results.
+/// The statements of a function: those that compute the first `results` results of its program, then those that store
+/// results.
 class Body {
  public:
   Body(const Program& program, std::size_t results, bool precise, bool scan)
-      : program_(program), precise_(precise), value_(static_cast<std::size_t>(program.slots)) {
+      : program_(program), precise_(precise), scan_(scan), value_(static_cast<std::size_t>(program.slots)) {
     for (const Program::Leaf& leaf : program.leaves) value_[leaf.slot] = leaf_text(leaf.operation, leaf.index, scan);
     for (const Program::Constant& constant : program.constants) value_[constant.slot] = constant_text(constant.value);
-    const std::vector<bool> needed = needed_instructions(program, results);
-    for (std::size_t i = 0; i < needed.size(); ++i) {
-      if (needed[i]) add(program.instructions[i]);
-    }
+    for (const Program::Instruction& step : program.instructions) add(step);
+    write(results);
   }
 
   /// Stores a result of the program in `place`, which may be several: "a = b".
@@ -183,18 +169,58 @@ class Body {
   }
 
  private:
+  struct Statement {
+    std::string text;
+    std::vector<std::string> to, reads;
+  };
+
   void add(const Program::Instruction& step) {
     std::array<std::string, 3> operand;
     for (std::size_t i = 0; i < static_cast<std::size_t>(arity(step.operation)); ++i) operand[i] = value_[step.of[i]];
+    const std::string name = value_[step.to] = fmt::format("v{}", count_++);
+    if (step.operation == Operation::subtract && operand[0] == constant_text(0)) {
+      negative_[name] = operand[1], negative_[operand[1]] = name;
+    }
+    if (scan_ && step.operation == Operation::sigmoid && add_sigmoid(operand[0], name)) return;
     const std::string value = fmt::format(fmt::runtime(pattern_of(step.operation)), operand[0], operand[1], operand[2]);
     const bool precise = precise_ && is_gate_function(step.operation);
-    value_[step.to] = fmt::format("v{}", count_++);
-    text_ += fmt::format("    const V {} = {}{};\n", value_[step.to], precise ? "Precise" : "", value);
+    statements_.push_back({fmt::format("const V {} = {}{};", name, precise ? "Precise" : "", value),
+                           {name},
+                           {operand.begin(), operand.end()}});
+  }
+
+  /// Computes sigmoid(x) together with an earlier sigmoid(-x), if there is one: both need one exponential.
+  bool add_sigmoid(const std::string& x, const std::string& name) {
+    const auto other = sigmoid_.find(negative_[x]);
+    if (other == sigmoid_.end()) {
+      sigmoid_[x] = statements_.size();
+      return false;
+    }
+    Statement& both = statements_[other->second];
+    both.to.push_back(name);
+    both.text = fmt::format("V {0}, {1};\n    Sigmoids({2}, {0}, {1});", both.to[0], name, other->first);
+    return true;
+  }
+
+  /// Writes the statements that the results need.
+  void write(std::size_t results) {
+    std::set<std::string> wanted;
+    for (std::size_t i = 0; i < results; ++i) wanted.insert(value_[program_.results[i]]);
+    for (std::size_t i = statements_.size(); i-- > 0;) {
+      const auto& [text, to, reads] = statements_[i];
+      const bool needed = std::any_of(to.begin(), to.end(), [&](const auto& name) { return wanted.count(name) > 0; });
+      if (!needed) continue;
+      wanted.insert(reads.begin(), reads.end());
+      text_.insert(0, fmt::format("    {}\n", text));
+    }
   }
 
   const Program& program_;
-  bool precise_;
+  bool precise_, scan_;
   std::vector<std::string> value_;  // of each slot
+  std::vector<Statement> statements_;
+  std::map<std::string, std::string> negative_;  // of a value: the value that is its negative
+  std::map<std::string, std::size_t> sigmoid_;   // of an argument: the statement
   int count_ = 0;
   std::string text_;
 };
