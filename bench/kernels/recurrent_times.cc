@@ -2,6 +2,8 @@
 // RecurrentProgram; each is checked in the same run against the oracle:
 //   cuda_recurrent_times [CELL,DTYPE,B,T,I,H[,LAYERS[,ragged|diagonal]] ...]      ragged: lengths uniform in 1..T
 //                                                                                 diagonal: H heads
+// CELL may be own-lstm, own-gru, own-slstm or own-mingru: the cell as a program defines it, to be compared with
+// Penstock's own in the same run.
 // Median and, in parentheses, the middle half of the times. The error is that of y of the last row over its first
 // steps, relative to the greatest value.
 
@@ -12,6 +14,7 @@
 
 #include "bench/kernels/measure.h"
 #include "oracle/network.h"
+#include "oracle/written_cells.h"
 #include "penstock/error.h"
 #include "penstock/recurrent_program.h"
 
@@ -26,11 +29,28 @@ using penstock::Tensor;
 struct Layers {
   std::string text;
   penstock::RecurrentSpec spec = {};
+  std::string oracle_cell = {};  ///< The cell of the list with the same equations.
   DType type = DType::f16;
   Storage storage = Storage::f16;
   Index rows = 1, steps = 1;
   bool ragged = false;
 };
+
+/// Defines the cell that own-lstm and others name. Returns the name of the cell of the list with the same equations.
+std::string define_own(const std::string& name) {
+  using Written = penstock::test::WrittenCell (*)(const std::string&);
+  const std::pair<std::string, Written> cells[] = {{"lstm", penstock::test::written_lstm},
+                                                   {"gru", penstock::test::written_gru},
+                                                   {"slstm", penstock::test::written_slstm},
+                                                   {"mingru", penstock::test::written_mingru}};
+  for (const auto& [own, written] : cells) {
+    if (name != "own-" + own) continue;
+    const penstock::test::WrittenCell cell = written(name);
+    penstock::define_cell(cell.definition, cell.equations);
+    return own;
+  }
+  return name;
+}
 
 Layers parse(const std::string& text) {
   char cell[16] = {}, type[8] = {}, more[16] = {};
@@ -46,6 +66,7 @@ Layers parse(const std::string& text) {
        {std::pair{DType::f32, Storage::f32}, {DType::bf16, Storage::bf16}, {DType::f16, Storage::f16}}) {
     if (to_string(dtype) == type) of.type = dtype, of.storage = storage;
   }
+  of.oracle_cell = define_own(cell);
   of.ragged = more == std::string("ragged");
   if (more == std::string("diagonal")) of.spec.heads = hidden;
   return of;
@@ -106,7 +127,9 @@ class Run {
       all.weights.push_back(weights);
     }
     for (Index i = 0; i < steps * inputs; ++i) all.x.push_back(x_values_.at(row * of_.steps * inputs + i));
-    const oracle::Results<double> want = oracle::forward(of_.spec, {.rows = 1, .steps = steps}, all);
+    penstock::RecurrentSpec spec = of_.spec;
+    spec.cell = of_.oracle_cell;
+    const oracle::Results<double> want = oracle::forward(spec, {.rows = 1, .steps = steps}, all);
     const std::vector<double> got =
         elements(buffers_[y_buffer_], row * of_.steps * outputs, steps * outputs, of_.storage, stream_);
     double worst = 0, scale = 1e-30;

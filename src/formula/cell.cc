@@ -192,6 +192,45 @@ std::vector<NodeId> backward_roots(CellFormula& cell) {
   return roots;
 }
 
+/// Returns whether a comparison or a choice reads a gate of W x or R h other than as their sum. Gradients, which do not
+/// pass through it, then do not show that the cell depends on more than the sum.
+bool decides_by_parts(const Formula& formula, std::span<const NodeId> outputs) {
+  const std::vector<bool> used = reachable(formula, outputs);
+  std::vector<bool> reads_part(used.size());
+  const auto at = [&](NodeId id) { return reads_part[static_cast<std::size_t>(id)]; };
+  for (NodeId id = 0; id < formula.size(); ++id) {
+    if (!used[static_cast<std::size_t>(id)]) continue;
+    const Node& node = formula[id];
+    const auto operands = node.operands();
+    bool any = std::any_of(operands.begin(), operands.end(), at);
+    switch (node.operation) {
+      case Operation::input:
+      case Operation::recurrent:
+        any = true;
+        break;
+      case Operation::add: {
+        const Node &a = formula[node.of[0]], &b = formula[node.of[1]];
+        const bool both = (a.operation == Operation::input && b.operation == Operation::recurrent) ||
+                          (a.operation == Operation::recurrent && b.operation == Operation::input);
+        if (both && a.index == b.index) any = false;
+        break;
+      }
+      case Operation::less:
+      case Operation::less_equal:
+      case Operation::equal:
+        if (any) return true;
+        break;
+      case Operation::where:
+        if (at(node.of[0])) return true;
+        break;
+      default:
+        break;
+    }
+    reads_part[static_cast<std::size_t>(id)] = any;
+  }
+  return false;
+}
+
 }  // namespace
 
 void check_cell(const CellFormula& cell, std::string_view source, ErrorCode code) {
@@ -205,7 +244,8 @@ DerivedCell derive(CellFormula cell, std::string_view source, ErrorCode code) {
   const auto gates = static_cast<std::ptrdiff_t>(cell.gates);
   if (!cell.scan) {
     derived.kept = choose_kept(cell.formula, cell.outputs, roots);
-    derived.split_gradients = !std::equal(roots.begin(), roots.begin() + gates, roots.begin() + gates);
+    derived.split_gradients = !std::equal(roots.begin(), roots.begin() + gates, roots.begin() + gates) ||
+                              decides_by_parts(cell.formula, cell.outputs);
   }
   std::vector<NodeId> of_tangent = tangents(cell.formula, cell.outputs);
   for (NodeId& tangent : of_tangent) {

@@ -46,7 +46,7 @@ void check_cell(const CellFormula& cell, std::string_view source, ErrorCode code
 struct DerivedCell {
   CellFormula cell;              ///< Its formula has the nodes of the derivatives too.
   std::vector<NodeId> kept;      ///< What the forward pass of a dense cell keeps for the backward pass.
-  bool split_gradients = false;  ///< The gradient of R h differs from that of W x.
+  bool split_gradients = false;  ///< The cell depends on more than the sums of W x and R h.
   bool has_kink = false;         ///< Its derivative is discontinuous somewhere.
   Program forward;               ///< Results: the outputs.
   Program training;              ///< Results: the outputs, then the kept values.

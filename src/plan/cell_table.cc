@@ -18,7 +18,7 @@ namespace {
 template <class Cell>
 CellTraits traits_of(std::string_view type, int index) {
   CellTraits traits;
-  traits.type = type;
+  traits.text.type = type;
   traits.info = {Cell::name, Cell::description, Cell::gates, Cell::states, Cell::scan, Cell::has_kink};
   traits.index = index;
   traits.keep_gate = Cell::keep_gate;

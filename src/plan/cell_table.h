@@ -14,10 +14,18 @@ namespace penstock::plan {
 /// CellTraits::index of cells that are not in the list.
 constexpr int kDefinedCell = -1;
 
+/// A cell's struct for the compiler of kernels.
+struct CellText {
+  std::string_view type;             ///< Its name; empty: the cell has no struct
+  std::string_view definition = {};  ///< Of a cell that a program defined; empty: the struct is in src/cells/
+
+  friend bool operator==(const CellText&, const CellText&) = default;
+};
+
 /// The declarations of a cell's header for host code, without its equations.
 struct CellTraits {
   CellInfo info;
-  std::string_view type;         ///< Its struct in src/cells/
+  CellText text;
   int index = 0;                 ///< Position in the list, the number of the cell in kernels, or kDefinedCell
   int keep_gate = -1;            ///< Gate with a bias that makes the memory longer, or -1
   int overwrite_gate = -1;       ///< Gate with a bias that makes the memory shorter, or -1
@@ -26,9 +34,12 @@ struct CellTraits {
   int phases = 1;                ///< 2: the last gates read an operand that the first ones compute
   int first_gates = 0;           ///< Gates of the first phase; all gates if phases == 1
   bool split_gradients = false;  ///< The gradient of R h differs from that of W x
+  int alive = 0;                 ///< Values of a unit that a pass needs at the same time (defined cells)
   int learnt = 0;                ///< K, learnt vectors [H] behind the G gates of bias_ih (defined cells)
   const formula::DerivedCell* formula = nullptr;  ///< The equations of a defined cell, which has no header
 
+  /// Returns how many of these values a kernel has no registers for if it has them for `covered`.
+  int alive_beyond(int covered) const { return alive > covered ? alive - covered : 0; }
   int gates() const { return static_cast<int>(info.gates); }
   int states() const { return static_cast<int>(info.states); }
   /// Vectors [H] of bias_ih.

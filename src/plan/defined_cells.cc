@@ -2,6 +2,7 @@
 
 #include "plan/defined_cells.h"
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <memory>
@@ -10,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/quote.h"
+#include "formula/cell_text.h"
 #include "formula/trace.h"
 
 namespace penstock {
@@ -19,7 +21,8 @@ namespace {
 struct DefinedCell {
   std::string json;
   formula::DerivedCell derived;
-  CellTraits traits;  // its views are of `derived`
+  std::string text;
+  CellTraits traits;  // its views are of `derived` and `text`
 };
 
 class DefinedCells {
@@ -71,6 +74,7 @@ CellTraits traits_of(const formula::DerivedCell& derived) {
   traits.saved = static_cast<int>(derived.kept.size());
   traits.first_gates = cell.gates;
   traits.split_gradients = derived.split_gradients;
+  traits.alive = std::max(derived.training.slots, derived.backward.slots);
   traits.learnt = static_cast<int>(cell.learnt.size());
   traits.formula = &derived;
   return traits;
@@ -92,6 +96,11 @@ const CellTraits& add_defined_cell(formula::CellFormula cell, std::string_view s
   defined->json = formula::to_json(cell);
   defined->derived = formula::derive(std::move(cell), source, code);
   defined->traits = traits_of(defined->derived);
+  if (defined->traits.learnt == 0) {
+    constexpr std::string_view type = "DefinedCell";
+    defined->text = formula::cell_text(defined->derived, type);
+    defined->traits.text = {type, defined->text};
+  }
   return defined_cells().add(std::move(defined), source, code).traits;
 }
 

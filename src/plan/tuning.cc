@@ -82,19 +82,28 @@ TunedPlan parsed_plan(const PlansJson& json, const std::string& file) {
   return tuned;
 }
 
+/// The name of a cell. A program may give a name to other equations than the program that tuned did; their plans need
+/// not fit each other.
+std::string key_of(const CellTraits& cell) {
+  if (cell.formula == nullptr) return std::string(cell.info.name);
+  return fmt::format("{} G={} S={}{}", cell.info.name, cell.gates(), cell.states(),
+                     cell.split_gradients ? " split" : "");
+}
+
 }  // namespace
 
 std::string work_of(const Problem& problem) {
   const CellInfo& cell = problem.cell->info;
-  std::string work = fmt::format("{} B={} H={} heads={} threads={}", cell.name, problem.rows, problem.hidden,
-                                 problem.heads, problem.threads);
+  std::string work = fmt::format("{} B={} H={} heads={} threads={}", key_of(*problem.cell), problem.rows,
+                                 problem.hidden, problem.heads, problem.threads);
   if (cell.scan) work += fmt::format(" T={}", problem.steps);
   return work + (problem.exact ? " exact" : "");
 }
 
 std::string work_of(const GpuDenseProblem& problem) {
-  return fmt::format("{} {} B={} H={} heads={} {}", problem.cell, to_string(problem.storage), problem.rows,
-                     problem.hidden, problem.heads, form_of(problem.backward, problem.ragged, problem.reset));
+  return fmt::format("{} {} B={} H={} heads={} {}", key_of(cell_traits(problem.cell)), to_string(problem.storage),
+                     problem.rows, problem.hidden, problem.heads,
+                     form_of(problem.backward, problem.ragged, problem.reset));
 }
 
 std::string work_of(const GpuScanProblem& problem) {

@@ -124,8 +124,8 @@ TEST_P(EveryChip, WalksOfSingleThreadsFit) {
 
 TEST_P(EveryChip, CorrectionsFit) {
   for (Subject& subject : subjects()) {
-    const bool logarithmic = subject.rule.type == given_signed_logs.type && GetParam() == hopper;
-    if (subject.rule.type != given_terms.type && !logarithmic) continue;
+    const bool logarithmic = subject.rule.text == given_signed_logs.text && GetParam() == hopper;
+    if (subject.rule.text != given_terms.text && !logarithmic) continue;
     if (!takes_next()) continue;
     subject.problem.regime = plan::Regime::direct;
     const plan::GpuScanPlan plan = plan_gpu_scan(subject.problem, chip(GetParam()));

@@ -8,7 +8,7 @@
 #include "base/random.h"
 #include "formula/random_cell.h"
 #include "formula/trace.h"
-#include "formula/written_cells.h"
+#include "oracle/written_cells.h"
 
 namespace penstock::formula {
 namespace {

@@ -1,6 +1,6 @@
 #include "formula/trace.h"
-#include "formula/written_cells.h"
 #include "fuzz/damage.h"
+#include "oracle/written_cells.h"
 
 namespace penstock::test {
 namespace {

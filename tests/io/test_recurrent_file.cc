@@ -5,7 +5,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "formula/written_cells.h"
+#include "oracle/written_cells.h"
 #include "penstock/recurrent.h"
 #include "penstock/system.h"
 #include "support/expect_error.h"

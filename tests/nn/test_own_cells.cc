@@ -2,8 +2,8 @@
 // random cells against double precision and finite differences.
 
 #include "formula/random_cell.h"
-#include "formula/written_cells.h"
 #include "nn/check_cell.h"
+#include "oracle/written_cells.h"
 #include "penstock/system.h"
 #include "plan/defined_cells.h"
 #include "support/allocations.h"

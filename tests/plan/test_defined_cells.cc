@@ -5,7 +5,7 @@
 #include <functional>
 #include <string>
 
-#include "formula/written_cells.h"
+#include "oracle/written_cells.h"
 #include "penstock/error.h"
 #include "plan/cell_table.h"
 

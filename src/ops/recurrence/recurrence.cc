@@ -145,9 +145,12 @@ std::vector<Index> packed_starts(const Target& target) {
 }
 
 void check_cell_device(std::string_view cell, Device device) {
-  if (!device.is_cuda() || plan::cell_traits(cell).formula == nullptr) return;
-  fail(ErrorCode::unsupported, "device must be cpu for cell {}, whose equations a program defined, not {}", cell,
-       to_string(device));
+  const int learnt = plan::cell_traits(cell).learnt;
+  if (!device.is_cuda() || learnt == 0) return;
+  fail(ErrorCode::unsupported,
+       "device must be cpu for cell {}, not {}: it has {} learnt vector{}, and on a GPU the cells of a program have "
+       "none",
+       cell, to_string(device), learnt, learnt == 1 ? "" : "s");
 }
 
 bool Recurrence::is_scan() const { return plan::cell_traits(cell).info.scan; }

@@ -72,6 +72,7 @@ class TeamFacts {
     common_.shape.split = cell.split_gradients, common_.shape.bytes = size_of(problem.storage);
     // A forward pass has the same shape, and the same result, with and without a tape.
     common_.shape.training = !problem.backward;
+    more_registers_ = cell.alive_beyond(kCoveredValues);
     registers_ = gpu.registers, block_bytes_ = gpu.block_bytes;
     for (int cluster = 1; cluster <= kMostTeamCluster; ++cluster) {
       at_once_[static_cast<std::size_t>(cluster)] = clusters_at_once(gpu, cluster);
@@ -94,7 +95,8 @@ class TeamFacts {
   /// Returns a complete candidate: with the tiles in registers, and as many stages as shared memory has room for.
   TeamCandidate held(const TeamChoice& choice) const {
     TeamCandidate c = split(choice);
-    c.resident = resident_tiles(c, other_registers(c, c.backward ? kTeamBackward : kTeamForward, reset_), registers_);
+    const int other = other_registers(c, c.backward ? kTeamBackward : kTeamForward, reset_, more_registers_);
+    c.resident = resident_tiles(c, other, registers_);
     c.shape.resident = std::max(0, c.resident);
     c.shape.stages = most_stages_;
     if (c.shared() > block_bytes_) c.shape.stages = most_stages_ / 2;
@@ -114,7 +116,7 @@ class TeamFacts {
   TeamCandidate common_;
   Index rows_, heads_, octets_;
   bool reset_;
-  int registers_ = 0;
+  int registers_ = 0, more_registers_ = 0;
   Index block_bytes_ = 0;
   static constexpr int most_stages_ = 4;
   std::array<Index, kMostTeamCluster + 1> at_once_{};

@@ -14,7 +14,8 @@ namespace {
 
 /// Registers of a thread besides the matrix: the observed use of the compiler plus a margin.
 constexpr int kForwardRegisters = 112, kTrainingFloats = 144, kBackwardRegisters = 120;
-constexpr int kCrowdedRegisters = 24;  // further registers for eight rows with lengths or resets
+constexpr int kCoveredByHead = 20, kRegistersOfValue = 2;  // values of a unit among these, and of each further one
+constexpr int kCrowdedRegisters = 24;                      // further registers for eight rows with lengths or resets
 constexpr int kMostRegisters = 255, kRegistersOfFragment = 8;
 constexpr int kMostWarps = 16;
 
@@ -62,7 +63,8 @@ GpuDensePlan head_candidate(const GpuDenseProblem& problem, const GpuModel& gpu,
   const bool floats = problem.training && problem.storage == Storage::f32;
   const int others = problem.backward ? kBackwardRegisters : floats ? kTrainingFloats : kForwardRegisters;
   const bool crowded = slots == 8 && (problem.ragged || problem.reset) && problem.backward;
-  const int left = registers_of_thread(gpu, plan.threads()) - others - (crowded ? kCrowdedRegisters : 0);
+  const int more = kRegistersOfValue * cell.alive_beyond(kCoveredByHead) + (crowded ? kCrowdedRegisters : 0);
+  const int left = registers_of_thread(gpu, plan.threads()) - others - more;
   plan.resident = std::clamp(left / (kRegistersOfFragment * tiles), 0, plan.chunks);
   // Floats are split into two numbers for products. A second product would need registers for the parts of the first.
   if (problem.storage == Storage::f32 && problem.backward && cell.phases == 2) plan.resident = plan.chunks / 3;

@@ -14,15 +14,21 @@ struct OtherRegisters {
   int tile_m;            ///< Per tile of its sums
 };
 
-/// Returns the number of other registers of a candidate, for its forward or backward pass.
+/// Values of a unit that the cells of the list, and so the numbers of OtherRegisters, have at the same time, with the
+/// margin that defined cells were observed to leave.
+constexpr int kCoveredValues = 36;
+
+/// Returns the number of other registers of a candidate, for its forward or backward pass. `more`: further registers
+/// per unit and row.
 template <class Candidate>
-int other_registers(const Candidate& c, const OtherRegisters& of, bool reset) {
+int other_registers(const Candidate& c, const OtherRegisters& of, bool reset, int more) {
   const auto& shape = c.shape;
   constexpr int of_float_parts = 24, of_reset = 14;
   const int tiles = c.tiles_m() * shape.tiles_n();
   const int products = tiles * 4 * shape.chains(tiles) + c.operand_registers();
   const int sums = std::max(products, c.polled_registers()) + of.tile_m * c.tiles_m();
-  int slot = of.slot + (shape.split ? of.split_gate : of.gate) * shape.gates + shape.states + (reset ? of_reset : 0);
+  int slot =
+      more + of.slot + (shape.split ? of.split_gate : of.gate) * shape.gates + shape.states + (reset ? of_reset : 0);
   if (c.backward) slot += shape.states + 4 * ((shape.read_pieces() + 7) / 8);
   return of.thread + sums + (shape.bytes == 4 ? of_float_parts : 0) + slot * c.slots();
 }

@@ -19,6 +19,8 @@ using TeamShape = warpgroup_layout::WarpgroupShape;
 constexpr int kMostGates = 4, kMostItems = 32, kMostItemBytes = 16 << 10, kMostStages = 8;
 /// Registers of a multiplying thread for R, sums and states. More were observed to spill.
 constexpr int kMostWarpgroupRegisters = 184;
+/// Values of a unit at the same time in a defined cell. Cells with more were observed to spill.
+constexpr int kMostValues = 64;
 /// Bytes of the operand in flight to a block. With fewer the tensor cores wait.
 constexpr int kLeastUnderWay = 32 << 10;
 /// Of blocks whose warpgroups have rows of their own: those bytes, stages of the operand, and items.
@@ -214,6 +216,10 @@ std::string warpgroup_refusal(const GpuDenseProblem& problem, const GpuModel& gp
   if (problem.storage == Storage::f32) return "warpgroups multiply halves, not floats";
   if (cell.phases != 1 || cell.gates() > kMostGates) {
     return fmt::format("warpgroups apply cells of one phase and at most {} gates, unlike {}", kMostGates, problem.cell);
+  }
+  if (cell.alive > kMostValues) {
+    return fmt::format("warpgroups have registers for cells of at most {} values at a time, and {} has {}", kMostValues,
+                       problem.cell, cell.alive);
   }
   if (problem.head_size() % even != 0 || problem.head_size() > most) {
     return fmt::format("warpgroups share a head of a multiple of {} units, up to {}, not of {}", even, most,

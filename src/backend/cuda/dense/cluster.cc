@@ -25,7 +25,7 @@ KernelSource dense_cluster_source(const plan::GpuDenseProblem& problem, const pl
                       {"constexpr bool kClip", problem.clipped},
                       {"constexpr int kSharedBytes", plan.shared},
                       {"constexpr int kLeftOut", plan.left_out}};
-  source.rule = plan::cell_traits(problem.cell).type;
+  source.rule = plan::cell_traits(problem.cell).text;
   source.shared_bytes = static_cast<int>(plan.shared);
   source.plan = plan.explain();
   return source;

@@ -60,7 +60,7 @@ KernelSource dense_diagonal_source(const plan::GpuDenseProblem& problem, const p
     source.constants.emplace_back("constexpr bool kPieces", part != DiagonalPart::walk);
     source.constants.emplace_back("constexpr bool kExact", part == DiagonalPart::exact);
   }
-  source.rule = plan::cell_traits(problem.cell).type;
+  source.rule = plan::cell_traits(problem.cell).text;
   return source;
 }
 

@@ -24,7 +24,7 @@ KernelSource dense_head_source(const plan::GpuDenseProblem& problem, const plan:
                       {"constexpr bool kEveryState", problem.every_state},
                       {"constexpr bool kClip", problem.clipped},
                       {"constexpr int kSharedBytes", plan.shared}};
-  source.rule = plan::cell_traits(problem.cell).type;
+  source.rule = plan::cell_traits(problem.cell).text;
   source.shared_bytes = static_cast<int>(plan.shared);
   source.plan = plan.explain();
   return source;

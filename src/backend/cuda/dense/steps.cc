@@ -57,7 +57,7 @@ KernelSource dense_step_source(const plan::GpuDenseProblem& problem, const plan:
                       {"constexpr bool kReset", problem.reset},
                       {"constexpr bool kClip", problem.clipped},
                       {"constexpr int kThreads", plan.threads()}};
-  source.rule = plan::cell_traits(problem.cell).type;
+  source.rule = plan::cell_traits(problem.cell).text;
   source.plan = plan.explain();
   return source;
 }

@@ -30,7 +30,7 @@ KernelSource dense_warpgroup_source(const plan::GpuDenseProblem& problem, const 
                       {"constexpr int kSharedBytes", plan.shared}};
   if (!problem.backward) source.constants.emplace_back("constexpr bool kTraining", problem.training);
   source.functions = warpgroup_multiply_recurrent(rows, problem.storage);
-  source.rule = plan::cell_traits(problem.cell).type;
+  source.rule = plan::cell_traits(problem.cell).text;
   source.shared_bytes = static_cast<int>(plan.shared);
   source.plan = plan.explain();
   return source;

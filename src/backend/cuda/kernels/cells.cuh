@@ -69,6 +69,8 @@ PENSTOCK_DEVICE void ExpAndSum(Real x, Real& e, Real& sum) {
 #include "cells/given.h"
 #include "cells/list.h"
 
+#include "backend/cuda/kernels/formula.cuh"
+
 /// e^x - a for a number a that is e^x rounded, where e^x is near 1; 0 elsewhere, where a has all its digits.
 PENSTOCK_DEVICE Real RestOfExp(Real x, Real a) {
   const Real near(0.34f);  // SmallExpm1() reaches ln 2 / 2

@@ -119,7 +119,11 @@ constexpr int kHopper = 90;
 
 std::string KernelSource::text() const {
   std::string text = "#include \"backend/cuda/kernels/prelude.cuh\"\n\n";
-  if (!rule.empty()) text += fmt::format("struct {};\nusing Rule = {};\n", rule, rule);
+  if (!rule.definition.empty()) {
+    text += fmt::format("{}using Rule = {};\n", rule.definition, rule.type);
+  } else if (!rule.type.empty()) {
+    text += fmt::format("struct {};\nusing Rule = {};\n", rule.type, rule.type);
+  }
   for (const auto& [declaration, value] : constants) text += fmt::format("{} = {};\n", declaration, value);
   return text + functions + fmt::format("\n#include \"{}\"\n", file);
 }

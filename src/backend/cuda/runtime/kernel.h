@@ -8,6 +8,7 @@
 
 #include "backend/cuda/runtime/device.h"
 #include "backend/cuda/runtime/nvrtc.h"
+#include "plan/cell_table.h"
 
 namespace penstock::cuda {
 
@@ -25,7 +26,7 @@ struct KernelSource {
   std::string file;   ///< What the program includes, such as "backend/cuda/kernels/scan/scan_forward.cuh".
   std::vector<Constant> constants;  ///< Seen by the text.
   std::string functions;            ///< Seen by the text: those that only a program can write.
-  std::string rule;                 ///< The struct of src/cells/ that the text calls Rule, if it does.
+  plan::CellText rule;              ///< The cell that the text calls Rule, if it does.
   bool early = false;               ///< The text begins with WaitForKernelBefore(): launches may overlap, on Hopper.
   int shared_bytes = 0;             ///< Shared memory that each launch gives a block, on top of what the text declares.
   std::string plan;                 ///< For people who read what PENSTOCK_DUMP_DIR holds; it changes nothing.

@@ -81,7 +81,7 @@ KernelSource epilogue_source(const ScanRule& rule, const plan::GpuLayerProblem& 
 }
 
 EpilogueExecutable::EpilogueExecutable(Device& device, const FusedForward& call, const plan::GpuScanPlan& plan)
-    : rule_(call.scan.shape.rule.type), problem_(problem_of(call)), plan_(plan) {
+    : rule_(call.scan.shape.rule.text), problem_(problem_of(call)), plan_(plan) {
   require(plan.regime == plan::Regime::epilogue, "the plan must be of the epilogue regime, not {}",
           to_string(plan.regime));
   kernel_ = &Kernel::load(device, epilogue_source(call.scan.shape.rule, problem_, plan_));
@@ -96,7 +96,7 @@ void EpilogueExecutable::run(const FusedForward& call, DeviceAddress workspace, 
   const Range range("penstock layer forward, epilogue");
   const plan::GpuLayerProblem problem = problem_of(call);
   const plan::GpuScanProblem &scan = problem.scan, &prepared = problem_.scan;
-  require(call.scan.shape.rule.type == rule_ && scan.storage == prepared.storage && scan.lengths == prepared.lengths &&
+  require(call.scan.shape.rule.text == rule_ && scan.storage == prepared.storage && scan.lengths == prepared.lengths &&
               scan.reset == prepared.reset && scan.alignment >= prepared.alignment &&
               scan.channels == prepared.channels && scan.rows <= prepared.rows && scan.steps <= prepared.steps &&
               problem.input == problem_.input && problem.keep_gates == problem_.keep_gates &&

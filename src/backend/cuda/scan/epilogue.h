@@ -20,7 +20,7 @@ class EpilogueExecutable {
   void run(const FusedForward& call, DeviceAddress workspace, StreamHandle stream) const;
 
  private:
-  std::string_view rule_;
+  plan::CellText rule_;
   plan::GpuLayerProblem problem_;
   plan::GpuScanPlan plan_;
   const Kernel* kernel_ = nullptr;

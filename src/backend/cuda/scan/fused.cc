@@ -49,7 +49,7 @@ KernelSource layer_source(const ScanRule& rule, const plan::GpuLayerProblem& pro
                       {"constexpr int kSharedBytes", plan.shared},
                       {"constexpr bool kLengths", problem.scan.lengths},
                       {"constexpr bool kReset", problem.scan.reset}};
-  source.rule = rule.type;
+  source.rule = rule.text;
   source.shared_bytes = static_cast<int>(plan.shared);
   source.plan = plan.explain();
   return source;
@@ -67,7 +67,7 @@ KernelSource fused_source(const ScanRule& rule, const plan::GpuLayerProblem& pro
 }
 
 FusedExecutable::FusedExecutable(Device& device, const FusedForward& call, const plan::GpuScanPlan& plan)
-    : rule_(call.scan.shape.rule.type), problem_(problem_of(call)), plan_(plan), x_alignment_(x_alignment_of(call)) {
+    : rule_(call.scan.shape.rule.text), problem_(problem_of(call)), plan_(plan), x_alignment_(x_alignment_of(call)) {
   require(plan.regime == plan::Regime::fused, "the plan must be of the fused regime, not {}", to_string(plan.regime));
   kernel_ = &Kernel::load(device, fused_source(call.scan.shape.rule, problem_, plan_, x_alignment_));
 }
@@ -77,7 +77,7 @@ void FusedExecutable::run(const FusedForward& call, StreamHandle stream) const {
   const plan::GpuLayerProblem problem = problem_of(call);
   const plan::GpuScanProblem& scan = problem.scan;
   require(
-      call.scan.shape.rule.type == rule_ && scan.storage == problem_.scan.storage &&
+      call.scan.shape.rule.text == rule_ && scan.storage == problem_.scan.storage &&
           scan.lengths == problem_.scan.lengths && scan.reset == problem_.scan.reset &&
           scan.alignment >= problem_.scan.alignment && scan.channels == problem_.scan.channels &&
           problem.input == problem_.input && problem.keep_gates == problem_.keep_gates &&

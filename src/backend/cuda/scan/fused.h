@@ -32,7 +32,7 @@ class FusedExecutable {
   void run(const FusedForward& call, StreamHandle stream) const;
 
  private:
-  std::string_view rule_;
+  plan::CellText rule_;
   plan::GpuLayerProblem problem_;
   plan::GpuScanPlan plan_;
   const Kernel* kernel_ = nullptr;

@@ -162,7 +162,7 @@ KernelSource scan_source(const ScanRule& rule, const plan::GpuScanProblem& probl
                                        : Constant{"constexpr bool kKeepTerms", plan.keep},
                       {"constexpr bool kLengths", problem.lengths},
                       {"constexpr bool kReset", problem.reset}};
-  source.rule = rule.type;
+  source.rule = rule.text;
   source.early = true;
   source.shared_bytes = static_cast<int>(plan.shared);
   source.plan = plan.explain();
@@ -171,7 +171,7 @@ KernelSource scan_source(const ScanRule& rule, const plan::GpuScanProblem& probl
 
 template <class Call>
 void ScanExecutable::prepare(Device& device, const Call& call, const plan::GpuScanPlan& plan) {
-  rule_ = call.shape.rule.type;
+  rule_ = call.shape.rule.text;
   problem_ = problem_of(call);
   corrects_ = call.shape.corrects;
   plan_ = plan;
@@ -194,7 +194,7 @@ template <class Call>
 void ScanExecutable::launch(const Call& call, DeviceAddress workspace, StreamHandle stream) const {
   const Range range(problem_.backward ? "penstock scan backward" : "penstock scan forward");
   const plan::GpuScanProblem problem = problem_of(call);
-  require(call.shape.rule.type == rule_ && problem.storage == problem_.storage && problem.lengths == problem_.lengths &&
+  require(call.shape.rule.text == rule_ && problem.storage == problem_.storage && problem.lengths == problem_.lengths &&
               problem.reset == problem_.reset && call.shape.corrects == corrects_ &&
               problem.alignment >= problem_.alignment && problem.channels == problem_.channels &&
               problem.rows <= problem_.rows && problem.steps <= problem_.steps,

@@ -89,7 +89,7 @@ class ScanExecutable {
   template <class Call>
   void launch(const Call& call, DeviceAddress workspace, StreamHandle stream) const;
 
-  std::string_view rule_;
+  plan::CellText rule_;
   plan::GpuScanProblem problem_;
   bool corrects_ = false;
   plan::GpuScanPlan plan_;

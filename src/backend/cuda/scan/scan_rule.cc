@@ -8,7 +8,7 @@ ScanRule scan_rule(std::string_view cell) {
   const plan::CellTraits& traits = plan::cell_traits(cell);
   if (!traits.info.scan) fail(ErrorCode::unsupported, "cell {} does not run on a GPU yet; scan cells do", cell);
   ScanRule rule;
-  rule.type = traits.type;
+  rule.text = traits.text;
   rule.gates = rule.read_back = traits.gates();
   return rule;
 }

@@ -3,12 +3,14 @@
 #include <array>
 #include <string_view>
 
+#include "plan/cell_table.h"
+
 namespace penstock::cuda {
 
 /// What makes the terms a and b of a step of a linear recurrence: a scan cell, or a and b given as they are or as
 /// logarithms (cells/given.h).
 struct ScanRule {
-  std::string_view type;    ///< Its name in src/cells/.
+  plan::CellText text;
   int gates = 2;            ///< Values of a step that it reads, each a tensor [B, T, C].
   int read_back = 2;        ///< How many of them, from the first, the gradients depend on.
   bool computed = true;     ///< Whether a and b take arithmetic.
@@ -16,9 +18,9 @@ struct ScanRule {
   std::array<std::string_view, 3> names = {"gate 0", "gate 1", "gate 2"};  ///< Of the values, for messages.
 };
 
-inline constexpr ScanRule given_terms{"GivenTerms", 2, 1, false, false, {"a", "b", ""}};
-inline constexpr ScanRule given_logs{"GivenLogs", 2, 2, true, true, {"log a", "log b", ""}};
-inline constexpr ScanRule given_signed_logs{"GivenSignedLogs", 3, 3, true, true, {"log a", "log |b|", "factor"}};
+inline constexpr ScanRule given_terms{{"GivenTerms"}, 2, 1, false, false, {"a", "b", ""}};
+inline constexpr ScanRule given_logs{{"GivenLogs"}, 2, 2, true, true, {"log a", "log b", ""}};
+inline constexpr ScanRule given_signed_logs{{"GivenSignedLogs"}, 3, 3, true, true, {"log a", "log |b|", "factor"}};
 
 /// Of a scan cell by its name, such as "mingru". Throws Error(unsupported) for other cells, invalid_argument for no
 /// cell.

@@ -56,7 +56,7 @@ KernelSource step_source(const LayerSpec& spec, Index rows, int alignment, int w
                       {"constexpr int kVector", vector},
                       {"constexpr int kWarps", warps},
                       {"constexpr int kRows", std::min(rows, kMaxRows)}};
-  source.rule = scan_rule(spec.cell).type;
+  source.rule = scan_rule(spec.cell).text;
   source.plan =
       fmt::format("one step: a warp a channel, {} values an access, {} rows at once", vector, std::min(rows, kMaxRows));
   return source;

@@ -89,6 +89,8 @@ PENSTOCK_CELL Dual Sigmoid(const Dual& x) {
 }
 PENSTOCK_CELL Dual Softplus(const Dual& x) { return Chained(Softplus(x.value), x, Sigmoid(x.value)); }
 
+#include "backend/cuda/kernels/dense/dual_functions.cuh"
+
 PENSTOCK_CELL float ValueOf(Real x) { return x.value; }
 PENSTOCK_CELL float ValueOf(const Dual& x) { return x.value.value; }
 /// The k-th of the states, or of their gradients, that enter a piece.

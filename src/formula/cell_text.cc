@@ -1,0 +1,299 @@
+// A derived cell as C++ text, which NVRTC compiles into the kernels of every engine.
+
+#include "formula/cell_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "base/check.h"
+
+namespace penstock::formula {
+
+namespace {
+
+/// How an operation is written; {0}, {1} and {2} are its operands.
+std::string_view pattern_of(Operation operation) {
+  switch (operation) {
+    case Operation::add:
+      return "{0} + {1}";
+    case Operation::subtract:
+      return "{0} - {1}";
+    case Operation::multiply:
+      return "{0} * {1}";
+    case Operation::divide:
+      return "Ratio({0}, {1})";
+    case Operation::multiply_add:
+      return "MulAdd({0}, {1}, {2})";
+    case Operation::subtract_product:
+      return "SubtractProduct({0}, {1}, {2})";
+    case Operation::exp:
+      return "Exp({0})";
+    case Operation::log:
+      return "Log({0})";
+    case Operation::tanh:
+      return "Tanh({0})";
+    case Operation::sigmoid:
+      return "Sigmoid({0})";
+    case Operation::softplus:
+      return "Softplus({0})";
+    case Operation::relu:
+      return "Max({0}, V(0.0f))";
+    case Operation::erf:
+      return "ErrorFunction({0})";
+    case Operation::sin:
+      return "Sine({0})";
+    case Operation::cos:
+      return "Cosine({0})";
+    case Operation::sqrt:
+      return "Root({0})";
+    case Operation::abs:
+      return "Abs({0})";
+    case Operation::min:
+      return "Least({0}, {1})";
+    case Operation::max:
+      return "Most({0}, {1})";
+    case Operation::clamp:
+      return "Clamp({0}, {1}, {2})";
+    case Operation::less:
+      return "Less({0}, {1})";
+    case Operation::less_equal:
+      return "LessEqual({0}, {1})";
+    case Operation::equal:
+      return "Equal({0}, {1})";
+    case Operation::where:
+      return "SelectZero({0}, {2}, {1})";
+    default:
+      return "";  // leaves, which are read where they lie
+  }
+}
+
+/// Returns the float that the constant rounds to, in all its digits; the largest float for what lies beyond.
+std::string constant_text(double value) {
+  const auto rounded = static_cast<float>(
+      std::clamp<double>(value, -std::numeric_limits<float>::max(), std::numeric_limits<float>::max()));
+  return fmt::format("V({:a}f)", rounded);
+}
+
+bool is_gate_function(Operation operation) {
+  return operation == Operation::tanh || operation == Operation::sigmoid || operation == Operation::softplus;
+}
+
+/// Whether sums and products of values with an absolute error have one too.
+bool keeps_absolute_error(Operation operation) {
+  switch (operation) {
+    case Operation::add:
+    case Operation::subtract:
+    case Operation::multiply:
+    case Operation::divide:
+    case Operation::multiply_add:
+    case Operation::subtract_product:
+    case Operation::relu:
+    case Operation::abs:
+    case Operation::min:
+    case Operation::max:
+    case Operation::clamp:
+    case Operation::where:
+      return true;
+    default:
+      return false;
+  }
+}
+
+/// Returns whether a quotient, logarithm or root reads a tanh, sigmoid or softplus, or a sum of such values. Then the
+/// relative error of a small value matters, and the chip's own tanh has only a small absolute error.
+bool needs_precise_gates(const Formula& formula) {
+  std::vector<bool> absolute(static_cast<std::size_t>(formula.size()));
+  const auto at = [&](NodeId id) { return absolute[static_cast<std::size_t>(id)]; };
+  for (NodeId id = 0; id < formula.size(); ++id) {
+    const Node& node = formula[id];
+    const auto operands = node.operands();
+    const bool any = std::any_of(operands.begin(), operands.end(), at);
+    absolute[static_cast<std::size_t>(id)] =
+        is_gate_function(node.operation) || (keeps_absolute_error(node.operation) && any);
+    if (node.operation == Operation::divide && at(node.of[1])) return true;
+    if ((node.operation == Operation::log || node.operation == Operation::sqrt) && at(node.of[0])) return true;
+  }
+  return false;
+}
+
+std::string leaf_text(Operation operation, int index, bool scan) {
+  switch (operation) {
+    case Operation::input:
+      return fmt::format("wx[{}]", index);
+    case Operation::recurrent:
+      return fmt::format("rh[{}]", index);
+    case Operation::state:
+      return fmt::format("prev[{}]", index);
+    case Operation::kept:
+      return fmt::format("save[{}]", index);
+    case Operation::gradient:
+      if (scan) return index == 0 ? "da" : "db";
+      return fmt::format("dnext[{}]", index);
+    default:
+      return "";  // tangents and learnt vectors, which these programs do not read
+  }
+}
+
+/// The statements of a function: those that compute the first `results` results of its program, then those that store
+/// results.
+class Body {
+ public:
+  Body(const Program& program, std::size_t results, bool precise, bool scan)
+      : program_(program), precise_(precise), scan_(scan), value_(static_cast<std::size_t>(program.slots)) {
+    for (const Program::Leaf& leaf : program.leaves) value_[leaf.slot] = leaf_text(leaf.operation, leaf.index, scan);
+    for (const Program::Constant& constant : program.constants) value_[constant.slot] = constant_text(constant.value);
+    for (const Program::Instruction& step : program.instructions) add(step);
+    write(results);
+  }
+
+  /// Stores a result of the program in `place`, which may be several: "a = b".
+  void store(std::string_view place, std::size_t result) {
+    text_ += fmt::format("    {} = {};\n", place, value_[program_.results[result]]);
+  }
+  void store_zero(std::string_view place) { text_ += fmt::format("    {} = V(0.0f);\n", place); }
+
+  const std::string& text() const { return text_; }
+
+  /// The declaration of an array of values that the function reads, without a name if it reads none.
+  std::string input(std::string_view name, int count) const {
+    const bool is_read = text_.find(fmt::format("{}[", name)) != std::string::npos;
+    return fmt::format("const V (&{})[{}]", is_read ? name : "", count);
+  }
+  /// The same of a single value.
+  std::string scalar(std::string_view name) const {
+    return text_.find(name) != std::string::npos ? fmt::format("V {}", name) : "V";
+  }
+
+ private:
+  struct Statement {
+    std::string text;
+    std::vector<std::string> to, reads;
+  };
+
+  void add(const Program::Instruction& step) {
+    std::array<std::string, 3> operand;
+    for (std::size_t i = 0; i < static_cast<std::size_t>(arity(step.operation)); ++i) operand[i] = value_[step.of[i]];
+    const std::string name = value_[step.to] = fmt::format("v{}", count_++);
+    if (step.operation == Operation::subtract && operand[0] == constant_text(0)) {
+      negative_[name] = operand[1], negative_[operand[1]] = name;
+    }
+    if (scan_ && step.operation == Operation::sigmoid && add_sigmoid(operand[0], name)) return;
+    const std::string value = fmt::format(fmt::runtime(pattern_of(step.operation)), operand[0], operand[1], operand[2]);
+    const bool precise = precise_ && is_gate_function(step.operation);
+    statements_.push_back({fmt::format("const V {} = {}{};", name, precise ? "Precise" : "", value),
+                           {name},
+                           {operand.begin(), operand.end()}});
+  }
+
+  /// Computes sigmoid(x) together with an earlier sigmoid(-x), if there is one: both need one exponential.
+  bool add_sigmoid(const std::string& x, const std::string& name) {
+    const auto other = sigmoid_.find(negative_[x]);
+    if (other == sigmoid_.end()) {
+      sigmoid_[x] = statements_.size();
+      return false;
+    }
+    Statement& both = statements_[other->second];
+    both.to.push_back(name);
+    both.text = fmt::format("V {0}, {1};\n    Sigmoids({2}, {0}, {1});", both.to[0], name, other->first);
+    return true;
+  }
+
+  /// Writes the statements that the results need.
+  void write(std::size_t results) {
+    std::set<std::string> wanted;
+    for (std::size_t i = 0; i < results; ++i) wanted.insert(value_[program_.results[i]]);
+    for (std::size_t i = statements_.size(); i-- > 0;) {
+      const auto& [text, to, reads] = statements_[i];
+      const bool needed = std::any_of(to.begin(), to.end(), [&](const auto& name) { return wanted.count(name) > 0; });
+      if (!needed) continue;
+      wanted.insert(reads.begin(), reads.end());
+      text_.insert(0, fmt::format("    {}\n", text));
+    }
+  }
+
+  const Program& program_;
+  bool precise_, scan_;
+  std::vector<std::string> value_;  // of each slot
+  std::vector<Statement> statements_;
+  std::map<std::string, std::string> negative_;  // of a value: the value that is its negative
+  std::map<std::string, std::size_t> sigmoid_;   // of an argument: the statement
+  int count_ = 0;
+  std::string text_;
+};
+
+std::string function(std::string_view name, const std::string& parameters, const Body& body) {
+  return fmt::format("\n  template <class V>\n  PENSTOCK_DEVICE void {}({}) {{\n{}  }}\n", name, parameters,
+                     body.text());
+}
+
+std::string output(std::string_view name, int count) { return fmt::format("V (&{})[{}]", name, count); }
+
+std::string dense_functions(const DerivedCell& cell, bool precise) {
+  const int gates = cell.cell.gates, states = static_cast<int>(cell.cell.states.size());
+  const int kept = static_cast<int>(cell.kept.size()), saved = std::max(kept, 1);
+  Body forward(cell.training, static_cast<std::size_t>(states + kept), precise, false);
+  Body backward(cell.backward, static_cast<std::size_t>(2 * gates + states), precise, false);
+  std::size_t result = 0;
+  for (int k = 0; k < states; ++k) forward.store(fmt::format("next[{}]", k), result++);
+  for (int i = 0; i < kept; ++i) forward.store(fmt::format("save[{}]", i), result++);
+  if (kept == 0) forward.store_zero("save[0]");
+  const auto all_gates = static_cast<std::size_t>(gates);
+  for (std::size_t g = 0; g < all_gates; ++g) {
+    backward.store(cell.split_gradients ? fmt::format("dwx[{}]", g) : fmt::format("dwx[{0}] = drh[{0}]", g), g);
+    if (cell.split_gradients) backward.store(fmt::format("drh[{}]", g), all_gates + g);
+  }
+  for (int k = 0; k < states; ++k) {
+    backward.store(fmt::format("dprev[{}]", k), 2 * all_gates + static_cast<std::size_t>(k));
+  }
+  return function("forward",
+                  fmt::format("{}, {}, {}, {}, {}", forward.input("wx", gates), forward.input("rh", gates),
+                              forward.input("prev", states), output("next", states), output("save", saved)),
+                  forward) +
+         function("backward",
+                  fmt::format("{}, {}, {}, {}, {}, {}", backward.input("save", saved), backward.input("prev", states),
+                              backward.input("dnext", states), output("dwx", gates), output("drh", gates),
+                              output("dprev", states)),
+                  backward);
+}
+
+std::string scan_functions(const DerivedCell& cell, bool precise) {
+  const int gates = cell.cell.gates;
+  Body affine(cell.forward, 2, precise, true);
+  Body backward(cell.backward, static_cast<std::size_t>(gates), precise, true);
+  affine.store("a", 0);
+  affine.store("b", 1);
+  for (int g = 0; g < gates; ++g) backward.store(fmt::format("dwx[{}]", g), static_cast<std::size_t>(g));
+  return function("affine", fmt::format("{}, V& a, V& b", affine.input("wx", gates)), affine) +
+         function("affine_backward",
+                  fmt::format("{}, {}, {}, {}", backward.input("wx", gates), backward.scalar("da"),
+                              backward.scalar("db"), output("dwx", gates)),
+                  backward);
+}
+
+}  // namespace
+
+std::string cell_text(const DerivedCell& cell, std::string_view name) {
+  require(cell.cell.learnt.empty(), "cell {} must have no learnt vectors, not {}, to be written as text",
+          cell.cell.name, cell.cell.learnt.size());
+  const bool precise = needs_precise_gates(cell.cell.formula);
+  std::string text =
+      fmt::format("struct {} {{\n  static constexpr int gates = {};\n  static constexpr int states = {};\n", name,
+                  cell.cell.gates, cell.cell.states.size());
+  if (cell.cell.scan) {
+    text += "  static constexpr bool splits_gain = false;\n  static constexpr bool scan = true;\n";
+    text += scan_functions(cell, precise);
+  } else {
+    text += fmt::format("  static constexpr int saved = {};\n  static constexpr int phases = 1;\n",
+                        std::max<std::size_t>(cell.kept.size(), 1));
+    text += fmt::format("  static constexpr bool split_gradients = {};\n  static constexpr bool scan = false;\n",
+                        cell.split_gradients);
+    text += dense_functions(cell, precise);
+  }
+  return text + "};\n";
+}
+
+}  // namespace penstock::formula

@@ -1,0 +1,247 @@
+// Cells that a program defines compile into the kernels of every engine, as the library's own do: no register spilled
+// where those spill none. Needs NVRTC, and no GPU.
+
+#include "backend/cuda/dense/source.h"
+#include "backend/cuda/scan/epilogue.h"
+#include "backend/cuda/scan/fused.h"
+#include "backend/cuda/scan/step.h"
+#include "formula/random_cell.h"
+#include "oracle/written_cells.h"
+#include "plan/defined_cells.h"
+#include "support/compiled_kernel.h"
+#include "support/expect_error.h"
+
+namespace penstock::cuda {
+namespace {
+
+using plan::DenseAlgorithm;
+using plan::GpuDenseProblem;
+using plan::Storage;
+
+std::string defined(const test::WrittenCell& written) {
+  return std::string(define_cell(written.definition, written.equations).name);
+}
+
+GpuDenseProblem problem_of(const std::string& cell, Storage storage, Index head, Index rows, DenseAlgorithm algorithm) {
+  GpuDenseProblem problem;
+  problem.cell = cell, problem.storage = storage;
+  problem.rows = rows, problem.steps = 1000;
+  problem.hidden = head;
+  problem.algorithm = algorithm;
+  return problem;
+}
+
+struct Engine {
+  std::string name;
+  DenseAlgorithm algorithm;
+  Storage storage;
+  Index head, rows;
+  int oldest;  ///< Architecture from which on there is the engine.
+  bool ragged = false;
+};
+
+std::ostream& operator<<(std::ostream& out, const Engine& engine) { return out << engine.name; }
+
+class OwnDenseKernels : public testing::TestWithParam<std::tuple<Engine, std::string, int>> {};
+
+TEST_P(OwnDenseKernels, FitTheirRegisters) {
+  const auto& [engine, cell, chip] = GetParam();
+  if (chip < engine.oldest) GTEST_SKIP() << "not on sm_" << chip;
+  test::need_nvrtc(chip);
+  if (IsSkipped()) return;
+  GpuDenseProblem problem = problem_of(cell, engine.storage, engine.head, engine.rows, engine.algorithm);
+  problem.ragged = problem.reset = problem.reverse = engine.ragged;
+  problem.every_state = engine.ragged && plan::cell_traits(cell).states() > 1;
+  for (const bool backward : {false, true}) {
+    problem.backward = backward, problem.training = !backward;
+    problem.clipped = backward && engine.ragged;
+    const plan::GpuDensePlan plan = plan_gpu_dense(problem, test::chip(chip));
+    SCOPED_TRACE(backward ? "backward" : "forward");
+    EXPECT_EQ(plan.algorithm, engine.algorithm);
+    test::expect_sound(dense_source(problem, plan), chip, plan.threads() * plan.blocks);
+  }
+}
+
+std::vector<Engine> engines() {
+  return {{"head", DenseAlgorithm::head, Storage::bf16, 128, 1000, 80},
+          {"head_ragged", DenseAlgorithm::head, Storage::f32, 64, 1000, 80, true},
+          {"cluster", DenseAlgorithm::cluster, Storage::bf16, 512, 16, 90},
+          {"cluster_ragged", DenseAlgorithm::cluster, Storage::f32, 256, 16, 90, true},
+          {"chip", DenseAlgorithm::chip, Storage::bf16, 640, 16, 80},
+          {"chip_large", DenseAlgorithm::chip, Storage::bf16, 1024, 16, 90, true},
+          {"warpgroup", DenseAlgorithm::warpgroup, Storage::bf16, 1024, 64, 90},
+          {"warpgroup_ragged", DenseAlgorithm::warpgroup, Storage::f16, 512, 512, 90, true},
+          {"step", DenseAlgorithm::step, Storage::bf16, 640, 16, 80, true}};
+}
+
+std::vector<std::string> written_dense() {
+  return {defined(test::written_lstm()), defined(test::written_gru()), defined(test::written_slstm())};
+}
+
+std::string name_of(std::string name) {
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Cuda, OwnDenseKernels,
+                         testing::Combine(testing::ValuesIn(engines()), testing::ValuesIn(written_dense()),
+                                          testing::Values(80, 90)),
+                         [](const auto& of) {
+                           return fmt::format("{}_{}_sm_{}", std::get<0>(of.param).name, name_of(std::get<1>(of.param)),
+                                              std::get<2>(of.param));
+                         });
+
+class OwnCellKernels : public testing::TestWithParam<int> {
+ protected:
+  void SetUp() override { test::need_nvrtc(GetParam()); }
+
+  /// All kernels of diagonal matrices, of which those in pieces differentiate the text of the cell.
+  void compile_diagonals(const std::string& cell, bool sound) const {
+    for (const bool backward : {false, true}) {
+      GpuDenseProblem problem = problem_of(cell, Storage::f32, 100, 2, DenseAlgorithm::automatic);
+      problem.heads = 100, problem.steps = 50'000;
+      problem.backward = backward, problem.training = !backward;
+      const plan::GpuDensePlan plan = plan_gpu_dense(problem, test::chip(GetParam()));
+      ASSERT_EQ(plan.algorithm, DenseAlgorithm::diagonal);
+      for (const DiagonalPart part :
+           {DiagonalPart::pieces, DiagonalPart::between, backward ? DiagonalPart::walk : DiagonalPart::exact}) {
+        SCOPED_TRACE(fmt::format("{}, {}", cell, static_cast<int>(part)));
+        compile(dense_diagonal_source(problem, plan, part), plan.threads(), sound);
+      }
+    }
+  }
+
+  void compile(const KernelSource& source, int threads, bool sound) const {
+    if (sound) return test::expect_sound(source, GetParam(), threads);
+    const Compiled compiled = compile_kernel(source, GetParam());
+    EXPECT_THAT(compiled.log, testing::Not(testing::HasSubstr("warning"))) << compiled.log << source.text();
+  }
+};
+
+TEST_P(OwnCellKernels, OfDiagonalsFitTheirRegisters) {
+  for (const std::string& cell : written_dense()) compile_diagonals(cell, true);
+}
+
+plan::GpuLayerProblem layer_of(const ScanRule& rule, Storage storage, Index size, plan::Regime regime) {
+  plan::GpuLayerProblem problem;
+  problem.scan = {.storage = storage, .rows = 8, .steps = 4096, .channels = size};
+  problem.scan.gates = problem.scan.read_back = rule.gates;
+  problem.scan.computed = true;
+  problem.scan.regime = regime;
+  problem.input = size, problem.keep_gates = true;
+  return problem;
+}
+
+TEST_P(OwnCellKernels, OfScansFitTheirRegisters) {
+  const std::string cell = defined(test::written_mingru());
+  const ScanRule rule = scan_rule(cell);
+  for (const plan::Regime regime : {plan::Regime::scan, plan::Regime::direct}) {
+    for (const bool backward : {false, true}) {
+      plan::GpuScanProblem problem = layer_of(rule, Storage::bf16, 1024, regime).scan;
+      problem.backward = backward, problem.lengths = problem.reset = backward;
+      const plan::GpuScanPlan plan = plan_gpu_scan(problem, test::chip(GetParam()));
+      compile(scan_source(rule, problem, plan), plan.threads() * plan.blocks, true);
+    }
+  }
+  const plan::GpuLayerProblem fused = layer_of(rule, Storage::f32, 100, plan::Regime::fused);
+  const plan::GpuScanPlan plan = plan_gpu_layer(fused, test::chip(GetParam()));
+  compile(fused_source(rule, fused, plan, 16), plan.threads(), true);
+  compile(step_source({.cell = cell, .storage = Storage::bf16}, 1, 16, 4), 1, true);
+  if (GetParam() < 90) return;
+  const plan::GpuLayerProblem epilogue = layer_of(rule, Storage::bf16, 1024, plan::Regime::epilogue);
+  const plan::GpuScanPlan of_epilogue = plan_gpu_layer(epilogue, test::chip(GetParam()));
+  const Compiled compiled = compile_kernel(epilogue_source(rule, epilogue, of_epilogue), GetParam());
+  EXPECT_EQ(test::report_of(compiled.log).spills, 0) << compiled.log;
+}
+
+/// Every operation, also differentiated.
+TEST_P(OwnCellKernels, OfRandomCellsCompile) {
+  Random random(31);
+  for (int trial = 0; trial < 24; ++trial) {
+    formula::CellFormula cell = test::random_cell(random, trial % 4 == 3, trial % 2 == 0);
+    if (!cell.learnt.empty()) continue;
+    cell.name = fmt::format("random-kernel-{}", trial);
+    const bool scan = cell.scan;
+    const std::string name(plan::add_defined_cell(std::move(cell), "cell", ErrorCode::invalid_argument).info.name);
+    SCOPED_TRACE(name);
+    if (scan) {
+      const ScanRule rule = scan_rule(name);
+      plan::GpuScanProblem problem = layer_of(rule, Storage::f32, 64, plan::Regime::direct).scan;
+      problem.backward = true;
+      const plan::GpuScanPlan plan = plan_gpu_scan(problem, test::chip(GetParam()));
+      compile(scan_source(rule, problem, plan), 1, false);
+    } else {
+      compile_diagonals(name, false);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Cuda, OwnCellKernels, testing::Values(80, 90),
+                         [](const auto& of) { return fmt::format("sm_{}", of.param); });
+
+/// A cell with `width` values that all are read late, each more than once.
+std::string crowded_cell(int width) {
+  const std::string name = fmt::format("crowded-{}", width);
+  define_cell(test::definition_of(name, {"h", "c", "n", "m"}, 4), [width](const CellSymbols& in) {
+    std::vector<CellValue> values, next;
+    for (int i = 0; i < width; ++i) {
+      const auto gate = static_cast<std::size_t>(i % 4), state = static_cast<std::size_t>(i / 4 % 4);
+      values.push_back(tanh(in.wx[gate] * (0.1 + i) + in.rh[gate] * (0.3 + i * i) + in.s[state]));
+    }
+    for (int k = 0; k < 4; ++k) {
+      CellValue sum = in.s[static_cast<std::size_t>(k)];
+      for (int i = 0; i < width; ++i) {
+        sum =
+            sum * values[static_cast<std::size_t>((i * (2 * k + 1) + k) % width)] + values[static_cast<std::size_t>(i)];
+      }
+      next.push_back(tanh(sum));
+    }
+    return next;
+  });
+  return name;
+}
+
+/// The matrix leaves registers to the values of a large cell.
+TEST(CrowdedOwnCells, FitTheirRegisters) {
+  constexpr int hopper = 90;
+  test::need_nvrtc(hopper);
+  if (IsSkipped()) return;
+  for (const int width : {8, 16}) {
+    for (const DenseAlgorithm algorithm : {DenseAlgorithm::head, DenseAlgorithm::cluster}) {
+      GpuDenseProblem problem = problem_of(crowded_cell(width), Storage::bf16, 128, 16, algorithm);
+      problem.backward = true;
+      const plan::GpuDensePlan plan = plan_gpu_dense(problem, test::chip(hopper));
+      test::expect_sound(dense_source(problem, plan), hopper, plan.threads() * plan.blocks);
+    }
+  }
+}
+
+TEST(CrowdedOwnCells, AreTooLargeForWarpgroups) {
+  const std::string cell = crowded_cell(16);
+  GpuDenseProblem problem = problem_of(cell, Storage::bf16, 1024, 64, DenseAlgorithm::warpgroup);
+  test::expect_error(ErrorCode::unsupported,
+                     "warpgroups have registers for cells of at most 64 values at a time, and crowded-16 has 128",
+                     [&] { plan_gpu_dense(problem, test::chip(90)); });
+  problem.algorithm = DenseAlgorithm::automatic;
+  EXPECT_NE(plan_gpu_dense(problem, test::chip(90)).algorithm, DenseAlgorithm::warpgroup);
+}
+
+/// The name of a cell is no part of its kernels: the equations are, so that no kernel is taken for another's.
+TEST(OwnCellKernelNames, DependOnTheEquations) {
+  const auto name_of_kernel = [](const std::string& cell) {
+    const GpuDenseProblem problem = problem_of(cell, Storage::bf16, 64, 16, DenseAlgorithm::head);
+    return cache_name(dense_source(problem, plan_gpu_dense(problem, test::chip(90))), 90);
+  };
+  const std::string lstm = name_of_kernel(defined(test::written_lstm()));
+  EXPECT_EQ(name_of_kernel(defined(test::written_lstm("lstm-again"))), lstm);
+  test::WrittenCell other = test::written_lstm("lstm-with-half-an-output");
+  other.equations = [](const CellSymbols& in) {
+    std::vector<CellValue> states = test::written_lstm().equations(in);
+    states[0] = states[0] * 0.5;
+    return states;
+  };
+  EXPECT_NE(name_of_kernel(defined(other)), lstm);
+}
+
+}  // namespace
+}  // namespace penstock::cuda
