@@ -119,6 +119,8 @@ TEST(WarpgroupPlan, WalksBackInTheQuickestPortions) {
                                                           {"lstm", 1024, 128, 32, 2},
                                                           {"lstm", 1024, 256, 64, 2},
                                                           {"lstm", 512, 512, 64, 2},
+                                                          {"lstm", 2048, 64, 64, 1},
+                                                          {"lstm", 2048, 256, 128, 2},
                                                           {"gru", 1024, 256, 64, 2}}) {
     GpuDenseProblem problem = problem_of(cell, Storage::bf16, head, rows);
     problem.backward = true;

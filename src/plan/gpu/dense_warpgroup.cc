@@ -160,18 +160,19 @@ WarpgroupCandidate warpgroup_candidate(const GpuDenseProblem& problem, const Gpu
 
 /// The same of blocks whose warpgroups have rows of the matrix of their own. Measured on an H200, and fitted within
 /// about 15 %. What is streamed comes from memory, and in part from the L2 cache.
-double wide_step_time(const TeamShape& shape, double bytes_per_ns) {
+double wide_step_time(const WarpgroupCandidate& c) {
+  const TeamShape& shape = c.shape;
   constexpr double exchange = 2500, of_backward = 1500, portion = 700, value = 0.055;
   const double values = static_cast<double>(shape.rows) * shape.slices() * TeamShape::slice_units;
-  const double streamed = static_cast<double>(shape.blocks()) * TeamShape::parts * shape.streamed *
+  const double streamed = static_cast<double>(c.teams * shape.blocks()) * TeamShape::parts * shape.streamed *
                           static_cast<double>(shape.matrix_item_bytes());
   return exchange + (shape.backward ? of_backward : 0) +
-         shape.portions * (portion + std::max(values * value, streamed / bytes_per_ns));
+         shape.portions * (portion + std::max(values * value, streamed / c.bytes_per_ns));
 }
 
 double warpgroup_step_time(const WarpgroupCandidate& c) {
   const TeamShape& shape = c.shape;
-  if (shape.wide()) return wide_step_time(shape, c.bytes_per_ns);
+  if (shape.wide()) return wide_step_time(c);
   const WarpgroupCosts cost = shape.backward ? kBackwardCosts : WarpgroupCosts{};
   const double values = static_cast<double>(shape.rows) * shape.slices() * TeamShape::slice_units;
   const double from_shared = 1 - static_cast<double>(shape.resident) / shape.own_steps();
