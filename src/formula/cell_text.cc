@@ -206,12 +206,14 @@ class Body {
   void write(std::size_t results) {
     std::set<std::string> wanted;
     for (std::size_t i = 0; i < results; ++i) wanted.insert(value_[program_.results[i]]);
+    std::vector<bool> needed(statements_.size());
     for (std::size_t i = statements_.size(); i-- > 0;) {
       const auto& [text, to, reads] = statements_[i];
-      const bool needed = std::any_of(to.begin(), to.end(), [&](const auto& name) { return wanted.count(name) > 0; });
-      if (!needed) continue;
-      wanted.insert(reads.begin(), reads.end());
-      text_.insert(0, fmt::format("    {}\n", text));
+      needed[i] = std::any_of(to.begin(), to.end(), [&](const auto& name) { return wanted.count(name) > 0; });
+      if (needed[i]) wanted.insert(reads.begin(), reads.end());
+    }
+    for (std::size_t i = 0; i < needed.size(); ++i) {
+      if (needed[i]) text_ += fmt::format("    {}\n", statements_[i].text);
     }
   }
 
@@ -225,12 +227,12 @@ class Body {
   std::string text_;
 };
 
-std::string function(std::string_view name, const std::string& parameters, const Body& body) {
+std::string function_text(std::string_view name, const std::string& parameters, const Body& body) {
   return fmt::format("\n  template <class V>\n  PENSTOCK_DEVICE void {}({}) {{\n{}  }}\n", name, parameters,
                      body.text());
 }
 
-std::string output(std::string_view name, int count) { return fmt::format("V (&{})[{}]", name, count); }
+std::string array_text(std::string_view name, int count) { return fmt::format("V (&{})[{}]", name, count); }
 
 std::string dense_functions(const DerivedCell& cell, bool precise) {
   const int gates = cell.cell.gates, states = static_cast<int>(cell.cell.states.size());
@@ -249,15 +251,16 @@ std::string dense_functions(const DerivedCell& cell, bool precise) {
   for (int k = 0; k < states; ++k) {
     backward.store(fmt::format("dprev[{}]", k), 2 * all_gates + static_cast<std::size_t>(k));
   }
-  return function("forward",
-                  fmt::format("{}, {}, {}, {}, {}", forward.input("wx", gates), forward.input("rh", gates),
-                              forward.input("prev", states), output("next", states), output("save", saved)),
-                  forward) +
-         function("backward",
-                  fmt::format("{}, {}, {}, {}, {}, {}", backward.input("save", saved), backward.input("prev", states),
-                              backward.input("dnext", states), output("dwx", gates), output("drh", gates),
-                              output("dprev", states)),
-                  backward);
+  return function_text(
+             "forward",
+             fmt::format("{}, {}, {}, {}, {}", forward.input("wx", gates), forward.input("rh", gates),
+                         forward.input("prev", states), array_text("next", states), array_text("save", saved)),
+             forward) +
+         function_text("backward",
+                       fmt::format("{}, {}, {}, {}, {}, {}", backward.input("save", saved),
+                                   backward.input("prev", states), backward.input("dnext", states),
+                                   array_text("dwx", gates), array_text("drh", gates), array_text("dprev", states)),
+                       backward);
 }
 
 std::string scan_functions(const DerivedCell& cell, bool precise) {
@@ -267,11 +270,11 @@ std::string scan_functions(const DerivedCell& cell, bool precise) {
   affine.store("a", 0);
   affine.store("b", 1);
   for (int g = 0; g < gates; ++g) backward.store(fmt::format("dwx[{}]", g), static_cast<std::size_t>(g));
-  return function("affine", fmt::format("{}, V& a, V& b", affine.input("wx", gates)), affine) +
-         function("affine_backward",
-                  fmt::format("{}, {}, {}, {}", backward.input("wx", gates), backward.scalar("da"),
-                              backward.scalar("db"), output("dwx", gates)),
-                  backward);
+  return function_text("affine", fmt::format("{}, V& a, V& b", affine.input("wx", gates)), affine) +
+         function_text("affine_backward",
+                       fmt::format("{}, {}, {}, {}", backward.input("wx", gates), backward.scalar("da"),
+                                   backward.scalar("db"), array_text("dwx", gates)),
+                       backward);
 }
 
 }  // namespace
