@@ -103,6 +103,8 @@ PENSTOCK_DEVICE void SendStates(const Shared& shared, const TeamExchange& exchan
 
 /// Brings W x, as `loader` of the warps that do, and writes the gates of the tape.
 struct InputLoader {
+  /// Of few gates the loop takes more registers.
+  static constexpr int unrolled = kGates > 2 ? 4 : 2;
   static constexpr int of_gate = kUnits / 8, pieces = kOwnRows * kGates * of_gate, stride = 32 * kLoaders;
   const Shared& shared;
   const Team& team;
@@ -112,7 +114,7 @@ struct InputLoader {
   /// Calls visit(own row, gate, which eight of the gate's units) for this thread's pieces of 16 bytes.
   template <class Visit>
   __device__ __forceinline__ void for_each(const Visit& visit) const {
-#pragma unroll 4
+#pragma unroll(unrolled)
     for (int i = first; i < pieces; i += stride) visit(i / (of_gate * kGates), i / of_gate % kGates, i % of_gate);
   }
   __device__ __forceinline__ int place(int row, int gate, int eight) const {
