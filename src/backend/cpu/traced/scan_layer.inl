@@ -20,13 +20,15 @@ struct TileSteps<Real, Cell, rows> {
       }
       RunProgram(program, count, slots);
       for (int j = 0; j < count; ++j) {
-        steps[first + j] = {slots.at(program.results[0])[j], slots.at(program.results[1])[j]};
+        gain[first + j] = slots.at(program.results[0])[j];
+        offset[first + j] = slots.at(program.results[1])[j];
       }
     }
   }
-  HWY_INLINE AffineStep<V, false> operator[](int m) const { return steps[m]; }
+  HWY_INLINE AffineStep<V, false> operator[](int m) const { return {gain[m], offset[m]}; }
 
-  AffineStep<V, false> steps[rows];
+  // Not an array of AffineStep, whose implicit constructor would lack the target attribute of Highway's region.
+  V gain[rows], offset[rows];
 };
 
 /// A block of channels at one step, with the equations of all its vectors computed side by side.
