@@ -358,7 +358,7 @@ recurrent_backward = _Differentiable(
 scan_backward = _Differentiable(
     "scan_backward", _save_scan_backward, _scan_second_gradients, batch_scan_backward, _composed_scan_backward
 )
-scan = _Differentiable(
+scan: _Differentiable = _Differentiable(
     "scan", _save_scan, _scan_gradients, batch_scan, _scan_with_tangents,
     tangents=lambda inputs, moving: _scans.tangents(scan, inputs[:3], moving[:3], inputs[3:]),
 )  # fmt: skip

@@ -450,9 +450,6 @@ std::unique_ptr<Dataset> open_table(const From& sources, const SeriesOptions& op
   if (origin != nullptr) source.origin = *origin;
 
   auto dataset = std::make_unique<SeriesDataset>(source);
-  if (origin != nullptr) {
-    data::check_step(dataset->description().row_dates, origin->row_dates, table.header().source());
-  }
   const auto is_read = [&](const CsvTable::LeftOut& column) {
     return std::ranges::any_of(dataset->description().inputs, [&](const Column& input) {
       return input.name == table.header().names()[column.column];

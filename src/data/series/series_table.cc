@@ -1,4 +1,5 @@
 #include "data/series/series_table.h"
+#include "data/origin.h"
 
 #include <fmt/ranges.h>
 
@@ -13,6 +14,7 @@
 #include "base/quote.h"
 #include "data/data_file.h"
 #include "data/dataset.h"
+#include "data/origin.h"
 
 namespace penstock::data {
 namespace {
@@ -200,6 +202,7 @@ class SeriesReader {
     result.calendar = find_calendar(table_, options_, columns_.inputs, runs_of(runs), values);
     if (!result.calendar) return;
     RowDates& dates = result.calendar->dates;
+    if (dates_ != nullptr) check_step(dates, *dates_, path_);
     // A model that does not ask how far rows are apart has no usual time between them.
     if (dates_ != nullptr && dates_->irregular != Irregular::ignore) {
       dates = {dates.irregular, dates.column, dates.form, dates_->step, dates_->working_days};
