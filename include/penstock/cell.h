@@ -19,7 +19,7 @@ class Formula;
 /// are found by argument-dependent lookup: write exp(x), without a namespace.
 class CellValue {
  public:
-  CellValue(double constant) : constant_(constant) {}
+  CellValue(double constant) : constant_(constant) {}  // NOLINT(google-explicit-constructor)
   CellValue(formula::Formula& formula, int node) : formula_(&formula), node_(node) {}
 
   /// Used by the tracer: the symbol's node, in a formula that constants then belong to.

@@ -176,7 +176,7 @@ class CellReader {
   NodeId read_node(const CellJson& item) {
     const Fields fields(item, source_, fmt::format("cell.nodes[{}]", ids_.size()));
     const std::string name = fields.string("op");
-    Operation operation;
+    Operation operation{};
     if (!find_operation(name, operation) || (operation > Operation::learnt && operation < Operation::constant)) {
       fields.refuse("op", in_quotes(name) + " is no operation of cells");
     }

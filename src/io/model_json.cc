@@ -133,7 +133,7 @@ void add_cell(const std::string& cell, json& object) {
 }
 
 std::string read_cell(ObjectReader& reader, const json& object, const std::string& source) {
-  const std::string cell = reader.string("cell");
+  std::string cell = reader.string("cell");
   if (!object.contains("cell_equations")) return cell;
   const CellInfo& defined = define_cell_json(reader.object("cell_equations").dump(), source);
   if (defined.name != cell) {

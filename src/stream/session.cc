@@ -46,6 +46,9 @@ std::size_t bytes_of(const Model& model, Index rows, const Execution& execution)
 }  // namespace
 
 struct Session::Impl {
+  Impl(const Model::Impl& model, Index count, const Execution& execution) : row(model, count, execution) {}
+  explicit Impl(const streaming::SessionRows& other) : row(other) {}
+
   streaming::SessionRows row;
 };
 
@@ -55,7 +58,7 @@ struct SessionBatch::Impl {
   streaming::SessionRows rows;
 };
 
-Session::Session(const Model& model, const Execution& execution) : impl_(new Impl{{model.impl(), 1, execution}}) {}
+Session::Session(const Model& model, const Execution& execution) : impl_(new Impl(model.impl(), 1, execution)) {}
 Session::Session(const Model& model, Precision precision) : Session(model, Execution{.precision = precision}) {}
 Session::~Session() = default;
 Session::Session(Session&&) noexcept = default;
@@ -80,7 +83,7 @@ void Session::reset() { held().row.reset(); }
 
 Session::Session(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
-Session Session::clone() const { return Session(std::make_unique<Impl>(Impl{held().row})); }
+Session Session::clone() const { return Session(std::make_unique<Impl>(held().row)); }
 
 std::vector<float> Session::state() const { return held().row.state(); }
 

@@ -44,7 +44,8 @@ def test_what_the_model_decides(models, tmp_path, option):
 
 def test_rows_at_another_step(tmp_path):
     def write(name, hours):
-        rows = (f"{np.datetime64('2024-01-01T00') + np.timedelta64(i * hours, 'h')},{10 + i % 7}\n" for i in range(200))
+        dates = (np.datetime64("2024-01-01T00:00") + np.timedelta64(i * hours, "h") for i in range(200))
+        rows = (f"{date},{10 + i % 7}\n" for i, date in enumerate(dates))
         (tmp_path / name).write_text("time,load\n" + "".join(rows))
 
     write("hours.csv", 1), write("more.csv", 1), write("days.csv", 24)

@@ -75,9 +75,8 @@ class Problem {
       return search();
     } catch (const Error&) {
       if (!failure_) throw;
-      nb::python_error raised = std::move(*failure_);
-      failure_.reset();
-      throw raised;
+      const std::optional<nb::python_error> raised = std::exchange(failure_, std::nullopt);
+      throw nb::python_error(*raised);
     }
   }
 
