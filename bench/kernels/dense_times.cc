@@ -1,10 +1,11 @@
 // Times of the recurrence of dense cells on a GPU, W x given, each checked in the same run against the oracle:
 //   cuda_dense_times
-//   [CELL,STORAGE,B,T,HEADS,D[,ROWS_OF_A_BLOCK|ragged|head|cluster|chip[-SHAPE]|step|diagonal[-PIECES]]
-//                    ...]
+//   [CELL,STORAGE,B,T,HEADS,D[,ROWS_OF_A_BLOCK|ragged|head|cluster|chip[-SHAPE]|warpgroup[-SHAPE]|step|
+//                    diagonal[-PIECES]] ...]
 //                       ragged: lengths uniform in 1..T; a name: by that algorithm
 //                       SHAPE: CLUSTER-ROWS-GROUPS-PARTS-DIRECT-LEFT_OUT of plan::GpuDensePlan, each 0 (DIRECT: -1):
-//                       the planner chooses; a pass that cannot have this shape is not timed
+//                       the planner chooses; a pass that cannot have this shape is not timed. Warpgroups have SHARES
+//                       for DIRECT
 // Median and, in parentheses, the middle half of the times. Errors are relative to the greatest value: of y and dwx of
 // one row over the first steps.
 

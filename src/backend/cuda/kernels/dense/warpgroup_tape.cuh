@@ -3,7 +3,7 @@
 
 #include "backend/cuda/kernels/dense/warpgroup_team.cuh"
 
-constexpr int kPassed = kShape.passed_values(), kPair = WarpgroupShape::tile_rows;
+constexpr int kPassed = kShape.passed_values();
 /// Of the gates, states and others of a unit that a step reads, the bytes of one value of a block's units.
 constexpr int kGateBytes = kUnits * kBytes, kStateBytes = kUnits * 4;
 static_assert(kHead % kShape.group_units() == 0 && kOwnItems * kItemParts * kDepth == kShape.slices());
