@@ -93,7 +93,7 @@ struct WarpgroupShape {
 
   /// Tiles of 8 rows to which a thread applies the cell.
   PENSTOCK_LAYOUT int own_tiles() const { return wide() ? rows / 8 / shares : rows / 8 / parts; }
-  /// Sums of a tile to which a thread applies the cell, and those of them that are one unit's.
+  /// Units and rows of a tile to which a thread applies the cell.
   PENSTOCK_LAYOUT int tile_cells() const { return backward ? (wide() ? 4 : 2) : 1; }
   /// Registers of a multiplying thread, without those that the compiler needs for other values.
   PENSTOCK_LAYOUT int registers() const {
@@ -119,7 +119,7 @@ struct WarpgroupShape {
   }
   /// Items of R that shared memory holds or waits for, of each warpgroup.
   PENSTOCK_LAYOUT int matrix_stages() const {
-    const int most = depth > 2 ? 2 : depth > 1 ? 3 : 5;
+    const int most = depth > 1 ? 3 : 5;
     return streamed < most ? streamed : most;
   }
   PENSTOCK_LAYOUT int matrix_stages_at() const { return matrix_at() + matrix_slices() * matrix_slice_bytes; }

@@ -41,30 +41,13 @@ namespace {
 
 #include "backend/cpu/scan/gradient.inl"
 
+#include "backend/cpu/scan/fill.inl"
+
 #include "cells/given.h"
-
-template <class Real, class Cell>
-void FillScans(CellKernels<Real>& kernels) {
-  kernels.lanes = Lanes<Real>::lanes;
-  kernels.scan_forward = &RunScanForward<Real, Cell>;
-  kernels.scan_forward_summary = &RunScanForwardSummary<Real, Cell>;
-  kernels.scan_backward.walk = &RunScanBackward<Real, Cell>;
-  kernels.scan_backward.summary = &RunScanBackwardSummary<Real, Cell>;
-}
-
-template <class Real, class Cell>
-void Fill(CellKernels<Real>& kernels) {
-  FillScans<Real, Cell>(kernels);
-  kernels.scan_backward.panels = &ScanGradientPanels<Real>;
-  kernels.scan_backward.pack = &PackScanGradient<Real>;
-  kernels.scan_backward.pack_input = &PackScanInput<Real>;
-  kernels.scan_backward.input_gradient = &RunScanInputGradient<Real>;
-  kernels.scan_backward.weight_gradient = &RunScanWeightGradient<Real>;
-}
 
 template <class Real>
 void FillByIndex(int cell, CellKernels<Real>& kernels) {
-  WithScanCell(cell, [&](auto tag) { Fill<Real, typename decltype(tag)::type>(kernels); });
+  WithScanCell(cell, [&](auto tag) { FillScanCell<Real, typename decltype(tag)::type>(kernels); });
   FillScanLayersAs<Real>(cell, kernels);
 }
 

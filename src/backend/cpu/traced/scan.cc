@@ -50,18 +50,11 @@ namespace {
 
 #include "backend/cpu/scan/gradient.inl"
 
+#include "backend/cpu/scan/fill.inl"
+
 template <class Real, class Cell>
 void FillTracedScanCell(CellKernels<Real>& kernels) {
-  kernels.lanes = Lanes<Real>::lanes;
-  kernels.scan_forward = &RunScanForward<Real, Cell>;
-  kernels.scan_forward_summary = &RunScanForwardSummary<Real, Cell>;
-  kernels.scan_backward.walk = &RunScanBackward<Real, Cell>;
-  kernels.scan_backward.summary = &RunScanBackwardSummary<Real, Cell>;
-  kernels.scan_backward.panels = &ScanGradientPanels<Real>;
-  kernels.scan_backward.pack = &PackScanGradient<Real>;
-  kernels.scan_backward.pack_input = &PackScanInput<Real>;
-  kernels.scan_backward.input_gradient = &RunScanInputGradient<Real>;
-  kernels.scan_backward.weight_gradient = &RunScanWeightGradient<Real>;
+  FillScanCell<Real, Cell>(kernels);
   FillScanLayerCell<Real, Cell>(kernels);
 }
 
