@@ -1,5 +1,4 @@
 #include "data/series/series_table.h"
-#include "data/origin.h"
 
 #include <fmt/ranges.h>
 
