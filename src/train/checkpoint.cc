@@ -103,7 +103,9 @@ void save_checkpoint(const std::string& path, const Model::Impl& model, const Op
   for (const OptimizerState::Slot& slot : optimizer.slots) add_slot(tensors, slot.name, slot.values, layout);
   if (!state.best.empty()) add_slot(tensors, best_name, state.best, layout);
   for (const auto& slot : state.good.slots) add_slot(tensors, of_state("good", slot), slot.values, layout);
-  for (const auto& slot : state.pending.slots) add_slot(tensors, of_state("pending", slot), slot.values, layout);
+  if (guard.pending) {
+    for (const auto& slot : state.pending.slots) add_slot(tensors, of_state("pending", slot), slot.values, layout);
+  }
   const std::span<const float> carried(state.carried);
   if (!carried.empty()) {
     tensors.push_back(io::tensor_data(state_tensor(), {static_cast<Index>(carried.size())}, carried));

@@ -65,7 +65,7 @@ void Trainer::remark(const std::string& text) {
 
 void Trainer::act_on_trouble() {
   if (trouble_) return roll_back();
-  if (guard_.confirm(submitted_)) state_.good = std::exchange(state_.pending, {});
+  if (guard_.confirm(submitted_)) std::swap(state_.good, state_.pending);
   if (guard_.raise_rate(submitted_)) {
     handle_all();
     runner_->synchronize();
@@ -87,8 +87,10 @@ void Trainer::keep_state() {
   state.good_steps = state_.good_steps;
   state.loss_scale = state_.loss_scale;
   const auto values = model_.parameters->values();
-  state.slots = {{weights_name, {values.begin(), values.end()}}};
-  state.slots.insert(state.slots.end(), optimizer_.slots.begin(), optimizer_.slots.end());
+  state.slots.resize(optimizer_.slots.size() + 1);  // assigned to, since new memory costs more than the copy
+  state.slots[0].name = weights_name;
+  state.slots[0].values.assign(values.begin(), values.end());
+  for (std::size_t i = 0; i < optimizer_.slots.size(); ++i) state.slots[i + 1] = optimizer_.slots[i];
 }
 
 void Trainer::roll_back() {

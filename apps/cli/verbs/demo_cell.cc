@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <map>
 #include <random>
 #include <utility>
 #include <vector>
@@ -66,9 +67,9 @@ struct Time {
 
 /// What the demo finds out.
 struct Findings {
-  std::vector<float> x, state, next;     ///< One step of a small network.
-  Json weights;                          ///< Of that network, by name.
-  double largest_step_difference = 0.0;  ///< Between single steps and the whole sequence.
+  std::vector<float> x, state, next;                  ///< One step of a small network.
+  std::map<std::string, std::vector<float>> weights;  ///< Of that network, by name.
+  double largest_step_difference = 0.0;               ///< Between single steps and the whole sequence.
   double largest_scan_difference = 0.0;
   std::vector<Time> times;
   std::vector<std::vector<float>> outputs;  ///< Of the first units over the sequence.
@@ -93,8 +94,8 @@ class Network {
     return y;
   }
 
-  Json weights() const {
-    Json all = Json::object();
+  std::map<std::string, std::vector<float>> weights() const {
+    std::map<std::string, std::vector<float>> all;
     for (const auto& parameter : network_.parameters()) {
       std::vector<float> values(
           static_cast<std::size_t>(parameter.shape[0] * (parameter.shape.size() > 1 ? parameter.shape[1] : 1)));
@@ -184,7 +185,7 @@ std::string curve_line(const std::vector<float>& values, std::size_t width) {
   std::string line;
   for (std::size_t i = 0; i < std::min(width, values.size()); ++i) {
     const std::size_t place = i * values.size() / std::min(width, values.size());
-    const auto level = static_cast<std::size_t>(7.0f * (values[place] - least) / range + 0.5f);
+    const auto level = static_cast<std::size_t>(std::lround(7.0f * (values[place] - least) / range));
     line += speaks_utf8() ? blocks[level] : letters[level];
   }
   return fmt::format("{} {:.2f} to {:.2f}", line, least, most);

@@ -13,7 +13,7 @@ namespace penstock::python {
 
 // The guard of penstock.torch.StableTrainer, which keeps the tensors.
 void bind_guard(nb::module_& module) {
-  nb::class_<Trouble>(module, "Trouble");
+  nb::class_<Trouble>(module, "Trouble").def_ro("step", &Trouble::step);
   nb::class_<Guard>(module, "Guard")
       .def(
           "__init__",
