@@ -39,8 +39,10 @@ class DefinedCells {
     if (is_new) {
       place->second = std::move(cell);
     } else if (place->second->json != cell->json) {
-      fail(code, "{}: a cell called {} is defined already and has other equations: choose another name", source,
-           in_quotes(place->first));
+      fail(code,
+           "{}: a cell called {} is defined already and has other equations: give this one another name, such as "
+           "name=\"{}-2\", or start a new process",
+           source, in_quotes(place->first), place->first);
     }
     return *place->second;
   }

@@ -42,7 +42,8 @@ TEST(DefinedCells, CollideInWords) {
   const test::WrittenCell gru = test::written_gru("mine"), lstm = test::written_lstm("mine");
   define_cell(gru.definition, gru.equations);
   EXPECT_EQ(refusal([&] { define_cell(lstm.definition, lstm.equations); }, ErrorCode::invalid_argument),
-            "cell: a cell called \"mine\" is defined already and has other equations: choose another name");
+            "cell: a cell called \"mine\" is defined already and has other equations: give this one another name, such as "
+            "name=\"mine-2\", or start a new process");
   const test::WrittenCell own = test::written_lstm("lstm");
   EXPECT_EQ(refusal([&] { define_cell(own.definition, own.equations); }, ErrorCode::invalid_argument),
             "cell: \"lstm\" is a cell that Penstock brings along: choose another name");
