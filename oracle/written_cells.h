@@ -85,4 +85,15 @@ inline WrittenCell written_peephole(const std::string& name = "written-peephole"
           }};
 }
 
+/// A leaky integrator whose decay is learnt for each unit, with a learnt gain of its input.
+inline WrittenCell written_leaky(const std::string& name = "written-leaky") {
+  CellDefinition definition = definition_of(name, {"h"}, 2);
+  definition.scan = true;
+  definition.learnt = {{"decay", 1.0}, {"gain", 0.5}};
+  return {definition, [](const CellSymbols& in) -> std::vector<CellValue> {
+            const CellValue a = sigmoid(in.p[0] + in.wx[0]);
+            return {a, (1.0 - a) * tanh(in.p[1] * in.wx[1])};
+          }};
+}
+
 }  // namespace penstock::test

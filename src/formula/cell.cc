@@ -28,8 +28,6 @@ class Checker {
     demand(states >= 1 && states <= most_states, "states must be 1 to {} names for a {} cell, not {}", most_states,
            cell_.scan ? "scan" : "dense", states);
     const auto learnt = static_cast<int>(cell_.learnt.size());
-    demand(learnt == 0 || !cell_.scan,
-           "a scan cell has no learnt vectors: a and b depend on W x alone; add a gate or use a dense cell");
     demand(learnt <= kMostLearnt, "learnt vectors must be at most {}, not {}", kMostLearnt, learnt);
     check_gate("keep_gate", cell_.keep_gate);
     check_gate("overwrite_gate", cell_.overwrite_gate);
@@ -110,10 +108,11 @@ class Checker {
           check_leaf(id, "gate rh", cell_.gates);
           break;
         case Operation::state:
-          demand(!cell_.scan,
-                 "node {} reads the state, and a and b of a scan cell depend on W x alone: use a dense "
-                 "cell",
-                 id);
+          demand(
+              !cell_.scan,
+              "node {} reads the state, and a and b of a scan cell depend on W x and learnt vectors alone: use a dense "
+              "cell",
+              id);
           check_leaf(id, "state", static_cast<int>(cell_.states.size()));
           break;
         case Operation::learnt:
@@ -182,13 +181,12 @@ std::vector<NodeId> backward_roots(CellFormula& cell) {
   std::vector<NodeId> roots;
   const auto gates = static_cast<std::size_t>(cell.gates);
   leaves.append(Operation::input, gates, roots);
-  if (cell.scan) {
-    roots.insert(roots.end(), cell.outputs.begin(), cell.outputs.end());
-    return roots;
+  if (!cell.scan) {
+    leaves.append(Operation::recurrent, gates, roots);
+    leaves.append(Operation::state, cell.states.size(), roots);
   }
-  leaves.append(Operation::recurrent, gates, roots);
-  leaves.append(Operation::state, cell.states.size(), roots);
   leaves.append(Operation::learnt, cell.learnt.size(), roots);
+  if (cell.scan) roots.insert(roots.end(), cell.outputs.begin(), cell.outputs.end());
   return roots;
 }
 

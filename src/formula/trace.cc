@@ -106,8 +106,8 @@ CellFormula trace_cell(const CellDefinition& definition, const CellEquations& eq
   if (!cell.scan) {
     symbols.rh = leaves(cell.formula, Operation::recurrent, gates);
     symbols.s = leaves(cell.formula, Operation::state, cell.states.size());
-    symbols.p = leaves(cell.formula, Operation::learnt, cell.learnt.size());
   }
+  symbols.p = leaves(cell.formula, Operation::learnt, cell.learnt.size());
   for (const CellValue& output : equations(symbols)) {
     require(output.formula() == nullptr || output.formula() == &cell.formula,
             "{}: the equations return a symbol of another cell", source);

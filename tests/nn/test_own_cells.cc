@@ -104,7 +104,7 @@ std::vector<Real> steps_of(const Recurrent<Real>& network, const Inputs<Real>& i
 }
 
 TEST(OwnCells, StepAsTheyRun) {
-  std::vector<std::string> names = {defined(written_peephole())};
+  std::vector<std::string> names = {defined(written_peephole()), defined(written_leaky())};
   for (const Pair& pair : pairs()) names.push_back(pair.written);
   for (const std::string& name : names) {
     for (const Index hidden : {3, 8, 16, 40}) {
@@ -118,7 +118,7 @@ TEST(OwnCells, StepAsTheyRun) {
 }
 
 TEST(OwnCells, StepsAllocateNothing) {
-  for (const std::string& name : {defined(written_peephole()), defined(written_mingru())}) {
+  for (const std::string& name : {defined(written_peephole()), defined(written_mingru()), defined(written_leaky())}) {
     const Case c{.name = "steps", .input = 5, .hidden = 70, .rows = 1, .steps = 1, .state = false};
     Recurrent<float> network = make_network<float>(name, c);
     std::vector<float> x(5), y(70), state(network.state_size());
@@ -232,6 +232,22 @@ TEST(OwnCells, WithLearntVectorsHaveTheSlopesOfTheirLoss) {
   Recurrent<double> network = make_network<double>(defined(written_peephole()), c);
   EXPECT_EQ(network.parameter("bias_ih_l0").shape, (std::vector<Index>{(4 + 3) * 6}));
   expect_slopes(network, make_inputs(network, c));
+}
+
+/// A chunk of a sequence is walked by several threads, whose parts of the gradients are summed.
+TEST(OwnCells, ScanCellsWithLearntVectorsHaveTheSlopesOfTheirLoss) {
+  for (Case c : chunk_cases()) {
+    SCOPED_TRACE(c.name);
+    c.state = false;  // the loss is of outputs alone
+    const auto name = defined(written_leaky());
+    Recurrent<double> network = make_network<double>(name, c);
+    EXPECT_EQ(network.parameter("bias_ih_l0").value.size(), static_cast<std::size_t>((2 + 2) * c.hidden));
+    const Inputs<double> in = make_inputs(network, c);
+    expect_slopes(network, in);
+    const Outputs<double> want = run(network, in);
+    for (const Execution& execution : executions(find_cell(name)))
+      expect_same(run(network, in, execution), want, 1e-11);
+  }
 }
 
 TEST(OwnCells, StartWithTheInitialValuesOfLearntVectors) {

@@ -36,6 +36,13 @@ def py_mingru(wx):
     return sigmoid(-wx[0]), sigmoid(wx[0]) * wx[1]
 
 
+@penstock.cell(gates=2, scan=True, learnt={"decay": 1.0, "gain": 0.5})
+def py_leaky(wx, p):
+    """A leaky integrator whose decay and gain are learnt for each unit."""
+    a = sigmoid(p.decay + wx[0])
+    return a, (1 - a) * tanh(p.gain * wx[1])
+
+
 def normal(*shape, seed=0):
     return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
 
@@ -84,8 +91,25 @@ def test_peepholes_are_those_of_the_equations():
     np.testing.assert_allclose(c_last[0], c, rtol=1e-12, atol=1e-13)
 
 
-def test_steps_of_a_stream_are_those_of_a_sequence():
-    network, x = penstock.Recurrent(py_peephole, 3, 20), normal(1, 5, 3)
+def test_learnt_vectors_of_scan_cells_are_those_of_the_equations():
+    network, x = penstock.Recurrent(py_leaky, 3, 5, dtype="float64"), normal(2, 400, 3).astype(np.float64)
+    with network.edit() as weights:
+        assert weights["bias_ih_l0"].shape == ((2 + 2) * 5,)
+        weights["bias_ih_l0"][10:] += normal(10)
+    weights = network.parameters
+    bias, (decay, gain) = weights["bias_ih_l0"][:10], weights["bias_ih_l0"][10:].reshape(2, 5)
+    y, _ = network.forward(x)
+    h = np.zeros((2, 5))
+    for t in range(400):
+        wx = x[:, t] @ weights["weight_ih_l0"].T + bias
+        a = sigmoid_of(decay + wx[:, :5])
+        h = a * h + (1 - a) * np.tanh(gain * wx[:, 5:])
+        np.testing.assert_allclose(y[:, t], h, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("cell", [py_peephole, py_leaky])
+def test_steps_of_a_stream_are_those_of_a_sequence(cell):
+    network, x = penstock.Recurrent(cell, 3, 20), normal(1, 5, 3)
     y, _ = network.forward(x)
     state = None
     for t in range(5):
@@ -160,7 +184,7 @@ def test_names_collide_in_words():
     assert "a cell that Penstock brings along" in refusal(define(lambda wx: wx[0], name="lstm"))
     penstock.cell(name="py_first")(lambda wx: tanh(wx[0]))
     penstock.cell(name="py_first")(lambda wx: tanh(wx[0]))  # the same again
-    assert "is defined already and has other equations" in refusal(define(lambda wx: wx[0], name="py_first"))
+    assert 'other equations: give this one another name, such as name="py_first-2"' in refusal(define(lambda wx: wx[0], name="py_first"))
     with pytest.raises(penstock.InvalidArgument, match="cell must be one of .*py_first.*, not 'py_frist'"):
         penstock.Recurrent("py_frist", 1, 1)
 
@@ -187,15 +211,16 @@ def test_damaged_files_are_refused(tmp_path):
         penstock.load_cell(path)
 
 
-def test_a_model_trains_saves_and_streams(tmp_path):
+@pytest.mark.parametrize("cell", [py_peephole, py_leaky])
+def test_a_model_trains_saves_and_streams(cell, tmp_path):
     data = penstock.open_task("parity", length=12)
-    model = penstock.Model(data, cell=py_peephole, width=8, blocks=1, seed=3)
+    model = penstock.Model(data, cell=cell, width=8, blocks=1, seed=3)
     penstock.train(model, data, steps=5)
     model.save(tmp_path / "m.safetensors")
-    assert penstock.Model.load(tmp_path / "m.safetensors").spec["cell"] == "py_peephole"
+    assert penstock.Model.load(tmp_path / "m.safetensors").spec["cell"] == cell
 
 
-@pytest.mark.parametrize("cell", [py_peephole, py_lstm, py_mingru])
+@pytest.mark.parametrize("cell", [py_peephole, py_lstm, py_mingru, py_leaky])
 def test_onnx_runtime_computes_the_same(cell, tmp_path):
     ort = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
     network, x = penstock.Recurrent(cell, 3, 6, layers=2), normal(2, 7, 3)
@@ -215,7 +240,7 @@ def modules():
     return Recurrent
 
 
-@pytest.mark.parametrize("cell", [py_peephole, py_lstm, py_mingru, "lstm"])
+@pytest.mark.parametrize("cell", [py_peephole, py_lstm, py_mingru, py_leaky, "lstm"])
 def test_torch_gradients_are_right(cell):
     layer = modules()(cell, 3, 4, dtype=torch.float64, batch_first=True)
     x = torch.randn(2, 5, 3, dtype=torch.float64, requires_grad=True)
@@ -235,7 +260,8 @@ def test_torch_module_of_a_cell():
         modules()(py_peephole, 3, 4, bias=False)
 
 
-def test_torch_second_derivatives():
-    layer = modules()(py_peephole, 2, 3, dtype=torch.float64)
+@pytest.mark.parametrize("cell", [py_peephole, py_leaky])
+def test_torch_second_derivatives(cell):
+    layer = modules()(cell, 2, 3, dtype=torch.float64)
     x = torch.randn(3, 1, 2, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradgradcheck(lambda x: layer(x)[0], (x,))

@@ -9,7 +9,7 @@ from torch.nn import functional
 from penstock import _core, reference
 from penstock.errors import InvalidArgument
 
-from ._own import own_step, own_terms
+from ._own import own_step, own_terms, split_bias
 
 
 class _Cells(dict):
@@ -41,10 +41,10 @@ class _OfTensors:
     sigmoid, log_sigmoid = torch.sigmoid, functional.logsigmoid
 
 
-def terms_of(cell, wx):
+def terms_of(cell, wx, learnt=()):
     """Returns a and b of h_t = a_t h_{t-1} + b_t for a scan cell, from W x + bias [..., G * H]."""
     if cell not in reference.TERMS:
-        return own_terms(cell, wx.chunk(CELLS[cell][0], -1))
+        return own_terms(cell, wx.chunk(CELLS[cell][0], -1), learnt)
     return reference.TERMS[cell](_OfTensors, wx.chunk(CELLS[cell][0], -1))
 
 
@@ -109,12 +109,11 @@ def _layer(cell, x, weights, state, valid, reset, reverse, kept, loop, scan):
     bias_ih = weights.pop(0) if weights and weights[0].dim() == 1 else None
     bias_hh = weights.pop(0) if weights and weights[0].dim() == 1 else None
     projection = weights.pop(0) if weights else None
-    step_of_cell = reference.CELLS[cell][0] if cell in reference.CELLS else None
-    if step_of_cell is None:
-        step_of_cell, bias_ih = own_step(cell, bias_ih, gates)
+    bias_ih, learnt = split_bias(cell, bias_ih, gates)
+    step_of_cell = reference.CELLS[cell][0] if cell in reference.CELLS else own_step(cell, learnt)
     wx = functional.linear(x, weight_ih, bias_ih)
     if scans and scan is not None:
-        a, b = (t.transpose(0, 1) for t in terms_of(cell, wx))
+        a, b = (t.transpose(0, 1) for t in terms_of(cell, wx, learnt))
         lengths = None if valid is None else valid.sum(0)
         h, last = scan(a, b, state[0], lengths, None if reset is None else reset.t(), False, reverse)
         return (h.transpose(0, 1),), (last,)

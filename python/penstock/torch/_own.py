@@ -6,7 +6,7 @@ import json
 import torch
 from torch.nn import functional
 
-from penstock import _core
+from penstock import _core, reference
 
 _FUNCTIONS = {
     "add": torch.add,
@@ -75,30 +75,29 @@ def _evaluate(cell, leaves):
     return tuple(values[i].expand_as(like) for i in given["outputs"])
 
 
-def own_terms(cell, wx):
-    """Returns a and b of a scan cell for its gates."""
-    return _evaluate(cell, {"input": wx})
+def split_bias(cell, bias, gates):
+    """Returns the part of `bias` that is the gates', and the learnt vectors behind it [K, H]."""
+    vectors = 0 if cell in reference.CELLS else learnt_vectors(cell)
+    if not vectors:
+        return bias, ()
+    hidden = len(bias) // (gates + vectors)
+    return bias[: gates * hidden], bias[gates * hidden :].view(vectors, hidden)
 
 
-def own_step(cell, bias, gates):
-    """Returns the step of a cell as penstock.reference has steps, and the part of `bias` that is the gates'."""
-    if _read(cell)["kind"] == "scan":
+def own_terms(cell, wx, learnt):
+    """Returns a and b of a scan cell for its gates and learnt vectors."""
+    return _evaluate(cell, {"input": wx, "learnt": learnt})
 
-        def scan_step(_, wx, recurrent, h):
-            a, b = own_terms(cell, wx)
-            return (a * h + b,)
 
-        return scan_step, bias
-    vectors, hidden = learnt_vectors(cell), 0
-    if vectors:
-        hidden = len(bias) // (gates + vectors)
-        learnt = bias[gates * hidden :].view(vectors, hidden)
-        bias = bias[: gates * hidden]
-    else:
-        learnt = ()
+def own_step(cell, learnt):
+    """Returns the step of a cell as penstock.reference has steps."""
+
+    def scan_step(_, wx, recurrent, h):
+        a, b = own_terms(cell, wx, learnt)
+        return (a * h + b,)
 
     def step(_, wx, recurrent, *states):
         leaves = {"input": wx, "recurrent": recurrent(states[0]), "state": states, "learnt": learnt}
         return _evaluate(cell, leaves)
 
-    return step, bias
+    return scan_step if _read(cell)["kind"] == "scan" else step

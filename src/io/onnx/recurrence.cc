@@ -176,7 +176,9 @@ class Layer {
     const formula::CellFormula& cell = cell_.formula->cell;
     const auto gate = [&](int i) { return Symbol(graph_, wx[static_cast<std::size_t>(i)]); };
     const std::vector<Symbol> terms =
-        write_formula(cell.formula, cell.outputs, [&](formula::Operation, int i) { return gate(i); });
+        write_formula(cell.formula, cell.outputs, [&](formula::Operation operation, int i) {
+          return operation == formula::Operation::input ? gate(i) : learnt(graph_, i);
+        });
     return loop({name_of(terms[0], gate(0)), name_of(terms[1], gate(0))}, states,
                 [](OnnxGraph& body, const Names& of_step, const Names& before) {
                   const Symbol a(body, of_step[0]), b(body, of_step[1]), h(body, before[0]);

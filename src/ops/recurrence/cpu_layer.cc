@@ -255,7 +255,7 @@ template <class Real>
 Index CpuLayer<Real>::piece_capacity() const {
   if (plan_.algorithm == Algorithm::scan) return plan_.chunk * plan_.threads();
   const Index cache = machine_.cached_gradients(rounds_gradients() ? sizeof(std::uint16_t) : sizeof(Real));
-  const Index row = input_ + G() * channel_vectors() * kernels_.lanes;
+  const Index row = input_ + cell_.bias_vectors() * channel_vectors() * kernels_.lanes;
   const Index fewest = rounds_gradients() ? 512 : 192;
   return std::min(std::clamp<Index>(cache / row, fewest, 1024), (geometry_.cells() + 11) / 12 * 12);
 }
@@ -276,7 +276,7 @@ typename CpuLayer<Real>::BackwardSpace CpuLayer<Real>::backward_space(Real* memo
       space.rounded_piece.x_packed = carver.take_rounded(kernels_.rounded_gradients(capacity) * inputs);
       space.rounded_piece.columns = carver.take_rounded(plan_.threads() * cpu::kColumns * cpu::column_stride(capacity));
     } else {
-      space.piece.dwx = carver.take(capacity * G() * channel_vectors() * kernels_.lanes);
+      space.piece.dwx = carver.take(capacity * cell_.bias_vectors() * channel_vectors() * kernels_.lanes);
       space.piece.x_packed = carver.take(capacity * inputs);
     }
     if (plan_.algorithm == Algorithm::scan) {
@@ -336,7 +336,7 @@ cpu::TracedStep<Real> CpuLayer<Real>::step_job(const Real* packed, Real* workspa
   // Beyond about what a core has to itself a step waits for the cache that all cores share.
   const auto own_cache = static_cast<std::size_t>(machine_.cached(machine_.costs.panel_share, sizeof(Real)));
   cpu::TracedStep<Real> job;
-  job.traced = {cell_.formula, packed + kernels_.step_panels(input_, hidden_, heads_)};
+  job.traced = {cell_.formula, packed + kernels_.step_panels(input_, hidden_, heads_), hidden_};
   job.input = input_;
   job.hidden = hidden_;
   job.heads = heads_;

@@ -10,11 +10,12 @@ struct DerivedCell;
 /// bases, and ops makes all jobs of this kind.
 namespace penstock::cpu {
 
-/// The equations and the learnt vectors [K, H] of a defined cell; null for cells of the list.
+/// The equations and the learnt vectors [K, hidden] of a defined cell; null for cells of the list.
 template <class Real>
 struct TracedCell {
   const formula::DerivedCell* cell = nullptr;
   const Real* learnt = nullptr;
+  Index hidden = 0;
 };
 
 template <class Real>
@@ -46,6 +47,9 @@ struct TracedScanForward : ScanForward<Real> {
 template <class Real, class Stored = Real>
 struct TracedScanBackward : ScanBackward<Real, Stored> {
   TracedCell<Real> traced;
+  /// Gradients of learnt vector k at each step: these sinks' places, k * learnt_stride further.
+  GateSink<Real> dlearnt;
+  Index learnt_stride = 0;
 };
 
 // As FillDenseForward(), FillDenseBackward() and FillScan(), for defined cells with so many gates.
