@@ -103,14 +103,12 @@ class _Chosen:
         if callable(given):
             self.function, self.words = given, [str(getattr(given, "__name__", "function"))]
             return
-        name, *parameters = [given] if isinstance(given, str) else given
+        chosen: list[Any] = [given] if isinstance(given, str) else list(given)
+        name, parameters = (chosen or [None])[0], chosen[1:]
         if name not in ACTIVATIONS:
             raise InvalidArgument(f"{option} must be one of {', '.join(ACTIVATIONS)} or a function, not {name!r}")
         self.function = ACTIVATIONS[name]
-        if self.function in (gelu, exp, relu, sigmoid, softplus, tanh):
-            most = 0
-        else:
-            most = len(inspect.signature(self.function).parameters) - 1
+        most = len(inspect.signature(self.function).parameters) - 1
         if len(parameters) > most:
             raise InvalidArgument(f"{option}: {name} has {most} parameters, not {len(parameters)}")
         self.parameters = [_number(f"{option}: each parameter of {name}", each) for each in parameters]
