@@ -131,11 +131,12 @@ def _limit(option: str, value: float | None) -> float | None:
     return number
 
 
-def _share(value: float) -> float:
-    number = _number("zoneout", value)
-    if not 0 <= number <= 1:
-        raise InvalidArgument(f"zoneout must be 0 to 1, not {value!r}")
-    return number
+def _zoned(option: str, value: float) -> Callable[[Any, Any], Any]:
+    """Returns the expectation of zoneout, as a function of a state before and after a step."""
+    share = _number(option, value)
+    if not 0 <= share <= 1:
+        raise InvalidArgument(f"{option} must be 0 to 1, not {value!r}")
+    return lambda before, after: share * before + (1 - share) * after if share else after
 
 
 def _within(limit: float | None) -> Callable[[Any], Any]:
@@ -185,6 +186,7 @@ def lstm(
     clip: float | None = None,
     cell_clip: float | None = None,
     zoneout: float = 0.0,
+    cell_zoneout: float = 0.0,
     name: str | None = None,
 ) -> OwnCell | str:
     r"""Returns a variant of the LSTM. States: h, c. Gate order: i, f, g, o.
@@ -199,6 +201,7 @@ def lstm(
         clip: Limits what the activations of the gates and of the candidate read to ``[-clip, clip]``, as ONNX does.
         cell_clip: Limits the cell state after each step to ``[-cell_clip, cell_clip]``, as cuDNN and TensorFlow do.
         zoneout: The expectation of a layer trained with zoneout of h: h_t = zoneout h_{t-1} + (1 - zoneout) h~_t.
+        cell_zoneout: The same for the cell state. The output comes from the cell state before it (Krueger et al. 2017).
         name: Name of the cell. None: made of the options.
 
     Returns:
@@ -213,10 +216,12 @@ def lstm(
     of_state = made.activation("output", output, "tanh")
     made.flag("peepholes", peepholes)
     made.flag("coupled", coupled)
-    limited, held, kept = _within(_limit("clip", clip)), _within(_limit("cell_clip", cell_clip)), _share(zoneout)
+    limited, held = _within(_limit("clip", clip)), _within(_limit("cell_clip", cell_clip))
+    of_h, of_c = _zoned("zoneout", zoneout), _zoned("cell_zoneout", cell_zoneout)
     made.number("clip", clip)
     made.number("cell_clip", cell_clip)
     made.number("zoneout", zoneout)
+    made.number("cell_zoneout", cell_zoneout)
     g, o = (1, 2) if coupled else (2, 3)
 
     def equations(wx: Any, rh: Any, s: Any, p: Any) -> Any:
@@ -228,7 +233,7 @@ def lstm(
         f = 1 - i if coupled else of_gate(logit(1, p.f if peepholes else None, s.c))
         c = held(f * s.c + i * of_candidate(limited(wx[g] + rh[g])))
         h = of_gate(logit(o, p.o if peepholes else None, c)) * of_state(c)
-        return (kept * s.h + (1 - kept) * h if kept else h), c
+        return of_h(s.h, h), of_c(s.c, c)
 
     learnt = [each for each in "ifo" if not (coupled and each == "f")] if peepholes else []
     biases = {"overwrite_gate": 0} if coupled else {"keep_gate": 1}
@@ -264,7 +269,7 @@ def gru(
     made = _Variant("gru" if reset_after else "gru-before")
     of_gate = made.activation("gates", gates, "sigmoid")
     of_candidate = made.activation("candidate", candidate, "tanh")
-    limited, kept = _within(_limit("clip", clip)), _share(zoneout)
+    limited, of_h = _within(_limit("clip", clip)), _zoned("zoneout", zoneout)
     made.number("clip", clip)
     made.number("zoneout", zoneout)
     if not reset_after and (made.words or name is not None):
@@ -277,7 +282,7 @@ def gru(
         r, z = (of_gate(limited(wx[gate] + rh[gate])) for gate in (0, 1))
         n = of_candidate(limited(wx[2] + r * rh[2]))
         h = (1 - z) * n + z * s.h
-        return kept * s.h + (1 - kept) * h if kept else h
+        return of_h(s.h, h)
 
     return made.define(name, equations, gates=3, keep_gate=1)
 
@@ -303,13 +308,13 @@ def elman(
     """
     made = _Variant("elman-relu" if activation == "relu" else "elman")
     chosen = made.activation("activation", activation, "relu" if activation == "relu" else "tanh")
-    limited, kept = _within(_limit("clip", clip)), _share(zoneout)
+    limited, of_h = _within(_limit("clip", clip)), _zoned("zoneout", zoneout)
     made.number("clip", clip)
     made.number("zoneout", zoneout)
 
     def equations(wx: Any, rh: Any, s: Any) -> Any:
         h = chosen(limited(wx[0] + rh[0]))
-        return kept * s.h + (1 - kept) * h if kept else h
+        return of_h(s.h, h)
 
     return made.define(name, equations)
 

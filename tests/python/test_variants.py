@@ -87,7 +87,7 @@ def random_network(cell, **options):
     return network
 
 
-def run_lstm(weights, x, peepholes, coupled, clip, cell_clip, zoneout, heads=1):
+def run_lstm(weights, x, peepholes, coupled, clip, cell_clip, zoneout):
     """Returns the outputs of a variant with elu as its candidate."""
     hidden, gates = 5, 3 if coupled else 4
     limited = (lambda v: v) if clip is None else (lambda v: np.clip(v, -clip, clip))
@@ -101,8 +101,9 @@ def run_lstm(weights, x, peepholes, coupled, clip, cell_clip, zoneout, heads=1):
         parts = np.split(z + h @ weights["weight_hh_l0"].T + weights["bias_hh_l0"], gates, axis=1)
         i = sigmoid(limited(parts[0] + p["i"] * c))
         f = 1 - i if coupled else sigmoid(limited(parts[1] + p["f"] * c))
-        c = held(f * c + i * EXPECTED["elu"](limited(parts[-2])))
-        h = zoneout * h + (1 - zoneout) * sigmoid(limited(parts[-1] + p["o"] * c)) * np.tanh(c)
+        new = held(f * c + i * EXPECTED["elu"](limited(parts[-2])))
+        h = zoneout * h + (1 - zoneout) * sigmoid(limited(parts[-1] + p["o"] * new)) * np.tanh(new)
+        c = zoneout / 2 * c + (1 - zoneout / 2) * new
         outputs.append(h)
     return np.stack(outputs, axis=1)
 
@@ -113,7 +114,7 @@ OPTIONS = list(itertools.product([False, True], [False, True], [None, 0.5], [Non
 @pytest.mark.parametrize("peepholes, coupled, clip, cell_clip, zoneout", OPTIONS)
 def test_lstm(peepholes, coupled, clip, cell_clip, zoneout):
     options = {"peepholes": peepholes, "coupled": coupled, "clip": clip, "cell_clip": cell_clip, "zoneout": zoneout}
-    cell = variants.lstm(candidate="elu", **options)
+    cell = variants.lstm(candidate="elu", cell_zoneout=zoneout / 2, **options)
     network, x = random_network(cell), values(2, 9, 3).astype(np.float64)
     np.testing.assert_allclose(network.forward(x)[0], run_lstm(network.parameters, x, **options), rtol=1e-11, atol=1e-12)
 

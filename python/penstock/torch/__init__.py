@@ -18,6 +18,7 @@ from ._cells import GRUCell, LSTMCell, MinGRUCell, MinLSTMCell, RNNCell, SLSTMCe
 from ._convert import convert, convert_back
 from ._model import SequenceModel
 from ._modules import GRU, LSTM, RNN, SLSTM, MinGRU, MinLSTM, Recurrent
+from ._regularise import regularise
 from ._scan import log_scan, scan
 from ._trainer import StableTrainer
 
@@ -41,6 +42,7 @@ __all__ = [
     "convert_back",
     "library_path",
     "log_scan",
+    "regularise",
     "release_memory",
     "scan",
 ]

@@ -97,10 +97,11 @@ def unrolled(step, xs, state, reverse):
     return tuple(_stacked(each) for each in zip(*outputs)), state
 
 
-def _layer(cell, x, weights, state, valid, reset, reverse, kept, loop, scan):
+def _layer(cell, x, weights, state, valid, reset, reverse, kept, loop, scan, around):
     """Runs one direction of a layer over x [T, B, I]. Returns the first `kept` states after each step, each [T, B, H],
     and the last states. `valid` and `reset` are bool [T, B] or None. Beyond a row's length all returned states are
-    zeros. `loop` is unrolled() or a function like it; `scan` is None or runs scan cells in parallel."""
+    zeros. `loop` is unrolled() or a function like it; `scan` is None or runs scan cells in parallel. `around` is None,
+    or around(recurrent product, states) -> (recurrent product, mixed), and mixed(before, after) -> the next states."""
     gates, _, scans = CELLS[cell]
     weights = list(weights)
     weight_ih = weights.pop(0)
@@ -118,6 +119,7 @@ def _layer(cell, x, weights, state, valid, reset, reverse, kept, loop, scan):
         h, last = scan(a, b, state[0], lengths, None if reset is None else reset.t(), False, reverse)
         return (h.transpose(0, 1),), (last,)
     recurrent = None if scans else _recurrent_product(weight_hh, bias_hh, gates)
+    recurrent, mixed = (recurrent, None) if around is None else around(recurrent, state)
     if reset is not None and valid is not None:
         reset = reset & valid
 
@@ -129,6 +131,8 @@ def _layer(cell, x, weights, state, valid, reset, reverse, kept, loop, scan):
         after = step_of_cell(_OfTensors, wx.chunk(gates, -1), recurrent, *state)
         if projection is not None:
             after = (functional.linear(after[0], projection), *after[1:])
+        if mixed is not None:
+            after = mixed(state, after)
         if now is None:
             return after, after[:kept]
         now = now.unsqueeze(-1)
@@ -147,11 +151,11 @@ def _packed_places(batch_sizes):
 
 
 def composed(x, weights, states, lengths, batch_sizes, reset, cell, layers, bidirectional, batch_first,
-             every_state=False, loop=unrolled, scan=None):  # fmt: skip
+             every_state=False, loop=unrolled, scan=None, around=None):  # fmt: skip
     """Computes the op `penstock::recurrent` with the states as a tuple of [layers * directions, B, H].
 
-    Returns y, the last states as such a tuple, and every state of the last layer or None. `loop` and `scan` are those of
-    _layer().
+    Returns y, the last states as such a tuple, and every state of the last layer or None. `loop`, `scan` and
+    `around` are those of _layer().
     """
     if batch_sizes is not None:
         places, rows = _packed_places(batch_sizes.cpu())
@@ -178,7 +182,8 @@ def composed(x, weights, states, lengths, batch_sizes, reset, cell, layers, bidi
         for direction in range(directions):
             i = layer * directions + direction
             own, entering = weights[i * each : (i + 1) * each], tuple(s[i] for s in states)
-            (y, *every), after = _layer(cell, padded, own, entering, valid, reset, direction == 1, kept, loop, scan)
+            form = (valid, reset, direction == 1, kept, loop, scan, around)
+            (y, *every), after = _layer(cell, padded, own, entering, *form)
             outputs.append(y)
             others += every
             last.append(after)
@@ -194,10 +199,10 @@ def composed(x, weights, states, lengths, batch_sizes, reset, cell, layers, bidi
 
 
 def composed_op(x, weights, states, lengths, batch_sizes, reset, cell, layers, bidirectional, batch_first,
-                every_state, loop=unrolled, scan=None):  # fmt: skip
+                every_state, loop=unrolled, scan=None, around=None):  # fmt: skip
     """Does what composed() does in the dtypes of the op: sums and states are as `states`, y as x."""
     dtype = states[0].dtype
-    form = (lengths, batch_sizes, reset, cell, layers, bidirectional, batch_first, every_state, loop, scan)
+    form = (lengths, batch_sizes, reset, cell, layers, bidirectional, batch_first, every_state, loop, scan, around)
     y, last, every = composed(x.to(dtype), [w.to(dtype) for w in weights], states, *form)
     return y.to(x.dtype), last, every
 
