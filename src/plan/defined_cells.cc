@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <shared_mutex>
+#include <utility>
 
 #include "base/check.h"
 #include "base/quote.h"
@@ -20,6 +21,7 @@ namespace {
 
 struct DefinedCell {
   std::string json;
+  std::string identity;  // json without the description, which may change while the cell stays the same
   formula::DerivedCell derived;
   std::string text;
   CellTraits traits;  // its views are of `derived` and `text`
@@ -38,7 +40,7 @@ class DefinedCells {
     const auto [place, is_new] = cells_.try_emplace(cell->derived.cell.name, nullptr);
     if (is_new) {
       place->second = std::move(cell);
-    } else if (place->second->json != cell->json) {
+    } else if (place->second->identity != cell->identity) {
       fail(code,
            "{}: a cell called {} is defined already and has other equations: give this one another name, such as "
            "name=\"{}-2\", or start a new process",
@@ -96,6 +98,9 @@ const CellTraits& add_defined_cell(formula::CellFormula cell, std::string_view s
   }
   auto defined = std::make_unique<DefinedCell>();
   defined->json = formula::to_json(cell);
+  const std::string description = std::exchange(cell.description, {});
+  defined->identity = formula::to_json(cell);
+  cell.description = description;
   defined->derived = formula::derive(std::move(cell), source, code);
   defined->traits = traits_of(defined->derived);
   if (defined->traits.learnt == 0) {
