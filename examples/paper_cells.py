@@ -1,4 +1,4 @@
-"""Cells of papers, written as their equations: peephole LSTM, IndRNN, closed-form continuous-time cell, leaky integrator.
+"""Cells of papers as their equations: peephole and layer-norm LSTM, IndRNN, CfC, leaky integrator.
 
 It trains each on one task: at the last step, repeat the input of the first.
 
@@ -8,7 +8,7 @@ python examples/paper_cells.py
 import numpy as np
 
 import penstock
-from penstock.equations import sigmoid, tanh
+from penstock.equations import mean, sigmoid, sqrt, tanh
 
 
 @penstock.cell(states=("h", "c"), gates=4, keep_gate=1, learnt=("i", "f", "o"))
@@ -19,6 +19,20 @@ def peephole_lstm(wx, rh, s, p):
     c = f * s.c + i * tanh(wx[2] + rh[2])
     o = sigmoid(wx[3] + rh[3] + p.o * c)
     return o * tanh(c), c
+
+
+def normalised(x, gain, shift=0.0):
+    """Returns x with mean 0 and variance 1 over the units of a head, times a gain."""
+    centred = x - mean(x)
+    return gain * centred / sqrt(mean(centred * centred) + 1e-5) + shift
+
+
+@penstock.cell(states=("h", "c"), gates=4, keep_gate=1, learnt={"i": 1, "f": 1, "g": 1, "o": 1, "gain": 1, "shift": 0})
+def norm_lstm(wx, rh, s, p):
+    """An LSTM with layer norm of R h, gate by gate, and of the cell state (Ba et al. 2016, arXiv:1607.06450)."""
+    i, f = sigmoid(wx[0] + normalised(rh[0], p.i)), sigmoid(wx[1] + normalised(rh[1], p.f))
+    c = f * s.c + i * tanh(wx[2] + normalised(rh[2], p.g))
+    return sigmoid(wx[3] + normalised(rh[3], p.o)) * tanh(normalised(c, p.gain, p.shift)), c
 
 
 #: IndRNN (Li et al. 2018, arXiv:1803.04831): an Elman network with relu whose recurrent matrix is diagonal. No cell has
@@ -95,6 +109,7 @@ def train(layer, steps=300, rate=0.01):
 def main():
     for name, cell, options in (
         ("peephole LSTM", peephole_lstm, {}),
+        ("layer-norm LSTM", norm_lstm, {}),
         ("IndRNN", indrnn, {"heads": 16}),
         ("CfC", cfc, {}),
         ("leaky integrator", leaky, {}),

@@ -58,6 +58,8 @@ class CellValue {
   friend CellValue equal(CellValue a, CellValue b);
   /// a where the condition is not 0, else b.
   friend CellValue where(CellValue condition, CellValue a, CellValue b);
+  /// The mean over all units of a head, for dense cells on CPUs.
+  friend CellValue mean(CellValue x);
 
  private:
   formula::Formula* formula_ = nullptr;

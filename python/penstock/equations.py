@@ -31,7 +31,7 @@ from ._symbols import Symbol, Trace, Value, apply, place
 from .errors import InvalidArgument
 
 __all__ = [
-    "OwnCell", "Symbol", "cell", "clamp", "cos", "equal", "erf", "exp", "gelu", "load_cell", "log", "maximum",
+    "OwnCell", "Symbol", "cell", "clamp", "cos", "equal", "erf", "exp", "gelu", "load_cell", "log", "maximum", "mean",
     "minimum", "multiply_add", "relu", "sigmoid", "sin", "softplus", "sqrt", "tanh", "where",
 ]  # fmt: skip
 
@@ -118,6 +118,11 @@ def equal(a: Value, b: Value) -> Symbol:
 def where(condition: Value, a: Value, b: Value) -> Symbol:
     """Returns a where the condition is not 0, else b."""
     return apply("where", condition, a, b)
+
+
+def mean(x: Value) -> Symbol:
+    """Returns the mean over all units of a head. Cells with it are dense and run on CPUs."""
+    return apply("mean", x)
 
 
 class _Named:

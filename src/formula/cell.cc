@@ -118,6 +118,9 @@ class Checker {
         case Operation::learnt:
           check_leaf(id, "learnt vector", static_cast<int>(cell_.learnt.size()));
           break;
+        case Operation::mean:
+          demand(!cell_.scan, "node {} is a mean over units, and those of a scan cell are apart: use a dense cell", id);
+          break;
         default:
           demand(operation >= Operation::constant, "node {} is a {}, which only derived formulas have", id,
                  to_string(operation));
@@ -129,6 +132,14 @@ class Checker {
   std::string_view source_;
   ErrorCode code_;
 };
+
+bool has_mean(const Formula& formula, std::span<const NodeId> outputs) {
+  const std::vector<bool> used = reachable(formula, outputs);
+  for (NodeId id = 0; id < formula.size(); ++id) {
+    if (used[static_cast<std::size_t>(id)] && formula[id].operation == Operation::mean) return true;
+  }
+  return false;
+}
 
 bool has_kink(const Formula& formula, std::span<const NodeId> outputs) {
   const std::vector<bool> used = reachable(formula, outputs);
@@ -238,6 +249,7 @@ void check_cell(const CellFormula& cell, std::string_view source, ErrorCode code
 DerivedCell derive(CellFormula cell, std::string_view source, ErrorCode code) {
   DerivedCell derived;
   derived.has_kink = has_kink(cell.formula, cell.outputs);
+  derived.averages = has_mean(cell.formula, cell.outputs);
   const std::vector<NodeId> roots = backward_roots(cell);
   const auto gates = static_cast<std::ptrdiff_t>(cell.gates);
   if (!cell.scan) {

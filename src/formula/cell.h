@@ -48,6 +48,7 @@ struct DerivedCell {
   std::vector<NodeId> kept;      ///< What the forward pass of a dense cell keeps for the backward pass.
   bool split_gradients = false;  ///< The cell depends on more than the sums of W x and R h.
   bool has_kink = false;         ///< Its derivative is discontinuous somewhere.
+  bool averages = false;         ///< A unit reads means over its head.
   Program forward;               ///< Results: the outputs.
   Program training;              ///< Results: the outputs, then the kept values.
   /// Reads the kept values, states and learnt vectors; of a scan cell inputs and learnt vectors. Results: gradients of

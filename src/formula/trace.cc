@@ -70,6 +70,7 @@ CellValue less(CellValue a, CellValue b) { return traced(Operation::less, a, b);
 CellValue less_equal(CellValue a, CellValue b) { return traced(Operation::less_equal, a, b); }
 CellValue equal(CellValue a, CellValue b) { return traced(Operation::equal, a, b); }
 CellValue where(CellValue condition, CellValue a, CellValue b) { return traced(Operation::where, condition, a, b); }
+CellValue mean(CellValue x) { return traced(Operation::mean, x); }
 
 namespace formula {
 

@@ -80,6 +80,7 @@ CellTraits traits_of(const formula::DerivedCell& derived) {
   traits.split_gradients = derived.split_gradients;
   traits.alive = std::max(derived.training.slots, derived.backward.slots);
   traits.learnt = static_cast<int>(cell.learnt.size());
+  traits.averages = derived.averages;
   traits.formula = &derived;
   return traits;
 }
@@ -103,7 +104,7 @@ const CellTraits& add_defined_cell(formula::CellFormula cell, std::string_view s
   cell.description = description;
   defined->derived = formula::derive(std::move(cell), source, code);
   defined->traits = traits_of(defined->derived);
-  if (defined->traits.learnt == 0) {
+  if (defined->traits.learnt == 0 && !defined->traits.averages) {
     constexpr std::string_view type = "DefinedCell";
     defined->text = formula::cell_text(defined->derived, type);
     defined->traits.text = {type, defined->text};

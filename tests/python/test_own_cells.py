@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import penstock
-from penstock.equations import clamp, equal, erf, exp, gelu, log, maximum, minimum, multiply_add, relu
+from penstock.equations import clamp, equal, erf, exp, gelu, log, maximum, mean, minimum, multiply_add, relu
 from penstock.equations import sigmoid, softplus, sqrt, tanh, where
 
 
@@ -34,6 +34,19 @@ def py_peephole(wx, rh, s, p):
 @penstock.cell(gates=2, scan=True, spread_memory=True, overwrite_gate=0)
 def py_mingru(wx):
     return sigmoid(-wx[0]), sigmoid(wx[0]) * wx[1]
+
+
+@penstock.cell(states=("h", "c"), gates=4, learnt={"gain": 1.0, "shift": 0.1})
+def py_norm(wx, rh, s, p):
+    """An LSTM with layer norm of R h and of the cell state."""
+
+    def normalised(x, gain):
+        centred = x - mean(x)
+        return gain * centred / sqrt(mean(centred * centred) + 1e-5)
+
+    i, f, g, o = (wx[k] + normalised(rh[k], p.gain) for k in range(4))
+    c = sigmoid(f) * s.c + sigmoid(i) * tanh(g)
+    return sigmoid(o) * tanh(normalised(c, p.gain) + p.shift), c
 
 
 @penstock.cell(gates=2, scan=True, learnt={"decay": 1.0, "gain": 0.5})
@@ -107,7 +120,7 @@ def test_learnt_vectors_of_scan_cells_are_those_of_the_equations():
         np.testing.assert_allclose(y[:, t], h, rtol=1e-12, atol=1e-13)
 
 
-@pytest.mark.parametrize("cell", [py_peephole, py_leaky])
+@pytest.mark.parametrize("cell", [py_peephole, py_leaky, py_norm])
 def test_steps_of_a_stream_are_those_of_a_sequence(cell):
     network, x = penstock.Recurrent(cell, 3, 20), normal(1, 5, 3)
     y, _ = network.forward(x)
@@ -177,6 +190,9 @@ def test_errors_name_the_line():
     assert "the function must return 2, the next h, c, not 1" in wrong_count
     assert "a and b of h' = a h + b" in refusal(define(lambda wx: wx[0], scan=True))
     assert "may have the parameters wx, rh, s, p, not x" in refusal(define(lambda x: x))
+    assert "is a mean over units, and those of a scan cell are apart" in refusal(
+        define(lambda wx: (sigmoid(wx[0]), mean(wx[0])), scan=True)
+    )
     assert "gates must be 1 to 4" in refusal(define(lambda wx: wx[0], gates=5))
 
 
@@ -212,7 +228,7 @@ def test_damaged_files_are_refused(tmp_path):
         penstock.load_cell(path)
 
 
-@pytest.mark.parametrize("cell", [py_peephole, py_leaky])
+@pytest.mark.parametrize("cell", [py_peephole, py_leaky, py_norm])
 def test_a_model_trains_saves_and_streams(cell, tmp_path):
     data = penstock.open_task("parity", length=12)
     model = penstock.Model(data, cell=cell, width=8, blocks=1, seed=3)
@@ -221,10 +237,10 @@ def test_a_model_trains_saves_and_streams(cell, tmp_path):
     assert penstock.Model.load(tmp_path / "m.safetensors").spec["cell"] == cell
 
 
-@pytest.mark.parametrize("cell", [py_peephole, py_lstm, py_mingru, py_leaky])
-def test_onnx_runtime_computes_the_same(cell, tmp_path):
+@pytest.mark.parametrize("cell, heads", [(py_peephole, 1), (py_lstm, 3), (py_mingru, 1), (py_leaky, 1), (py_norm, 1), (py_norm, 2)])
+def test_onnx_runtime_computes_the_same(cell, heads, tmp_path):
     ort = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
-    network, x = penstock.Recurrent(cell, 3, 6, layers=2), normal(2, 7, 3)
+    network, x = penstock.Recurrent(cell, 3, 6, layers=2, heads=heads), normal(2, 7, 3)
     network.save_onnx(tmp_path / "network.onnx")
     session = ort.InferenceSession(tmp_path / "network.onnx", providers=["CPUExecutionProvider"])
     state = np.zeros((len(cell.states), 2, 2, 6), np.float32)
@@ -241,9 +257,12 @@ def modules():
     return Recurrent
 
 
-@pytest.mark.parametrize("cell", [py_peephole, py_lstm, py_mingru, py_leaky, "lstm"])
-def test_torch_gradients_are_right(cell):
-    layer = modules()(cell, 3, 4, dtype=torch.float64, batch_first=True)
+@pytest.mark.parametrize(
+    "cell, heads",
+    [(py_peephole, 1), (py_lstm, 2), (py_mingru, 1), (py_leaky, 1), (py_norm, 1), (py_norm, 2), ("lstm", 1)],
+)
+def test_torch_gradients_are_right(cell, heads):
+    layer = modules()(cell, 3, 4, dtype=torch.float64, batch_first=True, num_heads=heads)
     x = torch.randn(2, 5, 3, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda x, *_: layer(x)[0], (x, *layer.parameters()))
 
@@ -261,8 +280,8 @@ def test_torch_module_of_a_cell():
         modules()(py_peephole, 3, 4, bias=False)
 
 
-@pytest.mark.parametrize("cell", [py_peephole, py_leaky])
-def test_torch_second_derivatives(cell):
-    layer = modules()(cell, 2, 3, dtype=torch.float64)
+@pytest.mark.parametrize("cell, heads", [(py_peephole, 1), (py_leaky, 1), (py_norm, 1), (py_norm, 2)])
+def test_torch_second_derivatives(cell, heads):
+    layer = modules()(cell, 2, 4, dtype=torch.float64, num_heads=heads)
     x = torch.randn(3, 1, 2, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradgradcheck(lambda x: layer(x)[0], (x,))

@@ -61,6 +61,27 @@ def test_peephole_lstm(cells):
     check(network(cells.peephole_lstm), step, 2)
 
 
+@pytest.mark.parametrize("heads", [1, 5])
+def test_layer_norm_lstm(cells, heads):
+    def normalised(x, gain, shift=0.0):
+        parts = x.reshape(2, heads, -1)
+        parts = (parts - parts.mean(2, keepdims=True)) / np.sqrt(parts.var(2, keepdims=True) + 1e-5)
+        return gain * parts.reshape(2, 5) + shift
+
+    def step(x, weights, h, c):
+        wx = np.split(x @ weights["weight_ih_l0"].T + weights["bias_ih_l0"][:20], 4, axis=1)
+        rh = [h * r for r in weights["weight_hh_l0"].reshape(5, 4).T] if heads == 5 else np.split(
+            h @ weights["weight_hh_l0"].T, 4, axis=1
+        )
+        rh = [part + bias for part, bias in zip(rh, np.split(weights["bias_hh_l0"], 4))]
+        p_i, p_f, p_g, p_o, p_c, shift = weights["bias_ih_l0"][20:].reshape(6, 5)
+        i, f = sigmoid(wx[0] + normalised(rh[0], p_i)), sigmoid(wx[1] + normalised(rh[1], p_f))
+        new = f * c + i * np.tanh(wx[2] + normalised(rh[2], p_g))
+        return sigmoid(wx[3] + normalised(rh[3], p_o)) * np.tanh(normalised(new, p_c, shift)), new
+
+    check(network(cells.norm_lstm, heads=heads), step, 2)
+
+
 def test_indrnn(cells):
     def step(x, weights, h):
         wx = x @ weights["weight_ih_l0"].T + weights["bias_ih_l0"] + weights["bias_hh_l0"]

@@ -111,7 +111,8 @@ def _layer(cell, x, weights, state, valid, reset, reverse, kept, loop, scan, aro
     bias_hh = weights.pop(0) if weights and weights[0].dim() == 1 else None
     projection = weights.pop(0) if weights else None
     bias_ih, learnt = split_bias(cell, bias_ih, gates)
-    step_of_cell = reference.CELLS[cell][0] if cell in reference.CELLS else own_step(cell, learnt)
+    heads = weight_hh.shape[0] if weight_hh is not None and weight_hh.dim() == 3 else 1
+    step_of_cell = reference.CELLS[cell][0] if cell in reference.CELLS else own_step(cell, learnt, heads)
     wx = functional.linear(x, weight_ih, bias_ih)
     if scans and scan is not None:
         a, b = (t.transpose(0, 1) for t in terms_of(cell, wx, learnt))

@@ -60,7 +60,12 @@ def _read(cell):
     return json.loads(_core.cell_json(cell))
 
 
-def _evaluate(cell, leaves):
+def _mean(x, heads):
+    parts = x.unflatten(-1, (heads, -1))
+    return parts.mean(-1, keepdim=True).expand_as(parts).flatten(-2)
+
+
+def _evaluate(cell, leaves, heads=1):
     """Returns the outputs of a cell's graph; `leaves` has a list of tensors by operation."""
     given = _read(cell)
     like = leaves["input"][0]
@@ -70,6 +75,8 @@ def _evaluate(cell, leaves):
             values.append(like.new_tensor(node["value"]))
         elif "index" in node:
             values.append(leaves[node["op"]][node["index"]])
+        elif node["op"] == "mean":
+            values.append(_mean(values[node["of"][0]].expand_as(like), heads))
         else:
             values.append(_FUNCTIONS[node["op"]](*(values[i] for i in node["of"])))
     return tuple(values[i].expand_as(like) for i in given["outputs"])
@@ -89,7 +96,7 @@ def own_terms(cell, wx, learnt):
     return _evaluate(cell, {"input": wx, "learnt": learnt})
 
 
-def own_step(cell, learnt):
+def own_step(cell, learnt, heads):
     """Returns the step of a cell as penstock.reference has steps."""
 
     def scan_step(_, wx, recurrent, h):
@@ -98,6 +105,6 @@ def own_step(cell, learnt):
 
     def step(_, wx, recurrent, *states):
         leaves = {"input": wx, "recurrent": recurrent(states[0]), "state": states, "learnt": learnt}
-        return _evaluate(cell, leaves)
+        return _evaluate(cell, leaves, heads)
 
     return scan_step if _read(cell)["kind"] == "scan" else step

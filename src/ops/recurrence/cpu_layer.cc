@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/threads.h"
+#include "formula/cell.h"
 #include "ops/recurrence/cpu_layer_space.h"
 
 namespace penstock::ops {
@@ -184,6 +185,8 @@ typename CpuLayer<Real>::ForwardSpace CpuLayer<Real>::forward_space(Real* memory
     space.zeros = carver.take(G() * hidden_);
     if (!input_on_the_way()) space.wx = carver.take(piece_steps() * geometry_.rows() * gates_stride());
     space.places = carver.template take_items<cpu::RowPlace<Real>>(plan_.channel_parts * geometry_.rows());
+    if (cell_.averages) space.sums = carver.take(2 * G() * row_state);
+    space.heads = carver.take(plan_.threads() * head_values());
     for (Real*& h : space.h) h = carver.take(row_state);
     space.state = carver.take((S() - 1) * row_state);
     if (cell_.phases == 2) {
@@ -211,6 +214,12 @@ Index CpuLayer<Real>::rounded_states() const {
 template <class Real>
 Index CpuLayer<Real>::rounded_step() const {
   return (geometry_.rows() + cpu::kRoundedRows) * heads_ * G() * kernels_.rounded_gradients(hidden_ / heads_);
+}
+
+template <class Real>
+Index CpuLayer<Real>::head_values() const {
+  if (!cell_.averages) return 0;
+  return cpu::head_values(std::max(cell_.alive, cell_.formula->forward.slots), hidden_ / heads_);
 }
 
 /// Whole lines of the cache, and an odd number of them: rows a power of two apart would all fall into the same few
@@ -295,6 +304,7 @@ typename CpuLayer<Real>::BackwardSpace CpuLayer<Real>::backward_space(Real* memo
     space.dwx = carver.take(rows * gates_stride());
     space.drh = cell_.split_gradients ? carver.take(rows * gates_stride()) : space.dwx;
     space.dlearnt = carver.take(rows * learnt());
+    space.heads = carver.take(plan_.threads() * head_values());
     if (cell_.phases == 2) space.operand = carver.take(rows * hidden_);
     space.rows.first = carver.template take_items<Index>(steps);
     for (const Real*** list : {&space.rows.x, &space.rows.h, &space.rows.operand}) {
@@ -328,6 +338,7 @@ std::size_t CpuLayer<Real>::backward_workspace() const {
 
 template <class Real>
 std::size_t CpuLayer<Real>::step_workspace() const {
+  if (cell_.averages) return static_cast<std::size_t>(2 * G() * hidden_ + head_values());
   return cell_.phases == 2 ? static_cast<std::size_t>((1 + cell_.saved) * hidden_) : 0;
 }
 
@@ -345,6 +356,8 @@ cpu::TracedStep<Real> CpuLayer<Real>::step_job(const Real* packed, Real* workspa
   job.far = packed_step_size() > own_cache;
   job.operand = workspace;
   job.between = workspace + hidden_;
+  job.sums = workspace;
+  job.head = workspace + 2 * G() * hidden_;
   return job;
 }
 

@@ -21,18 +21,30 @@ struct TracedCell {
 template <class Real>
 struct TracedForward : DenseForward<Real> {
   TracedCell<Real> traced;
+  // Of cells whose units read means over their head, whose gates wait for the sums of all units.
+  Real* sums = nullptr;  // [B, 2, G, H], of W x and R h, in slot order
+  Real* head = nullptr;  // [values of the program, units of a head], of the thread
 };
 
 template <class Real>
 struct TracedBackward : DenseBackward<Real> {
   TracedCell<Real> traced;
   Real* dlearnt = nullptr;  ///< [rows of the piece, K, H]
+  Real* head = nullptr;     ///< As in TracedForward.
 };
 
 template <class Real>
 struct TracedStep : CellStep<Real> {
   TracedCell<Real> traced;
+  Real* sums = nullptr;  // [2, G, H], as in TracedForward
+  Real* head = nullptr;
 };
+
+/// Reals that `head` needs of a job, whatever the instruction set.
+constexpr Index head_values(Index slots, Index units) {
+  constexpr Index most_lanes = 64, alignment = 64;
+  return slots * (units + most_lanes) + alignment;
+}
 
 template <class Real>
 struct TracedLayer : ScanLayer<Real> {
