@@ -139,6 +139,27 @@ def test_stacks_of_both_directions_with_lengths():
         torch.testing.assert_close(last, hx)
 
 
+@pytest.mark.parametrize("training", [True, False])
+def test_scan_cells_run_as_scans(training):
+    layer, x = regularise(MinGRU(3, 5, dtype=torch.float64), zoneout=0.25).train(training), torch.randn(7, 2, 3).double()
+    torch.manual_seed(5)
+    y, _ = layer(x)
+    torch.manual_seed(5)
+    wx = functional.linear(x, layer.weight_ih_l0, layer.bias_ih_l0)
+    keeps = (torch.rand_like(wx[..., :5]) < 0.25).double() if training else 0.25
+    z, candidate = torch.sigmoid(wx[..., :5]), wx[..., 5:]
+    h, outputs = x.new_zeros(2, 5), []
+    for t in range(7):
+        kept = keeps[t] if training else keeps
+        h = kept * h + (1 - kept) * ((1 - z[t]) * h + z[t] * candidate[t])
+        outputs.append(h)
+    torch.testing.assert_close(y, torch.stack(outputs))
+    dy = torch.randn_like(y)
+    expected = torch.autograd.grad(torch.stack(outputs), list(layer.parameters()), dy)
+    for found, wanted in zip(torch.autograd.grad(y, list(layer.parameters()), dy), expected):
+        torch.testing.assert_close(found, wanted)
+
+
 def test_other_cells():
     @penstock.cell(gates=1, name="reg_scaled", learnt={"p": 0.5})
     def scaled(wx, rh, p):

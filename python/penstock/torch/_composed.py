@@ -101,7 +101,7 @@ def _layer(cell, x, weights, state, valid, reset, reverse, kept, loop, scan, aro
     """Runs one direction of a layer over x [T, B, I]. Returns the first `kept` states after each step, each [T, B, H],
     and the last states. `valid` and `reset` are bool [T, B] or None. Beyond a row's length all returned states are
     zeros. `loop` is unrolled() or a function like it; `scan` is None or runs scan cells in parallel. `around` is None,
-    or around(recurrent product, states) -> (recurrent product, mixed), and mixed(before, after) -> the next states."""
+    or what _regularise.py does around a cell."""
     gates, _, scans = CELLS[cell]
     weights = list(weights)
     weight_ih = weights.pop(0)
@@ -115,12 +115,16 @@ def _layer(cell, x, weights, state, valid, reset, reverse, kept, loop, scan, aro
     step_of_cell = reference.CELLS[cell][0] if cell in reference.CELLS else own_step(cell, learnt, heads)
     wx = functional.linear(x, weight_ih, bias_ih)
     if scans and scan is not None:
-        a, b = (t.transpose(0, 1) for t in terms_of(cell, wx, learnt))
+        a, b = terms_of(cell, wx, learnt)
+        if around is not None:
+            a, b = around.terms(a, b)
+        a, b = a.transpose(0, 1), b.transpose(0, 1)
         lengths = None if valid is None else valid.sum(0)
         h, last = scan(a, b, state[0], lengths, None if reset is None else reset.t(), False, reverse)
         return (h.transpose(0, 1),), (last,)
     recurrent = None if scans else _recurrent_product(weight_hh, bias_hh, gates)
-    recurrent, mixed = (recurrent, None) if around is None else around(recurrent, state)
+    if around is not None:
+        recurrent = around.product(recurrent, state)
     if reset is not None and valid is not None:
         reset = reset & valid
 
@@ -132,8 +136,8 @@ def _layer(cell, x, weights, state, valid, reset, reverse, kept, loop, scan, aro
         after = step_of_cell(_OfTensors, wx.chunk(gates, -1), recurrent, *state)
         if projection is not None:
             after = (functional.linear(after[0], projection), *after[1:])
-        if mixed is not None:
-            after = mixed(state, after)
+        if around is not None:
+            after = around.states(state, after)
         if now is None:
             return after, after[:kept]
         now = now.unsqueeze(-1)

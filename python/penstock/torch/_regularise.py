@@ -53,29 +53,37 @@ class Noise:
         dropped = zip(names, weights)
         return [functional.dropout(w, self.drop_connect, True) if n.startswith("weight_hh") else w for n, w in dropped]
 
-    def around(self, training):
-        """Returns a function for _composed._layer(): from the recurrent product and the states to what replaces them.
 
-        It returns the product with one mask for the whole sequence, and mixed(before, after) -> the next states.
-        """
+class _Around:
+    """What _composed._layer() does around a cell."""
 
-        def mixed(before, after):
-            shares = (*self.zoneout, *[0.0] * len(after))
-            return tuple(_zoned(*each, training) if each[0] else each[2] for each in zip(shares, before, after))
+    def __init__(self, noise, training):
+        self._noise, self._training = noise, training
 
-        def draw(product, states):
-            if not (training and self.recurrent_dropout):
-                return product, mixed
-            mask = functional.dropout(torch.ones_like(states[0]), self.recurrent_dropout, True)
-            return (lambda h: product(h * mask)), mixed
+    def product(self, product, states):
+        """Returns the recurrent product with one mask for the whole sequence."""
+        if not (self._training and self._noise.recurrent_dropout):
+            return product
+        mask = functional.dropout(torch.ones_like(states[0]), self._noise.recurrent_dropout, True)
+        return lambda h: product(h * mask)
 
-        return draw
+    def states(self, before, after):
+        """Returns the next states."""
+        shares = (*self._noise.zoneout, *[0.0] * len(after))
+        return tuple(self._zoned(*each) if each[0] else each[2] for each in zip(shares, before, after))
 
+    def _zoned(self, share, before, after):
+        if self._training:
+            return torch.where(torch.rand_like(before) < share, before, after)
+        return share * before + (1 - share) * after
 
-def _zoned(share, before, after, training):
-    if training:
-        return torch.where(torch.rand_like(before) < share, before, after)
-    return share * before + (1 - share) * after
+    def terms(self, a, b):
+        """Returns a and b of a scan cell: where a state keeps its value, they are 1 and 0."""
+        share = self._noise.zoneout[0]
+        if not self._training:
+            return share + (1 - share) * a, (1 - share) * b
+        keeps = torch.rand_like(a) < share
+        return a.masked_fill(keeps, 1.0), b.masked_fill(keeps, 0.0)
 
 
 def _probability(name, value, most=True):
@@ -101,7 +109,8 @@ def regularise(layer, *, drop_connect=0.0, recurrent_dropout=0.0, zoneout=0.0, c
             kernels.
         zoneout: Probability that a unit's output h keeps its value from the step before (Krueger et al. 2017). Training
             runs step by step in PyTorch's operations. Evaluation computes the expectation: with the kernels as a cell
-            of :mod:`penstock.variants` for RNN, GRU and LSTM, in 16 bits on a GPU alone; otherwise step by step.
+            of :mod:`penstock.variants` for RNN, GRU and LSTM, in 16 bits on a GPU alone; otherwise step by step. Scan
+            cells, such as MinGRU, run as a scan in both.
         cell_zoneout: The same for the state c of an LSTM.
 
     Raises:
@@ -137,13 +146,15 @@ def regularise(layer, *, drop_connect=0.0, recurrent_dropout=0.0, zoneout=0.0, c
 
 
 def run_noisy(noise, training, x, weights, states, rows, form, every_state):
-    """Runs layers step by step with noise; `form` is (cell, layers, bidirectional, batch_first). Returns what
+    """Runs layers with noise, dense cells step by step; `form` is (cell, layers, bidirectional, batch_first). Returns what
     run_layers() does."""
     if torch.onnx.is_in_onnx_export() or torch.compiler.is_exporting() or torch.jit.is_tracing():
         raise RuntimeError(
             "a layer that trains with recurrent_dropout or zoneout, or evaluates zoneout of such a cell, cannot be "
             "exported: call eval() first, and set zoneout to 0 by penstock.torch.regularise()"
         )
+    from ._ops import scan
+
     cell, layers, bidirectional, batch_first = form
     lengths, batch_sizes, reset = rows
     if not states:
@@ -153,6 +164,6 @@ def run_noisy(noise, training, x, weights, states, rows, form, every_state):
         states = tuple(x.new_zeros(shape, dtype=state_type(x.dtype)) for _ in range(CELLS[cell][1]))
     y, last, every = composed_op(
         x, weights, states, lengths, batch_sizes, reset, cell, layers, bidirectional, batch_first, every_state,
-        around=noise.around(training),
+        scan=scan, around=_Around(noise, training),
     )  # fmt: skip
     return [y, *last, every] if every_state else [y, *last]
