@@ -19,6 +19,7 @@ from ._convert import convert, convert_back
 from ._initial import initialise
 from ._model import SequenceModel
 from ._modules import GRU, LSTM, RNN, SLSTM, MinGRU, MinLSTM, Recurrent
+from ._regularise import regularise
 from ._scan import log_scan, scan
 from ._trainer import StableTrainer
 
@@ -43,6 +44,7 @@ __all__ = [
     "initialise",
     "library_path",
     "log_scan",
+    "regularise",
     "release_memory",
     "scan",
 ]
