@@ -89,7 +89,8 @@ struct RowPlace {
 template <class Real>
 struct DenseForward {
   RowPlan plan;
-  Index hidden = 0, heads = 1;  // H, heads; D = H / heads
+  Index hidden = 0, heads = 1;  // H, heads as PanelShape says
+  Index mixed = 0;              // units of a head, whose states a unit's product reads: D
   // Steps [step_begin, step_end) of the sequence. Those before them have been run in the same buffers.
   Index step_begin = 0, step_end = 0;
   Index piece = 0;     // steps of a piece, counted from step_begin
@@ -175,7 +176,7 @@ struct RoundedGradients {
 template <class Real>
 struct DenseBackward {
   RowPlan plan;
-  Index hidden = 0, heads = 1;
+  Index hidden = 0, heads = 1, mixed = 0;  // as DenseForward's
   const Real* packed = nullptr;            // transposed recurrent panels
   const Real* saved = nullptr;             // [cells, N, H]
   const Real* prev = nullptr;              // [cells, S, H]
@@ -313,8 +314,10 @@ struct ScanGradient {
 constexpr Index kColumns = 32;
 constexpr Index column_stride(Index capacity) { return ((capacity + 31) / 32 | 1) * 32; }
 
-/// Shape of the recurrent panels of one cell on one instruction set.
+/// Shape of the recurrent panels of one cell on one instruction set. Heads that a vector holds several of are taken as
+/// one head of all units, each of which mixes only `mixed` of them.
 struct PanelShape {
+  Index heads = 1, mixed = 0;
   Index blocks = 0;  // unit blocks over all heads
   Index blocks_per_head = 0;
   Index units = 0;       // units in a block (the last one of a head may be partly padding)

@@ -55,7 +55,9 @@ void CpuLayer<Real>::backward_dense(const BackwardArguments<Real>& call, Backwar
   job.dlearnt = space.dlearnt;
   job.plan = geometry_.plan();
   job.hidden = hidden_;
-  job.heads = heads_;
+  const cpu::PanelShape panels = kernels_.backward_panels(hidden_, heads_);
+  job.heads = panels.heads;
+  job.mixed = panels.mixed;
   job.packed = call.weights.packed;
   job.saved = kept.saved;
   job.prev = kept.prev;
@@ -77,8 +79,7 @@ void CpuLayer<Real>::backward_dense(const BackwardArguments<Real>& call, Backwar
   job.rounded = space.rounded;
   if (!rounds_gradients()) return backward_pieces(call, job, space, range);
   for (std::uint16_t* step : job.rounded.step) std::fill_n(step, rounded_step(), std::uint16_t{0});
-  run_dense(kernels_.backward_panels(hidden_, heads_),
-            [&](const cpu::DensePart& part, const Member&) { kernels_.dense_backward(job, part); });
+  run_dense(panels, [&](const cpu::DensePart& part, const Member&) { kernels_.dense_backward(job, part); });
   rounded_input_gradients(call, space);
   rounded_recurrent_gradients(call, space);
 }
