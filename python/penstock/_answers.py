@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from ._types import Mode
     from .models import Model
 
     Source = tuple[str, bytes | None]  # a path, or the name and the text of a table in memory
@@ -146,3 +147,50 @@ def score_text(model: Model, inputs: Any, threads: int) -> dict[str, Any]:
         outputs, state = model.forward(text[begin : begin + len(following)], state, threads=threads)
         bits -= float(np.log2(probabilities(outputs)[np.arange(len(following)), following]).sum())
     return {"bytes": len(text) - 1, "bits_per_byte": bits / (len(text) - 1)}
+
+
+def predict(
+    model: Model, inputs: Any, quantiles: Any, group: str, sequence_column: str, mode: Mode, execution: Execution
+) -> Any:
+    """Returns what :meth:`Model.predict` does."""
+    wanted = None if quantiles is None else levels(quantiles)
+    if wanted is not None and model.task != "forecast":
+        raise InvalidArgument(f"quantiles are for models that forecast a series, and this is a {model.task} model")
+    if model._data["text_column"]:
+        return label_texts(model, inputs, execution)
+    source = source_of(model, inputs)
+    if source is not None:
+        return answer_source(model, source, wanted, sequence_column, execution)
+    reads_rows = model.task != "language" and model._data["vocabulary"] == 0
+    rows = rows_of(inputs) if reads_rows else None
+    steps = tokens_of(model, inputs) if rows is None else model._model.normalised(rows, group)
+    device, threads, exact, precision = execution
+    outputs, _ = model.forward(steps, mode=mode, device=device, threads=threads, exact=exact, precision=precision)
+    if model.task == "forecast":
+        answer: Any = model._model.in_units(outputs, group)
+        return answer if wanted is None else (answer, model._model.quantiles(steps, outputs, rows, wanted, group))
+    if model.task == "classify":
+        if outputs.shape[-2] == 0:
+            raise InvalidArgument("inputs must have at least one step to be classified")
+        outputs = outputs[..., -1, :]
+    return probabilities(outputs)
+
+
+def evaluate(
+    model: Model, inputs: Any, skip: int | None, quantiles: Any, columns: tuple[str, str], threads: int
+) -> dict[str, Any]:
+    """Returns what :meth:`Model.evaluate` does; `columns` separate and label sequences."""
+    if model.task == "language":
+        return score_text(model, inputs, threads)
+    source = source_of(model, inputs)
+    if source is None:
+        raise InvalidArgument(f"inputs must be a file or a table in memory, not {type(inputs).__name__}")
+    sequence_column, label_column = columns
+    if model._data["text_column"]:
+        return _core.score_text_table(model._model, source, label_column, threads)
+    if model.task == "classify":
+        return _core.score_label_table(model._model, source, sequence_column, label_column or "label", threads)
+    lead = model.spec["lags"] if skip is None else skip
+    if lead < 0:
+        raise InvalidArgument(f"skip must not be negative, not {lead}")
+    return _core.score_series_table(model._model, source, lead, levels(quantiles), threads)

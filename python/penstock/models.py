@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 
 from . import _core
-from ._answers import answer_source, label_texts, levels, probabilities, rows_of, score_text, source_of, tokens_of
+from ._answers import evaluate, predict
 from ._given import dataset_of
 from ._keywords import explain_keywords
 from ._session import Session
-from .errors import InvalidArgument
 
 TYPE_CHECKING = False  # typing.TYPE_CHECKING without the import
 if TYPE_CHECKING:
@@ -361,28 +360,8 @@ class Model:
             IoFailure: The file cannot be read.
             BadInput: The file or the table has a value that cannot be read.
         """
-        wanted = None if quantiles is None else levels(quantiles)
-        if wanted is not None and self.task != "forecast":
-            raise InvalidArgument(f"quantiles are for models that forecast a series, and this is a {self.task} model")
-        on = self._on(device), threads, exact, precision
-        if self._data["text_column"]:
-            return label_texts(self, inputs, on)
-        source = source_of(self, inputs)
-        if source is not None:
-            return answer_source(self, source, wanted, sequence_column, on)
-        execution: Any = {"mode": mode, "device": device, "threads": threads, "exact": exact, "precision": precision}
-        reads_rows = self.task != "language" and self._data["vocabulary"] == 0
-        rows = rows_of(inputs) if reads_rows else None
-        steps = tokens_of(self, inputs) if rows is None else self._model.normalised(rows, group)
-        outputs, _ = self.forward(steps, **execution)
-        if self.task == "forecast":
-            answer: Any = self._model.in_units(outputs, group)
-            return answer if wanted is None else (answer, self._model.quantiles(steps, outputs, rows, wanted, group))
-        if self.task == "classify":
-            if outputs.shape[-2] == 0:
-                raise InvalidArgument("inputs must have at least one step to be classified")
-            outputs = outputs[..., -1, :]
-        return probabilities(outputs)
+        execution = self._on(device), threads, exact, precision
+        return predict(self, inputs, quantiles, group, sequence_column, mode, execution)
 
     def evaluate(
         self,
@@ -417,19 +396,7 @@ class Model:
             IoFailure: The file cannot be read.
             BadInput: The file or the table has a value that cannot be read.
         """
-        if self.task == "language":
-            return score_text(self, inputs, threads)
-        source = source_of(self, inputs)
-        if source is None:
-            raise InvalidArgument(f"inputs must be a file or a table in memory, not {type(inputs).__name__}")
-        if self._data["text_column"]:
-            return _core.score_text_table(self._model, source, label_column, threads)
-        if self.task == "classify":
-            return _core.score_label_table(self._model, source, sequence_column, label_column or "label", threads)
-        lead = self.spec["lags"] if skip is None else skip
-        if lead < 0:
-            raise InvalidArgument(f"skip must not be negative, not {lead}")
-        return _core.score_series_table(self._model, source, lead, levels(quantiles), threads)
+        return evaluate(self, inputs, skip, quantiles, (sequence_column, label_column), threads)
 
     def generate(
         self,
