@@ -3,7 +3,7 @@
 // a head.
 
 /// Lane i is lane k of its head in `v`. Heads have a power of two units.
-HWY_INLINE Simd UnitOfHead(Simd v, Index head_size, Index k) {
+HWY_INLINE Simd UnitOfHead(Simd v, [[maybe_unused]] Index head_size, [[maybe_unused]] Index k) {
 #if HWY_TARGET == HWY_SCALAR
   return v;
 #else
