@@ -198,6 +198,17 @@ struct DenseBackward {
   Index row_of(Index slot, Index step) const { return first_row[step - step_begin] + slot; }
 };
 
+/// What rows add to the gradient of one gate's matrices of narrow heads, of which a vector holds several.
+template <class Real>
+struct NarrowGradient {
+  Index rows = 0, mixed = 0;  // D
+  const Real* drh = nullptr;  // [rows, stride], of the gate
+  Index stride = 0;
+  const Real* const* operand = nullptr;  // [rows], each [H]: what the matrices multiply
+  Real* gradient = nullptr;              // [D, D] of the gate in the first head
+  Index head_stride = 0;                 // to that in the next head
+};
+
 /// A part of a dense job: slots and unit blocks of one member of a team. Members that share slots share a barrier.
 struct DensePart {
   Index slot_begin = 0, slot_end = 0;
@@ -364,6 +375,8 @@ struct CellKernels {
                            Real* packed) = nullptr;
   void (*dense_forward)(const DenseForward<Real>& job, const DensePart& part) = nullptr;
   void (*dense_backward)(const DenseBackward<Real>& job, const DensePart& part) = nullptr;
+  /// Units [begin, end), whole heads; where the panels' shape has fewer heads than the layer.
+  void (*narrow_gradient)(const NarrowGradient<Real>& job, Index begin, Index end) = nullptr;
   /// As rounded_inputs(), of the backward pass, whose gradients are rounded where this is not null.
   Index (*rounded_gradients)(Index inputs) = nullptr;
   // Scan cells. `carry` [H] is the state entering the part and then leaving it. The summaries give the part's effect on

@@ -306,6 +306,7 @@ void FillDenseBackwardCell(CellKernels<RealOf<Panel>>& kernels) {
   kernels.backward_panels = &BackwardPanels<Panel, Cell>;
   kernels.pack_backward = &PackBackward<Panel, Cell>;
   kernels.dense_backward = &RunDenseBackward<Panel, Cell>;
+  if constexpr (std::is_same_v<Panel, float>) kernels.narrow_gradient = &RunNarrowGradient;
 }
 
 template <class Panel>

@@ -1,8 +1,6 @@
 // Forward engine of dense cells. The recurrent product of a tile (rows x one unit block x all gates) stays in
 // registers and goes straight through the gates: nothing but wx is read and nothing but results is written.
 
-#include "backend/cpu/dense/narrow.inl"
-
 /// One vector of units of one row at one step.
 template <class Real>
 struct Site {

@@ -2,16 +2,6 @@
 // finds them in the cache. Sums run in the order of ForwardTile::add_input, so it does not matter where a sequence is
 // cut.
 
-/// Gates that share panels in the forward pass: all, or those of the first phase, whose width both phases use.
-template <class Cell>
-constexpr int FirstGroup() {
-  if constexpr (Cell::phases == 2) {
-    return Cell::first_gates;
-  } else {
-    return Cell::gates;
-  }
-}
-
 /// Sums begin with their bias: gates [first_gate, first_gate + gate_count) of the units from `first_unit` on.
 template <class Real, int first_gate, int gate_count, int width>
 HWY_INLINE void LoadBias(const Real* bias, Index hidden, Index head_size, Index head, Index first_unit,

@@ -32,16 +32,25 @@ HWY_INLINE void AccumulateNarrow(const float* a, Index there, Index head_size, c
   }
 }
 
-/// Fills the panels of all blocks from element(gate, k, unit), where k counts the inputs. Returns their end.
+/// Fills the panel of the units [first, first + units) from element(gate, k, unit), where k counts the inputs. Returns
+/// its end.
+template <class Element>
+float* FillNarrowPanel(Index first, Index units, Index hidden, int gates, Index inputs, float* packed,
+                       const Element& element) {
+  for (Index k = 0; k < inputs; ++k) {
+    for (int gate = 0; gate < gates; ++gate) {
+      for (Index u = first; u < first + units; ++u) *packed++ = u < hidden ? element(gate, k, u) : 0.0f;
+    }
+  }
+  return packed;
+}
+
+/// The same for all blocks.
 template <class Element>
 float* FillNarrowPanels(const PanelShape& shape, Index hidden, int gates, Index inputs, float* packed,
                         const Element& element) {
   for (Index first = 0; first < shape.blocks * shape.units; first += shape.units) {
-    for (Index k = 0; k < inputs; ++k) {
-      for (int gate = 0; gate < gates; ++gate) {
-        for (Index u = first; u < first + shape.units; ++u) *packed++ = u < hidden ? element(gate, k, u) : 0.0f;
-      }
-    }
+    packed = FillNarrowPanel(first, shape.units, hidden, gates, inputs, packed, element);
   }
   return packed;
 }
@@ -76,4 +85,62 @@ void PackNarrowBackward(const PanelShape& shape, Index hidden, const float* weig
   };
   float* const second = fill(0, split, packed);
   if constexpr (Cell::phases == 2) fill(split, Cell::gates - split, second);
+}
+
+/// What rows [first, first + rows) add to the gradients of `vectors` vectors of units from `unit` on.
+template <Index head_size, int vectors>
+HWY_INLINE void AddNarrowGradient(const NarrowGradient<float>& job, Index first, Index rows, Index unit, Index count) {
+  using L = Lanes<float>;
+  Simd sums[vectors][head_size];
+  for (auto& of_vector : sums) {
+    for (Simd& sum : of_vector) sum = Simd(0);
+  }
+  for (Index row = first; row < first + rows; ++row) {
+    for (int v = 0; v < vectors; ++v) {
+      const Simd d = L::load(job.drh + row * job.stride + unit + v * L::lanes, count);
+      const Simd h = L::load(job.operand[row] + unit + v * L::lanes, count);
+      for (Index k = 0; k < head_size; ++k) sums[v][k] = MulAdd(d, UnitOfHead(h, head_size, k), sums[v][k]);
+    }
+  }
+  for (int v = 0; v < vectors; ++v) {
+    for (Index k = 0; k < head_size; ++k) {
+      alignas(64) float of_units[L::lanes];
+      L::store(sums[v][k], of_units);
+      for (Index i = 0; i < count; ++i) {
+        const Index at = unit + v * L::lanes + i;
+        job.gradient[at / head_size * job.head_stride + at % head_size * head_size + k] += of_units[i];
+      }
+    }
+  }
+}
+
+/// Sums run row after row within a block of rows and block after block, as AddTransposed()'s do.
+template <Index head_size>
+void AddNarrowGradients(const NarrowGradient<float>& job, Index begin, Index end) {
+  constexpr Index lanes = Lanes<float>::lanes;
+  constexpr int vectors = static_cast<int>(8 / head_size);  // with as many sums as keep the multipliers busy
+  const Index blocks = (job.rows + kTransposedRows - 1) / kTransposedRows;
+  for (Index block = 0; block < blocks; ++block) {
+    const Index first = job.rows * block / blocks, rows = job.rows * (block + 1) / blocks - first;
+    Index unit = begin;
+    for (; unit + vectors * lanes <= end; unit += vectors * lanes) {
+      AddNarrowGradient<head_size, vectors>(job, first, rows, unit, lanes);
+    }
+    for (; unit < end; unit += lanes) {
+      AddNarrowGradient<head_size, 1>(job, first, rows, unit, std::min(lanes, end - unit));
+    }
+  }
+}
+
+inline void RunNarrowGradient(const NarrowGradient<float>& job, Index begin, Index end) {
+  switch (job.mixed) {
+    case 1:
+      return AddNarrowGradients<1>(job, begin, end);
+    case 2:
+      return AddNarrowGradients<2>(job, begin, end);
+    case 4:
+      return AddNarrowGradients<4>(job, begin, end);
+    default:  // a vector has at most 16 lanes
+      return AddNarrowGradients<8>(job, begin, end);
+  }
 }

@@ -269,6 +269,16 @@ HWY_INLINE void WalkBlocks(const DensePart& part, Index step, Index run, const V
   }
 }
 
+/// Gates that share panels in the forward pass: all, or those of the first phase, whose width both phases use.
+template <class Cell>
+constexpr int FirstGroup() {
+  if constexpr (Cell::phases == 2) {
+    return Cell::first_gates;
+  } else {
+    return Cell::gates;
+  }
+}
+
 /// Whether a vector holds several whole heads of so many units: the engines then take all heads as one.
 template <class Panel>
 constexpr bool NarrowHeads(Index hidden, Index head_size) {

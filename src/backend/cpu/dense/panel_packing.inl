@@ -229,3 +229,5 @@ requires(!Rounded<Panel> || RoundsOperands<Panel>) inline Panel* FillStackedPane
   }
   return packed;
 }
+
+#include "backend/cpu/dense/narrow.inl"
