@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "backend/cpu/kernels.h"
+#include "backend/cpu/product_kernels.h"
 #include "base/aligned.h"
 #include "base/random.h"
 #include "ops/product/matmul.h"

@@ -295,7 +295,8 @@ Report run(const std::vector<const Table*>& wanted, const Choice& choice, const 
 
   if (total == 0) {
     throw Error(ErrorCode::invalid_argument,
-                fmt::format("cells must be of the kind that the table has, not '{}'", fmt::join(choice.cells, ",")));
+                fmt::format("cells must be of the kind that the table has, such as {}, not '{}'",
+                            wanted.front()->groups.front().cells.front(), fmt::join(choice.cells, ",")));
   }
 
   check_device(settings);

@@ -175,12 +175,31 @@ def _shard_names(stem, count, taken):
             return names
 
 
+def _remove_older(files):
+    """Removes what an older save under the same name has left, so that nobody reads it in place of the new file."""
+    for file in files:
+        try:
+            if file.is_file():
+                file.unlink()
+        except OSError as error:
+            raise IoFailure(f"{file}: a part of the older file cannot be removed: {error.strerror}") from error
+
+
 def write(path, tensors, metadata=None, max_shard_bytes=None):
-    """Writes one file, or shards with an index if it would be larger than max_shard_bytes."""
+    """Writes one file, or shards with an index if it would be larger than max_shard_bytes.
+
+    Files that an older call wrote under the same name in the other form are removed afterwards.
+    """
     path = pathlib.Path(path)
     sizes = {name: np.asarray(array).nbytes for name, array in tensors.items()}
+    index = path.with_name(path.stem + _INDEX)
+    before = _shards_before(index)
+    ours = re.compile(re.escape(path.stem) + r"-(\d+-)?\d{5}-of-\d{5}\.safetensors")
+    older = {name for name in before if ours.fullmatch(name)}
     if max_shard_bytes is None or sum(sizes.values()) <= max_shard_bytes:
         write_file(path, tensors, metadata)
+        if path.suffix == ".safetensors" and older and older == before:
+            _remove_older([index, *(path.parent / name for name in sorted(older))])
         return
     if path.suffix != ".safetensors":
         raise InvalidArgument(f"the name of a file in shards must end in .safetensors, not '{path.name}'")
@@ -191,20 +210,12 @@ def write(path, tensors, metadata=None, max_shard_bytes=None):
             room = max_shard_bytes
         shards[-1][name] = tensors[name]
         room -= sizes[name]
-    # Old shards stay until the new index is in place: at any time one of both versions is complete.
-    index = path.with_name(path.stem + _INDEX)
-    before, places = _shards_before(index), {}
+    # Older files stay until the new index is in place: at any time one of both versions is complete.
+    places = {}
     names = _shard_names(path.stem, len(shards), before)
     for name, shard in zip(names, shards):
         write_file(path.parent / name, shard, metadata)
         places |= dict.fromkeys(shard, name)
     content = {"metadata": {"total_size": sum(sizes.values())}, "weight_map": places}
     _core.write_file(os.fspath(index), [json.dumps(content, indent=2).encode()])
-    ours = re.compile(re.escape(path.stem) + r"-(\d+-)?\d{5}-of-\d{5}\.safetensors")
-    for name in before.difference(names):
-        if not ours.fullmatch(name):
-            continue
-        try:
-            (path.parent / name).unlink(missing_ok=True)
-        except OSError as error:
-            raise IoFailure(f"{path.parent / name}: a shard of the older file cannot be removed: {error.strerror}") from error
+    _remove_older([path, *(path.parent / name for name in sorted(older.difference(names)))])

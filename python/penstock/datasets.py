@@ -154,7 +154,7 @@ def _opened(opener, paths, *arguments):
         text = re.sub(r"the option '(\w+)=([^']*)'", r"\1='\2'", str(error))
         if "this is a safetensors file" in text:
             text += "; penstock.Model.load reads a model"
-        elif paths and _core.guess_kind(paths) == "text":
+        elif paths and "not a table in text" not in text and _core.guess_kind(paths) == "text":
             text += f"; it looks like a text: penstock.open_text({paths[0]!r}) reads one"
         raise BadInput(text) from None
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import datetime
 import os
 
 from . import _core
-from ._given import dataset_of, model_of
+from ._answers import evaluate, predict
+from ._given import dataset_of
 from ._keywords import explain_keywords
-from .errors import InvalidArgument
+from ._session import Session
 
 TYPE_CHECKING = False  # typing.TYPE_CHECKING without the import
 if TYPE_CHECKING:
@@ -18,58 +18,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-    from ._types import Buffer, Mode
+    from ._types import Mode
     from .datasets import Dataset
 
 __all__ = ["Model", "Session"]
-
-
-def _number(value: Any) -> float:
-    """Returns a number as a float, and a date as seconds since 1970 (UTC if it has no time zone)."""
-    if hasattr(value, "astype"):  # a NumPy scalar, perhaps a date
-        return float(_numbers(value))
-    if not isinstance(value, datetime.date):  # dates of pandas are datetime.date, too
-        return float(value)
-    if not isinstance(value, datetime.datetime):
-        value = datetime.datetime.combine(value, datetime.time())
-    return (value if value.tzinfo else value.replace(tzinfo=datetime.timezone.utc)).timestamp()
-
-
-def _numbers(rows: Any) -> NDArray:
-    """Returns rows as float64; dates become seconds since 1970."""
-    import numpy as np
-
-    array = np.asarray(rows)
-    if array.dtype.kind == "M":
-        return array.astype("datetime64[ns]").astype(np.float64) / 1e9
-    if array.dtype.kind == "O":  # numbers and dates side by side
-        return np.array([_number(value) for value in array.flat], np.float64).reshape(array.shape)
-    return array.astype(np.float64, copy=False)
-
-
-def _levels(quantiles: Any) -> list[float]:
-    """Returns quantile levels as floats. The model checks their range."""
-    try:
-        levels = [] if isinstance(quantiles, (str, bytes)) else [float(level) for level in quantiles]
-    except (TypeError, ValueError):
-        levels = []
-    if not levels:
-        raise InvalidArgument(f"quantiles must be levels such as [0.1, 0.5, 0.9], not {quantiles!r}")
-    return levels
-
-
-def _bytes_of(text: Any) -> Any:
-    """Returns the bytes of a text: bytes, a str in UTF-8, or the content of a file."""
-    if isinstance(text, os.PathLike):
-        return _core.read_source(os.fspath(text))
-    return text.encode() if isinstance(text, str) else text
-
-
-def _probabilities(logits: Any) -> NDArray:
-    import numpy as np
-
-    weights = np.exp(logits - logits.max(axis=-1, keepdims=True, initial=-np.inf), dtype=np.float64)
-    return weights / weights.sum(axis=-1, keepdims=True)
 
 
 class Model:
@@ -417,83 +369,8 @@ class Model:
             IoFailure: The file cannot be read.
             BadInput: The file or the table has a value that cannot be read.
         """
-        import numpy as np
-
-        levels = None if quantiles is None else _levels(quantiles)
-        if levels is not None and self.task != "forecast":
-            raise InvalidArgument(f"quantiles are for models that forecast a series, and this is a {self.task} model")
-        if self._data["text_column"]:
-            return self._label_texts(inputs, (self._on(device), threads, exact, precision))
-        source = self._source(inputs)
-        if source is not None:
-            return self._predict_source(source, levels, sequence_column, self._on(device), threads, exact, precision)
-        execution: Any = {"mode": mode, "device": device, "threads": threads, "exact": exact, "precision": precision}
-        tokens: Any
-        if self.task == "language":
-            tokens = np.frombuffer(_bytes_of(inputs), np.uint8).astype(np.int32)
-        elif self._data["vocabulary"] > 0:
-            tokens = np.asarray(inputs)
-            if tokens.dtype.kind not in "iu":
-                raise TypeError(f"inputs must be tokens, whole numbers, not {tokens.dtype}")
-            if tokens.size and not 0 <= tokens.min() <= tokens.max() < self._data["vocabulary"]:
-                raise InvalidArgument(
-                    f"inputs must be tokens below {self._data['vocabulary']}, not {tokens.min()} to {tokens.max()}"
-                )
-            tokens = tokens.astype(np.int32)
-        else:
-            try:
-                numbers = _numbers(inputs)
-            except (TypeError, ValueError) as error:
-                kind = type(inputs).__name__
-                raise TypeError(f"inputs must be rows of numbers, a path or a table in memory, not {kind}") from error
-            tokens = self._model.normalised(numbers, group)
-        outputs, _ = self.forward(tokens, **execution)
-        if self.task == "forecast":
-            answer: Any = self._model.in_units(outputs, group)
-            return answer if levels is None else (answer, self._model.quantiles(tokens, outputs, numbers, levels, group))
-        if self.task == "classify":
-            if outputs.shape[-2] == 0:
-                raise InvalidArgument("inputs must have at least one step to be classified")
-            outputs = outputs[..., -1, :]
-        return _probabilities(outputs)
-
-    def _source(self, inputs: Any) -> tuple[str, bytes | None] | None:
-        """Returns (path, None), or the name and the text of a table in memory; None for other inputs."""
-        if type(inputs).__module__ == "numpy":
-            return None
-        from .datasets import table_texts
-
-        reads_texts = self._data["text_column"] != ""
-        if not reads_texts and (self.task == "language" or self._data["vocabulary"] > 0):
-            return None
-        if isinstance(inputs, os.PathLike) or (isinstance(inputs, str) and not reads_texts):
-            return os.fspath(inputs), None
-        tables = table_texts(inputs)
-        if len(tables) > 1:
-            raise InvalidArgument("inputs must be one table, not several")
-        return tables[0] if tables else None
-
-    def _label_texts(self, inputs, execution) -> Any:
-        """Returns class probabilities of one text, of several texts, or of the texts in a table."""
-        source = self._source(inputs)
-        if source is not None:
-            return _probabilities(_core.label_text_table(self._model, source, *execution))
-        one = isinstance(inputs, (str, bytes))
-        texts = [_bytes_of(text) for text in ([inputs] if one else inputs)]
-        for text in texts:
-            if not isinstance(text, bytes):
-                raise TypeError(f"inputs must be a text, texts, a file or a table, not {type(text).__name__}")
-        answers = _probabilities(_core.label_texts(self._model, texts, *execution))
-        return answers[0] if one else answers
-
-    def _predict_source(self, source, levels, sequence_column, device, threads, exact, precision) -> Any:
-        if self.task == "classify":
-            return _probabilities(
-                _core.label_table(self._model, source, sequence_column, device, threads, exact, precision)
-            )
-        found = _core.forecast_table(self._model, source, levels or [], device, threads, exact, precision)
-        answers = {name: values if levels is None else (values, quantiles) for name, values, quantiles in found}
-        return answers if self._data["group_column"] else answers[""]
+        execution = self._on(device), threads, exact, precision
+        return predict(self, inputs, quantiles, group, sequence_column, mode, execution)
 
     def evaluate(
         self,
@@ -528,32 +405,7 @@ class Model:
             IoFailure: The file cannot be read.
             BadInput: The file or the table has a value that cannot be read.
         """
-        if self.task == "language":
-            return self._evaluate_text(inputs, threads)
-        source = self._source(inputs)
-        if source is None:
-            raise InvalidArgument(f"inputs must be a file or a table in memory, not {type(inputs).__name__}")
-        if self._data["text_column"]:
-            return _core.score_text_table(self._model, source, label_column, threads)
-        if self.task == "classify":
-            return _core.score_label_table(self._model, source, sequence_column, label_column or "label", threads)
-        lead = self.spec["lags"] if skip is None else skip
-        if lead < 0:
-            raise InvalidArgument(f"skip must not be negative, not {lead}")
-        return _core.score_series_table(self._model, source, lead, _levels(quantiles), threads)
-
-    def _evaluate_text(self, inputs, threads):
-        import numpy as np
-
-        text = np.frombuffer(_bytes_of(inputs), np.uint8).astype(np.int32)
-        if len(text) < 2:
-            raise InvalidArgument("inputs must have at least two bytes: the first one is not scored")
-        piece, bits, state = 1 << 16, 0.0, None
-        for begin in range(0, len(text) - 1, piece):
-            following = text[begin + 1 : begin + piece + 1]
-            outputs, state = self.forward(text[begin : begin + len(following)], state, threads=threads)
-            bits -= float(np.log2(_probabilities(outputs)[np.arange(len(following)), following]).sum())
-        return {"bytes": len(text) - 1, "bits_per_byte": bits / (len(text) - 1)}
+        return evaluate(self, inputs, skip, quantiles, (sequence_column, label_column), threads)
 
     def generate(
         self,
@@ -612,80 +464,6 @@ class Model:
         trained = ["untrained"] if self._history is None else [" ".join(self._trained())]
         text = "; ".join([", ".join(parts), *filter(None, trained)])
         return f"<penstock.Model {self.task}, {describe_data(self._data)}: {text}>"
-
-
-class Session:
-    """Runs a model step by step on a stream. The answers have the bits of ``Model.forward(..., exact=True)``.
-
-    A step allocates nothing and takes no lock in the library. In Python it allocates only the array of the answer, and
-    nothing with ``out``.
-
-    Args:
-        model: A :class:`Model`. The session keeps its current weights; later training affects only new sessions.
-        device: As for :class:`Model`. None: the model's default device.
-        precision: As for :meth:`Model.forward`.
-    """
-
-    def __init__(self, model: Model, *, device: str | None = None, precision: str = "full") -> None:
-        self.model = model
-        self._session = _core.Session(model_of(model), model._on(device), precision)
-
-    def push(self, step: int | ArrayLike, *, out: Buffer | None = None) -> NDArray:
-        """Runs one step and returns the outputs ``[O]``.
-
-        Args:
-            step: A token (int), or normalised float32 features ``[I]``.
-            out: Array for the outputs, float32 ``[O]``. None: a new array.
-
-        Raises:
-            InvalidArgument: The step has the wrong shape, or the model reads the other kind of step.
-        """
-        outputs: Any = self._session.push(step, out)
-        return outputs
-
-    def run(self, steps: ArrayLike, *, out: Buffer | None = None) -> NDArray:
-        """Runs a chunk of steps, as :meth:`push` does one after the other, and returns the outputs ``[T, O]``.
-
-        Args:
-            steps: Tokens, int32 ``[T]``, or normalised float32 features ``[T, I]``.
-            out: Array for the outputs, float32 ``[T, O]``. None: a new array.
-
-        Raises:
-            InvalidArgument: A step is wrong; the message has its number. The state is as before the call.
-        """
-        outputs: Any = self._session.run(steps, out)
-        return outputs
-
-    process_chunk = run  #: Another name of :meth:`run`.
-
-    @property
-    def state(self) -> NDArray:
-        """A copy of the state after the steps so far, float32. Set it to continue from there.
-
-        It fits all sessions of the same model, so ``numpy.save`` and ``numpy.load`` continue a stream in another
-        process.
-        """
-        state: Any = self._session.state()
-        return state
-
-    @state.setter
-    def state(self, value: ArrayLike) -> None:
-        self._session.restore(value)
-
-    def clone(self) -> Session:
-        """Returns a session that continues from the same state, with the weights of this session."""
-        other = object.__new__(type(self))
-        other.model, other._session = self.model, self._session.clone()
-        return other
-
-    def reset(self) -> None:
-        """Returns to the start of a sequence."""
-        self._session.reset()
-
-    reset_state = reset  #: Another name of :meth:`reset`.
-
-    def __repr__(self) -> str:
-        return f"<penstock.Session of {self.model!r}>"
 
 
 explain_keywords(globals())

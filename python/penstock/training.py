@@ -221,7 +221,10 @@ def train(
     }
     if seeds < 1:
         raise InvalidArgument(f"seeds must be at least 1, not {seeds}")
-    _core.check_members(model._model, seeds)
+    try:
+        _core.check_members(model._model, seeds)
+    except InvalidArgument as error:
+        raise InvalidArgument(f"seeds={seeds}: {error}") from None
     if model._continues and (search is not None or seeds > 1):
         raise InvalidArgument(
             f"{'search' if seeds == 1 else 'seeds'} contradicts a model that goes on from another one"

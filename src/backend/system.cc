@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "backend/cpu/kernels.h"
+#include "backend/cpu/instruction_sets.h"
 #include "backend/cpu/machine.h"
 #include "base/threads.h"
 #include "penstock/version.h"

@@ -8,8 +8,9 @@
 #include <string_view>
 #include <vector>
 
+#include "backend/cpu/element_kernels.h"
+#include "backend/cpu/instruction_sets.h"
 #include "backend/cpu/isa.h"
-#include "backend/cpu/kernels.h"
 #include "base/counter_random.h"
 #include "base/random.h"
 

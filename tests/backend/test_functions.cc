@@ -12,8 +12,9 @@
 #include <utility>
 #include <vector>
 
+#include "backend/cpu/instruction_sets.h"
 #include "backend/cpu/isa.h"
-#include "backend/cpu/kernels.h"
+#include "penstock/types.h"
 
 #include <hwy/foreach_target.h>  // must come before highway.h
 

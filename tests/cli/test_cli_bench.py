@@ -210,7 +210,7 @@ def test_thread_counts():
         (["layer", "--passes", "step"], "--passes must be among those of the table layer, not 'step'"),
         (["layer", "--passes", "up"], "--passes must be among forward, training and step, not 'up'"),
         (["layer", "--dtypes", "f8"], "--dtypes must be among f32, bf16-weights and bf16, not 'f8'"),
-        (["scan", "--cells", "lstm"], "--cells must be of the kind that the table has, not 'lstm'"),
+        (["scan", "--cells", "lstm"], "--cells must be of the kind that the table has, such as scan, not 'lstm'"),
         (["layer", "--seconds", 0], "--seconds must be above 0 and at most 3600, not 0"),
         (["layer", "--peers", "none,torch"],
          "--peers must be among torch, torch-compile, onnxruntime, onednn, numpy, numba, torch-loop, or none, not 'none'"),

@@ -212,6 +212,9 @@ def test_bands_are_the_quantiles_of_predict(models, tmp_path):
             assert high - low == pytest.approx(ends[1] - ends[0], rel=1e-3, abs=rounding) and high > low
             checked += 1
     assert checked > 40
+    for level, values in record["to_come_quantiles"].items():
+        assert values == pytest.approx([float(rows[-1][f"level+{k} q{level}"]) for k in (1, 2, 3)], rel=1e-5)
+    assert list(record["to_come_quantiles"]) == ["0.1", "0.9"]
 
 
 def test_a_model_on_other_data(runs, models):
@@ -248,22 +251,25 @@ def test_bands_of_quantiles(runs, tmp_path):
     forecast, *others = (record for record in records if record["kind"] == "forecast")
     for other in others:
         other.pop("quantiles", None)
-    rows = len(forecast["truth"])
+        other.pop("to_come_quantiles", None)
+    rows, to_come = len(forecast["truth"]), forecast["to_come"]
     shifted = {level: [None, *(value + by for value in forecast["truth"][1:])] for level, by in (("0.9", 1), ("0.1", -1))}
     forecast["quantiles"] = shifted
+    forecast["to_come_quantiles"] = {"0.1": [value - 1 for value in to_come], "0.9": [value + 1 for value in to_come]}
     score = next(record for record in records if record["kind"] == "score")
     score["score"]["columns"]["level"]["quantiles"] = {"levels": [0.1, 0.9], "coverage": 0.75, "pinball": 0.5}
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
     page = report(tmp_path, "a.jsonl")
     bands = [a["points"].split() for tag, a in page.elements if tag == "polygon"]
-    assert [len(points) for points in bands] == [2 * (rows - 1)] * 2  # on wide and on narrow screens
+    assert len(to_come) > 1
+    assert [len(points) for points in bands] == [2 * (rows - 1), 2 * len(to_come)] * 2  # on wide and on narrow screens
     for points in bands:
-        high, low = points[: rows - 1], points[rows - 1 :][::-1]
+        high, low = points[: len(points) // 2], points[len(points) // 2 :][::-1]
         for above, below in zip(high, low):
             (x, top), (same_x, bottom) = (map(float, point.split(",")) for point in (above, below))
             assert x == same_x and top < bottom
     words = " ".join(page.words)
-    assert "10 to 90 % quantile" in words
+    assert words.count("10 to 90 % quantile") == 1
     assert "75 % of the values lay in the 80 % interval (quantiles 0.1 to 0.9). Pinball loss 0.5" in words
 
 

@@ -147,6 +147,8 @@ def test_addresses(models):
     assert said.endswith("; Penstock reads files, not addresses: first: aws s3 cp s3://bucket/b/text.txt .\n")
     said = run("generate", "gs://bucket/m.safetensors", cwd=models, expect=1).err
     assert said.endswith("; Penstock reads files, not addresses: first: gcloud storage cp gs://bucket/m.safetensors .\n")
+    said = run("predict", "hf://owner/model", "series.csv", cwd=models, expect=1).err
+    assert said.endswith("; Penstock reads files, not addresses: copy it to a folder first\n")
     copy = "Penstock writes files, not addresses: write model.safetensors, then: aws s3 cp model.safetensors s3://b/model.safetensors"
     command = ["train", "text.txt", *TINY, "--steps", 1, "--length", 8]
     for option, more in (("--output", []), ("--checkpoint", ["-o", "x"])):

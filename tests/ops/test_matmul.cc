@@ -11,7 +11,7 @@
 #include <tuple>
 #include <vector>
 
-#include "backend/cpu/kernels.h"
+#include "backend/cpu/instruction_sets.h"
 #include "base/random.h"
 
 namespace penstock::ops {

@@ -12,7 +12,8 @@
 #include <tuple>
 #include <vector>
 
-#include "backend/cpu/kernels.h"
+#include "backend/cpu/instruction_sets.h"
+#include "backend/cpu/product_kernels.h"
 #include "base/aligned.h"
 #include "base/random.h"
 

@@ -921,6 +921,19 @@ def test_saved_again_shards_are_replaced_as_one(tmp_path, monkeypatch):
     assert names() == plain
 
 
+@pytest.mark.parametrize("forms", [(None, 24), (24, None)])
+def test_a_save_in_another_form_leaves_no_older_weights(tmp_path, forms):
+    path = tmp_path / "m.safetensors"
+    (tmp_path / "m-of-somebody.txt").write_text("kept")
+    for version, limit in enumerate(forms):
+        interchange.write_tensors(path, {name: np.full(4, version, np.float32) for name in "abc"}, max_shard_bytes=limit)
+    found = interchange.read_tensors(tmp_path)
+    assert found.keys() == set("abc") and all((array == 1).all() for array in found.values())
+    kinds = {None: ["m-of-somebody.txt", "m.safetensors"], 24: ["m-00001-of-00003.safetensors", "m-00002-of-00003.safetensors",
+             "m-00003-of-00003.safetensors", "m-of-somebody.txt", "m.safetensors.index.json"]}  # fmt: skip
+    assert sorted(file.name for file in tmp_path.iterdir()) == kinds[forms[1]]
+
+
 def test_nothing_is_run_that_a_file_says(tmp_path):
     torch = pytest.importorskip("torch")
 

@@ -342,6 +342,8 @@ def test_training_from_several_seeds_makes_their_mean(folder, tmp_path):
     assert result.validation.loss == pytest.approx(penstock.evaluate(model, data).loss, rel=1e-5)
     with pytest.raises(penstock.InvalidArgument, match="seeds must be at least 1, not 0"):
         penstock.train(model, data, seeds=0, **QUICK)
+    with pytest.raises(penstock.InvalidArgument, match="seeds=1100: members must be 1 to 1024, not 1100"):
+        penstock.train(model, data, seeds=1100, **QUICK)
 
 
 def test_training_searches_first(folder):

@@ -244,6 +244,8 @@ def test_refusals():
         penstock.open_series(refused)
     with pytest.raises(penstock.BadInput, match='this is one column of Arrow\'s type "g", not a table'):
         penstock.open_series(pyarrow.chunked_array([[1.0, 2.0]]))
+    with pytest.raises(penstock.BadInput, match=r"series.to_frame\('NAME'\) of pandas, .* makes a table of a series$"):
+        penstock.open_series(pandas.Series([1.0, 2.0]))
     with pytest.raises(penstock.BadInput, match="the table has no columns"):
         penstock.open_series(pyarrow.table({}))
     with pytest.raises(penstock.InvalidArgument, match='has no column "depth", only "level"'):

@@ -2,6 +2,7 @@
 
 import inspect
 import re
+import sys
 import warnings
 
 import numpy as np
@@ -156,6 +157,8 @@ def test_files_of_another_kind(folder):
     penstock.Model(penstock.open_text(folder / "text.txt"), width=8, blocks=1).save(folder / "m.csv")
     with pytest.raises(penstock.BadInput, match="this is a safetensors file, .*; penstock.Model.load reads a model$"):
         penstock.open_series(folder / "m.csv")
+    with pytest.raises(penstock.BadInput, match="this is a program, not a table in text$"):
+        penstock.open_series(sys.executable)
     with pytest.raises(penstock.IoFailure, match="not addresses: first: curl -Lo a.csv 'https://x.org/a.csv'$"):
         penstock.open_series("https://x.org/a.csv")
 

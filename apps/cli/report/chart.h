@@ -26,7 +26,7 @@ struct Line {
 
 /// The space between two lines.
 struct Band {
-  std::string name;
+  std::string name;  ///< Empty: it continues the band before it, and the legend leaves it out.
   std::size_t colour = 0;
   std::vector<double> x, low, high;
 };

@@ -34,23 +34,34 @@ void ForecastTrace::add(const Spread& spread, std::span<const double> values, st
     if (knows_quantiles()) add_quantiles(spread, row);
   }
   latest_.assign(forecasts.begin(), forecasts.end());
+  latest_scales_ = spread.scales;
   rows_.push_back(std::move(row));
   ++seen_;
   // Forecasts of the first row that is shown come from rows before it.
   if (rows_.size() > most_rows + static_cast<std::size_t>(data_.horizon)) rows_.pop_front();
 }
 
+double ForecastTrace::quantile(const Spread& spread, double level, std::size_t output, double forecast) const {
+  const Column& column = data_.targets[output % data_.targets.size()];
+  return spread.quantile(level, static_cast<Index>(output), column, column.normal(forecast));
+}
+
 void ForecastTrace::add_quantiles(const Spread& spread, Row& row) const {
-  const auto targets = static_cast<Index>(row.last.size());
-  for (Index target = 0; target < targets; ++target) {
-    const auto index = static_cast<std::size_t>(target);
-    const Column& column = data_.targets[index];
-    const auto quantile = [&](double level) {
-      return spread.quantile(level, (data_.horizon - 1) * targets + target, column, column.normal(row.last[index]));
-    };
-    row.low.push_back(quantile(low_level));
-    row.high.push_back(quantile(high_level));
+  const std::size_t targets = row.last.size(), first = (static_cast<std::size_t>(data_.horizon) - 1) * targets;
+  for (std::size_t target = 0; target < targets; ++target) {
+    row.low.push_back(quantile(spread, low_level, first + target, row.last[target]));
+    row.high.push_back(quantile(spread, high_level, first + target, row.last[target]));
   }
+}
+
+Json ForecastTrace::quantiles_to_come(std::size_t target, double level) const {
+  Spread spread = data_.spread;
+  spread.scales = latest_scales_;
+  Json values = Json::array();
+  for (std::size_t i = target; i < latest_.size(); i += data_.targets.size()) {
+    values.push_back(quantile(spread, level, i, latest_[i]));
+  }
+  return values;
 }
 
 Json ForecastTrace::said_before(std::size_t target, Index steps, const std::vector<double> Row::*what) const {
@@ -87,8 +98,11 @@ std::vector<Json> ForecastTrace::records() const {
     if (rows_.back().date) all.back()["dates"] = std::move(dates);
     if (lacking_ > 0) all.back()["lacking"] = {{"rows", lacking_}, {"columns", data_.known_columns()}};
     if (!knows_quantiles()) continue;
-    all.back()["quantiles"] = {{fmt::format("{:g}", low_level), said_before(target, data_.horizon, &Row::low)},
-                               {fmt::format("{:g}", high_level), said_before(target, data_.horizon, &Row::high)}};
+    const std::string low = fmt::format("{:g}", low_level), high = fmt::format("{:g}", high_level);
+    all.back()["quantiles"] = {{low, said_before(target, data_.horizon, &Row::low)},
+                               {high, said_before(target, data_.horizon, &Row::high)}};
+    all.back()["to_come_quantiles"] = {{low, quantiles_to_come(target, low_level)},
+                                       {high, quantiles_to_come(target, high_level)}};
   }
   return all;
 }

@@ -28,9 +28,9 @@ class ForecastTrace {
 
   /// One a target: {"kind": "forecast", "column", "first_row" of the file, "truth", "ahead": {"1": ..., horizon: ...}
   /// by how many rows before each the forecast was made, null where there is none, "quantiles": {"0.1", "0.9"} of the
-  /// last of these if the model knows them, "to_come": what follows the last row, "dates" of the rows in seconds since
-  /// the start of 1970, null where they are not known; "lacking": of how many "rows" behind the last one it should be
-  /// known what "columns" are, but is not, so that there is no forecast}.
+  /// last of these if the model knows them, "to_come": what follows the last row, with "to_come_quantiles", "dates" of
+  /// the rows in seconds since the start of 1970, null where they are not known; "lacking": of how many "rows" behind
+  /// the last one it should be known what "columns" are, but is not, so that there is no forecast}.
   std::vector<Json> records() const;
 
  private:
@@ -44,14 +44,18 @@ class ForecastTrace {
     std::optional<double> date;
   };
   bool knows_quantiles() const;
+  /// Of forecast number `output` of [horizon, targets].
+  double quantile(const Spread& spread, double level, std::size_t output, double forecast) const;
   void add_quantiles(const Spread& spread, Row& row) const;
+  Json quantiles_to_come(std::size_t target, double level) const;
   /// Of each row that is shown, what was said of it so many rows before.
   Json said_before(std::size_t target, Index steps, const std::vector<double> Row::*what) const;
 
   DataDescription data_;
   std::deque<Row> rows_;
-  std::vector<double> latest_;  // [horizon, targets] from the last row, if there are any
-  Index lacking_ = 0;           // of that row
+  std::vector<double> latest_;         // [horizon, targets] from the last row, if there are any
+  std::vector<double> latest_scales_;  // of the spread of these
+  Index lacking_ = 0;                  // of that row
   Index seen_ = 0;
 };
 

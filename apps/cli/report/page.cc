@@ -134,6 +134,7 @@ std::string legend(const Chart& chart) {
           line.name);
   }
   for (const Band& band : chart.bands) {
+    if (band.name.empty()) continue;
     entry(fmt::format(R"(<rect class="band c{}" width="22" height="11"/>)", band.colour % colours), band.name);
   }
   return out + "</ul>";

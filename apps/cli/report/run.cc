@@ -75,13 +75,14 @@ void check_forecast(const Json& record, const std::string& place) {
                       {"to_come", record.value("to_come", Json::array())},
                       {"dates", record.value("dates", Json::array())}};
   for (const auto& [name, list] : lists.items()) check_numbers(list, name, place);
-  for (const char* group : {"ahead", "quantiles"}) {
+  for (const char* group : {"ahead", "quantiles", "to_come_quantiles"}) {
     const Json members = record.value(group, Json::object());
     if (!members.is_object()) throw Error(ErrorCode::bad_input, fmt::format("{}: {} must be an object", place, group));
+    const std::size_t wanted = lists[group == std::string_view("to_come_quantiles") ? "to_come" : "truth"].size();
     for (const auto& [name, list] : members.items()) {
       check_numbers(list, group, place);
-      if (list.size() != record["truth"].size()) {
-        const auto rows = static_cast<Index>(record["truth"].size());
+      if (list.size() != wanted) {
+        const auto rows = static_cast<Index>(wanted);
         throw Error(ErrorCode::bad_input, fmt::format("{}: {} has {}, and there {} {}", place, group,
                                                       counted(static_cast<Index>(list.size()), "value"),
                                                       rows == 1 ? "is" : "are", counted(rows, "row")));

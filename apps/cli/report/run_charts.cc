@@ -169,19 +169,21 @@ std::vector<double> counting_from(double first, std::size_t count) {
   return all;
 }
 
-/// Between the outermost quantiles that were forecast.
-void add_band(Chart& chart, const Json& record, const std::vector<double>& rows) {
-  const Json quantiles = record.value("quantiles", Json::object());
+/// Between the outermost quantiles that were forecast: a field of the record.
+void add_band(Chart& chart, const Json& record, const char* field, const std::vector<double>& rows) {
+  const Json quantiles = record.value(field, Json::object());
   if (quantiles.size() < 2) return;
   std::vector<std::pair<double, std::string>> names;
   for (const auto& [name, list] : quantiles.items()) names.emplace_back(std::strtod(name.c_str(), nullptr), name);
   std::ranges::sort(names);
-  chart.bands.push_back(
-      {.name = fmt::format("{:g} to {:g} % quantile", 100.0 * names.front().first, 100.0 * names.back().first),
-       .colour = 1,
-       .x = rows,
-       .low = numbers(quantiles[names.front().second]),
-       .high = numbers(quantiles[names.back().second])});
+  const std::string name =
+      fmt::format("{:g} to {:g} % quantile", 100.0 * names.front().first, 100.0 * names.back().first);
+  const bool is_said = std::ranges::any_of(chart.bands, [&](const Band& band) { return band.name == name; });
+  chart.bands.push_back({.name = is_said ? "" : name,
+                         .colour = 1,
+                         .x = rows,
+                         .low = numbers(quantiles[names.front().second]),
+                         .high = numbers(quantiles[names.back().second])});
 }
 
 /// Of all rows, if they are known, instead of their numbers.
@@ -226,7 +228,8 @@ Chart forecast_chart(const Json& record, const std::string& id) {
   const std::vector<double> rows = counting_from(first, truth.size());
   const std::vector<double> to_come = numbers(record.value("to_come", Json::array()));
   add_dates(chart, record, first, to_come.size());
-  add_band(chart, record, rows);
+  add_band(chart, record, "quantiles", rows);
+  if (!rows.empty()) add_band(chart, record, "to_come_quantiles", counting_from(rows.back() + 1.0, to_come.size()));
   std::size_t colour = 0;
   const Json forecasts = record.value("ahead", Json::object());
   for (const auto& [ahead, list] : forecasts.items()) {

@@ -68,7 +68,7 @@ def write_tensors(path, tensors, *, max_shard_bytes=None):
         max_shard_bytes: Splits larger content into shards ``NAME-00001-of-00003.safetensors`` with the index
             ``NAME.safetensors.index.json``, as on the Hugging Face Hub. A second write uses the names
             ``NAME-2-00001-of-00003.safetensors`` and removes the old shards after the new index is in place. None: one
-            file.
+            file. Files that an older call wrote under the same name in the other form are removed.
 
     Raises:
         InvalidArgument: A tensor has an unsupported dtype, or ``max_shard_bytes`` is not positive.

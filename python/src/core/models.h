@@ -89,4 +89,7 @@ TrainOptions settled_options(const nb::dict& fields, const Model& model, bool tr
 /// Returns the description of data as a dictionary of plain values.
 nb::dict describe(const DataDescription& data);
 
+/// Binds what reads and writes files of models, as functions of the module and methods of its class Model.
+void bind_model_files(nb::module_& module, nb::class_<SharedModel>& model);
+
 }  // namespace penstock::python

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "backend/cpu/instruction_sets.h"
 #include "backend/cpu/isa.h"
 #include "backend/cpu/kernels.h"
 

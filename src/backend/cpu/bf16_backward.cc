@@ -13,6 +13,7 @@
 
 #include "backend/cpu/isa.h"
 #include "backend/cpu/kernels.h"
+#include "backend/cpu/product_kernels.h"
 
 #include <hwy/foreach_target.h>  // must come before highway.h
 

@@ -14,7 +14,10 @@
 #include <cstdlib>
 #include <string>
 
+#include "backend/cpu/element_kernels.h"
+#include "backend/cpu/instruction_sets.h"
 #include "backend/cpu/kernels.h"
+#include "backend/cpu/product_kernels.h"
 #include "backend/cpu/traced/traced.h"
 #include "base/check.h"
 #include "base/environment.h"

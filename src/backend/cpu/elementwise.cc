@@ -8,8 +8,8 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "backend/cpu/element_kernels.h"
 #include "backend/cpu/isa.h"
-#include "backend/cpu/kernels.h"
 
 #include <hwy/foreach_target.h>  // must come before highway.h
 

@@ -2,11 +2,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <string_view>
 #include <type_traits>
-#include <vector>
 
-#include "base/counter_random.h"
+#include "backend/cpu/product_kernels.h"
 #include "base/threads.h"
 #include "penstock/types.h"
 
@@ -394,109 +392,6 @@ struct CellKernels {
   ScanBackwardKernels<Real, std::uint16_t> rounded_scan_backward;  // where rounded_gradients is not null
 };
 
-/// One matrix whose products with another are summed over rows: c [M, columns] += a^T b.
-template <class Real>
-struct TransposedFactor {
-  const Real* const* row = nullptr;  // [rows]
-  Index offset = 0, columns = 0;     // row k of b is row[k] + offset, [columns]
-  Real* c = nullptr;                 // row m belongs to column first + m of a
-  Index c_stride = 0, first = 0;
-};
-
-/// a^T b for up to two b, and the sums of a's columns.
-template <class Real>
-struct TransposedProduct {
-  Index rows = 0;           // K
-  const Real* a = nullptr;  // [rows, a_stride]
-  Index a_stride = 0;
-  TransposedFactor<Real> factors[2];   // those without columns are left out
-  Real* sums[2] = {nullptr, nullptr};  // [M] each, added to, or null
-};
-
-/// Rows that are summed at a time: so many, or a few less, are a good number to come at once.
-constexpr Index kTransposedRows = 512;
-
-/// c = a b, b packed. K comes in blocks, each of which lies apart in a.
-template <class Real>
-struct PanelProduct {
-  const Real* a = nullptr;  // [blocks, rows, inner], blocks `block_stride` and rows `a_stride` apart
-  Index a_stride = 0;
-  Index blocks = 1, block_stride = 0;
-  Index inner = 0, columns = 0;  // K / blocks, N
-  const Real* panels = nullptr;  // of pack_product_panels()
-  Real* const* c_row = nullptr;  // [rows], each [N]
-};
-
-/// c [M, N] = a [M, K] b [K, N], each of a and b with rows or columns whose elements lie side by side.
-template <class Real>
-struct MatrixProduct {
-  Index k = 0;
-  const Real* a = nullptr;
-  Index a_row = 0, a_column = 0;  // strides, one of which is 1
-  const Real* b = nullptr;
-  Index b_row = 0, b_column = 0;
-  Real* c = nullptr;
-  Index c_stride = 0;
-  bool adds = false;  // to c
-};
-
-/// Matrix products in a fixed order of summation (over k, or over k in interleaved lanes), the same for every row
-/// whatever the other rows are. Strides in elements; `a_row` and `a_col` allow either layout of a.
-template <class Real>
-struct ProductKernels {
-  /// c [M, N] = a [M, K] * b^T, b [N, K] row-major; + beta * c with beta 0 or 1. Rows [begin, end) of c.
-  void (*rows_times_rows)(Index begin, Index end, Index n, Index k, const Real* a, Index a_stride, const Real* b,
-                          Index b_stride, Real beta, Real* c, Index c_stride) = nullptr;
-  /// c [M, N] = op(a) * b, b [K, N] row-major, op(a)[m][k] at a[m * a_row + k * a_col].
-  void (*rows_times_columns)(Index begin, Index end, Index n, Index k, const Real* a, Index a_row, Index a_col,
-                             const Real* b, Index b_stride, Real beta, Real* c, Index c_stride) = nullptr;
-  /// Adds to what columns [begin, end) of a belong to; scratch of as many Reals as the other says for factors of so
-  /// many columns each.
-  void (*add_transposed)(const TransposedProduct<Real>& job, Index begin, Index end, Real* scratch) = nullptr;
-  Index (*transposed_scratch)(Index first_columns, Index second_columns) = nullptr;
-  /// Panels of b [K, N] for rows_times_panels(), and their number of Reals; rows [begin, end) of the product.
-  std::size_t (*product_panels)(Index k, Index n) = nullptr;
-  void (*pack_product_panels)(Index k, Index n, const Real* b, Index b_stride, Real* packed) = nullptr;
-  void (*rows_times_panels)(const PanelProduct<Real>& job, Index begin, Index end) = nullptr;
-  /// A block of c, for products of hundreds of rows and columns; null where the set has nothing that is quicker than
-  /// oneDNN.
-  void (*multiply)(const MatrixProduct<Real>& job, Index row_begin, Index row_end, Index column_begin,
-                   Index column_end) = nullptr;
-};
-
-/// The numbers of one step of AdamW: moments m = beta1 m + rest1 g and v = beta2 v + rest2 g^2 of g = gradient *
-/// gradient_factor, value = keep * value - rate m / (sqrt(v) * root_correction + epsilon).
-struct AdamStep {
-  float gradient_factor = 1, beta1 = 0, rest1 = 1, beta2 = 0, rest2 = 1;
-  float keep = 1, rate = 0, root_correction = 1, epsilon = 0;
-};
-
-/// Loops over single values, a row at a time.
-template <class Real>
-struct ElementKernels {
-  /// y [n] = x [n], to the nearest, ties to even; of floats only.
-  void (*from_bf16)(Index n, const std::uint16_t* x, Real* y) = nullptr;
-  void (*to_bf16)(Index n, const Real* x, std::uint16_t* y) = nullptr;
-  /// y [F] = silu(g) * v of a row gv [2F] that holds g, then v.
-  void (*silu_gate)(Index inner, const Real* gv, Real* y) = nullptr;
-  /// dgv [2F] from dy [F] and gv [2F]; dgv may be gv.
-  void (*silu_gate_backward)(Index inner, const Real* gv, const Real* dy, Real* dgv) = nullptr;
-  /// y [n] = e^(x - shift) unless y is null; returns their sum, whose order depends on n alone.
-  Real (*exponentials)(Index n, Real shift, const Real* x, Real* y) = nullptr;
-  /// factors [n]: `kept` where dropout keeps the values of indices first, first + 1, ..., 0 where it does not
-  /// (base/counter_random.h).
-  void (*keep_factors)(counter_random::Word key, unsigned threshold, Index first, Index n, Real kept,
-                       Real* factors) = nullptr;
-  /// y [width] = gain * x * s with s = 1 / sqrt(mean(x^2) + epsilon), which it returns.
-  Real (*rms_norm)(Index width, Real epsilon, const Real* x, const Real* gain, Real* y) = nullptr;
-  /// Of a row whose s is `inverse`, with n = x * inverse: dx [width] = dsum + inverse * (gain dy - n mean(gain dy n)),
-  /// without dsum if that is null, and dgain [width] += dy n. dx may be dsum.
-  void (*rms_norm_backward)(Index width, Real inverse, const Real* x, const Real* gain, const Real* dy,
-                            const Real* dsum, Real* dgain, Real* dx) = nullptr;
-  /// n values of a store, their gradients and moments; of floats only.
-  void (*adam)(const AdamStep& step, Index n, const Real* gradients, Real* values, Real* first, Real* second) = nullptr;
-};
-
 // Each fills in its own members for the instruction set in use; defined by the file of that engine.
 void FillDenseForward(int cell, CellKernels<float>& kernels);
 void FillDenseForward(int cell, CellKernels<double>& kernels);
@@ -510,12 +405,6 @@ void FillBf16Tiles(int cell, CellKernels<float>& kernels);
 /// Instead of the others' backward passes, for chips with AVX-512 BF16 or AMX: of dense and of scan cells.
 void FillBf16Backward(int cell, bool tiles, CellKernels<float>& kernels);
 void FillBf16ScanBackward(int cell, bool tiles, CellKernels<float>& kernels);
-void FillProducts(ProductKernels<float>& kernels);
-/// Instead of those that AMX makes quicker.
-void FillSplitProducts(ProductKernels<float>& kernels);
-void FillProducts(ProductKernels<double>& kernels);
-void FillElements(ElementKernels<float>& kernels);
-void FillElements(ElementKernels<double>& kernels);
 
 /// Scans whose terms are given instead of coming from a cell (cells/given.h).
 enum class Given { terms, logs, signed_logs };
@@ -529,21 +418,5 @@ CellKernels<Real> given_kernels(Given given);
 /// for a precision that there is not.
 template <class Real>
 CellKernels<Real> cell_kernels(int cell, Precision precision = Precision::full, bool exact = true);
-template <class Real>
-ProductKernels<Real> product_kernels();
-template <class Real>
-ElementKernels<Real> element_kernels();
-
-/// Instruction sets that this build and this chip share, best first: "amx", "avx512", "avx2", "baseline" (or "neon").
-std::vector<std::string_view> available_isas();
-std::string_view current_isa();
-/// Changes the set for kernels fetched from now on. Throws Error(unsupported) naming those there are.
-void use_isa(std::string_view name);
-/// Whether the chip multiplies bfloat16 by instructions that AVX-512 may be extended by (AVX-512 BF16).
-bool has_bf16_products();
-/// Whether the set in use is "amx": AVX-512 whose products of bfloat16 are made tile by tile.
-bool has_bf16_tiles();
-/// Grows whenever use_isa() was called, so that packed weights can be told to be stale.
-unsigned isa_generation();
 
 }  // namespace penstock::cpu

@@ -5,8 +5,8 @@
 #include <fstream>
 #include <string>
 
+#include "backend/cpu/instruction_sets.h"
 #include "backend/cpu/isa.h"
-#include "backend/cpu/kernels.h"
 #include "base/threads.h"
 #include "plan/tuning.h"
 

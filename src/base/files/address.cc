@@ -25,6 +25,10 @@ std::string_view copier(std::string_view scheme) {
   return {};
 }
 
+bool curl_fetches(std::string_view scheme) {
+  return scheme == "http" || scheme == "https" || scheme == "ftp" || scheme == "ftps" || scheme == "sftp";
+}
+
 }  // namespace
 
 std::string address_advice(const std::string& path, bool writing) {
@@ -38,6 +42,7 @@ std::string address_advice(const std::string& path, bool writing) {
         copy.empty() ? "copy it there afterwards" : fmt::format("then: {} {} {}", copy, local, path);
     return fmt::format("; Penstock writes files, not addresses: write {}, {}", local, then);
   }
+  if (copy.empty() && !curl_fetches(scheme)) return "; Penstock reads files, not addresses: copy it to a folder first";
   const std::string fetch =
       copy.empty() ? fmt::format("curl -Lo {} '{}'", local, path) : fmt::format("{} {} .", copy, path);
   return fmt::format("; Penstock reads files, not addresses: first: {}", fetch);

@@ -11,6 +11,7 @@
 #include "base/quote.h"
 #include "data/data_file.h"
 #include "data/normalise.h"
+#include "data/rows/row_order.h"
 #include "data/rows/stream_opening.h"
 #include "data/rows/stream_series.h"
 #include "data/table/categories.h"
@@ -18,7 +19,6 @@
 #include "data/table/dates.h"
 #include "data/table/sequence_names.h"
 #include "penstock/data/row_reader.h"
-#include "penstock/data/row_steps.h"
 #include "penstock/data_description.h"
 
 namespace penstock {
@@ -34,7 +34,7 @@ struct RowReader::Impl {
         target_values(description.targets.size()),
         missing(format.missing.value_or(description.missing)),
         undated_rows(format.undated.value_or(description.undated)),
-        steps(description.row_dates),
+        order(description.row_dates),
         replace_bad(format.replace_bad),
         sequence_names(format.replace_bad ? most_names : std::numeric_limits<std::size_t>::max()),
         line(format.first_line - (format.header.value_or(description.header) ? 0 : 1)),
@@ -167,7 +167,7 @@ struct RowReader::Impl {
     }
     try {
       now = date(read[*date_position], dates.column, dates.form);
-      if (series->date) check_date(*series->date, *now);
+      if (series->date) order.check(*series->date, *now, read[*date_position], source());
     } catch (const Error& error) {
       const bool gap = data::is_missing(read[*date_position].text);
       const bool borne = gap ? missing != Missing::refuse : replace_bad;
@@ -178,7 +178,7 @@ struct RowReader::Impl {
       now.reset();
     }
     if (now && series->date) {
-      refuse_other_steps(*series->date, *now, *date_position);
+      order.check_step(*series->date, *now, read[*date_position], opening.header, *date_position);
       elapsed = dates.seconds_between(*series->date, *now) / dates.step;
       if (dates.irregular == Irregular::fill) fill_in(*series->date, *now);
     }
@@ -188,44 +188,10 @@ struct RowReader::Impl {
   /// Looks at the date of a row, which stands at `position`, where it only says that a series is not what it should be.
   void follow(std::optional<double> now, std::size_t position) {
     if (now && series->date) {
-      refuse_newest_first(*series->date, *now, position);
-      refuse_other_steps(*series->date, *now, position);
+      order.check_direction(*series->date, *now, read[position], opening.header, position);
+      order.check_step(*series->date, *now, read[position], opening.header, position);
     }
     series->date = now;
-  }
-
-  void refuse_other_steps(double before, double now, std::size_t position) {
-    const std::string mistake = steps.see(before, now);
-    if (mistake.empty()) return;
-    fail(ErrorCode::bad_input, "{}:{}: by the dates of column {} {}", source(), read[position].line,
-         in_quotes(opening.header.names()[position]), mistake);
-  }
-
-  /// Some may be earlier than those before, but not all: that would forecast the past.
-  void refuse_newest_first(double before, double now, std::size_t position) {
-    constexpr Index fewest = 3;  // that are no accident
-    later += now > before ? 1 : 0;
-    earlier += now < before ? 1 : 0;
-    if (later > 0 || earlier < fewest) return;
-    fail(ErrorCode::bad_input,
-         "{}:{}: the dates of column {} are descending, and a series is read from old to new: sort the rows by it",
-         source(), read[position].line, in_quotes(opening.header.names()[position]));
-  }
-
-  void check_date(double before, double now) const {
-    constexpr double most_missing = 10'000.0;  // rows that a model reads for one that is there
-    const RowDates& dates = data.row_dates;
-    const data::CsvField& field = read[*date_position];
-    const auto refuse = [&](const std::string& why) {
-      fail(ErrorCode::bad_input, "{}:{}:{}: column {}: {} {}", source(), field.line, field.column,
-           in_quotes(dates.column), in_quotes(field.text), why);
-    };
-    if (dates.seconds_between(before, now) < 0.0) refuse("is earlier than the row before");
-    if (dates.irregular == Irregular::refuse && !dates.is_regular(before, now)) {
-      refuse("is not one step after the row before, and training refused such rows");
-    }
-    const double lacking = dates.irregular == Irregular::fill ? dates.missing_between(before, now) : 0.0;
-    if (lacking > most_missing) refuse(fmt::format("comes after {:.0f} missing rows, too many to insert", lacking));
   }
 
   /// Rows between the last one of the series and that at `now`, which the file has not.
@@ -244,6 +210,10 @@ struct RowReader::Impl {
 
   const std::string& source() const { return opening.header.source(); }
 
+  double date(const data::CsvField& field, const std::string& column, DateForm form) const {
+    return data::date_in(field, column, form, opening.header, opening.decimal);
+  }
+
   /// False for a blank line. A row whose form is wrong is an empty one if that is to be borne.
   bool parse(const std::string& text) {
     try {
@@ -259,20 +229,6 @@ struct RowReader::Impl {
     if (!unknown.empty()) note_unknown(unknown.front());
     unknown_categories += static_cast<Index>(unknown.size());
     return true;
-  }
-
-  /// Seconds since the start of 1970.
-  double date(const data::CsvField& field, const std::string& column, DateForm form) const {
-    if (data::is_missing(field.text)) {
-      fail(ErrorCode::bad_input, "{}:{}:{}: column {}: the date is missing; {}", source(), field.line, field.column,
-           in_quotes(column), data::undated_advice);
-    }
-    const auto seconds = data::read_date(field.text, form, opening.decimal);
-    if (!seconds) {
-      fail(ErrorCode::bad_input, "{}:{}:{}: column {}: {} is no date in the form of training; {}", source(), field.line,
-           field.column, in_quotes(column), in_quotes(field.text), data::undated_advice);
-    }
-    return *seconds;
   }
 
   bool is_known(const data::CsvField& field, std::size_t input) const {
@@ -358,9 +314,8 @@ struct RowReader::Impl {
   };
   std::optional<Dated> dated_by;  // the column of which inputs are dates
   bool holds_dates = false;       // that column, or that of `row_dates`, as far as it was read
-  RowSteps steps;                 // between dates
-  Index later = 0, earlier = 0;   // dates than the one before, where they are only looked at
-  bool left_out = false;          // the row read last
+  data::RowOrder order;
+  bool left_out = false;  // the row read last
   Index undated = 0;
   std::string first_undated;
   bool replace_bad;

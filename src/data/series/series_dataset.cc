@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <iterator>
 #include <memory>
 #include <mutex>
@@ -17,6 +16,7 @@
 #include "data/series/cycle_test.h"
 #include "data/series/lost_changes.h"
 #include "data/series/series_columns.h"
+#include "data/series/series_features.h"
 #include "data/series/series_plan.h"
 #include "data/series/series_rows.h"
 #include "data/series/series_steps.h"
@@ -132,7 +132,9 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
       add_reading(std::move(finding));
     }
     add_features(table, series, inputs, options, origin);
-    add_ahead(known);
+    std::vector<std::size_t> known_inputs;
+    for (const std::size_t position : known) known_inputs.push_back(input_at(position));
+    data::add_ahead(known_inputs, segments_, description_, inputs_);
     if (options.autoregression) {
       const data::SeriesPlan by_all_rows = data::plan_again(plan, table, series, options, source.columns);
       fit(plan, by_all_rows, known, resolve_threads(options.threads));
@@ -275,113 +277,34 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
     }
   }
 
-  /// An input that is no value of a column, of each row as Column::normal takes it.
-  struct FeatureValues {
-    Column column;
-    std::vector<double> values;
-  };
-
   /// Inputs that are no values: where a date stands in its cycles, and whether a value was missing.
   void add_features(const CsvTable& table, const SeriesTable& series, const std::vector<std::size_t>& inputs,
                     const SeriesOptions& options, const DataDescription* origin) {
-    const auto& names = table.header().names();
-    std::vector<FeatureValues> features;
+    std::vector<data::FeatureValues> features;
     if (series.calendar) {
       data::Calendar calendar = *series.calendar;
-      const std::string& name = names[calendar.column];
-      if (calendar.rises()) add_dates(calendar, name, options, features);
+      const std::string& name = table.header().names()[calendar.column];
+      if (calendar.rises() && options.calendar.read) choose_cycles(calendar, options);
+      if (calendar.rises()) features = data::date_features(calendar, name, segments_);
       if (calendar.rises() && options.calendar.read) keep_dates(calendar, name);
       add_reading(calendar.describe(name));
     }
-    for (const std::size_t input : inputs) {
-      if (table.header().category(input) != nullptr) continue;  // where no text is, is no category
-      const auto& unknown = series.unknown[input];
-      const bool found = masks_ && std::ranges::find(unknown, 1) != unknown.end();
-      if (origin == nullptr ? !found : !data::reads(*origin, names[input], Feature::missing)) continue;
-      features.emplace_back();
-      features.back().column.name = names[input];
-      features.back().column.feature = Feature::missing;
-      features.back().values.assign(static_cast<std::size_t>(series.rows()), 0.0);
-      for (std::size_t row = 0; row < unknown.size(); ++row) {
-        if (unknown[row] != 0) features.back().values[row] = std::nan("");
-      }
-    }
-    widen(features);
+    std::ranges::move(data::missing_features(table, series, inputs, masks_, origin), std::back_inserter(features));
+    data::add_features(features, description_, inputs_);
+  }
+
+  void choose_cycles(data::Calendar& calendar, const SeriesOptions& options) const {
+    const training::DatedRows rows{targets_,         static_cast<Index>(description_.targets.size()),
+                                   calendar.seconds, calendar.dates.step,
+                                   segments_,        [&](Index row, Index target) { return is_known(row, target); }};
+    data::choose_cycles(calendar, options.calendar, segments_,
+                        [&](std::span<const double> cycles) { return training::cycles_shown(rows, cycles); });
   }
 
   /// To say when rows were and when those behind them are, whether or not the model reads dates.
   void keep_dates(const data::Calendar& calendar, const std::string& name) {
     description_.row_dates = calendar.dates;
     description_.row_dates.column = name;
-  }
-
-  /// Where dates stand in their cycles, and how long after each other rows are.
-  void add_dates(data::Calendar& calendar, const std::string& name, const SeriesOptions& options,
-                 std::vector<FeatureValues>& features) const {
-    if (options.calendar.read) {
-      const training::DatedRows rows{targets_,         static_cast<Index>(description_.targets.size()),
-                                     calendar.seconds, calendar.dates.step,
-                                     segments_,        [&](Index row, Index target) { return is_known(row, target); }};
-      data::choose_cycles(calendar, options.calendar, segments_,
-                          [&](std::span<const double> cycles) { return training::cycles_shown(rows, cycles); });
-    }
-    for (const Feature feature : calendar.features) {
-      Column column{.name = name, .feature = feature, .dates = calendar.dates.form};
-      features.push_back({std::move(column), calendar.seconds});
-    }
-    if (calendar.dates.irregular != Irregular::elapsed) return;
-    std::vector<double> elapsed(calendar.seconds.size(), 1.0);  // the first row of a series is none too late
-    for (const Segment& segment : segments_) {
-      for (Index row = segment.first + 1; row < segment.end + segment.to_come; ++row) {
-        elapsed[row] = calendar.elapsed(row);
-      }
-    }
-    Column column{.name = name, .feature = Feature::elapsed, .dates = calendar.dates.form};
-    features.push_back({std::move(column), std::move(elapsed)});
-  }
-
-  void widen(const std::vector<FeatureValues>& features) {
-    if (features.empty()) return;
-    const auto before = static_cast<Index>(description_.inputs.size());
-    std::vector<float> widened;
-    for (Index row = 0; row < static_cast<Index>(inputs_.size()) / before; ++row) {
-      const auto first = inputs_.begin() + row * before;
-      widened.insert(widened.end(), first, first + before);
-      for (const FeatureValues& each : features) {
-        widened.push_back(static_cast<float>(each.column.normal(each.values[static_cast<std::size_t>(row)])));
-      }
-    }
-    inputs_ = std::move(widened);
-    for (const FeatureValues& each : features) {
-      description_.inputs.push_back(each.column);
-      for (Group& group : description_.groups) group.inputs.emplace_back();
-    }
-  }
-
-  /// The values of later rows that are known in advance, for as many as are forecast.
-  void add_ahead(const std::vector<std::size_t>& known) {
-    const std::size_t before = description_.inputs.size(), rows = inputs_.size() / before;
-    for (const std::size_t position : known) {
-      const std::size_t input = input_at(position);
-      Column later = description_.inputs[input];
-      for (later.ahead = 1; later.ahead <= description_.horizon; ++later.ahead) {
-        description_.inputs.push_back(later);
-        for (Group& group : description_.groups) group.inputs.push_back(group.inputs[input]);
-      }
-    }
-    const std::size_t width = description_.inputs.size();
-    if (width == before) return;
-    std::vector<float> widened(rows * width, 0.0f);
-    for (std::size_t row = 0; row < rows; ++row) {
-      std::copy_n(inputs_.begin() + static_cast<std::ptrdiff_t>(row * before), before,
-                  widened.begin() + static_cast<std::ptrdiff_t>(row * width));
-    }
-    inputs_ = std::move(widened);
-    for (const Segment& segment : segments_) {
-      const auto all = static_cast<std::size_t>(segment.rows() + segment.to_come);
-      fill_ahead(description_,
-                 std::span(inputs_).subspan(static_cast<std::size_t>(segment.first) * width, all * width));
-    }
   }
 
   void fill(const std::vector<Index>& places, Part part, Example& example) const override {

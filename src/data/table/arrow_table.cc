@@ -283,8 +283,10 @@ class ArrowReader {
     Released<ArrowSchema> schema;
     check(stream_.get_schema(&stream_, &schema.value));
     if (schema.value.format != std::string_view("+s")) {
-      fail(ErrorCode::bad_input, "{}: this is one column of Arrow's type {}, not a table with names of columns", name,
-           in_quotes(schema.value.format));
+      fail(ErrorCode::bad_input,
+           "{}: this is one column of Arrow's type {}, not a table with names of columns; series.to_frame('NAME') of "
+           "pandas, or series.to_frame() of Polars, makes a table of a series",
+           name, in_quotes(schema.value.format));
     }
     if (schema.value.n_children == 0) fail(ErrorCode::bad_input, "{}: the table has no columns", name);
     for (const bool index : {true, false}) {

@@ -5,7 +5,7 @@
 #include <optional>
 #include <utility>
 
-#include "backend/cpu/kernels.h"
+#include "backend/cpu/instruction_sets.h"
 #include "base/alive.h"
 #include "base/check.h"
 #include "base/pool.h"

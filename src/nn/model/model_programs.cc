@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "backend/cpu/kernels.h"
+#include "backend/cpu/instruction_sets.h"
 #include "base/threads.h"
 #include "nn/model/model_graph.h"
 #include "ops/training/saturation.h"

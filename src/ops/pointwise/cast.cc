@@ -1,6 +1,6 @@
 #include "ops/pointwise/cast.h"
 
-#include "backend/cpu/kernels.h"
+#include "backend/cpu/element_kernels.h"
 #include "base/check.h"
 #include "base/threads.h"
 #include "ops/cuda/ops.h"

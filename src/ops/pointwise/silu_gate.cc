@@ -1,6 +1,6 @@
 #include "ops/pointwise/silu_gate.h"
 
-#include "backend/cpu/kernels.h"
+#include "backend/cpu/element_kernels.h"
 #include "ops/cuda/ops.h"
 #include "ops/pointwise/elementwise.h"
 

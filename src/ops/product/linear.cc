@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "backend/cpu/kernels.h"
+#include "backend/cpu/product_kernels.h"
 #include "ops/cuda/ops.h"
 #include "ops/pointwise/elementwise.h"
 #include "ops/product/explain_product.h"

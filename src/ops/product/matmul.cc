@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <type_traits>
 
-#include "backend/cpu/kernels.h"
 #include "backend/cpu/machine.h"
+#include "backend/cpu/product_kernels.h"
 #include "base/check.h"
 #include "base/threads.h"
 

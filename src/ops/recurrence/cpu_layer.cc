@@ -1,4 +1,5 @@
 #include "ops/recurrence/cpu_layer.h"
+#include "backend/cpu/instruction_sets.h"
 
 #include <algorithm>
 

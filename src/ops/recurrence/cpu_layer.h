@@ -2,7 +2,9 @@
 
 #include <cstddef>
 
+#include "backend/cpu/element_kernels.h"
 #include "backend/cpu/machine.h"
+#include "backend/cpu/product_kernels.h"
 #include "backend/cpu/traced/traced.h"
 #include "base/threads.h"
 #include "ops/scan/geometry.h"

@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "backend/cpu/instruction_sets.h"
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/machine.h"
 #include "base/aligned.h"

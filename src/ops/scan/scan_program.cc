@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "backend/cpu/kernels.h"
+#include "backend/cpu/instruction_sets.h"
 #include "base/alive.h"
 #include "base/check.h"
 #include "base/denormals.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "backend/cpu/kernels.h"
+#include "backend/cpu/element_kernels.h"
 #include "base/check.h"
 #include "ops/pointwise/elementwise.h"
 

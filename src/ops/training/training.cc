@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "backend/cpu/kernels.h"
+#include "backend/cpu/element_kernels.h"
 #include "base/counter_random.h"
 #include "ops/cuda/ops.h"
 #include "ops/pointwise/elementwise.h"

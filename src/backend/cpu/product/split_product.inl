@@ -26,7 +26,7 @@ HWY_INLINE void ForEachSplitTile(Index rows, Index columns, Index inputs, const 
   }
 }
 
-/// c += a^T b: what kernels.h calls add_transposed.
+/// c += a^T b: what product_kernels.h calls add_transposed.
 struct SplitTransposed {
   static constexpr Index rows = kTransposedRows, columns = 128;  // that are packed at a time; both fit the second level
 

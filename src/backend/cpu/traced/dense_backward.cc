@@ -10,6 +10,7 @@
 
 #include "backend/cpu/isa.h"
 #include "backend/cpu/kernels.h"
+#include "backend/cpu/product_kernels.h"
 #include "backend/cpu/traced/traced.h"
 #include "formula/cell.h"
 

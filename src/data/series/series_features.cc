@@ -1,0 +1,97 @@
+#include "data/series/series_features.h"
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+#include <utility>
+
+#include "data/origin.h"
+
+namespace penstock::data {
+
+using training::Segment;
+
+std::vector<FeatureValues> date_features(const Calendar& calendar, const std::string& name,
+                                         const std::vector<Segment>& segments) {
+  std::vector<FeatureValues> features;
+  for (const Feature feature : calendar.features) {
+    Column column{.name = name, .feature = feature, .dates = calendar.dates.form};
+    features.push_back({std::move(column), calendar.seconds});
+  }
+  if (calendar.dates.irregular != Irregular::elapsed) return features;
+  std::vector<double> elapsed(calendar.seconds.size(), 1.0);  // the first row of a series is none too late
+  for (const Segment& segment : segments) {
+    for (Index row = segment.first + 1; row < segment.end + segment.to_come; ++row) {
+      elapsed[static_cast<std::size_t>(row)] = calendar.elapsed(row);
+    }
+  }
+  Column column{.name = name, .feature = Feature::elapsed, .dates = calendar.dates.form};
+  features.push_back({std::move(column), std::move(elapsed)});
+  return features;
+}
+
+std::vector<FeatureValues> missing_features(const CsvTable& table, const SeriesTable& series,
+                                            const std::vector<std::size_t>& inputs, bool masks,
+                                            const DataDescription* origin) {
+  const auto& names = table.header().names();
+  std::vector<FeatureValues> features;
+  for (const std::size_t input : inputs) {
+    if (table.header().category(input) != nullptr) continue;  // where no text is, is no category
+    const auto& unknown = series.unknown[input];
+    const bool found = masks && std::ranges::find(unknown, 1) != unknown.end();
+    if (origin == nullptr ? !found : !reads(*origin, names[input], Feature::missing)) continue;
+    features.emplace_back();
+    features.back().column.name = names[input];
+    features.back().column.feature = Feature::missing;
+    features.back().values.assign(static_cast<std::size_t>(series.rows()), 0.0);
+    for (std::size_t row = 0; row < unknown.size(); ++row) {
+      if (unknown[row] != 0) features.back().values[row] = std::nan("");
+    }
+  }
+  return features;
+}
+
+void add_features(const std::vector<FeatureValues>& features, DataDescription& description,
+                  std::vector<float>& inputs) {
+  if (features.empty()) return;
+  const auto before = static_cast<Index>(description.inputs.size());
+  std::vector<float> widened;
+  for (Index row = 0; row < static_cast<Index>(inputs.size()) / before; ++row) {
+    const auto first = inputs.begin() + row * before;
+    widened.insert(widened.end(), first, first + before);
+    for (const FeatureValues& each : features) {
+      widened.push_back(static_cast<float>(each.column.normal(each.values[static_cast<std::size_t>(row)])));
+    }
+  }
+  inputs = std::move(widened);
+  for (const FeatureValues& each : features) {
+    description.inputs.push_back(each.column);
+    for (Group& group : description.groups) group.inputs.emplace_back();
+  }
+}
+
+void add_ahead(const std::vector<std::size_t>& known, const std::vector<Segment>& segments,
+               DataDescription& description, std::vector<float>& inputs) {
+  const std::size_t before = description.inputs.size(), rows = inputs.size() / before;
+  for (const std::size_t input : known) {
+    Column later = description.inputs[input];
+    for (later.ahead = 1; later.ahead <= description.horizon; ++later.ahead) {
+      description.inputs.push_back(later);
+      for (Group& group : description.groups) group.inputs.push_back(group.inputs[input]);
+    }
+  }
+  const std::size_t width = description.inputs.size();
+  if (width == before) return;
+  std::vector<float> widened(rows * width, 0.0f);
+  for (std::size_t row = 0; row < rows; ++row) {
+    std::copy_n(inputs.begin() + static_cast<std::ptrdiff_t>(row * before), before,
+                widened.begin() + static_cast<std::ptrdiff_t>(row * width));
+  }
+  inputs = std::move(widened);
+  for (const Segment& segment : segments) {
+    const auto all = static_cast<std::size_t>(segment.rows() + segment.to_come);
+    fill_ahead(description, std::span(inputs).subspan(static_cast<std::size_t>(segment.first) * width, all * width));
+  }
+}
+
+}  // namespace penstock::data
