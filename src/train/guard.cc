@@ -40,7 +40,7 @@ constexpr Index raise_after = 100;  // steps, times the number of rollbacks
 constexpr double usual_rate = 0.003, high_rate = 0.01;
 
 void push(std::vector<double>& values, double value) {
-  if (values.size() == window) values.erase(values.begin());
+  if (values.size() >= window) values.erase(values.begin());
   values.push_back(value);
 }
 

@@ -11,6 +11,7 @@
 #include <chrono>
 #include <filesystem>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "io/safetensors.h"
@@ -239,6 +240,21 @@ TEST_F(Checkpoint, FromBeforeForecastsCouldStartFromTheLastValueResumes) {
     const std::string field = "\"from_last\":false,";
     ASSERT_NE(text.find(field), std::string::npos) << text;
     text.erase(text.find(field), field.size());
+  });
+  CopyTask data;
+  Model model(spec, data.description(), 5);
+  train(model, data, options(path_), {}, true);
+  EXPECT_TRUE(same_bits(weights(model), expected));
+}
+
+TEST_F(Checkpoint, FromBeforeRunsWereGuardedResumes) {
+  const std::vector<float> expected = uninterrupted(options(path_));
+  train_part(options(path_), 5);
+  rewrite(path_, [](std::vector<io::TensorData>& tensors, io::Metadata& metadata) {
+    EXPECT_GT(std::erase_if(tensors, [](const auto& tensor) { return tensor.name.starts_with("training.good_"); }), 0u);
+    auto fields = nlohmann::json::parse(metadata.at("penstock.training"));
+    EXPECT_EQ(fields.erase("guard"), 1u);
+    metadata.at("penstock.training") = fields.dump();
   });
   CopyTask data;
   Model model(spec, data.description(), 5);
