@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <vector>
 
@@ -50,7 +51,35 @@ class Rows {
     return {data, row, step};
   }
 
+  /// Returns values from a few places spread over the steps of all rows, to tell later whether an array of this shape
+  /// has been written to. Padding is left out.
+  template <class Real>
+  std::vector<Real> sample(const Array& sequence) const {
+    constexpr Index most = 64;
+    const SequenceView<const Real> from = view<const Real>(sequence);
+    const Index channels = sequence.shape().back(), all = valid_steps() * channels, count = std::min(most, all);
+    std::vector<Real> values;
+    Index row = 0, row_begin = 0;
+    for (Index i = 0; i < count; ++i) {
+      // Not the same channel each time.
+      const Index width = all * (i + 1) / count - all * i / count, at = all * i / count + i * 31 % width;
+      for (; at >= (row_begin + length(row)) * channels; ++row) row_begin += length(row);
+      const Index step = at / channels - row_begin, first = packed() ? 0 : row * from.row_stride;
+      values.push_back(from.data[first + (packed() ? row_begin + step : step) * from.step_stride + at % channels]);
+    }
+    return values;
+  }
+
  private:
+  Index length(Index row) const {
+    if (packed()) return batch_.cu_seqlens[row + 1] - batch_.cu_seqlens[row];
+    return batch_.lengths != nullptr ? batch_.lengths[row] : batch_.steps;
+  }
+  Index valid_steps() const {
+    Index sum = 0;
+    for (Index row = 0; row < batch_.rows; ++row) sum += length(row);
+    return sum;
+  }
   void read_lengths(nb::handle object);
   void read_packed(nb::handle object);
   void read_resets(nb::handle object);
