@@ -85,4 +85,32 @@ inline WrittenCell written_peephole(const std::string& name = "written-peephole"
           }};
 }
 
+inline CellValue normalised(const CellValue& x, const CellValue& gain, const CellValue& shift) {
+  const CellValue centred = x - mean(x);
+  return gain * centred / sqrt(mean(centred * centred) + 1e-5) + shift;
+}
+
+/// An LSTM with layer norm of R h and of the cell state (Ba et al. 2016), over the units of each head.
+inline WrittenCell written_norm_lstm(const std::string& name = "written-norm-lstm") {
+  CellDefinition definition = definition_of(name, {"h", "c"}, 4);
+  definition.learnt = {{"gi", 1.0}, {"gf", 0.9}, {"gg", 1.1}, {"go", 1.0}, {"gc", 0.8}, {"sc", 0.1}};
+  definition.keep_gate = 1;
+  return {definition, [](const CellSymbols& in) -> std::vector<CellValue> {
+            const auto gate = [&](std::size_t g) { return in.wx[g] + normalised(in.rh[g], in.p[g], 0.0); };
+            const CellValue c = sigmoid(gate(1)) * in.s[1] + sigmoid(gate(0)) * tanh(gate(2));
+            return {sigmoid(gate(3)) * tanh(normalised(c, in.p[4], in.p[5])), c};
+          }};
+}
+
+/// A leaky integrator whose decay is learnt for each unit, with a learnt gain of its input.
+inline WrittenCell written_leaky(const std::string& name = "written-leaky") {
+  CellDefinition definition = definition_of(name, {"h"}, 2);
+  definition.scan = true;
+  definition.learnt = {{"decay", 1.0}, {"gain", 0.5}};
+  return {definition, [](const CellSymbols& in) -> std::vector<CellValue> {
+            const CellValue a = sigmoid(in.p[0] + in.wx[0]);
+            return {a, (1.0 - a) * tanh(in.p[1] * in.wx[1])};
+          }};
+}
+
 }  // namespace penstock::test

@@ -58,6 +58,8 @@ class CellValue {
   friend CellValue equal(CellValue a, CellValue b);
   /// a where the condition is not 0, else b.
   friend CellValue where(CellValue condition, CellValue a, CellValue b);
+  /// The mean over all units of a head, for dense cells on CPUs.
+  friend CellValue mean(CellValue x);
 
  private:
   formula::Formula* formula_ = nullptr;
@@ -86,7 +88,7 @@ struct CellDefinition {
   std::vector<std::string> states = {"h"};  ///< State 0 is the output. At most 4.
   int gates = 1;                            ///< At most 4; 3 for scan cells.
   bool scan = false;                        ///< The equations return a and b of h' = a h + b.
-  std::vector<CellVector> learnt = {};      ///< Dense cells only.
+  std::vector<CellVector> learnt = {};      ///< At most 16.
   int keep_gate = -1;                       ///< A gate that starts with a bias that makes the memory longer, or -1.
   int overwrite_gate = -1;                  ///< A gate that starts with a bias that makes the memory shorter, or -1.
   bool spread_memory = false;               ///< These biases differ from unit to unit, so that time constants do.

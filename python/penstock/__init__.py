@@ -40,7 +40,7 @@ from .scans import log_scan, log_scan_backward, scan, scan_backward
 
 TYPE_CHECKING = False  # typing.TYPE_CHECKING without the import
 if TYPE_CHECKING:  # names that __getattr__() below imports on first use
-    from . import csp, datasets, equations, interchange, reference, training
+    from . import csp, datasets, equations, interchange, reference, training, variants
     from ._search import SearchResult, search
     from .equations import OwnCell, cell, load_cell
     from .datasets import Dataset, open_labelled, open_labelled_texts, open_series, open_sound, open_task, open_text
@@ -98,13 +98,14 @@ __all__ = [
     "interchange",
     "reference",
     "training",
+    "variants",
 ]
 
 __version__ = system_info()["version"]
 
 
 # Modules and names that are imported on first use: a program that only runs models needs none of them.
-_MODULES = ("csp", "datasets", "equations", "interchange", "reference", "torch", "training")
+_MODULES = ("csp", "datasets", "equations", "interchange", "reference", "torch", "training", "variants")
 _NAMES = {
     "datasets": ("Dataset", "open_labelled", "open_labelled_texts", "open_series", "open_sound", "open_task", "open_text"),
     "equations": ("OwnCell", "cell", "load_cell"),

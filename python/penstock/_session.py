@@ -57,6 +57,8 @@ class Session:
         outputs: Any = self._session.run(steps, out)
         return outputs
 
+    process_chunk = run  #: Another name of :meth:`run`.
+
     @property
     def state(self) -> NDArray:
         """A copy of the state after the steps so far, float32. Set it to continue from there.
@@ -80,6 +82,8 @@ class Session:
     def reset(self) -> None:
         """Returns to the start of a sequence."""
         self._session.reset()
+
+    reset_state = reset  #: Another name of :meth:`reset`.
 
     def __repr__(self) -> str:
         return f"<penstock.Session of {self.model!r}>"

@@ -31,7 +31,7 @@ from ._symbols import Symbol, Trace, Value, apply, place
 from .errors import InvalidArgument
 
 __all__ = [
-    "OwnCell", "Symbol", "cell", "clamp", "cos", "equal", "erf", "exp", "gelu", "load_cell", "log", "maximum",
+    "OwnCell", "Symbol", "cell", "clamp", "cos", "equal", "erf", "exp", "gelu", "load_cell", "log", "maximum", "mean",
     "minimum", "multiply_add", "relu", "sigmoid", "sin", "softplus", "sqrt", "tanh", "where",
 ]  # fmt: skip
 
@@ -118,6 +118,11 @@ def equal(a: Value, b: Value) -> Symbol:
 def where(condition: Value, a: Value, b: Value) -> Symbol:
     """Returns a where the condition is not 0, else b."""
     return apply("where", condition, a, b)
+
+
+def mean(x: Value) -> Symbol:
+    """Returns the mean over all units of a head. Cells with it are dense and run on CPUs."""
+    return apply("mean", x)
 
 
 class _Named:
@@ -242,7 +247,7 @@ def _traced(function: Callable[..., Any], name: str, states: tuple[str, ...], ga
     if not scan:
         given["rh"] = _Named("gate of rh", (), _leaves(trace, "recurrent", gates))
         given["s"] = _Named("state", states, _leaves(trace, "state", len(states)))
-        given["p"] = vectors
+    given["p"] = vectors
     result = function(*_arguments(function, source, given))
     outputs = list(result) if isinstance(result, (tuple, list)) else [result]
     wanted = 2 if scan else len(states)
@@ -291,10 +296,10 @@ def cell(
     - ``wx``: the gates of ``W x + bias_ih``.
     - ``rh``: the gates of ``R h + bias_hh``. Dense cells only.
     - ``s``: the states that enter the step, by name or number. Dense cells only.
-    - ``p``: learnt vectors, one value per unit, by name. Dense cells only.
+    - ``p``: learnt vectors, one value per unit, by name.
 
     A dense cell returns the next states, the output first. A scan cell returns ``a`` and ``b`` of ``h' = a h + b``.
-    Penstock derives the backward pass. The cell runs on CPUs, in full precision.
+    Penstock derives the backward pass.
 
     Args:
         states: Names of the states, at most 4. The first one is the output.

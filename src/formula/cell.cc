@@ -28,8 +28,6 @@ class Checker {
     demand(states >= 1 && states <= most_states, "states must be 1 to {} names for a {} cell, not {}", most_states,
            cell_.scan ? "scan" : "dense", states);
     const auto learnt = static_cast<int>(cell_.learnt.size());
-    demand(learnt == 0 || !cell_.scan,
-           "a scan cell has no learnt vectors: a and b depend on W x alone; add a gate or use a dense cell");
     demand(learnt <= kMostLearnt, "learnt vectors must be at most {}, not {}", kMostLearnt, learnt);
     check_gate("keep_gate", cell_.keep_gate);
     check_gate("overwrite_gate", cell_.overwrite_gate);
@@ -110,14 +108,18 @@ class Checker {
           check_leaf(id, "gate rh", cell_.gates);
           break;
         case Operation::state:
-          demand(!cell_.scan,
-                 "node {} reads the state, and a and b of a scan cell depend on W x alone: use a dense "
-                 "cell",
-                 id);
+          demand(
+              !cell_.scan,
+              "node {} reads the state, and a and b of a scan cell depend on W x and learnt vectors alone: use a dense "
+              "cell",
+              id);
           check_leaf(id, "state", static_cast<int>(cell_.states.size()));
           break;
         case Operation::learnt:
           check_leaf(id, "learnt vector", static_cast<int>(cell_.learnt.size()));
+          break;
+        case Operation::mean:
+          demand(!cell_.scan, "node {} is a mean over units, and those of a scan cell are apart: use a dense cell", id);
           break;
         default:
           demand(operation >= Operation::constant, "node {} is a {}, which only derived formulas have", id,
@@ -130,6 +132,14 @@ class Checker {
   std::string_view source_;
   ErrorCode code_;
 };
+
+bool has_mean(const Formula& formula, std::span<const NodeId> outputs) {
+  const std::vector<bool> used = reachable(formula, outputs);
+  for (NodeId id = 0; id < formula.size(); ++id) {
+    if (used[static_cast<std::size_t>(id)] && formula[id].operation == Operation::mean) return true;
+  }
+  return false;
+}
 
 bool has_kink(const Formula& formula, std::span<const NodeId> outputs) {
   const std::vector<bool> used = reachable(formula, outputs);
@@ -182,13 +192,12 @@ std::vector<NodeId> backward_roots(CellFormula& cell) {
   std::vector<NodeId> roots;
   const auto gates = static_cast<std::size_t>(cell.gates);
   leaves.append(Operation::input, gates, roots);
-  if (cell.scan) {
-    roots.insert(roots.end(), cell.outputs.begin(), cell.outputs.end());
-    return roots;
+  if (!cell.scan) {
+    leaves.append(Operation::recurrent, gates, roots);
+    leaves.append(Operation::state, cell.states.size(), roots);
   }
-  leaves.append(Operation::recurrent, gates, roots);
-  leaves.append(Operation::state, cell.states.size(), roots);
   leaves.append(Operation::learnt, cell.learnt.size(), roots);
+  if (cell.scan) roots.insert(roots.end(), cell.outputs.begin(), cell.outputs.end());
   return roots;
 }
 
@@ -240,6 +249,7 @@ void check_cell(const CellFormula& cell, std::string_view source, ErrorCode code
 DerivedCell derive(CellFormula cell, std::string_view source, ErrorCode code) {
   DerivedCell derived;
   derived.has_kink = has_kink(cell.formula, cell.outputs);
+  derived.averages = has_mean(cell.formula, cell.outputs);
   const std::vector<NodeId> roots = backward_roots(cell);
   const auto gates = static_cast<std::ptrdiff_t>(cell.gates);
   if (!cell.scan) {

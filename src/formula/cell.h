@@ -30,11 +30,11 @@ struct CellFormula {
   std::string name, description;
   bool scan = false;
   int gates = 1;
-  std::vector<std::string> states;   ///< Names; state 0 is the output. Scan cells have one.
-  std::vector<LearntVector> learnt;  ///< Dense cells only.
-  int keep_gate = -1;                ///< As in cells/contract.h.
-  int overwrite_gate = -1;           ///< As in cells/contract.h.
-  bool spread_memory = false;        ///< As in cells/contract.h.
+  std::vector<std::string> states;  ///< Names; state 0 is the output. Scan cells have one.
+  std::vector<LearntVector> learnt;
+  int keep_gate = -1;          ///< As in cells/contract.h.
+  int overwrite_gate = -1;     ///< As in cells/contract.h.
+  bool spread_memory = false;  ///< As in cells/contract.h.
   Formula formula;
   std::vector<NodeId> outputs;  ///< The next states or, of a scan cell, a and b of h' = a h + b.
 };
@@ -48,10 +48,12 @@ struct DerivedCell {
   std::vector<NodeId> kept;      ///< What the forward pass of a dense cell keeps for the backward pass.
   bool split_gradients = false;  ///< The cell depends on more than the sums of W x and R h.
   bool has_kink = false;         ///< Its derivative is discontinuous somewhere.
+  bool averages = false;         ///< A unit reads means over its head.
   Program forward;               ///< Results: the outputs.
   Program training;              ///< Results: the outputs, then the kept values.
-  /// Reads the kept values, states and learnt vectors; of a scan cell the inputs. Results: gradients of the inputs [G];
-  /// of a scan cell then a and b; of a dense cell those of recurrent leaves [G], states [S] and learnt vectors [K].
+  /// Reads the kept values, states and learnt vectors; of a scan cell inputs and learnt vectors. Results: gradients of
+  /// the inputs [G], of a dense cell those of recurrent leaves [G] and states [S], those of learnt vectors [K]; then a
+  /// and b of a scan cell.
   Program backward;
   Program tangent;  ///< Results: tangents of the outputs.
 };

@@ -280,6 +280,7 @@ std::string scan_functions(const DerivedCell& cell, bool precise) {
 }  // namespace
 
 std::string cell_text(const DerivedCell& cell, std::string_view name) {
+  require(!cell.averages, "cell {} must have no means over units to be written as text", cell.cell.name);
   require(cell.cell.learnt.empty(), "cell {} must have no learnt vectors, not {}, to be written as text",
           cell.cell.name, cell.cell.learnt.size());
   const bool precise = needs_precise_gates(cell.cell.formula);

@@ -94,6 +94,8 @@ class Slope {
         return f_.negative(product(d_, of(Operation::sin, x)));
       case Operation::sqrt:
         return f_.make(Operation::divide, product(d_, f_.constant(0.5)), y);
+      case Operation::mean:
+        return of(Operation::mean, d_);
       case Operation::abs:
         return where(less(x, zero()), f_.negative(d_), where(less(zero(), x), d_, zero()));
       default:

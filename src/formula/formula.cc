@@ -56,8 +56,9 @@ constexpr OperationEntry kOperations[] = {
     {"less_equal", 2, 1},
     {"equal", 2, 1},
     {"where", 3, 1},
+    {"mean", 1, 2},
 };
-static_assert(std::size(kOperations) == static_cast<std::size_t>(Operation::where) + 1);
+static_assert(std::size(kOperations) == static_cast<std::size_t>(Operation::mean) + 1);
 
 const OperationEntry& entry(Operation operation) { return kOperations[static_cast<std::size_t>(operation)]; }
 
@@ -125,6 +126,8 @@ double apply(Operation operation, double a, double b, double c) {
       return a == b ? 1 : 0;
     case Operation::where:
       return a != 0 ? b : c;
+    case Operation::mean:
+      return a;
     default:
       fail(ErrorCode::invalid_argument, "'{}' is a leaf: it has no operands", to_string(operation));
   }

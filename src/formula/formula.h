@@ -50,6 +50,7 @@ enum class Operation : std::uint8_t {
   less_equal,
   equal,
   where,  ///< where(condition, a, b): b if the condition is 0, else a
+  mean,   ///< over all units of a head
 };
 
 /// Number of operands, 0 for leaves.
@@ -61,7 +62,7 @@ bool find_operation(std::string_view name, Operation& operation);
 /// Arithmetic operations that one unit costs, where an addition costs 1.
 int cost(Operation operation);
 
-/// The value of an operation in double precision; operands that it does not have are ignored.
+/// The value of an operation in double precision, for a head of one unit; operands that it does not have are ignored.
 double apply(Operation operation, double a, double b, double c);
 
 /// A node's number in its Formula. Operands have smaller numbers than the node that reads them.

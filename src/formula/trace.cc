@@ -70,6 +70,7 @@ CellValue less(CellValue a, CellValue b) { return traced(Operation::less, a, b);
 CellValue less_equal(CellValue a, CellValue b) { return traced(Operation::less_equal, a, b); }
 CellValue equal(CellValue a, CellValue b) { return traced(Operation::equal, a, b); }
 CellValue where(CellValue condition, CellValue a, CellValue b) { return traced(Operation::where, condition, a, b); }
+CellValue mean(CellValue x) { return traced(Operation::mean, x); }
 
 namespace formula {
 
@@ -106,8 +107,8 @@ CellFormula trace_cell(const CellDefinition& definition, const CellEquations& eq
   if (!cell.scan) {
     symbols.rh = leaves(cell.formula, Operation::recurrent, gates);
     symbols.s = leaves(cell.formula, Operation::state, cell.states.size());
-    symbols.p = leaves(cell.formula, Operation::learnt, cell.learnt.size());
   }
+  symbols.p = leaves(cell.formula, Operation::learnt, cell.learnt.size());
   for (const CellValue& output : equations(symbols)) {
     require(output.formula() == nullptr || output.formula() == &cell.formula,
             "{}: the equations return a symbol of another cell", source);

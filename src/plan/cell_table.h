@@ -36,6 +36,7 @@ struct CellTraits {
   bool split_gradients = false;  ///< The gradient of R h differs from that of W x
   int alive = 0;                 ///< Values of a unit that a pass needs at the same time (defined cells)
   int learnt = 0;                ///< K, learnt vectors [H] behind the G gates of bias_ih (defined cells)
+  bool averages = false;         ///< A unit reads means over its head (defined cells)
   const formula::DerivedCell* formula = nullptr;  ///< The equations of a defined cell, which has no header
 
   /// Returns how many of these values a kernel has no registers for if it has them for `covered`.

@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <shared_mutex>
+#include <utility>
 
 #include "base/check.h"
 #include "base/quote.h"
@@ -20,6 +21,7 @@ namespace {
 
 struct DefinedCell {
   std::string json;
+  std::string identity;  // json without the description, which may change while the cell stays the same
   formula::DerivedCell derived;
   std::string text;
   CellTraits traits;  // its views are of `derived` and `text`
@@ -38,9 +40,11 @@ class DefinedCells {
     const auto [place, is_new] = cells_.try_emplace(cell->derived.cell.name, nullptr);
     if (is_new) {
       place->second = std::move(cell);
-    } else if (place->second->json != cell->json) {
-      fail(code, "{}: a cell called {} is defined already and has other equations: choose another name", source,
-           in_quotes(place->first));
+    } else if (place->second->identity != cell->identity) {
+      fail(code,
+           "{}: a cell called {} is defined already and has other equations: give this one another name, such as "
+           "name=\"{}-2\", or start a new process",
+           source, in_quotes(place->first), place->first);
     }
     return *place->second;
   }
@@ -76,6 +80,7 @@ CellTraits traits_of(const formula::DerivedCell& derived) {
   traits.split_gradients = derived.split_gradients;
   traits.alive = std::max(derived.training.slots, derived.backward.slots);
   traits.learnt = static_cast<int>(cell.learnt.size());
+  traits.averages = derived.averages;
   traits.formula = &derived;
   return traits;
 }
@@ -94,9 +99,12 @@ const CellTraits& add_defined_cell(formula::CellFormula cell, std::string_view s
   }
   auto defined = std::make_unique<DefinedCell>();
   defined->json = formula::to_json(cell);
+  const std::string description = std::exchange(cell.description, {});
+  defined->identity = formula::to_json(cell);
+  cell.description = description;
   defined->derived = formula::derive(std::move(cell), source, code);
   defined->traits = traits_of(defined->derived);
-  if (defined->traits.learnt == 0) {
+  if (defined->traits.learnt == 0 && !defined->traits.averages) {
     constexpr std::string_view type = "DefinedCell";
     defined->text = formula::cell_text(defined->derived, type);
     defined->traits.text = {type, defined->text};

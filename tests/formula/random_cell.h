@@ -70,7 +70,7 @@ inline formula::CellFormula random_cell(Random& random, bool scan, bool smooth) 
   for (Index s = 0, count = scan ? 1 : 1 + random.below(4); s < count; ++s) {
     definition.states.push_back("s" + std::to_string(s));
   }
-  for (Index k = 0, count = scan ? 0 : random.below(3); k < count; ++k) {
+  for (Index k = 0, count = random.below(3); k < count; ++k) {
     definition.learnt.push_back({"p" + std::to_string(k), random.uniform(-1.0, 1.0)});
   }
   return formula::trace_cell(definition, [&](const CellSymbols& in) {

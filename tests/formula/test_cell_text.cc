@@ -147,7 +147,10 @@ TEST(CellText, SplitsGradientsWhereAChoiceDoes) {
   }));
 }
 
-TEST(CellText, RefusesLearntVectors) {
+TEST(CellText, RefusesLearntVectorsAndMeans) {
+  test::expect_error(ErrorCode::invalid_argument,
+                     "cell written-norm-lstm must have no means over units to be written as text",
+                     [] { cell_text(derived(test::written_norm_lstm()), "Cell"); });
   test::expect_error(ErrorCode::invalid_argument, "cell written-peephole must have no learnt vectors, not 3",
                      [] { cell_text(derived(test::written_peephole()), "Cell"); });
 }

@@ -75,9 +75,10 @@ using Values = std::map<Leaf, double>;
 std::vector<Leaf> leaves_of(const CellFormula& cell) {
   std::vector<Leaf> leaves;
   for (int g = 0; g < cell.gates; ++g) leaves.emplace_back(Operation::input, g);
-  if (cell.scan) return leaves;
-  for (int g = 0; g < cell.gates; ++g) leaves.emplace_back(Operation::recurrent, g);
-  for (int s = 0; s < static_cast<int>(cell.states.size()); ++s) leaves.emplace_back(Operation::state, s);
+  for (int g = 0; g < cell.gates && !cell.scan; ++g) leaves.emplace_back(Operation::recurrent, g);
+  for (int s = 0; s < static_cast<int>(cell.states.size()) && !cell.scan; ++s) {
+    leaves.emplace_back(Operation::state, s);
+  }
   for (int k = 0; k < static_cast<int>(cell.learnt.size()); ++k) leaves.emplace_back(Operation::learnt, k);
   return leaves;
 }

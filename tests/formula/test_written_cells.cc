@@ -116,8 +116,8 @@ TEST(WrittenCells, RefuseWrongEquationsInWords) {
   CellDefinition scan = test::definition_of("s", {"h"}, 1);
   scan.scan = true;
   EXPECT_EQ(message(scan, one), "cell \"s\": a scan cell returns 2 values, a and b of h' = a h + b, not 1");
-  scan.learnt = {{"p", 0.0}};
-  EXPECT_NE(message(scan, one).find("a scan cell has no learnt vectors"), std::string::npos);
+  scan.learnt.resize(17, {"p", 0.0});
+  EXPECT_EQ(message(scan, one), "cell \"s\": learnt vectors must be at most 16, not 17");
   CellDefinition twice = test::definition_of("twice", {"h", "h"}, 1);
   EXPECT_NE(message(twice, one).find("states[1] is called \"h\", as another"), std::string::npos);
   EXPECT_NE(message(test::definition_of("deep", {"h"}, 1),

@@ -64,15 +64,19 @@ INSTANTIATE_TEST_SUITE_P(Each, CudaRandomCells,
                          testing::Combine(testing::ValuesIn(random_cells()), testing::Values(DType::f32)),
                          program_name);
 
-TEST(CudaOwnCells, RefusesLearntVectors) {
-  const WrittenCell peephole = written_peephole();
-  define_cell(peephole.definition, peephole.equations);
-  const RecurrentForm form{.dtype = DType::f32};
-  const RecurrentSpec spec{.cell = "written-peephole", .input_size = 3, .hidden_size = 5};
-  expect_error(ErrorCode::unsupported,
-               "device must be cpu for cell written-peephole, not cuda:0: it has 3 learnt vectors, and on a GPU the "
-               "cells of a program have none",
-               [&] { RecurrentProgram::get(spec, form, {.device = Device::cuda()}); });
+void expect_refused(const WrittenCell& cell, const std::string& why) {
+  define_cell(cell.definition, cell.equations);
+  const RecurrentSpec spec{.cell = cell.definition.name, .input_size = 3, .hidden_size = 5};
+  expect_error(ErrorCode::unsupported, "device must be cpu for cell " + cell.definition.name + ", not cuda:0: " + why,
+               [&] { RecurrentProgram::get(spec, {.dtype = DType::f32}, {.device = Device::cuda()}); });
+}
+
+TEST(CudaOwnCells, RefusesLearntVectorsAndMeans) {
+  const std::string none = ", and on a GPU the cells of a program have none";
+  expect_refused(written_peephole(), "it has 3 learnt vectors" + none);
+  expect_refused(written_leaky(), "it has 2 learnt vectors" + none);
+  expect_refused(written_norm_lstm(),
+                 "its units read means over their head, and on a GPU the cells of a program do not");
 }
 
 }  // namespace

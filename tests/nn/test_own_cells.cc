@@ -104,12 +104,15 @@ std::vector<Real> steps_of(const Recurrent<Real>& network, const Inputs<Real>& i
 }
 
 TEST(OwnCells, StepAsTheyRun) {
-  std::vector<std::string> names = {defined(written_peephole())};
+  std::vector<std::string> names = {defined(written_peephole()), defined(written_leaky()),
+                                    defined(written_norm_lstm())};
   for (const Pair& pair : pairs()) names.push_back(pair.written);
   for (const std::string& name : names) {
-    for (const Index hidden : {3, 8, 16, 40}) {
-      SCOPED_TRACE(testing::Message() << name << ", " << hidden);
-      const Case c{.name = "steps", .input = 5, .hidden = hidden, .rows = 1, .steps = 6, .state = false};
+    for (const auto& [hidden, heads] : {std::pair{3, 1}, {8, 1}, {16, 1}, {40, 1}, {38, 19}, {40, 10}}) {
+      if (heads > 1 && find_cell(name).scan) continue;
+      SCOPED_TRACE(testing::Message() << name << ", " << hidden << ", " << heads);
+      const Case c{
+          .name = "steps", .input = 5, .hidden = hidden, .heads = heads, .rows = 1, .steps = 6, .state = false};
       Recurrent<float> network = make_network<float>(name, c);
       const Inputs<float> in = make_inputs(network, c);
       expect_close("y", steps_of(network, in), widen(run(network, in).y), 1e-5);
@@ -118,7 +121,8 @@ TEST(OwnCells, StepAsTheyRun) {
 }
 
 TEST(OwnCells, StepsAllocateNothing) {
-  for (const std::string& name : {defined(written_peephole()), defined(written_mingru())}) {
+  for (const std::string& name : {defined(written_peephole()), defined(written_mingru()), defined(written_leaky()),
+                                  defined(written_norm_lstm())}) {
     const Case c{.name = "steps", .input = 5, .hidden = 70, .rows = 1, .steps = 1, .state = false};
     Recurrent<float> network = make_network<float>(name, c);
     std::vector<float> x(5), y(70), state(network.state_size());
@@ -234,6 +238,72 @@ TEST(OwnCells, WithLearntVectorsHaveTheSlopesOfTheirLoss) {
   expect_slopes(network, make_inputs(network, c));
 }
 
+/// The inputs of one network in another type.
+Inputs<float> narrowed(const Inputs<double>& in) {
+  const auto narrow = [](const std::vector<double>& values) {
+    return std::vector<float>(values.begin(), values.end());
+  };
+  return {.rows = in.rows, .steps = in.steps, .x = narrow(in.x), .dy = narrow(in.dy)};
+}
+
+TEST(OwnCells, MeansOverUnitsHaveTheSlopesOfTheirLoss) {
+  for (const auto& [heads, form] : {std::pair{1, RowForm::full}, {3, RowForm::packed}}) {
+    SCOPED_TRACE(heads);
+    const Case c{.name = "slopes",
+                 .input = 3,
+                 .hidden = 15,
+                 .heads = heads,
+                 .direction = Direction::bidirectional,
+                 .rows = 3,
+                 .steps = 5,
+                 .form = form,
+                 .state = false};
+    Recurrent<double> network = make_network<double>(defined(written_norm_lstm()), c);
+    expect_slopes(network, make_inputs(network, c));
+  }
+}
+
+TEST(OwnCells, MeansOverUnitsAreThoseInDouble) {
+  const std::string in_use = system_info().isa, name = defined(written_norm_lstm());
+  for (const std::string& isa : system_info().isas) {
+    select_isa(isa);
+    for (const auto& [hidden, heads] : {std::pair{1, 1}, {7, 1}, {16, 1}, {33, 1}, {130, 1}, {42, 21}, {36, 9}}) {
+      for (const Index steps : {1, 9}) {
+        SCOPED_TRACE(testing::Message() << isa << ", " << hidden << ", " << heads << ", " << steps);
+        const Case c{
+            .name = "means", .input = 5, .hidden = hidden, .heads = heads, .rows = 6, .steps = steps, .state = false};
+        Recurrent<double> wide = make_network<double>(name, c);
+        Recurrent<float> narrow = make_network<float>(name, c);
+        for (std::size_t p = 0; p < wide.parameters().size(); ++p) {
+          std::ranges::copy(narrow.parameters()[p].value, wide.parameters()[p].value.begin());
+        }
+        wide.weights_changed();
+        const Inputs<double> in = make_inputs(wide, c);
+        for (const Execution& execution : executions(find_cell(name))) {
+          expect_same(run(narrow, narrowed(in), execution), run(wide, in), 5e-4);
+        }
+      }
+    }
+  }
+  select_isa(in_use);
+}
+
+/// A chunk of a sequence is walked by several threads, whose parts of the gradients are summed.
+TEST(OwnCells, ScanCellsWithLearntVectorsHaveTheSlopesOfTheirLoss) {
+  for (Case c : chunk_cases()) {
+    SCOPED_TRACE(c.name);
+    c.state = false;  // the loss is of outputs alone
+    const auto name = defined(written_leaky());
+    Recurrent<double> network = make_network<double>(name, c);
+    EXPECT_EQ(network.parameter("bias_ih_l0").value.size(), static_cast<std::size_t>((2 + 2) * c.hidden));
+    const Inputs<double> in = make_inputs(network, c);
+    expect_slopes(network, in);
+    const Outputs<double> want = run(network, in);
+    for (const Execution& execution : executions(find_cell(name)))
+      expect_same(run(network, in, execution), want, 1e-11);
+  }
+}
+
 TEST(OwnCells, StartWithTheInitialValuesOfLearntVectors) {
   const Recurrent<float> network({.cell = defined(written_peephole()), .input_size = 2, .hidden_size = 3});
   for (const auto& parameter : network.parameters()) {
@@ -241,14 +311,6 @@ TEST(OwnCells, StartWithTheInitialValuesOfLearntVectors) {
     const std::vector<float> learnt(parameter.value.begin() + 12, parameter.value.end());
     EXPECT_EQ(learnt, (std::vector<float>{0.1f, 0.1f, 0.1f, 0.0f, 0.0f, 0.0f, -0.2f, -0.2f, -0.2f}));
   }
-}
-
-/// The inputs of one network in another type.
-Inputs<float> narrowed(const Inputs<double>& in) {
-  const auto narrow = [](const std::vector<double>& values) {
-    return std::vector<float>(values.begin(), values.end());
-  };
-  return {.rows = in.rows, .steps = in.steps, .x = narrow(in.x), .dy = narrow(in.dy)};
 }
 
 std::string random_name(int trial, bool smooth) { return (smooth ? "smooth-" : "random-") + std::to_string(trial); }

@@ -28,6 +28,10 @@ TEST(DefinedCells, AreFoundByNameAndKeptOnce) {
   EXPECT_EQ(&define_cell(written.definition, written.equations), &info);
   EXPECT_EQ(&define_cell_json(cell_json("written-peephole")), &info);
   EXPECT_EQ(&find_cell("written-peephole"), &info);
+  CellDefinition described = written.definition;
+  described.description = "The same, in other words.";
+  EXPECT_EQ(&define_cell(described, written.equations), &info);
+  EXPECT_EQ(info.description, "") << "the first description stays";
   EXPECT_EQ(info.gates, 4);
   EXPECT_EQ(info.states, 2);
   const plan::CellTraits& traits = plan::cell_traits("written-peephole");
@@ -41,8 +45,10 @@ TEST(DefinedCells, AreFoundByNameAndKeptOnce) {
 TEST(DefinedCells, CollideInWords) {
   const test::WrittenCell gru = test::written_gru("mine"), lstm = test::written_lstm("mine");
   define_cell(gru.definition, gru.equations);
-  EXPECT_EQ(refusal([&] { define_cell(lstm.definition, lstm.equations); }, ErrorCode::invalid_argument),
-            "cell: a cell called \"mine\" is defined already and has other equations: choose another name");
+  EXPECT_EQ(
+      refusal([&] { define_cell(lstm.definition, lstm.equations); }, ErrorCode::invalid_argument),
+      "cell: a cell called \"mine\" is defined already and has other equations: give this one another name, such as "
+      "name=\"mine-2\", or start a new process");
   const test::WrittenCell own = test::written_lstm("lstm");
   EXPECT_EQ(refusal([&] { define_cell(own.definition, own.equations); }, ErrorCode::invalid_argument),
             "cell: \"lstm\" is a cell that Penstock brings along: choose another name");

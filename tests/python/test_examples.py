@@ -13,7 +13,7 @@ import penstock
 
 ROOT = pathlib.Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
-MODULES = ["penstock", *(f"penstock.{name}" for name in ("csp", "cuda", "datasets", "equations", "interchange", "layers", "models", "reference", "scans", "training"))]
+MODULES = ["penstock", *(f"penstock.{name}" for name in ("csp", "cuda", "datasets", "equations", "interchange", "layers", "models", "reference", "scans", "training", "variants"))]
 
 
 @pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)

@@ -478,10 +478,11 @@ def test_keras_layers_in_each_other(tmp_path, ending):
 @pytest.mark.parametrize(
     "layer, problem",
     [
-        (lambda k: k.RNN(k.LSTMCell(3, activation="relu")), "has the activations relu, sigmoid"),
+        (lambda k: k.RNN(k.LSTMCell(3, activation="softmax")), "has the activation softmax, expected one of celu, elu"),
+        (lambda k: k.GRU(3, reset_after=False, activation="relu"), "reset_after=False and other activations.*reset_after=True"),
         (lambda k: k.RNN(k.GRUCell(3), go_backwards=True), "goes backwards"),
         (lambda k: k.LSTM(3, go_backwards=True), "goes backwards"),
-        (lambda k: k.TimeDistributed(k.GRU(3, recurrent_activation="hard_sigmoid")), "the activations tanh, hard_sigmoid"),
+        (lambda k: k.TimeDistributed(k.GRU(3, recurrent_activation="softmax")), "has the activation softmax"),
         (lambda k: k.Bidirectional(k.GRU(3), backward_layer=k.GRU(3, reset_after=False, go_backwards=True)),
          "has a gru of 3 units forward and a gru-before of 3 backward"),
         (lambda k: k.Bidirectional(k.SimpleRNN(3), backward_layer=k.SimpleRNN(3, activation="relu", go_backwards=True)),
@@ -505,7 +506,7 @@ def random_keras_layer(layers, random):
 
     def settings():
         kind = random.choice(["LSTM", "GRU", "SimpleRNN"])
-        options = {"activation": str(random.choice(["tanh", "tanh", "relu"])), "use_bias": bool(random.random() < 0.7)}
+        options = {"activation": str(random.choice(["tanh", "elu", "relu"])), "use_bias": bool(random.random() < 0.7)}
         if kind == "GRU":
             options["reset_after"] = bool(random.integers(2))
         return kind, options
@@ -731,17 +732,15 @@ def test_what_onnx_has_and_no_cell(tmp_path):
         with pytest.raises(error, match=message):
             interchange.load(tmp_path / "m.onnx")
 
-    refused(penstock.Unsupported, "limits its gates", clip=3.0)
-    refused(penstock.Unsupported, "limits its gates .clip=0", clip=0.0)
+    refused(penstock.Unsupported, "limits its gates to clip=0, expected a positive number", clip=0.0)
     refused(penstock.Unsupported, "has activation_alpha", activation_alpha=[0.5])
     refused(penstock.Unsupported, "the attribute 'linear_before_reset', which the operator LSTM", linear_before_reset=1)
     refused(penstock.BadInput, "has hidden_size 4, and its weights are of 5", hidden_size=4)
     refused(penstock.Unsupported, "starts from initial_h 'B', which the file holds", inputs=("x", "W", "R", "", "", "B"))
     refused(penstock.Unsupported, "starts from initial_c 'B', which the file holds", inputs=("x", "W", "R", "", "", "", "B"))
     refused(penstock.Unsupported, "has sequence_lens 'B', which the file holds", inputs=("x", "W", "R", "", "B"))
-    refused(penstock.Unsupported, "couples its gates", input_forget=1)
-    refused(penstock.Unsupported, "activations Sigmoid, Relu, Tanh, expected Sigmoid, Tanh, Tanh", activations=["Sigmoid", "Relu", "Tanh"])
-    refused(penstock.Unsupported, "peepholes", inputs=("x", "W", "R", "B", "", "", "", "B"))
+    refused(penstock.Unsupported, "has the activation Sine, expected one of affine", activations=["Sigmoid", "Sine", "Tanh"])
+    refused(penstock.BadInput, "tensor 'P' is", inputs=("x", "W", "R", "B", "", "", "", "B"))
     refused(penstock.Unsupported, "LSTM 'y': R is 'R', which is computed and not stored", stored=("W", "B"))
     refused(penstock.BadInput, "has the direction 'sideways'", direction="sideways")
     refused(penstock.BadInput, "tensor 'R' has", inputs=("x", "W", "W", "B"))

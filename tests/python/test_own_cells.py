@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import penstock
-from penstock.equations import clamp, equal, erf, exp, gelu, log, maximum, minimum, multiply_add, relu
+from penstock.equations import clamp, equal, erf, exp, gelu, log, maximum, mean, minimum, multiply_add, relu
 from penstock.equations import sigmoid, softplus, sqrt, tanh, where
 
 
@@ -34,6 +34,26 @@ def py_peephole(wx, rh, s, p):
 @penstock.cell(gates=2, scan=True, spread_memory=True, overwrite_gate=0)
 def py_mingru(wx):
     return sigmoid(-wx[0]), sigmoid(wx[0]) * wx[1]
+
+
+@penstock.cell(states=("h", "c"), gates=4, learnt={"gain": 1.0, "shift": 0.1})
+def py_norm(wx, rh, s, p):
+    """An LSTM with layer norm of R h and of the cell state."""
+
+    def normalised(x, gain):
+        centred = x - mean(x)
+        return gain * centred / sqrt(mean(centred * centred) + 1e-5)
+
+    i, f, g, o = (wx[k] + normalised(rh[k], p.gain) for k in range(4))
+    c = sigmoid(f) * s.c + sigmoid(i) * tanh(g)
+    return sigmoid(o) * tanh(normalised(c, p.gain) + p.shift), c
+
+
+@penstock.cell(gates=2, scan=True, learnt={"decay": 1.0, "gain": 0.5})
+def py_leaky(wx, p):
+    """A leaky integrator whose decay and gain are learnt for each unit."""
+    a = sigmoid(p.decay + wx[0])
+    return a, (1 - a) * tanh(p.gain * wx[1])
 
 
 def normal(*shape, seed=0):
@@ -84,8 +104,25 @@ def test_peepholes_are_those_of_the_equations():
     np.testing.assert_allclose(c_last[0], c, rtol=1e-12, atol=1e-13)
 
 
-def test_steps_of_a_stream_are_those_of_a_sequence():
-    network, x = penstock.Recurrent(py_peephole, 3, 20), normal(1, 5, 3)
+def test_learnt_vectors_of_scan_cells_are_those_of_the_equations():
+    network, x = penstock.Recurrent(py_leaky, 3, 5, dtype="float64"), normal(2, 400, 3).astype(np.float64)
+    with network.edit() as weights:
+        assert weights["bias_ih_l0"].shape == ((2 + 2) * 5,)
+        weights["bias_ih_l0"][10:] += normal(10)
+    weights = network.parameters
+    bias, (decay, gain) = weights["bias_ih_l0"][:10], weights["bias_ih_l0"][10:].reshape(2, 5)
+    y, _ = network.forward(x)
+    h = np.zeros((2, 5))
+    for t in range(400):
+        wx = x[:, t] @ weights["weight_ih_l0"].T + bias
+        a = sigmoid_of(decay + wx[:, :5])
+        h = a * h + (1 - a) * np.tanh(gain * wx[:, 5:])
+        np.testing.assert_allclose(y[:, t], h, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("cell", [py_peephole, py_leaky, py_norm])
+def test_steps_of_a_stream_are_those_of_a_sequence(cell):
+    network, x = penstock.Recurrent(cell, 3, 20), normal(1, 5, 3)
     y, _ = network.forward(x)
     state = None
     for t in range(5):
@@ -153,6 +190,9 @@ def test_errors_name_the_line():
     assert "the function must return 2, the next h, c, not 1" in wrong_count
     assert "a and b of h' = a h + b" in refusal(define(lambda wx: wx[0], scan=True))
     assert "may have the parameters wx, rh, s, p, not x" in refusal(define(lambda x: x))
+    assert "is a mean over units, and those of a scan cell are apart" in refusal(
+        define(lambda wx: (sigmoid(wx[0]), mean(wx[0])), scan=True)
+    )
     assert "gates must be 1 to 4" in refusal(define(lambda wx: wx[0], gates=5))
 
 
@@ -160,7 +200,8 @@ def test_names_collide_in_words():
     assert "a cell that Penstock brings along" in refusal(define(lambda wx: wx[0], name="lstm"))
     penstock.cell(name="py_first")(lambda wx: tanh(wx[0]))
     penstock.cell(name="py_first")(lambda wx: tanh(wx[0]))  # the same again
-    assert "is defined already and has other equations" in refusal(define(lambda wx: wx[0], name="py_first"))
+    penstock.cell(name="py_first", description="In other words.")(lambda wx: tanh(wx[0]))
+    assert 'other equations: give this one another name, such as name="py_first-2"' in refusal(define(lambda wx: wx[0], name="py_first"))
     with pytest.raises(penstock.InvalidArgument, match="cell must be one of .*py_first.*, not 'py_frist'"):
         penstock.Recurrent("py_frist", 1, 1)
 
@@ -187,18 +228,19 @@ def test_damaged_files_are_refused(tmp_path):
         penstock.load_cell(path)
 
 
-def test_a_model_trains_saves_and_streams(tmp_path):
+@pytest.mark.parametrize("cell", [py_peephole, py_leaky, py_norm])
+def test_a_model_trains_saves_and_streams(cell, tmp_path):
     data = penstock.open_task("parity", length=12)
-    model = penstock.Model(data, cell=py_peephole, width=8, blocks=1, seed=3)
+    model = penstock.Model(data, cell=cell, width=8, blocks=1, seed=3)
     penstock.train(model, data, steps=5)
     model.save(tmp_path / "m.safetensors")
-    assert penstock.Model.load(tmp_path / "m.safetensors").spec["cell"] == "py_peephole"
+    assert penstock.Model.load(tmp_path / "m.safetensors").spec["cell"] == cell
 
 
-@pytest.mark.parametrize("cell", [py_peephole, py_lstm, py_mingru])
-def test_onnx_runtime_computes_the_same(cell, tmp_path):
+@pytest.mark.parametrize("cell, heads", [(py_peephole, 1), (py_lstm, 3), (py_mingru, 1), (py_leaky, 1), (py_norm, 1), (py_norm, 2)])
+def test_onnx_runtime_computes_the_same(cell, heads, tmp_path):
     ort = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
-    network, x = penstock.Recurrent(cell, 3, 6, layers=2), normal(2, 7, 3)
+    network, x = penstock.Recurrent(cell, 3, 6, layers=2, heads=heads), normal(2, 7, 3)
     network.save_onnx(tmp_path / "network.onnx")
     session = ort.InferenceSession(tmp_path / "network.onnx", providers=["CPUExecutionProvider"])
     state = np.zeros((len(cell.states), 2, 2, 6), np.float32)
@@ -215,9 +257,12 @@ def modules():
     return Recurrent
 
 
-@pytest.mark.parametrize("cell", [py_peephole, py_lstm, py_mingru, "lstm"])
-def test_torch_gradients_are_right(cell):
-    layer = modules()(cell, 3, 4, dtype=torch.float64, batch_first=True)
+@pytest.mark.parametrize(
+    "cell, heads",
+    [(py_peephole, 1), (py_lstm, 2), (py_mingru, 1), (py_leaky, 1), (py_norm, 1), (py_norm, 2), ("lstm", 1)],
+)
+def test_torch_gradients_are_right(cell, heads):
+    layer = modules()(cell, 3, 4, dtype=torch.float64, batch_first=True, num_heads=heads)
     x = torch.randn(2, 5, 3, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda x, *_: layer(x)[0], (x, *layer.parameters()))
 
@@ -235,7 +280,8 @@ def test_torch_module_of_a_cell():
         modules()(py_peephole, 3, 4, bias=False)
 
 
-def test_torch_second_derivatives():
-    layer = modules()(py_peephole, 2, 3, dtype=torch.float64)
+@pytest.mark.parametrize("cell, heads", [(py_peephole, 1), (py_leaky, 1), (py_norm, 1), (py_norm, 2)])
+def test_torch_second_derivatives(cell, heads):
+    layer = modules()(cell, 2, 4, dtype=torch.float64, num_heads=heads)
     x = torch.randn(3, 1, 2, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradgradcheck(lambda x: layer(x)[0], (x,))

@@ -8,23 +8,24 @@ import pathlib
 
 import numpy as np
 
-from .. import _safetensors
+from .. import _core, _safetensors
 from ..errors import BadInput, Incompatible, InvalidArgument, Unsupported
 from . import _checkpoints, flashrnn, haste, keras, lucidrains, onnx, torch_nn, xlstm
 from ._limits import reading
-from ._weights import GATES, RecurrentWeights, check_said
+from ._weights import GATES, RecurrentWeights, check_said, is_cell
 
 #: The formats that :func:`load` and :func:`save` know by name.
 FORMATS = ("penstock", "torch", "keras", "haste", "lucidrains", "xlstm", "flashrnn", "onnx")
 
-# Keys of metadata: the description in files of penstock::Recurrent, that in model files, the cells in files of save().
-_STACK, _MODEL, _LAYERS = "penstock.recurrent", "penstock", "penstock.layers"
+# Keys of metadata: the description in files of penstock::Recurrent, that in model files, the cells in files of save(),
+# and the equations of those that users defined.
+_STACK, _MODEL, _LAYERS, _EQUATIONS = "penstock.recurrent", "penstock", "penstock.layers", "penstock.cells"
 
 # Tensors that identify a format.
 _SIGNS = {
     "xlstm": ("slstm_cell._recurrent_kernel_",),
     "lucidrains": (lucidrains.GRU, lucidrains.LSTM),
-    "haste": ("recurrent_kernel",),
+    "haste": ("recurrent_kernel", "recurrent_scale"),
     "flashrnn": ("R",),
 }
 
@@ -85,10 +86,12 @@ def _write(path, tensors, metadata, max_shard_bytes):
 def _stack(tensors, description, source):
     """Returns the weights in a file of ``penstock::Recurrent``, or of :func:`save` with format="penstock"."""
     try:
-        cell = json.loads(description)["cell"]
+        said = json.loads(description)
+        cell = said["cell"]
+        _define([said["cell_equations"]] if "cell_equations" in said else [], source)
     except (ValueError, RecursionError, TypeError, KeyError) as error:
         raise BadInput(f"{source}: what it says of its stack has no cell") from error
-    if cell not in GATES:
+    if not isinstance(cell, str) or not is_cell(cell):
         raise BadInput(f"{source}: its cell must be one of {', '.join(GATES)}, not {cell!r}")
     try:
         return RecurrentWeights(cell, tensors)
@@ -102,17 +105,30 @@ def _description(weights):
         name: getattr(weights, name)
         for name in ("cell", "input_size", "hidden_size", "heads", "layers", "direction", "bias")
     }
-    return {_STACK: json.dumps({**spec, "dropout": 0.0})}
+    equations = {"cell_equations": each for each in _equations([weights.cell])}
+    return {_STACK: json.dumps({**spec, **equations, "dropout": 0.0})}
+
+
+def _equations(cells):
+    """Returns the graphs of cells that users defined."""
+    return [json.loads(_core.cell_json(cell)) for cell in sorted(set(cells) - set(GATES))]
+
+
+def _define(graphs, source):
+    """Makes the cells of a file known. Raises BadInput for unsound graphs."""
+    for graph in graphs:
+        _core.define_cell(json.dumps(graph), source)
 
 
 def _cells(metadata, source):
     """Returns {layer: cell} from the metadata of a file."""
     try:
         cells = json.loads(metadata.get(_LAYERS, "{}"))
+        _define(json.loads(metadata.get(_EQUATIONS, "[]")), source)
     except (ValueError, RecursionError, TypeError) as error:
         raise BadInput(f"{source}: what it says of its layers is no JSON") from error
     for name, cell in cells.items() if isinstance(cells, dict) else [("", None)]:
-        if not isinstance(cell, str) or cell not in GATES:
+        if not isinstance(cell, str) or not is_cell(cell):
             raise BadInput(f"{source}: the cell of '{name}' must be one of {', '.join(GATES)}, not {cell!r}")
     return cells
 
@@ -132,8 +148,15 @@ def _layers(tensors):
     return list(found)
 
 
+def _refuse_zoneout(options, form):
+    if "zoneout" in options:
+        raise InvalidArgument(f"zoneout= is for layers of haste, not of {form}: leave it out")
+
+
 def _read(form, prefix, tensors, others, options, source):
     """Returns one layer. `others` are the prefixes of layers inside it."""
+    if form != "haste":
+        _refuse_zoneout(options, form)
     if form == "torch":
         return torch_nn.from_torch(tensors, prefix=prefix, cell=options.get("cell"), source=source)
     own = {n.removeprefix(prefix): a for n, a in tensors.items() if n.startswith(prefix) and not n.startswith(others)}
@@ -143,7 +166,9 @@ def _read(form, prefix, tensors, others, options, source):
         if function is None:
             raise InvalidArgument('weights of FlashRNN need function=: "lstm", "slstm", "gru" or "elman"')
         return flashrnn.from_flashrnn(own, function=function, source=source)
-    read = {"haste": haste.from_haste, "lucidrains": lucidrains.from_lucidrains, "xlstm": xlstm.from_xlstm}[form]
+    if form == "haste":
+        return haste.from_haste(own, zoneout=options.get("zoneout", 0.0), source=source)
+    read = {"lucidrains": lucidrains.from_lucidrains, "xlstm": xlstm.from_xlstm}[form]
     return read(own, source=source)
 
 
@@ -176,6 +201,7 @@ def load(path, *, format=None, prefix=None, **options):
         prefix: Reads only the layer with this name ("encoder"). Other layers may be unreadable then.
         options: ``cell=`` if neither the file nor the shapes identify the cell (``"elman-relu"``, ``"slstm"``,
             ``"mingru"``, ...). Files of :func:`save` name their cells. ``function=`` for "flashrnn".
+            ``zoneout=`` for layers of "haste" that were made with it.
 
     Raises:
         BadInput: The file is damaged; a tensor is missing, unknown or of the wrong shape; or reading would take too
@@ -187,13 +213,15 @@ def load(path, *, format=None, prefix=None, **options):
     """
     if format is not None and format not in FORMATS:
         raise InvalidArgument(f"format must be one of {', '.join(FORMATS)}, not '{format}'")
-    unknown = set(options) - {"cell", "function"}
+    unknown = set(options) - {"cell", "function", "zoneout"}
     if unknown:
         raise InvalidArgument(f"there is no option '{sorted(unknown)[0]}'")
     path = os.fspath(path)
     if path.endswith((".keras", ".h5", ".hdf5")) or format == "keras" or "model.weights.h5" in _checkpoints.names_in_zip(path):
+        _refuse_zoneout(options, "Keras")
         return keras.read_keras(path, name=prefix, cell=options.get("cell"))
     if path.endswith(".onnx") or format == "onnx":
+        _refuse_zoneout(options, "ONNX")
         return onnx.read_onnx(path, name=prefix)
     with reading(path, "file of weights"):
         return _load(path, format, prefix, options)
@@ -267,5 +295,8 @@ def save(path, layers, *, format="torch", max_shard_bytes=None, **options):
     for name, weights in layers.items():
         prefix = f"{name}." if name else ""
         tensors |= {prefix + n: np.ascontiguousarray(a) for n, a in writers[format](weights, **options).items()}
-    cells = {_LAYERS: json.dumps({name: weights.cell for name, weights in layers.items()})}
-    _write(path, tensors, cells, max_shard_bytes)
+    cells = {name: weights.cell for name, weights in layers.items()}
+    metadata = {_LAYERS: json.dumps(cells)}
+    if equations := _equations(cells.values()):
+        metadata[_EQUATIONS] = json.dumps(equations)
+    _write(path, tensors, metadata, max_shard_bytes)

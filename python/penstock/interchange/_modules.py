@@ -1,11 +1,13 @@
 """Converts weights to PyTorch modules and back. Imported only when a module is needed."""
 
+import functools
+
 import torch
 from torch import nn
 from torch.nn import functional
 
 from ..errors import InvalidArgument
-from ..torch import GRU, LSTM, RNN, SLSTM, MinGRU, MinLSTM
+from ..torch import GRU, LSTM, RNN, SLSTM, MinGRU, MinLSTM, Recurrent
 from ._weights import RecurrentWeights
 
 _KINDS = {
@@ -24,7 +26,7 @@ _THEIRS = {nn.LSTM: "lstm", nn.GRU: "gru"}
 
 
 def module_of(weights, batch_first):
-    kind, options = _KINDS[weights.cell]
+    kind, options = _KINDS.get(weights.cell, (functools.partial(Recurrent, weights.cell), {}))
     if weights.direction == "reverse":
         raise InvalidArgument("modules of PyTorch have no layers that run in reverse alone")
     if weights.heads > 1:

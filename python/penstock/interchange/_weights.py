@@ -7,9 +7,10 @@ import re
 
 import numpy as np
 
+from .. import _core
 from ..errors import BadInput, InvalidArgument
 
-#: By cell: number of gates, and True if it has a recurrent matrix.
+#: By built-in cell: number of gates, and True if it has a recurrent matrix.
 GATES = {
     "elman": (1, True),
     "elman-relu": (1, True),
@@ -22,7 +23,47 @@ GATES = {
     "minlstm": (3, False),
     "minlstm-log": (3, False),
 }
+#: The built-in cell, and its gates, in whose order the formats of other libraries store a cell with so many gates and
+#: states: an LSTM with coupled gates has no forget gate.
+_BASES = {(4, 2): ("lstm", [0, 1, 2, 3]), (3, 2): ("lstm", [0, 2, 3]), (3, 1): ("gru", [0, 1, 2]), (1, 1): ("elman", [0])}
 _NAME = re.compile(r"(weight_ih|weight_hh|bias_ih|bias_hh)_l(0|[1-9][0-9]{0,3})(_reverse)?")
+
+
+def is_cell(cell):
+    """Returns True for the name of a built-in cell or a cell of your own."""
+    try:
+        return bool(_core.find_cell(cell))
+    except InvalidArgument:
+        return False
+
+
+def base_of(cell, known):
+    """Returns the built-in cell whose layout the weights of a cell have in other formats, and which gates there are.
+
+    Raises InvalidArgument unless that cell is one of `known`.
+    """
+    if cell in known:
+        return cell, None
+    own = _core.find_cell(cell) if cell not in GATES and is_cell(cell) else None
+    base = None if own is None or own["scan"] else _BASES.get((own["gates"], own["states"]))
+    if base is None or base[0] not in known:
+        raise InvalidArgument(
+            f"cell must be one of {', '.join(known)}, or a cell of your own with the gates and states of one of them, not "
+            f"'{cell}'"
+        )
+    return base
+
+
+def of_own_cell(weights, cell, gates, learnt=()):
+    """Returns weights of a built-in cell as those of a variant of it with these gates and learnt vectors [H]."""
+    order, hidden, tensors = weights.gates, weights.hidden_size, {}
+    for name, array in weights.tensors.items():
+        parts = np.split(array, order)
+        tensors[name] = np.ascontiguousarray(np.concatenate([parts[gate] for gate in gates]))
+    for suffix, vectors in zip(weights.suffixes, learnt):
+        bias = tensors.setdefault(f"bias_ih_l0{suffix}", np.zeros(len(gates) * hidden, np.float32))
+        tensors[f"bias_ih_l0{suffix}"] = np.concatenate([bias, *vectors])
+    return RecurrentWeights(cell, tensors)
 
 
 def floats(name, array):
@@ -111,11 +152,12 @@ class RecurrentWeights:
     """The cell and the weights of a stack of recurrent layers.
 
     Attributes:
-        cell: A name of :func:`penstock.cells`.
+        cell: A name of :func:`penstock.cells`, or a cell of your own.
         tensors: {name: array} with PyTorch's names, shapes and gate order, as in
             :attr:`penstock.Recurrent.parameters`: ``weight_ih_l0`` ``[G H, I]``, ``weight_hh_l0`` ``[G H, H]`` (several
-            heads: ``[heads, G D, D]``), ``bias_ih_l0`` and ``bias_hh_l0`` ``[G H]``, and so on. The suffix ``_reverse``
-            marks the reverse direction.
+            heads: ``[heads, G D, D]``), ``bias_ih_l0`` and ``bias_hh_l0`` ``[G H]``, and so on. K learnt vectors of a
+            cell of your own stand behind the gates of ``bias_ih_l0`` ``[(G + K) H]``. The suffix ``_reverse`` marks the
+            reverse direction.
         extra: Further tensors of the source format around the recurrence, with that format's names.
 
     Raises:
@@ -128,8 +170,8 @@ class RecurrentWeights:
     extra: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self):
-        if self.cell not in GATES:
-            raise InvalidArgument(f"cell must be one of {', '.join(GATES)}, not '{self.cell}'")
+        if not is_cell(self.cell):
+            raise InvalidArgument(f"cell must be one of {', '.join(GATES)}, or a cell of your own, not '{self.cell}'")
         self.tensors = {name: floats(name, array) for name, array in self.tensors.items()}
         self._check()
 
@@ -137,7 +179,8 @@ class RecurrentWeights:
         for name in self.tensors:
             if _NAME.fullmatch(name) is None:
                 raise InvalidArgument(f"'{name}' is no name of a weight, such as weight_ih_l0")
-        source, gates, (_, recurrent) = f"weights of {self.cell}", self.gates, GATES[self.cell]
+        source, facts = f"weights of {self.cell}", _core.find_cell(self.cell)
+        gates, recurrent, learnt = facts["gates"], not facts["scan"], facts["learnt"]
         first = take(self.tensors, f"weight_ih_l0{self.suffixes[0]}", source, None, None)
         hidden = whole_number_of(first.shape[0], gates, f"weight_ih_l0{self.suffixes[0]}", source, "rows")
         known, inputs = [], first.shape[1]
@@ -152,15 +195,16 @@ class RecurrentWeights:
                         shape = (self.heads, gates * hidden // self.heads, hidden // self.heads)
                     take(self.tensors, "weight_hh" + end, source, *shape)
                     known.append("weight_hh" + end)
-                for bias in self._biases:
-                    take(self.tensors, bias + end, source, gates * hidden)
+                for bias in self._biases or (["bias_ih"] if learnt else []):
+                    rows = gates + (learnt if bias == "bias_ih" else 0)
+                    take(self.tensors, bias + end, source, rows * hidden)
                     known.append(bias + end)
             inputs = hidden * len(self.suffixes)
         refuse_others(self.tensors, known, source)
 
     @property
     def gates(self):
-        return GATES[self.cell][0]
+        return _core.find_cell(self.cell)["gates"]
 
     @property
     def suffixes(self):

@@ -1,8 +1,8 @@
 """Weights and files of Keras' SimpleRNN, GRU and LSTM: ``.keras``, ``.weights.h5``, and HDF5 files of Keras 2.
 
 ``kernel`` is ``[I, G H]``, ``recurrent_kernel`` ``[H, G H]``, ``bias`` ``[G H]``, or ``[2, G H]`` for a GRU with
-``reset_after``. The gate order is i, f, c, o for the LSTM and z, r, h for the GRU. Files need the package h5py, but not
-Keras.
+``reset_after``. The gate order is i, f, c, o for the LSTM and z, r, h for the GRU. Layers with other activations become
+cells of :mod:`penstock.variants`. Files need the package h5py, but not Keras.
 """
 
 from __future__ import annotations
@@ -18,13 +18,23 @@ import numpy as np
 from .. import _core
 from ..errors import BadInput, InvalidArgument, IoFailure, Unsupported
 from ._hdf5 import DEEPEST, cell_groups, h5py_package, opened
+from ._keras_cells import CLASSES, parsed, plain, settings
 from ._limits import Limits, reading
-from ._weights import RecurrentWeights, check_said, inverse, reordered, shape_text, take, unique_names
+from ._weights import (
+    RecurrentWeights,
+    base_of,
+    check_said,
+    inverse,
+    of_own_cell,
+    reordered,
+    shape_text,
+    take,
+    unique_names,
+)
 
 _ORDER = {"lstm": [0, 1, 2, 3], "gru": [1, 0, 2], "gru-before": [1, 0, 2], "elman": [0], "elman-relu": [0]}
-_CLASSES = {"LSTM": "lstm", "GRU": "gru", "SimpleRNN": "elman"}
 # Classes of layers that are read, or refused with their name.
-_KINDS = {*_CLASSES, "RNN", "Bidirectional", "ConvLSTM1D", "ConvLSTM2D", "ConvLSTM3D", "CuDNNLSTM", "CuDNNGRU"}
+_KINDS = {*CLASSES, "RNN", "Bidirectional", "ConvLSTM1D", "ConvLSTM2D", "ConvLSTM3D", "CuDNNLSTM", "CuDNNGRU"}
 
 
 def from_keras(arrays, *, cell=None, source="keras"):
@@ -32,8 +42,8 @@ def from_keras(arrays, *, cell=None, source="keras"):
 
     Args:
         arrays: Kernel, recurrent kernel, and the bias if there is one.
-        cell: ``"elman"`` or ``"elman-relu"`` for a SimpleRNN, ``"gru"`` or ``"gru-before"`` for a GRU without a bias.
-            None: found by the shapes.
+        cell: ``"elman"`` or ``"elman-relu"`` for a SimpleRNN, ``"gru"`` or ``"gru-before"`` for a GRU without a bias; a
+            cell of :mod:`penstock.variants` for other activations. None: found by the shapes.
         source: Name of the source in error messages.
     """
     tensors = dict(zip(("kernel", "recurrent_kernel", "bias"), arrays))
@@ -42,9 +52,10 @@ def from_keras(arrays, *, cell=None, source="keras"):
     recurrent = take(tensors, "recurrent_kernel", source, None, None)
     hidden, columns = recurrent.shape
     cell = cell or _cell_by_shape(hidden, columns, tensors, source)
-    if cell not in _ORDER:
-        raise InvalidArgument(f"cell must be one of {', '.join(_ORDER)}, not '{cell}'")
-    order = _ORDER[cell]
+    base, gates = base_of(cell, _ORDER)
+    if getattr(cell, "learnt", {}) or gates == [0, 2, 3]:
+        raise InvalidArgument(f"cell must have no learnt vectors or coupled gates, which Keras does not have, not '{cell}'")
+    order = _ORDER[base]
     if columns != len(order) * hidden:
         raise BadInput(
             f"{source}: tensor 'recurrent_kernel' is {shape_text(recurrent.shape)}, expected [H, {len(order)} H]"
@@ -53,12 +64,13 @@ def from_keras(arrays, *, cell=None, source="keras"):
         "weight_ih_l0": reordered(take(tensors, "kernel", source, None, columns), order).T.copy(),
         "weight_hh_l0": reordered(recurrent, order).T.copy(),
     }
-    if cell == "gru" and "bias" in tensors:
+    if base == "gru" and "bias" in tensors:
         bias = reordered(take(tensors, "bias", source, 2, columns), order)
         named |= {"bias_ih_l0": bias[0].copy(), "bias_hh_l0": bias[1].copy()}
     elif "bias" in tensors:
         named["bias_ih_l0"] = reordered(take(tensors, "bias", source, columns), order)
-    return RecurrentWeights(cell, named)
+    weights = RecurrentWeights(base, named)
+    return weights if gates is None else of_own_cell(weights, cell, gates)
 
 
 def _cell_by_shape(hidden, columns, tensors, source):
@@ -113,28 +125,22 @@ def _snake_case(name):
     return re.sub(r"([a-z])([A-Z])", r"\1_\2", re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", name)).lower()
 
 
-def _settings(entry):
-    """Returns (class, configuration) of a layer in the configuration of a model; ("", {}) for anything else."""
-    kind, config = (entry.get("class_name"), entry.get("config")) if isinstance(entry, dict) else (None, None)
-    return (kind, config) if isinstance(kind, str) and isinstance(config, dict) else ("", {})
-
-
 def _configurations(entry, folder="", path=()):
     """Returns [(place in a Keras 3 file, names from the outermost, entry)] of the recurrent layers of a model."""
     if len(path) > DEEPEST or folder.count("/") > 2 * DEEPEST:
         raise BadInput(f"its layers lie more than {DEEPEST} deep in each other")
-    kind, config = _settings(entry)
+    kind, config = settings(entry)
     name = config.get("name")
     if kind == "TimeDistributed":  # the inner layer is read under the name of the wrapper
         inner = _configurations(config.get("layer"), folder + "/layer", path)
-        direct = _settings(config.get("layer"))[0] in _KINDS
+        direct = settings(config.get("layer"))[0] in _KINDS
         return [(place, (*path, name) if direct else names, each) for place, names, each in inner]
     if kind in _KINDS:
         return [(folder, (*path, name), entry)]
     found, counts = [], {}
     layers = config.get("layers")
     for layer in layers if isinstance(layers, list) else []:
-        stem = _snake_case(_settings(layer)[0])
+        stem = _snake_case(settings(layer)[0])
         number = counts[stem] = counts.get(stem, -1) + 1
         place = f"{folder}/layers/{stem}" + (f"_{number}" if number else "")
         own = (*path, name) if folder else ()
@@ -142,47 +148,16 @@ def _configurations(entry, folder="", path=()):
     return found
 
 
-def _is_kerass(entry):
-    """Returns True if the class is Keras' own, not another class of that name."""
-    module = entry.get("module")
-    own = module is None or str(module).split(".")[0] in ("keras", "tf_keras", "tensorflow")
-    return own and not entry.get("registered_name")
-
-
-def _plain(entry, name, source):
-    """Returns (cell, units, use_bias) of a layer or a cell. The cell is None if the shape of the bias identifies it.
-
-    Raises Unsupported if there is no equivalent here.
-    """
-    kind, config = _settings(entry)
-    kind = kind.removesuffix("Cell")
-    if kind not in _CLASSES or not _is_kerass(entry):
-        used = entry.get("registered_name") or kind or "something else" if isinstance(entry, dict) else "something else"
-        raise Unsupported(f"{source}: layer '{name}' is made of {used}, expected SimpleRNN, GRU or LSTM of Keras")
-    if config.get("go_backwards", False):
-        raise Unsupported(f"{source}: layer '{name}' goes backwards, and its outputs stay in that order")
-    cell, activation = _CLASSES[kind], config.get("activation", "tanh")
-    if kind == "GRU":
-        cell = {True: "gru", False: "gru-before"}.get(config.get("reset_after"))
-    used = [activation] if kind == "SimpleRNN" else [activation, config.get("recurrent_activation", "sigmoid")]
-    if kind == "SimpleRNN" and activation == "relu":
-        cell = "elman-relu"
-    elif used != ["tanh", "sigmoid"][: len(used)]:
-        shown = ", ".join(each if isinstance(each, str) else json.dumps(each) for each in used)
-        raise Unsupported(f"{source}: layer '{name}' has the activations {shown}, expected tanh and sigmoid")
-    return cell, config.get("units"), config.get("use_bias", True)
-
-
 def _forward(entry, name, source):
     """Returns the stacked cells of a layer that runs forward."""
-    kind, config = _settings(entry)
+    kind, config = settings(entry)
     if kind != "RNN":
-        return [_plain(entry, name, source)]
+        return [plain(entry, name, source)]
     if config.get("go_backwards", False):
         raise Unsupported(f"{source}: layer '{name}' goes backwards, and its outputs stay in that order")
-    inner = _settings(config.get("cell"))
+    inner = settings(config.get("cell"))
     cells = inner[1].get("cells") if inner[0] == "StackedRNNCells" else [config.get("cell")]
-    found = [_plain(each, name, source) for each in (cells if isinstance(cells, list) else [])]
+    found = [plain(each, name, source) for each in (cells if isinstance(cells, list) else [])]
     if len({(cell, units) for cell, units, _ in found}) > 1:
         shown = ", ".join(f"{cell} of {units} units" for cell, units, _ in found)
         raise Unsupported(f"{source}: layer '{name}' is a stack of {shown}, expected one cell and one size")
@@ -191,17 +166,17 @@ def _forward(entry, name, source):
 
 def _directions(entry, name, source):
     """Returns [(suffix, possible names of the direction's layer, its cells)] of a configured layer."""
-    kind, config = _settings(entry)
-    if kind not in _CLASSES and kind not in ("RNN", "Bidirectional"):
+    kind, config = settings(entry)
+    if kind not in CLASSES and kind not in ("RNN", "Bidirectional"):
         raise Unsupported(f"{source}: layer '{name}' is of the class {kind}, which no cell here computes")
     if kind != "Bidirectional":
         return [("", (), _forward(entry, name, source))]
     if config.get("merge_mode", "concat") != "concat":
         raise Unsupported(f"{source}: layer '{name}' merges its directions other than by concat")
     forward, backward = config.get("layer"), config.get("backward_layer")
-    title = _settings(forward)[1].get("name")
+    title = settings(forward)[1].get("name")
     if isinstance(backward, dict):
-        kind, own = _settings(backward)
+        kind, own = settings(backward)
         if not own.get("go_backwards", False):
             raise Unsupported(f"{source}: layer '{name}' has a backward_layer that runs forward")
         titles = (own.get("name"), f"backward_{own.get('name')}")
@@ -382,7 +357,7 @@ def read_keras(path, *, name=None, cell=None):
         if path.endswith((".h5", ".hdf5")):
             with opened(path, path) as file:
                 text = file.attrs.get("model_config", "{}")
-                return _read_group(file, limits, _json(text, path), name, cell)
+                return _read_group(file, limits, _json(text, path, file.attrs.get("keras_version")), name, cell)
         config, content = _archived(path, limits)
         with opened(io.BytesIO(content), path) as file:
             return _read_group(file, limits, config, name, cell)
@@ -392,10 +367,12 @@ def _archived(path, limits):
     """Returns the configuration of a ``.keras`` file and the bytes of its weights."""
     try:
         with zipfile.ZipFile(path) as archive:
-            names = ("config.json", "model.weights.h5")
+            names = ["config.json", "model.weights.h5"]
             if any(name not in archive.namelist() for name in names):
                 raise BadInput(f"{path}: no model of Keras: it has no config.json or no model.weights.h5")
             contents = []
+            if "metadata.json" in archive.namelist():
+                names.append("metadata.json")
             for name in names:
                 if archive.namelist().count(name) > 1:
                     raise BadInput(f"{path}: no model of Keras: it has several files '{name}'")
@@ -405,14 +382,15 @@ def _archived(path, limits):
                     contents.append(file.read(size))
                     if file.read(1):
                         raise BadInput(f"{path}: '{name}' is longer than the archive says")
-            return _json(contents[0], path), contents[1]
+            version = _json(contents[2], path, None).get("keras_version") if len(contents) > 2 else None
+            return _json(contents[0], path, version), contents[1]
     except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError, zlib.error) as error:
         raise BadInput(f"{path}: no model of Keras: no sound zip archive") from error
 
 
-def _json(text, path):
+def _json(text, path, version):
     try:
-        return json.loads(text)
+        return parsed(text, version)
     except (ValueError, TypeError, RecursionError) as error:
         raise BadInput(f"{path}: its configuration is no JSON") from error
 

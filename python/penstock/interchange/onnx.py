@@ -1,7 +1,9 @@
 """Weights and files of ONNX's operators RNN, GRU and LSTM.
 
 ``W`` is ``[directions, G H, I]``, ``R`` ``[directions, G H, H]``, ``B`` ``[directions, 2 G H]`` (the biases of W, then
-those of R). The gate order is i, o, f, c for the LSTM and z, r, h for the GRU. Files need the package onnx.
+those of R), ``P`` ``[directions, 3 H]`` (peepholes of i, o, f). The gate order is i, o, f, c for the LSTM and z, r, h
+for the GRU. Nodes with other activations, limits, peepholes or coupled gates become cells of
+:mod:`penstock.variants`. Files need the package onnx.
 """
 
 from __future__ import annotations
@@ -14,14 +16,25 @@ import re
 
 import numpy as np
 
+from .. import variants
 from ..errors import BadInput, InvalidArgument, IoFailure, Unsupported
 from ._limits import Limits, reading
-from ._weights import RecurrentWeights, inverse, refuse_others, reordered, take, unique_names
+from ._weights import (
+    RecurrentWeights,
+    base_of,
+    inverse,
+    of_own_cell,
+    refuse_others,
+    reordered,
+    take,
+    unique_names,
+)
 
 # Index of our gate for each gate of the operator.
 _ORDER = {"lstm": [0, 3, 1, 2], "gru": [1, 0, 2], "gru-before": [1, 0, 2], "elman": [0], "elman-relu": [0]}
 _OPERATOR = {"lstm": "LSTM", "gru": "GRU", "gru-before": "GRU", "elman": "RNN", "elman-relu": "RNN"}
 _ACTIVATIONS = {"LSTM": ["Sigmoid", "Tanh", "Tanh"], "GRU": ["Sigmoid", "Tanh"], "RNN": ["Tanh"]}
+_PEEPHOLES = {"i": 0, "o": 1, "f": 2}  # their places in P
 _SUFFIXES = {"forward": ("",), "reverse": ("_reverse",), "bidirectional": ("", "_reverse")}
 
 
@@ -29,17 +42,20 @@ def from_onnx(tensors, *, cell, direction="forward", source="onnx"):
     """Returns one layer from the arrays of a node.
 
     Args:
-        tensors: {name: array} with the names ``W``, ``R`` and optionally ``B``.
-        cell: ``"lstm"``, ``"gru"`` (``linear_before_reset=1``), ``"gru-before"`` (0), ``"elman"`` or ``"elman-relu"``.
+        tensors: {name: array} with the names ``W``, ``R`` and optionally ``B`` and ``P``.
+        cell: ``"lstm"``, ``"gru"`` (``linear_before_reset=1``), ``"gru-before"`` (0), ``"elman"``, ``"elman-relu"``, or
+            a cell of :mod:`penstock.variants`.
         direction: ``"forward"``, ``"reverse"`` or ``"bidirectional"``.
         source: Name of the source in error messages.
     """
-    if cell not in _ORDER:
-        raise InvalidArgument(f"cell must be one of {', '.join(_ORDER)}, not '{cell}'")
+    base, gates = base_of(cell, _ORDER)
     if direction not in _SUFFIXES:
         raise InvalidArgument(f"direction must be one of {', '.join(_SUFFIXES)}, not '{direction}'")
-    refuse_others(tensors, ["W", "R", "B"], source)
-    order, suffixes = inverse(_ORDER[cell]), _SUFFIXES[direction]
+    seen = getattr(cell, "learnt", {})
+    if set(seen) - set(_PEEPHOLES):
+        raise InvalidArgument(f"cell must have no learnt vectors but the peepholes i, f and o, not {', '.join(seen)}")
+    refuse_others(tensors, ["W", "R", "B", "P"] if seen else ["W", "R", "B"], source)
+    order, suffixes = inverse(_ORDER[base]), _SUFFIXES[direction]
     recurrent = take(tensors, "R", source, len(suffixes), None, None)
     rows, hidden = recurrent.shape[1:]
     if rows != len(order) * hidden:
@@ -53,7 +69,14 @@ def from_onnx(tensors, *, cell, direction="forward", source="onnx"):
         if bias is not None:
             named[f"bias_ih_l0{suffix}"] = reordered(bias[i][:rows], order)
             named[f"bias_hh_l0{suffix}"] = reordered(bias[i][rows:], order)
-    return RecurrentWeights(cell, named)
+    weights = RecurrentWeights(base, named)
+    if gates is None:
+        return weights
+    peepholes = []
+    if seen:
+        vectors = take(tensors, "P", source, len(suffixes), 3 * hidden).reshape(len(suffixes), 3, hidden)
+        peepholes = [[each[_PEEPHOLES[name]] for name in seen] for each in vectors]
+    return of_own_cell(weights, cell, gates, peepholes)
 
 
 def to_onnx(weights):
@@ -179,7 +202,71 @@ _COMMON = {"activation_alpha", "activation_beta", "activations", "clip", "direct
 _LARGEST = float(np.finfo(np.float32).max)
 
 
-def _cell_of(node, attributes, source):
+# By name of ONNX, as ONNX Runtime compares it: the activation of penstock.variants and the parameters it takes there,
+# with their defaults. None: ONNX and ONNX Runtime differ in what is the default.
+_FUNCTIONS = {
+    "affine": ("affine", {"alpha": None, "beta": None}),
+    "elu": ("elu", {"alpha": 1.0}),
+    "hardsigmoid": ("hard_sigmoid", {"alpha": 0.2, "beta": 0.5}),
+    "leakyrelu": ("leaky_relu", {"alpha": 0.01}),
+    "relu": ("relu", {}),
+    "scaledtanh": ("scaled_tanh", {"alpha": None, "beta": None}),
+    "sigmoid": ("sigmoid", {}),
+    "softplus": ("softplus", {}),
+    "softsign": ("softsign", {}),
+    "tanh": ("tanh", {}),
+    "thresholdedrelu": ("thresholded_relu", {"alpha": None}),
+}
+
+
+def _activations(names, attributes, source):
+    """Returns activations of penstock.variants. Each takes its parameters from the lists in the order of names."""
+    given = {name: [str(np.float32(each)) for each in attributes.get(f"activation_{name}", [])] for name in ("alpha", "beta")}
+    rest, found = {name: list(values) for name, values in given.items()}, []
+    for name in names:
+        if name.lower() not in _FUNCTIONS:
+            raise Unsupported(f"{source} has the activation {name}, expected one of {', '.join(_FUNCTIONS)}")
+        ours, parameters = _FUNCTIONS[name.lower()]
+        values = [float(rest[each].pop(0)) if rest[each] else usual for each, usual in parameters.items()]
+        if None in values:
+            missing = " and ".join(f"activation_{each}" for each in parameters)
+            raise Unsupported(f"{source} has the activation {name} without {missing}, whose default is not settled")
+        found.append((ours, *values) if values else ours)
+    for name, values in rest.items():
+        if values:
+            takers = len(given[name]) - len(values)
+            raise Unsupported(
+                f"{source} has activation_{name} {[float(each) for each in given[name]]}, and {takers or 'none'} of its "
+                f"activations {', '.join(names)} take{'s' if takers == 1 else ''} one: give as many"
+            )
+    return found
+
+
+def _variant(node, options, coupled, peepholes, attributes, source):
+    """Returns the cell of an operator with these activations of one direction."""
+    if node.op_type == "LSTM":
+        kinds = dict(zip(("gates", "candidate", "output"), options))
+        return variants.lstm(**kinds, coupled=coupled, peepholes=peepholes, **_clip(attributes, source))
+    if node.op_type == "RNN":
+        return variants.elman(activation=options[0], **_clip(attributes, source))
+    kinds, after = dict(zip(("gates", "candidate"), options)), bool(attributes.get("linear_before_reset"))
+    try:
+        return variants.gru(**kinds, reset_after=after, **_clip(attributes, source))
+    except InvalidArgument as error:
+        raise Unsupported(
+            f"{source} has linear_before_reset=0 and other activations or a clip, which no cell here has together: {error}; "
+            "train or export it with linear_before_reset=1"
+        ) from None
+
+
+def _clip(attributes, source):
+    clip = attributes.get("clip", _LARGEST)
+    if not clip > 0:
+        raise Unsupported(f"{source} limits its gates to clip={clip:g}, expected a positive number")
+    return {} if clip >= _LARGEST else {"clip": float(str(np.float32(clip)))}
+
+
+def _cell_of(node, attributes, peepholes, source):
     """Returns the cell of a node. Raises Unsupported if there is no equivalent here."""
     others = sorted(set(attributes) - _COMMON - _KNOWN[node.op_type])
     if others:
@@ -187,29 +274,20 @@ def _cell_of(node, attributes, source):
     directions = 2 if attributes.get("direction", b"forward") == b"bidirectional" else 1
     usual = _ACTIVATIONS[node.op_type] * directions
     activations = [name.decode() for name in attributes.get("activations", [])] or usual
-    names = [name.lower() for name in activations]  # as ONNX Runtime compares them
-    relu = node.op_type == "RNN" and names == ["relu"] * directions
-    if names != [name.lower() for name in usual] and not relu:
-        raise Unsupported(f"{source} has the activations {', '.join(activations)}, expected {', '.join(usual)}")
-    for name in ("activation_alpha", "activation_beta"):
-        if len(attributes.get(name, [])):
-            raise Unsupported(f"{source} has {name} {list(attributes[name])}, and its activations take none: leave it out")
-    if "clip" in attributes and not attributes["clip"] >= _LARGEST:
-        raise Unsupported(f"{source} limits its gates (clip={attributes['clip']:g}), which no cell here does")
-    if attributes.get("input_forget"):
-        raise Unsupported(f"{source} couples its gates (input_forget), which no cell here does")
+    if len(activations) != len(usual):
+        raise Unsupported(f"{source} has {len(activations)} activations, expected {len(usual)}, as {', '.join(usual)}")
     if attributes.get("layout", 0) not in (0, 1):
         raise BadInput(f"{source} has the layout {attributes['layout']}, expected 0 or 1")
-    if node.op_type == "GRU":
-        return "gru" if attributes.get("linear_before_reset") else "gru-before"
-    return "lstm" if node.op_type == "LSTM" else "elman-relu" if relu else "elman"
+    found = _activations(activations, attributes, source)
+    half = len(found) // directions
+    if found[:half] != found[-half:]:
+        raise Unsupported(f"{source} has the activations {', '.join(activations)}, which differ between its directions")
+    return _variant(node, found[:half], bool(attributes.get("input_forget")), peepholes, attributes, source)
 
 
 def _refuse_inputs(node, graph, source):
     """Raises Unsupported for further inputs that are stored in the file. Those given to the graph are the caller's."""
     inputs = dict(zip(_INPUTS, node.input))
-    if inputs.get("P") and graph.held(inputs["P"]) != "zero":
-        raise Unsupported(f"{source} has peepholes (P), which no cell here has")
     for name in ("initial_h", "initial_c"):
         if inputs.get(name) and graph.held(inputs[name]) == "stored":
             raise Unsupported(
@@ -229,12 +307,13 @@ _INPUTS = ("X", "W", "R", "B", "sequence_lens", "initial_h", "initial_c", "P")
 
 def _layer(node, graph, onnx, source):
     attributes = {each.name: onnx.helper.get_attribute_value(each) for each in node.attribute}
-    cell = _cell_of(node, attributes, source)
+    peepholes = len(node.input) > 7 and node.input[7] and graph.held(node.input[7]) != "zero"
+    cell = _cell_of(node, attributes, bool(peepholes), source)
     _refuse_inputs(node, graph, source)
     tensors = {}
-    for name, i in (("W", 1), ("R", 2), ("B", 3)):
+    for name, i in (("W", 1), ("R", 2), ("B", 3), ("P", 7)):
         given = node.input[i] if len(node.input) > i else ""
-        if not given and name == "B":
+        if (not given and name == "B") or (name == "P" and not peepholes):
             continue
         tensors[name] = graph.array(given)
         if tensors[name] is None:

@@ -7,7 +7,7 @@ import re
 import numpy as np
 
 from ..errors import BadInput
-from ._weights import GATES, RecurrentWeights, shape_text
+from ._weights import GATES, RecurrentWeights, is_cell, shape_text
 
 _PLAIN = r"(?:weight_ih|weight_hh|bias_ih|bias_hh)_l\d+(?:_reverse)?"
 _MEMBER = re.compile(_PLAIN)
@@ -122,7 +122,7 @@ def from_torch(tensors, *, prefix="", cell=None, source="state_dict"):
     if not any(name.startswith("weight_ih_l0") for name in own):
         raise BadInput(f"{source}: there is no tensor 'weight_ih_l0'")
     cell = cell or _cell_by_shape(own, source)
-    if cell not in GATES:
+    if not is_cell(cell):
         raise BadInput(f"{source}: cell must be one of {', '.join(GATES)}, not '{cell}'")
     try:
         return RecurrentWeights(cell, own)

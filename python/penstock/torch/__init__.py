@@ -16,8 +16,10 @@ from ._library import library_path, release_memory  # first: it checks the versi
 from .._keywords import explain_keywords
 from ._cells import GRUCell, LSTMCell, MinGRUCell, MinLSTMCell, RNNCell, SLSTMCell
 from ._convert import convert, convert_back
+from ._initial import initialise
 from ._model import SequenceModel
 from ._modules import GRU, LSTM, RNN, SLSTM, MinGRU, MinLSTM, Recurrent
+from ._regularise import regularise
 from ._scan import log_scan, scan
 from ._trainer import StableTrainer
 
@@ -39,8 +41,10 @@ __all__ = [
     "StableTrainer",
     "convert",
     "convert_back",
+    "initialise",
     "library_path",
     "log_scan",
+    "regularise",
     "release_memory",
     "scan",
 ]

@@ -9,7 +9,7 @@ from torch.nn import functional
 from penstock import _core, reference
 from penstock.errors import InvalidArgument
 
-from ._own import own_step, own_terms
+from ._own import own_step, own_terms, split_bias
 
 
 class _Cells(dict):
@@ -41,10 +41,10 @@ class _OfTensors:
     sigmoid, log_sigmoid = torch.sigmoid, functional.logsigmoid
 
 
-def terms_of(cell, wx):
+def terms_of(cell, wx, learnt=()):
     """Returns a and b of h_t = a_t h_{t-1} + b_t for a scan cell, from W x + bias [..., G * H]."""
     if cell not in reference.TERMS:
-        return own_terms(cell, wx.chunk(CELLS[cell][0], -1))
+        return own_terms(cell, wx.chunk(CELLS[cell][0], -1), learnt)
     return reference.TERMS[cell](_OfTensors, wx.chunk(CELLS[cell][0], -1))
 
 
@@ -97,10 +97,11 @@ def unrolled(step, xs, state, reverse):
     return tuple(_stacked(each) for each in zip(*outputs)), state
 
 
-def _layer(cell, x, weights, state, valid, reset, reverse, kept, loop, scan):
+def _layer(cell, x, weights, state, valid, reset, reverse, kept, loop, scan, around):
     """Runs one direction of a layer over x [T, B, I]. Returns the first `kept` states after each step, each [T, B, H],
     and the last states. `valid` and `reset` are bool [T, B] or None. Beyond a row's length all returned states are
-    zeros. `loop` is unrolled() or a function like it; `scan` is None or runs scan cells in parallel."""
+    zeros. `loop` is unrolled() or a function like it; `scan` is None or runs scan cells in parallel. `around` is None,
+    or what _regularise.py does around a cell."""
     gates, _, scans = CELLS[cell]
     weights = list(weights)
     weight_ih = weights.pop(0)
@@ -109,16 +110,21 @@ def _layer(cell, x, weights, state, valid, reset, reverse, kept, loop, scan):
     bias_ih = weights.pop(0) if weights and weights[0].dim() == 1 else None
     bias_hh = weights.pop(0) if weights and weights[0].dim() == 1 else None
     projection = weights.pop(0) if weights else None
-    step_of_cell = reference.CELLS[cell][0] if cell in reference.CELLS else None
-    if step_of_cell is None:
-        step_of_cell, bias_ih = own_step(cell, bias_ih, gates)
+    bias_ih, learnt = split_bias(cell, bias_ih, gates)
+    heads = weight_hh.shape[0] if weight_hh is not None and weight_hh.dim() == 3 else 1
+    step_of_cell = reference.CELLS[cell][0] if cell in reference.CELLS else own_step(cell, learnt, heads)
     wx = functional.linear(x, weight_ih, bias_ih)
     if scans and scan is not None:
-        a, b = (t.transpose(0, 1) for t in terms_of(cell, wx))
+        a, b = terms_of(cell, wx, learnt)
+        if around is not None:
+            a, b = around.terms(a, b)
+        a, b = a.transpose(0, 1), b.transpose(0, 1)
         lengths = None if valid is None else valid.sum(0)
         h, last = scan(a, b, state[0], lengths, None if reset is None else reset.t(), False, reverse)
         return (h.transpose(0, 1),), (last,)
     recurrent = None if scans else _recurrent_product(weight_hh, bias_hh, gates)
+    if around is not None:
+        recurrent = around.product(recurrent, state)
     if reset is not None and valid is not None:
         reset = reset & valid
 
@@ -130,6 +136,8 @@ def _layer(cell, x, weights, state, valid, reset, reverse, kept, loop, scan):
         after = step_of_cell(_OfTensors, wx.chunk(gates, -1), recurrent, *state)
         if projection is not None:
             after = (functional.linear(after[0], projection), *after[1:])
+        if around is not None:
+            after = around.states(state, after)
         if now is None:
             return after, after[:kept]
         now = now.unsqueeze(-1)
@@ -148,11 +156,11 @@ def _packed_places(batch_sizes):
 
 
 def composed(x, weights, states, lengths, batch_sizes, reset, cell, layers, bidirectional, batch_first,
-             every_state=False, loop=unrolled, scan=None):  # fmt: skip
+             every_state=False, loop=unrolled, scan=None, around=None):  # fmt: skip
     """Computes the op `penstock::recurrent` with the states as a tuple of [layers * directions, B, H].
 
-    Returns y, the last states as such a tuple, and every state of the last layer or None. `loop` and `scan` are those of
-    _layer().
+    Returns y, the last states as such a tuple, and every state of the last layer or None. `loop`, `scan` and
+    `around` are those of _layer().
     """
     if batch_sizes is not None:
         places, rows = _packed_places(batch_sizes.cpu())
@@ -179,7 +187,8 @@ def composed(x, weights, states, lengths, batch_sizes, reset, cell, layers, bidi
         for direction in range(directions):
             i = layer * directions + direction
             own, entering = weights[i * each : (i + 1) * each], tuple(s[i] for s in states)
-            (y, *every), after = _layer(cell, padded, own, entering, valid, reset, direction == 1, kept, loop, scan)
+            form = (valid, reset, direction == 1, kept, loop, scan, around)
+            (y, *every), after = _layer(cell, padded, own, entering, *form)
             outputs.append(y)
             others += every
             last.append(after)
@@ -195,10 +204,10 @@ def composed(x, weights, states, lengths, batch_sizes, reset, cell, layers, bidi
 
 
 def composed_op(x, weights, states, lengths, batch_sizes, reset, cell, layers, bidirectional, batch_first,
-                every_state, loop=unrolled, scan=None):  # fmt: skip
+                every_state, loop=unrolled, scan=None, around=None):  # fmt: skip
     """Does what composed() does in the dtypes of the op: sums and states are as `states`, y as x."""
     dtype = states[0].dtype
-    form = (lengths, batch_sizes, reset, cell, layers, bidirectional, batch_first, every_state, loop, scan)
+    form = (lengths, batch_sizes, reset, cell, layers, bidirectional, batch_first, every_state, loop, scan, around)
     y, last, every = composed(x.to(dtype), [w.to(dtype) for w in weights], states, *form)
     return y.to(x.dtype), last, every
 

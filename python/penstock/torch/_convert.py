@@ -95,7 +95,7 @@ def convert_back(model):
     Raises:
         ValueError: A layer cannot be converted; the message names it, and nothing has changed. These are layers that
             torch.nn does not have (MinGRU, several heads, a GRU with ``reset_after=False``, layers of a
-            SequenceModel), subclasses, and layers with computed parameters.
+            SequenceModel, layers with :func:`regularise`), subclasses, and layers with computed parameters.
         TypeError: ``model`` is not a module.
     """
     _check_module(model)
@@ -111,5 +111,7 @@ def convert_back(model):
 def _in_torch_nn(module):
     """Returns the same layer as a module of torch.nn; None if torch.nn does not have it."""
     if type(module) not in _THEIRS or module.num_heads != 1 or not getattr(module, "reset_after", True):
+        return None
+    if getattr(module, "_noise", None):
         return None
     return _other(module, _THEIRS[type(module)])

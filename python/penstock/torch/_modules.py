@@ -22,6 +22,7 @@ from ._notes import CellNote
 from ._own import describe_cell, initial_values, learnt_vectors
 from ._ops import autocast_sequence, is_plain, keeps_tape, run_layers
 from ._parallel_layer import Reach, parallel_layer
+from ._regularise import run_noisy
 from ._sequence_parallel import parallel_scan
 
 
@@ -48,6 +49,7 @@ class Stack(CellNote, Foreign, nn.RNNBase):
     """
 
     num_heads: int
+    _noise = None  # set by regularise()
 
     def _cell(self):
         """Returns the name of the cell in the library."""
@@ -184,9 +186,10 @@ class Stack(CellNote, Foreign, nn.RNNBase):
     def _weights(self):
         parameters = self._parameters
         try:
-            return [parameters[name] for name in self._flat_weights_names]
+            weights = [parameters[name] for name in self._flat_weights_names]
         except KeyError:  # parametrised weights are computed on access
-            return [getattr(self, name) for name in self._flat_weights_names]
+            weights = [getattr(self, name) for name in self._flat_weights_names]
+        return self._noise.weights(self._flat_weights_names, weights) if self._noise and self.training else weights
 
     def _run(self, x, states, rows, every_state):
         """Returns [y, last states, each [layers * directions, B, H]] and, with `every_state`, the other states of the
@@ -218,8 +221,14 @@ class Stack(CellNote, Foreign, nn.RNNBase):
     def _run_layers(self, x, weights, states, rows, layers, batch_first, every_state):
         if self.proj_size > 0:
             return self._run_composed(x, weights, states, *rows, layers, batch_first, every_state)
-        form = (layers, self.bidirectional, batch_first, every_state)
-        return run_layers(x, weights, states, rows, self._cell(), *form)
+        cell, form = self._cell(), (layers, self.bidirectional, batch_first)
+        if self._noise and self._noise.steps(self.training):
+            x = autocast_sequence(x)
+            expected = None if self.training else self._noise.expected_cell(x)
+            if expected is None:
+                return run_noisy(self._noise, self.training, x, weights, states, rows, (cell, *form), every_state)
+            cell = expected
+        return run_layers(x, weights, states, rows, cell, *form, every_state)
 
     def _run_composed(self, x, weights, states, lengths, batch_sizes, reset, layers, batch_first, every_state):
         """Runs an LSTM with projections, which the kernels do not support.
@@ -275,7 +284,7 @@ class Stack(CellNote, Foreign, nn.RNNBase):
 
     def extra_repr(self):
         heads = f", num_heads={self.num_heads}" if self.num_heads != 1 else ""
-        return super().extra_repr() + heads
+        return super().extra_repr() + heads + (repr(self._noise) if self._noise else "")
 
 
 class RNN(Stack):

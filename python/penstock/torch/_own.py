@@ -6,7 +6,7 @@ import json
 import torch
 from torch.nn import functional
 
-from penstock import _core
+from penstock import _core, reference
 
 _FUNCTIONS = {
     "add": torch.add,
@@ -60,7 +60,12 @@ def _read(cell):
     return json.loads(_core.cell_json(cell))
 
 
-def _evaluate(cell, leaves):
+def _mean(x, heads):
+    parts = x.unflatten(-1, (heads, -1))
+    return parts.mean(-1, keepdim=True).expand_as(parts).flatten(-2)
+
+
+def _evaluate(cell, leaves, heads=1):
     """Returns the outputs of a cell's graph; `leaves` has a list of tensors by operation."""
     given = _read(cell)
     like = leaves["input"][0]
@@ -70,35 +75,36 @@ def _evaluate(cell, leaves):
             values.append(like.new_tensor(node["value"]))
         elif "index" in node:
             values.append(leaves[node["op"]][node["index"]])
+        elif node["op"] == "mean":
+            values.append(_mean(values[node["of"][0]].expand_as(like), heads))
         else:
             values.append(_FUNCTIONS[node["op"]](*(values[i] for i in node["of"])))
     return tuple(values[i].expand_as(like) for i in given["outputs"])
 
 
-def own_terms(cell, wx):
-    """Returns a and b of a scan cell for its gates."""
-    return _evaluate(cell, {"input": wx})
+def split_bias(cell, bias, gates):
+    """Returns the part of `bias` that is the gates', and the learnt vectors behind it [K, H]."""
+    vectors = 0 if cell in reference.CELLS else learnt_vectors(cell)
+    if not vectors:
+        return bias, ()
+    hidden = len(bias) // (gates + vectors)
+    return bias[: gates * hidden], bias[gates * hidden :].view(vectors, hidden)
 
 
-def own_step(cell, bias, gates):
-    """Returns the step of a cell as penstock.reference has steps, and the part of `bias` that is the gates'."""
-    if _read(cell)["kind"] == "scan":
+def own_terms(cell, wx, learnt):
+    """Returns a and b of a scan cell for its gates and learnt vectors."""
+    return _evaluate(cell, {"input": wx, "learnt": learnt})
 
-        def scan_step(_, wx, recurrent, h):
-            a, b = own_terms(cell, wx)
-            return (a * h + b,)
 
-        return scan_step, bias
-    vectors, hidden = learnt_vectors(cell), 0
-    if vectors:
-        hidden = len(bias) // (gates + vectors)
-        learnt = bias[gates * hidden :].view(vectors, hidden)
-        bias = bias[: gates * hidden]
-    else:
-        learnt = ()
+def own_step(cell, learnt, heads):
+    """Returns the step of a cell as penstock.reference has steps."""
+
+    def scan_step(_, wx, recurrent, h):
+        a, b = own_terms(cell, wx, learnt)
+        return (a * h + b,)
 
     def step(_, wx, recurrent, *states):
         leaves = {"input": wx, "recurrent": recurrent(states[0]), "state": states, "learnt": learnt}
-        return _evaluate(cell, leaves)
+        return _evaluate(cell, leaves, heads)
 
-    return step, bias
+    return scan_step if _read(cell)["kind"] == "scan" else step

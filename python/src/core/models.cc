@@ -13,6 +13,7 @@
 #include "bindings.h"
 #include "interrupts.h"
 #include "penstock/data/row_steps.h"
+#include "penstock/initial_weights.h"
 #include "penstock/spread_tracker.h"
 #include "penstock/train/fine_tune.h"
 
@@ -77,11 +78,13 @@ nb::dict describe(const ModelSpec& spec) {
 }
 
 /// Returns a model with new weights, and with the linear forecast of the dataset if it has one.
-std::unique_ptr<SharedModel> make_model(const nb::dict& fields, SharedDataset& shared, std::uint64_t seed) {
+std::unique_ptr<SharedModel> make_model(const nb::dict& fields, SharedDataset& shared, std::uint64_t seed,
+                                        const std::string& weights, double chrono) {
   const SharedDataset::Reading dataset(shared);
   ModelSpec spec = spec_from(fields);
   take_autoregression(spec, **dataset);
   Model model(spec, (*dataset)->description(), seed);
+  initialise(model, {.weights = parse_initial_weights(weights), .chrono = chrono}, seed);
   fit_autoregression(model, **dataset);
   return std::make_unique<SharedModel>(std::move(model), "the model");
 }
@@ -331,7 +334,9 @@ nb::dict describe(const DataDescription& data) {
 void bind_models(nb::module_& module) {
   nb::class_<SharedModel> bound(module, "Model");
   bind_model_files(module, bound);
-  bound.def_static("make", &make_model, nb::arg("spec"), nb::arg("data"), nb::arg("seed"))
+  bound
+      .def_static("make", &make_model, nb::arg("spec"), nb::arg("data"), nb::arg("seed"),
+                  nb::arg("initial_weights") = "standard", nb::arg("chrono") = 0.0)
       .def_static("continue_from", &make_continuation, nb::arg("origin"), nb::arg("data"), nb::arg("dropout"))
       .def("normalised", &normalised, nb::arg("rows"), nb::arg("group"))
       .def("in_units", &in_units, nb::arg("outputs"), nb::arg("group"))

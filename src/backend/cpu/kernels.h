@@ -315,7 +315,7 @@ struct ScanGradient {
   const std::uint16_t* const* x_row_bf16 = nullptr;
   std::uint16_t* const* dx_row_bf16 = nullptr;
   Real* weight_gradient = nullptr;  // [G*H, I] or null
-  Real* bias_gradient = nullptr;    // [G*H] or null
+  Real* bias_gradient = nullptr;    // [(G + K)*H] with learnt vectors of a defined cell, or null
 };
 
 /// Channels whose gradients, turned around, wait for their product over the rows of a piece; and from one to the next,

@@ -79,7 +79,8 @@ Symbol written(Operation operation, const Symbol& a, const Symbol& b, const Symb
 }  // namespace
 
 std::vector<Symbol> write_formula(const formula::Formula& formula, const std::vector<formula::NodeId>& roots,
-                                  const std::function<Symbol(formula::Operation, int)>& leaf) {
+                                  const std::function<Symbol(formula::Operation, int)>& leaf,
+                                  const std::function<Symbol(const Symbol&)>& mean) {
   const std::vector<bool> used = reachable(formula, roots);
   std::vector<Symbol> symbols(used.size());
   for (std::size_t id = 0; id < used.size(); ++id) {
@@ -89,6 +90,8 @@ std::vector<Symbol> write_formula(const formula::Formula& formula, const std::ve
       symbols[id] = Symbol(static_cast<float>(node.value));
     } else if (node.operands().empty()) {
       symbols[id] = leaf(node.operation, node.index);
+    } else if (node.operation == formula::Operation::mean) {
+      symbols[id] = mean(symbols[static_cast<std::size_t>(node.of[0])]);
     } else {
       Symbol of[3];
       for (std::size_t i = 0; i < node.operands().size(); ++i) of[i] = symbols[static_cast<std::size_t>(node.of[i])];

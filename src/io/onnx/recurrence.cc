@@ -176,7 +176,9 @@ class Layer {
     const formula::CellFormula& cell = cell_.formula->cell;
     const auto gate = [&](int i) { return Symbol(graph_, wx[static_cast<std::size_t>(i)]); };
     const std::vector<Symbol> terms =
-        write_formula(cell.formula, cell.outputs, [&](formula::Operation, int i) { return gate(i); });
+        write_formula(cell.formula, cell.outputs, [&](formula::Operation operation, int i) {
+          return operation == formula::Operation::input ? gate(i) : learnt(graph_, i);
+        });
     return loop({name_of(terms[0], gate(0)), name_of(terms[1], gate(0))}, states,
                 [](OnnxGraph& body, const Names& of_step, const Names& before) {
                   const Symbol a(body, of_step[0]), b(body, of_step[1]), h(body, before[0]);
@@ -197,11 +199,23 @@ class Layer {
         return learnt(body, index);
       };
       Names names;
-      for (const Symbol& next : write_formula(cell.formula, cell.outputs, leaf)) {
+      const auto mean = [&](const Symbol& x) { return of_units(body, x); };
+      for (const Symbol& next : write_formula(cell.formula, cell.outputs, leaf, mean)) {
         names.push_back(name_of(next, Symbol(body, before[0])));
       }
       return names;
     });
+  }
+
+  /// The mean of x [B, H] over the units of each head, as large as x; of one head [B, 1].
+  Symbol of_units(OnnxGraph& body, const Symbol& x) const {
+    const OnnxAttributes last = {{"axes", std::vector<Index>{-1}}, {"keepdims", 1}};
+    if (shape_.heads == 1) return {body, body.node("ReduceMean", {x.name()}, last)};
+    const Index D = shape_.hidden / shape_.heads;
+    const std::string by_head = body.node("Reshape", {x.name(), body.integers({-1, shape_.heads, D})});
+    const std::string wide =
+        body.node("Expand", {body.node("ReduceMean", {by_head}, last), body.integers({1, shape_.heads, D})});
+    return {body, body.node("Reshape", {wide, body.integers({-1, shape_.hidden})})};
   }
 
   /// A learnt vector [H], which stands behind the gates of bias_ih.

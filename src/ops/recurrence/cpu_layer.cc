@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/threads.h"
+#include "formula/cell.h"
 #include "ops/recurrence/cpu_layer_space.h"
 
 namespace penstock::ops {
@@ -185,6 +186,8 @@ typename CpuLayer<Real>::ForwardSpace CpuLayer<Real>::forward_space(Real* memory
     space.zeros = carver.take(G() * hidden_);
     if (!input_on_the_way()) space.wx = carver.take(piece_steps() * geometry_.rows() * gates_stride());
     space.places = carver.template take_items<cpu::RowPlace<Real>>(plan_.channel_parts * geometry_.rows());
+    if (cell_.averages) space.sums = carver.take(2 * G() * row_state);
+    space.heads = carver.take(plan_.threads() * head_values());
     for (Real*& h : space.h) h = carver.take(row_state);
     space.state = carver.take((S() - 1) * row_state);
     if (cell_.phases == 2) {
@@ -212,6 +215,12 @@ Index CpuLayer<Real>::rounded_states() const {
 template <class Real>
 Index CpuLayer<Real>::rounded_step() const {
   return (geometry_.rows() + cpu::kRoundedRows) * heads_ * G() * kernels_.rounded_gradients(hidden_ / heads_);
+}
+
+template <class Real>
+Index CpuLayer<Real>::head_values() const {
+  if (!cell_.averages) return 0;
+  return cpu::head_values(std::max(cell_.alive, cell_.formula->forward.slots), hidden_ / heads_);
 }
 
 /// Whole lines of the cache, and an odd number of them: rows a power of two apart would all fall into the same few
@@ -256,7 +265,7 @@ template <class Real>
 Index CpuLayer<Real>::piece_capacity() const {
   if (plan_.algorithm == Algorithm::scan) return plan_.chunk * plan_.threads();
   const Index cache = machine_.cached_gradients(rounds_gradients() ? sizeof(std::uint16_t) : sizeof(Real));
-  const Index row = input_ + G() * channel_vectors() * kernels_.lanes;
+  const Index row = input_ + cell_.bias_vectors() * channel_vectors() * kernels_.lanes;
   const Index fewest = rounds_gradients() ? 512 : 192;
   return std::min(std::clamp<Index>(cache / row, fewest, 1024), (geometry_.cells() + 11) / 12 * 12);
 }
@@ -277,7 +286,7 @@ typename CpuLayer<Real>::BackwardSpace CpuLayer<Real>::backward_space(Real* memo
       space.rounded_piece.x_packed = carver.take_rounded(kernels_.rounded_gradients(capacity) * inputs);
       space.rounded_piece.columns = carver.take_rounded(plan_.threads() * cpu::kColumns * cpu::column_stride(capacity));
     } else {
-      space.piece.dwx = carver.take(capacity * G() * channel_vectors() * kernels_.lanes);
+      space.piece.dwx = carver.take(capacity * cell_.bias_vectors() * channel_vectors() * kernels_.lanes);
       space.piece.x_packed = carver.take(capacity * inputs);
     }
     if (plan_.algorithm == Algorithm::scan) {
@@ -296,6 +305,7 @@ typename CpuLayer<Real>::BackwardSpace CpuLayer<Real>::backward_space(Real* memo
     space.dwx = carver.take(rows * gates_stride());
     space.drh = cell_.split_gradients ? carver.take(rows * gates_stride()) : space.dwx;
     space.dlearnt = carver.take(rows * learnt());
+    space.heads = carver.take(plan_.threads() * head_values());
     if (cell_.phases == 2) space.operand = carver.take(rows * hidden_);
     space.rows.first = carver.template take_items<Index>(steps);
     for (const Real*** list : {&space.rows.x, &space.rows.h, &space.rows.operand}) {
@@ -329,6 +339,7 @@ std::size_t CpuLayer<Real>::backward_workspace() const {
 
 template <class Real>
 std::size_t CpuLayer<Real>::step_workspace() const {
+  if (cell_.averages) return static_cast<std::size_t>(2 * G() * hidden_ + head_values());
   return cell_.phases == 2 ? static_cast<std::size_t>((1 + cell_.saved) * hidden_) : 0;
 }
 
@@ -337,7 +348,7 @@ cpu::TracedStep<Real> CpuLayer<Real>::step_job(const Real* packed, Real* workspa
   // Beyond about what a core has to itself a step waits for the cache that all cores share.
   const auto own_cache = static_cast<std::size_t>(machine_.cached(machine_.costs.panel_share, sizeof(Real)));
   cpu::TracedStep<Real> job;
-  job.traced = {cell_.formula, packed + kernels_.step_panels(input_, hidden_, heads_)};
+  job.traced = {cell_.formula, packed + kernels_.step_panels(input_, hidden_, heads_), hidden_};
   job.input = input_;
   job.hidden = hidden_;
   job.heads = heads_;
@@ -346,6 +357,8 @@ cpu::TracedStep<Real> CpuLayer<Real>::step_job(const Real* packed, Real* workspa
   job.far = packed_step_size() > own_cache;
   job.operand = workspace;
   job.between = workspace + hidden_;
+  job.sums = workspace;
+  job.head = workspace + 2 * G() * hidden_;
   return job;
 }
 

@@ -137,9 +137,11 @@ class CpuLayer {
   Index S() const { return cell_.info.states; }
   /// Values of the learnt vectors, K*H.
   Index learnt() const { return cell_.learnt * hidden_; }
+  /// What a thread needs to compute a head of a cell whose units read means; 0 for other cells.
+  Index head_values() const;
   /// The equations of a defined cell, with learnt vectors as they lie behind the gates of bias_ih.
   cpu::TracedCell<Real> traced(const Real* bias_ih) const {
-    return {cell_.formula, bias_ih == nullptr ? nullptr : bias_ih + G() * hidden_};
+    return {cell_.formula, bias_ih == nullptr ? nullptr : bias_ih + G() * hidden_, hidden_};
   }
   /// Dense cells: whether the input product is made step by step with the recurrent one, instead of for a piece of
   /// piece_steps() beforehand; every sum runs in the same order.

@@ -101,6 +101,7 @@ void CpuLayer<Real>::backward_pieces(const BackwardArguments<Real>& call, const 
   const cpu::RowMap dx = geometry_.map(Geometry::input_gradient_map, call.dx.row_stride, call.dx.step_stride);
   run_dense(kernels_.backward_panels(hidden_, heads_), [&](const cpu::DensePart& part, const Member& member) {
     cpu::TracedBackward<Real> steps = job;
+    steps.head = space.heads + member.thread * head_values();
     for (steps.step_end = range.end; steps.step_end > range.begin; steps.step_end = steps.step_begin) {
       const StepRange piece = piece_before(steps.step_end);
       steps.step_begin = std::max(range.begin, piece.begin);

@@ -83,6 +83,7 @@ void CpuLayer<Real>::forward_dense(const ForwardArguments<Real>& call, const For
   job.between = space.between;
   job.rounded = space.rounded;
   job.places = space.places;
+  job.sums = space.sums;
   if (call.tape != nullptr) {
     const Tape kept = tape(call.tape);
     job.saved = kept.saved;
@@ -91,7 +92,11 @@ void CpuLayer<Real>::forward_dense(const ForwardArguments<Real>& call, const For
   }
 
   if (range.begin == 0) enter_forward(call, job);
-  run_dense(panels, [&](const cpu::DensePart& part, const Member&) { kernels_.dense_forward(job, part); });
+  run_dense(panels, [&](const cpu::DensePart& part, const Member& member) {
+    cpu::TracedForward<Real> own = job;
+    own.head = space.heads + member.thread * head_values();
+    kernels_.dense_forward(own, part);
+  });
   if (range.end < geometry_.steps()) return;
   for (Index k = 0; k < S(); ++k) {
     store_state(job.last + k * geometry_.rows() * hidden_, state_block(call.state_out, k, call.state_pitch));

@@ -147,7 +147,7 @@ void CpuLayer<Real>::backward_scan(const BackwardArguments<Real>& call, const Ba
   const cpu::ScanBackwardKernels<Real, Stored>& kernels = scan_backward_kernels<Stored>();
   const cpu::RowPlan& rows = geometry_.plan();
   const Index capacity = piece_capacity();
-  const Index vectors = G() * channel_vectors();
+  const Index vectors = cell_.bias_vectors() * channel_vectors();
   pieces_.prepare(rows, capacity, plan_.algorithm != Algorithm::scan);
   load_state(call.state_in, space.state_in);
 
@@ -170,6 +170,10 @@ void CpuLayer<Real>::backward_scan(const BackwardArguments<Real>& call, const Ba
   for (Index g = 0; g < G(); ++g) {
     Stored* dwx = piece.dwx + g * channel_vectors() * vector_stride;
     job.dgate[g] = {{dwx, pieces_.map(), cell_stride}, vector_stride, true};
+  }
+  if constexpr (!rounded) {
+    job.learnt_stride = channel_vectors() * vector_stride;
+    job.dlearnt = {{piece.dwx + G() * job.learnt_stride, pieces_.map(), cell_stride}, vector_stride, true};
   }
   if constexpr (rounded) std::fill_n(piece.dwx, capacity * cell_stride, Stored(0));  // for the padding's sake
   cpu::ScanGradient<Real, Stored> gradient;

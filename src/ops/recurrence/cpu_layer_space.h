@@ -79,6 +79,8 @@ struct CpuLayer<Real>::ForwardSpace {
   ChunkSpace<Real> chunks;  // [B, chunks, H]
   cpu::RoundedOperands rounded;
   cpu::RowPlace<Real>* places = nullptr;  // [channel parts, B]
+  Real* sums = nullptr;                   // [B, 2, G, H], cells whose units read means
+  Real* heads = nullptr;                  // [threads, head_values()]
 };
 
 /// Where the rows of a piece of the sequence are, slot after slot of each step.
@@ -97,6 +99,7 @@ struct CpuLayer<Real>::BackwardSpace {
   Real* dwx = nullptr;                      // [rows, gates_stride()]
   Real* drh = nullptr;                      // [rows, gates_stride()] or dwx
   Real* dlearnt = nullptr;                  // [rows, K, H]
+  Real* heads = nullptr;                    // [threads, head_values()], cells whose units read means
   Real* operand = nullptr;                  // [rows, H], two-phase cells
   PieceRows rows;                           // dense
   PieceSpace<Real> piece;                   // scan

@@ -93,6 +93,7 @@ std::vector<Rule<Plan>> cpu_dense_rules(const Problem& problem, const CpuModel& 
   const auto channel_parts = rule.var("channel_parts", csp::range(1, problem.threads));
   m.require("there are so many threads", row_parts * channel_parts <= problem.threads);
   m.require("each thread has units", channel_parts * kFewestUnits <= std::max(problem.hidden, kFewestUnits));
+  if (problem.cell->averages) m.require("means read all units of a head", channel_parts == 1);
   const StepWork work(problem, cpu);
   // In a tie prefer more groups: they do not wait for each other, and balance rows of different lengths better.
   m.minimise([=](const csp::Solution& solution) {

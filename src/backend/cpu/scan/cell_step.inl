@@ -1,8 +1,14 @@
 // How the engines of scan cells read the equations of a cell.
 
+/// `count` channels from `channel` on, at one step of a row.
+struct ScanPlace {
+  Index channel, count;
+  Index row = 0, t = 0;  // backward passes only
+};
+
 /// The step of a cell or a rule with these gates. There are others for cells whose equations are in the job.
 template <class Cell, class Job, class V, int G>
-requires(!Traced<Cell>) HWY_INLINE AffineStep<V, Cell::splits_gain> StepAt(const Job&, const V (&wx)[G]) {
+requires(!Traced<Cell>) HWY_INLINE AffineStep<V, Cell::splits_gain> StepAt(const Job&, ScanPlace, const V (&wx)[G]) {
   return StepOf<Cell>(wx);
 }
 
@@ -15,8 +21,8 @@ struct StepLater {
 
 /// Computes the gradients of the gates. Returns what has their step as step().
 template <class Cell, class Job, class V, int G>
-requires(!Traced<Cell>) HWY_INLINE StepLater<Cell, V, G> GradientsAt(const Job&, const V (&wx)[G], V da, V db,
-                                                                     V (&dwx)[G]) {
+requires(!Traced<Cell>) HWY_INLINE StepLater<Cell, V, G> GradientsAt(const Job&, ScanPlace, const V (&wx)[G], V da,
+                                                                     V db, V (&dwx)[G]) {
   Cell::affine_backward(wx, da, db, dwx);
   return {wx};
 }

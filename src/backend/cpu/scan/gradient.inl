@@ -1,8 +1,8 @@
 // What flows back from the gates of a scan layer to its input, weights and bias, for a piece of the batch small enough
 // that the gates' gradients never leave the cache.
 //
-// Layouts, L lanes: dwx [G, ceil(H / L), capacity, L] (padding lanes are zero), x packed [ceil(I / 2L), capacity, 2L],
-// weight panels [ceil(I / 2L), G * ceil(H / L) * L, 2L].
+// Layouts, L lanes: dwx [G + K, ceil(H / L), capacity, L], with gradients of learnt vectors behind the gates (padding
+// lanes are zero), x packed [ceil(I / 2L), capacity, 2L], weight panels [ceil(I / 2L), G * ceil(H / L) * L, 2L].
 
 template <class Real>
 constexpr Index kGradientWidth = 2 * Lanes<Real>::lanes;
@@ -39,7 +39,7 @@ void RunScanInputGradient(const ScanGradient<Real>& job, Index begin, Index end)
   RowsTimesPanels(product, begin, end);
 }
 
-/// Adds to the gradients of weights and bias that belong to vectors of channels [begin, end) of G * ceil(H / L).
+/// Adds to the gradients of weights and bias that belong to vectors of channels [begin, end) of (G + K) * ceil(H / L).
 template <class Real>
 void RunScanWeightGradient(const ScanGradient<Real>& job, Index begin, Index end) {
   using L = Lanes<Real>;
@@ -56,7 +56,7 @@ void RunScanWeightGradient(const ScanGradient<Real>& job, Index begin, Index end
       Real* to = job.bias_gradient + gate * job.hidden + channel;
       L::store(L::load(to, count) + sum, to, count);
     }
-    if (job.weight_gradient == nullptr) continue;
+    if (job.weight_gradient == nullptr || gate >= job.gates) continue;
     for (Index i = 0; i < job.input; i += width) {
       const Real* x = job.x_packed + i * job.capacity;
       for (Index half = 0; half < count; half += rows) {

@@ -62,7 +62,7 @@ struct TileSteps {
   using V = typename Lanes<Real>::V;
   using Gates = V[Cell::gates];
 
-  HWY_INLINE TileSteps(const ScanLayer<Real>&, const Gates* tile) : gates(tile) {}
+  HWY_INLINE TileSteps(const ScanLayer<Real>&, ScanPlace, const Gates* tile) : gates(tile) {}
   HWY_INLINE AffineStep<V, false> operator[](int m) const { return StepOf<Cell>(gates[m]); }
 
   const Gates* gates;
@@ -79,7 +79,7 @@ HWY_INLINE void WalkGates(const ScanLayer<RealOf<Panel>>& job, const ScanSite<Re
   const Index hidden = job.hidden;
   Real* carry = site[0].carry + channel;
   V h = walk ? L::load(carry, count) : V(0);
-  const TileSteps<Real, Cell, rows> steps(job, gates);
+  const TileSteps<Real, Cell, rows> steps(job, {channel, count}, gates);
   for (int m = 0; m < rows; ++m) {
     if (site[m].wx != nullptr) {
       for (int g = 0; g < Cell::gates; ++g) L::store(gates[m][g], site[m].wx + g * hidden + channel, count);

@@ -96,7 +96,7 @@ HWY_INLINE void WalkForwards(const ScanForward<Real>& job, const ScanPart& part,
       V wx[Cell::gates];
       LoadGates<Real, Cell>(gates, channel, count, wx);
       const V before = clear ? V(0) : L::load(carry + channel, count);
-      const auto step_of = StepAt<Cell>(job, wx);
+      const auto step_of = StepAt<Cell>(job, {channel, count}, wx);
       V h;
       if constexpr (all) {
         h = step_of.advance_all(before);
@@ -188,7 +188,7 @@ void RunScanForwardSummary(const ScanForward<Real>& job, const ScanPart& part, c
     ForEachVector<Real>(part, [&](Index channel, Index count) HWY_ATTR {
       V wx[Cell::gates];
       LoadGates<Real, Cell>(gates, channel, count, wx);
-      const auto by = StepAt<Cell>(job, wx);
+      const auto by = StepAt<Cell>(job, {channel, count}, wx);
       const V before = clear ? V(0) : L::load(effect.offset + channel, count);
       L::store(by.advance(before), effect.offset + channel, count);
       MultiplyGain(by, clear, effect, channel, count);
@@ -359,7 +359,7 @@ HWY_INLINE void WalkBackwards(const ScanBackward<Real, Stored>& job, const Outpu
       LoadGates<Real, Cell>(gates, channel, count, wx);
       const V dh = flow.load(channel, count);
       const V previous = clear ? V(0) : before.load(channel, count);
-      const auto gates_step = GradientsAt<Cell>(job, wx, dh * previous, dh, dwx);
+      const auto gates_step = GradientsAt<Cell>(job, {channel, count, row, t}, wx, dh * previous, dh, dwx);
       for (int g = 0; g < Cell::gates; ++g) {
         const GateSink<Stored>& sink = job.dgate[g];
         StoreStored(dwx[g], out[g] + channel / L::lanes * sink.vector_stride, sink.padded ? L::lanes : count);
@@ -403,7 +403,7 @@ HWY_INLINE void SummariseBackwards(const ScanBackward<Real, Stored>& job, const 
     ForEachVector<Real>(part, [&](Index channel, Index count) HWY_ATTR {
       V wx[Cell::gates];
       LoadGates<Real, Cell>(gates, channel, count, wx);
-      const auto by = StepAt<Cell>(job, wx);
+      const auto by = StepAt<Cell>(job, {channel, count}, wx);
       const V dh = flow.load(channel, count);
       flow.pass(by, dh, clear, channel, count);
       MultiplyGain(by, clear, effect, channel, count);

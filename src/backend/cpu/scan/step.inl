@@ -13,7 +13,7 @@ HWY_NOINLINE void ScanStepBlock(const CellStep<RealOf<Panel>>& job, const Panel*
     const Index channel = (first + w) * L::lanes, count = std::min<Index>(L::lanes, job.hidden - channel);
     V gates[G];
     for (int g = 0; g < G; ++g) gates[g] = sums[0][g * width + w];
-    const V h = StepAt<Cell>(job, gates).advance(L::load(job.state[0] + channel, count));
+    const V h = StepAt<Cell>(job, {channel, count}, gates).advance(L::load(job.state[0] + channel, count));
     L::store(h, job.y + channel, count);
     L::store(h, job.state[0] + channel, count);
   }

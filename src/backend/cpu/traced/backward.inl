@@ -15,15 +15,16 @@ struct BackwardPointwise<Panel, Cell> {
   }
 };
 
-/// Some vectors of units of some rows at one step.
-template <class Panel, class Cell>
+/// Some vectors of units of some rows at one step; with HeadSlots all those of a head.
+template <class Panel, class Cell, class Slots>
 class TracedGradients {
  public:
   using Real = RealOf<Panel>;
   using L = Lanes<Real>;
   using V = typename L::V;
 
-  HWY_INLINE TracedGradients(const TracedBackward<Real>& job, Index step)
+  template <class... OfSlots>
+  HWY_INLINE TracedGradients(const TracedBackward<Real>& job, Index step, const OfSlots&... of_slots)
       : job_(job),
         cell_(*job.traced.cell),
         program_(cell_.backward),
@@ -31,7 +32,7 @@ class TracedGradients {
         states_(static_cast<Index>(cell_.cell.states.size())),
         saved_(static_cast<Index>(cell_.kept.size())),
         learnt_(static_cast<Index>(cell_.cell.learnt.size())),
-        slots_(program_) {}
+        slots_(of_slots...) {}
 
   /// `cell`: of [cells, ...]; `unit` counts from the first head's.
   HWY_INLINE void add(Index slot, Index cell, Index unit, Index count) {
@@ -40,19 +41,30 @@ class TracedGradients {
   }
 
   HWY_INLINE void flush() {
-    for (const Program::Leaf& leaf : program_.leaves) {
-      V* const to = slots_.at(leaf.slot);
-      for (int j = 0; j < filled_; ++j) to[j] = load(leaf, sites_[j]);
-    }
-    RunProgram(program_, filled_, slots_);
-    for (int j = 0; j < filled_; ++j) store(sites_[j], j);
+    run(filled_, [&](int j) HWY_ATTR { return sites_[j]; });
     filled_ = 0;
+  }
+
+  HWY_INLINE void add_head(Index slot, Index cell, Index first_unit, Index units) {
+    run(static_cast<int>(slots_.together), [&](int j) HWY_ATTR {
+      return Site{slot, cell, first_unit + j * L::lanes, std::min<Index>(L::lanes, units - j * L::lanes)};
+    });
   }
 
  private:
   struct Site {
     Index slot, cell, unit, count;
   };
+
+  template <class At>
+  HWY_INLINE void run(int n, const At& site) {
+    for (const Program::Leaf& leaf : program_.leaves) {
+      V* const to = slots_.at(leaf.slot);
+      for (int j = 0; j < n; ++j) to[j] = load(leaf, site(j));
+    }
+    RunProgram(program_, n, slots_);
+    for (int j = 0; j < n; ++j) store(site(j), j);
+  }
 
   HWY_INLINE V load(const Program::Leaf& leaf, const Site& at) const {
     const Index i = leaf.index, H = job_.hidden;
@@ -102,15 +114,29 @@ class TracedGradients {
   Index step_, states_, saved_, learnt_;
   int filled_ = 0;
   Site sites_[kTileVectors];
-  TileSlots<V> slots_;
+  Slots slots_;
 };
+
+/// Means read all units of a head, which belong to one thread.
+template <class Panel, Traced Cell>
+void BackwardHeads(const TracedBackward<RealOf<Panel>>& job, const DensePart& part, Index slot_end, Index step) {
+  const Index head_size = job.mixed;
+  TracedGradients<Panel, Cell, HeadSlots<typename Lanes<RealOf<Panel>>::V>> gradients(job, step, job.head, head_size);
+  for (Index slot = part.slot_begin; slot < slot_end; ++slot) {
+    const Index cell = job.plan.cells.at(job.plan.row_of[slot], job.plan.time(slot, step));
+    for (Index first = 0; first < job.hidden; first += head_size) gradients.add_head(slot, cell, first, head_size);
+  }
+}
 
 template <class Panel, Traced Cell>
 void BackwardGates(const DenseBackward<RealOf<Panel>>& job, const DensePart& part, Index slot_end, Index step,
                    Index units) {
   constexpr Index lanes = Lanes<RealOf<Panel>>::lanes;
   const Index head_size = job.hidden / job.heads, blocks_per_head = (head_size + units - 1) / units;
-  TracedGradients<Panel, Cell> gradients(static_cast<const TracedBackward<RealOf<Panel>>&>(job), step);
+  using V = typename Lanes<RealOf<Panel>>::V;
+  const auto& own = static_cast<const TracedBackward<RealOf<Panel>>&>(job);
+  if (own.traced.cell->averages) return BackwardHeads<Panel, Cell>(own, part, slot_end, step);
+  TracedGradients<Panel, Cell, TileSlots<V>> gradients(own, step, own.traced.cell->backward);
   for (Index slot = part.slot_begin; slot < slot_end; ++slot) {
     const Index cell = job.plan.cells.at(job.plan.row_of[slot], job.plan.time(slot, step));
     for (Index block = part.block_begin; block < part.block_end; ++block) {

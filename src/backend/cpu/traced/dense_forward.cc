@@ -47,7 +47,11 @@ namespace {
 
 template <class Panel>
 void FillTracedForwardAs(int gates, CellKernels<RealOf<Panel>>& kernels) {
-  WithTracedGates(gates, [&](auto tag) { FillDenseForwardCell<Panel, typename decltype(tag)::type>(kernels); });
+  WithTracedGates(gates, [&](auto tag) {
+    using Cell = typename decltype(tag)::type;
+    FillDenseForwardCell<Panel, Cell>(kernels);
+    kernels.step = &RunTracedStep<Panel, Cell>;
+  });
 }
 
 }  // namespace

@@ -38,6 +38,23 @@ struct TileSlots {
   V memory[formula::kMostSlots];
 };
 
+/// The slots of a program for all units of a head at a time, which means read.
+template <class V>
+struct HeadSlots {
+  template <class Real>
+  HeadSlots(Real* room, Index units_of_head)
+      : units(units_of_head), together((units + Lanes<Real>::lanes - 1) / Lanes<Real>::lanes) {
+    constexpr std::uintptr_t line = 64;
+    const std::uintptr_t beyond = reinterpret_cast<std::uintptr_t>(room) % line;
+    memory = reinterpret_cast<V*>(room + (line - beyond) % line / sizeof(Real));
+  }
+
+  HWY_INLINE V* at(Program::Slot slot) { return memory + slot * together; }
+
+  Index units, together;
+  V* memory;
+};
+
 template <class V>
 using RealOfVector = std::conditional_t<std::is_same_v<V, double>, double, float>;
 
@@ -188,15 +205,40 @@ HWY_INLINE void RunInstruction(Operation operation, int n, const V* a, const V* 
   }
 }
 
-/// Runs a program whose leaves are loaded, on the first n vectors of each slot.
+/// to[...] = the mean of some units, which fill the vectors of x but for some lanes of the last one.
 template <class V>
-HWY_NOINLINE void RunProgram(const Program& program, int n, TileSlots<V>& slots) {
+HWY_NOINLINE void FillMean(const V* x, Index units, V* to) {
+  using Real = RealOfVector<V>;
+  using L = Lanes<Real>;
+  Real lanes[L::lanes];
+  V sums(0);
+  Index i = 0;
+  for (; (i + 1) * L::lanes <= units; ++i) sums = sums + x[i];
+  L::store(sums, lanes, L::lanes);
+  Real sum = 0;
+  for (const Real lane : lanes) sum += lane;
+  const Index rest = units - i * L::lanes;
+  if (rest > 0) L::store(x[i], lanes, rest);
+  for (Index lane = 0; lane < rest; ++lane) sum += lanes[lane];
+  const V mean(sum / static_cast<Real>(units));
+  for (Index j = 0; j < i + (rest > 0 ? 1 : 0); ++j) to[j] = mean;
+}
+
+/// Runs a program whose leaves are loaded, on the first n vectors of each slot.
+template <class V, template <class> class Slots>
+HWY_NOINLINE void RunProgram(const Program& program, int n, Slots<V>& slots) {
   for (const Program::Constant& constant : program.constants) {
     const V value = Constant<V>(constant.value);
     V* const to = slots.at(constant.slot);
     for (int j = 0; j < n; ++j) to[j] = value;
   }
   for (const Program::Instruction& step : program.instructions) {
+    if constexpr (std::is_same_v<Slots<V>, HeadSlots<V>>) {
+      if (step.operation == Operation::mean) {
+        FillMean(slots.at(step.of[0]), slots.units, slots.at(step.to));
+        continue;
+      }
+    }
     RunInstruction(step.operation, n, slots.at(step.of[0]), slots.at(step.of[1]), slots.at(step.of[2]),
                    slots.at(step.to));
   }

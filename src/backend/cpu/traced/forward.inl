@@ -3,6 +3,11 @@
 
 template <class Real>
 struct TilePlace;
+template <class Panel, class Operand>
+struct GateGroup;
+template <class Panel, class Cell, int first_gate, int gate_count, int width>
+void ForwardTiles(const DenseForward<RealOf<Panel>>& job, const GateGroup<Panel, OperandOf<Panel>>& group,
+                  const RowPlace<RealOf<Panel>>* places, const DensePart& part, Index slot_end, Index step);
 template <class Panel, class Cell>
 requires(!Traced<Cell>) void PlaceRows(const DenseForward<RealOf<Panel>>& job, const DensePart& part, Index slot_end,
                                        Index step, RowPlace<RealOf<Panel>>* places);
@@ -38,6 +43,50 @@ HWY_NOINLINE void FetchRows(const RowPlace<Real>* rows, int count, Index hidden,
   }
 }
 
+/// The value of a leaf that enters a step: a state or a learnt vector.
+template <class Real>
+HWY_INLINE typename Lanes<Real>::V LoadEntering(const TracedForward<Real>& job, const Program::Leaf& leaf,
+                                                const RowPlace<Real>& row, Index unit, Index count) {
+  const Index row_state = job.plan.rows * job.hidden, k = leaf.index;
+  if (leaf.operation != Operation::state) {
+    return Lanes<Real>::load(job.traced.learnt + k * job.hidden + unit, count);
+  }
+  return Lanes<Real>::load((k == 0 ? row.h : row.others + (k - 1) * row_state) + unit, count);
+}
+
+/// Stores what a program computed for a vector of units of a row: result(i) is its result i. The states before the step
+/// are kept before those after it take their place.
+template <class Real, class Result>
+HWY_INLINE void StoreTraced(const TracedForward<Real>& job, const RowPlace<Real>& row, Index unit, Index count,
+                            const Result& result) {
+  using L = Lanes<Real>;
+  using V = typename L::V;
+  const formula::DerivedCell& cell = *job.traced.cell;
+  const auto states = static_cast<Index>(cell.cell.states.size()), saved = static_cast<Index>(cell.kept.size());
+  const Index row_state = job.plan.rows * job.hidden;
+  const auto keep = [&](V value, Real* to) HWY_ATTR {
+    if constexpr (L::lanes * sizeof(Real) == 64) {
+      if (job.streams) return L::stream(value, to);
+    }
+    L::store(value, to, count);
+  };
+  L::store(result(0), row.y + unit, count);
+  if (row.saved != nullptr) {
+    for (Index i = 0; i < saved; ++i) keep(result(states + i), row.saved + i * job.hidden + unit);
+    for (Index k = 0; k < states; ++k) {
+      const Program::Leaf state{Operation::state, static_cast<int>(k), {}};
+      keep(LoadEntering(job, state, row, unit, count), row.prev + k * job.hidden + unit);
+    }
+  }
+  for (Index k = 1; k < states && row.every_state != nullptr; ++k) {
+    L::store(result(k), row.every_state + (k - 1) * job.hidden + unit, count);
+  }
+  for (Index k = 0; k < states; ++k) {
+    Real* const next = k == 0 ? row.next_h : row.next_others + (k - 1) * row_state;
+    L::store(row.clear ? V(0) : result(k), next + unit, count);
+  }
+}
+
 /// Some vectors of units of some rows at one step. No object holds a pointer to the sums: g++ would then keep the sums
 /// of the products before in memory, which takes more than twice the time.
 template <class Real, int gate_count, int width>
@@ -47,11 +96,7 @@ class TracedTile {
   using V = typename L::V;
 
   HWY_INLINE TracedTile(const TracedForward<Real>& job, bool trains)
-      : job_(job),
-        cell_(*job.traced.cell),
-        program_(trains ? cell_.training : cell_.forward),
-        states_(static_cast<Index>(cell_.cell.states.size())),
-        slots_(program_) {}
+      : job_(job), cell_(*job.traced.cell), program_(trains ? cell_.training : cell_.forward), slots_(program_) {}
 
   /// `part` and `w`: where its sums are.
   HWY_INLINE void add(const RowPlace<Real>& row, Index unit, Index count, int part, int w) {
@@ -87,56 +132,82 @@ class TracedTile {
         return of_input[at.sums + leaf.index * width];
       case Operation::recurrent:
         return of_state[at.sums + leaf.index * width];
-      case Operation::state:
-        return L::load(state(at, leaf.index), at.count);
       default:
-        return L::load(job_.traced.learnt + leaf.index * job_.hidden + at.unit, at.count);
+        return LoadEntering(job_, leaf, *at.row, at.unit, at.count);
     }
   }
 
-  HWY_INLINE const Real* state(const Site& at, Index k) const {
-    return (k == 0 ? at.row->h : at.row->others + (k - 1) * row_state()) + at.unit;
-  }
-  HWY_INLINE Index row_state() const { return job_.plan.rows * job_.hidden; }
   HWY_INLINE V result(Index i, int j) { return slots_.at(program_.results[static_cast<std::size_t>(i)])[j]; }
 
-  HWY_INLINE void keep(V value, Real* to, Index count) const {
-    if constexpr (L::lanes * sizeof(Real) == 64) {
-      if (job_.streams) return L::stream(value, to);
-    }
-    L::store(value, to, count);
-  }
-
-  /// The states before the step are kept before those after it take their place.
   HWY_INLINE void store(const Site& at, int j) {
-    const RowPlace<Real>& row = *at.row;
-    L::store(result(0, j), row.y + at.unit, at.count);
-    if (row.saved != nullptr) {
-      const auto saved = static_cast<Index>(cell_.kept.size());
-      for (Index i = 0; i < saved; ++i) {
-        keep(result(states_ + i, j), row.saved + i * job_.hidden + at.unit, at.count);
-      }
-      for (Index k = 0; k < states_; ++k) {
-        keep(L::load(state(at, k), at.count), row.prev + k * job_.hidden + at.unit, at.count);
-      }
-    }
-    for (Index k = 1; k < states_ && row.every_state != nullptr; ++k) {
-      L::store(result(k, j), row.every_state + (k - 1) * job_.hidden + at.unit, at.count);
-    }
-    for (Index k = 0; k < states_; ++k) {
-      Real* const next = k == 0 ? row.next_h : row.next_others + (k - 1) * row_state();
-      L::store(row.clear ? V(0) : result(k, j), next + at.unit, at.count);
-    }
+    StoreTraced(job_, *at.row, at.unit, at.count, [&](Index i) HWY_ATTR { return result(i, j); });
   }
 
   const TracedForward<Real>& job_;
   const formula::DerivedCell& cell_;
   const Program& program_;
-  Index states_;
   int filled_ = 0;
   Site sites_[kMostSites];
   TileSlots<V> slots_;
 };
+
+/// Where the sums of a row are of a cell whose units read means: of W x or R h, of a gate.
+template <class Real>
+HWY_INLINE Real* SumsOf(const TracedForward<Real>& job, const RowPlace<Real>& row, bool of_state, Index gate) {
+  const auto gates = static_cast<Index>(job.traced.cell->cell.gates);
+  return job.sums + (((&row - job.places) * 2 + (of_state ? 1 : 0)) * gates + gate) * job.hidden;
+}
+
+template <class Real, int gate_count, int width>
+HWY_INLINE void KeepSums(const TracedForward<Real>& job, const TilePlace<Real>& place, int rows, int blocks,
+                         const typename Lanes<Real>::V* of_input, const typename Lanes<Real>::V* of_state) {
+  using L = Lanes<Real>;
+  const Index head_size = job.hidden / job.heads;
+  for (int p = 0; p < rows * blocks; ++p) {
+    const RowPlace<Real>& row = place.rows[rows > 1 ? p : 0];
+    for (int w = 0; w < width; ++w) {
+      const Index unit = place.first_unit + (blocks > 1 ? p * width + w : w) * L::lanes, count = head_size - unit;
+      if (count <= 0) break;
+      for (int g = 0; g < gate_count; ++g) {
+        const int from = (p * gate_count + g) * width + w;
+        const Index to = place.head * head_size + unit, n = std::min<Index>(L::lanes, count);
+        L::store(of_state[from], SumsOf(job, row, true, g) + to, n);
+        if (job.wx == nullptr) L::store(of_input[from], SumsOf(job, row, false, g) + to, n);
+      }
+    }
+  }
+}
+
+/// All heads of the rows of a part at one step, once the sums of all their units are there.
+template <class Real>
+void FinishRows(const TracedForward<Real>& job, const DensePart& part, Index slot_end) {
+  using L = Lanes<Real>;
+  using V = typename L::V;
+  const Program& program = job.saved != nullptr ? job.traced.cell->training : job.traced.cell->forward;
+  const Index head_size = job.mixed, heads = job.hidden / head_size;
+  HeadSlots<V> slots(job.head, head_size);
+  for (Index at = part.slot_begin * heads; at < slot_end * heads; ++at) {
+    const RowPlace<Real>& row = job.places[at / heads];
+    const Index first = at % heads * head_size;
+    const auto count_of = [&](Index j) HWY_ATTR { return std::min<Index>(L::lanes, head_size - j * L::lanes); };
+    for (const Program::Leaf& leaf : program.leaves) {
+      const bool of_state = leaf.operation == Operation::recurrent,
+                 sum = of_state || leaf.operation == Operation::input;
+      const Real* from = sum ? SumsOf(job, row, of_state, leaf.index) : nullptr;
+      if (leaf.operation == Operation::input && job.wx != nullptr) from = row.wx + leaf.index * job.hidden;
+      V* const to = slots.at(leaf.slot);
+      for (Index j = 0; j < slots.together; ++j) {
+        const Index unit = first + j * L::lanes;
+        to[j] = sum ? L::load(from + unit, count_of(j)) : LoadEntering(job, leaf, row, unit, count_of(j));
+      }
+    }
+    RunProgram(program, static_cast<int>(slots.together), slots);
+    for (Index j = 0; j < slots.together; ++j) {
+      StoreTraced(job, row, first + j * L::lanes, count_of(j),
+                  [&](Index i) HWY_ATTR { return slots.at(program.results[static_cast<std::size_t>(i)])[j]; });
+    }
+  }
+}
 
 template <class Panel, Traced Cell, int first_gate, int gate_count, int width>
 HWY_NOINLINE void TileGates(const DenseForward<RealOf<Panel>>& job, const TilePlace<RealOf<Panel>>& place, int rows,
@@ -145,8 +216,11 @@ HWY_NOINLINE void TileGates(const DenseForward<RealOf<Panel>>& job, const TilePl
   using Real = RealOf<Panel>;
   constexpr Index lanes = Lanes<Real>::lanes;
   const Index head_size = job.hidden / job.heads, head_unit = place.head * head_size;
-  TracedTile<Real, gate_count, width> tile(static_cast<const TracedForward<Real>&>(job),
-                                           place.rows[0].saved != nullptr);
+  const auto& own = static_cast<const TracedForward<Real>&>(job);
+  if (own.traced.cell->averages) {
+    return KeepSums<Real, gate_count, width>(own, place, rows, blocks, of_input, of_state);
+  }
+  TracedTile<Real, gate_count, width> tile(own, place.rows[0].saved != nullptr);
   for (int p = 0; p < rows * blocks; ++p) {
     const Index first_unit = blocks > 1 ? place.first_unit + p * width * lanes : place.first_unit;
     for (int w = 0; w < width; ++w) {
@@ -156,4 +230,12 @@ HWY_NOINLINE void TileGates(const DenseForward<RealOf<Panel>>& job, const TilePl
     }
   }
   tile.run(of_input, of_state);
+}
+
+template <class Panel, Traced Cell, int first_gate, int gate_count, int width>
+void ForwardGroup(const DenseForward<RealOf<Panel>>& job, const GateGroup<Panel, OperandOf<Panel>>& group,
+                  const RowPlace<RealOf<Panel>>* places, const DensePart& part, Index slot_end, Index step) {
+  ForwardTiles<Panel, Cell, first_gate, gate_count, width>(job, group, places, part, slot_end, step);
+  const auto& own = static_cast<const TracedForward<RealOf<Panel>>&>(job);
+  if (own.traced.cell->averages) FinishRows(own, part, slot_end);
 }

@@ -31,9 +31,9 @@ namespace {
 
 #include "backend/cpu/traced/evaluate.inl"
 
-#include "backend/cpu/traced/scan.inl"
-
 #include "backend/cpu/scan/cell_step.inl"
+
+#include "backend/cpu/traced/scan.inl"
 
 #include "backend/cpu/scan/scan.inl"
 

@@ -9,14 +9,17 @@ struct TileSteps<Real, Cell, rows> {
   using V = typename Lanes<Real>::V;
   using Gates = V[Cell::gates];
 
-  HWY_INLINE TileSteps(const ScanLayer<Real>& job, const Gates* gates) {
+  HWY_INLINE TileSteps(const ScanLayer<Real>& job, ScanPlace at, const Gates* gates) {
     if (!job.walks()) return;
-    const Program& program = CellOf(job).forward;
+    const TracedCell<Real>& traced = TracedJob(job).traced;
+    const Program& program = traced.cell->forward;
     TileSlots<V> slots(program);
     for (int first = 0; first < rows; first += slots.together) {
       const int count = std::min(slots.together, rows - first);
       for (const Program::Leaf& leaf : program.leaves) {
-        for (int j = 0; j < count; ++j) slots.at(leaf.slot)[j] = gates[first + j][leaf.index];
+        const bool learnt = leaf.operation == Operation::learnt;
+        const V shared = learnt ? LoadLearnt<Lanes<Real>>(traced, leaf.index, at) : V(0);
+        for (int j = 0; j < count; ++j) slots.at(leaf.slot)[j] = learnt ? shared : gates[first + j][leaf.index];
       }
       RunProgram(program, count, slots);
       for (int j = 0; j < count; ++j) {
@@ -36,14 +39,20 @@ template <class Panel, Traced Cell, int width>
 HWY_NOINLINE void ScanStepBlock(const CellStep<RealOf<Panel>>& job, const Panel* panel, Index first) {
   using L = LanesOf<Panel>;
   using V = typename L::V;
-  const Program& program = CellOf(job).forward;
+  const TracedCell<RealOf<Panel>>& traced = TracedJob(job).traced;
+  const Program& program = traced.cell->forward;
   V sums[1][Cell::gates * width];
   StepSums<Panel>(job.x, job.input, panel, job.far, sums);
   TileSlots<V> slots(program);
   for (int begin = 0; begin < width; begin += slots.together) {
     const int count = std::min(slots.together, width - begin);
     for (const Program::Leaf& leaf : program.leaves) {
-      for (int j = 0; j < count; ++j) slots.at(leaf.slot)[j] = sums[0][leaf.index * width + begin + j];
+      for (int j = 0; j < count; ++j) {
+        const Index channel = (first + begin + j) * L::lanes, n = std::min<Index>(L::lanes, job.hidden - channel);
+        V& to = slots.at(leaf.slot)[j];
+        if (leaf.operation != Operation::learnt) to = sums[0][leaf.index * width + begin + j];
+        if (leaf.operation == Operation::learnt && n > 0) to = LoadLearnt<L>(traced, leaf.index, {channel, n});
+      }
     }
     RunProgram(program, count, slots);
     for (int j = 0; j < count; ++j) {

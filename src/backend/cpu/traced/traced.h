@@ -10,28 +10,41 @@ struct DerivedCell;
 /// bases, and ops makes all jobs of this kind.
 namespace penstock::cpu {
 
-/// The equations and the learnt vectors [K, H] of a defined cell; null for cells of the list.
+/// The equations and the learnt vectors [K, hidden] of a defined cell; null for cells of the list.
 template <class Real>
 struct TracedCell {
   const formula::DerivedCell* cell = nullptr;
   const Real* learnt = nullptr;
+  Index hidden = 0;
 };
 
 template <class Real>
 struct TracedForward : DenseForward<Real> {
   TracedCell<Real> traced;
+  // Of cells whose units read means over their head, whose gates wait for the sums of all units.
+  Real* sums = nullptr;  // [B, 2, G, H], of W x and R h, in slot order
+  Real* head = nullptr;  // [values of the program, units of a head], of the thread
 };
 
 template <class Real>
 struct TracedBackward : DenseBackward<Real> {
   TracedCell<Real> traced;
   Real* dlearnt = nullptr;  ///< [rows of the piece, K, H]
+  Real* head = nullptr;     ///< As in TracedForward.
 };
 
 template <class Real>
 struct TracedStep : CellStep<Real> {
   TracedCell<Real> traced;
+  Real* sums = nullptr;  // [2, G, H], as in TracedForward
+  Real* head = nullptr;
 };
+
+/// Reals that `head` needs of a job, whatever the instruction set.
+constexpr Index head_values(Index slots, Index units) {
+  constexpr Index most_lanes = 64, alignment = 64;
+  return slots * (units + most_lanes) + alignment;
+}
 
 template <class Real>
 struct TracedLayer : ScanLayer<Real> {
@@ -46,6 +59,9 @@ struct TracedScanForward : ScanForward<Real> {
 template <class Real, class Stored = Real>
 struct TracedScanBackward : ScanBackward<Real, Stored> {
   TracedCell<Real> traced;
+  /// Gradients of learnt vector k at each step: these sinks' places, k * learnt_stride further.
+  GateSink<Real> dlearnt;
+  Index learnt_stride = 0;
 };
 
 // As FillDenseForward(), FillDenseBackward() and FillScan(), for defined cells with so many gates.

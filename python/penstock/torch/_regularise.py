@@ -1,0 +1,169 @@
+"""Regularisation of the recurrence in training: DropConnect, dropout of the state, zoneout."""
+
+import functools
+
+import torch
+from torch.nn import functional
+
+from penstock import variants
+
+from ._composed import CELLS, composed_op
+from ._passes import state_type
+
+#: Cells whose expectation under zoneout is a cell of penstock.variants with the same weights.
+_EXPECTED = {
+    "elman": variants.elman,
+    "elman-relu": functools.partial(variants.elman, activation="relu"),
+    "gru": variants.gru,
+    "lstm": variants.lstm,
+}
+
+
+class Noise:
+    """What is dropped from the recurrence of layers of a cell. The other arguments are those of regularise()."""
+
+    def __init__(self, cell, drop_connect, recurrent_dropout, zoneout, cell_zoneout):
+        self.drop_connect, self.recurrent_dropout = drop_connect, recurrent_dropout
+        self.zoneout = (zoneout, cell_zoneout)
+        self._arguments = (cell, drop_connect, recurrent_dropout, zoneout, cell_zoneout)
+        options = {name: value for name, value in zip(("zoneout", "cell_zoneout"), self.zoneout) if value}
+        self._expected = str(_EXPECTED[cell](**options)) if cell in _EXPECTED and options else None
+
+    def __reduce__(self):
+        return Noise, self._arguments  # the expected cell becomes known in the other process, too
+
+    def __repr__(self):
+        names = ("drop_connect", "recurrent_dropout", "zoneout", "cell_zoneout")
+        values = (self.drop_connect, self.recurrent_dropout, *self.zoneout)
+        return "".join(f", {name}={value}" for name, value in zip(names, values) if value)
+
+    def steps(self, training):
+        """Returns True if the noise changes what a step computes, and not only the recurrent matrix."""
+        return any(self.zoneout) or (training and self.recurrent_dropout > 0)
+
+    def expected_cell(self, x):
+        """Returns the cell that computes the expectation under zoneout; None if no kernel does for x."""
+        types = (torch.float32, torch.float64) if x.device.type == "cpu" else (torch.float32, torch.bfloat16, torch.float16)
+        return self._expected if x.dtype in types else None
+
+    def weights(self, names, weights):
+        """Returns weights with DropConnect on the recurrent matrices."""
+        if not self.drop_connect:
+            return weights
+        dropped = zip(names, weights)
+        return [functional.dropout(w, self.drop_connect, True) if n.startswith("weight_hh") else w for n, w in dropped]
+
+
+class _Around:
+    """What _composed._layer() does around a cell."""
+
+    def __init__(self, noise, training):
+        self._noise, self._training = noise, training
+
+    def product(self, product, states):
+        """Returns the recurrent product with one mask for the whole sequence."""
+        if not (self._training and self._noise.recurrent_dropout):
+            return product
+        mask = functional.dropout(torch.ones_like(states[0]), self._noise.recurrent_dropout, True)
+        return lambda h: product(h * mask)
+
+    def states(self, before, after):
+        """Returns the next states."""
+        shares = (*self._noise.zoneout, *[0.0] * len(after))
+        return tuple(self._zoned(*each) if each[0] else each[2] for each in zip(shares, before, after))
+
+    def _zoned(self, share, before, after):
+        if self._training:
+            return torch.where(torch.rand_like(before) < share, before, after)
+        return share * before + (1 - share) * after
+
+    def terms(self, a, b):
+        """Returns a and b of a scan cell: where a state keeps its value, they are 1 and 0."""
+        share = self._noise.zoneout[0]
+        if not self._training:
+            return share + (1 - share) * a, (1 - share) * b
+        keeps = torch.rand_like(a) < share
+        return a.masked_fill(keeps, 1.0), b.masked_fill(keeps, 0.0)
+
+
+def _probability(name, value, most=True):
+    number = float(value)
+    if not (0 <= number <= 1 if most else 0 <= number < 1):
+        raise ValueError(f"{name} must be 0 to 1{'' if most else ', and less than 1'}, not {value}")
+    return number
+
+
+def regularise(layer, *, drop_connect=0.0, recurrent_dropout=0.0, zoneout=0.0, cell_zoneout=0.0):
+    """Makes a layer drop parts of its recurrence while it trains, and returns the layer.
+
+    Each call replaces what an earlier one set. All masks come from PyTorch's generator of the layer's device. The layer's
+    ``dropout=`` remains what it is in torch.nn: dropout between layers.
+
+    Args:
+        layer: A module of :mod:`penstock.torch`: RNN, GRU, LSTM, SLSTM, Recurrent, MinGRU or MinLSTM.
+        drop_connect: Probability that an element of a recurrent matrix is zero for one call (Wan et al. 2013; Merity et
+            al. 2018). The others are divided by 1 - p. The kernels run as always.
+        recurrent_dropout: Probability that a unit's state is zero in the recurrent product. One mask for each row holds
+            for the whole sequence and all gates (Gal and Ghahramani 2016). Training runs step by step in PyTorch's
+            operations, which takes twice as long on a CPU and longer on a GPU. Evaluation has no masks and runs the
+            kernels.
+        zoneout: Probability that a unit's output h keeps its value from the step before (Krueger et al. 2017). Training
+            runs step by step in PyTorch's operations. Evaluation computes the expectation: with the kernels as a cell
+            of :mod:`penstock.variants` for RNN, GRU and LSTM, in 16 bits on a GPU alone; otherwise step by step. Scan
+            cells, such as MinGRU, run as a scan in both.
+        cell_zoneout: The same for the state c of an LSTM.
+
+    Raises:
+        TypeError: ``layer`` is not such a module.
+        ValueError: A probability is impossible, or the layer has nothing to which it could apply.
+
+    >>> import torch, penstock.torch
+    >>> penstock.torch.regularise(penstock.torch.LSTM(3, 5), drop_connect=0.3, zoneout=0.1)
+    LSTM(3, 5, drop_connect=0.3, zoneout=0.1)
+    """
+    from ._modules import Stack
+
+    if not isinstance(layer, Stack):
+        raise TypeError(f"layer must be a recurrent layer of penstock.torch, such as LSTM, not {type(layer).__name__}")
+    cell = layer._cell()
+    of_matrix = _probability("drop_connect", drop_connect, False), _probability("recurrent_dropout", recurrent_dropout, False)
+    of_states = _probability("zoneout", zoneout), _probability("cell_zoneout", cell_zoneout)
+    _, states, scans = CELLS[cell]
+    if scans and any(of_matrix):
+        raise ValueError(
+            f"drop_connect and recurrent_dropout must be 0 for {type(layer).__name__}, which has no recurrent matrix: use "
+            "zoneout, or dropout of its input"
+        )
+    if of_states[1] and states != 2:
+        raise ValueError(f"cell_zoneout must be 0 for {type(layer).__name__}, which has no state c: it is for LSTM")
+    noise = Noise(cell, *of_matrix, *of_states)
+    if layer.proj_size > 0 and noise.steps(True):
+        raise ValueError("recurrent_dropout and zoneout must be 0 for an LSTM with proj_size: use drop_connect")
+    if getattr(layer, "process_group", None) is not None and noise.steps(True):
+        raise ValueError("zoneout must be 0 for a layer whose sequences several processes share")
+    layer._noise = noise
+    return layer
+
+
+def run_noisy(noise, training, x, weights, states, rows, form, every_state):
+    """Runs layers with noise, dense cells step by step; `form` is (cell, layers, bidirectional, batch_first). Returns what
+    run_layers() does."""
+    if torch.onnx.is_in_onnx_export() or torch.compiler.is_exporting() or torch.jit.is_tracing():
+        raise RuntimeError(
+            "a layer that trains with recurrent_dropout or zoneout, or evaluates zoneout of such a cell, cannot be "
+            "exported: call eval() first, and set zoneout to 0 by penstock.torch.regularise()"
+        )
+    from ._ops import scan
+
+    cell, layers, bidirectional, batch_first = form
+    lengths, batch_sizes, reset = rows
+    if not states:
+        count = x.shape[0 if batch_first else 1] if batch_sizes is None else int(batch_sizes[0])
+        hidden = weights[0].shape[0] // CELLS[cell][0]
+        shape = (layers * (2 if bidirectional else 1), count, hidden)
+        states = tuple(x.new_zeros(shape, dtype=state_type(x.dtype)) for _ in range(CELLS[cell][1]))
+    y, last, every = composed_op(
+        x, weights, states, lengths, batch_sizes, reset, cell, layers, bidirectional, batch_first, every_state,
+        scan=scan, around=_Around(noise, training),
+    )  # fmt: skip
+    return [y, *last, every] if every_state else [y, *last]
