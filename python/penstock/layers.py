@@ -46,8 +46,8 @@ class Tape:
     """Saved values of a forward pass for the backward pass.
 
     :meth:`Recurrent.tape` makes a tape, ``forward(tape=...)`` fills it, and :meth:`Recurrent.backward` reads it. A tape
-    keeps the arrays ``x`` and ``y`` of that call alive. These arrays and the weights must not change before the
-    backward pass. A tape can be used again; it then allocates memory only for a batch larger than any before.
+    keeps the arrays ``x`` and ``y`` of that call alive. ``x``, the weights and, for minGRU, minLSTM and other scan
+    cells, ``y`` must not change before the backward pass, which refuses changes that it notices. A tape can be used again; it then allocates memory only for a batch larger than any before.
 
     Args:
         dtype: ``"float32"`` or ``"float64"``, the dtype of the layers.
@@ -231,7 +231,7 @@ class _Network:
 
         Raises:
             InvalidArgument: The tape is empty or belongs to another network, an array has the wrong shape, or the
-                weights have changed since the ``forward`` call.
+                weights, ``x`` or, for scan cells, ``y`` have changed since the ``forward`` call.
         """
         return self._network.backward(dy, dstate, tape._tape, input_gradient)
 

@@ -622,3 +622,43 @@ np.testing.assert_allclose(compute(), expected, rtol=1e-5, atol=1e-6)
         [sys.executable, "-W", "ignore", "-c", script], capture_output=True, text=True, timeout=120, env=environment
     )
     assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize("form", [{}, {"lengths": [3, 0, 7]}, {"layout": "time_first"}, {"cu_seqlens": [0, 3, 3, 21]}])
+@pytest.mark.parametrize("cell", ["gru", "mingru"])
+def test_arrays_of_a_tape_that_are_written_to_are_noticed(cell, form):
+    form = {name: value if isinstance(value, str) else np.array(value) for name, value in form.items()}
+    network = penstock.Recurrent(cell, 5, 4, layers=2)
+    shape = (21, 5) if "cu_seqlens" in form else (7, 3, 5) if "layout" in form else (3, 7, 5)
+    x, tape = np.random.default_rng(0).normal(size=shape).astype(F32), network.tape()
+
+    def run(change_x=lambda x: None, change_y=lambda y: None):
+        mine = x.copy()
+        y, _ = network.forward(mine, tape=tape, **form)
+        change_x(mine)
+        change_y(y)
+        network.zero_gradients()
+        dx, _ = network.backward(np.ones_like(y), tape=tape)
+        return dx, {name: gradient.copy() for name, gradient in network.gradients.items()}
+
+    def same(one, other):
+        return np.array_equal(one[0], other[0]) and all(np.array_equal(one[1][name], other[1][name]) for name in one[1])
+
+    def add_one(array):
+        array += 1
+
+    right = run()
+    with pytest.raises(penstock.InvalidArgument, match="x must be as forward.. left it, and has been written to since"):
+        run(change_x=add_one)
+    if cell == "mingru":
+        with pytest.raises(penstock.InvalidArgument, match="y must be as forward.. left it"):
+            run(change_y=add_one)
+    else:
+        assert same(run(change_y=add_one), right)  # nothing reads it
+    if "lengths" in form:  # nor what lies behind the end of a row
+
+        def fill_padding(array):
+            array[0, 3:] = array[1] = np.nan
+
+        assert same(run(change_x=fill_padding, change_y=fill_padding), right)
+    assert same(run(), right)

@@ -7,7 +7,8 @@ from torch import nn
 from ._checks import AS_ONNX
 from ._cells import Cell, GRUCell, LSTMCell, RNNCell
 from ._model import Recurrence
-from ._modules import GRU, LSTM, RNN, Stack
+from ._modules import GRU, LSTM, RNN
+from ._stack import Stack
 
 _OURS = {nn.RNN: RNN, nn.GRU: GRU, nn.LSTM: LSTM, nn.RNNCell: RNNCell, nn.GRUCell: GRUCell, nn.LSTMCell: LSTMCell}
 _THEIRS = {ours: theirs for theirs, ours in _OURS.items()}

@@ -5,7 +5,7 @@ from torch import nn
 
 import penstock
 
-from ._modules import Stack
+from ._stack import Stack
 
 _CELLS = {"LSTM": "lstm", "GRU": "gru", "RNN_TANH": "elman", "RNN_RELU": "elman-relu"}
 

@@ -121,7 +121,7 @@ def regularise(layer, *, drop_connect=0.0, recurrent_dropout=0.0, zoneout=0.0, c
     >>> penstock.torch.regularise(penstock.torch.LSTM(3, 5), drop_connect=0.3, zoneout=0.1)
     LSTM(3, 5, drop_connect=0.3, zoneout=0.1)
     """
-    from ._modules import Stack
+    from ._stack import Stack
 
     if not isinstance(layer, Stack):
         raise TypeError(f"layer must be a recurrent layer of penstock.torch, such as LSTM, not {type(layer).__name__}")

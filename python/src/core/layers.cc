@@ -5,12 +5,14 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <shared_mutex>
 #include <utility>
+#include <vector>
 
 #include "bindings.h"
 #include "penstock/device_choice.h"
@@ -27,6 +29,7 @@ struct Tape {
   RecurrentTape<Real> content;
   std::unique_ptr<Rows> rows;
   Array x, y;
+  std::vector<Real> some_x, some_y;  // values of both by which a change is noticed; of y if backward() reads it
   Execution execution;
   std::atomic<bool> in_use = false;
 
@@ -65,7 +68,10 @@ template <class Real>
 class Network {
  public:
   Network(const RecurrentSpec& spec, std::uint64_t seed, bool stacked)
-      : network_(spec, seed), states_(find_cell(spec.cell).states), stacked_(stacked) {}
+      : network_(spec, seed),
+        states_(find_cell(spec.cell).states),
+        reads_outputs_(find_cell(spec.cell).scan),
+        stacked_(stacked) {}
 
   const RecurrentSpec& spec() const { return network_.spec(); }
 
@@ -102,6 +108,8 @@ class Network {
       tape->rows = std::move(rows);
       tape->x = std::move(x);
       tape->y = std::move(y);
+      tape->some_x = tape->rows->template sample<Real>(tape->x);
+      if (reads_outputs_) tape->some_y = tape->rows->template sample<Real>(tape->y);
       tape->execution = execution;
     }
     return nb::make_tuple(result, state);
@@ -141,6 +149,8 @@ class Network {
     const typename Tape<Real>::InUse using_tape(&tape);
     if (!tape.rows) refuse("tape must have been filled by forward(), and is empty");
     const Rows& rows = *tape.rows;
+    check_unchanged(rows, tape.x, tape.some_x, "x");
+    if (reads_outputs_) check_unchanged(rows, tape.y, tape.some_y, "y");
     const Array dy = dy_in.is_none() ? zeros(rows.shape(spec().output_size())) : read_sequence(dy_in, "dy");
     rows.check(dy, spec().output_size());
     const Array dhT = read_state(dstate_in, rows, "dstate");
@@ -253,6 +263,14 @@ class Network {
     return Array(object, name, scalar).with_whole_rows();
   }
 
+  /// Throws Error(invalid_argument) if an array of a tape has been written to. A change of few values may go unnoticed.
+  static void check_unchanged(const Rows& rows, const Array& array, const std::vector<Real>& values, const char* name) {
+    const std::vector<Real> now = rows.template sample<Real>(array);
+    if (std::memcmp(now.data(), values.data(), sizeof(Real) * now.size()) == 0) return;  // NaNs included
+    refuse(std::string(name) + " must be as forward() left it, and has been written to since: change a copy, or call " +
+           "forward() again");
+  }
+
   static Array zeros(const Shape& shape) {
     Array array = Array::empty(shape, scalar);
     std::fill_n(array.template as<Real>(), array.size(), Real(0));
@@ -325,6 +343,7 @@ class Network {
   std::mutex copies_mutex_;
   std::map<int, std::unique_ptr<DeviceCopy<Real>>> copies_;  // key: number of the GPU, -1 for the CPU
   Index states_;
+  bool reads_outputs_;  // in the backward pass
   bool stacked_;
   std::shared_mutex mutex_;
 };

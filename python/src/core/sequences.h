@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <vector>
 
@@ -50,7 +51,37 @@ class Rows {
     return {data, row, step};
   }
 
+  /// Returns values from a few places spread over the steps of all rows, to tell later whether an array of this shape
+  /// has been written to. Padding is left out.
+  template <class Real>
+  std::vector<Real> sample(const Array& sequence) const {
+    constexpr Index fewest = 4, most = 64;  // so that small calls take no longer
+    const SequenceView<const Real> from = view<const Real>(sequence);
+    const Index channels = sequence.shape().back(), all = valid_steps() * channels;
+    const Index count = std::min({all, fewest + all / 4096, most}), apart = count > 0 ? all / count : 0;
+    std::vector<Real> values(static_cast<std::size_t>(count));
+    Index row = 0, row_begin = 0;
+    for (Index i = 0; i < count; ++i) {
+      const Index at = i * apart + std::min(i, apart - 1);  // not the same channel each time
+      for (; at >= (row_begin + length(row)) * channels; ++row) row_begin += length(row);
+      const Index step = at / channels, first = packed()
+                                                    ? step * from.step_stride
+                                                    : row * from.row_stride + (step - row_begin) * from.step_stride;
+      values[static_cast<std::size_t>(i)] = from.data[first + at % channels];
+    }
+    return values;
+  }
+
  private:
+  Index length(Index row) const {
+    if (packed()) return batch_.cu_seqlens[row + 1] - batch_.cu_seqlens[row];
+    return batch_.lengths != nullptr ? batch_.lengths[row] : batch_.steps;
+  }
+  Index valid_steps() const {
+    Index sum = 0;
+    for (Index row = 0; row < batch_.rows; ++row) sum += length(row);
+    return sum;
+  }
   void read_lengths(nb::handle object);
   void read_packed(nb::handle object);
   void read_resets(nb::handle object);
