@@ -48,8 +48,15 @@ class Session {
   /// Reads one row of normalised features [I] and returns the normalised outputs [O], which are valid until the next
   /// call. Features must be finite and at most Column::furthest in magnitude. Throws as above.
   std::span<const float> push(std::span<const float> features);
+  /// Reads T tokens or T rows of features [T, I], as push() does one after the other, and returns the outputs [T, O].
+  /// Allocates. Throws as push(); the message begins with the number of the step. After a wrong input the state is as
+  /// before the call.
+  std::vector<float> process_chunk(std::span<const std::int32_t> tokens);
+  std::vector<float> process_chunk(std::span<const float> features);
   /// Returns to the start of a sequence.
   void reset();
+  /// The same as reset().
+  void reset_state() { reset(); }
 
   /// Returns a session that continues from the same state with the same weights, also if the model was trained since.
   /// Allocates.

@@ -444,11 +444,11 @@ def open_task(
     """Opens a built-in task, whose sequences are generated without end.
 
     Args:
-        name: ``"parity"``, ``"modular"`` or ``"copying"``.
+        name: ``"parity"``, ``"modular"``, ``"s3"``, ``"a5"``, ``"s5"``, ``"copying"`` or ``"recall"``.
         length: Time steps of the training sequences.
         validation_length: Time steps of the validation sequences.
         modulus: Modulus of the arithmetic in ``"modular"``.
-        copy_tokens: Number of tokens to remember in ``"copying"``.
+        copy_tokens: Number of tokens to remember in ``"copying"``, of pairs in ``"recall"``.
         seed: Seed of the sequences.
 
     Raises:

@@ -323,6 +323,22 @@ class _Network:
         """
         return _Edit(self._network)
 
+    def initialise(self, weights: str = "standard", *, chrono: float = 0.0, seed: int = 0) -> None:
+        """Draws new initial weights.
+
+        Args:
+            weights: ``"standard"`` keeps the weights. ``"uniform"``: all weights and biases in +-1/sqrt(H), as in
+                ``torch.nn``. ``"orthogonal"``: recurrent matrices of each head and gate (Saxe et al. 2013).
+                ``"identity"``: recurrent matrices of cells with one gate, with biases of 0 (Le et al. 2015).
+            chrono: Longest time constant of a unit in steps, above 2: draws the biases of gates so that units
+                remember over 1 to ``chrono`` steps (Tallec and Ollivier 2018). 0: biases stay.
+            seed: Seed of the random numbers.
+
+        Raises:
+            InvalidArgument: The cell cannot start so. No weight has changed then.
+        """
+        self._network.initialise(weights, float(chrono), seed)
+
     def state_dict(self) -> dict[str, NDArray]:
         """Returns copies of all weights with the names and shapes of ``torch.nn.LSTM.state_dict()``."""
         return _StateDict(self.cell, {name: value.copy() for name, value in self.parameters.items()})

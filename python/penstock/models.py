@@ -94,6 +94,11 @@ class Model:
             True.
         from_last: True: forecasts start from the last value, or from a linear forecast if one was fitted. It needs a
             series opened with ``from_last=True``. None: as the series was opened.
+        initial_weights: How the recurrent layers start: ``"standard"``, ``"uniform"`` (all weights and biases in
+            +-1/sqrt(H), as in ``torch.nn``), ``"orthogonal"`` (recurrent matrices of each head and gate) or
+            ``"identity"`` (recurrent matrices of cells with one gate, such as ``elman-relu``).
+        chrono: Longest time constant of a unit in steps, above 2: draws the biases of gates so that units remember
+            over 1 to ``chrono`` steps at first. 0: standard biases.
         seed: Seed of the initial weights.
         device: Default device of all calls: ``"cpu"``, ``"cuda"``, ``"cuda:N"`` or ``"auto"``. With ``"auto"`` each
             call runs on the device with the lower estimated time, copies included (:meth:`choose_device`). The
@@ -104,6 +109,7 @@ class Model:
         TypeError: ``data`` is not a :class:`penstock.Dataset`.
     """
 
+    _initial = ("standard", 0.0)  # how the recurrent layers of a new model start
     _continues = False  # True: the initial weights are those of another model
     _arguments: dict[str, Any] = {}  # arguments of the constructor
     _history: dict[str, Any] | None = None  # None: untrained; empty: loaded from a file without a history
@@ -123,6 +129,8 @@ class Model:
         dropout: float | None = None,
         end_norms: bool | None = None,
         from_last: bool | None = None,
+        initial_weights: str = "standard",
+        chrono: float = 0.0,
         seed: int = 0,
         device: str = "cpu",
     ) -> None:
@@ -144,7 +152,8 @@ class Model:
         }
         self._arguments = given | rest  # a search keeps these fixed
         suggested = _core.suggest_spec(dataset, cell or "", device)
-        self._model = _core.Model.make(suggested | self._arguments, dataset, seed)
+        self._initial = (initial_weights, float(chrono))
+        self._model = _core.Model.make(suggested | self._arguments, dataset, seed, *self._initial)
         self._data = self._model.data()
         self.device = device
 
@@ -647,6 +656,8 @@ class Session:
         outputs: Any = self._session.run(steps, out)
         return outputs
 
+    process_chunk = run  #: Another name of :meth:`run`.
+
     @property
     def state(self) -> NDArray:
         """A copy of the state after the steps so far, float32. Set it to continue from there.
@@ -670,6 +681,8 @@ class Session:
     def reset(self) -> None:
         """Returns to the start of a sequence."""
         self._session.reset()
+
+    reset_state = reset  #: Another name of :meth:`reset`.
 
     def __repr__(self) -> str:
         return f"<penstock.Session of {self.model!r}>"

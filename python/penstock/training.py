@@ -9,6 +9,7 @@ from . import _core
 from ._given import dataset_of, model_of
 from ._keywords import explain_keywords, warn_caller
 from ._progress import bar_for
+from ._remedies import in_python
 from .datasets import describe_data, scored_unit
 from .errors import InvalidArgument
 
@@ -43,7 +44,10 @@ class Progress:
     saturated: float = 0.0  #: Fraction of recurrent outputs with an absolute value above 0.99.
     first_gradient_ratio: float = 0.0  #: Gradient norm of the first block over that of the last: near 0 it vanishes.
     skipped: int = 0  #: Steps skipped so far because they were not finite.
-    warning: str = ""  #: One line if a step was skipped or gradients vanish; otherwise empty.
+    rollbacks: int = 0  #: Returns to an earlier state so far, because the run was unstable.
+    #: One line if a step was skipped, if the run returned to an earlier state, or if gradients vanish or explode or
+    #: outputs are saturated; otherwise empty.
+    warning: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,6 +69,9 @@ class TrainResult:
     stopped_early: bool  #: True if early stopping ended the run.
     model_step: int  #: The step after which the model's final weights were taken.
     interrupted: bool  #: True after Ctrl-C or the notebook's stop button. The model keeps what it has learnt.
+    #: What was seen and the likeliest remedy, if the run was still unstable after ``rollbacks`` returns to a good state.
+    #: The model has its last good weights, or the best ones. Otherwise empty.
+    gave_up: str = ""
     checkpoint_error: str = ""  #: Why the last checkpoint could not be written; empty if it was.
     share: float = 1.0  #: Weight of the layers in the answer, 0 to 1, beside a linear forecast or filters.
     filter_share: float = 0.0  #: Weight of the filters of labelled sequences in the answer.
@@ -87,6 +94,7 @@ def train(
     weight_decay: float = 0.01,
     warmup: float = 0.05,
     clip: float = 1.0,
+    rollbacks: int = 10,
     carry_state: bool = True,
     loss: str = "automatic",
     optimizer: str = "adamw",
@@ -143,6 +151,8 @@ def train(
         weight_decay: Weight decay of matrices.
         warmup: Fraction of the run in which the learning rate rises. Afterwards it falls along a cosine.
         clip: Largest norm of the gradient. 0: no clipping.
+        rollbacks: Number of times that an unstable run returns to its last good state, passes over the batches since
+            and lowers the learning rate for a while. One more ends the run (:attr:`TrainResult.gave_up`). 0: never.
         carry_state: True: a window that continues another one starts from its last state. False: every window starts
             from zeros.
         loss: ``"automatic"``, ``"cross_entropy"``, ``"mse"`` or ``"mae"``.
@@ -195,6 +205,7 @@ def train(
         "weight_decay": float(weight_decay),
         "warmup": float(warmup),
         "clip": float(clip),
+        "rollbacks": rollbacks,
         "carry_state": carry_state,
         "loss": loss,
         "optimizer": optimizer,
@@ -215,6 +226,8 @@ def train(
         raise InvalidArgument(
             f"{'search' if seeds == 1 else 'seeds'} contradicts a model that goes on from another one"
         )
+    if search is not None and model._initial != type(model)._initial:
+        raise InvalidArgument("search makes new models: leave out initial_weights and chrono of the model")
     alone = filters and _core.filters_stand_alone(data._dataset)
     if alone and search is not None:
         raise InvalidArgument("search looks for layers, and too few sequences are held out to say what they add")
@@ -238,7 +251,7 @@ def train(
     bar = bar_for(progress, model.task)
 
     def report(fields):
-        state = Progress(**fields)
+        state = Progress(**fields | {"warning": in_python(fields["warning"])})
         bar.show(state)
         if callback is not None:
             callback(state)
@@ -248,15 +261,18 @@ def train(
 
     try:
         result: dict[str, Any] = _core.fit(
-            model._model, data._dataset, options, report, validated, seeds, resume, not alone, filters
+            model._model, data._dataset, options, report, validated, seeds, resume, not alone, filters, *model._initial
         )
     finally:
         bar.close()
     weight = result.pop("weight")
     model._data = model._model.data()
     model._history = _history(model, data, result, found, weight)
-    names = ("stopped_early", "model_step", "interrupted", "checkpoint_error", "share", "filter_share")
+    names = ("stopped_early", "model_step", "interrupted", "gave_up", "checkpoint_error", "share", "filter_share")
     end = {name: result.pop(name) for name in names}
+    end["gave_up"] = in_python(end["gave_up"])
+    if end["gave_up"]:
+        warn_caller(end["gave_up"])
     validation = result.pop("validation")
     return TrainResult(
         Progress(**result), None if validation is None else Evaluation(**validation), **end, search=found
@@ -265,7 +281,7 @@ def train(
 
 #: Arguments of :func:`train` about the training of layers.
 _OF_LAYERS = ("steps", "seconds", "epochs", "search", "seeds", "batch", "length", "learning_rate", "weight_decay", "warmup", "clip",
-              "optimizer", "loss", "validate_every", "validate_steps", "patience", "keep_best", "resume", "tensorboard")  # fmt: skip
+              "rollbacks", "optimizer", "loss", "validate_every", "validate_steps", "patience", "keep_best", "resume", "tensorboard")  # fmt: skip
 
 
 def _score_text(task, validation, unit):

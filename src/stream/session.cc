@@ -79,6 +79,40 @@ std::span<const float> Session::push(std::span<const float> features) {
   return checked(row.push(features.data()), row);
 }
 
+namespace {
+
+/// `push(t)` is a step of the session.
+template <class Push>
+std::vector<float> push_all(Session& session, std::size_t steps, const Push& push) {
+  const std::vector<float> before = session.state();
+  std::vector<float> outputs;
+  for (std::size_t t = 0; t < steps; ++t) {
+    try {
+      const std::span<const float> output = push(t);
+      outputs.insert(outputs.end(), output.begin(), output.end());
+    } catch (const Error& error) {
+      if (error.code() == ErrorCode::invalid_argument) session.restore(before);
+      throw Error(error.code(), fmt::format("step {}: {}", t, error.what()));
+    }
+  }
+  return outputs;
+}
+
+}  // namespace
+
+std::vector<float> Session::process_chunk(std::span<const std::int32_t> tokens) {
+  return push_all(*this, tokens.size(), [&](std::size_t t) { return push(tokens[t]); });
+}
+
+std::vector<float> Session::process_chunk(std::span<const float> features) {
+  const DataDescription& data = held().row.data();
+  require(data.vocabulary == 0, "this model reads tokens, not features");
+  const auto width = static_cast<std::size_t>(data.input_size());
+  require(features.size() % width == 0, "features must hold rows of {} values, not {} values", width, features.size());
+  return push_all(*this, features.size() / width,
+                  [&](std::size_t t) { return push(features.subspan(t * width, width)); });
+}
+
 void Session::reset() { held().row.reset(); }
 
 Session::Session(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

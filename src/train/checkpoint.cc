@@ -14,9 +14,15 @@ using nlohmann::json;
 
 constexpr const char* metadata_key = "penstock.training";
 constexpr Index format_version = 1;
+constexpr const char* best_name = "best";  // of the best weights, which are written as the optimiser's slots are
 
-std::string slot_tensor(const OptimizerState::Slot& slot, const nn::ParameterEntry& entry) {
-  return std::string(io::training_prefix) + slot.name + "." + entry.name;
+std::string slot_tensor(const std::string& slot, const nn::ParameterEntry& entry) {
+  return std::string(io::training_prefix) + slot + "." + entry.name;
+}
+
+/// Of a slot of an earlier state: "good" or "pending".
+std::string of_state(const char* state, const OptimizerState::Slot& slot) {
+  return std::string(state) + "_" + slot.name;
 }
 
 std::string state_tensor() { return std::string(io::training_prefix) + "state"; }
@@ -26,15 +32,36 @@ void check_same(const std::string& path, const std::string& name, const json& th
   if (!difference.empty()) fail(ErrorCode::incompatible, "{}: checkpoint of another run: {}", path, difference);
 }
 
-/// The best weights, to be written and read as the optimiser's slots are.
-OptimizerState::Slot best_slot(std::vector<float> values) { return {"best", std::move(values)}; }
+json to_json(const GuardMemory& memory) {
+  return {{"losses", memory.losses},
+          {"norms", memory.norms},
+          {"first_loss", memory.first_loss},
+          {"first_norm", memory.first_norm},
+          {"accepted", memory.accepted}};
+}
 
-/// The tensors point into the slot.
-void add_slot(std::vector<io::TensorData>& tensors, const OptimizerState::Slot& slot,
+json to_json(const GuardPoint& point, const GoodState& state) {
+  json object = {{"step", point.step},
+                 {"updates", state.updates},
+                 {"good_steps", state.good_steps},
+                 {"memory", to_json(point.memory)}};
+  if (state.loss_scale) object["loss_scale"] = *state.loss_scale;
+  return object;
+}
+
+json to_json(const GuardState& guard, const RunState& state) {
+  json object = {{"memory", to_json(guard.memory)},      {"rollbacks", guard.rollbacks},
+                 {"last_rollback", guard.last_rollback}, {"rate_changed", guard.rate_changed},
+                 {"rate_factor", guard.rate_factor},     {"good", to_json(guard.good, state.good)}};
+  if (guard.pending) object["pending"] = to_json(guard.pending, state.pending);
+  return object;
+}
+
+/// The tensors point into `values`.
+void add_slot(std::vector<io::TensorData>& tensors, const std::string& name, std::span<const float> values,
               const nn::ParameterLayout& layout) {
-  const std::span<const float> values(slot.values);
   for (const nn::ParameterEntry& entry : layout.entries()) {
-    tensors.push_back(io::tensor_data(slot_tensor(slot, entry), entry.shape, values.subspan(entry.offset, entry.size)));
+    tensors.push_back(io::tensor_data(slot_tensor(name, entry), entry.shape, values.subspan(entry.offset, entry.size)));
   }
 }
 
@@ -46,11 +73,11 @@ json to_json(const ValidationHistory& history) {
           {"cooldown_from", history.cooldown_from}};
 }
 
-std::vector<float> read_slot(const io::SafetensorsFile& file, const OptimizerState::Slot& slot,
+std::vector<float> read_slot(const io::SafetensorsFile& file, const std::string& name,
                              const nn::ParameterLayout& layout) {
-  std::vector<float> values(slot.values.size(), 0.0f);
+  std::vector<float> values(static_cast<std::size_t>(layout.size()), 0.0f);
   for (const nn::ParameterEntry& entry : layout.entries()) {
-    file.read(slot_tensor(slot, entry), entry.shape, std::span(values).subspan(entry.offset, entry.size));
+    file.read(slot_tensor(name, entry), entry.shape, std::span(values).subspan(entry.offset, entry.size));
   }
   return values;
 }
@@ -70,11 +97,15 @@ Index read_count(io::ObjectReader& reader, const char* field, Index largest) {
 }  // namespace
 
 void save_checkpoint(const std::string& path, const Model::Impl& model, const OptimizerState& optimizer,
-                     const RunState& state, const Dataset& data, const json& identity) {
+                     const RunState& state, const GuardState& guard, const Dataset& data, const json& identity) {
   std::vector<io::TensorData> tensors = io::model_tensors(model);
-  for (const OptimizerState::Slot& slot : optimizer.slots) add_slot(tensors, slot, model.parameters->layout());
-  const OptimizerState::Slot best = best_slot(state.best);
-  if (!best.values.empty()) add_slot(tensors, best, model.parameters->layout());
+  const nn::ParameterLayout& layout = model.parameters->layout();
+  for (const OptimizerState::Slot& slot : optimizer.slots) add_slot(tensors, slot.name, slot.values, layout);
+  if (!state.best.empty()) add_slot(tensors, best_name, state.best, layout);
+  for (const auto& slot : state.good.slots) add_slot(tensors, of_state("good", slot), slot.values, layout);
+  if (guard.pending) {
+    for (const auto& slot : state.pending.slots) add_slot(tensors, of_state("pending", slot), slot.values, layout);
+  }
   const std::span<const float> carried(state.carried);
   if (!carried.empty()) {
     tensors.push_back(io::tensor_data(state_tensor(), {static_cast<Index>(carried.size())}, carried));
@@ -95,6 +126,7 @@ void save_checkpoint(const std::string& path, const Model::Impl& model, const Op
     fields["good_steps"] = state.good_steps;
   }
   if (state.history.known) fields["validations"] = to_json(state.history);
+  if (guard.good) fields["guard"] = to_json(guard, state);
   metadata[metadata_key] = io::to_text(fields);
   io::write_safetensors(path, tensors, metadata);
 }
@@ -123,6 +155,74 @@ ValidationHistory read_history(const json& object, const std::string& path, Inde
   }
   reader.finish();
   return history;
+}
+
+std::vector<double> read_numbers(io::ObjectReader& reader, const char* field) {
+  const json& array = reader.array(field);
+  std::vector<double> numbers;
+  for (const json& each : array) {
+    if (!each.is_number()) reader.refuse(field, "must hold numbers");
+    numbers.push_back(each.get<double>());
+  }
+  return numbers;
+}
+
+GuardMemory read_memory(const json& object, const std::string& path, const std::string& place, Index step) {
+  io::ObjectReader reader(object, path, place);
+  GuardMemory memory;
+  memory.losses = read_numbers(reader, "losses");
+  memory.norms = read_numbers(reader, "norms");
+  if (memory.losses.size() != memory.norms.size()) reader.refuse("losses", "must hold as many numbers as norms");
+  memory.first_loss = reader.number("first_loss");
+  memory.first_norm = reader.number("first_norm");
+  memory.accepted = read_count(reader, "accepted", step);
+  reader.finish();
+  return memory;
+}
+
+GuardPoint read_point(const json& object, const std::string& path, const std::string& place, Index step,
+                      GoodState& state) {
+  io::ObjectReader reader(object, path, place);
+  GuardPoint point;
+  point.step = read_count(reader, "step", step);
+  state.updates = read_count(reader, "updates", point.step);
+  state.good_steps = read_count(reader, "good_steps", point.step);
+  if (object.contains("loss_scale")) state.loss_scale = reader.number("loss_scale");
+  point.memory = read_memory(reader.object("memory"), path, place + ".memory", point.step);
+  reader.finish();
+  return point;
+}
+
+GuardState read_guard(const json& object, const std::string& path, RunState& state) {
+  const Index step = state.step;
+  const std::string place = std::string(metadata_key) + ".guard";
+  io::ObjectReader reader(object, path, place);
+  GuardState guard;
+  guard.memory = read_memory(reader.object("memory"), path, place + ".memory", step);
+  guard.rollbacks = read_count(reader, "rollbacks", step);
+  guard.last_rollback = read_count(reader, "last_rollback", step);
+  guard.rate_changed = read_count(reader, "rate_changed", step);
+  guard.rate_factor = reader.number("rate_factor");
+  if (!(guard.rate_factor > 0.0 && guard.rate_factor <= 1.0)) {
+    reader.refuse("rate_factor", fmt::format("must be in (0, 1], not {}", guard.rate_factor));
+  }
+  guard.good = read_point(reader.object("good"), path, place + ".good", step, state.good);
+  if (object.contains("pending")) {
+    guard.pending = read_point(reader.object("pending"), path, place + ".pending", step, state.pending);
+  }
+  reader.finish();
+  return guard;
+}
+
+/// Reads the tensors of a state: the weights, and the slots of the optimiser.
+void read_good_slots(const io::SafetensorsFile& file, const char* prefix, const OptimizerState& optimizer,
+                     const nn::ParameterLayout& layout, GoodState& state) {
+  std::vector<std::string> names = {weights_name};
+  for (const OptimizerState::Slot& slot : optimizer.slots) names.push_back(slot.name);
+  for (const std::string& name : names) {
+    state.slots.push_back({name, {}});
+    state.slots.back().values = read_slot(file, of_state(prefix, state.slots.back()), layout);
+  }
 }
 
 }  // namespace
@@ -171,6 +271,7 @@ RunState load_checkpoint(const std::string& path, Model::Impl& model, OptimizerS
     state.good_steps = read_count(reader, "good_steps", state.step);
   }
   if (fields.contains("validations")) state.history = read_history(reader.object("validations"), path, state.step);
+  if (fields.contains("guard")) state.guard = read_guard(reader.object("guard"), path, state);
   reader.finish();
 
   // Everything that can fail comes before the first change.
@@ -178,10 +279,10 @@ RunState load_checkpoint(const std::string& path, Model::Impl& model, OptimizerS
   nn::Parameters<float> parameters(layout);
   io::read_parameters(file, parameters);
   std::vector<std::vector<float>> slots;
-  for (const OptimizerState::Slot& slot : optimizer.slots) slots.push_back(read_slot(file, slot, layout));
-  OptimizerState::Slot best = best_slot({});
-  best.values.resize(model.parameters->values().size());
-  if (state.history.known) best.values = read_slot(file, best, layout);
+  for (const OptimizerState::Slot& slot : optimizer.slots) slots.push_back(read_slot(file, slot.name, layout));
+  if (state.history.known) state.best = read_slot(file, best_name, layout);
+  if (state.guard.good) read_good_slots(file, "good", optimizer, layout, state.good);
+  if (state.guard.pending) read_good_slots(file, "pending", optimizer, layout, state.pending);
   const Index state_size = state.carried_rows * model.state_size;
   const io::TensorInfo* const stored = file.find(state_tensor());
   if (state_size > 0 && stored && stored->bytes != state_size * static_cast<Index>(sizeof(float))) {
@@ -194,7 +295,6 @@ RunState load_checkpoint(const std::string& path, Model::Impl& model, OptimizerS
   std::ranges::copy(parameters.values(), model.parameters->values().begin());
   model.parameters->changed();
   for (std::size_t i = 0; i < slots.size(); ++i) optimizer.slots[i].values = std::move(slots[i]);
-  if (state.history.known) state.best = std::move(best.values);
   return state;
 }
 

@@ -7,11 +7,22 @@
 
 #include "nn/model/model_impl.h"
 #include "penstock/data/dataset.h"
+#include "penstock/train/guard.h"
 #include "penstock/train/train.h"
 #include "train/optimizer.h"
 #include "train/stopping.h"
 
 namespace penstock::training {
+
+/// Name of the weights among the slots of a state.
+constexpr const char* weights_name = "weights";
+
+/// A state that a run can return to (guard.h).
+struct GoodState {
+  Index updates = 0, good_steps = 0;  ///< As in RunState.
+  std::optional<double> loss_scale;
+  std::vector<OptimizerState::Slot> slots;  ///< The weights, then the slots of the optimiser.
+};
 
 /// Where a run stands, apart from the weights and the optimiser's slots.
 struct RunState {
@@ -27,12 +38,15 @@ struct RunState {
   std::vector<float> carried;  ///< State of the model behind the last good batch.
   ValidationHistory history;
   std::vector<float> best;  ///< The weights of the best validation, as the parameters' layout has them; empty: none.
+  GuardState guard;         ///< As load_checkpoint() read it; save_checkpoint() takes another one.
+  GoodState good, pending;  ///< Those of the guard.
 };
 
 /// Writes everything that a run needs to go on bit for bit, as one safetensors file that replaces `path` as a whole or
 /// not at all. `identity` is that of the options.
 void save_checkpoint(const std::string& path, const Model::Impl& model, const OptimizerState& optimizer,
-                     const RunState& state, const Dataset& data, const nlohmann::json& identity);
+                     const RunState& state, const GuardState& guard, const Dataset& data,
+                     const nlohmann::json& identity);
 
 /// Reads it back into all four. Throws Error(incompatible) naming the first field of model, data or options that
 /// differs from this run's, or a tensor that does not fit, Error(bad_input) for a file that is damaged, and then leaves

@@ -68,16 +68,20 @@ class Fit {
     const ModelSpec& spec = model_.spec();
     if (fit_.origin != nullptr) return continue_from(*fit_.origin, data_, spec.dropout);
     Model model(spec, data_.description(), seed);
+    initialise(model, fit_.initial, seed);
     fit_autoregression(model, data_);
     return model;
   }
 
   void add(FitResult::Member member) {
     const Progress before = result_.last;
+    const std::string gave_up = result_.gave_up;
     static_cast<TrainResult&>(result_) = member.result;
     result_.last.step += before.step;
     result_.last.seconds += before.seconds;
     result_.last.epoch += before.epoch;
+    result_.last.rollbacks += before.rollbacks;
+    if (!gave_up.empty()) result_.gave_up = gave_up;  // of the first model that did
     result_.members.push_back(std::move(member));
   }
 

@@ -32,7 +32,8 @@ Json progress_fields(const char* kind, const Progress& progress, Loss loss) {
                  {"positions_per_second", progress.positions_per_second},
                  {"saturated", progress.saturated},
                  {"first_gradient_ratio", progress.first_gradient_ratio},
-                 {"skipped", progress.skipped}});
+                 {"skipped", progress.skipped},
+                 {"rollbacks", progress.rollbacks}});
   if (!progress.warning.empty()) record["warning"] = progress.warning;
   return record;
 }
@@ -107,6 +108,7 @@ void MetricsLog::final(const TrainResult& result, Loss loss) {
   Json record = progress_fields("final", result.last, loss);
   record["interrupted"] = result.interrupted;
   record["stopped_early"] = result.stopped_early;
+  if (!result.gave_up.empty()) record["gave_up"] = result.gave_up;
   record["model_step"] = result.model_step;
   if (result.validation) record["validation"] = evaluation_fields(*result.validation, loss);
   write(record.dump());

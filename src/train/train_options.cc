@@ -64,6 +64,7 @@ void check_options(const TrainOptions& options, const Dataset& data) {
   check_fraction("final_rate", options.final_rate);
   check_not_negative("clip", options.clip);
   require(options.give_up_after >= 1, "give_up_after must be at least 1, not {}", options.give_up_after);
+  require(options.rollbacks >= 0, "rollbacks must not be negative, not {}", options.rollbacks);
   check_not_negative("validate_every", options.validate_every);
   require(options.validate_steps >= 0, "validate_steps must not be negative, not {}", options.validate_steps);
   require(options.patience >= 0, "patience must not be negative, not {}", options.patience);
@@ -104,6 +105,8 @@ nlohmann::json identity(const TrainOptions& options, Task task) {
     result["patience"] = options.patience;
     result["validate_steps"] = options.validate_steps;
   }
+  // Only where it differs from the default, because older checkpoints do not have it.
+  if (options.rollbacks != TrainOptions().rollbacks) result["rollbacks"] = options.rollbacks;
   if (options.optimizer == Optimizer::adamw) {
     result.update(
         {{"optimizer", "adamw"}, {"beta1", options.beta1}, {"beta2", options.beta2}, {"epsilon", options.epsilon}});

@@ -56,17 +56,13 @@ double first_gradient_ratio(const ModelSpec& spec, const ops::StepState& state) 
 /// Whether the step was skipped, rather than repeated with another loss scale.
 bool is_skipped(const ops::StepState& state) { return state.broken != 0 && state.last_skipped == state.step; }
 
-ops::StepState step_state_of(const RunState& state, bool scaled) {
-  constexpr float first_loss_scale = 65536.0f;
-  ops::StepState step =
-      ops::first_step_state(scaled ? static_cast<float>(state.loss_scale.value_or(first_loss_scale)) : 1.0f);
-  step.step = state.step;
-  step.updates = state.updates;
-  step.scored = state.scored;
-  step.skipped = state.skipped;
-  step.skipped_in_a_row = state.skipped_in_a_row;
-  step.good_steps = state.good_steps;
-  return step;
+double saturated_share(const std::vector<std::int64_t>& counts) {
+  double saturated = 0.0, watched = 0.0;
+  for (std::size_t i = 0; i < counts.size(); i += 2) {
+    saturated += static_cast<double>(counts[i]);
+    watched += static_cast<double>(counts[i + 1]);
+  }
+  return watched > 0.0 ? saturated / watched : 0.0;
 }
 
 }  // namespace
@@ -81,22 +77,21 @@ Trainer::Trainer(Model::Impl& model, Dataset& data, const TrainOptions& options,
       identity_(identity(options, data.description().task)),
       optimizer_(options, model.parameters->layout()),
       metrics_("", "", false),
-      stopping_(options_, {}) {
+      stopping_(options_, {}),
+      guard_(guard_options(options_, loss_, model)) {
   if (!model.origin.empty()) identity_["origin"] = model.origin;
   if (resume) {
     state_ = load_checkpoint(options.checkpoint_path, model, optimizer_, data, identity_);
     seconds_before_ = state_.seconds;
     stopping_ = Stopping(options_, state_.history);
+    guard_ = Guard(guard_options(options_, loss_, model), std::move(state_.guard));
   }
   metrics_ = MetricsLog(options.metrics_path, options.tensorboard_path, resume);
   metrics_.run(model, identity_, options.metrics_note);
   if (resume) metrics_.resume(state_.step);
   submitted_ = state_.step;
   submitted_scored_ = state_.scored;
-  const bool scaled = options_.execution.precision == Precision::f16;
-  runner_ =
-      std::make_unique<StepRunner>(model, training_shape(options_, loss_, data.training_steps()), options_.execution,
-                                   optimizer_, step_state_of(state_, scaled), state_.carried, state_.carried_rows);
+  make_runner();
 }
 
 double Trainer::seconds() const {
@@ -176,17 +171,12 @@ void Trainer::report(const StepResult& result, double seconds) {
   } else if (state.apply != 0) {
     progress.gradient_norm = state.gradient_norm;
     progress.clipped_norm = state.clipped_norm;
-    double saturated = 0.0, watched = 0.0;
-    for (std::size_t i = 0; i < result.saturation.size(); i += 2) {
-      saturated += static_cast<double>(result.saturation[i]);
-      watched += static_cast<double>(result.saturation[i + 1]);
-    }
-    progress.saturated = watched > 0.0 ? saturated / watched : 0.0;
+    progress.saturated = saturated_share(result.saturation);
     progress.first_gradient_ratio = first_gradient_ratio(model_.spec, state);
     if (progress.first_gradient_ratio < vanishing_ratio) {
-      progress.warning =
-          fmt::format("step {}: the gradient vanishes: in the first block its norm is {:.1e} of {}", state.step,
-                      progress.first_gradient_ratio, model_.spec.blocks > 1 ? "the last" : "the head's");
+      progress.warning = fmt::format(
+          "step {}: the gradient vanishes: in the first block its norm is {:.1e} of {}; try {}", state.step,
+          progress.first_gradient_ratio, model_.spec.blocks > 1 ? "the last" : "the head's", guard_.remedy(true));
     }
   }
   metrics_.train(progress, loss_);
@@ -195,6 +185,20 @@ void Trainer::report(const StepResult& result, double seconds) {
   reported_positions_ = reported_steps_ = 0;
   last_report_ = seconds;
   check_metrics();
+}
+
+void Trainer::watch(const StepResult& result) {
+  const ops::StepState& state = result.state;
+  const bool judged = state.broken == 0 ? state.loss.weight > 0.0 : is_skipped(state);
+  if (!judged) return;
+  const StepSeen seen{.step = state.step,
+                      .finite = state.broken == 0,
+                      .skipped_in_a_row = state.skipped_in_a_row,
+                      .loss = mean_of(state.loss),
+                      .gradient_norm = state.gradient_norm};
+  if (!trouble_) trouble_ = guard_.note(seen);
+  const std::string warning = guard_.warning(seen, saturated_share(result.saturation));
+  if (!warning.empty()) remark(warning);
 }
 
 void Trainer::give_up_if_hopeless(const StepResult& result) const {
@@ -236,6 +240,8 @@ void Trainer::judge(double loss, bool by_steps) {
     runner_->synchronize();
     restore_best();
     stopping_.begin_cooldown(submitted_, begin);
+    guard_.forget_states();
+    if (guard_.active()) keep_state();
   }
   state_.history = stopping_.history();
 }
@@ -263,12 +269,13 @@ void Trainer::handle_all() {
 void Trainer::save() {
   if (options_.checkpoint_path.empty()) return;
   handle_all();
+  if (trouble_) roll_back();
   runner_->synchronize();
   state_.seconds = seconds();
   state_.carried = runner_->carried();
   state_.carried_rows = runner_->carried_rows();
   try {
-    save_checkpoint(options_.checkpoint_path, model_, optimizer_, state_, data_, identity_);
+    save_checkpoint(options_.checkpoint_path, model_, optimizer_, state_, guard_.state(), data_, identity_);
     last_checkpoint_ = state_.seconds;
     result_.checkpoint_error.clear();
   } catch (const Error& error) {
@@ -308,10 +315,12 @@ void Trainer::handle(const StepResult& result, bool last) {
   if (first_ || last || report_is_due(result, now)) report(result, now);
   first_ = false;
   give_up_if_hopeless(result);
+  watch(result);
 }
 
 void Trainer::train() {
-  while (!result_.interrupted && fraction(submitted_, submitted_scored_, seconds()) < 1.0) {
+  if (guard_.state_due(submitted_) && !guard_.state().good) keep_state();
+  while (!result_.interrupted && result_.gave_up.empty() && fraction(submitted_, submitted_scored_, seconds()) < 1.0) {
     submit();
     result_.interrupted = callbacks_.stop && callbacks_.stop();
     const double now = seconds();
@@ -321,6 +330,8 @@ void Trainer::train() {
       if (!result) break;
       handle(*result, false);
     }
+    if (!last) act_on_trouble();
+    if (!result_.gave_up.empty()) break;
     if (!last) validate_if_due();
     if (!last && now - last_checkpoint_ >= options_.checkpoint_every) save();
   }
@@ -330,6 +341,7 @@ void Trainer::train() {
     handle(*result, !next);
     result = std::move(next);
   }
+  if (trouble_) roll_back();
 }
 
 void Trainer::finish() {
@@ -356,6 +368,7 @@ TrainResult Trainer::run() {
   result_.last.step = state_.step;
   result_.last.seconds = seconds_before_;
   result_.last.skipped = state_.skipped;
+  result_.last.rollbacks = guard_.state().rollbacks;
   try {
     // A model that begins with a linear forecast, or with weights that were trained before, may be best as it is.
     const bool knows_something = model_.spec.lags > 0 || !model_.origin.empty();

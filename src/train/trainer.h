@@ -8,6 +8,7 @@
 
 #include "nn/model/model_impl.h"
 #include "penstock/data/dataset.h"
+#include "penstock/train/guard.h"
 #include "penstock/train/train.h"
 #include "train/checkpoint.h"
 #include "train/metrics.h"
@@ -16,6 +17,8 @@
 #include "train/stopping.h"
 
 namespace penstock::training {
+
+GuardOptions guard_options(const TrainOptions& options, Loss loss, const Model::Impl& model);
 
 /// One run of penstock::train(). The arguments must have been checked.
 class Trainer {
@@ -45,8 +48,19 @@ class Trainer {
   void restore_best();
   void give_up_if_hopeless(const StepResult& result) const;
   void handle_all();
+
+  /// Makes the object that runs steps, from the host's weights, optimiser and state, with the rate of the guard.
+  void make_runner();
+  /// Gives a step to the guard, and reports its warnings.
+  void watch(const StepResult& result);
+  /// Returns to a good state after trouble; otherwise takes a state or raises a lowered rate if it is time to.
+  void act_on_trouble();
+  void keep_state();
+  void roll_back();
   /// Reports a warning that no step has caused.
   void warn_of(const std::string& text);
+  /// Warns, and writes the warning to the metrics.
+  void remark(const std::string& text);
   /// Reports once that metrics are no longer written.
   void check_metrics();
   /// All that is under way is waited for first.
@@ -77,6 +91,8 @@ class Trainer {
 
   RunState state_;  // of results that have come in
   Stopping stopping_;
+  Guard guard_;
+  std::optional<Trouble> trouble_;              // which has not been acted on
   Index submitted_ = 0, submitted_scored_ = 0;  // batches that have been put on their way, and their scored positions
   std::unique_ptr<StepRunner> runner_;
   double seconds_before_ = 0.0;  // of earlier runs that this one resumes

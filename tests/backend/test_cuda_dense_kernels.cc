@@ -2,6 +2,7 @@
 
 #include "backend/cuda/dense/diagonal.h"
 #include "backend/cuda/dense/head.h"
+#include "backend/cuda/dense/source.h"
 #include "support/compiled_kernel.h"
 
 namespace penstock::cuda {
@@ -20,7 +21,7 @@ class DenseKernels : public testing::TestWithParam<std::tuple<std::string_view, 
     const plan::GpuDensePlan plan = plan_gpu_dense(problem, test::chip(chip));
     SCOPED_TRACE(fmt::format("{} {} of {}{}", to_string(problem.storage), problem.backward ? "backward" : "forward",
                              problem.head_size(), problem.ragged ? ", ragged" : ""));
-    test::expect_sound(dense_head_source(problem, plan), chip, plan.threads() * plan.blocks);
+    test::expect_sound(dense_source(problem, plan), chip, plan.threads() * plan.blocks);
   }
 
   GpuDenseProblem problem(Storage storage, Index head, Index rows) const {
@@ -121,13 +122,21 @@ std::vector<std::string_view> dense_cells() {
   return names;
 }
 
-INSTANTIATE_TEST_SUITE_P(Cuda, DenseKernels,
-                         testing::Combine(testing::ValuesIn(dense_cells()), testing::Values(80, 90)),
-                         [](const auto& of) {
-                           std::string name(std::get<0>(of.param));
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return fmt::format("{}_sm_{}", name, std::get<1>(of.param));
-                         });
+std::vector<std::tuple<std::string_view, int>> cells_and_chips() {
+  std::vector<std::tuple<std::string_view, int>> pairs;
+  for (const int chip : test::kChips) {
+    for (const std::string_view cell : dense_cells()) {
+      if (chip == 80 || chip == 90 || cell == "lstm" || test::compiles_all()) pairs.emplace_back(cell, chip);
+    }
+  }
+  return pairs;
+}
+
+INSTANTIATE_TEST_SUITE_P(Cuda, DenseKernels, testing::ValuesIn(cells_and_chips()), [](const auto& of) {
+  std::string name(std::get<0>(of.param));
+  std::replace(name.begin(), name.end(), '-', '_');
+  return fmt::format("{}_sm_{}", name, std::get<1>(of.param));
+});
 
 }  // namespace
 }  // namespace penstock::cuda

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <map>
 #include <set>
 
 #include "penstock/data.h"
@@ -39,8 +40,9 @@ void for_each_row(Dataset& data, const TaskOptions& options, Check check) {
 }
 
 TEST(Tasks, Names) {
-  EXPECT_EQ(task_names(), (std::vector<std::string>{"parity", "modular", "copying"}));
-  expect_error(ErrorCode::invalid_argument, "there is no task 'sorting', only parity, modular, copying",
+  EXPECT_EQ(task_names(), (std::vector<std::string>{"parity", "modular", "s3", "a5", "s5", "copying", "recall"}));
+  expect_error(ErrorCode::invalid_argument,
+               "there is no task 'sorting', only parity, modular, s3, a5, s5, copying, recall",
                [] { open_task("sorting"); });
 }
 
@@ -93,6 +95,66 @@ TEST(Tasks, ModularArithmetic) {
       }
     });
     EXPECT_EQ(static_cast<Index>(tokens_met.size()), 3 * modulus) << "every operation with every digit";
+  }
+}
+
+/// Points are moved one after the other, by the names of the permutations.
+TEST(Tasks, WordProblems) {
+  for (const auto& [name, size] : {std::pair{"s3", 6}, {"a5", 60}, {"s5", 120}}) {
+    TaskOptions options;
+    options.validation_length = 100;
+    const auto data = open_task(name, options);
+    const std::vector<std::string> names = data->description().classes;
+    ASSERT_EQ(static_cast<int>(names.size()), size);
+    EXPECT_EQ(data->description().vocabulary, size);
+    EXPECT_EQ(std::set<std::string>(names.begin(), names.end()).size(), names.size());
+    std::set<std::int32_t> labels_met;
+    for_each_row(*data, options, [&](auto tokens, auto labels) {
+      std::string points = names[0];
+      for (std::size_t t = 0; t < tokens.size(); ++t) {
+        for (char& point : points) point = names[static_cast<std::size_t>(tokens[t])][point - '0'];
+        ASSERT_EQ(names[static_cast<std::size_t>(labels[t])], points);
+        labels_met.insert(labels[t]);
+      }
+    });
+    EXPECT_EQ(static_cast<int>(labels_met.size()), size) << "products of all lead everywhere";
+  }
+}
+
+TEST(Tasks, AssociativeRecall) {
+  for (const Index pairs : {1, 10, 13}) {
+    TaskOptions options;
+    options.copy_tokens = pairs;
+    const auto data = open_task("recall", options);
+    EXPECT_EQ(data->description().vocabulary, 129);
+    EXPECT_EQ(data->description().classes.size(), 64u);
+    std::set<std::vector<std::int32_t>> orders;
+    for_each_row(*data, options, [&](auto tokens, auto labels) {
+      std::map<std::int32_t, std::int32_t> value_of;
+      std::vector<std::int32_t> asked;
+      for (std::size_t t = 0; t < tokens.size(); ++t) {
+        if (t < static_cast<std::size_t>(2 * pairs)) {
+          ASSERT_EQ(labels[t], -1);
+          if (t % 2 != 0) {
+            ASSERT_TRUE(tokens[t] > 64 && tokens[t] <= 128);
+            ASSERT_TRUE(value_of.emplace(tokens[t - 1], tokens[t] - 65).second) << "keys differ";
+          } else {
+            ASSERT_TRUE(tokens[t] >= 1 && tokens[t] <= 64);
+          }
+        } else if (tokens[t] == 0) {
+          ASSERT_EQ(labels[t], -1);
+        } else {
+          ASSERT_EQ(value_of.count(tokens[t]), 1u);
+          ASSERT_EQ(labels[t], value_of[tokens[t]]);
+          asked.push_back(tokens[t]);
+        }
+      }
+      ASSERT_EQ(static_cast<Index>(std::set<std::int32_t>(asked.begin(), asked.end()).size()), pairs)
+          << "each key once";
+      ASSERT_EQ(static_cast<Index>(asked.size()), pairs);
+      orders.insert(asked);
+    });
+    EXPECT_GT(orders.size(), pairs == 1 ? 60u : 1000u) << "random keys in random order";
   }
 }
 
@@ -193,6 +255,7 @@ TEST(Tasks, BadOptions) {
   refuse("copying", {.copy_tokens = 0}, "copy_tokens must be 1 to 20 (half the length of a sequence), not 0");
   refuse("copying", {.copy_tokens = 21}, "copy_tokens must be 1 to 20");
   refuse("copying", {.validation_length = 10}, "copy_tokens must be 1 to 5 (half the length of a sequence), not 10");
+  refuse("recall", {.copy_tokens = 14}, "copy_tokens must be 1 to 13 (a third of the length of a sequence, at most 64)");
   const auto data = open_task("parity");
   Example example;
   expect_error(ErrorCode::invalid_argument, "a batch must have at least one row", [&] { data->next(0, 1, example); });

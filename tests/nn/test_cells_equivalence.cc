@@ -296,6 +296,8 @@ TEST_P(CellEquivalence, ThreadsChangeRoundingOnly) {
       {.name = "shared_units", .input = 7, .hidden = 301, .rows = 1, .steps = 9, .reset = true},
       {.name = "shared_units_of_uneven_rows", .input = 3, .hidden = 301, .rows = 2, .form = RowForm::lengths},
       {.name = "shared_heads", .input = 3, .hidden = 602, .heads = 2, .rows = 1, .steps = 3},
+      {.name = "whole_heads", .input = 3, .hidden = 602, .heads = 14, .rows = 1, .steps = 3},
+      {.name = "narrow_heads", .input = 3, .hidden = 602, .heads = 301, .rows = 3, .form = RowForm::lengths},
   };
   for (const Case& c : cases) {
     if (!c.applies_to(info())) continue;
@@ -371,6 +373,7 @@ TEST_P(CellEquivalence, HeadsAreSeparateNetworks) {
   expect_heads_to_be_networks<double>(info(), 3, 5);
   expect_heads_to_be_networks<float>(info(), 3, 5);
   expect_heads_to_be_networks<float>(info(), 2, 33);
+  for (const Index narrow : {1, 2, 4, 8}) expect_heads_to_be_networks<float>(info(), 37 / narrow, narrow);
 }
 
 INSTANTIATE_TEST_SUITE_P(Each, CellEquivalence, testing::ValuesIn(cell_names()), test_name);

@@ -90,12 +90,14 @@ TEST_P(CellsAgainstOracle, NanGetsThrough) {
 TEST_P(CellsAgainstOracle, EveryInstructionSet) {
   const std::string in_use = system_info().isa;
   const Case c{.name = "isa", .input = 17, .hidden = 33, .layers = 2, .rows = 5, .steps = 9};
+  const Case narrow{.name = "narrow", .input = 17, .hidden = 42, .heads = 21, .layers = 2, .rows = 5, .steps = 9};
   for (const std::string& isa : system_info().isas) {
     SCOPED_TRACE(isa);
     select_isa(isa);
     EXPECT_EQ(system_info().isa, isa);
     check_cell<double>(info(), c);
     check_cell<float>(info(), c);
+    if (narrow.applies_to(info())) check_cell<float>(info(), narrow);
     check_cell<float>(info(), everything());
   }
   select_isa(in_use);

@@ -193,6 +193,34 @@ TEST(Session, OneInputAnswersWithTheBitsOfTheWholeSequence) {
   }
 }
 
+TEST(Session, AChunkIsItsStepsOneAfterTheOther) {
+  const Model model(full_spec("lstm"), text_data(), 3);
+  Session single(model), chunked(model);
+  const std::vector<std::int32_t> tokens = {7, 0, 49, 3};
+  std::vector<float> expected;
+  for (const std::int32_t token : tokens) {
+    const auto outputs = single.push(token);
+    expected.insert(expected.end(), outputs.begin(), outputs.end());
+  }
+  EXPECT_TRUE(same_bits<float>(chunked.process_chunk(tokens), expected));
+  // A wrong token leaves the state alone.
+  const std::vector<std::int32_t> wrong = {1, 50};
+  expect_error(ErrorCode::invalid_argument, "step 1: token 50 at row 0, step 0 is outside 0..49",
+               [&] { chunked.process_chunk(wrong); });
+  EXPECT_EQ(chunked.state(), single.state());
+  chunked.reset_state();
+  EXPECT_TRUE(same_bits<float>(chunked.process_chunk(tokens), expected));
+
+  const Model series(series_spec("gru"), series_data(), 3);
+  Session features(series);
+  const std::vector<float> rows = {0.1f, 0.2f, 0.3f, 0.4f, 0.5f, 0.6f};
+  EXPECT_EQ(features.process_chunk(rows).size(), 2u * 6u);
+  expect_error(ErrorCode::invalid_argument, "features must hold rows of 3 values, not 5 values",
+               [&] { features.process_chunk(std::span(rows).first(5)); });
+  expect_error(ErrorCode::invalid_argument, "this model reads tokens, not features",
+               [&] { single.process_chunk(std::span(rows)); });
+}
+
 TEST(Session, SessionsDoNotSeeEachOther) {
   const Model model(full_spec("gru"), text_data(), 7);
   Session a(model), b(model);

@@ -194,6 +194,7 @@ inline std::vector<Case> option_cases() {
       {.name = "two_heads", .hidden = 6, .heads = 2},
       {.name = "heads_past_16_lanes", .hidden = 34, .heads = 2, .bias = Bias::single, .rows = 2, .steps = 3},
       {.name = "heads_of_one", .hidden = 5, .heads = 5, .layers = 2, .bias = Bias::none},
+      {.name = "heads_of_two", .hidden = 38, .heads = 19, .rows = 6, .steps = 1},
       {.name = "reverse", .direction = Direction::reverse},
       {.name = "bidirectional", .direction = Direction::bidirectional},
       {.name = "layers", .layers = 3, .bias = Bias::single},

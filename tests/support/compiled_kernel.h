@@ -65,6 +65,16 @@ inline void need_nvrtc(int architecture) {
   GTEST_SKIP() << why;
 }
 
+/// The generations of chips that kernels are compiled for.
+constexpr int kChips[] = {80, 86, 89, 90, 100, 120};
+
+/// Whether every kernel is compiled for every chip, which takes half an hour. Otherwise chips beside sm_80 and sm_90
+/// have a sample.
+inline bool compiles_all() {
+  const char* which = std::getenv("PENSTOCK_TEST_KERNELS");
+  return which != nullptr && std::string_view(which) == "all";
+}
+
 /// Compiles without spills, warnings and shared memory beside what the launch gives.
 inline void expect_sound(const KernelSource& source, int architecture, int threads) {
   const Compiled compiled = compile_kernel(source, architecture);

@@ -274,7 +274,12 @@ TEST_F(Checkpoint, RefusesDamageAndLeavesTheModelAlone) {
   refused(bad, "penstock.training.skipped must be 0 to 5, not 6", replace("\"skipped\":0", "\"skipped\":6"));
   refused(bad, "penstock.training.carried_rows is 3, which does not fit",
           replace("\"carried_rows\":4", "\"carried_rows\":3"));
-  refused(bad, "penstock.training.updates is missing", replace("\"updates\"", "\"other\""));
+  refused(bad, "penstock.training.updates is missing", replace("\"updates\":5", "\"other\":5"));
+  refused(bad, "penstock.training.guard.rate_factor must be in (0, 1], not 2",
+          replace("\"rate_factor\":1.0", "\"rate_factor\":2.0"));
+  refused(bad, "penstock.training.guard.good.memory.losses must hold as many numbers as norms",
+          replace("\"losses\":[],\"norms\":[]},\"step\":0", "\"losses\":[1.5],\"norms\":[]},\"step\":0"));
+  refused(ErrorCode::incompatible, "training.good_weights.head.bias", without("training.good_weights.head.bias"));
   refused(bad, "penstock.training is not a JSON object", replace("{\"carried_rows\"", "[\"carried_rows\""));
   refused(ErrorCode::incompatible, "checkpoint format_version is 2, this version of Penstock reads 1",
           replace("\"format_version\":1", "\"format_version\":2"));

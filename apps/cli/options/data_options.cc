@@ -243,7 +243,7 @@ void add_data_options(Options& options, DataOptions& data) {
   options.add("--task-length", data.task.length, "T", "Time steps of training sequences");
   options.add("--validation-length", data.task.validation_length, "T", "Time steps of validation sequences");
   options.add("--modulus", data.task.modulus, "M", "modular: the modulus");
-  options.add("--copy-tokens", data.task.copy_tokens, "N", "copying: tokens to remember");
+  options.add("--copy-tokens", data.task.copy_tokens, "N", "copying: tokens to remember; recall: pairs");
 }
 
 void add_undated_option(Options& options, std::optional<Undated>& undated, const std::string& otherwise) {

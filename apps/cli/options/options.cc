@@ -383,6 +383,13 @@ std::string parse_message(const CLI::ParseError& error) {
   return text;
 }
 
+/// "--learning-rate" of "learning_rate".
+static std::string option_of(const std::string& field) {
+  std::string option = "--" + field;
+  std::replace(option.begin(), option.end(), '_', '-');
+  return option;
+}
+
 std::string with_options(const CLI::App& app, const std::string& text) {
   const auto names = option_names(app);
   constexpr std::string_view mention = "the option '";
@@ -390,7 +397,7 @@ std::string with_options(const CLI::App& app, const std::string& text) {
   for (std::size_t begin = 0; (begin = replaced.find(mention, begin)) != replaced.npos; ++begin) {
     const std::size_t name = begin + mention.size(), end = replaced.find('\'', name);
     if (end == replaced.npos) break;
-    const std::string said = replaced.substr(name, end - name), option = "--" + said.substr(0, said.find('='));
+    const std::string said = replaced.substr(name, end - name), option = option_of(said.substr(0, said.find('=')));
     if (std::find(names.begin(), names.end(), option) == names.end()) continue;
     const bool has_value = said.find('=') != said.npos;
     const std::string value = has_value ? " " + shell_word(said.substr(said.find('=') + 1)) : "";
@@ -409,8 +416,7 @@ std::string in_terms_of_options(const CLI::App& app, const std::string& message)
   if (replaced != message) return replaced;
   const auto names = option_names(app);
   const std::string field = message.substr(0, message.find_first_of(" :,"));
-  std::string option = "--" + field;
-  std::replace(option.begin(), option.end(), '_', '-');
+  std::string option = option_of(field);
   if (const auto other = other_names.find(field); other != other_names.end()) option = other->second;
   if (std::find(names.begin(), names.end(), option) == names.end()) return message;
   return option + message.substr(field.size());

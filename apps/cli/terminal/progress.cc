@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <numbers>
 #include <utility>
@@ -121,13 +122,17 @@ void ProgressReport::print_line(const Progress& progress) {
   reported_ = Clock::now();
 }
 
-/// Every skipped step is news; that gradients (still) vanish is not.
+/// Every skipped step and every rollback is news; that gradients (still) vanish is not.
 void ProgressReport::warn(const Progress& progress) {
   constexpr auto pause = std::chrono::seconds(30);
-  const bool skip = progress.skipped > skipped_;
+  const bool news = progress.skipped > skipped_ || progress.rollbacks > rollbacks_;
   skipped_ = progress.skipped;
-  if (!skip && warned_ && Clock::now() - *warned_ < pause) return;
-  if (!skip) warned_ = Clock::now();
+  rollbacks_ = progress.rollbacks;
+  std::string kind = progress.warning;
+  std::erase_if(kind, [](unsigned char c) { return std::isalpha(c) == 0; });
+  const auto [said, first] = warned_.try_emplace(kind, Clock::now());
+  if (!news && !first && Clock::now() - said->second < pause) return;
+  said->second = Clock::now();
   erase_bar();
   say(fmt::format("warning: {}\n", printable(progress.warning)));
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -71,8 +72,8 @@ class ProgressReport {
   std::optional<double> last_seconds_;
   Index first_step_ = 0, last_step_ = 0;
   Clock::time_point started_ = Clock::now();
-  Index skipped_ = 0;
-  std::optional<Clock::time_point> warned_;
+  Index skipped_ = 0, rollbacks_ = 0;
+  std::map<std::string, Clock::time_point> warned_;  // by what was said, without its numbers
   std::optional<Clock::time_point> reported_;
 };
 

@@ -13,16 +13,18 @@
 #include "terminal/describe.h"
 #include "terminal/terminal.h"
 #include "terminal/units.h"
+#include "verbs/demo_cell.h"
 #include "verbs/verbs.h"
 
 namespace penstock::cli {
 namespace {
 
 struct DemoArguments {
-  std::string what, cell = "elman";
+  std::string what, model, cell = "elman";
   Index hidden = 64, steps = 200;
   double scale = 3.0, clip = 1.0;
   std::uint64_t seed = 1;
+  Execution execution;
   bool json = false;
 };
 
@@ -158,9 +160,35 @@ Json json_of(const DemoArguments& arguments, const std::vector<Norm>& norms) {
           {"norms", all}};
 }
 
+int show_cell(const DemoArguments& arguments) {
+  if (!arguments.what.empty()) {
+    throw Error(
+        ErrorCode::invalid_argument,
+        fmt::format("--model shows a cell and '{}' shows gradients: give one of them", printable(arguments.what)));
+  }
+  const std::vector<std::string>& cells = demo_cells();
+  if (std::ranges::find(cells, arguments.model) == cells.end()) fail_choice("--model", arguments.model, cells);
+  check(arguments);
+  Output output;
+  output.write(run_cell_demo({.cell = arguments.model,
+                              .hidden = arguments.hidden,
+                              .steps = arguments.steps,
+                              .seed = arguments.seed,
+                              .execution = arguments.execution,
+                              .json = arguments.json}));
+  output.flush();
+  return 0;
+}
+
 int run_demo(const DemoArguments& arguments) {
+  if (!arguments.model.empty()) return show_cell(arguments);
   require_given(arguments.what, "WHAT");
   if (arguments.what != "clip") fail_choice("WHAT", arguments.what, {"clip"});
+  if (arguments.execution.device.is_cuda()) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("--device {} is for --model: 'clip' computes in double precision on the CPU",
+                            arguments.execution.device.index == 0 ? "cuda" : to_string(arguments.execution.device)));
+  }
   check(arguments);
   const std::vector<Norm> norms = measure(arguments);
   Output output;
@@ -172,20 +200,26 @@ int run_demo(const DemoArguments& arguments) {
 }  // namespace
 
 Verb add_demo(CLI::App& program) {
-  CLI::App* app = program.add_subcommand("demo", "Show exploding gradients and what clipping does to them");
+  CLI::App* app = program.add_subcommand("demo", "Show a cell at work, or exploding gradients and clipping");
   auto arguments = std::make_shared<DemoArguments>();
   Options options(*app);
   options.positional("WHAT", arguments->what, "clip: print norms of gradients before and after clipping");
   options.group("Network");
-  options.add("--cell", arguments->cell, "NAME", "A cell with a recurrent matrix: elman, gru, lstm, slstm");
+  options.add(
+      "--model", arguments->model, "NAME",
+      "Show a cell instead: its equations, a step, a sequence, times and a picture: gru, lstm, mingru, minlstm");
+  options.add("--cell", arguments->cell, "NAME", "With clip: a cell with a recurrent matrix: elman, gru, lstm, slstm");
   options.add("--width", arguments->hidden, "N", "Hidden size");
   options.add("--length", arguments->steps, "N", "Time steps of the longest sequence");
-  options.add("--scale", arguments->scale, "X", "Factor on the recurrent matrix");
-  options.add("--clip", arguments->clip, "X", "Largest norm of the gradient of all weights");
+  options.add("--scale", arguments->scale, "X", "With clip: factor on the recurrent matrix");
+  options.add("--clip", arguments->clip, "X", "With clip: largest norm of the gradient of all weights");
   options.add("--seed", arguments->seed, "N", "Seed of weights and inputs");
   options.group("Options");
+  options.add("--threads", arguments->execution.threads, "N", "With --model: CPU threads; 0: all");
+  options.device(arguments->execution);
   options.flag("--json", arguments->json, "Print one JSON object");
   options.finish(
+      "  penstock demo --model gru\n"
       "  penstock demo clip\n"
       "  penstock demo clip --cell lstm --scale 5 --length 1000\n"
       "  penstock demo clip --json | jq .norms");

@@ -74,13 +74,15 @@ class TrainingRun {
     catch_interrupts();
     if (arguments_.search && !search_first()) return interrupted_status();
     Model model = make_model();
-    const FitResult result = fit_all(model);
+    FitResult result = fit_all(model);
+    result.gave_up = with_options(app_, result.gave_up);
     if (result.interrupted && !trains_layers()) return interrupted_status();  // a fit in closed form is not kept
     save_patiently(model, arguments_.output, history(model, result), result.last.seconds);
     if (!result.interrupted) drop_own_checkpoint();
     if (!trains_layers()) record_untrained(model);
     if (result.scored()) record_outcome(model, result);
     print(model, result);
+    if (!result.gave_up.empty()) throw Error(ErrorCode::numerical, result.gave_up);
     if (!result.checkpoint_error.empty() && (result.interrupted || !own_checkpoint_)) {
       throw Error(ErrorCode::io_failure, result.checkpoint_error);
     }
@@ -109,6 +111,7 @@ class TrainingRun {
         .resume = resumes(),  // not after a search, which has trained nothing to go on from
         .layers = trains_layers(),
         .origin = origin_ ? &origin_->model() : nullptr,
+        .initial = arguments_.model.initial(),
         .finish = {.shrink = !arguments_.keep_last, .filters = !arguments_.model.no_filters, .seed = options_.seed}};
     FitResult result = fit(model, *data_.dataset, options_, how, callbacks);
     if (!report_) return result;
@@ -148,6 +151,12 @@ class TrainingRun {
   }
 
   void check_search() const {
+    for (const char* const other : {"--search", "--init"}) {
+      if (arguments_.model.initial() == Initialisation{} || app_.count(other) == 0) continue;
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("{} chooses the weights that a run starts from: leave out --initial-weights and --chrono",
+                              other));
+    }
     if (arguments_.search && !arguments_.init.empty()) {
       throw Error(ErrorCode::invalid_argument, "--search cannot be combined with --init, which determines the model");
     }
@@ -254,11 +263,33 @@ class TrainingRun {
   /// Options of the command that say how layers are and how they are trained.
   std::vector<std::string> given_for_layers() const {
     std::vector<std::string> given;
-    for (const char* const option :
-         {"--cell",     "--width",     "--blocks",         "--hidden-size",    "--heads",        "--conv",
-          "--ffn",      "--norms",     "--dropout",        "--steps",          "--seconds",      "--epochs",
-          "--patience", "--keep-last", "--batch",          "--learning-rate",  "--weight-decay", "--warmup",
-          "--clip",     "--optimizer", "--validate-every", "--validate-steps", "--seeds",        "--tensorboard"}) {
+    for (const char* const option : {"--cell",
+                                     "--width",
+                                     "--blocks",
+                                     "--hidden-size",
+                                     "--heads",
+                                     "--conv",
+                                     "--ffn",
+                                     "--norms",
+                                     "--dropout",
+                                     "--steps",
+                                     "--seconds",
+                                     "--epochs",
+                                     "--patience",
+                                     "--keep-last",
+                                     "--batch",
+                                     "--learning-rate",
+                                     "--weight-decay",
+                                     "--warmup",
+                                     "--clip",
+                                     "--rollbacks",
+                                     "--initial-weights",
+                                     "--chrono",
+                                     "--optimizer",
+                                     "--validate-every",
+                                     "--validate-steps",
+                                     "--seeds",
+                                     "--tensorboard"}) {
       if (app_.count(option) > 0) given.emplace_back(option);
     }
     return given;
@@ -335,6 +366,7 @@ class TrainingRun {
     }
     const ModelSpec spec = spec_of(filters_alone_ ? std::nullopt : resumed_);
     Model model(spec, data_.dataset->description(), options_.seed);
+    initialise(model, arguments_.model.initial(), options_.seed);
     fit_autoregression(model, *data_.dataset);
     return model;
   }
@@ -368,7 +400,9 @@ class TrainingRun {
                         arguments_.seeds));
       }
       introduced = true;
-      report.step(progress);
+      Progress shown = progress;
+      shown.warning = with_options(app_, progress.warning);
+      report.step(shown);
     };
     callbacks.validation = [&](const Progress& progress, const Evaluation& evaluation) {
       report.validation(progress, evaluation);

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "penstock/initial_weights.h"
 #include "penstock/train/train.h"
 
 /// A whole run as `penstock train` makes it: train the layers, fit the other parts, score the model, refit them.
@@ -15,6 +16,7 @@ struct FitOptions {
   bool resume = false;  ///< Continues from the checkpoint. Later models continue from theirs if they have one.
   bool layers = true;   ///< False: trains no layers. The linear forecast or the filters answer alone.
   const Model* origin = nullptr;  ///< Model from which all others continue (fine_tune.h); null: new weights.
+  Initialisation initial = {};    ///< Initial weights of all models but the first, which the caller makes.
   FinishOptions finish = {};
 };
 

@@ -36,6 +36,9 @@ struct TrainOptions {
   double final_rate = 0.05;                          ///< Fraction of `learning_rate` at which the cosine schedule ends.
   double clip = 1.0;                                 ///< Limit of the global gradient norm; 0: no clipping.
   Index give_up_after = 10;  ///< Consecutive skipped (non-finite) steps after which train() throws Error(numerical).
+  /// Times that an unstable run may return to its last good state, passing over the batches since and lowering the
+  /// learning rate for a while; one more ends the run (TrainResult::gave_up). 0: never.
+  Index rollbacks = 10;
 
   double validate_every = 0.0;  ///< Seconds between validations; 0: at the end only.
   Index validate_steps = 0;     ///< Steps between further validations; 0: none.
@@ -73,7 +76,10 @@ struct Progress {
   double saturated = 0.0;             ///< Fraction of recurrent outputs with |h| > 0.99.
   double first_gradient_ratio = 1.0;  ///< Gradient norm of the first block / of the last block; near 0: vanishing.
   Index skipped = 0;                  ///< Skipped (non-finite) steps so far.
-  std::string warning;                ///< One line if this step was skipped or gradients vanish; otherwise empty.
+  Index rollbacks = 0;                ///< Returns to an earlier state so far (TrainOptions::rollbacks).
+  /// One line if this step was skipped, if the run has returned to an earlier state, or if gradients vanish or explode
+  /// or outputs are saturated; otherwise empty.
+  std::string warning;
 };
 
 /// Scores of a model on validation data.
@@ -92,6 +98,9 @@ struct TrainResult {
   bool interrupted = false;    ///< Whether TrainCallbacks::stop ended the run.
   bool stopped_early = false;  ///< Whether TrainOptions::patience ended the run.
   Index model_step = 0;        ///< Step after which the model had its final weights.
+  /// What was seen and the likeliest remedy, if more rollbacks were needed than TrainOptions::rollbacks allows. The
+  /// model has its last good weights, or the best ones with TrainOptions::keep_best. Otherwise empty.
+  std::string gave_up;
   /// Why the last checkpoint could not be written; empty if it could. A failure during the run is a warning, and
   /// another attempt follows after ten seconds.
   std::string checkpoint_error;

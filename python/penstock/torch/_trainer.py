@@ -1,7 +1,19 @@
-"""Training steps that skip batches with NaN or infinity."""
+"""Training steps that skip batches with NaN or infinity, and return to a good state if training is unstable."""
+
+import copy
+import math
 
 import torch
 from torch.nn import functional
+
+from penstock import NumericalError, _core
+from penstock._remedies import in_python
+
+from ._initial import cell_of, recurrent_layers
+
+_WATCHED = 10  # saturation and vanishing are measured in every tenth step
+_VANISHING = 1e-4  # of the gradient's norm in the last matrix
+_BOUNDED = {"elman", "gru", "gru-before", "lstm", "slstm"}  # cells whose outputs lie between -1 and 1
 
 
 def _default_loss(output, target):
@@ -9,6 +21,13 @@ def _default_loss(output, target):
     if target.is_floating_point():
         return functional.mse_loss(output.float(), target.float())
     return functional.cross_entropy(output.flatten(0, -2).float(), target.flatten())
+
+
+def _guessing_loss(output, target):
+    """Returns the default loss of a model that guesses: log C, or the variance of the target."""
+    if target.is_floating_point():
+        return target.float().var(correction=0).item()
+    return math.log(output.shape[-1])
 
 
 def _not_finite(named):
@@ -20,10 +39,32 @@ def _not_finite(named):
     return [name for (name, _), fine in zip(named, finite) if not fine]
 
 
+def _network_remedy(cells):
+    """Returns what to try about the network of an unstable run."""
+    if any(cell.startswith("elman") for cell in cells):
+        return "a cell with gates, such as penstock.torch.GRU"
+    dense = any(not _core.find_cell(cell)["scan"] for cell in cells)
+    return "other initial weights: penstock.torch.initialise(model, 'orthogonal')" if dense else ""
+
+
+def _share_saturated(outputs):
+    """Returns the fraction of recurrent outputs above 0.99 in magnitude."""
+    outputs = [getattr(output, "data", output) for output in outputs]
+    if not outputs:
+        return 0.0
+    return torch.stack([(output.abs() > 0.99).float().mean() for output in outputs]).mean().item()
+
+
 class StableTrainer:
-    """Runs optimiser steps with gradient clipping, and skips a step if a number is not finite.
+    """Runs optimiser steps with gradient clipping, skips steps that are not finite, and recovers from instability.
 
     If the input, target, output, loss or a gradient has NaN or infinity, weights and optimiser stay unchanged.
+
+    If the loss leaps far above that of the untrained model, without clipping a gradient explodes, or three steps in a
+    row are skipped, model and optimiser return to their last good state, as with ``penstock train --rollbacks``. The
+    trainer keeps copies of up to two states, every 100 steps, on the devices of the model. The state of a recurrent
+    layer that you carry from batch to batch should then start from zeros. If it happens again soon, the learning rate
+    is lowered for a while.
 
     Args:
         model: A module, called with x. If it returns a tuple, as recurrent layers do, the first element is the output.
@@ -33,9 +74,11 @@ class StableTrainer:
         learning_rate: Learning rate of the default optimiser.
         clip: Largest norm of all gradients together. None: no clipping.
         precision: torch.bfloat16 or torch.float16 for autocast, None for no autocast. With float16 the loss is scaled.
+        rollbacks: Number of returns to a good state. One more raises NumericalError with the likeliest remedy; the
+            model then has its last good weights. 0: never return.
 
     Raises:
-        ValueError: ``clip`` or ``precision`` is impossible.
+        ValueError: ``clip``, ``precision`` or ``rollbacks`` is impossible.
 
     >>> import penstock.torch
     >>> layers = penstock.torch.GRU(3, 5)
@@ -45,11 +88,14 @@ class StableTrainer:
     (False, [])
     """
 
-    def __init__(self, model, loss=None, optimizer=None, *, learning_rate=1e-3, clip=1.0, precision=None):
+    def __init__(self, model, loss=None, optimizer=None, *, learning_rate=1e-3, clip=1.0, precision=None,
+                 rollbacks=10):  # fmt: skip
         if clip is not None and not clip > 0:
             raise ValueError(f"clip must be positive, or None, got {clip}")
         if precision not in (None, torch.bfloat16, torch.float16):
             raise ValueError(f"precision must be torch.bfloat16, torch.float16 or None, got {precision}")
+        if not isinstance(rollbacks, int) or rollbacks < 0:
+            raise ValueError(f"rollbacks must be a whole number of at least 0, got {rollbacks}")
         self.model = model
         self.loss = loss or _default_loss
         self.optimizer = optimizer or torch.optim.Adam(model.parameters(), lr=learning_rate)
@@ -59,6 +105,20 @@ class StableTrainer:
         self.scaler = torch.amp.GradScaler(device, enabled=precision is torch.float16)
         self.steps = 0  #: number of steps taken
         self.skipped = 0  #: number of steps skipped
+        self.rollbacks = 0  #: number of returns to a good state
+        cells = [cell_of(layer) for layer in recurrent_layers(model)]
+        self._guard = _core.Guard(
+            rollbacks=rollbacks,
+            learning_rate=max(group["lr"] for group in self.optimizer.param_groups),
+            clip=clip or 0.0,
+            bounded=bool(cells),
+            network_remedy=_network_remedy(cells),
+        )
+        self._calls = self._skipped_in_a_row = 0
+        self._good = self._pending = None
+        self._outputs = []
+        self._saturated = 0.0
+        self._warned_vanishing = False
 
     def train_step(self, x, y):
         """Runs one step on a batch.
@@ -77,18 +137,49 @@ class StableTrainer:
             * ``where``: names of everything that was not finite: "input", "target", "output", "loss", "gradient of
               NAME".
             * ``scale``: the scale of the loss.
+            * ``rolled_back``: True if the model returned to its last good state.
+            * ``warning``: one line if the model returned to a good state, or if gradients vanish or explode or
+              recurrent outputs are saturated; otherwise empty.
+
+        Raises:
+            NumericalError: The run was still unstable after ``rollbacks`` returns. The message names the likeliest
+                remedy.
         """
+        if self._guard.state_due(self._calls) and self._good is None:
+            self._keep()
+        self._calls += 1
+        report = self._step(x, y)
+        report |= {"rolled_back": False, "warning": ""}
+        if report["skipped"]:
+            trouble = self._note_skip(report)
+        else:
+            self._skipped_in_a_row = 0
+            trouble = self._guard.note(self._calls, report["loss"], report["grad_norm"])
+            report["warning"] = self._warning(report)
+        if trouble is not None:
+            report |= {"rolled_back": True, "warning": self._roll_back(trouble)}
+            return report
+        if self._guard.confirm(self._calls):
+            self._good, self._pending = self._pending, None
+        self._guard.raise_rate(self._calls)
+        if self._guard.state_due(self._calls):
+            self._keep()
+        return report
+
+    def _step(self, x, y):
         self.optimizer.zero_grad(set_to_none=True)
         where = _not_finite([("input", getattr(x, "data", x)), ("target", y)])
         if where:
             return self._skip(None, where)
         with torch.autocast(x.data.device.type, self.precision, enabled=self.precision is not None):
-            output = self.model(x)
+            output = self._forward(x)
             output = output[0] if isinstance(output, tuple) else output
             loss = self.loss(output, y)
         where = _not_finite([("output", getattr(output, "data", output)), ("loss", loss)])
         if where:
             return self._skip(loss, where)
+        if self.steps == 0 and self.loss is _default_loss:
+            self._guard.expect(_guessing_loss(output, y))
         self.scaler.scale(loss).backward()
         self.scaler.unscale_(self.optimizer)
         parameters = [p for group in self.optimizer.param_groups for p in group["params"] if p.grad is not None]
@@ -101,8 +192,8 @@ class StableTrainer:
             return report
         if self.clip is not None:
             torch.nn.utils.clip_grads_with_norm_(parameters, self.clip, norm)
-        self.scaler.step(self.optimizer)
-        self.scaler.update()
+        self._look_for_vanishing()
+        self._update()
         self.steps += 1
         norm = norm.item()
         return {
@@ -125,3 +216,81 @@ class StableTrainer:
             "where": where,
             "scale": self.scaler.get_scale(),
         }
+
+    def _forward(self, x):
+        """Runs the model, and remembers the outputs of bounded recurrent layers in some steps."""
+        self._outputs = []
+        if self._calls % _WATCHED != 0:
+            return self.model(x)
+        layers = [layer for layer in recurrent_layers(self.model) if cell_of(layer) in _BOUNDED]
+        hooks = [layer.register_forward_hook(lambda *given: self._outputs.append(given[2][0])) for layer in layers]
+        try:
+            return self.model(x)
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+    def _look_for_vanishing(self):
+        self._ratio = 1.0
+        if self._calls % _WATCHED != 0:
+            return
+        matrices = [p.grad for p in self.model.parameters() if p.grad is not None and p.dim() >= 2]
+        if len(matrices) > 1:
+            first, last = (matrices[place].float().norm().item() for place in (0, -1))
+            self._ratio = first / last if last > 0 else 1.0
+
+    def _update(self):
+        """Runs the optimiser with a learning rate that may be lowered; schedulers see the usual one."""
+        rates = [group["lr"] for group in self.optimizer.param_groups]
+        factor = self._guard.rate_factor
+        if factor != 1.0:
+            for group, rate in zip(self.optimizer.param_groups, rates):
+                group["lr"] = rate * factor
+        self.scaler.step(self.optimizer)
+        if factor != 1.0:
+            for group, rate in zip(self.optimizer.param_groups, rates):
+                group["lr"] = rate
+        self.scaler.update()
+
+    def _warning(self, report):
+        if self._calls % _WATCHED == 0:
+            with torch.no_grad():
+                self._saturated = _share_saturated(self._outputs)
+            self._outputs = []
+        if self._ratio < _VANISHING and not self._warned_vanishing:
+            self._warned_vanishing = True
+            return in_python(
+                f"step {self._calls}: the gradient vanishes: in the first matrix its norm is {self._ratio:.1e} of that "
+                f"in the last; try {self._guard.remedy(True)}"
+            )
+        return in_python(self._guard.warning(self._calls, report["grad_norm"], self._saturated))
+
+    def _note_skip(self, report):
+        """Counts a skipped step. A scale of the loss that was too large is no trouble."""
+        gradients = all(where.startswith("gradient") for where in report["where"])
+        if self.scaler.is_enabled() and gradients and report["scale"] > 1:
+            return None
+        self._skipped_in_a_row += 1
+        return self._guard.note_skip(self._calls, self._skipped_in_a_row)
+
+    def _keep(self):
+        parts = (self.model, self.optimizer, self.scaler)
+        state = [copy.deepcopy(part.state_dict()) for part in parts]
+        if self._guard.keep(self._calls):
+            self._good = state
+        else:
+            self._pending = state
+
+    def _roll_back(self, trouble):
+        """Returns to the good state. Learning rates stay those of now, which a scheduler may have set."""
+        rates = [group["lr"] for group in self.optimizer.param_groups]
+        for part, state in zip((self.model, self.optimizer, self.scaler), self._good):
+            part.load_state_dict(copy.deepcopy(state))
+        for group, rate in zip(self.optimizer.param_groups, rates):
+            group["lr"] = rate
+        self._guard.rolled_back(trouble, self._calls)
+        if self._guard.exhausted:
+            raise NumericalError(in_python(self._guard.describe_end(trouble)))
+        self._pending = None
+        self.rollbacks = self._guard.rollbacks
+        return in_python(self._guard.describe(trouble))

@@ -19,6 +19,7 @@ void bind_datasets(nanobind::module_& module);
 void bind_training(nanobind::module_& module);
 void bind_tables(nanobind::module_& module);
 void bind_answers(nanobind::module_& module);
+void bind_guard(nanobind::module_& module);
 void bind_search(nanobind::module_& module);
 void bind_constraints(nanobind::module_& module);
 

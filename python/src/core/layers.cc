@@ -219,6 +219,13 @@ class Network {
     weights_are_new();
   }
 
+  void initialise(const std::string& weights, double chrono, std::uint64_t seed) {
+    const nb::gil_scoped_release unlocked;
+    const std::unique_lock lock(mutex_);
+    penstock::initialise(network_, {.weights = parse_initial_weights(weights), .chrono = chrono}, seed);
+    weights_are_new();
+  }
+
   void weights_changed() {
     const nb::gil_scoped_release unlocked;
     const std::unique_lock lock(mutex_);
@@ -384,6 +391,7 @@ void bind_network(nb::module_& module, const char* name, const char* tape_name) 
           },
           nb::arg("gradients"), nb::arg("writable"))
       .def("set_parameters", &Bound::set_parameters, nb::arg("weights"))
+      .def("initialise", &Bound::initialise, nb::arg("weights"), nb::arg("chrono"), nb::arg("seed"))
       .def("weights_changed", &Bound::weights_changed)
       .def("zero_gradients", &Bound::zero_gradients)
       .def("state_shape", &Bound::zero_state_shape, nb::arg("rows").none());

@@ -17,6 +17,7 @@
 #include "bindings.h"
 #include "interrupts.h"
 #include "penstock/data/row_steps.h"
+#include "penstock/initial_weights.h"
 #include "penstock/model_file.h"
 #include "penstock/onnx.h"
 #include "penstock/spread_tracker.h"
@@ -83,11 +84,13 @@ nb::dict describe(const ModelSpec& spec) {
 }
 
 /// Returns a model with new weights, and with the linear forecast of the dataset if it has one.
-std::unique_ptr<SharedModel> make_model(const nb::dict& fields, SharedDataset& shared, std::uint64_t seed) {
+std::unique_ptr<SharedModel> make_model(const nb::dict& fields, SharedDataset& shared, std::uint64_t seed,
+                                        const std::string& weights, double chrono) {
   const SharedDataset::Reading dataset(shared);
   ModelSpec spec = spec_from(fields);
   take_autoregression(spec, **dataset);
   Model model(spec, (*dataset)->description(), seed);
+  initialise(model, {.weights = parse_initial_weights(weights), .chrono = chrono}, seed);
   fit_autoregression(model, **dataset);
   return std::make_unique<SharedModel>(std::move(model), "the model");
 }
@@ -432,7 +435,8 @@ void bind_models(nb::module_& module) {
   module.def("read_model_parts", &read_parts, nb::arg("path"));
   module.def("write_model_parts", &write_parts, nb::arg("path"), nb::arg("description"), nb::arg("parameters"));
   nb::class_<SharedModel>(module, "Model")
-      .def_static("make", &make_model, nb::arg("spec"), nb::arg("data"), nb::arg("seed"))
+      .def_static("make", &make_model, nb::arg("spec"), nb::arg("data"), nb::arg("seed"),
+                  nb::arg("initial_weights") = "standard", nb::arg("chrono") = 0.0)
       .def_static("continue_from", &make_continuation, nb::arg("origin"), nb::arg("data"), nb::arg("dropout"))
       .def("normalised", &normalised, nb::arg("rows"), nb::arg("group"))
       .def("in_units", &in_units, nb::arg("outputs"), nb::arg("group"))

@@ -44,6 +44,7 @@ TrainOptions options_from(const nb::dict& fields) {
   read("final_rate", options.final_rate);
   read("clip", options.clip);
   read("give_up_after", options.give_up_after);
+  read("rollbacks", options.rollbacks);
   read("validate_every", options.validate_every);
   read("validate_steps", options.validate_steps);
   read("patience", options.patience);
@@ -108,6 +109,7 @@ nb::dict describe(const Progress& progress) {
   result["saturated"] = progress.saturated;
   result["first_gradient_ratio"] = progress.first_gradient_ratio;
   result["skipped"] = progress.skipped;
+  result["rollbacks"] = progress.rollbacks;
   result["warning"] = progress.warning;
   return result;
 }
@@ -170,7 +172,8 @@ class Reports {
 
 /// Runs fit(). Ctrl-C is no error: the model stays as the completed steps left it.
 nb::dict run_fit(SharedModel& shared, SharedDataset& data, const nb::dict& fields, nb::handle progress,
-                 nb::handle validation, Index seeds, bool resume, bool layers, bool filters) {
+                 nb::handle validation, Index seeds, bool resume, bool layers, bool filters, const std::string& weights,
+                 double chrono) {
   Reports reports(progress, validation);
   FitResult result;
   {
@@ -180,6 +183,7 @@ nb::dict run_fit(SharedModel& shared, SharedDataset& data, const nb::dict& field
     const FitOptions how{.seeds = seeds,
                          .resume = resume,
                          .layers = layers,
+                         .initial = {.weights = parse_initial_weights(weights), .chrono = chrono},
                          .finish = {.shrink = options.keep_best, .filters = filters, .seed = options.seed}};
     FitCallbacks callbacks;
     callbacks.begin = [&](const auto&...) { return reports.callbacks(); };
@@ -193,6 +197,7 @@ nb::dict run_fit(SharedModel& shared, SharedDataset& data, const nb::dict& field
   described["interrupted"] = result.interrupted;
   described["stopped_early"] = result.stopped_early;
   described["model_step"] = result.model_step;
+  described["gave_up"] = result.gave_up;
   described["checkpoint_error"] = result.checkpoint_error;
   described["validation"] = result.validation ? nb::object(describe(*result.validation)) : nb::none();
   described["weight"] = result.weight();
@@ -263,7 +268,8 @@ void bind_training(nb::module_& module) {
   module.attr("fine_tuning_rate") = fine_tuning_rate;
   module.def("suggest", &suggest, nb::arg("data"), nb::arg("device"), nb::arg("resumed") = "");
   module.def("fit", &run_fit, nb::arg("model"), nb::arg("data"), nb::arg("options"), nb::arg("progress").none(),
-             nb::arg("validation").none(), nb::arg("seeds"), nb::arg("resume"), nb::arg("layers"), nb::arg("filters"));
+             nb::arg("validation").none(), nb::arg("seeds"), nb::arg("resume"), nb::arg("layers"), nb::arg("filters"),
+             nb::arg("initial_weights") = "standard", nb::arg("chrono") = 0.0);
   module.def(
       "check_members", [](SharedModel& model, Index count) { SharedModel::Reading(model)->check_members(count); },
       nb::arg("model"), nb::arg("count"));

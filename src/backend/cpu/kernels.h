@@ -89,7 +89,8 @@ struct RowPlace {
 template <class Real>
 struct DenseForward {
   RowPlan plan;
-  Index hidden = 0, heads = 1;  // H, heads; D = H / heads
+  Index hidden = 0, heads = 1;  // H, heads as PanelShape says
+  Index mixed = 0;              // units of a head, whose states a unit's product reads: D
   // Steps [step_begin, step_end) of the sequence. Those before them have been run in the same buffers.
   Index step_begin = 0, step_end = 0;
   Index piece = 0;     // steps of a piece, counted from step_begin
@@ -175,7 +176,7 @@ struct RoundedGradients {
 template <class Real>
 struct DenseBackward {
   RowPlan plan;
-  Index hidden = 0, heads = 1;
+  Index hidden = 0, heads = 1, mixed = 0;  // as DenseForward's
   const Real* packed = nullptr;            // transposed recurrent panels
   const Real* saved = nullptr;             // [cells, N, H]
   const Real* prev = nullptr;              // [cells, S, H]
@@ -197,6 +198,17 @@ struct DenseBackward {
   RoundedGradients rounded;  // instead of the last three, where panels are multiplied with rounded operands
 
   Index row_of(Index slot, Index step) const { return first_row[step - step_begin] + slot; }
+};
+
+/// What rows add to the gradient of one gate's matrices of narrow heads, of which a vector holds several.
+template <class Real>
+struct NarrowGradient {
+  Index rows = 0, mixed = 0;  // D
+  const Real* drh = nullptr;  // [rows, stride], of the gate
+  Index stride = 0;
+  const Real* const* operand = nullptr;  // [rows], each [H]: what the matrices multiply
+  Real* gradient = nullptr;              // [D, D] of the gate in the first head
+  Index head_stride = 0;                 // to that in the next head
 };
 
 /// A part of a dense job: slots and unit blocks of one member of a team. Members that share slots share a barrier.
@@ -313,8 +325,10 @@ struct ScanGradient {
 constexpr Index kColumns = 32;
 constexpr Index column_stride(Index capacity) { return ((capacity + 31) / 32 | 1) * 32; }
 
-/// Shape of the recurrent panels of one cell on one instruction set.
+/// Shape of the recurrent panels of one cell on one instruction set. Heads that a vector holds several of are taken as
+/// one head of all units, each of which mixes only `mixed` of them.
 struct PanelShape {
+  Index heads = 1, mixed = 0;
   Index blocks = 0;  // unit blocks over all heads
   Index blocks_per_head = 0;
   Index units = 0;       // units in a block (the last one of a head may be partly padding)
@@ -363,6 +377,8 @@ struct CellKernels {
                            Real* packed) = nullptr;
   void (*dense_forward)(const DenseForward<Real>& job, const DensePart& part) = nullptr;
   void (*dense_backward)(const DenseBackward<Real>& job, const DensePart& part) = nullptr;
+  /// Units [begin, end), whole heads; where the panels' shape has fewer heads than the layer.
+  void (*narrow_gradient)(const NarrowGradient<Real>& job, Index begin, Index end) = nullptr;
   /// As rounded_inputs(), of the backward pass, whose gradients are rounded where this is not null.
   Index (*rounded_gradients)(Index inputs) = nullptr;
   // Scan cells. `carry` [H] is the state entering the part and then leaving it. The summaries give the part's effect on

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <span>
 #include <utility>
 
@@ -86,16 +87,115 @@ void generate_copying(const TaskOptions& options, Random& random, std::span<std:
   }
 }
 
+/// Permutations of `points` points, all or the even ones, and for each pair the number of the first followed by the
+/// second.
+struct Group {
+  std::vector<std::string> names;  // "201": what the points go to
+  std::vector<std::int32_t> products;
+};
+
+template <int points, bool even>
+const Group& group() {
+  static const Group made = [] {
+    Group group;
+    std::string permutation;
+    for (int i = 0; i < points; ++i) permutation += static_cast<char>('0' + i);
+    do {
+      int inversions = 0;
+      for (int i = 0; i < points; ++i) {
+        for (int j = 0; j < i; ++j) inversions += permutation[j] > permutation[i] ? 1 : 0;
+      }
+      if (!even || inversions % 2 == 0) group.names.push_back(permutation);
+    } while (std::next_permutation(permutation.begin(), permutation.end()));
+    for (const std::string& first : group.names) {
+      for (const std::string& second : group.names) {
+        std::string both = first;
+        for (char& point : both) point = second[static_cast<std::size_t>(point - '0')];
+        const auto at = std::lower_bound(group.names.begin(), group.names.end(), both);
+        group.products.push_back(static_cast<std::int32_t>(at - group.names.begin()));
+      }
+    }
+    return group;
+  }();
+  return made;
+}
+
+/// Word problems: each token is a permutation, each label what all so far make one after the other. Those of A5 and S5
+/// are not solvable: no fixed number of layers that look at the input alone tracks them for any length (Barrington
+/// 1989; Merrill, Petty and Sabharwal 2024).
+template <int points, bool even>
+void describe_words(const TaskOptions&, DataDescription& description) {
+  description.classes = group<points, even>().names;
+  description.vocabulary = static_cast<Index>(description.classes.size());
+}
+
+template <int points, bool even>
+void generate_words(const TaskOptions&, Random& random, std::span<std::int32_t> tokens,
+                    std::span<std::int32_t> labels) {
+  const Group& of = group<points, even>();
+  const auto size = static_cast<Index>(of.names.size());
+  Index state = 0;  // the first in order moves no point
+  for (std::size_t t = 0; t < tokens.size(); ++t) {
+    const Index next = random.below(size);
+    state = of.products[static_cast<std::size_t>(state * size + next)];
+    tokens[t] = static_cast<std::int32_t>(next);
+    labels[t] = static_cast<std::int32_t>(state);
+  }
+}
+
+/// Associative recall with several queries (Arora et al. 2023): `copy_tokens` different keys, each before its value,
+/// then noise among which every key comes again once, at a random place; its value is asked for there. Tokens: 0 noise,
+/// 1..64 keys, 65..128 values. Scored at the keys that come again.
+constexpr Index recall_symbols = 64;
+
+void describe_recall(const TaskOptions& options, DataDescription& description) {
+  const Index most = std::min(recall_symbols, std::min(options.length, options.validation_length) / 3);
+  require(options.copy_tokens >= 1 && options.copy_tokens <= most,
+          "copy_tokens must be 1 to {} (a third of the length of a sequence, at most {}), not {}", most, recall_symbols,
+          options.copy_tokens);
+  description.vocabulary = 1 + 2 * recall_symbols;
+  for (Index value = 1; value <= recall_symbols; ++value) description.classes.push_back(std::to_string(value));
+}
+
+void generate_recall(const TaskOptions& options, Random& random, std::span<std::int32_t> tokens,
+                     std::span<std::int32_t> labels) {
+  std::fill(tokens.begin(), tokens.end(), 0);
+  std::fill(labels.begin(), labels.end(), -1);
+  std::array<std::int32_t, recall_symbols> keys{};
+  std::iota(keys.begin(), keys.end(), 0);
+  std::array<std::int32_t, recall_symbols> value_of{};
+  const auto draw_key = [&](Index i, Index end) { std::swap(keys[i], keys[i + random.below(end - i)]); };
+  for (Index i = 0; i < options.copy_tokens; ++i) {
+    draw_key(i, recall_symbols);
+    value_of[keys[i]] = static_cast<std::int32_t>(random.below(recall_symbols));
+    tokens[2 * i] = 1 + keys[i];
+    tokens[2 * i + 1] = static_cast<std::int32_t>(1 + recall_symbols + value_of[keys[i]]);
+  }
+  const auto length = static_cast<Index>(tokens.size());
+  Index asked = 0;
+  for (Index t = 2 * options.copy_tokens; t < length; ++t) {
+    if (random.below(length - t) >= options.copy_tokens - asked) continue;
+    draw_key(asked, options.copy_tokens);
+    tokens[t] = 1 + keys[asked];
+    labels[t] = value_of[keys[asked]];
+    ++asked;
+  }
+}
+
 struct TaskEntry {
   const char* name;
   Describe describe;
   TaskWriter generate;
 };
 
-constexpr std::array<TaskEntry, 3> tasks = {{
+constexpr std::array<TaskEntry, 7> tasks = {{
     {"parity", describe_parity, generate_parity},
     {"modular", describe_modular, generate_modular},
+    {"s3", describe_words<3, false>, generate_words<3, false>},
+    {"a5", describe_words<5, true>, generate_words<5, true>},
+    {"s5", describe_words<5, false>, generate_words<5, false>},
     {"copying", describe_copying, generate_copying},
+    {"recall", describe_recall, generate_recall},
 }};
 
 /// Sequences of the task's own length, whatever T is asked for: never cut, and never longer than `length`, so that

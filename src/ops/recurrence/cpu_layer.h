@@ -195,6 +195,8 @@ class CpuLayer {
                         const Member& member, Real* scratch) const;
   void recurrent_gradients(const BackwardArguments<Real>& call, const BackwardSpace& space, Index rows, Index begin,
                            Index end, Real* scratch) const;
+  void narrow_gradients(const BackwardArguments<Real>& call, const BackwardSpace& space, Index rows, Index begin,
+                        Index end, Real* scratch) const;
   void input_gradients(const BackwardArguments<Real>& call, const BackwardSpace& space, Index first, Index last,
                        const Member& member) const;
   void round_inputs(const BackwardArguments<Real>& call, std::uint16_t* rounded);

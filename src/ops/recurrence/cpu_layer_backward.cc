@@ -55,7 +55,9 @@ void CpuLayer<Real>::backward_dense(const BackwardArguments<Real>& call, Backwar
   job.dlearnt = space.dlearnt;
   job.plan = geometry_.plan();
   job.hidden = hidden_;
-  job.heads = heads_;
+  const cpu::PanelShape panels = kernels_.backward_panels(hidden_, heads_);
+  job.heads = panels.heads;
+  job.mixed = panels.mixed;
   job.packed = call.weights.packed;
   job.saved = kept.saved;
   job.prev = kept.prev;
@@ -77,8 +79,7 @@ void CpuLayer<Real>::backward_dense(const BackwardArguments<Real>& call, Backwar
   job.rounded = space.rounded;
   if (!rounds_gradients()) return backward_pieces(call, job, space, range);
   for (std::uint16_t* step : job.rounded.step) std::fill_n(step, rounded_step(), std::uint16_t{0});
-  run_dense(kernels_.backward_panels(hidden_, heads_),
-            [&](const cpu::DensePart& part, const Member&) { kernels_.dense_backward(job, part); });
+  run_dense(panels, [&](const cpu::DensePart& part, const Member&) { kernels_.dense_backward(job, part); });
   rounded_input_gradients(call, space);
   rounded_recurrent_gradients(call, space);
 }
@@ -211,6 +212,9 @@ void CpuLayer<Real>::for_recurrent_blocks(const Visit& visit) const {
 template <class Real>
 void CpuLayer<Real>::recurrent_gradients(const BackwardArguments<Real>& call, const BackwardSpace& space, Index rows,
                                          Index begin, Index end, Real* scratch) const {
+  if (kernels_.narrow_gradient != nullptr && kernels_.backward_panels(hidden_, heads_).heads < heads_) {
+    return narrow_gradients(call, space, rows, begin, end, scratch);
+  }
   const Index head_size = hidden_ / heads_;
   for_recurrent_blocks([&](Index head, Index gate, Index gate_count) {
     const Index first = gate * hidden_ + head * head_size, last = first + gate_count * head_size;
@@ -227,6 +231,32 @@ void CpuLayer<Real>::recurrent_gradients(const BackwardArguments<Real>& call, co
     product.sums[0] = call.gradients.bias_hh;
     products_.add_transposed(product, std::max(first, begin), std::min(last, end), scratch);
   });
+}
+
+/// The same where a vector holds several heads. Columns begin at a line of them, and a line holds whole heads.
+template <class Real>
+void CpuLayer<Real>::narrow_gradients(const BackwardArguments<Real>& call, const BackwardSpace& space, Index rows,
+                                      Index begin, Index end, Real* scratch) const {
+  cpu::TransposedProduct<Real> product;
+  product.rows = rows;
+  product.a = space.drh;
+  product.a_stride = gates_stride();
+  product.sums[0] = call.gradients.bias_hh;
+  if (call.gradients.bias_hh != nullptr) products_.add_transposed(product, begin, end, scratch);
+  if (call.gradients.weight_hh == nullptr) return;
+  const Index D = hidden_ / heads_;
+  for (Index gate = begin / hidden_; gate * hidden_ < end; ++gate) {
+    const Index first = gate * hidden_;
+    cpu::NarrowGradient<Real> job;
+    job.rows = rows;
+    job.mixed = D;
+    job.drh = space.drh + first;
+    job.stride = gates_stride();
+    job.operand = gate < cell_.first_gates ? space.rows.h : space.rows.operand;
+    job.gradient = call.gradients.weight_hh + gate * D * D;
+    job.head_stride = G() * D * D;
+    kernels_.narrow_gradient(job, std::max(first, begin) - first, std::min(first + hidden_, end) - first);
+  }
 }
 
 /// dx of a member's part of rows [first, last) of a piece.
@@ -312,25 +342,27 @@ void CpuLayer<Real>::rounded_recurrent_gradients(const BackwardArguments<Real>& 
   }
 }
 
-#define PENSTOCK_INSTANTIATE(Real)                                                                                  \
-  template void CpuLayer<Real>::backward(const BackwardArguments<Real>&, Real*, StepRange);                         \
-  template void CpuLayer<Real>::backward_dense(const BackwardArguments<Real>&, BackwardSpace&, StepRange);          \
-  template void CpuLayer<Real>::backward_pieces(const BackwardArguments<Real>&, const cpu::TracedBackward<Real>&,   \
-                                                BackwardSpace&, StepRange);                                         \
-  template StepRange CpuLayer<Real>::piece_before(Index) const;                                                     \
-  template Index CpuLayer<Real>::rows_before(const BackwardSpace&, StepRange, Index) const;                         \
-  template void CpuLayer<Real>::list_rows(StepRange, const cpu::RowMap&, const cpu::RowMap&,                        \
-                                          const BackwardArguments<Real>&, const Real*, BackwardSpace&) const;       \
-  template void CpuLayer<Real>::weight_gradients(const BackwardArguments<Real>&, const BackwardSpace&, Index,       \
-                                                 const Member&) const;                                              \
-  template void CpuLayer<Real>::learnt_gradients(const BackwardArguments<Real>&, const BackwardSpace&, Index,       \
-                                                 const Member&, Real*) const;                                       \
-  template void CpuLayer<Real>::recurrent_gradients(const BackwardArguments<Real>&, const BackwardSpace&, Index,    \
-                                                    Index, Index, Real*) const;                                     \
-  template void CpuLayer<Real>::input_gradients(const BackwardArguments<Real>&, const BackwardSpace&, Index, Index, \
-                                                const Member&) const;                                               \
-  template void CpuLayer<Real>::round_inputs(const BackwardArguments<Real>&, std::uint16_t*);                       \
-  template void CpuLayer<Real>::rounded_input_gradients(const BackwardArguments<Real>&, const BackwardSpace&);      \
+#define PENSTOCK_INSTANTIATE(Real)                                                                                   \
+  template void CpuLayer<Real>::backward(const BackwardArguments<Real>&, Real*, StepRange);                          \
+  template void CpuLayer<Real>::backward_dense(const BackwardArguments<Real>&, BackwardSpace&, StepRange);           \
+  template void CpuLayer<Real>::backward_pieces(const BackwardArguments<Real>&, const cpu::TracedBackward<Real>&,    \
+                                                BackwardSpace&, StepRange);                                          \
+  template StepRange CpuLayer<Real>::piece_before(Index) const;                                                      \
+  template Index CpuLayer<Real>::rows_before(const BackwardSpace&, StepRange, Index) const;                          \
+  template void CpuLayer<Real>::list_rows(StepRange, const cpu::RowMap&, const cpu::RowMap&,                         \
+                                          const BackwardArguments<Real>&, const Real*, BackwardSpace&) const;        \
+  template void CpuLayer<Real>::weight_gradients(const BackwardArguments<Real>&, const BackwardSpace&, Index,        \
+                                                 const Member&) const;                                               \
+  template void CpuLayer<Real>::learnt_gradients(const BackwardArguments<Real>&, const BackwardSpace&, Index,        \
+                                                 const Member&, Real*) const;                                        \
+  template void CpuLayer<Real>::recurrent_gradients(const BackwardArguments<Real>&, const BackwardSpace&, Index,     \
+                                                    Index, Index, Real*) const;                                      \
+  template void CpuLayer<Real>::narrow_gradients(const BackwardArguments<Real>&, const BackwardSpace&, Index, Index, \
+                                                 Index, Real*) const;                                                \
+  template void CpuLayer<Real>::input_gradients(const BackwardArguments<Real>&, const BackwardSpace&, Index, Index,  \
+                                                const Member&) const;                                                \
+  template void CpuLayer<Real>::round_inputs(const BackwardArguments<Real>&, std::uint16_t*);                        \
+  template void CpuLayer<Real>::rounded_input_gradients(const BackwardArguments<Real>&, const BackwardSpace&);       \
   template void CpuLayer<Real>::rounded_recurrent_gradients(const BackwardArguments<Real>&, const BackwardSpace&);
 PENSTOCK_INSTANTIATE(float)
 PENSTOCK_INSTANTIATE(double)

@@ -47,7 +47,9 @@ void CpuLayer<Real>::forward_dense(const ForwardArguments<Real>& call, const For
   job.traced = traced(call.weights.bias_ih);
   job.plan = geometry_.plan();
   job.hidden = hidden_;
-  job.heads = heads_;
+  const cpu::PanelShape panels = kernels_.forward_panels(hidden_, heads_);
+  job.heads = panels.heads;
+  job.mixed = panels.mixed;
   job.step_begin = range.begin;
   job.step_end = range.end;
   job.piece = piece_steps();
@@ -90,7 +92,7 @@ void CpuLayer<Real>::forward_dense(const ForwardArguments<Real>& call, const For
   }
 
   if (range.begin == 0) enter_forward(call, job);
-  run_dense(kernels_.forward_panels(hidden_, heads_), [&](const cpu::DensePart& part, const Member& member) {
+  run_dense(panels, [&](const cpu::DensePart& part, const Member& member) {
     cpu::TracedForward<Real> own = job;
     own.head = space.heads + member.thread * head_values();
     kernels_.dense_forward(own, part);

@@ -21,17 +21,25 @@ class StepWork {
     weights_ = static_cast<double>(cell.gates * problem.hidden * head_size);
     inputs_ = static_cast<double>(cell.gates * problem.input * problem.hidden);
     cell_ = static_cast<double>(problem.hidden) * cpu.costs.multiply_adds / cpu.costs.gates;
-    blocks_of_head_ = (head_size + kFewestUnits - 1) / kFewestUnits;
-    blocks_ = blocks_of_head_ * problem.heads;
+    const Index lanes = cpu.vector_bytes / static_cast<Index>(sizeof(float));
+    const bool narrow = problem.heads > 1 && head_size < lanes && lanes % head_size == 0;  // several heads in a vector
+    const Index walked = narrow ? problem.hidden : head_size;
+    blocks_of_head_ = narrow ? 1 : (walked + kFewestUnits - 1) / kFewestUnits;
+    blocks_ = (walked + kFewestUnits - 1) / kFewestUnits * (narrow ? 1 : problem.heads);
   }
+
+  /// Whether threads that share units need not wait for each other.
+  bool apart(Index threads) const { return keeps_heads_whole(blocks_ / blocks_of_head_, threads); }
 
   /// Returns the work of the group with the most rows. Its threads wait for the one with the most units.
   double of(Index row_parts, Index channel_parts) const {
     const Index rows = (problem_.rows + row_parts - 1) / row_parts;
-    const Index blocks = (blocks_ + channel_parts - 1) / channel_parts;
+    const Index unit = apart(channel_parts) ? blocks_of_head_ : 1;  // blocks that stay together
+    const Index blocks = (blocks_ / unit + channel_parts - 1) / channel_parts * unit;
     const double share = static_cast<double>(blocks) / static_cast<double>(blocks_);
     const double mixing = share * (static_cast<double>(rows) * (weights_ + cell_) + reading(rows, share));
     const double inputs = share * static_cast<double>(rows) * inputs_;  // no thread waits for these
+    if (channel_parts == 1 || apart(channel_parts)) return mixing + inputs;
     return mixing * (1 + cpu_.costs.waiting * static_cast<double>(channel_parts - 1)) + inputs +
            meeting(rows, channel_parts);
   }
@@ -50,7 +58,6 @@ class StepWork {
 
   /// Returns the work of sharing units: threads wait at a barrier, then read the other threads' units of their heads.
   double meeting(Index rows, Index threads) const {
-    if (threads == 1) return 0;
     const Index most = (blocks_ + threads - 1) / threads, fewest = blocks_ / threads;
     const Index read = (most + blocks_of_head_ - 1) / blocks_of_head_ * blocks_of_head_;
     return static_cast<double>(threads) * cpu_.costs.sharing +
@@ -64,6 +71,11 @@ class StepWork {
 };
 
 }  // namespace
+
+bool keeps_heads_whole(Index heads, Index threads) {
+  constexpr Index fewest = 8;  // heads of a thread, where not all have as many
+  return heads % threads == 0 || heads >= fewest * threads;
+}
 
 bool packing_pays(Index steps, Index positions, const CpuModel& cpu) {
   const CpuCosts& costs = cpu.costs;  // per weight; both sides have equal numbers of them
@@ -95,10 +107,12 @@ std::vector<Rule<Plan>> cpu_dense_rules(const Problem& problem, const CpuModel& 
     plan.channel_parts = static_cast<int>(solution[channel_parts]);
     plan.microseconds =
         static_cast<double>(problem.steps) * work.of(plan.row_parts, plan.channel_parts) / cpu.costs.multiply_adds;
-    plan.why = plan.channel_parts > 1 ? "few rows for each thread, and a step large enough to share units at a barrier"
-               : plan.row_parts > 1   ? "rows are independent: no thread waits for another"
-               : problem.threads == 1 ? "there is one thread"
-                                      : "one row, and a step too small to share";
+    plan.why =
+        plan.channel_parts > 1 && work.apart(plan.channel_parts) ? "heads are independent: no thread waits for another"
+        : plan.channel_parts > 1 ? "few rows for each thread, and a step large enough to share units at a barrier"
+        : plan.row_parts > 1     ? "rows are independent: no thread waits for another"
+        : problem.threads == 1   ? "there is one thread"
+                                 : "one row, and a step too small to share";
     return plan;
   };
   std::vector<Rule<Plan>> rules;

@@ -43,6 +43,11 @@ void add_model_options(Options& options, ModelOptions& model) {
   options.add("--dropout", model.dropout, "P",
               "Dropout probability on the output of every sub-layer, in training only [0.2; 0 for a text from 1 MB on "
               "a CPU; 0.1 for a text from 16 MB on a GPU; 0 for sound and tasks]");
+  options.add("--initial-weights", model.initial_weights, "NAME",
+              "Initial weights of the recurrent layers: standard, uniform, orthogonal (recurrent matrices) or identity "
+              "(for elman-relu) [standard]");
+  options.add("--chrono", model.chrono, "T",
+              "Draw biases of gates so that units remember over 1 to T steps at first; 0: standard biases");
   options.flag("--no-changes", model.no_changes,
                "A series: read and forecast values instead of their changes from row to row");
   options.flag("--no-linear", model.no_linear, "A series: use no linear forecast next to the recurrent layers");
@@ -80,6 +85,8 @@ void add_training_options(Options& options, TrainArguments& arguments) {
   options.add("--weight-decay", train.weight_decay, "X", "Weight decay of matrices");
   options.add("--warmup", train.warmup, "P", "Fraction of the run in which the learning rate rises");
   options.add("--clip", train.clip, "X", "Clip the gradient to this norm; 0: no clipping");
+  options.add("--rollbacks", train.rollbacks, "N",
+              "Return an unstable run to its last good state at most N times, then end it; 0: never return");
   options.choice("--optimizer", train.optimizer, {{"adamw", Optimizer::adamw}, {"sgd", Optimizer::sgd}},
                  "The optimiser [adamw]");
   options.choice("--loss", train.loss, {{"cross-entropy", Loss::cross_entropy}, {"mse", Loss::mse}, {"mae", Loss::mae}},

@@ -5,6 +5,7 @@
 
 #include "options/data_options.h"
 #include "options/options.h"
+#include "penstock/initial_weights.h"
 #include "penstock/train.h"
 #include "terminal/units.h"
 
@@ -16,7 +17,14 @@ struct ModelOptions {
   std::optional<std::string> cell, norms;
   std::optional<Index> width, blocks, hidden_size, heads, convolution;
   std::optional<double> feed_forward, dropout;
+  std::optional<std::string> initial_weights;
+  double chrono = 0.0;
   bool no_changes = false, no_linear = false, no_filters = false;
+
+  Initialisation initial() const {
+    return {.weights = initial_weights ? parse_initial_weights(*initial_weights) : InitialWeights::standard,
+            .chrono = chrono};
+  }
 
   void apply(ModelSpec& spec) const {
     spec.cell = cell.value_or(spec.cell);

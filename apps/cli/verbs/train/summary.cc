@@ -116,6 +116,9 @@ std::string run_summary(const RunEnd& end) {
   if (result.last.skipped > 0)
     line("note", fmt::format("{} {} skipped: NaN or infinity", counted(result.last.skipped, "step"),
                              result.last.skipped == 1 ? "was" : "were"));
+  if (result.last.rollbacks > 0) {
+    line("note", fmt::format("the run was unstable: {} to a good state", counted(result.last.rollbacks, "return")));
+  }
   if (result.scored()) line("valid", validation_text(result, end.measures, end.data.kind));
   if (end.score) text += score_lines(end.model, *end.score, "score  ");
   line("saved", describe_files(end));
@@ -135,6 +138,7 @@ Json run_json(const RunEnd& end) {
                {rate_name(end.measures), end.rate},
                {"optimizer_steps_per_second", end.step_rate},
                {"skipped", last.skipped},
+               {"rollbacks", last.rollbacks},
                {"validation", nullptr},
                {"output", end.arguments.output},
                {"checkpoint", nullptr},
@@ -150,6 +154,7 @@ Json run_json(const RunEnd& end) {
     json["share_of_layers"] = end.result.finished.filter_shares.layers;
     json["share_of_filters"] = end.result.finished.filter_shares.filters;
   }
+  if (!end.result.gave_up.empty()) json["gave_up"] = end.result.gave_up;
   for (const auto& [seed, each] : end.result.members) {
     Json member = {{"seed", seed}, {"steps", each.last.step}, {"model_step", each.model_step}};
     if (each.validation) member["validation"] = evaluation_json(end.model.data().task, *each.validation);

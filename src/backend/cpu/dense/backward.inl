@@ -168,6 +168,28 @@ HWY_INLINE void BackwardTile(const DenseBackward<RealOf<Panel>>& job, Index slot
   FinishBackward<Panel, Cell, width, phase_two>(job, slot, rows, step, head, first_unit, acc);
 }
 
+/// BackwardTiles() of narrow heads.
+template <class Cell, int width, bool phase_two>
+void NarrowBackwardTiles(const DenseBackward<float>& job, const float* panels, const DensePart& part, Index slot_end,
+                         Index step) {
+  constexpr Index units = width * Simd::lanes;
+  constexpr int split = FirstGroup<Cell>(), first_gate = phase_two ? split : 0;
+  constexpr int gate_count = phase_two ? Cell::gates - split : split;
+  for (Index block = part.block_begin; block < part.block_end; ++block) {
+    const Index first_unit = block * units;
+    for (Index slot = part.slot_begin; slot < slot_end; ++slot) {
+      Simd acc[1][width];
+      for (Simd& sum : acc[0]) sum = Simd(0);
+      const float* drh = job.drh + job.row_of(slot, step) * job.gates_stride + first_gate * job.hidden + first_unit;
+      const float* panel = panels + block * job.mixed * gate_count * units;
+      for (int g = 0; g < gate_count; ++g, drh += job.hidden, panel += job.mixed * units) {
+        AccumulateNarrow<1, width>(drh, job.hidden - first_unit, job.mixed, panel, acc[0]);
+      }
+      FinishBackward<float, Cell, width, phase_two>(job, slot, 1, step, 0, first_unit, acc);
+    }
+  }
+}
+
 template <class Panel, class Cell, int width, bool phase_two>
 void BackwardTiles(const DenseBackward<RealOf<Panel>>& job, const Panel* panels, const DensePart& part, Index slot_end,
                    Index step) {
@@ -175,6 +197,11 @@ void BackwardTiles(const DenseBackward<RealOf<Panel>>& job, const Panel* panels,
   const Index units = width * Lanes<RealOf<Panel>>::lanes;
   const Index blocks_per_head = (head_size + units - 1) / units;
   constexpr int gate_count = phase_two ? Cell::gates - FirstGroup<Cell>() : FirstGroup<Cell>();
+  if constexpr (std::is_same_v<Panel, float>) {
+    if (job.mixed < head_size) {
+      return NarrowBackwardTiles<Cell, width, phase_two>(job, panels, part, slot_end, step);
+    }
+  }
   WalkBlocks(part, step, 1, [&](Index block, Index) HWY_ATTR {
     const Index head = block / blocks_per_head;
     const Index first_unit = block % blocks_per_head * units;
@@ -219,7 +246,7 @@ void BackwardSteps(const DenseBackward<RealOf<Panel>>& job, const DensePart& par
   const Index units = width * Lanes<RealOf<Panel>>::lanes;
   const Index blocks = (head_size + units - 1) / units * job.heads;
   const Panel* const panels = reinterpret_cast<const Panel*>(job.packed);
-  const Panel* const second_panels = panels + blocks * HeadStride<Panel>(head_size) * split * units;
+  const Panel* const second_panels = panels + blocks * HeadStride<Panel>(job.mixed) * split * units;
   PanelUse<Panel> use;
   use.set_rows(part.slot_end - part.slot_begin);
   const auto wait = [&] {
@@ -249,9 +276,8 @@ void RunDenseBackward(const DenseBackward<RealOf<Panel>>& job, const DensePart& 
 
 template <class Panel, class Cell>
 PanelShape BackwardPanels(Index hidden, Index heads) {
-  const Index head_size = hidden / heads;
-  PanelShape shape = ShapeOfPanels<Panel>(1, head_size, head_size, heads);
-  shape.size = PanelReals<Panel>(shape.blocks * shape.units * HeadStride<Panel>(head_size) * Cell::gates);
+  PanelShape shape = ShapeOfPanels<Panel>(1, hidden, heads);
+  shape.size = PanelReals<Panel>(shape.blocks * shape.units * HeadStride<Panel>(shape.mixed) * Cell::gates);
   return shape;
 }
 
@@ -259,10 +285,13 @@ template <class Panel, class Cell>
 void PackBackward(Index hidden, Index heads, StoredWeights<RealOf<Panel>> weight_hh, RealOf<Panel>* packed) {
   constexpr int split = FirstGroup<Cell>();
   const Index size = hidden / heads, inputs = HeadStride<Panel>(size);
-  const PanelShape shape = ShapeOfPanels<Panel>(1, size, size, heads);
+  const PanelShape shape = ShapeOfPanels<Panel>(1, hidden, heads);
+  if constexpr (std::is_same_v<Panel, float>) {
+    if (shape.heads < heads) return PackNarrowBackward<Cell>(shape, hidden, weight_hh.reals, packed);
+  }
   WithStored<Panel>(weight_hh, [&](const auto* weights) {
     const auto fill = [&](int first_gate, int count, Panel* panels) {
-      return FillStackedPanels(shape, count, size, inputs, size, heads, panels, [&](Index head, int gate) {
+      return FillStackedPanels(shape, count, size, inputs, size, panels, [&](Index head, int gate) {
         return PanelWeights{weights + (head * Cell::gates + first_gate + gate) * size * size, 0, size, 1};
       });
     };
@@ -277,6 +306,7 @@ void FillDenseBackwardCell(CellKernels<RealOf<Panel>>& kernels) {
   kernels.backward_panels = &BackwardPanels<Panel, Cell>;
   kernels.pack_backward = &PackBackward<Panel, Cell>;
   kernels.dense_backward = &RunDenseBackward<Panel, Cell>;
+  if constexpr (std::is_same_v<Panel, float>) kernels.narrow_gradient = &RunNarrowGradient;
 }
 
 template <class Panel>

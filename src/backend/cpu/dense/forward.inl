@@ -221,8 +221,9 @@ requires(!Traced<Cell>) HWY_NOINLINE
   }
 }
 
-/// A tile of `rows` slots and one block of units, or of one slot and `blocks` of them.
-template <class Panel, class Cell, int first_gate, int gate_count, int width, int rows, int blocks>
+/// A tile of `rows` slots and one block of units, or of one slot and `blocks` of them. Several heads of a `narrow` one
+/// share a vector.
+template <class Panel, class Cell, int first_gate, int gate_count, int width, int rows, int blocks, bool narrow = false>
 struct ForwardTile {
   using Real = RealOf<Panel>;
   using L = Lanes<Real>;
@@ -262,7 +263,11 @@ struct ForwardTile {
   HWY_INLINE void add_recurrent(const Panel* panel, V (&acc)[parts][vectors]) const {
     const Index head_stride = HeadStride<Panel>(head_size()), stride = job.heads * head_stride;
     const OperandOf<Panel>* h = group.operand + slot * stride + head * head_stride;
-    if constexpr (blocks > 1) {
+    if constexpr (narrow) {
+      for (int m = 0; m < rows; ++m) {
+        AccumulateNarrow<gate_count, width>(h + m * stride + first_unit, stride - first_unit, job.mixed, panel, acc[m]);
+      }
+    } else if constexpr (blocks > 1) {
       AccumulatePanels<Real, blocks, vectors>(h, head_size(), panel,
                                               PanelInputs<Panel>(head_size()) * gate_count * units, acc);
     } else {
@@ -293,6 +298,22 @@ struct ForwardTile {
 
 #include "backend/cpu/dense/unpacked.inl"
 
+/// ForwardTiles() of narrow heads.
+template <class Cell, int first_gate, int gate_count, int width>
+void NarrowTiles(const DenseForward<float>& job, const GateGroup<float>& group, const RowPlace<float>* places,
+                 const DensePart& part, Index slot_end, Index step) {
+  constexpr Index units = width * Simd::lanes;
+  constexpr int most_rows = 4;
+  for (Index block = part.block_begin; block < part.block_end; ++block) {
+    ForEachTile<most_rows>(part.slot_begin, slot_end, [&](auto rows, Index slot) HWY_ATTR {
+      ForwardTile<float, Cell, first_gate, gate_count, width, decltype(rows)::value, 1, true>{
+          job, group, places, slot, step, 0, block * units}
+          .run(group.panels + block * job.mixed * gate_count * units,
+               group.input_panels + block * job.input * gate_count * units);
+    });
+  }
+}
+
 /// All tiles of one part at one step for one group of gates.
 template <class Panel, class Cell, int first_gate, int gate_count, int width>
 void ForwardTiles(const DenseForward<RealOf<Panel>>& job, const GateGroup<Panel>& group,
@@ -305,6 +326,11 @@ void ForwardTiles(const DenseForward<RealOf<Panel>>& job, const GateGroup<Panel>
   if constexpr (std::is_same_v<Panel, Real>) {
     if (job.weight_hh != nullptr) {
       return UnpackedTiles<Cell, first_gate, gate_count, width>(job, group.operand, places, part, slot_end, step);
+    }
+  }
+  if constexpr (std::is_same_v<Panel, float>) {
+    if (job.mixed < head_size) {
+      return NarrowTiles<Cell, first_gate, gate_count, width>(job, group, places, part, slot_end, step);
     }
   }
   const auto run = [&](auto rows, auto blocks, Index slot, Index block) HWY_ATTR {
@@ -372,7 +398,7 @@ void ForwardSteps(const DenseForward<RealOf<Panel>>& job, const DensePart& part)
   const auto second = [&](const Panel* all, Index inputs) {
     return all == nullptr ? nullptr : all + blocks * PanelInputs<Panel>(inputs) * first * units;
   };
-  const Panel* const second_panels = second(panels, head_size);
+  const Panel* const second_panels = second(panels, job.mixed);
   const Panel* const second_input_panels = second(input_panels, job.input);
   const Index steps = std::min(job.plan.length[part.slot_begin], job.step_end);
   RowPlace<RealOf<Panel>>* const places = job.places + part.member * job.plan.rows;
@@ -425,9 +451,8 @@ void RunDenseForward(const DenseForward<RealOf<Panel>>& job, const DensePart& pa
 
 template <class Panel, class Cell>
 PanelShape ForwardPanels(Index hidden, Index heads) {
-  const Index head_size = hidden / heads;
-  PanelShape shape = ShapeOfPanels<Panel>(FirstGroup<Cell>(), head_size, head_size, heads);
-  shape.size = PanelReals<Panel>(shape.blocks * shape.units * PanelInputs<Panel>(head_size) * Cell::gates);
+  PanelShape shape = ShapeOfPanels<Panel>(FirstGroup<Cell>(), hidden, heads);
+  shape.size = PanelReals<Panel>(shape.blocks * shape.units * PanelInputs<Panel>(shape.mixed) * Cell::gates);
   return shape;
 }
 
@@ -436,10 +461,13 @@ void PackForward(Index hidden, Index heads, StoredWeights<RealOf<Panel>> weight_
   constexpr int first = FirstGroup<Cell>();
   const Index size = hidden / heads;
   // A second group uses the width of the first, so that both cut the units into the same blocks.
-  const PanelShape shape = ShapeOfPanels<Panel>(first, size, size, heads);
+  const PanelShape shape = ShapeOfPanels<Panel>(first, hidden, heads);
+  if constexpr (std::is_same_v<Panel, float>) {
+    if (shape.heads < heads) return PackNarrow<Cell>(shape, hidden, weight_hh.reals, packed);
+  }
   WithStored<Panel>(weight_hh, [&](const auto* weights) {
     const auto fill = [&](int first_gate, int count, Panel* panels) {
-      return FillPanels(shape, count, size, size, heads, panels, [&](Index head) {
+      return FillPanels(shape, count, size, size, panels, [&](Index head) {
         return PanelWeights{weights + (head * Cell::gates + first_gate) * size * size, size * size, 1, size};
       });
     };

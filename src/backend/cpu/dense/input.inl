@@ -2,16 +2,6 @@
 // finds them in the cache. Sums run in the order of ForwardTile::add_input, so it does not matter where a sequence is
 // cut.
 
-/// Gates that share panels in the forward pass: all, or those of the first phase, whose width both phases use.
-template <class Cell>
-constexpr int FirstGroup() {
-  if constexpr (Cell::phases == 2) {
-    return Cell::first_gates;
-  } else {
-    return Cell::gates;
-  }
-}
-
 /// Sums begin with their bias: gates [first_gate, first_gate + gate_count) of the units from `first_unit` on.
 template <class Real, int first_gate, int gate_count, int width>
 HWY_INLINE void LoadBias(const Real* bias, Index hidden, Index head_size, Index head, Index first_unit,
@@ -128,7 +118,7 @@ void InputProduct(const DenseForward<RealOf<Panel>>& job, const Panel* panels, c
 /// The panels of weight_ih, cut into the same blocks: all inputs of a block's units.
 template <class Panel, class Cell>
 std::size_t DenseInputPanels(Index input, Index hidden, Index heads) {
-  const PanelShape shape = ShapeOfPanels<Panel>(FirstGroup<Cell>(), input, hidden / heads, heads);
+  const PanelShape shape = ShapeOfPanels<Panel>(FirstGroup<Cell>(), hidden, heads);
   return PanelReals<Panel>(shape.blocks * shape.units * PanelInputs<Panel>(input) * Cell::gates);
 }
 
@@ -136,11 +126,11 @@ template <class Panel, class Cell>
 void PackDenseInput(Index input, Index hidden, Index heads, StoredWeights<RealOf<Panel>> weight_ih,
                     RealOf<Panel>* packed) {
   constexpr int first = FirstGroup<Cell>();
-  const Index size = hidden / heads;
-  const PanelShape shape = ShapeOfPanels<Panel>(first, input, size, heads);
+  const PanelShape shape = ShapeOfPanels<Panel>(first, hidden, heads);
+  const Index size = hidden / shape.heads;
   WithStored<Panel>(weight_ih, [&](const auto* weights) {
     const auto fill = [&](int first_gate, int count, Panel* panels) {
-      return FillPanels(shape, count, input, size, heads, panels, [&](Index head) {
+      return FillPanels(shape, count, input, size, panels, [&](Index head) {
         return PanelWeights{weights + (first_gate * hidden + head * size) * input, hidden * input, 1, input};
       });
     };

@@ -269,15 +269,38 @@ HWY_INLINE void WalkBlocks(const DensePart& part, Index step, Index run, const V
   }
 }
 
-/// How the units of all heads fall into blocks whose panels hold `gates` gates with `k_count` inputs each.
+/// Gates that share panels in the forward pass: all, or those of the first phase, whose width both phases use.
+template <class Cell>
+constexpr int FirstGroup() {
+  if constexpr (Cell::phases == 2) {
+    return Cell::first_gates;
+  } else {
+    return Cell::gates;
+  }
+}
+
+/// Whether a vector holds several whole heads of so many units: the engines then take all heads as one.
 template <class Panel>
-inline PanelShape ShapeOfPanels(int gates, Index k_count, Index head_size, Index heads) {
+constexpr bool NarrowHeads(Index hidden, Index head_size) {
+  if constexpr (std::is_same_v<Panel, float>) {
+    constexpr Index lanes = Lanes<float>::lanes;
+    return head_size < hidden && head_size < lanes && lanes % head_size == 0;
+  } else {
+    return false;
+  }
+}
+
+/// How the units of all heads fall into blocks whose panels hold `gates` gates.
+template <class Panel>
+inline PanelShape ShapeOfPanels(int gates, Index hidden, Index heads) {
   using Real = RealOf<Panel>;
   PanelShape shape;
+  shape.mixed = hidden / heads;
+  shape.heads = NarrowHeads<Panel>(hidden, shape.mixed) ? 1 : heads;
+  const Index head_size = hidden / shape.heads;
   const int vectors = BlockVectors<Real>(gates, head_size);
   shape.units = vectors * Lanes<Real>::lanes;
   shape.blocks_per_head = (head_size + shape.units - 1) / shape.units;
-  shape.blocks = shape.blocks_per_head * heads;
-  shape.size = PanelReals<Panel>(shape.blocks * PanelInputs<Panel>(k_count) * gates * shape.units);
+  shape.blocks = shape.blocks_per_head * shape.heads;
   return shape;
 }

@@ -200,9 +200,9 @@ Panel* FillPanel(Index first, Index units, int gates, Index k_count, Index padde
 
 /// Fills panels, cut into blocks as `shape` says, from weights_of(head). Returns their end.
 template <class Panel, class WeightsOf>
-inline Panel* FillPanels(const PanelShape& shape, int gates, Index k_count, Index head_size, Index heads, Panel* packed,
+inline Panel* FillPanels(const PanelShape& shape, int gates, Index k_count, Index head_size, Panel* packed,
                          const WeightsOf& weights_of) {
-  for (Index head = 0; head < heads; ++head) {
+  for (Index head = 0; head < shape.heads; ++head) {
     for (Index first = 0; first < shape.blocks_per_head * shape.units; first += shape.units) {
       packed = FillPanel(first, shape.units, gates, k_count, PanelInputs<Panel>(k_count), head_size, packed,
                          weights_of(head));
@@ -214,11 +214,11 @@ inline Panel* FillPanels(const PanelShape& shape, int gates, Index k_count, Inde
 /// The same of panels that have the gates one after the other, among the inputs: `padded` of each, and of the last one
 /// as many as make them all fill the panel. weights_of(head, gate) has a single gate.
 template <class Panel, class WeightsOf>
-requires(!Rounded<Panel> ||
-         RoundsOperands<Panel>) inline Panel* FillStackedPanels(const PanelShape& shape, int gates, Index k_count,
-                                                                Index padded, Index head_size, Index heads,
-                                                                Panel* packed, const WeightsOf& weights_of) {
-  for (Index head = 0; head < heads; ++head) {
+requires(!Rounded<Panel> || RoundsOperands<Panel>) inline Panel* FillStackedPanels(const PanelShape& shape, int gates,
+                                                                                   Index k_count, Index padded,
+                                                                                   Index head_size, Panel* packed,
+                                                                                   const WeightsOf& weights_of) {
+  for (Index head = 0; head < shape.heads; ++head) {
     for (Index first = 0; first < shape.blocks_per_head * shape.units; first += shape.units) {
       for (int gate = 0; gate < gates; ++gate) {
         const Index rest = PanelInputs<Panel>(gates * padded) - (gates - 1) * padded;
@@ -229,3 +229,5 @@ requires(!Rounded<Panel> ||
   }
   return packed;
 }
+
+#include "backend/cpu/dense/narrow.inl"

@@ -42,17 +42,23 @@ struct StepPointwise {
 };
 
 /// A block of `width` vectors of units from vector `first` of a head on, gates [first_gate, first_gate + gate_count).
-template <class Panel, class Cell, int first_gate, int gate_count, int width>
+/// Narrow heads are one head of all units.
+template <class Panel, class Cell, int first_gate, int gate_count, int width, bool narrow>
 HWY_NOINLINE void StepBlock(const CellStep<RealOf<Panel>>& job, const RealOf<Panel>* operand, const Panel* panel,
                             Index head, Index first, bool h_is_read) {
   using L = LanesOf<Panel>;
   using V = typename L::V;
   constexpr int vectors = gate_count * width;
-  const Index head_size = job.head_size, first_unit = first * L::lanes;
+  const Index head_size = narrow ? job.hidden : job.head_size, first_unit = first * L::lanes;
   V of_input[1][vectors], of_state[1][vectors];
   StepSums<Panel>(job.x, job.input, panel, job.far, of_input);
-  StepSums<Panel>(operand + head * head_size, head_size, panel + StepPanelSize<Panel>(job.input, vectors), job.far,
-                  of_state);
+  const Panel* const state_panel = panel + StepPanelSize<Panel>(job.input, vectors);
+  if constexpr (narrow) {
+    NarrowStepSums<Panel, gate_count, width>(operand + first_unit, head_size - first_unit, job.head_size, state_panel,
+                                             of_state);
+  } else {
+    StepSums<Panel>(operand + head * head_size, head_size, state_panel, job.far, of_state);
+  }
   const StepPointwise<Panel, Cell> pointwise{job, h_is_read};
   // Unrolled, so that the sums stay in registers.
   HWY_UNROLL(8)
@@ -77,38 +83,39 @@ constexpr Index DenseStepVectorSize(int gates, Index input, Index head_size) {
 }
 
 /// All blocks of one group of gates, from which operand [H], through which panels.
-template <class Panel, class Cell, int first_gate, int gate_count>
+template <class Panel, class Cell, int first_gate, int gate_count, bool narrow>
 HWY_INLINE void StepGates(const CellStep<RealOf<Panel>>& job, const StepBlocks& blocks, const RealOf<Panel>* operand,
                           const Panel* panels, bool h_is_read) {
   const Index size = DenseStepVectorSize<Panel>(gate_count, job.input, job.head_size);
   WithStepWidth<gate_count>(blocks.width, [&](auto width) HWY_ATTR {
     WalkStep<decltype(width)::value>(
-        job.heads, blocks, job.backwards, [&](auto vectors, Index head, Index first) HWY_ATTR {
-          StepBlock<Panel, Cell, first_gate, gate_count, decltype(vectors)::value>(
+        narrow ? 1 : job.heads, blocks, job.backwards, [&](auto vectors, Index head, Index first) HWY_ATTR {
+          StepBlock<Panel, Cell, first_gate, gate_count, decltype(vectors)::value, narrow>(
               job, operand, panels + (head * blocks.vectors + first) * size, head, first, h_is_read);
         });
   });
 }
 
-template <class Panel, class Cell>
+template <class Panel, class Cell, bool narrow = false>
 HWY_INLINE void DenseStep(const CellStep<RealOf<Panel>>& job) {
   using L = LanesOf<Panel>;
   constexpr int first = FirstGroup<Cell>(), rest = Cell::gates - first;
   const Panel* const panels = reinterpret_cast<const Panel*>(job.packed);
-  const StepBlocks blocks = BlocksOfStep<Panel>(first, job.head_size);
+  const Index heads = narrow ? 1 : job.heads, head_size = narrow ? job.hidden : job.head_size;
+  const StepBlocks blocks = BlocksOfStep<Panel>(first, head_size);
   if constexpr (Cell::phases == 2) {
-    const Index size = job.heads * blocks.vectors * DenseStepVectorSize<Panel>(first, job.input, job.head_size);
-    StepGates<Panel, Cell, 0, first>(job, blocks, job.state[0], panels, false);
-    StepGates<Panel, Cell, first, rest>(job, BlocksOfStep<Panel>(rest, job.head_size), job.operand, panels + size,
-                                        true);
+    const Index size = heads * blocks.vectors * DenseStepVectorSize<Panel>(first, job.input, job.head_size);
+    StepGates<Panel, Cell, 0, first, narrow>(job, blocks, job.state[0], panels, false);
+    StepGates<Panel, Cell, first, rest, narrow>(job, BlocksOfStep<Panel>(rest, head_size), job.operand, panels + size,
+                                                true);
     return;
   }
-  if (job.heads == 1 && blocks.vectors == blocks.width) {  // one block, whose h has been read once its sums are made
+  if (heads == 1 && blocks.vectors == blocks.width) {  // one block, whose h has been read once its sums are made
     return WithStepWidth<first>(blocks.width, [&](auto width) HWY_ATTR {
-      StepBlock<Panel, Cell, 0, first, decltype(width)::value>(job, job.state[0], panels, 0, 0, true);
+      StepBlock<Panel, Cell, 0, first, decltype(width)::value, narrow>(job, job.state[0], panels, 0, 0, true);
     });
   }
-  StepGates<Panel, Cell, 0, first>(job, blocks, job.state[0], panels, false);
+  StepGates<Panel, Cell, 0, first, narrow>(job, blocks, job.state[0], panels, false);
   for (Index unit = 0; unit < job.hidden; unit += L::lanes) {
     const Index count = std::min<Index>(L::lanes, job.hidden - unit);
     L::store(L::load(job.y + unit, count), job.state[0] + unit, count);
@@ -117,26 +124,32 @@ HWY_INLINE void DenseStep(const CellStep<RealOf<Panel>>& job) {
 
 template <class Panel, class Cell>
 void RunDenseStep(const CellStep<RealOf<Panel>>& job) {
+  if constexpr (std::is_same_v<Panel, float>) {
+    if (NarrowStep<Panel>(job.hidden, job.heads)) return DenseStep<Panel, Cell, true>(job);
+  }
   WithStepPanel<Panel>(job.head_size, [&](auto tag) HWY_ATTR { DenseStep<typename decltype(tag)::type, Cell>(job); });
 }
 
 template <class Panel, class Cell>
 std::size_t DenseStepPanels(Index input, Index hidden, Index heads) {
-  const Index head_size = hidden / heads;
-  return WithStepPanel<Panel>(head_size, [&](auto tag) HWY_ATTR {
+  const Index mixed = hidden / heads, head_size = NarrowStep<Panel>(hidden, heads) ? hidden : mixed;
+  const auto size = [&](auto tag) HWY_ATTR {
     using P = typename decltype(tag)::type;
-    const Index vectors = heads * BlocksOfStep<P>(Cell::gates, head_size).vectors;
-    return PanelReals<P>(vectors * DenseStepVectorSize<P>(Cell::gates, input, head_size));
-  });
+    const Index vectors = hidden / head_size * BlocksOfStep<P>(Cell::gates, head_size).vectors;
+    return PanelReals<P>(vectors * DenseStepVectorSize<P>(Cell::gates, input, mixed));
+  };
+  return head_size > mixed ? size(std::type_identity<Panel>()) : WithStepPanel<Panel>(head_size, size);
 }
 
 template <class Panel, class Cell>
 void PackDenseStep(Index input, Index hidden, Index heads, const StepWeights<RealOf<Panel>>& weights,
                    RealOf<Panel>* packed) {
   constexpr int first = FirstGroup<Cell>(), rest = Cell::gates - first;
-  WithStepPanel<Panel>(hidden / heads, [&](auto tag) HWY_ATTR {
+  const auto pack = [&](auto tag) HWY_ATTR {
     auto* const panels = reinterpret_cast<typename decltype(tag)::type*>(packed);
     auto* const second = PackStepGates(input, hidden, heads, Cell::gates, 0, first, weights, panels);
     if constexpr (rest > 0) PackStepGates(input, hidden, heads, Cell::gates, first, rest, weights, second);
-  });
+  };
+  if (NarrowStep<Panel>(hidden, heads)) return pack(std::type_identity<Panel>());
+  WithStepPanel<Panel>(hidden / heads, pack);
 }

@@ -71,6 +71,14 @@ HWY_INLINE void WithStepWidth(Index width, const Run& run) {
   run(std::integral_constant<int, 1>());
 }
 
+/// sums = biases + the product of `a`, a block's units of narrow heads, with the panel behind them.
+template <class Panel, int gates, int width>
+HWY_INLINE void NarrowStepSums(const float* a, Index there, Index head_size, const Panel* panel,
+                               Simd (&sums)[1][gates * width]) {
+  for (int v = 0; v < gates * width; ++v) sums[0][v] = Lanes<float>::load(panel + v * Simd::lanes);
+  AccumulateNarrow<gates, width>(a, there, head_size, panel + StepPanelSize<Panel>(0, gates * width), sums[0]);
+}
+
 /// sums = biases + a [k_count] times the panel behind them; one that lies `far` away is asked for ahead of time.
 template <class Panel, int vectors>
 HWY_INLINE void StepSums(const RealOf<Panel>* a, Index k_count, const Panel* panel, bool far,
@@ -101,14 +109,21 @@ Panel* FillStepBias(Index first, Index units, int gates, Index head_size, Panel*
   return reinterpret_cast<Panel*>(bias);
 }
 
+/// Whether several heads share a vector of such panels (narrow.inl).
+template <class Panel>
+constexpr bool NarrowStep(Index hidden, Index heads) {
+  return NarrowHeads<Panel>(hidden, hidden / heads);
+}
+
 /// Packs gates [first_gate, first_gate + gates) out of all `all_gates`. Returns the panels' end.
 template <class Panel>
 Panel* PackStepGates(Index input, Index hidden, Index heads, int all_gates, int first_gate, int gates,
                      const StepWeights<RealOf<Panel>>& weights, Panel* packed) {
   using Real = RealOf<Panel>;
-  const Index size = hidden / heads;
+  const bool narrow = NarrowStep<Panel>(hidden, heads);
+  const Index mixed = hidden / heads, size = narrow ? hidden : mixed;
   const StepBlocks blocks = BlocksOfStep<Panel>(gates, size);
-  for (Index head = 0; head < heads; ++head) {
+  for (Index head = 0; head < hidden / size; ++head) {
     const auto bias_of = [&](const Real* bias) {
       return [=](int gate, Index unit) {
         return bias == nullptr ? Real(0) : bias[(first_gate + gate) * hidden + head * size + unit];
@@ -125,6 +140,14 @@ Panel* PackStepGates(Index input, Index hidden, Index heads, int all_gates, int 
       packed = FillPanel(first, units, gates, input, PanelInputs<Panel>(input), size, packed, of_input);
       if (weights.weight_hh == nullptr) continue;
       packed = FillStepBias(first, units, gates, size, packed, bias_of(weights.bias_hh));
+      if constexpr (std::is_same_v<Panel, float>) {
+        if (narrow) {
+          packed = FillNarrowPanel(first, units, hidden, gates, mixed, packed, [&](int gate, Index k, Index unit) {
+            return NarrowRow(weights.weight_hh, all_gates, mixed, first_gate + gate, unit)[k];
+          });
+          continue;
+        }
+      }
       packed = FillPanel(first, units, gates, size, PanelInputs<Panel>(size), size, packed, of_state);
     }
   }

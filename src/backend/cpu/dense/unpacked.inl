@@ -77,6 +77,20 @@ HWY_INLINE typename Lanes<Real>::V TimesRows(const Real* a, const Real* rows, In
   return SumsOfRows(sums);
 }
 
+/// The same of a vector of narrow heads' units from `unit` on: each is its head's states times its own row of weights
+/// [heads, gates, D, D].
+template <class Real>
+HWY_INLINE typename Lanes<Real>::V NarrowTimesRows(const Real* states, const Real* weights, Index gates, Index gate,
+                                                   Index head_size, Index unit, Index count) {
+  alignas(64) Real sums[Lanes<Real>::lanes] = {};
+  for (Index i = 0; i < count; ++i) {
+    const Index head = (unit + i) / head_size, of_head = (unit + i) % head_size;
+    const Real* const row = weights + ((head * gates + gate) * head_size + of_head) * head_size;
+    for (Index k = 0; k < head_size; ++k) sums[i] += states[head * head_size + k] * row[k];
+  }
+  return Lanes<Real>::load(sums);
+}
+
 /// Slots whose products with some rows of a matrix follow each other, while those rows are in the first-level cache.
 constexpr Index kUnpackedSlots = 8;
 
@@ -94,12 +108,16 @@ HWY_NOINLINE void UnpackedTile(const DenseForward<Real>& job, const Real* operan
   for (int g = 0; g < gate_count; ++g) {
     const Index gate = first_gate + g;
     const Real* const input_rows = job.weight_ih + (gate * job.hidden + head * head_size + first_unit) * job.input;
-    const Real* const state_rows = job.weight_hh + ((head * Cell::gates + gate) * head_size + first_unit) * head_size;
+    const bool narrow = job.mixed < head_size;
+    const Real* const state_rows =
+        narrow ? nullptr : job.weight_hh + ((head * Cell::gates + gate) * head_size + first_unit) * head_size;
     for (Index m = 0; m < slots; ++m) {
       const Real* const x = InputRow<Real>(job, slot + m, step);
       const Real* const h = operand + (slot + m) * job.hidden + head * head_size;
       of_input[m * gate_count + g] = start_input[g] + TimesRows(x, input_rows, job.input, count);
-      of_state[m * gate_count + g] = start_state[g] + TimesRows(h, state_rows, head_size, count);
+      of_state[m * gate_count + g] =
+          start_state[g] + (narrow ? NarrowTimesRows(h, job.weight_hh, Cell::gates, gate, job.mixed, first_unit, count)
+                                   : TimesRows(h, state_rows, head_size, count));
     }
   }
   TileGates<Real, Cell, first_gate, gate_count, 1>(job, {places + slot, head, first_unit}, static_cast<int>(slots), 1,

@@ -194,7 +194,7 @@ void PackScanGradientRounded(Index gates, Index input, Index hidden, StoredWeigh
   const PanelShape shape{.blocks_per_head = (input + kGradientUnits - 1) / kGradientUnits, .units = kGradientUnits};
   const Index padded = (hidden + Simd::lanes - 1) / Simd::lanes * Simd::lanes;
   WithStored<Panel>(weight_ih, [&](const auto* weights) {
-    FillStackedPanels(shape, static_cast<int>(gates), hidden, padded, input, 1, reinterpret_cast<Panel*>(packed),
+    FillStackedPanels(shape, static_cast<int>(gates), hidden, padded, input, reinterpret_cast<Panel*>(packed),
                       [&](Index, int gate) {
                         return PanelWeights{weights + gate * hidden * input, Index{0}, input, Index{1}};
                       });

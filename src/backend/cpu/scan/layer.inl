@@ -232,7 +232,7 @@ void PackScan(Index input, Index hidden, StoredWeights<RealOf<Panel>> weight_ih,
   constexpr Index lanes = Lanes<RealOf<Panel>>::lanes;
   const PanelShape vectors{.blocks_per_head = (hidden + lanes - 1) / lanes, .units = lanes};
   WithStored<Panel>(weight_ih, [&](const auto* weights) {
-    FillPanels(vectors, Cell::gates, input, hidden, 1, reinterpret_cast<Panel*>(packed), [&](Index) {
+    FillPanels(vectors, Cell::gates, input, hidden, reinterpret_cast<Panel*>(packed), [&](Index) {
       return PanelWeights{weights, hidden * input, Index{1}, input};
     });
   });

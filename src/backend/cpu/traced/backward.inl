@@ -120,11 +120,11 @@ class TracedGradients {
 /// Means read all units of a head, which belong to one thread.
 template <class Panel, Traced Cell>
 void BackwardHeads(const TracedBackward<RealOf<Panel>>& job, const DensePart& part, Index slot_end, Index step) {
-  const Index head_size = job.hidden / job.heads;
+  const Index head_size = job.mixed;
   TracedGradients<Panel, Cell, HeadSlots<typename Lanes<RealOf<Panel>>::V>> gradients(job, step, job.head, head_size);
   for (Index slot = part.slot_begin; slot < slot_end; ++slot) {
     const Index cell = job.plan.cells.at(job.plan.row_of[slot], job.plan.time(slot, step));
-    for (Index head = 0; head < job.heads; ++head) gradients.add_head(slot, cell, head * head_size, head_size);
+    for (Index first = 0; first < job.hidden; first += head_size) gradients.add_head(slot, cell, first, head_size);
   }
 }
 

@@ -184,11 +184,11 @@ void FinishRows(const TracedForward<Real>& job, const DensePart& part, Index slo
   using L = Lanes<Real>;
   using V = typename L::V;
   const Program& program = job.saved != nullptr ? job.traced.cell->training : job.traced.cell->forward;
-  const Index head_size = job.hidden / job.heads;
+  const Index head_size = job.mixed, heads = job.hidden / head_size;
   HeadSlots<V> slots(job.head, head_size);
-  for (Index at = part.slot_begin * job.heads; at < slot_end * job.heads; ++at) {
-    const RowPlace<Real>& row = job.places[at / job.heads];
-    const Index first = at % job.heads * head_size;
+  for (Index at = part.slot_begin * heads; at < slot_end * heads; ++at) {
+    const RowPlace<Real>& row = job.places[at / heads];
+    const Index first = at % heads * head_size;
     const auto count_of = [&](Index j) HWY_ATTR { return std::min<Index>(L::lanes, head_size - j * L::lanes); };
     for (const Program::Leaf& leaf : program.leaves) {
       const bool of_state = leaf.operation == Operation::recurrent,

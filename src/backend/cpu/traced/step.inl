@@ -67,14 +67,23 @@ HWY_INLINE void StepHeads(const TracedStep<Real>& job) {
   }
 }
 
+template <class Panel, class Cell, bool narrow = false>
+HWY_INLINE void KeepStepSums(const TracedStep<RealOf<Panel>>& job) {
+  const StepBlocks blocks = BlocksOfStep<Panel>(Cell::gates, narrow ? job.hidden : job.head_size);
+  const Panel* const panels = reinterpret_cast<const Panel*>(job.packed);
+  StepGates<Panel, Cell, 0, Cell::gates, narrow>(job, blocks, job.state[0], panels, false);
+}
+
 template <class Panel, class Cell>
 void RunTracedStep(const CellStep<RealOf<Panel>>& base) {
   const auto& job = static_cast<const TracedStep<RealOf<Panel>>&>(base);
-  WithStepPanel<Panel>(job.head_size, [&](auto tag) HWY_ATTR {
-    using P = typename decltype(tag)::type;
-    if (!job.traced.cell->averages) return DenseStep<P, Cell>(job);
-    StepGates<P, Cell, 0, Cell::gates>(job, BlocksOfStep<P>(Cell::gates, job.head_size), job.state[0],
-                                       reinterpret_cast<const P*>(job.packed), false);
-  });
-  if (job.traced.cell->averages) StepHeads(job);
+  if (!job.traced.cell->averages) return RunDenseStep<Panel, Cell>(job);
+  const auto keep_sums = [&](auto tag) HWY_ATTR { KeepStepSums<typename decltype(tag)::type, Cell>(job); };
+  if constexpr (std::is_same_v<Panel, float>) {
+    NarrowStep<Panel>(job.hidden, job.heads) ? KeepStepSums<Panel, Cell, true>(job)
+                                             : WithStepPanel<Panel>(job.head_size, keep_sums);
+  } else {
+    keep_sums(std::type_identity<Panel>());
+  }
+  StepHeads(job);
 }

@@ -6,6 +6,13 @@
 
 #include "backend/cuda/kernels/dense/arguments.h"
 
+/// From Blackwell on, the compiler keeps the address of each value in registers, too.
+#if __CUDA_ARCH__ >= 1000
+constexpr int kAtOnce = kBatch * 3 / 4;
+#else
+constexpr int kAtOnce = kBatch;
+#endif
+
 /// Of a state, how much two pieces may disagree: what some roundings of the states of one walk are.
 constexpr float kAgree = 4.0f * 1.1920929e-7f;
 
@@ -39,14 +46,14 @@ extern "C" __global__ void __launch_bounds__(kThreads)
 #pragma unroll
   for (int k = 0; k < kStates; ++k) state[k] = guess[k] = args.entering[(Index)k * chains + chain];
   bool joined = true;
-  for (int first = 0; first < args.pieces - 1; first += kBatch) {
-    OfPiece batch[kBatch];
+  for (int first = 0; first < args.pieces - 1; first += kAtOnce) {
+    OfPiece batch[kAtOnce];
 #pragma unroll
-    for (int i = 0; i < kBatch; ++i) {
+    for (int i = 0; i < kAtOnce; ++i) {
       if (first + i < args.pieces - 1) batch[i].load(args, first + i, chain, chains);
     }
 #pragma unroll
-    for (int i = 0; i < kBatch; ++i) {
+    for (int i = 0; i < kAtOnce; ++i) {
       if (first + i >= args.pieces - 1) break;
       const OfPiece& of = batch[i];
       float changed[kStates];
