@@ -18,7 +18,7 @@
 namespace penstock::cli {
 namespace {
 
-constexpr Index inputs = 16;
+constexpr Index kCellInputs = 16;
 
 struct Equations {
   const char* cell;
@@ -152,14 +152,14 @@ Findings find(const CellDemo& demo) {
   found.weights = small.weights();
   found.x = random_inputs(2, demo.seed);
   found.next = small.step_by_step(found.x, found.state);
-  const Network network(demo, inputs, demo.hidden);
-  const std::vector<float> x = random_inputs(static_cast<std::size_t>(demo.steps * inputs), demo.seed + 1);
+  const Network network(demo, kCellInputs, demo.hidden);
+  const std::vector<float> x = random_inputs(static_cast<std::size_t>(demo.steps * kCellInputs), demo.seed + 1);
   const std::vector<float> whole = network.forward(x, Algorithm::sequential);
   std::vector<float> state;
   found.largest_step_difference = largest_difference(network.step_by_step(x, state), whole);
   if (scans) found.largest_scan_difference = largest_difference(network.forward(x, Algorithm::scan), whole);
   for (Index steps = 64; steps <= 4096; steps *= 4) {
-    const std::vector<float> longer = random_inputs(static_cast<std::size_t>(steps * inputs), demo.seed + 1);
+    const std::vector<float> longer = random_inputs(static_cast<std::size_t>(steps * kCellInputs), demo.seed + 1);
     found.times.push_back({steps, seconds_of(network, longer, Algorithm::sequential),
                            scans ? seconds_of(network, longer, Algorithm::scan) : 0.0});
   }
@@ -205,13 +205,13 @@ std::string text_of(const CellDemo& demo, const Findings& found) {
   const bool scans = find_cell(demo.cell).scan;
   std::string text = fmt::format("{}, {}\n\nEquations (biases are omitted, * is element by element)\n{}\n", demo.cell,
                                  equations.kind, equations.text);
-  text += fmt::format("One step of a network with 2 inputs and 3 units, from a state of zeros\n  x {}\n  h'{}\n",
+  text += fmt::format("One step of a network with 2 kCellInputs and 3 units, from a state of zeros\n  x {}\n  h'{}\n",
                       numbers(found.x), numbers(found.next));
   if (find_cell(demo.cell).states > 1) {
     text += fmt::format("  c'{}\n", numbers({found.state.end() - 3, found.state.end()}));
   }
   text += fmt::format("\nA sequence of {} with {} and {}\n  largest difference of single steps: {:.1e}\n",
-                      counted(demo.steps, "step"), counted(inputs, "input"), counted(demo.hidden, "unit"),
+                      counted(demo.steps, "step"), counted(kCellInputs, "input"), counted(demo.hidden, "unit"),
                       found.largest_step_difference);
   text += scans ? fmt::format("  largest difference of a scan over chunks: {:.1e}\n", found.largest_scan_difference)
                 : "  a scan is impossible, because the gates read the state\n";
