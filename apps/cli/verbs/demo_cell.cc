@@ -205,7 +205,7 @@ std::string text_of(const CellDemo& demo, const Findings& found) {
   const bool scans = find_cell(demo.cell).scan;
   std::string text = fmt::format("{}, {}\n\nEquations (biases are omitted, * is element by element)\n{}\n", demo.cell,
                                  equations.kind, equations.text);
-  text += fmt::format("One step of a network with 2 kCellInputs and 3 units, from a state of zeros\n  x {}\n  h'{}\n",
+  text += fmt::format("One step of a network with 2 inputs and 3 units, from a state of zeros\n  x {}\n  h'{}\n",
                       numbers(found.x), numbers(found.next));
   if (find_cell(demo.cell).states > 1) {
     text += fmt::format("  c'{}\n", numbers({found.state.end() - 3, found.state.end()}));
