@@ -151,8 +151,9 @@ def train(
         weight_decay: Weight decay of matrices.
         warmup: Fraction of the run in which the learning rate rises. Afterwards it falls along a cosine.
         clip: Largest norm of the gradient. 0: no clipping.
-        rollbacks: Number of times that an unstable run returns to its last good state, passes over the batches since
-            and lowers the learning rate for a while. One more ends the run (:attr:`TrainResult.gave_up`). 0: never.
+        rollbacks: Number of times that an unstable run returns to its last good state and passes over the batches
+            since. If the trouble lasts or comes again, the learning rate is lowered for a while. One more return ends
+            the run (:attr:`TrainResult.gave_up`). 0: never.
         carry_state: True: a window that continues another one starts from its last state. False: every window starts
             from zeros.
         loss: ``"automatic"``, ``"cross_entropy"``, ``"mse"`` or ``"mae"``.
