@@ -53,7 +53,7 @@ double first_gradient_ratio(const ModelSpec& spec, const ops::StepState& state) 
   return has_baseline ? std::sqrt(state.first_squares / state.last_squares) : 1.0;
 }
 
-/// Whether the step was skipped, rather than repeated with another loss scale.
+/// Whether the step was skipped because of its numbers, and not because the loss scale was too large.
 bool is_skipped(const ops::StepState& state) { return state.broken != 0 && state.last_skipped == state.step; }
 
 double saturated_share(const std::vector<std::int64_t>& counts) {

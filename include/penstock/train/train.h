@@ -36,8 +36,8 @@ struct TrainOptions {
   double final_rate = 0.05;                          ///< Fraction of `learning_rate` at which the cosine schedule ends.
   double clip = 1.0;                                 ///< Limit of the global gradient norm; 0: no clipping.
   Index give_up_after = 10;  ///< Consecutive skipped (non-finite) steps after which train() throws Error(numerical).
-  /// Times that an unstable run may return to its last good state, passing over the batches since and lowering the
-  /// learning rate for a while; one more ends the run (TrainResult::gave_up). 0: never.
+  /// Times that an unstable run may return to its last good state and pass over the batches since. After some returns
+  /// the learning rate is lower for a while. One more ends the run (TrainResult::gave_up). 0: never.
   Index rollbacks = 10;
 
   double validate_every = 0.0;  ///< Seconds between validations; 0: at the end only.
