@@ -68,7 +68,7 @@ def clock(layer, column):
 
 
 @penstock.cell(gates=1, scan=True, learnt={"rate": 1.0})
-def leaky(wx, p):
+def leaky_integrator(wx, p):
     """A leaky integrator with a learnt rate for each unit. All steps run in parallel (Bradbury et al. 2017 pool so)."""
     keep = sigmoid(p.rate)
     return keep, (1 - keep) * wx[0]
@@ -85,7 +85,8 @@ def first_inputs(rows, steps, random):
 def train(layer, steps=300, rate=0.01):
     """Trains a layer and a readout by Adam. Returns the mean squared error at the start and at the end."""
     random, hidden = np.random.default_rng(0), layer.hidden_size
-    readout, tape, moments, errors = np.zeros((1, hidden), np.float32), layer.tape(), {}, []
+    readout, tape, errors = np.zeros((1, hidden), np.float32), layer.tape(), []
+    moments: dict[str, tuple[np.ndarray, np.ndarray]] = {}
     readout[:] = random.normal(0, 0.1, readout.shape)
     for step in range(1, steps + 1):
         x, wanted = first_inputs(64, 8, random)
@@ -107,14 +108,14 @@ def train(layer, steps=300, rate=0.01):
 
 
 def main():
-    for name, cell, options in (
-        ("peephole LSTM", peephole_lstm, {}),
-        ("layer-norm LSTM", norm_lstm, {}),
-        ("IndRNN", indrnn, {"heads": 16}),
-        ("CfC", cfc, {}),
-        ("leaky integrator", leaky, {}),
+    for name, cell, heads in (
+        ("peephole LSTM", peephole_lstm, 1),
+        ("layer-norm LSTM", norm_lstm, 1),
+        ("IndRNN", indrnn, 16),
+        ("CfC", cfc, 1),
+        ("leaky integrator", leaky_integrator, 1),
     ):
-        layer = penstock.Recurrent(cell, 2, 16, **options)
+        layer = penstock.Recurrent(cell, 2, 16, heads=heads)
         if cell == indrnn:
             remember(layer)
         if cell == cfc:

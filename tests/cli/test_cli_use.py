@@ -83,7 +83,7 @@ def test_misuse_of_the_program(arguments, message):
             ["labelled.csv", "--length", 9],
             "--length does not apply to labelled sequences: labelled.csv is read as labelled sequences",
         ),
-        (["task:chess"], "there is no task 'chess', only parity, modular, copying"),
+        (["task:chess"], "there is no task 'chess', only parity, modular, s3, a5, s5, copying, recall"),
         (["task:parity", "--task-length", 0], "--task-length must be 1 to 16777216, not 0"),
         (["task:parity", "--epochs", 3], "--epochs means nothing for data that are generated without end"),
         (["text.txt", "-o", "a", "--checkpoint", "a"], "--checkpoint and --output must be different files"),

@@ -255,7 +255,8 @@ TEST(Tasks, BadOptions) {
   refuse("copying", {.copy_tokens = 0}, "copy_tokens must be 1 to 20 (half the length of a sequence), not 0");
   refuse("copying", {.copy_tokens = 21}, "copy_tokens must be 1 to 20");
   refuse("copying", {.validation_length = 10}, "copy_tokens must be 1 to 5 (half the length of a sequence), not 10");
-  refuse("recall", {.copy_tokens = 14}, "copy_tokens must be 1 to 13 (a third of the length of a sequence, at most 64)");
+  refuse("recall", {.copy_tokens = 14},
+         "copy_tokens must be 1 to 13 (a third of the length of a sequence, at most 64)");
   const auto data = open_task("parity");
   Example example;
   expect_error(ErrorCode::invalid_argument, "a batch must have at least one row", [&] { data->next(0, 1, example); });

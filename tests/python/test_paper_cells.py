@@ -138,4 +138,4 @@ def test_leaky_integrator(cells):
         keep = sigmoid(weights["bias_ih_l0"][5:])
         return (keep * h + (1 - keep) * (x @ weights["weight_ih_l0"].T + weights["bias_ih_l0"][:5]),)
 
-    check(network(cells.leaky), step, 1)
+    check(network(cells.leaky_integrator), step, 1)

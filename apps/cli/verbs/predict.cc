@@ -457,7 +457,7 @@ Verb add_predict(CLI::App& program) {
                     "as in training");
   options.add("--length", arguments->task.validation_length, "T", "task:NAME: time steps of the sequences");
   options.add("--modulus", arguments->task.modulus, "M", "task:modular: the modulus of training");
-  options.add("--copy-tokens", arguments->task.copy_tokens, "N", "task:copying, task:recall: tokens or pairs to remember");
+  options.add("--copy-tokens", arguments->task.copy_tokens, "N", "task:copying, task:recall: what to remember");
   options.add("--seed", arguments->task.seed, "N", "task:NAME: seed of the sequences");
   options.add("--threads", arguments->execution.threads, "N", "CPU threads; 0: all");
   options.device(arguments->execution, &arguments->automatic);

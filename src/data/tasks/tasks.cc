@@ -89,15 +89,15 @@ void generate_copying(const TaskOptions& options, Random& random, std::span<std:
 
 /// Permutations of `points` points, all or the even ones, and for each pair the number of the first followed by the
 /// second.
-struct Group {
+struct Permutations {
   std::vector<std::string> names;  // "201": what the points go to
   std::vector<std::int32_t> products;
 };
 
 template <int points, bool even>
-const Group& group() {
-  static const Group made = [] {
-    Group group;
+const Permutations& permutations() {
+  static const Permutations made = [] {
+    Permutations all;
     std::string permutation;
     for (int i = 0; i < points; ++i) permutation += static_cast<char>('0' + i);
     do {
@@ -105,17 +105,17 @@ const Group& group() {
       for (int i = 0; i < points; ++i) {
         for (int j = 0; j < i; ++j) inversions += permutation[j] > permutation[i] ? 1 : 0;
       }
-      if (!even || inversions % 2 == 0) group.names.push_back(permutation);
+      if (!even || inversions % 2 == 0) all.names.push_back(permutation);
     } while (std::next_permutation(permutation.begin(), permutation.end()));
-    for (const std::string& first : group.names) {
-      for (const std::string& second : group.names) {
+    for (const std::string& first : all.names) {
+      for (const std::string& second : all.names) {
         std::string both = first;
         for (char& point : both) point = second[static_cast<std::size_t>(point - '0')];
-        const auto at = std::lower_bound(group.names.begin(), group.names.end(), both);
-        group.products.push_back(static_cast<std::int32_t>(at - group.names.begin()));
+        const auto at = std::lower_bound(all.names.begin(), all.names.end(), both);
+        all.products.push_back(static_cast<std::int32_t>(at - all.names.begin()));
       }
     }
-    return group;
+    return all;
   }();
   return made;
 }
@@ -125,14 +125,14 @@ const Group& group() {
 /// 1989; Merrill, Petty and Sabharwal 2024).
 template <int points, bool even>
 void describe_words(const TaskOptions&, DataDescription& description) {
-  description.classes = group<points, even>().names;
+  description.classes = permutations<points, even>().names;
   description.vocabulary = static_cast<Index>(description.classes.size());
 }
 
 template <int points, bool even>
 void generate_words(const TaskOptions&, Random& random, std::span<std::int32_t> tokens,
                     std::span<std::int32_t> labels) {
-  const Group& of = group<points, even>();
+  const Permutations& of = permutations<points, even>();
   const auto size = static_cast<Index>(of.names.size());
   Index state = 0;  // the first in order moves no point
   for (std::size_t t = 0; t < tokens.size(); ++t) {
