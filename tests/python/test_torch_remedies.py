@@ -57,6 +57,37 @@ def test_a_stable_run_has_the_same_bits_with_and_without_rollbacks():
     assert torch.equal(*ends)
 
 
+@pytest.mark.parametrize("cut", [104, 152, 156])
+def test_a_run_that_is_saved_goes_on_as_it_would_have(cut, tmp_path):
+    bad = (150, 155, 158)
+    whole, first = trainer(), trainer()
+    reports = [whole.train_step(x, y) for x, y in batches(230, bad)]
+    for x, y in list(batches(230, bad))[:cut]:
+        first.train_step(x, y)
+    torch.save({"model": first.model.state_dict(), "trainer": first.state_dict()}, tmp_path / "run.pt")
+    saved = torch.load(tmp_path / "run.pt")  # weights only: nothing but tensors and numbers
+    second = trainer()
+    second.model.load_state_dict(saved["model"])
+    second.load_state_dict(saved["trainer"])
+    assert [second.train_step(x, y) for x, y in list(batches(230, bad))[cut:]] == reports[cut:]
+    assert torch.equal(parameters(second.model), parameters(whole.model))
+    assert (second.steps, second.rollbacks) == (whole.steps, whole.rollbacks) and whole.rollbacks >= 2
+
+
+def test_the_state_of_something_else_is_refused():
+    stable = trainer()
+    with pytest.raises(ValueError, match="state must be of a StableTrainer's state_dict.., and has no counters, good"):
+        stable.load_state_dict(torch.optim.Adam(stable.model.parameters()).state_dict())
+    state = stable.state_dict()
+    for change, message in (
+        ({"rate_factor": 0.0}, "rate_factor must be in"),
+        ({"rollbacks": "3"}, "rollbacks in the state of a guard has the wrong type"),
+        ({"memory": {}}, "the state of a guard lacks losses"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            stable.load_state_dict({**state, "guard": {**state["guard"], **change}})
+
+
 def test_a_poisoned_batch_is_passed_over():
     stable = trainer()
     for number, (x, y) in enumerate(batches(200, bad=[130])):

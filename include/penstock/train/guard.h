@@ -101,6 +101,7 @@ class Guard {
   /// Raises a lowered learning rate again once it is time to. Returns whether it did.
   bool raise_rate(Index submitted);
 
+  const GuardOptions& options() const { return options_; }
   const GuardState& state() const { return state_; }
 
   /// Returns one line about a rollback: what was seen, and what was done.

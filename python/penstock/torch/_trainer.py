@@ -13,6 +13,7 @@ from ._initial import cell_of, recurrent_layers
 
 _WATCHED = 10  # saturation and vanishing are measured in every tenth step
 _VANISHING = 1e-4  # of the gradient's norm in the last matrix
+_COUNTERS = ("steps", "skipped", "rollbacks", "_calls", "_skipped_in_a_row")
 _BOUNDED = {"elman", "gru", "gru-before", "lstm", "slstm"}  # cells whose outputs lie between -1 and 1
 
 
@@ -165,6 +166,39 @@ class StableTrainer:
         if self._guard.state_due(self._calls):
             self._keep()
         return report
+
+    def state_dict(self):
+        """Returns all that a later trainer needs to continue as this one would, for ``torch.save``.
+
+        It holds the optimiser, the scale of the loss, the counters, what was seen of the latest steps, and the copies
+        of earlier states. The model and schedulers are not part of it.
+        """
+        return {
+            "optimizer": self.optimizer.state_dict(),
+            "scaler": self.scaler.state_dict(),
+            "guard": self._guard.state(),
+            "counters": {name: getattr(self, name) for name in _COUNTERS},
+            "warned_vanishing": self._warned_vanishing,
+            "good": self._good,
+            "pending": self._pending,
+        }
+
+    def load_state_dict(self, state):
+        """Continues from what :meth:`state_dict` returned. Load the state of the model, too.
+
+        Raises:
+            ValueError: ``state`` is not of a StableTrainer. Nothing has changed then.
+        """
+        missing = sorted({"optimizer", "scaler", "guard", "counters", "warned_vanishing", "good", "pending"} - set(state))
+        if missing:
+            raise ValueError(f"state must be of a StableTrainer's state_dict(), and has no {', '.join(missing)}")
+        self._guard.restore(state["guard"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.scaler.load_state_dict(state["scaler"])
+        for name in _COUNTERS:
+            setattr(self, name, state["counters"][name])
+        self._warned_vanishing = state["warned_vanishing"]
+        self._good, self._pending = state["good"], state["pending"]
 
     def _step(self, x, y):
         self.optimizer.zero_grad(set_to_none=True)
