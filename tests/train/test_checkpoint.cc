@@ -29,6 +29,7 @@ using test::CopyTask;
 using test::expect_error;
 using test::same_bits;
 using test::TemporaryFolder;
+using test::weights;
 
 const ModelSpec spec{.cell = "lstm", .width = 8, .blocks = 2, .convolution = 3, .feed_forward = 1.0, .dropout = 0.1};
 
@@ -40,11 +41,6 @@ TrainOptions options(const std::string& checkpoint, Index steps = 20) {
   result.checkpoint_path = checkpoint;
   result.execution.threads = 1;
   return result;
-}
-
-std::vector<float> weights(const Model& model) {
-  const auto values = model.impl().parameters->values();
-  return {values.begin(), values.end()};
 }
 
 /// Ends the run behind this many batches, as Ctrl-C would.

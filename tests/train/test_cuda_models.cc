@@ -20,6 +20,7 @@ namespace {
 
 using test::CopyTask;
 using test::SumTask;
+using test::weights;
 
 class OnGpu : public testing::TestWithParam<Precision> {
  protected:
@@ -36,11 +37,6 @@ class OnGpu : public testing::TestWithParam<Precision> {
 ModelSpec full_spec(const char* cell) {
   return {
       .cell = cell, .width = 40, .blocks = 2, .hidden_size = 48, .convolution = 3, .feed_forward = 1.5, .dropout = 0.1};
-}
-
-std::vector<float> weights(const Model& model) {
-  const auto values = model.impl().parameters->values();
-  return {values.begin(), values.end()};
 }
 
 double largest(const std::vector<float>& values) {

@@ -19,25 +19,11 @@ namespace penstock {
 namespace {
 
 using test::CopyTask;
+using test::steps;
 using test::SumTask;
+using test::weights;
 using testing::AllOf;
 using testing::HasSubstr;
-
-TrainOptions steps(Index count) {
-  TrainOptions options;
-  options.max_steps = count;
-  options.batch = 8;
-  options.length = 24;
-  options.learning_rate = 0.01;
-  options.log_every = 0.0;
-  options.execution.threads = 1;  // models this small only wait for each other on more
-  return options;
-}
-
-std::vector<float> weights(const Model& model) {
-  const auto values = model.impl().parameters->values();
-  return {values.begin(), values.end()};
-}
 
 std::span<float> parameter(Model& model, const std::string& name) {
   auto& parameters = *model.impl().parameters;

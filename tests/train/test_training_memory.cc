@@ -16,6 +16,8 @@
 namespace penstock {
 namespace {
 
+using test::weights;
+
 constexpr std::size_t mega = std::size_t{1} << 20;
 
 TrainOptions training_of(Index batch, Index length, Index steps = 2) {
@@ -52,11 +54,6 @@ TEST(TrainingMemory, WhatIsPlannedIsWhatIsTaken) {
 #if !defined(__SANITIZE_ADDRESS__)  // which ends a program whose allocation fails
 
 Model model_of(const Dataset& data) { return Model({.cell = "lstm", .width = 64, .blocks = 2}, data.description(), 1); }
-
-std::vector<float> weights(const Model& model) {
-  const auto values = model.impl().parameters->values();
-  return {values.begin(), values.end()};
-}
 
 std::string message_of(Model& model, Dataset& data, const TrainOptions& options, bool resume = false) {
   try {

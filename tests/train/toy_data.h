@@ -7,10 +7,29 @@
 #include <vector>
 
 #include "base/random.h"
+#include "nn/model/model_impl.h"
 #include "penstock/data.h"
 #include "penstock/error.h"
+#include "penstock/train.h"
 
 namespace penstock::test {
+
+/// A short run on toy data.
+inline TrainOptions steps(Index count) {
+  TrainOptions options;
+  options.max_steps = count;
+  options.batch = 8;
+  options.length = 24;
+  options.learning_rate = 0.01;
+  options.log_every = 0.0;
+  options.execution.threads = 1;  // models this small only wait for each other on more
+  return options;
+}
+
+inline std::vector<float> weights(const Model& model) {
+  const auto values = model.impl().parameters->values();
+  return {values.begin(), values.end()};
+}
 
 /// Tokens drawn anew for every batch; the label is the token two steps before, so that only memory helps. Unless told
 /// otherwise, windows continue each other. `spoil` may change a batch by its number before it is handed out.
