@@ -44,7 +44,7 @@ class ForecastTrace {
     std::optional<double> date;
   };
   bool knows_quantiles() const;
-  /// Of forecast number `output` of [horizon, targets].
+  /// Returns a quantile of one forecast; `output` is its place in [horizon, targets].
   double quantile(const Spread& spread, double level, std::size_t output, double forecast) const;
   void add_quantiles(const Spread& spread, Row& row) const;
   Json quantiles_to_come(std::size_t target, double level) const;

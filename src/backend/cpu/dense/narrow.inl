@@ -1,6 +1,6 @@
-// Narrow heads: a vector of units holds several of them whole. The engines take all of a layer's heads as one, whose
-// every unit reads the states of its own head alone, out of the vector that it is in. A panel's inputs are the units of
-// a head.
+// Narrow heads: a vector of units holds several of them whole. The engines take all heads of a layer as one head. Each
+// unit then reads only the states of its own head, which are in the same vector. A panel has as many inputs as a head
+// has units.
 
 /// Lane i is lane k of its head in `v`. Heads have a power of two units.
 HWY_INLINE Simd UnitOfHead(Simd v, [[maybe_unused]] Index head_size, [[maybe_unused]] Index k) {
@@ -16,7 +16,8 @@ HWY_INLINE Simd UnitOfHead(Simd v, [[maybe_unused]] Index head_size, [[maybe_unu
 #endif
 }
 
-/// acc [gates][width] += the product of `a`, the units of a block of which `there` exist, with a panel.
+/// acc [gates][width] += the product of `a` with a panel. `a` holds the units of a block; the first `there` of them
+/// exist.
 template <int gates, int width>
 HWY_INLINE void AccumulateNarrow(const float* a, Index there, Index head_size, const float* panel,
                                  Simd (&acc)[gates * width]) {
