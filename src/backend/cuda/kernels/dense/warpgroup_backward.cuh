@@ -59,7 +59,7 @@ PENSTOCK_DEVICE void SendGradients(const Shared& shared, const TeamExchange& exc
                        : "memory");
         }
       }
-      ShowGlobalCopies();
+      if constexpr (!kShowBeforeCopies) ShowGlobalCopies();
       __syncwarp();
       if (lane < kGates * items) {
         const int slice = lane / items * slices_of_gate + team.first_unit() / slice_units;

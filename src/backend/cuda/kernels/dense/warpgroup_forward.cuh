@@ -82,7 +82,7 @@ PENSTOCK_DEVICE void SendStates(const Shared& shared, const TeamExchange& exchan
                      "r"(v[i].x), "r"(v[i].y), "r"(v[i].z), "r"(v[i].w)
                      : "memory");
       }
-      ShowGlobalCopies();
+      if constexpr (!kShowBeforeCopies) ShowGlobalCopies();
       __syncwarp();
       if (lane == 0) exchange.add(portion, team.first_unit() / slice_units / kDepth);
       __syncwarp();
