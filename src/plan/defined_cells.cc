@@ -104,7 +104,7 @@ const CellTraits& add_defined_cell(formula::CellFormula cell, std::string_view s
   cell.description = description;
   defined->derived = formula::derive(std::move(cell), source, code);
   defined->traits = traits_of(defined->derived);
-  if (defined->traits.learnt == 0 && !defined->traits.averages) {
+  if (!defined->traits.averages) {
     constexpr std::string_view type = "DefinedCell";
     defined->text = formula::cell_text(defined->derived, type);
     defined->traits.text = {type, defined->text};

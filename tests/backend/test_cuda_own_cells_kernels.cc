@@ -47,6 +47,9 @@ class OwnDenseKernels : public testing::TestWithParam<std::tuple<Engine, std::st
 TEST_P(OwnDenseKernels, FitTheirRegisters) {
   const auto& [engine, cell, chip] = GetParam();
   if (chip < engine.oldest) GTEST_SKIP() << "not on sm_" << chip;
+  if (engine.algorithm == DenseAlgorithm::warpgroup && plan::cell_traits(cell).learnt > 0) {
+    GTEST_SKIP() << "warpgroups take no learnt vectors";
+  }
   test::need_nvrtc(chip);
   if (IsSkipped()) return;
   GpuDenseProblem problem = problem_of(cell, engine.storage, engine.head, engine.rows, engine.algorithm);
@@ -75,7 +78,8 @@ std::vector<Engine> engines() {
 }
 
 std::vector<std::string> written_dense() {
-  return {defined(test::written_lstm()), defined(test::written_gru()), defined(test::written_slstm())};
+  return {defined(test::written_lstm()), defined(test::written_gru()), defined(test::written_slstm()),
+          defined(test::written_peephole())};
 }
 
 std::string name_of(std::string name) {
@@ -111,6 +115,9 @@ class OwnCellKernels : public testing::TestWithParam<int> {
     }
   }
 
+  /// All kernels of scans.
+  void fit_scans(const std::string& cell) const;
+
   void compile(const KernelSource& source, int threads, bool sound) const {
     if (sound) return test::expect_sound(source, GetParam(), threads);
     const Compiled compiled = compile_kernel(source, GetParam());
@@ -126,6 +133,7 @@ plan::GpuLayerProblem layer_of(const ScanRule& rule, Storage storage, Index size
   plan::GpuLayerProblem problem;
   problem.scan = {.storage = storage, .rows = 8, .steps = 4096, .channels = size};
   problem.scan.gates = problem.scan.read_back = rule.gates;
+  problem.scan.learnt = rule.learnt;
   problem.scan.computed = true;
   problem.scan.regime = regime;
   problem.input = size, problem.keep_gates = true;
@@ -133,7 +141,11 @@ plan::GpuLayerProblem layer_of(const ScanRule& rule, Storage storage, Index size
 }
 
 TEST_P(OwnCellKernels, OfScansFitTheirRegisters) {
-  const std::string cell = defined(test::written_mingru());
+  for (const std::string& cell : {defined(test::written_mingru()), defined(test::written_leaky())}) fit_scans(cell);
+}
+
+void OwnCellKernels::fit_scans(const std::string& cell) const {
+  SCOPED_TRACE(cell);
   const ScanRule rule = scan_rule(cell);
   for (const plan::Regime regime : {plan::Regime::scan, plan::Regime::direct}) {
     for (const bool backward : {false, true}) {
@@ -159,7 +171,6 @@ TEST_P(OwnCellKernels, OfRandomCellsCompile) {
   Random random(31);
   for (int trial = 0; trial < 24; ++trial) {
     formula::CellFormula cell = test::random_cell(random, trial % 4 == 3, trial % 2 == 0);
-    if (!cell.learnt.empty()) continue;
     cell.name = fmt::format("random-kernel-{}", trial);
     const bool scan = cell.scan;
     const std::string name(plan::add_defined_cell(std::move(cell), "cell", ErrorCode::invalid_argument).info.name);
@@ -214,6 +225,41 @@ TEST(CrowdedOwnCells, FitTheirRegisters) {
       test::expect_sound(dense_source(problem, plan), hopper, plan.threads() * plan.blocks);
     }
   }
+}
+
+/// The largest number of learnt vectors.
+TEST(CrowdedOwnCells, FitTheirRegistersWithManyLearntVectors) {
+  constexpr int hopper = 90;
+  constexpr std::size_t vectors = 16;
+  test::need_nvrtc(hopper);
+  if (IsSkipped()) return;
+  CellDefinition definition = test::definition_of("many-vectors", {"h", "c"}, 4);
+  for (std::size_t k = 0; k < vectors; ++k) definition.learnt.push_back({fmt::format("p{}", k), 0.1});
+  define_cell(definition, [](const CellSymbols& in) -> std::vector<CellValue> {
+    CellValue c = in.s[1];
+    for (std::size_t k = 0; k < vectors; ++k) c = c * in.p[k] + tanh(in.wx[k % 4] + in.rh[k % 4]);
+    return {tanh(c), c};
+  });
+  for (const DenseAlgorithm algorithm :
+       {DenseAlgorithm::head, DenseAlgorithm::cluster, DenseAlgorithm::chip, DenseAlgorithm::step}) {
+    for (const bool backward : {false, true}) {
+      GpuDenseProblem problem = problem_of("many-vectors", Storage::bf16, 128, 16, algorithm);
+      problem.backward = backward, problem.training = !backward;
+      const plan::GpuDensePlan plan = plan_gpu_dense(problem, test::chip(hopper));
+      SCOPED_TRACE(plan.explain());
+      test::expect_sound(dense_source(problem, plan), hopper, plan.threads() * plan.blocks);
+    }
+  }
+}
+
+TEST(CrowdedOwnCells, HaveNoLearntVectorsInWarpgroups) {
+  GpuDenseProblem problem =
+      problem_of(defined(test::written_peephole()), Storage::bf16, 1024, 64, DenseAlgorithm::warpgroup);
+  test::expect_error(ErrorCode::unsupported,
+                     "warpgroups have no registers for learnt vectors, and written-peephole has 3",
+                     [&] { plan_gpu_dense(problem, test::chip(90)); });
+  problem.algorithm = DenseAlgorithm::automatic;
+  EXPECT_NE(plan_gpu_dense(problem, test::chip(90)).algorithm, DenseAlgorithm::warpgroup);
 }
 
 TEST(CrowdedOwnCells, AreTooLargeForWarpgroups) {

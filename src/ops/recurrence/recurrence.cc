@@ -147,18 +147,11 @@ std::vector<Index> packed_starts(const Target& target) {
 
 void check_cell_device(std::string_view cell, Device device) {
   if (!device.is_cuda()) return;
-  const int learnt = plan::cell_traits(cell).learnt;
-  if (plan::cell_traits(cell).averages) {
-    fail(ErrorCode::unsupported,
-         "device must be cpu for cell {}, not {}: its units read means over their head, and on a GPU the cells of a "
-         "program do not",
-         cell, to_string(device));
-  }
-  if (learnt == 0) return;
+  if (!plan::cell_traits(cell).averages) return;
   fail(ErrorCode::unsupported,
-       "device must be cpu for cell {}, not {}: it has {} learnt vector{}, and on a GPU the cells of a program have "
-       "none",
-       cell, to_string(device), learnt, learnt == 1 ? "" : "s");
+       "device must be cpu for cell {}, not {}: its units read means over their head, and on a GPU the cells of a "
+       "program do not",
+       cell, to_string(device));
 }
 
 bool Recurrence::is_scan() const { return plan::cell_traits(cell).info.scan; }

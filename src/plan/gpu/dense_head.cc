@@ -29,11 +29,13 @@ HeadLayout layout_of(const HeadShape& shape, bool backward) {
 }
 
 /// Returns the blocks per multiprocessor without register spills, if there are more blocks than multiprocessors.
-int blocks_of(const GpuDenseProblem& problem, const GpuModel& gpu, const GpuDensePlan& plan, int tiles, int states) {
+/// `learnt`: registers of learnt vectors.
+int blocks_of(const GpuDenseProblem& problem, const GpuModel& gpu, const GpuDensePlan& plan, int tiles, int states,
+              int learnt) {
   constexpr int least = 104, of_more_states = 16, of_ragged_rows = 32;  // registers besides the matrix
   constexpr Index most = 16;
   if (problem.storage == Storage::f32 || plan.resident < plan.chunks) return 1;
-  int registers = least + (states > 2 ? of_more_states : 0) + kRegistersOfFragment * tiles * plan.chunks;
+  int registers = least + learnt + (states > 2 ? of_more_states : 0) + kRegistersOfFragment * tiles * plan.chunks;
   if (problem.ragged || problem.reset) registers += of_ragged_rows;
   const Index wanted = (plan.grid + gpu.multiprocessors - 1) / gpu.multiprocessors;
   const Index held = gpu.registers / (Index{plan.threads()} * registers);
@@ -63,13 +65,16 @@ GpuDensePlan head_candidate(const GpuDenseProblem& problem, const GpuModel& gpu,
   const bool floats = problem.training && problem.storage == Storage::f32;
   const int others = problem.backward ? kBackwardRegisters : floats ? kTrainingFloats : kForwardRegisters;
   const bool crowded = slots == 8 && (problem.ragged || problem.reset) && problem.backward;
-  const int more = kRegistersOfValue * cell.alive_beyond(kCoveredByHead) + (crowded ? kCrowdedRegisters : 0);
+  // A thread has one unit of one row with two slots, and two of each row otherwise, of two rows with eight.
+  const int units = slots == 2 ? 1 : 2, rows = slots == 8 ? 2 : 1;
+  const int learnt = cell.learnt * units * (problem.backward ? 1 + rows : 1);
+  const int more = kRegistersOfValue * cell.alive_beyond(kCoveredByHead) + (crowded ? kCrowdedRegisters : 0) + learnt;
   const int left = registers_of_thread(gpu, plan.threads()) - others - more;
   plan.resident = std::clamp(left / (kRegistersOfFragment * tiles), 0, plan.chunks);
   // Floats are split into two numbers for products. A second product would need registers for the parts of the first.
   if (problem.storage == Storage::f32 && problem.backward && cell.phases == 2) plan.resident = plan.chunks / 3;
   shape.resident = plan.resident;
-  plan.blocks = blocks_of(problem, gpu, plan, tiles, shape.states);
+  plan.blocks = blocks_of(problem, gpu, plan, tiles, shape.states, learnt);
   plan.stages = stages;
   plan.shared = layout_of(shape, problem.backward).total;
   return plan;

@@ -218,6 +218,9 @@ std::string warpgroup_refusal(const GpuDenseProblem& problem, const GpuModel& gp
   if (cell.phases != 1 || cell.gates() > kMostGates) {
     return fmt::format("warpgroups apply cells of one phase and at most {} gates, unlike {}", kMostGates, problem.cell);
   }
+  if (cell.learnt > 0) {
+    return fmt::format("warpgroups have no registers for learnt vectors, and {} has {}", problem.cell, cell.learnt);
+  }
   if (cell.alive > kMostValues) {
     return fmt::format("warpgroups have registers for cells of at most {} values at a time, and {} has {}", kMostValues,
                        problem.cell, cell.alive);

@@ -28,6 +28,7 @@ struct Backward {
   Matrix<1, kChunks> matrix;
   Real carry[kColumns][kUnits][S];  // gradient of the state that the step before left, but for what flows through R h
   float input_bias[DenseCell::split ? G : 1][kUnits];
+  Learnt learnt[kUnits], dlearnt[kColumns][kUnits];
   int length[kColumns];
   bool forgets[kColumns];  // the step that was walked last began with a reset
   Resets resets;
@@ -84,6 +85,10 @@ struct Backward {
         }
       }
     }
+#pragma unroll
+    for (int i = 0; i < kUnits; ++i) {
+      learnt[i].read(args.learnt, args.hidden, slice.head * kHead + at.unit + i, at.exists(i));
+    }
   }
 
   /// Offset of a state in [S, B, H].
@@ -102,6 +107,7 @@ struct Backward {
       forgets[j] = false;
 #pragma unroll
       for (int i = 0; i < kUnits; ++i) {
+        dlearnt[j][i].clear();
 #pragma unroll
         for (int k = 0; k < S; ++k) carry[j][i][k] = Real(state_at(args.dstate_out, k, j, i));
       }
@@ -112,6 +118,19 @@ struct Backward {
   __device__ __forceinline__ float passed_on(int step, int i, int j, const float (&through)[4]) const {
     const float all = forgets[j] ? 0.0f : carry[j][i][0].value + at.of(through, i, j);
     return step < length[j] ? Clipped(all, args.clip) : all;
+  }
+
+  /// Adds the rows' gradients of the learnt vectors to what is there.
+  __device__ __forceinline__ void store_learnt() const {
+#pragma unroll
+    for (int j = 0; j < kColumns; ++j) {
+      const int row = rows()[at.slot[j]].number;
+#pragma unroll
+      for (int i = 0; i < kUnits; ++i) {
+        if (row < 0 || !at.exists(i)) continue;
+        dlearnt[j][i].add_to(args.dlearnt, row, args.hidden, slice.head * kHead + at.unit + i);
+      }
+    }
   }
 
   /// `through`: what flows through R h.
@@ -226,10 +245,11 @@ struct Backward {
 #pragma unroll
       for (int i = 0; i < kUnits; ++i) {
         const Kept kept = unpack(in, step, i, j, through);
-        Real next[S], save[DenseCell::N], dprev[S];
-        Cell::forward(kept.wx, kept.rh, kept.prev, next, save);
-        Cell::backward(save, kept.prev, kept.dnext, dwx[i], drh[i], dprev);
+        Real next[S], save[DenseCell::N], dprev[S], of_learnt[Learnt::places];
+        DenseCell::forward<Cell>(kept.wx, kept.rh, kept.prev, learnt[i], next, save);
+        DenseCell::backward<Cell>(save, kept.prev, learnt[i], kept.dnext, of_learnt, dwx[i], drh[i], dprev);
         advance(step, i, j, dprev);
+        if (step < length[j]) dlearnt[j][i].add(of_learnt);
       }
       write_gates<0, G>(operand(step), kLayout.operand_pitch, step, j, drh);
       if constexpr (DenseCell::split) write_gates<0, G>(input_gradients(step), kLayout.gates_pitch, step, j, dwx);
@@ -354,6 +374,7 @@ struct Backward {
     matrix.template multiply<0, 1>(through, operand(0) + at.operand_slot * kLayout.operand_pitch, at);
     write_results(read_results(0), 0);
     store_gradient(through[0]);
+    store_learnt();
     if constexpr (kRagged) {
       gradients_out.clear_padding();
       if constexpr (kTwoTiles) input_gradients_out.clear_padding();

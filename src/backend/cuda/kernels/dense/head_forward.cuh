@@ -22,6 +22,7 @@ struct Forward {
   Real state[kColumns][kUnits][S];
   float bias[G][kUnits];                               // of both products where they are only added, else of R h
   float input_bias[DenseCell::split ? G : 1][kUnits];  // of W x, else
+  Learnt learnt[kUnits];
   int length[kColumns];
   Resets resets;
 
@@ -56,6 +57,10 @@ struct Forward {
         bias[q][i] = DenseCell::split ? of_h : of_h + of_x;
         if constexpr (DenseCell::split) input_bias[q][i] = of_x;
       }
+    }
+#pragma unroll
+    for (int i = 0; i < kUnits; ++i) {
+      learnt[i].read(args.learnt, args.hidden, slice.head * kHead + at.unit + i, at.exists(i));
     }
   }
 
@@ -229,7 +234,7 @@ struct Forward {
       for (int i = 0; i < kUnits; ++i) {
         Real wx[G], rh[G], save[DenseCell::N];
         gather(sum, in.gate[j], i, j, wx, rh, gates);
-        Cell::forward(wx, rh, state[j][i], next[i], save);
+        DenseCell::forward<Cell>(wx, rh, state[j][i], learnt[i], next[i], save);
         h[i] = next[i][0];
       }
       write_operand(operand(step + 1), j, h);
