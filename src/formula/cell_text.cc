@@ -66,6 +66,8 @@ std::string_view pattern_of(Operation operation) {
       return "Equal({0}, {1})";
     case Operation::where:
       return "SelectZero({0}, {2}, {1})";
+    case Operation::mean:
+      return "Mean({0})";
     default:
       return "";  // leaves, which are read where they lie
   }
@@ -305,7 +307,6 @@ std::string scan_functions(const DerivedCell& cell, bool precise) {
 }  // namespace
 
 std::string cell_text(const DerivedCell& cell, std::string_view name) {
-  require(!cell.averages, "cell {} must have no means over units to be written as text", cell.cell.name);
   const bool precise = needs_precise_gates(cell.cell.formula);
   std::string text =
       fmt::format("struct {} {{\n  static constexpr int gates = {};\n  static constexpr int states = {};\n", name,

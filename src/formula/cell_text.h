@@ -11,7 +11,8 @@ namespace penstock::formula {
 /// src/cells/ (cells/contract.h) over a value type V. Besides the functions of cells/prelude.h it calls those of
 /// backend/cuda/kernels/formula.cuh. All identifiers are the writer's own: nothing that a user named is in the text.
 /// The functions of a cell with K learnt vectors also read the K values of its unit, behind the states or gates, and
-/// write their gradients. The cell must have no means over units.
+/// write their gradients. Kernels that apply cells with means over units also
+/// define Mean().
 std::string cell_text(const DerivedCell& cell, std::string_view name);
 
 }  // namespace penstock::formula

@@ -166,6 +166,34 @@ void OwnCellKernels::fit_scans(const std::string& cell) const {
   EXPECT_EQ(test::report_of(compiled.log).spills, 0) << compiled.log;
 }
 
+/// Of one warp, of several, and of many heads.
+TEST_P(OwnCellKernels, WithMeansFitTheirRegisters) {
+  const std::string cell = defined(test::written_norm_lstm());
+  struct Form {
+    Index head, rows;
+    DenseAlgorithm algorithm;
+    Storage storage;
+    int sums;  // bytes of the sums of a warp
+  };
+  for (const Form& form : {Form{24, 16, DenseAlgorithm::head, Storage::bf16, 16},
+                           {128, 1000, DenseAlgorithm::head, Storage::bf16, 16},
+                           {64, 1000, DenseAlgorithm::head, Storage::f32, 16},
+                           {40, 16, DenseAlgorithm::step, Storage::bf16, 4},
+                           {512, 16, DenseAlgorithm::step, Storage::f32, 4}}) {
+    for (const bool backward : {false, true}) {
+      GpuDenseProblem problem = problem_of(cell, form.storage, 2 * form.head, form.rows, form.algorithm);
+      problem.heads = 2;
+      problem.backward = backward, problem.training = !backward;
+      problem.ragged = problem.reset = problem.every_state = true;
+      const plan::GpuDensePlan plan = plan_gpu_dense(problem, test::chip(GetParam()));
+      SCOPED_TRACE(plan.explain());
+      EXPECT_EQ(plan.algorithm, form.algorithm);
+      test::expect_sound(dense_source(problem, plan), GetParam(), plan.threads() * plan.blocks,
+                         form.sums * plan.threads() / 32);
+    }
+  }
+}
+
 /// Every operation, also differentiated.
 TEST_P(OwnCellKernels, OfRandomCellsCompile) {
   Random random(31);
@@ -260,6 +288,28 @@ TEST(CrowdedOwnCells, HaveNoLearntVectorsInWarpgroups) {
                      [&] { plan_gpu_dense(problem, test::chip(90)); });
   problem.algorithm = DenseAlgorithm::automatic;
   EXPECT_NE(plan_gpu_dense(problem, test::chip(90)).algorithm, DenseAlgorithm::warpgroup);
+}
+
+TEST(OwnCellPlans, OfMeansAreOfHeadsThatABlockHolds) {
+  const std::string cell = defined(test::written_norm_lstm());
+  const auto plan = [&](Index heads, DenseAlgorithm algorithm) {
+    GpuDenseProblem problem = problem_of(cell, Storage::f32, 3000, 16, algorithm);
+    problem.heads = heads;
+    return plan_gpu_dense(problem, test::chip(90));
+  };
+  test::expect_error(ErrorCode::unsupported,
+                     "the units of written-norm-lstm read means over their head, which one block computes for at most "
+                     "1024 units, not 3000: use at least 3 heads, or a CPU",
+                     [&] { plan(1, DenseAlgorithm::automatic); });
+  EXPECT_EQ(plan(3, DenseAlgorithm::automatic).threads(), 1024);
+  EXPECT_EQ(plan(30, DenseAlgorithm::automatic).algorithm, DenseAlgorithm::head);
+  for (const DenseAlgorithm algorithm :
+       {DenseAlgorithm::cluster, DenseAlgorithm::chip, DenseAlgorithm::warpgroup, DenseAlgorithm::diagonal}) {
+    test::expect_error(
+        ErrorCode::unsupported,
+        "the units of written-norm-lstm read means over their head, which only the head and step algorithms compute",
+        [&] { plan(3000, algorithm); });
+  }
 }
 
 TEST(CrowdedOwnCells, AreTooLargeForWarpgroups) {

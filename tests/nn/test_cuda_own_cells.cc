@@ -63,16 +63,56 @@ INSTANTIATE_TEST_SUITE_P(Each, CudaRandomCells,
                          testing::Combine(testing::ValuesIn(random_cells()), testing::Values(DType::f32)),
                          program_name);
 
-void expect_refused(const WrittenCell& cell, const std::string& why) {
-  define_cell(cell.definition, cell.equations);
-  const RecurrentSpec spec{.cell = cell.definition.name, .input_size = 3, .hidden_size = 5};
-  expect_error(ErrorCode::unsupported, "device must be cpu for cell " + cell.definition.name + ", not cuda:0: " + why,
-               [&] { RecurrentProgram::get(spec, {.dtype = DType::f32}, {.device = Device::cuda()}); });
+/// Cells whose units read means over their head.
+class CudaMeans : public CudaPrograms {};
+
+TEST_P(CudaMeans, AgreeWithTheCpu) {
+  for (const GpuCase& of : gpu_cases()) {
+    if (of.c.form == RowForm::falling) continue;  // stages are of algorithms that share a matrix
+    check(of);
+  }
+  for (const GpuCase& of : gradient_gpu_cases()) check(of);
 }
 
-TEST(CudaOwnCells, RefusesMeans) {
-  expect_refused(written_norm_lstm(),
-                 "its units read means over their head, and on a GPU the cells of a program do not");
+/// Heads whose units fill their warps and that do not, of one unit, and the largest ones of both algorithms.
+TEST_P(CudaMeans, AgreeWithTheCpuInHeadsOfAllSizes) {
+  struct Size {
+    Index hidden, heads;
+  };
+  for (const auto& [hidden, heads] : {Size{64, 2}, {33, 1}, {39, 3}, {5, 5}, {256, 1}, {300, 1}, {1024, 1}}) {
+    check({.c = {.name = fmt::format("means_{}_{}", hidden, heads),
+                 .input = 3,
+                 .hidden = hidden,
+                 .heads = heads,
+                 .rows = 3,
+                 .steps = 5,
+                 .form = RowForm::lengths,
+                 .reset = true}});
+  }
+}
+
+std::vector<std::string> cells_with_means() {
+  std::vector<std::string> names;
+  for (const WrittenCell& cell : {written_norm_lstm()}) {
+    names.emplace_back(define_cell(cell.definition, cell.equations).name);
+  }
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, CudaMeans,
+                         testing::Combine(testing::ValuesIn(cells_with_means()),
+                                          testing::Values(DType::f32, DType::bf16, DType::f16)),
+                         program_name);
+
+TEST(CudaOwnCells, RefusesMeansOverHeadsThatNoBlockHolds) {
+  if (const std::string missing = cuda_info().missing; !missing.empty()) GTEST_SKIP() << missing;
+  const WrittenCell cell = written_norm_lstm();
+  define_cell(cell.definition, cell.equations);
+  const RecurrentSpec spec{.cell = cell.definition.name, .input_size = 3, .hidden_size = 2050};
+  expect_error(ErrorCode::unsupported,
+               "the units of written-norm-lstm read means over their head, which one block computes for at most 1024 "
+               "units, not 2050: use at least 3 heads, or a CPU",
+               [&] { RecurrentProgram::get(spec, {.dtype = DType::f32}, {.device = Device::cuda()}); });
 }
 
 }  // namespace

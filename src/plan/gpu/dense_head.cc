@@ -80,16 +80,20 @@ GpuDensePlan head_candidate(const GpuDenseProblem& problem, const GpuModel& gpu,
   return plan;
 }
 
-/// Returns the shared memory available to each of the blocks that share a multiprocessor.
-Index room_of(const GpuModel& gpu, const GpuDensePlan& plan) {
-  return std::min(gpu.block_bytes, gpu.shared_bytes / plan.blocks - kReservedBytes);
+/// Returns the shared memory available to each of the blocks that share a multiprocessor, without what sums of means
+/// over units take.
+Index room_of(const GpuDenseProblem& problem, const GpuModel& gpu, const GpuDensePlan& plan) {
+  constexpr Index of_warp = 16;  // sums of four columns of lanes
+  const Index of_means = cell_traits(problem.cell).averages ? of_warp * plan.warps : 0;
+  return std::min(gpu.block_bytes, gpu.shared_bytes / plan.blocks - kReservedBytes) - of_means;
 }
 
 /// Returns the largest number of rows of a block. The gates of eight rows of floats, or all states of eight rows with
-/// lengths or resets, would need too many registers besides a large matrix.
+/// lengths or resets, would need too many registers besides a large matrix. So would values that wait for a mean.
 int most_slots(const GpuDenseProblem& problem) {
-  const bool crowded =
-      cell_traits(problem.cell).states() > 2 && problem.head_size() > 64 && (problem.ragged || problem.reset);
+  const CellTraits& cell = cell_traits(problem.cell);
+  const bool many = cell.averages || (cell.states() > 2 && (problem.ragged || problem.reset));
+  const bool crowded = many && problem.head_size() > 64;
   return problem.storage == Storage::f32 || crowded ? 4 : 8;
 }
 
@@ -144,9 +148,9 @@ DenseRule dense_head_rule(const GpuDenseProblem& problem, const GpuModel& gpu) {
   };
   const auto shared = m.call("shared_bytes", {slots, stages},
                              [=](std::span<const csp::Integer> v) { return candidate(v).shared; }, {0, csp::largest});
-  const auto room =
-      m.call("room", {slots, stages}, [=](std::span<const csp::Integer> v) { return room_of(gpu, candidate(v)); },
-             {-kReservedBytes, gpu.block_bytes});
+  const auto room = m.call("room", {slots, stages},
+                           [=](std::span<const csp::Integer> v) { return room_of(problem, gpu, candidate(v)); },
+                           {-kReservedBytes, gpu.block_bytes});
   m.require("shared memory holds what registers do not", shared <= room);
   rule.shortage = [=] {
     const GpuDensePlan smallest = head_candidate(problem, gpu, problem.slots != 0 ? problem.slots : 2, 2);

@@ -13,7 +13,6 @@ void check_spec(const DenseSpec& spec) {
           "hidden must be at least 1 and heads must divide it, not {} and {}", spec.hidden, spec.heads);
   const plan::CellTraits& cell = plan::cell_traits(spec.cell);
   require(!cell.info.scan, "cell must be a dense cell, with a recurrent matrix, not {}", spec.cell);
-  require(!cell.averages, "cell must have no means over units on a GPU, and {} has", spec.cell);
 }
 
 void check_batch(const DenseBatch& batch) {

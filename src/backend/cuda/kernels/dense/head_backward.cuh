@@ -256,6 +256,42 @@ struct Backward {
     }
   }
 
+  /// Of cells whose units read means over their head.
+  template <class Cell>
+  __device__ __forceinline__ void with_means(int step, const Inputs (&all)[kColumns], const float (&through)[4]) {
+#pragma unroll
+    for (int j = 0; j < kColumns; ++j) {
+      HeadUnits wx[G], rh[G], prev[S], dnext[S], next[S], save[DenseCell::N];
+      HeadUnits dwx[G], drh[G], dprev[S], of_learnt[Learnt::places];
+#pragma unroll
+      for (int i = 0; i < kUnits; ++i) {
+        const Kept kept = unpack(all[j], step, i, j, through);
+#pragma unroll
+        for (int q = 0; q < G; ++q) wx[q].of[i] = kept.wx[q], rh[q].of[i] = kept.rh[q];
+#pragma unroll
+        for (int k = 0; k < S; ++k) prev[k].of[i] = kept.prev[k], dnext[k].of[i] = kept.dnext[k];
+      }
+      DenseCell::forward<Cell>(wx, rh, prev, learnt, next, save);
+      DenseCell::backward<Cell>(save, prev, learnt, dnext, of_learnt, dwx, drh, dprev);
+      Real of_x[kUnits][G], of_h[kUnits][G];
+#pragma unroll
+      for (int i = 0; i < kUnits; ++i) {
+        Real before[S];
+#pragma unroll
+        for (int q = 0; q < G; ++q) of_x[i][q] = dwx[q].of[i], of_h[i][q] = drh[q].of[i];
+#pragma unroll
+        for (int k = 0; k < S; ++k) before[k] = dprev[k].of[i];
+        advance(step, i, j, before);
+#pragma unroll
+        for (int k = 0; k < Learnt::count; ++k) {
+          if (step < length[j]) dlearnt[j][i].of[k] += of_learnt[k].of[i].value;
+        }
+      }
+      write_gates<0, G>(operand(step), kLayout.operand_pitch, step, j, of_h);
+      if constexpr (DenseCell::split) write_gates<0, G>(input_gradients(step), kLayout.gates_pitch, step, j, of_x);
+    }
+  }
+
   /// Of cells whose last gates multiply an operand that the first ones made.
   template <class Cell>
   __device__ __forceinline__ void two_phases(int step, const Inputs (&all)[kColumns], const float (&through)[4]) {
@@ -360,6 +396,8 @@ struct Backward {
       }
       if constexpr (DenseCell::two_phases) {
         two_phases<Rule>(step, in, through[0]);
+      } else if constexpr (kMeans) {
+        with_means<Rule>(step, in, through[0]);
       } else {
         one_phase<Rule>(step, in, through[0]);
       }

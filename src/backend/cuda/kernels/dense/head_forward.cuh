@@ -244,6 +244,35 @@ struct Forward {
     }
   }
 
+  /// Cells whose units read means over their head.
+  template <class Cell>
+  __device__ __forceinline__ void with_means(int step, const Inputs& in, const float (&sum)[G][4]) {
+#pragma unroll
+    for (int j = 0; j < kColumns; ++j) {
+      HeadUnits wx[G], rh[G], prev[S], next[S], save[DenseCell::N];
+      float gates[G][kUnits];
+#pragma unroll
+      for (int i = 0; i < kUnits; ++i) {
+        Real of_x[G], of_h[G];
+        gather(sum, in.gate[j], i, j, of_x, of_h, gates);
+#pragma unroll
+        for (int q = 0; q < G; ++q) wx[q].of[i] = of_x[q], rh[q].of[i] = of_h[q];
+#pragma unroll
+        for (int k = 0; k < S; ++k) prev[k].of[i] = state[j][i][k];
+      }
+      DenseCell::forward<Cell>(wx, rh, prev, learnt, next, save);
+      write_operand(operand(step + 1), j, next[0].of);
+      if constexpr (kTraining) keep(step, j, gates);
+#pragma unroll
+      for (int i = 0; i < kUnits; ++i) {
+        Real of_unit[S];
+#pragma unroll
+        for (int k = 0; k < S; ++k) of_unit[k] = next[k].of[i];
+        advance(step, i, j, of_unit);
+      }
+    }
+  }
+
   /// Cells whose last gates wait for an operand that the first ones make.
   template <class Cell>
   __device__ __forceinline__ void two_phases(int step, const Inputs& in, float (&sum)[G][4]) {
@@ -325,6 +354,8 @@ struct Forward {
       if constexpr (kReset) clear_resets(step, sum);
       if constexpr (DenseCell::two_phases) {
         two_phases<Rule>(step, in, sum);
+      } else if constexpr (kMeans) {
+        with_means<Rule>(step, in, sum);
       } else {
         one_phase<Rule>(step, in, sum);
       }

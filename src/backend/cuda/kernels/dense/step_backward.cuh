@@ -66,7 +66,7 @@ PENSTOCK_DEVICE void Differentiate(const DenseStepBackwardArguments& args, const
     DenseCell::backward<Cell>(save, in.prev, learnt, in.dnext, dlearnt, d.dwx, d.drh, d.dprev);
     sums.clear();
     sums.add(dlearnt);
-    sums.add_to(args.call.dlearnt, p.row.number, args.call.hidden, p.channel);
+    if (p.writes) sums.add_to(args.call.dlearnt, p.row.number, args.call.hidden, p.channel);
   }
 }
 
@@ -90,6 +90,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   } else {
     for (int k = 0; k < kStates; ++k) d.dprev[k] = Real(Inputs::carried(args, p, k, step + 1));
   }
+  if (!p.writes) return;
   constexpr int last_phase = DenseCell::two_phases ? 1 : 0;
   const int begin = args.phase == last_phase ? 0 : DenseCell::first_gates;
   const int end = args.phase == last_phase ? DenseCell::first_gates : kGates;

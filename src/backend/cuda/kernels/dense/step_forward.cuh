@@ -51,7 +51,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     DenseStepForward(const __grid_constant__ DenseStepForwardArguments args) {
   const DenseForwardArguments& call = args.call;
   const Place p = Place::here(call.rows, call.hidden);
-  if (!p.exists()) return;
+  if (!p.exists()) return;  // with means, of all threads of the block
   const int step = args.step, last_phase = DenseCell::two_phases ? 1 : 0;
   if (step == kBeforeFirstStep) return Begin(args, p);
   if (step == kAfterLastStep) return Finish(args, p);
@@ -74,6 +74,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   Learnt learnt;
   learnt.read(call.learnt, call.hidden, p.channel);
   ApplyCell<Rule>(wx, rh, prev, learnt, next, operand);
+  if (!p.writes) return;
   if (args.phase != last_phase) return StoreOne(args.operand + p.state * kBytes, operand.value);
   Keep(call, p, step, wx, rh, prev);
   for (int k = 0; k < kStates; ++k) args.state[k * of_state + p.state] = next[k].value;
