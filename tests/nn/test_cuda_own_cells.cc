@@ -30,6 +30,39 @@ INSTANTIATE_TEST_SUITE_P(Each, CudaWrittenCells,
                                           testing::Values(DType::f32, DType::bf16, DType::f16)),
                          program_name);
 
+/// Gradients of learnt vectors in the algorithms that share a matrix.
+class CudaLearntVectors : public CudaPrograms {};
+
+TEST_P(CudaLearntVectors, AgreeWithTheCpu) {
+  struct Size {
+    Index hidden, rows;
+    const char* algorithm;
+  };
+  for (const auto& [hidden, rows, algorithm] :
+       {Size{512, 33, "cluster: "}, {1024, 64, "warpgroup: "}, {1536, 16, "chip: "}}) {
+    check({.c = {.name = fmt::format("learnt_{}", hidden),
+                 .input = 8,
+                 .hidden = hidden,
+                 .rows = rows,
+                 .steps = 6,
+                 .form = RowForm::lengths,
+                 .reset = true},
+           .master = true,
+           .aligned = true,
+           .on_hopper = algorithm});
+  }
+}
+
+std::vector<std::string> cells_with_vectors() {
+  const WrittenCell cell = written_peephole();
+  return {std::string(define_cell(cell.definition, cell.equations).name)};
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, CudaLearntVectors,
+                         testing::Combine(testing::ValuesIn(cells_with_vectors()),
+                                          testing::Values(DType::bf16, DType::f16)),
+                         program_name);
+
 class CudaRandomCells : public CudaPrograms {};
 
 /// In the engines of heads, of clusters or the chip, and of diagonal matrices.
