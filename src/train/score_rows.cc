@@ -1,16 +1,10 @@
 #include <algorithm>
-#include <cmath>
-#include <cstdint>
-#include <limits>
 #include <optional>
 #include <utility>
 
 #include "base/check.h"
 #include "base/quote.h"
-#include "penstock/classify/labels.h"
-#include "penstock/data/rows.h"
 #include "penstock/data_description.h"
-#include "penstock/forecast/score.h"
 #include "penstock/sequence_run.h"
 #include "penstock/spread_tracker.h"
 #include "penstock/train/score_rows.h"

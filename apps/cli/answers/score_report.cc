@@ -13,8 +13,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <numbers>
-#include <optional>
 
 #include "answers/answers.h"
 #include "answers/group_table.h"

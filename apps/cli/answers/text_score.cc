@@ -3,11 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <string_view>
 
 #include "penstock/error.h"
 #include "penstock/sequence_run.h"
-#include "terminal/input.h"
 #include "terminal/signals.h"
 #include "terminal/units.h"
 

@@ -1,6 +1,5 @@
 #include "options/options.h"
 
-#include <algorithm>
 #include <cctype>
 #include <charconv>
 #include <cmath>

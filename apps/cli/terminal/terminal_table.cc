@@ -1,7 +1,5 @@
 #include "terminal/terminal_table.h"
 
-#include <fmt/format.h>
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <vector>

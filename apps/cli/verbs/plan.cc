@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <string>
-#include <vector>
 
 #include "options/load_model.h"
 #include "options/options.h"

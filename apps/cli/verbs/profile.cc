@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <string>
 
 #include "options/load_model.h"
 #include "options/options.h"

@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <array>
 #include <filesystem>
 #include <memory>
 #include <string>

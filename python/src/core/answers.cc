@@ -4,7 +4,6 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
 #include "bindings.h"

@@ -2,10 +2,6 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "bindings.h"
 #include "penstock/train/guard.h"
 

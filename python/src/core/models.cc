@@ -7,8 +7,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <memory>
-#include <string>
 
 #include "bindings.h"
 #include "interrupts.h"

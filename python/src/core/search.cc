@@ -4,9 +4,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <optional>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "bindings.h"
 #include "models.h"

@@ -10,7 +10,6 @@
 #include "data/labelled/labels.h"
 #include "data/table/csv_table.h"
 #include "data/table/text_columns.h"
-#include "penstock/data/dataset.h"
 #include "penstock/data/labelled_texts.h"
 #include "penstock/data_description.h"
 #include "penstock/sources.h"

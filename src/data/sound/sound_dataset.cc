@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cmath>
 #include <span>
-#include <utility>
 
 #include "base/check.h"
 #include "data/divisible.h"

@@ -2,11 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
 #include <functional>
 #include <optional>
 #include <string_view>
-#include <vector>
 
 #include "formula/cell.h"
 #include "io/onnx/own_cell.h"

@@ -4,7 +4,6 @@
 
 #include <fstream>
 #include <iterator>
-#include <string>
 #include <vector>
 
 #include "penstock/cell.h"
