@@ -81,7 +81,7 @@ void RunTracedStep(const CellStep<RealOf<Panel>>& base) {
   const auto keep_sums = [&](auto tag) HWY_ATTR { KeepStepSums<typename decltype(tag)::type, Cell>(job); };
   if constexpr (std::is_same_v<Panel, float>) {
     NarrowHeads<Panel>(job.hidden, job.heads) ? KeepStepSums<Panel, Cell, true>(job)
-                                             : WithStepPanel<Panel>(job.head_size, keep_sums);
+                                              : WithStepPanel<Panel>(job.head_size, keep_sums);
   } else {
     keep_sums(std::type_identity<Panel>());
   }
