@@ -83,7 +83,9 @@ bool has(nb::handle object, const char* attribute) { return nb::hasattr(object, 
 
 /// Refuses masked arrays: masked values would be read as ordinary numbers.
 void refuse_masked(nb::handle object, const char* name) {
-  if (std::strcmp(Py_TYPE(object.ptr())->tp_name, "MaskedArray") != 0) return;
+  // The stable ABI of Python 3.12 and later has no tp_name.
+  const auto type = nb::borrow<nb::str>(object.type().attr("__name__"));
+  if (std::strcmp(type.c_str(), "MaskedArray") != 0) return;
   if (!nb::cast<bool>(nb::bool_(object.attr("mask").attr("any")()))) return;
   throw nb::type_error((std::string(name) + " must be an array without masked values; give it .filled(number), and say "
                                             "by lengths which steps of a row there are")
