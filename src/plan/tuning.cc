@@ -1,6 +1,5 @@
 #include "plan/tuning.h"
 
-#include <cstdlib>
 #include <filesystem>
 #include <mutex>
 #include <nlohmann/json.hpp>

@@ -10,7 +10,7 @@ namespace {
 
 /// Functions and dtypes of NumPy that calls need again and again. Never released, since it may be used until exit.
 struct Numpy {
-  nb::object empty, asarray, ascontiguousarray, from_dlpack, can_cast;
+  nb::object empty, asarray, ascontiguousarray, from_dlpack, can_cast, shares_memory;
   nb::object types[5];
 
   static const Numpy& get() {
@@ -26,6 +26,7 @@ struct Numpy {
     ascontiguousarray = module.attr("ascontiguousarray");
     from_dlpack = module.attr("from_dlpack");
     can_cast = module.attr("can_cast");
+    shares_memory = module.attr("shares_memory");
     for (const Scalar scalar : {Scalar::f32, Scalar::f64, Scalar::i32, Scalar::i64, Scalar::u8}) {
       types[static_cast<int>(scalar)] = module.attr("dtype")(name_of(scalar));
     }
@@ -282,6 +283,11 @@ void Array::require_shape(std::span<const Index> wanted, const char* axes) const
   }
   sizes += wanted.size() == 1 ? ",)" : ")";
   refuse(std::string(name_) + " must have the shape " + axes + " = " + sizes + ", not " + text_of(shape()));
+}
+
+bool share_memory(const Array& a, const Array& b) {
+  const Numpy& numpy = Numpy::get();
+  return nb::cast<bool>(numpy.shares_memory(numpy.asarray(a.object()), numpy.asarray(b.object())));
 }
 
 Array optional_array(nb::handle object, const char* name, Scalar scalar) {

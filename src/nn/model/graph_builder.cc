@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <utility>
 
 #include "ops/pointwise/cast.h"
 #include "ops/pointwise/dropout.h"

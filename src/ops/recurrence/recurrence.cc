@@ -1,7 +1,6 @@
 #include "ops/recurrence/recurrence.h"
 
 #include <algorithm>
-#include <optional>
 #include <vector>
 
 #include "backend/cpu/instruction_sets.h"

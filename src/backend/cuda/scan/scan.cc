@@ -1,7 +1,6 @@
 #include "backend/cuda/scan/scan.h"
 
 #include <algorithm>
-#include <array>
 #include <cstdlib>
 #include <string_view>
 

@@ -1,7 +1,6 @@
 #include "backend/cuda/scan/scan_rule.h"
 
 #include "base/check.h"
-#include "plan/cell_table.h"
 
 namespace penstock::cuda {
 ScanRule scan_rule(std::string_view cell) {
