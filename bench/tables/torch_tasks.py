@@ -7,13 +7,12 @@ with at most --parameters parameters.
 import argparse
 import itertools
 import json
-import resource
 import sys
 import time
 from pathlib import Path
 
 import torch
-from transformer import network_of_size, parameters_of
+from transformer import Peak, network_of_size, parameters_of
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "quality"))
 from torch_training import Optimiser  # noqa: E402
@@ -131,17 +130,18 @@ def main():
     model, width = network_of_size(arguments.kind, task.vocabulary, task.classes, arguments.blocks, arguments.parameters)
     model.to(arguments.device)
     optimiser = Optimiser(model, arguments.learning_rate)
+    peak = Peak(arguments.device)
     began = time.monotonic()
     for step in range(arguments.steps):
         tokens, labels = (part.to(arguments.device) for part in task.batch(arguments.batch, arguments.length))
         loss = torch.nn.functional.cross_entropy(model(tokens).flatten(0, 1), labels.flatten(), ignore_index=NOT_SCORED)
         optimiser.step(loss, (step + 1) / arguments.steps)
-    seconds = time.monotonic() - began
+    seconds, memory = time.monotonic() - began, peak.megabytes()
     model.eval()
     held_out = task_of(arguments.task, arguments.remembered, ~arguments.seed)
     print(json.dumps({"peer": f"torch {torch.__version__}", "width": width, "parameters": parameters_of(model),
                       "steps": arguments.steps, "seconds": round(seconds, 2),
-                      "memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+                      "memory_mb": memory,
                       "accuracy": {str(n): accuracy(model, held_out, n, arguments.device) for n in arguments.score}}))
 
 

@@ -4,6 +4,8 @@ Pre-norm blocks: attention (or a recurrent layer), then a gated feed-forward (at
 connection. This is the form that recent language models have.
 """
 
+import resource
+
 import torch
 from torch.nn import functional
 
@@ -99,3 +101,21 @@ def network_of_size(kind, vocabulary, classes, blocks, parameters):
     while parameters_of(Network(kind, vocabulary, classes, width + 8, blocks)) <= parameters:
         width += 8
     return Network(kind, vocabulary, classes, width, blocks), width
+
+
+class Peak:
+    """The largest memory of a device, in MB, from now on: on a CPU, what the process grew by; on a GPU, PyTorch's."""
+
+    def __init__(self, device):
+        self.device, self.before = device, self._process()
+        if device != "cpu":
+            torch.cuda.reset_peak_memory_stats()
+
+    @staticmethod
+    def _process():
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+    def megabytes(self):
+        if self.device != "cpu":
+            return torch.cuda.max_memory_allocated() / 1e6
+        return self._process() - self.before

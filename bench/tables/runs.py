@@ -1,0 +1,121 @@
+"""Runs of a table, several side by side, within a time and with every failure told."""
+
+import asyncio
+import concurrent.futures
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import tempfile
+import time
+from typing import NamedTuple
+
+
+class Missing(NamedTuple):
+    """Why there is no result: the run failed, or was left out because time was over."""
+
+    reason: str
+    failed: bool
+
+
+class Failed(Exception):
+    pass
+
+
+class LeftOut(Exception):
+    pass
+
+
+def end(process):
+    """Kills a program. Popen.kill() would take its status away from the thread that waits for it."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(process.pid, signal.SIGKILL)
+
+
+class Runs:
+    """Starts at most `jobs` programs at a time, and none that would not end within `seconds` (None: any time).
+
+    One thread alone, that of the event loop, reads and writes the record.
+    """
+
+    def __init__(self, record, jobs=1, seconds=None):
+        self.record, self.jobs = record, jobs
+        self.slots = asyncio.Semaphore(jobs)
+        self.end = None if seconds is None else time.monotonic() + seconds
+        self.stopped = False
+        self.live = set()
+        self.longest = {}  # seconds, by what runs have in common
+        self.threads = concurrent.futures.ThreadPoolExecutor(jobs)  # each waits for a program
+
+    def stop(self):
+        """Ends all programs and starts no other."""
+        self.stopped = True
+        for process in self.live:
+            end(process)
+
+    def _remaining(self):
+        return float("inf") if self.end is None else self.end - time.monotonic()
+
+    def _check_time(self, alike):
+        """Raises LeftOut unless a run that takes as long as those alike ends in time. `alike`: network and task."""
+        of_network = [seconds for name, seconds in self.longest.items() if name[0] == alike[0]]
+        expected = self.longest.get(alike, max(of_network, default=0.0))
+        if self.stopped:
+            raise LeftOut("interrupted")
+        if self._remaining() <= expected:
+            raise LeftOut(f"no time: such a run takes {expected:.0f} s")
+
+    async def result(self, key, alike, run):
+        """The result of a key: the one that is kept, or that of `await run()`; Missing if there is none.
+
+        Waits for one of the slots. Runs alike are expected to take equal time.
+        """
+        if (kept := self.record.get(key)) is not None:
+            self._note(alike, kept)
+            return kept
+        async with self.slots:
+            began = time.monotonic()
+            try:
+                self._check_time(alike)
+                result = await run()
+            except LeftOut as reason:
+                before = self.record.failure(key)
+                return Missing(before or str(reason), failed=before is not None)
+            except (Failed, OSError, KeyError, ValueError) as error:
+                reason = str(error) or repr(error)
+                self.record.keep(key, failed=reason)
+                return Missing(reason, failed=True)
+            result = {**result, "wall": round(time.monotonic() - began, 2), "jobs": self.jobs}
+        self.record.keep(key, result=result)
+        self._note(alike, result)
+        return result
+
+    def _note(self, alike, result):
+        self.longest[alike] = max(self.longest.get(alike, 0.0), result["wall"])
+
+    async def json(self, command):
+        """What a program prints as JSON, with its peak of memory as "rss_mb". Failed: its last line of errors."""
+        command = [str(part) for part in command]
+        with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
+            # A session of its own: an interrupt at the terminal reaches this program alone, which ends the others.
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=errors,
+                                       start_new_session=True)
+            self.live.add(process)
+            loop = asyncio.get_running_loop()
+            cut_off = None if self.end is None else loop.call_later(max(0.0, self._remaining()), end, process)
+            try:
+                _, status, usage = await loop.run_in_executor(self.threads, os.wait4, process.pid, 0)
+            finally:
+                self.live.discard(process)
+                if cut_off:
+                    cut_off.cancel()
+            process.returncode = os.waitstatus_to_exitcode(status)
+            if process.returncode < 0 and (self.stopped or self._remaining() <= 0):
+                raise LeftOut("interrupted" if self.stopped else "cut off when the time was over")
+            output.seek(0)
+            errors.seek(0)
+            if process.returncode != 0:
+                lines = errors.read().strip().splitlines() or ["no message"]
+                raise Failed(f"{os.path.basename(command[0])} ended with status {process.returncode}: {lines[-1]}")
+            return {**json.loads(output.read()), "rss_mb": usage.ru_maxrss // 1024}

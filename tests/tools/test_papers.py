@@ -1,0 +1,141 @@
+"""bench/papers.py with a program of known answers: the choice of rates, failures, limits of time, interrupts, records."""
+
+import json
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "bench" / "papers.py"
+
+# Parameters are 2 n² + 10 n + 7 of a width n, and a rate of 0.003 is the best. One line of `calls` for each training.
+PROGRAM = """#!{python}
+import json, pathlib, sys, time
+if sys.argv[1] == "--version":
+    print("penstock 9.9")
+    sys.exit()
+option = lambda name: sys.argv[sys.argv.index(name) + 1]
+if sys.argv[1] == "predict":
+    print(json.dumps({{"accuracy": 0.25}}))
+elif sys.argv[1] == "info":
+    print(json.dumps({{"memory": {{"weights": 1e6, "training_peak": 2e6, "optimizer": 3e6}}}}))
+else:
+    n, steps = int(option("--width")), int(option("--steps"))
+    if steps > 1:
+        rate, seed, cell = option("--learning-rate"), option("--seed"), option("--cell")
+        with open({calls!r}, "a") as file:
+            file.write(f"{{cell}} {{rate}} {{seed}}\\n")
+        if {fails}:
+            sys.exit("error: the run was unstable")
+        time.sleep({seconds})
+    else:
+        rate, seed = "0", "0"
+    print(json.dumps({{"model": {{"parameters": 2 * n * n + 10 * n + 7}}, "seconds": 1.5,
+                      "validation": {{"accuracy": (0.75 if rate == "0.003" else 0.5) + 0.01 * int(seed)}}}}))
+"""
+
+
+class Papers(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.calls = self.folder / "calls"
+        self.record = self.folder / "runs.jsonl"
+
+    def write_program(self, fails="False", seconds=0):
+        program = self.folder / "penstock"
+        program.write_text(PROGRAM.format(python=sys.executable, calls=str(self.calls), fails=fails, seconds=seconds))
+        program.chmod(0o755)
+        return program
+
+    def command(self, *options, program=None, cells=("gru",)):
+        return [sys.executable, SCRIPT, "recall", program or self.write_program(), "--record", self.record, "--networks",
+                *cells, "--steps", "20", *map(str, options)]
+
+    def run_table(self, *options, status=0, **others):
+        done = subprocess.run(self.command(*options, **others), capture_output=True, text=True, cwd=self.folder)
+        self.assertEqual(done.returncode, status, done.stderr)
+        return done.stdout
+
+    def rows(self, text):
+        rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("|")]
+        return {row[0]: row[1:] for row in rows[2:]}
+
+    def trained(self):
+        return sorted(self.calls.read_text().splitlines()) if self.calls.exists() else []
+
+    def test_seeds_follow_at_the_best_rate(self):
+        rows = self.rows(self.run_table("--seeds", 3, "--jobs", 4))
+        self.assertEqual(set(rows), {"gru, 1 block", "gru, 2 blocks"})
+        # The widest of at most 100,000 parameters is 216: 93,312 + 2,160 + 7.
+        self.assertEqual(rows["gru, 1 block"], ["95,479", "0.003", "3", "76.0 (75.0 - 77.0)", "25.0", "1.5", "6"])
+        runs = ["gru 0.001 0", "gru 0.003 0", "gru 0.003 1", "gru 0.003 2", "gru 0.01 0"]
+        self.assertEqual(self.trained(), sorted(2 * runs))
+
+    def test_a_finished_table_starts_nothing(self):
+        first = self.run_table("--seeds", 1)
+        self.calls.unlink()
+        self.assertEqual(self.run_table("--seeds", 1), first)
+        self.assertEqual(self.trained(), [])
+
+    def test_a_failed_run_is_shown_and_loses_no_other(self):
+        fails = self.write_program(fails="cell == 'lstm' or seed == '1'")
+        text = self.run_table("--seeds", 3, program=fails, cells=("gru", "lstm"), status=1)
+        rows = self.rows(text)
+        reason = "failed: penstock ended with status 1: error: the run was unstable"
+        self.assertEqual(rows["lstm, 1 block"][3], reason)
+        self.assertEqual(rows["gru, 1 block"][2:4], ["2", "76.0 (75.0 - 77.0)"])
+        self.assertIn(f"gru, 1 block: 1 of 3 seeds {reason}", text)
+        self.assertEqual(self.rows(self.run_table("--seeds", 3, cells=("gru", "lstm")))["lstm, 1 block"][2], "3")
+
+    def test_a_rate_that_fails_is_not_the_best(self):
+        rows = self.rows(self.run_table("--seeds", 1, program=self.write_program(fails="rate == '0.003'")))
+        self.assertEqual(rows["gru, 1 block"][1:4], ["0.001", "1", "50.0"])
+
+    def test_time_that_is_over_ends_runs_and_keeps_finished_ones(self):
+        slow = self.write_program(seconds=60)
+        began = time.monotonic()
+        rows = self.rows(self.run_table("--seeds", 1, "--minutes", 0.1, program=slow))
+        self.assertLess(time.monotonic() - began, 40)
+        self.assertRegex(rows["gru, 1 block"][3], "left out: (cut off|no time)")
+        rows = self.rows(self.run_table("--seeds", 1))
+        self.assertEqual(rows["gru, 1 block"][2], "1")
+
+    def test_an_interrupt_prints_what_is_finished(self):
+        slow = self.write_program(seconds="60 if seed == '1' else 0")
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with self.subTest(number=number), subprocess.Popen(
+                    self.command("--seeds", 2, "--jobs", 9, program=slow), stdout=subprocess.PIPE, text=True,
+                    cwd=self.folder) as process:
+                while sum(run.endswith(" 1") for run in self.trained()) < 2:  # of both networks
+                    time.sleep(0.05)
+                process.send_signal(number)
+                text, _ = process.communicate()
+                self.assertEqual(process.returncode, 128 + number)
+                self.assertEqual(self.rows(text)["gru, 1 block"][2:4], ["1", "75.0"])
+                self.assertIn("gru, 1 block: 1 of 2 seeds left out: interrupted", text)
+            self.calls.unlink()
+
+    def test_show_prints_the_record_of_another_version(self):
+        printed = self.run_table("--seeds", 1)
+        changed = [json.loads(line) for line in self.record.read_text().splitlines()]
+        for entry in changed:
+            entry["key"]["version"] = "penstock 1.0"
+        self.record.write_text("".join(json.dumps(entry) + "\n" for entry in changed))
+        self.assertEqual(self.run_table("--seeds", 1, "--show", program="/nowhere"), printed)
+
+    def test_options_out_of_range_are_refused(self):
+        for options, words in {("--jobs", 0): "--jobs must be at least 1, not 0",
+                               ("--minutes", 0): "--minutes must be above 0, not 0",
+                               ("--only", "parity"): "--only has parity; recall has recall"}.items():
+            done = subprocess.run(self.command(*options), capture_output=True, text=True)
+            self.assertEqual(done.returncode, 2)
+            self.assertIn(words, done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
