@@ -62,6 +62,11 @@ class Outcome(NamedTuple):
     runs: list
     missing: list
 
+    @classmethod
+    def of(cls, rate, results):
+        return cls(rate, [each for each in results if isinstance(each, dict)],
+                   [each for each in results if isinstance(each, Missing)])
+
     def reason(self):
         """Why runs are missing, or an empty string."""
         failed = [each.reason for each in self.missing if each.failed]
@@ -84,8 +89,20 @@ async def best_of_rates(run, seeds, score):
     best = max(finished, key=lambda i: score(first[i]))
     rate = LEARNING_RATES[best]
     found = [first[best], *await asyncio.gather(*(run(seed, rate) for seed in range(1, seeds)))]
-    return Outcome(rate, [result for result in found if isinstance(result, dict)],
-                   [result for result in found if isinstance(result, Missing)])
+    return Outcome.of(rate, found)
+
+
+def training_memory(trained, device, planned=None):
+    """Megabytes of a training run: on a CPU those of the process, on a GPU those of tensors.
+
+    trained: the result of runs.json(). planned: what `penstock info --shape` says, which is what Penstock allocates;
+    PyTorch measures it.
+    """
+    if device == "cpu":
+        return trained["rss_mb"]
+    if planned is None:
+        return trained["memory_mb"]
+    return sum(planned[part] for part in ("weights", "training_peak", "optimizer")) / 1e6
 
 
 def spread(values, digits=1):
@@ -121,4 +138,5 @@ def method(results, seeds, device):
     jobs = sorted({run["jobs"] for run in runs})
     if jobs and jobs != [1]:
         text += f", where up to {jobs[-1]} runs shared the machine"
-    return text + ". Memory: of a training step, on the device."
+    where = "the process" if device == "cpu" else "weights, activations, gradients and moments on the GPU"
+    return text + f". Memory: of {where} in training."

@@ -95,27 +95,38 @@ class Runs:
         self.longest[alike] = max(self.longest.get(alike, 0.0), result["wall"])
 
     async def json(self, command):
-        """What a program prints as JSON, with its peak of memory as "rss_mb". Failed: its last line of errors."""
+        """What a program prints as JSON, with its peak of memory as "rss_mb"."""
+        printed, _, usage = await self.output(command)
+        return {**json.loads(printed), "rss_mb": usage.ru_maxrss // 1024}
+
+    async def output(self, command):
+        """What a program prints, its errors, and what it used. Failed: the last line of its errors."""
         command = [str(part) for part in command]
         with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
             # A session of its own: an interrupt at the terminal reaches this program alone, which ends the others.
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=errors,
                                        start_new_session=True)
-            self.live.add(process)
-            loop = asyncio.get_running_loop()
-            cut_off = None if self.end is None else loop.call_later(max(0.0, self._remaining()), end, process)
-            try:
-                _, status, usage = await loop.run_in_executor(self.threads, os.wait4, process.pid, 0)
-            finally:
-                self.live.discard(process)
-                if cut_off:
-                    cut_off.cancel()
+            status, usage = await self._end_of(process)
             process.returncode = os.waitstatus_to_exitcode(status)
             if process.returncode < 0 and (self.stopped or self._remaining() <= 0):
                 raise LeftOut("interrupted" if self.stopped else "cut off when the time was over")
             output.seek(0)
             errors.seek(0)
+            printed, said = output.read(), errors.read()
             if process.returncode != 0:
-                lines = errors.read().strip().splitlines() or ["no message"]
+                lines = said.strip().splitlines() or ["no message"]
                 raise Failed(f"{os.path.basename(command[0])} ended with status {process.returncode}: {lines[-1]}")
-            return {**json.loads(output.read()), "rss_mb": usage.ru_maxrss // 1024}
+            return printed, said, usage
+
+    async def _end_of(self, process):
+        """The status and the usage of a program, which is killed when the time is over."""
+        loop = asyncio.get_running_loop()
+        cut_off = None if self.end is None else loop.call_later(max(0.0, self._remaining()), end, process)
+        self.live.add(process)
+        try:
+            _, status, usage = await loop.run_in_executor(self.threads, os.wait4, process.pid, 0)
+            return status, usage
+        finally:
+            self.live.discard(process)
+            if cut_off:
+                cut_off.cancel()

@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-from networks import Outcome, best_of_rates, by_network, peers, recurrent, spread, width_of
+from networks import Outcome, best_of_rates, by_network, peers, recurrent, spread, training_memory, width_of
 from runs import Missing
 
 
@@ -21,6 +21,7 @@ class Table(NamedTuple):
     remembered: int = 10
 
 
+ROWS = 64
 DENSE, MINIMAL = ("elman", "gru", "lstm", "slstm"), ("mingru", "minlstm")
 TABLES = {
     "tracking": Table(
@@ -41,22 +42,38 @@ TABLES = {
 class Tasks:
     """Trains the networks of a table and scores them at each length."""
 
+    peer_options = ()
+
     def __init__(self, table, runs, program, device, steps, versions):
         self.table, self.runs, self.program, self.device = table, runs, program, device
         self.steps, self.versions = steps or table.steps, versions
 
-    def _train(self, net, task, width, *options):
-        return [self.program, "train", f"task:{task}", "--cell", net.cell, "--width", width, "--blocks", net.blocks,
-                "--heads", net.heads, "--copy-tokens", self.table.remembered, "--validate-every", 0,
-                "--validate-steps", 0, "--keep-last", "--threads", 1, "--force", "--json", "--quiet", *options]
+    def data(self, task, length):
+        """Options of `penstock train` for sequences of a length."""
+        return [f"task:{task}", "--task-length", length, "--validation-length", length, "--copy-tokens",
+                self.table.remembered]
+
+    async def accuracies(self, trained, path, task):
+        """{length: accuracy} of a model on new sequences. trained: what the program said of its training."""
+        found = {str(self.table.length): trained["validation"]["accuracy"]}
+        for length in self.table.scored[1:]:
+            scored = await self.runs.json([
+                self.program, "predict", path, f"task:{task}", "--length", length, "--copy-tokens",
+                self.table.remembered, "--threads", 1, "--device", self.device, "--json"])
+            found[str(length)] = scored["accuracy"]
+        return found
+
+    def _train(self, net, task, width, length, *options):
+        return [self.program, "train", *self.data(task, length), "--cell", net.cell, "--width", width, "--blocks",
+                net.blocks, "--heads", net.heads, "--dropout", 0, "--validate-every", 0, "--validate-steps", 0,
+                "--keep-last", "--threads", 1, "--force", "--json", "--quiet", *options]
 
     async def _width(self, net, task):
         async def parameters(width):
             shortest = 3 * self.table.remembered  # parameters are those of any length
             with tempfile.TemporaryDirectory() as folder:
                 made = await self.runs.json(self._train(
-                    net, task, width, "--steps", 1, "--batch", 1, "--task-length", shortest, "--validation-length",
-                    shortest, "--output", f"{folder}/m.safetensors"))
+                    net, task, width, shortest, "--steps", 1, "--batch", 1, "--output", f"{folder}/m.safetensors"))
             return made["model"]["parameters"]
 
         key = {"width": net._asdict(), "task": task, "parameters": self.table.parameters,
@@ -65,30 +82,25 @@ class Tasks:
 
     async def _ours(self, net, task, width, seed, rate):
         table = self.table
-        device = ["--device", self.device]
         with tempfile.TemporaryDirectory() as folder:
             path = f"{folder}/m.safetensors"
             trained = await self.runs.json(self._train(
-                net, task, width, "--steps", self.steps, "--batch", 64, "--learning-rate", rate, "--seed", seed,
-                "--task-length", table.length, "--validation-length", table.length, "--output", path, *device))
-            accuracy = {str(table.length): trained["validation"]["accuracy"]}
-            for length in table.scored[1:]:
-                scored = await self.runs.json([
-                    self.program, "predict", path, f"task:{task}", "--length", length, "--copy-tokens",
-                    table.remembered, "--threads", 1, "--json", *device])
-                accuracy[str(length)] = scored["accuracy"]
+                net, task, width, table.length, "--steps", self.steps, "--batch", ROWS, "--learning-rate", rate, "--seed",
+                seed, "--device", self.device, "--output", path))
+            accuracy = await self.accuracies(trained, path, task)
             shape = await self.runs.json([
-                self.program, "info", path, "--shape", f"64x{table.length}", "--json", *device])
+                self.program, "info", path, "--shape", f"{ROWS}x{table.length}", "--json", "--device", self.device])
         return {"parameters": trained["model"]["parameters"], "seconds": trained["seconds"], "accuracy": accuracy,
-                "memory_mb": sum(shape["memory"][part] for part in ("weights", "training_peak", "optimizer")) / 1e6}
+                "memory_mb": training_memory(trained, self.device, shape["memory"])}
 
     async def _peer(self, net, task, seed, rate):
         table = self.table
-        return await self.runs.json([
+        trained = await self.runs.json([
             sys.executable, Path(__file__).with_name("torch_tasks.py"), task, "--kind", net.kind, "--parameters",
-            table.parameters, "--blocks", net.blocks, "--steps", self.steps, "--length", table.length, "--score",
-            *table.scored, "--remembered", table.remembered, "--learning-rate", rate, "--seed", seed, "--device",
-            self.device])
+            table.parameters, "--blocks", net.blocks, "--steps", self.steps, "--batch", ROWS, "--length", table.length,
+            "--score", *table.scored, "--remembered", table.remembered, "--learning-rate", rate, "--seed", seed,
+            "--device", self.device, *self.peer_options])
+        return {**trained, "memory_mb": training_memory(trained, self.device)}
 
     async def run(self, net, task, width, seed, rate):
         table = self.table
@@ -113,9 +125,9 @@ class Tasks:
         print(f"papers.py: {task}: {net.name}: {scores or found.reason()}", file=sys.stderr)
         return found
 
-    async def all(self, nets, seeds):
+    async def all(self, nets, of_tasks, seeds):
         """{(net, task): Outcome}"""
-        pairs = [(net, task) for task in self.table.tasks for net in nets]
+        pairs = [(net, task) for task in of_tasks for net in nets]
         found = await asyncio.gather(*(self.outcome(net, task, seeds) for net, task in pairs))
         return dict(zip(pairs, found))
 
@@ -125,11 +137,11 @@ def markdown(table, results, steps):
     lines = [f"## {table.title}", ""]
     head = " | ".join(f"{length:,} steps" for length in table.scored)
     for task in dict.fromkeys(task for _, task in results):
-        lines += [f"`task:{task}`, accuracy in per cent:", ""]
+        lines += [f"`{task}`, accuracy in per cent:", ""]
         lines += by_network(
             head, {net: outcome for (net, its), outcome in results.items() if its == task},
             lambda runs: [spread([100 * run["accuracy"][str(length)] for run in runs]) for length in table.scored])
         lines.append("")
-    lines.append(f"At most {table.parameters:,} parameters, {steps or table.steps:,} steps of 64 sequences of "
-                 f"{table.length:,} tokens.")
+    lines.append(f"At most {table.parameters:,} parameters, {steps:,} steps of the optimiser, {ROWS} sequences "
+                 f"of {table.length:,} steps each.")
     return "\n".join(lines)

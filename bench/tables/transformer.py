@@ -4,8 +4,6 @@ Pre-norm blocks: attention (or a recurrent layer), then a gated feed-forward (at
 connection. This is the form that recent language models have.
 """
 
-import resource
-
 import torch
 from torch.nn import functional
 
@@ -25,7 +23,44 @@ class Rotary(torch.nn.Module):
         return torch.stack((even * cos - odd * sin, even * sin + odd * cos), -1).flatten(-2)
 
 
+class Cache:
+    """Keys and values of the positions so far, [B, heads, T, size]; the room doubles when it is full."""
+
+    def __init__(self):
+        self.length, self.parts = 0, []
+
+    def append(self, *added):
+        """Adds keys and values, and returns those of all positions."""
+        length = self.length + added[0].shape[-2]
+        if not self.parts or length > self.parts[0].shape[-2]:
+            room = max(length, 2 * self.length)
+            larger = [part.new_empty(*part.shape[:-2], room, part.shape[-1]) for part in added]
+            for new, old in zip(larger, self.parts):
+                new[..., :self.length, :] = old[..., :self.length, :]
+            self.parts = larger
+        for part, new in zip(self.parts, added):
+            part[..., self.length:length, :] = new
+        self.length = length
+        return [part[..., :length, :] for part in self.parts]
+
+    def bytes(self):
+        """What the positions take, without the room."""
+        return sum(part[..., :self.length, :].numel() * part.element_size() for part in self.parts)
+
+
+class State:
+    """The state of a recurrent layer; None before the first step."""
+
+    value = None
+
+    def bytes(self):
+        parts = self.value if isinstance(self.value, tuple) else (self.value,)
+        return sum(part.numel() * part.element_size() for part in parts)
+
+
 class Attention(torch.nn.Module):
+    memory = Cache
+
     def __init__(self, width, heads):
         super().__init__()
         self.heads = heads
@@ -34,15 +69,13 @@ class Attention(torch.nn.Module):
         self.rotary = Rotary(width // heads)
 
     def forward(self, x, cache=None):
-        """x [B, T, width]; cache: keys and values of the positions before, which grow by those of x."""
+        """x [B, T, width]; cache: a Cache of the positions before, which grows by those of x. If it has any, T is 1."""
         query, key, value = (
             part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in self.of_input(x).chunk(3, -1))
-        before = 0 if cache is None or not cache else cache[0].shape[-2]
+        before = cache.length if cache else 0
         query, key = self.rotary(query, before), self.rotary(key, before)
-        if cache is not None:
-            if cache:
-                key, value = torch.cat((cache[0], key), -2), torch.cat((cache[1], value), -2)
-            cache[:] = [key, value]
+        if cache:
+            key, value = cache.append(key, value)
         y = functional.scaled_dot_product_attention(query, key, value, is_causal=before == 0)
         return self.of_output(y.transpose(1, 2).flatten(-2))
 
@@ -60,20 +93,28 @@ class GatedFeedForward(torch.nn.Module):
 class Recurrent(torch.nn.Module):
     """A recurrent layer of torch.nn with the output alone."""
 
+    memory = State
+
     def __init__(self, kind, width):
         super().__init__()
         self.layer = getattr(torch.nn, kind)(width, width, batch_first=True)
 
-    def forward(self, x):
-        return self.layer(x)[0]
+    def forward(self, x, state=None):
+        y, last = self.layer(x, state.value if state else None)
+        if state:
+            state.value = last
+        return y
 
 
 class Network(torch.nn.Module):
-    """Tokens [B, T] to logits [B, T, classes]. kind: Transformer, or a recurrent layer of torch.nn."""
+    """Tokens [B, T] to logits [B, T, classes]. kind: Transformer, or a recurrent layer of torch.nn.
+
+    Without a vocabulary the steps are numbers [B, T].
+    """
 
     def __init__(self, kind, vocabulary, classes, width, blocks, heads=4):
         super().__init__()
-        self.embedding = torch.nn.Embedding(vocabulary, width)
+        self.embedding = torch.nn.Embedding(vocabulary, width) if vocabulary else torch.nn.Linear(1, width)
         layers = []
         for _ in range(blocks):
             if kind == "Transformer":
@@ -84,10 +125,15 @@ class Network(torch.nn.Module):
         self.norms = torch.nn.ModuleList(torch.nn.RMSNorm(width) for _ in range(len(layers) + 1))
         self.head = torch.nn.Linear(width, classes)
 
-    def forward(self, tokens):
-        x = self.embedding(tokens)
-        for norm, layer in zip(self.norms, self.layers):
-            x = x + layer(norm(x))
+    def memory(self):
+        """What each layer remembers of the steps before, for forward()."""
+        return [layer.memory() if hasattr(layer, "memory") else None for layer in self.layers]
+
+    def forward(self, steps, memory=None):
+        x = self.embedding(steps if isinstance(self.embedding, torch.nn.Embedding) else steps[..., None])
+        for i, (norm, layer) in enumerate(zip(self.norms, self.layers)):
+            of_layer = (memory[i],) if memory and memory[i] else ()
+            x = x + layer(norm(x), *of_layer)
         return self.head(self.norms[-1](x))
 
 
@@ -96,26 +142,13 @@ def parameters_of(model):
 
 
 def network_of_size(kind, vocabulary, classes, blocks, parameters):
-    """The widest network of at most so many parameters; widths are multiples of 8, so that four heads have even sizes."""
+    """The widest network of at most so many parameters, and its width: a multiple of 8, for four heads of even size."""
     width = 8
     while parameters_of(Network(kind, vocabulary, classes, width + 8, blocks)) <= parameters:
         width += 8
     return Network(kind, vocabulary, classes, width, blocks), width
 
 
-class Peak:
-    """The largest memory of a device, in MB, from now on: on a CPU, what the process grew by; on a GPU, PyTorch's."""
-
-    def __init__(self, device):
-        self.device, self.before = device, self._process()
-        if device != "cpu":
-            torch.cuda.reset_peak_memory_stats()
-
-    @staticmethod
-    def _process():
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-
-    def megabytes(self):
-        if self.device != "cpu":
-            return torch.cuda.max_memory_allocated() / 1e6
-        return self._process() - self.before
+def device_memory():
+    """Megabytes that PyTorch had in use on a GPU at most; 0 without one."""
+    return torch.cuda.max_memory_allocated() / 1e6 if torch.cuda.is_initialized() else 0.0
