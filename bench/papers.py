@@ -83,7 +83,8 @@ async def table_of(runs, of_tasks, nets, arguments):
         text = characters.markdown(outcomes, generated, steps, made.steps, device)
     else:
         table, its_versions = ACCURACY[name], versions(nets, arguments)
-        made = digits.Digits(WORK, table, *how, its_versions) if name == "digits" else tasks.Tasks(table, *how, its_versions)
+        of_table = (table, *how, its_versions)
+        made = digits.Digits(WORK, *of_table) if name == "digits" else tasks.Tasks(*of_table)
         outcomes, generated = await made.all(nets, of_tasks, arguments.seeds), {}
         text = tasks.markdown(table, outcomes, made.steps)
     missing = [each for outcome in outcomes.values() for each in outcome.missing]

@@ -24,7 +24,7 @@ YARDSTICK = "lstm"  # the cell whose steps are the time that all have
 
 
 def python_sources(path, most=8_000_000):
-    """Writes the standard library of this Python, as far as `most` bytes, as one text: its modules in order of names."""
+    """Writes the modules of this Python's standard library in order of their names, `most` bytes in all."""
     root = Path(sysconfig.get_path("stdlib"))
     left_out = {"test", "tests", "idle_test", "site-packages", "dist-packages", "__pycache__"}
     sources = sorted((source.relative_to(root).as_posix(), source) for source in root.rglob("*.py"))
@@ -79,8 +79,9 @@ class Characters:
             if not net.cell:
                 return (await self.runs.json(self._peer(net, text, steps, "--unscored")))["seconds"]
             with tempfile.TemporaryDirectory() as folder:
-                return (await self.runs.json(self._train(
-                    net, width, text, "--steps", steps, "--validation-fraction", 0.001, "--output", f"{folder}/m")))["seconds"]
+                trained = await self.runs.json(self._train(net, width, text, "--steps", steps, "--validation-fraction",
+                                                           0.001, "--output", f"{folder}/m"))
+                return trained["seconds"]
 
         async def measured():
             first, second = [await seconds(steps) for steps in SPEED_STEPS]
@@ -97,8 +98,8 @@ class Characters:
             path = f"{folder}/m.safetensors"
             trained = await self.runs.json(self._train(
                 net, width, text, "--steps", steps, "--learning-rate", rate, "--seed", seed, "--output", path))
-            shape = await self.runs.json([self.program, "info", path, "--shape", f"{ROWS}x{LENGTH}", "--json", "--device",
-                                          self.device])
+            shape = await self.runs.json([self.program, "info", path, "--shape", f"{ROWS}x{LENGTH}", "--json",
+                                          "--device", self.device])
         return {"parameters": trained["model"]["parameters"], "seconds": trained["seconds"],
                 "bits": trained["validation"]["bits_per_byte"],
                 "memory_mb": training_memory(trained, self.device, shape["memory"])}
@@ -150,8 +151,8 @@ class Characters:
 
     async def _corpus(self, net, width, corpus, seeds, steps_in_time):
         """Outcomes at equal steps and at equal time; both take the rate that is best at equal steps."""
-        equal_steps = await best_of_rates(lambda seed, rate: self.run(net, width, corpus, self.steps, seed, rate), seeds,
-                                          lambda run: -run["bits"])
+        equal_steps = await best_of_rates(
+            lambda seed, rate: self.run(net, width, corpus, self.steps, seed, rate), seeds, lambda run: -run["bits"])
         if not equal_steps.runs:
             return equal_steps, equal_steps
         found = await asyncio.gather(*(self.run(net, width, corpus, steps_in_time, seed, equal_steps.rate)
@@ -186,15 +187,19 @@ class Characters:
 def markdown(results, generated, steps, equal_steps, device):
     lines = ["## Characters", ""]
     for corpus, budget in dict.fromkeys((corpus, budget) for _, corpus, budget in results):
-        title = f"{equal_steps:,} steps" if budget == "steps" else f"the time that {YARDSTICK} takes for {equal_steps:,} steps"
+        title = f"{equal_steps:,} steps"
+        if budget == "time":
+            title = f"the time that {YARDSTICK} takes for {title}"
         outcomes = {net: outcome for (net, *its), outcome in results.items() if its == [corpus, budget]}
         lines += [f"{TITLES[corpus]}, {title}:", ""]
         lines += by_network("bits a byte", outcomes, lambda runs: [spread([run["bits"] for run in runs], 3)]) + [""]
         if budget == "time":
-            lines += ["Steps in that time: " + ", ".join(f"{net.name} {steps[net]:,}" for net in outcomes if net in steps) + ".", ""]
-    lines += [f"At most {PARAMETERS:,} parameters, {ROWS} sequences of {LENGTH} bytes a step, the last twentieth held out.", "",
-              f"Generation of one text on {device}, milliseconds a byte, and bytes of state or cache:", "",
-              "| network | " + " | ".join(f"behind {n:,} bytes" for n in CONTEXTS) + " |", "|---|" + "---:|" * len(CONTEXTS)]
+            in_time = ", ".join(f"{net.name} {steps[net]:,}" for net in outcomes if net in steps)
+            lines += [f"Steps in that time: {in_time or 'unknown'}.", ""]
+    head = " | ".join(f"behind {n:,} bytes" for n in CONTEXTS)
+    lines += [f"At most {PARAMETERS:,} parameters, {ROWS} sequences of {LENGTH} bytes a step; the last 5 % are held out.",
+              "", f"Generation of one text on {device}, milliseconds a byte, and bytes of state or cache:", "",
+              f"| network | {head} |", "|---|" + "---:|" * len(CONTEXTS)]
     for net, found in generated.items():
         if isinstance(found, Missing):
             lines.append(f"| {net.name} | {found.reason} |" + " - |" * (len(CONTEXTS) - 1))

@@ -12,7 +12,8 @@ TITLES = {"parallel": "Where each is parallel", "long": "Long sequences"}
 # Of a long sequence there is one length, so no layer is spared it.
 LONGEST = {"parallel": LONGEST_RUN, "long": 1000.0}
 LAYERS = {"parallel": ("LSTM", "MinGRU", "convolution", "attention", "torch.nn.LSTM"),
-          "long": ("LSTM", "GRU", "SLSTM", "MinGRU", "MinLSTM", "convolution", "attention", "torch.nn.LSTM", "torch.nn.GRU")}
+          "long": ("LSTM", "GRU", "SLSTM", "MinGRU", "MinLSTM", "convolution", "attention", "torch.nn.LSTM",
+                   "torch.nn.GRU")}
 
 WHERE = """| layer | batch | time | layers | units |
 |---|---|---|---|---|
@@ -61,7 +62,8 @@ def _over_time(results, lengths):
     names = [name for name, found in results.items() if not isinstance(found, Missing)]
     lines = ["| T | " + " | ".join(names) + " |", "|---:|" + "---:|" * len(names)]
     for length in lengths:
-        cells = [shown(results[name][length]) if length in results[name] else f"over {LONGEST_RUN:.0f} s" for name in names]
+        found = [results[name].get(length) for name in names]
+        cells = [shown(each) if each else f"over {LONGEST_RUN:.0f} s" for each in found]
         lines.append(f"| {length:,} | " + " | ".join(cells) + " |")
     return lines
 
@@ -79,8 +81,9 @@ def markdown(table, results, device):
     lines = [f"## {TITLES[table]}: {device}", ""]
     if table == "parallel":
         lines += [WHERE]
-    lines += [f"Milliseconds of a pass forwards and backwards, one sequence{'' if table == 'parallel' else ' of 65,536 steps'}, "
-              f"{WIDTH} units, float32, {device}; the range of five passes in brackets:", ""]
+    sequence = "one sequence" if table == "parallel" else "one sequence of 65,536 steps"
+    lines += [f"Milliseconds of a pass forwards and backwards, {sequence}, {WIDTH} units, float32, {device}; the range "
+              "of five passes in brackets:", ""]
     lines += _over_time(results, LENGTHS[table]) if table == "parallel" else _long(results)
     lines += [f"\n{name}: {'failed' if found.failed else 'left out'}: {found.reason}."
               for name, found in results.items() if isinstance(found, Missing)]

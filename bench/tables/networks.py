@@ -25,7 +25,8 @@ def _blocks(n):
 
 def recurrent(cells, blocks, heads=1):
     of_heads = f"{heads} heads, " if heads > 1 else ""
-    return tuple(Net(f"{cell}, {of_heads}{_blocks(n)}", cell=cell, blocks=n, heads=heads) for cell in cells for n in blocks)
+    return tuple(Net(f"{cell}, {of_heads}{_blocks(n)}", cell=cell, blocks=n, heads=heads)
+                 for cell in cells for n in blocks)
 
 
 def peers(blocks, kinds=("Transformer",)):
@@ -124,8 +125,10 @@ def by_network(head, outcomes, scores):
         memory = statistics.median(run["memory_mb"] for run in outcome.runs)
         lines.append(f"| {net.name} | {outcome.runs[0]['parameters']:,} | {outcome.rate:g} | {len(outcome.runs)} | "
                      f"{' | '.join(scores(outcome.runs))} | {seconds:.1f} | {memory:.0f} |")
-    lines += [f"\n{net.name}: {len(outcome.missing)} of {len(outcome.runs) + len(outcome.missing)} seeds {outcome.reason()}."
-              for net, outcome in outcomes.items() if outcome.runs and outcome.missing]
+    for net, outcome in outcomes.items():
+        if outcome.runs and outcome.missing:
+            missing, of_all = len(outcome.missing), len(outcome.runs) + len(outcome.missing)
+            lines += ["", f"{net.name}: {missing} of {of_all} seeds {outcome.reason()}."]
     return lines
 
 
@@ -133,8 +136,8 @@ def method(results, seeds, device):
     """How the runs of {...: Outcome} were made."""
     runs = [run for outcome in results.values() for run in outcome.runs]
     rates = ", ".join(f"{rate:g}" for rate in LEARNING_RATES)
-    text = (f"Seeds: {seeds}; the mean, and the least and the largest where they differ. Learning rate: the best of {rates} "
-            f"by the first seed. Seconds: median time of training on {device}")
+    text = (f"Seeds: {seeds}; the mean, and the least and the largest where they differ. Learning rate: the best of "
+            f"{rates} by the first seed. Seconds: median time of training on {device}")
     jobs = sorted({run["jobs"] for run in runs})
     if jobs and jobs != [1]:
         text += f", where up to {jobs[-1]} runs shared the machine"

@@ -85,8 +85,8 @@ class Tasks:
         with tempfile.TemporaryDirectory() as folder:
             path = f"{folder}/m.safetensors"
             trained = await self.runs.json(self._train(
-                net, task, width, table.length, "--steps", self.steps, "--batch", ROWS, "--learning-rate", rate, "--seed",
-                seed, "--device", self.device, "--output", path))
+                net, task, width, table.length, "--steps", self.steps, "--batch", ROWS, "--learning-rate", rate,
+                "--seed", seed, "--device", self.device, "--output", path))
             accuracy = await self.accuracies(trained, path, task)
             shape = await self.runs.json([
                 self.program, "info", path, "--shape", f"{ROWS}x{table.length}", "--json", "--device", self.device])

@@ -1,4 +1,4 @@
-"""bench/papers.py with a program of known answers: the choice of rates, failures, limits of time, interrupts, records."""
+"""bench/papers.py with a program of known answers: choice of rates, failures, limits of time, interrupts, records."""
 
 import json
 import pathlib
@@ -18,13 +18,15 @@ if sys.argv[1] == "--version":
     print("penstock 9.9")
     sys.exit()
 option = lambda name: sys.argv[sys.argv.index(name) + 1]
-if sys.argv[1] == "predict":
+if sys.argv[1] in ("predict", "evaluate"):
     print(json.dumps({{"accuracy": 0.25}}))
 elif sys.argv[1] == "info":
-    print(json.dumps({{"memory": {{"weights": 1e6, "training_peak": 2e6, "optimizer": 3e6}}}}))
+    print(json.dumps({{"memory": {{"weights": 1e6, "training_peak": 2e6, "optimizer": 3e6, "state": 1234}}}}))
+elif sys.argv[1] == "generate":
+    print("256 bytes in each of 1 stream in 0.128 s: 2000 bytes a second", file=sys.stderr)
 else:
     n, steps = int(option("--width")), int(option("--steps"))
-    if steps > 1:
+    if "--learning-rate" in sys.argv:
         rate, seed, cell = option("--learning-rate"), option("--seed"), option("--cell")
         with open({calls!r}, "a") as file:
             file.write(f"{{cell}} {{rate}} {{seed}}\\n")
@@ -33,8 +35,10 @@ else:
         time.sleep({seconds})
     else:
         rate, seed = "0", "0"
-    print(json.dumps({{"model": {{"parameters": 2 * n * n + 10 * n + 7}}, "seconds": 1.5,
-                      "validation": {{"accuracy": (0.75 if rate == "0.003" else 0.5) + 0.01 * int(seed)}}}}))
+    print(json.dumps({{"model": {{"parameters": 2 * n * n + 10 * n + 7}}, 
+                      "seconds": steps * (0.03 if option("--cell") == "lstm" else 0.01),
+                      "validation": {{"accuracy": (0.75 if rate == "0.003" else 0.5) + 0.01 * int(seed),
+                                      "bits_per_byte": (2.0 if rate == "0.003" else 2.5) + 0.1 * int(seed)}}}}))
 """
 
 
@@ -52,8 +56,8 @@ class Papers(unittest.TestCase):
         program.chmod(0o755)
         return program
 
-    def command(self, *options, program=None, cells=("gru",)):
-        return [sys.executable, SCRIPT, "recall", program or self.write_program(), "--record", self.record, "--networks",
+    def command(self, *options, program=None, cells=("gru",), table="recall"):
+        return [sys.executable, SCRIPT, table, program or self.write_program(), "--record", self.record, "--networks",
                 *cells, "--steps", "20", *map(str, options)]
 
     def run_table(self, *options, status=0, **others):
@@ -72,7 +76,7 @@ class Papers(unittest.TestCase):
         rows = self.rows(self.run_table("--seeds", 3, "--jobs", 4))
         self.assertEqual(set(rows), {"gru, 1 block", "gru, 2 blocks"})
         # The widest of at most 100,000 parameters is 216: 93,312 + 2,160 + 7.
-        self.assertEqual(rows["gru, 1 block"][:-1], ["95,479", "0.003", "3", "76.0 (75.0 - 77.0)", "25.0", "1.5"])
+        self.assertEqual(rows["gru, 1 block"][:-1], ["95,479", "0.003", "3", "76.0 (75.0 - 77.0)", "25.0", "0.2"])
         runs = ["gru 0.001 0", "gru 0.003 0", "gru 0.003 1", "gru 0.003 2", "gru 0.01 0"]
         self.assertEqual(self.trained(), sorted(2 * runs))
 
@@ -127,6 +131,27 @@ class Papers(unittest.TestCase):
             entry["key"]["version"] = "penstock 1.0"
         self.record.write_text("".join(json.dumps(entry) + "\n" for entry in changed))
         self.assertEqual(self.run_table("--seeds", 1, "--show", program="/nowhere"), printed)
+
+    def test_characters_have_equal_time(self):
+        text = self.run_table("--seeds", 2, table="characters", cells=("gru", "lstm"))
+        # lstm takes 0.03 s a step and gru 0.01, so gru has 60 steps in the time of 20.
+        self.assertIn("Steps in that time: gru, 3 blocks 60, lstm, 3 blocks 20.", text)
+        self.assertEqual(text.count("| gru, 3 blocks | 998,"), 4)
+        self.assertEqual(text.count("2.050 (2.000 - 2.100) | 0.2 |"), 2)
+        self.assertEqual(text.count("2.050 (2.000 - 2.100) | 0.6 |"), 6)
+        speeds = "| gru, 3 blocks | 0.500 ms, 1,234 B | 0.500 ms, 1,234 B | 0.500 ms, 1,234 B |"
+        self.assertIn(speeds, text)
+        first = sum(run.startswith("gru 0.003 0") for run in self.trained())
+        self.assertEqual(first, 4)  # two corpora, at equal steps and in equal time
+
+    def test_digits_are_scored_on_other_images(self):
+        rows = self.rows(self.run_table("--seeds", 1, table="digits"))
+        self.assertEqual(rows["gru, 2 blocks"][2:4], ["1", "25.0"])
+        written = [(self.folder / "build" / "papers" / f"digits_{part}.csv").read_text().splitlines()
+                   for part in ("training", "test")]
+        self.assertEqual([len(lines) for lines in written], [1 + 1437 * 64, 1 + 360 * 64])
+        names = [{line.split(",")[0] for line in lines[1:]} for lines in written]
+        self.assertEqual(len(names[0] | names[1]), 1797)
 
     def test_options_out_of_range_are_refused(self):
         for options, words in {("--jobs", 0): "--jobs must be at least 1, not 0",
