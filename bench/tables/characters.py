@@ -197,7 +197,7 @@ def markdown(results, generated, steps, equal_steps, device):
             in_time = ", ".join(f"{net.name} {steps[net]:,}" for net in outcomes if net in steps)
             lines += [f"Steps in that time: {in_time or 'unknown'}.", ""]
     head = " | ".join(f"behind {n:,} bytes" for n in CONTEXTS)
-    lines += [f"At most {PARAMETERS:,} parameters, {ROWS} sequences of {LENGTH} bytes a step; the last 5 % are held out.",
+    lines += [f"At most {PARAMETERS:,} parameters, {ROWS} x {LENGTH} bytes a step; the last 5 % are held out.",
               "", f"Generation of one text on {device}, milliseconds a byte, and bytes of state or cache:", "",
               f"| network | {head} |", "|---|" + "---:|" * len(CONTEXTS)]
     for net, found in generated.items():

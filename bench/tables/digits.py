@@ -52,4 +52,4 @@ class Digits(Tasks):
     async def accuracies(self, trained, path, task):
         scored = await self.runs.json([
             self.program, "evaluate", path, self.test, "--threads", 1, "--device", self.device, "--json"])
-        return {str(PIXELS): scored["accuracy"]}
+        return {str(PIXELS): scored["files"][0]["accuracy"]}

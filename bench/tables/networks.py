@@ -33,8 +33,8 @@ def peers(blocks, kinds=("Transformer",)):
     return tuple(Net(f"{kind}, {_blocks(n)} (PyTorch)", kind=kind, blocks=n) for kind in kinds for n in blocks)
 
 
-async def width_of(parameters, most, step=8):
-    """The widest network of at most so many parameters, in steps of 8 units, as {"width": n}.
+async def width_of(parameters, most, step=4):
+    """The widest network of at most so many parameters, in steps of 4 units, as {"width": n}.
 
     `await parameters(width)` counts them. They are a polynomial of the second degree in the width.
     """

@@ -27,6 +27,11 @@ class LeftOut(Exception):
     pass
 
 
+def text_file():
+    """A file for what a program prints, which may be any bytes."""
+    return tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")
+
+
 def end(process):
     """Kills a program. Popen.kill() would take its status away from the thread that waits for it."""
     with contextlib.suppress(ProcessLookupError):
@@ -102,7 +107,7 @@ class Runs:
     async def output(self, command):
         """What a program prints, its errors, and what it used. Failed: the last line of its errors."""
         command = [str(part) for part in command]
-        with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
+        with text_file() as output, text_file() as errors:
             # A session of its own: an interrupt at the terminal reaches this program alone, which ends the others.
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=errors,
                                        start_new_session=True)

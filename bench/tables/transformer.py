@@ -112,13 +112,13 @@ class Network(torch.nn.Module):
     Without a vocabulary the steps are numbers [B, T].
     """
 
-    def __init__(self, kind, vocabulary, classes, width, blocks, heads=4):
+    def __init__(self, kind, vocabulary, classes, width, blocks, heads=4, inner=None):
         super().__init__()
         self.embedding = torch.nn.Embedding(vocabulary, width) if vocabulary else torch.nn.Linear(1, width)
         layers = []
         for _ in range(blocks):
             if kind == "Transformer":
-                layers += [Attention(width, heads), GatedFeedForward(width, (8 * width // 3 + 7) // 8 * 8)]
+                layers += [Attention(width, heads), GatedFeedForward(width, inner or width // 3 * 8)]
             else:
                 layers.append(Recurrent(kind, width))
         self.layers = torch.nn.ModuleList(layers)
@@ -141,12 +141,28 @@ def parameters_of(model):
     return sum(p.numel() for p in model.parameters())
 
 
+def largest(make, size, step):
+    """The largest size, in steps from a first one, for which make(size) is not None."""
+    while make(size + step) is not None:
+        size += step
+    return size
+
+
 def network_of_size(kind, vocabulary, classes, blocks, parameters):
-    """The widest network of at most so many parameters, and its width: a multiple of 8, for four heads of even size."""
-    width = 8
-    while parameters_of(Network(kind, vocabulary, classes, width + 8, blocks)) <= parameters:
-        width += 8
-    return Network(kind, vocabulary, classes, width, blocks), width
+    """The largest network of at most so many parameters, and its width.
+
+    The width of a Transformer is a multiple of 8, for four heads of even size; its feed-forwards take what is left.
+    """
+    def make(width, inner=None):
+        made = Network(kind, vocabulary, classes, width, blocks, inner=inner)
+        return made if parameters_of(made) <= parameters else None
+
+    step = 8 if kind == "Transformer" else 4
+    width = largest(make, step, step)
+    inner = largest(lambda inner: make(width, inner), width // 3 * 8, 8) if kind == "Transformer" else None
+    if make(width, inner) is None:
+        raise ValueError(f"a width of {width} has more than {parameters:,} parameters")
+    return make(width, inner), width
 
 
 def device_memory():
