@@ -80,13 +80,13 @@ async def table_of(runs, of_tasks, nets, arguments):
     if name == "characters":
         made = characters.Characters(*how, versions(characters.NETS, arguments), WORK)
         outcomes, generated, steps = await made.all(nets, of_tasks, arguments.seeds)
-        text = characters.markdown(outcomes, generated, steps, made.steps, device)
+        text = characters.markdown(outcomes, generated, steps, made.steps, device, made.precision)
     else:
         table, its_versions = ACCURACY[name], versions(nets, arguments)
         of_table = (table, *how, its_versions)
         made = digits.Digits(WORK, *of_table) if name == "digits" else tasks.Tasks(*of_table)
         outcomes, generated = await made.all(nets, of_tasks, arguments.seeds), {}
-        text = tasks.markdown(table, outcomes, made.steps)
+        text = tasks.markdown(table, outcomes, made.steps, made.precision)
     missing = [each for outcome in outcomes.values() for each in outcome.missing]
     missing += [each for each in generated.values() if isinstance(each, Missing)]
     return f"{text}\n\n{method(outcomes, arguments.seeds, device)}", missing

@@ -45,19 +45,19 @@ class Characters:
     def __init__(self, runs, program, device, steps, versions, folder):
         self.runs, self.program, self.device = runs, program, device
         self.steps, self.versions = steps or STEPS, versions
+        self.precision = "bf16" if device != "cpu" else "f32"
         self.texts = {corpus: corpus_file(corpus, folder) for corpus in CORPORA}
 
     def _train(self, net, width, text, *options):
-        precision = ["--precision", "bf16"] if self.device != "cpu" else []
         return [self.program, "train", text, "--bytes", "--cell", net.cell, "--width", width, "--blocks", net.blocks,
                 "--conv", 4, "--ffn", 2, "--dropout", 0, "--batch", ROWS, "--length", LENGTH, "--validate-every", 0,
-                "--validate-steps", 0, "--keep-last", "--threads", 1, "--device", self.device, *precision, "--force",
-                "--json", "--quiet", *options]
+                "--validate-steps", 0, "--keep-last", "--threads", 1, "--device", self.device, "--precision",
+                self.precision, "--force", "--json", "--quiet", *options]
 
     def _peer(self, net, text, steps, *options):
         return [sys.executable, Path(__file__).with_name("torch_characters.py"), text, "--kind", net.kind,
                 "--parameters", PARAMETERS, "--blocks", net.blocks, "--steps", steps, "--batch", ROWS, "--length",
-                LENGTH, "--device", self.device, *options]
+                LENGTH, "--device", self.device, "--precision", self.precision, *options]
 
     async def _width(self, net):
         async def parameters(width):
@@ -184,7 +184,7 @@ class Characters:
         return results, generated, steps
 
 
-def markdown(results, generated, steps, equal_steps, device):
+def markdown(results, generated, steps, equal_steps, device, precision):
     lines = ["## Characters", ""]
     for corpus, budget in dict.fromkeys((corpus, budget) for _, corpus, budget in results):
         title = f"{equal_steps:,} steps"
@@ -197,8 +197,9 @@ def markdown(results, generated, steps, equal_steps, device):
             in_time = ", ".join(f"{net.name} {steps[net]:,}" for net in outcomes if net in steps)
             lines += [f"Steps in that time: {in_time or 'unknown'}.", ""]
     head = " | ".join(f"behind {n:,} bytes" for n in CONTEXTS)
-    lines += [f"At most {PARAMETERS:,} parameters, {ROWS} x {LENGTH} bytes a step; the last 5 % are held out.",
-              "", f"Generation of one text on {device}, milliseconds a byte, and bytes of state or cache:", "",
+    lines += [f"At most {PARAMETERS:,} parameters, {ROWS} x {LENGTH} bytes a step, {precision}; the last 5 % are "
+              "held out.",
+              "", f"Generation of one text on {device} in f32, milliseconds a byte, and bytes of state or cache:", "",
               f"| network | {head} |", "|---|" + "---:|" * len(CONTEXTS)]
     for net, found in generated.items():
         if isinstance(found, Missing):

@@ -19,6 +19,7 @@ class Table(NamedTuple):
     scored: tuple  # lengths; the first is the trained one
     parameters: int
     remembered: int = 10
+    gpu_precision: str = "f32"
 
 
 ROWS = 64
@@ -35,7 +36,7 @@ TABLES = {
         steps=4000, length=64, scored=(64, 128), parameters=100_000),
     "copying": Table(
         "Selective copying", ("copying",), recurrent((*DENSE[1:], *MINIMAL), (3,)) + peers((3,)),
-        steps=20_000, length=4096, scored=(4096,), parameters=150_000, remembered=16),
+        steps=5000, length=4096, scored=(4096,), parameters=150_000, remembered=16, gpu_precision="bf16"),
 }
 
 
@@ -47,6 +48,7 @@ class Tasks:
     def __init__(self, table, runs, program, device, steps, versions):
         self.table, self.runs, self.program, self.device = table, runs, program, device
         self.steps, self.versions = steps or table.steps, versions
+        self.precision = table.gpu_precision if device != "cpu" else "f32"
 
     def data(self, task, length):
         """Options of `penstock train` for sequences of a length."""
@@ -86,7 +88,7 @@ class Tasks:
             path = f"{folder}/m.safetensors"
             trained = await self.runs.json(self._train(
                 net, task, width, table.length, "--steps", self.steps, "--batch", ROWS, "--learning-rate", rate,
-                "--seed", seed, "--device", self.device, "--output", path))
+                "--seed", seed, "--device", self.device, "--precision", self.precision, "--output", path))
             accuracy = await self.accuracies(trained, path, task)
             shape = await self.runs.json([
                 self.program, "info", path, "--shape", f"{ROWS}x{table.length}", "--json", "--device", self.device])
@@ -99,14 +101,15 @@ class Tasks:
             sys.executable, Path(__file__).with_name("torch_tasks.py"), task, "--kind", net.kind, "--parameters",
             table.parameters, "--blocks", net.blocks, "--steps", self.steps, "--batch", ROWS, "--length", table.length,
             "--score", *table.scored, "--remembered", table.remembered, "--learning-rate", rate, "--seed", seed,
-            "--device", self.device, *self.peer_options])
+            "--device", self.device, "--precision", self.precision, *self.peer_options])
         return {**trained, "memory_mb": training_memory(trained, self.device)}
 
     async def run(self, net, task, width, seed, rate):
         table = self.table
         key = {"net": net._asdict(), "task": task, "seed": seed, "rate": rate, "steps": self.steps,
                "length": table.length, "scored": table.scored, "parameters": table.parameters,
-               "remembered": table.remembered, "device": self.device, "version": self.versions[net]}
+               "remembered": table.remembered, "device": self.device, "precision": self.precision,
+               "version": self.versions[net]}
 
         async def train():
             return await (self._ours(net, task, width, seed, rate) if net.cell else self._peer(net, task, seed, rate))
@@ -132,7 +135,7 @@ class Tasks:
         return dict(zip(pairs, found))
 
 
-def markdown(table, results, steps):
+def markdown(table, results, steps, precision):
     """results: {(net, task): Outcome}."""
     lines = [f"## {table.title}", ""]
     head = " | ".join(f"{length:,} steps" for length in table.scored)
@@ -143,5 +146,5 @@ def markdown(table, results, steps):
             lambda runs: [spread([100 * run["accuracy"][str(length)] for run in runs]) for length in table.scored])
         lines.append("")
     lines.append(f"At most {table.parameters:,} parameters, {steps:,} steps of the optimiser, {ROWS} sequences "
-                 f"of {table.length:,} steps each.")
+                 f"of {table.length:,} steps each, {precision}.")
     return "\n".join(lines)

@@ -6,7 +6,6 @@ byte. With --contexts the speed of generation behind so many bytes is measured.
 """
 
 import argparse
-import contextlib
 import json
 import math
 import sys
@@ -15,17 +14,12 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from transformer import device_memory, network_of_size, parameters_of
+from transformer import computing, device_memory, network_of_size, parameters_of
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "quality"))
 from torch_training import Optimiser  # noqa: E402
 
 GENERATED = 256  # bytes whose generation is timed
-
-
-def autocast(device):
-    """bf16 on a GPU, as Penstock trains texts there."""
-    return torch.autocast("cuda", torch.bfloat16) if device != "cpu" else contextlib.nullcontext()
 
 
 def detached(state):
@@ -47,7 +41,7 @@ def train(model, data, arguments):
     memory = model.memory() if carries else None
     for step in range(arguments.steps):
         window = data[(starts + step * length + ahead) % len(data)].long()
-        with autocast(arguments.device):
+        with computing(arguments.precision):
             logits = model(window[:, :-1], memory)
         optimiser.step(bits(logits, window[:, 1:]).mean() * math.log(2), (step + 1) / arguments.steps)
         for state in memory or ():
@@ -69,7 +63,7 @@ def score(model, data, arguments):
         skipped = 0 if carries or begin == 0 else length - hop
         if window.shape[1] <= skipped + 1:
             break
-        with autocast(arguments.device):
+        with computing(arguments.precision):
             logits = model(window[:, :-1], memory)
         found = bits(logits, window[:, 1:])[skipped:]
         total += float(found.double().sum())
@@ -110,6 +104,7 @@ def main():
     parser.add_argument("--validation-fraction", type=float, default=0.05)
     parser.add_argument("--contexts", type=int, nargs="*", default=[])
     parser.add_argument("--unscored", action="store_true", help="leave the hold-out set out")
+    parser.add_argument("--precision", choices=["f32", "bf16"], default="f32", help="bf16: of training on a GPU")
     parser.add_argument("--device", default="cpu")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)

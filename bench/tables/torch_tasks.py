@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy
 import torch
 from digits import PIXELS
-from transformer import device_memory, network_of_size, parameters_of
+from transformer import computing, device_memory, network_of_size, parameters_of
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "quality"))
 from torch_training import Optimiser  # noqa: E402
@@ -132,14 +132,16 @@ def task_of(name, remembered, seed):
 
 
 @torch.no_grad()
-def accuracy(model, task, length, device, sequences=1024):
+def accuracy(model, task, length, device, precision, sequences=1024):
     rows = max(1, min(sequences, (1 << 16) // length))
     batches = [task.all()] if hasattr(task, "all") else (task.batch(rows, length) for _ in range(0, sequences, rows))
     right = scored = 0
     for tokens, labels in batches:
         tokens, labels = tokens.to(device), labels.to(device)
         asked = labels != NOT_SCORED
-        right += int((model(tokens).argmax(-1) == labels)[asked].sum())
+        with computing(precision):
+            answers = model(tokens).argmax(-1)
+        right += int((answers == labels)[asked].sum())
         scored += int(asked.sum())
     return right / scored
 
@@ -159,6 +161,7 @@ def main():
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--digits", nargs=2, help="files of the training and the test images")
+    parser.add_argument("--precision", choices=["f32", "bf16"], default="f32", help="bf16: on a GPU")
     parser.add_argument("--device", default="cpu")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
@@ -171,14 +174,17 @@ def main():
     began = time.monotonic()
     for step in range(arguments.steps):
         tokens, labels = (part.to(arguments.device) for part in task.batch(arguments.batch, arguments.length))
-        loss = torch.nn.functional.cross_entropy(model(tokens).flatten(0, 1), labels.flatten(), ignore_index=NOT_SCORED)
+        with computing(arguments.precision):
+            logits = model(tokens).float().flatten(0, 1)
+        loss = torch.nn.functional.cross_entropy(logits, labels.flatten(), ignore_index=NOT_SCORED)
         optimiser.step(loss, (step + 1) / arguments.steps)
     seconds, memory = time.monotonic() - began, device_memory()
     model.eval()
     print(json.dumps({"peer": f"torch {torch.__version__}", "width": width, "parameters": parameters_of(model),
                       "steps": arguments.steps, "seconds": round(seconds, 2),
                       "memory_mb": memory,
-                      "accuracy": {str(n): accuracy(model, held_out, n, arguments.device) for n in arguments.score}}))
+                      "accuracy": {str(n): accuracy(model, held_out, n, arguments.device, arguments.precision)
+                                   for n in arguments.score}}))
 
 
 if __name__ == "__main__":

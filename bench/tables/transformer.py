@@ -4,6 +4,8 @@ Pre-norm blocks: attention (or a recurrent layer), then a gated feed-forward (at
 connection. This is the form that recent language models have.
 """
 
+import contextlib
+
 import torch
 from torch.nn import functional
 
@@ -163,6 +165,11 @@ def network_of_size(kind, vocabulary, classes, blocks, parameters):
     if make(width, inner) is None:
         raise ValueError(f"a width of {width} has more than {parameters:,} parameters")
     return make(width, inner), width
+
+
+def computing(precision):
+    """A context in which networks compute in this precision on a GPU: f32 or bf16."""
+    return torch.autocast("cuda", torch.bfloat16) if precision == "bf16" else contextlib.nullcontext()
 
 
 def device_memory():
