@@ -104,7 +104,10 @@ async def run(record, of_tasks, nets, arguments):
 
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, interrupt, number)
-    text, missing = await table_of(runs, of_tasks, nets, arguments)
+    try:
+        text, missing = await table_of(runs, of_tasks, nets, arguments)
+    finally:
+        runs.stop()  # what an error left running
     print(text)
     if arguments.picture:
         Path(arguments.picture).write_text(plot_results.svg(plot_results.picture_of_papers(arguments.table, text)))

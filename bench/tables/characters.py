@@ -9,7 +9,7 @@ import zlib
 from pathlib import Path
 from typing import NamedTuple
 
-from networks import Outcome, best_of_rates, by_network, peers, recurrent, spread, training_memory, width_of
+from networks import Outcome, best_of_rates, by_network, peers, recurrent, size_of, spread, training_memory
 from runs import Failed, Missing
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -59,19 +59,21 @@ class Characters:
                 "--parameters", PARAMETERS, "--blocks", net.blocks, "--steps", steps, "--batch", ROWS, "--length",
                 LENGTH, "--device", self.device, "--precision", self.precision, *options]
 
-    async def _width(self, net):
-        async def parameters(width):
-            with tempfile.TemporaryDirectory() as folder:
-                text = Path(folder) / "text"
-                text.write_bytes(bytes(range(256)) * 64)
-                made = await self.runs.json(self._train(
-                    net, width, text, "--steps", 1, "--batch", 1, "--length", 16, "--output", f"{folder}/m"))
-            return made["model"]["parameters"]
+    async def _size(self, net):
+        def make(width, path):
+            text = Path(path).with_name("text")
+            text.write_bytes(bytes(range(256)) * 64)
+            return self._train(net, width, text, "--steps", 1, "--batch", 1, "--length", 16, "--output", path)
 
-        key = {"width": net._asdict(), "characters": PARAMETERS, "version": self.versions[net]}
-        return await self.runs.result(key, (net.name, "width"), lambda: width_of(parameters, PARAMETERS))
+        def planned(path):
+            return None if self.device == "cpu" else [
+                self.program, "info", path, "--shape", f"{ROWS}x{LENGTH}", "--json", "--device", self.device,
+                "--precision", self.precision]
 
-    async def _step_seconds(self, net, width):
+        key = {"width": net._asdict(), "characters": PARAMETERS, "device": self.device, "version": self.versions[net]}
+        return await self.runs.result(key, (net.name, "width"), lambda: size_of(self.runs, make, PARAMETERS, planned))
+
+    async def _step_seconds(self, net, size):
         """Of a training step while nothing else runs: the difference of two runs."""
         text, _ = self.texts["kjv"]
 
@@ -79,8 +81,8 @@ class Characters:
             if not net.cell:
                 return (await self.runs.json(self._peer(net, text, steps, "--unscored")))["seconds"]
             with tempfile.TemporaryDirectory() as folder:
-                trained = await self.runs.json(self._train(net, width, text, "--steps", steps, "--validation-fraction",
-                                                           0.001, "--output", f"{folder}/m"))
+                trained = await self.runs.json(self._train(
+                    net, size["width"], text, "--steps", steps, "--validation-fraction", 0.001, "--output", f"{folder}/m"))
                 return trained["seconds"]
 
         async def measured():
@@ -93,34 +95,32 @@ class Characters:
                "version": self.versions[net]}
         return await self.runs.result(key, (net.name, "speed"), measured)
 
-    async def _ours(self, net, width, text, steps, seed, rate):
+    async def _ours(self, net, size, text, steps, seed, rate):
         with tempfile.TemporaryDirectory() as folder:
             path = f"{folder}/m.safetensors"
             trained = await self.runs.json(self._train(
-                net, width, text, "--steps", steps, "--learning-rate", rate, "--seed", seed, "--output", path))
-            shape = await self.runs.json([self.program, "info", path, "--shape", f"{ROWS}x{LENGTH}", "--json",
-                                          "--device", self.device])
+                net, size["width"], text, "--steps", steps, "--learning-rate", rate, "--seed", seed, "--output", path))
         return {"parameters": trained["model"]["parameters"], "seconds": trained["seconds"],
                 "bits": trained["validation"]["bits_per_byte"],
-                "memory_mb": training_memory(trained, self.device, shape["memory"])}
+                "memory_mb": training_memory(self.device, trained, size)}
 
     async def _theirs(self, net, text, steps, seed, rate):
         found = await self.runs.json(self._peer(net, text, steps, "--learning-rate", rate, "--seed", seed))
-        return {**found, "memory_mb": training_memory(found, self.device)}
+        return {**found, "memory_mb": training_memory(self.device, found, found)}
 
-    async def run(self, net, width, corpus, steps, seed, rate):
+    async def run(self, net, size, corpus, steps, seed, rate):
         text, checksum = self.texts[corpus]
         key = {"net": net._asdict(), "corpus": corpus, "text": checksum, "seed": seed, "rate": rate, "steps": steps,
                "rows": ROWS, "length": LENGTH, "parameters": PARAMETERS, "device": self.device,
                "version": self.versions[net]}
 
         async def train():
-            return await (self._ours(net, width, text, steps, seed, rate) if net.cell
+            return await (self._ours(net, size, text, steps, seed, rate) if net.cell
                           else self._theirs(net, text, steps, seed, rate))
 
         return await self.runs.result(key, (net.name, steps), train)
 
-    async def _generation(self, net, width):
+    async def _generation(self, net, size):
         """{context: {"ms" a byte, "bytes" of the state or the cache}} of a network that was hardly trained."""
         text, _ = self.texts["kjv"]
 
@@ -130,7 +130,7 @@ class Characters:
                 return found["generation"]
             with tempfile.TemporaryDirectory() as folder:
                 model, prompt = f"{folder}/m", Path(folder) / "prompt"
-                await self.runs.json(self._train(net, width, text, "--steps", 1, "--validation-fraction", 0.001,
+                await self.runs.json(self._train(net, size["width"], text, "--steps", 1, "--validation-fraction", 0.001,
                                                  "--output", model))
                 shape = await self.runs.json([self.program, "info", model, "--shape", "1x1", "--json"])
                 found = {}
@@ -149,13 +149,13 @@ class Characters:
                "version": self.versions[net]}
         return await self.runs.result(key, (net.name, "generation"), measured)
 
-    async def _corpus(self, net, width, corpus, seeds, steps_in_time):
+    async def _corpus(self, net, size, corpus, seeds, steps_in_time):
         """Outcomes at equal steps and at equal time; both take the rate that is best at equal steps."""
         equal_steps = await best_of_rates(
-            lambda seed, rate: self.run(net, width, corpus, self.steps, seed, rate), seeds, lambda run: -run["bits"])
+            lambda seed, rate: self.run(net, size, corpus, self.steps, seed, rate), seeds, lambda run: -run["bits"])
         if not equal_steps.runs:
             return equal_steps, equal_steps
-        found = await asyncio.gather(*(self.run(net, width, corpus, steps_in_time, seed, equal_steps.rate)
+        found = await asyncio.gather(*(self.run(net, size, corpus, steps_in_time, seed, equal_steps.rate)
                                        for seed in range(seeds)))
         return equal_steps, Outcome.of(equal_steps.rate, found)
 
@@ -164,17 +164,17 @@ class Characters:
         yardstick = next(net for net in NETS if net.cell == YARDSTICK)
         sizes, speeds, generated, missing, steps = {}, {}, {}, {}, {}
         for net in dict.fromkeys((yardstick, *nets)):  # one by one: nothing else runs while times are taken
-            sizes[net] = await self._width(net) if net.cell else {"width": None}
+            sizes[net] = await self._size(net) if net.cell else {}
             speeds[net] = sizes[net] if isinstance(sizes[net], Missing) else await self._step_seconds(
-                net, sizes[net]["width"])
+                net, sizes[net])
             if isinstance(speeds[net], Missing) or isinstance(speeds[yardstick], Missing):
                 missing[net] = next(each for each in (speeds[net], speeds[yardstick]) if isinstance(each, Missing))
                 continue
             steps[net] = max(1, round(self.steps * speeds[yardstick]["step_seconds"] / speeds[net]["step_seconds"]))
             if net in nets:
-                generated[net] = await self._generation(net, sizes[net]["width"])
+                generated[net] = await self._generation(net, sizes[net])
         pairs = [(net, corpus) for corpus in corpora for net in nets if net not in missing]
-        found = await asyncio.gather(*(self._corpus(net, sizes[net]["width"], corpus, seeds, steps[net])
+        found = await asyncio.gather(*(self._corpus(net, sizes[net], corpus, seeds, steps[net])
                                        for net, corpus in pairs))
         lost = {(net, corpus): (Outcome(0, [], [missing[net]]),) * 2
                 for net in nets if net in missing for corpus in corpora}

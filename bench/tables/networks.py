@@ -2,6 +2,7 @@
 
 import asyncio
 import statistics
+import tempfile
 from typing import NamedTuple
 
 from runs import Failed, Missing
@@ -56,6 +57,24 @@ async def width_of(parameters, most, step=4):
     return {"width": step * n}
 
 
+async def size_of(runs, make, most, planned):
+    """{"width": n} of the widest network of Penstock with at most `most` parameters, and what its training takes.
+
+    make(width, path): a command that writes such a model; planned(path): one that prints its memory on a GPU, or None.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/model.safetensors"
+
+        async def parameters(width):
+            return (await runs.json(make(width, path)))["model"]["parameters"]
+
+        found = await width_of(parameters, most)
+        if (command := planned(path)) is None:
+            return found
+        memory = (await runs.json(command))["memory"]
+        return {**found, "memory_mb": sum(memory[part] for part in ("weights", "training_peak", "optimizer")) / 1e6}
+
+
 class Outcome(NamedTuple):
     """The runs of a network at its best learning rate; rate 0: none was found."""
 
@@ -93,17 +112,12 @@ async def best_of_rates(run, seeds, score):
     return Outcome.of(rate, found)
 
 
-def training_memory(trained, device, planned=None):
-    """Megabytes of a training run: on a CPU those of the process, on a GPU those of tensors.
+def training_memory(device, trained, measured):
+    """Megabytes of a training run: on a CPU those of the process, on a GPU those of what is allocated.
 
-    trained: the result of runs.json(). planned: what `penstock info --shape` says, which is what Penstock allocates;
-    PyTorch measures it.
+    trained: the result of runs.json(); measured: what has "memory_mb" of a GPU. Penstock allocates what it planned.
     """
-    if device == "cpu":
-        return trained["rss_mb"]
-    if planned is None:
-        return trained["memory_mb"]
-    return sum(planned[part] for part in ("weights", "training_peak", "optimizer")) / 1e6
+    return trained["rss_mb"] if device == "cpu" else measured["memory_mb"]
 
 
 def spread(values, digits=1):

@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-from networks import Outcome, best_of_rates, by_network, peers, recurrent, spread, training_memory, width_of
+from networks import Outcome, best_of_rates, by_network, peers, recurrent, size_of, spread, training_memory
 from runs import Missing
 
 
@@ -70,30 +70,32 @@ class Tasks:
                 net.blocks, "--heads", net.heads, "--dropout", 0, "--validate-every", 0, "--validate-steps", 0,
                 "--keep-last", "--threads", 1, "--force", "--json", "--quiet", *options]
 
-    async def _width(self, net, task):
-        async def parameters(width):
-            shortest = 3 * self.table.remembered  # parameters are those of any length
-            with tempfile.TemporaryDirectory() as folder:
-                made = await self.runs.json(self._train(
-                    net, task, width, shortest, "--steps", 1, "--batch", 1, "--output", f"{folder}/m.safetensors"))
-            return made["model"]["parameters"]
+    async def _size(self, net, task):
+        table, shortest = self.table, 3 * self.table.remembered  # parameters are those of any length
 
-        key = {"width": net._asdict(), "task": task, "parameters": self.table.parameters,
-               "remembered": self.table.remembered, "version": self.versions[net]}
-        return await self.runs.result(key, (net.name, "width"), lambda: width_of(parameters, self.table.parameters))
+        def make(width, path):
+            return self._train(net, task, width, shortest, "--steps", 1, "--batch", 1, "--output", path)
 
-    async def _ours(self, net, task, width, seed, rate):
+        def planned(path):
+            return None if self.device == "cpu" else [
+                self.program, "info", path, "--shape", f"{ROWS}x{table.length}", "--json", "--device", self.device,
+                "--precision", self.precision]
+
+        key = {"width": net._asdict(), "task": task, "parameters": table.parameters, "remembered": table.remembered,
+               "length": table.length, "device": self.device, "version": self.versions[net]}
+        return await self.runs.result(
+            key, (net.name, "width"), lambda: size_of(self.runs, make, table.parameters, planned))
+
+    async def _ours(self, net, task, size, seed, rate):
         table = self.table
         with tempfile.TemporaryDirectory() as folder:
             path = f"{folder}/m.safetensors"
             trained = await self.runs.json(self._train(
-                net, task, width, table.length, "--steps", self.steps, "--batch", ROWS, "--learning-rate", rate,
+                net, task, size["width"], table.length, "--steps", self.steps, "--batch", ROWS, "--learning-rate", rate,
                 "--seed", seed, "--device", self.device, "--precision", self.precision, "--output", path))
             accuracy = await self.accuracies(trained, path, task)
-            shape = await self.runs.json([
-                self.program, "info", path, "--shape", f"{ROWS}x{table.length}", "--json", "--device", self.device])
         return {"parameters": trained["model"]["parameters"], "seconds": trained["seconds"], "accuracy": accuracy,
-                "memory_mb": training_memory(trained, self.device, shape["memory"])}
+                "memory_mb": training_memory(self.device, trained, size)}
 
     async def _peer(self, net, task, seed, rate):
         table = self.table
@@ -102,9 +104,9 @@ class Tasks:
             table.parameters, "--blocks", net.blocks, "--steps", self.steps, "--batch", ROWS, "--length", table.length,
             "--score", *table.scored, "--remembered", table.remembered, "--learning-rate", rate, "--seed", seed,
             "--device", self.device, "--precision", self.precision, *self.peer_options])
-        return {**trained, "memory_mb": training_memory(trained, self.device)}
+        return {**trained, "memory_mb": training_memory(self.device, trained, trained)}
 
-    async def run(self, net, task, width, seed, rate):
+    async def run(self, net, task, size, seed, rate):
         table = self.table
         key = {"net": net._asdict(), "task": task, "seed": seed, "rate": rate, "steps": self.steps,
                "length": table.length, "scored": table.scored, "parameters": table.parameters,
@@ -112,17 +114,17 @@ class Tasks:
                "version": self.versions[net]}
 
         async def train():
-            return await (self._ours(net, task, width, seed, rate) if net.cell else self._peer(net, task, seed, rate))
+            return await (self._ours(net, task, size, seed, rate) if net.cell else self._peer(net, task, seed, rate))
 
         return await self.runs.result(key, (net.name, task), train)
 
     async def outcome(self, net, task, seeds):
         """The seeds of a network at the rate that is best at the trained length by the first seed."""
         trained = str(self.table.scored[0])
-        sized = await self._width(net, task) if net.cell else {"width": None}  # a peer chooses its width itself
-        if isinstance(sized, Missing):
-            return Outcome(0, [], [sized])
-        found = await best_of_rates(lambda seed, rate: self.run(net, task, sized["width"], seed, rate), seeds,
+        size = await self._size(net, task) if net.cell else {}  # a peer chooses its own
+        if isinstance(size, Missing):
+            return Outcome(0, [], [size])
+        found = await best_of_rates(lambda seed, rate: self.run(net, task, size, seed, rate), seeds,
                                     lambda run: run["accuracy"][trained])
         scores = ", ".join(f"{run['accuracy'][trained]:.1%}" for run in found.runs)
         print(f"papers.py: {task}: {net.name}: {scores or found.reason()}", file=sys.stderr)

@@ -82,6 +82,10 @@ class Papers(unittest.TestCase):
         runs = ["gru 0.001 0", "gru 0.003 0", "gru 0.003 1", "gru 0.003 2", "gru 0.01 0"]
         self.assertEqual(self.trained(), sorted(2 * runs))
 
+    def test_memory_of_a_gpu_is_what_is_planned(self):
+        rows = self.rows(self.run_table("--seeds", 1, "--device", "cuda"))
+        self.assertEqual(rows["gru, 1 block"][-1], "6")
+
     def test_a_finished_table_starts_nothing(self):
         first = self.run_table("--seeds", 1)
         self.calls.unlink()
