@@ -82,7 +82,8 @@ class Characters:
                 return (await self.runs.json(self._peer(net, text, steps, "--unscored")))["seconds"]
             with tempfile.TemporaryDirectory() as folder:
                 trained = await self.runs.json(self._train(
-                    net, size["width"], text, "--steps", steps, "--validation-fraction", 0.001, "--output", f"{folder}/m"))
+                    net, size["width"], text, "--steps", steps, "--validation-fraction", 0.001, "--output",
+                    f"{folder}/m"))
                 return trained["seconds"]
 
         async def measured():
