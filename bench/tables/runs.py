@@ -63,18 +63,17 @@ class Runs:
         return float("inf") if self.end is None else self.end - time.monotonic()
 
     def _check_time(self, alike):
-        """Raises LeftOut unless a run that takes as long as those alike ends in time. `alike`: network and task."""
-        of_network = [seconds for name, seconds in self.longest.items() if name[0] == alike[0]]
-        expected = self.longest.get(alike, max(of_network, default=0.0))
+        """Raises LeftOut unless a run that takes as long as those alike ends in time."""
+        expected = self.longest.get(alike, 0.0)
         if self.stopped:
             raise LeftOut("interrupted")
         if self._remaining() <= expected:
-            raise LeftOut(f"no time: such a run takes {expected:.0f} s")
+            raise LeftOut(f"no time: such a run takes {expected:.0f} s" if expected else "no time")
 
     async def result(self, key, alike, run):
         """The result of a key: the one that is kept, or that of `await run()`; Missing if there is none.
 
-        Waits for one of the slots. Runs alike are expected to take equal time.
+        Waits for one of the slots. Runs alike, such as those of a network and a task, are expected to take equal time.
         """
         if (kept := self.record.get(key)) is not None:
             self._note(alike, kept)
