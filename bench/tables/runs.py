@@ -86,14 +86,18 @@ class Runs:
             except LeftOut as reason:
                 before = self.record.failure(key)
                 return Missing(before or str(reason), failed=before is not None)
-            except (Failed, OSError, KeyError, ValueError) as error:
-                reason = str(error) or repr(error)
-                self.record.keep(key, failed=reason)
-                return Missing(reason, failed=True)
+            except KeyError as error:
+                return self._failed(key, f"the program's answer has no {error}")
+            except (Failed, OSError, ValueError) as error:
+                return self._failed(key, str(error))
             result = {**result, "wall": round(time.monotonic() - began, 2), "jobs": self.jobs}
         self.record.keep(key, result=result)
         self._note(alike, result)
         return result
+
+    def _failed(self, key, reason):
+        self.record.keep(key, failed=reason)
+        return Missing(reason, failed=True)
 
     def _note(self, alike, result):
         self.longest[alike] = max(self.longest.get(alike, 0.0), result["wall"])

@@ -159,6 +159,19 @@ class Papers(unittest.TestCase):
         names = [{line.split(",")[0] for line in lines[1:]} for lines in written]
         self.assertEqual(len(names[0] | names[1]), 1797)
 
+    def test_times_of_layers_and_their_failures_are_shown(self):
+        lengths = [2**k for k in range(6, 17)]
+        key = {"lengths": lengths, "width": 256, "device": "cpu", "version": "torch 2.10"}
+        times = {str(n): {"ms": n / 64, "least": n / 128, "most": n / 32, "memory_mb": 1.0} for n in lengths[:-1]}
+        with self.record.open("w") as file:
+            print(json.dumps({"key": {"layer": "LSTM", **key}, "result": {"lengths": times, "wall": 1.0}}), file=file)
+            print(json.dumps({"key": {"layer": "attention", **key}, "failed": "out of memory"}), file=file)
+        text = self.run_table("--show", table="parallel", cells=("LSTM", "attention"), status=1)
+        self.assertIn("| 64 | 1 (0.5 - 2) |", text)
+        self.assertIn("| 32,768 | 512 (256 - 1,024) |", text)
+        self.assertIn("| 65,536 | over 20 s |", text)
+        self.assertIn("attention: failed: out of memory.", text)
+
     def test_options_out_of_range_are_refused(self):
         for options, words in {("--jobs", 0): "--jobs must be at least 1, not 0",
                                ("--minutes", 0): "--minutes must be above 0, not 0",
