@@ -49,8 +49,8 @@ class Session {
   /// call. Features must be finite and at most Column::furthest in magnitude. Throws as above.
   std::span<const float> push(std::span<const float> features);
   /// Reads T tokens or T rows of features [T, I], as push() does one after the other, and returns the outputs [T, O].
-  /// Allocates. Throws as push(); the message begins with the number of the step. After a wrong input the state is as
-  /// before the call.
+  /// Allocates. Throws as push(); the message begins with the number of the step. After a wrong input, or when a
+  /// Stoppable (stop.h) interrupts the call, the state is as before it.
   std::vector<float> process_chunk(std::span<const std::int32_t> tokens);
   std::vector<float> process_chunk(std::span<const float> features);
   /// Returns to the start of a sequence.

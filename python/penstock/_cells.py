@@ -43,6 +43,8 @@ class Cell(_Network):
         InvalidArgument: An argument has an impossible value.
     """
 
+    _cell = ""  # its name in the library
+
     def __init__(
         self,
         input_size: int,
@@ -52,20 +54,8 @@ class Cell(_Network):
         bias: bool | str = True,
         dtype: DTypeLike = "float32",
         seed: int = 0,
-        _cell: str = "",
     ) -> None:
-        super().__init__(
-            _cell,
-            input_size,
-            hidden_size,
-            layers=1,
-            direction="forward",
-            heads=heads,
-            bias=bias,
-            dropout=0.0,
-            dtype=dtype,
-            seed=seed,
-        )
+        super().__init__(self._cell, input_size, hidden_size, heads=heads, bias=bias, dtype=dtype, seed=seed)
 
     def step(self, x: ArrayLike, h: State | None = None, *, out: Buffer | None = None) -> NDArray:
         """Runs one step and returns the new state. The output of the cell is its first state.
@@ -84,7 +74,25 @@ class Cell(_Network):
         return after
 
 
-class MinGRUCell(Cell):
+class _ScanCell(Cell):
+    """Base of cells whose gates depend on the input only."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        *,
+        log_space: bool = False,
+        bias: bool | str = True,
+        dtype: DTypeLike = "float32",
+        seed: int = 0,
+    ) -> None:
+        self._cell += "-log" if log_space else ""
+        super().__init__(input_size, hidden_size, bias=bias, dtype=dtype, seed=seed)
+        self.log_space = log_space
+
+
+class MinGRUCell(_ScanCell):
     r"""Minimal GRU. Its gates depend on the input only: a sequence is one matrix product and one scan.
 
     .. math::
@@ -102,23 +110,10 @@ class MinGRUCell(Cell):
     True
     """
 
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        *,
-        log_space: bool = False,
-        bias: bool | str = True,
-        dtype: DTypeLike = "float32",
-        seed: int = 0,
-    ) -> None:
-        super().__init__(
-            input_size, hidden_size, bias=bias, dtype=dtype, seed=seed, _cell="mingru-log" if log_space else "mingru"
-        )
-        self.log_space = log_space
+    _cell = "mingru"
 
 
-class MinLSTMCell(Cell):
+class MinLSTMCell(_ScanCell):
     r"""Minimal LSTM. Its two gates are normalised to the sum 1.
 
     .. math::
@@ -128,20 +123,7 @@ class MinLSTMCell(Cell):
     with g as in :class:`MinGRUCell`. Feng et al., "Were RNNs All We Needed?", 2024, arXiv:2410.01201.
     """
 
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        *,
-        log_space: bool = False,
-        bias: bool | str = True,
-        dtype: DTypeLike = "float32",
-        seed: int = 0,
-    ) -> None:
-        super().__init__(
-            input_size, hidden_size, bias=bias, dtype=dtype, seed=seed, _cell="minlstm-log" if log_space else "minlstm"
-        )
-        self.log_space = log_space
+    _cell = "minlstm"
 
 
 class LSTMCell(Cell):
@@ -161,17 +143,7 @@ class LSTMCell(Cell):
     (4, 3)
     """
 
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        *,
-        heads: int = 1,
-        bias: bool | str = True,
-        dtype: DTypeLike = "float32",
-        seed: int = 0,
-    ) -> None:
-        super().__init__(input_size, hidden_size, heads=heads, bias=bias, dtype=dtype, seed=seed, _cell="lstm")
+    _cell = "lstm"
 
 
 class GRUCell(Cell):
@@ -197,15 +169,8 @@ class GRUCell(Cell):
         dtype: DTypeLike = "float32",
         seed: int = 0,
     ) -> None:
-        super().__init__(
-            input_size,
-            hidden_size,
-            heads=heads,
-            bias=bias,
-            dtype=dtype,
-            seed=seed,
-            _cell="gru" if reset_after else "gru-before",
-        )
+        self._cell = "gru" if reset_after else "gru-before"
+        super().__init__(input_size, hidden_size, heads=heads, bias=bias, dtype=dtype, seed=seed)
         self.reset_after = reset_after
 
 
@@ -229,9 +194,8 @@ class ElmanCell(Cell):
         cells = {"tanh": "elman", "relu": "elman-relu"}
         if nonlinearity not in cells:
             raise ValueError(f"nonlinearity must be 'tanh' or 'relu', not {nonlinearity!r}")
-        super().__init__(
-            input_size, hidden_size, heads=heads, bias=bias, dtype=dtype, seed=seed, _cell=cells[nonlinearity]
-        )
+        self._cell = cells[nonlinearity]
+        super().__init__(input_size, hidden_size, heads=heads, bias=bias, dtype=dtype, seed=seed)
         self.nonlinearity = nonlinearity
 
 
@@ -248,17 +212,7 @@ class SLSTMCell(Cell):
     :math:`m_t = \tilde i_t, f_t = 0`. Beck et al., "xLSTM: Extended Long Short-Term Memory", 2024, arXiv:2405.04517.
     """
 
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        *,
-        heads: int = 1,
-        bias: bool | str = True,
-        dtype: DTypeLike = "float32",
-        seed: int = 0,
-    ) -> None:
-        super().__init__(input_size, hidden_size, heads=heads, bias=bias, dtype=dtype, seed=seed, _cell="slstm")
+    _cell = "slstm"
 
 
 explain_keywords(globals())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Union
 
 from . import _core
@@ -28,6 +28,25 @@ def whole_number(value: object, name: str) -> int:
     return number
 
 
+def _arithmetic(name: str, *, swapped: bool = False) -> Callable[[Expression, Number], Expression]:
+    """Returns the method of an operator; ``swapped``: the expression is its right operand."""
+
+    def method(self: Expression, other: Number) -> Expression:
+        return _combined(name, other, self) if swapped else _combined(name, self, other)
+
+    return method
+
+
+def _comparison(name: str) -> Callable[[Expression, Number], Constraint]:
+    """Returns the method of a comparison."""
+
+    def method(self: Expression, other: Number) -> Constraint:
+        right = expression_of(other)
+        return Constraint(_core.csp_compared(name, self._core, right._core), self._model or right._model)
+
+    return method
+
+
 class Expression:
     """A whole number made of variables and constants. :meth:`Model.var` returns a variable.
 
@@ -42,26 +61,12 @@ class Expression:
         self._core = core
         self._model = model  # keeps what the core refers to; None for a constant
 
-    def __add__(self, other: Number) -> Expression:
-        return _combined("+", self, other)
-
-    def __radd__(self, other: int) -> Expression:
-        return _combined("+", other, self)
-
-    def __sub__(self, other: Number) -> Expression:
-        return _combined("-", self, other)
-
-    def __rsub__(self, other: int) -> Expression:
-        return _combined("-", other, self)
+    __add__, __radd__ = _arithmetic("+"), _arithmetic("+", swapped=True)
+    __sub__, __rsub__ = _arithmetic("-"), _arithmetic("-", swapped=True)
+    __mul__, __rmul__ = _arithmetic("*"), _arithmetic("*", swapped=True)
 
     def __neg__(self) -> Expression:
         return _combined("-", 0, self)
-
-    def __mul__(self, other: Number) -> Expression:
-        return _combined("*", self, other)
-
-    def __rmul__(self, other: int) -> Expression:
-        return _combined("*", other, self)
 
     def __floordiv__(self, other: Number) -> Expression:
         quotient, remainder = _combined("/", self, other), _combined("%", self, other)
@@ -84,27 +89,9 @@ class Expression:
     def __truediv__(self, other: object) -> Expression:
         raise TypeError("numbers are whole: use a // b, which rounds down, csp.ceil_div(a, b) or csp.truncated_div(a, b)")
 
-    def _compared(self, name: str, other: Number) -> Constraint:
-        right = expression_of(other)
-        return Constraint(_core.csp_compared(name, self._core, right._core), self._model or right._model)
-
-    def __eq__(self, other: Number) -> Constraint:  # type: ignore[override]
-        return self._compared("==", other)
-
-    def __ne__(self, other: Number) -> Constraint:  # type: ignore[override]
-        return self._compared("!=", other)
-
-    def __le__(self, other: Number) -> Constraint:
-        return self._compared("<=", other)
-
-    def __lt__(self, other: Number) -> Constraint:
-        return self._compared("<", other)
-
-    def __ge__(self, other: Number) -> Constraint:
-        return self._compared(">=", other)
-
-    def __gt__(self, other: Number) -> Constraint:
-        return self._compared(">", other)
+    __eq__ = _comparison("==")  # type: ignore[assignment]
+    __ne__ = _comparison("!=")  # type: ignore[assignment]
+    __le__, __lt__, __ge__, __gt__ = map(_comparison, ("<=", "<", ">=", ">"))
 
     def __bool__(self) -> bool:
         raise TypeError(f"'{self}' has a value only in a solution: compare it, as in {self} != 0")

@@ -90,6 +90,11 @@ def _keywords(function: Any) -> tuple[str, ...]:
     return tuple(name for name in names if not name.startswith("_") and name not in ("self", "cls"))
 
 
+def defaults(function: Any) -> dict[str, Any]:
+    """Returns the default values of keyword arguments."""
+    return getattr(function, "__wrapped__", function).__kwdefaults__ or {}
+
+
 def _owners(name: str) -> Iterator[str]:
     """Yields the functions and classes of the package that have an argument of this name."""
     package: Any = sys.modules[__package__]
@@ -225,6 +230,8 @@ def _explain_class(value: type, methods: Iterable[str]) -> None:
     for key in methods:
         member = value.__dict__.get(key, getattr(value, key))
         function = member.__func__ if isinstance(member, classmethod) else member
+        if key not in value.__dict__:  # of a base, which may be explained under its own name
+            function = getattr(function, "__wrapped__", function)
         if not _is_explainable(function):
             continue
         shown = value.__name__ if key == "__init__" else f"{value.__name__}.{key}"
@@ -245,6 +252,7 @@ def explain_keywords(module: dict[str, Any], *, constructors_alone: bool = False
     for key in module["__all__"]:
         value = module[key]
         if isinstance(value, type) and value.__module__.startswith(__package__):
-            _explain_class(value, ["__init__"] if constructors_alone else list(filter(_is_explained, vars(value))))
+            methods = () if constructors_alone else filter(_is_explained, vars(value))
+            _explain_class(value, {"__init__", *methods})
         elif _is_explainable(value) and _is_explained(key) and not constructors_alone:
             module[key] = _explained(value, key)

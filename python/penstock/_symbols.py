@@ -6,6 +6,7 @@ import json
 import math
 import os
 import sys
+from collections.abc import Callable
 from typing import Any, Union
 
 from .errors import InvalidArgument
@@ -54,6 +55,15 @@ class Trace:
         return self.add({"op": "constant", "value": number})
 
 
+def _operator(operation: str, *, swapped: bool = False) -> Callable[[Symbol, Value], Symbol]:
+    """Returns the method of an operator; ``swapped``: the symbol is its right operand."""
+
+    def method(self: Symbol, other: Value) -> Symbol:
+        return apply(operation, other, self) if swapped else apply(operation, self, other)
+
+    return method
+
+
 class Symbol:
     """A value of one unit at one step, in the equations of a cell."""
 
@@ -64,29 +74,12 @@ class Symbol:
         self._trace = trace
         self._node = node
 
-    def __add__(self, other: Value) -> Symbol:
-        return apply("add", self, other)
-
-    def __radd__(self, other: Value) -> Symbol:
-        return apply("add", other, self)
-
-    def __sub__(self, other: Value) -> Symbol:
-        return apply("subtract", self, other)
-
-    def __rsub__(self, other: Value) -> Symbol:
-        return apply("subtract", other, self)
-
-    def __mul__(self, other: Value) -> Symbol:
-        return apply("multiply", self, other)
-
-    def __rmul__(self, other: Value) -> Symbol:
-        return apply("multiply", other, self)
-
-    def __truediv__(self, other: Value) -> Symbol:
-        return apply("divide", self, other)
-
-    def __rtruediv__(self, other: Value) -> Symbol:
-        return apply("divide", other, self)
+    __add__, __radd__ = _operator("add"), _operator("add", swapped=True)
+    __sub__, __rsub__ = _operator("subtract"), _operator("subtract", swapped=True)
+    __mul__, __rmul__ = _operator("multiply"), _operator("multiply", swapped=True)
+    __truediv__, __rtruediv__ = _operator("divide"), _operator("divide", swapped=True)
+    __lt__, __gt__ = _operator("less"), _operator("less", swapped=True)
+    __le__, __ge__ = _operator("less_equal"), _operator("less_equal", swapped=True)
 
     def __pow__(self, exponent: int) -> Symbol:
         if not isinstance(exponent, int) or not 1 <= exponent <= 16:
@@ -104,18 +97,6 @@ class Symbol:
 
     def __abs__(self) -> Symbol:
         return apply("abs", self)
-
-    def __lt__(self, other: Value) -> Symbol:
-        return apply("less", self, other)
-
-    def __le__(self, other: Value) -> Symbol:
-        return apply("less_equal", self, other)
-
-    def __gt__(self, other: Value) -> Symbol:
-        return apply("less", other, self)
-
-    def __ge__(self, other: Value) -> Symbol:
-        return apply("less_equal", other, self)
 
     def __bool__(self) -> bool:
         raise InvalidArgument(

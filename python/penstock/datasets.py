@@ -6,7 +6,7 @@ import os
 import re
 
 from . import _core
-from ._keywords import explain_keywords
+from ._keywords import defaults, explain_keywords
 from .errors import BadInput, InvalidArgument
 
 TYPE_CHECKING = False  # typing.TYPE_CHECKING without the import
@@ -146,10 +146,24 @@ def _sources(data):
     return ([], tables) if tables else (_paths(data), tables)
 
 
-def _opened(opener, paths, *arguments):
-    """Opens data. If a file is a text or a model instead of a table, the error names the function that reads it."""
+def _opened(function, given, decided=()) -> Dataset:
+    """Opens data for a public function that was called with ``given``. The origin, a model, determines ``decided``.
+
+    If a file is a text or a model instead of a table, the error names the function that reads it.
+    """
+    (paths, tables), origin = _sources(given.pop("path")), given.pop("origin")
+    for name in given.keys() & {"inputs", "targets", "known", "categories", "calendar"}:
+        given[name] = _names(given[name] or ())
+    if origin is not None:
+        usual = defaults(function)
+        for name in decided:
+            if given[name] not in (usual[name], []):
+                raise InvalidArgument(f"{name} contradicts origin, which decides it")
+        if "from_last" in given:
+            given.update(from_last=origin.spec["from_last"], autoregression=origin.spec["lags"] > 0)
     try:
-        return opener(paths, *arguments)
+        opener = getattr(_core, function.__name__)
+        dataset = opener(paths, tables, None if origin is None else origin._model, given)
     except BadInput as error:
         text = re.sub(r"the option '(\w+)=([^']*)'", r"\1='\2'", str(error))
         if "this is a safetensors file" in text:
@@ -157,19 +171,16 @@ def _opened(opener, paths, *arguments):
         elif paths and "not a table in text" not in text and _core.guess_kind(paths) == "text":
             text += f"; it looks like a text: penstock.open_text({paths[0]!r}) reads one"
         raise BadInput(text) from None
+    from_last = given.get("from_last", False)
+    if from_last is None:
+        from_last = dataset.forecasts_an_input()
+    return Dataset(dataset, _name_of(paths, tables), from_last)
 
 
 def _name_of(paths, tables=()):
     """Returns the first path or table and the number of others, such as "a.csv and 2 more"."""
     names = paths or [name for name, _ in tables]
     return (names[0] if names else "") + (f" and {len(names) - 1} more" if len(names) > 1 else "")
-
-
-def _refuse_given(reason, **given):
-    """Raises InvalidArgument for the first argument that is given although ``reason`` determines it."""
-    for name, value in given.items():
-        if value:
-            raise InvalidArgument(f"{name} contradicts {reason}, which decides it")
 
 
 def open_text(path: Path | Sequence[Path], *, validation_fraction: float = 0.05, bytes: bool = False) -> Dataset:
@@ -204,6 +215,11 @@ def open_sound(input: Path, target: Path, *, validation_fraction: float = 0.2, o
     model = None if origin is None else origin._model
     source, came_out = os.fspath(input), os.fspath(target)
     return Dataset(_core.open_sound(source, came_out, validation_fraction, model), f"{source} to {came_out}")
+
+
+#: Arguments of :func:`open_series` that the model to be trained further determines.
+_DECIDED = ("inputs", "targets", "horizon", "from_last", "autoregression", "transform", "calendar", "date_column",
+            "irregular", "group", "group_by_file", "known", "categories")  # fmt: skip
 
 
 def open_series(
@@ -254,7 +270,7 @@ def open_series(
             ``from_last=True``. None: True if a target is also an input.
         autoregression: True: a linear forecast is fitted, too, and the model learns its residual. It needs
             ``from_last``. None: the value of ``from_last``.
-        transform: ``"none"``, ``"logarithm"`` (all values must be positive), or ``"automatic"``, the default with
+        transform: ``"none"``, ``"log"`` (all values must be positive), or ``"auto"``, the default with
             ``autoregression``: the better one in the training part.
         season: Number of rows after which the targets repeat. 1: no season. 0: detected.
         calendar: Cycles of the date to read as inputs: any of ``"day"``, ``"week"`` and ``"year"``. ``"auto"``, the
@@ -281,42 +297,7 @@ def open_series(
         IoFailure: A file cannot be read.
         BadInput: A file is not a table, or has a value that cannot be read.
     """
-    if origin is not None:
-        _refuse_given("origin", inputs=_names(inputs), targets=_names(targets), horizon=horizon != 1, from_last=from_last is not None,
-                      autoregression=autoregression is not None, transform=transform is not None, calendar=calendar is not None,
-                      date_column=date_column, irregular=irregular is not None, group=group, group_by_file=group_by_file, known=_names(known),
-                      categories=_names(categories))  # fmt: skip
-        from_last, autoregression = origin.spec["from_last"], origin.spec["lags"] > 0
-    paths, tables = _sources(path)
-    dataset = _opened(
-        _core.open_series,
-        paths,
-        tables,
-        _names(inputs),
-        _names(targets),
-        horizon,
-        validation_fraction,
-        delimiter,
-        decimal,
-        header,
-        missing,
-        from_last,
-        autoregression,
-        transform,
-        season,
-        _names(calendar or ()),
-        date_column,
-        irregular,
-        undated,
-        group,
-        group_by_file,
-        _names(known),
-        _names(categories),
-        None if origin is None else origin._model,
-    )
-    if from_last is None:
-        from_last = dataset.forecasts_an_input()
-    return Dataset(dataset, _name_of(paths, tables), from_last)
+    return _opened(open_series, dict(locals()), _DECIDED)
 
 
 def open_labelled(
@@ -359,26 +340,7 @@ def open_labelled(
         IoFailure: A file cannot be read.
         BadInput: A file is not a table, or has a value that cannot be read.
     """
-    if origin is not None:
-        _refuse_given("origin", inputs=_names(inputs), categories=_names(categories))
-    paths, tables = _sources(path)
-    dataset = _opened(
-        _core.open_labelled,
-        paths,
-        tables,
-        sequence_column,
-        label_column,
-        _names(inputs),
-        _names(categories),
-        validation_fraction,
-        delimiter,
-        decimal,
-        header,
-        missing,
-        seed,
-        None if origin is None else origin._model,
-    )
-    return Dataset(dataset, _name_of(paths, tables))
+    return _opened(open_labelled, dict(locals()), ("inputs", "categories"))
 
 
 def open_labelled_texts(
@@ -417,25 +379,7 @@ def open_labelled_texts(
         IoFailure: A file cannot be read.
         BadInput: A file is not a table, or no columns of texts and labels were found.
     """
-    if origin is not None:
-        _refuse_given("origin", text_column=text_column)
-    paths, tables = _sources(path)
-    dataset = _opened(
-        _core.open_labelled_texts,
-        paths,
-        tables,
-        text_column,
-        label_column,
-        longest,
-        validation_fraction,
-        delimiter,
-        decimal,
-        header,
-        missing,
-        seed,
-        None if origin is None else origin._model,
-    )
-    return Dataset(dataset, _name_of(paths, tables))
+    return _opened(open_labelled_texts, dict(locals()), ("text_column",))
 
 
 def open_task(

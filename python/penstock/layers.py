@@ -31,6 +31,7 @@ _NETWORKS: dict[str, type[_core.NetworkF32 | _core.NetworkF64]] = {
     "float32": _core.NetworkF32,
     "float64": _core.NetworkF64,
 }
+_SPEC = ("cell", "input_size", "hidden_size", "heads", "layers", "direction", "bias", "dropout", "gradient_clip")
 _TAPES = {"float32": _core.TapeF32, "float64": _core.TapeF64}
 _SCANS = {cell["name"] for cell in _core.cells() if cell["scan"]}
 
@@ -99,13 +100,13 @@ class _Network:
         input_size: int,
         hidden_size: int,
         *,
-        layers: int,
-        direction: str,
-        heads: int,
-        bias: bool | str,
-        dropout: float,
-        dtype: DTypeLike,
-        seed: int,
+        layers: int = 1,
+        direction: str = "forward",
+        heads: int = 1,
+        bias: bool | str = True,
+        dropout: float = 0.0,
+        dtype: DTypeLike = "float32",
+        seed: int = 0,
         gradient_clip: float = 0.0,
     ) -> None:
         self.dtype = _dtype_name(dtype)
@@ -114,19 +115,6 @@ class _Network:
                 raise TypeError(f"{name} must be a whole number, not {size!r}")
         if isinstance(bias, bool):
             bias = "both" if bias else "none"
-        self._network = _NETWORKS[self.dtype](
-            cell=cell,
-            input_size=input_size,
-            hidden_size=hidden_size,
-            heads=heads,
-            layers=layers,
-            direction=direction,
-            bias=bias,
-            dropout=dropout,
-            gradient_clip=gradient_clip,
-            seed=seed,
-            stacked=self._stacked,
-        )
         self.cell = cell
         self.input_size = input_size
         self.hidden_size = hidden_size
@@ -136,6 +124,8 @@ class _Network:
         self.bias = bias
         self.dropout = dropout
         self.gradient_clip = gradient_clip
+        spec = {name: getattr(self, name) for name in _SPEC}
+        self._network = _NETWORKS[self.dtype](**spec, seed=seed, stacked=self._stacked)
 
     def forward(
         self,
@@ -411,35 +401,6 @@ class Recurrent(_Network):
     """
 
     _stacked = True
-
-    def __init__(
-        self,
-        cell: str,
-        input_size: int,
-        hidden_size: int,
-        *,
-        layers: int = 1,
-        direction: str = "forward",
-        heads: int = 1,
-        bias: bool | str = True,
-        dropout: float = 0.0,
-        dtype: DTypeLike = "float32",
-        seed: int = 0,
-        gradient_clip: float = 0.0,
-    ) -> None:
-        super().__init__(
-            cell,
-            input_size,
-            hidden_size,
-            layers=layers,
-            direction=direction,
-            heads=heads,
-            bias=bias,
-            dropout=dropout,
-            dtype=dtype,
-            seed=seed,
-            gradient_clip=gradient_clip,
-        )
 
     def step(self, x: ArrayLike, h: State | None = None, *, out: Buffer | None = None) -> tuple[NDArray, NDArray]:
         """Runs one step of every row and returns ``(y, state)``. It needs the direction ``"forward"``.

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Model", "Session"]
 
+#: Arguments of :class:`Model` that are fields of :attr:`Model.spec`.
+_SPEC = ("cell", "width", "blocks", "hidden_size", "heads", "convolution", "feed_forward", "dropout", "end_norms",
+         "from_last")  # fmt: skip
+
 
 class Model:
     """A sequence model: embedding or linear input, blocks of (norm, recurrent layer, residual), norm, linear head.
@@ -86,23 +90,10 @@ class Model:
         seed: int = 0,
         device: str = "cpu",
     ) -> None:
+        said = dict(locals())
         dataset = dataset_of(data)
-        given = {
-            "cell": cell,
-            "width": width,
-            "blocks": blocks,
-            "convolution": convolution,
-            "feed_forward": None if feed_forward is None else float(feed_forward),
-            "dropout": None if dropout is None else float(dropout),
-            "end_norms": end_norms,
-        }
-        given = {name: value for name, value in given.items() if value is not None}
-        rest = {
-            "hidden_size": hidden_size,
-            "heads": heads,
-            "from_last": data._from_last if from_last is None else from_last,
-        }
-        self._arguments = given | rest  # a search keeps these fixed
+        self._arguments = {name: said[name] for name in _SPEC if said[name] is not None}  # a search keeps these fixed
+        self._arguments.setdefault("from_last", data._from_last)
         suggested = _core.suggest_spec(dataset, cell or "", device)
         self._initial = (initial_weights, float(chrono))
         self._model = _core.Model.make(suggested | self._arguments, dataset, seed, *self._initial)

@@ -14,10 +14,11 @@ if TYPE_CHECKING:
 __all__ = ["log_scan", "log_scan_backward", "scan", "scan_backward"]
 
 
-def _which(lengths, cu_seqlens, reset_mask):
-    if lengths is None and cu_seqlens is None and reset_mask is None:
-        return None
-    return lengths, cu_seqlens, reset_mask
+def _rest(logarithmic, reverse, lengths, cu_seqlens, reset_mask, layout, *how):
+    """Returns the last arguments of all scans of the library; ``how`` are the mode, device, threads and exact."""
+    given = lengths is not None or cu_seqlens is not None or reset_mask is not None
+    which = (lengths, cu_seqlens, reset_mask) if given else None
+    return logarithmic, reverse, which, is_time_first(layout), execution(*how, "full")
 
 
 def scan(
@@ -66,16 +67,8 @@ def scan(
     >>> h[:, 0].tolist(), last.tolist()
     ([1.0, 1.5, 1.75, 1.875], [1.875])
     """
-    return _core.scan(
-        (a, b, None),
-        h0,
-        out,
-        False,
-        reverse,
-        _which(lengths, cu_seqlens, reset_mask),
-        is_time_first(layout),
-        execution(mode, device, threads, exact, "full"),
-    )
+    rest = _rest(False, reverse, lengths, cu_seqlens, reset_mask, layout, mode, device, threads, exact)
+    return _core.scan((a, b, None), h0, out, *rest)
 
 
 def log_scan(
@@ -111,16 +104,8 @@ def log_scan(
     >>> bool(np.allclose(h[:, 0], [1, 1.5, 1.75, 1.875]))
     True
     """
-    return _core.scan(
-        (log_a, log_b, sign),
-        h0,
-        out,
-        True,
-        reverse,
-        _which(lengths, cu_seqlens, reset_mask),
-        is_time_first(layout),
-        execution(mode, device, threads, exact, "full"),
-    )
+    rest = _rest(True, reverse, lengths, cu_seqlens, reset_mask, layout, mode, device, threads, exact)
+    return _core.scan((log_a, log_b, sign), h0, out, *rest)
 
 
 def scan_backward(
@@ -150,16 +135,8 @@ def scan_backward(
 
     The other arguments are those of the forward call.
     """
-    da, db, _, dh0 = _core.scan_backward(
-        (a, b, None),
-        h0,
-        (h, dh, dlast),
-        False,
-        reverse,
-        _which(lengths, cu_seqlens, reset_mask),
-        is_time_first(layout),
-        execution(mode, device, threads, exact, "full"),
-    )
+    rest = _rest(False, reverse, lengths, cu_seqlens, reset_mask, layout, mode, device, threads, exact)
+    da, db, _, dh0 = _core.scan_backward((a, b, None), h0, (h, dh, dlast), *rest)
     return da, db, dh0
 
 
@@ -186,13 +163,5 @@ def log_scan_backward(
 
     ``dsign`` is None if ``sign`` is. The arguments are those of :func:`scan_backward` and of the forward call.
     """
-    return _core.scan_backward(
-        (log_a, log_b, sign),
-        h0,
-        (h, dh, dlast),
-        True,
-        reverse,
-        _which(lengths, cu_seqlens, reset_mask),
-        is_time_first(layout),
-        execution(mode, device, threads, exact, "full"),
-    )
+    rest = _rest(True, reverse, lengths, cu_seqlens, reset_mask, layout, mode, device, threads, exact)
+    return _core.scan_backward((log_a, log_b, sign), h0, (h, dh, dlast), *rest)

@@ -7,7 +7,7 @@ import os
 
 from . import _core
 from ._given import dataset_of, model_of
-from ._keywords import explain_keywords, warn_caller
+from ._keywords import defaults, explain_keywords, warn_caller
 from ._progress import bar_for
 from ._remedies import in_python
 from .datasets import describe_data, scored_unit
@@ -183,43 +183,19 @@ def train(
         Incompatible: The model was made for other data, or the checkpoint belongs to another run.
         NumericalError: Too many steps in a row were not finite.
     """
-    how = {name: value for name, value in locals().items() if name in _OF_LAYERS}
+    said = dict(locals())
     _core.utc_time()  # noted in the model's history: a bad SOURCE_DATE_EPOCH is refused before training
     model_of(model), dataset_of(data)  # raise TypeError for other types
     resumed = os.fspath(checkpoint) if resume and checkpoint is not None and os.path.exists(checkpoint) else ""
     options = _core.suggest(data._dataset, model._on(device), resumed)
     if steps is not None or seconds is not None or epochs is not None:
-        options.update(max_steps=steps or 0, max_seconds=float(seconds or 0), max_epochs=float(epochs or 0))
-    given = {
-        "batch": batch,
-        "length": length,
-        "validate_every": None if validate_every is None else float(validate_every),
-        "validate_steps": validate_steps,
-        "patience": patience,
-        "keep_best": keep_best,
-        "precision": precision,
-    }
-    options.update({name: value for name, value in given.items() if value is not None})
+        options.update(max_steps=steps or 0, max_seconds=seconds or 0.0, max_epochs=epochs or 0.0)
+    options |= {name: said[name] for name in _OPTIONS if said[name] is not None}
     if not options["validate_steps"]:
-        options["patience"] = 0 if patience is None else patience
-    options |= {
-        "weight_decay": float(weight_decay),
-        "warmup": float(warmup),
-        "clip": float(clip),
-        "rollbacks": rollbacks,
-        "carry_state": carry_state,
-        "loss": loss,
-        "optimizer": optimizer,
-        "log_every": float(log_every),
-        "checkpoint_path": os.fspath(checkpoint) if checkpoint is not None else "",
-        "checkpoint_every": float(checkpoint_every),
-        "metrics_path": os.fspath(metrics) if metrics is not None else "",
-        "tensorboard_path": os.fspath(tensorboard) if tensorboard is not None else "",
-        "seed": seed,
-        "device": model._on(device),
-        "threads": threads,
-        "exact": exact,
-    }
+        options["patience"] = patience or 0
+    for name in ("checkpoint", "metrics", "tensorboard"):
+        options[f"{name}_path"] = "" if said[name] is None else os.fspath(said[name])
+    options["device"] = model._on(device)
     if seeds < 1:
         raise InvalidArgument(f"seeds must be at least 1, not {seeds}")
     try:
@@ -248,10 +224,10 @@ def train(
         learning_rate = found.learning_rate
     if learning_rate is None:
         learning_rate = _core.fine_tuning_rate if model._continues else 3e-3
-    options["learning_rate"] = float(learning_rate)
-    unsaid = getattr(train, "__wrapped__", train).__kwdefaults__ or {}
-    said = any(value != unsaid[name] for name, value in how.items())
-    alone = alone or (not said and not model._continues and _core.linear_stands_alone(data._dataset))
+    options["learning_rate"] = learning_rate
+    usual = defaults(train)
+    about_layers = any(said[name] != usual[name] for name in _OF_LAYERS)
+    alone = alone or (not about_layers and not model._continues and _core.linear_stands_alone(data._dataset))
     bar = bar_for(progress, model.task)
 
     def report(fields):
@@ -282,6 +258,11 @@ def train(
         Progress(**result), None if validation is None else Evaluation(**validation), **end, search=found
     )
 
+
+#: Arguments of :func:`train` that are options of the library under the same name.
+_OPTIONS = ("batch", "length", "weight_decay", "warmup", "clip", "rollbacks", "carry_state", "loss", "optimizer",
+            "validate_every", "validate_steps", "patience", "keep_best", "log_every", "checkpoint_every", "seed",
+            "precision", "threads", "exact")  # fmt: skip
 
 #: Arguments of :func:`train` about the training of layers.
 _OF_LAYERS = ("steps", "seconds", "epochs", "search", "seeds", "batch", "length", "learning_rate", "weight_decay", "warmup", "clip",

@@ -4,7 +4,6 @@
 #include <omp.h>
 #include <pthread.h>
 
-#include <algorithm>
 #include <exception>
 #include <mutex>
 #include <thread>

@@ -8,7 +8,6 @@
 #include "data/batch.h"
 #include "data/device_batch.h"
 #include "graph/program.h"
-#include "penstock/stop.h"
 
 namespace penstock::training {
 

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <string>
-
 #include "nn/model/model_impl.h"
 #include "penstock/data/dataset.h"
 #include "penstock/data_description.h"

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <utility>
 
 #include "base/check.h"
 #include "base/quote.h"
@@ -114,9 +113,7 @@ void take_scaling(DataDescription& fitted, const DataDescription& origin, const 
     group.targets = known->targets;
   }
   // Targets that are read may be scaled by their changes, which says nothing of the unit.
-  for (Column& target : fitted.targets) {
-    take(target, origin.targets, !reads(origin, target.name, Feature::value));
-  }
+  for (Column& target : fitted.targets) take(target, origin.targets, !reads(origin, target.name, Feature::value));
 }
 
 bool reads(const DataDescription& origin, const std::string& column, Feature feature) {

@@ -13,6 +13,10 @@ namespace penstock::data {
 /// says whether they are sound.
 void check_origin_task(const DataDescription& origin, Task task, bool sound, const std::string& source);
 
+/// Returns the name of the first file or table; empty without any.
+inline std::string first_name(const Sources& sources) { return sources.empty() ? "" : sources.front(); }
+inline std::string first_name(const std::vector<Table>& tables) { return tables.empty() ? "" : tables.front().name; }
+
 /// Options that open a series as the model reads it. Throws Error(incompatible) if missing values are not to be treated
 /// as an input that the model has.
 SeriesOptions options_of(const DataDescription& origin, SeriesOptions options);

@@ -1,7 +1,6 @@
 #include "data/stream_windows.h"
 
 #include <algorithm>
-#include <utility>
 
 namespace penstock::data {
 

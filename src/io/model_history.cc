@@ -5,11 +5,13 @@
 #include <ctime>
 #include <string_view>
 #include <system_error>
+#include <type_traits>
 
 #include "base/check.h"
 #include "base/quote.h"
 #include "io/model_file.h"
 #include "io/model_json.h"
+#include "penstock/fields.h"
 #include "penstock/model_file.h"
 
 namespace penstock {
@@ -21,17 +23,10 @@ constexpr const char* training_key = "penstock.training";  // of checkpoints
 History parse_history(const std::string& text, const std::string& source) {
   const nlohmann::json json = io::parse_object(text, source, history_key);
   History history;
-  const auto take = [&](const char* name, std::string& value) {
-    if (json.contains(name) && json.at(name).is_string()) value = json.at(name).get<std::string>();
-  };
-  take("trained", history.trained);
-  take("data", history.data);
-  take("score", history.score);
-  take("version", history.version);
-  take("origin", history.origin);
-  take("search", history.search);
-  take("weight", history.weight);
-  if (json.contains("steps") && json.at("steps").is_number_integer()) history.steps = json.at("steps").get<Index>();
+  visit_fields(history, [&]<class T>(const char* name, T& value) {
+    const nlohmann::json found = json.value(name, nlohmann::json());
+    if (std::is_same_v<T, Index> ? found.is_number_integer() : found.is_string()) value = found.get<T>();
+  });
   return history;
 }
 
@@ -64,14 +59,11 @@ std::string utc_time() {
 
 void save_model(const Model& model, const std::string& path, const History& history) {
   io::Metadata metadata = io::model_metadata(model.spec(), model.data());
-  nlohmann::json fields = {{"trained", history.trained},
-                           {"data", history.data},
-                           {"score", history.score},
-                           {"version", history.version},
-                           {"steps", history.steps}};
-  if (!history.origin.empty()) fields["origin"] = history.origin;
-  if (!history.search.empty()) fields["search"] = history.search;
-  if (!history.weight.empty()) fields["weight"] = history.weight;
+  nlohmann::json fields;
+  visit_fields(history, [&](const char* name, const auto& value) { fields[name] = value; });
+  for (const char* const name : {"origin", "search", "weight"}) {
+    if (fields[name].get_ref<const std::string&>().empty()) fields.erase(name);
+  }
   metadata[history_key] = io::to_text(fields);
   io::write_safetensors(path, io::model_tensors(model.impl()), metadata);
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -11,6 +12,7 @@
 #include "base/counted.h"
 #include "base/quote.h"
 #include "penstock/cell.h"
+#include "penstock/fields.h"
 #include "penstock/spread_tracker.h"
 #include "plan/cell_table.h"
 
@@ -144,20 +146,8 @@ std::string read_cell(ObjectReader& reader, const json& object, const std::strin
 }
 
 json to_json(const ModelSpec& spec) {
-  json object = {{"width", spec.width},
-                 {"blocks", spec.blocks},
-                 {"hidden_size", spec.hidden_size},
-                 {"heads", spec.heads},
-                 {"convolution", spec.convolution},
-                 {"feed_forward", spec.feed_forward},
-                 {"dropout", spec.dropout},
-                 {"end_norms", spec.end_norms},
-                 {"from_last", spec.from_last},
-                 {"lags", spec.lags},
-                 {"known_effects", spec.known_effects},
-                 {"filters", spec.filters},
-                 {"dilations", spec.dilations},
-                 {"members", spec.members}};
+  json object;
+  visit_fields(spec, [&](const char* name, const auto& value) { object[name] = value; });
   add_cell(spec.cell, object);
   return object;
 }
@@ -166,20 +156,12 @@ ModelSpec model_spec_from_json(const json& object, const std::string& source) {
   ObjectReader reader(object, source, "model");
   ModelSpec spec;
   spec.cell = read_cell(reader, object, source);
-  spec.width = reader.integer("width");
-  spec.blocks = reader.integer("blocks");
-  spec.hidden_size = reader.integer("hidden_size");
-  spec.heads = reader.integer("heads");
-  spec.convolution = reader.integer("convolution");
-  spec.feed_forward = reader.number("feed_forward");
-  spec.dropout = reader.number("dropout");
-  spec.end_norms = reader.boolean("end_norms", true);
-  spec.from_last = reader.boolean("from_last", false);
-  spec.lags = reader.integer("lags", 0);
-  spec.known_effects = reader.boolean("known_effects", false);
-  spec.filters = reader.integer("filters", 0);
-  spec.dilations = reader.integer("dilations", 0);
-  spec.members = reader.integer("members", 1);
+  // Older files lack these: their models are as the defaults say.
+  constexpr std::array<std::string_view, 7> later = {"end_norms", "from_last", "lags",   "known_effects",
+                                                     "filters",   "dilations", "members"};
+  visit_fields(spec, [&](const char* name, auto& value) {
+    if (object.contains(name) || std::ranges::find(later, name) == later.end()) reader.read(name, value);
+  });
   reader.finish();
   return spec;
 }

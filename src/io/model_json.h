@@ -1,7 +1,6 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <string>
 
 #include "penstock/data_description.h"
@@ -45,6 +44,9 @@ class ObjectReader {
   /// Reads a field that older files lack; `if_missing` is its value for them.
   bool boolean(const char* field, bool if_missing);
   std::string string(const char* field);
+  void read(const char* field, Index& value) { value = integer(field); }
+  void read(const char* field, double& value) { value = number(field); }
+  void read(const char* field, bool& value) { value = boolean(field, value); }
   /// Reads a name with `parse`, which must throw Error(invalid_argument) "<field> must be ..." for unknown names.
   template <typename Parse>
   auto parsed(const char* field, const Parse& parse) {

@@ -1,4 +1,3 @@
-#include <fmt/format.h>
 
 #include <filesystem>
 #include <map>
@@ -77,9 +76,7 @@ std::string save_plans(const std::vector<TunedWork>& works, const std::string& p
   }
   for (const TunedCost& cost : costs) by_machine[cost.machine].costs.emplace_back(cost.name, cost.after);
   std::string text = text_before(file, path);
-  for (const auto& [machine, tuned] : by_machine) {
-    text = plan::add_to_tuning(text, machine, tuned.plans, tuned.costs);
-  }
+  for (const auto& [machine, tuned] : by_machine) text = plan::add_to_tuning(text, machine, tuned.plans, tuned.costs);
   write_file(file, text);
   if (is_in_cache(path)) {  // whatever the umask
     std::error_code ignored;

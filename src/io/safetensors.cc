@@ -11,10 +11,10 @@
 #include "base/check.h"
 #include "base/counted.h"
 #include "base/quote.h"
-#include "io/atomic_file.h"
 #include "io/read_file.h"
 #include "io/safetensors_header.h"
 #include "penstock/checksum.h"
+#include "penstock/file_writer.h"
 
 namespace penstock::io {
 namespace {
@@ -182,7 +182,9 @@ void write_safetensors(const std::string& path, std::span<const TensorData> tens
                                                     std::as_bytes(std::span(header))};
   for (const auto* tensor : ordered) pieces.push_back(tensor->values);
   header.replace(checksum_place(header, checksum_key), checksum_digits, checksum_of(pieces));
-  write_atomically(path, pieces);
+  FileWriter file(path);
+  for (const auto piece : pieces) file.write({reinterpret_cast<const char*>(piece.data()), piece.size()});
+  file.finish();
 }
 
 }  // namespace penstock::io

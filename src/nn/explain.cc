@@ -11,7 +11,6 @@
 #include "nn/model/model_impl.h"
 #include "ops/recurrence/explain.h"
 #include "penstock/model.h"
-#include "penstock/plan.h"
 
 namespace penstock {
 namespace {

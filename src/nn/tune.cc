@@ -3,8 +3,6 @@
 
 #include "penstock/tune.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <bit>
 #include <cmath>

@@ -1,7 +1,5 @@
 #include "plan/cell_table.h"
 
-#include <cmath>
-
 #include "base/check.h"
 #include "plan/defined_cells.h"
 

@@ -1,6 +1,5 @@
 #include "plan/machine.h"
 
-#include <algorithm>
 #include <cctype>
 
 #include "base/check.h"

@@ -6,6 +6,7 @@
 #include "nn/enough_memory.h"
 #include "ops/pointwise/elementwise.h"
 #include "ops/pointwise/embedding.h"
+#include "penstock/stop.h"
 #include "stream/session_rows.h"
 
 namespace penstock {
@@ -88,10 +89,13 @@ std::vector<float> push_all(Session& session, std::size_t steps, const Push& pus
   std::vector<float> outputs;
   for (std::size_t t = 0; t < steps; ++t) {
     try {
+      stop_if_asked();
       const std::span<const float> output = push(t);
       outputs.insert(outputs.end(), output.begin(), output.end());
     } catch (const Error& error) {
-      if (error.code() == ErrorCode::invalid_argument) session.restore(before);
+      if (error.code() == ErrorCode::interrupted || error.code() == ErrorCode::invalid_argument)
+        session.restore(before);
+      if (error.code() == ErrorCode::interrupted) throw;
       throw Error(error.code(), fmt::format("step {}: {}", t, error.what()));
     }
   }

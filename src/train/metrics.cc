@@ -1,6 +1,5 @@
 #include "train/metrics.h"
 
-#include <nlohmann/json.hpp>
 #include <numbers>
 #include <utility>
 

@@ -1,18 +1,13 @@
 #include <algorithm>
-#include <cmath>
-#include <cstdint>
-#include <limits>
 #include <optional>
 #include <utility>
 
 #include "base/check.h"
 #include "base/quote.h"
-#include "penstock/classify/labels.h"
-#include "penstock/data/rows.h"
 #include "penstock/data_description.h"
-#include "penstock/forecast/score.h"
 #include "penstock/sequence_run.h"
 #include "penstock/spread_tracker.h"
+#include "penstock/train/answer_rows.h"
 #include "penstock/train/score_rows.h"
 
 namespace penstock {
@@ -176,26 +171,18 @@ SeriesScore score_series(const Model& model, Rows& rows, const SeriesScoring& op
 
 LabelScore score_labelled(const Model& model, Rows& rows, const Execution& execution) {
   const DataDescription& data = model.data();
-  SequenceRun sequence(model, execution);
   std::vector<std::vector<Index>> confusion(data.classes.size(), std::vector<Index>(data.classes.size(), 0));
   std::string label;
-  const auto finish = [&] {
-    if (sequence.waiting() == 0) return;
-    const auto logits = sequence.run().last(data.classes.size());
+  const auto count = [&](std::span<const float> logits) {
     const auto truth = std::ranges::find(data.classes, label);
     if (truth == data.classes.end()) {
       fail(ErrorCode::bad_input, "{}: label {} is none that the model knows", rows.name(), in_quotes(label));
     }
     const auto answer = std::ranges::max_element(logits) - logits.begin();
     ++confusion[static_cast<std::size_t>(truth - data.classes.begin())][static_cast<std::size_t>(answer)];
-    sequence.restart();
   };
-  const auto add = [&] {
-    if (sequence.waiting() == SequenceRun::piece) sequence.run();
-    sequence.add(rows.features());
-    label = rows.kept().front();
-  };
-  for_each_sequence(rows, add, finish);
+  label_rows(
+      model, rows, execution, [&] { label = rows.kept().front(); }, count);
   return score_labels(std::move(confusion));
 }
 

@@ -13,9 +13,7 @@
 #include "base/quote.h"
 #include "base/warning.h"
 #include "data/divisible.h"
-#include "penstock/data/dataset.h"
 #include "penstock/file_writer.h"
-#include "penstock/train/train.h"
 #include "train/search_space.h"
 
 namespace penstock {

@@ -4,7 +4,6 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "nn/model/model_impl.h"
 #include "penstock/data/dataset.h"

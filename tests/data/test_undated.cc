@@ -179,9 +179,9 @@ TEST(Undated, RowsToTrainFurtherOnAreTreatedAlike) {
     options.calendar.cycles = {};
     const DataDescription origin = open_series(good, options)->description();
     expect_error(ErrorCode::bad_input, "bad.csv:52: column \"when\": \"Total\" is no date",
-                 [&] { open_series({bad}, options, origin); });
+                 [&] { open_series({bad}, options, &origin); });
     options.undated = Undated::drop;
-    const auto further = open_series({bad}, options, origin);
+    const auto further = open_series({bad}, options, &origin);
     EXPECT_EQ(further->training_steps() + further->held_out_steps() + 1, irregular == Irregular::fill ? 200 : 199);
   }
 }

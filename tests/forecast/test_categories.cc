@@ -133,7 +133,7 @@ TEST_F(Categories, KnownInAdvanceAndKeptInFiles) {
   EXPECT_EQ(titles(loaded.data().inputs), titles(description.inputs));
   EXPECT_EQ(loaded.data().inputs[10].category, "Mon");
   // Data for further training have its categories, whatever is in them.
-  const auto more = open_series(Sources{folder.write("t.csv", shop(12))}, options, loaded.data());
+  const auto more = open_series(Sources{folder.write("t.csv", shop(12))}, options, &loaded.data());
   EXPECT_EQ(titles(more->description().inputs), titles(description.inputs));
 }
 

@@ -124,6 +124,19 @@ def test_layouts_and_strides_change_nothing():
     assert (h == y[:, 1]).all()
 
 
+def test_with_a_tape_the_outputs_leave_the_inputs_alone():
+    cell = penstock.LSTMCell(4, 4)
+    x = normal(11, 2, 5, 4, dtype=np.float32)
+    y, _ = cell.forward(x)
+    both = np.concatenate([x, np.zeros_like(x)], 2)
+    for out in (both[..., :4], both[..., 2:6]):
+        with pytest.raises(penstock.InvalidArgument, match="out must not share memory with x when a tape is given"):
+            cell.forward(both[..., :4], tape=cell.tape(), out=out)
+    assert (both[..., :4] == x).all()
+    cell.forward(both[..., :4], tape=cell.tape(), out=both[..., 4:])
+    assert (both == np.concatenate([x, y], 2)).all()
+
+
 @pytest.mark.parametrize("name", sorted(SCAN))
 def test_modes_agree(name):
     network = penstock.Recurrent(name, 3, 5, dtype="float64")

@@ -286,7 +286,7 @@ def test_a_model_that_the_program_trained_answers_alike(folder):
 
 
 def test_training_takes_what_suits_the_data(folder):
-    data = penstock.open_series(folder / "series.csv", from_last=True, autoregression=True, transform="automatic")
+    data = penstock.open_series(folder / "series.csv", from_last=True, autoregression=True, transform="auto")
     model = penstock.Model(data, from_last=True, width=8, blocks=1)
     assert model.spec["lags"] > 0
     result = penstock.train(model, data, steps=3, progress=False, threads=1)

@@ -273,7 +273,7 @@ def growing(request, tmp_path_factory):
     data = penstock.open_series(
         folder / "sales.csv",
         horizon=3,
-        transform="none" if request.param == "none" else "logarithm",
+        transform="none" if request.param == "none" else "log",
         targets=["sales"] if request.param == "some" else [],
     )
     logarithms = {"some": [True, False], "all": [True, True], "none": [False, False]}
@@ -313,7 +313,7 @@ def test_levels_that_floats_cannot_tell_apart_are_doubles(tmp_path, level, unit,
     random = np.random.default_rng(1)
     rows = (level + unit * (10 * np.sin(np.arange(200) / 4) + random.standard_normal(200)))[:, np.newaxis]
     (tmp_path / "level.csv").write_text("y\n" + "".join(f"{row!r}\n" for row in rows[:, 0].tolist()))
-    data = penstock.open_series(tmp_path / "level.csv", horizon=2, transform="logarithm" if logarithm else "none")
+    data = penstock.open_series(tmp_path / "level.csv", horizon=2, transform="log" if logarithm else "none")
     model = penstock.Model(data, width=8, blocks=1)
     penstock.train(model, data, steps=5, batch=4, length=16, threads=1, progress=False)
     model.save_onnx(tmp_path / "m.onnx")

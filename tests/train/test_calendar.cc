@@ -223,7 +223,7 @@ TEST(Calendar, DatesThatAreNoInputAreKeptToBeSaid) {
   ASSERT_TRUE(undated.read("1", features));
   EXPECT_EQ(undated.date(), std::nullopt);
   const std::string values = folder.write("x.csv", "x\n1\n5\n2\n7\n3\n9\n1\n4\n8\n2\n6\n");
-  const Model further = continue_from(loaded, *open_series({values}, options, loaded.data()), 0.0);
+  const Model further = continue_from(loaded, *open_series({values}, options, &loaded.data()), 0.0);
   EXPECT_EQ(further.data().inputs.size(), 1u) << "of a file without dates";
 }
 

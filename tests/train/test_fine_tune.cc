@@ -73,7 +73,7 @@ TEST(FineTune, OtherRowsAreReadAsTheModelReadsThem) {
   const Model origin = small_model(*first);
   // Other columns and another order, and another level: columns, scaling and horizon are the model's all the same.
   const std::string other = table("z,y,x", 60, [](int i) { return fmt::format("{},{},{}", i % 7, 12 + i, 9 + i % 3); });
-  const auto second = open_series({folder.write("b.csv", other)}, {.horizon = 7}, origin.data());
+  const auto second = open_series({folder.write("b.csv", other)}, {.horizon = 7}, &origin.data());
   const DataDescription &was = origin.data(), &is = second->description();
   ASSERT_EQ(is.inputs.size(), 2u);
   EXPECT_EQ(is.inputs[0].name, "x");
@@ -105,7 +105,7 @@ TEST(FineTune, DatesStayInputs) {
   ASSERT_EQ(first->description().inputs.size(), 3u) << "x, and the day of the year as sine and cosine";
   const Model origin = small_model(*first);
   // A year of further rows is less than a cycle needs by itself.
-  const auto second = open_series({folder.write("b.csv", monthly(12))}, options, origin.data());
+  const auto second = open_series({folder.write("b.csv", monthly(12))}, options, &origin.data());
   const Model model = continue_from(origin, *second, 0.0);
   EXPECT_EQ(model.data().inputs.size(), 3u);
   const auto undated = open_series(folder.write("c.csv", waves(90, 6.0)), {});
@@ -118,7 +118,7 @@ TEST(FineTune, AnotherUnitIsRefused) {
   const TemporaryFolder folder;
   const auto first = open_series(folder.write("a.csv", waves(100, 5.0)), {});
   const auto open = [&](const std::string& text) {
-    open_series({folder.write("b.csv", text)}, {}, first->description());
+    open_series({folder.write("b.csv", text)}, {}, &first->description());
   };
   open(waves(100, 5.0, 20.0));  // grown, but what a series may do
   expect_error(ErrorCode::incompatible,
@@ -134,9 +134,9 @@ TEST(FineTune, DataOfAnotherTaskAreRefused) {
   const auto labels = open_labelled(folder.write("l.csv", labelled({"a", "b"})), {});
   const auto text = open_text(folder.write("t.txt", std::string(500, 'x')), {});
   expect_error(ErrorCode::incompatible, "the model is for series, not for labelled sequences",
-               [&] { open_labelled({folder.path("l.csv")}, {}, series->description()); });
+               [&] { open_labelled({folder.path("l.csv")}, {}, &series->description()); });
   expect_error(ErrorCode::incompatible, "the model is for texts, not for series",
-               [&] { open_series({folder.path("a.csv")}, {}, text->description()); });
+               [&] { open_series({folder.path("a.csv")}, {}, &text->description()); });
   const Model origin = small_model(*labels);
   expect_error(ErrorCode::incompatible, "the data are not those of the model: data.classes is [\"a\",\"b\"]",
                [&] { continue_from(origin, *text, 0.0); });
@@ -149,7 +149,7 @@ TEST(FineTune, LabelsKeepTheirNumbers) {
   const TemporaryFolder folder;
   const auto first = open_labelled(folder.write("a.csv", labelled({"low", "mid", "high"})), {});
   const Model origin = small_model(*first);
-  const auto second = open_labelled({folder.write("b.csv", labelled({"mid", "low"}))}, {}, origin.data());
+  const auto second = open_labelled({folder.write("b.csv", labelled({"mid", "low"}))}, {}, &origin.data());
   EXPECT_EQ(second->description().classes, origin.data().classes);
   Example example;
   second->next(16, 2, example);
@@ -162,7 +162,7 @@ TEST(FineTune, LabelsKeepTheirNumbers) {
   EXPECT_EQ(outputs(model, 5), outputs(origin, 5));
   expect_error(ErrorCode::incompatible, "the model does not know label \"new\", its labels are \"high, low, mid\"",
                [&] {
-                 open_labelled({folder.write("c.csv", labelled({"mid", "new"}))}, {}, origin.data());
+                 open_labelled({folder.write("c.csv", labelled({"mid", "new"}))}, {}, &origin.data());
                });
 }
 
@@ -174,7 +174,7 @@ TEST(FineTune, TheLinearForecastIsThatOfTheNewRows) {
   // Another season, so that other weights and another number of lags are right.
   const std::string slow =
       table("x", 300, [](int i) { return fmt::format("{}", 5.0 + std::sin(0.21 * i) + 0.1 * (i % 5)); });
-  const auto second = open_series({folder.write("b.csv", slow)}, options, origin.data());
+  const auto second = open_series({folder.write("b.csv", slow)}, options, &origin.data());
   const Model model = continue_from(origin, *second, 0.0);
   EXPECT_EQ(model.spec().lags, second->autoregression()->lags);
   EXPECT_NE(model.spec().lags, origin.spec().lags) << "the test needs two numbers of lags";

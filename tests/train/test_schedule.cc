@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
-#include "train/schedule.h"
+#include "ops/training/training.h"
+#include "train/optimizer.h"
 
 namespace penstock::training {
 namespace {
@@ -11,6 +12,10 @@ TrainOptions options(double learning_rate, double warmup, double final_rate) {
   result.warmup = warmup;
   result.final_rate = final_rate;
   return result;
+}
+
+double scheduled_rate(const TrainOptions& options, double fraction) {
+  return ops::step_rate(training_shape(options, Loss::mse, 0).rules, fraction);
 }
 
 TEST(Schedule, RisesThenFallsAlongACosine) {

@@ -108,7 +108,7 @@ void ByteAnswers::answer(unsigned char byte, std::span<const float> logits) {
 void ByteAnswers::expect(std::vector<float> logits) {
   constexpr std::size_t bytes = 256;
   if (logits.size() != bytes) {
-    throw Error(ErrorCode::bad_input, fmt::format("expected: {} logits, there are {} bytes", logits.size(), bytes));
+    fail(ErrorCode::bad_input, "expected: {} logits, there are {} bytes", logits.size(), bytes);
   }
   expected_ = std::move(logits);
 }

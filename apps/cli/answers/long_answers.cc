@@ -48,25 +48,22 @@ RowTimes::RowTimes(const Rows& rows, const std::vector<GroupedRows>& groups, con
   if (usual.column.empty()) return;
   name_ = usual.column;
   if (!rows.reader().column(name_)) {
-    throw Error(ErrorCode::bad_input, fmt::format("{}: the header has no column '{}', from which --long takes the "
-                                                  "dates of the forecasts",
-                                                  printable(rows.name()), printable(name_)));
+    fail(ErrorCode::bad_input, "{}: the header has no column '{}', from which --long takes the dates of the forecasts",
+         printable(rows.name()), printable(name_));
   }
   std::vector<double> all;
   for (const GroupedRows& series : groups) {
     dates_.push_back(dates_of(series, usual, data.horizon));
     if (dates_.back().empty()) {
-      throw Error(
-          ErrorCode::bad_input,
-          fmt::format(
-              "{}: --long needs two rows or more{}{}, of which the first and the last have a date in column '{}'",
-              printable(rows.name()), series.name.empty() ? "" : " of ", printable(series.name), printable(name_)));
+      fail(ErrorCode::bad_input,
+           "{}: --long needs two rows or more{}{}, of which the first and the last have a date in column '{}'",
+           printable(rows.name()), series.name.empty() ? "" : " of ", printable(series.name), printable(name_));
     }
     if (dates_.back().size() < series.dates.size() + static_cast<std::size_t>(data.horizon)) {
-      throw Error(ErrorCode::bad_input,
-                  fmt::format("{}: the dates of the forecasts lie too far in the future for --long "
-                              "to write them: look at the last dates in column '{}'",
-                              printable(rows.name()), printable(name_)));
+      fail(ErrorCode::bad_input,
+           "{}: the dates of the forecasts lie too far in the future for --long to write them: look at the last dates "
+           "in column '{}'",
+           printable(rows.name()), printable(name_));
     }
     all.insert(all.end(), dates_.back().begin(), dates_.back().end());
   }

@@ -73,8 +73,8 @@ std::vector<std::int32_t> parse_tokens(const std::string& line, Index vocabulary
     std::int32_t token = -1;
     const auto [stop, error] = std::from_chars(word.data(), word.data() + word.size(), token);
     if (error != std::errc() || stop != word.data() + word.size() || token < 0 || token >= vocabulary) {
-      throw Error(ErrorCode::bad_input, fmt::format("{}:{}:{}: a token must be 0 to {}, not '{}'", source, line_number,
-                                                    begin + 1, vocabulary - 1, printable(word)));
+      fail(ErrorCode::bad_input, "{}:{}:{}: a token must be 0 to {}, not '{}'", source, line_number, begin + 1,
+           vocabulary - 1, printable(word));
     }
     tokens.push_back(token);
     begin = line.find_first_not_of(blanks, end);

@@ -13,8 +13,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <numbers>
-#include <optional>
 
 #include "answers/answers.h"
 #include "answers/group_table.h"
@@ -290,9 +288,7 @@ std::string score_lines(const Model& model, const Score& score, const std::strin
     lines = series_lines(score);
   }
   std::string text;
-  for (const std::string& line : lines) {
-    text += (text.empty() ? first : std::string(first.size(), ' ')) + line + "\n";
-  }
+  for (const std::string& line : lines) text += (text.empty() ? first : std::string(first.size(), ' ')) + line + "\n";
   return text;
 }
 

@@ -23,7 +23,7 @@ constexpr const char* state_kind = "penstock stream state";
 constexpr int state_version = 2;  // since then there is a checksum
 
 [[noreturn]] void bad(const std::string& path, const std::string& problem) {
-  throw Error(ErrorCode::bad_input, fmt::format("--state {}: {}", printable(path), problem));
+  fail(ErrorCode::bad_input, "--state {}: {}", printable(path), problem);
 }
 
 std::vector<float> floats(const nlohmann::json& object, const char* name, const std::string& path) {
@@ -68,9 +68,8 @@ void check_sum(const nlohmann::json& object, const std::string& text, const std:
   const nlohmann::json carried = object.value("checksum", nlohmann::json());
   if (version.is_null() && carried.is_null()) return;
   if (version.is_number_integer() && version > state_version) {
-    throw Error(ErrorCode::incompatible, fmt::format("--state {}: a newer Penstock wrote it (version {}, and this one "
-                                                     "reads up to {})",
-                                                     printable(path), version.dump(), state_version));
+    fail(ErrorCode::incompatible, "--state {}: a newer Penstock wrote it (version {}, and this one reads up to {})",
+         printable(path), version.dump(), state_version);
   }
   const std::size_t place = checksum_place(text, "checksum");
   const bool sound =
@@ -103,8 +102,8 @@ StreamState::StreamState(std::string path, const std::string& model)
     bad(path_, "this is no state of a stream");
   check_sum(object, text, path_);
   if (object.value("model", nlohmann::json()) != checksum_) {
-    throw Error(ErrorCode::incompatible, fmt::format("--state {}: this is the state of another model than {}",
-                                                     printable(path_), printable(model)));
+    fail(ErrorCode::incompatible, "--state {}: this is the state of another model than {}", printable(path_),
+         printable(model));
   }
   state_ = floats(object, "state", path_);
   expected = floats(object, "expected", path_);
@@ -184,7 +183,7 @@ void StreamState::save(Session& session) const {
     text.replace(place, checksum_digits, checksum_of(text, place));
     write_file(path_, text);
   } catch (const Error& error) {
-    throw Error(error.code(), fmt::format("--state: {}", printable(error.what())));
+    fail(error.code(), "--state: {}", printable(error.what()));
   }
 }
 

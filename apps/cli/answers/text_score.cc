@@ -3,11 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <string_view>
 
 #include "penstock/error.h"
 #include "penstock/sequence_run.h"
-#include "terminal/input.h"
 #include "terminal/signals.h"
 #include "terminal/units.h"
 
@@ -37,9 +35,7 @@ TextScore score_text(const Model& model, const std::string& path, const Executio
   TextScore score{.file = path};
   answer_bytes(model, input, execution, answers,
                [&](std::string_view text) { score.bytes += static_cast<Index>(text.size()); });
-  if (score.bytes == 0 && !interrupted()) {
-    throw Error(ErrorCode::bad_input, fmt::format("{}: the file is empty", printable(path)));
-  }
+  if (score.bytes == 0 && !interrupted()) fail(ErrorCode::bad_input, "{}: the file is empty", printable(path));
   score.bits = answers.bits();
   score.scored = answers.scored();
   return score;

@@ -49,11 +49,10 @@ class ConfigurationReader {
   std::vector<std::string> read() {
     std::error_code unreadable;
     if (std::filesystem::is_directory(path_, unreadable)) {
-      throw Error(ErrorCode::io_failure,
-                  fmt::format("--config {}: it is a folder; name a file in it", printable(path_)));
+      fail(ErrorCode::io_failure, "--config {}: it is a folder; name a file in it", printable(path_));
     }
     std::ifstream file(path_);
-    if (!file) throw Error(ErrorCode::io_failure, fmt::format("--config {}: cannot be read", printable(path_)));
+    if (!file) fail(ErrorCode::io_failure, "--config {}: cannot be read", printable(path_));
     std::string line;
     while (std::getline(file, line)) {
       ++number_;
@@ -64,7 +63,7 @@ class ConfigurationReader {
 
  private:
   [[noreturn]] void refuse(const std::string& problem) const {
-    throw Error(ErrorCode::invalid_argument, fmt::format("--config {}:{}: {}", printable(path_), number_, problem));
+    fail(ErrorCode::invalid_argument, "--config {}:{}: {}", printable(path_), number_, problem);
   }
 
   void take(const std::string& line) {

@@ -74,23 +74,21 @@ std::string findings(const Dataset& dataset) {
   return text;
 }
 
+/// Takes what is said about tables of each kind.
+template <class TableKind>
+void take_table_options(const DataOptions& said, TableKind& options) {
+  options.format = said.table.format();
+  options.missing = said.table.missing.value_or(said.origin ? said.origin->missing : options.missing);
+  options.validation_fraction = said.validation_fraction.value_or(options.validation_fraction);
+}
+
 OpenedData open_series_file(const DataOptions& options) {
-  SeriesOptions series = suggest_series(options.series);
+  SeriesOptions series = suggest_series(options.choices, options.series);
+  take_table_options(options, series);
   series.inputs = options.columns;
-  series.targets = options.targets;
   series.categories = options.categories;
-  series.horizon = options.horizon;
-  series.season = options.season;
-  series.group = options.group;
-  series.group_by_file = options.group_by_file;
-  series.known = options.known;
-  series.threads = options.threads;
-  series.format = options.table.format();
-  series.missing = options.table.missing.value_or(options.origin ? options.origin->missing : series.missing);
   series.undated = options.table.undated.value_or(options.origin ? options.origin->undated : series.undated);
-  if (options.validation_fraction) series.validation_fraction = *options.validation_fraction;
-  auto dataset =
-      options.origin ? open_series(options.sources, series, *options.origin) : open_series(options.sources, series);
+  auto dataset = open_series(options.sources, series, options.origin);
   const DataDescription& data = dataset->description();
   const auto groups = static_cast<Index>(data.groups.size());
   const std::string summary = fmt::format(
@@ -104,16 +102,13 @@ OpenedData open_series_file(const DataOptions& options) {
 
 OpenedData open_labelled_file(const DataOptions& options, std::uint64_t seed) {
   LabelledOptions labelled;
+  take_table_options(options, labelled);
   labelled.sequence_column = options.sequence_column.value_or(labelled.sequence_column);
   labelled.label_column = options.label_column.value_or(labelled.label_column);
   labelled.inputs = options.columns;
   labelled.categories = options.categories;
-  labelled.format = options.table.format();
-  labelled.missing = options.table.missing.value_or(options.origin ? options.origin->missing : labelled.missing);
   labelled.seed = seed;
-  if (options.validation_fraction) labelled.validation_fraction = *options.validation_fraction;
-  auto dataset = options.origin ? open_labelled(options.sources, labelled, *options.origin)
-                                : open_labelled(options.sources, labelled);
+  auto dataset = open_labelled(options.sources, labelled, options.origin);
   const DataDescription& data = dataset->description();
   const std::string summary =
       fmt::format("{} of {} in {} classes, {}", counted(dataset->training_steps(), "sequence"),
@@ -123,13 +118,11 @@ OpenedData open_labelled_file(const DataOptions& options, std::uint64_t seed) {
 
 OpenedData open_labelled_text_file(const DataOptions& options, std::uint64_t seed) {
   LabelledTextOptions texts;
+  take_table_options(options, texts);
   texts.text_column = options.text_column;
   texts.label_column = options.label_column.value_or("");
   texts.longest = options.longest;
-  texts.format = options.table.format();
-  texts.missing = options.table.missing.value_or(options.origin ? options.origin->missing : texts.missing);
   texts.seed = seed;
-  if (options.validation_fraction) texts.validation_fraction = *options.validation_fraction;
   auto dataset = open_labelled_texts(options.sources, texts, options.origin);
   const std::string summary =
       fmt::format("{} in {} classes, {}", counted(dataset->training_steps(), "text"),
@@ -139,19 +132,17 @@ OpenedData open_labelled_text_file(const DataOptions& options, std::uint64_t see
 
 OpenedData open_sound_files(const DataOptions& options) {
   if (!options.target.empty() && !is_sound_file(options.source) && !std::filesystem::exists(options.target)) {
-    throw Error(
-        ErrorCode::invalid_argument,
-        fmt::format("--target is the sound file that a model of {} is to produce; did you mean '--target-columns {}'?",
-                    printable(options.source), shell_word(options.target)));
+    fail(ErrorCode::invalid_argument,
+         "--target is the sound file that a model of {} is to produce; did you mean '--target-columns {}'?",
+         printable(options.source), shell_word(options.target));
   }
   require_given(options.target, "--target, the recorded output of the effect to learn,");
   if (options.sources.size() > 1) {
-    throw Error(ErrorCode::invalid_argument, fmt::format("one argument too many: '{}'", printable(options.sources[1])));
+    fail(ErrorCode::invalid_argument, "one argument too many: '{}'", printable(options.sources[1]));
   }
   SoundOptions sound;
   if (options.validation_fraction) sound.validation_fraction = *options.validation_fraction;
-  auto dataset = options.origin ? open_sound(options.source, options.target, sound, *options.origin)
-                                : open_sound(options.source, options.target, sound);
+  auto dataset = open_sound(options.source, options.target, sound, options.origin);
   const auto seconds =
       static_cast<double>(dataset->training_steps()) / static_cast<double>(dataset->description().sample_rate);
   const std::string summary =
@@ -197,25 +188,25 @@ void add_data_options(Options& options, DataOptions& data) {
   options.add(
       "--categories", data.categories, "auto|none|A,B",
       "Columns to encode one-hot: one input for each different value [auto: text columns with few different values]");
-  options.add("--target-columns", data.targets, "C,D", "Columns of a series to forecast [those read]");
+  options.add("--target-columns", data.series.targets, "C,D", "Columns of a series to forecast [those read]");
   options.add("--target", data.target, "FILE", "Sound: the recorded output of the effect or amplifier to learn");
-  options.add("--horizon", data.horizon, "K", "Rows ahead to forecast");
-  options.add("--group", data.group, "COLUMN",
+  options.add("--horizon", data.series.horizon, "K", "Rows ahead to forecast");
+  options.add("--group", data.series.group, "COLUMN",
               "Column that names the series of a row, such as a shop: one model learns many series of one file");
-  options.flag("--group-by-file", data.group_by_file,
+  options.flag("--group-by-file", data.series.group_by_file,
                "One model learns many files with one series each, named after its file");
-  options.add("--known", data.known, "A,B",
+  options.add("--known", data.series.known, "A,B",
               "Columns that are known in advance, such as prices and holidays; the model also reads their future rows");
-  options.add("--season", data.season, "N", "Length of the season in rows; 1: none, 0: find it");
-  options.choice("--transform", data.series.transform,
+  options.add("--season", data.series.season, "N", "Length of the season in rows; 1: none, 0: find it");
+  options.choice("--transform", data.choices.transform,
                  {{"auto", Transform::automatic}, {"none", Transform::none}, {"log", Transform::logarithm}},
                  "log: learn the logarithms of the values; none: the values [auto: what forecasts better]");
-  options.add("--calendar", data.series.calendar, "auto|none|day,week,year",
+  options.add("--calendar", data.choices.calendar, "auto|none|day,week,year",
               "Use the time of day, the day of the week or the day of the year as inputs [auto: cycles that the "
               "training rows contain twice and follow]");
-  options.add("--date-column", data.series.date_column, "NAME",
+  options.add("--date-column", data.choices.date_column, "NAME",
               "Column with the dates of a series [the first column of dates]");
-  options.choice("--irregular", data.series.irregular,
+  options.choice("--irregular", data.choices.irregular,
                  {{"auto", Irregular::automatic},
                   {"ignore", Irregular::ignore},
                   {"elapsed", Irregular::elapsed},
@@ -350,8 +341,8 @@ void refuse_foreign_options(const CLI::App& app, const DataOptions& options, Dat
   for (const Scope& scope : scopes) {
     const bool applies = std::find(scope.kinds.begin(), scope.kinds.end(), kind) != scope.kinds.end();
     if (applies || app.count(scope.option) == 0) continue;
-    throw Error(ErrorCode::invalid_argument, fmt::format("{} does not apply to {}: {} is read as {}", scope.option,
-                                                         describe(kind), printable(options.source), describe(kind)));
+    fail(ErrorCode::invalid_argument, "{} does not apply to {}: {} is read as {}", scope.option, describe(kind),
+         printable(options.source), describe(kind));
   }
 }
 
@@ -390,8 +381,7 @@ char delimiter_of(const std::string& option) {
   if (option.empty()) return '\0';
   if (option == "tab" || option == "\\t") return '\t';
   if (option.size() == 1) return option.front();
-  throw Error(ErrorCode::invalid_argument,
-              fmt::format("--delimiter must be one character or 'tab', not '{}'", printable(option)));
+  fail(ErrorCode::invalid_argument, "--delimiter must be one character or 'tab', not '{}'", printable(option));
 }
 
 }  // namespace penstock::cli

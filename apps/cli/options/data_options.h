@@ -30,8 +30,7 @@ struct DataOptions {
   std::string source;  ///< The first of `sources`, as messages call the data.
   Sources sources;     ///< Paths, or "task:NAME".
   std::optional<DataKind> kind;
-  std::vector<std::string> columns, targets, categories;
-  Index horizon = 1;
+  std::vector<std::string> columns, categories;
   std::optional<std::string> sequence_column, label_column;  ///< "sequence" and "label" if not given.
   std::string text_column;                                   ///< Labelled texts: found if empty.
   Index longest = 1000;                                      ///< The same: bytes of a text that are read.
@@ -39,12 +38,8 @@ struct DataOptions {
   bool bytes = false;
   std::string target;  ///< Sound: what came out.
   std::optional<double> validation_fraction;
-  Index season = 0;
-  SeriesChoices series;            ///< How a series is forecast, and its dates.
-  std::vector<std::string> known;  ///< A series: columns that are known in advance.
-  std::string group;               ///< A series: the column that names the series of a row; empty: one series.
-  bool group_by_file = false;      ///< The same, named as their files.
-  int threads = 0;                 ///< A series: that look for its season and its linear forecast.
+  SeriesOptions series;   ///< Of a series alone, but what `choices` and `table` say.
+  SeriesChoices choices;  ///< How a series is forecast, and its dates.
   TaskOptions task;
   const DataDescription* origin = nullptr;  ///< Of a model that is trained further: its columns, horizon and labels.
 };

@@ -14,13 +14,6 @@
 namespace penstock::cli {
 namespace {
 
-int print_text(const std::string& text) {
-  Output output;
-  output.write(text);
-  output.flush();
-  return 0;
-}
-
 std::string completion_of(const CLI::App& program, const std::string& shell) {
   if (shell == "bash") return bash_completion(program);
   if (shell == "zsh") return zsh_completion(program);
@@ -42,10 +35,7 @@ std::string manual_of(const CLI::App& program, const std::string& name) {
 int write_pages(const CLI::App& program, const std::string& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
-  if (error) {
-    throw Error(ErrorCode::io_failure,
-                fmt::format("--folder {}: {}", printable(folder), why_not_written(folder, error.value())));
-  }
+  if (error) fail(ErrorCode::io_failure, "--folder {}: {}", printable(folder), why_not_written(folder, error.value()));
   const auto write = [&](const std::string& name, const std::string& page) {
     write_file(folder + "/" + name + ".1", page);
   };
@@ -67,7 +57,7 @@ Verb add_completion(CLI::App& program) {
       "  penstock completion bash > /etc/bash_completion.d/penstock\n"
       "  penstock completion zsh > ~/.zfunc/_penstock\n"
       "  penstock completion fish > ~/.config/fish/completions/penstock.fish");
-  return {app, [&program, shell] { return print_text(completion_of(program, *shell)); }};
+  return {app, [&program, shell] { return print_answer(completion_of(program, *shell)); }};
 }
 
 Verb add_man(CLI::App& program) {
@@ -82,7 +72,7 @@ Verb add_man(CLI::App& program) {
       "  penstock man --folder /usr/share/man/man1\n"
       "  penstock man train > /usr/share/man/man1/penstock-train.1");
   return {app, [&program, name, folder] {
-            return folder->empty() ? print_text(manual_of(program, *name)) : write_pages(program, *folder);
+            return folder->empty() ? print_answer(manual_of(program, *name)) : write_pages(program, *folder);
           }};
 }
 

@@ -236,16 +236,20 @@ CLI::Option* Options::declare(CLI::Option* option) {
   return option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)->group(group_);
 }
 
-std::pair<Index, Index> parse_rows_and_steps(const std::string& option, const std::string& text) {
-  const std::size_t cross = text.find('x');
-  if (cross == std::string::npos) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("{} must be BxT, rows and steps such as 64x512, not '{}'", option, printable(text)));
+std::vector<Index> parse_sizes(const std::string& text, const std::string& names) {
+  std::vector<Index> sizes;
+  std::size_t at = 0;
+  while (at != std::string::npos) {
+    const std::size_t cross = text.find('x', at);
+    parse_value("--shape", text.substr(at, cross == std::string::npos ? cross : cross - at), sizes.emplace_back());
+    at = cross == std::string::npos ? cross : cross + 1;
   }
-  Index rows = 0, steps = 0;
-  parse_value(option, text.substr(0, cross), rows);
-  parse_value(option, text.substr(cross + 1), steps);
-  return {rows, steps};
+  const auto wanted = static_cast<std::size_t>(std::count(names.begin(), names.end(), 'x')) + 1;
+  if (sizes.size() != wanted) {
+    const char* const example = names == "BxT" ? ", rows and steps such as 64x512" : "";
+    fail(ErrorCode::invalid_argument, "--shape must be {}{}, not '{}'", names, example, printable(text));
+  }
+  return sizes;
 }
 
 void Options::enter(OptionEntry entry) { tables()[&app_].push_back(std::move(entry)); }

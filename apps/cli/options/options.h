@@ -29,8 +29,9 @@ void parse_value(const std::string& option, const std::string& text, std::string
 void parse_value(const std::string& option, const std::string& text, std::vector<std::string>& value);
 /// "0.1,0.5,0.9"
 void parse_value(const std::string& option, const std::string& text, std::vector<double>& value);
-/// "64x512": rows and steps.
-std::pair<Index, Index> parse_rows_and_steps(const std::string& option, const std::string& text);
+/// The numbers of a --shape such as "16x1024x256x512"; `names`, such as "BxTxIxH", say what they are. Throws
+/// Error(invalid_argument) for another number of them.
+std::vector<Index> parse_sizes(const std::string& text, const std::string& names);
 template <class T>
 void parse_value(const std::string& option, const std::string& text, std::optional<T>& value) {
   T plain{};

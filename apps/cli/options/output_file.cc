@@ -23,8 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 
 [[noreturn]] void cannot_write(const std::string& option, const std::string& path, const std::string& reason) {
-  throw Error(ErrorCode::io_failure,
-              fmt::format("{} {}: cannot write: {}{}", option, printable(path), reason, address_advice(path, true)));
+  fail(ErrorCode::io_failure, "{} {}: cannot write: {}{}", option, printable(path), reason, address_advice(path, true));
 }
 
 /// "a model", "a checkpoint", "no Penstock model", for a file that is there.
@@ -80,10 +79,9 @@ void check_folder(const std::string& option, const std::string& path) {
 
 void refuse_standard_output(const std::string& option, const std::string& path) {
   if (path != "-") return;
-  throw Error(ErrorCode::invalid_argument,
-              fmt::format("{} must name a file, not '-': {} does not write to standard output; ./- is a file of that "
-                          "name",
-                          option, option));
+  fail(ErrorCode::invalid_argument,
+       "{} must name a file, not '-': {} does not write to standard output; ./- is a file of that name", option,
+       option);
 }
 
 void check_writable_file(const std::string& option, const std::string& path) {
@@ -101,8 +99,8 @@ void check_writable_file(const std::string& option, const std::string& path) {
 
 void check_not_there(const std::string& option, const std::string& path, const std::string& advice) {
   if (!fs::exists(path)) return;
-  throw Error(ErrorCode::invalid_argument,
-              fmt::format("{} {} is there already, {}; {}", option, printable(path), kind_of_file(path), advice));
+  fail(ErrorCode::invalid_argument, "{} {} is there already, {}; {}", option, printable(path), kind_of_file(path),
+       advice);
 }
 
 void check_not_one_of(const std::string& option, const std::string& path, const std::string& name,
@@ -110,7 +108,7 @@ void check_not_one_of(const std::string& option, const std::string& path, const 
   std::error_code not_there;
   for (const std::string& file : files) {
     if (!fs::equivalent(path, file, not_there)) continue;
-    throw Error(ErrorCode::invalid_argument, fmt::format("{} {} would overwrite {}", option, printable(path), name));
+    fail(ErrorCode::invalid_argument, "{} {} would overwrite {}", option, printable(path), name);
   }
 }
 
@@ -121,8 +119,7 @@ OutputLock::OutputLock(const std::string& option, const std::string& path) : pat
     if (flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
       const std::string who = holder(descriptor_);
       close(descriptor_);
-      throw Error(ErrorCode::invalid_argument,
-                  fmt::format("{} {}: another run{} is writing to it", option, printable(path), who));
+      fail(ErrorCode::invalid_argument, "{} {}: another run{} is writing to it", option, printable(path), who);
     }
     if (is_named(descriptor_, path_)) break;
     close(descriptor_);

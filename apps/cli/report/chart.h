@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "terminal/describe.h"
@@ -21,8 +22,11 @@ struct Line {
   std::string name;
   std::size_t colour = 0;  ///< Number of the run, or of the line.
   Style style = Style::solid;
-  std::vector<double> x, y;
+  std::vector<double> x = {}, y = {};
 };
+
+/// "faint"
+std::string_view to_string(Line::Style style);
 
 /// The space between two lines.
 struct Band {
@@ -32,14 +36,14 @@ struct Band {
 };
 
 struct Chart {
-  std::string id;     ///< "gradient-norm": the name of its picture.
-  std::string title;  ///< "Gradient norm"
-  std::string note;   ///< A sentence on how to read it; may be empty.
-  std::string x_name, y_name;
+  std::string id;         ///< "gradient-norm": the name of its picture.
+  std::string title;      ///< "Gradient norm"
+  std::string note = {};  ///< A sentence on how to read it; may be empty.
+  std::string x_name = {}, y_name = {};
   bool logarithmic = false;
   bool wide = false;  ///< Deserves the width of the page.
-  std::vector<Line> lines;
-  std::vector<Band> bands;
+  std::vector<Line> lines = {};
+  std::vector<Band> bands = {};
 
   /// When rows were if x numbers them, in seconds since the start of 1970: of row `first_row` and those behind it.
   std::vector<double> dates = {};
@@ -68,6 +72,8 @@ Axis y_axis(const Chart& chart);
 /// Of what can be seen in so many points: the least and the greatest of each of `buckets` parts. Gaps stay.
 Line thinned(const Line& line, std::size_t buckets);
 
+/// The classes of a line, which the style of the page draws.
+std::string line_class(const Line& line);
 /// An <svg> of that size, which takes its colours from the page's style.
 std::string svg(const Chart& chart, int width, int height);
 

@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <deque>
-#include <limits>
 #include <map>
 #include <optional>
 #include <span>

@@ -125,13 +125,7 @@ std::string legend(const Chart& chart) {
     out += fmt::format(R"(<li><svg viewBox="0 0 22 11" aria-hidden="true">{}</svg>{}</li>)", shape, html(name));
   };
   for (const Line& line : chart.lines) {
-    const char* style = line.style == Line::Style::faint     ? " faint"
-                        : line.style == Line::Style::dashed  ? " dashed"
-                        : line.style == Line::Style::neutral ? " neutral"
-                                                             : "";
-    entry(fmt::format(R"(<line class="line c{}{}{}" x1="1" y1="6" x2="21" y2="6"/>)", line.colour % colours, style,
-                      line.colour >= colours ? " dotted" : ""),
-          line.name);
+    entry(fmt::format(R"(<line class="{}" x1="1" y1="6" x2="21" y2="6"/>)", line_class(line)), line.name);
   }
   for (const Band& band : chart.bands) {
     if (band.name.empty()) continue;

@@ -18,9 +18,7 @@ namespace {
 double measured(const Json& record, const char* field, const std::string& place) {
   const auto found = record.find(field);
   if (found == record.end() || found->is_null()) return std::numeric_limits<double>::quiet_NaN();
-  if (!found->is_number()) {
-    throw Error(ErrorCode::bad_input, fmt::format("{}: {} must be a number", place, field));
-  }
+  if (!found->is_number()) fail(ErrorCode::bad_input, "{}: {} must be a number", place, field);
   return found->get<double>();
 }
 
@@ -60,13 +58,13 @@ void forget_after(Run& run, double step) {
 std::string required_text(const Json& record, const char* field, const std::string& place) {
   const auto found = record.find(field);
   if (found != record.end() && found->is_string()) return found->get<std::string>();
-  throw Error(ErrorCode::bad_input, fmt::format("{}: {} must be a text", place, field));
+  fail(ErrorCode::bad_input, "{}: {} must be a text", place, field);
 }
 
 void check_numbers(const Json& list, const std::string& name, const std::string& place) {
   const bool sound =
       list.is_array() && std::ranges::all_of(list, [](const Json& each) { return each.is_number() || each.is_null(); });
-  if (!sound) throw Error(ErrorCode::bad_input, fmt::format("{}: {} must be a list of numbers", place, name));
+  if (!sound) fail(ErrorCode::bad_input, "{}: {} must be a list of numbers", place, name);
 }
 
 void check_forecast(const Json& record, const std::string& place) {
@@ -77,15 +75,14 @@ void check_forecast(const Json& record, const std::string& place) {
   for (const auto& [name, list] : lists.items()) check_numbers(list, name, place);
   for (const char* group : {"ahead", "quantiles", "to_come_quantiles"}) {
     const Json members = record.value(group, Json::object());
-    if (!members.is_object()) throw Error(ErrorCode::bad_input, fmt::format("{}: {} must be an object", place, group));
+    if (!members.is_object()) fail(ErrorCode::bad_input, "{}: {} must be an object", place, group);
     const std::size_t wanted = lists[group == std::string_view("to_come_quantiles") ? "to_come" : "truth"].size();
     for (const auto& [name, list] : members.items()) {
       check_numbers(list, group, place);
       if (list.size() != wanted) {
         const auto rows = static_cast<Index>(wanted);
-        throw Error(ErrorCode::bad_input, fmt::format("{}: {} has {}, and there {} {}", place, group,
-                                                      counted(static_cast<Index>(list.size()), "value"),
-                                                      rows == 1 ? "is" : "are", counted(rows, "row")));
+        fail(ErrorCode::bad_input, "{}: {} has {}, and there {} {}", place, group,
+             counted(static_cast<Index>(list.size()), "value"), rows == 1 ? "is" : "are", counted(rows, "row"));
       }
     }
   }
@@ -93,7 +90,7 @@ void check_forecast(const Json& record, const std::string& place) {
 
 /// Only what the page will rely on.
 void check_score(const Json& score, const std::string& place) {
-  if (!score.is_object()) throw Error(ErrorCode::bad_input, fmt::format("{}: score must be an object", place));
+  if (!score.is_object()) fail(ErrorCode::bad_input, "{}: score must be an object", place);
   const auto confusion = score.find("confusion");
   if (confusion == score.end()) return;
   const Json classes = score.value("classes", Json());
@@ -103,9 +100,7 @@ void check_score(const Json& score, const std::string& place) {
     sound = classes[i].is_string() && row.is_array() && row.size() == classes.size() &&
             std::ranges::all_of(row, [](const Json& count) { return count.is_number(); });
   }
-  if (!sound) {
-    throw Error(ErrorCode::bad_input, fmt::format("{}: confusion must be a square of counts, a row a class", place));
-  }
+  if (!sound) fail(ErrorCode::bad_input, "{}: confusion must be a square of counts, a row a class", place);
 }
 
 }  // namespace
@@ -121,11 +116,11 @@ double number_of(const Json& object, const char* field) {
 }
 
 void add_record(Run& run, const Json& record, const std::string& place) {
-  if (!record.is_object()) throw Error(ErrorCode::bad_input, fmt::format("{}: this is no record of metrics", place));
+  if (!record.is_object()) fail(ErrorCode::bad_input, "{}: this is no record of metrics", place);
   const std::string kind = required_text(record, "kind", place);
   if (kind == "run") {
     if (!record.value("architecture", Json::object()).is_object()) {
-      throw Error(ErrorCode::bad_input, fmt::format("{}: architecture must be an object", place));
+      fail(ErrorCode::bad_input, "{}: architecture must be an object", place);
     }
     run.about = record;
   } else if (kind == "train") {
@@ -174,7 +169,7 @@ Run read_run(const std::string& path) {
     add_record(run, record, place);
   }
   if (run.measurements.empty() && run.about.empty()) {
-    throw Error(ErrorCode::bad_input, fmt::format("{}: there are no metrics of a run in it", printable(path)));
+    fail(ErrorCode::bad_input, "{}: there are no metrics of a run in it", printable(path));
   }
   return run;
 }

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <limits>
 #include <numbers>
 
@@ -35,18 +34,9 @@ TimeUnit time_unit(const std::vector<Run>& runs) {
   return longest > 300.0 ? TimeUnit{"minutes", 60.0} : TimeUnit{};
 }
 
-using Get = std::function<double(const Measurement&)>;
-
-void add_measured(Chart& chart, const std::vector<Run>& runs, const Get& x, const Get& y, Line::Style style) {
-  for (std::size_t i = 0; i < runs.size(); ++i) {
-    Line line{.name = runs[i].name, .colour = i, .style = style, .x = {}, .y = {}};
-    for (const Measurement& each : runs[i].measurements) {
-      if (!is_known(x(each))) continue;
-      line.x.push_back(x(each));
-      line.y.push_back(y(each));
-    }
-    if (std::ranges::any_of(line.y, is_known)) chart.lines.push_back(std::move(line));
-  }
+/// Adds a line with anything to draw.
+void add_line(Chart& chart, Line line) {
+  if (std::ranges::any_of(line.y, is_known)) chart.lines.push_back(std::move(line));
 }
 
 /// From the smallest to the largest number above zero.
@@ -93,58 +83,48 @@ Chart loss_chart(const std::vector<Run>& runs, const std::string& name, const Ti
     const Run& run = runs[i];
     if (loss_name(run) != name) continue;
     const auto place = [&](const auto& each) { return unit != nullptr ? each.seconds / unit->seconds : each.step; };
-    Line training{.name = run.name + ", training", .colour = i, .style = Line::Style::faint, .x = {}, .y = {}};
+    Line training{.name = run.name + ", training", .colour = i, .style = Line::Style::faint};
     for (const Measurement& each : run.measurements) {
       training.x.push_back(place(each));
       training.y.push_back(shown_loss_of(run, each.loss));
     }
-    Line held_out{.name = run.name + ", held out", .colour = i, .style = Line::Style::solid, .x = {}, .y = {}};
+    Line held_out{.name = run.name + ", held out", .colour = i};
     for (const Validation& each : run.validations) {
       held_out.x.push_back(place(each));
       held_out.y.push_back(shown_loss_of(run, each.loss));
     }
-    for (Line* line : {&training, &held_out}) {
-      if (std::ranges::any_of(line->y, is_known)) chart.lines.push_back(std::move(*line));
-    }
+    add_line(chart, std::move(training));
+    add_line(chart, std::move(held_out));
   }
   chart.logarithmic = ratio_of(chart) > 30.0;
   return chart;
 }
 
 Chart accuracy_chart(const std::vector<Run>& runs) {
-  Chart chart{.id = "accuracy",
-              .title = "Accuracy",
-              .note = "On the hold-out set.",
-              .x_name = "steps",
-              .y_name = "%",
-              .logarithmic = false,
-              .wide = false,
-              .lines = {},
-              .bands = {}};
+  Chart chart{.id = "accuracy", .title = "Accuracy", .note = "On the hold-out set.", .x_name = "steps", .y_name = "%"};
   for (std::size_t i = 0; i < runs.size(); ++i) {
-    Line line{.name = runs[i].name, .colour = i, .style = Line::Style::solid, .x = {}, .y = {}};
+    Line line{.name = runs[i].name, .colour = i};
     for (const Validation& each : runs[i].validations) {
       line.x.push_back(each.step);
       line.y.push_back(100.0 * each.accuracy);
     }
-    if (std::ranges::any_of(line.y, is_known)) chart.lines.push_back(std::move(line));
+    add_line(chart, std::move(line));
   }
   return chart;
 }
 
 Chart step_chart(const std::vector<Run>& runs, const char* id, const char* title, const char* unit, const char* note,
-                 const Get& get) {
-  Chart chart{.id = id,
-              .title = title,
-              .note = note,
-              .x_name = "steps",
-              .y_name = unit,
-              .logarithmic = false,
-              .wide = false,
-              .lines = {},
-              .bands = {}};
-  add_measured(
-      chart, runs, [](const Measurement& each) { return each.step; }, get, Line::Style::solid);
+                 double (*get)(const Measurement&)) {
+  Chart chart{.id = id, .title = title, .note = note, .x_name = "steps", .y_name = unit};
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    Line line{.name = runs[i].name, .colour = i};
+    for (const Measurement& each : runs[i].measurements) {
+      if (!is_known(each.step)) continue;
+      line.x.push_back(each.step);
+      line.y.push_back(get(each));
+    }
+    add_line(chart, std::move(line));
+  }
   return chart;
 }
 
@@ -218,11 +198,7 @@ Chart forecast_chart(const Json& record, const std::string& id) {
               .title = printable(group.empty() ? column : fmt::format("{} of {}", column, group)),
               .note = lacking_note(record),
               .x_name = "row",
-              .y_name = "",
-              .logarithmic = false,
-              .wide = true,
-              .lines = {},
-              .bands = {}};
+              .wide = true};
   const std::vector<double> truth = numbers(record["truth"]);
   const double first = std::max(1.0, number_of(record, "first_row"));
   const std::vector<double> rows = counting_from(first, truth.size());
@@ -233,12 +209,10 @@ Chart forecast_chart(const Json& record, const std::string& id) {
   std::size_t colour = 0;
   const Json forecasts = record.value("ahead", Json::object());
   for (const auto& [ahead, list] : forecasts.items()) {
-    Line line{.name = fmt::format("forecast {} row{} ahead", ahead, ahead == "1" ? "" : "s"),
-              .colour = colour++,
-              .style = Line::Style::solid,
-              .x = rows,
-              .y = numbers(list)};
-    if (std::ranges::any_of(line.y, is_known)) chart.lines.push_back(std::move(line));
+    add_line(chart, {.name = fmt::format("forecast {} row{} ahead", ahead, ahead == "1" ? "" : "s"),
+                     .colour = colour++,
+                     .x = rows,
+                     .y = numbers(list)});
   }
   if (!to_come.empty() && !truth.empty()) {
     Line line{.name = "to come",

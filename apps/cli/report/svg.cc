@@ -23,14 +23,6 @@ struct Frame {
   double down(double value) const { return top + height * (1.0 - y.place(value)); }
 };
 
-std::string line_class(const Line& line) {
-  const char* style = line.style == Line::Style::faint     ? " faint"
-                      : line.style == Line::Style::dashed  ? " dashed"
-                      : line.style == Line::Style::neutral ? " neutral"
-                                                           : "";
-  return fmt::format("line c{}{}{}", line.colour % colours, style, line.colour >= colours ? " dotted" : "");
-}
-
 /// "12.5,30" of every point, with a blank between them.
 std::string points(const Frame& frame, const std::vector<double>& x, const std::vector<double>& y, std::size_t begin,
                    std::size_t end) {
@@ -103,6 +95,16 @@ std::string grid(const Frame& frame) {
 
 }  // namespace
 
+std::string_view to_string(Line::Style style) {
+  constexpr std::string_view names[] = {"solid", "faint", "dashed", "neutral"};
+  return names[static_cast<std::size_t>(style)];
+}
+
+std::string line_class(const Line& line) {
+  const std::string style = line.style == Line::Style::solid ? "" : fmt::format(" {}", to_string(line.style));
+  return fmt::format("line c{}{}{}", line.colour % colours, style, line.colour >= colours ? " dotted" : "");
+}
+
 std::string svg(const Chart& chart, int width, int height) {
   const Axis y = y_axis(chart);
   int margin_left = least_margin_left;
@@ -134,11 +136,8 @@ std::string svg(const Chart& chart, int width, int height) {
 Json chart_json(const Chart& chart) {
   Json lines = Json::array(), bands = Json::array();
   for (const Line& line : chart.lines) {
-    const char* style = line.style == Line::Style::faint     ? "faint"
-                        : line.style == Line::Style::dashed  ? "dashed"
-                        : line.style == Line::Style::neutral ? "neutral"
-                                                             : "solid";
-    lines.push_back({{"name", line.name}, {"colour", line.colour}, {"style", style}, {"x", line.x}, {"y", line.y}});
+    lines.push_back(
+        {{"name", line.name}, {"colour", line.colour}, {"style", to_string(line.style)}, {"x", line.x}, {"y", line.y}});
   }
   for (const Band& band : chart.bands) {
     bands.push_back(

@@ -79,8 +79,8 @@ std::string json_line(const Json& json) { return json.dump(-1, ' ', false, Json:
 
 void require_task(const Model& model, const std::string& path, Task task, const std::string& what) {
   if (model.data().task == task) return;
-  throw Error(ErrorCode::invalid_argument, fmt::format("{} is for {} models, and {} is a {} model", what,
-                                                       to_string(task), printable(path), to_string(model.data().task)));
+  fail(ErrorCode::invalid_argument, "{} is for {} models, and {} is a {} model", what, to_string(task), printable(path),
+       to_string(model.data().task));
 }
 
 }  // namespace penstock::cli

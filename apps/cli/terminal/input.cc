@@ -20,8 +20,8 @@ namespace penstock::cli {
 namespace {
 
 [[noreturn]] void cannot_read(const std::string& name) {
-  throw Error(ErrorCode::io_failure,
-              fmt::format("{}: cannot read: {}{}", printable(name), std::strerror(errno), address_advice(name, false)));
+  fail(ErrorCode::io_failure, "{}: cannot read: {}{}", printable(name), std::strerror(errno),
+       address_advice(name, false));
 }
 
 }  // namespace
@@ -100,7 +100,7 @@ bool Input::line(std::string& line) {
     line += waiting_.substr(0, end);
     waiting_.remove_prefix(found ? end + 1 : waiting_.size());
     if (line.size() > longest) {
-      throw Error(ErrorCode::bad_input, fmt::format("{}:{}: a line of more than {} bytes", name_, lines_ + 1, longest));
+      fail(ErrorCode::bad_input, "{}:{}: a line of more than {} bytes", name_, lines_ + 1, longest);
     }
   }
   if (!found && line.empty()) return false;

@@ -10,13 +10,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <climits>
 #include <cstdlib>
 #include <cstring>
 #include <utility>
 
 #include "penstock/error.h"
 #include "terminal/signals.h"
+#include "terminal/units.h"
 
 namespace penstock::cli {
 namespace {
@@ -73,12 +73,19 @@ void Output::flush() {
   if (error == EPIPE) throw ClosedPipe();
   if (error == EINTR) throw Interrupted();
   if (error == 0) return;
-  throw Error(ErrorCode::io_failure, fmt::format("cannot write to standard output: {}", std::strerror(error)));
+  fail(ErrorCode::io_failure, "cannot write to standard output: {}", std::strerror(error));
 }
 
 void Output::finish() {
   flush();
   if (is_file()) file_->finish();
+}
+
+int print_answer(std::string_view text) {
+  Output output;
+  output.write(text);
+  output.flush();
+  return 0;
 }
 
 void say(std::string_view text) { static_cast<void>(write_all(STDERR_FILENO, text)); }

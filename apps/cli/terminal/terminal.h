@@ -44,6 +44,9 @@ class Output {
   std::uint64_t size_ = 0;
 };
 
+/// Writes a whole answer to standard output. Returns the exit status 0.
+int print_answer(std::string_view text);
+
 /// Writes to standard error and does not care whether it arrives: a run must not die because its reports are not read.
 void say(std::string_view text);
 

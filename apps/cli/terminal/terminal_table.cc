@@ -1,7 +1,5 @@
 #include "terminal/terminal_table.h"
 
-#include <fmt/format.h>
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <vector>
@@ -82,9 +80,7 @@ class TableWriter {
     std::string out;
     for (const Row& row : rows_) {
       std::string line;
-      for (const std::size_t c : chosen) {
-        line += row[c] + std::string(widths_[c] - columns_of(row[c]) + gap, ' ');
-      }
+      for (const std::size_t c : chosen) line += row[c] + std::string(widths_[c] - columns_of(row[c]) + gap, ' ');
       out += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
     }
     return out;

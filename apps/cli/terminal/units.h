@@ -1,12 +1,22 @@
 #pragma once
 
+#include <fmt/format.h>
+
 #include <string>
 #include <string_view>
+#include <utility>
 
+#include "penstock/error.h"
 #include "penstock/types.h"
 
-/// Numbers, names and bytes as a person reads them.
+/// Numbers, names and bytes as a person reads them, and errors that say them.
 namespace penstock::cli {
+
+/// Throws an Error with a formatted message.
+template <class... Args>
+[[noreturn]] void fail(ErrorCode code, fmt::format_string<Args...> format, Args&&... args) {
+  throw Error(code, fmt::format(format, std::forward<Args>(args)...));
+}
 
 /// "4,332,554"
 std::string with_commas(Index value);

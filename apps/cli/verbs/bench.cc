@@ -117,8 +117,7 @@ int bench_verb(const BenchArguments& arguments) {
   constexpr double quick_seconds = 0.05, longest = 3600.0;
   if (arguments.quick) settings.seconds = std::min(settings.seconds, quick_seconds);
   if (!(settings.seconds > 0.0) || settings.seconds > longest) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("--seconds must be above 0 and at most {}, not {}", longest, settings.seconds));
+    fail(ErrorCode::invalid_argument, "--seconds must be above 0 and at most {}, not {}", longest, settings.seconds);
   }
   if (arguments.peers == std::vector<std::string>{"none"}) {
     settings.peers.emplace();

@@ -3,10 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <memory>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "options/options.h"
 #include "terminal/describe.h"
@@ -31,21 +27,20 @@ struct CspArguments {
 
 void refuse_contradictions(const CspArguments& arguments) {
   const auto refuse = [](const char* a, const char* b) {
-    throw Error(ErrorCode::invalid_argument, fmt::format("{} and {} exclude each other", a, b));
+    fail(ErrorCode::invalid_argument, "{} and {} exclude each other", a, b);
   };
   if (arguments.first && arguments.all) refuse("--first", "--all");
   if (arguments.first && arguments.most) refuse("--first", "--max");
   if (arguments.explain && arguments.first) refuse("--explain", "--first");
   if (arguments.explain && (arguments.all || arguments.most)) refuse("--explain", arguments.all ? "--all" : "--max");
   const auto at_least_1 = [](const char* option, auto value) {
-    if (!(value > 0))
-      throw Error(ErrorCode::invalid_argument, fmt::format("{} must be above 0, not {}", option, value));
+    if (!(value > 0)) fail(ErrorCode::invalid_argument, "{} must be above 0, not {}", option, value);
   };
   at_least_1("--limit-seconds", arguments.seconds);
   at_least_1("--limit-memory", arguments.megabytes);
   at_least_1("--limit-solutions", arguments.solutions);
   if (arguments.most && *arguments.most < 1) {
-    throw Error(ErrorCode::invalid_argument, fmt::format("--max must be at least 1, not {}", *arguments.most));
+    fail(ErrorCode::invalid_argument, "--max must be at least 1, not {}", *arguments.most);
   }
 }
 
@@ -56,8 +51,7 @@ std::string read_all(const std::string& path) {
   for (auto block = input.read(); !block.empty(); block = input.read()) {
     text += block;
     if (text.size() > longest) {
-      throw Error(ErrorCode::bad_input,
-                  fmt::format("{}: a problem must have at most {} bytes", printable(path), longest));
+      fail(ErrorCode::bad_input, "{}: a problem must have at most {} bytes", printable(path), longest);
     }
   }
   return text;
@@ -70,7 +64,7 @@ csp::Model read_model(const std::string& path) {
     return csp::parse(text);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::bad_input) throw;
-    throw Error(ErrorCode::invalid_argument, fmt::format("{}:{}", printable(path), error.what()));
+    fail(ErrorCode::invalid_argument, "{}:{}", printable(path), error.what());
   }
 }
 
@@ -144,25 +138,17 @@ std::vector<csp::Solution> solve(const csp::Model& model, const CspArguments& ar
 }
 
 int print_conflict(const csp::Model& model, const CspArguments& arguments, const std::vector<std::string>& conflict) {
-  Output output;
-  output.write(arguments.json ? json_line(conflict_json(model, conflict)) : harmless(conflict_text(model, conflict)));
-  output.flush();
+  print_answer(arguments.json ? json_line(conflict_json(model, conflict)) : harmless(conflict_text(model, conflict)));
   return 1;
 }
 
 int explain(const csp::Model& model, const CspArguments& arguments) {
   const csp::Explanation explanation = model.explain();
   if (!explanation.best) return print_conflict(model, arguments, explanation.conflict);
-  Output output;
-  if (arguments.json) {
-    Json json = {{"satisfiable", true}, {"solutions", {solution_json(model, *explanation.best)}}};
-    json["alternatives"] = alternatives_json(explanation);
-    output.write(json_line(json));
-  } else {
-    output.write(harmless(explanation.text()));
-  }
-  output.flush();
-  return 0;
+  if (!arguments.json) return print_answer(harmless(explanation.text()));
+  Json json = {{"satisfiable", true}, {"solutions", {solution_json(model, *explanation.best)}}};
+  json["alternatives"] = alternatives_json(explanation);
+  return print_answer(json_line(json));
 }
 
 int run_csp(const CspArguments& arguments) {
@@ -179,16 +165,13 @@ int run_csp(const CspArguments& arguments) {
   if (arguments.explain) return explain(model, arguments);
   const std::vector<csp::Solution> solutions = solve(model, arguments);
   if (solutions.empty()) return print_conflict(model, arguments, model.conflict());
-  Output output;
-  if (arguments.json) {
-    Json all = Json::array();
-    for (const csp::Solution& solution : solutions) all.push_back(solution_json(model, solution));
-    output.write(json_line({{"satisfiable", true}, {"solutions", all}}));
-  } else {
-    for (const csp::Solution& solution : solutions) output.write(harmless(solution_text(model, solution)));
+  Json all = Json::array();
+  std::string text;
+  for (const csp::Solution& solution : solutions) {
+    all.push_back(solution_json(model, solution));
+    text += harmless(solution_text(model, solution));
   }
-  output.flush();
-  return 0;
+  return print_answer(arguments.json ? json_line({{"satisfiable", true}, {"solutions", all}}) : text);
 }
 
 }  // namespace

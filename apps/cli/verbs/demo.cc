@@ -39,17 +39,16 @@ constexpr Index kInputs = 16;
 void check(const DemoArguments& arguments) {
   const auto require_positive = [](const char* option, double value) {
     if (!(value > 0.0) || !std::isfinite(value)) {
-      throw Error(ErrorCode::invalid_argument, fmt::format("{} must be a positive number, not {}", option, value));
+      fail(ErrorCode::invalid_argument, "{} must be a positive number, not {}", option, value);
     }
   };
   require_positive("--scale", arguments.scale), require_positive("--clip", arguments.clip);
   constexpr Index most_steps = 100'000, largest = 4096;
   if (arguments.steps < 1 || arguments.steps > most_steps) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("--length must be 1 to {}, not {}", most_steps, arguments.steps));
+    fail(ErrorCode::invalid_argument, "--length must be 1 to {}, not {}", most_steps, arguments.steps);
   }
   if (arguments.hidden < 1 || arguments.hidden > largest) {
-    throw Error(ErrorCode::invalid_argument, fmt::format("--width must be 1 to {}, not {}", largest, arguments.hidden));
+    fail(ErrorCode::invalid_argument, "--width must be 1 to {}, not {}", largest, arguments.hidden);
   }
 }
 
@@ -68,10 +67,10 @@ Recurrent<double> network_of(const DemoArguments& arguments, double scale) {
   auto& all = network.parameters();
   const auto recurrent = std::ranges::find(all, "weight_hh_l0", &Recurrent<double>::Parameter::name);
   if (recurrent == all.end()) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("--cell must have a recurrent matrix (elman, gru, lstm, slstm): {} has none, and its "
-                            "gradient passes through no products",
-                            arguments.cell));
+    fail(ErrorCode::invalid_argument,
+         "--cell must have a recurrent matrix (elman, gru, lstm, slstm): {} has none, and its gradient passes through "
+         "no products",
+         arguments.cell);
   }
   for (double& weight : recurrent->value) weight *= scale;
   network.weights_changed();
@@ -162,22 +161,18 @@ Json json_of(const DemoArguments& arguments, const std::vector<Norm>& norms) {
 
 int show_cell(const DemoArguments& arguments) {
   if (!arguments.what.empty()) {
-    throw Error(
-        ErrorCode::invalid_argument,
-        fmt::format("--model shows a cell and '{}' shows gradients: give one of them", printable(arguments.what)));
+    fail(ErrorCode::invalid_argument, "--model shows a cell and '{}' shows gradients: give one of them",
+         printable(arguments.what));
   }
   const std::vector<std::string>& cells = demo_cells();
   if (std::ranges::find(cells, arguments.model) == cells.end()) fail_choice("--model", arguments.model, cells);
   check(arguments);
-  Output output;
-  output.write(run_cell_demo({.cell = arguments.model,
-                              .hidden = arguments.hidden,
-                              .steps = arguments.steps,
-                              .seed = arguments.seed,
-                              .execution = arguments.execution,
-                              .json = arguments.json}));
-  output.flush();
-  return 0;
+  return print_answer(run_cell_demo({.cell = arguments.model,
+                                     .hidden = arguments.hidden,
+                                     .steps = arguments.steps,
+                                     .seed = arguments.seed,
+                                     .execution = arguments.execution,
+                                     .json = arguments.json}));
 }
 
 int run_demo(const DemoArguments& arguments) {
@@ -185,16 +180,12 @@ int run_demo(const DemoArguments& arguments) {
   require_given(arguments.what, "WHAT");
   if (arguments.what != "clip") fail_choice("WHAT", arguments.what, {"clip"});
   if (arguments.execution.device.is_cuda()) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("--device {} is for --model: 'clip' computes in double precision on the CPU",
-                            arguments.execution.device.index == 0 ? "cuda" : to_string(arguments.execution.device)));
+    fail(ErrorCode::invalid_argument, "--device {} is for --model: 'clip' computes in double precision on the CPU",
+         arguments.execution.device.index == 0 ? "cuda" : to_string(arguments.execution.device));
   }
   check(arguments);
   const std::vector<Norm> norms = measure(arguments);
-  Output output;
-  output.write(arguments.json ? json_line(json_of(arguments, norms)) : text_of(arguments, norms));
-  output.flush();
-  return 0;
+  return print_answer(arguments.json ? json_line(json_of(arguments, norms)) : text_of(arguments, norms));
 }
 
 }  // namespace

@@ -8,7 +8,6 @@
 #include <map>
 #include <random>
 #include <utility>
-#include <vector>
 
 #include "penstock/recurrent.h"
 #include "terminal/describe.h"

@@ -39,9 +39,8 @@ Score score_file(const Model& model, const std::string& path, const EvaluateArgu
   const DataDescription& data = model.data();
   if (data.task == Task::language) return score_text(model, path, arguments.execution);
   if (data.vocabulary > 0 && !data.labels_texts()) {
-    throw Error(
-        ErrorCode::invalid_argument,
-        fmt::format("{} is a model of a built-in task: 'penstock predict' scores those", printable(arguments.model)));
+    fail(ErrorCode::invalid_argument, "{} is a model of a built-in task: 'penstock predict' scores those",
+         printable(arguments.model));
   }
   if (data.task == Task::forecast) {
     SeriesScoring options;
@@ -87,8 +86,8 @@ int evaluate_files(const CLI::App& app, EvaluateArguments arguments) {
   for (const std::string& path : arguments.data) {
     const Score score = score_file(model, path, arguments);
     if (is_empty(score)) {
-      throw Error(ErrorCode::bad_input, fmt::format("{}: there is nothing to score{}", printable(path),
-                                                    why_nothing(model, arguments, score)));
+      fail(ErrorCode::bad_input, "{}: there is nothing to score{}", printable(path),
+           why_nothing(model, arguments, score));
     }
     Json entry = {{"file", path}};
     entry.update(score_json(model, score));

@@ -54,21 +54,17 @@ int export_model(ExportArguments arguments) {
   if (!arguments.force)
     check_not_there("--output", arguments.output, "--force replaces it, -o FILE writes another one");
   const OnnxModel onnx = save_onnx(model, arguments.output, arguments.onnx);
-  Output output;
   if (arguments.json) {
-    output.write(json_line({{"output", arguments.output},
-                            {"bytes", onnx.file.size()},
-                            {"opset", OnnxModel::opset},
-                            {"inputs", tensors_json(onnx.inputs)},
-                            {"outputs", tensors_json(onnx.outputs)}}));
-  } else {
-    output.write(fmt::format("{:<8} {}\n{:<8} {}, ONNX opset {}, {}\n", "model", describe_model(model), "file",
-                             printable(arguments.output), OnnxModel::opset,
-                             byte_size(static_cast<double>(onnx.file.size()))));
-    output.write(tensor_lines("inputs", onnx.inputs) + tensor_lines("outputs", onnx.outputs));
+    return print_answer(json_line({{"output", arguments.output},
+                                   {"bytes", onnx.file.size()},
+                                   {"opset", OnnxModel::opset},
+                                   {"inputs", tensors_json(onnx.inputs)},
+                                   {"outputs", tensors_json(onnx.outputs)}}));
   }
-  output.flush();
-  return 0;
+  const std::string text =
+      fmt::format("{:<8} {}\n{:<8} {}, ONNX opset {}, {}\n", "model", describe_model(model), "file",
+                  printable(arguments.output), OnnxModel::opset, byte_size(static_cast<double>(onnx.file.size())));
+  return print_answer(text + tensor_lines("inputs", onnx.inputs) + tensor_lines("outputs", onnx.outputs));
 }
 
 }  // namespace

@@ -143,11 +143,9 @@ void check(const GenerateArguments& arguments) {
         ErrorCode::invalid_argument,
         "--interactive reads standard input line by line and goes with none of --json, --streams and --prompt-file -");
   }
-  if (arguments.bytes < 0) {
-    throw Error(ErrorCode::invalid_argument, fmt::format("--bytes must not be negative, not {}", arguments.bytes));
-  }
+  if (arguments.bytes < 0) fail(ErrorCode::invalid_argument, "--bytes must not be negative, not {}", arguments.bytes);
   if (arguments.streams < 1) {
-    throw Error(ErrorCode::invalid_argument, fmt::format("--streams must be at least 1, not {}", arguments.streams));
+    fail(ErrorCode::invalid_argument, "--streams must be at least 1, not {}", arguments.streams);
   }
   sample(std::array{0.0f}, arguments.sampling, 0.0);  // refuses impossible options before anything is printed
 }
@@ -157,9 +155,9 @@ int generate(GenerateArguments arguments) {
   const std::string prompt = read_prompt(arguments);
   const Model model = load_model("generate", arguments.model);
   if (model.data().task != Task::language) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("this verb is for language models, and {} is a {} model: 'penstock predict {} FILE'",
-                            printable(arguments.model), to_string(model.data().task), shell_word(arguments.model)));
+    fail(ErrorCode::invalid_argument,
+         "this verb is for language models, and {} is a {} model: 'penstock predict {} FILE'",
+         printable(arguments.model), to_string(model.data().task), shell_word(arguments.model));
   }
   // Tokens are drawn where the model computes, and fetched many at once.
   settle_device(arguments.automatic, arguments.execution, model,

@@ -248,19 +248,15 @@ Json origin_json(const ModelFile& file) {
 int describe_sound(const InfoArguments& arguments) {
   const Sound sound = read_sound(arguments.model);
   const double seconds = static_cast<double>(sound.samples.size()) / static_cast<double>(sound.sample_rate);
-  Output output;
   if (arguments.json) {
-    output.write(json_line(
+    return print_answer(json_line(
         {{"file", arguments.model}, {"kind", "sound"}, {"seconds", seconds}, {"sample_rate", sound.sample_rate}}));
-  } else {
-    std::string text;
-    line(text, "file", printable(arguments.model));
-    line(text, "is", fmt::format("sound: {:.3f} s at {} Hz", seconds, sound.sample_rate));
-    line(text, "next", fmt::format("penstock train {} --target FILE", shell_word(arguments.model)));
-    output.write(text);
   }
-  output.flush();
-  return 0;
+  std::string text;
+  line(text, "file", printable(arguments.model));
+  line(text, "is", fmt::format("sound: {:.3f} s at {} Hz", seconds, sound.sample_rate));
+  line(text, "next", fmt::format("penstock train {} --target FILE", shell_word(arguments.model)));
+  return print_answer(text);
 }
 
 /// " --as series" of a kind that was given.
@@ -284,7 +280,7 @@ std::string as_option(const std::optional<DataKind>& kind) {
 
 /// As `penstock train` would read it, but nothing is fitted to what is only described; in words of its options.
 OpenedData open_to_describe(DataOptions data, DataKind kind, const CLI::App& train) {
-  data.series.from_last = false;
+  data.choices.from_last = false;
   try {
     OpenedData opened = open_data(data, kind, 0);
     for (std::string& finding : opened.reading) finding = with_options(train, finding);
@@ -305,20 +301,16 @@ int describe_data(const InfoArguments& arguments, const CLI::App& train) {
   data.sources = {arguments.model};
   const DataKind kind = kind_of(data);
   const OpenedData opened = open_to_describe(data, kind, train);
-  Output output;
   if (arguments.json) {
-    output.write(json_line(
+    return print_answer(json_line(
         {{"file", arguments.model}, {"kind", "data"}, {"summary", opened.summary}, {"reading", opened.reading}}));
-  } else {
-    std::string text;
-    line(text, "file", printable(arguments.model));
-    line(text, "is", "data: " + opened.summary);
-    for (const std::string& finding : opened.reading) line(text, "read", printable(finding));
-    line(text, "next", "penstock train " + shell_word(arguments.model) + as_option(arguments.kind));
-    output.write(text);
   }
-  output.flush();
-  return 0;
+  std::string text;
+  line(text, "file", printable(arguments.model));
+  line(text, "is", "data: " + opened.summary);
+  for (const std::string& finding : opened.reading) line(text, "read", printable(finding));
+  line(text, "next", "penstock train " + shell_word(arguments.model) + as_option(arguments.kind));
+  return print_answer(text);
 }
 
 /// A length of at most 100 MB and a brace begin every safetensors file, and no text.
@@ -335,32 +327,26 @@ bool should_be_model(const std::string& path) {
 }
 
 int info(InfoArguments arguments, const CLI::App& train) {
-  Output output;
-  if (arguments.model.empty()) {
-    output.write(arguments.json ? json_line(machine_json()) : machine_text());
-  } else {
-    const bool is_data = arguments.kind || arguments.model == "-" || std::filesystem::is_directory(arguments.model);
-    if (is_data) return describe_data(arguments, train);
-    const ModelFile file = inspect_model_file(arguments.model);
-    if (file.kind == ModelFile::Kind::other && file.checksum.empty() && !should_be_model(arguments.model)) {
-      return describe_data(arguments, train);
-    }
-    const Model model = Model::load(arguments.model);
-    Json json = {{"file", arguments.model}, {"bytes", file_size(arguments.model)}};
-    json.update(origin_json(file));
-    json.update(model_json(model));
-    std::string text = model_text(arguments.model, model, file);
-    if (!arguments.shape.empty()) {
-      const auto [rows, steps] = parse_rows_and_steps("--shape", arguments.shape);
-      settle_device(arguments.automatic, arguments.execution, model, {.rows = rows, .steps = steps});
-      const ModelMemory memory = model.memory(rows, steps, arguments.execution);
-      json["memory"] = memory_json(memory, model.parameter_count());
-      text += memory_text(memory, arguments.shape, arguments.execution);
-    }
-    output.write(arguments.json ? json_line(json) : text);
+  if (arguments.model.empty()) return print_answer(arguments.json ? json_line(machine_json()) : machine_text());
+  const bool is_data = arguments.kind || arguments.model == "-" || std::filesystem::is_directory(arguments.model);
+  if (is_data) return describe_data(arguments, train);
+  const ModelFile file = inspect_model_file(arguments.model);
+  if (file.kind == ModelFile::Kind::other && file.checksum.empty() && !should_be_model(arguments.model)) {
+    return describe_data(arguments, train);
   }
-  output.flush();
-  return 0;
+  const Model model = Model::load(arguments.model);
+  Json json = {{"file", arguments.model}, {"bytes", file_size(arguments.model)}};
+  json.update(origin_json(file));
+  json.update(model_json(model));
+  std::string text = model_text(arguments.model, model, file);
+  if (!arguments.shape.empty()) {
+    const std::vector<Index> sizes = parse_sizes(arguments.shape, "BxT");
+    settle_device(arguments.automatic, arguments.execution, model, {.rows = sizes[0], .steps = sizes[1]});
+    const ModelMemory memory = model.memory(sizes[0], sizes[1], arguments.execution);
+    json["memory"] = memory_json(memory, model.parameter_count());
+    text += memory_text(memory, arguments.shape, arguments.execution);
+  }
+  return print_answer(arguments.json ? json_line(json) : text);
 }
 
 }  // namespace

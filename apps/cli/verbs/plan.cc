@@ -4,12 +4,9 @@
 
 #include <algorithm>
 #include <memory>
-#include <string>
-#include <vector>
 
 #include "options/load_model.h"
 #include "options/options.h"
-#include "options/sizes.h"
 #include "penstock/penstock.h"
 #include "terminal/describe.h"
 #include "terminal/terminal.h"
@@ -55,15 +52,9 @@ Json reports_json(const std::vector<PlanReport>& reports) {
 
 /// Status 1 where something has no plan though it needs one.
 int print_reports(const std::vector<PlanReport>& reports, bool json) {
-  Output output;
-  if (json) {
-    output.write(json_line(reports_json(reports)));
-  } else {
-    std::string machine;
-    for (const PlanReport& report : reports) machine = machine.empty() ? report.machine : machine;
-    output.write("on " + printable(machine) + "\n" + to_text(reports));
-  }
-  output.flush();
+  std::string machine;
+  for (const PlanReport& report : reports) machine = machine.empty() ? report.machine : machine;
+  print_answer(json ? json_line(reports_json(reports)) : "on " + printable(machine) + "\n" + to_text(reports));
   for (const PlanReport& report : reports) {
     if (report.plan.empty() && !report.alternatives.empty()) return 1;
   }

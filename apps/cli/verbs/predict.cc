@@ -20,6 +20,7 @@
 #include "penstock/penstock.h"
 #include "penstock/sequence_run.h"
 #include "penstock/stop.h"
+#include "penstock/train/answer_rows.h"
 #include "penstock/train/score_rows.h"
 #include "terminal/describe.h"
 #include "terminal/input.h"
@@ -91,10 +92,8 @@ class Prediction {
   }
 
   void say_saved() const {
-    Output output;
-    output.write(
+    print_answer(
         fmt::format("saved  {} ({})\n", printable(arguments_.output), byte_size(static_cast<double>(output_.size()))));
-    output.flush();
   }
 
   bool shows_progress() const { return output_.is_file() || !is_terminal(STDOUT_FILENO); }
@@ -128,10 +127,9 @@ class Prediction {
       throw Error(ErrorCode::invalid_argument, "--series is for one file and a model trained with --group-by-file");
     }
     if (arguments_.data.size() > 1 && !reads_many()) {
-      throw Error(ErrorCode::invalid_argument,
-                  fmt::format("DATA {} is a folder of {} files, and this model reads one: 'penstock predict {} {}'",
-                              printable(given.front()), arguments_.data.size(), shell_word(arguments_.model),
-                              shell_word(source())));
+      fail(ErrorCode::invalid_argument,
+           "DATA {} is a folder of {} files, and this model reads one: 'penstock predict {} {}'",
+           printable(given.front()), arguments_.data.size(), shell_word(arguments_.model), shell_word(source()));
     }
   }
 
@@ -268,26 +266,13 @@ class Prediction {
   void write_groups(const std::vector<GroupedRows>& groups, const std::vector<Index>& counts, Answers& answers,
                     const Write& write) {
     if (!std::exchange(headed_, true)) answers.header();
-    const auto inputs = static_cast<std::size_t>(data().input_size()), targets = data().targets.size(),
-               outputs = static_cast<std::size_t>(data().output_size());
     for (std::size_t number = 0; number < groups.size(); ++number) {
-      const GroupedRows& series = groups[number];
-      SequenceRun sequence(model_, arguments_.execution);
-      SpreadTracker tracker(series.data);
-      for (Index row = 0; row < counts[number];) {
-        const Index first = row, end = std::min(counts[number], row + SequenceRun::piece);
-        for (; row < end; ++row) {
-          sequence.add(std::span(series.features).subspan(static_cast<std::size_t>(row) * inputs, inputs));
-        }
-        const auto forecasts = sequence.run();
-        for (Index i = first; i < end; ++i) {
-          const auto own = forecasts.subspan(static_cast<std::size_t>(i - first) * outputs, outputs);
-          tracker.add(std::span(series.features).subspan(static_cast<std::size_t>(i) * inputs, inputs), own,
-                      std::span(series.target_values).subspan(static_cast<std::size_t>(i) * targets, targets));
-          const bool wanted = arguments_.last ? i + 1 == counts[number] : !series.missing[static_cast<std::size_t>(i)];
-          if (wanted) write(number, i, tracker.spread(), own);
-        }
-      }
+      const auto answer = [&](Index row, const Spread& spread, const auto& own) {
+        const bool wanted =
+            arguments_.last ? row + 1 == counts[number] : !groups[number].missing[static_cast<std::size_t>(row)];
+        if (wanted) write(number, row, spread, own);
+      };
+      forecast_rows(model_, groups[number], counts[number], arguments_.execution, answer);
     }
   }
 
@@ -405,7 +390,7 @@ class Prediction {
 
   void nothing_to_read(const char* what) const {
     if (interrupted()) return;
-    throw Error(ErrorCode::bad_input, fmt::format("{}: there are no {}", printable(source()), what));
+    fail(ErrorCode::bad_input, "{}: there are no {}", printable(source()), what);
   }
 
   const CLI::App& app_;

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <string>
 
 #include "options/load_model.h"
 #include "options/options.h"
@@ -108,15 +107,12 @@ Json json_of(const Profile& profile, const ProfileArguments& arguments) {
 
 int profile_verb(const ProfileArguments& arguments) {
   require_given(arguments.model, "MODEL");
-  const auto [rows, steps] = parse_rows_and_steps("--shape", arguments.shape);
+  const std::vector<Index> sizes = parse_sizes(arguments.shape, "BxT");
   const Model model = load_model("profile", arguments.model);
   const Profile profile =
-      penstock::profile(model, rows, steps, arguments.training ? ProfiledPass::training : ProfiledPass::forward,
+      penstock::profile(model, sizes[0], sizes[1], arguments.training ? ProfiledPass::training : ProfiledPass::forward,
                         arguments.execution, arguments.passes);
-  Output output;
-  output.write(arguments.json ? json_line(json_of(profile, arguments)) : table(profile, arguments));
-  output.flush();
-  return 0;
+  return print_answer(arguments.json ? json_line(json_of(profile, arguments)) : table(profile, arguments));
 }
 
 }  // namespace

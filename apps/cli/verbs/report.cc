@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <array>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -44,11 +43,9 @@ std::string find_file(const std::string& name, const std::string& metrics) {
   if (std::filesystem::exists(name)) return name;
   const auto neighbour = std::filesystem::path(metrics).parent_path() / std::filesystem::path(name).filename();
   if (!name.empty() && std::filesystem::exists(neighbour)) return neighbour.string();
-  throw Error(
-      ErrorCode::io_failure,
-      fmt::format(
-          "{}: its model '{}' was found neither here nor in the folder of the metrics; give the model itself as RUN",
-          printable(metrics), printable(name)));
+  fail(ErrorCode::io_failure,
+       "{}: its model '{}' was found neither here nor in the folder of the metrics; give the model itself as RUN",
+       printable(metrics), printable(name));
 }
 
 class ReportMaker {
@@ -73,16 +70,15 @@ class ReportMaker {
     constexpr std::size_t most = 16;
     require_given(arguments_.runs.empty() ? "" : arguments_.runs.front(), "RUN");
     if (arguments_.runs.size() > most) {
-      throw Error(ErrorCode::invalid_argument,
-                  fmt::format("at most {} runs can be told apart on a page, not {}", most, arguments_.runs.size()));
+      fail(ErrorCode::invalid_argument, "at most {} runs can be told apart on a page, not {}", most,
+           arguments_.runs.size());
     }
     if (arguments_.skip < 0) throw Error(ErrorCode::invalid_argument, "--skip must not be negative");
     if (arguments_.output == "-") return;
     check_writable_file("--output", arguments_.output);
     if (!arguments_.force && std::filesystem::exists(arguments_.output) && !is_report(arguments_.output)) {
-      throw Error(ErrorCode::invalid_argument, fmt::format("--output {} is there already, and is no report; --force "
-                                                           "replaces it",
-                                                           printable(arguments_.output)));
+      fail(ErrorCode::invalid_argument, "--output {} is there already, and is no report; --force replaces it",
+           printable(arguments_.output));
     }
   }
 
@@ -137,8 +133,8 @@ class ReportMaker {
   std::vector<Json> score_records(const Model& model, const std::string& path) const {
     const DataDescription& data = model.data();
     if (data.task != Task::language && data.vocabulary > 0 && !data.labels_texts()) {
-      throw Error(ErrorCode::invalid_argument,
-                  fmt::format("--data: {} is a model of a built-in task, which reads no file", printable(path)));
+      fail(ErrorCode::invalid_argument, "--data: {} is a model of a built-in task, which reads no file",
+           printable(path));
     }
     const std::string& file = arguments_.data;
     if (data.task == Task::language) return {score_record(model, score_text(model, file, arguments_.execution), file)};
@@ -175,8 +171,8 @@ class ReportMaker {
     std::error_code error;
     std::filesystem::create_directories(arguments_.png, error);
     if (error) {
-      throw Error(ErrorCode::io_failure, fmt::format("--png {}: {}", printable(arguments_.png),
-                                                     why_not_written(arguments_.png, error.value())));
+      fail(ErrorCode::io_failure, "--png {}: {}", printable(arguments_.png),
+           why_not_written(arguments_.png, error.value()));
     }
     bench::ChildProcess python({arguments_.python, "-c", draw_text}, {}, "/dev/null", interrupted);
     for (const Chart& chart : all_charts()) {
@@ -198,7 +194,7 @@ class ReportMaker {
     try {
       return bench::bytes_of(answer);
     } catch (const Error& error) {
-      throw Error(ErrorCode::io_failure, fmt::format("--png: {}", printable(error.what())));
+      fail(ErrorCode::io_failure, "--png: {}", printable(error.what()));
     }
   }
 

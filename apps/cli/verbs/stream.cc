@@ -48,17 +48,16 @@ class Stream {
         session_(model_, settled_execution()),
         input_("-") {
     if (arguments_.bits) require_task(model_, arguments_.model, Task::language, "--bits");
-    if (app.count("--sequence-column") > 0) {
-      require_task(model_, arguments_.model, Task::classify, "--sequence-column");
-    }
+    if (app.count("--sequence-column") > 0) require_task(model_, arguments_.model, Task::classify, "--sequence-column");
     if (app.count("--undated") > 0) require_task(model_, arguments_.model, Task::forecast, "--undated");
     if (app.count("--keep") > 0 && model_.data().vocabulary > 0) {
       throw Error(ErrorCode::invalid_argument, "--keep is for models that read the rows of a CSV file");
     }
     if (model_.data().reads_ahead()) {
-      throw Error(ErrorCode::invalid_argument, fmt::format("{} reads values of later rows (--known), which a stream "
-                                                           "does not have yet: use 'penstock predict' with a file",
-                                                           printable(arguments_.model)));
+      fail(ErrorCode::invalid_argument,
+           "{} reads values of later rows (--known), which a stream does not have yet: use 'penstock predict' with a "
+           "file",
+           printable(arguments_.model));
     }
     check_quantiles(model_, arguments_.model, arguments_.quantiles);
     std::erase(arguments_.rows.keep, model_.data().group_column);  // which is kept anyway
@@ -275,15 +274,14 @@ class Stream {
   int answer_sound() {
     const Index rate = model_.data().sample_rate;
     if (rate == 0) {
-      throw Error(ErrorCode::invalid_argument,
-                  fmt::format("{} is no model of sound: it reads standard input, 'penstock stream {} < {}'",
-                              printable(arguments_.model), shell_word(arguments_.model), shell_word(arguments_.input)));
+      fail(ErrorCode::invalid_argument, "{} is no model of sound: it reads standard input, 'penstock stream {} < {}'",
+           printable(arguments_.model), shell_word(arguments_.model), shell_word(arguments_.input));
     }
     require_given(arguments_.output, "OUT.wav");
     const Sound in = read_sound(arguments_.input);
     if (in.sample_rate != rate) {
-      throw Error(ErrorCode::bad_input, fmt::format("{}: {} Hz, the model was trained at {} Hz",
-                                                    printable(arguments_.input), in.sample_rate, rate));
+      fail(ErrorCode::bad_input, "{}: {} Hz, the model was trained at {} Hz", printable(arguments_.input),
+           in.sample_rate, rate);
     }
     if (state_) state_->restore(session_);
     const auto in_scale = static_cast<float>(model_.data().inputs[0].scale);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
@@ -33,6 +34,14 @@
 namespace penstock::cli {
 namespace {
 
+// clang-format off
+constexpr const char* layer_options[] = {
+    "--cell", "--width", "--blocks", "--hidden-size", "--heads", "--conv", "--ffn", "--norms", "--dropout",
+    "--steps", "--seconds", "--epochs", "--patience", "--keep-last", "--batch", "--learning-rate",
+    "--weight-decay", "--warmup", "--clip", "--rollbacks", "--initial-weights", "--chrono", "--optimizer",
+    "--validate-every", "--validate-steps", "--seeds", "--tensorboard"};
+// clang-format on
+
 class TrainingRun {
  public:
   TrainingRun(const CLI::App& app, TrainArguments arguments)
@@ -50,14 +59,12 @@ class TrainingRun {
     own_checkpoint_ = options_.checkpoint_path.empty();
     if (own_checkpoint_) options_.checkpoint_path = arguments_.output + ".checkpoint";
     files_.emplace(arguments_, options_.checkpoint_path);
-    if (resumes()) {
-      resumed_ = Model::load(options_.checkpoint_path).spec();
-    }
+    if (resumes()) resumed_ = Model::load(options_.checkpoint_path).spec();
     if (!arguments_.init.empty()) start_from_origin();
-    SeriesChoices& series = arguments_.data.series;
+    SeriesChoices& series = arguments_.data.choices;
     if (arguments_.model.no_changes || (resumed_ && !resumed_->from_last)) series.from_last = false;
     if (arguments_.model.no_linear || (resumed_ && resumed_->lags == 0)) series.autoregression = false;
-    arguments_.data.threads = options_.execution.threads;
+    arguments_.data.series.threads = options_.execution.threads;
     open();
     for (std::string& finding : data_.reading) finding = with_options(app_, finding);
     filters_alone_ = kind_ == DataKind::labelled && !arguments_.model.no_filters && !arguments_.resume &&
@@ -138,8 +145,8 @@ class TrainingRun {
     if (kind_ == DataKind::task) return;
     for (const std::string& source : arguments_.data.sources) {
       if (source == "-" || std::filesystem::exists(source)) continue;
-      throw Error(ErrorCode::io_failure, fmt::format("cannot read '{}': No such file or directory{}", printable(source),
-                                                     address_advice(source, false)));
+      fail(ErrorCode::io_failure, "cannot read '{}': No such file or directory{}", printable(source),
+           address_advice(source, false));
     }
   }
 
@@ -153,22 +160,21 @@ class TrainingRun {
   void check_search() const {
     for (const char* const other : {"--search", "--init"}) {
       if (arguments_.model.initial() == Initialisation{} || app_.count(other) == 0) continue;
-      throw Error(ErrorCode::invalid_argument,
-                  fmt::format("{} chooses the weights that a run starts from: leave out --initial-weights and --chrono",
-                              other));
+      fail(ErrorCode::invalid_argument,
+           "{} chooses the weights that a run starts from: leave out --initial-weights and --chrono", other);
     }
     if (arguments_.search && !arguments_.init.empty()) {
       throw Error(ErrorCode::invalid_argument, "--search cannot be combined with --init, which determines the model");
     }
     if (arguments_.search && filters_alone_) {
-      throw Error(ErrorCode::invalid_argument,
-                  fmt::format("--search looks for layers, and a hold-out set of {} is too small to show their gain "
-                              "over filters: --no-filters searches for layers alone",
-                              counted(data_.dataset->held_out_steps(), "sequence")));
+      fail(ErrorCode::invalid_argument,
+           "--search looks for layers, and a hold-out set of {} is too small to show their gain over filters: "
+           "--no-filters searches for layers alone",
+           counted(data_.dataset->held_out_steps(), "sequence"));
     }
     if (arguments_.resume && !resumed_ && !arguments_.search) {
-      throw Error(ErrorCode::invalid_argument,
-                  fmt::format("--resume: {} is of a run with --search", search_record(options_.checkpoint_path)));
+      fail(ErrorCode::invalid_argument, "--resume: {} is of a run with --search",
+           search_record(options_.checkpoint_path));
     }
   }
 
@@ -242,7 +248,7 @@ class TrainingRun {
     try {
       model.check_members(arguments_.seeds);
     } catch (const Error& error) {
-      throw Error(error.code(), fmt::format("--seeds {}: {}", arguments_.seeds, error.what()));
+      fail(error.code(), "--seeds {}: {}", arguments_.seeds, error.what());
     }
   }
 
@@ -263,35 +269,8 @@ class TrainingRun {
   /// Options of the command that say how layers are and how they are trained.
   std::vector<std::string> given_for_layers() const {
     std::vector<std::string> given;
-    for (const char* const option : {"--cell",
-                                     "--width",
-                                     "--blocks",
-                                     "--hidden-size",
-                                     "--heads",
-                                     "--conv",
-                                     "--ffn",
-                                     "--norms",
-                                     "--dropout",
-                                     "--steps",
-                                     "--seconds",
-                                     "--epochs",
-                                     "--patience",
-                                     "--keep-last",
-                                     "--batch",
-                                     "--learning-rate",
-                                     "--weight-decay",
-                                     "--warmup",
-                                     "--clip",
-                                     "--rollbacks",
-                                     "--initial-weights",
-                                     "--chrono",
-                                     "--optimizer",
-                                     "--validate-every",
-                                     "--validate-steps",
-                                     "--seeds",
-                                     "--tensorboard"}) {
-      if (app_.count(option) > 0) given.emplace_back(option);
-    }
+    std::ranges::copy_if(layer_options, std::back_inserter(given),
+                         [&](const char* name) { return app_.count(name) > 0; });
     return given;
   }
 
@@ -326,9 +305,7 @@ class TrainingRun {
     const bool limited = arguments_.steps || arguments_.seconds || arguments_.epochs;
     const bool none = arguments_.steps.value_or(0) == 0 && arguments_.seconds.value_or(0.0) == 0.0 &&
                       arguments_.epochs.value_or(0.0) == 0.0;
-    if (limited && none) {
-      throw Error(ErrorCode::invalid_argument, "--steps, --seconds or --epochs must be above 0");
-    }
+    if (limited && none) throw Error(ErrorCode::invalid_argument, "--steps, --seconds or --epochs must be above 0");
   }
 
   /// Without held-out data there is nothing that could say when to stop.
@@ -423,9 +400,7 @@ class TrainingRun {
   void print(const Model& model, const FitResult& result) const {
     const RunEnd end{arguments_, options_, data_, model, result, measures_, mean_rate_, step_rate_, score_, search_};
     if (arguments_.quiet && !arguments_.json) return;
-    Output output;
-    output.write(arguments_.json ? json_line(run_json(end)) : run_summary(end));
-    output.flush();
+    print_answer(arguments_.json ? json_line(run_json(end)) : run_summary(end));
   }
 
   const CLI::App& app_;

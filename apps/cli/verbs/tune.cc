@@ -4,13 +4,10 @@
 
 #include <algorithm>
 #include <memory>
-#include <string>
-#include <vector>
 
 #include "options/load_model.h"
 #include "options/options.h"
 #include "options/output_file.h"
-#include "options/sizes.h"
 #include "penstock/penstock.h"
 #include "terminal/bench_progress.h"
 #include "terminal/describe.h"
@@ -166,9 +163,7 @@ std::string summary(const std::vector<TunedWork>& works) {
 }
 
 void print_markdown(const std::string& markdown) {
-  Output output;
-  output.write(for_terminal(markdown, static_cast<std::size_t>(std::max(terminal_width(), 100))));
-  output.flush();
+  print_answer(for_terminal(markdown, static_cast<std::size_t>(std::max(terminal_width(), 100))));
 }
 
 void add_new(std::vector<TunedWork>& all, std::vector<TunedWork> more) {
@@ -226,9 +221,7 @@ int run_tune(const TuneArguments& arguments) {
   std::string file;
   if (kept) file = save_plans(works, arguments.output, costs.changed);
   if (arguments.json) {
-    Output output;
-    output.write(json_line({{"file", file}, {"works", works_json(works)}, {"costs", costs_json(costs)}}));
-    output.flush();
+    print_answer(json_line({{"file", file}, {"works", works_json(works)}, {"costs", costs_json(costs)}}));
     return interrupted() ? interrupted_status() : 0;
   }
   if (works.empty()) {

@@ -25,12 +25,13 @@ struct LabelledOptions {
 };
 /// Opens tables of labelled sequences, or .ts files of the UCR and UEA archive. Throws Error: io_failure if a file
 /// cannot be read; bad_input, with file, line and column, for bad content such as a sequence whose rows are not
-/// consecutive; invalid_argument for impossible options.
-std::unique_ptr<Dataset> open_labelled(const Sources& sources, const LabelledOptions& options = {});
+/// consecutive; invalid_argument for impossible options. With the description of a model's data as `origin`, columns,
+/// scaling and labels are those of the model, and labels that it does not know are Error(incompatible).
+std::unique_ptr<Dataset> open_labelled(const Sources& sources, const LabelledOptions& options = {},
+                                       const DataDescription* origin = nullptr);
 /// Opens one file.
 std::unique_ptr<Dataset> open_labelled(const std::string& path, const LabelledOptions& options = {});
-/// Opens tables in memory. With the description of a model as `origin`, columns, scaling and labels are those of the
-/// model (penstock/train/fine_tune.h).
+/// Opens tables in memory.
 std::unique_ptr<Dataset> open_labelled_tables(const std::vector<Table>& tables, const LabelledOptions& options = {},
                                               const DataDescription* origin = nullptr);
 

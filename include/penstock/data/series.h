@@ -67,22 +67,26 @@ struct SeriesChoices {
   std::optional<Irregular> irregular = std::nullopt;
 };
 /// Returns the default options of the program and the Python package: from_last, autoregression, Transform::automatic,
-/// the calendar, and Irregular::automatic (Irregular::ignore if the calendar is not read). Throws
-/// Error(invalid_argument) for an unknown word in `calendar`.
-SeriesOptions suggest_series(const SeriesChoices& said = {});
+/// the calendar, and Irregular::automatic (Irregular::ignore if the calendar is not read). The other options are those
+/// of `rest`. Throws Error(invalid_argument) for an unknown word in `calendar`.
+SeriesOptions suggest_series(const SeriesChoices& said = {}, SeriesOptions rest = {});
 
 /// Opens a table as a time series, one step per row.
 ///
 /// Columns that number or identify rows, such as an index, are left out unless they are named. Several files must have
 /// the same columns. Each file is a series of its own, and its last rows are held out.
 ///
+/// `origin` is the description of the data of a model that is to be trained further (penstock/train/fine_tune.h). It
+/// decides on columns, scaling, horizon, logarithms and calendar; these fields of the options are ignored.
+///
 /// Throws Error: io_failure if a file cannot be read; bad_input, with file, line and column, for bad content;
-/// invalid_argument for impossible options.
-std::unique_ptr<Dataset> open_series(const Sources& sources, const SeriesOptions& options = {});
+/// invalid_argument for impossible options; incompatible for data of another task than `origin`, without its columns,
+/// or in another unit.
+std::unique_ptr<Dataset> open_series(const Sources& sources, const SeriesOptions& options = {},
+                                     const DataDescription* origin = nullptr);
 /// Opens one file.
 std::unique_ptr<Dataset> open_series(const std::string& path, const SeriesOptions& options = {});
-/// Opens tables in memory. With the description of a model as `origin`, columns, scaling and horizon are those of the
-/// model (penstock/train/fine_tune.h).
+/// Opens tables in memory.
 std::unique_ptr<Dataset> open_series_tables(const std::vector<Table>& tables, const SeriesOptions& options = {},
                                             const DataDescription* origin = nullptr);
 

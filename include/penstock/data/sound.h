@@ -31,9 +31,10 @@ struct SoundOptions {
 ///
 /// It is a forecast dataset with one input and one target. Each is scaled by its root mean square in the training part,
 /// so a mean squared error is an error-to-signal ratio. Throws what read_sound() throws, and Error(bad_input) for files
-/// of different sample rates or lengths, silent files, or too few samples.
+/// of different sample rates or lengths, silent files, or too few samples. With the description of a model's data as
+/// `origin`, the scaling is that of the model, and another sample rate is Error(incompatible).
 std::unique_ptr<Dataset> open_sound(const std::string& input, const std::string& target,
-                                    const SoundOptions& options = {});
+                                    const SoundOptions& options = {}, const DataDescription* origin = nullptr);
 
 /// Errors of a sound compared with its target.
 struct SoundError {

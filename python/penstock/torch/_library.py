@@ -47,26 +47,9 @@ _loaded = _load()
 
 
 class _TapeForm(ctypes.Structure):
-    _fields_ = [("cell", ctypes.c_char_p)] + [
-        (name, ctypes.c_int64)
-        for name in (
-            "input",
-            "hidden",
-            "heads",
-            "layers",
-            "bidirectional",
-            "biases",
-            "type",
-            "weight_type",
-            "rows",
-            "steps",
-            "lengths",
-            "reset",
-            "batch_first",
-            "every_state",
-            "cuda",
-        )
-    ]
+    _numbers = ("input", "hidden", "heads", "layers", "bidirectional", "biases", "type", "weight_type", "rows", "steps",
+                "lengths", "reset", "batch_first", "every_state", "cuda")  # fmt: skip
+    _fields_ = [("cell", ctypes.c_char_p), *((name, ctypes.c_int64) for name in _numbers)]
 
 
 _loaded.penstock_torch_tape_bytes.argtypes = [ctypes.POINTER(_TapeForm)]

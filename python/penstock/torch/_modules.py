@@ -91,8 +91,8 @@ class LSTM(Stack):
 class _OwnStack(Stack):
     """Base of stacks that torch.nn does not have, with torch.nn's attributes and parameter names."""
 
-    def __init__(self, input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, num_heads,
-                 device, dtype):  # fmt: skip
+    def __init__(self, input_size, hidden_size, num_layers=1, bias=True, batch_first=False, dropout=0.0,
+                 bidirectional=False, device=None, dtype=None, *, num_heads=1):  # fmt: skip
         nn.Module.__init__(self)
         check_sizes(input_size, hidden_size, num_layers, bias, batch_first, dropout)
         self.mode = type(self).__name__
@@ -153,8 +153,8 @@ class Recurrent(_OwnStack):
         self._name, self._json = describe_cell(cell)
         if self._learnt() and not bias:
             raise ValueError(f"bias must be True for the cell {self._name}, whose learnt vectors stand behind bias_ih")
-        options = (num_layers, bias, batch_first, dropout, bidirectional, num_heads, device, dtype)
-        super().__init__(input_size, hidden_size, *options)
+        options = (num_layers, bias, batch_first, dropout, bidirectional, device, dtype)
+        super().__init__(input_size, hidden_size, *options, num_heads=num_heads)
         self.mode = self._name
 
     def _cell(self):
@@ -185,11 +185,6 @@ class SLSTM(_OwnStack):
     The arguments are those of ``torch.nn.LSTM`` without ``proj_size``, and ``num_heads`` as for :class:`LSTM`.
     """
 
-    def __init__(self, input_size, hidden_size, num_layers=1, bias=True, batch_first=False, dropout=0.0,
-                 bidirectional=False, device=None, dtype=None, *, num_heads=1):  # fmt: skip
-        options = (num_layers, bias, batch_first, dropout, bidirectional, num_heads, device, dtype)
-        super().__init__(input_size, hidden_size, *options)
-
     def _cell(self):
         return "slstm"
 
@@ -213,9 +208,7 @@ class _ScanStack(_OwnStack):
         if candidate not in ("linear", "positive"):
             raise ValueError(f"Unknown candidate '{candidate}'. Select from 'linear' or 'positive'.")
         self.candidate = candidate
-        super().__init__(
-            input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, 1, device, dtype
-        )
+        super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, device, dtype)
         self._process_group = _Shared(process_group)
         self._reach = Reach()
 

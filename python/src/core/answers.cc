@@ -4,16 +4,15 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
 #include "bindings.h"
+#include "dicts.h"
 #include "interrupts.h"
 #include "models.h"
 #include "penstock/classify/labels.h"
 #include "penstock/data/labelled_texts.h"
-#include "penstock/sequence_run.h"
-#include "penstock/spread_tracker.h"
+#include "penstock/train/answer_rows.h"
 #include "penstock/train/score_rows.h"
 
 // Answers of models for files and tables in memory, and their scores.
@@ -70,37 +69,18 @@ struct SeriesForecast {
 SeriesForecast forecast(const Model& model, const GroupedRows& series, const std::vector<double>& levels,
                         const Execution& execution) {
   const DataDescription& data = series.data;
-  const auto outputs = static_cast<std::size_t>(data.output_size()), targets = data.targets.size(),
-             inputs = static_cast<std::size_t>(data.input_size());
-  const auto rows = static_cast<Index>(series.kept.size());
   SeriesForecast result{.name = series.name, .values = {}, .quantiles = {}};
-  SequenceRun sequence(model, execution);
-  SpreadTracker tracker(data);
-  for (Index first = 0; first < rows; first += SequenceRun::piece) {
-    const Index end = std::min(rows, first + SequenceRun::piece);
-    for (Index row = first; row < end; ++row) {
-      sequence.add(std::span(series.features).subspan(static_cast<std::size_t>(row) * inputs, inputs));
+  const auto add = [&](Index row, const Spread& spread, std::span<const float> own) {
+    if (series.missing[static_cast<std::size_t>(row)]) return;
+    const bool known = series.lacking(row) == 0;
+    const auto told = [&](double value) { return known ? value : std::numeric_limits<double>::quiet_NaN(); };
+    for (std::size_t i = 0; i < own.size(); ++i) {
+      result.values.push_back(told(raw_forecast(data, spread, own, i)));
+      for (const double level : levels) result.quantiles.push_back(told(raw_forecast(data, spread, own, i, level)));
     }
-    const std::span<const float> all = sequence.run();
-    for (Index row = first; row < end; ++row) {
-      const auto own = all.subspan(static_cast<std::size_t>(row - first) * outputs, outputs);
-      if (!levels.empty()) {
-        tracker.add(std::span(series.features).subspan(static_cast<std::size_t>(row) * inputs, inputs), own,
-                    std::span(series.target_values).subspan(static_cast<std::size_t>(row) * targets, targets));
-      }
-      if (series.missing[static_cast<std::size_t>(row)]) continue;
-      for (std::size_t i = 0; i < outputs; ++i) {
-        const auto known = [&](double value) {
-          return series.lacking(row) == 0 ? value : std::numeric_limits<double>::quiet_NaN();
-        };
-        result.values.push_back(known(raw_forecast(data, tracker.spread(), own, i)));
-        for (const double level : levels) {
-          result.quantiles.push_back(known(raw_forecast(data, tracker.spread(), own, i, level)));
-        }
-      }
-      ++result.rows;
-    }
-  }
+    ++result.rows;
+  };
+  forecast_rows(model, series, static_cast<Index>(series.kept.size()), execution, add);
   return result;
 }
 
@@ -151,6 +131,11 @@ nb::object logits_of(const DataDescription& data, const std::vector<float>& logi
   return values.object();
 }
 
+Execution labelling(const Model& model, const std::string& device, int threads, bool exact,
+                    const std::string& precision) {
+  return settled(model, device, {.execution = execution_from(threads, "auto", exact, precision, device)});
+}
+
 /// Returns the logits [sequences, classes] after the last row of each sequence.
 nb::object label_table(SharedModel& shared, const Source& source, const std::string& sequence_column,
                        const std::string& device, int threads, bool exact, const std::string& precision) {
@@ -161,19 +146,10 @@ nb::object label_table(SharedModel& shared, const Source& source, const std::str
   unless_interrupted([&] {
     TextLines lines(table);
     Rows rows(lines, data, {.keep = {}, .sequence_column = sequence_column, .format = format_of(source)});
-    SequenceRun sequence(
-        *model, settled(*model, device, {.execution = execution_from(threads, "auto", exact, precision, device)}));
-    const auto finish = [&] {
-      if (sequence.waiting() == 0) return;
-      const auto last = sequence.run().last(data.classes.size());
-      logits.insert(logits.end(), last.begin(), last.end());
-      sequence.restart();
-    };
-    const auto add = [&] {
-      if (sequence.waiting() == SequenceRun::piece) sequence.run();
-      sequence.add(rows.features());
-    };
-    for_each_sequence(rows, add, finish);
+    const Execution execution = labelling(*model, device, threads, exact, precision);
+    label_rows(
+        *model, rows, execution, [] {},
+        [&](std::span<const float> last) { logits.insert(logits.end(), last.begin(), last.end()); });
     warn_of_unknown_categories(rows);
     if (logits.empty()) refuse(table.name + ": there are no rows behind the header");
   });
@@ -181,12 +157,7 @@ nb::object label_table(SharedModel& shared, const Source& source, const std::str
 }
 
 nb::dict describe(const ForecastErrors& errors) {
-  nb::dict result;
-  result["rmse"] = errors.rmse;
-  result["mae"] = errors.mae;
-  result["mase"] = errors.mase;
-  result["smape"] = errors.smape;
-  return result;
+  return dict_of({{"rmse", errors.rmse}, {"mae", errors.mae}, {"mase", errors.mase}, {"smape", errors.smape}});
 }
 
 nb::dict describe(const std::vector<ColumnScore>& columns) {
@@ -196,11 +167,8 @@ nb::dict describe(const std::vector<ColumnScore>& columns) {
     one["scored"] = column.scored;
     one["season"] = column.season;
     if (column.quantiles) {
-      nb::dict quantiles;
-      quantiles["levels"] = column.quantiles->levels;
-      quantiles["coverage"] = column.quantiles->coverage;
-      quantiles["pinball"] = column.quantiles->pinball;
-      one["quantiles"] = quantiles;
+      const QuantileScore& score = *column.quantiles;
+      one["quantiles"] = dict_of({{"levels", score.levels}, {"coverage", score.coverage}, {"pinball", score.pinball}});
     }
     for (const Rival& rival : column.rivals) rivals[rival.name.c_str()] = describe(rival.errors);
     one["rivals"] = rivals;
@@ -225,14 +193,11 @@ nb::dict score_series_table(SharedModel& shared, const Source& source, Index ski
     refuse(table.name + ": there is nothing to score after row " + std::to_string(skip) + ": the longest series has " +
            std::to_string(score.longest));
   }
-  nb::dict result;
-  result["columns"] = describe(score.columns);
+  nb::dict result = dict_of({{"columns", describe(score.columns)}});
   if (score.groups.empty()) return result;
   nb::dict groups;
   for (const GroupScore& group : score.groups) {
-    nb::dict one;
-    one["columns"] = describe(group.columns);
-    groups[group.group.c_str()] = one;
+    groups[group.group.c_str()] = dict_of({{"columns", describe(group.columns)}});
   }
   result["groups"] = groups;
   return result;
@@ -240,15 +205,13 @@ nb::dict score_series_table(SharedModel& shared, const Source& source, Index ski
 
 nb::dict describe(const LabelScore& score, const DataDescription& data, const std::string& name) {
   if (score.scored == 0) refuse(name + ": there is nothing to score");
-  nb::dict result;
-  result["scored"] = score.scored;
-  result["accuracy"] = score.accuracy;
-  result["macro_f1"] = score.macro_f1;
-  result["classes"] = data.classes;
-  result["confusion"] = score.confusion;
-  result["majority"] = data.classes[static_cast<std::size_t>(score.majority)];
-  result["majority_accuracy"] = score.majority_accuracy;
-  return result;
+  return dict_of({{"scored", score.scored},
+                  {"accuracy", score.accuracy},
+                  {"macro_f1", score.macro_f1},
+                  {"classes", data.classes},
+                  {"confusion", score.confusion},
+                  {"majority", data.classes[static_cast<std::size_t>(score.majority)]},
+                  {"majority_accuracy", score.majority_accuracy}});
 }
 
 nb::dict score_label_table(SharedModel& shared, const Source& source, const std::string& sequence_column,
@@ -263,11 +226,6 @@ nb::dict score_label_table(SharedModel& shared, const Source& source, const std:
     score = score_labelled(*model, rows, {.threads = threads});
   });
   return describe(score, model->data(), table.name);
-}
-
-Execution labelling(const Model& model, const std::string& device, int threads, bool exact,
-                    const std::string& precision) {
-  return settled(model, device, {.execution = execution_from(threads, "auto", exact, precision, device)});
 }
 
 nb::object label_texts_given(SharedModel& shared, const std::vector<nb::bytes>& texts, const std::string& device,
@@ -318,27 +276,17 @@ nb::dict score_text_table(SharedModel& shared, const Source& source, const std::
 }  // namespace
 
 void bind_answers(nb::module_& module) {
-  module.def("forecast_table", &forecast_table, nb::arg("model"), nb::arg("source"), nb::arg("levels"),
-             nb::arg("device"), nb::arg("threads"), nb::arg("exact"), nb::arg("precision"));
-  module.def("label_table", &label_table, nb::arg("model"), nb::arg("source"), nb::arg("sequence_column"),
-             nb::arg("device"), nb::arg("threads"), nb::arg("exact"), nb::arg("precision"));
-  module.def("score_series_table", &score_series_table, nb::arg("model"), nb::arg("source"), nb::arg("skip"),
-             nb::arg("levels"), nb::arg("threads"));
-  module.def("score_label_table", &score_label_table, nb::arg("model"), nb::arg("source"), nb::arg("sequence_column"),
-             nb::arg("label_column"), nb::arg("threads"));
-  module.def("label_texts", &label_texts_given, nb::arg("model"), nb::arg("texts"), nb::arg("device"),
-             nb::arg("threads"), nb::arg("exact"), nb::arg("precision"));
-  module.def("label_text_table", &label_text_table, nb::arg("model"), nb::arg("source"), nb::arg("device"),
-             nb::arg("threads"), nb::arg("exact"), nb::arg("precision"));
-  module.def("score_text_table", &score_text_table, nb::arg("model"), nb::arg("source"), nb::arg("label_column"),
-             nb::arg("threads"));
-  module.def(
-      "read_source",
-      [](const std::string& path) {
-        const std::string text = read_source(path);
-        return nb::bytes(text.data(), text.size());
-      },
-      nb::arg("path"));
+  module.def("forecast_table", &forecast_table);
+  module.def("label_table", &label_table);
+  module.def("score_series_table", &score_series_table);
+  module.def("score_label_table", &score_label_table);
+  module.def("label_texts", &label_texts_given);
+  module.def("label_text_table", &label_text_table);
+  module.def("score_text_table", &score_text_table);
+  module.def("read_source", [](const std::string& path) {
+    const std::string text = read_source(path);
+    return nb::bytes(text.data(), text.size());
+  });
 }
 
 }  // namespace penstock::python

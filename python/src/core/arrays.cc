@@ -10,7 +10,7 @@ namespace {
 
 /// Functions and dtypes of NumPy that calls need again and again. Never released, since it may be used until exit.
 struct Numpy {
-  nb::object empty, asarray, ascontiguousarray, from_dlpack, can_cast;
+  nb::object empty, asarray, ascontiguousarray, from_dlpack, can_cast, shares_memory;
   nb::object types[5];
 
   static const Numpy& get() {
@@ -26,6 +26,7 @@ struct Numpy {
     ascontiguousarray = module.attr("ascontiguousarray");
     from_dlpack = module.attr("from_dlpack");
     can_cast = module.attr("can_cast");
+    shares_memory = module.attr("shares_memory");
     for (const Scalar scalar : {Scalar::f32, Scalar::f64, Scalar::i32, Scalar::i64, Scalar::u8}) {
       types[static_cast<int>(scalar)] = module.attr("dtype")(name_of(scalar));
     }
@@ -82,7 +83,9 @@ bool has(nb::handle object, const char* attribute) { return nb::hasattr(object, 
 
 /// Refuses masked arrays: masked values would be read as ordinary numbers.
 void refuse_masked(nb::handle object, const char* name) {
-  if (std::strcmp(Py_TYPE(object.ptr())->tp_name, "MaskedArray") != 0) return;
+  // The stable ABI of Python 3.12 and later has no tp_name.
+  const auto type = nb::borrow<nb::str>(object.type().attr("__name__"));
+  if (std::strcmp(type.c_str(), "MaskedArray") != 0) return;
   if (!nb::cast<bool>(nb::bool_(object.attr("mask").attr("any")()))) return;
   throw nb::type_error((std::string(name) + " must be an array without masked values; give it .filled(number), and say "
                                             "by lengths which steps of a row there are")
@@ -280,6 +283,11 @@ void Array::require_shape(std::span<const Index> wanted, const char* axes) const
   }
   sizes += wanted.size() == 1 ? ",)" : ")";
   refuse(std::string(name_) + " must have the shape " + axes + " = " + sizes + ", not " + text_of(shape()));
+}
+
+bool share_memory(const Array& a, const Array& b) {
+  const Numpy& numpy = Numpy::get();
+  return nb::cast<bool>(numpy.shares_memory(numpy.asarray(a.object()), numpy.asarray(b.object())));
 }
 
 Array optional_array(nb::handle object, const char* name, Scalar scalar) {

@@ -111,6 +111,9 @@ class Array {
   bool output_ = false;
 };
 
+/// Returns whether two arrays have elements in common.
+bool share_memory(const Array& a, const Array& b);
+
 /// Returns an optional argument; an empty Array for None.
 Array optional_array(nb::handle object, const char* name, Scalar scalar);
 

@@ -140,80 +140,63 @@ nb::dict described(const csp::Explanation& explanation) {
 
 void bind_expressions(nb::module_& module) {
   nb::class_<Domain>(module, "CspDomain")
-      .def(nb::init<std::vector<Integer>>(), nb::arg("values"))
-      .def_static("range", &csp::range, nb::arg("first"), nb::arg("last"))
-      .def_static("divisors", &csp::divisors, nb::arg("n"))
-      .def_static("powers_of_two", &csp::powers_of_two, nb::arg("first"), nb::arg("last"))
-      .def_static("multiples", &csp::multiples, nb::arg("step"), nb::arg("first"), nb::arg("last"))
+      .def(nb::init<std::vector<Integer>>())
+      .def_static("range", &csp::range)
+      .def_static("divisors", &csp::divisors)
+      .def_static("powers_of_two", &csp::powers_of_two)
+      .def_static("multiples", &csp::multiples)
       .def("size", &Domain::size)
-      .def("at", &Domain::operator[], nb::arg("index"))
-      .def("contains", &Domain::contains, nb::arg("value"))
+      .def("at", &Domain::operator[])
+      .def("contains", &Domain::contains)
       .def("text", &Domain::text);
   nb::class_<Expression>(module, "CspExpression")
-      .def(nb::init<Integer>(), nb::arg("value"))
+      .def(nb::init<Integer>())
       .def("low", [](const Expression& a) { return a.bounds().low; })
       .def("text", &Expression::text);
   nb::class_<Constraint>(module, "CspConstraint").def("text", &Constraint::text);
-  module.def("csp_combined", &combined, nb::arg("name"), nb::arg("a"), nb::arg("b"));
-  module.def("csp_compared", &compared, nb::arg("name"), nb::arg("a"), nb::arg("b"));
-  module.def(
-      "csp_both", [](const Constraint& a, const Constraint& b) { return a && b; }, nb::arg("a"), nb::arg("b"));
-  module.def(
-      "csp_either", [](const Constraint& a, const Constraint& b) { return a || b; }, nb::arg("a"), nb::arg("b"));
-  module.def(
-      "csp_negated", [](const Constraint& a) { return !a; }, nb::arg("a"));
-  module.def("csp_select", &csp::select, nb::arg("condition"), nb::arg("yes"), nb::arg("no"));
-  module.def("csp_one_of", &csp::one_of, nb::arg("a"), nb::arg("values"));
-  module.def("csp_all_different", &csp::all_different, nb::arg("all"));
+  module.def("csp_combined", &combined);
+  module.def("csp_compared", &compared);
+  module.def("csp_both", [](const Constraint& a, const Constraint& b) { return a && b; });
+  module.def("csp_either", [](const Constraint& a, const Constraint& b) { return a || b; });
+  module.def("csp_negated", [](const Constraint& a) { return !a; });
+  module.def("csp_select", &csp::select);
+  module.def("csp_one_of", &csp::one_of);
+  module.def("csp_all_different", &csp::all_different);
 }
 
 void bind_problem(nb::module_& module) {
   nb::class_<Solution>(module, "CspSolution")
       .def("values", &Solution::values)
-      .def(
-          "value_of", [](const Solution& solution, const Expression& a) { return solution[a]; }, nb::arg("a"))
+      .def("value_of", [](const Solution& solution, const Expression& a) { return solution[a]; })
       .def("cost", &Solution::cost)
       .def("text", &Solution::text);
   nb::class_<Problem>(module, "CspModel")
       .def(nb::init<>())
-      .def_static(
-          "parse", [](const std::string& text) { return new Problem(csp::parse(text)); }, nb::arg("text"))
-      .def(
-          "var", [](Problem& p, const std::string& name, const Domain& domain) { return p.model().var(name, domain); },
-          nb::arg("name"), nb::arg("domain"))
-      .def("call", &call, nb::arg("name"), nb::arg("arguments"), nb::arg("function"), nb::arg("low"), nb::arg("high"))
+      .def_static("parse", [](const std::string& text) { return new Problem(csp::parse(text)); })
+      .def("var", [](Problem& p, const std::string& name, const Domain& domain) { return p.model().var(name, domain); })
+      .def("call", &call)
       .def(
           "require",
           [](Problem& p, const std::optional<std::string>& name, const Constraint& constraint) {
             name ? p.model().require(*name, constraint) : p.model().require(constraint);
           },
           nb::arg("name").none(), nb::arg("constraint"))
-      .def(
-          "minimise", [](Problem& p, const Expression& cost) { p.model().minimise(cost); }, nb::arg("cost"))
-      .def("minimise_function", &minimise_function, nb::arg("cost"))
-      .def(
-          "maximise", [](Problem& p, const Expression& value) { p.model().maximise(value); }, nb::arg("value"))
-      .def(
-          "limit",
-          [](Problem& p, double seconds, Integer bytes, Integer solutions) {
-            p.model().limit({.seconds = seconds, .bytes = bytes, .solutions = solutions});
-          },
-          nb::arg("seconds"), nb::arg("bytes"), nb::arg("solutions"))
+      .def("minimise", [](Problem& p, const Expression& cost) { p.model().minimise(cost); })
+      .def("minimise_function", &minimise_function)
+      .def("maximise", [](Problem& p, const Expression& value) { p.model().maximise(value); })
+      .def("limit",
+           [](Problem& p, double seconds, Integer bytes, Integer solutions) {
+             p.model().limit({.seconds = seconds, .bytes = bytes, .solutions = solutions});
+           })
       .def("solve", [](Problem& p) { return p.run([&] { return p.model().solve(); }); })
       .def("first", [](Problem& p) { return p.run([&] { return p.model().first(); }); })
-      .def(
-          "all", [](Problem& p, Integer most) { return as_list(p.run([&] { return p.model().all(most); })); },
-          nb::arg("most"))
+      .def("all", [](Problem& p, Integer most) { return as_list(p.run([&] { return p.model().all(most); })); })
       .def("conflict", [](Problem& p) { return p.run([&] { return p.model().conflict(); }); })
-      .def(
-          "explain", [](Problem& p, Integer most) { return described(p.run([&] { return p.model().explain(most); })); },
-          nb::arg("most"))
-      .def(
-          "variable", [](Problem& p, const std::string& name) { return p.model().variable(name); }, nb::arg("name"))
+      .def("explain",
+           [](Problem& p, Integer most) { return described(p.run([&] { return p.model().explain(most); })); })
+      .def("variable", [](Problem& p, const std::string& name) { return p.model().variable(name); })
       .def("variables", [](Problem& p) { return p.model().variables(); })
-      .def(
-          "constraint_text", [](Problem& p, const std::string& name) { return p.model().constraint_text(name); },
-          nb::arg("name"))
+      .def("constraint_text", [](Problem& p, const std::string& name) { return p.model().constraint_text(name); })
       .def("has_cost", [](Problem& p) { return p.model().has_cost(); });
 }
 

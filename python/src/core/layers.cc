@@ -90,6 +90,9 @@ class Network {
     Array y = out.is_none() ? Array::empty(rows->shape(spec().output_size()), scalar)
                             : Array::output(out, "out", scalar).with_whole_rows();
     if (!out.is_none()) rows->check(y, spec().output_size());
+    if (tape != nullptr && !out.is_none() && share_memory(x, y)) {
+      refuse("out must not share memory with x when a tape is given: backward() reads x as it was; give another array");
+    }
     const Array hT = Array::empty(state_shape(*rows), scalar);
     if (tape != nullptr) tape->rows.reset();  // a failing call leaves the tape empty
     {
@@ -382,19 +385,17 @@ void bind_network(nb::module_& module, const char* name, const char* tape_name) 
           nb::arg("x").none(), nb::arg("h0").none(), nb::arg("out").none(), nb::arg("tape").none(),
           nb::arg("which").none(), nb::arg("time_first"), nb::arg("execution"), nb::arg("automatic"),
           nb::arg("copied") = false)
-      .def(
-          "choose_device",
-          [](const Bound& self, Index rows, Index steps, const Execution& execution) {
-            DeviceChoice choice;
-            {
-              const nb::gil_scoped_release unlocked;
-              choice = self.choose(rows, steps, execution);
-            }
-            return nb::make_tuple(to_string(choice.device), choice.why);
-          },
-          nb::arg("rows"), nb::arg("steps"), nb::arg("execution"))
-      .def("explain", &Bound::explain, nb::arg("rows"), nb::arg("steps"), nb::arg("training"), nb::arg("execution"))
-      .def("save_onnx", &Bound::save_onnx, nb::arg("path"))
+      .def("choose_device",
+           [](const Bound& self, Index rows, Index steps, const Execution& execution) {
+             DeviceChoice choice;
+             {
+               const nb::gil_scoped_release unlocked;
+               choice = self.choose(rows, steps, execution);
+             }
+             return nb::make_tuple(to_string(choice.device), choice.why);
+           })
+      .def("explain", &Bound::explain)
+      .def("save_onnx", &Bound::save_onnx)
       .def("backward", &Bound::backward, nb::arg("dy").none(), nb::arg("dstate").none(), nb::arg("tape"),
            nb::arg("input_gradient"))
       .def(
@@ -403,14 +404,10 @@ void bind_network(nb::module_& module, const char* name, const char* tape_name) 
             return self.step(x, h, out, Execution{.threads = 1});
           },
           nb::arg("x").none(), nb::arg("h").none(), nb::arg("out").none())
-      .def(
-          "parameters",
-          [](nb::handle self, bool gradients, bool writable) {
-            return nb::cast<Bound&>(self).parameters(self, gradients, writable);
-          },
-          nb::arg("gradients"), nb::arg("writable"))
-      .def("set_parameters", &Bound::set_parameters, nb::arg("weights"))
-      .def("initialise", &Bound::initialise, nb::arg("weights"), nb::arg("chrono"), nb::arg("seed"))
+      .def("parameters", [](nb::handle self, bool gradients,
+                            bool writable) { return nb::cast<Bound&>(self).parameters(self, gradients, writable); })
+      .def("set_parameters", &Bound::set_parameters)
+      .def("initialise", &Bound::initialise)
       .def("weights_changed", &Bound::weights_changed)
       .def("zero_gradients", &Bound::zero_gradients)
       .def("state_shape", &Bound::zero_state_shape, nb::arg("rows").none());

@@ -1,60 +1,61 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
-#include "arrays.h"
 #include "bindings.h"
+#include "dicts.h"
 #include "penstock/cell.h"
 
 namespace penstock::python {
 namespace {
 
 nb::dict describe(const CellInfo& cell) {
-  nb::dict result;
-  result["name"] = nb::str(cell.name.data(), cell.name.size());
-  result["description"] = nb::str(cell.description.data(), cell.description.size());
-  result["gates"] = cell.gates;
-  result["states"] = cell.states;
-  result["scan"] = cell.scan;
-  return result;
+  return dict_of({{"name", cell.name},
+                  {"description", cell.description},
+                  {"gates", cell.gates},
+                  {"states", cell.states},
+                  {"scan", cell.scan}});
 }
 
 nb::dict describe(const SystemInfo& info) {
-  nb::dict result;
-  result["version"] = info.version;
-  result["cpu"] = info.cpu;
-  result["threads"] = info.threads;
-  result["isa"] = info.isa;
-  result["isas"] = info.isas;
-  result["l1_data_bytes"] = info.l1_data_bytes;
-  result["l2_bytes"] = info.l2_bytes;
-  result["l3_bytes"] = info.l3_bytes;
-  result["gemm"] = info.gemm;
-  return result;
-}
-
-nb::dict describe(const GpuInfo& gpu) {
-  nb::dict result;
-  result["name"] = gpu.name;
-  result["compute_capability"] = gpu.compute_capability;
-  result["multiprocessors"] = gpu.multiprocessors;
-  result["memory_bytes"] = gpu.memory_bytes;
-  return result;
+  return dict_of({{"version", info.version},
+                  {"cpu", info.cpu},
+                  {"threads", info.threads},
+                  {"isa", info.isa},
+                  {"isas", info.isas},
+                  {"l1_data_bytes", info.l1_data_bytes},
+                  {"l2_bytes", info.l2_bytes},
+                  {"l3_bytes", info.l3_bytes},
+                  {"gemm", info.gemm}});
 }
 
 nb::dict describe(const CudaInfo& info) {
-  nb::dict result;
-  result["missing"] = info.missing;
-  result["driver"] = info.driver;
-  result["compiler"] = info.compiler;
-  result["compiler_at"] = info.compiler_at;
-  result["products"] = info.products;
-  result["products_at"] = info.products_at;
-  result["cache"] = info.cache;
   nb::list gpus;
-  for (const GpuInfo& gpu : info.gpus) gpus.append(describe(gpu));
-  result["gpus"] = gpus;
-  return result;
+  for (const GpuInfo& gpu : info.gpus) {
+    gpus.append(dict_of({{"name", gpu.name},
+                         {"compute_capability", gpu.compute_capability},
+                         {"multiprocessors", gpu.multiprocessors},
+                         {"memory_bytes", gpu.memory_bytes}}));
+  }
+  return dict_of({{"missing", info.missing},
+                  {"driver", info.driver},
+                  {"compiler", info.compiler},
+                  {"compiler_at", info.compiler_at},
+                  {"products", info.products},
+                  {"products_at", info.products_at},
+                  {"cache", info.cache},
+                  {"gpus", gpus}});
+}
+
+/// Calls a function of the library without the GIL and returns what it says as a dictionary.
+template <auto ask>
+nb::dict asked() {
+  const auto info = [] {
+    const nb::gil_scoped_release unlocked;
+    return ask();
+  }();
+  return describe(info);
 }
 
 }  // namespace
@@ -79,25 +80,10 @@ Execution execution_from(int threads, const std::string& mode, bool exact, const
 
 void bind_machine(nb::module_& module) {
   module.def(
-      "system_info",
-      [] {
-        SystemInfo info;
-        {
-          const nb::gil_scoped_release unlocked;
-          info = system_info();
-        }
-        return describe(info);
-      },
+      "system_info", &asked<system_info>,
       "Returns a dictionary with the version, CPU, number of threads, instruction sets (isa: the one in use), sizes of "
       "caches in bytes, and the library of matrix products (gemm).");
-  module.def("cuda_info", [] {
-    CudaInfo info;
-    {
-      const nb::gil_scoped_release unlocked;
-      info = cuda_info();
-    }
-    return describe(info);
-  });
+  module.def("cuda_info", &asked<cuda_info>);
   module.def(
       "cells",
       [] {
@@ -107,23 +93,17 @@ void bind_machine(nb::module_& module) {
       },
       "Returns a list of all cells. Each is a dictionary with the keys name, description, gates, states, and scan "
       "(True for a cell without a recurrent matrix).");
-  module.def(
-      "define_cell",
-      [](const std::string& json, const std::string& source) { return describe(define_cell_json(json, source)); },
-      nb::arg("json"), nb::arg("source"));
-  module.def(
-      "cell_json", [](const std::string& name) { return cell_json(name); }, nb::arg("name"));
-  module.def(
-      "find_cell",
-      [](const std::string& name) {
-        nb::dict found = describe(find_cell(name));
-        found["learnt"] = learnt_vectors(name);
-        return found;
-      },
-      nb::arg("name"));
-  module.def(
-      "device_name", [](const std::string& device) { return to_string(parse_device(device)); }, nb::arg("device"));
-  module.def("select_isa", &select_isa, nb::arg("name"));
+  module.def("define_cell", [](const std::string& json, const std::string& source) {
+    return describe(define_cell_json(json, source));
+  });
+  module.def("cell_json", [](const std::string& name) { return cell_json(name); });
+  module.def("find_cell", [](const std::string& name) {
+    nb::dict found = describe(find_cell(name));
+    found["learnt"] = learnt_vectors(name);
+    return found;
+  });
+  module.def("device_name", [](const std::string& device) { return to_string(parse_device(device)); });
+  module.def("select_isa", &select_isa);
 }
 
 }  // namespace penstock::python

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "dicts.h"
 #include "interrupts.h"
 #include "models.h"
 #include "penstock/model_file.h"
@@ -23,46 +24,17 @@
 namespace penstock::python {
 namespace {
 
-nb::dict describe(const History& history) {
-  nb::dict result;
-  result["trained"] = history.trained;
-  result["data"] = history.data;
-  result["score"] = history.score;
-  result["version"] = history.version;
-  result["steps"] = history.steps;
-  result["origin"] = history.origin;
-  result["search"] = history.search;
-  result["weight"] = history.weight;
-  return result;
-}
-
-/// Returns the history for a dictionary of describe().
-History history_from(const nb::dict& fields) {
-  History history;
-  const auto read = [&]<class T>(const char* name, T& value) {
-    if (fields.contains(name)) value = nb::cast<T>(fields[name]);
-  };
-  read("trained", history.trained);
-  read("data", history.data);
-  read("score", history.score);
-  read("version", history.version);
-  read("steps", history.steps);
-  read("origin", history.origin);
-  read("search", history.search);
-  read("weight", history.weight);
-  return history;
-}
-
 /// Reads a model and its history from a file. The history is an empty dictionary if the file has none.
 std::pair<std::unique_ptr<SharedModel>, nb::dict> load(const std::string& path) {
   std::optional<History> history;
   std::unique_ptr<SharedModel> model;
   unless_interrupted([&] { model = std::make_unique<SharedModel>(Model::load(path, history), "the model"); });
-  return {std::move(model), history ? describe(*history) : nb::dict()};
+  return {std::move(model), history ? fields_of(*history) : nb::dict()};
 }
 
 void save(SharedModel& shared, const std::string& path, const nb::dict& fields) {
-  const History history = history_from(fields);
+  History history;
+  Fields(fields).read_all(history);
   const bool known = nb::len(fields) > 0;
   const nb::gil_scoped_release unlocked;
   const SharedModel::Reading model(shared);
@@ -123,13 +95,11 @@ void save_as_onnx(SharedModel& shared, const std::string& path, bool normalised,
 }  // namespace
 
 void bind_model_files(nb::module_& module, nb::class_<SharedModel>& model) {
-  module.def("read_tensors", &read_tensors, nb::arg("path"));
+  module.def("read_tensors", &read_tensors);
   module.def("utc_time", &utc_time);
-  module.def("read_model_parts", &read_parts, nb::arg("path"));
-  module.def("write_model_parts", &write_parts, nb::arg("path"), nb::arg("description"), nb::arg("parameters"));
-  model.def_static("load", &load, nb::arg("path"))
-      .def("save", &save, nb::arg("path"), nb::arg("history"))
-      .def("save_onnx", &save_as_onnx, nb::arg("path"), nb::arg("normalised"), nb::arg("group"));
+  module.def("read_model_parts", &read_parts);
+  module.def("write_model_parts", &write_parts);
+  model.def_static("load", &load).def("save", &save).def("save_onnx", &save_as_onnx);
 }
 
 }  // namespace penstock::python

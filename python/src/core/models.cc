@@ -7,10 +7,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <memory>
-#include <string>
 
 #include "bindings.h"
+#include "dicts.h"
 #include "interrupts.h"
 #include "penstock/data/row_steps.h"
 #include "penstock/initial_weights.h"
@@ -21,22 +20,10 @@ namespace penstock::python {
 
 ModelSpec spec_from(const nb::dict& fields) {
   ModelSpec spec;
-  const auto read = [&]<class T>(const char* name, T& value) {
-    if (fields.contains(name)) value = nb::cast<T>(fields[name]);
-  };
-  read("cell", spec.cell);
-  read("width", spec.width);
-  read("blocks", spec.blocks);
-  read("hidden_size", spec.hidden_size);
-  read("heads", spec.heads);
-  read("convolution", spec.convolution);
-  read("feed_forward", spec.feed_forward);
-  read("dropout", spec.dropout);
-  read("end_norms", spec.end_norms);
-  read("from_last", spec.from_last);
-  read("lags", spec.lags);
-  read("filters", spec.filters);
-  read("dilations", spec.dilations);
+  Fields given(fields);
+  given.read("cell", spec.cell);
+  given.read_all(spec);
+  spec.members = 1;
   return spec;
 }
 
@@ -45,12 +32,11 @@ namespace {
 nb::list describe(const std::vector<Column>& columns) {
   nb::list all;
   for (const Column& column : columns) {
-    nb::dict one;
-    one["name"] = column.name;
-    one["mean"] = column.mean;
-    one["scale"] = column.scale;
-    one["logarithm"] = column.logarithm;
-    one["feature"] = std::string(to_string(column.feature));
+    nb::dict one = dict_of({{"name", column.name},
+                            {"mean", column.mean},
+                            {"scale", column.scale},
+                            {"logarithm", column.logarithm},
+                            {"feature", to_string(column.feature)}});
     if (column.feature == Feature::category) one["category"] = column.category;
     all.append(one);
   }
@@ -58,22 +44,8 @@ nb::list describe(const std::vector<Column>& columns) {
 }
 
 nb::dict describe(const ModelSpec& spec) {
-  nb::dict result;
+  nb::dict result = fields_of(spec);
   result["cell"] = spec.cell;
-  result["width"] = spec.width;
-  result["blocks"] = spec.blocks;
-  result["hidden_size"] = spec.hidden_size;
-  result["heads"] = spec.heads;
-  result["convolution"] = spec.convolution;
-  result["feed_forward"] = spec.feed_forward;
-  result["dropout"] = spec.dropout;
-  result["end_norms"] = spec.end_norms;
-  result["from_last"] = spec.from_last;
-  result["lags"] = spec.lags;
-  result["known_effects"] = spec.known_effects;
-  result["filters"] = spec.filters;
-  result["dilations"] = spec.dilations;
-  result["members"] = spec.members;
   return result;
 }
 
@@ -310,25 +282,23 @@ Execution settled(const Model& model, const std::string& device, const DeviceQue
 }
 
 nb::dict describe(const DataDescription& data) {
-  nb::dict result;
-  result["task"] = to_string(data.task);
-  result["vocabulary"] = data.vocabulary;
-  result["inputs"] = describe(data.inputs);
-  result["targets"] = describe(data.targets);
-  result["horizon"] = data.horizon;
-  result["season"] = data.season;
-  result["sample_rate"] = data.sample_rate;
-  result["classes"] = data.classes;
   std::vector<std::string> groups;
   for (const Group& group : data.groups) groups.push_back(group.name);
-  result["group_column"] = data.group_column;
-  result["groups"] = groups;
-  result["text_column"] = data.text_column;
-  result["longest_text"] = data.longest_text;
-  result["delimiter"] = std::string(1, data.delimiter);
-  result["input_size"] = data.input_size();
-  result["output_size"] = data.output_size();
-  return result;
+  return dict_of({{"task", to_string(data.task)},
+                  {"vocabulary", data.vocabulary},
+                  {"inputs", describe(data.inputs)},
+                  {"targets", describe(data.targets)},
+                  {"horizon", data.horizon},
+                  {"season", data.season},
+                  {"sample_rate", data.sample_rate},
+                  {"classes", data.classes},
+                  {"group_column", data.group_column},
+                  {"groups", groups},
+                  {"text_column", data.text_column},
+                  {"longest_text", data.longest_text},
+                  {"delimiter", std::string(1, data.delimiter)},
+                  {"input_size", data.input_size()},
+                  {"output_size", data.output_size()}});
 }
 
 void bind_models(nb::module_& module) {
@@ -337,44 +307,36 @@ void bind_models(nb::module_& module) {
   bound
       .def_static("make", &make_model, nb::arg("spec"), nb::arg("data"), nb::arg("seed"),
                   nb::arg("initial_weights") = "standard", nb::arg("chrono") = 0.0)
-      .def_static("continue_from", &make_continuation, nb::arg("origin"), nb::arg("data"), nb::arg("dropout"))
-      .def("normalised", &normalised, nb::arg("rows"), nb::arg("group"))
-      .def("in_units", &in_units, nb::arg("outputs"), nb::arg("group"))
-      .def("quantiles", &quantiles, nb::arg("features"), nb::arg("outputs"), nb::arg("rows"), nb::arg("levels"),
-           nb::arg("group"))
+      .def_static("continue_from", &make_continuation)
+      .def("normalised", &normalised)
+      .def("in_units", &in_units)
+      .def("quantiles", &quantiles)
       .def("spec", [](SharedModel& self) { return describe(SharedModel::Reading(self)->spec()); })
       .def("data", [](SharedModel& self) { return describe(SharedModel::Reading(self)->data()); })
       .def("parameter_count", [](SharedModel& self) { return SharedModel::Reading(self)->parameter_count(); })
-      .def(
-          "memory",
-          [](SharedModel& self, Index rows, Index steps, const std::string& device, const std::string& precision) {
-            const SharedModel::Reading model(self);
-            const Execution execution = execution_from(0, "auto", false, precision, device);
-            const ModelMemory memory = model->memory(
-                rows, steps, settled(*model, device, {.rows = rows, .steps = steps, .execution = execution}));
-            nb::dict result;
-            result["weights"] = memory.weights;
-            result["state"] = memory.state;
-            result["forward"] = memory.forward;
-            result["training"] = memory.training;
-            result["optimizer"] = memory.optimizer;
-            return result;
-          },
-          nb::arg("rows"), nb::arg("steps"), nb::arg("device"), nb::arg("precision"))
-      .def(
-          "choose_device",
-          [](SharedModel& self, Index rows, Index steps, bool training, int threads, bool exact,
-             const std::string& precision) {
-            const SharedModel::Reading model(self);
-            const DeviceChoice choice =
-                choose_device(*model, {.rows = rows,
-                                       .steps = steps,
-                                       .training = training,
-                                       .execution = execution_from(threads, "auto", exact, precision, "cpu")});
-            return nb::make_tuple(to_string(choice.device), choice.why);
-          },
-          nb::arg("rows"), nb::arg("steps"), nb::arg("training"), nb::arg("threads"), nb::arg("exact"),
-          nb::arg("precision"))
+      .def("memory",
+           [](SharedModel& self, Index rows, Index steps, const std::string& device, const std::string& precision) {
+             const SharedModel::Reading model(self);
+             const Execution execution = execution_from(0, "auto", false, precision, device);
+             const ModelMemory memory = model->memory(
+                 rows, steps, settled(*model, device, {.rows = rows, .steps = steps, .execution = execution}));
+             return dict_of({{"weights", memory.weights},
+                             {"state", memory.state},
+                             {"forward", memory.forward},
+                             {"training", memory.training},
+                             {"optimizer", memory.optimizer}});
+           })
+      .def("choose_device",
+           [](SharedModel& self, Index rows, Index steps, bool training, int threads, bool exact,
+              const std::string& precision) {
+             const SharedModel::Reading model(self);
+             const DeviceChoice choice =
+                 choose_device(*model, {.rows = rows,
+                                        .steps = steps,
+                                        .training = training,
+                                        .execution = execution_from(threads, "auto", exact, precision, "cpu")});
+             return nb::make_tuple(to_string(choice.device), choice.why);
+           })
       .def(
           "forward",
           [](SharedModel& self, nb::handle inputs, nb::handle state, const std::string& mode, const std::string& device,
@@ -383,15 +345,11 @@ void bind_models(nb::module_& module) {
           },
           nb::arg("inputs"), nb::arg("state").none(), nb::arg("mode"), nb::arg("device"), nb::arg("threads"),
           nb::arg("exact"), nb::arg("precision"))
-      .def(
-          "generate",
-          [](SharedModel& self, const nb::bytes& prompt, Index count, double temperature, Index top_k, double top_p,
-             std::uint64_t seed, const std::string& device, const std::string& precision) {
-            return generate(self, prompt, count, temperature, top_k, top_p, seed, device,
-                            execution_from(0, "auto", false, precision, device));
-          },
-          nb::arg("prompt"), nb::arg("count"), nb::arg("temperature"), nb::arg("top_k"), nb::arg("top_p"),
-          nb::arg("seed"), nb::arg("device"), nb::arg("precision"));
+      .def("generate", [](SharedModel& self, const nb::bytes& prompt, Index count, double temperature, Index top_k,
+                          double top_p, std::uint64_t seed, const std::string& device, const std::string& precision) {
+        return generate(self, prompt, count, temperature, top_k, top_p, seed, device,
+                        execution_from(0, "auto", false, precision, device));
+      });
 }
 
 }  // namespace penstock::python

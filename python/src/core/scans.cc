@@ -118,13 +118,10 @@ ScanForm form_of(bool logarithmic) { return logarithmic ? ScanForm::logarithmic 
 
 void bind_scans(nb::module_& module) {
   nb::class_<Execution>(module, "Execution")
-      .def(
-          "__init__",
-          [](Execution* self, const std::string& mode, const std::string& device, int threads, bool exact,
-             const std::string& precision) {
-            new (self) Execution(execution_from(threads, mode, exact, precision, device));
-          },
-          nb::arg("mode"), nb::arg("device"), nb::arg("threads"), nb::arg("exact"), nb::arg("precision"));
+      .def("__init__", [](Execution* self, const std::string& mode, const std::string& device, int threads, bool exact,
+                          const std::string& precision) {
+        new (self) Execution(execution_from(threads, mode, exact, precision, device));
+      });
   module.def(
       "scan",
       [](nb::handle terms, nb::handle h0, nb::handle out, bool logarithmic, bool reverse, nb::handle which,

@@ -4,23 +4,20 @@
 #include <nanobind/stl/vector.h>
 
 #include <optional>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "bindings.h"
+#include "dicts.h"
 #include "models.h"
 
 namespace penstock::python {
 namespace {
 
 nb::dict describe(const SearchChoice& choice) {
-  nb::dict result;
-  result["cell"] = choice.cell;
-  result["width"] = choice.width;
-  result["dropout"] = choice.dropout;
-  result["learning_rate"] = choice.learning_rate;
-  return result;
+  return dict_of({{"cell", choice.cell},
+                  {"width", choice.width},
+                  {"dropout", choice.dropout},
+                  {"learning_rate", choice.learning_rate}});
 }
 
 nb::dict describe(const SearchTrial& trial) {
@@ -75,15 +72,13 @@ nb::dict run_search(SharedDataset& data, const nb::dict& spec_fields, const nb::
     result = search(spec, **dataset, options, search_options, callbacks);
   }
   if (failure && (!failure->matches(PyExc_KeyboardInterrupt) || result.trials.empty())) throw std::move(*failure);
-  nb::dict described;
   nb::list trials;
   for (const SearchTrial& trial : result.trials) trials.append(describe(trial));
-  described["best"] = describe(result.best);
-  described["loss"] = result.loss();
-  described["trials"] = trials;
-  described["seconds"] = result.seconds;
-  described["interrupted"] = result.interrupted;
-  return described;
+  return dict_of({{"best", describe(result.best)},
+                  {"loss", result.loss()},
+                  {"trials", trials},
+                  {"seconds", result.seconds},
+                  {"interrupted", result.interrupted}});
 }
 
 }  // namespace

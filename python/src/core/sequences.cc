@@ -2,9 +2,7 @@
 
 #include <nanobind/stl/tuple.h>
 
-#include <algorithm>
 #include <tuple>
-#include <utility>
 
 namespace penstock::python {
 

@@ -8,6 +8,7 @@
 
 #include "bindings.h"
 #include "models.h"
+#include "penstock/stop.h"
 #include "penstock/stream.h"
 
 namespace penstock::python {
@@ -51,13 +52,14 @@ class Stream {
     const Array answer =
         out.is_none() ? Array::empty(shape, Scalar::f32) : Array::output(out, "out", Scalar::f32).contiguous();
     answer.require_shape(shape, "(T, O)");
-    const std::vector<float> before = session_.state();
-    for (Index t = 0; t < count; ++t) {
-      if (t % steps_between_signals == 0 && PyErr_CheckSignals() != 0) {
-        session_.restore(before);
-        throw nb::python_error();
-      }
-      std::ranges::copy(step(given, t, before), answer.as<float>() + t * outputs_);
+    const Stoppable on_a_signal([] { return PyErr_CheckSignals() != 0; });
+    try {
+      std::ranges::copy(is_text ? session_.process_chunk(given.values<std::int32_t>())
+                                : session_.process_chunk(given.values<float>()),
+                        answer.as<float>());
+    } catch (const Error& error) {
+      if (error.code() == ErrorCode::interrupted) throw nb::python_error();
+      throw;
     }
     return out.is_none() ? answer.object() : nb::borrow(out);
   }
@@ -77,21 +79,8 @@ class Stream {
   Stream* clone() const { return new Stream(session_.clone(), data_, outputs_); }
 
  private:
-  static constexpr Index steps_between_signals = 1000;
-
   Stream(Session session, DataDescription data, Index outputs)
       : session_(std::move(session)), data_(std::move(data)), outputs_(outputs) {}
-
-  std::span<const float> step(const Array& given, Index t, const std::vector<float>& before) {
-    try {
-      if (data_.vocabulary > 0) return session_.push(given.as<const std::int32_t>()[t]);
-      const auto width = static_cast<std::size_t>(data_.input_size());
-      return session_.push(given.values<float>().subspan(static_cast<std::size_t>(t) * width, width));
-    } catch (const Error& error) {
-      if (error.code() == ErrorCode::invalid_argument) session_.restore(before);
-      throw Error(error.code(), "step " + std::to_string(t) + ": " + error.what());
-    }
-  }
 
   struct Opened {
     Opened(SharedModel& shared, const std::string& device, const Execution& execution) {
@@ -126,16 +115,14 @@ class Stream {
 
 void bind_sessions(nb::module_& module) {
   nb::class_<Stream>(module, "Session")
-      .def(
-          "__init__",
-          [](Stream* self, SharedModel& model, const std::string& device, const std::string& precision) {
-            new (self) Stream(model, device, execution_from(1, "auto", false, precision, device));
-          },
-          nb::arg("model"), nb::arg("device"), nb::arg("precision"))
+      .def("__init__",
+           [](Stream* self, SharedModel& model, const std::string& device, const std::string& precision) {
+             new (self) Stream(model, device, execution_from(1, "auto", false, precision, device));
+           })
       .def("push", &Stream::push, nb::arg("input"), nb::arg("out").none())
       .def("run", &Stream::run, nb::arg("steps"), nb::arg("out").none())
       .def("state", &Stream::state)
-      .def("restore", &Stream::restore, nb::arg("state"))
+      .def("restore", &Stream::restore)
       .def("clone", &Stream::clone)
       .def("reset", &Stream::reset);
 }

@@ -28,6 +28,6 @@ std::vector<Table> tables_from(const TableTexts& texts) {
   return tables;
 }
 
-void bind_tables(nb::module_& module) { module.def("table_text", &table_text, nb::arg("capsule"), nb::arg("name")); }
+void bind_tables(nb::module_& module) { module.def("table_text", &table_text); }
 
 }  // namespace penstock::python

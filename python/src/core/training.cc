@@ -8,8 +8,10 @@
 #include <utility>
 
 #include "bindings.h"
+#include "dicts.h"
 #include "interrupts.h"
 #include "models.h"
+#include "penstock/train/fields.h"
 #include "penstock/train/fine_tune.h"
 #include "penstock/train/fit.h"
 
@@ -18,60 +20,19 @@ namespace {
 
 /// Returns TrainOptions from the fields of a dictionary. Throws Error(invalid_argument) for an unknown name.
 TrainOptions options_from(const nb::dict& fields) {
+  using std::string;
   TrainOptions options;
-  std::size_t known = 0;
-  const auto read = [&]<class T>(const char* name, T& value) {
-    if (!fields.contains(name)) return;
-    ++known;
-    if (!nb::try_cast<T>(fields[name], value)) {
-      const std::string type = nb::cast<std::string>(nb::handle(nb::object(fields[name]).type()).attr("__name__"));
-      throw nb::type_error((std::string(name) + " must not be of type " + type).c_str());
-    }
-  };
-  read("max_steps", options.max_steps);
-  read("max_seconds", options.max_seconds);
-  read("max_epochs", options.max_epochs);
-  read("batch", options.batch);
-  read("length", options.length);
-  read("carry_state", options.carry_state);
-  read("learning_rate", options.learning_rate);
-  read("weight_decay", options.weight_decay);
-  read("beta1", options.beta1);
-  read("beta2", options.beta2);
-  read("epsilon", options.epsilon);
-  read("momentum", options.momentum);
-  read("warmup", options.warmup);
-  read("final_rate", options.final_rate);
-  read("clip", options.clip);
-  read("give_up_after", options.give_up_after);
-  read("rollbacks", options.rollbacks);
-  read("validate_every", options.validate_every);
-  read("validate_steps", options.validate_steps);
-  read("patience", options.patience);
-  read("keep_best", options.keep_best);
-  read("validation_batches", options.validation_batches);
-  read("log_every", options.log_every);
-  read("metrics_path", options.metrics_path);
-  read("tensorboard_path", options.tensorboard_path);
-  read("checkpoint_path", options.checkpoint_path);
-  read("checkpoint_every", options.checkpoint_every);
-  read("seed", options.seed);
-  std::string loss = "automatic", optimizer = "adamw", mode = "auto", precision = "full", device = "cpu";
-  int threads = 0;
-  bool exact = false;
-  read("loss", loss);
-  read("optimizer", optimizer);
-  read("mode", mode);
-  read("precision", precision);
-  read("device", device);
-  read("threads", threads);
-  read("exact", exact);
-  if (known != nb::len(fields)) refuse("there is an unknown option of training");
+  Fields given(fields);
+  given.read_all(options);
   options.loss = chosen<Loss>(
-      "loss", loss,
+      "loss", given.get<string>("loss", "automatic"),
       {{"automatic", Loss::automatic}, {"cross_entropy", Loss::cross_entropy}, {"mse", Loss::mse}, {"mae", Loss::mae}});
-  options.optimizer = chosen<Optimizer>("optimizer", optimizer, {{"adamw", Optimizer::adamw}, {"sgd", Optimizer::sgd}});
-  options.execution = execution_from(threads, mode, exact, precision, device);
+  options.optimizer = chosen<Optimizer>("optimizer", given.get<string>("optimizer", "adamw"),
+                                        {{"adamw", Optimizer::adamw}, {"sgd", Optimizer::sgd}});
+  options.execution =
+      execution_from(given.get<int>("threads"), given.get<string>("mode", "auto"), given.get<bool>("exact"),
+                     given.get<string>("precision", "full"), given.get<string>("device", "cpu"));
+  given.finish("training");
   return options;
 }
 
@@ -93,34 +54,30 @@ TrainOptions settled_options(const nb::dict& fields, const Model& model, bool tr
 namespace {
 
 nb::dict describe(const Progress& progress) {
-  nb::dict result;
-  result["step"] = progress.step;
-  result["seconds"] = progress.seconds;
-  result["fraction"] = progress.fraction;
-  result["seconds_left"] = progress.seconds_left;
-  result["epoch"] = progress.epoch;
-  result["loss"] = progress.loss;
-  result["accuracy"] = progress.accuracy;
-  result["learning_rate"] = progress.learning_rate;
-  result["gradient_norm"] = progress.gradient_norm;
-  result["clipped_norm"] = progress.clipped_norm;
-  result["steps_per_second"] = progress.steps_per_second;
-  result["positions_per_second"] = progress.positions_per_second;
-  result["saturated"] = progress.saturated;
-  result["first_gradient_ratio"] = progress.first_gradient_ratio;
-  result["skipped"] = progress.skipped;
-  result["rollbacks"] = progress.rollbacks;
-  result["warning"] = progress.warning;
-  return result;
+  return dict_of({{"step", progress.step},
+                  {"seconds", progress.seconds},
+                  {"fraction", progress.fraction},
+                  {"seconds_left", progress.seconds_left},
+                  {"epoch", progress.epoch},
+                  {"loss", progress.loss},
+                  {"accuracy", progress.accuracy},
+                  {"learning_rate", progress.learning_rate},
+                  {"gradient_norm", progress.gradient_norm},
+                  {"clipped_norm", progress.clipped_norm},
+                  {"steps_per_second", progress.steps_per_second},
+                  {"positions_per_second", progress.positions_per_second},
+                  {"saturated", progress.saturated},
+                  {"first_gradient_ratio", progress.first_gradient_ratio},
+                  {"skipped", progress.skipped},
+                  {"rollbacks", progress.rollbacks},
+                  {"warning", progress.warning}});
 }
 
 nb::dict describe(const Evaluation& evaluation) {
-  nb::dict result;
-  result["loss"] = evaluation.loss;
-  result["bits_per_step"] = evaluation.bits_per_step;
-  result["accuracy"] = evaluation.accuracy;
-  result["scored"] = evaluation.scored;
-  return result;
+  return dict_of({{"loss", evaluation.loss},
+                  {"bits_per_step", evaluation.bits_per_step},
+                  {"accuracy", evaluation.accuracy},
+                  {"scored", evaluation.scored}});
 }
 
 /// Calls Python callbacks from the training, which runs without the GIL. An exception of a callback ends the training
@@ -248,16 +205,7 @@ nb::dict suggest(SharedDataset& data, const std::string& device, const std::stri
     const Device place = device_of_defaults(device);
     options = resumed.empty() ? suggest_options(**dataset, place) : suggest_resumed(resumed, **dataset, place);
   }
-  nb::dict result;
-  result["max_steps"] = options.max_steps;
-  result["max_seconds"] = options.max_seconds;
-  result["max_epochs"] = options.max_epochs;
-  result["batch"] = options.batch;
-  result["length"] = options.length;
-  result["validate_every"] = options.validate_every;
-  result["validate_steps"] = options.validate_steps;
-  result["patience"] = options.patience;
-  result["keep_best"] = options.keep_best;
+  nb::dict result = fields_of(options);
   result["precision"] = std::string(to_string(options.execution.precision));
   return result;
 }
@@ -270,10 +218,9 @@ void bind_training(nb::module_& module) {
   module.def("fit", &run_fit, nb::arg("model"), nb::arg("data"), nb::arg("options"), nb::arg("progress").none(),
              nb::arg("validation").none(), nb::arg("seeds"), nb::arg("resume"), nb::arg("layers"), nb::arg("filters"),
              nb::arg("initial_weights") = "standard", nb::arg("chrono") = 0.0);
-  module.def(
-      "check_members", [](SharedModel& model, Index count) { SharedModel::Reading(model)->check_members(count); },
-      nb::arg("model"), nb::arg("count"));
-  module.def("replace", &replace, nb::arg("model"), nb::arg("other"));
+  module.def("check_members",
+             [](SharedModel& model, Index count) { SharedModel::Reading(model)->check_members(count); });
+  module.def("replace", &replace);
   module.def("filters_stand_alone", [](SharedDataset& data) {
     const SharedDataset::Reading dataset(data);
     return (*dataset)->description().labels_sequences() && filters_stand_alone(**dataset);
@@ -282,18 +229,16 @@ void bind_training(nb::module_& module) {
              [](SharedDataset& data) { return linear_stands_alone(**SharedDataset::Reading(data)); });
   module.def("suggest_spec", [](SharedDataset& data, const std::string& cell, const std::string& device) {
     const ModelSpec spec = suggest_spec(**SharedDataset::Reading(data), cell, device_of_defaults(device));
-    nb::dict result;
-    result["cell"] = spec.cell;
-    result["width"] = spec.width;
-    result["dropout"] = spec.dropout;
-    result["blocks"] = spec.blocks;
-    result["convolution"] = spec.convolution;
-    result["feed_forward"] = spec.feed_forward;
-    result["end_norms"] = spec.end_norms;
-    return result;
+    return dict_of({{"cell", spec.cell},
+                    {"width", spec.width},
+                    {"dropout", spec.dropout},
+                    {"blocks", spec.blocks},
+                    {"convolution", spec.convolution},
+                    {"feed_forward", spec.feed_forward},
+                    {"end_norms", spec.end_norms}});
   });
-  module.def("add_filters", &run_filters, nb::arg("model"), nb::arg("data"), nb::arg("seed"), nb::arg("threads"));
-  module.def("evaluate", &run_evaluation, nb::arg("model"), nb::arg("data"), nb::arg("options"));
+  module.def("add_filters", &run_filters);
+  module.def("evaluate", &run_evaluation);
 }
 
 }  // namespace penstock::python

@@ -1,7 +1,6 @@
 #include "call.h"
 
 #include <algorithm>
-#include <stdexcept>
 
 #include "penstock/cell.h"
 #include "views.h"

@@ -7,8 +7,6 @@
 #include <string>
 #include <string_view>
 
-#include "shim.h"
-
 namespace penstock::torch_ops {
 namespace {
 

@@ -2,10 +2,8 @@
 
 #include <dlfcn.h>
 
-#include <algorithm>
 #include <cstring>
 #include <memory>
-#include <stdexcept>
 
 namespace penstock::torch_ops {
 namespace {

@@ -2,22 +2,9 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backend/cpu/amx.cc"
 
-#include <algorithm>
-#include <bit>
-#include <cmath>
-#include <concepts>
-#include <cstdint>
-#include <cstring>
-#include <type_traits>
-#include <utility>
-
-#include "backend/cpu/isa.h"
 #include "backend/cpu/kernels.h"
 
-#include <hwy/foreach_target.h>  // must come before highway.h
-
-#include <hwy/cache_control.h>
-#include <hwy/highway.h>
+#include "backend/cpu/every_target.inl"
 
 #undef PENSTOCK_BF16_TILES
 #define PENSTOCK_BF16_TILES 1
@@ -28,10 +15,6 @@ namespace penstock::cpu::HWY_NAMESPACE {
 #if PENSTOCK_BF16_PRODUCTS
 
 namespace {
-
-#include "backend/cpu/target.inl"
-
-#include "backend/cpu/dense/panel.inl"
 
 #include "backend/cpu/dense/panel_packing.inl"
 

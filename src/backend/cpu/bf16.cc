@@ -2,21 +2,10 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backend/cpu/bf16.cc"
 
-#include <algorithm>
-#include <bit>
-#include <cmath>
-#include <cstdint>
-#include <cstring>
-#include <type_traits>
-
 #include "backend/cpu/instruction_sets.h"
-#include "backend/cpu/isa.h"
 #include "backend/cpu/kernels.h"
 
-#include <hwy/foreach_target.h>  // must come before highway.h
-
-#include <hwy/cache_control.h>
-#include <hwy/highway.h>
+#include "backend/cpu/every_target.inl"
 
 #undef PENSTOCK_BF16_TILES
 #define PENSTOCK_BF16_TILES 0
@@ -24,10 +13,6 @@
 
 namespace penstock::cpu::HWY_NAMESPACE {
 namespace {
-
-#include "backend/cpu/target.inl"
-
-#include "backend/cpu/dense/panel.inl"
 
 #include "backend/cpu/dense/panel_packing.inl"
 

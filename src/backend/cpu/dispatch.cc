@@ -11,7 +11,6 @@
 #endif
 
 #include <atomic>
-#include <cstdlib>
 #include <string>
 
 #include "backend/cpu/element_kernels.h"

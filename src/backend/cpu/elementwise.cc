@@ -2,18 +2,9 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backend/cpu/elementwise.cc"
 
-#include <algorithm>
-#include <bit>
-#include <cmath>
-#include <cstdint>
-#include <type_traits>
-
 #include "backend/cpu/element_kernels.h"
-#include "backend/cpu/isa.h"
 
-#include <hwy/foreach_target.h>  // must come before highway.h
-
-#include <hwy/highway.h>
+#include "backend/cpu/every_target.inl"
 
 HWY_BEFORE_NAMESPACE();
 namespace penstock::cpu::HWY_NAMESPACE {

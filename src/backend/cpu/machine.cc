@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <fstream>
-#include <string>
 
 #include "backend/cpu/instruction_sets.h"
 #include "backend/cpu/isa.h"

@@ -1,7 +1,5 @@
 #include "base/files/cache_folder.h"
 
-#include <cstdlib>
-
 #include "base/environment.h"
 
 namespace penstock {

@@ -229,7 +229,10 @@ CsvTable::Choice offered_inputs(const CsvTable& table, const LabelledOptions& op
 /// `sources` are Sources, or tables in memory. The inputs are those of `origin`, if it is there.
 template <class From>
 std::unique_ptr<Dataset> open_sequences(const From& sources, LabelledOptions options, const DataDescription* origin) {
-  if (origin != nullptr) options.inputs = data::value_names(origin->inputs);
+  if (origin != nullptr) {
+    data::check_origin_task(*origin, Task::classify, false, data::first_name(sources));
+    options.inputs = data::value_names(origin->inputs);
+  }
   data::check_validation_fraction(options.validation_fraction);
   CsvTable table(sources, options.format);
   const std::string& path = table.header().source();
@@ -290,21 +293,13 @@ std::unique_ptr<Dataset> open_labelled(const std::string& path, const LabelledOp
   return open_labelled(Sources{path}, options);
 }
 
-std::unique_ptr<Dataset> open_labelled(const Sources& sources, const LabelledOptions& options) {
-  return open_sequences(sources, options, nullptr);
-}
-
 std::unique_ptr<Dataset> open_labelled(const Sources& sources, const LabelledOptions& options,
-                                       const DataDescription& origin) {
-  data::check_origin_task(origin, Task::classify, false, sources.empty() ? "" : sources.front());
-  return open_sequences(sources, options, &origin);
+                                       const DataDescription* origin) {
+  return open_sequences(sources, options, origin);
 }
 
 std::unique_ptr<Dataset> open_labelled_tables(const std::vector<Table>& tables, const LabelledOptions& options,
                                               const DataDescription* origin) {
-  if (origin != nullptr) {
-    data::check_origin_task(*origin, Task::classify, false, tables.empty() ? "" : tables.front().name);
-  }
   return open_sequences(tables, options, origin);
 }
 

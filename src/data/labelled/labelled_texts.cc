@@ -8,9 +8,9 @@
 #include "data/dataset.h"
 #include "data/labelled/labelled_passes.h"
 #include "data/labelled/labels.h"
+#include "data/origin.h"
 #include "data/table/csv_table.h"
 #include "data/table/text_columns.h"
-#include "penstock/data/dataset.h"
 #include "penstock/data/labelled_texts.h"
 #include "penstock/data_description.h"
 #include "penstock/sources.h"
@@ -234,13 +234,13 @@ std::vector<std::int32_t> text_tokens(const DataDescription& data, std::string_v
 
 std::unique_ptr<Dataset> open_labelled_texts(const Sources& sources, const LabelledTextOptions& given,
                                              const DataDescription* origin) {
-  const LabelledTextOptions options = settled(given, origin, sources.empty() ? "" : sources.front());
+  const LabelledTextOptions options = settled(given, origin, data::first_name(sources));
   return open(CsvTable(sources, options.format), options, origin);
 }
 
 std::unique_ptr<Dataset> open_labelled_text_tables(const std::vector<Table>& tables, const LabelledTextOptions& given,
                                                    const DataDescription* origin) {
-  const LabelledTextOptions options = settled(given, origin, tables.empty() ? "" : tables.front().name);
+  const LabelledTextOptions options = settled(given, origin, data::first_name(tables));
   return open(CsvTable(tables, options.format), options, origin);
 }
 

@@ -2,7 +2,6 @@
 #include <cmath>
 #include <iterator>
 #include <limits>
-#include <optional>
 #include <unordered_map>
 #include <utility>
 
@@ -19,7 +18,6 @@
 #include "data/table/dates.h"
 #include "data/table/sequence_names.h"
 #include "penstock/data/row_reader.h"
-#include "penstock/data_description.h"
 
 namespace penstock {
 

@@ -36,9 +36,7 @@ StreamOpening open_with(char delimiter, const DataDescription& description, cons
   }
   const char usual = delimiter == ',' && description.delimiter != ',' ? '.' : description.decimal;
   const char decimal = format.decimal != 0 ? format.decimal : usual;
-  if (!description.header) {
-    return {delimiter, decimal, CsvHeader::without_names(fields.size(), source, decimal)};
-  }
+  if (!description.header) return {delimiter, decimal, CsvHeader::without_names(fields.size(), source, decimal)};
   return {delimiter, decimal, CsvHeader(fields, source, decimal)};
 }
 

@@ -21,9 +21,7 @@ bool TextLines::line(std::string& line) {
 }
 
 Rows::Rows(Lines& input, const DataDescription& data, const RowOptions& options) : input_(input) {
-  if (!input_.line(line_)) {
-    fail(ErrorCode::bad_input, "{}: there is nothing to read, not even a header", input.name());
-  }
+  if (!input_.line(line_)) fail(ErrorCode::bad_input, "{}: there is nothing to read, not even a header", input.name());
   RowFormat format = options.format;
   for (; data::is_passed_over(line_, data, format); ++format.first_line) {
     if (!input_.line(line_)) fail(ErrorCode::bad_input, "{}: there is nothing to read but comments", input.name());

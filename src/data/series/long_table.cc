@@ -2,11 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <optional>
 #include <string>
 #include <unordered_map>
-#include <utility>
 
 #include "base/check.h"
 #include "base/lower_case.h"

@@ -211,9 +211,7 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
            int threads) {
     data::TargetRows rows{targets_, static_cast<Index>(description_.targets.size()), description_.horizon, segments_,
                           inputs_,  static_cast<Index>(description_.inputs.size())};
-    for (const std::size_t position : known) {
-      rows.known.push_back(input_at(position));
-    }
+    for (const std::size_t position : known) rows.known.push_back(input_at(position));
     for (const Column& target : description_.targets) {
       rows.zeros.push_back(data::zero_of(target, description_.groups.size()));
     }
@@ -397,27 +395,27 @@ std::unique_ptr<Dataset> open_table(const From& sources, const SeriesOptions& op
   return dataset;
 }
 
+template <class From>
+std::unique_ptr<Dataset> open_for(const From& sources, const SeriesOptions& options, const DataDescription* origin) {
+  if (origin == nullptr) return open_table(sources, options, nullptr);
+  data::check_origin_task(*origin, Task::forecast, false, data::first_name(sources));
+  return open_table(sources, data::options_of(*origin, options), origin);
+}
+
 }  // namespace
 
 std::unique_ptr<Dataset> open_series(const std::string& path, const SeriesOptions& options) {
   return open_series(Sources{path}, options);
 }
 
-std::unique_ptr<Dataset> open_series(const Sources& sources, const SeriesOptions& options) {
-  return open_table(sources, options, nullptr);
-}
-
 std::unique_ptr<Dataset> open_series(const Sources& sources, const SeriesOptions& options,
-                                     const DataDescription& origin) {
-  data::check_origin_task(origin, Task::forecast, false, sources.empty() ? "" : sources.front());
-  return open_table(sources, data::options_of(origin, options), &origin);
+                                     const DataDescription* origin) {
+  return open_for(sources, options, origin);
 }
 
 std::unique_ptr<Dataset> open_series_tables(const std::vector<Table>& tables, const SeriesOptions& options,
                                             const DataDescription* origin) {
-  if (origin == nullptr) return open_table(tables, options, nullptr);
-  data::check_origin_task(*origin, Task::forecast, false, tables.empty() ? "" : tables.front().name);
-  return open_table(tables, data::options_of(*origin, options), origin);
+  return open_for(tables, options, origin);
 }
 
 }  // namespace penstock

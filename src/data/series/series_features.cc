@@ -1,7 +1,6 @@
 #include "data/series/series_features.h"
 
 #include <algorithm>
-#include <cmath>
 #include <span>
 #include <utility>
 

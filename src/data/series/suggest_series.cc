@@ -39,8 +39,7 @@ CalendarOptions calendar_of(const std::vector<std::string>& words, const std::st
 
 }  // namespace
 
-SeriesOptions suggest_series(const SeriesChoices& said) {
-  SeriesOptions options;
+SeriesOptions suggest_series(const SeriesChoices& said, SeriesOptions options) {
   options.from_last = said.from_last.value_or(true);
   options.autoregression = said.autoregression.value_or(options.from_last);
   options.transform = said.transform.value_or(Transform::automatic);

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cmath>
 #include <span>
-#include <utility>
 
 #include "base/check.h"
 #include "data/divisible.h"
@@ -76,8 +75,11 @@ class SoundDataset final : public data::StreamDataset, public training::Divisibl
   std::vector<float> input_, target_;  // [samples], normalised
 };
 
-std::unique_ptr<Dataset> open_pair(const std::string& input, const std::string& target, const SoundOptions& options,
-                                   const DataDescription* origin) {
+}  // namespace
+
+std::unique_ptr<Dataset> open_sound(const std::string& input, const std::string& target, const SoundOptions& options,
+                                    const DataDescription* origin) {
+  if (origin != nullptr) data::check_origin_task(*origin, Task::forecast, true, input);
   data::check_validation_fraction(options.validation_fraction);
   const Sound in = read_sound(input), out = read_sound(target);
   if (in.sample_rate != out.sample_rate) {
@@ -95,18 +97,6 @@ std::unique_ptr<Dataset> open_pair(const std::string& input, const std::string& 
   const Index held_out = data::held_out(count, options.validation_fraction);
   if (count - held_out < 2) fail(ErrorCode::bad_input, "{}: {} samples are too few to learn from", input, count);
   return std::make_unique<SoundDataset>(in, out, held_out, input, target, origin);
-}
-
-}  // namespace
-
-std::unique_ptr<Dataset> open_sound(const std::string& input, const std::string& target, const SoundOptions& options) {
-  return open_pair(input, target, options, nullptr);
-}
-
-std::unique_ptr<Dataset> open_sound(const std::string& input, const std::string& target, const SoundOptions& options,
-                                    const DataDescription& origin) {
-  data::check_origin_task(origin, Task::forecast, true, input);
-  return open_pair(input, target, options, &origin);
 }
 
 }  // namespace penstock

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <unordered_set>
-#include <utility>
 
 #include "base/check.h"
 #include "base/counted.h"

@@ -5,7 +5,6 @@
 #include <cctype>
 #include <charconv>
 #include <cmath>
-#include <vector>
 
 #include "base/lower_case.h"
 #include "data/table/number.h"

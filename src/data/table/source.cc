@@ -16,8 +16,6 @@
 #include "penstock/data/labelled.h"
 #include "penstock/data/labelled_texts.h"
 #include "penstock/data/source.h"
-#include "penstock/data_description.h"
-#include "penstock/sources.h"
 
 namespace penstock {
 namespace {

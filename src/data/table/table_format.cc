@@ -1,7 +1,6 @@
 #include "data/table/table_format.h"
 
 #include <algorithm>
-#include <array>
 #include <optional>
 #include <tuple>
 #include <vector>

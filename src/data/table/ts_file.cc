@@ -1,7 +1,6 @@
 #include "data/table/ts_file.h"
 
 #include <algorithm>
-#include <cctype>
 #include <vector>
 
 #include "base/check.h"

@@ -5,12 +5,10 @@
 #include <limits>
 #include <map>
 #include <numeric>
-#include <optional>
 #include <set>
 #include <tuple>
 
 #include "base/algebra/cholesky.h"
-#include "forecast/linear/arima.h"
 #include "forecast/linear/arima_fit.h"
 #include "forecast/linear/forecast_error.h"
 #include "forecast/linear/origins.h"

@@ -2,11 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
 #include <functional>
 #include <optional>
 #include <string_view>
-#include <vector>
 
 #include "formula/cell.h"
 #include "io/onnx/own_cell.h"
@@ -107,9 +105,7 @@ class Layer {
     Names reads = {graph_.node("Transpose", {x}, {{"perm", std::vector<Index>{1, 0, 2}}}),
                    matrix("weight_ih", weights_.ih, shape_.input), matrix("weight_hh", weights_.hh, hidden),
                    graph_.floats("bias", {1, 2 * all}, bias), ""};
-    for (const std::string& each : states) {
-      reads.push_back(graph_.node("Unsqueeze", {each, first}));
-    }
+    for (const std::string& each : states) reads.push_back(graph_.node("Unsqueeze", {each, first}));
     OnnxAttributes attributes = standard.attributes;
     attributes.emplace_back("hidden_size", hidden);
     attributes.emplace_back("direction", shape_.reverse ? "reverse" : "forward");

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <string>
-
 #include "nn/model/parameters.h"
 
 /// Initial values of parameters.

@@ -1,7 +1,5 @@
 // Graphs and pipelines of a GPU, as the public interface shows them.
 
-#include <optional>
-
 #include "backend/cuda/runtime/graph.h"
 #include "backend/cuda/runtime/staging.h"
 #include "base/check.h"

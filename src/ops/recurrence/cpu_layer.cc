@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "base/threads.h"
 #include "formula/cell.h"
 #include "ops/recurrence/cpu_layer_space.h"
 

@@ -1,6 +1,5 @@
 #include "ops/scan/geometry.h"
 
-#include <algorithm>
 #include <numeric>
 
 #include "base/check.h"

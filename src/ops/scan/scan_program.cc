@@ -3,7 +3,6 @@
 #include "penstock/scan_program.h"
 
 #include <algorithm>
-#include <optional>
 
 #include "backend/cpu/instruction_sets.h"
 #include "base/alive.h"

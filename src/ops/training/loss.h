@@ -1,7 +1,5 @@
 #pragma once
 
-#include <span>
-
 #include "ops/op.h"
 
 namespace penstock::ops {

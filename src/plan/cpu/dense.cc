@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "base/check.h"
+#include "plan/cpu/narrow_heads.h"
 #include "plan/cpu/rules.h"
 
 namespace penstock::plan {
@@ -22,7 +23,7 @@ class StepWork {
     inputs_ = static_cast<double>(cell.gates * problem.input * problem.hidden);
     cell_ = static_cast<double>(problem.hidden) * cpu.costs.multiply_adds / cpu.costs.gates;
     const Index lanes = cpu.vector_bytes / static_cast<Index>(sizeof(float));
-    const bool narrow = problem.heads > 1 && head_size < lanes && lanes % head_size == 0;  // several heads in a vector
+    const bool narrow = has_narrow_heads(problem.hidden, problem.heads, lanes);
     const Index walked = narrow ? problem.hidden : head_size;
     blocks_of_head_ = narrow ? 1 : (walked + kFewestUnits - 1) / kFewestUnits;
     blocks_ = (walked + kFewestUnits - 1) / kFewestUnits * (narrow ? 1 : problem.heads);

@@ -1,6 +1,5 @@
 #include "plan/gpu/product.h"
 
-#include <algorithm>
 #include <array>
 #include <map>
 #include <optional>

@@ -4,7 +4,6 @@
 
 #include <fstream>
 #include <iterator>
-#include <string>
 #include <vector>
 
 #include "penstock/cell.h"
@@ -129,7 +128,7 @@ void read_own_cell(ModelOptions& model) {
   const std::string path = *model.cell;
   std::ifstream file(path, std::ios::binary);
   std::string text(std::istreambuf_iterator<char>(file), {});
-  if (!file) throw Error(ErrorCode::io_failure, fmt::format("--cell: cannot read {}", printable(path)));
+  if (!file) fail(ErrorCode::io_failure, "--cell: cannot read {}", printable(path));
   model.cell = define_cell_json(text, printable(path)).name;
 }
 

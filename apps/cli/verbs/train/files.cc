@@ -41,7 +41,7 @@ TrainFiles::TrainFiles(const TrainArguments& arguments, const std::string& check
   std::error_code unknown;  // the checks below will say it
   const bool searching = std::filesystem::exists(search_record(checkpoint), unknown);
   if (arguments.resume && !std::filesystem::exists(checkpoint, unknown) && !searching) {
-    throw Error(ErrorCode::io_failure, fmt::format("--resume: there is no checkpoint {}", printable(checkpoint)));
+    fail(ErrorCode::io_failure, "--resume: there is no checkpoint {}", printable(checkpoint));
   }
   check_writable_file("--checkpoint", checkpoint);
   checkpoint_lock_.emplace("--checkpoint", checkpoint);

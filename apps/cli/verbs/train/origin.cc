@@ -21,14 +21,13 @@ TrainOrigin::TrainOrigin(const CLI::App& app, const std::string& path)
     : path_(path), model_(Model::load(path)), checksum_(inspect_model_file(path).checksum) {
   for (const char* const option : decided) {
     if (app.count(option) == 0) continue;
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("{} must not be given with --init, which takes it from {}", option, printable(path)));
+    fail(ErrorCode::invalid_argument, "{} must not be given with --init, which takes it from {}", option,
+         printable(path));
   }
   if (model_.spec().members > 1) {
-    throw Error(
-        ErrorCode::incompatible,
-        fmt::format("--init {}: an ensemble of {} cannot be trained further: its file does not keep the members apart",
-                    printable(path), model_.spec().members));
+    fail(ErrorCode::incompatible,
+         "--init {}: an ensemble of {} cannot be trained further: its file does not keep the members apart",
+         printable(path), model_.spec().members);
   }
 }
 

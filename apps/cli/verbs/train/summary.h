@@ -2,7 +2,6 @@
 
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "answers/score_report.h"
 #include "options/data_options.h"

@@ -7,6 +7,8 @@
 // multiplies tiles of 16 rows x 32 inputs with tiles of 32 inputs x 16 units. NarrowFloat is a float in a panel for
 // vectors of half as many lanes.
 
+#include "backend/cpu/target.inl"
+
 struct Bf16Weight {
   std::uint16_t bits;
 };
@@ -279,15 +281,10 @@ constexpr int FirstGroup() {
   }
 }
 
-/// Whether a vector holds several whole heads of so many units: the engines then take all heads as one.
+/// Whether several heads share a vector of such panels (narrow.inl).
 template <class Panel>
-constexpr bool NarrowHeads(Index hidden, Index head_size) {
-  if constexpr (std::is_same_v<Panel, float>) {
-    constexpr Index lanes = Lanes<float>::lanes;
-    return head_size < hidden && head_size < lanes && lanes % head_size == 0;
-  } else {
-    return false;
-  }
+constexpr bool NarrowHeads(Index hidden, Index heads) {
+  return std::is_same_v<Panel, float> && plan::has_narrow_heads(hidden, heads, Lanes<float>::lanes);
 }
 
 /// How the units of all heads fall into blocks whose panels hold `gates` gates.
@@ -296,7 +293,7 @@ inline PanelShape ShapeOfPanels(int gates, Index hidden, Index heads) {
   using Real = RealOf<Panel>;
   PanelShape shape;
   shape.mixed = hidden / heads;
-  shape.heads = NarrowHeads<Panel>(hidden, shape.mixed) ? 1 : heads;
+  shape.heads = NarrowHeads<Panel>(hidden, heads) ? 1 : heads;
   const Index head_size = hidden / shape.heads;
   const int vectors = BlockVectors<Real>(gates, head_size);
   shape.units = vectors * Lanes<Real>::lanes;

@@ -1,6 +1,8 @@
 // How panels are packed: from weights as their owner stores them, reals or bfloat16, a block of inputs and units at a
 // time.
 
+#include "backend/cpu/dense/panel.inl"
+
 template <class Panel, class Source>
 inline Panel ToPanel(Source x) {
   if constexpr (std::is_same_v<Source, std::uint16_t>) {

@@ -125,14 +125,14 @@ HWY_INLINE void DenseStep(const CellStep<RealOf<Panel>>& job) {
 template <class Panel, class Cell>
 void RunDenseStep(const CellStep<RealOf<Panel>>& job) {
   if constexpr (std::is_same_v<Panel, float>) {
-    if (NarrowStep<Panel>(job.hidden, job.heads)) return DenseStep<Panel, Cell, true>(job);
+    if (NarrowHeads<Panel>(job.hidden, job.heads)) return DenseStep<Panel, Cell, true>(job);
   }
   WithStepPanel<Panel>(job.head_size, [&](auto tag) HWY_ATTR { DenseStep<typename decltype(tag)::type, Cell>(job); });
 }
 
 template <class Panel, class Cell>
 std::size_t DenseStepPanels(Index input, Index hidden, Index heads) {
-  const Index mixed = hidden / heads, head_size = NarrowStep<Panel>(hidden, heads) ? hidden : mixed;
+  const Index mixed = hidden / heads, head_size = NarrowHeads<Panel>(hidden, heads) ? hidden : mixed;
   const auto size = [&](auto tag) HWY_ATTR {
     using P = typename decltype(tag)::type;
     const Index vectors = hidden / head_size * BlocksOfStep<P>(Cell::gates, head_size).vectors;
@@ -150,6 +150,6 @@ void PackDenseStep(Index input, Index hidden, Index heads, const StepWeights<Rea
     auto* const second = PackStepGates(input, hidden, heads, Cell::gates, 0, first, weights, panels);
     if constexpr (rest > 0) PackStepGates(input, hidden, heads, Cell::gates, first, rest, weights, second);
   };
-  if (NarrowStep<Panel>(hidden, heads)) return pack(std::type_identity<Panel>());
+  if (NarrowHeads<Panel>(hidden, heads)) return pack(std::type_identity<Panel>());
   WithStepPanel<Panel>(hidden / heads, pack);
 }

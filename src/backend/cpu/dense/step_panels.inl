@@ -109,18 +109,12 @@ Panel* FillStepBias(Index first, Index units, int gates, Index head_size, Panel*
   return reinterpret_cast<Panel*>(bias);
 }
 
-/// Whether several heads share a vector of such panels (narrow.inl).
-template <class Panel>
-constexpr bool NarrowStep(Index hidden, Index heads) {
-  return NarrowHeads<Panel>(hidden, hidden / heads);
-}
-
 /// Packs gates [first_gate, first_gate + gates) out of all `all_gates`. Returns the panels' end.
 template <class Panel>
 Panel* PackStepGates(Index input, Index hidden, Index heads, int all_gates, int first_gate, int gates,
                      const StepWeights<RealOf<Panel>>& weights, Panel* packed) {
   using Real = RealOf<Panel>;
-  const bool narrow = NarrowStep<Panel>(hidden, heads);
+  const bool narrow = NarrowHeads<Panel>(hidden, heads);
   const Index mixed = hidden / heads, size = narrow ? hidden : mixed;
   const StepBlocks blocks = BlocksOfStep<Panel>(gates, size);
   for (Index head = 0; head < hidden / size; ++head) {

@@ -2,23 +2,10 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backend/cpu/product/product_tiles.cc"
 
-#include <algorithm>
-#include <bit>
-#include <cmath>
-#include <concepts>
-#include <cstdint>
-#include <cstring>
-#include <type_traits>
-#include <utility>
-
-#include "backend/cpu/isa.h"
 #include "backend/cpu/kernels.h"
-#include "backend/cpu/product_kernels.h"
 #include "base/aligned.h"
 
-#include <hwy/foreach_target.h>  // must come before highway.h
-
-#include <hwy/highway.h>
+#include "backend/cpu/every_target.inl"
 
 #undef PENSTOCK_BF16_TILES
 #define PENSTOCK_BF16_TILES 1
@@ -29,10 +16,6 @@ namespace penstock::cpu::HWY_NAMESPACE {
 #if PENSTOCK_BF16_PRODUCTS
 
 namespace {
-
-#include "backend/cpu/target.inl"
-
-#include "backend/cpu/dense/panel.inl"
 
 #include "backend/cpu/dense/panel_packing.inl"
 

@@ -2,27 +2,13 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backend/cpu/scan/scan.cc"
 
-#include <algorithm>
-#include <bit>
-#include <cmath>
-#include <cstdint>
-#include <type_traits>
-
-#include "backend/cpu/isa.h"
 #include "backend/cpu/kernels.h"
-#include "backend/cpu/product_kernels.h"
 
-#include <hwy/foreach_target.h>  // must come before highway.h
-
-#include <hwy/highway.h>
+#include "backend/cpu/every_target.inl"
 
 HWY_BEFORE_NAMESPACE();
 namespace penstock::cpu::HWY_NAMESPACE {
 namespace {
-
-#include "backend/cpu/target.inl"
-
-#include "backend/cpu/dense/panel.inl"
 
 #include "backend/cpu/dense/panel_packing.inl"
 

@@ -2,31 +2,17 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backend/cpu/traced/dense_backward.cc"
 
-#include <algorithm>
-#include <bit>
-#include <cmath>
-#include <cstdint>
-#include <type_traits>
-
-#include "backend/cpu/isa.h"
 #include "backend/cpu/kernels.h"
-#include "backend/cpu/product_kernels.h"
 #include "backend/cpu/traced/traced.h"
 #include "formula/cell.h"
 
-#include <hwy/foreach_target.h>  // must come before highway.h
+#include "backend/cpu/every_target.inl"
 
-#include <hwy/cache_control.h>
 #include <hwy/contrib/math/math-inl.h>
-#include <hwy/highway.h>
 
 HWY_BEFORE_NAMESPACE();
 namespace penstock::cpu::HWY_NAMESPACE {
 namespace {
-
-#include "backend/cpu/target.inl"
-
-#include "backend/cpu/dense/panel.inl"
 
 #include "backend/cpu/dense/panel_packing.inl"
 

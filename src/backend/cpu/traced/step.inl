@@ -80,8 +80,8 @@ void RunTracedStep(const CellStep<RealOf<Panel>>& base) {
   if (!job.traced.cell->averages) return RunDenseStep<Panel, Cell>(job);
   const auto keep_sums = [&](auto tag) HWY_ATTR { KeepStepSums<typename decltype(tag)::type, Cell>(job); };
   if constexpr (std::is_same_v<Panel, float>) {
-    NarrowStep<Panel>(job.hidden, job.heads) ? KeepStepSums<Panel, Cell, true>(job)
-                                             : WithStepPanel<Panel>(job.head_size, keep_sums);
+    NarrowHeads<Panel>(job.hidden, job.heads) ? KeepStepSums<Panel, Cell, true>(job)
+                                              : WithStepPanel<Panel>(job.head_size, keep_sums);
   } else {
     keep_sums(std::type_identity<Panel>());
   }

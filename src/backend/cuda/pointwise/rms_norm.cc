@@ -1,7 +1,5 @@
 #include "backend/cuda/pointwise/rms_norm.h"
 
-#include <algorithm>
-
 #include "backend/cuda/pointwise/arguments.h"
 #include "backend/cuda/pointwise/dropout_fill.h"
 #include "backend/cuda/pointwise/step_state.h"

@@ -1,7 +1,5 @@
 #include "backend/cuda/runtime/range.h"
 
-#include <cstdlib>
-
 #include "backend/cuda/runtime/library.h"
 #include "base/environment.h"
 

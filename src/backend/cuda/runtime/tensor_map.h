@@ -1,7 +1,6 @@
 #pragma once
 
 #include <array>
-#include <cstdint>
 
 #include "backend/cuda/runtime/api.h"
 #include "penstock/types.h"

@@ -1,7 +1,6 @@
 #include "backend/cuda/scan/scan_rule.h"
 
 #include "base/check.h"
-#include "plan/cell_table.h"
 
 namespace penstock::cuda {
 ScanRule scan_rule(std::string_view cell) {
@@ -10,6 +9,7 @@ ScanRule scan_rule(std::string_view cell) {
   ScanRule rule;
   rule.text = traits.text;
   rule.gates = rule.read_back = traits.gates();
+  rule.learnt = traits.learnt;
   return rule;
 }
 

@@ -1,0 +1,74 @@
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <initializer_list>
+#include <string>
+
+#include "arrays.h"
+#include "penstock/fields.h"
+
+/// Dictionaries of Python for structs of the library, and back.
+namespace penstock::python {
+
+/// One entry of a dictionary.
+struct Entry {
+  template <class T>
+  Entry(const char* key, const T& content) : name(key), value(nb::cast(content)) {}
+
+  const char* name;
+  nb::object value;
+};
+
+/// Returns a dictionary: dict_of({{"name", gpu.name}, {"bytes", gpu.bytes}}).
+inline nb::dict dict_of(std::initializer_list<Entry> entries) {
+  nb::dict result;
+  for (const Entry& entry : entries) result[entry.name] = entry.value;
+  return result;
+}
+
+/// Returns the fields of a struct for which there is visit_fields().
+template <class T>
+nb::dict fields_of(const T& value) {
+  nb::dict result;
+  visit_fields(value, [&](const char* name, const auto& field) { result[name] = nb::cast(field); });
+  return result;
+}
+
+/// Reads values of a dictionary, such as the keyword arguments of a function, and notices those that nobody reads.
+class Fields {
+ public:
+  explicit Fields(const nb::dict& dict) : dict_(dict) {}
+
+  /// Reads a value. Leaves `value` as it is if there is none, or None. Throws TypeError, which names the field.
+  template <class T>
+  void read(const char* name, T& value) {
+    if (!dict_.contains(name)) return;
+    ++known_;
+    const nb::object given = dict_[name];
+    if (!given.is_none() && !nb::try_cast<T>(given, value)) {
+      const std::string type = nb::cast<std::string>(given.type().attr("__name__"));
+      throw nb::type_error((std::string(name) + " must not be of type " + type).c_str());
+    }
+  }
+  template <class T>
+  T get(const char* name, T value = {}) {
+    read(name, value);
+    return value;
+  }
+  /// Reads all fields of a struct for which there is visit_fields().
+  template <class T>
+  void read_all(T& value) {
+    visit_fields(value, [&](const char* name, auto& field) { read(name, field); });
+  }
+  /// Throws Error(invalid_argument) if the dictionary has fields that were not read. `what` has them, "training".
+  void finish(const char* what) const {
+    if (known_ != nb::len(dict_)) refuse(std::string("there is an unknown option of ") + what);
+  }
+
+ private:
+  const nb::dict& dict_;
+  std::size_t known_ = 0;
+};
+
+}  // namespace penstock::python
