@@ -167,7 +167,8 @@ class Papers(unittest.TestCase):
             print(json.dumps({"key": {"layer": "LSTM", **key}, "result": {"lengths": times, "wall": 1.0}}), file=file)
             print(json.dumps({"key": {"layer": "attention", **key}, "failed": "out of memory"}), file=file)
             missing = {**dict(list(times.items())[:2]), "256": {"failed": "no kernel"}}
-            print(json.dumps({"key": {"layer": "MinGRU", **key}, "result": {"lengths": missing, "wall": 1.0}}), file=file)
+            print(json.dumps({"key": {"layer": "MinGRU", **key}, "result": {"lengths": missing, "wall": 1.0}}),
+                  file=file)
         text = self.run_table("--show", table="parallel", cells=("LSTM", "MinGRU", "attention"), status=1)
         self.assertIn("| 64 | 1 (0.5 - 2) | 1 (0.5 - 2) |", text)
         self.assertIn("| 256 | 4 (2 - 8) | failed: no kernel |", text)
