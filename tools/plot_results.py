@@ -210,13 +210,13 @@ def picture_of_papers(name, text):
     found = [one for one in tables_of(text) if one.heading.startswith(headings[name])]
     if name == "parallel":
         panels = [Panel(one.heading.partition(": ")[2], [row[0] for row in one.rows],
-                        {layer: [number(row[i]) if "over" not in row[i] else None for row in one.rows]
+                        {layer: [number(row[i]) if row[i][0].isdigit() else None for row in one.rows]
                          for i, layer in enumerate(one.header) if i > 0})
                   for one in found if one.header[0] == "T"]  # fmt: skip
         return Picture("papers_parallel", "lines", "milliseconds forwards and backwards", panels, across="steps")
     if name == "long":
-        panels = [Panel(f"{one.heading.partition(': ')[2]}, {what}", [row[0] for row in one.rows],
-                        {what: [number(row[i]) for row in one.rows]})
+        panels = [Panel(f"{one.heading.partition(': ')[2]}, {what}", [row[0] for row in one.rows if row[1][0].isdigit()],
+                        {"layer": [number(row[i]) for row in one.rows if row[1][0].isdigit()]})
                   for one in found for i, what in ((1, "ms"), (2, "memory, MB"))]  # fmt: skip
         return Picture("papers_long", "points", "a pass forwards and backwards over 65,536 steps", panels)
     if name == "characters":
@@ -226,12 +226,17 @@ def picture_of_papers(name, text):
                   for one in generation]  # fmt: skip
         return Picture("papers_characters", "lines", "milliseconds a byte", panels, across="bytes before")
     panels = []
-    for task, one in zip(re.findall(r"^`(\w+)`, accuracy", text, re.MULTILINE), found):
+    section = text.partition(f"## {headings[name]}\n")[2].partition("\n## ")[0]
+    for task, one in zip(re.findall(r"^`(\w+)`, accuracy", section, re.MULTILINE), found):
         scores = [i for i, title in enumerate(one.header) if title.endswith("steps")]
         rows = [row for row in one.rows if row[1] != "-"]
         panels.append(Panel(task, [row[0] for row in rows],
                             {one.header[i]: [number(row[i]) for row in rows] for i in scores}))  # fmt: skip
     return Picture(f"papers_{name}", "shares", "accuracy in per cent", panels)
+
+
+def of_papers(name):
+    return lambda: picture_of_papers(name, (ROOT / "docs" / "results" / "papers.md").read_text())
 
 
 PICTURES = [
@@ -241,6 +246,9 @@ PICTURES = [
     layers_on_a_gpu,
     steps_of_a_stream,
     regimes_on_a_gpu,
+    of_papers("tracking"),
+    of_papers("parallel"),
+    of_papers("long"),
 ]
 
 

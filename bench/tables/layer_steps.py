@@ -1,6 +1,7 @@
 """Times the pass of one layer forwards and backwards over sequences of several lengths. Prints one JSON object.
 
 One sequence, float32. A length that would take longer than --longest seconds is left out, and all lengths behind it.
+Behind a length that fails the others are left out, too.
 """
 
 import argparse
@@ -102,7 +103,11 @@ def main():
         if seconds * growth > arguments.longest:
             break
         step = Step(module, length, arguments.width, arguments.device)
-        found[str(length)] = measured = measure(step, arguments.device, arguments.longest)
+        try:
+            found[str(length)] = measured = measure(step, arguments.device, arguments.longest)
+        except RuntimeError as error:  # PyTorch's, of too little memory or a missing kernel
+            found[str(length)] = {"failed": str(error).splitlines()[0]}
+            break
         growth = max(2.0, measured["ms"] / 1000 / seconds if seconds else 2.0)
         seconds = measured["ms"] / 1000
     print(json.dumps({"torch": torch.__version__, "threads": torch.get_num_threads(), "lengths": found}))

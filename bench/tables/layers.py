@@ -51,19 +51,28 @@ class Layers:
 
 
 def shown(measured):
-    """Milliseconds with three digits, and their range."""
+    """Milliseconds with three digits, and their range; or why there are none."""
+    if "failed" in measured:
+        return f"failed: {measured['failed']}"
+
     def digits(ms):
         return f"{ms:,.0f}" if ms >= 100 else f"{ms:.3g}"
 
     return f"{digits(measured['ms'])} ({digits(measured['least'])} - {digits(measured['most'])})"
 
 
+def _cell(found, length):
+    if length in found:
+        return shown(found[length])
+    failed = any("failed" in each for each in found.values())
+    return "-" if failed else f"over {LONGEST_RUN:.0f} s"
+
+
 def _over_time(results, lengths):
     names = [name for name, found in results.items() if not isinstance(found, Missing)]
     lines = ["| T | " + " | ".join(names) + " |", "|---:|" + "---:|" * len(names)]
     for length in lengths:
-        found = [results[name].get(length) for name in names]
-        cells = [shown(each) if each else f"over {LONGEST_RUN:.0f} s" for each in found]
+        cells = [_cell(results[name], length) for name in names]
         lines.append(f"| {length:,} | " + " | ".join(cells) + " |")
     return lines
 
@@ -73,7 +82,8 @@ def _long(results):
     for name, found in results.items():
         if not isinstance(found, Missing):
             measured = found[LENGTHS["long"][0]]
-            lines.append(f"| {name} | {shown(measured)} | {measured['memory_mb']:,.0f} |")
+            memory = f"{measured['memory_mb']:,.0f}" if "memory_mb" in measured else "-"
+            lines.append(f"| {name} | {shown(measured)} | {memory} |")
     return lines
 
 

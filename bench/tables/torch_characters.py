@@ -20,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "quality"))
 from torch_training import Optimiser  # noqa: E402
 
 GENERATED = 256  # bytes whose generation is timed
+CHUNK = 1024  # bytes of a context that are read at once
 
 
 def detached(state):
@@ -75,7 +76,8 @@ def score(model, data, arguments):
 def generation(model, data, context, device):
     """Milliseconds a byte behind `context` bytes, and the bytes of state or cache there."""
     memory = model.memory()
-    logits = model(data[None, :context].long(), memory)[:, -1:]
+    for begin in range(0, context, CHUNK):  # kernels of whole long sequences take too much memory, or do not exist
+        logits = model(data[None, begin:min(begin + CHUNK, context)].long(), memory)[:, -1:]
     kept = sum(part.bytes() for part in memory if part)
     for _ in range(2):  # the first pass warms up
         if device != "cpu":

@@ -71,14 +71,18 @@ class Attention(torch.nn.Module):
         self.rotary = Rotary(width // heads)
 
     def forward(self, x, cache=None):
-        """x [B, T, width]; cache: a Cache of the positions before, which grows by those of x. If it has any, T is 1."""
+        """x [B, T, width]; cache: a Cache of the positions before, which grows by those of x."""
         query, key, value = (
             part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in self.of_input(x).chunk(3, -1))
         before = cache.length if cache else 0
         query, key = self.rotary(query, before), self.rotary(key, before)
         if cache:
             key, value = cache.append(key, value)
-        y = functional.scaled_dot_product_attention(query, key, value, is_causal=before == 0)
+        steps = x.shape[1]
+        seen = None  # which positions a query reads, where they are neither all nor those of a square
+        if before > 0 and steps > 1:
+            seen = torch.ones(steps, before + steps, dtype=torch.bool, device=x.device).tril(before)
+        y = functional.scaled_dot_product_attention(query, key, value, seen, is_causal=before == 0)
         return self.of_output(y.transpose(1, 2).flatten(-2))
 
 

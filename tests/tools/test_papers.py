@@ -166,10 +166,14 @@ class Papers(unittest.TestCase):
         with self.record.open("w") as file:
             print(json.dumps({"key": {"layer": "LSTM", **key}, "result": {"lengths": times, "wall": 1.0}}), file=file)
             print(json.dumps({"key": {"layer": "attention", **key}, "failed": "out of memory"}), file=file)
-        text = self.run_table("--show", table="parallel", cells=("LSTM", "attention"), status=1)
-        self.assertIn("| 64 | 1 (0.5 - 2) |", text)
-        self.assertIn("| 32,768 | 512 (256 - 1,024) |", text)
-        self.assertIn("| 65,536 | over 20 s |", text)
+            missing = {**dict(list(times.items())[:2]), "256": {"failed": "no kernel"}}
+            print(json.dumps({"key": {"layer": "MinGRU", **key}, "result": {"lengths": missing, "wall": 1.0}}),
+                  file=file)
+        text = self.run_table("--show", table="parallel", cells=("LSTM", "MinGRU", "attention"), status=1)
+        self.assertIn("| 64 | 1 (0.5 - 2) | 1 (0.5 - 2) |", text)
+        self.assertIn("| 256 | 4 (2 - 8) | failed: no kernel |", text)
+        self.assertIn("| 32,768 | 512 (256 - 1,024) | - |", text)
+        self.assertIn("| 65,536 | over 20 s | - |", text)
         self.assertIn("attention: failed: out of memory.", text)
 
     def test_options_out_of_range_are_refused(self):

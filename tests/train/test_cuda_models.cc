@@ -56,6 +56,14 @@ void expect_close(const std::vector<float>& got, const std::vector<float>& want,
   EXPECT_LE(worst, allowed * largest(want)) << of;
 }
 
+TEST_P(OnGpu, OneBlockTrainsWhoseOutputsAreNoMultipleOfFour) {
+  SumTask data;  // one output
+  Model model({.cell = "gru", .width = 8, .blocks = 1}, data.description(), 1);
+  TrainOptions options = test::steps(2);
+  options.execution = gpu();
+  EXPECT_EQ(train(model, data, options).last.step, 2);
+}
+
 TEST_P(OnGpu, ForwardIsTheCpus) {
   for (const char* cell : {"mingru", "mingru-log", "minlstm", "minlstm-log", "elman", "gru", "lstm", "slstm"}) {
     DataDescription data;

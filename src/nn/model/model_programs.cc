@@ -74,13 +74,13 @@ ValueId add_loss(GraphBuilder& builder, ops::LossKind kind, const DataDescriptio
 }
 
 /// The parameters of the first block, and those of the last; of a single one, what lies above it: the last norm and the
-/// head.
+/// head. Ranges end at multiples of 4, as the kernel on a GPU reads them; gradients that pad a parameter are zero.
 ops::SquareRanges end_blocks(const ParameterLayout& layout) {
   const auto range_of = [&](Index block, Index after, Index& begin, Index& end) {
     for (const ParameterEntry& entry : layout.entries()) {
       if (entry.block != block || entry.offset < after) continue;
       if (end == 0) begin = entry.offset;
-      end = entry.offset + entry.size;
+      end = (entry.offset + entry.size + 3) / 4 * 4;
     }
   };
   Index last = -1;
