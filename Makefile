@@ -5,6 +5,7 @@ SHELL := /bin/bash
 
 JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
+FUZZ_SECONDS ?= 20
 CTEST := ctest --no-tests=error --parallel $(JOBS)
 VENV := build/venv
 # One of each kind that an emulator runs in seconds: every cell, the vectors' functions, engines, a stream.
@@ -54,11 +55,11 @@ sanitize: setup-test ## Build and run the C++ tests under AddressSanitizer, Unde
 	@cmake --build --preset tsan --parallel $(JOBS)
 	@$(CTEST) --preset tsan
 
-portable: configured-test ## Compile with clang and fuzz for a while; cross-compile for arm64 and test that under an emulator
+portable: configured-test ## Compile with clang and fuzz for FUZZ_SECONDS a target; cross-compile for arm64 and test that under an emulator
 	@tools/setup.sh portable
 	@$(call configure,fuzz)
 	@cmake --build --preset fuzz --parallel $(JOBS)
-	@tools/fuzz.sh build/fuzz/tests/fuzz 30
+	@tools/fuzz.sh build/fuzz/tests/fuzz $(FUZZ_SECONDS)
 	@tools/arm64_sysroot.sh build/arm64_sysroot
 	@$(call configure,arm64)
 	@cmake --build --preset arm64 --parallel $(JOBS) --target penstock-cli $(ARM64_TESTS)

@@ -23,6 +23,8 @@ if(PENSTOCK_SANITIZE)
   if(PENSTOCK_SANITIZE MATCHES "thread")
     # Threads share memory in the same way with each instruction set, and the baseline compiles in a fraction of the time.
     target_compile_definitions(penstock_flags INTERFACE HWY_COMPILE_ONLY_STATIC)
+  elseif(NOT PENSTOCK_SANITIZE MATCHES "fuzzer")
+    target_compile_definitions(penstock_flags INTERFACE PENSTOCK_WITHOUT_AVX2)
   endif()
 endif()
 
