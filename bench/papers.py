@@ -1,71 +1,183 @@
 """Tables of the papers on recurrent networks, each by one command: what a network learns, at equal parameters.
 
     python3 bench/papers.py tracking build/release/penstock
-    python3 bench/papers.py parallel --picture docs/images/parallel_cpu.svg
+    python3 bench/papers.py recall build/release/penstock --device cuda --jobs 12 --minutes 9
+    python3 bench/papers.py parallel --picture parallel.svg
 
 Recurrent networks are trained by Penstock; a Transformer and torch.nn.LSTM by PyTorch. Every network has the best of
-three learning rates and the same seeds and steps. A table that was interrupted goes on where it stopped: each run is a
-line of --record. Without PyTorch its networks are left out, and the table says so.
+three learning rates and the same seeds and steps. Each finished run is a line of --record, and a table that was
+interrupted goes on where it stopped. A run that fails is tried again then, and shown as failed until it succeeds.
+Without PyTorch its networks are left out, and the table says so. Exit status: 1 if a run failed.
+
+    tracking    word problems of groups, modular arithmetic and parity, scored at lengths beyond the trained one
+    recall      associative recall
+    copying     selective copying of 16 tokens in 4,096 steps
+    digits      permuted digits, pixel by pixel
+    characters  bits a byte at equal steps and in equal time; speed and memory of generation behind long texts
+    parallel    a layer's pass forwards and backwards over sequences of 64 to 65,536 steps
+    long        the same and its memory at 65,536 steps, for more layers
 """
 
 import argparse
+import asyncio
+import importlib.metadata
 import importlib.util
 import shutil
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent / "tables"))
-import parallel  # noqa: E402
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / "bench" / "tables"), str(ROOT / "tools")]
+import characters  # noqa: E402
+import digits  # noqa: E402
+import layers  # noqa: E402
+import plot_results  # noqa: E402
+import tasks  # noqa: E402
+from networks import method  # noqa: E402
 from record import Record  # noqa: E402
-from tasks import TABLES, Runner, markdown  # noqa: E402
+from runs import Missing, Runs  # noqa: E402
+
+TORCH = importlib.util.find_spec("torch") is not None
+ACCURACY = {**tasks.TABLES, "digits": digits.TABLE}
+TIMES = tuple(layers.LAYERS)
+WORK = Path("build/papers")
 
 
-def over_time(parser, record, arguments):
-    if not importlib.util.find_spec("torch"):
-        parser.error("the layers of this table are PyTorch's modules: pip install torch")
-    results = parallel.run(record, arguments.device)
-    print(parallel.markdown(results, arguments.device))
+def parts_of(table):
+    """The tasks and the networks of a table. A layer's name is its network."""
+    if table in TIMES:
+        return (), layers.LAYERS[table]
+    if table == "characters":
+        return characters.CORPORA, characters.NETS
+    return ACCURACY[table].tasks, ACCURACY[table].nets
+
+
+def kind_of(net):
+    return net if isinstance(net, str) else net.cell or net.kind
+
+
+def torch_version():
+    return f"torch {importlib.metadata.version('torch')}" if TORCH else ""
+
+
+def versions(nets, arguments):
+    """{network: the program that trains it}; a part of the record's keys."""
+    if arguments.show or arguments.table in TIMES:
+        return dict.fromkeys(nets, torch_version())
+    ours = subprocess.run([arguments.program, "--version"], check=True, capture_output=True, text=True).stdout.strip()
+    return {net: ours if net.cell else torch_version() for net in nets}
+
+
+async def table_of(runs, of_tasks, nets, arguments):
+    """Runs a table. Returns its text and what is missing."""
+    name, device = arguments.table, arguments.device
+    if name in TIMES:
+        found = await layers.Layers(name, runs, device, torch_version()).all(nets)
+        return layers.markdown(name, found, device), [each for each in found.values() if isinstance(each, Missing)]
+    how = (runs, arguments.program, device, arguments.steps)
+    if name == "characters":
+        made = characters.Characters(*how, versions(characters.NETS, arguments), WORK)
+        outcomes, generated, steps = await made.all(nets, of_tasks, arguments.seeds)
+        text = characters.markdown(outcomes, generated, steps, made.steps, device, made.precision)
+    else:
+        table, its_versions = ACCURACY[name], versions(nets, arguments)
+        of_table = (table, *how, its_versions)
+        made = digits.Digits(WORK, *of_table) if name == "digits" else tasks.Tasks(*of_table)
+        outcomes, generated = await made.all(nets, of_tasks, arguments.seeds), {}
+        text = tasks.markdown(table, outcomes, made.steps, made.precision)
+    missing = [each for outcome in outcomes.values() for each in outcome.missing]
+    missing += [each for each in generated.values() if isinstance(each, Missing)]
+    return f"{text}\n\n{method(outcomes, arguments.seeds, device)}", missing
+
+
+async def run(record, of_tasks, nets, arguments):
+    """Prints the table, also if a signal ends it early. Returns the exit status."""
+    seconds = 0 if arguments.show else None if arguments.minutes is None else 60 * arguments.minutes
+    runs = Runs(record, arguments.jobs, seconds)
+    received = []
+
+    def interrupt(number):
+        received.append(number)
+        runs.stop()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, interrupt, number)
+    try:
+        text, missing = await table_of(runs, of_tasks, nets, arguments)
+    finally:
+        runs.stop()  # what an error left running
+    print(text)
     if arguments.picture:
-        parallel.plot(results, arguments.picture)
+        Path(arguments.picture).write_text(plot_results.svg(plot_results.picture_of_papers(arguments.table, text)))
+    if received:
+        return 128 + received[0]
+    return int(any(each.failed for each in missing))
 
 
-def main():
+def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("table", choices=[*TABLES, "parallel"])
+    parser.add_argument("table", choices=[*ACCURACY, "characters", *TIMES])
     parser.add_argument("program", nargs="?", default="penstock", help="penstock, as it was built [penstock]")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--steps", type=int, help="of the optimiser, instead of the table's")
     parser.add_argument("--device", default="cpu", help="cpu or cuda")
-    parser.add_argument("--record", type=Path, help="file of finished runs [build/papers/TABLE.jsonl]")
-    parser.add_argument("--only", nargs="+", help="tasks of the table")
-    parser.add_argument("--picture", help="parallel: an SVG or PNG file")
-    arguments = parser.parse_args()
-    record = Record(arguments.record or Path("build/papers") / f"{arguments.table}.jsonl")
-    if arguments.table == "parallel":
-        return over_time(parser, record, arguments)
-    if shutil.which(arguments.program) is None:
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="runs that go side by side")
+    parser.add_argument("--minutes", type=float, metavar="M",
+                        help="start no run that would not end within M minutes, end what still runs then, and print "
+                             "the table of finished runs")
+    parser.add_argument("--record", type=Path, help=f"file of finished runs [{WORK}/TABLE.jsonl]")
+    parser.add_argument("--show", action="store_true",
+                        help="print the table of the record, of any version of the programs, and start nothing")
+    parser.add_argument("--only", nargs="+", metavar="TASK", help="tasks or corpora of the table")
+    parser.add_argument("--networks", nargs="+", metavar="NAME", help="cells, kinds of networks or layers of the table")
+    parser.add_argument("--picture", metavar="FILE", help="draw the table as an SVG file; needs matplotlib")
+    return parser, parser.parse_args()
+
+
+def chosen(parser, arguments):
+    """The tasks and the networks that were asked for."""
+    of_tasks, nets = parts_of(arguments.table)
+    kinds = list(dict.fromkeys(map(kind_of, nets)))
+    for option, asked, known in (("--only", arguments.only, of_tasks), ("--networks", arguments.networks, kinds)):
+        if unknown := set(asked or ()) - set(known):
+            has = ", ".join(known) or "none"
+            parser.error(f"{option} has {', '.join(sorted(unknown))}; {arguments.table} has {has}")
+    return tuple(arguments.only or of_tasks), [net for net in nets if kind_of(net) in (arguments.networks or kinds)]
+
+
+def check(parser, arguments):
+    for name in ("seeds", "jobs", "steps"):
+        if (value := getattr(arguments, name)) is not None and value < 1:
+            parser.error(f"--{name} must be at least 1, not {value}")
+    if arguments.minutes is not None and arguments.minutes <= 0:
+        parser.error(f"--minutes must be above 0, not {arguments.minutes:g}")
+    if arguments.picture and importlib.util.find_spec("matplotlib") is None:
+        parser.error("--picture needs matplotlib: pip install matplotlib")
+    if arguments.table in TIMES:
+        if arguments.jobs > 1:
+            parser.error("--jobs: a table of times needs the machine alone: leave it out")
+        if not TORCH and not arguments.show:
+            parser.error("the layers of this table are PyTorch's modules: pip install torch")
+    elif not arguments.show and shutil.which(arguments.program) is None:
         parser.error(f"{arguments.program} is no program: build it by make, and give its path")
-    if arguments.seeds < 1:
-        parser.error(f"--seeds must be at least 1, not {arguments.seeds}")
-    table = TABLES[arguments.table]
-    if unknown := set(arguments.only or ()) - set(table.tasks):
-        parser.error(f"--only has {', '.join(sorted(unknown))}; {arguments.table} has {', '.join(table.tasks)}")
-    if arguments.only:
-        table = table._replace(tasks=tuple(arguments.only))
-    left_out = "" if importlib.util.find_spec("torch") else "PyTorch is not installed: its networks are left out."
-    nets = [net for net in table.nets if net.cell or not left_out]
-    runner = Runner(table, record, arguments.program, arguments.device, arguments.steps)
-    results = {}
-    for task in table.tasks:
-        for net in nets:
-            results[net, task] = runner.runs(net, task, arguments.seeds)
-            rate, runs = results[net, task]
-            scores = ", ".join(f"{run['accuracy'][str(table.scored[0])]:.1%}" for run in runs)
-            print(f"papers.py: {task}: {net.name}: {scores} at rate {rate:g}", file=sys.stderr)
-    print(markdown(table, results, arguments.seeds))
+
+
+def main():
+    parser, arguments = parse()
+    check(parser, arguments)
+    of_tasks, nets = chosen(parser, arguments)
+    left_out = not TORCH and not arguments.show and any(not isinstance(net, str) and net.kind for net in nets)
     if left_out:
-        print(f"\n{left_out}")
+        nets = [net for net in nets if net.cell]
+    record = Record(arguments.record or WORK / f"{arguments.table}.jsonl",
+                    ignored=("version", "text") if arguments.show else ())
+    status = asyncio.run(run(record, of_tasks, nets, arguments))
+    if left_out:
+        print("\nPyTorch is not installed: its networks are left out.")
+    return status
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -5,6 +5,8 @@ It trains each on one task: at the last step, repeat the input of the first.
 python examples/paper_cells.py
 """
 
+import functools
+
 import numpy as np
 
 import penstock
@@ -75,15 +77,21 @@ def leaky_integrator(wx, p):
 
 
 def first_inputs(rows, steps, random):
-    """Returns noisy sequences [B, T, 2] and their first inputs [B, 1]. The second column is the elapsed time."""
+    """Returns noisy sequences [B, T, 2] and their first inputs [B, 1].
+
+    The second column is the time since the last step, which differs from step to step.
+    """
     x = random.normal(0, 1, (rows, steps, 2)).astype(np.float32)
-    x[:, :, 1] = 1
+    x[:, :, 1] = random.uniform(0.5, 1.5, (rows, steps))
     x[:, 1:, 0] *= 0.1
     return x, x[:, 0, :1].copy()
 
 
-def train(layer, steps=300, rate=0.01):
-    """Trains a layer and a readout by Adam. Returns the mean squared error at the start and at the end."""
+def train(layer, steps=300, rate=0.01, after_step=None):
+    """Trains a layer and a readout by Adam. Returns the mean squared error at the start and at the end.
+
+    ``after_step()`` is called after each update of the weights.
+    """
     random, hidden = np.random.default_rng(0), layer.hidden_size
     readout, tape, errors = np.zeros((1, hidden), np.float32), layer.tape(), []
     moments: dict[str, tuple[np.ndarray, np.ndarray]] = {}
@@ -104,6 +112,8 @@ def train(layer, steps=300, rate=0.01):
                 first += 0.1 * (gradients[name] - first)
                 second += 0.01 * (gradients[name] ** 2 - second)
                 value -= rate * first / (1 - 0.9**step) / (np.sqrt(second / (1 - 0.99**step)) + 1e-8)
+        if after_step is not None:
+            after_step()
     return errors[0], errors[-1]
 
 
@@ -118,9 +128,10 @@ def main():
         layer = penstock.Recurrent(cell, 2, 16, heads=heads)
         if cell == indrnn:
             remember(layer)
-        if cell == cfc:
-            clock(layer, 1)
-        before, after = train(layer)
+        keep_clock = functools.partial(clock, layer, 1) if cell == cfc else None
+        if keep_clock is not None:
+            keep_clock()
+        before, after = train(layer, after_step=keep_clock)
         print(f"{name:17} squared error {before:.3f} -> {after:.3f}")
         assert after < before / 2, name
 

@@ -40,9 +40,14 @@ def cells(line):
 
 
 def tables(page):
-    """The tables of a page in docs/, their headings and cells without marks."""
+    """The tables of a page in docs/."""
+    return tables_of((ROOT / "docs" / page).read_text())
+
+
+def tables_of(text):
+    """The tables of a Markdown text, their headings and cells without marks."""
     found, heading, lines = [], "", []
-    for line in (ROOT / "docs" / page).read_text().splitlines() + [""]:
+    for line in text.splitlines() + [""]:
         if line.startswith("#"):
             heading = plain_text(line.lstrip("# "))
         if line.startswith("|"):
@@ -91,7 +96,8 @@ class Panel:
 @dataclasses.dataclass
 class Picture:
     name: str
-    kind: str  # "points": a row for each label, values along the axis; "lines": labels along the axis, values upwards
+    kind: str  # "points": a row for each label, values along the axis; "shares": the same, per cent from 0 to 100;
+    # "lines": labels along the axis, values upwards
     axis: str  # what the values are
     panels: list
     across: str = ""  # what the labels of lines are
@@ -191,6 +197,43 @@ def regimes_on_a_gpu():
     return Picture("regimes_gpu", "lines", "microseconds", panels, across="steps of minGRU, forward, on an NVIDIA H200")
 
 
+def layer_name(text):
+    """Of a network or a layer: "mingru, 3 blocks" without its blocks."""
+    return re.sub(r", \d blocks?", "", text)
+
+
+def picture_of_papers(name, text):
+    """The picture of a table of bench/papers.py. text: its Markdown, or a page with it."""
+    headings = {"tracking": "State tracking", "recall": "Associative recall", "copying": "Selective copying",
+                "digits": "Permuted digits", "characters": "Characters", "parallel": "Where each is parallel",
+                "long": "Long sequences"}  # fmt: skip
+    found = [one for one in tables_of(text) if one.heading.startswith(headings[name])]
+    if name == "parallel":
+        panels = [Panel(one.heading.partition(": ")[2], [row[0] for row in one.rows],
+                        {layer: [number(row[i]) if "over" not in row[i] else None for row in one.rows]
+                         for i, layer in enumerate(one.header) if i > 0})
+                  for one in found if one.header[0] == "T"]  # fmt: skip
+        return Picture("papers_parallel", "lines", "milliseconds forwards and backwards", panels, across="steps")
+    if name == "long":
+        panels = [Panel(f"{one.heading.partition(': ')[2]}, {what}", [row[0] for row in one.rows],
+                        {what: [number(row[i]) for row in one.rows]})
+                  for one in found for i, what in ((1, "ms"), (2, "memory, MB"))]  # fmt: skip
+        return Picture("papers_long", "points", "a pass forwards and backwards over 65,536 steps", panels)
+    if name == "characters":
+        generation = [one for one in found if one.header[1].startswith("behind")]
+        panels = [Panel("generation", [f"{number(title):,.0f}" for title in one.header[1:]],
+                        {layer_name(row[0]): [number(cell) for cell in row[1:]] for row in one.rows if "ms" in row[1]})
+                  for one in generation]  # fmt: skip
+        return Picture("papers_characters", "lines", "milliseconds a byte", panels, across="bytes before")
+    panels = []
+    for task, one in zip(re.findall(r"^`(\w+)`, accuracy", text, re.MULTILINE), found):
+        scores = [i for i, title in enumerate(one.header) if title.endswith("steps")]
+        rows = [row for row in one.rows if row[1] != "-"]
+        panels.append(Panel(task, [row[0] for row in rows],
+                            {one.header[i]: [number(row[i]) for row in rows] for i in scores}))  # fmt: skip
+    return Picture(f"papers_{name}", "shares", "accuracy in per cent", panels)
+
+
 PICTURES = [
     torch_on_the_cpu,
     torch_on_a_gpu,
@@ -220,7 +263,12 @@ COLOURS = {
 LOOKS = {
     OURS: ("blue", "o"), "torch": ("orange", "s"), "torch.nn": ("orange", "s"), "torch-compile": ("purple", "D"),
     "torch.compile": ("purple", "D"), "onnxruntime": ("green", "^"), "onednn": ("yellow", "v"), "limit": ("grey", "|"),
-    "RTNeural": ("purple", "D"), "direct": ("orange", "s"), "fused": ("green", "^"), "scan": ("blue", "o"),
+    "RTNeural": ("purple", "D"), "minGRU": ("blue", "o"), "MinGRU": ("blue", "o"), "LSTM": ("green", "^"),
+    "convolution": ("yellow", "v"), "attention": ("purple", "D"), "torch.nn.LSTM": ("orange", "s"),
+    "mingru": ("blue", "o"), "minlstm": ("blue", "v"), "gru": ("green", "o"), "lstm": ("green", "^"),
+    "slstm": ("green", "s"), "LSTM (PyTorch)": ("orange", "s"), "Transformer (PyTorch)": ("purple", "D"),
+    "40 steps": ("blue", "o"), "64 steps": ("blue", "o"), "128 steps": ("green", "^"), "256 steps": ("green", "^"),
+    "1,024 steps": ("orange", "s"), "4,096 steps": ("blue", "o"), "direct": ("orange", "s"), "fused": ("green", "^"), "scan": ("blue", "o"),
 }  # fmt: skip
 NAMES = {"onnxruntime": "ONNX Runtime", "onednn": "oneDNN", "torch": "PyTorch", "torch-compile": "torch.compile"}
 
@@ -265,6 +313,12 @@ def draw_points(axes, panel, picture):
     value_axis(axes.xaxis, [v for values in panel.series.values() for v in values if v] + ([1] if picture.level else []))
 
 
+def draw_shares(axes, panel, picture):
+    draw_points(axes, panel, picture)
+    axes.set_xscale("linear")
+    axes.set_xlim(0, 103)
+
+
 def places_of(labels):
     """Numbers of steps are at the places of their logarithms, other labels one behind the other."""
     numbers = [label.replace(",", "") for label in labels]
@@ -286,7 +340,7 @@ def draw_lines(axes, panel, picture):
     value_axis(axes.yaxis, [v for values in panel.series.values() for v in values if v])
 
 
-DRAW = {"points": draw_points, "lines": draw_lines}
+DRAW = {"points": draw_points, "shares": draw_shares, "lines": draw_lines}
 
 
 def figure_of(picture):

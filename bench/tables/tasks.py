@@ -1,24 +1,13 @@
 """Tables of accuracy on built-in tasks: which network learns what, at equal parameters, steps and tuning."""
 
-import json
-import statistics
-import subprocess
+import asyncio
 import sys
 import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-LEARNING_RATES = (0.001, 0.003, 0.01)
-
-
-class Net(NamedTuple):
-    """A network of a table: ours by a cell, or a peer of torch_tasks.py by its kind."""
-
-    name: str
-    cell: str = ""
-    kind: str = ""
-    blocks: int = 1
-    heads: int = 1
+from networks import Outcome, best_of_rates, by_network, peers, recurrent, size_of, spread, training_memory
+from runs import Missing
 
 
 class Table(NamedTuple):
@@ -27,132 +16,137 @@ class Table(NamedTuple):
     nets: tuple
     steps: int
     length: int
-    scored: tuple  # lengths
+    scored: tuple  # lengths; the first is the trained one
     parameters: int
     remembered: int = 10
+    gpu_precision: str = "f32"
 
 
-def recurrent(cells, blocks):
-    return tuple(Net(f"{cell}, {n} block{'s' * (n > 1)}", cell=cell, blocks=n) for cell in cells for n in blocks)
-
-
-def peers(blocks, kinds=("Transformer",)):
-    return tuple(Net(f"{kind}, {n} block{'s' * (n > 1)} (PyTorch)", kind=kind, blocks=n) for kind in kinds for n in blocks)
-
-
+ROWS = 64
+DENSE, MINIMAL = ("elman", "gru", "lstm", "slstm"), ("mingru", "minlstm")
 TABLES = {
     "tracking": Table(
         "State tracking", ("parity", "modular", "s3", "a5", "s5"),
-        recurrent(("elman", "gru", "lstm", "slstm"), (1, 2)) +
-        tuple(Net(f"{cell}, 4 heads, 1 block", cell=cell, heads=4) for cell in ("lstm", "slstm")) +
-        recurrent(("mingru", "minlstm"), (1, 2)) + peers((1,), ("LSTM",)) + peers((1, 2)),
+        recurrent(DENSE, (1, 2)) + recurrent(DENSE, (1,), heads=4) + recurrent(MINIMAL, (1, 2)) +
+        peers((1,), ("LSTM",)) + peers((1, 2)),
         steps=2000, length=40, scored=(40, 256, 1024), parameters=24_000),
     "recall": Table(
         "Associative recall", ("recall",),
-        recurrent(("gru", "lstm", "slstm", "mingru", "minlstm"), (1, 2)) + peers((1,), ("LSTM",)) + peers((1, 2)),
+        recurrent((*DENSE[1:], *MINIMAL), (1, 2)) + peers((1,), ("LSTM",)) + peers((1, 2)),
         steps=4000, length=64, scored=(64, 128), parameters=100_000),
     "copying": Table(
-        "Selective copying", ("copying",), recurrent(("gru", "lstm", "slstm", "mingru", "minlstm"), (3,)) + peers((3,)),
-        steps=20_000, length=4096, scored=(4096,), parameters=150_000, remembered=16),
+        "Selective copying", ("copying",), recurrent((*DENSE[1:], *MINIMAL), (3,)) + peers((3,)),
+        steps=5000, length=4096, scored=(4096,), parameters=150_000, remembered=16, gpu_precision="bf16"),
 }
 
 
-class Runner:
-    """Trains networks of a table, one at a time; results go to the record."""
+class Tasks:
+    """Trains the networks of a table and scores them at each length."""
 
-    def __init__(self, table, record, program, device="cpu", steps=None):
-        self.table, self.record, self.program, self.device = table, record, str(program), device
-        self.steps = steps or table.steps
+    peer_options = ()
 
-    def _json(self, command):
-        result = subprocess.run([str(part) for part in command], capture_output=True, text=True)
-        if result.returncode != 0:
-            raise RuntimeError(f"{' '.join(map(str, command))} ended with status {result.returncode}: {result.stderr[-500:]}")
-        return json.loads(result.stdout)
+    def __init__(self, table, runs, program, device, steps, versions):
+        self.table, self.runs, self.program, self.device = table, runs, program, device
+        self.steps, self.versions = steps or table.steps, versions
+        self.precision = table.gpu_precision if device != "cpu" else "f32"
 
-    def _penstock(self, net, task, width, seed, rate, steps, output):
-        table = self.table
-        return self._json([
-            self.program, "train", f"task:{task}", "--cell", net.cell, "--width", width, "--blocks", net.blocks, "--heads",
-            net.heads, "--steps", steps, "--batch", 64, "--learning-rate", rate, "--seed", seed, "--task-length",
-            table.length, "--validation-length", table.length, "--copy-tokens", table.remembered, "--threads", 1,
-            "--device", self.device, "--output", output, "--force", "--json", "--quiet"])
+    def data(self, task, length):
+        """Options of `penstock train` for sequences of a length."""
+        return [f"task:{task}", "--task-length", length, "--validation-length", length, "--copy-tokens",
+                self.table.remembered]
 
-    def _width(self, net, task):
-        """The widest network of at most so many parameters, in steps of 8."""
-        def parameters(width):
-            with tempfile.TemporaryDirectory() as folder:
-                return self._penstock(net, task, width, 0, 0.003, 1, f"{folder}/m.safetensors")["model"]["parameters"]
+    async def accuracies(self, trained, path, task):
+        """{length: accuracy} of a model on new sequences. trained: what the program said of its training."""
+        found = {str(self.table.length): trained["validation"]["accuracy"]}
+        for length in self.table.scored[1:]:
+            scored = await self.runs.json([
+                self.program, "predict", path, f"task:{task}", "--length", length, "--copy-tokens",
+                self.table.remembered, "--threads", 1, "--device", self.device, "--json"])
+            found[str(length)] = scored["accuracy"]
+        return found
 
-        def widest():
-            low, high = 1, 128  # of 8
-            while low < high:
-                middle = (low + high + 1) // 2
-                low, high = (middle, high) if parameters(8 * middle) <= self.table.parameters else (low, middle - 1)
-            return 8 * low
+    def _train(self, net, task, width, length, *options):
+        return [self.program, "train", *self.data(task, length), "--cell", net.cell, "--width", width, "--blocks",
+                net.blocks, "--heads", net.heads, "--dropout", 0, "--validate-every", 0, "--validate-steps", 0,
+                "--keep-last", "--threads", 1, "--force", "--json", "--quiet", *options]
 
-        key = {"width": net._asdict(), "task": task, "parameters": self.table.parameters}
-        return self.record.result(key, widest)
+    async def _size(self, net, task):
+        table, shortest = self.table, 3 * self.table.remembered  # parameters are those of any length
 
-    def _ours(self, net, task, seed, rate):
+        def make(width, path):
+            return self._train(net, task, width, shortest, "--steps", 1, "--batch", 1, "--output", path)
+
+        def planned(path):
+            return None if self.device == "cpu" else [
+                self.program, "info", path, "--shape", f"{ROWS}x{table.length}", "--json", "--device", self.device,
+                "--precision", self.precision]
+
+        key = {"width": net._asdict(), "task": task, "parameters": table.parameters, "remembered": table.remembered,
+               "length": table.length, "device": self.device, "version": self.versions[net]}
+        return await self.runs.result(
+            key, (net.name, "width"), lambda: size_of(self.runs, make, table.parameters, planned))
+
+    async def _ours(self, net, task, size, seed, rate):
         table = self.table
         with tempfile.TemporaryDirectory() as folder:
             path = f"{folder}/m.safetensors"
-            trained = self._penstock(net, task, self._width(net, task), seed, rate, self.steps, path)
-            accuracy = {}
-            for length in table.scored:
-                scored = self._json([self.program, "predict", path, f"task:{task}", "--length", length, "--copy-tokens",
-                                     table.remembered, "--json"])
-                accuracy[str(length)] = scored["accuracy"]
-        return {"parameters": trained["model"]["parameters"], "seconds": trained["seconds"], "accuracy": accuracy}
+            trained = await self.runs.json(self._train(
+                net, task, size["width"], table.length, "--steps", self.steps, "--batch", ROWS, "--learning-rate", rate,
+                "--seed", seed, "--device", self.device, "--precision", self.precision, "--output", path))
+            accuracy = await self.accuracies(trained, path, task)
+        return {"parameters": trained["model"]["parameters"], "seconds": trained["seconds"], "accuracy": accuracy,
+                "memory_mb": training_memory(self.device, trained, size)}
 
-    def _peer(self, net, task, seed, rate):
+    async def _peer(self, net, task, seed, rate):
         table = self.table
-        return self._json([
+        trained = await self.runs.json([
             sys.executable, Path(__file__).with_name("torch_tasks.py"), task, "--kind", net.kind, "--parameters",
-            table.parameters, "--blocks", net.blocks, "--steps", self.steps, "--length", table.length, "--score",
-            *table.scored, "--remembered", table.remembered, "--learning-rate", rate, "--seed", seed, "--device",
-            self.device])
+            table.parameters, "--blocks", net.blocks, "--steps", self.steps, "--batch", ROWS, "--length", table.length,
+            "--score", *table.scored, "--remembered", table.remembered, "--learning-rate", rate, "--seed", seed,
+            "--device", self.device, "--precision", self.precision, *self.peer_options])
+        return {**trained, "memory_mb": training_memory(self.device, trained, trained)}
 
-    def run(self, net, task, seed, rate):
+    async def run(self, net, task, size, seed, rate):
+        table = self.table
         key = {"net": net._asdict(), "task": task, "seed": seed, "rate": rate, "steps": self.steps,
-               "length": self.table.length, "scored": self.table.scored, "parameters": self.table.parameters,
-               "remembered": self.table.remembered, "device": self.device}
-        return self.record.result(key, lambda: (self._ours if net.cell else self._peer)(net, task, seed, rate))
+               "length": table.length, "scored": table.scored, "parameters": table.parameters,
+               "remembered": table.remembered, "device": self.device, "precision": self.precision,
+               "version": self.versions[net]}
 
-    def best_rate(self, net, task):
-        """The learning rate that is best at the trained length, by the first seed."""
+        async def train():
+            return await (self._ours(net, task, size, seed, rate) if net.cell else self._peer(net, task, seed, rate))
+
+        return await self.runs.result(key, (net.name, task), train)
+
+    async def outcome(self, net, task, seeds):
+        """The seeds of a network at the rate that is best at the trained length by the first seed."""
         trained = str(self.table.scored[0])
-        return max(LEARNING_RATES, key=lambda rate: self.run(net, task, 0, rate)["accuracy"][trained])
+        size = await self._size(net, task) if net.cell else {}  # a peer chooses its own
+        if isinstance(size, Missing):
+            return Outcome(0, [], [size])
+        found = await best_of_rates(lambda seed, rate: self.run(net, task, size, seed, rate), seeds,
+                                    lambda run: run["accuracy"][trained])
+        scores = ", ".join(f"{run['accuracy'][trained]:.1%}" for run in found.runs)
+        print(f"papers.py: {task}: {net.name}: {scores or found.reason()}", file=sys.stderr)
+        return found
 
-    def runs(self, net, task, seeds):
-        rate = self.best_rate(net, task)
-        return rate, [self.run(net, task, seed, rate) for seed in range(seeds)]
+    async def all(self, nets, of_tasks, seeds):
+        """{(net, task): Outcome}"""
+        pairs = [(net, task) for task in of_tasks for net in nets]
+        found = await asyncio.gather(*(self.outcome(net, task, seeds) for net, task in pairs))
+        return dict(zip(pairs, found))
 
 
-def spread(values):
-    """Mean and range in per cent."""
-    mean = statistics.mean(values)
-    if max(values) - min(values) < 0.0005:
-        return f"{mean:.1%}".replace("%", "")
-    return f"{100 * mean:.1f} ({100 * min(values):.1f} - {100 * max(values):.1f})"
-
-
-def markdown(table, results, seeds):
-    """results: {(net, task): (rate, runs)}."""
+def markdown(table, results, steps, precision):
+    """results: {(net, task): Outcome}."""
     lines = [f"## {table.title}", ""]
-    for task in table.tasks:
-        head = " | ".join(f"{length} steps" for length in table.scored)
-        lines += [f"`task:{task}`, accuracy in per cent:", "",
-                  f"| network | parameters | rate | {head} | seconds |", "|---|---:|---:|" + "---:|" * (len(table.scored) + 1)]
-        for net in table.nets:
-            if (net, task) not in results:
-                continue
-            rate, runs = results[net, task]
-            scores = " | ".join(spread([run["accuracy"][str(length)] for run in runs]) for length in table.scored)
-            seconds = statistics.median(run["seconds"] for run in runs)
-            lines.append(f"| {net.name} | {runs[0]['parameters']:,} | {rate:g} | {scores} | {seconds:.1f} |")
+    head = " | ".join(f"{length:,} steps" for length in table.scored)
+    for task in dict.fromkeys(task for _, task in results):
+        lines += [f"`{task}`, accuracy in per cent:", ""]
+        lines += by_network(
+            head, {net: outcome for (net, its), outcome in results.items() if its == task},
+            lambda runs: [spread([100 * run["accuracy"][str(length)] for run in runs]) for length in table.scored])
         lines.append("")
-    rates = ", ".join(f"{rate:g}" for rate in LEARNING_RATES)
-    lines += [f"Seeds: {seeds}; the mean, and the least and the largest where they differ. Learning rate: the best of {rates}."]
+    lines.append(f"At most {table.parameters:,} parameters, {steps:,} steps of the optimiser, {ROWS} sequences "
+                 f"of {table.length:,} steps each, {precision}.")
     return "\n".join(lines)

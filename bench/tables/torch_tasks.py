@@ -7,13 +7,14 @@ with at most --parameters parameters.
 import argparse
 import itertools
 import json
-import resource
 import sys
 import time
 from pathlib import Path
 
+import numpy
 import torch
-from transformer import network_of_size, parameters_of
+from digits import PIXELS
+from transformer import computing, device_memory, network_of_size, parameters_of
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "quality"))
 from torch_training import Optimiser  # noqa: E402
@@ -88,6 +89,39 @@ class Recall:
         return tokens, labels
 
 
+class Digits:
+    """Images pixel by pixel, as digits.py writes them. Their label is asked behind the last pixel."""
+
+    vocabulary, classes = 0, 10
+
+    def __init__(self, generator, path, like=None):
+        table = numpy.loadtxt(path, delimiter=",", skiprows=1, usecols=(1, 2), dtype=numpy.float32)
+        pixels = torch.from_numpy(table[:, 1]).unflatten(0, (-1, PIXELS))
+        self.labels = torch.from_numpy(table[::PIXELS, 0]).long()
+        self.mean, self.deviation = (like.mean, like.deviation) if like else (pixels.mean(), pixels.std())
+        self.pixels, self.generator = (pixels - self.mean) / self.deviation, generator
+
+    def chosen(self, images):
+        labels = torch.full((len(images), PIXELS), NOT_SCORED)
+        labels[:, -1] = self.labels[images]
+        return self.pixels[images], labels
+
+    def batch(self, rows, length):
+        return self.chosen(torch.randint(len(self.labels), (rows,), generator=self.generator))
+
+    def all(self):
+        return self.chosen(torch.arange(len(self.labels)))
+
+
+def tasks_of(arguments):
+    """The task to learn and the one that is scored."""
+    if arguments.task != "digits":
+        return [task_of(arguments.task, arguments.remembered, seed) for seed in (arguments.seed, ~arguments.seed)]
+    training, test = arguments.digits
+    learnt = Digits(torch.Generator().manual_seed(arguments.seed), training)
+    return learnt, Digits(None, test, like=learnt)
+
+
 def task_of(name, remembered, seed):
     generator = torch.Generator().manual_seed(seed)
     made = {"parity": lambda: Words(2, False, generator), "modular": lambda: Modular(generator),
@@ -98,13 +132,16 @@ def task_of(name, remembered, seed):
 
 
 @torch.no_grad()
-def accuracy(model, task, length, device, sequences=1024):
+def accuracy(model, task, length, device, precision, sequences=1024):
     rows = max(1, min(sequences, (1 << 16) // length))
+    batches = [task.all()] if hasattr(task, "all") else (task.batch(rows, length) for _ in range(0, sequences, rows))
     right = scored = 0
-    for _ in range(0, sequences, rows):
-        tokens, labels = (part.to(device) for part in task.batch(rows, length))
+    for tokens, labels in batches:
+        tokens, labels = tokens.to(device), labels.to(device)
         asked = labels != NOT_SCORED
-        right += int((model(tokens).argmax(-1) == labels)[asked].sum())
+        with computing(precision):
+            answers = model(tokens).argmax(-1)
+        right += int((answers == labels)[asked].sum())
         scored += int(asked.sum())
     return right / scored
 
@@ -123,26 +160,31 @@ def main():
     parser.add_argument("--learning-rate", type=float, default=3e-3)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--digits", nargs=2, help="files of the training and the test images")
+    parser.add_argument("--precision", choices=["f32", "bf16"], default="f32", help="bf16: on a GPU")
     parser.add_argument("--device", default="cpu")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     torch.manual_seed(arguments.seed)
-    task = task_of(arguments.task, arguments.remembered, arguments.seed)
-    model, width = network_of_size(arguments.kind, task.vocabulary, task.classes, arguments.blocks, arguments.parameters)
+    task, held_out = tasks_of(arguments)
+    model, width = network_of_size(
+        arguments.kind, task.vocabulary, task.classes, arguments.blocks, arguments.parameters)
     model.to(arguments.device)
     optimiser = Optimiser(model, arguments.learning_rate)
     began = time.monotonic()
     for step in range(arguments.steps):
         tokens, labels = (part.to(arguments.device) for part in task.batch(arguments.batch, arguments.length))
-        loss = torch.nn.functional.cross_entropy(model(tokens).flatten(0, 1), labels.flatten(), ignore_index=NOT_SCORED)
+        with computing(arguments.precision):
+            logits = model(tokens).float().flatten(0, 1)
+        loss = torch.nn.functional.cross_entropy(logits, labels.flatten(), ignore_index=NOT_SCORED)
         optimiser.step(loss, (step + 1) / arguments.steps)
-    seconds = time.monotonic() - began
+    seconds, memory = time.monotonic() - began, device_memory()
     model.eval()
-    held_out = task_of(arguments.task, arguments.remembered, ~arguments.seed)
     print(json.dumps({"peer": f"torch {torch.__version__}", "width": width, "parameters": parameters_of(model),
                       "steps": arguments.steps, "seconds": round(seconds, 2),
-                      "memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
-                      "accuracy": {str(n): accuracy(model, held_out, n, arguments.device) for n in arguments.score}}))
+                      "memory_mb": memory,
+                      "accuracy": {str(n): accuracy(model, held_out, n, arguments.device, arguments.precision)
+                                   for n in arguments.score}}))
 
 
 if __name__ == "__main__":

@@ -4,6 +4,8 @@ Pre-norm blocks: attention (or a recurrent layer), then a gated feed-forward (at
 connection. This is the form that recent language models have.
 """
 
+import contextlib
+
 import torch
 from torch.nn import functional
 
@@ -23,7 +25,44 @@ class Rotary(torch.nn.Module):
         return torch.stack((even * cos - odd * sin, even * sin + odd * cos), -1).flatten(-2)
 
 
+class Cache:
+    """Keys and values of the positions so far, [B, heads, T, size]; the room doubles when it is full."""
+
+    def __init__(self):
+        self.length, self.parts = 0, []
+
+    def append(self, *added):
+        """Adds keys and values, and returns those of all positions."""
+        length = self.length + added[0].shape[-2]
+        if not self.parts or length > self.parts[0].shape[-2]:
+            room = max(length, 2 * self.length)
+            larger = [part.new_empty(*part.shape[:-2], room, part.shape[-1]) for part in added]
+            for new, old in zip(larger, self.parts):
+                new[..., :self.length, :] = old[..., :self.length, :]
+            self.parts = larger
+        for part, new in zip(self.parts, added):
+            part[..., self.length:length, :] = new
+        self.length = length
+        return [part[..., :length, :] for part in self.parts]
+
+    def bytes(self):
+        """What the positions take, without the room."""
+        return sum(part[..., :self.length, :].numel() * part.element_size() for part in self.parts)
+
+
+class State:
+    """The state of a recurrent layer; None before the first step."""
+
+    value = None
+
+    def bytes(self):
+        parts = self.value if isinstance(self.value, tuple) else (self.value,)
+        return sum(part.numel() * part.element_size() for part in parts)
+
+
 class Attention(torch.nn.Module):
+    memory = Cache
+
     def __init__(self, width, heads):
         super().__init__()
         self.heads = heads
@@ -32,15 +71,13 @@ class Attention(torch.nn.Module):
         self.rotary = Rotary(width // heads)
 
     def forward(self, x, cache=None):
-        """x [B, T, width]; cache: keys and values of the positions before, which grow by those of x."""
+        """x [B, T, width]; cache: a Cache of the positions before, which grows by those of x. If it has any, T is 1."""
         query, key, value = (
             part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in self.of_input(x).chunk(3, -1))
-        before = 0 if cache is None or not cache else cache[0].shape[-2]
+        before = cache.length if cache else 0
         query, key = self.rotary(query, before), self.rotary(key, before)
-        if cache is not None:
-            if cache:
-                key, value = torch.cat((cache[0], key), -2), torch.cat((cache[1], value), -2)
-            cache[:] = [key, value]
+        if cache:
+            key, value = cache.append(key, value)
         y = functional.scaled_dot_product_attention(query, key, value, is_causal=before == 0)
         return self.of_output(y.transpose(1, 2).flatten(-2))
 
@@ -58,34 +95,47 @@ class GatedFeedForward(torch.nn.Module):
 class Recurrent(torch.nn.Module):
     """A recurrent layer of torch.nn with the output alone."""
 
+    memory = State
+
     def __init__(self, kind, width):
         super().__init__()
         self.layer = getattr(torch.nn, kind)(width, width, batch_first=True)
 
-    def forward(self, x):
-        return self.layer(x)[0]
+    def forward(self, x, state=None):
+        y, last = self.layer(x, state.value if state else None)
+        if state:
+            state.value = last
+        return y
 
 
 class Network(torch.nn.Module):
-    """Tokens [B, T] to logits [B, T, classes]. kind: Transformer, or a recurrent layer of torch.nn."""
+    """Tokens [B, T] to logits [B, T, classes]. kind: Transformer, or a recurrent layer of torch.nn.
 
-    def __init__(self, kind, vocabulary, classes, width, blocks, heads=4):
+    Without a vocabulary the steps are numbers [B, T].
+    """
+
+    def __init__(self, kind, vocabulary, classes, width, blocks, heads=4, inner=None):
         super().__init__()
-        self.embedding = torch.nn.Embedding(vocabulary, width)
+        self.embedding = torch.nn.Embedding(vocabulary, width) if vocabulary else torch.nn.Linear(1, width)
         layers = []
         for _ in range(blocks):
             if kind == "Transformer":
-                layers += [Attention(width, heads), GatedFeedForward(width, (8 * width // 3 + 7) // 8 * 8)]
+                layers += [Attention(width, heads), GatedFeedForward(width, inner or width // 3 * 8)]
             else:
                 layers.append(Recurrent(kind, width))
         self.layers = torch.nn.ModuleList(layers)
         self.norms = torch.nn.ModuleList(torch.nn.RMSNorm(width) for _ in range(len(layers) + 1))
         self.head = torch.nn.Linear(width, classes)
 
-    def forward(self, tokens):
-        x = self.embedding(tokens)
-        for norm, layer in zip(self.norms, self.layers):
-            x = x + layer(norm(x))
+    def memory(self):
+        """What each layer remembers of the steps before, for forward()."""
+        return [layer.memory() if hasattr(layer, "memory") else None for layer in self.layers]
+
+    def forward(self, steps, memory=None):
+        x = self.embedding(steps if isinstance(self.embedding, torch.nn.Embedding) else steps[..., None])
+        for i, (norm, layer) in enumerate(zip(self.norms, self.layers)):
+            of_layer = (memory[i],) if memory and memory[i] else ()
+            x = x + layer(norm(x), *of_layer)
         return self.head(self.norms[-1](x))
 
 
@@ -93,9 +143,35 @@ def parameters_of(model):
     return sum(p.numel() for p in model.parameters())
 
 
+def largest(make, size, step):
+    """The largest size, in steps from a first one, for which make(size) is not None."""
+    while make(size + step) is not None:
+        size += step
+    return size
+
+
 def network_of_size(kind, vocabulary, classes, blocks, parameters):
-    """The widest network of at most so many parameters; widths are multiples of 8, so that four heads have even sizes."""
-    width = 8
-    while parameters_of(Network(kind, vocabulary, classes, width + 8, blocks)) <= parameters:
-        width += 8
-    return Network(kind, vocabulary, classes, width, blocks), width
+    """The largest network of at most so many parameters, and its width.
+
+    The width of a Transformer is a multiple of 8, for four heads of even size; its feed-forwards take what is left.
+    """
+    def make(width, inner=None):
+        made = Network(kind, vocabulary, classes, width, blocks, inner=inner)
+        return made if parameters_of(made) <= parameters else None
+
+    step = 8 if kind == "Transformer" else 4
+    width = largest(make, step, step)
+    inner = largest(lambda inner: make(width, inner), width // 3 * 8, 8) if kind == "Transformer" else None
+    if make(width, inner) is None:
+        raise ValueError(f"a width of {width} has more than {parameters:,} parameters")
+    return make(width, inner), width
+
+
+def computing(precision):
+    """A context in which networks compute in this precision on a GPU: f32 or bf16."""
+    return torch.autocast("cuda", torch.bfloat16) if precision == "bf16" else contextlib.nullcontext()
+
+
+def device_memory():
+    """Megabytes that PyTorch had in use on a GPU at most; 0 without one."""
+    return torch.cuda.max_memory_allocated() / 1e6 if torch.cuda.is_initialized() else 0.0

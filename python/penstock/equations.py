@@ -121,7 +121,7 @@ def where(condition: Value, a: Value, b: Value) -> Symbol:
 
 
 def mean(x: Value) -> Symbol:
-    """Returns the mean over all units of a head. Cells with it are dense and run on CPUs."""
+    """Returns the mean over all units of a head. Cells with it are dense."""
     return apply("mean", x)
 
 

@@ -196,7 +196,7 @@ def lstm(
         candidate: Activation of the candidate g.
         output: Activation of the cell state c, before the output gate.
         peepholes: The input and forget gate see the cell state before the step, the output gate the one after it, each
-            times a learnt vector ``i``, ``f`` or ``o`` (Gers and Schmidhuber 2000). Such cells run on CPUs.
+            times a learnt vector ``i``, ``f`` or ``o`` (Gers and Schmidhuber 2000).
         coupled: The forget gate is 1 - i (Greff et al. 2017). The cell has three gates then: i, g, o.
         clip: Limits what the activations of the gates and of the candidate read to ``[-clip, clip]``, as ONNX does.
         cell_clip: Limits the cell state after each step to ``[-cell_clip, cell_clip]``, as cuDNN and TensorFlow do.

@@ -66,6 +66,8 @@ std::string_view pattern_of(Operation operation) {
       return "Equal({0}, {1})";
     case Operation::where:
       return "SelectZero({0}, {2}, {1})";
+    case Operation::mean:
+      return "Mean({0})";
     default:
       return "";  // leaves, which are read where they lie
   }
@@ -133,8 +135,10 @@ std::string leaf_text(Operation operation, int index, bool scan) {
     case Operation::gradient:
       if (scan) return index == 0 ? "da" : "db";
       return fmt::format("dnext[{}]", index);
+    case Operation::learnt:
+      return fmt::format("learnt[{}]", index);
     default:
-      return "";  // tangents and learnt vectors, which these programs do not read
+      return "";  // tangents, which these programs do not read
   }
 }
 
@@ -234,11 +238,18 @@ std::string function_text(std::string_view name, const std::string& parameters, 
 
 std::string array_text(std::string_view name, int count) { return fmt::format("V (&{})[{}]", name, count); }
 
+/// The parameter of the values of learnt vectors, or of their gradients, with a comma; nothing if there are none.
+std::string learnt_parameter(const std::string& parameter, std::size_t learnt) {
+  return learnt == 0 ? "" : parameter + ", ";
+}
+
 std::string dense_functions(const DerivedCell& cell, bool precise) {
   const int gates = cell.cell.gates, states = static_cast<int>(cell.cell.states.size());
   const int kept = static_cast<int>(cell.kept.size()), saved = std::max(kept, 1);
+  const std::size_t learnt = cell.cell.learnt.size();
+  const auto vectors = static_cast<int>(learnt);
   Body forward(cell.training, static_cast<std::size_t>(states + kept), precise, false);
-  Body backward(cell.backward, static_cast<std::size_t>(2 * gates + states), precise, false);
+  Body backward(cell.backward, static_cast<std::size_t>(2 * gates + states) + learnt, precise, false);
   std::size_t result = 0;
   for (int k = 0; k < states; ++k) forward.store(fmt::format("next[{}]", k), result++);
   for (int i = 0; i < kept; ++i) forward.store(fmt::format("save[{}]", i), result++);
@@ -251,42 +262,56 @@ std::string dense_functions(const DerivedCell& cell, bool precise) {
   for (int k = 0; k < states; ++k) {
     backward.store(fmt::format("dprev[{}]", k), 2 * all_gates + static_cast<std::size_t>(k));
   }
+  for (std::size_t k = 0; k < learnt; ++k) {
+    backward.store(fmt::format("dlearnt[{}]", k), 2 * all_gates + static_cast<std::size_t>(states) + k);
+  }
   return function_text(
              "forward",
-             fmt::format("{}, {}, {}, {}, {}", forward.input("wx", gates), forward.input("rh", gates),
-                         forward.input("prev", states), array_text("next", states), array_text("save", saved)),
+             fmt::format("{}, {}, {}, {}{}, {}", forward.input("wx", gates), forward.input("rh", gates),
+                         forward.input("prev", states), learnt_parameter(forward.input("learnt", vectors), learnt),
+                         array_text("next", states), array_text("save", saved)),
              forward) +
-         function_text("backward",
-                       fmt::format("{}, {}, {}, {}, {}, {}", backward.input("save", saved),
-                                   backward.input("prev", states), backward.input("dnext", states),
-                                   array_text("dwx", gates), array_text("drh", gates), array_text("dprev", states)),
-                       backward);
+         function_text(
+             "backward",
+             fmt::format("{}, {}, {}{}, {}{}, {}, {}", backward.input("save", saved), backward.input("prev", states),
+                         learnt_parameter(backward.input("learnt", vectors), learnt), backward.input("dnext", states),
+                         learnt_parameter(array_text("dlearnt", vectors), learnt), array_text("dwx", gates),
+                         array_text("drh", gates), array_text("dprev", states)),
+             backward);
 }
 
 std::string scan_functions(const DerivedCell& cell, bool precise) {
   const int gates = cell.cell.gates;
+  const std::size_t learnt = cell.cell.learnt.size();
+  const auto vectors = static_cast<int>(learnt);
   Body affine(cell.forward, 2, precise, true);
-  Body backward(cell.backward, static_cast<std::size_t>(gates), precise, true);
+  Body backward(cell.backward, static_cast<std::size_t>(gates) + learnt, precise, true);
   affine.store("a", 0);
   affine.store("b", 1);
   for (int g = 0; g < gates; ++g) backward.store(fmt::format("dwx[{}]", g), static_cast<std::size_t>(g));
-  return function_text("affine", fmt::format("{}, V& a, V& b", affine.input("wx", gates)), affine) +
+  for (std::size_t k = 0; k < learnt; ++k) {
+    backward.store(fmt::format("dlearnt[{}]", k), static_cast<std::size_t>(gates) + k);
+  }
+  return function_text("affine",
+                       fmt::format("{}, {}V& a, V& b", affine.input("wx", gates),
+                                   learnt_parameter(affine.input("learnt", vectors), learnt)),
+                       affine) +
          function_text("affine_backward",
-                       fmt::format("{}, {}, {}, {}", backward.input("wx", gates), backward.scalar("da"),
-                                   backward.scalar("db"), array_text("dwx", gates)),
+                       fmt::format("{}, {}{}, {}, {}{}", backward.input("wx", gates),
+                                   learnt_parameter(backward.input("learnt", vectors), learnt), backward.scalar("da"),
+                                   backward.scalar("db"), learnt_parameter(array_text("dlearnt", vectors), learnt),
+                                   array_text("dwx", gates)),
                        backward);
 }
 
 }  // namespace
 
 std::string cell_text(const DerivedCell& cell, std::string_view name) {
-  require(!cell.averages, "cell {} must have no means over units to be written as text", cell.cell.name);
-  require(cell.cell.learnt.empty(), "cell {} must have no learnt vectors, not {}, to be written as text",
-          cell.cell.name, cell.cell.learnt.size());
   const bool precise = needs_precise_gates(cell.cell.formula);
   std::string text =
       fmt::format("struct {} {{\n  static constexpr int gates = {};\n  static constexpr int states = {};\n", name,
                   cell.cell.gates, cell.cell.states.size());
+  if (!cell.cell.learnt.empty()) text += fmt::format("  static constexpr int learnt = {};\n", cell.cell.learnt.size());
   if (cell.cell.scan) {
     text += "  static constexpr bool splits_gain = false;\n  static constexpr bool scan = true;\n";
     text += scan_functions(cell, precise);

@@ -10,7 +10,9 @@ namespace penstock::formula {
 /// Returns the definition of a struct called `name` with a derived cell's equations, in the form of the cells in
 /// src/cells/ (cells/contract.h) over a value type V. Besides the functions of cells/prelude.h it calls those of
 /// backend/cuda/kernels/formula.cuh. All identifiers are the writer's own: nothing that a user named is in the text.
-/// The cell must have no learnt vectors and no means over units.
+/// The functions of a cell with K learnt vectors also read the K values of its unit, behind the states or gates, and
+/// write their gradients. Kernels that apply cells with means over units also
+/// define Mean().
 std::string cell_text(const DerivedCell& cell, std::string_view name);
 
 }  // namespace penstock::formula

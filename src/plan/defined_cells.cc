@@ -104,11 +104,9 @@ const CellTraits& add_defined_cell(formula::CellFormula cell, std::string_view s
   cell.description = description;
   defined->derived = formula::derive(std::move(cell), source, code);
   defined->traits = traits_of(defined->derived);
-  if (defined->traits.learnt == 0 && !defined->traits.averages) {
-    constexpr std::string_view type = "DefinedCell";
-    defined->text = formula::cell_text(defined->derived, type);
-    defined->traits.text = {type, defined->text};
-  }
+  constexpr std::string_view type = "DefinedCell";
+  defined->text = formula::cell_text(defined->derived, type);
+  defined->traits.text = {type, defined->text};
   return defined_cells().add(std::move(defined), source, code).traits;
 }
 

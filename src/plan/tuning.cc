@@ -106,11 +106,12 @@ std::string work_of(const GpuDenseProblem& problem) {
 }
 
 std::string work_of(const GpuScanProblem& problem) {
-  return fmt::format("scan {} B={} T={} C={} gates={} reads={}{} {} aligned={}", to_string(problem.storage),
+  return fmt::format("scan {} B={} T={} C={} gates={} reads={}{}{} {} aligned={}", to_string(problem.storage),
                      problem.rows, problem.steps, problem.channels, problem.gates, problem.read_back,
                      problem.logarithms ? " of logarithms"
                      : problem.computed ? " computed"
                                         : "",
+                     problem.learnt > 0 ? fmt::format(" learnt={}", problem.learnt) : "",
                      form_of(problem.backward, problem.lengths, problem.reset), problem.alignment);
 }
 

@@ -75,7 +75,8 @@ std::vector<Engine> engines() {
 }
 
 std::vector<std::string> written_dense() {
-  return {defined(test::written_lstm()), defined(test::written_gru()), defined(test::written_slstm())};
+  return {defined(test::written_lstm()), defined(test::written_gru()), defined(test::written_slstm()),
+          defined(test::written_peephole())};
 }
 
 std::string name_of(std::string name) {
@@ -111,6 +112,9 @@ class OwnCellKernels : public testing::TestWithParam<int> {
     }
   }
 
+  /// All kernels of scans.
+  void fit_scans(const std::string& cell) const;
+
   void compile(const KernelSource& source, int threads, bool sound) const {
     if (sound) return test::expect_sound(source, GetParam(), threads);
     const Compiled compiled = compile_kernel(source, GetParam());
@@ -126,6 +130,7 @@ plan::GpuLayerProblem layer_of(const ScanRule& rule, Storage storage, Index size
   plan::GpuLayerProblem problem;
   problem.scan = {.storage = storage, .rows = 8, .steps = 4096, .channels = size};
   problem.scan.gates = problem.scan.read_back = rule.gates;
+  problem.scan.learnt = rule.learnt;
   problem.scan.computed = true;
   problem.scan.regime = regime;
   problem.input = size, problem.keep_gates = true;
@@ -133,7 +138,11 @@ plan::GpuLayerProblem layer_of(const ScanRule& rule, Storage storage, Index size
 }
 
 TEST_P(OwnCellKernels, OfScansFitTheirRegisters) {
-  const std::string cell = defined(test::written_mingru());
+  for (const std::string& cell : {defined(test::written_mingru()), defined(test::written_leaky())}) fit_scans(cell);
+}
+
+void OwnCellKernels::fit_scans(const std::string& cell) const {
+  SCOPED_TRACE(cell);
   const ScanRule rule = scan_rule(cell);
   for (const plan::Regime regime : {plan::Regime::scan, plan::Regime::direct}) {
     for (const bool backward : {false, true}) {
@@ -154,12 +163,39 @@ TEST_P(OwnCellKernels, OfScansFitTheirRegisters) {
   EXPECT_EQ(test::report_of(compiled.log).spills, 0) << compiled.log;
 }
 
+/// Of one warp, of several, and of many heads.
+TEST_P(OwnCellKernels, WithMeansFitTheirRegisters) {
+  const std::string cell = defined(test::written_norm_lstm());
+  struct Form {
+    Index head, rows;
+    DenseAlgorithm algorithm;
+    Storage storage;
+    int sums;  // bytes of the sums of a warp
+  };
+  for (const Form& form : {Form{24, 16, DenseAlgorithm::head, Storage::bf16, 16},
+                           {128, 1000, DenseAlgorithm::head, Storage::bf16, 16},
+                           {64, 1000, DenseAlgorithm::head, Storage::f32, 16},
+                           {40, 16, DenseAlgorithm::step, Storage::bf16, 4},
+                           {512, 16, DenseAlgorithm::step, Storage::f32, 4}}) {
+    for (const bool backward : {false, true}) {
+      GpuDenseProblem problem = problem_of(cell, form.storage, 2 * form.head, form.rows, form.algorithm);
+      problem.heads = 2;
+      problem.backward = backward, problem.training = !backward;
+      problem.ragged = problem.reset = problem.every_state = true;
+      const plan::GpuDensePlan plan = plan_gpu_dense(problem, test::chip(GetParam()));
+      SCOPED_TRACE(plan.explain());
+      EXPECT_EQ(plan.algorithm, form.algorithm);
+      test::expect_sound(dense_source(problem, plan), GetParam(), plan.threads() * plan.blocks,
+                         form.sums * plan.threads() / 32);
+    }
+  }
+}
+
 /// Every operation, also differentiated.
 TEST_P(OwnCellKernels, OfRandomCellsCompile) {
   Random random(31);
-  for (int trial = 0; trial < 24; ++trial) {
+  for (int trial = 0; trial < 10; ++trial) {
     formula::CellFormula cell = test::random_cell(random, trial % 4 == 3, trial % 2 == 0);
-    if (!cell.learnt.empty()) continue;
     cell.name = fmt::format("random-kernel-{}", trial);
     const bool scan = cell.scan;
     const std::string name(plan::add_defined_cell(std::move(cell), "cell", ErrorCode::invalid_argument).info.name);
@@ -213,6 +249,69 @@ TEST(CrowdedOwnCells, FitTheirRegisters) {
       const plan::GpuDensePlan plan = plan_gpu_dense(problem, test::chip(hopper));
       test::expect_sound(dense_source(problem, plan), hopper, plan.threads() * plan.blocks);
     }
+  }
+}
+
+/// The largest number of learnt vectors.
+TEST(CrowdedOwnCells, FitTheirRegistersWithManyLearntVectors) {
+  constexpr int hopper = 90;
+  constexpr std::size_t vectors = 16;
+  test::need_nvrtc(hopper);
+  if (IsSkipped()) return;
+  CellDefinition definition = test::definition_of("many-vectors", {"h", "c"}, 4);
+  for (std::size_t k = 0; k < vectors; ++k) definition.learnt.push_back({fmt::format("p{}", k), 0.1});
+  define_cell(definition, [](const CellSymbols& in) -> std::vector<CellValue> {
+    CellValue c = in.s[1];
+    for (std::size_t k = 0; k < vectors; ++k) c = c * in.p[k] + tanh(in.wx[k % 4] + in.rh[k % 4]);
+    return {tanh(c), c};
+  });
+  for (const DenseAlgorithm algorithm :
+       {DenseAlgorithm::head, DenseAlgorithm::cluster, DenseAlgorithm::chip, DenseAlgorithm::step}) {
+    for (const bool backward : {false, true}) {
+      GpuDenseProblem problem = problem_of("many-vectors", Storage::bf16, 128, 16, algorithm);
+      problem.backward = backward, problem.training = !backward;
+      const plan::GpuDensePlan plan = plan_gpu_dense(problem, test::chip(hopper));
+      SCOPED_TRACE(plan.explain());
+      test::expect_sound(dense_source(problem, plan), hopper, plan.threads() * plan.blocks);
+    }
+  }
+}
+
+TEST(CrowdedOwnCells, HaveFewLearntVectorsInWarpgroups) {
+  CellDefinition definition = test::definition_of("five-vectors", {"h"}, 1);
+  for (const char* name : {"a", "b", "c", "d", "e"}) definition.learnt.push_back({name, 0.1});
+  define_cell(definition, [](const CellSymbols& in) -> std::vector<CellValue> {
+    CellValue h = in.wx[0] + in.rh[0];
+    for (const CellValue& vector : in.p) h = tanh(h * vector);
+    return {h};
+  });
+  GpuDenseProblem problem = problem_of("five-vectors", Storage::bf16, 1024, 64, DenseAlgorithm::warpgroup);
+  test::expect_error(ErrorCode::unsupported,
+                     "warpgroups have registers for at most 4 learnt vectors, and five-vectors has 5",
+                     [&] { plan_gpu_dense(problem, test::chip(90)); });
+  problem.algorithm = DenseAlgorithm::automatic;
+  EXPECT_NE(plan_gpu_dense(problem, test::chip(90)).algorithm, DenseAlgorithm::warpgroup);
+}
+
+TEST(OwnCellPlans, OfMeansAreOfHeadsThatABlockHolds) {
+  const std::string cell = defined(test::written_norm_lstm());
+  const auto plan = [&](Index heads, DenseAlgorithm algorithm) {
+    GpuDenseProblem problem = problem_of(cell, Storage::f32, 3000, 16, algorithm);
+    problem.heads = heads;
+    return plan_gpu_dense(problem, test::chip(90));
+  };
+  test::expect_error(ErrorCode::unsupported,
+                     "the units of written-norm-lstm read means over their head, which one block computes for at most "
+                     "1024 units, not 3000: use at least 3 heads, or a CPU",
+                     [&] { plan(1, DenseAlgorithm::automatic); });
+  EXPECT_EQ(plan(3, DenseAlgorithm::automatic).threads(), 1024);
+  EXPECT_EQ(plan(30, DenseAlgorithm::automatic).algorithm, DenseAlgorithm::head);
+  for (const DenseAlgorithm algorithm :
+       {DenseAlgorithm::cluster, DenseAlgorithm::chip, DenseAlgorithm::warpgroup, DenseAlgorithm::diagonal}) {
+    test::expect_error(
+        ErrorCode::unsupported,
+        "the units of written-norm-lstm read means over their head, which only the head and step algorithms compute",
+        [&] { plan(3000, algorithm); });
   }
 }
 

@@ -20,6 +20,8 @@ inline double Ratio(double a, double b) { return a / b; }
 inline double SubtractProduct(double a, double b, double c) { return c - a * b; }
 inline double Most(double a, double b) { return std::max(a, b); }
 inline double Less(double a, double b) { return a < b ? 1.0 : 0.0; }
+/// Of heads of one unit.
+inline double Mean(double x) { return x; }
 inline double Equal(double a, double b) { return a == b ? 1.0 : 0.0; }
 
 #define PENSTOCK_DEVICE static inline
@@ -39,7 +41,10 @@ std::string written_texts() {
          cell_text(derived(test::written_lstm()), "WrittenLstm") + "\n" +
          cell_text(derived(test::written_gru()), "WrittenGru") + "\n" +
          cell_text(derived(test::written_slstm()), "WrittenSlstm") + "\n" +
-         cell_text(derived(test::written_mingru()), "WrittenMinGru");
+         cell_text(derived(test::written_mingru()), "WrittenMinGru") + "\n" +
+         cell_text(derived(test::written_peephole()), "WrittenPeephole") + "\n" +
+         cell_text(derived(test::written_leaky()), "WrittenLeaky") + "\n" +
+         cell_text(derived(test::written_norm_lstm()), "WrittenNormLstm");
 }
 
 /// PENSTOCK_WRITE_CELL_TEXTS=1 writes the file.
@@ -147,12 +152,48 @@ TEST(CellText, SplitsGradientsWhereAChoiceDoes) {
   }));
 }
 
-TEST(CellText, RefusesLearntVectorsAndMeans) {
-  test::expect_error(ErrorCode::invalid_argument,
-                     "cell written-norm-lstm must have no means over units to be written as text",
-                     [] { cell_text(derived(test::written_norm_lstm()), "Cell"); });
-  test::expect_error(ErrorCode::invalid_argument, "cell written-peephole must have no learnt vectors, not 3",
-                     [] { cell_text(derived(test::written_peephole()), "Cell"); });
+/// The gradients of learnt vectors are those that small changes of them make.
+TEST(CellText, DifferentiatesByLearntVectors) {
+  using Peephole = cells_on_host::WrittenPeephole;
+  using Leaky = cells_on_host::WrittenLeaky;
+  static_assert(Peephole::learnt == 3 && Leaky::learnt == 2);
+  constexpr double change = 1e-6, allowed = 1e-9;
+  Random random(9);
+  const auto fill = [&](auto& values) {
+    for (double& x : values) x = random.uniform(-1.0, 1.0);
+  };
+  for (int trial = 0; trial < 50; ++trial) {
+    double wx[4], rh[4], prev[2], dnext[2], learnt[3], next[2], save[Peephole::saved];
+    double dlearnt[3], dwx[4], drh[4], dprev[2];
+    fill(wx), fill(rh), fill(prev), fill(dnext), fill(learnt);
+    const auto value = [&](int k, double by) {
+      double moved[3] = {learnt[0], learnt[1], learnt[2]}, out[2], unused[Peephole::saved];
+      moved[k] += by;
+      Peephole::forward(wx, rh, prev, moved, out, unused);
+      return dnext[0] * out[0] + dnext[1] * out[1];
+    };
+    Peephole::forward(wx, rh, prev, learnt, next, save);
+    Peephole::backward(save, prev, learnt, dnext, dlearnt, dwx, drh, dprev);
+    for (int k = 0; k < 3; ++k) EXPECT_NEAR(dlearnt[k], (value(k, change) - value(k, -change)) / (2 * change), allowed);
+
+    double two[2] = {learnt[0], learnt[1]}, gates[2] = {wx[0], wx[1]}, dtwo[2], dgates[2];
+    const double da = dnext[0], db = dnext[1];
+    const auto terms = [&](int k, double by) {
+      double moved[2] = {two[0], two[1]}, a, b;
+      moved[k] += by;
+      Leaky::affine(gates, moved, a, b);
+      return da * a + db * b;
+    };
+    Leaky::affine_backward(gates, two, da, db, dtwo, dgates);
+    for (int k = 0; k < 2; ++k) EXPECT_NEAR(dtwo[k], (terms(k, change) - terms(k, -change)) / (2 * change), allowed);
+  }
+}
+
+/// What a mean is, the kernels say, whose threads know each other's units.
+TEST(CellText, LeavesMeansToTheKernel) {
+  const std::string text = text_of([](const CellSymbols& in) -> std::vector<CellValue> { return {mean(in.rh[0])}; });
+  EXPECT_NE(text.find("const V v0 = Mean(rh[0]);"), std::string::npos) << text;
+  EXPECT_NE(text.find("= Mean(dnext[0]);"), std::string::npos) << text;
 }
 
 }  // namespace

@@ -29,6 +29,7 @@ struct GpuCase {
   bool chunks = false;         ///< Layers run as a wavefront.
   bool aligned = false;        ///< All sequences begin at multiples of 16 bytes, and so do their positions.
   double factor = 1;           ///< Of the tolerances, for equations that magnify errors.
+  std::string on_hopper = {};  ///< How plans of both passes on a chip of sm_90 begin; empty: in any way.
 };
 
 inline std::vector<GpuCase> gpu_cases() {
@@ -248,7 +249,8 @@ class CudaPrograms : public testing::TestWithParam<std::tuple<std::string, DType
 
 /// The numbers of a network and of its call, as the GPU's type has them.
 inline void CudaPrograms::check(const GpuCase& of) {
-  const Case& c = of.c;
+  Case c = of.c;
+  if (c.bias == Bias::none && plan::cell_traits(cell).learnt > 0) c.bias = Bias::single;  // they lie behind it
   if (!c.applies_to(info) || (of.chunks && info.scan)) return;
   SCOPED_TRACE(c.name);
   kept.clear();
@@ -306,6 +308,12 @@ inline void CudaPrograms::check(const GpuCase& of) {
   const auto program = RecurrentProgram::get(spec, form, execution);
   if (c.form == RowForm::falling && !info.scan && plan::cell_traits(cell).phases == 1) {
     EXPECT_NE(program->explain().find("have plans of their own"), std::string::npos) << program->explain();
+  }
+  if (!of.on_hopper.empty() && cuda::Device::get(0).model().architecture() == 90) {
+    const std::string explanation = program->explain();
+    const std::size_t first = explanation.find(of.on_hopper);
+    EXPECT_NE(first, std::string::npos) << explanation;
+    EXPECT_NE(explanation.find(of.on_hopper, first + 1), std::string::npos) << "the backward pass: " << explanation;
   }
   if (of.chunks) {
     const std::string explanation = program->explain();

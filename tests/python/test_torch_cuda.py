@@ -1,5 +1,8 @@
 """penstock.torch on a GPU: beside torch.nn, under streams, graphs and the compiler."""
 
+import pathlib
+import runpy
+
 import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -95,6 +98,18 @@ def test_lengths_and_resets_lie_on_the_gpu():
 def test_other_cells_agree_with_the_cpu(stack):
     host = stack(16, 32)
     mine = stack(16, 32, device="cuda")
+    mine.load_state_dict(host.state_dict())
+    x = torch.randn(40, 3, 16)
+    for got, expected in zip(results_of(mine, x.cuda()), results_of(host, x)):
+        close(got.cpu(), expected, 2**-20, 120)
+
+
+@pytest.mark.parametrize("name", ["peephole_lstm", "norm_lstm", "leaky_integrator"])
+def test_cells_of_papers_agree_with_the_cpu(name):
+    path = pathlib.Path(__file__).parents[2] / "examples" / "paper_cells.py"
+    cell = runpy.run_path(str(path))[name]
+    host = ours.Recurrent(cell, 16, 32, num_layers=2)
+    mine = ours.Recurrent(cell, 16, 32, num_layers=2, device="cuda")
     mine.load_state_dict(host.state_dict())
     x = torch.randn(40, 3, 16)
     for got, expected in zip(results_of(mine, x.cuda()), results_of(host, x)):

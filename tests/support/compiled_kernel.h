@@ -75,14 +75,14 @@ inline bool compiles_all() {
   return which != nullptr && std::string_view(which) == "all";
 }
 
-/// Compiles without spills, warnings and shared memory beside what the launch gives.
-inline void expect_sound(const KernelSource& source, int architecture, int threads) {
+/// Compiles without spills and warnings. `shared`: bytes of shared memory beside what the launch gives.
+inline void expect_sound(const KernelSource& source, int architecture, int threads, int shared = 0) {
   const Compiled compiled = compile_kernel(source, architecture);
   const Report report = report_of(compiled.log);
   SCOPED_TRACE(source.plan + "\n" + compiled.log);
   EXPECT_EQ(report.stack, 0);
   EXPECT_EQ(report.spills, 0);
-  EXPECT_EQ(report.shared, 0);
+  EXPECT_EQ(report.shared, shared);
   EXPECT_LE(report.registers * threads, 65536);
   EXPECT_THAT(compiled.log, testing::Not(testing::HasSubstr("warning")));
   EXPECT_THAT(compiled.log, testing::Not(testing::HasSubstr("Potential Performance Loss")));

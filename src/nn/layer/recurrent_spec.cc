@@ -40,7 +40,6 @@ void check_form(const RecurrentSpec& spec, const RecurrentForm& form, const Exec
   check_enum("precision", execution.precision, Precision::f16);
   check_enum("algorithm", execution.algorithm, Algorithm::scan);
   const bool cuda = execution.device.is_cuda();
-  ops::check_cell_device(spec.cell, execution.device);
   const bool stores_bf16 = !cuda && form.dtype == DType::bf16;
   ops::check_dtype(form.dtype, execution.device, true);
   const bool or_floats = cuda || stores_bf16;

@@ -225,7 +225,6 @@ ValueId GraphBuilder::panels(const std::string& name, const ops::Target& target,
 ValueId GraphBuilder::recurrence(const std::string& name, ValueId x, const ops::Recurrence& shape) {
   const Bias bias = shape.bias;
   const plan::CellTraits& cell = plan::cell_traits(shape.cell);
-  ops::check_cell_device(shape.cell, target_.device);
   const Index gates = cell.info.gates * shape.hidden, head = shape.hidden / shape.heads;
   const double input_deviation = 1.0 / std::sqrt(static_cast<double>(shape.input));
   // As PyTorch has them: the recurrent matrix is a contraction.

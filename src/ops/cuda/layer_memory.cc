@@ -23,7 +23,8 @@ cuda::CopyRows sequence_copy(const Target& target, Index channels, const Sequenc
 std::array<Index, 4> gradient_sizes(const Recurrence& shape) {
   const Index gates = plan::cell_traits(shape.cell).info.gates * shape.hidden;
   const bool dense = !shape.is_scan();
-  return {gates * shape.input, dense ? gates * (shape.hidden / shape.heads) : 0, shape.bias != Bias::none ? gates : 0,
+  const Index bias = plan::cell_traits(shape.cell).bias_vectors() * shape.hidden;
+  return {gates * shape.input, dense ? gates * (shape.hidden / shape.heads) : 0, shape.bias != Bias::none ? bias : 0,
           dense && shape.bias == Bias::both ? gates : 0};
 }
 

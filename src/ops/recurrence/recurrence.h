@@ -41,9 +41,6 @@ struct Recurrence {
   Index other_states_size() const { return state_size() - hidden; }
 };
 
-/// Throws Error(unsupported) for a cell with learnt vectors or means over units and a device other than a CPU.
-void check_cell_device(std::string_view cell, Device device);
-
 /// Whether what a CPU keeps of a forward pass is bfloat16, which its backward pass then expects.
 bool rounds_tape(const Recurrence& shape, const Target& target);
 

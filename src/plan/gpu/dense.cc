@@ -48,8 +48,15 @@ MakeDenseRule dense_rule_of(DenseAlgorithm algorithm) {
   return dense_step_rule;
 }
 
+DenseRule rule_by(DenseAlgorithm algorithm, const GpuDenseProblem& problem, const GpuModel& gpu) {
+  const bool knows_units = algorithm == DenseAlgorithm::step || algorithm == DenseAlgorithm::head;
+  std::string refused = knows_units ? std::string() : means_refusal(problem);
+  if (refused.empty()) return dense_rule_of(algorithm)(problem, gpu);
+  return {.name = std::string(to_string(algorithm)), .refused = std::move(refused)};
+}
+
 GpuDensePlan plan_by(DenseAlgorithm algorithm, const GpuDenseProblem& problem, const GpuModel& gpu) {
-  const DenseRule rule = dense_rule_of(algorithm)(problem, gpu);
+  const DenseRule rule = rule_by(algorithm, problem, gpu);
   if (const std::optional<GpuDensePlan> plan = best_plan(rule)) return *plan;
   fail(ErrorCode::unsupported, "{}", reason_of(rule));
 }
@@ -59,12 +66,13 @@ GpuDensePlan plan_by(DenseAlgorithm algorithm, const GpuDenseProblem& problem, c
 GpuDensePlan plan_quickest(const GpuDenseProblem& problem, const GpuModel& gpu) {
   std::string reasons;
   const auto attempt = [&](DenseAlgorithm algorithm) {
-    const DenseRule rule = dense_rule_of(algorithm)(problem, gpu);
+    const DenseRule rule = rule_by(algorithm, problem, gpu);
     std::optional<GpuDensePlan> plan = best_plan(rule);
     if (!plan) reasons += "; " + reason_of(rule);
     return plan;
   };
-  if (problem.head_size() == 1) return plan_by(DenseAlgorithm::diagonal, problem, gpu);
+  const bool means = cell_traits(problem.cell).averages;
+  if (problem.head_size() == 1 && !means) return plan_by(DenseAlgorithm::diagonal, problem, gpu);
   if (const auto head = attempt(DenseAlgorithm::head)) return *head;
   GpuDensePlan best = plan_by(DenseAlgorithm::step, problem, gpu);
   // Estimates are not more accurate than this, and clusters leave unused multiprocessors to other work.
@@ -79,6 +87,12 @@ GpuDensePlan plan_quickest(const GpuDenseProblem& problem, const GpuModel& gpu) 
 }
 
 }  // namespace
+
+std::string means_refusal(const GpuDenseProblem& problem) {
+  if (!cell_traits(problem.cell).averages) return "";
+  return fmt::format("the units of {} read means over their head, which only the head and step algorithms compute",
+                     problem.cell);
+}
 
 std::string_view to_string(DenseAlgorithm algorithm) {
   switch (algorithm) {
@@ -150,7 +164,7 @@ std::vector<DenseRule> dense_rules(const GpuDenseProblem& problem, const GpuMode
   for (const DenseAlgorithm algorithm : dense_algorithms()) {
     if (algorithm == DenseAlgorithm::diagonal && problem.head_size() != 1) continue;
     if (algorithm == DenseAlgorithm::warpgroup && !warpgroups_take(problem, gpu)) continue;
-    rules.push_back(dense_rule_of(algorithm)(problem, gpu));
+    rules.push_back(rule_by(algorithm, problem, gpu));
   }
   return rules;
 }

@@ -72,7 +72,7 @@ class TeamFacts {
     common_.shape.split = cell.split_gradients, common_.shape.bytes = size_of(problem.storage);
     // A forward pass has the same shape, and the same result, with and without a tape.
     common_.shape.training = !problem.backward;
-    more_registers_ = cell.alive_beyond(kCoveredValues);
+    more_registers_ = cell.alive_beyond(kCoveredValues) + cell.learnt * (problem.backward ? 2 : 1);
     registers_ = gpu.registers, block_bytes_ = gpu.block_bytes;
     for (int cluster = 1; cluster <= kMostTeamCluster; ++cluster) {
       at_once_[static_cast<std::size_t>(cluster)] = clusters_at_once(gpu, cluster);

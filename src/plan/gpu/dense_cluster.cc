@@ -96,7 +96,8 @@ ClusterCandidate candidate_of(const GpuDenseProblem& problem, const GpuModel& gp
   c.shape.blocks = block_count(c.shape, problem.head_size(), problem.backward);
   c.shape.stages = choice.stages;
   c.slices = (problem.rows + choice.rows - 1) / choice.rows;
-  const int more = cell_traits(problem.cell).alive_beyond(kCoveredValues);
+  const CellTraits& cell = cell_traits(problem.cell);
+  const int more = cell.alive_beyond(kCoveredValues) + cell.learnt * (problem.backward ? 2 : 1);
   const int other = other_registers(c, problem.backward ? kBackwardUse : kForwardUse, problem.reset, more);
   c.shape.resident = std::max(0, resident_tiles(c, other, gpu.registers));
   c.step = step_time(c, gpu);

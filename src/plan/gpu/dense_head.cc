@@ -29,11 +29,13 @@ HeadLayout layout_of(const HeadShape& shape, bool backward) {
 }
 
 /// Returns the blocks per multiprocessor without register spills, if there are more blocks than multiprocessors.
-int blocks_of(const GpuDenseProblem& problem, const GpuModel& gpu, const GpuDensePlan& plan, int tiles, int states) {
+/// `learnt`: registers of learnt vectors.
+int blocks_of(const GpuDenseProblem& problem, const GpuModel& gpu, const GpuDensePlan& plan, int tiles, int states,
+              int learnt) {
   constexpr int least = 104, of_more_states = 16, of_ragged_rows = 32;  // registers besides the matrix
   constexpr Index most = 16;
   if (problem.storage == Storage::f32 || plan.resident < plan.chunks) return 1;
-  int registers = least + (states > 2 ? of_more_states : 0) + kRegistersOfFragment * tiles * plan.chunks;
+  int registers = least + learnt + (states > 2 ? of_more_states : 0) + kRegistersOfFragment * tiles * plan.chunks;
   if (problem.ragged || problem.reset) registers += of_ragged_rows;
   const Index wanted = (plan.grid + gpu.multiprocessors - 1) / gpu.multiprocessors;
   const Index held = gpu.registers / (Index{plan.threads()} * registers);
@@ -63,28 +65,35 @@ GpuDensePlan head_candidate(const GpuDenseProblem& problem, const GpuModel& gpu,
   const bool floats = problem.training && problem.storage == Storage::f32;
   const int others = problem.backward ? kBackwardRegisters : floats ? kTrainingFloats : kForwardRegisters;
   const bool crowded = slots == 8 && (problem.ragged || problem.reset) && problem.backward;
-  const int more = kRegistersOfValue * cell.alive_beyond(kCoveredByHead) + (crowded ? kCrowdedRegisters : 0);
+  // A thread has one unit of one row with two slots, and two of each row otherwise, of two rows with eight.
+  const int units = slots == 2 ? 1 : 2, rows = slots == 8 ? 2 : 1;
+  const int learnt = cell.learnt * units * (problem.backward ? 1 + rows : 1);
+  const int more = kRegistersOfValue * cell.alive_beyond(kCoveredByHead) + (crowded ? kCrowdedRegisters : 0) + learnt;
   const int left = registers_of_thread(gpu, plan.threads()) - others - more;
   plan.resident = std::clamp(left / (kRegistersOfFragment * tiles), 0, plan.chunks);
   // Floats are split into two numbers for products. A second product would need registers for the parts of the first.
   if (problem.storage == Storage::f32 && problem.backward && cell.phases == 2) plan.resident = plan.chunks / 3;
   shape.resident = plan.resident;
-  plan.blocks = blocks_of(problem, gpu, plan, tiles, shape.states);
+  plan.blocks = blocks_of(problem, gpu, plan, tiles, shape.states, learnt);
   plan.stages = stages;
   plan.shared = layout_of(shape, problem.backward).total;
   return plan;
 }
 
-/// Returns the shared memory available to each of the blocks that share a multiprocessor.
-Index room_of(const GpuModel& gpu, const GpuDensePlan& plan) {
-  return std::min(gpu.block_bytes, gpu.shared_bytes / plan.blocks - kReservedBytes);
+/// Returns the shared memory available to each of the blocks that share a multiprocessor, without what sums of means
+/// over units take.
+Index room_of(const GpuDenseProblem& problem, const GpuModel& gpu, const GpuDensePlan& plan) {
+  constexpr Index of_warp = 16;  // sums of four columns of lanes
+  const Index of_means = cell_traits(problem.cell).averages ? of_warp * plan.warps : 0;
+  return std::min(gpu.block_bytes, gpu.shared_bytes / plan.blocks - kReservedBytes) - of_means;
 }
 
 /// Returns the largest number of rows of a block. The gates of eight rows of floats, or all states of eight rows with
-/// lengths or resets, would need too many registers besides a large matrix.
+/// lengths or resets, would need too many registers besides a large matrix. So would values that wait for a mean.
 int most_slots(const GpuDenseProblem& problem) {
-  const bool crowded =
-      cell_traits(problem.cell).states() > 2 && problem.head_size() > 64 && (problem.ragged || problem.reset);
+  const CellTraits& cell = cell_traits(problem.cell);
+  const bool many = cell.averages || (cell.states() > 2 && (problem.ragged || problem.reset));
+  const bool crowded = many && problem.head_size() > 64;
   return problem.storage == Storage::f32 || crowded ? 4 : 8;
 }
 
@@ -139,9 +148,9 @@ DenseRule dense_head_rule(const GpuDenseProblem& problem, const GpuModel& gpu) {
   };
   const auto shared = m.call("shared_bytes", {slots, stages},
                              [=](std::span<const csp::Integer> v) { return candidate(v).shared; }, {0, csp::largest});
-  const auto room =
-      m.call("room", {slots, stages}, [=](std::span<const csp::Integer> v) { return room_of(gpu, candidate(v)); },
-             {-kReservedBytes, gpu.block_bytes});
+  const auto room = m.call("room", {slots, stages},
+                           [=](std::span<const csp::Integer> v) { return room_of(problem, gpu, candidate(v)); },
+                           {-kReservedBytes, gpu.block_bytes});
   m.require("shared memory holds what registers do not", shared <= room);
   rule.shortage = [=] {
     const GpuDensePlan smallest = head_candidate(problem, gpu, problem.slots != 0 ? problem.slots : 2, 2);

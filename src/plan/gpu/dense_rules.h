@@ -7,6 +7,10 @@ namespace penstock::plan {
 
 using DenseRule = Rule<GpuDensePlan>;
 
+/// Returns why an algorithm whose threads know nothing of each other's units cannot run the problem; an empty text if
+/// it can.
+std::string means_refusal(const GpuDenseProblem& problem);
+
 // Rules for recurrences of dense cells, one file each.
 DenseRule dense_head_rule(const GpuDenseProblem& problem, const GpuModel& gpu);
 DenseRule dense_cluster_rule(const GpuDenseProblem& problem, const GpuModel& gpu);

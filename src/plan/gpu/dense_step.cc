@@ -32,7 +32,9 @@ GpuDensePlan step_plan(const GpuDenseProblem& problem, const GpuModel& gpu, int 
   plan.warps = warps;
   plan.stages = 1;
   plan.slices = problem.rows;
-  plan.grid = (problem.rows * problem.hidden + plan.threads() - 1) / plan.threads();
+  const bool means = cell_traits(problem.cell).averages;
+  plan.grid =
+      means ? problem.rows * problem.heads : (problem.rows * problem.hidden + plan.threads() - 1) / plan.threads();
   const double step = launched_step_time(problem, gpu);
   plan.microseconds = step / 1000 * static_cast<double>(problem.steps);
   plan.why = fmt::format("some {:.0f} ns a step", step);
@@ -46,7 +48,17 @@ DenseRule dense_step_rule(const GpuDenseProblem& problem, const GpuModel& gpu) {
   require(problem.rows <= most_values / problem.hidden, "rows x hidden must be at most {}, not {} x {}", most_values,
           problem.rows, problem.hidden);
   DenseRule rule{.name = "step"};
-  const auto warps = rule.var("warps", csp::powers_of_two(1, 8));
+  constexpr Index warp = 32, most_units = 1024;  // of a block
+  const bool means = cell_traits(problem.cell).averages;
+  if (means && problem.head_size() > most_units) {
+    rule.refused = fmt::format(
+        "the units of {} read means over their head, which one block computes for at most {} units, not {}: use at "
+        "least {} heads, or a CPU",
+        problem.cell, most_units, problem.head_size(), (problem.hidden + most_units - 1) / most_units);
+    return rule;
+  }
+  const auto of_head = static_cast<csp::Integer>((problem.head_size() + warp - 1) / warp);
+  const auto warps = rule.var("warps", means ? csp::Domain({of_head}) : csp::powers_of_two(1, 8));
   // Estimates are equal for all block sizes; the measured size comes first.
   rule.model.minimise([=](const csp::Box& at) {
     const csp::Interval beyond = at(warps) - gpu.costs.step_warps;

@@ -21,6 +21,8 @@ constexpr int kMostGates = 4, kMostItems = 32, kMostItemBytes = 16 << 10, kMostS
 constexpr int kMostWarpgroupRegisters = 184;
 /// Values of a unit at the same time in a defined cell. Cells with more were observed to spill.
 constexpr int kMostValues = 64;
+/// Learnt vectors of a defined cell.
+constexpr int kMostVectors = 4;
 /// Bytes of the operand in flight to a block. With fewer the tensor cores wait.
 constexpr int kLeastUnderWay = 32 << 10;
 /// Of blocks whose warpgroups have rows of their own: those bytes, stages of the operand, and items.
@@ -217,6 +219,10 @@ std::string warpgroup_refusal(const GpuDenseProblem& problem, const GpuModel& gp
   if (problem.storage == Storage::f32) return "warpgroups multiply halves, not floats";
   if (cell.phases != 1 || cell.gates() > kMostGates) {
     return fmt::format("warpgroups apply cells of one phase and at most {} gates, unlike {}", kMostGates, problem.cell);
+  }
+  if (cell.learnt > kMostVectors) {
+    return fmt::format("warpgroups have registers for at most {} learnt vectors, and {} has {}", kMostVectors,
+                       problem.cell, cell.learnt);
   }
   if (cell.alive > kMostValues) {
     return fmt::format("warpgroups have registers for cells of at most {} values at a time, and {} has {}", kMostValues,

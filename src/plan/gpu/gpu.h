@@ -43,6 +43,7 @@ struct GpuScanProblem {
   int gates = 2;            ///< Values per step that give a and b: read, and written as gradients in the backward pass.
   int read_back = 1;        ///< Number of these values that the backward pass reads.
   bool computed = false;    ///< a and b are computed from the gates instead of being given.
+  int learnt = 0;           ///< Learnt vectors [C] from which a and b are computed too.
   bool logarithms = false;  ///< a and b are given as logarithms: each step needs an exponential and its remainder.
   /// Largest power of two, up to 16 bytes, that divides all addresses and strides in bytes.
   int alignment = 16;

@@ -45,6 +45,19 @@ DenseBackwardExecutable::DenseBackwardExecutable(Device& device, const DenseSpec
     sums.alignment = common_alignment(16, {problem_.alignment, sums.columns * size});
     bias_sums_.emplace(device, sums);
   }
+  if (learnt_of(call.gradients, spec) != 0) {
+    const Index columns = plan::cell_traits(spec.cell).learnt * spec.hidden;
+    learnt_sums_.emplace(device, ColumnSums{.storage = plan::Storage::f32,
+                                            .rows = problem_.rows,
+                                            .columns = columns,
+                                            .alignment = common_alignment(16, {columns * Index{sizeof(float)}})});
+  }
+}
+
+std::size_t DenseBackwardExecutable::dlearnt_bytes() const {
+  if (!learnt_sums_) return 0;
+  const Index values = problem_.rows * plan::cell_traits(spec_.cell).learnt * spec_.hidden;
+  return padded(static_cast<std::size_t>(values) * sizeof(float));
 }
 
 std::size_t DenseBackwardExecutable::walk_bytes() const {
@@ -55,7 +68,9 @@ DenseBackwardExecutable::Places DenseBackwardExecutable::places() const {
   const std::size_t matrix = padded(static_cast<std::size_t>(positions_ * spec_.hidden * plan::size_of(spec_.storage)));
   Places at{};
   at.sums = order_.workspace_bytes();
-  at.entering = at.sums + padded(bias_sums_ ? bias_sums_->workspace_bytes() : 0);
+  at.learnt_sums = at.sums + padded(bias_sums_ ? bias_sums_->workspace_bytes() : 0);
+  at.dlearnt = at.learnt_sums + padded(learnt_sums_ ? learnt_sums_->workspace_bytes() : 0);
+  at.entering = at.dlearnt + dlearnt_bytes();
   at.operand = at.entering + (gradient_ ? matrix : 0);
   at.walk = at.operand + (two_phases_ && !diagonal_ ? matrix : 0);
   at.products = at.walk + walk_bytes();
@@ -96,6 +111,15 @@ void DenseBackwardExecutable::run_walk(const DenseBackward& call, DeviceAddress 
   }
   arguments.recurrent = device_pointer<const char>(call.weights.recurrent);
   arguments.bias_ih = device_pointer<const float>(call.weights.bias_ih);
+  arguments.learnt = device_pointer<const float>(learnt_of(call.weights, spec_));
+  if (learnt_sums_) {
+    // Walks over some of the steps add to what those before them have left.
+    const bool first =
+        whole || (spec_.reverse ? batch.tape_begin == 0 : batch.tape_begin + batch.steps == batch.tape_steps);
+    const DeviceAddress dlearnt = workspace + places().dlearnt;
+    if (first) check(driver().fill_bytes(dlearnt, 0, dlearnt_bytes(), stream), "clearing gradients of learnt vectors");
+    arguments.dlearnt = device_pointer<float>(dlearnt);
+  }
   arguments.state_in = device_pointer<const float>(call.state_in);
   arguments.dstate_out = device_pointer<const float>(call.dstate_out);
   arguments.dstate_in = device_pointer<float>(call.dstate_in);
@@ -133,6 +157,11 @@ void DenseBackwardExecutable::run_products(const DenseBackward& call, DeviceAddr
                                            StreamHandle stream) const {
   if (diagonal_) return;
   if (bias_sums_) run_bias_sums(call, workspace, stream);
+  if (learnt_sums_) {
+    const DeviceAddress sums = learnt_of(call.gradients, spec_);
+    require_address(sums, "the gradient of bias_ih");
+    learnt_sums_->run(workspace + places().dlearnt, sums, workspace + places().learnt_sums, stream);
+  }
   require((call.gradients.recurrent != 0) == wants_weight_, "the call must have {}, as prepared",
           wants_weight_ ? "a gradient of the recurrent matrix" : "no gradient of the recurrent matrix");
   if (!wants_weight_) return;

@@ -13,8 +13,6 @@ void check_spec(const DenseSpec& spec) {
           "hidden must be at least 1 and heads must divide it, not {} and {}", spec.hidden, spec.heads);
   const plan::CellTraits& cell = plan::cell_traits(spec.cell);
   require(!cell.info.scan, "cell must be a dense cell, with a recurrent matrix, not {}", spec.cell);
-  require(!cell.averages, "cell must have no means over units on a GPU, and {} has", spec.cell);
-  require(cell.learnt == 0, "cell must have no learnt vectors on a GPU, not the {} of {}", cell.learnt, spec.cell);
 }
 
 void check_batch(const DenseBatch& batch) {
@@ -75,6 +73,14 @@ bool check_states(std::string_view name, const DeviceSequence& states, const Den
   require(others > 0, "{} must be null for {}, which has no state but its output", name, spec.cell);
   AlignmentOf{plan::Storage::f32, 0}.add(name, states, batch, others * spec.hidden);
   return true;
+}
+
+void require_weights(const DenseWeights& weights, const DenseSpec& spec) {
+  require_address(weights.recurrent, "the recurrent matrix");
+  const int learnt = plan::cell_traits(spec.cell).learnt;
+  require(learnt == 0 || weights.bias_ih != 0,
+          "bias_ih must be an address on the GPU, not null: the {} learnt vectors of {} lie behind it", learnt,
+          spec.cell);
 }
 
 AlignmentOf dense_alignment(const DenseSpec& spec) {
@@ -154,13 +160,19 @@ DenseBackward steps_of(const DenseBackward& whole, const DenseSpec& spec, Index 
   return part;
 }
 
+DeviceAddress learnt_of(const DenseWeights& weights, const DenseSpec& spec) {
+  const plan::CellTraits& cell = plan::cell_traits(spec.cell);
+  if (cell.learnt == 0 || weights.bias_ih == 0) return 0;
+  return weights.bias_ih + static_cast<DeviceAddress>(cell.gates() * spec.hidden) * sizeof(float);
+}
+
 plan::GpuDenseProblem problem_of(const DenseForward& call, const DenseSpec& spec) {
   plan::GpuDenseProblem problem = problem_of(spec, call.batch);
   const plan::CellTraits& cell = plan::cell_traits(spec.cell);
   AlignmentOf alignment = dense_alignment(spec);
   alignment.add("wx", call.wx, call.batch, cell.gates() * spec.hidden);
   alignment.add("y", call.y, call.batch, spec.hidden);
-  require_address(call.weights.recurrent, "the recurrent matrix");
+  require_weights(call.weights, spec);
   alignment.add(call.weights.recurrent);
   problem.training = call.tape.sums != 0;
   alignment.add(call.tape.sums);
@@ -181,7 +193,7 @@ plan::GpuDenseProblem problem_of(const DenseBackward& call, const DenseSpec& spe
   if (cell.split_gradients) alignment.add("wx", call.wx, call.batch, width);
   alignment.add("y", call.y, call.batch, spec.hidden);
   if (call.dy.data != 0) alignment.add("dy", call.dy, call.batch, spec.hidden);
-  require_address(call.weights.recurrent, "the recurrent matrix");
+  require_weights(call.weights, spec);
   require_address(call.tape.sums, "the sums of the tape");
   require(cell.states() == 1 || call.tape.states != 0, "the tape of {} needs states besides the sums, not null",
           spec.cell);

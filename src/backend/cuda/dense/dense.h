@@ -49,7 +49,8 @@ struct DenseBatch {
   Index tape_position() const { return tape_begin * (time_first ? rows : 1); }
 };
 
-/// [heads, G, D, D] in the storage (of one head: [G * H, H]); biases float [G * H] or 0.
+/// [heads, G, D, D] in the storage (of one head: [G * H, H]); biases float [G * H] or 0. The K learnt vectors of a cell
+/// lie behind the gates of bias_ih: [(G + K) * H].
 struct DenseWeights {
   DeviceAddress recurrent = 0;
   DeviceAddress bias_ih = 0, bias_hh = 0;
@@ -98,6 +99,9 @@ struct DenseBackward {
 /// leave are those of the whole pass still.
 DenseForward steps_of(const DenseForward& whole, const DenseSpec& spec, Index begin, Index steps);
 DenseBackward steps_of(const DenseBackward& whole, const DenseSpec& spec, Index begin, Index steps);
+
+/// The learnt vectors behind the gates of bias_ih, or of its gradient; 0 if there are none.
+DeviceAddress learnt_of(const DenseWeights& weights, const DenseSpec& spec);
 
 /// What the planner wants to know of a call. Throws Error(invalid_argument) for what does not fit.
 plan::GpuDenseProblem problem_of(const DenseForward& call, const DenseSpec& spec);

@@ -135,16 +135,17 @@ DiagonalBackward::Places DiagonalBackward::places() const {
   at.weight = at.gain + (cut ? of_pieces(states() * states()) : 0);
   at.bias_ih = at.weight + of_pieces(gates);
   at.bias_hh = at.bias_ih + of_pieces(gates);
-  at.end = at.bias_hh + of_pieces(gates);
+  at.learnt = at.bias_hh + of_pieces(gates);
+  at.end = at.learnt + of_pieces(plan::cell_traits(problem_.cell).learnt);
   return at;
 }
 
-void DiagonalBackward::add_up(DeviceAddress shares, DeviceAddress gradient, StreamHandle stream) const {
-  if (gradient == 0) return;
+void DiagonalBackward::add_up(DeviceAddress shares, DeviceAddress gradient, Index vectors, StreamHandle stream) const {
+  if (gradient == 0 || vectors == 0) return;
   SumSplitsArguments arguments{};
   arguments.partial = device_pointer<const float>(shares);
   arguments.d = device_pointer<float>(gradient);
-  arguments.m = plan::cell_traits(problem_.cell).gates() * problem_.hidden;
+  arguments.m = vectors * problem_.hidden;
   arguments.n = arguments.d_stride = 1;
   arguments.splits = static_cast<int>(plan_.pieces * problem_.rows);
   const Index blocks = (arguments.m + kSplitAcross - 1) / kSplitAcross;
@@ -161,6 +162,10 @@ void DiagonalBackward::run(const DenseBackwardArguments& call, const DenseWeight
   if (gradients.recurrent != 0) arguments.dweight = device_pointer<float>(workspace + at.weight);
   if (gradients.bias_ih != 0) arguments.dbias_ih = device_pointer<float>(workspace + at.bias_ih);
   if (gradients.bias_hh != 0) arguments.dbias_hh = device_pointer<float>(workspace + at.bias_hh);
+  const plan::CellTraits& cell = plan::cell_traits(problem_.cell);
+  const auto of_gates = static_cast<DeviceAddress>(cell.gates() * problem_.hidden) * sizeof(float);
+  const DeviceAddress learnt = gradients.bias_ih != 0 ? gradients.bias_ih + of_gates : 0;
+  if (learnt != 0) arguments.dlearnt = device_pointer<float>(workspace + at.learnt);
   if (plan_.pieces > 1) {
     arguments.carry = device_pointer<float>(workspace + at.carry);
     arguments.gain = device_pointer<float>(workspace + at.gain);
@@ -168,9 +173,10 @@ void DiagonalBackward::run(const DenseBackwardArguments& call, const DenseWeight
     kernels_[2]->launch(join_launch(), arguments, stream);
   }
   kernels_[0]->launch(launch(plan_.pieces), arguments, stream);
-  add_up(workspace + at.weight, gradients.recurrent, stream);
-  add_up(workspace + at.bias_ih, gradients.bias_ih, stream);
-  add_up(workspace + at.bias_hh, gradients.bias_hh, stream);
+  add_up(workspace + at.weight, gradients.recurrent, cell.gates(), stream);
+  add_up(workspace + at.bias_ih, gradients.bias_ih, cell.gates(), stream);
+  add_up(workspace + at.bias_hh, gradients.bias_hh, cell.gates(), stream);
+  add_up(workspace + at.learnt, learnt, cell.learnt, stream);
 }
 
 }  // namespace penstock::cuda

@@ -65,10 +65,11 @@ class DiagonalBackward : public DiagonalPass {
 
  private:
   struct Places {
-    std::size_t carry, gain, weight, bias_ih, bias_hh, end;
+    std::size_t carry, gain, weight, bias_ih, bias_hh, learnt, end;
   };
   Places places() const;
-  void add_up(DeviceAddress shares, DeviceAddress gradient, StreamHandle stream) const;
+  /// Adds up the shares of `vectors` vectors [H].
+  void add_up(DeviceAddress shares, DeviceAddress gradient, Index vectors, StreamHandle stream) const;
 
   const Kernel* sum_;
 };

@@ -114,10 +114,11 @@ class DenseBackwardExecutable {
  private:
   /// Where the parts of a workspace lie.
   struct Places {
-    std::size_t order, sums, entering, operand, walk, products, end;
+    std::size_t order, sums, learnt_sums, dlearnt, entering, operand, walk, products, end;
   };
   Places places() const;
   std::size_t walk_bytes() const;
+  std::size_t dlearnt_bytes() const;
   void run_bias_sums(const DenseBackward& call, DeviceAddress workspace, StreamHandle stream) const;
 
   DenseSpec spec_;
@@ -133,7 +134,7 @@ class DenseBackwardExecutable {
   std::optional<DiagonalBackward> diagonal_;  // which makes the gradients of weights and biases as well
   std::optional<DenseWalks> walks_;
   std::optional<RecurrentGradient> gradient_;
-  std::optional<SumColumnsExecutable> bias_sums_;
+  std::optional<SumColumnsExecutable> bias_sums_, learnt_sums_;  // of positions; of rows
 };
 
 }  // namespace penstock::cuda

@@ -23,6 +23,7 @@ KernelSource dense_head_source(const plan::GpuDenseProblem& problem, const plan:
                       {"constexpr bool kTraining", problem.training},
                       {"constexpr bool kEveryState", problem.every_state},
                       {"constexpr bool kClip", problem.clipped},
+                      {"constexpr bool kMeans", plan::cell_traits(problem.cell).averages},
                       {"constexpr int kSharedBytes", plan.shared}};
   source.rule = plan::cell_traits(problem.cell).text;
   source.shared_bytes = static_cast<int>(plan.shared);

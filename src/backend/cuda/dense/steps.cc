@@ -56,6 +56,7 @@ KernelSource dense_step_source(const plan::GpuDenseProblem& problem, const plan:
                       {"constexpr bool kDescending", problem.reverse},
                       {"constexpr bool kReset", problem.reset},
                       {"constexpr bool kClip", problem.clipped},
+                      {"constexpr bool kMeans", plan::cell_traits(problem.cell).averages},
                       {"constexpr int kThreads", plan.threads()}};
   source.rule = plan::cell_traits(problem.cell).text;
   source.plan = plan.explain();

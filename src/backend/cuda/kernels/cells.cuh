@@ -104,22 +104,73 @@ struct Gain {
   }
 };
 
+/// K, the learnt vectors of a cell that a program defined; 0 of other cells.
+template <class Cell>
+PENSTOCK_DEVICE constexpr int LearntVectors() {
+  if constexpr (requires { Cell::learnt; }) {
+    return Cell::learnt;
+  } else {
+    return 0;
+  }
+}
+
+/// The values of a unit's learnt vectors, or their gradients.
+template <class Cell>
+struct LearntValues {
+  static constexpr int count = LearntVectors<Cell>(), places = count > 0 ? count : 1;
+  float of[places];
+
+  __device__ __forceinline__ void clear() {
+    for (int k = 0; k < count; ++k) of[k] = 0.0f;
+  }
+  /// Reads a unit of float [K, H]; `exists`: otherwise zeros.
+  __device__ __forceinline__ void read(const float* vectors, int hidden, int channel, bool exists = true) {
+    for (int k = 0; k < count; ++k) of[k] = exists ? __ldg(vectors + (Index)k * hidden + channel) : 0.0f;
+  }
+  /// Adds to a unit of float [rows, K, H], which no other thread adds to; null: nothing.
+  __device__ __forceinline__ void add_to(float* sums, int row, int hidden, int channel) const {
+    if (sums == nullptr) return;
+    for (int k = 0; k < count; ++k) sums[((Index)row * count + k) * hidden + channel] += of[k];
+  }
+  template <class V>
+  __device__ __forceinline__ void put(V (&values)[places]) const {
+    for (int k = 0; k < count; ++k) values[k] = V(of[k]);
+  }
+  __device__ __forceinline__ void add(const Real (&gradient)[places]) {
+    for (int k = 0; k < count; ++k) of[k] += gradient[k].value;
+  }
+};
+
 /// The gain of a step and b from its values.
 template <class Rule>
-PENSTOCK_DEVICE void Affine(const float (&value)[Rule::gates], float& gain, float& b) {
+PENSTOCK_DEVICE void Affine(const float (&value)[Rule::gates], const LearntValues<Rule>& learnt, float& gain,
+                            float& b) {
   Real wx[Rule::gates], of_a, of_b;
   for (int g = 0; g < Rule::gates; ++g) wx[g] = Real(value[g]);
-  Rule::affine(wx, of_a, of_b);
+  if constexpr (LearntVectors<Rule>() > 0) {
+    Real vectors[LearntValues<Rule>::places];
+    learnt.put(vectors);
+    Rule::affine(wx, vectors, of_a, of_b);
+  } else {
+    Rule::affine(wx, of_a, of_b);
+  }
   gain = of_a.value, b = of_b.value;
   if constexpr (Rule::splits_gain) gain = Rule::log_gain(wx).value;
 }
 
-/// Gradients of a step's values from those of a and b.
+/// Gradients of a step's values from those of a and b; adds those of the learnt vectors to `dlearnt`.
 template <class Rule>
-PENSTOCK_DEVICE void AffineBackward(const float (&value)[Rule::gates], float da, float db,
-                                    float (&dvalue)[Rule::gates]) {
+PENSTOCK_DEVICE void AffineBackward(const float (&value)[Rule::gates], const LearntValues<Rule>& learnt, float da,
+                                    float db, float (&dvalue)[Rule::gates], LearntValues<Rule>& dlearnt) {
   Real wx[Rule::gates], dwx[Rule::gates];
   for (int g = 0; g < Rule::gates; ++g) wx[g] = Real(value[g]);
-  Rule::affine_backward(wx, Real(da), Real(db), dwx);
+  if constexpr (LearntVectors<Rule>() > 0) {
+    Real vectors[LearntValues<Rule>::places], dvectors[LearntValues<Rule>::places];
+    learnt.put(vectors);
+    Rule::affine_backward(wx, vectors, Real(da), Real(db), dvectors, dwx);
+    dlearnt.add(dvectors);
+  } else {
+    Rule::affine_backward(wx, Real(da), Real(db), dwx);
+  }
   for (int g = 0; g < Rule::gates; ++g) dvalue[g] = dwx[g].value;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backend/cuda/runtime/driver.h"
 #include "backend/cuda/runtime/range.h"
 #include "base/check.h"
 
@@ -30,8 +31,15 @@ MatrixRows positions_of(const LayerBatch& batch, const DeviceSequence& x, Index 
   return positions;
 }
 
-LayerBatch completed(LayerBatch batch, const LayerSpec& spec, const ScanRule& rule) {
+/// The place behind the gates of a bias, or of its gradient, in `storage`; 0 without learnt vectors.
+DeviceAddress learnt_of(DeviceAddress bias, const LayerSpec& spec, const ScanRule& rule, plan::Storage storage) {
+  if (bias == 0 || rule.learnt == 0) return 0;
+  return bias + static_cast<DeviceAddress>(rule.gates * spec.hidden * plan::size_of(storage));
+}
+
+LayerBatch completed(LayerBatch batch, DeviceAddress bias, const LayerSpec& spec, const ScanRule& rule) {
   batch.rule = rule;
+  batch.learnt = learnt_of(bias, spec, rule, spec.storage);
   batch.storage = spec.storage;
   batch.channels = spec.hidden;
   batch.reverse = spec.reverse;
@@ -55,6 +63,7 @@ void check_spec(const LayerSpec& spec) {
           spec.hidden);
   require(spec.gradients == spec.storage || spec.gradients == plan::Storage::f32,
           "gradients must be f32 or {} as the weights are, not {}", to_string(spec.storage), to_string(spec.gradients));
+  require_bias_of(spec);
   require(!spec.tf32 || spec.storage == plan::Storage::f32, "tf32 is for f32 storage, not {}", to_string(spec.storage));
 }
 
@@ -73,7 +82,7 @@ ScanForward scan_of(const LayerForward& call, const LayerSpec& spec, const ScanR
   require_address(call.weights.weight, "weight");
   require((call.weights.bias != 0) == spec.bias, "bias must be {}", spec.bias ? "an address on the GPU" : "null");
   ScanForward scan;
-  scan.shape = completed(call.batch, spec, rule);
+  scan.shape = completed(call.batch, call.weights.bias, spec, rule);
   const MatrixRows positions = positions_of(call.batch, call.x, spec.input);
   if (call.gates != 0) scan.terms = gate_terms(call.gates, spec, rule, positions);
   scan.y = call.y;
@@ -112,7 +121,7 @@ ScanBackward scan_of(const LayerBackward& call, const LayerSpec& spec, const Sca
           call.dx.row_stride, call.dx.step_stride);
   const MatrixRows positions = positions_of(call.batch, call.x, spec.input);
   ScanBackward scan;
-  scan.shape = completed(call.batch, spec, rule);
+  scan.shape = completed(call.batch, call.weights.bias, spec, rule);
   const bool one_launch = spec.regime == plan::Regime::fused || spec.regime == plan::Regime::epilogue;
   if (one_launch) scan.shape.regime = plan::Regime::automatic;
   scan.terms = gate_terms(call.gates, spec, rule, positions);
@@ -155,6 +164,12 @@ GradientShape gradients_of(const LayerBackward& call, const LayerSpec& spec, con
 }
 
 }  // namespace
+
+void require_bias_of(const LayerSpec& spec) {
+  const int learnt = plan::cell_traits(spec.cell).learnt;
+  require(spec.bias || learnt == 0, "a layer of {} must have a bias, behind which its {} learnt vectors lie", spec.cell,
+          learnt);
+}
 
 void MatrixRows::require_of(const LayerBatch& batch, const DeviceSequence& x, Index input) const {
   const MatrixRows other = positions_of(batch, x, input);
@@ -231,19 +246,41 @@ LayerBackwardExecutable::LayerBackwardExecutable(Device& device, const LayerSpec
       positions_(positions_of(call.batch, call.x, spec.input)),
       products_(device, gradients_of(call, spec, rule_)),
       wants_dx_(call.dx.data != 0) {
+  if (rule_.learnt > 0) {
+    const ColumnSums sums{.storage = plan::Storage::f32,
+                          .result = spec.gradients,
+                          .rows = scan_.dlearnt_rows(),
+                          .columns = rule_.learnt * spec.hidden,
+                          .alignment = common_alignment(16, {rule_.learnt * spec.hidden * Index{sizeof(float)}})};
+    learnt_sums_.emplace(device, sums);
+  }
   places_ = one_after_the_other(parts());
 }
 
+std::size_t LayerBackwardExecutable::dlearnt_bytes() const {
+  if (!learnt_sums_) return 0;
+  return padded(static_cast<std::size_t>(scan_.dlearnt_rows() * rule_.learnt * spec_.hidden) * sizeof(float));
+}
+
 WorkspaceParts LayerBackwardExecutable::parts() const {
-  return {padded(scan_.workspace_bytes()), padded(products_.sums_bytes()), products_.products_bytes()};
+  const std::size_t sums = padded(products_.sums_bytes()) + padded(learnt_sums_ ? learnt_sums_->workspace_bytes() : 0);
+  return {padded(scan_.workspace_bytes()), sums, std::max(products_.products_bytes(), dlearnt_bytes())};
 }
 
 void LayerBackwardExecutable::run(const LayerBackward& call, DeviceAddress workspace, StreamHandle stream) const {
   const Range range("penstock layer backward");
-  const ScanBackward scan = scan_of(call, spec_, rule_);
+  ScanBackward scan = scan_of(call, spec_, rule_);
   positions_.require_of(call.batch, call.x, spec_.input);
   require((call.dx.data != 0) == wants_dx_, "the call must have {}, as prepared", wants_dx_ ? "a dx" : "no dx");
+  if (learnt_sums_) {
+    scan.dlearnt = workspace + places_.products;
+    check(driver().fill_bytes(scan.dlearnt, 0, dlearnt_bytes(), stream), "clearing gradients of learnt vectors");
+  }
   scan_.run(scan, workspace + places_.passed, stream);
+  if (learnt_sums_) {
+    learnt_sums_->run(scan.dlearnt, learnt_of(call.gradients.bias, spec_, rule_, spec_.gradients),
+                      workspace + places_.sums + padded(products_.sums_bytes()), stream);
+  }
   products_.run({.x = call.x.data,
                  .weight = call.weights.weight,
                  .dy = call.dgates,

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "backend/cuda/product/gradient_products.h"
+#include "backend/cuda/product/sum_columns.h"
 #include "backend/cuda/scan/epilogue.h"
 #include "backend/cuda/scan/fused.h"
 #include "backend/cuda/scan/scan.h"
@@ -26,7 +27,11 @@ struct LayerSpec {
   plan::Regime regime = plan::Regime::automatic;
 };
 
-/// Weights of a layer, [G * H, I] and [G * H], without gaps; the gates in the cell's order.
+/// Throws Error(invalid_argument) if the layer has no bias but its cell has learnt vectors, which lie behind it.
+void require_bias_of(const LayerSpec& spec);
+
+/// Weights of a layer, [G * H, I] and [G * H], without gaps; the gates in the cell's order. The K learnt vectors of a
+/// cell lie behind the bias: [(G + K) * H].
 struct LayerWeights {
   DeviceAddress weight = 0;
   DeviceAddress bias = 0;
@@ -137,11 +142,14 @@ class LayerBackwardExecutable {
   void run(const LayerBackward& call, DeviceAddress workspace, StreamHandle stream) const;
 
  private:
+  std::size_t dlearnt_bytes() const;
+
   LayerSpec spec_;
   ScanRule rule_;
   ScanExecutable scan_;
   MatrixRows positions_;
   GradientProducts products_;
+  std::optional<SumColumnsExecutable> learnt_sums_;
   bool wants_dx_;
   WorkspacePlaces places_;
 };

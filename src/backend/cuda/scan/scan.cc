@@ -93,6 +93,9 @@ plan::GpuScanProblem problem_of_call(const Call& call) {
   problem.read_back = shape.rule.read_back;
   problem.computed = shape.rule.computed;
   problem.logarithms = shape.rule.logarithms;
+  problem.learnt = shape.rule.learnt;
+  require((shape.learnt != 0) == (shape.rule.learnt > 0), "learnt vectors must be {}",
+          shape.rule.learnt > 0 ? "an address on the GPU, as the cell reads some" : "null, as the rule reads none");
   problem.storage = shape.storage;
   problem.rows = shape.rows;
   problem.steps = shape.cu_seqlens != 0 && shape.longest > 0 ? shape.longest : shape.steps;
@@ -129,6 +132,7 @@ void set_tensors(ScanArguments& arguments, const ScanBackward& call) {
   arguments.state_out = device_pointer<float>(call.dstate_in);
   arguments.earlier = device_pointer<const float>(call.earlier);
   arguments.entry = device_pointer<const float>(call.state_in);
+  arguments.dlearnt = device_pointer<float>(call.dlearnt);
   arguments.descending = call.shape.reverse ? 0 : 1;
 }
 
@@ -203,6 +207,7 @@ void ScanExecutable::launch(const Call& call, DeviceAddress workspace, StreamHan
           problem_.alignment, problem_.rows, problem_.steps);
   ScanArguments arguments = arguments_of_shape(call.shape, plan_, workspace);
   set_tensors(arguments, call);
+  arguments.step_groups = static_cast<int>(step_groups());
   unsigned blocks = 0;
   if (plan_.regime == plan::Regime::direct) {
     blocks = static_cast<unsigned>((Index{arguments.chains} + plan_.groups - 1) / plan_.groups);

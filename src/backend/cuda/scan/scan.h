@@ -32,6 +32,7 @@ struct ScanShape {
   Index longest = 0;             ///< Packed rows: no row is longer than this; 0: `steps`.
   DeviceAddress reset = 0;       ///< uint8 [B, T] or 0: nonzero clears the state before a step.
   Index reset_row_stride = 0, reset_step_stride = 0;
+  DeviceAddress learnt = 0;                       ///< [K, C] in the storage, of rules with learnt vectors.
   plan::Regime regime = plan::Regime::automatic;  ///< Of what is prepared; a call need not say it.
 };
 
@@ -58,6 +59,9 @@ struct ScanBackward {
   DeviceAddress dstate_out = 0;  ///< 0: zeros.
   DeviceAddress dstate_in = 0;   ///< Written unless 0; may be dstate_out.
   DeviceAddress earlier = 0;     ///< Corrections: dstate_out of the pass before.
+  /// float [dlearnt_rows(), K, C], zero before: added to, so that its rows add up to the gradients of the learnt
+  /// vectors. 0: not wanted.
+  DeviceAddress dlearnt = 0;
 };
 
 /// A recurrence of one form, planned, compiled and ready to run. Running allocates nothing, waits for nothing, and can
@@ -77,6 +81,8 @@ class ScanExecutable {
   /// Bytes of workspace. It must be zero before its first use and belongs to one run at a time; every run leaves it
   /// ready for the next one, whatever its shape.
   std::size_t workspace_bytes() const { return workspace_bytes_; }
+  /// Rows of ScanBackward::dlearnt.
+  Index dlearnt_rows() const { return problem_.rows * step_groups(); }
 
   /// The call may have other addresses and strides than the one planned for, of the same alignment or better, and no
   /// more rows, steps or channels. Throws Error(invalid_argument) otherwise.
@@ -86,6 +92,8 @@ class ScanExecutable {
  private:
   template <class Call>
   void prepare(Device& device, const Call& call, const plan::GpuScanPlan& plan);
+  /// How many groups of steps that a thread walks at once a row has.
+  Index step_groups() const { return (problem_.steps + plan_.steps - 1) / plan_.steps; }
   template <class Call>
   void launch(const Call& call, DeviceAddress workspace, StreamHandle stream) const;
 

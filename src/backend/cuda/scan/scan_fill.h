@@ -24,6 +24,7 @@ inline ScanArguments arguments_of_shape(const ScanShape& shape, const plan::GpuS
   arguments.reset = device_pointer<const unsigned char>(shape.reset);
   arguments.reset_row_stride = shape.reset_row_stride;
   arguments.reset_step_stride = shape.reset_step_stride;
+  arguments.learnt = device_pointer<const char>(shape.learnt);
   arguments.header = device_pointer<ScanHeader>(workspace);
   arguments.steps = shape.steps;
   arguments.channels = static_cast<int>(shape.channels);

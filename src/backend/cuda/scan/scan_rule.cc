@@ -9,6 +9,7 @@ ScanRule scan_rule(std::string_view cell) {
   ScanRule rule;
   rule.text = traits.text;
   rule.gates = rule.read_back = traits.gates();
+  rule.learnt = traits.learnt;
   return rule;
 }
 

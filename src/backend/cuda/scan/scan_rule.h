@@ -16,6 +16,7 @@ struct ScanRule {
   bool computed = true;     ///< Whether a and b take arithmetic.
   bool logarithms = false;  ///< Whether a and b are given as such.
   std::array<std::string_view, 3> names = {"gate 0", "gate 1", "gate 2"};  ///< Of the values, for messages.
+  int learnt = 0;                                                          ///< Learnt vectors [C] that it reads.
 };
 
 inline constexpr ScanRule given_terms{{"GivenTerms"}, 2, 1, false, false, {"a", "b", ""}};

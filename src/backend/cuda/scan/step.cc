@@ -30,6 +30,7 @@ void check_call(const LayerSpec& spec, const LayerStep& call) {
   require_address(call.y, "y");
   require_address(call.state, "state");
   require_address(call.weights.weight, "weight");
+  require_bias_of(spec);
   require((call.weights.bias != 0) == spec.bias, "bias must be {}", spec.bias ? "an address on the GPU" : "null");
   require(call.rows == 1 || (call.x_stride >= spec.input && call.y_stride >= spec.hidden),
           "the rows of x and y must be at least {} and {} elements apart, not {} and {}", spec.input, spec.hidden,
@@ -80,6 +81,8 @@ void StepExecutable::run(const LayerStep& call, StreamHandle stream) const {
   arguments.x = device_pointer<const char>(call.x);
   arguments.weight = device_pointer<const char>(call.weights.weight);
   arguments.bias = device_pointer<const char>(call.weights.bias);
+  const Index gates = plan::cell_traits(spec_.cell).gates();
+  arguments.learnt = arguments.bias == nullptr ? nullptr : arguments.bias + gates * spec_.hidden * size;
   arguments.state = device_pointer<float>(call.state);
   arguments.y = device_pointer<char>(call.y);
   arguments.x_stride = call.x_stride * size;

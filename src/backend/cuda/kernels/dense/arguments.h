@@ -28,6 +28,7 @@ struct DenseForwardArguments {
   const char* recurrent;    // [heads, G, D, D]
   const float* bias_ih;     // [G, H] or null
   const float* bias_hh;     // [G, H] or null
+  const float* learnt;      // [K, H] of cells with learnt vectors
   const float* state_in;    // [S, B, H] or null for zeros
   float* state_out;         // [S, B, H] or null
   DenseTensor sums;         // [B, T, G, H] for the backward pass, or null
@@ -48,6 +49,8 @@ struct DenseBackwardArguments {
   DenseTensor operand;       // [B, T, H] what the recurrent matrix is multiplied by in a second phase, or null
   const char* recurrent;     // [heads, G, D, D]
   const float* bias_ih;      // [G, H] or null
+  const float* learnt;       // [K, H] of cells with learnt vectors
+  float* dlearnt;            // [B, K, H] to which each row's gradients of them are added, or null
   const float* state_in;     // [S, B, H] or null for zeros
   const float* dstate_out;   // [S, B, H] or null for zeros
   float* dstate_in;          // [S, B, H] or null
@@ -115,6 +118,7 @@ struct DenseDiagonalBackwardArguments {
   float* dweight;   // [pieces, B, H, G] the pieces' shares of the gradients of R, or null
   float* dbias_ih;  // [pieces, B, G, H] and of the biases, each or null
   float* dbias_hh;
+  float* dlearnt;  // [pieces, B, K, H] and of the learnt vectors, or null
   int pieces, piece_steps;
 };
 

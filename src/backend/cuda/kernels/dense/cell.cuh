@@ -41,6 +41,13 @@ struct FirstGates<Cell, true> {
   static constexpr int count = Cell::first_gates;
 };
 
+using Learnt = LearntValues<Rule>;
+
+template <class V>
+PENSTOCK_DEVICE void PutLearnt(const Learnt& learnt, V (&values)[Learnt::places]) {
+  learnt.put(values);
+}
+
 struct DenseCell {
   static constexpr int G = Rule::gates, S = Rule::states, N = Rule::saved;
   /// Whether R h enters the cell by itself and not only in a sum with W x.
@@ -50,6 +57,30 @@ struct DenseCell {
 
   /// What the backward pass needs of a gate: the sum of both products; of split cells, whose W x is there still, R h.
   PENSTOCK_DEVICE Real kept(Real wx, Real rh) { return split ? rh : wx + rh; }
+
+  /// The cell of one phase, over a value V. `learnt`: as PutLearnt() takes them for V.
+  template <class Cell, class V, class Vectors>
+  PENSTOCK_DEVICE void forward(const V (&wx)[G], const V (&rh)[G], const V (&prev)[S], const Vectors& learnt,
+                               V (&next)[S], V (&save)[N]) {
+    if constexpr (Learnt::count > 0) {
+      V vectors[Learnt::places];
+      PutLearnt(learnt, vectors);
+      Cell::forward(wx, rh, prev, vectors, next, save);
+    } else {
+      Cell::forward(wx, rh, prev, next, save);
+    }
+  }
+  template <class Cell, class V, class Vectors>
+  PENSTOCK_DEVICE void backward(const V (&save)[N], const V (&prev)[S], const Vectors& learnt, const V (&dnext)[S],
+                                V (&dlearnt)[Learnt::places], V (&dwx)[G], V (&drh)[G], V (&dprev)[S]) {
+    if constexpr (Learnt::count > 0) {
+      V vectors[Learnt::places];
+      PutLearnt(learnt, vectors);
+      Cell::backward(save, prev, vectors, dnext, dlearnt, dwx, drh, dprev);
+    } else {
+      Cell::backward(save, prev, dnext, dwx, drh, dprev);
+    }
+  }
 };
 
 /// A gradient within -limit .. limit; what is no number stays so.

@@ -65,6 +65,7 @@ struct Slot {
   Place place;
   float carried[kStates];  // gradients of the states that left the step at hand, without what flows through R
   float bias_ih[kGates];
+  Learnt learnt, dlearnt;                        // dlearnt: of the steps so far
   const char* from[kWhole ? Inputs::loads : 1];  // of the step to be loaded next
   Index stride[kWhole ? Inputs::loads : 1];
   char* dwx;  // of the step at hand, as `drh`
@@ -103,6 +104,8 @@ struct Slot {
     if constexpr (DenseCell::split) drh = row.at(args.drh, row.length - 1, kDescending) + channel;
     reset = ResetsAt(args.rows, row, last);
     reset_after = false;
+    learnt.read(args.learnt, args.hidden, head * kHead + place.unit, place.exists);
+    dlearnt.clear();
 #pragma unroll
     for (int i = 0; i < kStates; ++i) {
       carried[i] = ReadState(args.dstate_out, i, place, args.rows.rows, args.hidden, head);
@@ -190,7 +193,7 @@ struct Slot {
       }
     }
     cell.dy = read(ring, lane % 8, Inputs::dy);
-    Rule::forward(wx, rh, cell.prev, next, cell.save);
+    DenseCell::forward<Rule>(wx, rh, cell.prev, learnt, next, cell.save);
     return cell;
   }
 
@@ -205,12 +208,13 @@ struct Slot {
                                                 const DenseBackwardArguments& args, Real (&dwx)[kGates],
                                                 Real (&drh)[kGates]) {
     const bool live = step < place.row.length;
-    Real dnext[kStates], dprev[kStates];
+    Real dnext[kStates], dprev[kStates], of_learnt[Learnt::places];
     dnext[0] = Real(passed_on(through, step + 1, args) + cell.dy);
 #pragma unroll
     for (int k = 1; k < kStates; ++k) dnext[k] = Real(kEveryState ? carried[k] + cell.dstates[k] : carried[k]);
     if (kApplies) {
-      Rule::backward(cell.save, cell.prev, dnext, dwx, drh, dprev);
+      DenseCell::backward<Rule>(cell.save, cell.prev, learnt, dnext, of_learnt, dwx, drh, dprev);
+      if (live) dlearnt.add(of_learnt);
     } else {
       for (int g = 0; g < kGates; ++g) dwx[g] = drh[g] = dnext[0] * cell.save[0];
       for (int k = 0; k < kStates; ++k) dprev[k] = dnext[k];
@@ -261,6 +265,7 @@ struct Slot {
     const Index gate_stride = (Index)args.hidden * kBytes;
     ClearPadding(args.dwx, p, head, kGates, gate_stride);
     if constexpr (DenseCell::split) ClearPadding(args.drh, p, head, kGates, gate_stride);
+    if (p.exists) dlearnt.add_to(args.dlearnt, p.row.number, args.hidden, head * kHead + p.unit);
     if (args.dstate_in == nullptr || !p.exists) return;
     carried[0] = passed_on(through(), 0, args);
 #pragma unroll

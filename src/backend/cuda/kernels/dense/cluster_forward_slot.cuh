@@ -55,6 +55,7 @@ struct CellForward {
 struct Slot {
   Place place;
   float state[kStates], bias_ih[kGates], bias_hh[kGates];
+  Learnt learnt;
   const char* wx;  // of the step to be loaded next
   char* y;         // of the step at hand, as `sums` and `states`
   char* sums;
@@ -73,6 +74,7 @@ struct Slot {
       states = row.at(args.states, 0, kDescending) + (Index)(head * kHead + place.unit) * 4;
     }
     reset = ResetsAt(args.rows, row, 0);
+    learnt.read(args.learnt, args.hidden, head * kHead + place.unit, place.exists);
 #pragma unroll
     for (int i = 0; i < kStates; ++i) state[i] = ReadState(args.state_in, i, place, args.rows.rows, args.hidden, head);
 #pragma unroll
@@ -119,7 +121,7 @@ struct Slot {
       result.entered[i] = reset ? 0.0f : state[i], prev[i] = Real(result.entered[i]);
     }
     if (kApplies) {
-      Rule::forward(wx, rh, prev, next, save);
+      DenseCell::forward<Rule>(wx, rh, prev, learnt, next, save);
     } else {
       for (int i = 0; i < kStates; ++i) next[i] = wx[0] + rh[0] + wx[kGates - 1] + rh[kGates - 1] + prev[i];
     }

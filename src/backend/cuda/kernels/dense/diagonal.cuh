@@ -153,11 +153,14 @@ struct Piece {
   }
 };
 
-/// A unit's recurrent weights and biases.
+/// A unit's recurrent weights, biases and learnt vectors.
 struct UnitWeights {
   float recurrent[kGates], bias_ih[kGates];
+  Learnt learnt;
 
-  __device__ __forceinline__ UnitWeights(const char* matrix, const float* input_bias, int hidden, int channel) {
+  __device__ __forceinline__ UnitWeights(const char* matrix, const float* input_bias, const float* vectors, int hidden,
+                                         int channel) {
+    learnt.read(vectors, hidden, channel);
 #pragma unroll
     for (int g = 0; g < kGates; ++g) {
       recurrent[g] = LoadOne(matrix + ((Index)channel * kGates + g) * kBytes);

@@ -18,12 +18,15 @@ struct Inputs {
 /// Gradients of the weights of a unit.
 struct WeightSums {
   float recurrent[kGates], bias_ih[kGates], bias_hh[kGates];
+  Learnt learnt;
 
   __device__ __forceinline__ void clear() {
+    learnt.clear();
 #pragma unroll
     for (int g = 0; g < kGates; ++g) recurrent[g] = bias_ih[g] = bias_hh[g] = 0.0f;
   }
   __device__ __forceinline__ void add(const WeightSums& other) {
+    for (int k = 0; k < Learnt::count; ++k) learnt.of[k] += other.learnt.of[k];
 #pragma unroll
     for (int g = 0; g < kGates; ++g) {
       recurrent[g] += other.recurrent[g], bias_ih[g] += other.bias_ih[g], bias_hh[g] += other.bias_hh[g];
@@ -39,7 +42,7 @@ struct Backward {
   WeightSums some, all;
 
   __device__ __forceinline__ Backward(const DenseBackwardArguments& arguments, const Piece& p)
-      : call(arguments), piece(p), weights(call.recurrent, call.bias_ih, call.hidden, p.channel) {
+      : call(arguments), piece(p), weights(call.recurrent, call.bias_ih, call.learnt, call.hidden, p.channel) {
 #pragma unroll
     for (int g = 0; g < kGates; ++g) sums[g] = p.line(call.sums, g, call.hidden, kBytes);
     if constexpr (DenseCell::split) {
@@ -76,7 +79,7 @@ struct Backward {
 
   template <class V>
   struct Gradients {
-    V dwx[kGates], drh[kGates], dprev[kStates];
+    V dwx[kGates], drh[kGates], dprev[kStates], dlearnt[Learnt::places];
     float operand;  // what the matrix multiplies in a second phase
   };
 
@@ -103,8 +106,8 @@ struct Backward {
       Cell::backward_first(save, prev, doperand, d.dwx, d.drh, d.dprev);
       d.operand = ValueOf(operand);
     } else {
-      Cell::forward(of_x, of_h, prev, next, save);
-      Cell::backward(save, prev, dnext, d.dwx, d.drh, d.dprev);
+      DenseCell::forward<Cell>(of_x, of_h, prev, weights.learnt, next, save);
+      DenseCell::backward<Cell>(save, prev, weights.learnt, dnext, d.dlearnt, d.dwx, d.drh, d.dprev);
       d.operand = 0.0f;
     }
 #pragma unroll
@@ -123,6 +126,8 @@ struct Backward {
       some.bias_ih[g] += ValueOf(d.dwx[g]);
       some.bias_hh[g] += ValueOf(d.drh[g]);
     }
+#pragma unroll
+    for (int k = 0; k < Learnt::count; ++k) some.learnt.of[k] += ValueOf(d.dlearnt[k]);
   }
 
   /// Those of kAhead steps down to the piece's first.
@@ -208,10 +213,15 @@ PENSTOCK_DEVICE void WalkPiece(const DenseDiagonalBackwardArguments& args, const
     Tell(args.dbias_ih, of_bias, backward.all.bias_ih[g]);
     Tell(args.dbias_hh, of_bias, backward.all.bias_hh[g]);
   }
+#pragma unroll
+  for (int k = 0; k < Learnt::count; ++k) {
+    Tell(args.dlearnt, (row * Learnt::count + k) * call.hidden + p.channel, backward.all.learnt.of[k]);
+  }
   if (p.number == args.pieces - 1) p.clear_padding(call.dwx, kGates, call.hidden, kBytes);
 }
 
-extern "C" __global__ void __launch_bounds__(kThreads)
+// With learnt vectors the compiler would else spill registers so that one block more runs at once.
+extern "C" __global__ void __launch_bounds__(kThreads, Learnt::count > 0 ? 1 : 0)
     DenseDiagonalBackward(const __grid_constant__ DenseDiagonalBackwardArguments args) {
   const Piece p = Piece::here(args.call.rows, args.call.hidden, args.piece_steps);
   if (p.number >= args.pieces || p.row.number < 0) return;

@@ -20,7 +20,7 @@ struct Forward {
   One ring[kAhead][kGates];
 
   __device__ __forceinline__ Forward(const DenseForwardArguments& arguments, const Piece& p)
-      : call(arguments), piece(p), weights(call.recurrent, call.bias_ih, call.hidden, p.channel) {
+      : call(arguments), piece(p), weights(call.recurrent, call.bias_ih, call.learnt, call.hidden, p.channel) {
 #pragma unroll
     for (int g = 0; g < kGates; ++g) {
       bias_hh[g] = BiasAt(call.bias_hh, g, call.hidden, p.channel);
@@ -49,7 +49,7 @@ struct Forward {
       for (int g = kFirst; g < kGates; ++g) of_h[g] = MulAdd(V(weights.recurrent[g]), operand, V(bias_hh[g]));
       Cell::forward_second(of_x, of_h, prev, next, save);
     } else {
-      Cell::forward(of_x, of_h, prev, next, save);
+      DenseCell::forward<Cell>(of_x, of_h, prev, weights.learnt, next, save);
     }
   }
 

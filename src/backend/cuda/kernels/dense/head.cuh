@@ -6,7 +6,8 @@
 //
 // Constants of the plan: Storage, Rule, kTanhUnit, kHead (D), kSlots, kResident (chunks of the matrix in registers),
 // kStages, kBlocks (of one multiprocessor), kAccess (bytes of one access to tensors), kDescending, kRagged, kReset,
-// kTraining, kEveryState (forward: every state is written; backward: has a gradient), kClip, kSharedBytes.
+// kTraining, kEveryState (forward: every state is written; backward: has a gradient), kClip, kSharedBytes, kMeans
+// (units read means over their head).
 
 #include "backend/cuda/kernels/dense/cell.cuh"
 #include "backend/cuda/kernels/dense/fragments.cuh"
@@ -173,3 +174,5 @@ PENSTOCK_DEVICE void ClearShared(char* from, int bytes) {
 PENSTOCK_DEVICE float BiasAt(const float* bias, int gate, int hidden, int head, int unit) {
   return bias == nullptr ? 0.0f : __ldg(bias + (Index)gate * hidden + head * kHead + unit);
 }
+
+#include "backend/cuda/kernels/dense/head_units.cuh"

@@ -28,6 +28,7 @@ struct Backward {
   Matrix<1, kChunks> matrix;
   Real carry[kColumns][kUnits][S];  // gradient of the state that the step before left, but for what flows through R h
   float input_bias[DenseCell::split ? G : 1][kUnits];
+  Learnt learnt[kUnits], dlearnt[kColumns][kUnits];
   int length[kColumns];
   bool forgets[kColumns];  // the step that was walked last began with a reset
   Resets resets;
@@ -84,6 +85,10 @@ struct Backward {
         }
       }
     }
+#pragma unroll
+    for (int i = 0; i < kUnits; ++i) {
+      learnt[i].read(args.learnt, args.hidden, slice.head * kHead + at.unit + i, at.exists(i));
+    }
   }
 
   /// Offset of a state in [S, B, H].
@@ -102,6 +107,7 @@ struct Backward {
       forgets[j] = false;
 #pragma unroll
       for (int i = 0; i < kUnits; ++i) {
+        dlearnt[j][i].clear();
 #pragma unroll
         for (int k = 0; k < S; ++k) carry[j][i][k] = Real(state_at(args.dstate_out, k, j, i));
       }
@@ -112,6 +118,19 @@ struct Backward {
   __device__ __forceinline__ float passed_on(int step, int i, int j, const float (&through)[4]) const {
     const float all = forgets[j] ? 0.0f : carry[j][i][0].value + at.of(through, i, j);
     return step < length[j] ? Clipped(all, args.clip) : all;
+  }
+
+  /// Adds the rows' gradients of the learnt vectors to what is there.
+  __device__ __forceinline__ void store_learnt() const {
+#pragma unroll
+    for (int j = 0; j < kColumns; ++j) {
+      const int row = rows()[at.slot[j]].number;
+#pragma unroll
+      for (int i = 0; i < kUnits; ++i) {
+        if (row < 0 || !at.exists(i)) continue;
+        dlearnt[j][i].add_to(args.dlearnt, row, args.hidden, slice.head * kHead + at.unit + i);
+      }
+    }
   }
 
   /// `through`: what flows through R h.
@@ -226,13 +245,50 @@ struct Backward {
 #pragma unroll
       for (int i = 0; i < kUnits; ++i) {
         const Kept kept = unpack(in, step, i, j, through);
-        Real next[S], save[DenseCell::N], dprev[S];
-        Cell::forward(kept.wx, kept.rh, kept.prev, next, save);
-        Cell::backward(save, kept.prev, kept.dnext, dwx[i], drh[i], dprev);
+        Real next[S], save[DenseCell::N], dprev[S], of_learnt[Learnt::places];
+        DenseCell::forward<Cell>(kept.wx, kept.rh, kept.prev, learnt[i], next, save);
+        DenseCell::backward<Cell>(save, kept.prev, learnt[i], kept.dnext, of_learnt, dwx[i], drh[i], dprev);
         advance(step, i, j, dprev);
+        if (step < length[j]) dlearnt[j][i].add(of_learnt);
       }
       write_gates<0, G>(operand(step), kLayout.operand_pitch, step, j, drh);
       if constexpr (DenseCell::split) write_gates<0, G>(input_gradients(step), kLayout.gates_pitch, step, j, dwx);
+    }
+  }
+
+  /// Of cells whose units read means over their head.
+  template <class Cell>
+  __device__ __forceinline__ void with_means(int step, const Inputs (&all)[kColumns], const float (&through)[4]) {
+#pragma unroll
+    for (int j = 0; j < kColumns; ++j) {
+      HeadUnits wx[G], rh[G], prev[S], dnext[S], next[S], save[DenseCell::N];
+      HeadUnits dwx[G], drh[G], dprev[S], of_learnt[Learnt::places];
+#pragma unroll
+      for (int i = 0; i < kUnits; ++i) {
+        const Kept kept = unpack(all[j], step, i, j, through);
+#pragma unroll
+        for (int q = 0; q < G; ++q) wx[q].of[i] = kept.wx[q], rh[q].of[i] = kept.rh[q];
+#pragma unroll
+        for (int k = 0; k < S; ++k) prev[k].of[i] = kept.prev[k], dnext[k].of[i] = kept.dnext[k];
+      }
+      DenseCell::forward<Cell>(wx, rh, prev, learnt, next, save);
+      DenseCell::backward<Cell>(save, prev, learnt, dnext, of_learnt, dwx, drh, dprev);
+      Real of_x[kUnits][G], of_h[kUnits][G];
+#pragma unroll
+      for (int i = 0; i < kUnits; ++i) {
+        Real before[S];
+#pragma unroll
+        for (int q = 0; q < G; ++q) of_x[i][q] = dwx[q].of[i], of_h[i][q] = drh[q].of[i];
+#pragma unroll
+        for (int k = 0; k < S; ++k) before[k] = dprev[k].of[i];
+        advance(step, i, j, before);
+#pragma unroll
+        for (int k = 0; k < Learnt::count; ++k) {
+          if (step < length[j]) dlearnt[j][i].of[k] += of_learnt[k].of[i].value;
+        }
+      }
+      write_gates<0, G>(operand(step), kLayout.operand_pitch, step, j, of_h);
+      if constexpr (DenseCell::split) write_gates<0, G>(input_gradients(step), kLayout.gates_pitch, step, j, of_x);
     }
   }
 
@@ -340,6 +396,8 @@ struct Backward {
       }
       if constexpr (DenseCell::two_phases) {
         two_phases<Rule>(step, in, through[0]);
+      } else if constexpr (kMeans) {
+        with_means<Rule>(step, in, through[0]);
       } else {
         one_phase<Rule>(step, in, through[0]);
       }
@@ -354,6 +412,7 @@ struct Backward {
     matrix.template multiply<0, 1>(through, operand(0) + at.operand_slot * kLayout.operand_pitch, at);
     write_results(read_results(0), 0);
     store_gradient(through[0]);
+    store_learnt();
     if constexpr (kRagged) {
       gradients_out.clear_padding();
       if constexpr (kTwoTiles) input_gradients_out.clear_padding();

@@ -22,6 +22,7 @@ struct Forward {
   Real state[kColumns][kUnits][S];
   float bias[G][kUnits];                               // of both products where they are only added, else of R h
   float input_bias[DenseCell::split ? G : 1][kUnits];  // of W x, else
+  Learnt learnt[kUnits];
   int length[kColumns];
   Resets resets;
 
@@ -56,6 +57,10 @@ struct Forward {
         bias[q][i] = DenseCell::split ? of_h : of_h + of_x;
         if constexpr (DenseCell::split) input_bias[q][i] = of_x;
       }
+    }
+#pragma unroll
+    for (int i = 0; i < kUnits; ++i) {
+      learnt[i].read(args.learnt, args.hidden, slice.head * kHead + at.unit + i, at.exists(i));
     }
   }
 
@@ -229,13 +234,42 @@ struct Forward {
       for (int i = 0; i < kUnits; ++i) {
         Real wx[G], rh[G], save[DenseCell::N];
         gather(sum, in.gate[j], i, j, wx, rh, gates);
-        Cell::forward(wx, rh, state[j][i], next[i], save);
+        DenseCell::forward<Cell>(wx, rh, state[j][i], learnt[i], next[i], save);
         h[i] = next[i][0];
       }
       write_operand(operand(step + 1), j, h);
       if constexpr (kTraining) keep(step, j, gates);
 #pragma unroll
       for (int i = 0; i < kUnits; ++i) advance(step, i, j, next[i]);
+    }
+  }
+
+  /// Cells whose units read means over their head.
+  template <class Cell>
+  __device__ __forceinline__ void with_means(int step, const Inputs& in, const float (&sum)[G][4]) {
+#pragma unroll
+    for (int j = 0; j < kColumns; ++j) {
+      HeadUnits wx[G], rh[G], prev[S], next[S], save[DenseCell::N];
+      float gates[G][kUnits];
+#pragma unroll
+      for (int i = 0; i < kUnits; ++i) {
+        Real of_x[G], of_h[G];
+        gather(sum, in.gate[j], i, j, of_x, of_h, gates);
+#pragma unroll
+        for (int q = 0; q < G; ++q) wx[q].of[i] = of_x[q], rh[q].of[i] = of_h[q];
+#pragma unroll
+        for (int k = 0; k < S; ++k) prev[k].of[i] = state[j][i][k];
+      }
+      DenseCell::forward<Cell>(wx, rh, prev, learnt, next, save);
+      write_operand(operand(step + 1), j, next[0].of);
+      if constexpr (kTraining) keep(step, j, gates);
+#pragma unroll
+      for (int i = 0; i < kUnits; ++i) {
+        Real of_unit[S];
+#pragma unroll
+        for (int k = 0; k < S; ++k) of_unit[k] = next[k].of[i];
+        advance(step, i, j, of_unit);
+      }
     }
   }
 
@@ -320,6 +354,8 @@ struct Forward {
       if constexpr (kReset) clear_resets(step, sum);
       if constexpr (DenseCell::two_phases) {
         two_phases<Rule>(step, in, sum);
+      } else if constexpr (kMeans) {
+        with_means<Rule>(step, in, sum);
       } else {
         one_phase<Rule>(step, in, sum);
       }

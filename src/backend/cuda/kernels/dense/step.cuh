@@ -1,8 +1,29 @@
 // What both passes share whose steps are a matrix product and this kernel: each thread has one unit of one row.
 //
-// Constants: Storage, Rule, kTanhUnit, kHead (D), kDescending, kReset, kClip, kThreads.
+// Constants: Storage, Rule, kTanhUnit, kHead (D), kDescending, kReset, kClip, kThreads, kMeans (units read means over
+// their head: a block then has one head of one row, and the threads beyond its units repeat the last unit).
 
 #include "backend/cuda/kernels/dense/unit.cuh"
+
+static_assert(!kMeans || kHead <= kThreads);
+
+/// The mean of the head's units, which all threads of the block compute together. Sums have a fixed order.
+PENSTOCK_DEVICE Real Mean(Real x) {
+  constexpr int warps = kThreads / 32;
+  __shared__ float sums[warps];
+  float sum = (int)threadIdx.x < kHead ? x.value : 0.0f;
+#pragma unroll
+  for (int apart = 16; apart > 0; apart /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, apart);
+  if constexpr (warps > 1) {
+    __syncthreads();  // the sums of the mean before this one have been read
+    if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = sum;
+    __syncthreads();
+    sum = sums[0];
+#pragma unroll
+    for (int warp = 1; warp < warps; ++warp) sum += sums[warp];
+  }
+  return Real(sum * (1.0f / kHead));
+}
 
 /// The unit and row of a thread.
 struct Place {
@@ -10,10 +31,13 @@ struct Place {
   int channel;  // of H
   int head, unit;
   Index state;  // in [B, H]
+  bool writes;  // no other thread has the unit
 
   PENSTOCK_DEVICE Place here(const DenseRows& rows, int hidden) {
-    const Index at = (Index)blockIdx.x * kThreads + threadIdx.x;
+    Index at = (Index)blockIdx.x * kThreads + threadIdx.x;
     Place p;
+    p.writes = !kMeans || (int)threadIdx.x < kHead;
+    if constexpr (kMeans) at = (Index)blockIdx.x * kHead + min((int)threadIdx.x, kHead - 1);
     const int number = (int)(at / hidden);
     p.row = Row::of_slot(rows, number, kDescending);
     p.channel = (int)(at % hidden);

@@ -59,8 +59,14 @@ PENSTOCK_DEVICE void Differentiate(const DenseStepBackwardArguments& args, const
     const Real doperand(args.phase == 1 ? args.doperand[p.state] : 0.0f);
     Cell::backward_first(save, in.prev, doperand, d.dwx, d.drh, d.dprev);
   } else {
-    Cell::forward(in.wx, in.rh, in.prev, next, save);
-    Cell::backward(save, in.prev, in.dnext, d.dwx, d.drh, d.dprev);
+    Learnt learnt, sums;
+    learnt.read(args.call.learnt, args.call.hidden, p.channel);
+    Real dlearnt[Learnt::places];
+    DenseCell::forward<Cell>(in.wx, in.rh, in.prev, learnt, next, save);
+    DenseCell::backward<Cell>(save, in.prev, learnt, in.dnext, dlearnt, d.dwx, d.drh, d.dprev);
+    sums.clear();
+    sums.add(dlearnt);
+    if (p.writes) sums.add_to(args.call.dlearnt, p.row.number, args.call.hidden, p.channel);
   }
 }
 
@@ -84,6 +90,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   } else {
     for (int k = 0; k < kStates; ++k) d.dprev[k] = Real(Inputs::carried(args, p, k, step + 1));
   }
+  if (!p.writes) return;
   constexpr int last_phase = DenseCell::two_phases ? 1 : 0;
   const int begin = args.phase == last_phase ? 0 : DenseCell::first_gates;
   const int end = args.phase == last_phase ? DenseCell::first_gates : kGates;

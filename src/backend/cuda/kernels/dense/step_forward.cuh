@@ -37,13 +37,13 @@ PENSTOCK_DEVICE void WriteStates(const DenseForwardArguments& call, const Place&
 
 template <class Cell>
 PENSTOCK_DEVICE void ApplyCell(const Real (&wx)[kGates], const Real (&rh)[kGates], const Real (&prev)[kStates],
-                               Real (&next)[kStates], Real& operand) {
+                               const Learnt& learnt, Real (&next)[kStates], Real& operand) {
   Real save[kSaved];
   if constexpr (DenseCell::two_phases) {
     Cell::forward_first(wx, rh, prev, operand, save);
     Cell::forward_second(wx, rh, prev, next, save);
   } else {
-    Cell::forward(wx, rh, prev, next, save);
+    DenseCell::forward<Cell>(wx, rh, prev, learnt, next, save);
   }
 }
 
@@ -51,7 +51,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     DenseStepForward(const __grid_constant__ DenseStepForwardArguments args) {
   const DenseForwardArguments& call = args.call;
   const Place p = Place::here(call.rows, call.hidden);
-  if (!p.exists()) return;
+  if (!p.exists()) return;  // with means, of all threads of the block
   const int step = args.step, last_phase = DenseCell::two_phases ? 1 : 0;
   if (step == kBeforeFirstStep) return Begin(args, p);
   if (step == kAfterLastStep) return Finish(args, p);
@@ -71,7 +71,10 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     rh[g] = Real(product + BiasAt(call.bias_hh, g, call.hidden, p.channel));
   }
   for (int k = 0; k < kStates; ++k) prev[k] = Real(reset ? 0.0f : args.state[k * of_state + p.state]);
-  ApplyCell<Rule>(wx, rh, prev, next, operand);
+  Learnt learnt;
+  learnt.read(call.learnt, call.hidden, p.channel);
+  ApplyCell<Rule>(wx, rh, prev, learnt, next, operand);
+  if (!p.writes) return;
   if (args.phase != last_phase) return StoreOne(args.operand + p.state * kBytes, operand.value);
   Keep(call, p, step, wx, rh, prev);
   for (int k = 0; k < kStates; ++k) args.state[k * of_state + p.state] = next[k].value;

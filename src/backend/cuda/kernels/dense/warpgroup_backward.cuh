@@ -59,7 +59,7 @@ PENSTOCK_DEVICE void SendGradients(const Shared& shared, const TeamExchange& exc
                        : "memory");
         }
       }
-      ShowGlobalCopies();
+      if constexpr (!kShowBeforeCopies) ShowGlobalCopies();
       __syncwarp();
       if (lane < kGates * items) {
         const int slice = lane / items * slices_of_gate + team.first_unit() / slice_units;
@@ -82,6 +82,7 @@ struct Multiplier : Product {
   int rank;
   /// Gradients of the states that left the step at hand, without what flows through R.
   float carried[kPortions][kPassed][kStates], bias_ih[units_of_thread][kGates];
+  Learnt learnt[units_of_thread], dlearnt[units_of_thread];  // dlearnt: of all rows that the thread has of the unit
 
   /// Of the thread's i-th sum.
   __device__ __forceinline__ int row_of(int i) const {
@@ -124,6 +125,8 @@ struct Multiplier : Product {
 #pragma unroll
     for (int u = 0; u < units_of_thread; ++u) {
       const int channel = team.channel() + unit_of(2 * u);
+      learnt[u].read(args.learnt, args.hidden, channel);
+      dlearnt[u].clear();
 #pragma unroll
       for (int g = 0; g < kGates; ++g) {
         bias_ih[u][g] =
@@ -238,7 +241,7 @@ struct Multiplier : Product {
 
   /// Applies the cell's backward pass to a row.
   __device__ __forceinline__ void apply(float (&kept)[kStates], float through, int number, int portion, int step,
-                                        int turn) const {
+                                        int turn) {
     const int stage = turn % kInputStages, row_number = row_of(number), unit = unit_of(number);
     const Row& row = row_at(portion, row_number);
     const bool live = step < row.length;
@@ -247,10 +250,11 @@ struct Multiplier : Product {
     const char* const input = shared.input(stage) + row_number * kShape.input_pitch();
     const auto value = [&](int at) { return ValueAt(input + at + unit * kBytes); };
     Real wx[kGates], rh[kGates], prev[kStates], next[kStates], dnext[kStates], dprev[kStates], dwx[kGates], drh[kGates];
-    Real save[kSaved];
+    Real save[kSaved], of_learnt[Learnt::places];
+    const int own_unit = kWide ? number / 2 % 2 : 0;
 #pragma unroll
     for (int g = 0; g < kGates; ++g) {
-      const float bias = bias_ih[kWide ? number / 2 % 2 : 0][g];
+      const float bias = bias_ih[own_unit][g];
       rh[g] = Real(value(g * kGateBytes));
       wx[g] = Real(DenseCell::split ? value(kShape.input_wx_at() + g * kGateBytes) + bias : 0.0f);
     }
@@ -273,8 +277,9 @@ struct Multiplier : Product {
         for (int k = 1; k < kStates; ++k) dnext[k] = Real(kept[k] + from[(Index)(k - 1) * args.hidden]);
       }
     }
-    Rule::forward(wx, rh, prev, next, save);
-    Rule::backward(save, prev, dnext, dwx, drh, dprev);
+    DenseCell::forward<Rule>(wx, rh, prev, learnt[own_unit], next, save);
+    DenseCell::backward<Rule>(save, prev, learnt[own_unit], dnext, of_learnt, dwx, drh, dprev);
+    if (live) dlearnt[own_unit].add(of_learnt);
 #pragma unroll
     for (int k = 0; k < kStates; ++k) {
       if (live) kept[k] = reset ? 0.0f : dprev[k].value;
@@ -319,8 +324,19 @@ struct Multiplier : Product {
     }
   }
 
+  /// Adds what the thread has of the gradients of the learnt vectors to the first of its rows; if that does not exist,
+  /// none does.
+  __device__ __forceinline__ void store_learnt() const {
+#pragma unroll
+    for (int u = 0; u < units_of_thread; ++u) {
+      const int row = row_at(0, row_of(2 * u)).number;
+      if (row >= 0) dlearnt[u].add_to(args.dlearnt, row, args.hidden, team.channel() + unit_of(2 * u));
+    }
+  }
+
   /// After the first step: zeros beyond the rows' lengths, and the gradients of the states that came in.
   __device__ __forceinline__ void finish(int steps) {
+    store_learnt();
 #pragma unroll
     for (int portion = 0; portion < kPortions; ++portion) {
       float own[kPassed] = {};

@@ -82,7 +82,7 @@ PENSTOCK_DEVICE void SendStates(const Shared& shared, const TeamExchange& exchan
                      "r"(v[i].x), "r"(v[i].y), "r"(v[i].z), "r"(v[i].w)
                      : "memory");
       }
-      ShowGlobalCopies();
+      if constexpr (!kShowBeforeCopies) ShowGlobalCopies();
       __syncwarp();
       if (lane == 0) exchange.add(portion, team.first_unit() / slice_units / kDepth);
       __syncwarp();
@@ -187,6 +187,7 @@ struct Multiplier : Product {
   const TeamExchange& exchange;
   const DenseForwardArguments& args;
   float state[kPortions][kTiles][kStates], bias_ih[kGates], bias_hh[kGates];
+  Learnt learnt;
 
   __device__ __forceinline__ int u() const { return lane / 8; }
   __device__ __forceinline__ bool odd() const { return lane & 4; }
@@ -232,6 +233,7 @@ struct Multiplier : Product {
       bias_hh[g] = args.bias_hh != nullptr ? args.bias_hh[at] : 0.0f;
       if constexpr (!DenseCell::split) bias_hh[g] += bias_ih[g], bias_ih[g] = 0.0f;
     }
+    learnt.read(args.learnt, args.hidden, team.head * kHead + unit());
 #pragma unroll
     for (int portion = 0; portion < kPortions; ++portion) {
 #pragma unroll
@@ -315,7 +317,7 @@ struct Multiplier : Product {
     }
 #pragma unroll
     for (int i = 0; i < kStates; ++i) prev[i] = Real(reset ? 0.0f : own[i]);
-    Rule::forward(wx, rh, prev, next, save);
+    DenseCell::forward<Rule>(wx, rh, prev, learnt, next, save);
     if constexpr (kTraining) {
       if (live) {
         float* const states = (float*)row.at(args.states, step, kDescending) + team.head * kHead + unit();

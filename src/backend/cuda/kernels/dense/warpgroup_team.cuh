@@ -91,6 +91,9 @@ struct TeamExchange {
 
 /// What is written by stores and read by copies, or the other way round, within global memory.
 PENSTOCK_DEVICE void ShowGlobalCopies() { asm volatile("fence.proxy.async.global;" ::: "memory"); }
+/// Between what a block sends and the copy that brings it, one side needs this fence. Forward, where one warp sends in
+/// a few stores, it costs less before the copies; backward before the count, since there are more copies.
+constexpr bool kShowBeforeCopies = !kBackward;
 
 /// Where what is brought lies in shared memory, in stages that take turns.
 template <int kAt, int kBytesOfStage, int kAll, int kReaders>
@@ -138,7 +141,7 @@ PENSTOCK_DEVICE void Bring(const Ring& ring, const TeamExchange& exchange, int f
         const bool turn = before < 0 || (left >> before & 1) == 0;
         if (pending && is_sent && turn && ring.empty[stage].passed((round & 1) ^ 1)) {
           pending = false;
-          ShowGlobalCopies();
+          if constexpr (kShowBeforeCopies) ShowGlobalCopies();
           ring.full[stage].expect(kItemBytes);
           CopyBulk(ring.item(stage), exchange.sent(portion, step) + (first + item) * kItemBytes, kItemBytes,
                    ring.full[stage]);

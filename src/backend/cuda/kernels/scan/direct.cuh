@@ -50,7 +50,7 @@ PENSTOCK_DEVICE void RunDirect(const ScanArguments& args) {
     if (kCorrects && SameStates(state, earlier)) return;
     walk.move_to(args, begin, 0);
     Op op;
-    op.load(MemoryValues<Op>(args, walk));
+    op.load(args, walk, MemoryValues<Op>(args, walk));
     if constexpr (kCorrects) {
       float gain[kVector];
       for (int i = 0; i < kVector; ++i) gain[i] = 0.0f;
@@ -59,6 +59,7 @@ PENSTOCK_DEVICE void RunDirect(const ScanArguments& args) {
     }
     op.start(args, place, walk);
     WalkSteps(op, walk, state);
+    op.finish(args, place, walk);
   }
   StoreLast(place, walk, 0, state);
   if constexpr (kLengths) {

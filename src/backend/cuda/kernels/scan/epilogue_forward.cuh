@@ -253,16 +253,19 @@ struct GatesOfTile {
 /// Terms of the next `kSideBySide` steps, made of the gates in shared memory.
 struct NextTerms {
   GatesOfTile source;
+  ChannelVectors learnt;
   float a[kSideBySide][kVector], b[kSideBySide][kVector];
 
-  __device__ __forceinline__ void load(const GatesOfTile& of_tile) { source = of_tile; }
+  __device__ __forceinline__ void load(const GatesOfTile& of_tile, const ChannelVectors& vectors) {
+    source = of_tile, learnt = vectors;
+  }
   __device__ __forceinline__ void make(int first) {
 #pragma unroll
     for (int k = 0; k < kSideBySide; ++k) {
       Values value[Rule::gates][1];
 #pragma unroll
       for (int g = 0; g < Rule::gates; ++g) value[g][0] = source.at(g, first + k);
-      for (int i = 0; i < kVector; ++i) TermsOf(value, 0, i, a[k][i], b[k][i]);
+      for (int i = 0; i < kVector; ++i) TermsOf(value, 0, i, learnt, a[k][i], b[k][i]);
     }
   }
   __device__ __forceinline__ void get(int k, int i, float& a_k, float& b_k) const {
@@ -417,7 +420,7 @@ struct Walker {
     shared.gates_full.wait(parity);
     if (kKeepGates) keep_gates(tiles, walk);
     Op op;
-    op.load(GatesOfTile(shared, walk, group));
+    op.load(args.scan, walk, GatesOfTile(shared, walk, group));
     if (kKeepTerms) leave();
     float state[kVector];
     enter(op, chain, walk, first, last, state);

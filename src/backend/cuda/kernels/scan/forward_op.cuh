@@ -6,24 +6,25 @@
 
 /// The gain and b of one channel from the values of all gates.
 template <int kCount>
-PENSTOCK_DEVICE void TermsOf(const Values (&value)[Rule::gates][kCount], int k, int i, float& a, float& b) {
+PENSTOCK_DEVICE void TermsOf(const Values (&value)[Rule::gates][kCount], int k, int i, const ChannelVectors& learnt,
+                             float& a, float& b) {
   float wx[Rule::gates];
 #pragma unroll
   for (int g = 0; g < Rule::gates; ++g) wx[g] = value[g][k].get(i);
-  Affine<Rule>(wx, a, b);
+  Affine<Rule>(wx, learnt.of[i], a, b);
 }
 
 struct KeptTerms {
   float a[kSteps][kVector], b[kSteps][kVector];
 
   template <class Source>
-  __device__ __forceinline__ void load(const Source& source) {
+  __device__ __forceinline__ void load(const Source& source, const ChannelVectors& learnt) {
 #pragma unroll
     for (int k = 0; k < kSteps; ++k) {
       Values value[Rule::gates][1];
 #pragma unroll
       for (int g = 0; g < Rule::gates; ++g) value[g][0] = source.at(g, k);
-      for (int i = 0; i < kVector; ++i) TermsOf(value, 0, i, a[k][i], b[k][i]);
+      for (int i = 0; i < kVector; ++i) TermsOf(value, 0, i, learnt, a[k][i], b[k][i]);
     }
   }
   __device__ __forceinline__ void get(int k, int i, float& a_k, float& b_k) const { a_k = a[k][i], b_k = b[k][i]; }
@@ -32,16 +33,18 @@ struct KeptTerms {
 
 struct RemadeTerms {
   Values value[Rule::gates][kSteps];
+  ChannelVectors learnt;
 
   template <class Source>
-  __device__ __forceinline__ void load(const Source& source) {
+  __device__ __forceinline__ void load(const Source& source, const ChannelVectors& vectors) {
+    learnt = vectors;
 #pragma unroll
     for (int g = 0; g < Rule::gates; ++g) {
 #pragma unroll
       for (int k = 0; k < kSteps; ++k) value[g][k] = source.at(g, k);
     }
   }
-  __device__ __forceinline__ void get(int k, int i, float& a, float& b) const { TermsOf(value, k, i, a, b); }
+  __device__ __forceinline__ void get(int k, int i, float& a, float& b) const { TermsOf(value, k, i, learnt, a, b); }
   __device__ __forceinline__ void forget() {
 #pragma unroll
     for (int k = 0; k < kSteps; ++k) {
@@ -68,8 +71,10 @@ struct ForwardOpOver {
   Index out_stride;
 
   template <class Source>
-  __device__ __forceinline__ void load(const Source& source) {
-    terms.load(source);
+  __device__ __forceinline__ void load(const ScanArguments& args, const Walk& walk, const Source& source) {
+    ChannelVectors learnt;
+    learnt.read(args, walk);
+    terms.load(source, learnt);
   }
 
   __device__ __forceinline__ void compose(const Walk& walk, int k, float (&gain)[kVector],
@@ -99,6 +104,8 @@ struct ForwardOpOver {
     Values::of(state).store(out);
     out += out_stride;
   }
+
+  __device__ __forceinline__ void finish(const ScanArguments&, const Place&, const Walk&) const {}
 
   PENSTOCK_DEVICE void clear_padding(const Walk& walk, const ScanArguments& args) {
     if constexpr (kLengths) ClearPadding(walk, args.out[0]);

@@ -133,14 +133,16 @@ struct Gates {
     }
   }
 
-  __device__ __forceinline__ void make(KeptTerms& terms) const {
+  __device__ __forceinline__ void make(KeptTerms& terms, const ScanArguments& args, const Walk& walk) const {
+    ChannelVectors learnt;
+    learnt.read(args, walk);
 #pragma unroll
     for (int k = 0; k < kSteps; ++k) {
       for (int i = 0; i < kVector; ++i) {
         float gate[Rule::gates];
 #pragma unroll
         for (int g = 0; g < Rule::gates; ++g) gate[g] = sum[g][k][i];
-        Affine<Rule>(gate, terms.a[k][i], terms.b[k][i]);
+        Affine<Rule>(gate, learnt.of[i], terms.a[k][i], terms.b[k][i]);
       }
     }
   }
@@ -184,7 +186,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, kBlocks)
     gates.start(args, walk);
     if (walk.valid > 0) gates.multiply(shared, shared.x[stage] + group * kGroupPitch, walk.tile_channel);
     if constexpr (kKeepGates) gates.keep(args.scan, walk);
-    gates.make(op.terms);
+    gates.make(op.terms, args.scan, walk);
     shared.stretches.tell(op, walk, group);
     __syncthreads();
     float state[kVector];

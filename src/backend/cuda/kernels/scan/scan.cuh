@@ -95,6 +95,7 @@ PENSTOCK_DEVICE void RunTile(const ScanArguments& args, ScanShared& shared, int 
   }
   op.start(args, tile.chain, walk);
   WalkSteps(op, walk, state);
+  op.finish(args, tile.chain, walk);
   if (!tile.last) return;
   StoreLast(tile.chain, walk, group, state);
   Op::clear_padding(walk, args);
@@ -143,7 +144,7 @@ PENSTOCK_DEVICE void RunScan(const ScanArguments& args) {
     WaitForCopies<0>();
     __syncthreads();
     Op op;
-    op.load(TileValues{memory});
+    op.load(args, tile.walk, TileValues{memory});
     // The next tile's values are asked for as soon as this one's are out of their way; but not before this block's
     // first look back, which would come to stand behind them in the queue for memory.
     const bool owner = threadIdx.x < kTileChannels && !tile.beyond;

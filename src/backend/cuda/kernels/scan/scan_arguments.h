@@ -23,6 +23,9 @@ struct ScanArguments {
   const float* state_in;        // [B, C] or null for zeros
   float* state_out;             // [B, C] or null
   const float* earlier;         // corrections: the state_in of the pass that wrote `out`, or null for zeros
+  const char* learnt;           // [K, C] in the storage, of cells with learnt vectors
+  float* dlearnt;               // backward passes: [B, step_groups, K, C], or null
+  int step_groups;              // of a row, kSteps each
   const float* entry;           // backward passes: [B, C] state that entered the first step, or null for zeros
   const long long* lengths;     // [B] or null: all rows have T steps
   const long long* cu_seqlens;  // [B + 1] or null: row b is the steps cu_seqlens[b] .. cu_seqlens[b + 1] of row 0

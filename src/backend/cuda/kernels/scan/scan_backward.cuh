@@ -13,13 +13,15 @@ struct BackwardOp {
   static constexpr int kInputs = kReadBack + 2;
   static constexpr int kAhead = kReadBack;  // the state before a step is the output of the walk's next one
   Values value[kSteps][kReadBack], before[kSteps], dy[kSteps];
+  ChannelVectors learnt, dlearnt;
   char* out[Rule::gates];
   Index stride[Rule::gates];
   const float* entry;
   int entry_step;  // the step of this thread that is the first in time, or -1
 
   template <class Source>
-  __device__ __forceinline__ void load(const Source& source) {
+  __device__ __forceinline__ void load(const ScanArguments& args, const Walk& walk, const Source& source) {
+    learnt.read(args, walk);
 #pragma unroll
     for (int k = 0; k < kSteps; ++k) {
 #pragma unroll
@@ -40,7 +42,7 @@ struct BackwardOp {
   __device__ __forceinline__ float gain_of(int k, int i) const {
     float wx[Rule::gates], gain, b;
     values_of(k, i, wx);
-    Affine<Rule>(wx, gain, b);
+    Affine<Rule>(wx, learnt.of[i], gain, b);
     return gain;
   }
 
@@ -55,7 +57,8 @@ struct BackwardOp {
   }
 
   __device__ __forceinline__ void start(const ScanArguments& args, const Place& place, const Walk& walk) {
-    // Gates once more, rather than their results in registers.
+    for (int i = 0; i < kVector; ++i) dlearnt.of[i].clear();
+      // Gates once more, rather than their results in registers.
 #pragma unroll
     for (int k = 0; k < kSteps; ++k) {
       for (int g = 0; g < kReadBack; ++g) value[k][g].forget();
@@ -79,7 +82,7 @@ struct BackwardOp {
       const float da = clear ? 0.0f : db * previous;
       float wx[Rule::gates], dwx[Rule::gates];
       values_of(k, i, wx);
-      AffineBackward<Rule>(wx, da, db, dwx);
+      AffineBackward<Rule>(wx, learnt.of[i], da, db, dwx, dlearnt.of[i]);
 #pragma unroll
       for (int g = 0; g < Rule::gates; ++g) gradient[g][i] = dwx[g];
       state[i] = clear ? 0.0f : Gain<Rule>::advance(gain_of(k, i), db, 0.0f);
@@ -88,6 +91,15 @@ struct BackwardOp {
     for (int g = 0; g < Rule::gates; ++g) {
       Values::of(gradient[g]).store(out[g]);
       out[g] += stride[g];
+    }
+  }
+
+  /// Writes what the thread's steps add to the gradients of the learnt vectors.
+  __device__ __forceinline__ void finish(const ScanArguments& args, const Place& place, const Walk& walk) const {
+    if constexpr (LearntValues<Rule>::count > 0) {
+      if (walk.valid == 0 || args.dlearnt == nullptr) return;
+      const int row = place.number / args.channel_tiles, steps = row * args.step_groups + walk.begin / kSteps;
+      for (int i = 0; i < kVector; ++i) dlearnt.of[i].add_to(args.dlearnt, steps, args.channels, walk.channel + i);
     }
   }
 

@@ -69,8 +69,12 @@ extern "C" __global__ void __launch_bounds__(32 * kWarps, 1) Step(const __grid_c
     }
     const int row = first + lane;
     if (lane >= kRows || row >= args.rows) continue;
+    LearntValues<Rule> learnt;
+    for (int k = 0; k < LearntValues<Rule>::count; ++k) {
+      learnt.of[k] = LoadOne(args.learnt + ((Index)k * args.hidden + channel) * Storage::bytes);
+    }
     float a, b;
-    Affine<Rule>(wx, a, b);
+    Affine<Rule>(wx, learnt, a, b);
     float* state = args.state + (Index)row * args.hidden + channel;
     const float next[1] = {__fmaf_rn(a, *state, b)};
     *state = next[0];

@@ -129,6 +129,22 @@ PENSTOCK_DEVICE Walk FindWalk(const ScanArguments& args, int number, int chunk_b
   return FindWalk(args, number, chunk_begin, (int)threadIdx.x % kLanes, group);
 }
 
+/// The values of the learnt vectors of a thread's channels.
+struct ChannelVectors {
+  LearntValues<Rule> of[kVector];
+
+  __device__ __forceinline__ void read(const ScanArguments& args, const Walk& walk) {
+    using One = Vector<Storage, 1>;
+#pragma unroll
+    for (int k = 0; k < LearntValues<Rule>::count; ++k) {
+      const char* const vector = args.learnt + ((Index)k * args.channels + walk.channel) * Storage::bytes;
+      for (int i = 0; i < kVector; ++i) {
+        of[i].of[k] = walk.active ? One::read(vector + i * Storage::bytes).get(0) : 0.0f;
+      }
+    }
+  }
+};
+
 /// An op's steps of this thread, from the state before them to the one after.
 template <class Op>
 PENSTOCK_DEVICE void WalkSteps(Op& op, const Walk& walk, float (&state)[kVector]) {

@@ -1,0 +1,128 @@
+"""Trains a Transformer or a recurrent layer of torch.nn as a byte-level language model. Prints one JSON object.
+
+Bytes, windows, optimiser, schedule and clipping are those of `penstock train TEXT`. A recurrent network carries its
+state from window to window; a Transformer sees a window, and is scored with at least half a window of bytes before each
+byte. With --contexts the speed of generation behind so many bytes is measured.
+"""
+
+import argparse
+import json
+import math
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from transformer import computing, device_memory, network_of_size, parameters_of
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "quality"))
+from torch_training import Optimiser  # noqa: E402
+
+GENERATED = 256  # bytes whose generation is timed
+
+
+def detached(state):
+    return tuple(part.detach() for part in state) if isinstance(state, tuple) else state.detach()
+
+
+def bits(logits, targets):
+    """Of every byte."""
+    loss = torch.nn.functional.cross_entropy(logits.float().flatten(0, 1), targets.flatten(), reduction="none")
+    return loss / math.log(2)
+
+
+def train(model, data, arguments):
+    rows, length = arguments.batch, arguments.length
+    optimiser = Optimiser(model, arguments.learning_rate)
+    starts = torch.tensor([len(data) * row // rows for row in range(rows)], device=data.device)[:, None]
+    ahead = torch.arange(length + 1, device=data.device)
+    carries = arguments.kind != "Transformer"
+    memory = model.memory() if carries else None
+    for step in range(arguments.steps):
+        window = data[(starts + step * length + ahead) % len(data)].long()
+        with computing(arguments.precision):
+            logits = model(window[:, :-1], memory)
+        optimiser.step(bits(logits, window[:, 1:]).mean() * math.log(2), (step + 1) / arguments.steps)
+        for state in memory or ():
+            state.value = detached(state.value)
+    if arguments.device != "cpu":
+        torch.cuda.synchronize()
+
+
+@torch.no_grad()
+def score(model, data, arguments):
+    """Bits a byte. Of a Transformer: windows begin every half window, and their second halves count."""
+    carries = arguments.kind != "Transformer"
+    length = 4096 if carries else arguments.length
+    hop = length if carries else length // 2
+    memory = model.memory() if carries else None
+    total = scored = 0
+    for begin in range(0, len(data) - 1, hop):
+        window = data[begin:begin + length + 1].long()[None]
+        skipped = 0 if carries or begin == 0 else length - hop
+        if window.shape[1] <= skipped + 1:
+            break
+        with computing(arguments.precision):
+            logits = model(window[:, :-1], memory)
+        found = bits(logits, window[:, 1:])[skipped:]
+        total += float(found.double().sum())
+        scored += found.numel()
+    return total / scored
+
+
+@torch.no_grad()
+def generation(model, data, context, device):
+    """Milliseconds a byte behind `context` bytes, and the bytes of state or cache there."""
+    memory = model.memory()
+    logits = model(data[None, :context].long(), memory)[:, -1:]
+    kept = sum(part.bytes() for part in memory if part)
+    for _ in range(2):  # the first pass warms up
+        if device != "cpu":
+            torch.cuda.synchronize()
+        began = time.perf_counter()
+        for _ in range(GENERATED):
+            token = torch.multinomial(logits[:, -1].softmax(-1), 1)
+            logits = model(token, memory)
+        if device != "cpu":
+            torch.cuda.synchronize()
+    return {"ms": 1000 * (time.perf_counter() - began) / GENERATED, "bytes": kept}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("text")
+    parser.add_argument("--kind", choices=["Transformer", "LSTM", "GRU"], default="Transformer")
+    parser.add_argument("--parameters", type=int, required=True)
+    parser.add_argument("--blocks", type=int, default=3)
+    parser.add_argument("--steps", type=int, required=True)
+    parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--length", type=int, default=512)
+    parser.add_argument("--learning-rate", type=float, default=3e-3)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--validation-fraction", type=float, default=0.05)
+    parser.add_argument("--contexts", type=int, nargs="*", default=[])
+    parser.add_argument("--unscored", action="store_true", help="leave the hold-out set out")
+    parser.add_argument("--precision", choices=["f32", "bf16"], default="f32", help="bf16: of training on a GPU")
+    parser.add_argument("--device", default="cpu")
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    torch.manual_seed(arguments.seed)
+    data = torch.from_numpy(np.fromfile(arguments.text, dtype=np.uint8)).to(arguments.device)
+    split = len(data) - int(len(data) * arguments.validation_fraction)
+    model, width = network_of_size(arguments.kind, 256, 256, arguments.blocks, arguments.parameters)
+    model.to(arguments.device)
+    began = time.monotonic()
+    train(model, data[:split], arguments)
+    result = {"peer": f"torch {torch.__version__}", "width": width, "parameters": parameters_of(model),
+              "seconds": time.monotonic() - began, "memory_mb": device_memory()}
+    model.eval()
+    if not arguments.unscored:
+        result["bits"] = score(model, data[split:], arguments)
+    result["generation"] = {str(n): generation(model, data, n, arguments.device) for n in arguments.contexts}
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()
