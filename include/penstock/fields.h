@@ -14,18 +14,32 @@ concept FieldsOf = std::same_as<std::remove_const_t<T>, Struct>;
 
 /// Calls visit(name, field) for each field of a ModelSpec but the cell.
 void visit_fields(FieldsOf<ModelSpec> auto& spec, const auto& visit) {
-  visit("width", spec.width), visit("blocks", spec.blocks), visit("hidden_size", spec.hidden_size);
-  visit("heads", spec.heads), visit("convolution", spec.convolution), visit("feed_forward", spec.feed_forward);
-  visit("dropout", spec.dropout), visit("end_norms", spec.end_norms), visit("from_last", spec.from_last);
-  visit("lags", spec.lags), visit("known_effects", spec.known_effects), visit("filters", spec.filters);
-  visit("dilations", spec.dilations), visit("members", spec.members);
+  visit("width", spec.width);
+  visit("blocks", spec.blocks);
+  visit("hidden_size", spec.hidden_size);
+  visit("heads", spec.heads);
+  visit("convolution", spec.convolution);
+  visit("feed_forward", spec.feed_forward);
+  visit("dropout", spec.dropout);
+  visit("end_norms", spec.end_norms);
+  visit("from_last", spec.from_last);
+  visit("lags", spec.lags);
+  visit("known_effects", spec.known_effects);
+  visit("filters", spec.filters);
+  visit("dilations", spec.dilations);
+  visit("members", spec.members);
 }
 
 /// Calls visit(name, field) for each field of a History.
 void visit_fields(FieldsOf<History> auto& history, const auto& visit) {
-  visit("trained", history.trained), visit("data", history.data), visit("score", history.score);
-  visit("version", history.version), visit("steps", history.steps), visit("origin", history.origin);
-  visit("search", history.search), visit("weight", history.weight);
+  visit("trained", history.trained);
+  visit("data", history.data);
+  visit("score", history.score);
+  visit("version", history.version);
+  visit("steps", history.steps);
+  visit("origin", history.origin);
+  visit("search", history.search);
+  visit("weight", history.weight);
 }
 
 }  // namespace penstock

@@ -9,35 +9,59 @@ namespace penstock {
 
 /// Calls visit(name, field) for each field of TrainOptions but the loss, the optimiser, the execution and the note.
 void visit_fields(FieldsOf<TrainOptions> auto& options, const auto& visit) {
-  visit("max_steps", options.max_steps), visit("max_seconds", options.max_seconds);
-  visit("max_epochs", options.max_epochs), visit("batch", options.batch), visit("length", options.length);
-  visit("carry_state", options.carry_state), visit("learning_rate", options.learning_rate);
-  visit("weight_decay", options.weight_decay), visit("beta1", options.beta1), visit("beta2", options.beta2);
-  visit("epsilon", options.epsilon), visit("momentum", options.momentum), visit("warmup", options.warmup);
-  visit("final_rate", options.final_rate), visit("clip", options.clip), visit("give_up_after", options.give_up_after);
-  visit("rollbacks", options.rollbacks), visit("validate_every", options.validate_every);
-  visit("validate_steps", options.validate_steps), visit("patience", options.patience);
-  visit("keep_best", options.keep_best), visit("validation_batches", options.validation_batches);
-  visit("log_every", options.log_every), visit("metrics_path", options.metrics_path);
-  visit("tensorboard_path", options.tensorboard_path), visit("checkpoint_path", options.checkpoint_path);
-  visit("checkpoint_every", options.checkpoint_every), visit("seed", options.seed);
+  visit("max_steps", options.max_steps);
+  visit("max_seconds", options.max_seconds);
+  visit("max_epochs", options.max_epochs);
+  visit("batch", options.batch);
+  visit("length", options.length);
+  visit("carry_state", options.carry_state);
+  visit("learning_rate", options.learning_rate);
+  visit("weight_decay", options.weight_decay);
+  visit("beta1", options.beta1);
+  visit("beta2", options.beta2);
+  visit("epsilon", options.epsilon);
+  visit("momentum", options.momentum);
+  visit("warmup", options.warmup);
+  visit("final_rate", options.final_rate);
+  visit("clip", options.clip);
+  visit("give_up_after", options.give_up_after);
+  visit("rollbacks", options.rollbacks);
+  visit("validate_every", options.validate_every);
+  visit("validate_steps", options.validate_steps);
+  visit("patience", options.patience);
+  visit("keep_best", options.keep_best);
+  visit("validation_batches", options.validation_batches);
+  visit("log_every", options.log_every);
+  visit("metrics_path", options.metrics_path);
+  visit("tensorboard_path", options.tensorboard_path);
+  visit("checkpoint_path", options.checkpoint_path);
+  visit("checkpoint_every", options.checkpoint_every);
+  visit("seed", options.seed);
 }
 
 /// Calls visit(name, field) for each field of a GuardMemory.
 void visit_fields(FieldsOf<GuardMemory> auto& memory, const auto& visit) {
-  visit("losses", memory.losses), visit("norms", memory.norms), visit("first_loss", memory.first_loss);
-  visit("first_norm", memory.first_norm), visit("accepted", memory.accepted);
+  visit("losses", memory.losses);
+  visit("norms", memory.norms);
+  visit("first_loss", memory.first_loss);
+  visit("first_norm", memory.first_norm);
+  visit("accepted", memory.accepted);
 }
 
 /// Calls visit(name, field) for each field of a GuardPoint.
 void visit_fields(FieldsOf<GuardPoint> auto& point, const auto& visit) {
-  visit("step", point.step), visit("memory", point.memory);
+  visit("step", point.step);
+  visit("memory", point.memory);
 }
 
 /// Calls visit(name, field) for each field of a GuardState.
 void visit_fields(FieldsOf<GuardState> auto& state, const auto& visit) {
-  visit("memory", state.memory), visit("rollbacks", state.rollbacks), visit("last_rollback", state.last_rollback);
-  visit("rate_changed", state.rate_changed), visit("rate_factor", state.rate_factor), visit("good", state.good);
+  visit("memory", state.memory);
+  visit("rollbacks", state.rollbacks);
+  visit("last_rollback", state.last_rollback);
+  visit("rate_changed", state.rate_changed);
+  visit("rate_factor", state.rate_factor);
+  visit("good", state.good);
   visit("pending", state.pending);
 }
 
