@@ -11,13 +11,13 @@ namespace {
 struct CpuQuestion {
   Problem problem;  // without its cell
   Index gates, states;
-  bool scan;
+  bool scan, averages;
   bool operator==(const CpuQuestion&) const = default;
 };
 
 CpuQuestion question_of(const Problem& problem) {
   const CellInfo& cell = problem.cell->info;
-  CpuQuestion question{problem, cell.gates, cell.states, cell.scan};
+  CpuQuestion question{problem, cell.gates, cell.states, cell.scan, problem.cell->averages};
   question.problem.cell = nullptr;
   return question;
 }

@@ -53,6 +53,16 @@ TEST(Plan, OneRowOfALargeCellSharesItsUnits) {
   EXPECT_EQ(make_plan(problem("lstm", 1, 100, 32, 2), {}).channel_parts, 1);
 }
 
+/// Plans are remembered, and those of cells that differ in this alone must not be mixed up.
+TEST(Plan, CellsWithMeansDoNotShareTheUnitsOfARow) {
+  CellTraits averaging = cell_traits("lstm");
+  averaging.averages = true;
+  Problem asked = problem("lstm", 1, 100, 512, 2);
+  EXPECT_EQ(make_plan(asked, {}).channel_parts, 2);
+  asked.cell = &averaging;
+  EXPECT_EQ(make_plan(asked, {}).channel_parts, 1);
+}
+
 /// Two threads, each with half of the rows or half of the units: what took less time (docs/results/planning.md), where
 /// the difference was more than a tenth.
 TEST(DensePlan, IsTheQuickerOneOfThoseThatWereMeasured) {
