@@ -117,12 +117,17 @@ class Run {
     const Index row = of_.rows - 1, inputs = of_.spec.input_size, outputs = of_.spec.output_size();
     const Index steps = std::min<Index>(of_.ragged ? lengths_.back() : of_.steps, 16);
     oracle::Arguments<double> all;
-    auto parameter = parameters_.begin();
     for (Index layer = 0; layer < of_.spec.layers; ++layer) {
       oracle::Weights<double> weights;
-      for (auto* const values : {&weights.weight_ih, &weights.weight_hh, &weights.bias_ih, &weights.bias_hh}) {
-        for (Index i = 0; i < parameter->count; ++i) values->push_back(parameter->values.at(i));
-        ++parameter;
+      const std::pair<const char*, std::vector<double>*> named[] = {{"weight_ih", &weights.weight_ih},
+                                                                    {"weight_hh", &weights.weight_hh},
+                                                                    {"bias_ih", &weights.bias_ih},
+                                                                    {"bias_hh", &weights.bias_hh}};
+      for (const auto& [name, values] : named) {
+        for (const Parameter& parameter : parameters_) {
+          if (parameter.name != fmt::format("{}_l{}", name, layer)) continue;
+          for (Index i = 0; i < parameter.count; ++i) values->push_back(parameter.values.at(i));
+        }
       }
       all.weights.push_back(weights);
     }
@@ -143,6 +148,7 @@ class Run {
 
  private:
   struct Parameter {
+    std::string name;
     Index count = 1;
     Pattern values;
   };
@@ -174,7 +180,7 @@ class Run {
     const double bound = 1 / std::sqrt(static_cast<double>(of_.spec.hidden_size));
     const Pattern zeros = random_pattern(1, 0, 0, Storage::f32);
     for (const auto& [name, shape] : training_->parameters()) {
-      Parameter parameter{.values = random_pattern(10 + parameters_.size(), -bound, bound, of_.storage)};
+      Parameter parameter{.name = name, .values = random_pattern(10 + parameters_.size(), -bound, bound, of_.storage)};
       for (const Index extent : shape) parameter.count *= extent;
       weights_.push_back(put(shape, of_.type, parameter.values));
       gradients_.push_back(put(shape, DType::f32, zeros));
