@@ -9,6 +9,7 @@ import penstock.torch
 import torch
 
 STEPS, BATCH = 1024, 16
+HIDDEN = (16, 24, 32, 64, 100, 128, 256, 512, 768, 1000, 1024, 1536, 2048, 2560, 3072, 4096)
 
 
 def milliseconds(call, seconds=0.3, most=25):
@@ -66,7 +67,8 @@ class CellLoop(torch.nn.Module):
 
     def __init__(self, layer):
         super().__init__()
-        self.cell = torch.nn.LSTMCell(layer.input_size, layer.hidden_size, device="cuda", dtype=layer.weight_ih_l0.dtype)
+        self.cell = torch.nn.LSTMCell(layer.input_size, layer.hidden_size, device="cuda",
+                                      dtype=layer.weight_ih_l0.dtype)
         self.cell.load_state_dict({name.removesuffix("_l0"): value for name, value in layer.state_dict().items()})
 
     def forward(self, x):
@@ -135,8 +137,9 @@ def loops(_, quick):
             for name, module in found.items():
                 forward, both, off = measured(module, x, exact)
                 first = first or (forward[0], both[0])
-                rows.append([f"{BATCH}, {steps}, {hidden}, {str(dtype).removeprefix('torch.')}", name, time_text(forward),
-                             time_text(both), f"{forward[0] / first[0]:.1f} / {both[0] / first[1]:.1f}", f"{off:.1e}"])
+                rows.append([f"{BATCH}, {steps}, {hidden}, {str(dtype).removeprefix('torch.')}", name,
+                             time_text(forward), time_text(both),
+                             f"{forward[0] / first[0]:.1f} / {both[0] / first[1]:.1f}", f"{off:.1e}"])
     return table(["B, T, I = H", "what", "forward ms", "both ms", "times Penstock's", "error of y"], rows)
 
 
@@ -146,7 +149,7 @@ def sizes(_, quick):
     FlashRNN's paper speaks of 40 times larger hidden sizes than other fused kernels take. LSTM, 16 rows of 256 steps,
     bf16, milliseconds forward / forward and backward."""
     rows = []
-    for hidden in (16, 256) if quick else (16, 24, 32, 64, 100, 128, 256, 512, 768, 1000, 1024, 1536, 2048, 2560, 3072, 4096):
+    for hidden in (16, 256) if quick else HIDDEN:
         x = torch.randn(BATCH, 256, 64, device="cuda").to(torch.bfloat16)
         found = contenders(64, hidden, torch.bfloat16)
         exact = exact_outputs(found["Penstock"], x)
@@ -171,7 +174,8 @@ def resets(_, quick):
     reset = torch.rand(64, steps, device="cuda") < 1 / 64
     dy = torch.randn_like(x)
     rows = []
-    for name, options in (("all rows of T steps", {}), ("lengths=", {"lengths": lengths}), ("reset_mask=", {"reset_mask": reset})):
+    cases = {"all rows of T steps": {}, "lengths=": {"lengths": lengths}, "reset_mask=": {"reset_mask": reset}}
+    for name, options in cases.items():
         def step(options=options):
             layer(x, **options)[0].backward(dy)
         with torch.no_grad():
@@ -204,7 +208,8 @@ def bench(name, *options):
     def part(program, quick):
         with tempfile.TemporaryDirectory() as folder:
             page = Path(folder) / "page.md"
-            command = [program, "bench", name, "--device", "cuda", "--seconds", "0.02", *options, "--markdown", str(page)]
+            command = [program, "bench", name, "--device", "cuda", "--seconds", "0.02", *options]
+            command += ["--markdown", str(page)]
             result = subprocess.run([*command, *(["--quick"] if quick else [])], capture_output=True, text=True)
             if not page.exists():
                 raise RuntimeError(f"{' '.join(command)} ended with status {result.returncode}: {result.stderr[-400:]}")
@@ -220,7 +225,8 @@ def titled(title, part):
 
 PARTS = {
     "loops": loops, "sizes": sizes,
-    "fused": titled("A layer and a loop over LSTMCell, 64 rows of 200 steps, I = 256, H = 512", bench("fused", "--peers", "torch-loop,torch")),
+    "fused": titled("A layer and a loop over LSTMCell, 64 rows of 200 steps, I = 256, H = 512",
+                    bench("fused", "--peers", "torch-loop,torch")),
     "cuda_rnn": titled("The NumPy project's shapes, with transfers", bench("cuda_rnn")),
     "cs179": titled("The lengths of the CS179 study", bench("cs179")),
     "batch": titled("The speed-up of a sequence in a batch", bench("batch")),

@@ -1,4 +1,4 @@
-"""What the profilers say of layers on a GPU: launches, sectors and bytes by ncu, overlap by a trace; for bench/seeds.py.
+"""What profilers say of layers on a GPU: launches, sectors and bytes by ncu, overlap by a trace. For bench/seeds.py.
 
     python3 gpu_traces.py CASE      runs a case once between marks of the profiler, for ncu
 """
@@ -13,8 +13,11 @@ import penstock.torch
 import torch
 
 METRICS = {
-    "sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum", "requests": "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum",
-    "shared": "smsp__inst_executed_op_shared_ld.sum", "read": "dram__bytes_read.sum", "written": "dram__bytes_write.sum",
+    "sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",
+    "requests": "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum",
+    "shared": "smsp__inst_executed_op_shared_ld.sum",
+    "read": "dram__bytes_read.sum",
+    "written": "dram__bytes_write.sum",
 }
 SCALES = {"byte": 1, "Kbyte": 1e3, "Mbyte": 1e6, "Gbyte": 1e9}
 
@@ -70,11 +73,11 @@ def counters(_, quick):
     level cache of 50 MB keeps a part of what is written. Loads by the copy engine make no requests of threads."""
     if shutil.which("ncu") is None:
         return "ncu is not on the PATH: nothing was counted."
-    lines = ["| case | kernel | sectors a request | loads from shared memory | bytes read and written | times the least |",
+    lines = ["| case | kernel | sectors a request | loads from shared memory | bytes moved | times the least |",
              "|---|---|---:|---:|---:|---:|"]
     for case in list(CASES)[:2] if quick else CASES:
-        command = ["ncu", "--csv", "--profile-from-start", "off", "--metrics", ",".join(METRICS.values()), sys.executable,
-                   __file__, case]
+        command = ["ncu", "--csv", "--profile-from-start", "off", "--metrics", ",".join(METRICS.values()),
+                   sys.executable, __file__, case]
         result = subprocess.run(command, capture_output=True, text=True)
         if '"ID"' not in result.stdout:
             lines.append(f"| {case} | ncu failed: {(result.stdout + result.stderr)[-200:]!r} | | | | |")
@@ -145,8 +148,8 @@ def overlap(_, quick):
     copied, worked = (sum(b - a for a, b in part) / 1000 for part in (copies, kernels))
     hidden = common(copies, kernels) / 1000
     return (f"{batches} batches: copies {copied:.2f} ms, kernels {worked:.2f} ms, at the same time {hidden:.2f} ms "
-            f"({100 * hidden / copied:.0f} % of the copies). Kernels ran in {len(streams)} stream(s); the first copy has "
-            "nothing to hide behind.")
+            f"({100 * hidden / copied:.0f} % of the copies). Kernels ran in {len(streams)} stream(s). "
+            "The first copy has nothing to hide behind.")
 
 
 PARTS = {"counters": counters, "overlap": overlap}
