@@ -19,7 +19,7 @@ struct InputTileRows {
   /// From one row to the next, wx moves on by `wx_step`.
   HWY_INLINE void run(Index row, Index count, Index wx_row, Index wx_step) const {
     const Index inputs = PanelInputs<Bf16Tile>(job.input);
-    for (Index done = 0, rows; done < count; done += rows) {
+    for (Index done = 0, rows = 0; done < count; done += rows) {
       rows = std::min(2 * kTileRows, count - done);
       const TileOperands a{job.rounded.x + (row + done) * inputs, inputs, job.input};
       const Index to = wx_row + done * wx_step;
@@ -102,7 +102,7 @@ class ForwardTileStep {
     for (Index slot = part_.slot_begin; slot < slot_end_; slot += kRows) {
       const Index rows = std::min(kRows, slot_end_ - slot);
       const Index together = kTiles * kTileRows / ((rows + kTileRows - 1) / kTileRows * kTileRows);
-      for (Index block = part_.block_begin, count; block < part_.block_end; block += count) {
+      for (Index block = part_.block_begin, count = 0; block < part_.block_end; block += count) {
         count = std::min({together, part_.block_end - block, blocks_per_head_ - block % blocks_per_head_});
         run(slot, rows, block, count);
       }

@@ -16,6 +16,7 @@ constexpr Index TilesOf(Index count, Index of_tile) { return (count + of_tile - 
 
 template <class Word>
 HWY_INLINE Word* AtCacheLine(Word* memory) {
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): rounded up
   return reinterpret_cast<Word*>((reinterpret_cast<std::uintptr_t>(memory) + 63) / 64 * 64);
 }
 
