@@ -9,7 +9,7 @@ WIDTH = 256
 LONGEST_RUN = 20.0  # seconds: a layer's first length that would take longer is left out, and all longer ones
 LENGTHS = {"parallel": tuple(2**k for k in range(6, 17)), "long": (65_536,)}  # 64 to 65,536
 TITLES = {"parallel": "Where each is parallel", "long": "Long sequences"}
-# Of a long sequence there is one length, so no layer is spared it.
+# Table `long` has a single length, so even slow layers are timed at it.
 LONGEST = {"parallel": LONGEST_RUN, "long": 1000.0}
 LAYERS = {"parallel": ("LSTM", "MinGRU", "convolution", "attention", "torch.nn.LSTM"),
           "long": ("LSTM", "GRU", "SLSTM", "MinGRU", "MinLSTM", "convolution", "attention", "torch.nn.LSTM",

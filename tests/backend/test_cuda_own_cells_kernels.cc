@@ -163,7 +163,7 @@ void OwnCellKernels::fit_scans(const std::string& cell) const {
   EXPECT_EQ(test::report_of(compiled.log).spills, 0) << compiled.log;
 }
 
-/// Of one warp, of several, and of many heads.
+/// Heads of one warp, heads of several, and many heads.
 TEST_P(OwnCellKernels, WithMeansFitTheirRegisters) {
   const std::string cell = defined(test::written_norm_lstm());
   struct Form {

@@ -20,7 +20,7 @@ inline double Ratio(double a, double b) { return a / b; }
 inline double SubtractProduct(double a, double b, double c) { return c - a * b; }
 inline double Most(double a, double b) { return std::max(a, b); }
 inline double Less(double a, double b) { return a < b ? 1.0 : 0.0; }
-/// Of heads of one unit.
+/// Heads have one unit here, so it is its own mean.
 inline double Mean(double x) { return x; }
 inline double Equal(double a, double b) { return a == b ? 1.0 : 0.0; }
 

@@ -4,8 +4,8 @@
 // NEON. Everything else Highway knows is left out: bits 0..7 are the x86 sets beyond AVX-512 as Skylake has it, and the
 // scalable vectors of SVE cannot be members of arrays. Include before any other Highway header.
 //
-// PENSTOCK_WITHOUT_AVX2 leaves out AVX2 too. Builds with sanitizers set it, because an engine takes them a minute per
-// instruction set. They keep the widest vectors and the narrowest.
+// PENSTOCK_WITHOUT_AVX2 leaves out AVX2 too. Builds with sanitizers set it, because every instruction set compiles the
+// engines once more. They keep the widest vectors and the narrowest.
 #ifdef PENSTOCK_WITHOUT_AVX2
 #define PENSTOCK_ALSO_DISABLED HWY_AVX2
 #else

@@ -256,7 +256,7 @@ struct Backward {
     }
   }
 
-  /// Of cells whose units read means over their head.
+  /// Cells whose units read means over their head.
   template <class Cell>
   __device__ __forceinline__ void with_means(int step, const Inputs (&all)[kColumns], const float (&through)[4]) {
 #pragma unroll

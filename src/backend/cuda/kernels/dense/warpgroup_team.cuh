@@ -91,8 +91,8 @@ struct TeamExchange {
 
 /// What is written by stores and read by copies, or the other way round, within global memory.
 PENSTOCK_DEVICE void ShowGlobalCopies() { asm volatile("fence.proxy.async.global;" ::: "memory"); }
-/// Between what a block sends and the copy that brings it, one side needs this fence. Forward, where one warp sends in
-/// a few stores, it costs less before the copies; backward before the count, since there are more copies.
+/// Between what a block sends and the copy that brings it, one side needs this fence. Measured: forward it costs less
+/// before the copies, backward before the count, since there are more copies.
 constexpr bool kShowBeforeCopies = !kBackward;
 
 /// Where what is brought lies in shared memory, in stages that take turns.
