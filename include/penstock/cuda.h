@@ -6,7 +6,8 @@
 
 #include "penstock/tensor.h"
 
-/// CUDA graphs, pipelined copies and memory of others, for programs that keep their data on NVIDIA GPUs. docs/cuda.md has examples.
+/// CUDA graphs, pipelined copies and memory of others, for programs that keep their data on NVIDIA GPUs. docs/cuda.md
+/// has examples.
 ///
 /// No CUDA header is needed. GPU addresses are pointers that the host must not dereference; streams are `cudaStream_t`
 /// or `CUstream`. Everything uses the primary context of the device, as the CUDA runtime and PyTorch do.
