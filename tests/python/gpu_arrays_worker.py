@@ -31,6 +31,8 @@ class Dlpack:
     def __dlpack__(self, *, stream=None, **options):
         if self.old and options:
             raise TypeError("__dlpack__() got an unexpected keyword argument 'max_version'")
+        if stream is None:
+            raise BufferError("NumPy cannot read memory of a GPU")
         self.streams.append(stream)
         return self.array.__dlpack__(**options)
 
@@ -165,6 +167,7 @@ def case_refusals():
     refused(TypeError, "x must be an array of numbers", lambda: forward(Interface(X, typestr="|V4")))
     refused(ValueError, "x on a GPU must have contiguous channels", lambda: forward(Dlpack(np.ones((2, 5, 6), np.float32)[..., ::2])))
     refused(ValueError, "not the strides (30, 6, 2)", lambda: forward(Interface(np.ones((2, 5, 6), np.float32)[..., ::2])))
+    refused(ValueError, "x must not be an empty array", lambda: forward(Interface(X, data=(0, False))))
     refused(ValueError, "x must be an array without a mask", lambda: forward(Interface(X, mask=X)))
     refused(ValueError, "x must have the shape", lambda: forward(Dlpack(X[..., :2])))
     refused(ValueError, "x must be in the memory of the CPU or of an NVIDIA GPU, not on a device of DLPack's type 10",

@@ -102,6 +102,15 @@ void refuse_gpu(nb::handle object, const char* name) {
          "; copy it by .cpu(), .get() or .numpy()");
 }
 
+nb::object from_dlpack(nb::handle object, const char* name) {
+  try {
+    return Numpy::get().from_dlpack(object);
+  } catch (const nb::python_error&) {
+    refuse_gpu(object, name);
+    throw;
+  }
+}
+
 }  // namespace
 
 const char* name_of(Scalar scalar) {
@@ -162,12 +171,12 @@ Array::Array(nb::handle object, const char* name, Scalar scalar) : Array() {
   if (PyObject_CheckBuffer(object.ptr())) {
     if (!acquire(object, 0)) throw nb::python_error();
   } else {
-    refuse_gpu(object, name);
     const Numpy& numpy = Numpy::get();
     nb::object array;
     if (has(object, "__dlpack__") && !has(object, "__array_interface__")) {
-      array = numpy.from_dlpack(object);
+      array = from_dlpack(object, name);
     } else if (has(object, "__array_interface__") || has(object, "__array__")) {
+      refuse_gpu(object, name);  // it may offer copies
       array = numpy.asarray(object);
     } else {
       // A list without a dtype. Fractions are refused for integers instead of being cut off.
@@ -193,13 +202,13 @@ Array Array::output(nb::handle object, const char* name, Scalar scalar) {
   refuse_masked(object, name);
   nb::object view = nb::borrow(object);
   if (!PyObject_CheckBuffer(object.ptr())) {
-    refuse_gpu(object, name);
     const Numpy& numpy = Numpy::get();
     if (has(object, "__array_interface__")) {
       view = numpy.asarray(object);
     } else if (has(object, "__dlpack__")) {
-      view = numpy.from_dlpack(object);
+      view = from_dlpack(object, name);
     } else {
+      refuse_gpu(object, name);
       const std::string type = nb::cast<std::string>(nb::handle(object.type()).attr("__name__"));
       throw nb::type_error((std::string(name) + " must be an array to write to, not " + type).c_str());
     }

@@ -139,7 +139,9 @@ std::optional<Device> device_of(nb::handle object, const char* name) {
            std::to_string(type));
   }
   if (!nb::hasattr(object, "__cuda_array_interface__")) return std::nullopt;
-  return gpu_of(reinterpret_cast<const void*>(address_of(object.attr("__cuda_array_interface__"))));
+  const std::uintptr_t address = address_of(object.attr("__cuda_array_interface__"));
+  if (address == 0) refuse(std::string(name) + " must not be an empty array");
+  return gpu_of(reinterpret_cast<const void*>(address));  // NOLINT(performance-no-int-to-ptr)
 }
 
 DeviceArray::DeviceArray(nb::handle object, const char* name, Scalar scalar, const std::shared_ptr<Stream>& stream,

@@ -23,18 +23,6 @@
 namespace penstock::python {
 namespace {
 
-/// A copy of the network on another device. Its weights are updated before the next call that needs them.
-template <class Real>
-struct DeviceCopy {
-  /// `seed` draws the dropout masks.
-  DeviceCopy(const RecurrentSpec& spec, Device device, std::uint64_t seed)
-      : stream(std::make_shared<Stream>(device)), network(spec, *stream, seed) {}
-
-  std::shared_ptr<Stream> stream;
-  Recurrent<Real> network;
-  bool is_current = false;
-};
-
 /// Arguments of a forward call.
 template <class Real>
 struct ForwardCall {

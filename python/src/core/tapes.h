@@ -79,6 +79,18 @@ class DeviceBatch {
   Buffer lengths_, cu_seqlens_, reset_;
 };
 
+/// A copy of the network on another device. Its weights are updated before the next call that needs them.
+template <class Real>
+struct DeviceCopy {
+  /// `seed` draws the dropout masks.
+  DeviceCopy(const RecurrentSpec& spec, Device device, std::uint64_t seed)
+      : stream(std::make_shared<Stream>(device)), network(spec, *stream, seed) {}
+
+  std::shared_ptr<Stream> stream;
+  Recurrent<Real> network;
+  bool is_current = false;
+};
+
 /// Saved values of a forward pass for the backward pass. One call at a time may use it (InUse); a second is refused.
 template <class Real>
 struct Tape {
