@@ -55,8 +55,9 @@ def parts_of(table):
     return ACCURACY[table].tasks, ACCURACY[table].nets
 
 
-def kind_of(net):
-    return net if isinstance(net, str) else net.cell or net.kind
+def names_of(net):
+    """What --networks may call it: its cell or kind, or its name in the table."""
+    return (net,) if isinstance(net, str) else (net.cell or net.kind, net.name)
 
 
 def torch_version():
@@ -135,7 +136,8 @@ def parse():
     parser.add_argument("--show", action="store_true",
                         help="print the table of the record, of any version of the programs, and start nothing")
     parser.add_argument("--only", nargs="+", metavar="TASK", help="tasks or corpora of the table")
-    parser.add_argument("--networks", nargs="+", metavar="NAME", help="cells, kinds of networks or layers of the table")
+    parser.add_argument("--networks", nargs="+", metavar="NAME",
+                        help="networks by cell, kind or name, such as gru or 'gru, 1 block', or layers of the table")
     parser.add_argument("--picture", metavar="FILE", help="draw the table as an SVG file; needs matplotlib")
     return parser, parser.parse_args()
 
@@ -143,12 +145,13 @@ def parse():
 def chosen(parser, arguments):
     """The tasks and the networks that were asked for."""
     of_tasks, nets = parts_of(arguments.table)
-    kinds = list(dict.fromkeys(map(kind_of, nets)))
-    for option, asked, known in (("--only", arguments.only, of_tasks), ("--networks", arguments.networks, kinds)):
+    names = list(dict.fromkeys(name for net in nets for name in names_of(net)))
+    for option, asked, known in (("--only", arguments.only, of_tasks), ("--networks", arguments.networks, names)):
         if unknown := set(asked or ()) - set(known):
-            has = ", ".join(known) or "none"
-            parser.error(f"{option} has {', '.join(sorted(unknown))}; {arguments.table} has {has}")
-    return tuple(arguments.only or of_tasks), [net for net in nets if kind_of(net) in (arguments.networks or kinds)]
+            has = "; ".join(known) or "none"
+            parser.error(f"{option} has {'; '.join(sorted(unknown))}, and {arguments.table} has {has}")
+    wanted = set(arguments.networks or names)
+    return tuple(arguments.only or of_tasks), [net for net in nets if wanted.intersection(names_of(net))]
 
 
 def check(parser, arguments):
