@@ -2,8 +2,8 @@
 
 Letters of shapes: ``T`` time steps, ``B`` batch rows, ``I`` input size, ``H`` hidden size, ``G`` gates and ``S`` states
 of a cell, ``D = H / heads``. Arrays are float32, or float64 for layers made with ``dtype="float64"``. Arrays of other
-libraries are read and written in place, without a copy, if they are in CPU memory and have the buffer protocol,
-``__array_interface__`` or DLPack, or if they are in the memory of a GPU and have DLPack or ``__cuda_array_interface__``.
+libraries are read and written in place, without a copy. In CPU memory they need the buffer protocol,
+``__array_interface__`` or DLPack; on a GPU, DLPack or ``__cuda_array_interface__``.
 """
 
 from __future__ import annotations
@@ -217,8 +217,8 @@ class _Network:
         """Runs the backward pass of the ``forward`` call that filled ``tape`` and returns ``(dx, dh0)``.
 
         It runs where ``forward`` ran, and adds the gradients of the weights to :attr:`gradients` in CPU memory;
-        :meth:`zero_gradients` clears them. If ``x`` of ``forward`` was on a GPU, ``dy`` and ``dstate`` must be there too,
-        and ``dx`` and ``dh0`` stay there.
+        :meth:`zero_gradients` clears them. If ``x`` of ``forward`` was on a GPU, ``dy`` and ``dstate`` must be there
+        too, and ``dx`` and ``dh0`` stay there.
 
         Args:
             dy: The gradient of ``y``, in its shape. None: zeros.

@@ -65,7 +65,8 @@ def test_training_on_the_cpu_as_the_device(name, rows, dtype):
 
     def passes(wrap, copied):
         network.zero_gradients()
-        y, last = network._network.forward(wrap(x), wrap(h0), None, tape._tape, which, rows == "time_first", execution, False, copied)
+        how = which, rows == "time_first", execution, False, copied
+        y, last = network._network.forward(wrap(x), wrap(h0), None, tape._tape, *how)
         dy = normal(4, *y.shape).astype(dtype)
         dx, dh0 = network.backward(wrap(dy), wrap(dh := np.ones_like(h0)), tape=tape)
         assert dh.shape == last.shape
