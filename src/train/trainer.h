@@ -10,7 +10,7 @@
 #include "penstock/train/guard.h"
 #include "penstock/train/train.h"
 #include "train/checkpoint.h"
-#include "train/metrics.h"
+#include "train/metrics_log.h"
 #include "train/optimizer.h"
 #include "train/step_runner.h"
 #include "train/stopping.h"

@@ -1,4 +1,4 @@
-#include "train/metrics.h"
+#include "train/metrics_log.h"
 
 #include <numbers>
 #include <utility>
