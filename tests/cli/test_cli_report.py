@@ -375,9 +375,9 @@ def test_hostile_names_stay_text(runs, tmp_path):
     "content, problem",
     [
         ("", "a.jsonl: there are no metrics of a run in it"),
-        ("hello\n", "a.jsonl:1: this is no record of metrics: 'hello'"),
-        ('{"kind":"run"}\n{"kind"\n{"kind":"step"}\n', """a.jsonl:2: this is no record of metrics: '{"kind"'"""),
-        ("[1]\n", "a.jsonl:1: this is no record of metrics"),
+        ("hello\n", "a.jsonl:1: not a record of metrics, which 'penstock train --metrics FILE' writes: 'hello'"),
+        ('{"kind":"run"}\n{"kind"\n{"kind":"step"}\n', """a.jsonl:2: not a record of metrics, which 'penstock train --metrics FILE' writes: '{"kind"'"""),
+        ("[1]\n", "a.jsonl:1: not a record of metrics, which 'penstock train --metrics FILE' writes"),
         ('{"step":1}\n', "a.jsonl:1: kind must be a text"),
         ('{"kind":"train","step":"x"}\n', "a.jsonl:1: step must be a number"),
         ('{"kind":"forecast","column":"x","truth":[1,"a"]}\n', "a.jsonl:1: truth must be a list of numbers"),

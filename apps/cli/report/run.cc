@@ -116,7 +116,8 @@ double number_of(const Json& object, const char* field) {
 }
 
 void add_record(Run& run, const Json& record, const std::string& place) {
-  if (!record.is_object()) fail(ErrorCode::bad_input, "{}: this is no record of metrics", place);
+  if (!record.is_object())
+    fail(ErrorCode::bad_input, "{}: not a record of metrics, which 'penstock train --metrics FILE' writes", place);
   const std::string kind = required_text(record, "kind", place);
   if (kind == "run") {
     if (!record.value("architecture", Json::object()).is_object()) {
@@ -162,7 +163,8 @@ Run read_run(const std::string& path) {
     torn.clear();
     if (record.is_discarded()) {
       // The last line of a run that goes on may not be whole yet.
-      torn = fmt::format("{}: this is no record of metrics: '{}'", place, printable(line));
+      torn = fmt::format("{}: not a record of metrics, which 'penstock train --metrics FILE' writes: '{}'", place,
+                         printable(line));
       if (number == 1) throw Error(ErrorCode::bad_input, torn);
       continue;
     }

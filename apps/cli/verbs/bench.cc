@@ -160,9 +160,9 @@ Verb add_bench(CLI::App& program) {
       program.add_subcommand("bench", "Time layers and compare them with peers and the limits of the machine");
   auto arguments = std::make_shared<BenchArguments>();
   Options options(*app);
-  std::vector<std::string> names;
-  for (const bench::Table& table : bench::tables()) names.push_back(table.name);
-  options.positional("TABLE", arguments->table, fmt::format("The table to measure: {} or all", fmt::join(names, ", ")));
+  std::string tables;
+  for (const bench::Table& table : bench::tables()) tables += fmt::format("\n  {:<11} {}", table.name, table.title);
+  options.positional("TABLE", arguments->table, "The table to measure, see below; all: every table");
   options.group("Cases");
   options.add("--device", arguments->settings.device, "DEVICE", "cpu, or cuda (the first GPU, for some tables)");
   options.add("--cells", arguments->cells, "NAMES", "Cells, separated by commas [those of the table]");
@@ -191,14 +191,17 @@ Verb add_bench(CLI::App& program) {
       "  penstock bench layer --cells lstm --shapes 16x200x256x256 --threads 1,2\n"
       "  penstock bench scan --cells scan-log --threads 1\n"
       "  penstock bench stream --python venv/bin/python\n"
-      "  penstock bench batch --peers none                  speed-up over B\n"
-      "  penstock bench latency --cells lstm --threads 1    of single calls\n"
+      "  penstock bench batch --peers none                # speed-up by batch size\n"
+      "  penstock bench latency --cells lstm --threads 1  # time of single calls\n"
       "  penstock bench fused --peers torch,torch-loop\n"
       "  penstock bench cuda_rnn --peers numpy\n"
       "  penstock bench recurrent --device cuda --shapes 16x1024x768x768x12\n"
       "  penstock bench cs179 --cells mingru --shapes 8x4096x256x256\n"
       "  penstock bench layer --device cuda --python venv/bin/python\n"
-      "  penstock bench all --markdown page.md --json all.json --plot all.svg");
+      "  penstock bench all --markdown page.md --json all.json --plot all.svg\n"
+      "\n"
+      "Tables (docs/benchmarks.md says what each one measures):" +
+      tables);
   return {app, [arguments] { return bench_verb(*arguments); }};
 }
 

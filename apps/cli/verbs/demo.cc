@@ -194,11 +194,11 @@ Verb add_demo(CLI::App& program) {
   CLI::App* app = program.add_subcommand("demo", "Show a cell at work, or exploding gradients and clipping");
   auto arguments = std::make_shared<DemoArguments>();
   Options options(*app);
-  options.positional("WHAT", arguments->what, "clip: print norms of gradients before and after clipping");
+  options.positional("[WHAT]", arguments->what,
+                     "clip: print the norms of gradients before and after clipping; not with --model");
   options.group("Network");
-  options.add(
-      "--model", arguments->model, "NAME",
-      "Show a cell instead: its equations, a step, a sequence, times and a picture: gru, lstm, mingru, minlstm");
+  options.add("--model", arguments->model, "NAME",
+              "Show a cell: its equations, a step, a sequence, times and a picture: gru, lstm, mingru, minlstm");
   options.add("--cell", arguments->cell, "NAME", "With clip: a cell with a recurrent matrix: elman, gru, lstm, slstm");
   options.add("--width", arguments->hidden, "N", "Hidden size");
   options.add("--length", arguments->steps, "N", "Time steps of the longest sequence");

@@ -108,7 +108,8 @@ int evaluate_files(const CLI::App& app, EvaluateArguments arguments) {
 }  // namespace
 
 Verb add_evaluate(CLI::App& program) {
-  CLI::App* app = program.add_subcommand("evaluate", "Score a model on data with known answers, next to baselines");
+  CLI::App* app =
+      program.add_subcommand("evaluate", "Score a model on data with known answers, compared with baselines");
   auto arguments = std::make_shared<EvaluateArguments>();
   Options options(*app);
   options.positional("MODEL", arguments->model, "A trained model or a checkpoint");
@@ -127,9 +128,9 @@ Verb add_evaluate(CLI::App& program) {
   options.device(arguments->execution, &arguments->automatic);
   options.flag("--json", arguments->json, "Print one JSON object");
   options.finish(
-      "  penstock evaluate co2.safetensors co2.csv --skip 1827  # next to drift\n"
+      "  penstock evaluate co2.safetensors co2.csv --skip 1827  # against drift\n"
       "  penstock evaluate gestures.safetensors test.csv   # confusion matrix\n"
-      "  penstock evaluate book.safetensors chapter1.txt        # next to gzip");
+      "  penstock evaluate book.safetensors chapter1.txt        # against gzip");
   return {app, [app, arguments] { return evaluate_files(*app, *arguments); }};
 }
 

@@ -393,7 +393,7 @@ std::optional<Calendar> find_calendar(const CsvTable& table, const SeriesOptions
   check_enum("undated", options.undated, Undated::drop);
   const CalendarFinder finder(table, options, runs, values);
   if (!options.calendar.column.empty()) {
-    const std::size_t column = table.column(options.calendar.column, "calendar");
+    const std::size_t column = table.column(options.calendar.column, "date_column");
     auto found = finder.look(column);
     if (found) refuse_many_series(table, options, *found);
     if (!found || !found->rises()) finder.refuse(column);
