@@ -130,11 +130,11 @@ def torch_on_a_gpu():
             if "%" in rest[0]:
                 continue
             name = first.partition("),")[0] + ")" if ")," in first else name
-            labels.append(re.sub(r"the same, .* packed", "training, packed", first.removeprefix(name).lstrip(", ")))
+            labels.append(re.sub(r"the same, packed.*", "training, packed", first.removeprefix(name).lstrip(", ")))
             labels[-1] = f"{name} {labels[-1]}".replace("forward and backward", "training").strip()
             theirs.append(number(rest[0], 1))
             ours.append(number(rest[1], 1))
-        other = "torch.compile" if found.header[1] == "compiled" else "torch.nn"
+        other = "torch.compile" if found.header[1].startswith("compiled") else "torch.nn"
         title = "minGRU in log space, bfloat16" if other == "torch.compile" else "bfloat16 autocast"
         panels.append(Panel(title, labels, {OURS: ours, other: theirs}))
     return Picture("torch_gpu", "points", "milliseconds on an NVIDIA H200 (rows, steps, inputs to hidden size)", panels)
