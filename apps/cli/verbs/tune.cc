@@ -158,8 +158,9 @@ std::string summary(const std::vector<TunedWork>& works) {
     good += work.gain() <= near ? 1 : 0;
   }
   return fmt::format(
-      "{} layers: the planner's choice is within {:.2f} x of the fastest plan in {}, and at most {:.2f} x.\n",
-      works.size(), near, good, worst);
+      "In {} of {} problems, the planner's choice takes at most {:.2f} times as long as the fastest plan; the largest "
+      "ratio is {:.2f}.\n",
+      good, works.size(), near, worst);
 }
 
 void print_markdown(const std::string& markdown) {
