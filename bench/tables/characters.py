@@ -42,9 +42,9 @@ def corpus_file(name, folder):
 
 
 class Characters:
-    def __init__(self, runs, program, device, steps, versions, folder):
+    def __init__(self, runs, program, device, steps, rates, versions, folder):
         self.runs, self.program, self.device = runs, program, device
-        self.steps, self.versions = steps or STEPS, versions
+        self.steps, self.rates, self.versions = steps or STEPS, rates, versions
         self.precision = "bf16" if device != "cpu" else "f32"
         self.texts = {corpus: corpus_file(corpus, folder) for corpus in CORPORA}
 
@@ -153,7 +153,8 @@ class Characters:
     async def _corpus(self, net, size, corpus, seeds, steps_in_time):
         """Outcomes at equal steps and at equal time; both take the rate that is best at equal steps."""
         equal_steps = await best_of_rates(
-            lambda seed, rate: self.run(net, size, corpus, self.steps, seed, rate), seeds, lambda run: -run["bits"])
+            lambda seed, rate: self.run(net, size, corpus, self.steps, seed, rate), self.rates, seeds,
+            lambda run: -run["bits"])
         if not equal_steps.runs:
             return equal_steps, equal_steps
         found = await asyncio.gather(*(self.run(net, size, corpus, steps_in_time, seed, equal_steps.rate)

@@ -170,7 +170,7 @@ def resets(_, quick):
     torch.manual_seed(0)
     layer = penstock.torch.LSTM(512, 512, batch_first=True).to("cuda", torch.bfloat16)
     x = torch.randn(64, steps, 512, device="cuda").to(torch.bfloat16)
-    lengths = torch.randint(1, steps + 1, (64,))
+    lengths = torch.randint(1, steps + 1, (64,), device="cuda")
     reset = torch.rand(64, steps, device="cuda") < 1 / 64
     dy = torch.randn_like(x)
     rows = []
