@@ -7,6 +7,7 @@
 #include <optional>
 #include <thread>
 
+#include "backend/cpu/instruction_sets.h"
 #include "backend/cuda/runtime/kernel.h"
 #include "nn/check_cell.h"
 #include "ops/cuda/common.h"
@@ -133,6 +134,24 @@ TEST_P(OnStream, CallsWithTensorsAreThoseFromTheHost) {
     }
     expect_same_bits(got, want);
   }
+}
+
+TEST_P(OnStream, AnotherInstructionSetPacksWeightsAnew) {
+  constexpr Index rows = 3, steps = 7, inputs = 9, hidden = 40;
+  const Recurrent<float> network = make_network<float>("lstm", {.name = "packed", .input = inputs, .hidden = hidden});
+  const Recurrent<float> there = moved(network);
+  const Floats x(rows * steps * inputs, 0.25f);
+  const auto outputs_of = [&](const Recurrent<float>& asked) {
+    Floats y(rows * steps * hidden, NAN);
+    asked.forward({.rows = rows, .steps = steps}, SequenceView<const float>::batch_first(x.data(), steps, inputs),
+                  SequenceView<float>::batch_first(y.data(), steps, hidden), nullptr, nullptr);
+    return y;
+  };
+  for (const std::string_view isa : cpu::available_isas()) {
+    cpu::use_isa(isa);
+    EXPECT_TRUE(close(outputs_of(there), outputs_of(network), 1e-5, forward_terms)) << isa;
+  }
+  cpu::use_isa(cpu::available_isas().front());
 }
 
 TEST_P(OnStream, StepsAreTheSequence) {

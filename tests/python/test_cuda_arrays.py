@@ -327,3 +327,18 @@ def test_the_gpu_of_x():
         np.testing.assert_array_equal(here(y), expected)
     with pytest.raises(penstock.InvalidArgument, match="h0 must be in the memory of cuda:1, where x is, not of cuda:0"):
         network.forward(x.to("cuda:1"), torch.zeros(1, 4, 32, device="cuda"))
+
+
+def test_arrays_of_cupy_are_read_and_written():
+    cupy = pytest.importorskip("cupy")
+    cell = penstock.LSTMCell(3, 8)
+    x = cupy.random.rand(2, 5, 3, dtype=cupy.float32)
+    y, state = cell.forward(x)
+    expected, _ = cell.forward(cupy.asnumpy(x), device="cuda")
+    np.testing.assert_array_equal(cupy.asnumpy(cupy.from_dlpack(y)), expected)
+    np.testing.assert_array_equal(cupy.asnumpy(cupy.asarray(y)), expected)
+    out = cupy.zeros((2, 5, 8), cupy.float32)
+    cell.forward(x, out=out)
+    np.testing.assert_array_equal(cupy.asnumpy(out), expected)
+    with pytest.raises(ValueError, match="x must be in the memory of the CPU"):
+        penstock.scan(x, x)

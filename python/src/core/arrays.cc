@@ -169,7 +169,11 @@ Array::Array(nb::handle object, const char* name, Scalar scalar) : Array() {
   name_ = name;
   refuse_masked(object, name);
   if (PyObject_CheckBuffer(object.ptr())) {
-    if (!acquire(object, 0)) throw nb::python_error();
+    if (!acquire(object, 0)) {
+      const nb::python_error error;
+      refuse_gpu(object, name);
+      throw error;
+    }
   } else {
     const Numpy& numpy = Numpy::get();
     nb::object array;

@@ -126,8 +126,19 @@ struct DeviceArray::Memory {
   std::atomic<bool> exported = false;
 };
 
+namespace {
+
+/// Returns whether this is an array of NumPy, as most are, and no subclass of it.
+bool is_plain(nb::handle object) {
+  static const PyObject* const type = nb::module_::import_("numpy").attr("ndarray").release().ptr();
+  return object.type().ptr() == type;
+}
+
+}  // namespace
+
 std::optional<Device> device_of(nb::handle object, const char* name) {
-  if (PyObject_CheckBuffer(object.ptr())) return std::nullopt;
+  if (is_plain(object)) return std::nullopt;
+  // CuPy's arrays have the buffer protocol too, and refuse it.
   const DeviceArray* own = nullptr;
   if (nb::try_cast(object, own) && own != nullptr) return own->device();
   if (nb::hasattr(object, "__dlpack_device__")) {
