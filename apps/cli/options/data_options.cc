@@ -238,10 +238,11 @@ void add_data_options(Options& options, DataOptions& data) {
 }
 
 void add_undated_option(Options& options, std::optional<Undated>& undated, const std::string& otherwise) {
-  options.choice("--undated", undated, {{"refuse", Undated::refuse}, {"drop", Undated::drop}},
-                 fmt::format("Rows of a series without a readable date, such as 2023-02-30 or a line Total. refuse: an "
-                             "error; drop: leave them out [{}]",
-                             otherwise));
+  options.choice(
+      "--undated", undated, {{"refuse", Undated::refuse}, {"drop", Undated::drop}},
+      fmt::format("Rows of a series without a readable date, such as 2023-02-30 or a line 'Total'. refuse: an "
+                  "error; drop: leave them out [{}]",
+                  otherwise));
 }
 
 void add_table_options(Options& options, TableOptions& table, const std::string& missing, const std::string& undated) {

@@ -26,21 +26,21 @@ struct Equations {
 };
 
 constexpr Equations all_equations[] = {
-    {"gru", "dense: its gates read the state, so that one step follows the other",
+    {"gru", "dense: its gates read the state, so the steps run one after another",
      "  r = sigmoid(W_r x + R_r h)\n"
      "  z = sigmoid(W_z x + R_z h)\n"
      "  n = tanh(W_n x + r * (R_n h))\n"
      "  h' = (1 - z) * n + z * h\n"},
-    {"lstm", "dense: its gates read the state, so that one step follows the other",
+    {"lstm", "dense: its gates read the state, so the steps run one after another",
      "  i = sigmoid(W_i x + R_i h)      f = sigmoid(W_f x + R_f h)\n"
      "  g = tanh(W_g x + R_g h)         o = sigmoid(W_o x + R_o h)\n"
      "  c' = f * c + i * g\n"
      "  h' = o * tanh(c')\n"},
-    {"mingru", "scan: its gates read the input alone, so that all steps are h' = a * h + b with known a and b",
+    {"mingru", "scan: its gates read only the input, so every step is h' = a * h + b with known a and b",
      "  z = sigmoid(W_z x)\n"
      "  n = W_n x\n"
      "  h' = (1 - z) * h + z * n\n"},
-    {"minlstm", "scan: its gates read the input alone, so that all steps are h' = a * h + b with known a and b",
+    {"minlstm", "scan: its gates read only the input, so every step is h' = a * h + b with known a and b",
      "  f = sigmoid(W_f x)              i = sigmoid(W_i x)\n"
      "  n = W_n x\n"
      "  h' = f / (f + i) * h + i / (f + i) * n\n"},
@@ -209,7 +209,7 @@ std::string text_of(const CellDemo& demo, const Findings& found) {
   if (find_cell(demo.cell).states > 1) {
     text += fmt::format("  c'{}\n", numbers({found.state.end() - 3, found.state.end()}));
   }
-  text += fmt::format("\nA sequence of {} with {} and {}\n  largest difference of single steps: {:.1e}\n",
+  text += fmt::format("\nA sequence of {} with {} and {}\n  largest difference from single steps: {:.1e}\n",
                       counted(demo.steps, "step"), counted(kCellInputs, "input"), counted(demo.hidden, "unit"),
                       found.largest_step_difference);
   text += scans ? fmt::format("  largest difference of a scan over chunks: {:.1e}\n", found.largest_scan_difference)
