@@ -193,6 +193,11 @@ def test_a_long_table_names_the_column_of_its_series(tmp_path, rows):
     run(*command, "--calendar", "none", "-o", "one", cwd=tmp_path)
 
 
+def test_a_column_of_dates_that_is_not_there(models):
+    message = '--date-column: series.csv has no column "when", only '
+    assert message in run("train", "series.csv", "--date-column", "when", *TINY, cwd=models, expect=2).err
+
+
 def test_numbers_name_series_where_their_column_says_so(tmp_path):
     rows = [row.replace("Aachen", "1").replace("Bonn", "2").replace("Kiel", "3") for row in BY_DATE]
     (tmp_path / "long.csv").write_text(long_table(rows, "date,Store ID,sales"))
