@@ -19,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "quality"))
 from torch_training import Optimiser  # noqa: E402
 
 GENERATED = 256  # bytes whose generation is timed
+WARM = 20  # steps before a step is timed
 CHUNK = 1024  # bytes of a context that are read at once
 
 
@@ -32,22 +33,33 @@ def bits(logits, targets):
     return loss / math.log(2)
 
 
+def seconds(arguments):
+    """Now, when all work on the device is done."""
+    if arguments.device != "cpu":
+        torch.cuda.synchronize()
+    return time.monotonic()
+
+
 def train(model, data, arguments):
+    """Returns seconds of all steps, and of one of those behind the first WARM; 0 if there are none."""
     rows, length = arguments.batch, arguments.length
     optimiser = Optimiser(model, arguments.learning_rate)
     starts = torch.tensor([len(data) * row // rows for row in range(rows)], device=data.device)[:, None]
     ahead = torch.arange(length + 1, device=data.device)
     carries = arguments.kind != "Transformer"
     memory = model.memory() if carries else None
+    warm = began = seconds(arguments)
     for step in range(arguments.steps):
+        if step == WARM:
+            warm = seconds(arguments)
         window = data[(starts + step * length + ahead) % len(data)].long()
         with computing(arguments.precision):
             logits = model(window[:, :-1], memory)
         optimiser.step(bits(logits, window[:, 1:]).mean() * math.log(2), (step + 1) / arguments.steps)
         for state in memory or ():
             state.value = detached(state.value)
-    if arguments.device != "cpu":
-        torch.cuda.synchronize()
+    ended = seconds(arguments)
+    return ended - began, (ended - warm) / (arguments.steps - WARM) if arguments.steps > WARM else 0.0
 
 
 @torch.no_grad()
@@ -101,10 +113,9 @@ def main():
     split = len(data) - int(len(data) * arguments.validation_fraction)
     model, width = network_of_size(arguments.kind, 256, 256, arguments.blocks, arguments.parameters)
     model.to(arguments.device)
-    began = time.monotonic()
-    train(model, data[:split], arguments)
+    all_steps, a_step = train(model, data[:split], arguments)
     result = {"peer": f"torch {torch.__version__}", "width": width, "parameters": parameters_of(model),
-              "seconds": time.monotonic() - began, "memory_mb": device_memory()}
+              "seconds": all_steps, "step_seconds": a_step, "memory_mb": device_memory()}
     model.eval()
     if not arguments.unscored:
         result["bits"] = score(model, data[split:], arguments)
