@@ -130,7 +130,7 @@ namespace {
 
 /// Returns whether this is an array of NumPy, as most are, and no subclass of it.
 bool is_plain(nb::handle object) {
-  static const PyObject* const type = nb::module_::import_("numpy").attr("ndarray").release().ptr();
+  static const PyObject* const type = nb::object(nb::module_::import_("numpy").attr("ndarray")).release().ptr();
   return object.type().ptr() == type;
 }
 
