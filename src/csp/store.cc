@@ -1,6 +1,7 @@
 #include "csp/store.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "base/check.h"
@@ -26,58 +27,18 @@ int operands(Op op) {
 
 std::string truth(Integer value) { return value != 0 ? "true" : "false"; }
 
-/// Returns the precedence of an operation in the text format.
-int binding(Op op) {
-  switch (op) {
-    case Op::disjunction:
-      return 1;
-    case Op::conjunction:
-      return 2;
-    case Op::negation:
-      return 3;
-    case Op::equal:
-    case Op::not_equal:
-    case Op::less_equal:
-    case Op::less:
-      return 4;
-    case Op::add:
-    case Op::subtract:
-      return 5;
-    case Op::multiply:
-    case Op::divide:
-    case Op::modulo:
-      return 6;
-    default:
-      return 7;
-  }
-}
+struct Spelling {
+  const char* sign;
+  int binding;  // precedence in the text format
+};
 
-const char* sign(Op op) {
-  switch (op) {
-    case Op::add:
-      return "+";
-    case Op::subtract:
-      return "-";
-    case Op::multiply:
-      return "*";
-    case Op::divide:
-      return "/";
-    case Op::modulo:
-      return "%";
-    case Op::equal:
-      return "==";
-    case Op::not_equal:
-      return "!=";
-    case Op::less_equal:
-      return "<=";
-    case Op::less:
-      return "<";
-    case Op::conjunction:
-      return "and";
-    default:
-      return "or";
-  }
-}
+/// Of the operations in their order. Those without a sign are written as calls or have a form of their own.
+constexpr Spelling kSpellings[] = {{"", 7},   {"", 7},  {"+", 5}, {"-", 5},   {"*", 6}, {"/", 6},  {"", 7},
+                                   {"%", 6},  {"", 7},  {"", 7},  {"", 7},    {"", 7},  {"==", 4}, {"!=", 4},
+                                   {"<=", 4}, {"<", 4}, {"", 3},  {"and", 2}, {"or", 1}};
+static_assert(std::size(kSpellings) == static_cast<std::size_t>(Op::disjunction) + 1);
+
+const Spelling& spelling(Op op) { return kSpellings[static_cast<std::size_t>(op)]; }
 
 class Writer {
  public:
@@ -88,7 +49,7 @@ class Writer {
     if (depth > 100 || (written_ += 1) > 2000) return "...";
     const Node& node = store_.nodes[id];
     if (node.op == Op::constant) return condition ? truth(node.range.low) : std::to_string(node.range.low);
-    const int own = is_implication(node) ? 0 : binding(node.op);
+    const int own = is_implication(node) ? 0 : spelling(node.op).binding;
     std::string text = write_open(node, own, depth);
     return own < outer ? "(" + text + ")" : text;
   }
@@ -143,7 +104,7 @@ class Writer {
     // Conditions are not chained; operations of equal precedence are left-associative.
     const int left = own == 4 ? 5 : own;
     const bool of_conditions = node.op == Op::conjunction || node.op == Op::disjunction;
-    return write(node.a, left, depth + 1, of_conditions) + " " + sign(node.op) + " " +
+    return write(node.a, left, depth + 1, of_conditions) + " " + spelling(node.op).sign + " " +
            write(node.b, own + 1, depth + 1, of_conditions);
   }
 

@@ -15,64 +15,6 @@ namespace penstock::formula {
 
 namespace {
 
-/// How an operation is written; {0}, {1} and {2} are its operands.
-std::string_view pattern_of(Operation operation) {
-  switch (operation) {
-    case Operation::add:
-      return "{0} + {1}";
-    case Operation::subtract:
-      return "{0} - {1}";
-    case Operation::multiply:
-      return "{0} * {1}";
-    case Operation::divide:
-      return "Ratio({0}, {1})";
-    case Operation::multiply_add:
-      return "MulAdd({0}, {1}, {2})";
-    case Operation::subtract_product:
-      return "SubtractProduct({0}, {1}, {2})";
-    case Operation::exp:
-      return "Exp({0})";
-    case Operation::log:
-      return "Log({0})";
-    case Operation::tanh:
-      return "Tanh({0})";
-    case Operation::sigmoid:
-      return "Sigmoid({0})";
-    case Operation::softplus:
-      return "Softplus({0})";
-    case Operation::relu:
-      return "Max({0}, V(0.0f))";
-    case Operation::erf:
-      return "ErrorFunction({0})";
-    case Operation::sin:
-      return "Sine({0})";
-    case Operation::cos:
-      return "Cosine({0})";
-    case Operation::sqrt:
-      return "Root({0})";
-    case Operation::abs:
-      return "Abs({0})";
-    case Operation::min:
-      return "Least({0}, {1})";
-    case Operation::max:
-      return "Most({0}, {1})";
-    case Operation::clamp:
-      return "Clamp({0}, {1}, {2})";
-    case Operation::less:
-      return "Less({0}, {1})";
-    case Operation::less_equal:
-      return "LessEqual({0}, {1})";
-    case Operation::equal:
-      return "Equal({0}, {1})";
-    case Operation::where:
-      return "SelectZero({0}, {2}, {1})";
-    case Operation::mean:
-      return "Mean({0})";
-    default:
-      return "";  // leaves, which are read where they lie
-  }
-}
-
 /// Returns the float that the constant rounds to, in all its digits; the largest float for what lies beyond.
 std::string constant_text(double value) {
   const auto rounded = static_cast<float>(
@@ -86,23 +28,10 @@ bool is_gate_function(Operation operation) {
 
 /// Whether sums and products of values with an absolute error have one too.
 bool keeps_absolute_error(Operation operation) {
-  switch (operation) {
-    case Operation::add:
-    case Operation::subtract:
-    case Operation::multiply:
-    case Operation::divide:
-    case Operation::multiply_add:
-    case Operation::subtract_product:
-    case Operation::relu:
-    case Operation::abs:
-    case Operation::min:
-    case Operation::max:
-    case Operation::clamp:
-    case Operation::where:
-      return true;
-    default:
-      return false;
-  }
+  using enum Operation;
+  constexpr Operation all[] = {add,  subtract, multiply, divide, multiply_add, subtract_product,
+                               relu, abs,      min,      max,    clamp,        where};
+  return std::ranges::find(all, operation) != std::end(all);
 }
 
 /// Returns whether a quotient, logarithm or root reads a tanh, sigmoid or softplus, or a sum of such values. Then the
@@ -186,7 +115,7 @@ class Body {
       negative_[name] = operand[1], negative_[operand[1]] = name;
     }
     if (scan_ && step.operation == Operation::sigmoid && add_sigmoid(operand[0], name)) return;
-    const std::string value = fmt::format(fmt::runtime(pattern_of(step.operation)), operand[0], operand[1], operand[2]);
+    const std::string value = fmt::format(fmt::runtime(text_of(step.operation)), operand[0], operand[1], operand[2]);
     const bool precise = precise_ && is_gate_function(step.operation);
     statements_.push_back({fmt::format("const V {} = {}{};", name, precise ? "Precise" : "", value),
                            {name},

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <utility>
 
 namespace penstock::formula {
 
@@ -117,18 +118,14 @@ void accumulate(Formula& formula, NodeId& sum, NodeId term) {
 
 /// The leaf of a node's tangent, or kNoNode.
 NodeId tangent_leaf(Formula& formula, const Node& node) {
-  switch (node.operation) {
-    case Operation::input:
-      return formula.leaf(Operation::input_tangent, node.index);
-    case Operation::recurrent:
-      return formula.leaf(Operation::recurrent_tangent, node.index);
-    case Operation::state:
-      return formula.leaf(Operation::state_tangent, node.index);
-    case Operation::learnt:
-      return formula.leaf(Operation::learnt_tangent, node.index);
-    default:
-      return kNoNode;
+  constexpr std::pair<Operation, Operation> tangents[] = {{Operation::input, Operation::input_tangent},
+                                                          {Operation::recurrent, Operation::recurrent_tangent},
+                                                          {Operation::state, Operation::state_tangent},
+                                                          {Operation::learnt, Operation::learnt_tangent}};
+  for (const auto& [leaf, tangent] : tangents) {
+    if (node.operation == leaf) return formula.leaf(tangent, node.index);
   }
+  return kNoNode;
 }
 
 }  // namespace

@@ -15,48 +15,51 @@ namespace {
 
 struct OperationEntry {
   std::string_view name;
-  int arity;
-  int cost;
+  int arity = 0;
+  int cost = 0;
+  std::string_view text = {};                               // of a kernel; {0}, {1} and {2} are the operands
+  double (*value)(double a, double b, double c) = nullptr;  // null: a leaf
 };
 
 /// In the order of the enumeration. Costs are measured instructions of cells/prelude.h, rounded.
 constexpr OperationEntry kOperations[] = {
-    {"input", 0, 0},
-    {"recurrent", 0, 0},
-    {"state", 0, 0},
-    {"learnt", 0, 0},
-    {"gradient", 0, 0},
-    {"input_tangent", 0, 0},
-    {"recurrent_tangent", 0, 0},
-    {"state_tangent", 0, 0},
-    {"learnt_tangent", 0, 0},
-    {"kept", 0, 0},
-    {"constant", 0, 0},
-    {"add", 2, 1},
-    {"subtract", 2, 1},
-    {"multiply", 2, 1},
-    {"divide", 2, 4},
-    {"multiply_add", 3, 1},
-    {"subtract_product", 3, 1},
-    {"exp", 1, 12},
-    {"log", 1, 16},
-    {"tanh", 1, 16},
-    {"sigmoid", 1, 14},
-    {"softplus", 1, 24},
-    {"relu", 1, 1},
-    {"erf", 1, 24},
-    {"sin", 1, 20},
-    {"cos", 1, 20},
-    {"sqrt", 1, 4},
-    {"abs", 1, 1},
-    {"min", 2, 1},
-    {"max", 2, 1},
-    {"clamp", 3, 2},
-    {"less", 2, 1},
-    {"less_equal", 2, 1},
-    {"equal", 2, 1},
-    {"where", 3, 1},
-    {"mean", 1, 2},
+    {"input"},
+    {"recurrent"},
+    {"state"},
+    {"learnt"},
+    {"gradient"},
+    {"input_tangent"},
+    {"recurrent_tangent"},
+    {"state_tangent"},
+    {"learnt_tangent"},
+    {"kept"},
+    {"constant"},
+    {"add", 2, 1, "{0} + {1}", [](double a, double b, double) { return a + b; }},
+    {"subtract", 2, 1, "{0} - {1}", [](double a, double b, double) { return a - b; }},
+    {"multiply", 2, 1, "{0} * {1}", [](double a, double b, double) { return a * b; }},
+    {"divide", 2, 4, "Ratio({0}, {1})", [](double a, double b, double) { return a / b; }},
+    {"multiply_add", 3, 1, "MulAdd({0}, {1}, {2})", [](double a, double b, double c) { return MulAdd(a, b, c); }},
+    {"subtract_product", 3, 1, "SubtractProduct({0}, {1}, {2})",
+     [](double a, double b, double c) { return c - a * b; }},
+    {"exp", 1, 12, "Exp({0})", [](double a, double, double) { return Exp(a); }},
+    {"log", 1, 16, "Log({0})", [](double a, double, double) { return std::log(a); }},
+    {"tanh", 1, 16, "Tanh({0})", [](double a, double, double) { return Tanh(a); }},
+    {"sigmoid", 1, 14, "Sigmoid({0})", [](double a, double, double) { return Sigmoid(a); }},
+    {"softplus", 1, 24, "Softplus({0})", [](double a, double, double) { return Softplus(a); }},
+    {"relu", 1, 1, "Max({0}, V(0.0f))", [](double a, double, double) { return Max(a, 0); }},
+    {"erf", 1, 24, "ErrorFunction({0})", [](double a, double, double) { return std::erf(a); }},
+    {"sin", 1, 20, "Sine({0})", [](double a, double, double) { return std::sin(a); }},
+    {"cos", 1, 20, "Cosine({0})", [](double a, double, double) { return std::cos(a); }},
+    {"sqrt", 1, 4, "Root({0})", [](double a, double, double) { return std::sqrt(a); }},
+    {"abs", 1, 1, "Abs({0})", [](double a, double, double) { return std::fabs(a); }},
+    {"min", 2, 1, "Least({0}, {1})", [](double a, double b, double) { return b < a || std::isnan(b) ? b : a; }},
+    {"max", 2, 1, "Most({0}, {1})", [](double a, double b, double) { return a < b || std::isnan(b) ? b : a; }},
+    {"clamp", 3, 2, "Clamp({0}, {1}, {2})", [](double a, double b, double c) { return Clamp(a, b, c); }},
+    {"less", 2, 1, "Less({0}, {1})", [](double a, double b, double) { return a < b ? 1.0 : 0.0; }},
+    {"less_equal", 2, 1, "LessEqual({0}, {1})", [](double a, double b, double) { return a <= b ? 1.0 : 0.0; }},
+    {"equal", 2, 1, "Equal({0}, {1})", [](double a, double b, double) { return a == b ? 1.0 : 0.0; }},
+    {"where", 3, 1, "SelectZero({0}, {2}, {1})", [](double a, double b, double c) { return a != 0 ? b : c; }},
+    {"mean", 1, 2, "Mean({0})", [](double a, double, double) { return a; }},
 };
 static_assert(std::size(kOperations) == static_cast<std::size_t>(Operation::mean) + 1);
 
@@ -76,61 +79,12 @@ bool find_operation(std::string_view name, Operation& operation) {
   return true;
 }
 
+std::string_view text_of(Operation operation) { return entry(operation).text; }
+
 double apply(Operation operation, double a, double b, double c) {
-  switch (operation) {
-    case Operation::add:
-      return a + b;
-    case Operation::subtract:
-      return a - b;
-    case Operation::multiply:
-      return a * b;
-    case Operation::divide:
-      return a / b;
-    case Operation::multiply_add:
-      return MulAdd(a, b, c);
-    case Operation::subtract_product:
-      return c - a * b;
-    case Operation::exp:
-      return Exp(a);
-    case Operation::log:
-      return std::log(a);
-    case Operation::tanh:
-      return Tanh(a);
-    case Operation::sigmoid:
-      return Sigmoid(a);
-    case Operation::softplus:
-      return Softplus(a);
-    case Operation::relu:
-      return Max(a, 0);
-    case Operation::erf:
-      return std::erf(a);
-    case Operation::sin:
-      return std::sin(a);
-    case Operation::cos:
-      return std::cos(a);
-    case Operation::sqrt:
-      return std::sqrt(a);
-    case Operation::abs:
-      return std::fabs(a);
-    case Operation::min:
-      return b < a || std::isnan(b) ? b : a;
-    case Operation::max:
-      return a < b || std::isnan(b) ? b : a;
-    case Operation::clamp:
-      return Clamp(a, b, c);
-    case Operation::less:
-      return a < b ? 1 : 0;
-    case Operation::less_equal:
-      return a <= b ? 1 : 0;
-    case Operation::equal:
-      return a == b ? 1 : 0;
-    case Operation::where:
-      return a != 0 ? b : c;
-    case Operation::mean:
-      return a;
-    default:
-      fail(ErrorCode::invalid_argument, "'{}' is a leaf: it has no operands", to_string(operation));
-  }
+  const auto value = entry(operation).value;
+  require(value != nullptr, "'{}' is a leaf: it has no operands", to_string(operation));
+  return value(a, b, c);
 }
 
 NodeId Formula::leaf(Operation operation, int index) {

@@ -61,6 +61,8 @@ std::string_view to_string(Operation operation);
 bool find_operation(std::string_view name, Operation& operation);
 /// Arithmetic operations that one unit costs, where an addition costs 1.
 int cost(Operation operation);
+/// Returns how kernels write an operation; {0}, {1} and {2} are its operands. Empty for a leaf.
+std::string_view text_of(Operation operation);
 
 /// The value of an operation in double precision, for a head of one unit; operands that it does not have are ignored.
 double apply(Operation operation, double a, double b, double c);

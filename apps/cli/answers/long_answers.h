@@ -24,7 +24,6 @@ class RowTimes {
   const std::string& name() const { return name_; }
   /// Of a row of a series, both counted from 0; up to `horizon` rows behind its last row.
   std::string text(std::size_t series, Index row) const;
-  bool are_dates() const { return writer_.has_value(); }
 
  private:
   std::string name_ = "row";

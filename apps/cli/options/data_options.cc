@@ -1,6 +1,7 @@
 #include "options/data_options.h"
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <initializer_list>
 
@@ -14,21 +15,9 @@ namespace {
 constexpr std::string_view task_prefix = "task:";
 
 const char* describe(DataKind kind) {
-  switch (kind) {
-    case DataKind::text:
-      return "a text";
-    case DataKind::series:
-      return "a series";
-    case DataKind::labelled:
-      return "labelled sequences";
-    case DataKind::labelled_texts:
-      return "labelled texts";
-    case DataKind::sound:
-      return "sound";
-    case DataKind::task:
-      break;
-  }
-  return "a built-in task";
+  constexpr std::array names = {"a text",         "a series", "labelled sequences",
+                                "labelled texts", "sound",    "a built-in task"};
+  return names[static_cast<std::size_t>(kind)];
 }
 
 std::string held_out(double fraction, const char* what) {

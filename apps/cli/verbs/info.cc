@@ -261,21 +261,8 @@ int describe_sound(const InfoArguments& arguments) {
 
 /// " --as series" of a kind that was given.
 std::string as_option(const std::optional<DataKind>& kind) {
-  if (!kind) return "";
-  switch (*kind) {
-    case DataKind::text:
-      return " --as text";
-    case DataKind::series:
-      return " --as series";
-    case DataKind::labelled:
-      return " --as labelled";
-    case DataKind::labelled_texts:
-      return " --as texts";
-    case DataKind::sound:
-    case DataKind::task:
-      break;
-  }
-  return "";
+  constexpr std::array options = {" --as text", " --as series", " --as labelled", " --as texts", "", ""};
+  return kind ? options[static_cast<std::size_t>(*kind)] : "";
 }
 
 /// As `penstock train` would read it, but nothing is fitted to what is only described; in words of its options.

@@ -1,35 +1,17 @@
 #include <nanobind/nanobind.h>
 
+#include <array>
+
 #include "bindings.h"
 #include "penstock/error.h"
 
 namespace penstock::python {
 namespace {
 
-/// Returns the class of penstock.errors for an error code.
-const char* class_of(ErrorCode code) {
-  switch (code) {
-    case ErrorCode::invalid_argument:
-      return "InvalidArgument";
-    case ErrorCode::bad_input:
-      return "BadInput";
-    case ErrorCode::incompatible:
-      return "Incompatible";
-    case ErrorCode::io_failure:
-      return "IoFailure";
-    case ErrorCode::numerical:
-      return "NumericalError";
-    case ErrorCode::unsupported:
-      return "Unsupported";
-    case ErrorCode::interrupted:
-      return "Interrupted";
-    case ErrorCode::out_of_memory:
-      return "OutOfMemory";
-    case ErrorCode::device_failure:
-      break;
-  }
-  return "DeviceFailure";
-}
+/// Classes of penstock.errors in the order of the codes.
+constexpr std::array kClasses = {"InvalidArgument", "BadInput",    "Incompatible", "IoFailure",    "NumericalError",
+                                 "Unsupported",     "Interrupted", "OutOfMemory",  "DeviceFailure"};
+static_assert(kClasses.size() == static_cast<std::size_t>(ErrorCode::device_failure) + 1);
 
 }  // namespace
 
@@ -39,7 +21,8 @@ void bind_errors(nanobind::module_&) {
       std::rethrow_exception(pointer);
     } catch (const Error& error) {
       PyObject* errors = PyImport_ImportModule("penstock.errors");
-      PyObject* type = errors == nullptr ? nullptr : PyObject_GetAttrString(errors, class_of(error.code()));
+      const char* const name = kClasses[static_cast<std::size_t>(error.code())];
+      PyObject* type = errors == nullptr ? nullptr : PyObject_GetAttrString(errors, name);
       if (type != nullptr) PyErr_SetString(type, error.what());
       Py_XDECREF(type);
       Py_XDECREF(errors);

@@ -1,6 +1,7 @@
 #include "io/onnx/own_cell.h"
 
 #include <stdexcept>
+#include <utility>
 
 namespace penstock::io {
 
@@ -14,24 +15,13 @@ Symbol one_if(const char* comparison, const Symbol& a, const Symbol& b) {
 
 /// The operator of ONNX for a function of one argument, or null.
 const char* function_name(Operation operation) {
-  switch (operation) {
-    case Operation::log:
-      return "Log";
-    case Operation::relu:
-      return "Relu";
-    case Operation::erf:
-      return "Erf";
-    case Operation::sin:
-      return "Sin";
-    case Operation::cos:
-      return "Cos";
-    case Operation::sqrt:
-      return "Sqrt";
-    case Operation::abs:
-      return "Abs";
-    default:
-      return nullptr;
+  constexpr std::pair<Operation, const char*> names[] = {
+      {Operation::log, "Log"}, {Operation::relu, "Relu"}, {Operation::erf, "Erf"}, {Operation::sin, "Sin"},
+      {Operation::cos, "Cos"}, {Operation::sqrt, "Sqrt"}, {Operation::abs, "Abs"}};
+  for (const auto& [known, name] : names) {
+    if (known == operation) return name;
   }
+  return nullptr;
 }
 
 Symbol written(Operation operation, const Symbol& a, const Symbol& b, const Symbol& c) {

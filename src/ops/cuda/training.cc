@@ -10,22 +10,6 @@
 
 namespace penstock::ops {
 
-namespace {
-
-cuda::LossKind kind_of(LossKind kind) {
-  switch (kind) {
-    case LossKind::cross_entropy:
-      return cuda::LossKind::cross_entropy;
-    case LossKind::mse:
-      return cuda::LossKind::mse;
-    case LossKind::mae:
-      return cuda::LossKind::mae;
-  }
-  return cuda::LossKind::cross_entropy;
-}
-
-}  // namespace
-
 Prepared cuda_begin_step(const StepRules& rules, const Target& target) {
   return simple(
       [kernel = cuda::TrainingStepExecutable(gpu_of(target)), rules](const Call& call, const Operands& memory) {
@@ -34,7 +18,7 @@ Prepared cuda_begin_step(const StepRules& rules, const Target& target) {
 }
 
 Prepared cuda_loss(const LossShape& shape, const Target& target) {
-  const cuda::LossExecutable kernel(gpu_of(target), {.kind = kind_of(shape.kind),
+  const cuda::LossExecutable kernel(gpu_of(target), {.kind = shape.kind,
                                                      .rows = target.positions(),
                                                      .width = shape.width,
                                                      .outputs = storage_of(shape.outputs),

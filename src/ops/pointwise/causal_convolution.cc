@@ -155,30 +155,19 @@ void backward(const CausalConvolution& shape, const Call& call, const Operands& 
 
 Op causal_convolution_forward(const CausalConvolution& shape) {
   return {.name = "causal_convolution",
-          .prepare =
-              [shape](const Target& target) {
-                if (target.device.is_cuda()) return cuda_causal_convolution_forward(shape, target);
-                return with_real(target.dtype, [&](auto real) {
-                  return simple([shape](const Call& call, const Operands& memory) {
-                    forward<decltype(real)>(shape, call, memory);
-                  });
-                });
-              },
+          .prepare = prepared_by(shape, cuda_causal_convolution_forward,
+                                 [](auto real, const auto&... given) { forward<decltype(real)>(given...); }),
           .definition = shape};
 }
 
 Op causal_convolution_backward(const CausalConvolution& shape) {
-  return {"causal_convolution.backward", [shape](const Target& target) {
-            if (target.device.is_cuda()) return cuda_causal_convolution_backward(shape, target);
-            const auto scratch =
-                static_cast<std::size_t>(gradient_parts(target.positions()) * (shape.taps + 1) * shape.width) *
-                size_of(target.dtype);
-            return with_real(target.dtype, [&](auto real) {
-              return simple(
-                  [shape](const Call& call, const Operands& memory) { backward<decltype(real)>(shape, call, memory); },
-                  scratch);
-            });
-          }};
+  return {"causal_convolution.backward",
+          prepared_by(
+              shape, cuda_causal_convolution_backward,
+              [](auto real, const auto&... given) { backward<decltype(real)>(given...); },
+              [](const CausalConvolution& of, const Target& target) {
+                return gradient_parts(target.positions()) * (of.taps + 1) * of.width;
+              })};
 }
 
 }  // namespace penstock::ops

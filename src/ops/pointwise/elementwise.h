@@ -1,8 +1,11 @@
 #pragma once
 
 #include <algorithm>
+#include <type_traits>
 
+#include "base/dtype.h"
 #include "base/threads.h"
+#include "ops/op.h"
 #include "penstock/recurrent.h"
 
 /// The CPU's loops between the matrix products. Each value depends on its own position alone and sums run in a fixed
@@ -78,5 +81,20 @@ constexpr Index square_parts(Index n) { return (n + squares_per_part - 1) / squa
 /// Sum of x*x over n values, in double; `partial` [square_parts(n)] is scratch.
 template <class Real>
 double sum_of_squares(int threads, Index n, const Real* x, double* partial);
+
+/// Returns what prepares an op: gpu(shape, target) on a GPU; on a CPU, what runs cpu(real, shape, call, memory), where
+/// `real` is of the type of activations, with scratch memory for scratch(shape, target) of them.
+template <class Shape, class Gpu, class Cpu>
+auto prepared_by(const Shape& shape, Gpu gpu, Cpu cpu,
+                 Index (*scratch)(const std::type_identity_t<Shape>&, const Target&) = nullptr) {
+  return [=](const Target& target) -> std::unique_ptr<Executable> {
+    if (target.device.is_cuda()) return gpu(shape, target);
+    const auto numbers = static_cast<std::size_t>(scratch == nullptr ? 0 : scratch(shape, target));
+    return with_real(target.dtype, [&](auto real) -> std::unique_ptr<Executable> {
+      return simple([=](const Call& call, const Operands& memory) { cpu(real, shape, call, memory); },
+                    numbers * sizeof real);
+    });
+  };
+}
 
 }  // namespace penstock::ops

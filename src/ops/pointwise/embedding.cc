@@ -60,26 +60,15 @@ void check_tokens(const Batch& batch, const std::int32_t* tokens, Index vocabula
 
 Op embedding_forward(const Embedding& shape) {
   return {.name = "embedding",
-          .prepare =
-              [shape](const Target& target) {
-                if (target.device.is_cuda()) return cuda_embedding_forward(shape, target);
-                return with_real(target.dtype, [&](auto real) {
-                  return simple([shape](const Call& call, const Operands& memory) {
-                    forward<decltype(real)>(shape, call, memory);
-                  });
-                });
-              },
+          .prepare = prepared_by(shape, cuda_embedding_forward,
+                                 [](auto real, const auto&... given) { forward<decltype(real)>(given...); }),
           .definition = shape};
 }
 
 Op embedding_backward(const Embedding& shape) {
-  return {"embedding.backward", [shape](const Target& target) {
-            if (target.device.is_cuda()) return cuda_embedding_backward(shape, target);
-            return with_real(target.dtype, [&](auto real) {
-              return simple(
-                  [shape](const Call& call, const Operands& memory) { backward<decltype(real)>(shape, call, memory); });
-            });
-          }};
+  return {"embedding.backward", prepared_by(shape, cuda_embedding_backward, [](auto real, const auto&... given) {
+            backward<decltype(real)>(given...);
+          })};
 }
 
 }  // namespace penstock::ops

@@ -85,43 +85,22 @@ void clear(Index width, const Call& call, const Operands& memory) {
 
 Op clear_padding(Index width) {
   return {.name = "clear_padding",
-          .prepare =
-              [width](const Target& target) {
-                if (target.device.is_cuda()) return cuda_clear_padding(width, target);
-                return with_real(target.dtype, [&](auto real) {
-                  return simple([width](const Call& call, const Operands& memory) {
-                    clear<decltype(real)>(width, call, memory);
-                  });
-                });
-              },
+          .prepare = prepared_by(width, cuda_clear_padding,
+                                 [](auto real, const auto&... given) { clear<decltype(real)>(given...); }),
           .definition = ClearPadding{width}};
 }
 
 Op read_changes(const Changes& changes) {
   return {.name = "read_changes",
-          .prepare =
-              [changes](const Target& target) {
-                if (target.device.is_cuda()) return cuda_read_changes(changes, target);
-                return with_real(target.dtype, [&](auto real) {
-                  return simple([changes](const Call& call, const Operands& memory) {
-                    read<decltype(real)>(changes, call, memory);
-                  });
-                });
-              },
+          .prepare = prepared_by(changes, cuda_read_changes,
+                                 [](auto real, const auto&... given) { read<decltype(real)>(given...); }),
           .definition = ReadChanges{changes}};
 }
 
 Op add_last_values(const Changes& changes) {
   return {.name = "add_last_values",
-          .prepare =
-              [changes](const Target& target) {
-                if (target.device.is_cuda()) return cuda_add_last_values(changes, target);
-                return with_real(target.dtype, [&](auto real) {
-                  return simple([changes](const Call& call, const Operands& memory) {
-                    add_last<decltype(real)>(changes, call, memory);
-                  });
-                });
-              },
+          .prepare = prepared_by(changes, cuda_add_last_values,
+                                 [](auto real, const auto&... given) { add_last<decltype(real)>(given...); }),
           .definition = AddLastValues{changes}};
 }
 

@@ -10,6 +10,7 @@
 /// what the loss and the norms come to, whether the step is taken, and with which factors. The host learns of it later.
 namespace penstock::ops {
 
+using cuda::LossKind;
 using cuda::LossSums;
 using cuda::SquareRanges;
 using cuda::StepRules;
@@ -23,8 +24,6 @@ struct StatusLayout {
   static constexpr Index bytes(Index watched_layers) { return watched + 16 * watched_layers; }
 };
 static_assert(sizeof(StepState) <= StatusLayout::time_fraction);
-
-enum class LossKind { cross_entropy, mse, mae };
 
 struct LossShape {
   LossKind kind = LossKind::cross_entropy;

@@ -1,6 +1,7 @@
 #include "verbs/train/summary.h"
 
 #include <fmt/format.h>
+#include <array>
 
 #include <filesystem>
 
@@ -13,21 +14,8 @@ namespace penstock::cli {
 namespace {
 
 const char* scored_things(DataKind kind) {
-  switch (kind) {
-    case DataKind::text:
-      return "bytes";
-    case DataKind::series:
-      return "rows";
-    case DataKind::labelled:
-      return "sequences";
-    case DataKind::labelled_texts:
-      return "texts";
-    case DataKind::sound:
-      return "samples";
-    case DataKind::task:
-      break;
-  }
-  return "answers";
+  constexpr std::array names = {"bytes", "rows", "sequences", "texts", "samples", "answers"};
+  return names[static_cast<std::size_t>(kind)];
 }
 
 /// "bytes_per_second", "rows_per_second", "time_steps_per_second"

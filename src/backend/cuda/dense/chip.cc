@@ -10,10 +10,7 @@ namespace penstock::cuda {
 using namespace fill;  // NOLINT(google-build-using-namespace): one file's worth of a header
 
 KernelSource dense_chip_source(const plan::GpuDenseProblem& problem, const plan::GpuDensePlan& plan) {
-  KernelSource source = dense_cluster_source(problem, plan);
-  source.entry = problem.backward ? "DenseChipBackward" : "DenseChipForward";
-  source.file =
-      problem.backward ? "backend/cuda/kernels/dense/chip_backward.cuh" : "backend/cuda/kernels/dense/chip_forward.cuh";
+  KernelSource source = pass_source(problem, plan, "chip", cluster_constants(problem, plan));
   source.constants.emplace_back("constexpr int kClusters", plan.clusters);
   source.constants.emplace_back("constexpr bool kDirect", plan.direct);
   return source;

@@ -1,7 +1,9 @@
 #include "backend/cuda/dense/dense.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cstdlib>
+#include <iterator>
 
 #include "base/check.h"
 
@@ -25,7 +27,6 @@ void check_batch(const DenseBatch& batch) {
 
 struct AlignmentOf {
   plan::Storage storage;
-  Index heads_bytes;  // from head to head
   int all = 16;
 
   void add(DeviceAddress address) { all = std::min(all, common_alignment(16, {static_cast<std::int64_t>(address)})); }
@@ -71,7 +72,7 @@ bool check_states(std::string_view name, const DeviceSequence& states, const Den
   if (states.data == 0) return false;
   const Index others = plan::cell_traits(spec.cell).states() - 1;
   require(others > 0, "{} must be null for {}, which has no state but its output", name, spec.cell);
-  AlignmentOf{plan::Storage::f32, 0}.add(name, states, batch, others * spec.hidden);
+  AlignmentOf{plan::Storage::f32}.add(name, states, batch, others * spec.hidden);
   return true;
 }
 
@@ -84,7 +85,7 @@ void require_weights(const DenseWeights& weights, const DenseSpec& spec) {
 }
 
 AlignmentOf dense_alignment(const DenseSpec& spec) {
-  AlignmentOf alignment{spec.storage, 0};
+  AlignmentOf alignment{spec.storage};
   alignment.all = common_alignment(16, {spec.hidden / spec.heads * plan::size_of(spec.storage)});
   return alignment;
 }
@@ -164,6 +165,25 @@ DeviceAddress learnt_of(const DenseWeights& weights, const std::string& cell, In
   const plan::CellTraits& traits = plan::cell_traits(cell);
   if (traits.learnt == 0 || weights.bias_ih == 0) return 0;
   return weights.bias_ih + static_cast<DeviceAddress>(traits.gates() * hidden) * sizeof(float);
+}
+
+KernelSource pass_source(const plan::GpuDenseProblem& problem, const plan::GpuDensePlan& plan,
+                         const std::string& algorithm, std::vector<Constant> own) {
+  KernelSource source;
+  const auto first = static_cast<char>(std::toupper(static_cast<unsigned char>(algorithm[0])));
+  source.entry = fmt::format("Dense{}{}{}", first, algorithm.substr(1), problem.backward ? "Backward" : "Forward");
+  source.file =
+      fmt::format("backend/cuda/kernels/dense/{}_{}.cuh", algorithm, problem.backward ? "backward" : "forward");
+  source.constants = {{"using Storage", storage_type(problem.storage)},
+                      {"constexpr bool kTanhUnit", problem.storage == plan::Storage::bf16},
+                      {"constexpr bool kDescending", problem.reverse},
+                      {"constexpr bool kReset", problem.reset},
+                      {"constexpr bool kClip", problem.clipped}};
+  std::ranges::move(own, std::back_inserter(source.constants));
+  source.rule = plan::cell_traits(problem.cell).text;
+  source.shared_bytes = static_cast<int>(plan.shared);
+  source.plan = plan.explain();
+  return source;
 }
 
 plan::GpuDenseProblem problem_of(const DenseForward& call, const DenseSpec& spec) {

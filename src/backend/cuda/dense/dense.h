@@ -103,6 +103,10 @@ DenseBackward steps_of(const DenseBackward& whole, const DenseSpec& spec, Index 
 /// The learnt vectors behind the gates of bias_ih, or of its gradient; 0 if there are none.
 DeviceAddress learnt_of(const DenseWeights& weights, const std::string& cell, Index hidden);
 
+/// Returns the kernel of a pass by an algorithm, such as "head": the constants that all of them read, and `own`.
+KernelSource pass_source(const plan::GpuDenseProblem& problem, const plan::GpuDensePlan& plan,
+                         const std::string& algorithm, std::vector<Constant> own);
+
 /// What the planner wants to know of a call. Throws Error(invalid_argument) for what does not fit.
 plan::GpuDenseProblem problem_of(const DenseForward& call, const DenseSpec& spec);
 plan::GpuDenseProblem problem_of(const DenseBackward& call, const DenseSpec& spec);

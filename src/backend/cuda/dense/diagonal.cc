@@ -17,51 +17,35 @@ constexpr int kMostWalks = 5;
 /// Of a block that goes from piece to piece: few, so that the chains lie on many multiprocessors.
 constexpr int kJoinThreads = 32;
 
-std::string diagonal_file(bool backward, DiagonalPart part) {
-  std::string name = backward ? "backward" : "forward";
-  if (part == DiagonalPart::between) name = backward ? "pass" : "join";
-  return "backend/cuda/kernels/dense/diagonal_" + name + ".cuh";
-}
-
-std::string diagonal_entry(bool backward, DiagonalPart part) {
-  if (part == DiagonalPart::between) return backward ? "DenseDiagonalPass" : "DenseDiagonalJoin";
-  return backward ? "DenseDiagonalBackward" : "DenseDiagonalForward";
-}
-
 Index piece_steps(Index steps, Index pieces) { return (steps + pieces - 1) / pieces; }
 
 }  // namespace
 
 KernelSource dense_diagonal_source(const plan::GpuDenseProblem& problem, const plan::GpuDensePlan& plan,
                                    DiagonalPart part) {
-  KernelSource source;
-  source.entry = diagonal_entry(problem.backward, part);
-  source.file = diagonal_file(problem.backward, part);
-  source.plan = plan.explain();
   if (part == DiagonalPart::between) {
     const int states = plan::cell_traits(problem.cell).states();
+    KernelSource source;
+    source.entry = problem.backward ? "DenseDiagonalPass" : "DenseDiagonalJoin";
+    source.file = problem.backward ? "backend/cuda/kernels/dense/diagonal_pass.cuh"
+                                   : "backend/cuda/kernels/dense/diagonal_join.cuh";
+    source.plan = plan.explain();
     source.constants = {{"constexpr int kStates", states},
                         {"constexpr int kThreads", kJoinThreads},
                         {"constexpr int kBatch", plan::diagonal_batch(states)}};
     return source;
   }
-  source.constants = {{"using Storage", storage_type(problem.storage)},
-                      {"constexpr bool kTanhUnit", problem.storage == plan::Storage::bf16},
-                      {"constexpr int kAhead", plan.stages},
-                      {"constexpr bool kDescending", problem.reverse},
-                      {"constexpr bool kReset", problem.reset},
-                      {"constexpr bool kEveryState", problem.every_state},
-                      {"constexpr bool kClip", problem.clipped},
-                      {"constexpr int kThreads", plan.threads()}};
+  std::vector<Constant> own = {{"constexpr bool kEveryState", problem.every_state},
+                               {"constexpr int kAhead", plan.stages},
+                               {"constexpr int kThreads", plan.threads()}};
   if (problem.backward) {
-    source.constants.emplace_back("constexpr bool kSummary", part == DiagonalPart::pieces);
+    own.emplace_back("constexpr bool kSummary", part == DiagonalPart::pieces);
   } else {
-    source.constants.emplace_back("constexpr bool kTraining", problem.training);
-    source.constants.emplace_back("constexpr bool kPieces", part != DiagonalPart::walk);
-    source.constants.emplace_back("constexpr bool kExact", part == DiagonalPart::exact);
+    own.emplace_back("constexpr bool kTraining", problem.training);
+    own.emplace_back("constexpr bool kPieces", part != DiagonalPart::walk);
+    own.emplace_back("constexpr bool kExact", part == DiagonalPart::exact);
   }
-  source.rule = plan::cell_traits(problem.cell).text;
-  return source;
+  return pass_source(problem, plan, "diagonal", std::move(own));
 }
 
 DiagonalPass::DiagonalPass(Device& device, const plan::GpuDenseProblem& problem, const plan::GpuDensePlan& plan,

@@ -46,21 +46,10 @@ std::size_t bytes_of(Index values, Index size) { return padded(static_cast<std::
 }  // namespace
 
 KernelSource dense_step_source(const plan::GpuDenseProblem& problem, const plan::GpuDensePlan& plan) {
-  KernelSource source;
-  source.entry = problem.backward ? "DenseStepBackward" : "DenseStepForward";
-  source.file =
-      problem.backward ? "backend/cuda/kernels/dense/step_backward.cuh" : "backend/cuda/kernels/dense/step_forward.cuh";
-  source.constants = {{"using Storage", storage_type(problem.storage)},
-                      {"constexpr bool kTanhUnit", problem.storage == plan::Storage::bf16},
-                      {"constexpr int kHead", problem.head_size()},
-                      {"constexpr bool kDescending", problem.reverse},
-                      {"constexpr bool kReset", problem.reset},
-                      {"constexpr bool kClip", problem.clipped},
+  return pass_source(problem, plan, "step",
+                     {{"constexpr int kHead", problem.head_size()},
                       {"constexpr bool kMeans", plan::cell_traits(problem.cell).averages},
-                      {"constexpr int kThreads", plan.threads()}};
-  source.rule = plan::cell_traits(problem.cell).text;
-  source.plan = plan.explain();
-  return source;
+                      {"constexpr int kThreads", plan.threads()}});
 }
 
 HeadProducts::HeadProducts(Device& device, const plan::GpuDenseProblem& problem, Index first, Index count)

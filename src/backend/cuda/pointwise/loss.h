@@ -2,11 +2,8 @@
 
 #include "backend/cuda/pointwise/launch.h"
 #include "backend/cuda/pointwise/step_state.h"
-#include "penstock/train/train.h"
 
 namespace penstock::cuda {
-
-enum class LossKind { cross_entropy, mse, mae };
 
 /// The loss of outputs [rows, W], a row a position, and its gradient. What it comes to is left in LossSums in device
 /// memory, which StepState begins with.

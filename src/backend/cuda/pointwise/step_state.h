@@ -5,4 +5,7 @@ namespace penstock::cuda {
 
 #include "backend/cuda/kernels/pointwise/training/step_state.h"
 
+/// Loss of a training step.
+enum class LossKind { cross_entropy, mse, mae };
+
 }  // namespace penstock::cuda

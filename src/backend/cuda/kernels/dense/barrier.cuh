@@ -54,19 +54,6 @@ PENSTOCK_DEVICE void CopyBulk(char* shared, const char* global, int bytes, CopyB
                : "memory");
 }
 
-/// Starts a copy to global memory, in this thread's current group of copies.
-PENSTOCK_DEVICE void CopyBulkOut(char* global, const char* shared, int bytes) {
-  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(global),
-               "r"((unsigned)__cvta_generic_to_shared(shared)), "r"(bytes)
-               : "memory");
-}
-PENSTOCK_DEVICE void CommitBulk() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
-/// Until at most `kPending` groups of this thread's copies still read shared memory.
-template <int kPending>
-PENSTOCK_DEVICE void WaitForBulkReads() {
-  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kPending) : "memory");
-}
-
 PENSTOCK_DEVICE unsigned ClusterRank() {
   unsigned rank;
   asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));

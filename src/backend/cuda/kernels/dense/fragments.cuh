@@ -62,13 +62,6 @@ PENSTOCK_DEVICE void MultiplyHalves(float (&sum)[4], unsigned a0, unsigned a1, u
   MultiplyTf32(sum, p0.high, p1.high, p2.high, p3.high, q0.high, q1.high);
 }
 
-/// Adds the products of one chunk.
-template <class Storage>
-PENSTOCK_DEVICE void MultiplyChunk(float (&sum)[4], const RowFragment& a, const uint4& b) {
-  MultiplyHalves(sum, a.upper.x, a.lower.x, a.upper.y, a.lower.y, b.x, b.y, Storage());
-  MultiplyHalves(sum, a.upper.z, a.lower.z, a.upper.w, a.lower.w, b.z, b.w, Storage());
-}
-
 /// 16 bytes of a thread, whose values `value(i)` names: for operands that do not lie in memory as they are multiplied.
 template <class Storage, class ValueBits>
 PENSTOCK_DEVICE uint4 Gather(const ValueBits& value_bits) {

@@ -73,7 +73,8 @@ PENSTOCK_DEVICE HeadUnits Mean(HeadUnits x) {
 #pragma unroll
   for (int i = 0; i < kUnits; ++i) sum += at.exists(i) ? x.of[i].value : 0.0f;
   // Lanes 4 g + t have the same row for all g; with two slots also those of t and t + 2, whose units differ.
-  return HeadUnits(SumOfColumn<kWarps, kSlots == 2 ? 2 : 4>(sum) * (1.0f / kHead));
+  constexpr int columns = kSlots == 2 ? 2 : 4;
+  return HeadUnits(SumOfColumn<kWarps, columns>(sum) * (1.0f / kHead));
 }
 
 /// The learnt vectors of all units of a thread.

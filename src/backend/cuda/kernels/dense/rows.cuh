@@ -51,9 +51,6 @@ struct Choose<false> {
   using Storage = Bf16;
 };
 
-/// Bytes from row to row of a tile in shared memory. 32 beyond a multiple of 128, so that four rows lie in other banks.
-PENSTOCK_DEVICE constexpr int PitchOf(int bytes) { return (bytes + 127) / 128 * 128 + 32; }
-
 /// A storage whose values are as wide as an access allows, where bytes are moved and not computed with.
 template <int kAccess>
 using ByteStorage = typename Choose<(kAccess >= 4)>::Storage;
