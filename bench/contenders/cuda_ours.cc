@@ -120,9 +120,7 @@ class GpuLoop : public OnGpu {
     }
     return form;
   }
-  Buffer room_for_state() {
-    return room(static_cast<std::size_t>(layer_.state_size() * shape().rows) * sizeof(float));
-  }
+  Buffer room_for_state() { return room(static_cast<std::size_t>(layer_.state_size() * shape().rows) * sizeof(float)); }
   void run(const Buffer&) override {
     states_[0].fill(0);
     for (Index t = 0; t < shape().steps; ++t) step(t);

@@ -340,5 +340,5 @@ def test_arrays_of_cupy_are_read_and_written():
     out = cupy.zeros((2, 5, 8), cupy.float32)
     cell.forward(x, out=out)
     np.testing.assert_array_equal(cupy.asnumpy(out), expected)
-    with pytest.raises(ValueError, match="x must be in the memory of the CPU"):
+    with pytest.raises(ValueError, match="a must be in the memory of the CPU"):
         penstock.scan(x, x)

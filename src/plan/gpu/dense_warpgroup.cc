@@ -20,13 +20,16 @@ constexpr int kMostGates = 4, kMostItems = 32, kMostItemBytes = 16 << 10, kMostS
 /// A warpgroup releases an item once it has issued the products of the next, so with one stage it would wait for ever.
 constexpr int kLeastStages = 2;
 /// Registers of a multiplying thread for R, sums and states. More were observed to spill.
-constexpr int kMostWarpgroupRegisters = 184;
+constexpr int kMostWarpgroupRegisters = TeamShape::usual_registers;
+/// The same if those who bring the operand do with fewer: forward, where blocks share no sums. Those who write the tape
+/// are then slower, so this is for matrices that need it.
+constexpr int kMostForLargeMatrices = kMostWarpgroupRegisters + 8;
 /// Values of a unit at the same time in a defined cell. Cells with more were observed to spill.
 constexpr int kMostValues = 64;
 /// Learnt vectors of a defined cell.
 constexpr int kMostVectors = 4;
 /// Bytes of the operand in flight to a block. With fewer the tensor cores wait.
-constexpr int kLeastUnderWay = 32 << 10;
+constexpr int kLeastUnderWay = 32 << 10, kEnoughUnderWay = 96 << 10;
 /// Of blocks whose warpgroups have rows of their own: those bytes, stages of the operand, and items.
 constexpr int kUnderWay = 64 << 10, kUnderWayStreaming = 32 << 10, kMostStagesOfWide = 16, kMostItemsOfWide = 64;
 
@@ -107,35 +110,50 @@ WarpgroupCandidate wide_candidate(const GpuModel& gpu, TeamShape shape) {
   return c;
 }
 
+/// Distributes R over registers, up to `most` of a thread, and shared memory, which then has room for stages of items.
+void fill_narrow(TeamShape& shape, int most, Index block_bytes) {
+  const int step = shape.steps_of_item();
+  shape.resident = 0;
+  shape.resident = std::clamp((most - shape.registers()) / 4 / step * step, 0, shape.own_steps());
+  shape.kept = shape.own_items() - shape.resident_items();
+  shape.stages = std::min(kMostStages, 2 * shape.own_items());
+  while (shape.stages > 1 && shape.shared_bytes() > block_bytes) --shape.stages;
+}
+
+/// Where shared memory holds a part of R: more of it in registers, and smaller items, if that brings more of the
+/// operand at once.
+void widen(TeamShape& shape, Index block_bytes) {
+  if (shape.backward || shape.resident == shape.own_steps()) return;
+  for (int depth = shape.depth; depth > 1; depth /= 2) {
+    TeamShape other = shape;
+    other.depth = depth;
+    if (other.items() > kMostItems) return;
+    fill_narrow(other, kMostForLargeMatrices, block_bytes);
+    if (other.bytes_under_way() > shape.bytes_under_way()) shape = other;
+    if (shape.bytes_under_way() >= kEnoughUnderWay) return;
+  }
+}
+
 WarpgroupCandidate narrow_candidate(const GpuModel& gpu, TeamShape shape) {
   shape.depth = 4;
   while (shape.depth > 1 &&
          (shape.slices() % (shape.depth * TeamShape::parts) != 0 || shape.item_bytes() > kMostItemBytes)) {
     shape.depth /= 2;
   }
-  shape.resident = 0;
-  const int others = shape.registers();
-  const auto fill = [&] {
-    const int step = shape.steps_of_item();
-    shape.resident = std::clamp((kMostWarpgroupRegisters - others) / 4 / step * step, 0, shape.own_steps());
-    shape.kept = shape.own_items() - shape.resident_items();
-    shape.stages = std::min(kMostStages, 2 * shape.own_items());
-    while (shape.stages > 1 && shape.shared_bytes() > gpu.block_bytes) --shape.stages;
-  };
-  fill();
+  fill_narrow(shape, kMostWarpgroupRegisters, gpu.block_bytes);
   // Items must be small enough for some to be in flight during a multiplication. Backward passes have less room.
   const int few_stages = shape.backward ? 4 : kLeastStages;
   while (shape.depth > 1 && shape.stages < std::min(few_stages, shape.own_items()) && 2 * shape.items() <= kMostItems) {
     shape.depth /= 2;
-    fill();
+    fill_narrow(shape, kMostWarpgroupRegisters, gpu.block_bytes);
   }
+  widen(shape, gpu.block_bytes);
   WarpgroupCandidate c;
   c.shape = shape;
   const bool alike = !shape.backward || shape.gates * shape.units % (4 * TeamShape::slice_units) == 0;
-  c.fits =
-      alike && others <= kMostWarpgroupRegisters && shape.items() <= kMostItems &&
-      shape.shared_bytes() <= gpu.block_bytes && shape.stages >= std::min(kLeastStages, shape.own_items()) &&
-      (shape.stages >= shape.own_items() || TeamShape::parts * shape.stages * shape.item_bytes() >= kLeastUnderWay);
+  c.fits = alike && shape.registers() - 4 * shape.resident <= kMostWarpgroupRegisters && shape.items() <= kMostItems &&
+           shape.shared_bytes() <= gpu.block_bytes && shape.stages >= std::min(kLeastStages, shape.own_items()) &&
+           (shape.stages >= shape.own_items() || shape.bytes_under_way() >= kLeastUnderWay);
   return c;
 }
 

@@ -42,6 +42,7 @@ struct WarpgroupShape {
 
   static constexpr int parts = 2;  // multiplying warpgroups
   static constexpr int threads = 384, slice_units = 64, tile_rows = 64;
+  static constexpr int usual_registers = 184;  // registers() beyond which the other threads have fewer
   PENSTOCK_LAYOUT bool wide() const { return shares > 0; }
   /// Warps that load inputs. Another one reads what is streamed of R.
   PENSTOCK_LAYOUT int loaders() const { return streamed > 0 ? 1 : 2; }
@@ -70,6 +71,7 @@ struct WarpgroupShape {
   PENSTOCK_LAYOUT int resident_items() const { return resident / steps_of_item(); }
   PENSTOCK_LAYOUT int slice_bytes() const { return rows * 128; }
   PENSTOCK_LAYOUT int item_bytes() const { return depth * slice_bytes(); }
+  PENSTOCK_LAYOUT int bytes_under_way() const { return item_parts() * stages * item_bytes(); }
   PENSTOCK_LAYOUT int portion_bytes() const { return all_slices() * slice_bytes(); }
   /// Bytes of the L2 cache for a team: two exchange buffers used in turn, and for each item a count of the blocks that
   /// have sent it.

@@ -24,7 +24,8 @@ constexpr int kTiles = kShape.own_tiles(), kInputStages = kShape.input_stages();
 constexpr int kLoaders = kShape.loaders(), kOwnSums = kShape.passed_values();
 constexpr int kSteps = kShape.steps_of_item();
 /// Registers of the threads that multiply, and of the others: as many as the launch gave them all.
-constexpr int kManyRegisters = 216, kFewRegisters = 72;
+constexpr bool kMoreRegisters = kShape.registers() > WarpgroupShape::usual_registers;
+constexpr int kManyRegisters = kMoreRegisters ? 224 : 216, kFewRegisters = kMoreRegisters ? 56 : 72;
 constexpr int kMostTries = 1 << 22;
 static_assert(kBytes == 2 && !DenseCell::two_phases && kGates <= 4 && kStages * kItemParts <= 32);
 static_assert(kStages > 1 || kOwnItems == 1, "an item is released behind the next one's products");
