@@ -123,7 +123,7 @@ void fill_narrow(TeamShape& shape, int most, Index block_bytes) {
 /// Where shared memory holds a part of R: more of it in registers, and smaller items, if that brings more of the
 /// operand at once.
 void widen(TeamShape& shape, Index block_bytes) {
-  if (shape.backward || shape.resident == shape.own_steps()) return;
+  if (shape.backward || shape.resident == shape.own_steps() || shape.bytes_under_way() >= kEnoughUnderWay) return;
   for (int depth = shape.depth; depth > 1; depth /= 2) {
     TeamShape other = shape;
     other.depth = depth;
