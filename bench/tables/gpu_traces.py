@@ -148,7 +148,7 @@ def overlap(_, quick):
     copied, worked = (sum(b - a for a, b in part) / 1000 for part in (copies, kernels))
     hidden = common(copies, kernels) / 1000
     return (f"{batches} batches: copies {copied:.2f} ms, kernels {worked:.2f} ms, at the same time {hidden:.2f} ms "
-            f"({100 * hidden / copied:.0f} % of the copies). Kernels ran in {len(streams)} stream(s). "
+            f"({100 * hidden / copied:.0f} % of the copies).\nKernels ran in streams: {len(streams)}. "
             "The first copy has nothing to hide behind.")
 
 
