@@ -11,9 +11,9 @@ VENV := build/venv
 # One of each kind that an emulator runs in seconds: every cell, the vectors' functions, engines, a stream.
 ARM64_TESTS := test_cells_list test_backend_functions test_ops_scan test_stream_session
 
-# A build from nothing is quicker if the compiler takes ten sources as one. The presets by themselves keep sources apart, for
+# A build from nothing is quicker if the compiler takes twenty sources as one. The presets by themselves keep sources apart, for
 # those who change one of them; a folder stays as it began.
-UNITY := $(if $(wildcard build/release/CMakeCache.txt),,-D CMAKE_UNITY_BUILD=ON -D CMAKE_UNITY_BUILD_BATCH_SIZE=10)
+UNITY := $(if $(wildcard build/release/CMakeCache.txt),,-D CMAKE_UNITY_BUILD=ON -D CMAKE_UNITY_BUILD_BATCH_SIZE=20)
 
 .PHONY: help demo build test test-gpu check python wheel docs sanitize portable lint format install clean setup setup-test configured-test built-test pytest
 # Targets share folders, so they run one after the other. Those that share none may run side by side: each leaves a core
