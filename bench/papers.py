@@ -5,7 +5,7 @@
     python3 bench/papers.py parallel --picture parallel.svg
 
 Recurrent networks are trained by Penstock; a Transformer and torch.nn.LSTM by PyTorch. Every network has the best of
-three learning rates and the same seeds and steps. Each finished run is a line of --record, and a table that was
+the same learning rates, and the same seeds and steps. Each finished run is a line of --record, and a table that was
 interrupted goes on where it stopped. A run that fails is tried again then, and shown as failed until it succeeds.
 Without PyTorch its networks are left out, and the table says so. Exit status: 1 if a run failed.
 
@@ -22,6 +22,7 @@ import argparse
 import asyncio
 import importlib.metadata
 import importlib.util
+import math
 import shutil
 import signal
 import subprocess
@@ -35,7 +36,7 @@ import digits  # noqa: E402
 import layers  # noqa: E402
 import plot_results  # noqa: E402
 import tasks  # noqa: E402
-from networks import method  # noqa: E402
+from networks import LEARNING_RATES, method  # noqa: E402
 from record import Record  # noqa: E402
 from runs import Missing, Runs  # noqa: E402
 
@@ -54,8 +55,9 @@ def parts_of(table):
     return ACCURACY[table].tasks, ACCURACY[table].nets
 
 
-def kind_of(net):
-    return net if isinstance(net, str) else net.cell or net.kind
+def names_of(net):
+    """What --networks may call it: its cell or kind, or its name in the table."""
+    return (net,) if isinstance(net, str) else (net.cell or net.kind, net.name)
 
 
 def torch_version():
@@ -76,7 +78,7 @@ async def table_of(runs, of_tasks, nets, arguments):
     if name in TIMES:
         found = await layers.Layers(name, runs, device, torch_version()).all(nets)
         return layers.markdown(name, found, device), [each for each in found.values() if isinstance(each, Missing)]
-    how = (runs, arguments.program, device, arguments.steps)
+    how = (runs, arguments.program, device, arguments.steps, arguments.rates)
     if name == "characters":
         made = characters.Characters(*how, versions(characters.NETS, arguments), WORK)
         outcomes, generated, steps = await made.all(nets, of_tasks, arguments.seeds)
@@ -89,7 +91,7 @@ async def table_of(runs, of_tasks, nets, arguments):
         text = tasks.markdown(table, outcomes, made.steps, made.precision)
     missing = [each for outcome in outcomes.values() for each in outcome.missing]
     missing += [each for each in generated.values() if isinstance(each, Missing)]
-    return f"{text}\n\n{method(outcomes, arguments.seeds, device)}", missing
+    return f"{text}\n\n{method(outcomes, arguments.seeds, arguments.rates, device)}", missing
 
 
 async def run(record, of_tasks, nets, arguments):
@@ -122,6 +124,9 @@ def parse():
     parser.add_argument("program", nargs="?", default="penstock", help="penstock, as it was built [penstock]")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--steps", type=int, help="of the optimiser, instead of the table's")
+    parser.add_argument("--rates", type=float, nargs="+", metavar="RATE", default=LEARNING_RATES,
+                        help="learning rates of which each network takes the best "
+                             f"[{' '.join(map(str, LEARNING_RATES))}]")
     parser.add_argument("--device", default="cpu", help="cpu or cuda")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="runs that go side by side")
     parser.add_argument("--minutes", type=float, metavar="M",
@@ -131,7 +136,8 @@ def parse():
     parser.add_argument("--show", action="store_true",
                         help="print the table of the record, of any version of the programs, and start nothing")
     parser.add_argument("--only", nargs="+", metavar="TASK", help="tasks or corpora of the table")
-    parser.add_argument("--networks", nargs="+", metavar="NAME", help="cells, kinds of networks or layers of the table")
+    parser.add_argument("--networks", nargs="+", metavar="NAME",
+                        help="networks by cell, kind or name, such as gru or 'gru, 1 block', or layers of the table")
     parser.add_argument("--picture", metavar="FILE", help="draw the table as an SVG file; needs matplotlib")
     return parser, parser.parse_args()
 
@@ -139,18 +145,21 @@ def parse():
 def chosen(parser, arguments):
     """The tasks and the networks that were asked for."""
     of_tasks, nets = parts_of(arguments.table)
-    kinds = list(dict.fromkeys(map(kind_of, nets)))
-    for option, asked, known in (("--only", arguments.only, of_tasks), ("--networks", arguments.networks, kinds)):
+    names = list(dict.fromkeys(name for net in nets for name in names_of(net)))
+    for option, asked, known in (("--only", arguments.only, of_tasks), ("--networks", arguments.networks, names)):
         if unknown := set(asked or ()) - set(known):
-            has = ", ".join(known) or "none"
-            parser.error(f"{option} has {', '.join(sorted(unknown))}; {arguments.table} has {has}")
-    return tuple(arguments.only or of_tasks), [net for net in nets if kind_of(net) in (arguments.networks or kinds)]
+            has = "; ".join(known) or "none"
+            parser.error(f"{option} has {'; '.join(sorted(unknown))}, and {arguments.table} has {has}")
+    wanted = set(arguments.networks or names)
+    return tuple(arguments.only or of_tasks), [net for net in nets if wanted.intersection(names_of(net))]
 
 
 def check(parser, arguments):
     for name in ("seeds", "jobs", "steps"):
         if (value := getattr(arguments, name)) is not None and value < 1:
             parser.error(f"--{name} must be at least 1, not {value}")
+    if not all(0 < rate < math.inf for rate in arguments.rates):
+        parser.error(f"--rates must be above 0 and finite, not {' '.join(f'{rate:g}' for rate in arguments.rates)}")
     if arguments.minutes is not None and arguments.minutes <= 0:
         parser.error(f"--minutes must be above 0, not {arguments.minutes:g}")
     if arguments.picture and importlib.util.find_spec("matplotlib") is None:

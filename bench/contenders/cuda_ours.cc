@@ -1,6 +1,7 @@
 // Penstock's layers and scans on a GPU as contenders, through the public interface, and what the GPU can do at most.
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <stdexcept>
 
@@ -101,7 +102,7 @@ class GpuLoop : public OnGpu {
         weights_(parameters(layer_, type(), false, held_)),
         x_(on_gpu(time_first(shape(), problem.x, shape().inputs))),
         y_(room_for(positions() * shape().hidden)),
-        state_(room(static_cast<std::size_t>(layer_.state_size() * shape().rows) * sizeof(float))),
+        states_{room_for_state(), room_for_state()},
         workspace_(room(program_->workspace_bytes())) {}
 
   Answers<float> last() override { return {.y = rows_of(y_, shape().hidden, true), .dx = {}, .gradients = {}}; }
@@ -111,7 +112,7 @@ class GpuLoop : public OnGpu {
     RecurrentForm form;
     form.dtype = form.weights = type();
     form.rows = shape().rows;
-    form.step = true;
+    form.step = find_cell(layer_.spec().cell).scan;  // steps of other cells are forward calls
     // No step is aligned worse than the second.
     const Index width = shape().rows * static_cast<Index>(size_of(type()));
     while (shape().inputs * width % form.alignment != 0 || shape().hidden * width % form.alignment != 0) {
@@ -119,8 +120,11 @@ class GpuLoop : public OnGpu {
     }
     return form;
   }
+  Buffer room_for_state() {
+    return room(static_cast<std::size_t>(layer_.state_size() * shape().rows) * sizeof(float));
+  }
   void run(const Buffer&) override {
-    state_.fill(0);
+    states_[0].fill(0);
     for (Index t = 0; t < shape().steps; ++t) step(t);
   }
   void step(Index t) const {
@@ -128,13 +132,16 @@ class GpuLoop : public OnGpu {
       auto* const first = static_cast<std::byte*>(data(buffer)) + t * shape().rows * channels * size_of(storage_);
       return Tensor::contiguous(first, type(), {shape().rows, 1, channels}, penstock::Device::cuda());
     };
-    const Tensor state =
-        Tensor::contiguous(data(state_), DType::f32, {1, 1, shape().rows, shape().hidden}, penstock::Device::cuda());
+    const auto state = [&](Index number) {
+      return Tensor::contiguous(data(states_[static_cast<std::size_t>(number % 2)]), DType::f32,
+                                {find_cell(layer_.spec().cell).states, 1, shape().rows, shape().hidden},
+                                penstock::Device::cuda());
+    };
     RecurrentProgram::Forward call;
     call.weights = weights_;
     call.batch = {.rows = shape().rows, .steps = 1};
     call.x = at(x_, shape().inputs), call.y = at(y_, shape().hidden);
-    call.state_in = call.state_out = state;
+    call.state_in = state(t), call.state_out = state(t + 1);
     call.workspace = memory(workspace_);
     program_->forward(context_, call);
   }
@@ -144,7 +151,9 @@ class GpuLoop : public OnGpu {
   std::shared_ptr<const RecurrentProgram> program_;
   std::vector<Buffer> held_;
   std::vector<Tensor> weights_;
-  Buffer x_, y_, state_, workspace_;
+  Buffer x_, y_;
+  std::array<Buffer, 2> states_;  // before and after a step, in turns
+  Buffer workspace_;
 };
 
 /// The scan by itself; its terms are its weights.

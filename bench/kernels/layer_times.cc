@@ -32,7 +32,7 @@ struct Case {
 };
 
 Case parse(const std::string& text) {
-  char cell[16] = {}, storage[8] = {}, regime[16] = "automatic";
+  char cell[16] = {}, storage[8] = {}, regime[16] = "auto";
   long long rows = 0, steps = 0, input = 0, hidden = 0;
   if (std::sscanf(text.c_str(), "%15[^,],%7[^,],%lld,%lld,%lld,%lld,%15s", cell, storage, &rows, &steps, &input,
                   &hidden, regime) < 6) {
@@ -348,11 +348,11 @@ bool compare_regimes(Stream& stream, Clock& clock) {
       const std::string text = fmt::sprintf(form, length);
       if (parse(text).rows * length > (1 << 19)) continue;
       std::string times, errors;
-      for (const char* regime : {"direct", "fused", "scan", "automatic"}) {
+      for (const char* regime : {"direct", "fused", "scan", "auto"}) {
         const Case c = parse(text + "," + regime);
         Run run(c, stream);
         const LayerForwardExecutable forward(stream.device(), c.spec, run.forward(false));
-        if (regime == std::string("automatic")) {
+        if (regime == std::string("auto")) {
           times += fmt::format(" {} |", to_string(forward.plan().regime));
           continue;
         }

@@ -151,8 +151,9 @@ def as_array(tensor):
     return (tensor.float() if tensor.dtype in HALVES.values() else tensor).cpu().numpy()
 
 
-def sample_on_gpu(seconds, call):
-    """Seconds of each of as many calls as together take `seconds`, and of three at least, after one to warm up."""
+def sample_on_gpu(seconds, call, most=1000):
+    """Seconds of each of as many calls as together take `seconds`, 3 to `most`, after one to warm up. L2 is overwritten
+    before each."""
     flushed = torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
     start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
 
@@ -166,7 +167,7 @@ def sample_on_gpu(seconds, call):
 
     once()
     times = []
-    while (sum(times) < seconds and len(times) < 1000) or len(times) < 3:
+    while (sum(times) < seconds and len(times) < most) or len(times) < 3:
         times.append(once())
     return times
 

@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 STEPS, ROWS, LENGTH, PARAMETERS = 2000, 32, 512, 1_000_000
 CONTEXTS = (1024, 16_384, 65_536)
 GENERATED = 256  # bytes whose generation is timed
-SPEED_STEPS = (20, 60)  # of two runs whose difference is the time of a step
+SPEED_STEPS = (20, 60)  # of two runs whose difference is the time of a step; peers begin to count at 20
 CORPORA, BUDGETS = ("kjv", "python"), ("steps", "time")
 TITLES = {"kjv": "King James Bible", "python": "The standard library of Python"}
 NETS = recurrent(("gru", "lstm", "slstm", "mingru", "minlstm"), (3,)) + peers((3,), ("LSTM", "Transformer"))
@@ -42,9 +42,9 @@ def corpus_file(name, folder):
 
 
 class Characters:
-    def __init__(self, runs, program, device, steps, versions, folder):
+    def __init__(self, runs, program, device, steps, rates, versions, folder):
         self.runs, self.program, self.device = runs, program, device
-        self.steps, self.versions = steps or STEPS, versions
+        self.steps, self.rates, self.versions = steps or STEPS, rates, versions
         self.precision = "bf16" if device != "cpu" else "f32"
         self.texts = {corpus: corpus_file(corpus, folder) for corpus in CORPORA}
 
@@ -74,12 +74,10 @@ class Characters:
         return await self.runs.result(key, (net.name, "width"), lambda: size_of(self.runs, make, PARAMETERS, planned))
 
     async def _step_seconds(self, net, size):
-        """Of a training step while nothing else runs: the difference of two runs."""
+        """Of a training step while nothing else runs. Of ours: the difference of two runs."""
         text, _ = self.texts["kjv"]
 
         async def seconds(steps):
-            if not net.cell:
-                return (await self.runs.json(self._peer(net, text, steps, "--unscored")))["seconds"]
             with tempfile.TemporaryDirectory() as folder:
                 trained = await self.runs.json(self._train(
                     net, size["width"], text, "--steps", steps, "--validation-fraction", 0.001, "--output",
@@ -87,6 +85,9 @@ class Characters:
                 return trained["seconds"]
 
         async def measured():
+            if not net.cell:
+                found = await self.runs.json(self._peer(net, text, SPEED_STEPS[1], "--unscored"))
+                return {"step_seconds": found["step_seconds"]}
             first, second = [await seconds(steps) for steps in SPEED_STEPS]
             if second <= first:
                 raise Failed(f"{SPEED_STEPS[1]} steps took no longer than {SPEED_STEPS[0]}: {second:.3f} s")
@@ -153,7 +154,8 @@ class Characters:
     async def _corpus(self, net, size, corpus, seeds, steps_in_time):
         """Outcomes at equal steps and at equal time; both take the rate that is best at equal steps."""
         equal_steps = await best_of_rates(
-            lambda seed, rate: self.run(net, size, corpus, self.steps, seed, rate), seeds, lambda run: -run["bits"])
+            lambda seed, rate: self.run(net, size, corpus, self.steps, seed, rate), self.rates, seeds,
+            lambda run: -run["bits"])
         if not equal_steps.runs:
             return equal_steps, equal_steps
         found = await asyncio.gather(*(self.run(net, size, corpus, steps_in_time, seed, equal_steps.rate)

@@ -2,27 +2,23 @@
 
 import statistics
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
 import penstock.torch
 import torch
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "peers"))
+from torch_peer import sample_on_gpu  # noqa: E402
+
 STEPS, BATCH = 1024, 16
 HIDDEN = (16, 24, 32, 64, 100, 128, 256, 512, 768, 1000, 1024, 1536, 2048, 2560, 3072, 4096)
 
 
-def milliseconds(call, seconds=0.3, most=25):
-    """Median and middle half of the times of calls, by CUDA events, with L2 overwritten before each."""
-    flushed = torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
-    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    call(), torch.cuda.synchronize()
-    times = []
-    while len(times) < 3 or (sum(times) < 1000 * seconds and len(times) < most):
-        flushed.zero_()
-        start.record(), call(), end.record()
-        end.synchronize()
-        times.append(start.elapsed_time(end))
+def milliseconds(call):
+    """Median and middle half of the times of calls."""
+    times = [1000 * seconds for seconds in sample_on_gpu(0.3, call, most=25)]
     lower, middle, upper = statistics.quantiles(times, n=4)
     return middle, lower, upper
 
@@ -170,7 +166,7 @@ def resets(_, quick):
     torch.manual_seed(0)
     layer = penstock.torch.LSTM(512, 512, batch_first=True).to("cuda", torch.bfloat16)
     x = torch.randn(64, steps, 512, device="cuda").to(torch.bfloat16)
-    lengths = torch.randint(1, steps + 1, (64,))
+    lengths = torch.randint(1, steps + 1, (64,), device="cuda")
     reset = torch.rand(64, steps, device="cuda") < 1 / 64
     dy = torch.randn_like(x)
     rows = []

@@ -95,19 +95,19 @@ class Outcome(NamedTuple):
         return f"left out: {self.missing[0].reason}" if self.missing else ""
 
 
-async def best_of_rates(run, seeds, score):
+async def best_of_rates(run, rates, seeds, score):
     """Runs the first seed at every rate, then the other seeds at the rate whose score is highest.
 
     `await run(seed, rate)` gives a result or Missing. A rate that fails is not the best; while one is left out, the
     best is not known.
     """
-    first = await asyncio.gather(*(run(0, rate) for rate in LEARNING_RATES))
+    first = await asyncio.gather(*(run(0, rate) for rate in rates))
     missing = [result for result in first if isinstance(result, Missing)]
     if len(missing) == len(first) or any(not each.failed for each in missing):
         return Outcome(0, [], missing)
     finished = [i for i, result in enumerate(first) if not isinstance(result, Missing)]
     best = max(finished, key=lambda i: score(first[i]))
-    rate = LEARNING_RATES[best]
+    rate = rates[best]
     found = [first[best], *await asyncio.gather(*(run(seed, rate) for seed in range(1, seeds)))]
     return Outcome.of(rate, found)
 
@@ -146,12 +146,14 @@ def by_network(head, outcomes, scores):
     return lines
 
 
-def method(results, seeds, device):
+def method(results, seeds, rates, device):
     """How the runs of {...: Outcome} were made."""
     runs = [run for outcome in results.values() for run in outcome.runs]
-    rates = ", ".join(f"{rate:g}" for rate in LEARNING_RATES)
-    text = (f"Seeds: {seeds}; the mean, and the least and the largest where they differ. Learning rate: the best of "
-            f"{rates} by the first seed. Seconds: median time of training on {device}")
+    chosen = ", ".join(f"{rate:g}" for rate in rates)
+    if len(rates) > 1:
+        chosen = f"the best of {chosen} by the first seed"
+    text = (f"Seeds: {seeds}; the mean, and the least and the largest where they differ. Learning rate: "
+            f"{chosen}. Seconds: median time of training on {device}")
     jobs = sorted({run["jobs"] for run in runs})
     if jobs and jobs != [1]:
         text += f", where up to {jobs[-1]} runs shared the machine"

@@ -45,9 +45,9 @@ class Tasks:
 
     peer_options = ()
 
-    def __init__(self, table, runs, program, device, steps, versions):
+    def __init__(self, table, runs, program, device, steps, rates, versions):
         self.table, self.runs, self.program, self.device = table, runs, program, device
-        self.steps, self.versions = steps or table.steps, versions
+        self.steps, self.rates, self.versions = steps or table.steps, rates, versions
         self.precision = table.gpu_precision if device != "cpu" else "f32"
 
     def data(self, task, length):
@@ -124,7 +124,7 @@ class Tasks:
         size = await self._size(net, task) if net.cell else {}  # a peer chooses its own
         if isinstance(size, Missing):
             return Outcome(0, [], [size])
-        found = await best_of_rates(lambda seed, rate: self.run(net, task, size, seed, rate), seeds,
+        found = await best_of_rates(lambda seed, rate: self.run(net, task, size, seed, rate), self.rates, seeds,
                                     lambda run: run["accuracy"][trained])
         scores = ", ".join(f"{run['accuracy'][trained]:.1%}" for run in found.runs)
         print(f"papers.py: {task}: {net.name}: {scores or found.reason()}", file=sys.stderr)

@@ -5,7 +5,6 @@ state from window to window; a Transformer sees a window, and is scored with at 
 byte. With --contexts the speed of generation behind so many bytes is measured.
 """
 
-import argparse
 import json
 import math
 import sys
@@ -14,12 +13,13 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from transformer import computing, device_memory, network_of_size, parameters_of
+from transformer import begun, computing, device_memory, network_of_size, parameters_of, parser_of
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "quality"))
 from torch_training import Optimiser  # noqa: E402
 
 GENERATED = 256  # bytes whose generation is timed
+WARM = 20  # steps before a step is timed
 CHUNK = 1024  # bytes of a context that are read at once
 
 
@@ -33,22 +33,33 @@ def bits(logits, targets):
     return loss / math.log(2)
 
 
+def seconds(arguments):
+    """Now, when all work on the device is done."""
+    if arguments.device != "cpu":
+        torch.cuda.synchronize()
+    return time.monotonic()
+
+
 def train(model, data, arguments):
+    """Returns seconds of all steps, and of one of those behind the first WARM; 0 if there are none."""
     rows, length = arguments.batch, arguments.length
     optimiser = Optimiser(model, arguments.learning_rate)
     starts = torch.tensor([len(data) * row // rows for row in range(rows)], device=data.device)[:, None]
     ahead = torch.arange(length + 1, device=data.device)
     carries = arguments.kind != "Transformer"
     memory = model.memory() if carries else None
+    warm = began = seconds(arguments)
     for step in range(arguments.steps):
+        if step == WARM:
+            warm = seconds(arguments)
         window = data[(starts + step * length + ahead) % len(data)].long()
         with computing(arguments.precision):
             logits = model(window[:, :-1], memory)
         optimiser.step(bits(logits, window[:, 1:]).mean() * math.log(2), (step + 1) / arguments.steps)
         for state in memory or ():
             state.value = detached(state.value)
-    if arguments.device != "cpu":
-        torch.cuda.synchronize()
+    ended = seconds(arguments)
+    return ended - began, (ended - warm) / (arguments.steps - WARM) if arguments.steps > WARM else 0.0
 
 
 @torch.no_grad()
@@ -92,33 +103,19 @@ def generation(model, data, context, device):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__, blocks=3, batch=32, length=512)
     parser.add_argument("text")
-    parser.add_argument("--kind", choices=["Transformer", "LSTM", "GRU"], default="Transformer")
-    parser.add_argument("--parameters", type=int, required=True)
-    parser.add_argument("--blocks", type=int, default=3)
-    parser.add_argument("--steps", type=int, required=True)
-    parser.add_argument("--batch", type=int, default=32)
-    parser.add_argument("--length", type=int, default=512)
-    parser.add_argument("--learning-rate", type=float, default=3e-3)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--validation-fraction", type=float, default=0.05)
     parser.add_argument("--contexts", type=int, nargs="*", default=[])
     parser.add_argument("--unscored", action="store_true", help="leave the hold-out set out")
-    parser.add_argument("--precision", choices=["f32", "bf16"], default="f32", help="bf16: of training on a GPU")
-    parser.add_argument("--device", default="cpu")
-    arguments = parser.parse_args()
-    torch.set_num_threads(arguments.threads)
-    torch.manual_seed(arguments.seed)
+    arguments = begun(parser)
     data = torch.from_numpy(np.fromfile(arguments.text, dtype=np.uint8)).to(arguments.device)
     split = len(data) - int(len(data) * arguments.validation_fraction)
     model, width = network_of_size(arguments.kind, 256, 256, arguments.blocks, arguments.parameters)
     model.to(arguments.device)
-    began = time.monotonic()
-    train(model, data[:split], arguments)
+    all_steps, a_step = train(model, data[:split], arguments)
     result = {"peer": f"torch {torch.__version__}", "width": width, "parameters": parameters_of(model),
-              "seconds": time.monotonic() - began, "memory_mb": device_memory()}
+              "seconds": all_steps, "step_seconds": a_step, "memory_mb": device_memory()}
     model.eval()
     if not arguments.unscored:
         result["bits"] = score(model, data[split:], arguments)

@@ -4,7 +4,6 @@ Data, optimiser, schedule and clipping are those of `penstock train task:NAME`; 
 with at most --parameters parameters.
 """
 
-import argparse
 import itertools
 import json
 import sys
@@ -14,7 +13,7 @@ from pathlib import Path
 import numpy
 import torch
 from digits import PIXELS
-from transformer import computing, device_memory, network_of_size, parameters_of
+from transformer import begun, computing, device_memory, network_of_size, parameters_of, parser_of
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "quality"))
 from torch_training import Optimiser  # noqa: E402
@@ -147,25 +146,12 @@ def accuracy(model, task, length, device, precision, sequences=1024):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__, blocks=1, batch=64, length=40)
     parser.add_argument("task")
-    parser.add_argument("--kind", choices=["Transformer", "LSTM", "GRU"], default="Transformer")
-    parser.add_argument("--parameters", type=int, required=True)
-    parser.add_argument("--blocks", type=int, default=1)
-    parser.add_argument("--steps", type=int, required=True)
-    parser.add_argument("--batch", type=int, default=64)
-    parser.add_argument("--length", type=int, default=40)
     parser.add_argument("--score", type=int, nargs="+", default=[40, 256])
     parser.add_argument("--remembered", type=int, default=10)
-    parser.add_argument("--learning-rate", type=float, default=3e-3)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--digits", nargs=2, help="files of the training and the test images")
-    parser.add_argument("--precision", choices=["f32", "bf16"], default="f32", help="bf16: on a GPU")
-    parser.add_argument("--device", default="cpu")
-    arguments = parser.parse_args()
-    torch.set_num_threads(arguments.threads)
-    torch.manual_seed(arguments.seed)
+    arguments = begun(parser)
     task, held_out = tasks_of(arguments)
     model, width = network_of_size(
         arguments.kind, task.vocabulary, task.classes, arguments.blocks, arguments.parameters)

@@ -4,6 +4,7 @@ Pre-norm blocks: attention (or a recurrent layer), then a gated feed-forward (at
 connection. This is the form that recent language models have.
 """
 
+import argparse
 import contextlib
 
 import torch
@@ -179,3 +180,28 @@ def computing(precision):
 def device_memory():
     """Megabytes that PyTorch had in use on a GPU at most; 0 without one."""
     return torch.cuda.max_memory_allocated() / 1e6 if torch.cuda.is_initialized() else 0.0
+
+
+def parser_of(description, blocks, batch, length):
+    """Returns a parser of the arguments that all trainings of these networks share, with these defaults."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kind", choices=["Transformer", "LSTM", "GRU"], default="Transformer")
+    parser.add_argument("--parameters", type=int, required=True)
+    parser.add_argument("--blocks", type=int, default=blocks)
+    parser.add_argument("--steps", type=int, required=True)
+    parser.add_argument("--batch", type=int, default=batch)
+    parser.add_argument("--length", type=int, default=length)
+    parser.add_argument("--learning-rate", type=float, default=3e-3)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--precision", choices=["f32", "bf16"], default="f32", help="bf16: of training on a GPU")
+    parser.add_argument("--device", default="cpu")
+    return parser
+
+
+def begun(parser):
+    """Returns the arguments after setting threads and seed."""
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    torch.manual_seed(arguments.seed)
+    return arguments

@@ -6,7 +6,8 @@
 
 #include "penstock/tensor.h"
 
-/// CUDA graphs and pipelined copies, for programs that keep their data on NVIDIA GPUs. docs/cuda.md has examples.
+/// CUDA graphs, pipelined copies and memory of others, for programs that keep their data on NVIDIA GPUs. docs/cuda.md
+/// has examples.
 ///
 /// No CUDA header is needed. GPU addresses are pointers that the host must not dereference; streams are `cudaStream_t`
 /// or `CUstream`. Everything uses the primary context of the device, as the CUDA runtime and PyTorch do.
@@ -15,6 +16,12 @@
 /// to install; invalid_argument for arguments that do not match; out_of_memory; device_failure with the driver's
 /// message.
 namespace penstock {
+
+/// Returns the GPU that owns the memory at `address`. Throws Error(invalid_argument) if no GPU does.
+Device gpu_of(const void* address);
+
+/// Waits until all work of a device is done, whatever its stream. Returns at once for the CPU.
+void synchronize(Device device);
 
 /// Work on a GPU stream, recorded once and launched by one call.
 class CudaGraph {

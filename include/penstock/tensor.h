@@ -97,6 +97,13 @@ class Stream {
   void* handle() const;
   /// Waits until all work of the stream is done.
   void synchronize() const;
+  /// Makes work that is queued from now on wait for the work that `stream` has so far. `stream` is a `cudaStream_t` or
+  /// `CUstream` of the same GPU. Does nothing on the CPU, where all work is done when a call returns.
+  void wait_for(void* stream) const;
+  /// Copies `bytes` bytes within the device's memory, in the order of the stream.
+  void copy(void* to, const void* from, std::size_t bytes) const;
+  /// Copies `bytes` bytes from the device's memory to host memory, and waits.
+  void download(void* to, const void* from, std::size_t bytes) const;
 
  private:
   friend const std::shared_ptr<ops::Queue>& queue_of(const Stream& stream);

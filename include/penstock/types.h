@@ -52,6 +52,8 @@ struct Execution {
   /// gradients are computed in full precision with the unrounded weights.
   Precision precision = Precision::full;
   Device device = {};  ///< Device of models and programs. A Recurrent or Scan has its own.
+
+  bool operator==(const Execution&) const = default;
 };
 
 /// Properties of a cell.
@@ -62,6 +64,8 @@ struct CellInfo {
   Index states;                  ///< S; state 0 is the output h.
   bool scan;              ///< h_t = a_t h_{t-1} + b_t with a_t and b_t from the input alone: no recurrent weights.
   bool has_kink = false;  ///< Its derivative is discontinuous somewhere; rounding may flip a gradient there.
+
+  bool operator==(const CellInfo&) const = default;
 };
 
 /// Returns the cells that Penstock brings along.

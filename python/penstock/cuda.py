@@ -1,17 +1,18 @@
-"""Information about the NVIDIA GPUs of this machine."""
+"""The NVIDIA GPUs of this machine, and arrays in their memory."""
 
 from __future__ import annotations
 
 import functools
 
 from . import _core
+from ._core import Array
 from ._keywords import explain_keywords
 
 TYPE_CHECKING = False  # typing.TYPE_CHECKING without the import
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["device_count", "device_name", "info", "is_available", "why_not"]
+__all__ = ["Array", "device_count", "device_name", "info", "is_available", "why_not"]
 
 
 @functools.lru_cache(maxsize=1)

@@ -278,7 +278,7 @@ def open_series(
         date_column: Column of the dates. Empty: the first column of dates.
         irregular: What to do with rows at irregular intervals: ``"ignore"`` (treat them as consecutive), ``"elapsed"``
             (the time since the previous row is an input), ``"fill"`` (insert the missing rows of a regular calendar
-            without values), ``"refuse"`` (an error), or ``"automatic"``, the default where dates are read: chosen by
+            without values), ``"refuse"`` (an error), or ``"auto"``, the default where dates are read: chosen by
             the dates.
         undated: What to do with rows without a valid date, such as 2023-02-30 or a line "Total": ``"refuse"`` (an error
             that says where) or ``"drop"`` (leave them out). None: as ``origin`` did, otherwise ``"refuse"``.

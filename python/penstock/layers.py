@@ -2,8 +2,8 @@
 
 Letters of shapes: ``T`` time steps, ``B`` batch rows, ``I`` input size, ``H`` hidden size, ``G`` gates and ``S`` states
 of a cell, ``D = H / heads``. Arrays are float32, or float64 for layers made with ``dtype="float64"``. Arrays of other
-libraries are read and written in place, without a copy, if they are in CPU memory and have the buffer protocol,
-``__array_interface__`` or DLPack.
+libraries are read and written in place, without a copy. In CPU memory they need the buffer protocol,
+``__array_interface__`` or DLPack; on a GPU, DLPack or ``__cuda_array_interface__``.
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ class Tape:
 
     :meth:`Recurrent.tape` makes a tape, ``forward(tape=...)`` fills it, and :meth:`Recurrent.backward` reads it. A tape
     keeps the arrays ``x`` and ``y`` of that call alive. ``x``, the weights and, for minGRU, minLSTM and other scan
-    cells, ``y`` must not change before the backward pass, which refuses changes that it notices. A tape can be used again; it then allocates memory only for a batch larger than any before.
+    cells, ``y`` must not change before the backward pass, which refuses changes that it notices. It cannot notice
+    changes of arrays on a GPU. A tape of a forward pass on a GPU serves one backward pass. A tape can be filled again;
+    it then allocates memory only for a batch larger than any before.
 
     Args:
         dtype: ``"float32"`` or ``"float64"``, the dtype of the layers.
@@ -147,14 +149,16 @@ class _Network:
         """Runs whole sequences and returns ``(y, state)``.
 
         Args:
-            x: ``[B, T, I]``, one row ``[T, I]``, or with ``cu_seqlens`` the concatenated rows ``[total, I]``.
+            x: ``[B, T, I]``, one row ``[T, I]``, or with ``cu_seqlens`` the concatenated rows ``[total, I]``. If x is
+                on a GPU, the pass runs there, ``h0`` and ``out`` must be on the same GPU, and channels must be
+                contiguous.
             h0: The initial state, with the shape of :meth:`zero_state`. Cells with several states also take a tuple of
                 them, ``(h, c)``. None: zeros.
             mode: How the recurrence runs over T: ``"sequential"``, ``"scan"`` (parallel over chunks of T, for minGRU
                 and minLSTM only), or ``"auto"`` (the fastest by the planner's estimate).
-            device: ``"cpu"``, ``"cuda"``, ``"cuda:N"`` or ``"auto"``. On a GPU, ``x`` and ``y`` are copied; this needs
-                float32 and no tape. ``"auto"``: the device with the lower estimated time, copies included
-                (:meth:`choose_device`); with a tape the CPU.
+            device: ``"cpu"``, ``"cuda"``, ``"cuda:N"`` or ``"auto"``, for arrays in CPU memory. On a GPU, ``x`` and
+                ``y`` are copied; this needs float32. ``"auto"``: the device with the lower estimated time, copies
+                included (:meth:`choose_device`); with a tape the CPU.
             lengths: int64 ``[B]``: number of steps of each row. Later steps are never read and are zero in ``y``.
             cu_seqlens: int64 ``[B + 1]``: row ``b`` has the steps ``cu_seqlens[b]`` to ``cu_seqlens[b + 1] - 1``.
             reset_mask: bool, with the shape of ``x`` without channels. True resets the state to zero before this step.
@@ -167,7 +171,8 @@ class _Network:
                 products rounded). float32 only.
 
         Returns:
-            ``y`` with ``H`` channels (``2 H`` if bidirectional), and the state after the last step of each row.
+            ``y`` with ``H`` channels (``2 H`` if bidirectional), and the state after the last step of each row. If x is
+            on a GPU, both are :class:`penstock.cuda.Array`, and the call returns when they are complete.
 
         Raises:
             InvalidArgument: An argument has the wrong shape or an impossible value.
@@ -211,7 +216,9 @@ class _Network:
     ) -> tuple[NDArray | None, NDArray]:
         """Runs the backward pass of the ``forward`` call that filled ``tape`` and returns ``(dx, dh0)``.
 
-        It adds the gradients of the weights to :attr:`gradients`; :meth:`zero_gradients` clears them.
+        It runs where ``forward`` ran, and adds the gradients of the weights to :attr:`gradients` in CPU memory;
+        :meth:`zero_gradients` clears them. If ``x`` of ``forward`` was on a GPU, ``dy`` and ``dstate`` must be there
+        too, and ``dx`` and ``dh0`` stay there.
 
         Args:
             dy: The gradient of ``y``, in its shape. None: zeros.

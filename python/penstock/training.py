@@ -96,7 +96,7 @@ def train(
     clip: float = 1.0,
     rollbacks: int = 10,
     carry_state: bool = True,
-    loss: str = "automatic",
+    loss: str = "auto",
     optimizer: str = "adamw",
     validate_every: float | None = None,
     validate_steps: int | None = None,
@@ -156,7 +156,7 @@ def train(
             the run (:attr:`TrainResult.gave_up`). 0: never.
         carry_state: True: a window that continues another one starts from its last state. False: every window starts
             from zeros.
-        loss: ``"automatic"``, ``"cross_entropy"``, ``"mse"`` or ``"mae"``.
+        loss: ``"auto"``, ``"cross_entropy"``, ``"mse"`` or ``"mae"``.
         optimizer: ``"adamw"`` or ``"sgd"``.
         validate_every: Seconds between validations. 0: none by time.
         validate_steps: Steps between further validations. 0: none by steps.
@@ -324,7 +324,7 @@ def evaluate(
     *,
     batch: int = 32,
     length: int = 256,
-    loss: str = "automatic",
+    loss: str = "auto",
     device: str | None = None,
     precision: str = "full",
     threads: int = 0,
@@ -336,7 +336,7 @@ def evaluate(
         data: A :class:`Dataset`.
         batch: Rows ``B`` of a batch.
         length: Time steps ``T`` of one window.
-        loss: ``"automatic"``, ``"cross_entropy"``, ``"mse"`` or ``"mae"``.
+        loss: ``"auto"``, ``"cross_entropy"``, ``"mse"`` or ``"mae"``.
         device: As for :class:`Model`. None: the model's default device.
         precision: As for :meth:`Model.forward`.
         threads: Number of threads. 0: all that the machine offers.

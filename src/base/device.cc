@@ -2,9 +2,9 @@
 
 #include <charconv>
 
-#include "base/check.h"
 #include "base/dtype.h"
 #include "base/lower_case.h"
+#include "base/names.h"
 #include "base/quote.h"
 
 namespace penstock {
@@ -46,23 +46,8 @@ Device parse_device(std::string_view text) {
 }
 
 std::string_view to_string(DType type) {
-  switch (type) {
-    case DType::f32:
-      return "f32";
-    case DType::f64:
-      return "f64";
-    case DType::bf16:
-      return "bf16";
-    case DType::f16:
-      return "f16";
-    case DType::i32:
-      return "i32";
-    case DType::i64:
-      return "i64";
-    case DType::u8:
-      return "u8";
-  }
-  return "?";
+  constexpr Names<7> names = {"f32", "f64", "bf16", "f16", "i32", "i64", "u8"};
+  return name_of(names, type);
 }
 
 }  // namespace penstock

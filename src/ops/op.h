@@ -40,6 +40,8 @@ struct Target {
   Index positions() const { return packed > 0 ? packed : rows * steps; }
   /// Of parameters, gradients and states.
   DType master() const { return dtype == DType::f64 ? DType::f64 : DType::f32; }
+
+  bool operator==(const Target&) const = default;
 };
 
 /// The strides of a gradient, which lies like what it is of unless said otherwise.

@@ -30,11 +30,6 @@ void check_alignment(int alignment, DType dtype) {
           "alignment must be {}, a power of two, to 16, not {}", size_of(dtype), alignment);
 }
 
-bool same_execution(const Execution& a, const Execution& b) {
-  return a.threads == b.threads && a.algorithm == b.algorithm && a.exact == b.exact && a.precision == b.precision &&
-         a.device == b.device;
-}
-
 void require_device(const Context& context, Device device) {
   require(context.execution.device == device, "context.execution.device must be {}, not {}", to_string(device),
           to_string(context.execution.device));

@@ -19,8 +19,6 @@ void check_dtype(DType dtype, Device device, bool stores_bf16 = false);
 void check_extent(const FormExtent& extent, bool lengths);
 void check_alignment(int alignment, DType dtype);
 
-bool same_execution(const Execution& a, const Execution& b);
-
 // Of calls. Each throws Error(invalid_argument) naming the argument.
 void require_device(const Context& context, Device device);
 void require_batch(const Batch& batch, const FormExtent& extent, bool lengths, bool reset, Device device);

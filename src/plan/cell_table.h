@@ -45,6 +45,8 @@ struct CellTraits {
   int states() const { return static_cast<int>(info.states); }
   /// Vectors [H] of bias_ih.
   Index bias_vectors() const { return info.gates + learnt; }
+
+  bool operator==(const CellTraits&) const = default;
 };
 
 /// The cells of src/cells/.

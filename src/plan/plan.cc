@@ -7,20 +7,14 @@
 namespace penstock::plan {
 namespace {
 
-/// The values of a problem that a plan depends on, with the cell by value.
+/// A problem with all traits of its cell by value, whatever a rule reads of them.
 struct CpuQuestion {
   Problem problem;  // without its cell
-  Index gates, states;
-  bool scan, averages;
+  CellTraits cell;
+
+  explicit CpuQuestion(const Problem& asked) : problem(asked), cell(*asked.cell) { problem.cell = nullptr; }
   bool operator==(const CpuQuestion&) const = default;
 };
-
-CpuQuestion question_of(const Problem& problem) {
-  const CellInfo& cell = problem.cell->info;
-  CpuQuestion question{problem, cell.gates, cell.states, cell.scan, problem.cell->averages};
-  question.problem.cell = nullptr;
-  return question;
-}
 
 }  // namespace
 
@@ -54,7 +48,7 @@ Plan make_plan(const Problem& problem, const CpuModel& cpu) {
     return plan_as_measured<Plan>(
         problem, cpu, [&] { return possible_cpu_rules(problem, cpu); }, ranked);
   };
-  return measuring() ? make() : memo.get(question_of(problem), cpu, make);
+  return measuring() ? make() : memo.get(CpuQuestion(problem), cpu, make);
 }
 
 }  // namespace penstock::plan

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "io/model_json.h"
+#include "penstock/train/fields.h"
 
 namespace penstock::training {
 
@@ -13,37 +14,29 @@ namespace {
 // Keeps the order in which fields are added, which is the order people read them in.
 using Json = nlohmann::ordered_json;
 
+/// Adds the fields of a Progress or an Evaluation. Bits and accuracy are those of cross-entropy alone.
+void add_fields(Json& record, const auto& values, Loss loss) {
+  visit_fields(values, [&](const char* key, const auto& value) {
+    const std::string_view name = key;
+    const bool of_entropy = name == "bits_per_step" || name == "accuracy";
+    if (name == "seconds_left" || (of_entropy && loss != Loss::cross_entropy)) return;
+    if constexpr (requires { value.empty(); }) {
+      if (value.empty()) return;
+    }
+    record[key] = value;
+  });
+}
+
 Json progress_fields(const char* kind, const Progress& progress, Loss loss) {
-  Json record = {{"kind", kind},
-                 {"step", progress.step},
-                 {"seconds", progress.seconds},
-                 {"fraction", progress.fraction},
-                 {"epoch", progress.epoch},
-                 {"loss", progress.loss}};
-  if (loss == Loss::cross_entropy) {
-    record["bits_per_step"] = progress.loss / std::numbers::ln2;
-    record["accuracy"] = progress.accuracy;
-  }
-  record.update({{"learning_rate", progress.learning_rate},
-                 {"gradient_norm", progress.gradient_norm},
-                 {"clipped_norm", progress.clipped_norm},
-                 {"steps_per_second", progress.steps_per_second},
-                 {"positions_per_second", progress.positions_per_second},
-                 {"saturated", progress.saturated},
-                 {"first_gradient_ratio", progress.first_gradient_ratio},
-                 {"skipped", progress.skipped},
-                 {"rollbacks", progress.rollbacks}});
-  if (!progress.warning.empty()) record["warning"] = progress.warning;
+  Json record = {{"kind", kind}};
+  add_fields(record, progress, loss);
+  if (loss == Loss::cross_entropy) record["bits_per_step"] = progress.loss / std::numbers::ln2;
   return record;
 }
 
 Json evaluation_fields(const Evaluation& evaluation, Loss loss) {
-  Json record = {{"loss", evaluation.loss}};
-  if (loss == Loss::cross_entropy) {
-    record["bits_per_step"] = evaluation.bits_per_step;
-    record["accuracy"] = evaluation.accuracy;
-  }
-  record["scored"] = evaluation.scored;
+  Json record;
+  add_fields(record, evaluation, loss);
   return record;
 }
 

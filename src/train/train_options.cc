@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "base/check.h"
+#include "base/names.h"
 #include "base/threads.h"
 
 namespace penstock::training {
@@ -25,18 +25,9 @@ void check_below_one(const char* name, double value) {
   require(value >= 0.0 && value < 1.0, "{} must be in [0, 1), not {}", name, value);
 }
 
-const char* name(Loss loss) {
-  switch (loss) {
-    case Loss::automatic:
-      return "automatic";
-    case Loss::cross_entropy:
-      return "cross_entropy";
-    case Loss::mse:
-      return "mse";
-    case Loss::mae:
-      break;
-  }
-  return "mae";
+std::string_view name(Loss loss) {
+  constexpr Names<4> names = {"auto", "cross_entropy", "mse", "mae"};
+  return name_of(names, loss);
 }
 
 }  // namespace

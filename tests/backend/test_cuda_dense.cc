@@ -259,22 +259,25 @@ TEST_P(DenseTest, EqualsTheOracleInAnyShape) {
   const oracle::Arguments<double> gradients = oracle_gradients();
   const DenseForward forward = forward_call();
   struct Shape {
-    int size, direct;
+    int size, direct, rows = 0;  // rows of two portions of warpgroups
   };
   const std::vector<Shape> of_blocks = {{8, -1}, {4, -1}, {2, -1}};
   const std::vector<Shape> of_clusters = {{8, 0}, {4, 0}, {2, 0}, {1, 0}, {2, 1}, {1, 1}};
   const std::vector<Shape> of_pieces =
       c.clip > 0 ? std::vector<Shape>{{1, -1}} : std::vector<Shape>{{1, -1}, {2, -1}, {7, -1}, {64, -1}};
-  const std::vector<Shape> of_shares = {{1, -1}, {2, -1}, {4, -1}, {8, -1}};
+  const std::vector<Shape> of_shares = {{1, -1}, {2, -1}, {4, -1}, {8, -1}, {0, -1, 32}, {0, -1, 128}};
   const auto plan_of = [&](plan::GpuDenseProblem problem, const Shape& shape) {
     if (by_warpgroups) {
       // As many of the shares as the summed axis has parts for.
-      for (problem.shares = shape.size; problem.shares > 1; problem.shares /= 2) {
+      for (problem.shares = shape.size; problem.shares >= 0;
+           problem.shares = problem.shares > 1 ? problem.shares / 2 : -1) {
+        problem.slots = shape.rows, problem.groups = shape.rows > 0 ? 2 : 0;
         try {
           return plan_gpu_dense(problem, stream->device().model());
         } catch (const Error&) {
         }
       }
+      problem.slots = problem.groups = 0;
       return plan_gpu_dense(problem, stream->device().model());
     }
     (by_blocks ? problem.slots : by_pieces ? problem.parts : problem.cluster) = shape.size;

@@ -31,22 +31,23 @@ struct Size {
   Storage storage;
   Index head, rows;
   bool all;
-  int shares = -1;
+  int shares = -1, slots = 0, portions = 0;
 };
 
 /// With R in registers alone and in shared memory, few rows and many, and everything that a step can have.
 TEST_P(WarpgroupKernels, FitTheirRegisters) {
-  for (const auto& [storage, head, rows, all, shares] : {Size{Storage::bf16, 1024, 64, false},
-                                                         {Storage::bf16, 1024, 256, true},
-                                                         {Storage::f16, 512, 512, true},
-                                                         {Storage::bf16, 2048, 256, false},
-                                                         {Storage::f16, 128, 100, true},
-                                                         {Storage::bf16, 2048, 256, false, 2},
-                                                         {Storage::f16, 256, 64, true, 2},
-                                                         {Storage::bf16, 2560, 16, false, 1},
-                                                         {Storage::f16, 4096, 64, true, 1}}) {
+  for (const auto& [storage, head, rows, all, shares, slots, portions] : {Size{Storage::bf16, 1024, 64, false},
+                                                                          {Storage::bf16, 1024, 256, true},
+                                                                          {Storage::f16, 512, 512, true},
+                                                                          {Storage::bf16, 2048, 256, false},
+                                                                          {Storage::bf16, 2048, 256, true, 0, 128, 2},
+                                                                          {Storage::f16, 128, 100, true},
+                                                                          {Storage::bf16, 2048, 256, false, 2},
+                                                                          {Storage::f16, 256, 64, true, 2},
+                                                                          {Storage::bf16, 2560, 16, false, 1},
+                                                                          {Storage::f16, 4096, 64, true, 1}}) {
     GpuDenseProblem problem = problem_of(GetParam(), storage, head, rows);
-    problem.shares = shares;
+    problem.shares = shares, problem.slots = slots, problem.groups = portions;
     problem.training = problem.ragged = problem.reset = problem.reverse = all;
     problem.every_state = all && plan::cell_traits(GetParam()).states() > 1;
     const plan::GpuDensePlan plan = plan_gpu_dense(problem, test::chip(kHopper));
@@ -56,16 +57,16 @@ TEST_P(WarpgroupKernels, FitTheirRegisters) {
 }
 
 TEST_P(WarpgroupKernels, FitTheirRegistersBackwards) {
-  for (const auto& [storage, head, rows, all, shares] : {Size{Storage::bf16, 1024, 64, false},
-                                                         {Storage::bf16, 1024, 256, true},
-                                                         {Storage::f16, 512, 512, true},
-                                                         {Storage::f16, 256, 100, true},
-                                                         {Storage::bf16, 2048, 256, false, 8},
-                                                         {Storage::f16, 256, 64, true, 4},
-                                                         {Storage::bf16, 2560, 32, false, 2},
-                                                         {Storage::bf16, 4096, 64, true, 4}}) {
+  for (const auto& [storage, head, rows, all, shares, slots, portions] : {Size{Storage::bf16, 1024, 64, false},
+                                                                          {Storage::bf16, 1024, 256, true},
+                                                                          {Storage::f16, 512, 512, true},
+                                                                          {Storage::f16, 256, 100, true},
+                                                                          {Storage::bf16, 2048, 256, false, 8},
+                                                                          {Storage::f16, 256, 64, true, 4},
+                                                                          {Storage::bf16, 2560, 32, false, 2},
+                                                                          {Storage::bf16, 4096, 64, true, 4}}) {
     GpuDenseProblem problem = problem_of(GetParam(), storage, head, rows);
-    problem.shares = shares;
+    problem.shares = shares, problem.slots = slots, problem.groups = portions;
     problem.backward = true;
     problem.ragged = problem.reset = problem.reverse = problem.clipped = all;
     problem.every_state = all && plan::cell_traits(GetParam()).states() > 1;
@@ -106,6 +107,31 @@ TEST(WarpgroupPlan, SharesLargeMatrices) {
       EXPECT_THAT(plan.explain(), testing::HasSubstr("loads of the matrix at every step"));
     }
   }
+}
+
+/// A warpgroup releases what it multiplied by once it has issued the next products.
+TEST(WarpgroupPlan, HoldsAnItemBesideTheNextOne) {
+  int plans = 0;
+  for (const Index head : {Index{128}, Index{1024}, Index{1536}, Index{2048}}) {
+    for (const int rows : {16, 32, 48, 64}) {
+      for (const int portions : {1, 2, 3, 4}) {
+        GpuDenseProblem problem = problem_of("lstm", Storage::bf16, head, 256);
+        problem.shares = 0, problem.slots = rows * portions, problem.groups = portions;
+        for (const bool backward : {false, true}) {
+          problem.backward = backward;
+          plan::GpuDensePlan plan;
+          try {
+            plan = plan_gpu_dense(problem, test::chip(kHopper));
+          } catch (const Error&) {
+            continue;  // no such shape
+          }
+          ++plans;
+          EXPECT_TRUE(plan.stages > 1 || plan.chunks == 4 * plan.depth) << plan.explain();
+        }
+      }
+    }
+  }
+  EXPECT_GT(plans, 60);
 }
 
 /// Rows and portions of a team that were measured to be quickest on an H100.

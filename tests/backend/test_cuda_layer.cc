@@ -299,9 +299,9 @@ TEST(LayerArguments, AreChecked) {
     LayerSpec spec = sound;
     LayerForward call = sound_call();
     change(spec, call);
-    test::expect_error(ErrorCode::invalid_argument, text, [&] { check_layer(spec, call); });
+    test::expect_error(ErrorCode::invalid_argument, text, [&] { problem_of(call, spec); });
   };
-  EXPECT_NO_THROW(check_layer(sound, sound_call()));
+  EXPECT_NO_THROW(problem_of(sound_call(), sound));
   refused("weight must be an address on the GPU, not null", [](auto&, auto& call) { call.weights.weight = 0; });
   refused("bias must be an address on the GPU", [](auto&, auto& call) { call.weights.bias = 0; });
   refused("bias must be null", [](auto& spec, auto&) { spec.bias = false; });
@@ -320,7 +320,7 @@ TEST(LayerArguments, AreChecked) {
   test::expect_error(ErrorCode::unsupported, "cell lstm does not run on a GPU yet", [&] {
     LayerSpec spec = sound;
     spec.cell = "lstm";
-    check_layer(spec, sound_call());
+    problem_of(sound_call(), spec);
   });
 }
 

@@ -172,7 +172,7 @@ TEST_P(OwnCellKernels, WithMeansFitTheirRegisters) {
     Storage storage;
     int sums;  // bytes of the sums of a warp
   };
-  for (const Form& form : {Form{24, 16, DenseAlgorithm::head, Storage::bf16, 16},
+  for (const Form& form : {Form{24, 16, DenseAlgorithm::head, Storage::bf16, 8},
                            {128, 1000, DenseAlgorithm::head, Storage::bf16, 16},
                            {64, 1000, DenseAlgorithm::head, Storage::f32, 16},
                            {40, 16, DenseAlgorithm::step, Storage::bf16, 4},

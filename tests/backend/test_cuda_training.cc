@@ -191,6 +191,12 @@ double wanted_rate(const StepRules& rules, double fraction) {
   return rules.learning_rate * (rules.final_rate + (1 - rules.final_rate) * cosine);
 }
 
+StepState fresh_state(float loss_scale = 1.0f) {
+  StepState state{};
+  state.loss_scale = loss_scale;
+  return state;
+}
+
 class Steps : public Training {
  protected:
   /// One step whose batch came to this.
@@ -212,7 +218,7 @@ constexpr LossSums sound_loss{.sum = 30, .weight = 10, .scored = 10, .correct = 
 
 TEST_P(Steps, AreDecidedAsTheTrainerDoes) {
   const StepRules rules = some_rules();
-  StepState state = first_state();
+  StepState state = fresh_state();
   for (Index i = 1; i <= 100; ++i) {
     const double time = i == 50 ? 0.9 : 0.0, squares = static_cast<double>(i % 5);
     const std::uint64_t seed = Random(rules.seed ^ (0x9e3779b97f4a7c15ULL * static_cast<std::uint64_t>(i))).bits();
@@ -243,7 +249,7 @@ TEST_P(Steps, AreDecidedAsTheTrainerDoes) {
 TEST_P(Steps, EndByScoredPositionsToo) {
   StepRules rules = some_rules();
   rules.max_steps = 0, rules.max_scored = 40;
-  StepState state = first_state();
+  StepState state = fresh_state();
   for (const double fraction : {0.0, 0.25, 0.5, 0.75, 1.0, 1.0}) {
     state = step(state, rules, sound_loss, 1);
     EXPECT_NEAR(state.learning_rate, wanted_rate(rules, fraction), 1e-15);
@@ -254,7 +260,7 @@ TEST_P(Steps, AreSkippedWithTheirReason) {
   const StepRules rules = some_rules();
   LossSums broken_output = sound_loss, broken_loss = sound_loss, empty{};
   broken_output.broken = kBrokenOutput, broken_loss.sum = infinity;
-  StepState state = step(first_state(), rules, sound_loss, 1);
+  StepState state = step(fresh_state(), rules, sound_loss, 1);
   const auto expect_skipped = [&](const StepState& next, unsigned why, Index in_a_row) {
     EXPECT_EQ(next.apply, 0);
     EXPECT_EQ(next.keep, 0);
@@ -284,7 +290,7 @@ TEST_P(Steps, AreSkippedWithTheirReason) {
 TEST_P(Steps, MoveTheLossScale) {
   StepRules rules = some_rules();
   rules.growth_steps = 3, rules.least_scale = 16;
-  StepState state = step(first_state(64), rules, sound_loss, 64 * 64 * 4.0);
+  StepState state = step(fresh_state(64), rules, sound_loss, 64 * 64 * 4.0);
   EXPECT_DOUBLE_EQ(state.gradient_norm, 2);
   EXPECT_FLOAT_EQ(state.gradient_factor, 1.0f / 128);
   state = step(state, rules, sound_loss, infinity);
@@ -316,7 +322,7 @@ TEST_P(Training, OptimizersUpdateTheStore) {
     Doubles values = numbers(size, 1, Storage::f32), first = numbers(size, 0.1, Storage::f32), second(first.size());
     const Doubles gradients = numbers(size, 1, Storage::f32);
     for (double& value : second) value = static_cast<float>(0.1 * random.uniform());
-    StepState state = first_state();
+    StepState state = fresh_state();
     state.apply = 1;
     state.gradient_factor = 0.5f, state.rate = 0.01f, state.root_correction = 1.5f, state.decay_factor = 0.9f;
     const Buffer ranges = put(optimizer.ranges()), gradients_gpu = put(gradients, Storage::f32);

@@ -389,7 +389,7 @@ TEST(MissingValues, EveryPolicy) {
   const std::string none = folder.write("n.csv", "x,y\n,1\n,2\n");
   expect_error(ErrorCode::bad_input, "n.csv: column \"x\" has no values",
                [&] { open_series(none, {.inputs = {"x"}, .missing = Missing::carry}); });
-  expect_error(ErrorCode::invalid_argument, "missing must be refuse, carry, interpolate or mask, not \"drop\"",
+  expect_error(ErrorCode::invalid_argument, "missing must be one of refuse, carry, interpolate, mask, not \"drop\"",
                [] { parse_missing("drop"); });
 }
 

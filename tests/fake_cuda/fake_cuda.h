@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 
 /// A driver and a compiler of CUDA that do nothing but what a test tells them: files of the names and functions that
@@ -21,6 +22,8 @@ struct FakeDriver {
   int clusters_at_once = 16;
   int launch_result = 0;
   std::atomic<int> launches = 0;
+  void* recorded = nullptr;           ///< The stream of the last event.
+  std::atomic<int> device_waits = 0;  ///< Waits for all streams of a device.
 };
 
 struct FakeNvrtc {
@@ -35,4 +38,7 @@ struct FakeNvrtc {
 extern "C" {
 penstock::test::FakeDriver* penstock_fake_driver();
 penstock::test::FakeNvrtc* penstock_fake_nvrtc();
+// For tests in Python.
+std::uintptr_t penstock_fake_recorded();
+int penstock_fake_device_waits();
 }

@@ -58,6 +58,9 @@ penstock::test::FakeDriver* penstock_fake_driver() {
   return &driver;
 }
 
+std::uintptr_t penstock_fake_recorded() { return reinterpret_cast<std::uintptr_t>(penstock_fake_driver()->recorded); }
+int penstock_fake_device_waits() { return penstock_fake_driver()->device_waits; }
+
 Result cuInit(unsigned) { return penstock_fake_driver()->init_result; }
 Result cuDriverGetVersion(int* version) { return *version = penstock_fake_driver()->version, result_success; }
 Result cuGetErrorName(Result, const char** name) { return *name = "CUDA_ERROR_OF_A_TEST", result_success; }
@@ -121,6 +124,17 @@ Result cuMemcpyHtoDAsync_v2(DeviceAddress to, const void* from, std::size_t byte
 Result cuMemcpyDtoHAsync_v2(void* to, DeviceAddress from, std::size_t bytes, StreamHandle) {
   return std::memcpy(to, reinterpret_cast<const void*>(from), bytes), result_success;
 }
+Result cuMemcpyDtoDAsync_v2(DeviceAddress to, DeviceAddress from, std::size_t bytes, StreamHandle) {
+  return std::memmove(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes), result_success;
+}
+Result cuPointerGetAttribute(void* device, int, DeviceAddress address) {
+  if (address == 0) return 1;
+  return *static_cast<int*>(device) = 0, result_success;
+}
+Result cuEventRecord(EventHandle, StreamHandle stream) {
+  return penstock_fake_driver()->recorded = stream, result_success;
+}
+Result cuCtxSynchronize() { return ++penstock_fake_driver()->device_waits, result_success; }
 Result cuMemsetD8Async(DeviceAddress to, unsigned char value, std::size_t bytes, StreamHandle) {
   return std::memset(reinterpret_cast<void*>(to), value, bytes), result_success;
 }

@@ -297,6 +297,8 @@ TEST(CudaInterface, WithoutAGpuSaysWhatIsMissing) {
   if (missing.empty()) GTEST_SKIP() << "there is a GPU";
   expect_error(ErrorCode::unsupported, missing, [] { const Stream stream(Device::cuda()); });
   expect_error(ErrorCode::unsupported, missing, [] { const CudaPipeline pipeline(16, 16); });
+  expect_error(ErrorCode::unsupported, missing, [] { gpu_of(nullptr); });
+  expect_error(ErrorCode::unsupported, missing, [] { synchronize(Device::cuda()); });
   expect_error(ErrorCode::unsupported, missing, [] { ScanProgram::get({}, {.device = Device::cuda()}); });
   Stream host;
   expect_error(ErrorCode::invalid_argument, "stream must be of a GPU, not of cpu",

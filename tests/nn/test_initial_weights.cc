@@ -172,7 +172,7 @@ TEST(InitialWeights, RefusesWhatACellCannotHave) {
   refused("lstm", {.chrono = 2.0}, "chrono must be above 2 steps, or 0, not 2");
   refused("lstm", {.weights = InitialWeights{4}}, "initial_weights must be a value of its enumeration, 0 to 3, not 4");
   expect_error(ErrorCode::invalid_argument,
-               "initial_weights must be standard, uniform, orthogonal or identity, not glorot",
+               "initial_weights must be one of standard, uniform, orthogonal, identity, not \"glorot\"",
                [] { parse_initial_weights("glorot"); });
   Recurrent<float> network({.cell = "lstm", .input_size = 2, .hidden_size = 4, .bias = Bias::none});
   expect_error(ErrorCode::invalid_argument, "chrono needs layers with biases",

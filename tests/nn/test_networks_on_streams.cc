@@ -3,12 +3,15 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <optional>
 #include <thread>
 
+#include "backend/cpu/instruction_sets.h"
 #include "backend/cuda/runtime/kernel.h"
 #include "nn/check_cell.h"
 #include "ops/cuda/common.h"
+#include "penstock/cuda.h"
 #include "penstock/scan.h"
 #include "penstock/system.h"
 #include "support/expect_error.h"
@@ -131,6 +134,24 @@ TEST_P(OnStream, CallsWithTensorsAreThoseFromTheHost) {
     }
     expect_same_bits(got, want);
   }
+}
+
+TEST_P(OnStream, AnotherInstructionSetPacksWeightsAnew) {
+  constexpr Index rows = 3, steps = 7, inputs = 9, hidden = 40;
+  const Recurrent<float> network = make_network<float>("lstm", {.name = "packed", .input = inputs, .hidden = hidden});
+  const Recurrent<float> there = moved(network);
+  const Floats x(rows * steps * inputs, 0.25f);
+  const auto outputs_of = [&](const Recurrent<float>& asked) {
+    Floats y(rows * steps * hidden, NAN);
+    asked.forward({.rows = rows, .steps = steps}, SequenceView<const float>::batch_first(x.data(), steps, inputs),
+                  SequenceView<float>::batch_first(y.data(), steps, hidden), nullptr, nullptr);
+    return y;
+  };
+  for (const std::string_view isa : cpu::available_isas()) {
+    cpu::use_isa(isa);
+    EXPECT_TRUE(close(outputs_of(there), outputs_of(network), 1e-5, forward_terms)) << isa;
+  }
+  cpu::use_isa(cpu::available_isas().front());
 }
 
 TEST_P(OnStream, StepsAreTheSequence) {
@@ -289,6 +310,28 @@ TEST_P(OnStream, ThreadsShareANetwork) {
     for (std::thread& thread : running) thread.join();
     EXPECT_EQ(wrong, std::vector<int>(4, 0)) << cell;
   }
+}
+
+TEST_P(OnStream, MemoryOfAnotherStreamIsWaitedForAndCopied) {
+  Floats values(1 << 20);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
+  const std::size_t bytes = values.size() * sizeof(float), half = bytes / 2;
+  Stream theirs(device);
+  Buffer written(theirs, bytes);
+  written.upload(values.data(), bytes);
+  std::byte* const from = static_cast<std::byte*>(written.data());
+  std::byte* const to = reinterpret_cast<std::byte*>(put(Floats(values.size())));
+  theirs.copy(from, from + half, half);
+  stream().wait_for(theirs.handle());
+  stream().copy(to + half, from, half);
+  Floats copied(values.size());
+  stream().download(copied.data(), to, bytes);
+  std::ranges::fill(values.begin(), values.begin() + (1 << 19), 0.0F);
+  EXPECT_EQ(copied, values);
+  synchronize(device);
+  if (!device.is_cuda()) return;
+  EXPECT_EQ(gpu_of(from + half), device);
+  expect_error(ErrorCode::invalid_argument, "address must be in the memory of a GPU, not", [&] { gpu_of(&copied); });
 }
 
 TEST_P(OnStream, WhatDoesNotFitIsRefusedByName) {

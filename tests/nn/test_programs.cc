@@ -117,12 +117,18 @@ struct Case {
 
 std::ostream& operator<<(std::ostream& out, const Case& tested) { return out << tested.cell; }
 
+ParameterLayout layout_of(const ModelSpec& spec, const DataDescription& data) {
+  GraphBuilder builder({});
+  add_model(builder, spec, data, Home::outputs);
+  return builder.layout();
+}
+
 class EveryProgram : public testing::TestWithParam<Case> {
  protected:
   EveryProgram()
       : spec_(full_spec(GetParam().cell, GetParam().from_last)),
         data_(GetParam().from_last ? series() : text()),
-        layout_(model_layout(spec_, data_)),
+        layout_(layout_of(spec_, data_)),
         program_(training(training_target())) {
     reset_[3] = reset_[steps + 1] = 1;
   }

@@ -47,7 +47,7 @@ TEST(GpuScan, RegimesCanBeAskedForByName) {
   problem.regime = parse_regime("scan");
   EXPECT_EQ(plan_gpu_scan(problem, h200()).regime, Regime::scan);
   test::expect_error(ErrorCode::invalid_argument,
-                     "regime must be one of automatic, direct, epilogue, fused, scan, not 'quick'",
+                     "regime must be one of auto, direct, epilogue, fused, scan, not \"quick\"",
                      [] { parse_regime("quick"); });
   for (const Regime regime : {Regime::automatic, Regime::direct, Regime::epilogue, Regime::fused, Regime::scan}) {
     EXPECT_EQ(parse_regime(to_string(regime)), regime);

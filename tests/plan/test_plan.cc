@@ -204,7 +204,7 @@ TEST(Names, ParseWhatTheyPrint) {
   for (const Algorithm a : {Algorithm::automatic, Algorithm::sequential, Algorithm::scan}) {
     EXPECT_EQ(parse_algorithm(to_string(a)), a);
   }
-  test::expect_error(ErrorCode::invalid_argument, "algorithm must be one of automatic, sequential, scan, not 'fast'",
+  test::expect_error(ErrorCode::invalid_argument, "algorithm must be one of auto, sequential, scan, not \"fast\"",
                      [] { parse_algorithm("fast"); });
 }
 

@@ -1,7 +1,10 @@
 """Tests with any input take the same examples in every run; `pytest --hypothesis-profile=explore` looks for others."""
 
 import pathlib
+import signal
 import sys
+
+import pytest
 
 sys.path.append(str(pathlib.Path(__file__).parents[1] / "cli"))  # program.py calls the penstock program
 
@@ -15,3 +18,11 @@ else:
     )
     settings.register_profile("explore", settings.get_profile("repeatable"), max_examples=5000, derandomize=False)
     settings.load_profile("repeatable")
+
+
+@pytest.fixture
+def ctrl_c_is_heard():
+    """A shell starts background jobs with SIGINT ignored, and Python then leaves it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

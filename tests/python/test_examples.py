@@ -37,6 +37,8 @@ def snippets():
 def test_snippet(code, tmp_path, monkeypatch):
     if "torch" in code:
         pytest.importorskip("torch", minversion="2.10", reason="penstock.torch needs PyTorch 2.10")
+    if 'device="cuda"' in code and not penstock.cuda.is_available():
+        pytest.skip(f"there is no GPU: {penstock.cuda.why_not()}")
     if "polars" in code:
         pytest.importorskip("polars", reason="Polars is not installed")
     monkeypatch.chdir(tmp_path)

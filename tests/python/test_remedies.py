@@ -60,7 +60,7 @@ def test_initial_weights_of_models(path):
     assert first_loss(initial_weights="standard") == standard
     others = [first_loss(initial_weights="orthogonal"), first_loss(initial_weights="uniform"), first_loss(chrono=40)]
     assert len({standard, *others}) == 4
-    with pytest.raises(penstock.InvalidArgument, match="initial_weights must be standard, uniform, orthogonal or identity"):
+    with pytest.raises(penstock.InvalidArgument, match="initial_weights must be one of standard, uniform, orthogonal, identity"):
         model_of(data, initial_weights="glorot")
     with pytest.raises(penstock.InvalidArgument, match="search makes new models: leave out initial_weights and chrono"):
         penstock.train(model_of(data, cell="gru", chrono=9), data, search=0.1, **QUICK)

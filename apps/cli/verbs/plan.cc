@@ -100,10 +100,9 @@ Verb add_plan(CLI::App& program) {
   options.device(question.execution);
   options.add("--chip", question.chip, "NAME", chip_help());
   options.add("--threads", question.execution.threads, "N", "CPU threads; 0: all");
-  options.choice(
-      "--algorithm", question.execution.algorithm,
-      {{"automatic", Algorithm::automatic}, {"sequential", Algorithm::sequential}, {"scan", Algorithm::scan}},
-      "Algorithm on the CPU [automatic]");
+  options.choice("--algorithm", question.execution.algorithm,
+                 {{"auto", Algorithm::automatic}, {"sequential", Algorithm::sequential}, {"scan", Algorithm::scan}},
+                 "Algorithm on the CPU [auto]");
   options.flag("--exact", question.execution.exact, "On the CPU: equal bits for any split of a sequence");
   options.group("Options");
   options.flag("--json", arguments->json, "Print one JSON array");

@@ -4,7 +4,7 @@
 #include "penstock/train/guard.h"
 #include "penstock/train/train.h"
 
-/// The fields of structs of training under their names in Python.
+/// The fields of structs of training under their names in Python and in metrics.
 namespace penstock {
 
 /// Calls visit(name, field) for each field of TrainOptions but the loss, the optimiser, the execution and the note.
@@ -37,6 +37,35 @@ void visit_fields(FieldsOf<TrainOptions> auto& options, const auto& visit) {
   visit("checkpoint_path", options.checkpoint_path);
   visit("checkpoint_every", options.checkpoint_every);
   visit("seed", options.seed);
+}
+
+/// Calls visit(name, field) for each field of a Progress.
+void visit_fields(FieldsOf<Progress> auto& progress, const auto& visit) {
+  visit("step", progress.step);
+  visit("seconds", progress.seconds);
+  visit("fraction", progress.fraction);
+  visit("seconds_left", progress.seconds_left);
+  visit("epoch", progress.epoch);
+  visit("loss", progress.loss);
+  visit("accuracy", progress.accuracy);
+  visit("learning_rate", progress.learning_rate);
+  visit("gradient_norm", progress.gradient_norm);
+  visit("clipped_norm", progress.clipped_norm);
+  visit("steps_per_second", progress.steps_per_second);
+  visit("positions_per_second", progress.positions_per_second);
+  visit("saturated", progress.saturated);
+  visit("first_gradient_ratio", progress.first_gradient_ratio);
+  visit("skipped", progress.skipped);
+  visit("rollbacks", progress.rollbacks);
+  visit("warning", progress.warning);
+}
+
+/// Calls visit(name, field) for each field of an Evaluation.
+void visit_fields(FieldsOf<Evaluation> auto& evaluation, const auto& visit) {
+  visit("loss", evaluation.loss);
+  visit("bits_per_step", evaluation.bits_per_step);
+  visit("accuracy", evaluation.accuracy);
+  visit("scored", evaluation.scored);
 }
 
 /// Calls visit(name, field) for each field of a GuardMemory.

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <utility>
 
+#include "device_arrays.h"
+
 namespace penstock::python {
 namespace {
 
@@ -92,6 +94,23 @@ void refuse_masked(nb::handle object, const char* name) {
                            .c_str());
 }
 
+/// Refuses arrays in the memory of a GPU where the CPU has to read them.
+void refuse_gpu(nb::handle object, const char* name) {
+  const std::optional<Device> device = device_of(object, name);
+  if (!device || !device->is_cuda()) return;
+  refuse(std::string(name) + " must be in the memory of the CPU, not of " + to_string(*device) +
+         "; copy it by .cpu(), .get() or .numpy()");
+}
+
+nb::object from_dlpack(nb::handle object, const char* name) {
+  try {
+    return Numpy::get().from_dlpack(object);
+  } catch (const nb::python_error&) {
+    refuse_gpu(object, name);
+    throw;
+  }
+}
+
 }  // namespace
 
 const char* name_of(Scalar scalar) {
@@ -150,13 +169,18 @@ Array::Array(nb::handle object, const char* name, Scalar scalar) : Array() {
   name_ = name;
   refuse_masked(object, name);
   if (PyObject_CheckBuffer(object.ptr())) {
-    if (!acquire(object, 0)) throw nb::python_error();
+    if (!acquire(object, 0)) {
+      const nb::python_error error;
+      refuse_gpu(object, name);
+      throw error;
+    }
   } else {
     const Numpy& numpy = Numpy::get();
     nb::object array;
     if (has(object, "__dlpack__") && !has(object, "__array_interface__")) {
-      array = numpy.from_dlpack(object);
+      array = from_dlpack(object, name);
     } else if (has(object, "__array_interface__") || has(object, "__array__")) {
+      refuse_gpu(object, name);  // it may offer copies
       array = numpy.asarray(object);
     } else {
       // A list without a dtype. Fractions are refused for integers instead of being cut off.
@@ -186,8 +210,9 @@ Array Array::output(nb::handle object, const char* name, Scalar scalar) {
     if (has(object, "__array_interface__")) {
       view = numpy.asarray(object);
     } else if (has(object, "__dlpack__")) {
-      view = numpy.from_dlpack(object);
+      view = from_dlpack(object, name);
     } else {
+      refuse_gpu(object, name);
       const std::string type = nb::cast<std::string>(nb::handle(object.type()).attr("__name__"));
       throw nb::type_error((std::string(name) + " must be an array to write to, not " + type).c_str());
     }
@@ -273,16 +298,16 @@ Array Array::with_whole_rows() && {
   return copy;
 }
 
-void Array::require_shape(std::span<const Index> wanted, const char* axes) const {
-  bool same = shape().size() == wanted.size();
-  for (std::size_t i = 0; same && i < wanted.size(); ++i) same = wanted[i] < 0 || wanted[i] == shape()[i];
+void require_shape(const char* name, std::span<const Index> shape, std::span<const Index> wanted, const char* axes) {
+  bool same = shape.size() == wanted.size();
+  for (std::size_t i = 0; same && i < wanted.size(); ++i) same = wanted[i] < 0 || wanted[i] == shape[i];
   if (same) return;
   std::string sizes = "(";
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     sizes += (i > 0 ? ", " : "") + (wanted[i] < 0 ? std::string("any") : std::to_string(wanted[i]));
   }
   sizes += wanted.size() == 1 ? ",)" : ")";
-  refuse(std::string(name_) + " must have the shape " + axes + " = " + sizes + ", not " + text_of(shape()));
+  refuse(std::string(name) + " must have the shape " + axes + " = " + sizes + ", not " + text_of(shape));
 }
 
 bool share_memory(const Array& a, const Array& b) {

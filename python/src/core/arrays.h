@@ -53,6 +53,10 @@ Scalar floats_of(nb::handle object);
 /// Throws Error(invalid_argument) with this message.
 [[noreturn]] void refuse(const std::string& message);
 
+/// Throws Error(invalid_argument), which names the array, unless it has this shape; -1 allows any size. `axes` names
+/// the axes in the message, such as "(B, T, I)".
+void require_shape(const char* name, std::span<const Index> shape, std::span<const Index> wanted, const char* axes);
+
 /// An argument that is an array in CPU memory. It is not copied, and is kept alive.
 class Array {
  public:
@@ -77,6 +81,7 @@ class Array {
   Index stride(std::size_t axis) const { return view_.strides[axis] / view_.itemsize; }
   int rank() const { return view_.ndim; }
   Index size() const { return view_.len / view_.itemsize; }
+  Index bytes() const { return view_.len; }
   void* data() const { return view_.buf; }
   template <class T>
   T* as() const {
@@ -95,9 +100,9 @@ class Array {
   /// Returns this array if it is aligned, its last axis is contiguous and strides are positive multiples of an element;
   /// otherwise a copy. Throws for outputs that would need a copy.
   Array with_whole_rows() &&;
-  /// Throws Error(invalid_argument) unless the array has this shape; -1 allows any size. `axes` names the axes in the
-  /// message, such as "(B, T, I)".
-  void require_shape(std::span<const Index> wanted, const char* axes) const;
+  void require_shape(std::span<const Index> wanted, const char* axes) const {
+    python::require_shape(name_, shape(), wanted, axes);
+  }
 
  private:
   bool acquire(nb::handle object, int flags);

@@ -11,6 +11,7 @@ namespace penstock::python {
 
 void bind_errors(nanobind::module_& module);
 void bind_machine(nanobind::module_& module);
+void bind_device_arrays(nanobind::module_& module);
 void bind_layers(nanobind::module_& module);
 void bind_scans(nanobind::module_& module);
 void bind_models(nanobind::module_& module);

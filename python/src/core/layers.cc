@@ -4,8 +4,8 @@
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -18,48 +18,19 @@
 #include "penstock/device_choice.h"
 #include "penstock/penstock.h"
 #include "penstock/recurrent_program.h"
-#include "sequences.h"
+#include "tapes.h"
 
 namespace penstock::python {
 namespace {
 
-/// Saved values of a forward pass for the backward pass. One call at a time may use it (InUse); a second is refused.
+/// Arguments of a forward call.
 template <class Real>
-struct Tape {
-  RecurrentTape<Real> content;
-  std::unique_ptr<Rows> rows;
-  Array x, y;
-  std::vector<Real> some_x, some_y;  // values of both by which a change is noticed; of y if backward() reads it
+struct ForwardCall {
+  nb::handle x, state, out, which;  // `which`: None or the tuple (lengths, cu_seqlens, reset_mask)
+  Tape<Real>* tape;                 // null: no backward pass follows
+  bool time_first, automatic;       // `automatic`: the device is chosen; with a tape it is the CPU
+  bool on_copy;                     // a copy of the network runs, on the device of `execution`
   Execution execution;
-  std::atomic<bool> in_use = false;
-
-  class InUse {
-   public:
-    /// `tape` may be null. Throws Error(invalid_argument) while another call uses the tape.
-    explicit InUse(Tape* tape) : tape_(tape) {
-      if (tape != nullptr && tape->in_use.exchange(true)) {
-        refuse("tape is in use by another call: give each thread a tape of its own");
-      }
-    }
-    ~InUse() {
-      if (tape_ != nullptr) tape_->in_use = false;
-    }
-    InUse(const InUse&) = delete;
-    InUse& operator=(const InUse&) = delete;
-
-   private:
-    Tape* tape_;
-  };
-};
-
-/// A copy of the network on another device. Its weights are updated before the next call that needs them.
-template <class Real>
-struct DeviceCopy {
-  DeviceCopy(const RecurrentSpec& spec, Device device) : stream(device), network(spec, stream) {}
-
-  Stream stream;  // must outlive the network
-  Recurrent<Real> network;
-  bool is_current = false;
 };
 
 /// A stack of layers. Calls run without the GIL. A lock separates calls that compute from changes of weights and
@@ -69,53 +40,29 @@ class Network {
  public:
   Network(const RecurrentSpec& spec, std::uint64_t seed, bool stacked)
       : network_(spec, seed),
+        seed_(seed),
         states_(find_cell(spec.cell).states),
         reads_outputs_(find_cell(spec.cell).scan),
         stacked_(stacked) {}
 
   const RecurrentSpec& spec() const { return network_.spec(); }
 
-  /// Runs whole sequences and returns (y, state). `which` is None or the tuple (lengths, cu_seqlens, reset_mask). With
-  /// `automatic` the device is chosen; with a tape it is the CPU. With `copied` a copy of the network runs on the CPU.
-  nb::tuple forward(nb::handle x_in, nb::handle state_in, nb::handle out, Tape<Real>* tape, nb::handle which,
-                    bool time_first, const Execution& execution, bool automatic, bool copied) {
-    if (execution.device.is_cuda() && tape != nullptr) {
-      refuse("tape must be None on a GPU: gradients are computed on the CPU, or by penstock.torch");
+  /// Runs whole sequences and returns (y, state). If x is on a GPU, the pass runs there and the results stay there. For
+  /// tests, `on_copy` treats an array of DLPack on the CPU in the same way.
+  nb::tuple forward(ForwardCall<Real> call) {
+    const typename Tape<Real>::InUse using_tape(call.tape);
+    const std::optional<Device> place = device_of(call.x, "x");
+    if (!place || !(place->is_cuda() || call.on_copy)) {
+      call.on_copy = call.on_copy || call.execution.device.is_cuda();
+      return forward_in(CpuMemory(), call);
     }
-    const typename Tape<Real>::InUse using_tape(tape);
-    Array x = read_sequence(x_in, "x");
-    auto rows = std::make_unique<Rows>(x, time_first ? Layout::time_first : Layout::batch_first, which);
-    rows->check(x, spec().input_size);
-    const Array h0 = read_state(state_in, *rows, "h0");
-    Array y = out.is_none() ? Array::empty(rows->shape(spec().output_size()), scalar)
-                            : Array::output(out, "out", scalar).with_whole_rows();
-    if (!out.is_none()) rows->check(y, spec().output_size());
-    if (tape != nullptr && !out.is_none() && share_memory(x, y)) {
-      refuse("out must not share memory with x when a tape is given: backward() reads x as it was; give another array");
+    if (call.execution.device.is_cuda() && call.execution.device != *place) {
+      refuse("device must be '" + to_string(*place) + "', where x is, not '" + to_string(call.execution.device) + "'");
     }
-    const Array hT = Array::empty(state_shape(*rows), scalar);
-    if (tape != nullptr) tape->rows.reset();  // a failing call leaves the tape empty
-    {
-      const nb::gil_scoped_release unlocked;
-      Execution on = execution;
-      if (automatic && tape == nullptr) on.device = device_for(rows->batch(), execution);
-      const std::shared_lock lock(mutex_);
-      const Recurrent<Real>& network = copied || on.device.is_cuda() ? copy_on(on.device) : network_;
-      network.forward(rows->batch(), rows->template view<const Real>(x), rows->template view<Real>(y),
-                      h0 ? h0.as<const Real>() : nullptr, hT.as<Real>(), tape == nullptr ? nullptr : &tape->content,
-                      on);
-    }
-    const nb::object result = out.is_none() ? y.object() : nb::borrow(out);
-    const nb::object state = hT.object();
-    if (tape != nullptr) {
-      tape->rows = std::move(rows);
-      tape->x = std::move(x);
-      tape->y = std::move(y);
-      tape->some_x = tape->rows->template sample<Real>(tape->x);
-      if (reads_outputs_) tape->some_y = tape->rows->template sample<Real>(tape->y);
-      tape->execution = execution;
-    }
-    return nb::make_tuple(result, state);
+    call.execution.device = *place;
+    call.automatic = false;
+    call.on_copy = true;
+    return forward_in(DeviceMemory(stream_of(*place)), call);
   }
 
   /// Returns the device with the lower estimated time for calls of this shape, and the reason.
@@ -148,25 +95,11 @@ class Network {
     }
   }
 
-  nb::tuple backward(nb::handle dy_in, nb::handle dstate_in, Tape<Real>& tape, bool input_gradient) {
+  nb::tuple backward(nb::handle dy, nb::handle dstate, Tape<Real>& tape, bool input_gradient) {
     const typename Tape<Real>::InUse using_tape(&tape);
     if (!tape.rows) refuse("tape must have been filled by forward(), and is empty");
-    const Rows& rows = *tape.rows;
-    check_unchanged(rows, tape.x, tape.some_x, "x");
-    if (reads_outputs_) check_unchanged(rows, tape.y, tape.some_y, "y");
-    const Array dy = dy_in.is_none() ? zeros(rows.shape(spec().output_size())) : read_sequence(dy_in, "dy");
-    rows.check(dy, spec().output_size());
-    const Array dhT = read_state(dstate_in, rows, "dstate");
-    const Array dx = input_gradient ? Array::empty(rows.shape(spec().input_size), scalar) : Array();
-    const Array dh0 = Array::empty(state_shape(rows), scalar);
-    {
-      const nb::gil_scoped_release unlocked;
-      const std::unique_lock lock(mutex_);
-      network_.backward(rows.batch(), rows.template view<const Real>(tape.x), rows.template view<const Real>(dy),
-                        dhT ? dhT.as<const Real>() : nullptr, rows.template view<Real>(dx), dh0.as<Real>(),
-                        tape.content, tape.execution);
-    }
-    return nb::make_tuple(dx.object(), dh0.object());
+    if (!tape.on_device.x) return backward_in(CpuMemory(), dy, dstate, tape, input_gradient);
+    return backward_in(DeviceMemory(stream_of(tape.execution.device)), dy, dstate, tape, input_gradient);
   }
 
   /// Runs one step from x [I] or [B, I] and a state. Returns the new state; for a stack (h of the last layer, state).
@@ -262,8 +195,130 @@ class Network {
  private:
   static constexpr Scalar scalar = scalar_of<Real>();
 
-  static Array read_sequence(nb::handle object, const char* name) {
-    return Array(object, name, scalar).with_whole_rows();
+  template <class Memory>
+  nb::tuple forward_in(const Memory& memory, const ForwardCall<Real>& call) {
+    using Arrays = typename Memory::Arrays;
+    Tape<Real>* const tape = call.tape;
+    const Layout layout = call.time_first ? Layout::time_first : Layout::batch_first;
+    Arrays x = memory.read(call.x, "x", scalar).with_whole_rows();
+    auto rows = std::make_unique<Rows>(x.shape(), "x", layout, call.which, memory.stream());
+    rows->check(x, spec().input_size);
+    const Arrays h0 = read_state(memory, call.state, *rows, "h0");
+    const bool fresh = call.out.is_none();
+    Arrays y = fresh ? memory.empty(rows->shape(spec().output_size()), scalar)
+                     : memory.output(call.out, "out", scalar).with_whole_rows();
+    if (!fresh) rows->check(y, spec().output_size());
+    if (tape != nullptr && !fresh && share_memory(x, y)) {
+      refuse("out must not share memory with x when a tape is given: backward() reads x as it was; give another array");
+    }
+    const Arrays hT = memory.empty(state_shape(*rows), scalar);
+    if (tape != nullptr) tape->clear();  // a failing call leaves the tape empty
+    DeviceBatch batch;
+    {
+      const nb::gil_scoped_release unlocked;
+      Execution on = call.execution;
+      if (call.automatic && tape == nullptr) on.device = device_for(rows->batch(), on);
+      if (memory.stream() != nullptr) batch = DeviceBatch(*memory.stream(), *rows);
+      Wait results(memory.stream());
+      const std::shared_lock lock(mutex_);
+      const bool on_copy = call.on_copy || on.device.is_cuda();
+      const Recurrent<Real>& network = on_copy ? current_copy(on.device).network : network_;
+      run(network, *rows, batch, x, y, h0, hT, tape, on);
+      results.now();
+    }
+    const nb::object result = fresh ? y.object() : nb::borrow(call.out);
+    if (tape != nullptr) {
+      if constexpr (std::is_same_v<Arrays, Array>) {
+        tape->some_x = rows->template sample<Real>(x);
+        if (reads_outputs_) tape->some_y = rows->template sample<Real>(y);
+      }
+      tape->rows = std::move(rows);
+      tape->template sequences<Arrays>() = {std::move(x), std::move(y)};
+      tape->batch = std::move(batch);
+      tape->execution = call.execution;
+      tape->of_copy = call.on_copy;
+    }
+    return nb::make_tuple(result, hT.object());
+  }
+
+  static void run(const Recurrent<Real>& network, const Rows& rows, const DeviceBatch&, const Array& x, const Array& y,
+                  const Array& h0, const Array& hT, Tape<Real>* tape, const Execution& execution) {
+    network.forward(rows.batch(), rows.template view<const Real>(x), rows.template view<Real>(y),
+                    h0 ? h0.as<const Real>() : nullptr, hT.as<Real>(), tape == nullptr ? nullptr : &tape->content,
+                    execution);
+  }
+  static void run(const Recurrent<Real>& network, const Rows& rows, const DeviceBatch& batch, const DeviceArray& x,
+                  const DeviceArray& y, const DeviceArray& h0, const DeviceArray& hT, Tape<Real>* tape,
+                  const Execution& execution) {
+    network.forward(batch.batch(), rows.template tensor<Real>(x), rows.template tensor<Real>(y),
+                    state_tensor(network.spec(), rows, h0), state_tensor(network.spec(), rows, hT),
+                    tape == nullptr ? nullptr : &tape->content, execution);
+  }
+
+  template <class Memory>
+  nb::tuple backward_in(const Memory& memory, nb::handle dy_in, nb::handle dstate_in, Tape<Real>& tape,
+                        bool input_gradient) {
+    using Arrays = typename Memory::Arrays;
+    const Rows& rows = *tape.rows;
+    const Arrays& x = tape.template sequences<Arrays>().x;
+    if constexpr (std::is_same_v<Arrays, Array>) {
+      check_unchanged(rows, x, tape.some_x, "x");
+      if (reads_outputs_) check_unchanged(rows, tape.on_cpu.y, tape.some_y, "y");
+    }
+    const Arrays dy = dy_in.is_none() ? memory.zeros(rows.shape(spec().output_size()), scalar)
+                                      : memory.read(dy_in, "dy", scalar).with_whole_rows();
+    rows.check(dy, spec().output_size());
+    const Arrays dhT = read_state(memory, dstate_in, rows, "dstate");
+    const Arrays dx = input_gradient ? memory.empty(rows.shape(spec().input_size), scalar) : Arrays();
+    const Arrays dh0 = memory.empty(state_shape(rows), scalar);
+    {
+      const nb::gil_scoped_release unlocked;
+      Wait results(memory.stream());
+      const std::unique_lock lock(mutex_);
+      if (!tape.of_copy) {
+        run_backward(network_, rows, x, dy, dhT, dx, dh0, tape);
+      } else {
+        Recurrent<Real>& network = current_copy(tape.execution.device).network;
+        network.zero_gradients();
+        run_backward(network, rows, x, dy, dhT, dx, dh0, tape);
+        results.now();
+        add_gradients_of(network);
+      }
+    }
+    if (tape.of_copy) tape.clear();  // kernels have worked in it
+    return nb::make_tuple(dx.object(), dh0.object());
+  }
+
+  static void run_backward(Recurrent<Real>& network, const Rows& rows, const Array& x, const Array& dy,
+                           const Array& dhT, const Array& dx, const Array& dh0, Tape<Real>& tape) {
+    network.backward(rows.batch(), rows.template view<const Real>(x), rows.template view<const Real>(dy),
+                     dhT ? dhT.as<const Real>() : nullptr, rows.template view<Real>(dx), dh0.as<Real>(), tape.content,
+                     tape.execution);
+  }
+  static void run_backward(Recurrent<Real>& network, const Rows& rows, const DeviceArray& x, const DeviceArray& dy,
+                           const DeviceArray& dhT, const DeviceArray& dx, const DeviceArray& dh0, Tape<Real>& tape) {
+    network.backward(tape.batch.batch(), rows.template tensor<Real>(x), rows.template tensor<Real>(dy),
+                     state_tensor(network.spec(), rows, dhT), rows.template tensor<Real>(dx),
+                     state_tensor(network.spec(), rows, dh0), tape.content, tape.execution);
+  }
+
+  /// Returns a state as the library takes it, [S, layers * directions, B, H].
+  static Tensor state_tensor(const RecurrentSpec& spec, const Rows& rows, const DeviceArray& state) {
+    if (!state) return {};
+    return Tensor::contiguous(
+        state.data(), scalar == Scalar::f64 ? DType::f64 : DType::f32,
+        {find_cell(spec.cell).states, spec.layers * spec.directions(), rows.batch().rows, spec.hidden_size},
+        state.device());
+  }
+
+  /// Adds the gradients of a copy to those of the network. The caller holds the writer lock.
+  void add_gradients_of(const Recurrent<Real>& copy) {
+    std::vector<Real> numbers;
+    for (auto& parameter : network_.parameters()) {
+      numbers.resize(parameter.gradient.size());
+      copy.read_gradient(parameter.name, numbers);
+      std::ranges::transform(numbers, parameter.gradient, parameter.gradient.begin(), std::plus<>());
+    }
   }
 
   /// Throws Error(invalid_argument) if an array of a tape has been written to. A change of few values may go unnoticed.
@@ -272,12 +327,6 @@ class Network {
     if (std::memcmp(now.data(), values.data(), sizeof(Real) * now.size()) == 0) return;  // NaNs included
     refuse(std::string(name) + " must be as forward() left it, and has been written to since: change a copy, or call " +
            "forward() again");
-  }
-
-  static Array zeros(const Shape& shape) {
-    Array array = Array::empty(shape, scalar);
-    std::fill_n(array.template as<Real>(), array.size(), Real(0));
-    return array;
   }
 
   /// Returns [S, layers * directions, B, H]: without S for cells with one state, without the axis of layers for single
@@ -301,9 +350,11 @@ class Network {
     return one_row ? "(H,)" : "(B, H)";
   }
 
-  Array read_state(nb::handle object, const Rows& rows, const char* name) const {
+  template <class Memory>
+  typename Memory::Arrays read_state(const Memory& memory, nb::handle object, const Rows& rows,
+                                     const char* name) const {
     if (object.is_none()) return {};
-    Array state = Array(object, name, scalar).contiguous();
+    auto state = memory.read_states(object, name, scalar).contiguous();
     state.require_shape(state_shape(rows), state_axes(rows.one_row()));
     return state;
   }
@@ -330,19 +381,36 @@ class Network {
     return choose(batch.rows, batch.steps, execution).device;
   }
 
-  /// Returns the up-to-date copy of the network on a device. The caller holds the reader lock.
-  const Recurrent<Real>& copy_on(Device device) {
+  /// Returns the stream of the copy of the network on a device.
+  std::shared_ptr<Stream> stream_of(Device device) {
+    const nb::gil_scoped_release unlocked;
     const std::lock_guard lock(copies_mutex_);
-    auto& copy = copies_[device.is_cuda() ? device.index : -1];
-    if (!copy) copy = std::make_unique<DeviceCopy<Real>>(spec(), device);
-    if (!copy->is_current) {
-      for (const auto& parameter : network_.parameters()) copy->network.write(parameter.name, parameter.value);
-      copy->is_current = true;
+    return copy_on(device).stream;
+  }
+
+  /// Returns the up-to-date copy of the network on a device. The caller holds the reader lock.
+  DeviceCopy<Real>& current_copy(Device device) {
+    const std::lock_guard lock(copies_mutex_);
+    DeviceCopy<Real>& copy = copy_on(device);
+    if (!copy.is_current) {
+      for (const auto& parameter : network_.parameters()) copy.network.write(parameter.name, parameter.value);
+      copy.is_current = true;
     }
-    return copy->network;
+    return copy;
+  }
+
+  /// Returns the copy of the network on a device; the first call makes it. The caller holds copies_mutex_.
+  DeviceCopy<Real>& copy_on(Device device) {
+    if (scalar == Scalar::f64 && device.is_cuda()) {
+      throw Error(ErrorCode::unsupported, "dtype must be 'float32' on a GPU, which does not compute in float64");
+    }
+    auto& copy = copies_[device.is_cuda() ? device.index : -1];
+    if (!copy) copy = std::make_unique<DeviceCopy<Real>>(spec(), device, seed_);
+    return *copy;
   }
 
   Recurrent<Real> network_;
+  std::uint64_t seed_;
   std::mutex copies_mutex_;
   std::map<int, std::unique_ptr<DeviceCopy<Real>>> copies_;  // key: number of the GPU, -1 for the CPU
   Index states_;
@@ -380,7 +448,7 @@ void bind_network(nb::module_& module, const char* name, const char* tape_name) 
           [](Bound& self, nb::handle x, nb::handle h0, nb::handle out, nb::handle tape, nb::handle which,
              bool time_first, const Execution& execution, bool automatic, bool copied) {
             Tape<Real>* kept = tape.is_none() ? nullptr : nb::cast<Tape<Real>*>(tape);
-            return self.forward(x, h0, out, kept, which, time_first, execution, automatic, copied);
+            return self.forward({x, h0, out, which, kept, time_first, automatic, copied, execution});
           },
           nb::arg("x").none(), nb::arg("h0").none(), nb::arg("out").none(), nb::arg("tape").none(),
           nb::arg("which").none(), nb::arg("time_first"), nb::arg("execution"), nb::arg("automatic"),

@@ -65,13 +65,10 @@ Execution execution_from(int threads, const std::string& mode, bool exact, const
   Execution execution;
   if (threads < 0) refuse("threads must be at least 0 (as many as the machine offers), not " + std::to_string(threads));
   execution.threads = threads;
-  if (mode == "auto") {
-    execution.algorithm = Algorithm::automatic;
-  } else if (mode == "sequential" || mode == "scan") {
-    execution.algorithm = parse_algorithm(mode);
-  } else {
+  if (mode != "auto" && mode != "sequential" && mode != "scan") {
     refuse("mode must be 'auto', 'sequential' or 'scan', not '" + mode + "'");
   }
+  execution.algorithm = parse_algorithm(mode);
   execution.exact = exact;
   execution.precision = parse_precision(precision);
   if (device != "auto") execution.device = parse_device(device);

@@ -39,6 +39,7 @@ NB_MODULE(_core, module) {
   module.def("write_file", &write_pieces, nanobind::arg("path"), nanobind::arg("pieces"));
   module.def("checksum_of", &checksum_of_pieces, nanobind::arg("pieces"));
   bindings::bind_machine(module);
+  bindings::bind_device_arrays(module);
   bindings::bind_layers(module);
   bindings::bind_scans(module);
   bindings::bind_models(module);

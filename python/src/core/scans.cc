@@ -22,7 +22,7 @@ class ScanCall {
   ScanCall(ScanForm form, const Terms& terms, nb::handle h0, nb::handle which, bool time_first)
       : a_(read(std::get<0>(terms), form == ScanForm::linear ? "a" : "log_a")),
         b_(read(std::get<1>(terms), form == ScanForm::linear ? "b" : "log_b")),
-        rows_(a_, time_first ? Layout::time_first : Layout::batch_first, which) {
+        rows_(a_.shape(), a_.name(), time_first ? Layout::time_first : Layout::batch_first, which) {
     rows_.check(b_, channels());
     if (const nb::object& factor = std::get<2>(terms); !factor.is_none()) {
       factor_ = read(factor, "sign");

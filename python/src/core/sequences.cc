@@ -10,14 +10,15 @@ namespace {
 using Which = std::tuple<nb::object, nb::object, nb::object>;
 }
 
-Rows::Rows(const Array& x, Layout layout, nb::handle which) : layout_(layout) {
+Rows::Rows(std::span<const Index> shape, const char* name, Layout layout, nb::handle which,
+           const std::shared_ptr<Stream>& stream)
+    : layout_(layout), stream_(stream) {
   nb::object lengths = nb::none(), cu_seqlens = nb::none(), reset_mask = nb::none();
   if (!which.is_none()) std::tie(lengths, cu_seqlens, reset_mask) = nb::cast<Which>(which);
-  const auto shape = x.shape();
   const bool packed = !cu_seqlens.is_none();
   if (packed) {
     if (shape.size() != 2)
-      refuse(std::string(x.name()) + " of packed rows must have the shape (total, C), not " + text_of(shape));
+      refuse(std::string(name) + " of packed rows must have the shape (total, C), not " + text_of(shape));
     total_ = shape[0];
     read_packed(cu_seqlens);
   } else if (shape.size() == 2) {
@@ -28,11 +29,11 @@ Rows::Rows(const Array& x, Layout layout, nb::handle which) : layout_(layout) {
     batch_.rows = shape[layout == Layout::time_first ? 1 : 0];
     batch_.steps = shape[layout == Layout::time_first ? 0 : 1];
   } else {
-    refuse(std::string(x.name()) + " must have the shape (T, C) or " +
+    refuse(std::string(name) + " must have the shape (T, C) or " +
            (layout == Layout::time_first ? "(T, B, C)" : "(B, T, C)") + ", not " + text_of(shape));
   }
   if (batch_.rows < 1 || batch_.steps < 1) {
-    refuse(std::string(x.name()) + " must have at least one row and one step, not the shape " + text_of(shape));
+    refuse(std::string(name) + " must have at least one row and one step, not the shape " + text_of(shape));
   }
   if (!lengths.is_none()) {
     if (packed) refuse("lengths and cu_seqlens cannot be given both");
@@ -41,8 +42,13 @@ Rows::Rows(const Array& x, Layout layout, nb::handle which) : layout_(layout) {
   if (!reset_mask.is_none()) read_resets(reset_mask);
 }
 
+Array Rows::read(nb::handle object, const char* name, Scalar scalar) const {
+  if (!stream_ || device_of(object, name) != stream_->device()) return Array(object, name, scalar);
+  return Array(DeviceArray(object, name, scalar, stream_).contiguous().numpy(), name, scalar);
+}
+
 void Rows::read_lengths(nb::handle object) {
-  lengths_ = Array(object, "lengths", Scalar::i64).contiguous();
+  lengths_ = read(object, "lengths", Scalar::i64).contiguous();
   lengths_.require_shape(Shape{batch_.rows}, "(B,)");
   for (const Index length : lengths_.values<Index>()) {
     if (length < 0 || length > batch_.steps) {
@@ -53,7 +59,7 @@ void Rows::read_lengths(nb::handle object) {
 }
 
 void Rows::read_packed(nb::handle object) {
-  cu_seqlens_ = Array(object, "cu_seqlens", Scalar::i64).contiguous();
+  cu_seqlens_ = read(object, "cu_seqlens", Scalar::i64).contiguous();
   if (cu_seqlens_.rank() != 1 || cu_seqlens_.size() < 2) {
     refuse("cu_seqlens must have the shape (B + 1,) with B at least 1, not " + text_of(cu_seqlens_.shape()));
   }
@@ -74,7 +80,7 @@ void Rows::read_packed(nb::handle object) {
 }
 
 void Rows::read_resets(nb::handle object) {
-  reset_ = Array(object, "reset_mask", Scalar::u8).contiguous();
+  reset_ = read(object, "reset_mask", Scalar::u8).contiguous();
   if (packed() || one_row_) {
     reset_.require_shape(Shape{packed() ? total_ : batch_.steps}, packed() ? "(total,)" : "(T,)");
   } else if (layout_ == Layout::batch_first) {
@@ -99,12 +105,10 @@ Shape Rows::shape(Index channels) const {
   return {batch_.rows, batch_.steps, channels};
 }
 
-void Rows::check(const Array& sequence, Index channels) const {
-  const char* axes = packed()                        ? "(total, C)"
-                     : one_row_                      ? "(T, C)"
-                     : layout_ == Layout::time_first ? "(T, B, C)"
-                                                     : "(B, T, C)";
-  sequence.require_shape(shape(channels), axes);
+const char* Rows::axes() const {
+  if (packed()) return "(total, C)";
+  if (one_row_) return "(T, C)";
+  return layout_ == Layout::time_first ? "(T, B, C)" : "(B, T, C)";
 }
 
 }  // namespace penstock::python

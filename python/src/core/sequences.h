@@ -1,9 +1,11 @@
 #pragma once
 
 #include <algorithm>
+#include <memory>
+#include <span>
 #include <vector>
 
-#include "arrays.h"
+#include "device_arrays.h"
 
 /// Sequences in arguments: arrays [T, C] of one row, [B, T, C], or packed [total, C].
 namespace penstock::python {
@@ -14,10 +16,11 @@ enum class Layout { batch_first, time_first };
 /// The rows and steps of a call. Keeps the arrays that describe them alive.
 class Rows {
  public:
-  /// Reads the shape of x, and `which`: None or the tuple (lengths, cu_seqlens, reset_mask), each of which may be None.
-  /// `lengths` is int64 [B], `cu_seqlens` int64 [B + 1], `reset_mask` bool or uint8 in the layout of x, [B, T] or, if
-  /// packed, [total].
-  Rows(const Array& x, Layout layout, nb::handle which);
+  /// Reads the shape of the array `name`, and `which`: None or the tuple (lengths, cu_seqlens, reset_mask), each of
+  /// which may be None. `lengths` is int64 [B], `cu_seqlens` int64 [B + 1], `reset_mask` bool or uint8 in the layout of
+  /// the array, [B, T] or, if packed, [total]. With a `stream` they may be on its device, from where they are copied.
+  Rows(std::span<const Index> shape, const char* name, Layout layout, nb::handle which,
+       const std::shared_ptr<Stream>& stream = nullptr);
 
   const Batch& batch() const { return batch_; }
   /// Returns true if x is [T, C]: one row without the axis B.
@@ -29,13 +32,16 @@ class Rows {
   /// Returns the shape of a sequence of these rows with this many channels.
   Shape shape(Index channels) const;
   /// Throws Error(invalid_argument), which names the array, unless it has this shape.
-  void check(const Array& sequence, Index channels) const;
+  template <class AnyArray>
+  void check(const AnyArray& sequence, Index channels) const {
+    sequence.require_shape(shape(channels), axes());
+  }
 
   /// Returns the library's view of an array of this shape with contiguous channels.
-  template <class Real>
-  SequenceView<Real> view(const Array& sequence) const {
+  template <class Real, class AnyArray>
+  SequenceView<Real> view(const AnyArray& sequence) const {
     if (!sequence) return {};
-    auto* data = sequence.as<Real>();
+    auto* data = sequence.template as<Real>();
     // An axis of size 1 may have any stride, but the library needs strides that do not overlap.
     const Index channels = sequence.shape().back();
     if (packed() || one_row_) {
@@ -48,6 +54,24 @@ class Rows {
     const Index step = steps > 1 ? sequence.stride(step_axis) : channels;
     const Index row = rows > 1 ? sequence.stride(row_axis) : step * std::max<Index>(steps, 1);
     return {data, row, step};
+  }
+
+  /// Returns the same view as a tensor [B, T, C], or [total, C] of packed rows.
+  template <class Real>
+  Tensor tensor(const DeviceArray& sequence) const {
+    if (!sequence) return {};
+    const SequenceView<Real> at = view<Real>(sequence);
+    const Index channels = sequence.shape().back();
+    Tensor tensor =
+        packed() ? Tensor::contiguous(at.data, DType::f32, {total_, channels}, sequence.device())
+                 : Tensor::contiguous(at.data, DType::f32, {batch_.rows, batch_.steps, channels}, sequence.device());
+    tensor.dtype = sizeof(Real) == sizeof(double) ? DType::f64 : DType::f32;
+    if (packed()) {
+      tensor.strides[0] = at.step_stride;
+    } else {
+      tensor.strides = {at.row_stride, at.step_stride, 1};
+    }
+    return tensor;
   }
 
   /// Returns values from a few places spread over the steps of all rows, to tell later whether an array of this shape
@@ -81,6 +105,9 @@ class Rows {
     for (Index row = 0; row < batch_.rows; ++row) sum += length(row);
     return sum;
   }
+  /// Returns the names of the axes of a sequence, for messages.
+  const char* axes() const;
+  Array read(nb::handle object, const char* name, Scalar scalar) const;
   void read_lengths(nb::handle object);
   void read_packed(nb::handle object);
   void read_resets(nb::handle object);
@@ -89,6 +116,7 @@ class Rows {
   Layout layout_;
   bool one_row_ = false;
   Index total_ = 0;  // steps of all rows, if packed
+  std::shared_ptr<Stream> stream_;
   Array lengths_, cu_seqlens_, reset_;
   std::vector<std::uint8_t> transposed_reset_;
 };

@@ -17,10 +17,10 @@ namespace {
 
 /// A stream for one call at a time. Calls hold the GIL while they use the session, and run no Python code meanwhile:
 /// arrays are read and created before.
-class Stream {
+class BoundSession {
  public:
-  Stream(SharedModel& shared, const std::string& device, const Execution& execution)
-      : Stream(*std::make_unique<Opened>(shared, device, execution)) {}
+  BoundSession(SharedModel& shared, const std::string& device, const Execution& execution)
+      : BoundSession(*std::make_unique<Opened>(shared, device, execution)) {}
 
   nb::object push(nb::handle input, nb::handle out) {
     const bool is_token = PyLong_Check(input.ptr());
@@ -76,10 +76,10 @@ class Stream {
     const Array values = Array(state, "state", Scalar::f32).contiguous();
     session_.restore(values.values<float>());
   }
-  Stream* clone() const { return new Stream(session_.clone(), data_, outputs_); }
+  BoundSession* clone() const { return new BoundSession(session_.clone(), data_, outputs_); }
 
  private:
-  Stream(Session session, DataDescription data, Index outputs)
+  BoundSession(Session session, DataDescription data, Index outputs)
       : session_(std::move(session)), data_(std::move(data)), outputs_(outputs) {}
 
   struct Opened {
@@ -95,7 +95,8 @@ class Stream {
     DataDescription data;
     Index outputs = 0;
   };
-  explicit Stream(Opened& opened) : Stream(std::move(*opened.session), std::move(opened.data), opened.outputs) {}
+  explicit BoundSession(Opened& opened)
+      : BoundSession(std::move(*opened.session), std::move(opened.data), opened.outputs) {}
 
   static std::int32_t token_from(nb::handle input) {
     const auto token = PyLong_AsLongLong(input.ptr());
@@ -114,17 +115,17 @@ class Stream {
 }  // namespace
 
 void bind_sessions(nb::module_& module) {
-  nb::class_<Stream>(module, "Session")
+  nb::class_<BoundSession>(module, "Session")
       .def("__init__",
-           [](Stream* self, SharedModel& model, const std::string& device, const std::string& precision) {
-             new (self) Stream(model, device, execution_from(1, "auto", false, precision, device));
+           [](BoundSession* self, SharedModel& model, const std::string& device, const std::string& precision) {
+             new (self) BoundSession(model, device, execution_from(1, "auto", false, precision, device));
            })
-      .def("push", &Stream::push, nb::arg("input"), nb::arg("out").none())
-      .def("run", &Stream::run, nb::arg("steps"), nb::arg("out").none())
-      .def("state", &Stream::state)
-      .def("restore", &Stream::restore)
-      .def("clone", &Stream::clone)
-      .def("reset", &Stream::reset);
+      .def("push", &BoundSession::push, nb::arg("input"), nb::arg("out").none())
+      .def("run", &BoundSession::run, nb::arg("steps"), nb::arg("out").none())
+      .def("state", &BoundSession::state)
+      .def("restore", &BoundSession::restore)
+      .def("clone", &BoundSession::clone)
+      .def("reset", &BoundSession::reset);
 }
 
 }  // namespace penstock::python

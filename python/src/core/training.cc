@@ -25,8 +25,8 @@ TrainOptions options_from(const nb::dict& fields) {
   Fields given(fields);
   given.read_all(options);
   options.loss = chosen<Loss>(
-      "loss", given.get<string>("loss", "automatic"),
-      {{"automatic", Loss::automatic}, {"cross_entropy", Loss::cross_entropy}, {"mse", Loss::mse}, {"mae", Loss::mae}});
+      "loss", given.get<string>("loss", "auto"),
+      {{"auto", Loss::automatic}, {"cross_entropy", Loss::cross_entropy}, {"mse", Loss::mse}, {"mae", Loss::mae}});
   options.optimizer = chosen<Optimizer>("optimizer", given.get<string>("optimizer", "adamw"),
                                         {{"adamw", Optimizer::adamw}, {"sgd", Optimizer::sgd}});
   options.execution =
@@ -53,33 +53,6 @@ TrainOptions settled_options(const nb::dict& fields, const Model& model, bool tr
 
 namespace {
 
-nb::dict describe(const Progress& progress) {
-  return dict_of({{"step", progress.step},
-                  {"seconds", progress.seconds},
-                  {"fraction", progress.fraction},
-                  {"seconds_left", progress.seconds_left},
-                  {"epoch", progress.epoch},
-                  {"loss", progress.loss},
-                  {"accuracy", progress.accuracy},
-                  {"learning_rate", progress.learning_rate},
-                  {"gradient_norm", progress.gradient_norm},
-                  {"clipped_norm", progress.clipped_norm},
-                  {"steps_per_second", progress.steps_per_second},
-                  {"positions_per_second", progress.positions_per_second},
-                  {"saturated", progress.saturated},
-                  {"first_gradient_ratio", progress.first_gradient_ratio},
-                  {"skipped", progress.skipped},
-                  {"rollbacks", progress.rollbacks},
-                  {"warning", progress.warning}});
-}
-
-nb::dict describe(const Evaluation& evaluation) {
-  return dict_of({{"loss", evaluation.loss},
-                  {"bits_per_step", evaluation.bits_per_step},
-                  {"accuracy", evaluation.accuracy},
-                  {"scored", evaluation.scored}});
-}
-
 /// Calls Python callbacks from the training, which runs without the GIL. An exception of a callback ends the training
 /// after the step and is raised again when everything is saved. Ctrl-C ends it in the same way without an error; the
 /// result is then marked as interrupted.
@@ -90,10 +63,10 @@ class Reports {
   TrainCallbacks callbacks() {
     TrainCallbacks callbacks;
     callbacks.progress = [this](const Progress& progress) {
-      call(progress_, [&] { return nb::make_tuple(describe(progress)); });
+      call(progress_, [&] { return nb::make_tuple(fields_of(progress)); });
     };
     callbacks.validation = [this](const Progress& progress, const Evaluation& evaluation) {
-      call(validation_, [&] { return nb::make_tuple(describe(progress), describe(evaluation)); });
+      call(validation_, [&] { return nb::make_tuple(fields_of(progress), fields_of(evaluation)); });
     };
     return callbacks;
   }
@@ -150,13 +123,13 @@ nb::dict run_fit(SharedModel& shared, SharedDataset& data, const nb::dict& field
   }
   reports.raise();
   const Finished& finished = result.finished;
-  nb::dict described = describe(layers ? result.members.back().result.last : result.last);
+  nb::dict described = fields_of(layers ? result.members.back().result.last : result.last);
   described["interrupted"] = result.interrupted;
   described["stopped_early"] = result.stopped_early;
   described["model_step"] = result.model_step;
   described["gave_up"] = result.gave_up;
   described["checkpoint_error"] = result.checkpoint_error;
-  described["validation"] = result.validation ? nb::object(describe(*result.validation)) : nb::none();
+  described["validation"] = result.validation ? nb::object(fields_of(*result.validation)) : nb::none();
   described["weight"] = result.weight();
   described["share"] = finished.filters ? finished.filter_shares.layers : finished.share;
   described["filter_share"] = finished.filters ? finished.filter_shares.filters : 0.0;
@@ -176,7 +149,7 @@ nb::dict run_evaluation(SharedModel& shared, SharedDataset& data, const nb::dict
     const TrainOptions options = settled_options(fields, *model, false);
     evaluation = unless_interrupted([&] { return penstock::evaluate(*model, **dataset, options); });
   }
-  return describe(evaluation);
+  return fields_of(evaluation);
 }
 
 /// Adds filters to a model in place. Returns the weights of its layers and of its filters.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backend/cpu/instruction_sets.h"
 #include "base/check.h"
 #include "ops/memory/stream_queue.h"
 #include "ops/program_check.h"
@@ -148,7 +149,8 @@ Memory DeviceStack::packed(const RecurrentProgram& program, const Context& conte
   if (bytes == 0) return {};
   const Execution& execution = program.execution();
   const std::lock_guard lock(packing_);
-  Packed& held = packed_[{program.form().dtype, execution.precision, execution.exact, pass, program.form().step}];
+  Packed& held = packed_[{program.form().dtype, execution.precision, execution.exact, pass, program.form().step,
+                          cpu::isa_generation()}];
   if (held.memory.bytes() != bytes) held = {ops::Buffer(*queue_, bytes), 0};
   const Memory memory{held.memory.data(), bytes};
   if (held.version != version_) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <tuple>
 #include <vector>
 
 #include "base/per_thread.h"
@@ -65,8 +66,8 @@ class DeviceStack {
     ops::Buffer memory;
     std::uint64_t version = 0;
   };
-  /// Dtype, precision, exact mode, pass, and whether the form is of single steps.
-  using PackedKey = std::tuple<DType, Precision, bool, Pass, bool>;
+  /// Dtype, precision, exact mode, pass, whether the form is of single steps, and the number of the instruction set.
+  using PackedKey = std::tuple<DType, Precision, bool, Pass, bool, unsigned>;
   struct Work {
     ops::Buffer memory;
   };

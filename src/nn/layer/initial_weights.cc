@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "base/check.h"
+#include "base/names.h"
 #include "nn/model/gate_bias.h"
 #include "plan/cell_table.h"
 
@@ -13,20 +13,17 @@ namespace penstock {
 
 namespace {
 
-constexpr std::string_view initial_names[] = {"standard", "uniform", "orthogonal", "identity"};
+constexpr Names<4> initial_names = {"standard", "uniform", "orthogonal", "identity"};
 
 }  // namespace
 
 std::string_view to_string(InitialWeights weights) {
   check_enum("initial_weights", weights, InitialWeights::identity);
-  return initial_names[static_cast<std::size_t>(weights)];
+  return name_of(initial_names, weights);
 }
 
 InitialWeights parse_initial_weights(std::string_view text) {
-  const auto* const found = std::ranges::find(initial_names, text);
-  require(found != std::end(initial_names), "initial_weights must be standard, uniform, orthogonal or identity, not {}",
-          text.empty() ? "empty" : text);
-  return static_cast<InitialWeights>(found - std::begin(initial_names));
+  return parse_name<InitialWeights>("initial_weights", initial_names, text);
 }
 
 namespace nn {

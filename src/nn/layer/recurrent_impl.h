@@ -325,7 +325,7 @@ struct Recurrent<Real>::Impl {
     auto& all = work.prepared;
     const auto found = std::ranges::find_if(all, [&](const Prepared& held) {
       return held.is_backward == (tape != nullptr) && held.isa == isa && held.form == form &&
-             ops::same_execution(held.execution, execution);
+             held.execution == execution;
     });
     if (found != all.end()) {
       all.splice(all.begin(), all, found);

@@ -3,6 +3,7 @@
 #include "penstock/recurrent_program.h"
 
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include "backend/cpu/instruction_sets.h"
@@ -28,14 +29,17 @@ struct TapeHeader {
 };
 constexpr std::size_t kTapeHeaderBytes = graph::memory_alignment;
 
-/// Two forms whose tapes are alike have one number.
+/// Two forms whose tapes are alike have one number. The bindings name every member, so that a new one is not forgotten.
 std::uint64_t fingerprint(const RecurrentSpec& spec, const RecurrentForm& form, const Execution& execution) {
+  const auto& [cell, input, hidden, heads, layers, direction, bias, dropout, clip] = spec;
+  const auto& [dtype, weights, rows, steps, positions, falling, lengths, reset, training, dx_wanted, adds, every_state,
+               step, packs_each_call, x, y, dx, dy, states, alignment] = form;
+  const auto& [threads, algorithm, exact, precision, device] = execution;
   nn::Hash hash;
-  hash.add(spec.cell).add(spec.input_size).add(spec.hidden_size).add(spec.heads).add(spec.layers);
-  hash.add(spec.direction).add(spec.bias).add(std::bit_cast<std::uint64_t>(spec.dropout));
-  hash.add(form.dtype).add(form.rows).add(form.steps).add(form.positions).add(form.lengths).add(form.reset);
-  hash.add(form.training).add(form.x.step > form.x.row).add(form.every_state);
-  hash.add(execution.precision).add(execution.exact).add(execution.device.kind).add(execution.device.index);
+  hash.add(cell).add(input).add(hidden).add(heads).add(layers).add(direction).add(bias);
+  hash.add(std::bit_cast<std::uint64_t>(dropout)).add(std::bit_cast<std::uint64_t>(clip));
+  hash.add(dtype).add(weights).add(rows).add(steps).add(positions).add(falling).add(lengths).add(reset).add(training);
+  hash.add(x.step > x.row).add(every_state).add(precision).add(exact).add(device.kind).add(device.index);
   return hash.value();
 }
 
@@ -199,21 +203,6 @@ struct RecurrentProgram::Impl {
   static std::byte* behind_header(void* tape) { return static_cast<std::byte*>(tape) + kTapeHeaderBytes; }
 };
 
-namespace {
-
-struct ProgramKey {
-  RecurrentSpec spec;
-  RecurrentForm form;
-  Execution execution;
-  unsigned isa;
-  bool operator==(const ProgramKey& other) const {
-    return isa == other.isa && form == other.form && ops::same_execution(execution, other.execution) &&
-           spec == other.spec;
-  }
-};
-
-}  // namespace
-
 RecurrentProgram::RecurrentProgram(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 RecurrentProgram::~RecurrentProgram() = default;
 
@@ -221,10 +210,11 @@ RecurrentProgram::Impl& RecurrentProgram::held() const { return alive(impl_, "th
 
 std::shared_ptr<const RecurrentProgram> RecurrentProgram::get(const RecurrentSpec& spec, const RecurrentForm& form,
                                                               const Execution& execution) {
-  static Recent<ProgramKey, const RecurrentProgram> recent(ops::kept_programs);
+  using Key = std::tuple<RecurrentForm, Execution, unsigned, RecurrentSpec>;  // with the number of the instruction set
+  static Recent<Key, const RecurrentProgram> recent(ops::kept_programs);
   Execution whole = execution;
   whole.threads = execution.device.is_cuda() ? 1 : resolve_threads(execution.threads);
-  return recent.get({spec, form, whole, cpu::isa_generation()}, [&] {
+  return recent.get({form, whole, cpu::isa_generation(), spec}, [&] {
     nn::check_spec(spec);
     nn::check_form(spec, form, whole);
     // The constructor is private. NOLINTNEXTLINE(modernize-make-shared)

@@ -56,7 +56,7 @@ void check_form(const RecurrentSpec& spec, const RecurrentForm& form, const Exec
     fail(ErrorCode::unsupported, "exact must be false on a GPU, whose products depend on the batch");
   }
   require(execution.algorithm != Algorithm::scan || find_cell(spec.cell).scan,
-          "algorithm must be automatic or sequential for cell {}, not scan: its gates depend on the previous state",
+          "algorithm must be auto or sequential for cell {}, not scan: its gates depend on the previous state",
           spec.cell);
   ops::check_extent({form.rows, form.steps, form.positions}, form.lengths);
   require(!form.falling || (form.positions > 0 && execution.device.is_cuda()),

@@ -1,15 +1,11 @@
-#include <fmt/ranges.h>
-
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cmath>
 #include <limits>
 #include <numbers>
 #include <utility>
 
-#include "base/check.h"
-#include "base/quote.h"
+#include "base/names.h"
 #include "nn/model/with_scaling.h"
 #include "penstock/data_description.h"
 
@@ -18,22 +14,13 @@ namespace penstock {
 
 namespace {
 
-constexpr std::array<std::string_view, 10> feature_names = {"value",       "missing",   "category",    "day_sine",
-                                                            "day_cosine",  "week_sine", "week_cosine", "year_sine",
-                                                            "year_cosine", "elapsed"};
-constexpr std::array<std::string_view, 7> date_form_names = {"month-first", "day-first", "excel",       "year",
-                                                             "digits",      "seconds",   "milliseconds"};
-constexpr std::array<std::string_view, 2> undated_names = {"refuse", "drop"};
-constexpr std::array<std::string_view, 5> irregular_names = {"automatic", "ignore", "elapsed", "fill", "refuse"};
-
-template <typename Enum, std::size_t count>
-Enum parse_name(const char* what, const std::array<std::string_view, count>& names, std::string_view text) {
-  const auto found = std::find(names.begin(), names.end(), text);
-  if (found == names.end()) {
-    fail(ErrorCode::invalid_argument, "{} must be one of {}, not {}", what, fmt::join(names, ", "), in_quotes(text));
-  }
-  return static_cast<Enum>(found - names.begin());
-}
+constexpr Names<10> feature_names = {"value",     "missing",     "category",  "day_sine",    "day_cosine",
+                                     "week_sine", "week_cosine", "year_sine", "year_cosine", "elapsed"};
+constexpr Names<7> date_form_names = {"month-first", "day-first", "excel", "year", "digits", "seconds", "milliseconds"};
+constexpr Names<2> undated_names = {"refuse", "drop"};
+constexpr Names<5> irregular_names = {"auto", "ignore", "elapsed", "fill", "refuse"};
+constexpr Names<4> missing_names = {"refuse", "carry", "interpolate", "mask"};
+constexpr Names<3> task_names = {"language", "forecast", "classify"};
 
 /// Which part of its cycle has passed at a date, from 0 to 1.
 double phase(Feature feature, double seconds) {
@@ -62,13 +49,15 @@ double feature_of(Feature feature, double value) {
 
 }  // namespace
 
-std::string_view to_string(Feature feature) { return feature_names[static_cast<std::size_t>(feature)]; }
+std::string_view to_string(Feature feature) { return name_of(feature_names, feature); }
 Feature parse_feature(std::string_view text) { return parse_name<Feature>("feature", feature_names, text); }
-std::string_view to_string(DateForm form) { return date_form_names[static_cast<std::size_t>(form)]; }
-std::string_view to_string(Undated undated) { return undated_names[static_cast<std::size_t>(undated)]; }
+std::string_view to_string(DateForm form) { return name_of(date_form_names, form); }
+std::string_view to_string(Undated undated) { return name_of(undated_names, undated); }
 Undated parse_undated(std::string_view text) { return parse_name<Undated>("undated", undated_names, text); }
-
-std::string_view to_string(Irregular irregular) { return irregular_names[static_cast<std::size_t>(irregular)]; }
+std::string_view to_string(Missing missing) { return name_of(missing_names, missing); }
+Missing parse_missing(std::string_view text) { return parse_name<Missing>("missing", missing_names, text); }
+std::string_view to_string(Task task) { return name_of(task_names, task); }
+std::string_view to_string(Irregular irregular) { return name_of(irregular_names, irregular); }
 Irregular parse_irregular(std::string_view text) { return parse_name<Irregular>("irregular", irregular_names, text); }
 DateForm parse_date_form(std::string_view text) { return parse_name<DateForm>("dates", date_form_names, text); }
 
@@ -127,18 +116,6 @@ double Spread::error_between(double value, double forecast, std::size_t target, 
   return value > 0.0 && raw_forecast > 0.0 ? std::log(value / raw_forecast) : std::numeric_limits<double>::quiet_NaN();
 }
 
-std::string_view to_string(Task task) {
-  switch (task) {
-    case Task::language:
-      return "language";
-    case Task::forecast:
-      return "forecast";
-    case Task::classify:
-      break;
-  }
-  return "classify";
-}
-
 Index DataDescription::output_size() const {
   switch (task) {
     case Task::language:
@@ -149,21 +126,6 @@ Index DataDescription::output_size() const {
       break;
   }
   return static_cast<Index>(classes.size());
-}
-
-namespace {
-
-constexpr std::array<std::string_view, 4> missing_names = {"refuse", "carry", "interpolate", "mask"};
-
-}  // namespace
-
-std::string_view to_string(Missing missing) { return missing_names[static_cast<std::size_t>(missing)]; }
-
-Missing parse_missing(std::string_view text) {
-  for (std::size_t i = 0; i < missing_names.size(); ++i) {
-    if (text == missing_names[i]) return static_cast<Missing>(i);
-  }
-  fail(ErrorCode::invalid_argument, "missing must be refuse, carry, interpolate or mask, not {}", in_quotes(text));
 }
 
 DataDescription DataDescription::of_group(const Group& group) const { return GroupDescriptions(*this).of(group); }

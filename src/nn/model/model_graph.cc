@@ -165,10 +165,4 @@ ModelEnds add_model(GraphBuilder& builder, const ModelSpec& spec, const DataDesc
   return {y, head};
 }
 
-ParameterLayout model_layout(const ModelSpec& spec, const DataDescription& data) {
-  GraphBuilder builder({});
-  add_model(builder, spec, data, Home::outputs);
-  return builder.layout();
-}
-
 }  // namespace penstock::nn

@@ -29,7 +29,4 @@ struct ModelEnds {
 ///   x = x + dropout(projection(recurrence(convolution(norm(x))))), x = x + dropout(down(silu_gate(up(norm(x)))))
 ModelEnds add_model(GraphBuilder& builder, const ModelSpec& spec, const DataDescription& data, graph::Home outputs);
 
-/// Returns the layout of a model's parameters, without preparing any program.
-ParameterLayout model_layout(const ModelSpec& spec, const DataDescription& data);
-
 }  // namespace penstock::nn

@@ -18,16 +18,6 @@ namespace {
 // A reader of files has two shapes, its chunks and the last one; a few more callers may take turns.
 constexpr std::size_t kept_programs = 8;
 
-/// All of a target that a program depends on; kernels of the CPU are chosen when it is made.
-std::string key_of(const ops::Target& target) {
-  const Execution& execution = target.execution;
-  return fmt::format("{} {} {}x{} {}{}{}{} {} {} {} {} {}", to_string(target.device), to_string(target.dtype),
-                     target.rows, target.steps, target.lengths ? "l" : "", target.reset ? "r" : "",
-                     target.training ? "t" : "", target.step ? "s" : "", execution.threads,
-                     to_string(execution.algorithm), execution.exact, to_string(execution.precision),
-                     cpu::isa_generation());
-}
-
 /// What passes between the ops of a training step, in Home::status.
 struct StepValues {
   ValueId state, time_fraction;
@@ -174,13 +164,13 @@ std::shared_ptr<const graph::Program> scoring_program(const ModelSpec& spec, con
 
 ModelPrograms::Entry& ModelPrograms::entry(const ModelSpec& spec, const DataDescription& data, ops::Target target) {
   target.execution.threads = resolve_threads(target.execution.threads);  // what 0 means may change
-  std::string key = key_of(target);
+  const Key key(target, cpu::isa_generation());
   const auto found = std::ranges::find(entries_, key, &Entry::key);
   if (found != entries_.end()) {
     entries_.splice(entries_.begin(), entries_, found);
   } else {
     std::shared_ptr<const graph::Program> program = forward_program(spec, data, target);
-    entries_.push_front({std::move(key), std::move(program), {}});
+    entries_.push_front({key, std::move(program), {}});
     if (entries_.size() > kept_programs) entries_.pop_back();
   }
   return entries_.front();
@@ -195,7 +185,7 @@ std::shared_ptr<const graph::Program> ModelPrograms::program(const ModelSpec& sp
 ModelPrograms::Lease ModelPrograms::take(const ModelSpec& spec, const DataDescription& data, const ops::Target& target,
                                          const std::shared_ptr<ops::Queue>& queue) {
   std::shared_ptr<const graph::Program> program;
-  std::string key;
+  Key key;
   {
     const std::lock_guard lock(guard_);
     Entry& held = entry(spec, data, target);
@@ -207,10 +197,10 @@ ModelPrograms::Lease ModelPrograms::take(const ModelSpec& spec, const DataDescri
     program = held.program;
     key = held.key;
   }
-  return {*this, std::move(key), std::make_unique<graph::Workspace>(std::move(program), queue)};
+  return {*this, key, std::make_unique<graph::Workspace>(std::move(program), queue)};
 }
 
-void ModelPrograms::give_back(const std::string& key, std::unique_ptr<graph::Workspace> workspace) {
+void ModelPrograms::give_back(const Key& key, std::unique_ptr<graph::Workspace> workspace) {
   const std::lock_guard lock(guard_);
   const auto found = std::ranges::find(entries_, key, &Entry::key);
   if (found != entries_.end()) found->idle.push_back(std::move(workspace));

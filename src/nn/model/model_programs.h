@@ -3,7 +3,7 @@
 #include <list>
 #include <memory>
 #include <mutex>
-#include <string>
+#include <utility>
 #include <vector>
 
 #include "graph/program.h"
@@ -53,12 +53,14 @@ std::shared_ptr<const graph::Program> scoring_program(const ModelSpec& spec, con
 /// A cache of the forward programs that a model used last, with workspaces. Any number of threads may take one
 /// workspace each.
 class ModelPrograms {
+  using Key = std::pair<ops::Target, unsigned>;  // with the number of the instruction set
+
  public:
   /// Exclusive use of a workspace while the object lives.
   class Lease {
    public:
-    Lease(ModelPrograms& from, std::string key, std::unique_ptr<graph::Workspace> workspace)
-        : from_(&from), key_(std::move(key)), workspace_(std::move(workspace)) {}
+    Lease(ModelPrograms& from, const Key& key, std::unique_ptr<graph::Workspace> workspace)
+        : from_(&from), key_(key), workspace_(std::move(workspace)) {}
     ~Lease() { from_->give_back(key_, std::move(workspace_)); }
     Lease(const Lease&) = delete;
     Lease& operator=(const Lease&) = delete;
@@ -67,7 +69,7 @@ class ModelPrograms {
 
    private:
     ModelPrograms* from_;
-    std::string key_;
+    Key key_;
     std::unique_ptr<graph::Workspace> workspace_;
   };
 
@@ -80,12 +82,12 @@ class ModelPrograms {
 
  private:
   struct Entry {
-    std::string key;
+    Key key;
     std::shared_ptr<const graph::Program> program;
     std::vector<std::unique_ptr<graph::Workspace>> idle;
   };
   Entry& entry(const ModelSpec& spec, const DataDescription& data, ops::Target target);
-  void give_back(const std::string& key, std::unique_ptr<graph::Workspace> workspace);
+  void give_back(const Key& key, std::unique_ptr<graph::Workspace> workspace);
 
   std::mutex guard_;
   std::list<Entry> entries_;  // the last used first

@@ -1,5 +1,6 @@
-// Graphs and pipelines of a GPU, as the public interface shows them.
+// Graphs, pipelines and memory of a GPU, as the public interface shows them.
 
+#include "backend/cuda/runtime/driver.h"
 #include "backend/cuda/runtime/graph.h"
 #include "backend/cuda/runtime/staging.h"
 #include "base/check.h"
@@ -8,6 +9,20 @@
 #include "penstock/cuda.h"
 
 namespace penstock {
+
+Device gpu_of(const void* address) {
+  int ordinal = -1;
+  const cuda::Result result =
+      cuda::driver().pointer_get(&ordinal, cuda::pointer_device, reinterpret_cast<cuda::DeviceAddress>(address));
+  require(result == cuda::result_success && ordinal >= 0, "address must be in the memory of a GPU, not {}", address);
+  return Device::cuda(ordinal);
+}
+
+void synchronize(Device device) {
+  if (!device.is_cuda()) return;
+  cuda::Device::get(device.index).make_current();
+  cuda::check(cuda::driver().context_synchronize(), "waiting for the GPU");
+}
 
 struct CudaGraph::Content {
   std::shared_ptr<ops::Queue> queue;

@@ -55,6 +55,14 @@ void Queue::synchronize() const {
   if (cuda_) cuda_->stream.synchronize();
 }
 
+void Queue::wait_for(void* stream) const {
+  if (!cuda_) return;
+  cuda_->stream.device().make_current();
+  cuda::Event reached(cuda_->stream.device());
+  reached.record(static_cast<cuda::StreamHandle>(stream));
+  reached.hold_back(cuda_->stream.handle());
+}
+
 void clear_memory(Device device, void* memory, std::size_t bytes, void* stream) {
   if (bytes == 0) return;
   if (!device.is_cuda()) {
@@ -76,6 +84,19 @@ void copy_memory(Device device, void* to, const void* from, std::size_t bytes, v
   cuda::check(cuda::driver().copy_on_device(address(to), reinterpret_cast<cuda::DeviceAddress>(from), bytes,
                                             static_cast<cuda::StreamHandle>(stream)),
               "copying within the GPU");
+}
+
+void download_memory(const Queue& queue, void* to, const void* from, std::size_t bytes) {
+  if (bytes == 0) return;
+  if (queue.cuda() == nullptr) {
+    std::memcpy(to, from, bytes);
+    return;
+  }
+  const cuda::Stream& stream = queue.cuda()->stream;
+  stream.device().make_current();
+  cuda::check(cuda::driver().copy_to_host(to, reinterpret_cast<cuda::DeviceAddress>(from), bytes, stream.handle()),
+              "copying from the GPU");
+  stream.synchronize();
 }
 
 void write_word(Device device, unsigned long long* to, unsigned long long value, void* stream) {

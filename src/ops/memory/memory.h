@@ -23,6 +23,8 @@ class Queue {
   void* stream() const;
   /// Waits until all work is done.
   void synchronize() const;
+  /// Work from now on waits for what another stream of the GPU has so far.
+  void wait_for(void* stream) const;
 
   struct Cuda;
   Cuda* cuda() const { return cuda_.get(); }
@@ -36,6 +38,8 @@ class Queue {
 void clear_memory(Device device, void* memory, std::size_t bytes, void* stream);
 /// Copies between places of one device, in the order of a stream of a GPU.
 void copy_memory(Device device, void* to, const void* from, std::size_t bytes, void* stream);
+/// Copies to the host's memory and waits.
+void download_memory(const Queue& queue, void* to, const void* from, std::size_t bytes);
 /// Writes one number there.
 void write_word(Device device, unsigned long long* to, unsigned long long value, void* stream);
 

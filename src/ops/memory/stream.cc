@@ -20,6 +20,13 @@ Stream& Stream::operator=(Stream&&) noexcept = default;
 Device Stream::device() const { return content_->queue->device(); }
 void* Stream::handle() const { return content_->queue->stream(); }
 void Stream::synchronize() const { content_->queue->synchronize(); }
+void Stream::wait_for(void* stream) const { content_->queue->wait_for(stream); }
+void Stream::copy(void* to, const void* from, std::size_t bytes) const {
+  ops::copy_memory(device(), to, from, bytes, handle());
+}
+void Stream::download(void* to, const void* from, std::size_t bytes) const {
+  ops::download_memory(*content_->queue, to, from, bytes);
+}
 
 struct Buffer::Content {
   std::shared_ptr<ops::Queue> queue;

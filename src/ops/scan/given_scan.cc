@@ -15,11 +15,11 @@
 namespace penstock::ops {
 namespace {
 
-/// What the planner has to know: a scan cell with so many gates.
-plan::CellTraits traits_of(ScanForm form) {
-  plan::CellTraits traits;
-  traits.info = {form == ScanForm::linear ? "scan" : "log-scan", "", 3, 1, true, false};
-  return traits;
+/// Returns the traits that the planner reads: those of a scan cell with three gates.
+const plan::CellTraits& traits_of(ScanForm form) {
+  static const plan::CellTraits linear{.info = {"scan", "", 3, 1, true}, .text = {}};
+  static const plan::CellTraits logarithmic{.info = {"log-scan", "", 3, 1, true}, .text = {}};
+  return form == ScanForm::linear ? linear : logarithmic;
 }
 
 template <class Real>
@@ -31,9 +31,8 @@ class CpuScan final : public ScanPass {
         factor_(shape.factor),
         reverse_(shape.reverse),
         backward_(backward),
-        traits_(traits_of(shape.form)),
         plan_(plan::make_plan(
-            {&traits_, target.rows, target.steps, channels_, 1, resolve_threads(target.execution.threads),
+            {&traits_of(shape.form), target.rows, target.steps, channels_, 1, resolve_threads(target.execution.threads),
              target.execution.algorithm, target.execution.exact, backward ? backward_channels : forward_channels},
             cpu::machine())) {
     const auto states = static_cast<std::size_t>(target.rows * channels_);
@@ -156,7 +155,6 @@ class CpuScan final : public ScanPass {
   Index channels_;
   ScanForm form_;
   bool factor_, reverse_, backward_;
-  plan::CellTraits traits_;
   plan::Plan plan_;
   Geometry geometry_;
   std::size_t state_in_ = 0, gains_ = 0;  // parts of the workspace begin there, in values

@@ -3,6 +3,7 @@
 #include "penstock/scan_program.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "backend/cpu/instruction_sets.h"
 #include "base/alive.h"
@@ -152,26 +153,14 @@ struct ScanProgram::Impl {
   }
 };
 
-namespace {
-
-struct ScanKey {
-  ScanCallForm form;
-  Execution execution;
-  unsigned isa;
-  bool operator==(const ScanKey& other) const {
-    return isa == other.isa && form == other.form && ops::same_execution(execution, other.execution);
-  }
-};
-
-}  // namespace
-
 ScanProgram::ScanProgram(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 ScanProgram::~ScanProgram() = default;
 
 ScanProgram::Impl& ScanProgram::held() const { return alive(impl_, "the program"); }
 
 std::shared_ptr<const ScanProgram> ScanProgram::get(const ScanCallForm& form, const Execution& execution) {
-  static Recent<ScanKey, const ScanProgram> recent(ops::kept_programs);
+  using Key = std::tuple<ScanCallForm, Execution, unsigned>;  // with the number of the instruction set
+  static Recent<Key, const ScanProgram> recent(ops::kept_programs);
   Execution whole = execution;
   whole.threads = execution.device.is_cuda() ? 1 : resolve_threads(execution.threads);
   return recent.get({form, whole, cpu::isa_generation()}, [&] {

@@ -86,7 +86,7 @@ bool packing_pays(Index steps, Index positions, const CpuModel& cpu) {
 
 std::vector<Rule<Plan>> cpu_dense_rules(const Problem& problem, const CpuModel& cpu) {
   require(problem.algorithm != Algorithm::scan,
-          "algorithm must be automatic or sequential for cell {}, not scan: its gates depend on the previous state",
+          "algorithm must be auto or sequential for cell {}, not scan: its gates depend on the previous state",
           problem.cell->info.name);
   Rule<Plan> rule{.name = "sequential"};
   csp::Model& m = rule.model;

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "base/check.h"
+#include "base/names.h"
 #include "plan/cell_table.h"
 #include "plan/gpu/dense_rules.h"
 #include "plan/tuning.h"
@@ -95,23 +95,8 @@ std::string means_refusal(const GpuDenseProblem& problem) {
 }
 
 std::string_view to_string(DenseAlgorithm algorithm) {
-  switch (algorithm) {
-    case DenseAlgorithm::automatic:
-      return "automatic";
-    case DenseAlgorithm::head:
-      return "head";
-    case DenseAlgorithm::cluster:
-      return "cluster";
-    case DenseAlgorithm::chip:
-      return "chip";
-    case DenseAlgorithm::warpgroup:
-      return "warpgroup";
-    case DenseAlgorithm::step:
-      return "step";
-    case DenseAlgorithm::diagonal:
-      return "diagonal";
-  }
-  return "";
+  constexpr Names<7> names = {"auto", "head", "cluster", "chip", "warpgroup", "step", "diagonal"};
+  return name_of(names, algorithm);
 }
 
 std::vector<DenseAlgorithm> dense_algorithms() {

@@ -17,6 +17,8 @@ namespace warpgroup_layout {
 using TeamShape = warpgroup_layout::WarpgroupShape;
 
 constexpr int kMostGates = 4, kMostItems = 32, kMostItemBytes = 16 << 10, kMostStages = 8;
+/// A warpgroup releases an item once it has issued the products of the next, so with one stage it would wait for ever.
+constexpr int kLeastStages = 2;
 /// Registers of a multiplying thread for R, sums and states. More were observed to spill.
 constexpr int kMostWarpgroupRegisters = 184;
 /// Values of a unit at the same time in a defined cell. Cells with more were observed to spill.
@@ -26,8 +28,7 @@ constexpr int kMostVectors = 4;
 /// Bytes of the operand in flight to a block. With fewer the tensor cores wait.
 constexpr int kLeastUnderWay = 32 << 10;
 /// Of blocks whose warpgroups have rows of their own: those bytes, stages of the operand, and items.
-constexpr int kUnderWay = 64 << 10, kUnderWayStreaming = 32 << 10, kLeastStagesOfWide = 2, kMostStagesOfWide = 16,
-              kMostItemsOfWide = 64;
+constexpr int kUnderWay = 64 << 10, kUnderWayStreaming = 32 << 10, kMostStagesOfWide = 16, kMostItemsOfWide = 64;
 
 /// Costs in nanoseconds. Values are rows of a portion times operand columns of a block. Measured on an H100, and fitted
 /// within about 10 %.
@@ -73,7 +74,7 @@ void fill_wide(TeamShape& shape, Index block_bytes) {
   const int plain = shape.backward ? shape.portions + (shape.states > 2 ? 4 : 0) : shape.shares == 1 ? 0 : of_sharing;
   shape.kept = hold(plain), shape.streamed = 0;
   // Fewer stages of the operand rather than R from memory.
-  for (shape.stages = most; shape.stages >= std::min(most, kLeastStagesOfWide); --shape.stages) {
+  for (shape.stages = most; shape.stages >= std::min(most, kLeastStages); --shape.stages) {
     if (shape.shared_bytes() <= block_bytes) return;
   }
   shape.stages = std::clamp(kUnderWayStreaming / shape.item_bytes(), 2, most);
@@ -122,10 +123,9 @@ WarpgroupCandidate narrow_candidate(const GpuModel& gpu, TeamShape shape) {
     while (shape.stages > 1 && shape.shared_bytes() > gpu.block_bytes) --shape.stages;
   };
   fill();
-  // Backward passes have less room: items must be small enough for some to be in flight during a multiplication.
-  constexpr int few_stages = 4;
-  while (shape.backward && shape.depth > 1 && shape.stages < std::min(few_stages, shape.own_items()) &&
-         2 * shape.items() <= kMostItems) {
+  // Items must be small enough for some to be in flight during a multiplication. Backward passes have less room.
+  const int few_stages = shape.backward ? 4 : kLeastStages;
+  while (shape.depth > 1 && shape.stages < std::min(few_stages, shape.own_items()) && 2 * shape.items() <= kMostItems) {
     shape.depth /= 2;
     fill();
   }
@@ -134,7 +134,7 @@ WarpgroupCandidate narrow_candidate(const GpuModel& gpu, TeamShape shape) {
   const bool alike = !shape.backward || shape.gates * shape.units % (4 * TeamShape::slice_units) == 0;
   c.fits =
       alike && others <= kMostWarpgroupRegisters && shape.items() <= kMostItems &&
-      shape.shared_bytes() <= gpu.block_bytes &&
+      shape.shared_bytes() <= gpu.block_bytes && shape.stages >= std::min(kLeastStages, shape.own_items()) &&
       (shape.stages >= shape.own_items() || TeamShape::parts * shape.stages * shape.item_bytes() >= kLeastUnderWay);
   return c;
 }

@@ -5,7 +5,7 @@
 #include <limits>
 #include <utility>
 
-#include "base/check.h"
+#include "base/names.h"
 #include "plan/gpu/scan_rules.h"
 #include "plan/tuning.h"
 
@@ -17,11 +17,8 @@ constexpr Index kPassedBytes = 16;   // bytes per channel and chunk: a state and
 constexpr Index kHeaderBytes = 256;
 constexpr Index kMaxTiles = std::numeric_limits<std::int32_t>::max();
 
-constexpr std::array<std::pair<Regime, std::string_view>, 5> kRegimes = {{{Regime::automatic, "automatic"},
-                                                                          {Regime::direct, "direct"},
-                                                                          {Regime::epilogue, "epilogue"},
-                                                                          {Regime::fused, "fused"},
-                                                                          {Regime::scan, "scan"}}};
+constexpr Names<3> kStorages = {"f32", "bf16", "f16"};
+constexpr Names<5> kRegimes = {"auto", "direct", "epilogue", "fused", "scan"};
 
 constexpr int inputs_of(const GpuScanProblem& problem) {
   return problem.backward ? problem.read_back + 2 : problem.gates;
@@ -57,18 +54,9 @@ int fitting_vector(const GpuScanProblem& problem, int wished) {
   return vector;
 }
 
-std::string_view to_string(Storage storage) {
-  return storage == Storage::f32 ? "f32" : storage == Storage::bf16 ? "bf16" : "f16";
-}
-
-std::string_view to_string(Regime regime) { return kRegimes[static_cast<std::size_t>(regime)].second; }
-
-Regime parse_regime(std::string_view text) {
-  for (const auto& [regime, name] : kRegimes) {
-    if (name == text) return regime;
-  }
-  fail(ErrorCode::invalid_argument, "regime must be one of automatic, direct, epilogue, fused, scan, not '{}'", text);
-}
+std::string_view to_string(Storage storage) { return name_of(kStorages, storage); }
+std::string_view to_string(Regime regime) { return name_of(kRegimes, regime); }
+Regime parse_regime(std::string_view text) { return parse_name<Regime>("regime", kRegimes, text); }
 
 Index GpuScanPlan::workspace_bytes() const {
   return regime == Regime::scan || regime == Regime::epilogue ? kHeaderBytes + tiles * tile_channels() * kPassedBytes

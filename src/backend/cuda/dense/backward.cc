@@ -45,7 +45,7 @@ DenseBackwardExecutable::DenseBackwardExecutable(Device& device, const DenseSpec
     sums.alignment = common_alignment(16, {problem_.alignment, sums.columns * size});
     bias_sums_.emplace(device, sums);
   }
-  if (learnt_of(call.gradients, spec) != 0) {
+  if (learnt_of(call.gradients, spec.cell, spec.hidden) != 0) {
     const Index columns = plan::cell_traits(spec.cell).learnt * spec.hidden;
     learnt_sums_.emplace(device, ColumnSums{.storage = plan::Storage::f32,
                                             .rows = problem_.rows,
@@ -111,7 +111,7 @@ void DenseBackwardExecutable::run_walk(const DenseBackward& call, DeviceAddress 
   }
   arguments.recurrent = device_pointer<const char>(call.weights.recurrent);
   arguments.bias_ih = device_pointer<const float>(call.weights.bias_ih);
-  arguments.learnt = device_pointer<const float>(learnt_of(call.weights, spec_));
+  arguments.learnt = device_pointer<const float>(learnt_of(call.weights, spec_.cell, spec_.hidden));
   if (learnt_sums_) {
     // Walks over some of the steps add to what those before them have left.
     const bool first =
@@ -158,7 +158,7 @@ void DenseBackwardExecutable::run_products(const DenseBackward& call, DeviceAddr
   if (diagonal_) return;
   if (bias_sums_) run_bias_sums(call, workspace, stream);
   if (learnt_sums_) {
-    const DeviceAddress sums = learnt_of(call.gradients, spec_);
+    const DeviceAddress sums = learnt_of(call.gradients, spec_.cell, spec_.hidden);
     require_address(sums, "the gradient of bias_ih");
     learnt_sums_->run(workspace + places().dlearnt, sums, workspace + places().learnt_sums, stream);
   }

@@ -160,10 +160,10 @@ DenseBackward steps_of(const DenseBackward& whole, const DenseSpec& spec, Index 
   return part;
 }
 
-DeviceAddress learnt_of(const DenseWeights& weights, const DenseSpec& spec) {
-  const plan::CellTraits& cell = plan::cell_traits(spec.cell);
-  if (cell.learnt == 0 || weights.bias_ih == 0) return 0;
-  return weights.bias_ih + static_cast<DeviceAddress>(cell.gates() * spec.hidden) * sizeof(float);
+DeviceAddress learnt_of(const DenseWeights& weights, const std::string& cell, Index hidden) {
+  const plan::CellTraits& traits = plan::cell_traits(cell);
+  if (traits.learnt == 0 || weights.bias_ih == 0) return 0;
+  return weights.bias_ih + static_cast<DeviceAddress>(traits.gates() * hidden) * sizeof(float);
 }
 
 plan::GpuDenseProblem problem_of(const DenseForward& call, const DenseSpec& spec) {

@@ -101,7 +101,7 @@ DenseForward steps_of(const DenseForward& whole, const DenseSpec& spec, Index be
 DenseBackward steps_of(const DenseBackward& whole, const DenseSpec& spec, Index begin, Index steps);
 
 /// The learnt vectors behind the gates of bias_ih, or of its gradient; 0 if there are none.
-DeviceAddress learnt_of(const DenseWeights& weights, const DenseSpec& spec);
+DeviceAddress learnt_of(const DenseWeights& weights, const std::string& cell, Index hidden);
 
 /// What the planner wants to know of a call. Throws Error(invalid_argument) for what does not fit.
 plan::GpuDenseProblem problem_of(const DenseForward& call, const DenseSpec& spec);

@@ -163,8 +163,7 @@ void DiagonalBackward::run(const DenseBackwardArguments& call, const DenseWeight
   if (gradients.bias_ih != 0) arguments.dbias_ih = device_pointer<float>(workspace + at.bias_ih);
   if (gradients.bias_hh != 0) arguments.dbias_hh = device_pointer<float>(workspace + at.bias_hh);
   const plan::CellTraits& cell = plan::cell_traits(problem_.cell);
-  const auto of_gates = static_cast<DeviceAddress>(cell.gates() * problem_.hidden) * sizeof(float);
-  const DeviceAddress learnt = gradients.bias_ih != 0 ? gradients.bias_ih + of_gates : 0;
+  const DeviceAddress learnt = learnt_of(gradients, problem_.cell, problem_.hidden);
   if (learnt != 0) arguments.dlearnt = device_pointer<float>(workspace + at.learnt);
   if (plan_.pieces > 1) {
     arguments.carry = device_pointer<float>(workspace + at.carry);

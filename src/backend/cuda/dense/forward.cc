@@ -77,7 +77,7 @@ void DenseForwardExecutable::run(const DenseForward& call, DeviceAddress workspa
   arguments.recurrent = device_pointer<const char>(call.weights.recurrent);
   arguments.bias_ih = device_pointer<const float>(call.weights.bias_ih);
   arguments.bias_hh = device_pointer<const float>(call.weights.bias_hh);
-  arguments.learnt = device_pointer<const float>(learnt_of(call.weights, spec_));
+  arguments.learnt = device_pointer<const float>(learnt_of(call.weights, spec_.cell, spec_.hidden));
   arguments.state_in = device_pointer<const float>(call.state_in);
   arguments.state_out = device_pointer<float>(call.state_out);
   arguments.sums = tape_tensor(call.tape.sums, call.batch, gates * spec_.hidden * size);

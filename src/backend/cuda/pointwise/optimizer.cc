@@ -29,12 +29,6 @@ std::vector<OptimizerRange> ranges_of(const std::vector<OptimizerTensor>& tensor
 
 }  // namespace
 
-StepState first_state(float loss_scale) {
-  StepState state{};
-  state.loss_scale = loss_scale;
-  return state;
-}
-
 KernelSource begin_step_source() { return pointwise_source("BeginStep", "training/begin_step", {}); }
 KernelSource decide_source() { return pointwise_source("Decide", "training/decide", {}); }
 

@@ -18,9 +18,6 @@ DeviceAddress device_member(DeviceAddress object, Member Struct::*member) {
   return object + reinterpret_cast<DeviceAddress>(&(zero->*member));
 }
 
-/// What every run begins with.
-StepState first_state(float loss_scale = 1.0f);
-
 /// BeginStep clears what a batch leaves in the state, and writes the step's dropout seed and learning rate. Decide
 /// makes of what the batch left whether the optimiser may update, and with which factors; counts; and moves the loss
 /// scale.

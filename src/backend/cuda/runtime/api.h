@@ -87,6 +87,7 @@ enum : int { map_promote_none, map_promote_64, map_promote_128, map_promote_256 
 enum : unsigned { stream_non_blocking = 1, event_default = 0, event_disable_timing = 2, event_interprocess = 4 };
 enum : int { capture_thread_local = 1 };
 enum : int { pool_release_threshold = 4 };
+enum : int { pointer_device = 9 };  // a value of CUpointer_attribute
 
 /// Values of cublasComputeType_t and cudaDataType_t.
 enum : int { blas_compute_f32 = 68, blas_compute_tf32 = 77 };
@@ -145,6 +146,8 @@ static_assert(sizeof(PoolProperties) == 88, "laid out as the driver expects it")
   X(primary_retain, cuDevicePrimaryCtxRetain, (ContextHandle*, int))                                                  \
   X(context_set, cuCtxSetCurrent, (ContextHandle))                                                                    \
   X(context_get, cuCtxGetCurrent, (ContextHandle*))                                                                   \
+  X(context_synchronize, cuCtxSynchronize, ())                                                                        \
+  X(pointer_get, cuPointerGetAttribute, (void*, int, DeviceAddress))                                                  \
   X(memory_info, cuMemGetInfo_v2, (std::size_t*, std::size_t*))                                                       \
   X(module_load, cuModuleLoadData, (ModuleHandle*, const void*))                                                      \
   X(module_unload, cuModuleUnload, (ModuleHandle))                                                                    \

@@ -91,15 +91,17 @@ BlasLayout layout_of(plan::Storage storage, Index rows, Index columns, Index str
 /// Name under which the choice for a product is kept: it is good for one version of cuBLASLt on one kind of GPU.
 std::string choice_name(const Device& device, const ProductShape& shape) {
   const plan::GpuModel& gpu = device.model();
+  // Every member by name, so that a new one is not forgotten. Sizes that vary were rounded by chosen_for().
+  const auto& [storage, result, m, n, k, a_transposed, b_transposed, a_stride, b_stride, d_stride, epilogue, tf32,
+               m_varies, k_varies, a_alignment, b_alignment, d_alignment] = shape;
   ContentHash hash;
   hash.add("cuBLASLt's choice");
   hash.add(find_blas().build);
   hash.add(fmt::format("{} {} {}", gpu.name, gpu.architecture(), gpu.multiprocessors));
-  hash.add(fmt::format("{} {} {} {} {} {} {}", to_string(shape.storage), to_string(shape.result), shape.m, shape.n,
-                       shape.k, shape.a_transposed, shape.b_transposed));
-  hash.add(fmt::format("{} {} {} {} {}", shape.a_stride, shape.b_stride, shape.d_stride,
-                       static_cast<int>(shape.epilogue), shape.tf32));
-  hash.add(fmt::format("{} {} {}", shape.a_alignment, shape.b_alignment, shape.d_alignment));
+  hash.add(
+      fmt::format("{} {} {} {} {} {} {}", to_string(storage), to_string(result), m, n, k, a_transposed, b_transposed));
+  hash.add(fmt::format("{} {} {} {} {}", a_stride, b_stride, d_stride, static_cast<int>(epilogue), tf32));
+  hash.add(fmt::format("{} {} {}", a_alignment, b_alignment, d_alignment));
   return hash.digits();
 }
 

@@ -201,8 +201,6 @@ const plan::GpuScanPlan& LayerForwardExecutable::plan() const {
   return fused_ ? fused_->plan() : epilogue_ ? epilogue_->plan() : scan_->plan();
 }
 
-void check_layer(const LayerSpec& spec, const LayerForward& call) { problem_of(call, spec); }
-
 LayerForwardExecutable::LayerForwardExecutable(Device& device, const LayerSpec& spec, const LayerForward& call)
     : spec_(spec), rule_(scan_rule(spec.cell)), positions_(positions_of(call.batch, call.x, spec.input)) {
   const plan::GpuScanPlan plan = plan_gpu_layer(problem_of(call, spec, rule_), device.model());

@@ -80,9 +80,6 @@ struct MatrixRows {
 /// What the planner wants to know of a call. Throws Error(invalid_argument) for what does not fit.
 plan::GpuLayerProblem problem_of(const LayerForward& call, const LayerSpec& spec);
 
-/// Throws what the executable would, without a GPU.
-void check_layer(const LayerSpec& spec, const LayerForward& call);
-
 /// The parts of a workspace, in bytes. What blocks pass on and sums (zero before their first use; every run leaves them
 /// ready) must not be overwritten by what products leave behind: layers that share a workspace share the parts, each
 /// as large as the largest needs it, except `sums`, of which each has its own.

@@ -48,6 +48,25 @@ PENSTOCK_DEVICE void PutLearnt(const Learnt& learnt, V (&values)[Learnt::places]
   learnt.put(values);
 }
 
+/// The sum over the threads of a block of `warps` warps whose numbers are alike modulo `columns`, a power of two. All
+/// threads call this together; sums have a fixed order.
+template <int warps, int columns>
+PENSTOCK_DEVICE float SumOfColumn(float sum) {
+#pragma unroll
+  for (int apart = columns; apart < 32; apart *= 2) sum += __shfl_xor_sync(0xffffffffu, sum, apart);
+  if constexpr (warps > 1) {
+    __shared__ float sums[warps][columns];
+    const int column = (int)threadIdx.x % columns;
+    __syncthreads();  // the sums of the call before this one have been read
+    if (threadIdx.x % 32 < columns) sums[threadIdx.x / 32][column] = sum;
+    __syncthreads();
+    sum = sums[0][column];
+#pragma unroll
+    for (int warp = 1; warp < warps; ++warp) sum += sums[warp][column];
+  }
+  return sum;
+}
+
 struct DenseCell {
   static constexpr int G = Rule::gates, S = Rule::states, N = Rule::saved;
   /// Whether R h enters the cell by itself and not only in a sum with W x.

@@ -68,23 +68,12 @@ PENSTOCK_UNARY(Abs)
 /// The mean over the units of the head, for the row of each thread. All threads of the block call this together; sums
 /// have a fixed order.
 PENSTOCK_DEVICE HeadUnits Mean(HeadUnits x) {
-  __shared__ float sums[kWarps][4];  // of the rows that the four columns of lanes have
   const Thread at = Thread::here();
   float sum = 0.0f;
 #pragma unroll
   for (int i = 0; i < kUnits; ++i) sum += at.exists(i) ? x.of[i].value : 0.0f;
-    // Lanes 4 g + t have the same row for all g; with two slots also those of t and t + 2, whose units differ.
-#pragma unroll
-  for (int apart = kSlots == 2 ? 2 : 4; apart < 32; apart *= 2) sum += __shfl_xor_sync(0xffffffffu, sum, apart);
-  if constexpr (kWarps > 1) {
-    __syncthreads();  // the sums of the mean before this one have been read
-    if (at.g == 0) sums[at.warp][at.t] = sum;
-    __syncthreads();
-    sum = sums[0][at.t];
-#pragma unroll
-    for (int warp = 1; warp < kWarps; ++warp) sum += sums[warp][at.t];
-  }
-  return HeadUnits(sum * (1.0f / kHead));
+  // Lanes 4 g + t have the same row for all g; with two slots also those of t and t + 2, whose units differ.
+  return HeadUnits(SumOfColumn<kWarps, kSlots == 2 ? 2 : 4>(sum) * (1.0f / kHead));
 }
 
 /// The learnt vectors of all units of a thread.

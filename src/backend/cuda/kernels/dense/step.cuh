@@ -9,20 +9,8 @@ static_assert(!kMeans || kHead <= kThreads);
 
 /// The mean of the head's units, which all threads of the block compute together. Sums have a fixed order.
 PENSTOCK_DEVICE Real Mean(Real x) {
-  constexpr int warps = kThreads / 32;
-  __shared__ float sums[warps];
-  float sum = (int)threadIdx.x < kHead ? x.value : 0.0f;
-#pragma unroll
-  for (int apart = 16; apart > 0; apart /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, apart);
-  if constexpr (warps > 1) {
-    __syncthreads();  // the sums of the mean before this one have been read
-    if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = sum;
-    __syncthreads();
-    sum = sums[0];
-#pragma unroll
-    for (int warp = 1; warp < warps; ++warp) sum += sums[warp];
-  }
-  return Real(sum * (1.0f / kHead));
+  const float own = (int)threadIdx.x < kHead ? x.value : 0.0f;
+  return Real(SumOfColumn<kThreads / 32, 1>(own) * (1.0f / kHead));
 }
 
 /// The unit and row of a thread.

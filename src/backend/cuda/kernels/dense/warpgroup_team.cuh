@@ -27,6 +27,7 @@ constexpr int kSteps = kShape.steps_of_item();
 constexpr int kManyRegisters = 216, kFewRegisters = 72;
 constexpr int kMostTries = 1 << 22;
 static_assert(kBytes == 2 && !DenseCell::two_phases && kGates <= 4 && kStages * kItemParts <= 32);
+static_assert(kStages > 1 || kOwnItems == 1, "an item is released behind the next one's products");
 /// Passes in which a warp brings a portion's items.
 constexpr int kPasses = (kItems + 31) / 32;
 static_assert(kShape.shared_bytes() == kSharedBytes && 8 * kShape.barriers() <= kShape.ring_at());
