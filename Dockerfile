@@ -6,7 +6,7 @@ WORKDIR /penstock
 COPY . .
 # tools/setup.sh installs what the build needs.
 RUN apt-get update && tools/setup.sh build \
-    && cmake --preset release -D CMAKE_UNITY_BUILD=ON -D CMAKE_UNITY_BUILD_BATCH_SIZE=10 \
+    && cmake --preset release -D CMAKE_UNITY_BUILD=ON -D CMAKE_UNITY_BUILD_BATCH_SIZE=20 \
     && cmake --build --preset release --parallel "$(nproc)" \
     && cmake --install build/release --prefix /opt/penstock
 

@@ -11,12 +11,16 @@ VENV := build/venv
 # One of each kind that an emulator runs in seconds: every cell, the vectors' functions, engines, a stream.
 ARM64_TESTS := test_cells_list test_backend_functions test_ops_scan test_stream_session
 
-# A build from nothing is quicker if the compiler takes ten sources as one. The presets by themselves keep sources apart, for
-# those who change one of them; a folder stays as it began.
-UNITY := $(if $(wildcard build/release/CMakeCache.txt),,-D CMAKE_UNITY_BUILD=ON -D CMAKE_UNITY_BUILD_BATCH_SIZE=10)
+# A build from nothing is quicker if the compiler takes twenty sources as one. The presets by themselves keep sources
+# apart, for those who change one of them; a folder stays as it began.
+UNITY := $(if $(wildcard build/release/CMakeCache.txt),,-D CMAKE_UNITY_BUILD=ON -D CMAKE_UNITY_BUILD_BATCH_SIZE=20)
 
-.PHONY: help demo build test test-gpu check python wheel docs sanitize portable lint format install clean setup setup-test configured-test pytest
+.PHONY: help demo build test test-gpu check python wheel docs sanitize portable lint format install clean setup setup-test configured-test built-test pytest
+# Targets share folders, so they run one after the other. Those that share none may run side by side: each leaves a core
+# idle at times, during downloads, in CMake and at the end of the tests.
+ifndef SIDE_BY_SIDE
 .NOTPARALLEL:
+endif
 
 help: ## Say what there is to make
 	@echo 'Penstock: gated recurrent networks. What there is to make:'
@@ -25,14 +29,15 @@ help: ## Say what there is to make
 demo: build ## Install what is missing, build, train a model on a text, let it write and stream (a few minutes)
 	@tools/demo.sh build/release/penstock build/demo
 
-test: lint check python docs ## Install what is missing, then run the linters and every test, and build the documentation
+test: ## Install what is missing, then run the linters and every test, and build the documentation
+	@$(MAKE) SIDE_BY_SIDE=1 --jobs=2 lint check
+	@$(MAKE) python docs
 
 build: setup ## Build the library and the program into build/release
 	@$(call configure,release,$(UNITY))
 	@cmake --build --preset release --parallel $(JOBS)
 
-check: configured-test $(VENV)/ready ## Build and run the C++ tests
-	@cmake --build --preset test --parallel $(JOBS)
+check: built-test $(VENV)/ready ## Build and run the C++ tests
 	@VIRTUAL_ENV=$(abspath $(VENV)) PENSTOCK_TEST_NVRTC=required $(CTEST) --preset test
 
 python: pytest ## Build the Python package and run the Python tests, in a virtual environment in build/
@@ -88,7 +93,10 @@ setup-test:
 configured-test: setup-test
 	@$(call configure,test,$(UNITY))
 
-pytest: $(VENV)/ready check wheel
+built-test: configured-test
+	@cmake --build --preset test --parallel $(JOBS)
+
+pytest: $(VENV)/ready built-test wheel
 	@$(VENV)/bin/pip install --quiet --force-reinstall --no-deps dist/*.whl
 	@OMP_WAIT_POLICY=passive $(VENV)/bin/python -m pytest -q -n $(JOBS) --dist worksteal --timeout 900 tests/python tests/cli tests/faults
 

@@ -5,9 +5,9 @@
 
 Nine tenths of clang-tidy's time goes into walking the headers of libraries, again for every source. So sources that are
 compiled alike are checked as one unit: a file that includes them all, on which clang-tidy finds what it finds in each.
-Only sources that compile themselves once per instruction set stay alone. On x86-64 they are checked for AVX-512 alone,
-which compiles all of their code. A unit that does not parse, because two of its files give one name to different things,
-is checked in halves, which takes longer. Exits with status 1 if there are findings.
+Sources that compile themselves once per instruction set stay alone. On x86-64 they are checked for AVX-512 alone, which
+compiles all of their code. Programs of one source stay alone, too. A unit that does not parse, because two of its files
+give one name to different things, is checked in halves, which takes longer. Exits with status 1 if there are findings.
 """
 
 import argparse
@@ -24,7 +24,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("src", "bench", "apps", "python/src")
-ALONE = "#define HWY_TARGET_INCLUDE"  # the name under which Highway includes a source again
+ENGINE = "#define HWY_TARGET_INCLUDE"  # the name under which Highway includes a source again
+PROGRAMS = ROOT / "bench" / "kernels"  # each source has a main() of its own
+OF_GPU = '#include "bench/contenders/on_gpu.h"'  # its names are ambiguous beside those of the public interface
 ONE_TARGET = ("-march=skylake-avx512", "-DHWY_COMPILE_ONLY_STATIC") if platform.machine() == "x86_64" else ()
 DOES_NOT_PARSE = "[clang-diagnostic-error]"
 
@@ -51,12 +53,15 @@ def units_of(build):
         source = Path(entry["directory"], entry["file"]).resolve()
         if not any(source.is_relative_to(ROOT / folder) for folder in FOLDERS):
             continue
-        flags = flags_of(entry["command"])
-        if ALONE in source.read_text():
+        flags, text = flags_of(entry["command"]), source.read_text()
+        if ENGINE in text:
             alone.append(((*flags, *ONE_TARGET), [source]))
+        elif source.parent == PROGRAMS:
+            alone.append((flags, [source]))
         else:
-            together[flags].append(source)
-    return sorted(together.items(), key=lambda unit: -len(unit[1])) + alone
+            together[flags, OF_GPU in text].append(source)
+    units = [(flags, sources) for (flags, _), sources in together.items()]
+    return sorted(units, key=lambda unit: -len(unit[1])) + alone
 
 
 def tidy(flags, source):

@@ -3,6 +3,7 @@
 import email
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import venv
@@ -158,8 +159,12 @@ def test_the_program_comes_with_it(environment, tmp_path):
 
 
 def test_the_source_distribution_has_all_that_a_build_reads(tmp_path):
+    # The builder looks at every file below the root one by one: build/ holds 70,000 that it leaves out.
+    sources = tmp_path / "sources"
+    left_out = {str(ROOT): {"build", "dist", ".git"}}
+    shutil.copytree(ROOT, sources, symlinks=True, ignore=lambda folder, names: left_out.get(str(folder), set()))
     subprocess.run(
-        [sys.executable, "-m", "build", "--sdist", "--no-isolation", "--outdir", tmp_path, ROOT],
+        [sys.executable, "-m", "build", "--sdist", "--no-isolation", "--outdir", tmp_path, sources],
         check=True,
         capture_output=True,
     )

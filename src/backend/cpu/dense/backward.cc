@@ -1,10 +1,15 @@
-// The backward engine of dense cells for every instruction set.
+// The backward engine of dense cells, built-in and defined ones, for every instruction set. Both have the same
+// products, which are compiled once.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backend/cpu/dense/backward.cc"
 
 #include "backend/cpu/kernels.h"
+#include "backend/cpu/traced/traced.h"
+#include "formula/cell.h"
 
 #include "backend/cpu/every_target.inl"
+
+#include <hwy/contrib/math/math-inl.h>
 
 HWY_BEFORE_NAMESPACE();
 namespace penstock::cpu::HWY_NAMESPACE {
@@ -14,16 +19,27 @@ namespace {
 
 #include "backend/cpu/dense/input.inl"
 
+#include "backend/cpu/traced/evaluate.inl"
+
 #include "backend/cpu/dense/forward.inl"
 
+#include "backend/cpu/traced/backward.inl"
+
 #include "backend/cpu/dense/backward.inl"
+
+template <class Panel>
+void FillTracedBackwardAs(int gates, CellKernels<RealOf<Panel>>& kernels) {
+  WithTracedGates(gates, [&](auto tag) { FillDenseBackwardCell<Panel, typename decltype(tag)::type>(kernels); });
+}
 
 }  // namespace
 
 void FillDenseBackwardFloat(int cell, CellKernels<float>& kernels) { FillDenseBackwardAs<float>(cell, kernels); }
+void FillTracedBackwardFloat(int gates, CellKernels<float>& kernels) { FillTracedBackwardAs<float>(gates, kernels); }
 #if HWY_ONCE
 // Double serves gradient checks, one lane at a time: the baseline is enough.
 void FillDenseBackwardDouble(int cell, CellKernels<double>& kernels) { FillDenseBackwardAs<double>(cell, kernels); }
+void FillTracedBackwardDouble(int gates, CellKernels<double>& kernels) { FillTracedBackwardAs<double>(gates, kernels); }
 #endif
 
 }  // namespace penstock::cpu::HWY_NAMESPACE
@@ -33,12 +49,19 @@ HWY_AFTER_NAMESPACE();
 namespace penstock::cpu {
 
 HWY_EXPORT(FillDenseBackwardFloat);
+HWY_EXPORT(FillTracedBackwardFloat);
 
 void FillDenseBackward(int cell, CellKernels<float>& kernels) {
   HWY_DYNAMIC_DISPATCH(FillDenseBackwardFloat)(cell, kernels);
 }
 void FillDenseBackward(int cell, CellKernels<double>& kernels) {
   HWY_STATIC_DISPATCH(FillDenseBackwardDouble)(cell, kernels);
+}
+void FillTracedBackward(int gates, CellKernels<float>& kernels) {
+  HWY_DYNAMIC_DISPATCH(FillTracedBackwardFloat)(gates, kernels);
+}
+void FillTracedBackward(int gates, CellKernels<double>& kernels) {
+  HWY_STATIC_DISPATCH(FillTracedBackwardDouble)(gates, kernels);
 }
 
 }  // namespace penstock::cpu

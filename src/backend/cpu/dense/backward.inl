@@ -97,27 +97,43 @@ struct BackwardPointwise {
   }
 };
 
-/// The rounded gradients of a slot's gates from `gate` on, [gates, inputs].
-template <class Panel, class Cell>
-HWY_INLINE const std::uint16_t* StepGradients(const DenseBackward<RealOf<Panel>>& job, Index slot, Index step,
-                                              Index head, int gate) {
+/// A tile of the transposed product: `rows` slots from `slot` on, one block of `width` vectors of units.
+struct GradientPlace {
+  Index slot, rows, step, head, first_unit;
+  int width;
+};
+
+/// Gates [first, end) of a cell's G whose gradients are multiplied, through which panels, and what becomes of the
+/// products acc [rows][width]. Tiles call that function by its pointer. They are therefore compiled once for all cells.
+template <class Panel>
+struct GradientGroup {
+  using V = typename Lanes<RealOf<Panel>>::V;
+  const Panel* panels;
+  Index first, end, gates;  // gates: G
+  void (*finish)(const DenseBackward<RealOf<Panel>>& job, const GradientPlace& place, const V* acc);
+};
+
+/// The rounded gradients of a slot's gates from the group's first on, [gates, inputs].
+template <class Panel>
+HWY_INLINE const std::uint16_t* StepGradients(const DenseBackward<RealOf<Panel>>& job,
+                                              const GradientGroup<Panel>& group, Index slot, Index step, Index head) {
   const Index inputs = PanelInputs<Panel>(job.hidden / job.heads);
-  return job.rounded.step[step & 1] + ((slot * job.heads + head) * Cell::gates + gate) * inputs;
+  return job.rounded.step[step & 1] + ((slot * job.heads + head) * group.gates + group.first) * inputs;
 }
 
 /// acc [rows][width] += sum over gates [first, end) and units i of drh[gate, i] * R[gate, i][unit].
-template <class Panel, class Cell, int width, int rows>
-HWY_INLINE void TransposedProduct(const DenseBackward<RealOf<Panel>>& job, Index slot, Index step, Index head,
-                                  int first_gate, int end_gate, const Panel* panel,
+template <class Panel, int width, int rows>
+HWY_INLINE void TransposedProduct(const DenseBackward<RealOf<Panel>>& job, const GradientGroup<Panel>& group,
+                                  Index slot, Index step, Index head, const Panel* panel,
                                   typename Lanes<RealOf<Panel>>::V (&acc)[rows][width]) {
   using Real = RealOf<Panel>;
   const Index head_size = job.hidden / job.heads;
   const OperandOf<Panel>* a[rows];
   if constexpr (RoundsOperands<Panel>) {
-    for (int m = 0; m < rows; ++m) a[m] = StepGradients<Panel, Cell>(job, slot + m, step, head, first_gate);
-    AccumulatePanel<Real, rows, width>(a, (end_gate - first_gate) * PanelInputs<Panel>(head_size), panel, acc);
+    for (int m = 0; m < rows; ++m) a[m] = StepGradients(job, group, slot + m, step, head);
+    AccumulatePanel<Real, rows, width>(a, (group.end - group.first) * PanelInputs<Panel>(head_size), panel, acc);
   } else {
-    for (int g = first_gate; g < end_gate; ++g) {
+    for (Index g = group.first; g < group.end; ++g) {
       const Real* first = job.drh + job.row_of(slot, step) * job.gates_stride + g * job.hidden + head * head_size;
       for (int m = 0; m < rows; ++m) a[m] = first + m * job.gates_stride;
       panel = AccumulatePanel<Real, rows, width>(a, head_size, panel, acc);
@@ -125,28 +141,27 @@ HWY_INLINE void TransposedProduct(const DenseBackward<RealOf<Panel>>& job, Index
   }
 }
 
-/// What becomes of the product of a tile, acc [rows][width]: with `phase_two` it is the gradient of the operand of
-/// gates [first_gates, G), otherwise the gradient of h through the gates that read R h.
-template <class Panel, class Cell, int width, bool phase_two>
-HWY_INLINE void FinishBackward(const DenseBackward<RealOf<Panel>>& job, Index slot, Index rows, Index step, Index head,
-                               Index first_unit, const typename Lanes<RealOf<Panel>>::V (*acc)[width]) {
+/// The product is the gradient of h through the gates that read R h or, of the second phase of a cell, that of the
+/// operand of its last gates.
+template <class Panel, class Cell, bool phase_two>
+void FinishBackward(const DenseBackward<RealOf<Panel>>& job, const GradientPlace& place,
+                    const typename Lanes<RealOf<Panel>>::V* acc) {
   using L = Lanes<RealOf<Panel>>;
-  const Index head_size = job.hidden / job.heads;
+  const Index head_size = job.hidden / job.heads, step = place.step, head = place.head;
   const BackwardPointwise<Panel, Cell> pointwise{job};
-  for (Index m = 0; m < rows; ++m) {
-    const Index row = job.plan.row_of[slot + m];
-    const Index cell = job.plan.cells.at(row, job.plan.time(slot + m, step));
-    const bool clear = job.plan.resets(slot + m, step);
-    for (int w = 0; w < width; ++w) {
-      const Index unit = first_unit + w * L::lanes;
+  for (Index slot = place.slot; slot < place.slot + place.rows; ++slot, acc += place.width) {
+    const Index cell = job.plan.cells.at(job.plan.row_of[slot], job.plan.time(slot, step));
+    const bool clear = job.plan.resets(slot, step);
+    for (int w = 0; w < place.width; ++w) {
+      const Index unit = place.first_unit + w * L::lanes;
       const Index count = std::min<Index>(L::lanes, head_size - unit);
       if (count <= 0) break;
-      const BackwardSite at{slot + m, step, cell, head * head_size + unit, count, head, unit};
+      const BackwardSite at{slot, step, cell, head * head_size + unit, count, head, unit};
       if constexpr (phase_two) {
-        pointwise.first_phase(at, acc[m][w]);
+        pointwise.first_phase(at, acc[w]);
       } else if (!clear) {
         RealOf<Panel>* dh = pointwise.dstate(at, 0);
-        typename L::V gradient = L::load(dh, count) + acc[m][w];
+        typename L::V gradient = L::load(dh, count) + acc[w];
         if (job.clip > 0) gradient = Clamp(gradient, typename L::V(-job.clip), typename L::V(job.clip));
         L::store(gradient, dh, count);
       }
@@ -154,69 +169,67 @@ HWY_INLINE void FinishBackward(const DenseBackward<RealOf<Panel>>& job, Index sl
   }
 }
 
-template <class Panel, class Cell, int width, int rows, bool phase_two>
-HWY_INLINE void BackwardTile(const DenseBackward<RealOf<Panel>>& job, Index slot, Index step, Index head,
-                             Index first_unit, const Panel* panel) {
+template <class Panel, int width, int rows>
+HWY_INLINE void BackwardTile(const DenseBackward<RealOf<Panel>>& job, const GradientGroup<Panel>& group, Index slot,
+                             Index step, Index head, Index first_unit, const Panel* panel) {
   using V = typename Lanes<RealOf<Panel>>::V;
-  constexpr int split = FirstGroup<Cell>();
   V acc[rows][width];
   for (int m = 0; m < rows; ++m) {
     for (int w = 0; w < width; ++w) acc[m][w] = V(0);
   }
-  TransposedProduct<Panel, Cell, width, rows>(job, slot, step, head, phase_two ? split : 0,
-                                              phase_two ? Cell::gates : split, panel, acc);
-  FinishBackward<Panel, Cell, width, phase_two>(job, slot, rows, step, head, first_unit, acc);
+  TransposedProduct<Panel, width, rows>(job, group, slot, step, head, panel, acc);
+  V sums[rows][width];
+  CopySums<RealOf<Panel>>(acc, sums);
+  group.finish(job, {slot, rows, step, head, first_unit, width}, sums[0]);
 }
 
 /// BackwardTiles() of narrow heads.
-template <class Cell, int width, bool phase_two>
-void NarrowBackwardTiles(const DenseBackward<float>& job, const float* panels, const DensePart& part, Index slot_end,
-                         Index step) {
+template <int width>
+void NarrowBackwardTiles(const DenseBackward<float>& job, const GradientGroup<float>& group, const DensePart& part,
+                         Index slot_end, Index step) {
   constexpr Index units = width * Simd::lanes;
-  constexpr int split = FirstGroup<Cell>(), first_gate = phase_two ? split : 0;
-  constexpr int gate_count = phase_two ? Cell::gates - split : split;
+  const Index gate_count = group.end - group.first;
   for (Index block = part.block_begin; block < part.block_end; ++block) {
     const Index first_unit = block * units;
     for (Index slot = part.slot_begin; slot < slot_end; ++slot) {
-      Simd acc[1][width];
+      Simd acc[1][width], sums[1][width];
       for (Simd& sum : acc[0]) sum = Simd(0);
-      const float* drh = job.drh + job.row_of(slot, step) * job.gates_stride + first_gate * job.hidden + first_unit;
-      const float* panel = panels + block * job.mixed * gate_count * units;
-      for (int g = 0; g < gate_count; ++g, drh += job.hidden, panel += job.mixed * units) {
+      const float* drh = job.drh + job.row_of(slot, step) * job.gates_stride + group.first * job.hidden + first_unit;
+      const float* panel = group.panels + block * job.mixed * gate_count * units;
+      for (Index g = 0; g < gate_count; ++g, drh += job.hidden, panel += job.mixed * units) {
         AccumulateNarrow<1, width>(drh, job.hidden - first_unit, job.mixed, panel, acc[0]);
       }
-      FinishBackward<float, Cell, width, phase_two>(job, slot, 1, step, 0, first_unit, acc);
+      CopySums<float>(acc, sums);
+      group.finish(job, {slot, 1, step, 0, first_unit, width}, sums[0]);
     }
   }
 }
 
-template <class Panel, class Cell, int width, bool phase_two>
-void BackwardTiles(const DenseBackward<RealOf<Panel>>& job, const Panel* panels, const DensePart& part, Index slot_end,
-                   Index step) {
+template <int width, class Panel>
+void BackwardTiles(const DenseBackward<RealOf<Panel>>& job, const GradientGroup<Panel>& group, const DensePart& part,
+                   Index slot_end, Index step) {
   const Index head_size = job.hidden / job.heads;
   const Index units = width * Lanes<RealOf<Panel>>::lanes;
   const Index blocks_per_head = (head_size + units - 1) / units;
-  constexpr int gate_count = phase_two ? Cell::gates - FirstGroup<Cell>() : FirstGroup<Cell>();
+  const Index gate_count = group.end - group.first;
   if constexpr (std::is_same_v<Panel, float>) {
-    if (job.mixed < head_size) {
-      return NarrowBackwardTiles<Cell, width, phase_two>(job, panels, part, slot_end, step);
-    }
+    if (job.mixed < head_size) return NarrowBackwardTiles<width>(job, group, part, slot_end, step);
   }
   WalkBlocks(part, step, 1, [&](Index block, Index) HWY_ATTR {
     const Index head = block / blocks_per_head;
     const Index first_unit = block % blocks_per_head * units;
-    const Panel* panel = panels + block * HeadStride<Panel>(head_size) * gate_count * units;
+    const Panel* panel = group.panels + block * HeadStride<Panel>(head_size) * gate_count * units;
     ForEachTile<MaxTileRows<Panel, width>()>(part.slot_begin, slot_end, [&](auto rows, Index slot) HWY_ATTR {
-      BackwardTile<Panel, Cell, width, decltype(rows)::value, phase_two>(job, slot, step, head, first_unit, panel);
+      BackwardTile<Panel, width, decltype(rows)::value>(job, group, slot, step, head, first_unit, panel);
     });
   });
 }
 
 /// There is another for panels whose products have a way of their own.
-template <class Panel, class Cell, int width, bool phase_two>
-void BackwardProduct(const DenseBackward<RealOf<Panel>>& job, const Panel* panels, const DensePart& part,
+template <int width, class Panel>
+void BackwardProduct(const DenseBackward<RealOf<Panel>>& job, const GradientGroup<Panel>& group, const DensePart& part,
                      Index slot_end, Index step) {
-  BackwardTiles<Panel, Cell, width, phase_two>(job, panels, part, slot_end, step);
+  BackwardTiles<width>(job, group, part, slot_end, step);
 }
 
 /// The gates' gradients of a part at one step.
@@ -246,7 +259,7 @@ void BackwardSteps(const DenseBackward<RealOf<Panel>>& job, const DensePart& par
   const Index units = width * Lanes<RealOf<Panel>>::lanes;
   const Index blocks = (head_size + units - 1) / units * job.heads;
   const Panel* const panels = reinterpret_cast<const Panel*>(job.packed);
-  const Panel* const second_panels = panels + blocks * HeadStride<Panel>(job.mixed) * split * units;
+  const GradientGroup<Panel> group{panels, 0, split, Cell::gates, &FinishBackward<Panel, Cell, false>};
   PanelUse<Panel> use;
   use.set_rows(part.slot_end - part.slot_begin);
   const auto wait = [&] {
@@ -258,10 +271,13 @@ void BackwardSteps(const DenseBackward<RealOf<Panel>>& job, const DensePart& par
     BackwardGates<Panel, Cell>(job, part, slot_end, step, units);
     wait();
     if constexpr (Cell::phases == 2) {
-      BackwardProduct<Panel, Cell, width, true>(job, second_panels, part, slot_end, step);
+      const Panel* const second_panels = panels + blocks * HeadStride<Panel>(job.mixed) * split * units;
+      BackwardProduct<width>(
+          job, GradientGroup<Panel>{second_panels, split, Cell::gates, Cell::gates, &FinishBackward<Panel, Cell, true>},
+          part, slot_end, step);
       wait();
     }
-    BackwardProduct<Panel, Cell, width, false>(job, panels, part, slot_end, step);
+    BackwardProduct<width>(job, group, part, slot_end, step);
   }
 }
 

@@ -140,14 +140,6 @@ requires(!Traced<Cell>) void PlaceRows(const DenseForward<RealOf<Panel>>& job, c
   }
 }
 
-/// Gates [first, first + count) of a cell and how they are computed: from which operand, through which panels.
-template <class Panel, class Operand = OperandOf<Panel>>
-struct GateGroup {
-  const Operand* operand;  // [B, H] or, rounded, [B, heads, inputs] in slot order
-  const Panel* panels;
-  const Panel* input_panels;
-};
-
 /// Where a tile begins: units counted within their head.
 template <class Real>
 struct TilePlace {
@@ -155,19 +147,38 @@ struct TilePlace {
   Index head, first_unit;
 };
 
-/// The gates of a tile's parts, of_input and of_state [parts][gate_count * width]. A function of its own, so that it is
-/// compiled once and not for every size of a tile.
+/// Gates [first_gate, first_gate + gate_count) of a cell and how they are computed: from which operand, through which
+/// panels. Tiles know the number of gates and call the cell's functions by pointers. They are therefore compiled once
+/// for all cells with as many gates.
+template <class Panel>
+struct GateGroup {
+  using Real = RealOf<Panel>;
+  using V = typename Lanes<Real>::V;
+  const OperandOf<Panel>* operand;  // [B, H] or, rounded, [B, heads, inputs] in slot order
+  const Panel* panels;
+  const Panel* input_panels;
+  Index first_gate, gates;  // gates: G, those of the whole cell
+  void (*fetch)(const RowPlace<Real>* rows, int count, Index hidden, Index first_unit, bool streams);
+  /// Of tiles of the width of the panels, and of a single vector of units.
+  using Compute = void (*)(const DenseForward<Real>& job, const TilePlace<Real>& place, int rows, int blocks,
+                           const V* of_input, const V* of_state);
+  Compute compute, compute_vector;
+};
+
+/// Computes the gates of a tile's parts from the sums of_input and of_state [parts][gate_count * width]. of_input is
+/// null where wx has the input product.
 template <class Panel, class Cell, int first_gate, int gate_count, int width>
-requires(!Traced<Cell>) HWY_NOINLINE
-    void TileGates(const DenseForward<RealOf<Panel>>& job, const TilePlace<RealOf<Panel>>& place, int rows, int blocks,
-                   const typename Lanes<RealOf<Panel>>::V* of_input, const typename Lanes<RealOf<Panel>>::V* of_state) {
+requires(!Traced<Cell>) void TileGates(const DenseForward<RealOf<Panel>>& job, const TilePlace<RealOf<Panel>>& place,
+                                       int rows, int blocks, const typename Lanes<RealOf<Panel>>::V* of_input,
+                                       const typename Lanes<RealOf<Panel>>::V* of_state) {
   using L = Lanes<RealOf<Panel>>;
   using V = GatesOf<Panel>;
   const Index head_size = job.hidden / job.heads;
   const Index head_unit = place.head * head_size, head_operand = place.head * HeadStride<Panel>(head_size);
   const ForwardPointwise<Panel, Cell> pointwise{job.hidden, job.plan.rows * job.hidden, job.streams};
   const bool input_is_there = job.wx != nullptr;
-  for (int p = 0; p < rows * blocks; ++p, of_input += gate_count * width, of_state += gate_count * width) {
+  for (int p = 0; p < rows * blocks; ++p) {
+    const int sums = p * gate_count * width;
     const RowPlace<RealOf<Panel>>& row = place.rows[rows > 1 ? p : 0];
     const Index first_unit = blocks > 1 ? place.first_unit + p * width * L::lanes : place.first_unit;
     for (int w = 0; w < width; ++w) {
@@ -179,11 +190,11 @@ requires(!Traced<Cell>) HWY_NOINLINE
       if constexpr (Cell::phases == 2) {  // the gates of the other phase
         for (int g = 0; g < Cell::gates; ++g) wx[g] = rh[g] = V(0);
       }
-      for (int g = 0; g < gate_count; ++g) rh[first_gate + g] = of_state[g * width + w];
+      for (int g = 0; g < gate_count; ++g) rh[first_gate + g] = of_state[sums + g * width + w];
       if (input_is_there) {
         pointwise.template load_gates<first_gate, gate_count>(at, wx);
       } else {
-        for (int g = 0; g < gate_count; ++g) wx[first_gate + g] = of_input[g * width + w];
+        for (int g = 0; g < gate_count; ++g) wx[first_gate + g] = of_input[sums + g * width + w];
       }
       if constexpr (Cell::phases == 1) {
         pointwise.single_phase(at, wx, rh);
@@ -196,12 +207,11 @@ requires(!Traced<Cell>) HWY_NOINLINE
   }
 }
 
-/// What the gates of some rows will touch for one block of units, here a line and there a line, is asked for before the
-/// product, which takes longer than memory does. Not inlined, so that it is compiled once and not for every size of a
-/// tile.
+/// Prefetches what the gates of some rows will touch for one block of `width` vectors of units: some lines in many
+/// places. The product that follows takes longer than memory does.
 template <class Cell, int first_gate, int gate_count, int width, class Real>
-requires(!Traced<Cell>) HWY_NOINLINE
-    void FetchRows(const RowPlace<Real>* rows, int count, Index hidden, Index first_unit, bool streams) {
+requires(!Traced<Cell>) void FetchRows(const RowPlace<Real>* rows, int count, Index hidden, Index first_unit,
+                                       bool streams) {
   constexpr bool last_phase = first_gate + gate_count == Cell::gates;  // the one that writes results
   for (int m = 0; m < count; ++m) {
     const RowPlace<Real>& row = rows[m];
@@ -223,7 +233,7 @@ requires(!Traced<Cell>) HWY_NOINLINE
 
 /// A tile of `rows` slots and one block of units, or of one slot and `blocks` of them. Several heads of a `narrow` one
 /// share a vector.
-template <class Panel, class Cell, int first_gate, int gate_count, int width, int rows, int blocks, bool narrow = false>
+template <class Panel, int gate_count, int width, int rows, int blocks, bool narrow = false>
 struct ForwardTile {
   using Real = RealOf<Panel>;
   using L = Lanes<Real>;
@@ -242,7 +252,8 @@ struct ForwardTile {
 
   HWY_INLINE void start(const Real* bias, V (&acc)[parts][vectors]) const {
     for (int b = 0; b < blocks; ++b) {
-      LoadBias<Real, first_gate, gate_count, width>(bias, job.hidden, head_size(), head, unit_of(b), acc[b]);
+      LoadBias<Real, gate_count, width>(bias + group.first_gate * job.hidden, job.hidden, head_size(), head, unit_of(b),
+                                        acc[b]);
     }
     for (int m = 1; m < rows; ++m) {
       for (int v = 0; v < vectors; ++v) acc[m][v] = acc[0][v];
@@ -278,36 +289,40 @@ struct ForwardTile {
   HWY_INLINE void fetch() const {
     const RowPlace<Real>* from = places + slot;
     for (int b = 0; b < blocks; ++b) {
-      FetchRows<Cell, first_gate, gate_count, width>(from, rows, job.hidden, head * head_size() + unit_of(b),
-                                                     job.streams);
+      group.fetch(from, rows, job.hidden, head * head_size() + unit_of(b), job.streams);
     }
   }
 
   /// From the panels of the first block.
   HWY_INLINE void run(const Panel* panel, const Panel* input_panel) const {
     fetch();
-    V of_input[parts][vectors], of_state[parts][vectors];
-    start(job.bias_ih, of_input);
-    if (job.wx == nullptr) add_input(input_panel, of_input);
-    start(job.bias_hh, of_state);
-    add_recurrent(panel, of_state);
-    TileGates<Panel, Cell, first_gate, gate_count, width>(job, {places + slot, head, first_unit}, rows, blocks,
-                                                          of_input[0], of_state[0]);
+    V acc[parts][vectors], of_input[parts][vectors], of_state[parts][vectors];
+    const bool input_is_there = job.wx != nullptr;
+    if (!input_is_there) {
+      start(job.bias_ih, acc);
+      add_input(input_panel, acc);
+      CopySums<Real>(acc, of_input);
+    }
+    start(job.bias_hh, acc);
+    add_recurrent(panel, acc);
+    CopySums<Real>(acc, of_state);
+    group.compute(job, {places + slot, head, first_unit}, rows, blocks, input_is_there ? nullptr : of_input[0],
+                  of_state[0]);
   }
 };
 
 #include "backend/cpu/dense/unpacked.inl"
 
 /// ForwardTiles() of narrow heads.
-template <class Cell, int first_gate, int gate_count, int width>
+template <int gate_count, int width>
 void NarrowTiles(const DenseForward<float>& job, const GateGroup<float>& group, const RowPlace<float>* places,
                  const DensePart& part, Index slot_end, Index step) {
   constexpr Index units = width * Simd::lanes;
   constexpr int most_rows = 4;
   for (Index block = part.block_begin; block < part.block_end; ++block) {
     ForEachTile<most_rows>(part.slot_begin, slot_end, [&](auto rows, Index slot) HWY_ATTR {
-      ForwardTile<float, Cell, first_gate, gate_count, width, decltype(rows)::value, 1, true>{
-          job, group, places, slot, step, 0, block * units}
+      ForwardTile<float, gate_count, width, decltype(rows)::value, 1, true>{job,  group, places,       slot,
+                                                                            step, 0,     block * units}
           .run(group.panels + block * job.mixed * gate_count * units,
                group.input_panels + block * job.input * gate_count * units);
     });
@@ -315,7 +330,7 @@ void NarrowTiles(const DenseForward<float>& job, const GateGroup<float>& group, 
 }
 
 /// All tiles of one part at one step for one group of gates.
-template <class Panel, class Cell, int first_gate, int gate_count, int width>
+template <int gate_count, int width, class Panel>
 void ForwardTiles(const DenseForward<RealOf<Panel>>& job, const GateGroup<Panel>& group,
                   const RowPlace<RealOf<Panel>>* places, const DensePart& part, Index slot_end, Index step) {
   using Real = RealOf<Panel>;
@@ -325,16 +340,16 @@ void ForwardTiles(const DenseForward<RealOf<Panel>>& job, const GateGroup<Panel>
   const Index blocks_per_head = (head_size + units - 1) / units;
   if constexpr (std::is_same_v<Panel, Real>) {
     if (job.weight_hh != nullptr) {
-      return UnpackedTiles<Cell, first_gate, gate_count, width>(job, group.operand, places, part, slot_end, step);
+      return UnpackedTiles<gate_count, width>(job, group, places, part, slot_end, step);
     }
   }
   if constexpr (std::is_same_v<Panel, float>) {
     if (job.mixed < head_size) {
-      return NarrowTiles<Cell, first_gate, gate_count, width>(job, group, places, part, slot_end, step);
+      return NarrowTiles<gate_count, width>(job, group, places, part, slot_end, step);
     }
   }
   const auto run = [&](auto rows, auto blocks, Index slot, Index block) HWY_ATTR {
-    ForwardTile<Panel, Cell, first_gate, gate_count, width, decltype(rows)::value, decltype(blocks)::value>{
+    ForwardTile<Panel, gate_count, width, decltype(rows)::value, decltype(blocks)::value>{
         job, group, places, slot, step, block / blocks_per_head, block % blocks_per_head * units}
         .run(group.panels + block * PanelInputs<Panel>(head_size) * gate_count * units,
              group.input_panels + block * PanelInputs<Panel>(job.input) * gate_count * units);
@@ -351,11 +366,16 @@ void ForwardTiles(const DenseForward<RealOf<Panel>>& job, const GateGroup<Panel>
 }
 
 /// There is another for panels whose products have a way of their own.
-template <class Panel, class Cell, int first_gate, int gate_count, int width>
+template <int gate_count, int width, class Panel>
 void ForwardGroup(const DenseForward<RealOf<Panel>>& job, const GateGroup<Panel>& group,
                   const RowPlace<RealOf<Panel>>* places, const DensePart& part, Index slot_end, Index step) {
-  ForwardTiles<Panel, Cell, first_gate, gate_count, width>(job, group, places, part, slot_end, step);
+  ForwardTiles<gate_count, width>(job, group, places, part, slot_end, step);
 }
+
+/// What is left to do for the rows of a part at one step once all their units have sums. There is another for cells
+/// whose equations are in the job.
+template <class Cell, class Real>
+requires(!Traced<Cell>) HWY_INLINE void FinishStep(const DenseForward<Real>&, const DensePart&, Index) {}
 
 /// The operand of the products of a step: of the first group of gates, or of the second.
 template <class Panel>
@@ -387,11 +407,25 @@ void RoundStates(const DenseForward<RealOf<Panel>>& job, const DensePart& part) 
   }
 }
 
+template <class Panel, class Cell, int first_gate, int gate_count, int width>
+GateGroup<Panel> GroupOf(const OperandOf<Panel>* operand, const Panel* panels, const Panel* input_panels) {
+  using Real = RealOf<Panel>;
+  return {operand,
+          panels,
+          input_panels,
+          first_gate,
+          Cell::gates,
+          &FetchRows<Cell, first_gate, gate_count, width, Real>,
+          &TileGates<Panel, Cell, first_gate, gate_count, width>,
+          &TileGates<Panel, Cell, first_gate, gate_count, 1>};
+}
+
 template <class Panel, class Cell, int width>
 void ForwardSteps(const DenseForward<RealOf<Panel>>& job, const DensePart& part) {
+  using Real = RealOf<Panel>;
   constexpr int first = FirstGroup<Cell>();
   const Index head_size = job.hidden / job.heads;
-  const Index units = width * Lanes<RealOf<Panel>>::lanes;
+  const Index units = width * Lanes<Real>::lanes;
   const Index blocks = (head_size + units - 1) / units * job.heads;
   const Panel* const panels = reinterpret_cast<const Panel*>(job.packed);
   const Panel* const input_panels = reinterpret_cast<const Panel*>(job.packed_input);
@@ -401,7 +435,8 @@ void ForwardSteps(const DenseForward<RealOf<Panel>>& job, const DensePart& part)
   const Panel* const second_panels = second(panels, job.mixed);
   const Panel* const second_input_panels = second(input_panels, job.input);
   const Index steps = std::min(job.plan.length[part.slot_begin], job.step_end);
-  RowPlace<RealOf<Panel>>* const places = job.places + part.member * job.plan.rows;
+  RowPlace<Real>* const places = job.places + part.member * job.plan.rows;
+  GateGroup<Panel> group = GroupOf<Panel, Cell, 0, first, width>(nullptr, panels, input_panels);
   PanelUse<Panel> use;
   use.set_rows(part.slot_end - part.slot_begin);
   if constexpr (RoundsOperands<Panel>) {
@@ -416,21 +451,23 @@ void ForwardSteps(const DenseForward<RealOf<Panel>>& job, const DensePart& part)
     if (job.wx != nullptr && job.step_of_piece(step) == 0) {
       const Index end = std::min(step + job.piece, steps);
       use.set_rows((part.slot_end - part.slot_begin) * (end - step));
-      InputProduct<Panel, Cell, 0, first, width>(job, input_panels, part, step, end);
+      InputProduct<Panel, first, width>(job, 0, input_panels, part, step, end);
       if constexpr (Cell::phases == 2) {
-        InputProduct<Panel, Cell, first, Cell::gates - first, width>(job, second_input_panels, part, step, end);
+        InputProduct<Panel, Cell::gates - first, width>(job, first, second_input_panels, part, step, end);
       }
       use.set_rows(part.slot_end - part.slot_begin);
     }
     PlaceRows<Panel, Cell>(job, part, slot_end, step, places);
-    ForwardGroup<Panel, Cell, 0, first, width>(
-        job, GateGroup<Panel>{StateOperand<Panel>(job, step), panels, input_panels}, places, part, slot_end, step);
+    group.operand = StateOperand<Panel>(job, step);
+    ForwardGroup<first, width>(job, group, places, part, slot_end, step);
     if constexpr (Cell::phases == 2) {
+      constexpr int rest = Cell::gates - first;
+      const GateGroup<Panel> second_group =
+          GroupOf<Panel, Cell, first, rest, width>(SecondOperand<Panel>(job), second_panels, second_input_panels);
       if (part.barrier != nullptr) part.barrier->wait();
-      ForwardGroup<Panel, Cell, first, Cell::gates - first, width>(
-          job, GateGroup<Panel>{SecondOperand<Panel>(job), second_panels, second_input_panels}, places, part, slot_end,
-          step);
+      ForwardGroup<rest, width>(job, second_group, places, part, slot_end, step);
     }
+    FinishStep<Cell>(job, part, slot_end);
     if (part.barrier != nullptr) part.barrier->wait();
   }
   if (job.streams) hwy::FlushStream();

@@ -2,8 +2,8 @@
 // finds them in the cache. Sums run in the order of ForwardTile::add_input, so it does not matter where a sequence is
 // cut.
 
-/// Sums begin with their bias: gates [first_gate, first_gate + gate_count) of the units from `first_unit` on.
-template <class Real, int first_gate, int gate_count, int width>
+/// Sums begin with their bias [gate_count, H], here of the units from `first_unit` on.
+template <class Real, int gate_count, int width>
 HWY_INLINE void LoadBias(const Real* bias, Index hidden, Index head_size, Index head, Index first_unit,
                          typename Lanes<Real>::V (&start)[gate_count * width]) {
   using L = Lanes<Real>;
@@ -11,8 +11,7 @@ HWY_INLINE void LoadBias(const Real* bias, Index hidden, Index head_size, Index 
     for (int w = 0; w < width; ++w) {
       const Index unit = first_unit + w * L::lanes;
       const Index count = std::min<Index>(L::lanes, head_size - unit);
-      start[g * width + w] =
-          count > 0 ? L::load(bias + (first_gate + g) * hidden + head * head_size + unit, count) : typename L::V(0);
+      start[g * width + w] = count > 0 ? L::load(bias + g * hidden + head * head_size + unit, count) : typename L::V(0);
     }
   }
 }
@@ -46,14 +45,14 @@ void RoundPiece(const DenseForward<RealOf<Panel>>& job, const DensePart& part, I
 }
 
 /// `rows` steps of one slot, or one step of `rows` slots.
-template <class Panel, class Cell, int first_gate, int gate_count, int width>
+template <class Panel, int gate_count, int width>
 struct InputTile {
   using Real = RealOf<Panel>;
   using L = Lanes<Real>;
   using V = typename L::V;
   static constexpr int vectors = gate_count * width;
   const DenseForward<Real>& job;
-  Index head, first_unit;
+  Index first_gate, head, first_unit;
   const Panel* panel;
 
   template <int rows>
@@ -67,7 +66,8 @@ struct InputTile {
       x[m] = InputRow<Panel>(job, s, t);
       wx[m] = job.wx + job.wx_row(s, t) * job.wx_stride + first_gate * job.hidden + head * head_size + first_unit;
     }
-    LoadBias<Real, first_gate, gate_count, width>(job.bias_ih, job.hidden, head_size, head, first_unit, acc[0]);
+    LoadBias<Real, gate_count, width>(job.bias_ih + first_gate * job.hidden, job.hidden, head_size, head, first_unit,
+                                      acc[0]);
     for (int m = 1; m < rows; ++m) {
       for (int v = 0; v < vectors; ++v) acc[m][v] = acc[0][v];
     }
@@ -84,9 +84,9 @@ struct InputTile {
 };
 
 /// Steps [begin, end) of a part, gates [first_gate, first_gate + gate_count).
-template <class Panel, class Cell, int first_gate, int gate_count, int width>
-void InputProduct(const DenseForward<RealOf<Panel>>& job, const Panel* panels, const DensePart& part, Index begin,
-                  Index end) {
+template <class Panel, int gate_count, int width>
+void InputProduct(const DenseForward<RealOf<Panel>>& job, Index first_gate, const Panel* panels, const DensePart& part,
+                  Index begin, Index end) {
   using Real = RealOf<Panel>;
   constexpr int most = MaxTileRows<Panel, gate_count * width>();
   constexpr Index units = width * Lanes<Real>::lanes;
@@ -94,9 +94,9 @@ void InputProduct(const DenseForward<RealOf<Panel>>& job, const Panel* panels, c
   const Index blocks_per_head = (job.hidden / job.heads + units - 1) / units;
   const bool along_steps = job.along_steps();
   for (Index block = part.block_begin; block < part.block_end; ++block) {
-    const InputTile<Panel, Cell, first_gate, gate_count, width> tile{
-        job, block / blocks_per_head, block % blocks_per_head * units,
-        panels + block * PanelInputs<Panel>(job.input) * gate_count * units};
+    const InputTile<Panel, gate_count, width> tile{job, first_gate, block / blocks_per_head,
+                                                   block % blocks_per_head * units,
+                                                   panels + block * PanelInputs<Panel>(job.input) * gate_count * units};
     if (along_steps) {
       for (Index slot = part.slot_begin; slot < part.slot_end && plan.length[slot] > begin; ++slot) {
         ForEachTile<most>(begin, std::min(end, plan.length[slot]), [&](auto rows, Index step) HWY_ATTR {

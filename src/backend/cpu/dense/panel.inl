@@ -199,6 +199,17 @@ HWY_INLINE void AccumulatePanels(const Real* a, Index k_count, const Real* panel
   }
 }
 
+/// Copies sums for a function that is called by its pointer. g++ assumes that the function keeps their address. Sums
+/// with such an address would stay in memory throughout the innermost loop of their product. Stored as vectors, since
+/// g++ makes a detour through memory to copy the objects.
+template <class Real, int rows, int vectors>
+HWY_INLINE void CopySums(const typename Lanes<Real>::V (&sums)[rows][vectors],
+                         typename Lanes<Real>::V (&to)[rows][vectors]) {
+  for (int m = 0; m < rows; ++m) {
+    for (int v = 0; v < vectors; ++v) Lanes<Real>::store(sums[m][v], reinterpret_cast<Real*>(&to[m][v]));
+  }
+}
+
 /// Vectors of units in a block: as many as keep `gates` of them near four accumulators a row, but no more than the head
 /// has use for.
 template <class Real>
@@ -225,12 +236,13 @@ constexpr int MaxStridedRows() {
 
 /// Rows of a tile of the dense engines: where the sums of all vectors leave room for few rows, as many as walks of two
 /// vectors at a time have room for, so that a panel is read from the second-level cache a third as often. Narrow panels
-/// are those of heads of a vector or two, and rounded weights by themselves are for few rows: neither is worth the
-/// compiler's time.
+/// are those of heads of a vector or two, rounded weights by themselves are for few rows, and doubles serve gradient
+/// checks: none is worth the compiler's time.
 template <class Panel, int vectors>
 constexpr int MaxTileRows() {
   constexpr int all = MaxStridedRows<RealOf<Panel>, vectors>();
   constexpr int rows = all < 4 ? MaxStridedRows<RealOf<Panel>, 2>() : all;
+  if constexpr (std::is_same_v<Panel, double>) return std::min(2, rows);
   if constexpr (vectors < 3) return std::min(4, rows);
   if constexpr (std::is_same_v<Panel, Bf16Weight>) return std::min(2, rows);
   if constexpr (std::is_same_v<Panel, Bf16Tile>) return 1;

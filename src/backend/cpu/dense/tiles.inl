@@ -2,11 +2,11 @@
 // way to the gates.
 
 /// `count` rows of the input product that lie one after the other among the rounded inputs, for one block of units.
-template <class Cell, int first_gate, int gate_count, int width>
+template <int gate_count, int width>
 struct InputTileRows {
   static constexpr int vectors = gate_count * width;
   const DenseForward<float>& job;
-  Index head, first_unit;
+  Index first_gate, head, first_unit;
   const Bf16Tile* panel;
   Simd start[vectors];
 
@@ -43,21 +43,22 @@ struct InputTileRows {
   }
 };
 
-template <std::same_as<Bf16Tile> Panel, class Cell, int first_gate, int gate_count, int width>
-void InputProduct(const DenseForward<float>& job, const Panel* panels, const DensePart& part, Index begin, Index end) {
+template <std::same_as<Bf16Tile> Panel, int gate_count, int width>
+void InputProduct(const DenseForward<float>& job, Index first_gate, const Panel* panels, const DensePart& part,
+                  Index begin, Index end) {
   constexpr Index units = width * Simd::lanes;
   const RowPlan& plan = job.plan;
   const Index head_size = job.hidden / job.heads, blocks_per_head = (head_size + units - 1) / units;
   const bool whole = part.slot_begin == 0 && part.slot_end == plan.rows && plan.length[plan.rows - 1] >= end;
   for (Index block = part.block_begin; block < part.block_end; ++block) {
-    InputTileRows<Cell, first_gate, gate_count, width> tile{
-        job,
-        block / blocks_per_head,
-        block % blocks_per_head * units,
-        panels + block * PanelInputs<Panel>(job.input) * gate_count * units,
-        {}};
-    LoadBias<float, first_gate, gate_count, width>(job.bias_ih, job.hidden, head_size, tile.head, tile.first_unit,
-                                                   tile.start);
+    InputTileRows<gate_count, width> tile{job,
+                                          first_gate,
+                                          block / blocks_per_head,
+                                          block % blocks_per_head * units,
+                                          panels + block * PanelInputs<Panel>(job.input) * gate_count * units,
+                                          {}};
+    LoadBias<float, gate_count, width>(job.bias_ih + first_gate * job.hidden, job.hidden, head_size, tile.head,
+                                       tile.first_unit, tile.start);
     if (job.along_steps()) {
       for (Index slot = part.slot_begin; slot < part.slot_end && plan.length[slot] > begin; ++slot) {
         const Index steps = std::min(end, plan.length[slot]) - begin;
@@ -79,7 +80,7 @@ void InputProduct(const DenseForward<float>& job, const Panel* panels, const Den
 /// One step of a part: the sums of as many rows and blocks of units as stay in the first-level cache or near it, then
 /// their gates, row after row. Gates at the same time as the next tile's products were slower than one after the
 /// other: each pushes what the other reads out of the cache.
-template <class Cell, int first_gate, int gate_count, int width>
+template <int gate_count, int width>
 class ForwardTileStep {
  public:
   using Panel = Bf16Tile;
@@ -130,9 +131,8 @@ class ForwardTileStep {
     const Index first_unit = block % blocks_per_head_ * units;
     for (Index m = 0; m < rows; ++m) {
       const Index at = m * row_stride(count);
-      TileGates<Panel, Cell, first_gate, gate_count, width>(job_, {places_ + slot + m, head, first_unit}, 1,
-                                                            static_cast<int>(count), of_input_.vector + at,
-                                                            of_state_.vector + at);
+      group_.compute(job_, {places_ + slot + m, head, first_unit}, 1, static_cast<int>(count), of_input_.vector + at,
+                     of_state_.vector + at);
     }
   }
 
@@ -145,8 +145,8 @@ class ForwardTileStep {
     for (Index i = 0; i < count; ++i) {
       const Index at = step_ % 2 != 0 ? count - 1 - i : i;
       Simd start[vectors];
-      LoadBias<float, first_gate, gate_count, width>(bias, job_.hidden, head_size_, head,
-                                                     (block + at) % blocks_per_head_ * units, start);
+      LoadBias<float, gate_count, width>(bias + group_.first_gate * job_.hidden, job_.hidden, head_size_, head,
+                                         (block + at) % blocks_per_head_ * units, start);
       const Panel* panel = panels + (block + at) * panel_size;
       for (Index row = 0; row < rows; row += 2 * kTileRows) {
         const TileOperands part{a.rows + row * a.stride, a.stride, a.inputs};
@@ -164,11 +164,11 @@ class ForwardTileStep {
   Sums of_state_, of_input_;  // [rows][blocks][vectors]
 };
 
-template <std::same_as<Bf16Tile> Panel, class Cell, int first_gate, int gate_count, int width>
-void ForwardGroup(const DenseForward<float>& job, const GateGroup<Panel>& group, const RowPlace<float>* places,
+template <int gate_count, int width>
+void ForwardGroup(const DenseForward<float>& job, const GateGroup<Bf16Tile>& group, const RowPlace<float>* places,
                   const DensePart& part, Index slot_end, Index step) {
   if (slot_end - part.slot_begin == 1) {
-    return ForwardTiles<Panel, Cell, first_gate, gate_count, width>(job, group, places, part, slot_end, step);
+    return ForwardTiles<gate_count, width>(job, group, places, part, slot_end, step);
   }
-  ForwardTileStep<Cell, first_gate, gate_count, width>(job, group, places, part, slot_end, step).run();
+  ForwardTileStep<gate_count, width>(job, group, places, part, slot_end, step).run();
 }

@@ -94,39 +94,40 @@ HWY_INLINE typename Lanes<Real>::V NarrowTimesRows(const Real* states, const Rea
 /// Slots whose products with some rows of a matrix follow each other, while those rows are in the first-level cache.
 constexpr Index kUnpackedSlots = 8;
 
-/// A vector of units of some slots, gates [first_gate, first_gate + gate_count).
-template <class Cell, int first_gate, int gate_count, class Real>
-HWY_NOINLINE void UnpackedTile(const DenseForward<Real>& job, const Real* operand, const RowPlace<Real>* places,
-                               Index slot, Index slots, Index step, Index head, Index first_unit) {
+/// A vector of units of some slots.
+template <int gate_count, class Real>
+HWY_NOINLINE void UnpackedTile(const DenseForward<Real>& job, const GateGroup<Real>& group,
+                               const RowPlace<Real>* places, Index slot, Index slots, Index step, Index head,
+                               Index first_unit) {
   using L = Lanes<Real>;
   using V = typename L::V;
   const Index head_size = job.hidden / job.heads, count = std::min(L::lanes, head_size - first_unit);
   V of_input[kUnpackedSlots * gate_count], of_state[kUnpackedSlots * gate_count];
   V start_input[gate_count], start_state[gate_count];
-  LoadBias<Real, first_gate, gate_count, 1>(job.bias_ih, job.hidden, head_size, head, first_unit, start_input);
-  LoadBias<Real, first_gate, gate_count, 1>(job.bias_hh, job.hidden, head_size, head, first_unit, start_state);
+  const Index first_bias = group.first_gate * job.hidden;
+  LoadBias<Real, gate_count, 1>(job.bias_ih + first_bias, job.hidden, head_size, head, first_unit, start_input);
+  LoadBias<Real, gate_count, 1>(job.bias_hh + first_bias, job.hidden, head_size, head, first_unit, start_state);
   for (int g = 0; g < gate_count; ++g) {
-    const Index gate = first_gate + g;
+    const Index gate = group.first_gate + g;
     const Real* const input_rows = job.weight_ih + (gate * job.hidden + head * head_size + first_unit) * job.input;
     const bool narrow = job.mixed < head_size;
     const Real* const state_rows =
-        narrow ? nullptr : job.weight_hh + ((head * Cell::gates + gate) * head_size + first_unit) * head_size;
+        narrow ? nullptr : job.weight_hh + ((head * group.gates + gate) * head_size + first_unit) * head_size;
     for (Index m = 0; m < slots; ++m) {
       const Real* const x = InputRow<Real>(job, slot + m, step);
-      const Real* const h = operand + (slot + m) * job.hidden + head * head_size;
+      const Real* const h = group.operand + (slot + m) * job.hidden + head * head_size;
       of_input[m * gate_count + g] = start_input[g] + TimesRows(x, input_rows, job.input, count);
       of_state[m * gate_count + g] =
-          start_state[g] + (narrow ? NarrowTimesRows(h, job.weight_hh, Cell::gates, gate, job.mixed, first_unit, count)
+          start_state[g] + (narrow ? NarrowTimesRows(h, job.weight_hh, group.gates, gate, job.mixed, first_unit, count)
                                    : TimesRows(h, state_rows, head_size, count));
     }
   }
-  TileGates<Real, Cell, first_gate, gate_count, 1>(job, {places + slot, head, first_unit}, static_cast<int>(slots), 1,
-                                                   of_input, of_state);
+  group.compute_vector(job, {places + slot, head, first_unit}, static_cast<int>(slots), 1, of_input, of_state);
 }
 
-/// ForwardTiles() without panels; `operand` [B, H] in slot order.
-template <class Cell, int first_gate, int gate_count, int width, class Real>
-void UnpackedTiles(const DenseForward<Real>& job, const Real* operand, const RowPlace<Real>* places,
+/// ForwardTiles() without panels.
+template <int gate_count, int width, class Real>
+void UnpackedTiles(const DenseForward<Real>& job, const GateGroup<Real>& group, const RowPlace<Real>* places,
                    const DensePart& part, Index slot_end, Index step) {
   constexpr Index lanes = Lanes<Real>::lanes, units = width * lanes;
   const Index head_size = job.hidden / job.heads, blocks_per_head = (head_size + units - 1) / units;
@@ -134,8 +135,7 @@ void UnpackedTiles(const DenseForward<Real>& job, const Real* operand, const Row
     const Index head = block / blocks_per_head, begin = block % blocks_per_head * units;
     for (Index unit = begin; unit < std::min(begin + units, head_size); unit += lanes) {
       for (Index slot = part.slot_begin; slot < slot_end; slot += kUnpackedSlots) {
-        UnpackedTile<Cell, first_gate, gate_count>(job, operand, places, slot,
-                                                   std::min(kUnpackedSlots, slot_end - slot), step, head, unit);
+        UnpackedTile<gate_count>(job, group, places, slot, std::min(kUnpackedSlots, slot_end - slot), step, head, unit);
       }
     }
   }

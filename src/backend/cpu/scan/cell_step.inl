@@ -6,6 +6,9 @@ struct ScanPlace {
   Index row = 0, t = 0;  // backward passes only
 };
 
+/// The most sites of a tile of any panels.
+constexpr int kMostScanTileRows = 32;
+
 /// The step of a cell or a rule with these gates. There are others for cells whose equations are in the job.
 template <class Cell, class Job, class V, int G>
 requires(!Traced<Cell>) HWY_INLINE AffineStep<V, Cell::splits_gain> StepAt(const Job&, ScanPlace, const V (&wx)[G]) {

@@ -1,13 +1,13 @@
-// A scan cell with its input product: a tile of steps x one vector of channels x all gates stays in registers from the
-// product through the gates into the recurrence, so that gates are never written unless training asks for them.
+// A scan cell with its input product. The sums of a tile (steps x one vector of channels x all gates) stay in registers
+// throughout the product. A function of the cell then takes them from the first-level cache into the recurrence. Gates
+// are never written elsewhere unless training asks for them.
 
 /// Sites of a tile: a multiple of them is walked at a time. Nine of three gates would fill the registers to the last,
 /// and g++ then keeps two sums in memory throughout the innermost loop: a tenth of the time in floats, a quarter in
 /// bfloat16.
-template <class Panel, class Cell>
-constexpr int ScanTileRows = PanelTraits<Panel>::padding == 32
-                                 ? 32
-                                 : std::min(24 / Cell::gates, MaxStridedRows<RealOf<Panel>, Cell::gates>());
+template <class Panel, int G>
+constexpr int ScanTileRows = PanelTraits<Panel>::padding == 32 ? 32
+                                                               : std::min(24 / G, MaxStridedRows<RealOf<Panel>, G>());
 
 /// Where one step of one row goes.
 template <class Real>
@@ -57,21 +57,22 @@ void NextSites(const ScanLayer<Real>& job, const ScanLayerPart& part, Index most
 }
 
 /// The steps of a tile, each computed when it is walked. There are others for cells whose equations are in the job.
-template <class Real, class Cell, int rows>
+template <class Real, class Cell>
 struct TileSteps {
   using V = typename Lanes<Real>::V;
   using Gates = V[Cell::gates];
 
-  HWY_INLINE TileSteps(const ScanLayer<Real>&, ScanPlace, const Gates* tile) : gates(tile) {}
+  HWY_INLINE TileSteps(const ScanLayer<Real>&, ScanPlace, const Gates* tile, int) : gates(tile) {}
   HWY_INLINE AffineStep<V, false> operator[](int m) const { return StepOf<Cell>(gates[m]); }
 
   const Gates* gates;
 };
 
-/// Gates of `rows` sites for one vector of channels: on into the recurrence, and to memory where training wants them.
-template <class Panel, class Cell, int rows>
-HWY_INLINE void WalkGates(const ScanLayer<RealOf<Panel>>& job, const ScanSite<RealOf<Panel>>* site, Index channel,
-                          Index count, const typename Lanes<RealOf<Panel>>::V (*gates)[Cell::gates]) {
+/// Takes the gates of `rows` sites for one vector of channels into the recurrence, and to memory where training wants
+/// them. Tiles call it by a pointer. They are therefore compiled once for all cells with as many gates.
+template <class Panel, class Cell>
+void WalkGates(const ScanLayer<RealOf<Panel>>& job, const ScanSite<RealOf<Panel>>* site, int rows, Index channel,
+               Index count, const typename Lanes<RealOf<Panel>>::V (*gates)[Cell::gates]) {
   using Real = RealOf<Panel>;
   using L = Lanes<Real>;
   using V = typename L::V;
@@ -79,7 +80,7 @@ HWY_INLINE void WalkGates(const ScanLayer<RealOf<Panel>>& job, const ScanSite<Re
   const Index hidden = job.hidden;
   Real* carry = site[0].carry + channel;
   V h = walk ? L::load(carry, count) : V(0);
-  const TileSteps<Real, Cell, rows> steps(job, {channel, count}, gates);
+  const TileSteps<Real, Cell> steps(job, {channel, count}, gates, rows);
   for (int m = 0; m < rows; ++m) {
     if (site[m].wx != nullptr) {
       for (int g = 0; g < Cell::gates; ++g) L::store(gates[m][g], site[m].wx + g * hidden + channel, count);
@@ -109,10 +110,14 @@ HWY_INLINE void WalkGates(const ScanLayer<RealOf<Panel>>& job, const ScanSite<Re
   if (walk) L::store(h, carry, count);
 }
 
-template <class Real, class Cell>
+template <class Panel, int G>
+using GateWalk = void (*)(const ScanLayer<RealOf<Panel>>& job, const ScanSite<RealOf<Panel>>* site, int rows,
+                          Index channel, Index count, const typename Lanes<RealOf<Panel>>::V (*gates)[G]);
+
+template <class Real, int G>
 HWY_INLINE void LoadScanBias(const ScanLayer<Real>& job, Index channel, Index count,
-                             typename Lanes<Real>::V (&bias)[Cell::gates]) {
-  for (int g = 0; g < Cell::gates; ++g) {
+                             typename Lanes<Real>::V (&bias)[G]) {
+  for (int g = 0; g < G; ++g) {
     bias[g] = job.bias == nullptr ? typename Lanes<Real>::V(0)
                                   : Lanes<Real>::load(job.bias + g * job.hidden + channel, count);
   }
@@ -146,62 +151,62 @@ HWY_INLINE SiteOperands<Panel> OperandsOf(const ScanLayer<RealOf<Panel>>& job, c
   }
 }
 
-template <class Panel, class Cell, int rows>
+template <class Panel, int G, int rows>
 HWY_INLINE void ScanTile(const ScanLayer<RealOf<Panel>>& job, const ScanSites<RealOf<Panel>>& sites,
-                         const SiteOperands<Panel>& x, Index first, Index block) {
+                         const SiteOperands<Panel>& x, Index first, Index block, GateWalk<Panel, G> walk) {
   using Real = RealOf<Panel>;
   using L = Lanes<Real>;
   using V = typename L::V;
-  constexpr int G = Cell::gates;
   const Index channel = block * L::lanes, count = std::min<Index>(L::lanes, job.hidden - channel);
-  V bias[G], acc[rows][G];
-  LoadScanBias<Real, Cell>(job, channel, count, bias);
+  V bias[G], acc[rows][G], sums[rows][G];
+  LoadScanBias(job, channel, count, bias);
   for (int m = 0; m < rows; ++m) {
     for (int g = 0; g < G; ++g) acc[m][g] = bias[g];
   }
   AccumulateRows<Real, rows, G>(
       x.rows + first * x.stride, x.stride, job.input,
       reinterpret_cast<const Panel*>(job.packed) + block * PanelInputs<Panel>(job.input) * G * L::lanes, acc);
-  WalkGates<Panel, Cell, rows>(job, sites.site + first, channel, count, acc);
+  CopySums<Real>(acc, sums);
+  walk(job, sites.site + first, rows, channel, count, sums);
 }
 
 /// A single site: several vectors of channels at once.
-template <class Panel, class Cell, int blocks>
+template <class Panel, int G, int blocks>
 HWY_INLINE void ScanSingle(const ScanLayer<RealOf<Panel>>& job, const OperandOf<Panel>* x,
-                           const ScanSite<RealOf<Panel>>& site, Index block) {
+                           const ScanSite<RealOf<Panel>>& site, Index block, GateWalk<Panel, G> walk) {
   using Real = RealOf<Panel>;
   using L = Lanes<Real>;
   using V = typename L::V;
-  constexpr int G = Cell::gates;
   const Index panel_size = PanelInputs<Panel>(job.input) * G * L::lanes;
-  V acc[blocks][G];
+  V acc[blocks][G], sums[blocks][G];
   for (int p = 0; p < blocks; ++p) {
     const Index channel = (block + p) * L::lanes;
-    LoadScanBias<Real, Cell>(job, channel, std::min<Index>(L::lanes, job.hidden - channel), acc[p]);
+    LoadScanBias(job, channel, std::min<Index>(L::lanes, job.hidden - channel), acc[p]);
   }
   AccumulatePanels<Real, blocks, G>(x, job.input, reinterpret_cast<const Panel*>(job.packed) + block * panel_size,
                                     panel_size, acc);
+  CopySums<Real>(acc, sums);
   for (int p = 0; p < blocks; ++p) {
     const Index channel = (block + p) * L::lanes, count = std::min<Index>(L::lanes, job.hidden - channel);
-    WalkGates<Panel, Cell, 1>(job, &site, channel, count, &acc[p]);
+    walk(job, &site, 1, channel, count, &sums[p]);
   }
 }
 
 /// All vectors of channels of a part for sites whose inputs are at `x`.
-template <class Panel, class Cell>
+template <int G, class Panel>
 void WalkSites(const ScanLayer<RealOf<Panel>>& job, const ScanLayerPart& part, const ScanSites<RealOf<Panel>>& sites,
-               const SiteOperands<Panel>& x) {
+               const SiteOperands<Panel>& x, GateWalk<Panel, G> walk) {
   for (Index block = part.block_begin; block < part.block_end; ++block) {
-    ForEachTile<ScanTileRows<Panel, Cell>>(0, sites.count, [&](auto rows, Index first) HWY_ATTR {
-      ScanTile<Panel, Cell, decltype(rows)::value>(job, sites, x, first, block);
+    ForEachTile<ScanTileRows<Panel, G>>(0, sites.count, [&](auto rows, Index first) HWY_ATTR {
+      ScanTile<Panel, G, decltype(rows)::value>(job, sites, x, first, block, walk);
     });
   }
 }
 
-template <class Panel, class Cell>
-void RunScanLayer(const ScanLayer<RealOf<Panel>>& job, const ScanLayerPart& part) {
+template <class Panel, int G>
+HWY_NOINLINE void WalkLayer(const ScanLayer<RealOf<Panel>>& job, const ScanLayerPart& part, GateWalk<Panel, G> walk) {
   using Real = RealOf<Panel>;
-  constexpr int rows = ScanTileRows<Panel, Cell>;
+  constexpr int rows = ScanTileRows<Panel, G>;
   PanelUse<Panel> use;
   use.set_rows(kScanSites);
   ScanSites<Real> sites;
@@ -212,12 +217,17 @@ void RunScanLayer(const ScanLayer<RealOf<Panel>>& job, const ScanLayerPart& part
     const SiteOperands<Panel> x = OperandsOf<Panel>(job, part, sites);
     if (sites.count == 1) {
       ForEachTile<4>(part.block_begin, part.block_end, [&](auto blocks, Index block) HWY_ATTR {
-        ScanSingle<Panel, Cell, decltype(blocks)::value>(job, x.rows, sites.site[0], block);
+        ScanSingle<Panel, G, decltype(blocks)::value>(job, x.rows, sites.site[0], block, walk);
       });
       continue;
     }
-    WalkSites<Panel, Cell>(job, part, sites, x);
+    WalkSites<G>(job, part, sites, x, walk);
   }
+}
+
+template <class Panel, class Cell>
+void RunScanLayer(const ScanLayer<RealOf<Panel>>& job, const ScanLayerPart& part) {
+  WalkLayer<Panel, Cell::gates>(job, part, &WalkGates<Panel, Cell>);
 }
 
 /// Panels of weight_ih [G*H, I]: for each vector of channels, for each input, the gates side by side.

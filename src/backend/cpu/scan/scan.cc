@@ -1,10 +1,15 @@
-// The engines of scan cells for every instruction set.
+// The engines of scan cells, built-in and defined ones, for every instruction set. Both have the same products, which
+// are compiled once.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backend/cpu/scan/scan.cc"
 
 #include "backend/cpu/kernels.h"
+#include "backend/cpu/traced/traced.h"
+#include "formula/cell.h"
 
 #include "backend/cpu/every_target.inl"
+
+#include <hwy/contrib/math/math-inl.h>
 
 HWY_BEFORE_NAMESPACE();
 namespace penstock::cpu::HWY_NAMESPACE {
@@ -12,11 +17,17 @@ namespace {
 
 #include "backend/cpu/dense/panel_packing.inl"
 
+#include "backend/cpu/traced/evaluate.inl"
+
 #include "backend/cpu/scan/cell_step.inl"
+
+#include "backend/cpu/traced/scan.inl"
 
 #include "backend/cpu/scan/scan.inl"
 
 #include "backend/cpu/dense/step_panels.inl"
+
+#include "backend/cpu/traced/scan_layer.inl"
 
 #include "backend/cpu/scan/step.inl"
 
@@ -38,6 +49,20 @@ void FillByIndex(int cell, CellKernels<Real>& kernels) {
   FillScanLayersAs<Real>(cell, kernels);
 }
 
+template <class Real, class Cell>
+void FillTracedScanCell(CellKernels<Real>& kernels) {
+  FillScanCell<Real, Cell>(kernels);
+  FillScanLayerCell<Real, Cell>(kernels);
+}
+
+template <class Real>
+void FillTracedScanAs(int gates, CellKernels<Real>& kernels) {
+  static_assert(kMostScanGates == 3);
+  if (gates == 1) return FillTracedScanCell<Real, TracedScan<1>>(kernels);
+  if (gates == 2) return FillTracedScanCell<Real, TracedScan<2>>(kernels);
+  if (gates == 3) return FillTracedScanCell<Real, TracedScan<3>>(kernels);
+}
+
 template <class Real>
 void FillGivenKind(Given given, CellKernels<Real>& kernels) {
   if (given == Given::terms) FillScans<Real, GivenTerms>(kernels);
@@ -49,9 +74,11 @@ void FillGivenKind(Given given, CellKernels<Real>& kernels) {
 
 void FillGivenFloat(Given given, CellKernels<float>& kernels) { FillGivenKind(given, kernels); }
 void FillScanFloat(int cell, CellKernels<float>& kernels) { FillByIndex(cell, kernels); }
+void FillTracedScanFloat(int gates, CellKernels<float>& kernels) { FillTracedScanAs<float>(gates, kernels); }
 #if HWY_ONCE
 // Double serves gradient checks, one lane at a time: the baseline is enough.
 void FillScanDouble(int cell, CellKernels<double>& kernels) { FillByIndex(cell, kernels); }
+void FillTracedScanDouble(int gates, CellKernels<double>& kernels) { FillTracedScanAs<double>(gates, kernels); }
 void FillGivenDouble(Given given, CellKernels<double>& kernels) { FillGivenKind(given, kernels); }
 #endif
 
@@ -62,10 +89,17 @@ HWY_AFTER_NAMESPACE();
 namespace penstock::cpu {
 
 HWY_EXPORT(FillScanFloat);
+HWY_EXPORT(FillTracedScanFloat);
 HWY_EXPORT(FillGivenFloat);
 
 void FillScan(int cell, CellKernels<float>& kernels) { HWY_DYNAMIC_DISPATCH(FillScanFloat)(cell, kernels); }
 void FillScan(int cell, CellKernels<double>& kernels) { HWY_STATIC_DISPATCH(FillScanDouble)(cell, kernels); }
+void FillTracedScan(int gates, CellKernels<float>& kernels) {
+  HWY_DYNAMIC_DISPATCH(FillTracedScanFloat)(gates, kernels);
+}
+void FillTracedScan(int gates, CellKernels<double>& kernels) {
+  HWY_STATIC_DISPATCH(FillTracedScanDouble)(gates, kernels);
+}
 void FillGiven(Given given, CellKernels<float>& kernels) { HWY_DYNAMIC_DISPATCH(FillGivenFloat)(given, kernels); }
 void FillGiven(Given given, CellKernels<double>& kernels) { HWY_STATIC_DISPATCH(FillGivenDouble)(given, kernels); }
 

@@ -3,11 +3,6 @@
 
 template <class Real>
 struct TilePlace;
-template <class Panel, class Operand>
-struct GateGroup;
-template <class Panel, class Cell, int first_gate, int gate_count, int width>
-void ForwardTiles(const DenseForward<RealOf<Panel>>& job, const GateGroup<Panel, OperandOf<Panel>>& group,
-                  const RowPlace<RealOf<Panel>>* places, const DensePart& part, Index slot_end, Index step);
 template <class Panel, class Cell>
 requires(!Traced<Cell>) void PlaceRows(const DenseForward<RealOf<Panel>>& job, const DensePart& part, Index slot_end,
                                        Index step, RowPlace<RealOf<Panel>>* places);
@@ -33,7 +28,7 @@ void PlaceRows(const DenseForward<RealOf<Panel>>& job, const DensePart& part, In
 
 /// What is kept for the backward pass lies at places that only the job knows: it is not asked for.
 template <Traced Cell, int first_gate, int gate_count, int width, class Real>
-HWY_NOINLINE void FetchRows(const RowPlace<Real>* rows, int count, Index hidden, Index first_unit, bool) {
+void FetchRows(const RowPlace<Real>* rows, int count, Index hidden, Index first_unit, bool) {
   for (int m = 0; m < count; ++m) {
     for (int w = 0; w < width; ++w) {
       const Index unit = first_unit + w * Lanes<Real>::lanes;
@@ -178,9 +173,11 @@ HWY_INLINE void KeepSums(const TracedForward<Real>& job, const TilePlace<Real>& 
   }
 }
 
-/// All heads of the rows of a part at one step, once the sums of all their units are there.
-template <class Real>
-void FinishRows(const TracedForward<Real>& job, const DensePart& part, Index slot_end) {
+/// Of cells whose units read means: all heads of the rows of a part.
+template <Traced Cell, class Real>
+void FinishStep(const DenseForward<Real>& base, const DensePart& part, Index slot_end) {
+  const auto& job = static_cast<const TracedForward<Real>&>(base);
+  if (!job.traced.cell->averages) return;
   using L = Lanes<Real>;
   using V = typename L::V;
   const Program& program = job.saved != nullptr ? job.traced.cell->training : job.traced.cell->forward;
@@ -210,9 +207,8 @@ void FinishRows(const TracedForward<Real>& job, const DensePart& part, Index slo
 }
 
 template <class Panel, Traced Cell, int first_gate, int gate_count, int width>
-HWY_NOINLINE void TileGates(const DenseForward<RealOf<Panel>>& job, const TilePlace<RealOf<Panel>>& place, int rows,
-                            int blocks, const typename Lanes<RealOf<Panel>>::V* of_input,
-                            const typename Lanes<RealOf<Panel>>::V* of_state) {
+void TileGates(const DenseForward<RealOf<Panel>>& job, const TilePlace<RealOf<Panel>>& place, int rows, int blocks,
+               const typename Lanes<RealOf<Panel>>::V* of_input, const typename Lanes<RealOf<Panel>>::V* of_state) {
   using Real = RealOf<Panel>;
   constexpr Index lanes = Lanes<Real>::lanes;
   const Index head_size = job.hidden / job.heads, head_unit = place.head * head_size;
@@ -230,12 +226,4 @@ HWY_NOINLINE void TileGates(const DenseForward<RealOf<Panel>>& job, const TilePl
     }
   }
   tile.run(of_input, of_state);
-}
-
-template <class Panel, Traced Cell, int first_gate, int gate_count, int width>
-void ForwardGroup(const DenseForward<RealOf<Panel>>& job, const GateGroup<Panel, OperandOf<Panel>>& group,
-                  const RowPlace<RealOf<Panel>>* places, const DensePart& part, Index slot_end, Index step) {
-  ForwardTiles<Panel, Cell, first_gate, gate_count, width>(job, group, places, part, slot_end, step);
-  const auto& own = static_cast<const TracedForward<RealOf<Panel>>&>(job);
-  if (own.traced.cell->averages) FinishRows(own, part, slot_end);
 }

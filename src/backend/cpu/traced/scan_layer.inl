@@ -1,15 +1,15 @@
 // Include after dense/step_panels.inl and before scan/step.inl and scan/layer.inl.
 
-template <class Real, class Cell, int rows>
+template <class Real, class Cell>
 struct TileSteps;
 
 /// The steps of a tile, computed side by side.
-template <class Real, Traced Cell, int rows>
-struct TileSteps<Real, Cell, rows> {
+template <class Real, Traced Cell>
+struct TileSteps<Real, Cell> {
   using V = typename Lanes<Real>::V;
   using Gates = V[Cell::gates];
 
-  HWY_INLINE TileSteps(const ScanLayer<Real>& job, ScanPlace at, const Gates* gates) {
+  HWY_INLINE TileSteps(const ScanLayer<Real>& job, ScanPlace at, const Gates* gates, int rows) {
     if (!job.walks()) return;
     const TracedCell<Real>& traced = TracedJob(job).traced;
     const Program& program = traced.cell->forward;
@@ -31,7 +31,7 @@ struct TileSteps<Real, Cell, rows> {
   HWY_INLINE AffineStep<V, false> operator[](int m) const { return {gain[m], offset[m]}; }
 
   // Not an array of AffineStep, whose implicit constructor would lack the target attribute of Highway's region.
-  V gain[rows], offset[rows];
+  V gain[kMostScanTileRows], offset[kMostScanTileRows];
 };
 
 /// A block of channels at one step, with the equations of all its vectors computed side by side.

@@ -9,8 +9,9 @@ struct StepPointwise<Panel, Cell> {
   const CellStep<Real>& base;
   bool h_is_read;  // by all who need the old one: the new one may take its place
 
+  /// Not inlined: blocks of many widths call it, and the program takes longer than the call.
   template <bool>
-  HWY_INLINE void gates(Index unit, Index count, const V (&wx)[G], const V (&rh)[G]) const {
+  HWY_NOINLINE void gates(Index unit, Index count, const V (&wx)[G], const V (&rh)[G]) const {
     const auto& job = static_cast<const TracedStep<Real>&>(base);
     const Program& program = job.traced.cell->forward;
     if (job.traced.cell->averages) {
