@@ -179,7 +179,9 @@ class Papers(unittest.TestCase):
     def test_options_out_of_range_are_refused(self):
         for options, words in {("--jobs", 0): "--jobs must be at least 1, not 0",
                                ("--minutes", 0): "--minutes must be above 0, not 0",
-                               ("--only", "parity"): "--only has parity; recall has recall"}.items():
+                               ("--rates", 0): "--rates must be above 0 and finite, not 0",
+                               ("--networks", "gru, 9 blocks"): "--networks has gru, 9 blocks, and recall has",
+                               ("--only", "parity"): "--only has parity, and recall has recall"}.items():
             done = subprocess.run(self.command(*options), capture_output=True, text=True)
             self.assertEqual(done.returncode, 2)
             self.assertIn(words, done.stderr)

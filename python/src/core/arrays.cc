@@ -170,9 +170,10 @@ Array::Array(nb::handle object, const char* name, Scalar scalar) : Array() {
   refuse_masked(object, name);
   if (PyObject_CheckBuffer(object.ptr())) {
     if (!acquire(object, 0)) {
-      const nb::python_error error;
+      nb::python_error error;
       refuse_gpu(object, name);
-      throw error;
+      error.restore();
+      throw nb::python_error();
     }
   } else {
     const Numpy& numpy = Numpy::get();

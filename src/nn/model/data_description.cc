@@ -20,7 +20,7 @@ constexpr Names<7> date_form_names = {"month-first", "day-first", "excel", "year
 constexpr Names<2> undated_names = {"refuse", "drop"};
 constexpr Names<5> irregular_names = {"auto", "ignore", "elapsed", "fill", "refuse"};
 constexpr Names<4> missing_names = {"refuse", "carry", "interpolate", "mask"};
-constexpr Names<3> task_names = {"language", "forecast", "classify"};
+constexpr Names<3> names_of_tasks = {"language", "forecast", "classify"};
 
 /// Which part of its cycle has passed at a date, from 0 to 1.
 double phase(Feature feature, double seconds) {
@@ -56,7 +56,7 @@ std::string_view to_string(Undated undated) { return name_of(undated_names, unda
 Undated parse_undated(std::string_view text) { return parse_name<Undated>("undated", undated_names, text); }
 std::string_view to_string(Missing missing) { return name_of(missing_names, missing); }
 Missing parse_missing(std::string_view text) { return parse_name<Missing>("missing", missing_names, text); }
-std::string_view to_string(Task task) { return name_of(task_names, task); }
+std::string_view to_string(Task task) { return name_of(names_of_tasks, task); }
 std::string_view to_string(Irregular irregular) { return name_of(irregular_names, irregular); }
 Irregular parse_irregular(std::string_view text) { return parse_name<Irregular>("irregular", irregular_names, text); }
 DateForm parse_date_form(std::string_view text) { return parse_name<DateForm>("dates", date_form_names, text); }
