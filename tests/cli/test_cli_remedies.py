@@ -64,7 +64,8 @@ def test_initial_weights_are_an_option(models, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--initial-weights", "glorot"], "--initial-weights must be standard, uniform, orthogonal or identity, not glorot"),
+        (["--initial-weights", "glorot"],
+         '--initial-weights must be one of standard, uniform, orthogonal, identity, not "glorot"'),
         (["--initial-weights", "orthogonal"], "--initial-weights orthogonal needs a cell with a recurrent matrix, such as "
                                               "gru or lstm: mingru has none"),
         (["--chrono", 1.5], "--chrono must be above 2 steps, or 0, not 1.5"),
