@@ -1,5 +1,6 @@
 // Routes that must meet: steps and sequences, parts and wholes, rows and batches, heads and networks, threads.
 
+#include "backend/cpu/instruction_sets.h"
 #include "nn/check_cell.h"
 #include "support/expect_error.h"
 
@@ -326,6 +327,7 @@ void expect_heads_to_be_networks(const CellInfo& info, Index heads, Index d) {
   Recurrent<Real> whole = make_network<Real>(cell, whole_case);
   const Inputs<Real> in = make_inputs(whole, whole_case);
   const Outputs<Real> out = run(whole, in);
+  const auto allowed = tolerances(whole, in, whole_case);
   std::vector<Real> dx(out.dx.size(), Real(0));
   for (Index head = 0; head < heads; ++head) {
     SCOPED_TRACE(testing::Message() << "head " << head);
@@ -362,10 +364,15 @@ void expect_heads_to_be_networks(const CellInfo& info, Index heads, Index d) {
     EXPECT_TRUE(same_bits(alone.dstate_in, units(out.dstate_in))) << "gradient of state in";
     for (std::size_t p = 0; p < out.gradients.size(); ++p) {
       const auto& [name, gradient] = out.gradients[p];
-      EXPECT_TRUE(same_bits(alone.gradients[p].second, part_of(name, gradient))) << "gradient of " << name;
+      const std::vector<Real>& of_one = alone.gradients[p].second;
+      const std::vector<Real> of_whole = part_of(name, gradient);
+      // How AMX splits a product of floats depends on its size.
+      EXPECT_TRUE(cpu::has_bf16_tiles() ? close(of_one, of_whole, allowed.backward, backward_terms)
+                                        : same_bits(of_one, of_whole))
+          << "gradient of " << name;
     }
   }
-  EXPECT_TRUE(close(out.dx, dx, tolerances(whole, in, whole_case).backward, backward_terms));
+  EXPECT_TRUE(close(out.dx, dx, allowed.backward, backward_terms));
 }
 
 TEST_P(CellEquivalence, HeadsAreSeparateNetworks) {
