@@ -1,7 +1,6 @@
 #include "options/data_options.h"
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <initializer_list>
 
@@ -15,9 +14,7 @@ namespace {
 constexpr std::string_view task_prefix = "task:";
 
 const char* describe(DataKind kind) {
-  constexpr std::array names = {"a text",         "a series", "labelled sequences",
-                                "labelled texts", "sound",    "a built-in task"};
-  return names[static_cast<std::size_t>(kind)];
+  return word_of({"a text", "a series", "labelled sequences", "labelled texts", "sound", "a built-in task"}, kind);
 }
 
 std::string held_out(double fraction, const char* what) {

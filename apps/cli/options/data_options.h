@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,6 +12,12 @@
 namespace penstock::cli {
 
 enum class DataKind { text, series, labelled, labelled_texts, sound, task };
+
+/// A word for each kind of data, in this order.
+using WordsOfKinds = std::array<const char*, 6>;
+inline const char* word_of(const WordsOfKinds& words, DataKind kind) {
+  return words.at(static_cast<std::size_t>(kind));
+}
 
 /// How a table is written, as far as the options say so.
 struct TableOptions {

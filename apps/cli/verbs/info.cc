@@ -261,8 +261,7 @@ int describe_sound(const InfoArguments& arguments) {
 
 /// " --as series" of a kind that was given.
 std::string as_option(const std::optional<DataKind>& kind) {
-  constexpr std::array options = {" --as text", " --as series", " --as labelled", " --as texts", "", ""};
-  return kind ? options[static_cast<std::size_t>(*kind)] : "";
+  return kind ? word_of({" --as text", " --as series", " --as labelled", " --as texts", "", ""}, *kind) : "";
 }
 
 /// As `penstock train` would read it, but nothing is fitted to what is only described; in words of its options.

@@ -1,7 +1,6 @@
 #include "verbs/train/summary.h"
 
 #include <fmt/format.h>
-#include <array>
 
 #include <filesystem>
 
@@ -14,8 +13,7 @@ namespace penstock::cli {
 namespace {
 
 const char* scored_things(DataKind kind) {
-  constexpr std::array names = {"bytes", "rows", "sequences", "texts", "samples", "answers"};
-  return names[static_cast<std::size_t>(kind)];
+  return word_of({"bytes", "rows", "sequences", "texts", "samples", "answers"}, kind);
 }
 
 /// "bytes_per_second", "rows_per_second", "time_steps_per_second"
