@@ -86,7 +86,7 @@ void copy_memory(Device device, void* to, const void* from, std::size_t bytes, v
               "copying within the GPU");
 }
 
-void download_memory(const Queue& queue, void* to, const void* from, std::size_t bytes) {
+void start_download(const Queue& queue, void* to, const void* from, std::size_t bytes) {
   if (bytes == 0) return;
   if (queue.cuda() == nullptr) {
     std::memcpy(to, from, bytes);
@@ -96,7 +96,6 @@ void download_memory(const Queue& queue, void* to, const void* from, std::size_t
   stream.device().make_current();
   cuda::check(cuda::driver().copy_to_host(to, reinterpret_cast<cuda::DeviceAddress>(from), bytes, stream.handle()),
               "copying from the GPU");
-  stream.synchronize();
 }
 
 void write_word(Device device, unsigned long long* to, unsigned long long value, void* stream) {
@@ -181,13 +180,7 @@ void Buffer::start_download(void* to, std::size_t bytes, std::size_t offset) con
   require(offset <= bytes_ && bytes <= bytes_ - offset, "bytes must be at most the {} of the buffer, not {}", bytes_,
           offset + bytes);
   if (bytes == 0) return;
-  if (queue_->cuda() == nullptr) {
-    std::memcpy(to, static_cast<const std::byte*>(data_) + offset, bytes);
-    return;
-  }
-  const cuda::Stream& stream = queue_->cuda()->stream;
-  stream.device().make_current();
-  cuda::check(cuda::driver().copy_to_host(to, address(data_) + offset, bytes, stream.handle()), "copying from the GPU");
+  ops::start_download(*queue_, to, static_cast<const std::byte*>(data_) + offset, bytes);
 }
 
 void Buffer::upload(const void* from, std::size_t bytes, std::size_t offset) {

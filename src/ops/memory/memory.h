@@ -38,8 +38,8 @@ class Queue {
 void clear_memory(Device device, void* memory, std::size_t bytes, void* stream);
 /// Copies between places of one device, in the order of a stream of a GPU.
 void copy_memory(Device device, void* to, const void* from, std::size_t bytes, void* stream);
-/// Copies to the host's memory and waits.
-void download_memory(const Queue& queue, void* to, const void* from, std::size_t bytes);
+/// Starts a copy to the host's memory, in the order of the queue.
+void start_download(const Queue& queue, void* to, const void* from, std::size_t bytes);
 /// Writes one number there.
 void write_word(Device device, unsigned long long* to, unsigned long long value, void* stream);
 

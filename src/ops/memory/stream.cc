@@ -25,7 +25,8 @@ void Stream::copy(void* to, const void* from, std::size_t bytes) const {
   ops::copy_memory(device(), to, from, bytes, handle());
 }
 void Stream::download(void* to, const void* from, std::size_t bytes) const {
-  ops::download_memory(*content_->queue, to, from, bytes);
+  ops::start_download(*content_->queue, to, from, bytes);
+  content_->queue->synchronize();
 }
 
 struct Buffer::Content {
