@@ -12,7 +12,7 @@ namespace {
 
 /// Functions and dtypes of NumPy that calls need again and again. Never released, since it may be used until exit.
 struct Numpy {
-  nb::object empty, asarray, ascontiguousarray, from_dlpack, can_cast, shares_memory;
+  nb::object ndarray, empty, asarray, ascontiguousarray, from_dlpack, can_cast, shares_memory;
   nb::object types[5];
 
   static const Numpy& get() {
@@ -23,6 +23,7 @@ struct Numpy {
  private:
   Numpy() {
     const nb::module_ module = nb::module_::import_("numpy");
+    ndarray = module.attr("ndarray");
     empty = module.attr("empty");
     asarray = module.attr("asarray");
     ascontiguousarray = module.attr("ascontiguousarray");
@@ -147,6 +148,8 @@ std::string text_of(std::span<const Index> shape) {
   for (std::size_t i = 0; i < shape.size(); ++i) text += (i > 0 ? ", " : "") + std::to_string(shape[i]);
   return text + (shape.size() == 1 ? ",)" : ")");
 }
+
+bool is_numpy(nb::handle object) { return object.type().ptr() == Numpy::get().ndarray.ptr(); }
 
 void refuse(const std::string& message) { throw Error(ErrorCode::invalid_argument, message); }
 
@@ -314,10 +317,6 @@ void require_shape(const char* name, std::span<const Index> shape, std::span<con
 bool share_memory(const Array& a, const Array& b) {
   const Numpy& numpy = Numpy::get();
   return nb::cast<bool>(numpy.shares_memory(numpy.asarray(a.object()), numpy.asarray(b.object())));
-}
-
-Array optional_array(nb::handle object, const char* name, Scalar scalar) {
-  return object.is_none() ? Array() : Array(object, name, scalar);
 }
 
 }  // namespace penstock::python

@@ -50,6 +50,9 @@ std::string text_of(std::span<const Index> shape);
 /// Returns f64 for an array of float64, f32 for any other object.
 Scalar floats_of(nb::handle object);
 
+/// Returns whether this is an array of NumPy, as most are, and of no subclass.
+bool is_numpy(nb::handle object);
+
 /// Throws Error(invalid_argument) with this message.
 [[noreturn]] void refuse(const std::string& message);
 
@@ -118,8 +121,5 @@ class Array {
 
 /// Returns whether two arrays have elements in common.
 bool share_memory(const Array& a, const Array& b);
-
-/// Returns an optional argument; an empty Array for None.
-Array optional_array(nb::handle object, const char* name, Scalar scalar);
 
 }  // namespace penstock::python

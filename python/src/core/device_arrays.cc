@@ -126,18 +126,8 @@ struct DeviceArray::Memory {
   std::atomic<bool> exported = false;
 };
 
-namespace {
-
-/// Returns whether this is an array of NumPy, as most are, and no subclass of it.
-bool is_plain(nb::handle object) {
-  static const PyObject* const type = nb::object(nb::module_::import_("numpy").attr("ndarray")).release().ptr();
-  return object.type().ptr() == type;
-}
-
-}  // namespace
-
 std::optional<Device> device_of(nb::handle object, const char* name) {
-  if (is_plain(object)) return std::nullopt;
+  if (is_numpy(object)) return std::nullopt;
   // CuPy's arrays have the buffer protocol too, and refuse it.
   const DeviceArray* own = nullptr;
   if (nb::try_cast(object, own) && own != nullptr) return own->device();
