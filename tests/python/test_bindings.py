@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 from hypothesis.extra import numpy as arrays
+from layer_checks import Dlpack
 
 import penstock
 
@@ -25,17 +26,6 @@ class Foreign:
         self._array = array
         if protocol == "__array_interface__":
             self.__array_interface__ = array.__array_interface__
-
-
-class Dlpack:
-    def __init__(self, array):
-        self._array = array
-
-    def __dlpack__(self, **options):
-        return self._array.__dlpack__(**options)
-
-    def __dlpack_device__(self):
-        return self._array.__dlpack_device__()
 
 
 @pytest.mark.parametrize(

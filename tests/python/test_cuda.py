@@ -2,34 +2,14 @@
 
 import numpy as np
 import pytest
+from layer_checks import close, networks, normal
 
 import penstock
 
 if not penstock.cuda.is_available():
     pytest.skip(f"there is no GPU: {penstock.cuda.why_not()}", allow_module_level=True)
 
-EPSILON = np.finfo(np.float32).eps
 NAMES = [cell["name"] for cell in penstock.cells()]
-
-
-def close(got, expected, terms, steps):
-    """Sums of `terms` products, and a random walk of `steps` roundings."""
-    bound = 8 * EPSILON * (terms**0.5 + 4) * (steps + 1) ** 0.5 * max(1.0, np.abs(expected).max(initial=0.0))
-    np.testing.assert_allclose(got, expected, rtol=0, atol=bound)
-
-
-def networks(name, *sizes, **options):
-    """The same weights in float32 and in float64."""
-    single = penstock.Recurrent(name, *sizes, seed=3, **options)
-    double = penstock.Recurrent(name, *sizes, seed=3, dtype="float64", **options)
-    with double.edit() as weights:
-        for key, value in single.parameters.items():
-            weights[key][...] = value
-    return single, double
-
-
-def normal(seed, *shape):
-    return np.random.default_rng(seed).standard_normal(shape, np.float32)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -8,6 +8,7 @@ import gc
 
 import numpy as np
 import pytest
+from layer_checks import Dlpack, close, networks, normal
 
 import penstock
 from penstock.equations import sigmoid, tanh
@@ -18,7 +19,6 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 if not torch.cuda.is_available():
     pytest.skip("PyTorch finds no GPU", allow_module_level=True)
 
-EPSILON = np.finfo(np.float32).eps
 SLEEP = 200_000_000  # cycles, a tenth of a second: longer than all calls of a test
 
 
@@ -47,24 +47,7 @@ class Interface:
         self.__cuda_array_interface__ = {**tensor.__cuda_array_interface__, "version": 3, "stream": stream}
 
 
-class Dlpack:
-    """A tensor by DLPack alone."""
-
-    def __init__(self, tensor):
-        self.tensor = tensor
-
-    def __dlpack__(self, **options):
-        return self.tensor.__dlpack__(**options)
-
-    def __dlpack_device__(self):
-        return self.tensor.__dlpack_device__()
-
-
 WAYS = [lambda tensor: tensor, Dlpack, Interface]
-
-
-def normal(seed, *shape):
-    return np.random.default_rng(seed).standard_normal(shape, np.float32)
 
 
 def there(array):
@@ -73,22 +56,6 @@ def there(array):
 
 def here(array):
     return array.cpu().numpy() if isinstance(array, torch.Tensor) else np.asarray(array)
-
-
-def close(got, expected, terms, steps):
-    """Sums of `terms` products, and a random walk of `steps` roundings."""
-    bound = 8 * EPSILON * (terms**0.5 + 4) * (steps + 1) ** 0.5 * max(1.0, np.abs(expected).max(initial=0.0))
-    np.testing.assert_allclose(here(got), expected, rtol=0, atol=bound)
-
-
-def networks(cell, *sizes, **options):
-    """The same weights in float32 and in float64."""
-    single = penstock.Recurrent(cell, *sizes, seed=3, **options)
-    double = penstock.Recurrent(cell, *sizes, seed=3, dtype="float64", **options)
-    with double.edit() as weights:
-        for key, value in single.parameters.items():
-            weights[key][...] = value
-    return single, double
 
 
 def passes(network, x, h0, dy, dh, wrap=lambda array: array, **options):
@@ -115,7 +82,7 @@ def test_every_cell_trains(cell, rows, steps, inputs, hidden):
     terms, twice = rows * steps + inputs + hidden, 2 * steps
     results = passes(single, *given, device="cuda")
     for got, wanted in zip(results, expected, strict=True):
-        close(got, wanted, terms, twice)
+        close(here(got), wanted, terms, twice)
     for got, again in zip(passes(single, *given, device="cuda"), results, strict=True):
         np.testing.assert_array_equal(got, again)
     on_gpu = [there(array) for array in given]
@@ -123,7 +90,7 @@ def test_every_cell_trains(cell, rows, steps, inputs, hidden):
         results = passes(single, *on_gpu, wrap=wrap)
         assert all(isinstance(array, penstock.cuda.Array) for array in results[:4])
         for got, wanted in zip(results, expected, strict=True):
-            close(got, wanted, terms, twice)
+            close(here(got), wanted, terms, twice)
         for got, again in zip(passes(single, *on_gpu, wrap=wrap), results, strict=True):
             np.testing.assert_array_equal(here(got), here(again))
 
@@ -146,7 +113,7 @@ def test_stacks_with_rows_of_any_length(cell, kind, wrap):
     for on_gpu in (False, True):
         chosen = {key: wrap(there(value)) if on_gpu and key != "layout" else value for key, value in options.items()}
         for got, wanted in zip(passes(single, *map(there, given), wrap=wrap, **chosen), expected, strict=True):
-            close(got, wanted, 64, 20)
+            close(here(got), wanted, 64, 20)
 
 
 def test_one_row_strides_and_out():
@@ -157,10 +124,10 @@ def test_one_row_strides_and_out():
     y, last = single.forward(x, out=out[:, :5, 2:18])
     wanted, wanted_last = double.forward(here(x).astype(np.float64))
     assert y.data_ptr() == out[:, :5, 2:18].data_ptr()
-    close(out[:, :5, 2:18], wanted, 19, 5)
-    close(last, wanted_last, 19, 5)
+    close(here(out)[:, :5, 2:18], wanted, 19, 5)
+    close(here(last), wanted_last, 19, 5)
     assert (out[:, 5:] == 7).all() and (out[:, :5, :2] == 7).all() and (out[:, :5, 18:] == 7).all()
-    close(single.forward(x[0])[0], wanted[0], 19, 5)
+    close(here(single.forward(x[0])[0]), wanted[0], 19, 5)
     with pytest.raises(penstock.InvalidArgument, match="x on a GPU must have contiguous channels"):
         single.forward(wide[..., :6:2])
 
@@ -175,7 +142,7 @@ def test_states_continue():
     as_tensors = torch.from_dlpack(h), torch.as_tensor(c, device="cuda")
     assert as_tensors[0].data_ptr() + 4 * h.shape[0] * 4 * 16 == as_tensors[1].data_ptr()  # views, no copies
     for given in (state, (h, c), as_tensors, torch.stack(as_tensors)):
-        close(single.forward(on_gpu[:, 4:], given)[0], wanted[:, 4:], 19, 9)
+        close(here(single.forward(on_gpu[:, 4:], given)[0]), wanted[:, 4:], 19, 9)
 
 
 def test_weights_change_between_passes():
@@ -189,7 +156,7 @@ def test_weights_change_between_passes():
                 value *= 0.5
     expected = passes(double, *(array.astype(np.float64) for array in given))
     for got, wanted in zip(passes(single, *on_gpu), expected, strict=True):
-        close(got, wanted, 64, 18)
+        close(here(got), wanted, 64, 18)
     tape = single.tape()
     y, _ = single.forward(on_gpu[0], tape=tape)
     with single.edit():

@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import pytest
+from layer_checks import Dlpack, normal
 
 import penstock
 from penstock import _core
@@ -29,23 +30,6 @@ def test_with_a_driver_that_computes_nothing(case, tmp_path):
     worker = pathlib.Path(__file__).with_name("gpu_arrays_worker.py")
     done = subprocess.run([sys.executable, worker, case], env=environment, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
-
-
-class Elsewhere:
-    """An array that can be reached by DLPack alone."""
-
-    def __init__(self, array):
-        self.array = array
-
-    def __dlpack__(self, **options):
-        return self.array.__dlpack__(**options)
-
-    def __dlpack_device__(self):
-        return self.array.__dlpack_device__()
-
-
-def normal(seed, *shape):
-    return np.random.default_rng(seed).standard_normal(shape, np.float32)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -71,11 +55,11 @@ def test_training_on_the_cpu_as_the_device(name, rows, dtype):
         dx, dh0 = network.backward(wrap(dy), wrap(dh := np.ones_like(h0)), tape=tape)
         assert dh.shape == last.shape
         arrays = [y, last, dx, dh0]
-        assert all(isinstance(array, _core.Array if wrap is Elsewhere else np.ndarray) for array in arrays)
+        assert all(isinstance(array, _core.Array if wrap is Dlpack else np.ndarray) for array in arrays)
         return [np.asarray(array).copy() for array in (*arrays, *network.gradients.values())]
 
     expected = passes(lambda array: array, False)
-    for wrap in (Elsewhere, lambda array: array):  # a copy of the network reads both
+    for wrap in (Dlpack, lambda array: array):  # a copy of the network reads both
         for got, wanted in zip(passes(wrap, True), expected, strict=True):
             np.testing.assert_array_equal(got, wanted)
 
@@ -89,7 +73,7 @@ def test_gradients_of_a_copy_are_added_and_its_weights_follow():
     execution, x, tape = _core.Execution("auto", "cpu", 1, True, "full"), normal(1, 2, 5, 3), network.tape()
 
     def passes():
-        y, _ = network._network.forward(Elsewhere(x), None, None, tape._tape, None, False, execution, False, True)
+        y, _ = network._network.forward(Dlpack(x), None, None, tape._tape, None, False, execution, False, True)
         network.backward(y, tape=tape)
         return y.numpy()
 
@@ -108,7 +92,7 @@ def test_a_gpu_that_is_not_there():
     if penstock.cuda.is_available():
         pytest.skip("there is a GPU")
 
-    class OnGpu(Elsewhere):
+    class OnGpu(Dlpack):
         def __dlpack_device__(self):
             return 2, 0
 
