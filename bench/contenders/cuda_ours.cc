@@ -102,7 +102,7 @@ class GpuLoop : public OnGpu {
         weights_(parameters(layer_, type(), false, held_)),
         x_(on_gpu(time_first(shape(), problem.x, shape().inputs))),
         y_(room_for(positions() * shape().hidden)),
-        states_{room_for_state(), room_for_state()},
+        states_{state(room_of_states_[0]), state(room_of_states_[1])},
         workspace_(room(program_->workspace_bytes())) {}
 
   Answers<float> last() override { return {.y = rows_of(y_, shape().hidden, true), .dx = {}, .gradients = {}}; }
@@ -120,9 +120,14 @@ class GpuLoop : public OnGpu {
     }
     return form;
   }
-  Buffer room_for_state() { return room(static_cast<std::size_t>(layer_.state_size() * shape().rows) * sizeof(float)); }
+  Tensor state(Buffer& memory) {
+    memory = room(static_cast<std::size_t>(layer_.state_size() * shape().rows) * sizeof(float));
+    return Tensor::contiguous(data(memory), DType::f32,
+                              {find_cell(layer_.spec().cell).states, 1, shape().rows, shape().hidden},
+                              penstock::Device::cuda());
+  }
   void run(const Buffer&) override {
-    states_[0].fill(0);
+    room_of_states_[0].fill(0);
     for (Index t = 0; t < shape().steps; ++t) step(t);
   }
   void step(Index t) const {
@@ -130,16 +135,12 @@ class GpuLoop : public OnGpu {
       auto* const first = static_cast<std::byte*>(data(buffer)) + t * shape().rows * channels * size_of(storage_);
       return Tensor::contiguous(first, type(), {shape().rows, 1, channels}, penstock::Device::cuda());
     };
-    const auto state = [&](Index number) {
-      return Tensor::contiguous(data(states_[static_cast<std::size_t>(number % 2)]), DType::f32,
-                                {find_cell(layer_.spec().cell).states, 1, shape().rows, shape().hidden},
-                                penstock::Device::cuda());
-    };
     RecurrentProgram::Forward call;
     call.weights = weights_;
     call.batch = {.rows = shape().rows, .steps = 1};
     call.x = at(x_, shape().inputs), call.y = at(y_, shape().hidden);
-    call.state_in = state(t), call.state_out = state(t + 1);
+    const bool odd = t % 2 != 0;
+    call.state_in = states_[odd], call.state_out = states_[!odd];
     call.workspace = memory(workspace_);
     program_->forward(context_, call);
   }
@@ -150,7 +151,8 @@ class GpuLoop : public OnGpu {
   std::vector<Buffer> held_;
   std::vector<Tensor> weights_;
   Buffer x_, y_;
-  std::array<Buffer, 2> states_;  // before and after a step, in turns
+  std::array<Buffer, 2> room_of_states_;
+  std::array<Tensor, 2> states_;  // before and after a step, in turns
   Buffer workspace_;
 };
 
