@@ -125,7 +125,7 @@ def parse():
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--steps", type=int, help="of the optimiser, instead of the table's")
     parser.add_argument("--rates", type=float, nargs="+", metavar="RATE", default=LEARNING_RATES,
-                        help="learning rates of which each network takes the best "
+                        help="learning rates to try; each network keeps its best "
                              f"[{' '.join(map(str, LEARNING_RATES))}]")
     parser.add_argument("--device", default="cpu", help="cpu or cuda")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="runs that go side by side")

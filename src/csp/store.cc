@@ -32,7 +32,7 @@ struct Spelling {
   int binding;  // precedence in the text format
 };
 
-/// Of the operations in their order. Those without a sign are written as calls or have a form of their own.
+/// How each operation is written, in the order of Op. Those without a sign are calls or have a form of their own.
 constexpr Spelling kSpellings[] = {{"", 7},   {"", 7},  {"+", 5}, {"-", 5},   {"*", 6}, {"/", 6},  {"", 7},
                                    {"%", 6},  {"", 7},  {"", 7},  {"", 7},    {"", 7},  {"==", 4}, {"!=", 4},
                                    {"<=", 4}, {"<", 4}, {"", 3},  {"and", 2}, {"or", 1}};

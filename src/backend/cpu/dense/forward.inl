@@ -159,10 +159,10 @@ struct GateGroup {
   const Panel* input_panels;
   Index first_gate, gates;  // gates: G, those of the whole cell
   void (*fetch)(const RowPlace<Real>* rows, int count, Index hidden, Index first_unit, bool streams);
-  /// Of tiles of the width of the panels, and of a single vector of units.
   using Compute = void (*)(const DenseForward<Real>& job, const TilePlace<Real>& place, int rows, int blocks,
                            const V* of_input, const V* of_state);
-  Compute compute, compute_vector;
+  Compute compute;         // for tiles as wide as the panels
+  Compute compute_vector;  // for a single vector of units
 };
 
 /// Computes the gates of a tile's parts from the sums of_input and of_state [parts][gate_count * width]. of_input is
@@ -372,8 +372,8 @@ void ForwardGroup(const DenseForward<RealOf<Panel>>& job, const GateGroup<Panel>
   ForwardTiles<gate_count, width>(job, group, places, part, slot_end, step);
 }
 
-/// What is left to do for the rows of a part at one step once all their units have sums. There is another for cells
-/// whose equations are in the job.
+/// Finishes a step of the rows of a part, when all their units have sums. Built-in cells have nothing left to do; there
+/// is another for cells whose equations are in the job.
 template <class Cell, class Real>
 requires(!Traced<Cell>) HWY_INLINE void FinishStep(const DenseForward<Real>&, const DensePart&, Index) {}
 

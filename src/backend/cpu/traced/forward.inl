@@ -173,7 +173,7 @@ HWY_INLINE void KeepSums(const TracedForward<Real>& job, const TilePlace<Real>& 
   }
 }
 
-/// Of cells whose units read means: all heads of the rows of a part.
+/// Applies the cells whose units read means, to all heads of the rows of a part.
 template <Traced Cell, class Real>
 void FinishStep(const DenseForward<Real>& base, const DensePart& part, Index slot_end) {
   const auto& job = static_cast<const TracedForward<Real>&>(base);
