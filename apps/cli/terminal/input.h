@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "penstock/data/rows.h"
-#include "terminal/read_progress.h"
+#include "terminal/progress_line.h"
 
 namespace penstock::cli {
 

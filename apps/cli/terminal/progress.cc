@@ -9,7 +9,7 @@
 #include <numbers>
 #include <utility>
 
-#include "terminal/bar.h"
+#include "terminal/progress_line.h"
 #include "terminal/terminal.h"
 #include "terminal/units.h"
 
@@ -41,8 +41,7 @@ ProgressReport::ProgressReport(Measures measures, bool quiet)
     : measures_(std::move(measures)),
       style_(quiet                        ? Style::quiet
              : is_terminal(STDERR_FILENO) ? Style::bar
-                                          : Style::lines),
-      utf8_(speaks_utf8()) {}
+                                          : Style::lines) {}
 
 ProgressReport::~ProgressReport() { finish(); }
 
@@ -109,7 +108,7 @@ void ProgressReport::draw_bar(const Progress& progress) {
   }
   const std::size_t width = room > used() ? std::min({room - used(), widest, bar_width_}) : 0;
   bar_width_ = width;
-  std::string line = "\r" + percent + bar(progress.fraction, width, utf8_);
+  std::string line = "\r" + percent + bar(progress.fraction, width);
   for (const Field& field : all) line += std::string(gap, ' ') + field.text;
   say(line + "\x1b[K");
   drawn_ = true;

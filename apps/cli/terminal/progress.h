@@ -63,7 +63,6 @@ class ProgressReport {
 
   Measures measures_;
   Style style_;
-  bool utf8_;
   std::size_t bar_width_ =
       1000;             // shrinks to what there is room for, and then stays: a bar that breathes is hard to read
   bool drawn_ = false;  // a bar stands on the current line

@@ -1,12 +1,11 @@
 #include "verbs/train/search.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
 
-#include "terminal/bar.h"
+#include "terminal/progress_line.h"
 #include "terminal/signals.h"
 #include "terminal/terminal.h"
 #include "terminal/units.h"
@@ -19,29 +18,22 @@ constexpr double seconds_in_a_minute = 60.0;
 /// A line for every training as it ends, and on a terminal a bar below them.
 class SearchReport {
  public:
-  SearchReport(double budget, bool quiet)
-      : budget_(budget), quiet_(quiet), terminal_(is_terminal(STDERR_FILENO)), utf8_(speaks_utf8()) {
+  SearchReport(double budget, bool quiet) : budget_(budget), quiet_(quiet), line_(quiet) {
     if (quiet_) return;
     say(fmt::format("search {} for a model on the training part only: its first part trains, the rest scores\n",
                     clock_time(budget_)));
     say("         cell     width  dropout  rate      loss       trained  \n");
   }
-  ~SearchReport() { erase(); }
-  SearchReport(const SearchReport&) = delete;
-  SearchReport& operator=(const SearchReport&) = delete;
 
   void progress(const SearchChoice& choice, double seconds) {
-    if (quiet_ || !terminal_) return;
-    constexpr std::size_t width = 20;
-    const auto room = static_cast<std::size_t>(std::max(terminal_width(), 40) - 1) - width - 2;
-    const std::string text = fmt::format(" {} left  {}", clock_time(std::max(0.0, budget_ - seconds)), choice.text());
-    say("\r" + bar(std::min(1.0, seconds / budget_), width, utf8_) + text.substr(0, room) + "\x1b[K");
-    drawn_ = true;
+    if (!line_.shown()) return;
+    line_.draw_bar(seconds / budget_,
+                   fmt::format(" {} left  {}", clock_time(std::max(0.0, budget_ - seconds)), choice.text()));
   }
 
   void trial(const SearchTrial& trial, Index number, bool best) {
     if (quiet_) return;
-    erase();
+    line_.erase();
     const SearchChoice& choice = trial.choice;
     const std::size_t times = trial.losses.size();
     say(fmt::format("{:>6}   {:<8} {:>5}  {:<7g}  {:<8.3g}  {:<9}  {}{}\n", number + 1, choice.cell, choice.width,
@@ -50,14 +42,9 @@ class SearchReport {
   }
 
  private:
-  void erase() {
-    if (drawn_) say("\r\x1b[K");
-    drawn_ = false;
-  }
-
   double budget_;
-  bool quiet_, terminal_, utf8_;
-  bool drawn_ = false;  // a bar stands on the current line
+  bool quiet_;
+  ProgressLine line_;
 };
 
 /// What was given is not looked for.

@@ -6,18 +6,26 @@
 
 namespace penstock::cli {
 
-/// A line on standard error that is redrawn in place: on a terminal only, and only once work takes a while.
+/// A bar of `width` cells and its two edges; with block characters an eighth of a cell is the smallest step.
+std::string bar(double fraction, std::size_t width);
+
+/// A line on standard error that is redrawn in place: on a terminal only.
 class ProgressLine {
  public:
   explicit ProgressLine(bool quiet = false);
   /// Leaves the terminal with a clean line.
-  ~ProgressLine();
+  ~ProgressLine() { erase(); }
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;
 
-  /// Whether it is time to draw. At most ten times a second.
+  /// Whether there is a terminal to draw on.
+  bool shown() const { return shown_; }
+  /// Whether it is time to draw: once work takes a while, and at most ten times a second.
   bool due();
   void draw(const std::string& text);
+  /// Draws a bar with a text behind it, which is cut where the terminal ends.
+  void draw_bar(double fraction, const std::string& text);
+  void erase();
   double seconds() const { return std::chrono::duration<double>(Clock::now() - started_).count(); }
 
  private:
@@ -31,14 +39,11 @@ class ProgressLine {
 class ReadProgress {
  public:
   /// `total` bytes; 0 if nobody knows.
-  explicit ReadProgress(std::uint64_t total);
+  explicit ReadProgress(std::uint64_t total) : total_(total) {}
   void add(std::uint64_t bytes);
 
  private:
-  void draw();
-
   std::uint64_t total_, done_ = 0;
-  bool utf8_;
   ProgressLine line_;
 };
 
