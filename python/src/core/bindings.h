@@ -18,7 +18,6 @@ void bind_models(nanobind::module_& module);
 void bind_sessions(nanobind::module_& module);
 void bind_datasets(nanobind::module_& module);
 void bind_training(nanobind::module_& module);
-void bind_tables(nanobind::module_& module);
 void bind_answers(nanobind::module_& module);
 void bind_guard(nanobind::module_& module);
 void bind_search(nanobind::module_& module);

@@ -16,11 +16,11 @@
 #include "bindings.h"
 #include "dicts.h"
 #include "models.h"
+#include "penstock/data/arrow.h"
 #include "penstock/data/labelled_texts.h"
 #include "penstock/data/sound.h"
 #include "penstock/stop.h"
 #include "penstock/train/fine_tune.h"
-#include "tables.h"
 
 namespace penstock::python {
 namespace {
@@ -56,6 +56,23 @@ std::unique_ptr<SharedDataset> opened_unless_interrupted(const std::function<std
   }
   if (failure) throw std::move(*failure);
   return shared(std::move(dataset));
+}
+
+/// Names and CSV texts of tables in memory.
+using TableTexts = std::vector<std::pair<std::string, nb::bytes>>;
+
+std::vector<Table> tables_from(const TableTexts& texts) {
+  std::vector<Table> tables;
+  for (const auto& [name, text] : texts) tables.push_back({name, std::string(text.c_str(), text.size()), true});
+  return tables;
+}
+
+/// Converts a capsule of the Arrow PyCapsule interface to CSV text. Keeps the GIL, since a producer may need it.
+nb::bytes table_text(const nb::capsule& capsule, const std::string& name) {
+  auto* const stream = static_cast<ArrowArrayStream*>(PyCapsule_GetPointer(capsule.ptr(), "arrow_array_stream"));
+  if (stream == nullptr) throw nb::python_error();
+  const Table table = table_of_arrow(*stream, name);
+  return nb::bytes(table.text.data(), table.text.size());
 }
 
 /// The functions that open one kind of data, from files and from tables. `as` is the description of the data of a model
@@ -193,6 +210,7 @@ void bind_datasets(nb::module_& module) {
             [&] { return open_sound(input, target, options, description ? &*description : nullptr); });
       },
       nb::arg("input"), nb::arg("target"), nb::arg("validation_fraction"), nb::arg("origin").none());
+  module.def("table_text", &table_text);
   module.def("guess_kind", [](const Sources& paths) {
     constexpr std::array names = {"text", "series", "labelled", "labelled texts"};
     return names[static_cast<std::size_t>(guess_kind(paths))];

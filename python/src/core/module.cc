@@ -44,7 +44,6 @@ NB_MODULE(_core, module) {
   bindings::bind_scans(module);
   bindings::bind_models(module);
   bindings::bind_sessions(module);
-  bindings::bind_tables(module);
   bindings::bind_answers(module);
   bindings::bind_datasets(module);
   bindings::bind_training(module);
