@@ -24,8 +24,6 @@
 #include "terminal/units.h"
 #include "verbs/train/arguments.h"
 #include "verbs/train/files.h"
-#include "verbs/train/introduction.h"
-#include "verbs/train/origin.h"
 #include "verbs/train/score.h"
 #include "verbs/train/search.h"
 #include "verbs/train/summary.h"
@@ -110,7 +108,7 @@ class TrainingRun {
       return begin(member, number, options);
     };
     callbacks.scored = [&](const Model& scored, const FitResult& result) {
-      score_ = score_held_out({arguments_, data_, options_.execution}, scored, *result.validation, trace_);
+      score_ = score_held_out({arguments_, options_, data_}, scored, *result.validation, trace_);
     };
     callbacks.stop = interrupted;
     const FitOptions how{

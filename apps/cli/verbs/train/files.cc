@@ -16,6 +16,12 @@
 namespace penstock::cli {
 namespace {
 
+// What a model's weights and its data decide.
+constexpr const char* decided[] = {
+    "--cell",     "--width",       "--blocks",    "--hidden-size", "--heads",      "--conv",      "--ffn",
+    "--norms",    "--no-changes",  "--no-linear", "--columns",     "--categories", "--horizon",   "--target-columns",
+    "--calendar", "--date-column", "--transform", "--group",       "--known",      "--irregular", "--group-by-file"};
+
 /// Whether a model is of the kind that a run makes: an interrupted one has left it.
 bool continues(const std::string& checkpoint, const std::string& output) {
   if (!std::filesystem::exists(checkpoint) || !std::filesystem::exists(output)) return false;
@@ -70,6 +76,22 @@ void TrainFiles::check_not_data(const char* option, const std::string& path) con
   check_not_one_of(option, path, "DATA", arguments_.data.sources);
   check_not_one_of(option, path, "DATA", {arguments_.data.target});
 }
+
+TrainOrigin::TrainOrigin(const CLI::App& app, const std::string& path)
+    : path_(path), model_(Model::load(path)), checksum_(inspect_model_file(path).checksum) {
+  for (const char* const option : decided) {
+    if (app.count(option) == 0) continue;
+    fail(ErrorCode::invalid_argument, "{} must not be given with --init, which takes it from {}", option,
+         printable(path));
+  }
+  if (model_.spec().members > 1) {
+    fail(ErrorCode::incompatible,
+         "--init {}: an ensemble of {} cannot be trained further: its file does not keep the members apart",
+         printable(path), model_.spec().members);
+  }
+}
+
+std::string TrainOrigin::describe() const { return fmt::format("{}, checksum {}", path_, checksum_); }
 
 void save_patiently(const Model& model, const std::string& path, const History& history, double seconds_of_training) {
   constexpr double least = 5.0, most = 600.0;

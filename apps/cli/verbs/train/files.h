@@ -1,5 +1,6 @@
 #pragma once
 
+#include <CLI/CLI.hpp>
 #include <optional>
 #include <string>
 
@@ -24,6 +25,22 @@ class TrainFiles {
   const TrainArguments& arguments_;
   std::string checkpoint_;
   std::optional<OutputLock> output_lock_, checkpoint_lock_;
+};
+
+/// The model of `train --init`, from whose weights training goes on.
+class TrainOrigin {
+ public:
+  /// Throws Error(invalid_argument) if options that were given to `app` ask for another model than that of the file.
+  TrainOrigin(const CLI::App& app, const std::string& path);
+
+  const Model& model() const { return model_; }
+  /// "book.safetensors, checksum 0123456789abcdef"
+  std::string describe() const;
+
+ private:
+  std::string path_;
+  Model model_;
+  std::string checksum_;
 };
 
 /// Where the model cannot be written, as on a full disk, there may be room in a while: as long as training took, it is

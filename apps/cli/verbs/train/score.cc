@@ -10,10 +10,10 @@
 namespace penstock::cli {
 namespace {
 
-Score score_held_out_series(const TrainedOn& on, const Model& model, reporting::ForecastTraces& trace) {
+Score score_held_out_series(const RunStart& run, const Model& model, reporting::ForecastTraces& trace) {
   Score score;
-  score.groups =
-      score_groups_held_out(model, *on.data.dataset, on.execution, [&](const auto&... row) { trace.add(row...); });
+  score.groups = score_groups_held_out(model, *run.data.dataset, run.options.execution,
+                                       [&](const auto&... row) { trace.add(row...); });
   score.columns = score_all(score.groups);
   if (model.data().groups.empty()) score.groups.clear();
   return score;
@@ -38,16 +38,16 @@ Score score_held_out_text(const DataOptions& data, const Evaluation& validation)
 
 }  // namespace
 
-std::optional<Score> score_held_out(const TrainedOn& on, const Model& model, const Evaluation& validation,
+std::optional<Score> score_held_out(const RunStart& run, const Model& model, const Evaluation& validation,
                                     std::optional<reporting::ForecastTraces>& trace) {
-  switch (on.data.kind) {
+  switch (run.data.kind) {
     case DataKind::series:
-      return score_held_out_series(on, model, trace.emplace());
+      return score_held_out_series(run, model, trace.emplace());
     case DataKind::labelled:
     case DataKind::labelled_texts:
-      return score_held_out_labels(model, *on.data.dataset, on.execution);
+      return score_held_out_labels(model, *run.data.dataset, run.options.execution);
     case DataKind::text:
-      return score_held_out_text(on.arguments.data, validation);
+      return score_held_out_text(run.arguments.data, validation);
     case DataKind::sound:
     case DataKind::task:
       break;

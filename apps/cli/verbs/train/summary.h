@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "answers/score_report.h"
 #include "options/data_options.h"
@@ -9,7 +10,26 @@
 #include "terminal/progress.h"
 #include "verbs/train/arguments.h"
 
+/// What a run says of itself: its first and its last lines.
 namespace penstock::cli {
+
+/// What a run begins with.
+struct RunStart {
+  const TrainArguments& arguments;
+  const TrainOptions& options;
+  const OpenedData& data;
+};
+
+/// The first lines of a run: the data and how they were read, the model, how long, when it stops, on what machine.
+/// `origin` is the model that it goes on from, empty for fresh weights; `planned` whether its length was chosen by the
+/// size of the data.
+std::string introduction(const RunStart& start, const Model& model, const std::string& origin, bool planned);
+
+/// Those of one that trains nothing, since the linear forecast of a series answers alone.
+std::string introduction_of_linear(const RunStart& start, const Model& model);
+
+/// Those of one that trains nothing, since filters answer alone, in spite of the options `given` for layers.
+std::string introduction_of_filters(const RunStart& start, const std::vector<std::string>& given);
 
 /// What a run ends with.
 struct RunEnd {
@@ -27,7 +47,7 @@ struct RunEnd {
 /// "mse 0.0312 on 20 held-out rows"
 std::string validation_text(const TrainResult& result, const Measures& measures, DataKind kind);
 
-/// Lines for a person.
+/// Its last lines, for a person.
 std::string run_summary(const RunEnd& end);
 Json run_json(const RunEnd& end);
 
