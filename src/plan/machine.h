@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -34,26 +35,33 @@ struct CpuCosts {
   bool operator==(const CpuCosts&) const = default;
 };
 
-/// Calls visit(name, value) for each cost, in the order of files.
+/// Calls visit(name, value) for each cost of a GPU or a CPU, in the order of files.
+template <class Costs, class Visit>
+void visit_costs(Costs& costs, const Visit& visit) {
 #define PENSTOCK_COST(name, value) visit(#name, costs.name)
-template <class Costs, class Visit>
-void visit_gpu_costs(Costs& costs, const Visit& visit) {
+  if constexpr (std::is_same_v<std::remove_const_t<Costs>, GpuCosts>) {
 #include "plan/gpu_costs.inl"
-}
-template <class Costs, class Visit>
-void visit_cpu_costs(Costs& costs, const Visit& visit) {
+  } else {
 #include "plan/cpu_costs.inl"
-}
+  }
 #undef PENSTOCK_COST
+}
 
 /// A cost and its name.
 using NamedCost = std::pair<std::string, double>;
 /// Returns all costs of a machine, in the order of files.
-std::vector<NamedCost> named_costs(const GpuCosts& costs);
-std::vector<NamedCost> named_costs(const CpuCosts& costs);
+template <class Costs>
+std::vector<NamedCost> named_costs(const Costs& costs) {
+  std::vector<NamedCost> all;
+  visit_costs(costs, [&](const char* name, double value) { all.emplace_back(name, value); });
+  return all;
+}
 /// Sets all costs from values in the order of named_costs().
-void set_costs(GpuCosts& costs, std::span<const double> values);
-void set_costs(CpuCosts& costs, std::span<const double> values);
+template <class Costs>
+void set_costs(Costs& costs, std::span<const double> values) {
+  auto next = values.begin();
+  visit_costs(costs, [&](const char*, double& value) { value = *next++; });
+}
 
 /// Properties of a GPU for the planner.
 struct GpuModel {
@@ -118,9 +126,9 @@ void fill_in(GpuModel& gpu);
 
 /// Write and read all costs as a JSON object. Costs that the text does not name stay unchanged. read_costs() throws
 /// Error(bad_input) for invalid JSON, an unknown name, or a value that is not a positive number.
-std::string costs_json(const GpuCosts& costs);
-std::string costs_json(const CpuCosts& costs);
-void read_costs(std::string_view json, GpuCosts& costs);
-void read_costs(std::string_view json, CpuCosts& costs);
+template <class Costs>
+std::string costs_json(const Costs& costs);
+template <class Costs>
+void read_costs(std::string_view json, Costs& costs);
 
 }  // namespace penstock::plan

@@ -286,52 +286,34 @@ void fail_trial(const std::string& work, const PlanChoice& choice) {
 
 namespace {
 
-template <class Plan>
-double estimate_of(const PlanChoice& choice, std::vector<Rule<Plan>> rules) {
-  const std::optional<Plan> plan = plan_of_choice(choice, std::move(rules));
-  return plan ? plan->microseconds : 0;
-}
+auto rules_of(const Problem& problem, const CpuModel& cpu) { return possible_cpu_rules(problem, cpu); }
+auto rules_of(const GpuDenseProblem& problem, const GpuModel& gpu) { return dense_rules(problem, gpu); }
+auto rules_of(const GpuScanProblem& problem, const GpuModel& gpu) { return scan_rules(problem, gpu); }
+auto rules_of(const GpuLayerProblem& problem, const GpuModel& gpu) { return layer_rules(problem, gpu); }
+auto rules_of(const GpuProductProblem& problem, const GpuModel& gpu) { return product_rules(problem, gpu); }
 
 }  // namespace
 
-double estimate(const PlanChoice& choice, const Problem& problem, const CpuModel& cpu) {
-  return estimate_of(choice, possible_cpu_rules(problem, cpu));
+template <class Problem, class Machine>
+std::vector<Candidate> candidates(const Problem& problem, const Machine& machine, std::size_t most) {
+  return candidates_of(rules_of(problem, machine), most);
 }
 
-double estimate(const PlanChoice& choice, const GpuDenseProblem& problem, const GpuModel& gpu) {
-  return estimate_of(choice, dense_rules(problem, gpu));
+template <class Problem, class Machine>
+double estimate(const PlanChoice& choice, const Problem& problem, const Machine& machine) {
+  const auto plan = plan_of_choice(choice, rules_of(problem, machine));
+  return plan ? plan->microseconds : 0;
 }
 
-double estimate(const PlanChoice& choice, const GpuScanProblem& problem, const GpuModel& gpu) {
-  return estimate_of(choice, scan_rules(problem, gpu));
-}
-
-double estimate(const PlanChoice& choice, const GpuLayerProblem& problem, const GpuModel& gpu) {
-  return estimate_of(choice, layer_rules(problem, gpu));
-}
-
-double estimate(const PlanChoice& choice, const GpuProductProblem& problem, const GpuModel& gpu) {
-  return estimate_of(choice, product_rules(problem, gpu));
-}
-
-std::vector<Candidate> candidates(const Problem& problem, const CpuModel& cpu, std::size_t most) {
-  return candidates_of(possible_cpu_rules(problem, cpu), most);
-}
-
-std::vector<Candidate> candidates(const GpuDenseProblem& problem, const GpuModel& gpu, std::size_t most) {
-  return candidates_of(dense_rules(problem, gpu), most);
-}
-
-std::vector<Candidate> candidates(const GpuScanProblem& problem, const GpuModel& gpu, std::size_t most) {
-  return candidates_of(scan_rules(problem, gpu), most);
-}
-
-std::vector<Candidate> candidates(const GpuLayerProblem& problem, const GpuModel& gpu, std::size_t most) {
-  return candidates_of(layer_rules(problem, gpu), most);
-}
-
-std::vector<Candidate> candidates(const GpuProductProblem& problem, const GpuModel& gpu, std::size_t most) {
-  return candidates_of(product_rules(problem, gpu), most);
-}
+template std::vector<Candidate> candidates(const Problem&, const CpuModel&, std::size_t);
+template std::vector<Candidate> candidates(const GpuDenseProblem&, const GpuModel&, std::size_t);
+template std::vector<Candidate> candidates(const GpuScanProblem&, const GpuModel&, std::size_t);
+template std::vector<Candidate> candidates(const GpuLayerProblem&, const GpuModel&, std::size_t);
+template std::vector<Candidate> candidates(const GpuProductProblem&, const GpuModel&, std::size_t);
+template double estimate(const PlanChoice&, const Problem&, const CpuModel&);
+template double estimate(const PlanChoice&, const GpuDenseProblem&, const GpuModel&);
+template double estimate(const PlanChoice&, const GpuScanProblem&, const GpuModel&);
+template double estimate(const PlanChoice&, const GpuLayerProblem&, const GpuModel&);
+template double estimate(const PlanChoice&, const GpuProductProblem&, const GpuModel&);
 
 }  // namespace penstock::plan

@@ -165,17 +165,13 @@ std::optional<Plan> plan_of_choice(const PlanChoice& choice, std::vector<Rule<Pl
   return std::nullopt;
 }
 
-std::vector<Candidate> candidates(const Problem& problem, const CpuModel& cpu, std::size_t most);
-std::vector<Candidate> candidates(const GpuDenseProblem& problem, const GpuModel& gpu, std::size_t most);
-std::vector<Candidate> candidates(const GpuScanProblem& problem, const GpuModel& gpu, std::size_t most);
-std::vector<Candidate> candidates(const GpuLayerProblem& problem, const GpuModel& gpu, std::size_t most);
-std::vector<Candidate> candidates(const GpuProductProblem& problem, const GpuModel& gpu, std::size_t most);
+/// Returns the best candidates for any problem of the planner, at most `most` per algorithm.
+template <class Problem, class Machine>
+std::vector<Candidate> candidates(const Problem& problem, const Machine& machine, std::size_t most);
 
-double estimate(const PlanChoice& choice, const Problem& problem, const CpuModel& cpu);
-double estimate(const PlanChoice& choice, const GpuDenseProblem& problem, const GpuModel& gpu);
-double estimate(const PlanChoice& choice, const GpuScanProblem& problem, const GpuModel& gpu);
-double estimate(const PlanChoice& choice, const GpuLayerProblem& problem, const GpuModel& gpu);
-double estimate(const PlanChoice& choice, const GpuProductProblem& problem, const GpuModel& gpu);
+/// Returns the estimated microseconds of a choice; 0 if it is none of the problem's plans.
+template <class Problem, class Machine>
+double estimate(const PlanChoice& choice, const Problem& problem, const Machine& machine);
 
 /// Returns the plan of a trial, else the measured plan, else the plan of `ranked`. `possible` returns the rules of the
 /// problem with everything that can run.
