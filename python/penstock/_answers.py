@@ -14,11 +14,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ._types import Mode
     from .models import Model
 
     Source = tuple[str, bytes | None]  # a path, or the name and the text of a table in memory
-    Execution = tuple[str, int, bool, str]  # device, threads, exact, precision
 
 
 def number(value: Any) -> float:
@@ -109,27 +107,27 @@ def rows_of(inputs: Any) -> NDArray:
         raise TypeError(f"inputs must be rows of numbers, a path or a table in memory, not {kind}") from error
 
 
-def label_texts(model: Model, inputs: Any, execution: Execution) -> NDArray:
+def label_texts(model: Model, inputs: Any, execution: _core.Execution) -> NDArray:
     """Returns class probabilities of one text, of several texts, or of the texts in a table."""
     source = source_of(model, inputs)
     if source is not None:
-        return probabilities(_core.label_text_table(model._model, source, *execution))
+        return probabilities(_core.label_text_table(model._model, source, execution))
     one = isinstance(inputs, (str, bytes))
     texts = [bytes_of(text) for text in ([inputs] if one else inputs)]
     for text in texts:
         if not isinstance(text, bytes):
             raise TypeError(f"inputs must be a text, texts, a file or a table, not {type(text).__name__}")
-    answers = probabilities(_core.label_texts(model._model, texts, *execution))
+    answers = probabilities(_core.label_texts(model._model, texts, execution))
     return answers[0] if one else answers
 
 
 def answer_source(
-    model: Model, source: Source, wanted: list[float] | None, sequence_column: str, execution: Execution
+    model: Model, source: Source, wanted: list[float] | None, sequence_column: str, execution: _core.Execution
 ) -> Any:
     """Returns the answers for a file or a table, with these quantiles of forecasts."""
     if model.task == "classify":
-        return probabilities(_core.label_table(model._model, source, sequence_column, *execution))
-    found = _core.forecast_table(model._model, source, wanted or [], *execution)
+        return probabilities(_core.label_table(model._model, source, sequence_column, execution))
+    found = _core.forecast_table(model._model, source, wanted or [], execution)
     answers = {name: values if wanted is None else (values, quantiles) for name, values, quantiles in found}
     return answers if model._data["group_column"] else answers[""]
 
@@ -150,7 +148,7 @@ def score_text(model: Model, inputs: Any, threads: int) -> dict[str, Any]:
 
 
 def predict(
-    model: Model, inputs: Any, quantiles: Any, group: str, sequence_column: str, mode: Mode, execution: Execution
+    model: Model, inputs: Any, quantiles: Any, group: str, sequence_column: str, execution: _core.Execution
 ) -> Any:
     """Returns what :meth:`Model.predict` does."""
     wanted = None if quantiles is None else levels(quantiles)
@@ -164,8 +162,7 @@ def predict(
     reads_rows = model.task != "language" and model._data["vocabulary"] == 0
     rows = rows_of(inputs) if reads_rows else None
     steps = tokens_of(model, inputs) if rows is None else model._model.normalised(rows, group)
-    device, threads, exact, precision = execution
-    outputs, _ = model.forward(steps, mode=mode, device=device, threads=threads, exact=exact, precision=precision)
+    outputs, _ = model._model.forward(steps, None, execution)
     if model.task == "forecast":
         answer: Any = model._model.in_units(outputs, group)
         return answer if wanted is None else (answer, model._model.quantiles(steps, outputs, rows, wanted, group))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from . import _core
+from ._execution import execution
 from ._given import model_of
 
 TYPE_CHECKING = False  # typing.TYPE_CHECKING without the import
@@ -29,7 +30,7 @@ class Session:
 
     def __init__(self, model: Model, *, device: str | None = None, precision: str = "full") -> None:
         self.model = model
-        self._session = _core.Session(model_of(model), model._on(device), precision)
+        self._session = _core.Session(model_of(model), execution("auto", model._on(device), 1, False, precision))
 
     def push(self, step: int | ArrayLike, *, out: Buffer | None = None) -> NDArray:
         """Runs one step and returns the outputs ``[O]``.

@@ -188,7 +188,6 @@ class _Network:
             (lengths, cu_seqlens, reset_mask) if given else None,
             is_time_first(layout),
             self._execution(mode, device, threads, exact, precision),
-            device == "auto",
         )
 
     def choose_device(

@@ -6,6 +6,7 @@ import os
 
 from . import _core
 from ._answers import evaluate, predict
+from ._execution import execution
 from ._given import dataset_of
 from ._keywords import explain_keywords
 from ._session import Session
@@ -202,7 +203,7 @@ class Model:
 
         The other arguments are those of :meth:`forward`.
         """
-        return self._model.choose_device(rows, steps, training, threads, exact, precision)
+        return self._model.choose_device(rows, steps, training, execution("auto", "cpu", threads, exact, precision))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes a safetensors file that also contains the architecture and the description of the data.
@@ -270,7 +271,7 @@ class Model:
 
         The keys are ``weights``, ``state``, ``forward``, ``training`` and ``optimizer``.
         """
-        return self._model.memory(rows, steps, self._on(device), precision)
+        return self._model.memory(rows, steps, execution("auto", self._on(device), 0, False, precision))
 
     def forward(
         self,
@@ -302,7 +303,8 @@ class Model:
             TypeError: An array has the wrong dtype.
             Unsupported: The device does not exist, or cannot run with these options.
         """
-        return self._model.forward(inputs, state, mode, self._on(device), threads, exact, precision)
+        how = execution(mode, self._on(device), threads, exact, precision)
+        return self._model.forward(inputs, state, how)
 
     def predict(
         self,
@@ -360,8 +362,8 @@ class Model:
             IoFailure: The file cannot be read.
             BadInput: The file or the table has a value that cannot be read.
         """
-        execution = self._on(device), threads, exact, precision
-        return predict(self, inputs, quantiles, group, sequence_column, mode, execution)
+        how = execution(mode, self._on(device), threads, exact, precision)
+        return predict(self, inputs, quantiles, group, sequence_column, how)
 
     def evaluate(
         self,
@@ -430,7 +432,8 @@ class Model:
             prompt = prompt.encode()
         if seed is None:
             seed = int.from_bytes(os.urandom(8), "little")
-        return self._model.generate(prompt, bytes, temperature, top_k, top_p, seed, self._on(device), precision)
+        how = execution("auto", self._on(device), 0, False, precision)
+        return self._model.generate(prompt, bytes, temperature, top_k, top_p, seed, how)
 
     def _on(self, device: str | None) -> str:
         return self._device if device is None else device

@@ -280,7 +280,7 @@ def test_the_way_to_a_device_and_back(name, time_first):
 
     def both(x, h0, which, **options):
         y, last = network.forward(x, h0, threads=1, **options)
-        by_device, its_last = network._network.forward(x, h0, None, None, which, time_first, execution, False, True)
+        by_device, its_last = network._network.forward(x, h0, None, None, which, time_first, execution, True)
         close(by_device, y, terms=18, steps=7)
         close(its_last, last, terms=18, steps=7)
 

@@ -49,7 +49,7 @@ def test_training_on_the_cpu_as_the_device(name, rows, dtype):
 
     def passes(wrap, copied):
         network.zero_gradients()
-        how = which, rows == "time_first", execution, False, copied
+        how = which, rows == "time_first", execution, copied
         y, last = network._network.forward(wrap(x), wrap(h0), None, tape._tape, *how)
         dy = normal(4, *y.shape).astype(dtype)
         dx, dh0 = network.backward(wrap(dy), wrap(dh := np.ones_like(h0)), tape=tape)
@@ -73,7 +73,7 @@ def test_gradients_of_a_copy_are_added_and_its_weights_follow():
     execution, x, tape = _core.Execution("auto", "cpu", 1, True, "full"), normal(1, 2, 5, 3), network.tape()
 
     def passes():
-        y, _ = network._network.forward(Dlpack(x), None, None, tape._tape, None, False, execution, False, True)
+        y, _ = network._network.forward(Dlpack(x), None, None, tape._tape, None, False, execution, True)
         network.backward(y, tape=tape)
         return y.numpy()
 

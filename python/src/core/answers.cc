@@ -95,7 +95,7 @@ nb::object quantiles_of(const SeriesForecast& series, const DataDescription& dat
 
 /// Returns (name, forecasts, quantiles) of each series. Quantiles are None without levels.
 nb::list forecast_table(SharedModel& shared, const Source& source, const std::vector<double>& levels,
-                        const std::string& device, int threads, bool exact, const std::string& precision) {
+                        const CallExecution& execution) {
   const SharedModel::Reading model(shared);
   const DataDescription& data = model->data();
   if (!levels.empty()) data.spread.check(levels);
@@ -108,10 +108,8 @@ nb::list forecast_table(SharedModel& shared, const Source& source, const std::ve
     if (groups.empty()) refuse(table.name + ": there are no rows behind the header");
     warn_of_unknown_categories(rows);
     warn_of_undated(rows);
-    const Execution execution = settled(*model, device,
-                                        {.steps = static_cast<Index>(groups.front().kept.size()),
-                                         .execution = execution_from(threads, "auto", exact, precision, device)});
-    for (const GroupedRows& series : groups) forecasts.push_back(forecast(*model, series, levels, execution));
+    const Execution on = settled(*model, execution, {.steps = static_cast<Index>(groups.front().kept.size())});
+    for (const GroupedRows& series : groups) forecasts.push_back(forecast(*model, series, levels, on));
   });
   nb::list answers;
   for (const SeriesForecast& series : forecasts) {
@@ -131,14 +129,9 @@ nb::object logits_of(const DataDescription& data, const std::vector<float>& logi
   return values.object();
 }
 
-Execution labelling(const Model& model, const std::string& device, int threads, bool exact,
-                    const std::string& precision) {
-  return settled(model, device, {.execution = execution_from(threads, "auto", exact, precision, device)});
-}
-
 /// Returns the logits [sequences, classes] after the last row of each sequence.
 nb::object label_table(SharedModel& shared, const Source& source, const std::string& sequence_column,
-                       const std::string& device, int threads, bool exact, const std::string& precision) {
+                       const CallExecution& execution) {
   const SharedModel::Reading model(shared);
   const DataDescription& data = model->data();
   const Table table = table_from(source);
@@ -146,9 +139,8 @@ nb::object label_table(SharedModel& shared, const Source& source, const std::str
   unless_interrupted([&] {
     TextLines lines(table);
     Rows rows(lines, data, {.keep = {}, .sequence_column = sequence_column, .format = format_of(source)});
-    const Execution execution = labelling(*model, device, threads, exact, precision);
     label_rows(
-        *model, rows, execution, [] {},
+        *model, rows, settled(*model, execution, {}), [] {},
         [&](std::span<const float> last) { logits.insert(logits.end(), last.begin(), last.end()); });
     warn_of_unknown_categories(rows);
     if (logits.empty()) refuse(table.name + ": there are no rows behind the header");
@@ -228,14 +220,12 @@ nb::dict score_label_table(SharedModel& shared, const Source& source, const std:
   return describe(score, model->data(), table.name);
 }
 
-nb::object label_texts_given(SharedModel& shared, const std::vector<nb::bytes>& texts, const std::string& device,
-                             int threads, bool exact, const std::string& precision) {
+nb::object label_texts_given(SharedModel& shared, const std::vector<nb::bytes>& texts, const CallExecution& execution) {
   const SharedModel::Reading model(shared);
   std::vector<std::string_view> views;
   for (const nb::bytes& text : texts) views.emplace_back(text.c_str(), text.size());
   std::vector<float> logits;
-  unless_interrupted(
-      [&] { logits = label_texts(*model, views, labelling(*model, device, threads, exact, precision)); });
+  unless_interrupted([&] { logits = label_texts(*model, views, settled(*model, execution, {})); });
   return logits_of(model->data(), logits);
 }
 
@@ -249,8 +239,7 @@ TableFormat table_format_of(const Source& source) {
   return source.second ? TableFormat{',', '.', true} : TableFormat{};
 }
 
-nb::object label_text_table(SharedModel& shared, const Source& source, const std::string& device, int threads,
-                            bool exact, const std::string& precision) {
+nb::object label_text_table(SharedModel& shared, const Source& source, const CallExecution& execution) {
   const SharedModel::Reading model(shared);
   const Table table = table_from(source);
   std::vector<float> logits;
@@ -258,7 +247,7 @@ nb::object label_text_table(SharedModel& shared, const Source& source, const std
     const std::vector<TextRow> rows = read_text_rows(table, model->data(), table_format_of(source), {});
     if (rows.empty()) refuse(table.name + ": there are no rows behind the header");
     const std::vector<std::string_view> texts = texts_of(rows);
-    logits = label_texts(*model, texts, labelling(*model, device, threads, exact, precision));
+    logits = label_texts(*model, texts, settled(*model, execution, {}));
   });
   return logits_of(model->data(), logits);
 }

@@ -20,12 +20,18 @@ void bind_datasets(nanobind::module_& module);
 void bind_training(nanobind::module_& module);
 void bind_answers(nanobind::module_& module);
 void bind_guard(nanobind::module_& module);
-void bind_search(nanobind::module_& module);
 void bind_constraints(nanobind::module_& module);
 
-/// Returns the execution options for the arguments that all calls share: threads, mode ("auto", "sequential", "scan"),
-/// exact, precision and device. Throws Error(invalid_argument), which names the argument.
-Execution execution_from(int threads, const std::string& mode, bool exact, const std::string& precision,
-                         const std::string& device);
+/// How a call computes: what the arguments that all calls share say.
+struct CallExecution {
+  Execution on;
+  bool automatic = false;  ///< The device is to be chosen for the work.
+
+  CallExecution() = default;
+  /// Takes a mode ("auto", "sequential", "scan") and a device, perhaps "auto". Throws Error(invalid_argument), which
+  /// names the argument.
+  CallExecution(const std::string& mode, const std::string& device, int threads, bool exact,
+                const std::string& precision);
+};
 
 }  // namespace penstock::python

@@ -28,9 +28,10 @@ template <class Real>
 struct ForwardCall {
   nb::handle x, state, out, which;  // `which`: None or the tuple (lengths, cu_seqlens, reset_mask)
   Tape<Real>* tape;                 // null: no backward pass follows
-  bool time_first, automatic;       // `automatic`: the device is chosen; with a tape it is the CPU
-  bool on_copy;                     // a copy of the network runs, on the device of `execution`
+  bool time_first;
+  bool on_copy;  // a copy of the network runs, on the device of `execution`
   Execution execution;
+  bool automatic;  // the device is chosen; with a tape it is the CPU
 };
 
 /// A stack of layers. Calls run without the GIL. A lock separates calls that compute from changes of weights and
@@ -75,14 +76,14 @@ class Network {
   }
 
   /// Returns the plan for sequences of this shape, and its reasons.
-  std::string explain(Index rows, Index steps, bool training, const Execution& execution) {
+  std::string explain(Index rows, Index steps, bool training, const CallExecution& execution) {
     RecurrentForm form;
     form.dtype = form.weights = scalar == Scalar::f64 ? DType::f64 : DType::f32;
     form.rows = rows;
     form.steps = steps;
     form.training = training;
     const nb::gil_scoped_release unlocked;
-    return RecurrentProgram::get(spec(), form, execution)->explain();
+    return RecurrentProgram::get(spec(), form, execution.on)->explain();
   }
 
   void save_onnx(const std::string& path) {
@@ -446,19 +447,18 @@ void bind_network(nb::module_& module, const char* name, const char* tape_name) 
       .def(
           "forward",
           [](Bound& self, nb::handle x, nb::handle h0, nb::handle out, nb::handle tape, nb::handle which,
-             bool time_first, const Execution& execution, bool automatic, bool copied) {
+             bool time_first, const CallExecution& execution, bool copied) {
             Tape<Real>* kept = tape.is_none() ? nullptr : nb::cast<Tape<Real>*>(tape);
-            return self.forward({x, h0, out, which, kept, time_first, automatic, copied, execution});
+            return self.forward({x, h0, out, which, kept, time_first, copied, execution.on, execution.automatic});
           },
           nb::arg("x").none(), nb::arg("h0").none(), nb::arg("out").none(), nb::arg("tape").none(),
-          nb::arg("which").none(), nb::arg("time_first"), nb::arg("execution"), nb::arg("automatic"),
-          nb::arg("copied") = false)
+          nb::arg("which").none(), nb::arg("time_first"), nb::arg("execution"), nb::arg("copied") = false)
       .def("choose_device",
-           [](const Bound& self, Index rows, Index steps, const Execution& execution) {
+           [](const Bound& self, Index rows, Index steps, const CallExecution& execution) {
              DeviceChoice choice;
              {
                const nb::gil_scoped_release unlocked;
-               choice = self.choose(rows, steps, execution);
+               choice = self.choose(rows, steps, execution.on);
              }
              return nb::make_tuple(to_string(choice.device), choice.why);
            })

@@ -60,22 +60,23 @@ nb::dict asked() {
 
 }  // namespace
 
-Execution execution_from(int threads, const std::string& mode, bool exact, const std::string& precision,
-                         const std::string& device) {
-  Execution execution;
+CallExecution::CallExecution(const std::string& mode, const std::string& device, int threads, bool exact,
+                             const std::string& precision)
+    : automatic(device == "auto") {
   if (threads < 0) refuse("threads must be at least 0 (as many as the machine offers), not " + std::to_string(threads));
-  execution.threads = threads;
+  on.threads = threads;
   if (mode != "auto" && mode != "sequential" && mode != "scan") {
     refuse("mode must be 'auto', 'sequential' or 'scan', not '" + mode + "'");
   }
-  execution.algorithm = parse_algorithm(mode);
-  execution.exact = exact;
-  execution.precision = parse_precision(precision);
-  if (device != "auto") execution.device = parse_device(device);
-  return execution;
+  on.algorithm = parse_algorithm(mode);
+  on.exact = exact;
+  on.precision = parse_precision(precision);
+  if (!automatic) on.device = parse_device(device);
 }
 
 void bind_machine(nb::module_& module) {
+  nb::class_<CallExecution>(module, "Execution")
+      .def(nb::init<const std::string&, const std::string&, int, bool, const std::string&>());
   module.def(
       "system_info", &asked<system_info>,
       "Returns a dictionary with the version, CPU, number of threads, instruction sets (isa: the one in use), sizes of "

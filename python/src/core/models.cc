@@ -221,8 +221,7 @@ Array array_of(const std::vector<float>& values) {
 
 /// Returns the outputs [..., O] for tokens [...] or features [..., I] of one row or of rows of equal length, and the
 /// state.
-nb::tuple forward(SharedModel& shared, nb::handle inputs, nb::handle state_in, const std::string& device,
-                  const Execution& execution) {
+nb::tuple forward(SharedModel& shared, nb::handle inputs, nb::handle state_in, const CallExecution& execution) {
   const SharedModel::Reading model(shared);
   const DataDescription& data = model->data();
   const bool tokens = data.vocabulary > 0;
@@ -245,7 +244,7 @@ nb::tuple forward(SharedModel& shared, nb::handle inputs, nb::handle state_in, c
   const std::span<float> y(outputs.as<float>(), static_cast<std::size_t>(outputs.size()));
   if (steps > 0) {
     const nb::gil_scoped_release unlocked;
-    const Execution on = settled(*model, device, {.rows = rows, .steps = steps, .execution = execution});
+    const Execution on = settled(*model, execution, {.rows = rows, .steps = steps});
     if (tokens) {
       model->forward(rows, steps, x.values<std::int32_t>(), y, state, on);
     } else {
@@ -257,16 +256,16 @@ nb::tuple forward(SharedModel& shared, nb::handle inputs, nb::handle state_in, c
 
 /// Generates `count` bytes after a prompt.
 nb::bytes generate(SharedModel& shared, const nb::bytes& prompt, Index count, double temperature, Index top_k,
-                   double top_p, std::uint64_t seed, const std::string& device, const Execution& execution) {
+                   double top_p, std::uint64_t seed, const CallExecution& execution) {
   if (count < 0) refuse("count must not be negative, not " + std::to_string(count));
   const std::string beginning(prompt.c_str(), prompt.size());
   std::string text;
   unless_interrupted([&] {
     const SharedModel::Reading model(shared);
     constexpr Index fetched = 64;  // bytes per copy from the device
-    const DeviceQuestion question{.calls = std::max<Index>(1, count), .copied_every = fetched, .execution = execution};
+    const DeviceQuestion question{.calls = std::max<Index>(1, count), .copied_every = fetched};
     Generator generator(*model, {.temperature = temperature, .top_k = top_k, .top_p = top_p}, seed,
-                        settled(*model, device, question));
+                        settled(*model, execution, question));
     generator.read(beginning);
     for (Index i = 0; i < count; ++i) text += generator.next();
   });
@@ -275,10 +274,10 @@ nb::bytes generate(SharedModel& shared, const nb::bytes& prompt, Index count, do
 
 }  // namespace
 
-Execution settled(const Model& model, const std::string& device, const DeviceQuestion& question) {
-  Execution execution = question.execution;
-  if (device == "auto") execution.device = choose_device(model, question).device;
-  return execution;
+Execution settled(const Model& model, const CallExecution& execution, DeviceQuestion question) {
+  question.execution = execution.on;
+  if (execution.automatic) question.execution.device = choose_device(model, question).device;
+  return question.execution;
 }
 
 nb::dict describe(const DataDescription& data) {
@@ -315,11 +314,10 @@ void bind_models(nb::module_& module) {
       .def("data", [](SharedModel& self) { return describe(SharedModel::Reading(self)->data()); })
       .def("parameter_count", [](SharedModel& self) { return SharedModel::Reading(self)->parameter_count(); })
       .def("memory",
-           [](SharedModel& self, Index rows, Index steps, const std::string& device, const std::string& precision) {
+           [](SharedModel& self, Index rows, Index steps, const CallExecution& execution) {
              const SharedModel::Reading model(self);
-             const Execution execution = execution_from(0, "auto", false, precision, device);
-             const ModelMemory memory = model->memory(
-                 rows, steps, settled(*model, device, {.rows = rows, .steps = steps, .execution = execution}));
+             const ModelMemory memory =
+                 model->memory(rows, steps, settled(*model, execution, {.rows = rows, .steps = steps}));
              return dict_of({{"weights", memory.weights},
                              {"state", memory.state},
                              {"forward", memory.forward},
@@ -327,29 +325,14 @@ void bind_models(nb::module_& module) {
                              {"optimizer", memory.optimizer}});
            })
       .def("choose_device",
-           [](SharedModel& self, Index rows, Index steps, bool training, int threads, bool exact,
-              const std::string& precision) {
+           [](SharedModel& self, Index rows, Index steps, bool training, const CallExecution& execution) {
              const SharedModel::Reading model(self);
              const DeviceChoice choice =
-                 choose_device(*model, {.rows = rows,
-                                        .steps = steps,
-                                        .training = training,
-                                        .execution = execution_from(threads, "auto", exact, precision, "cpu")});
+                 choose_device(*model, {.rows = rows, .steps = steps, .training = training, .execution = execution.on});
              return nb::make_tuple(to_string(choice.device), choice.why);
            })
-      .def(
-          "forward",
-          [](SharedModel& self, nb::handle inputs, nb::handle state, const std::string& mode, const std::string& device,
-             int threads, bool exact, const std::string& precision) {
-            return forward(self, inputs, state, device, execution_from(threads, mode, exact, precision, device));
-          },
-          nb::arg("inputs"), nb::arg("state").none(), nb::arg("mode"), nb::arg("device"), nb::arg("threads"),
-          nb::arg("exact"), nb::arg("precision"))
-      .def("generate", [](SharedModel& self, const nb::bytes& prompt, Index count, double temperature, Index top_k,
-                          double top_p, std::uint64_t seed, const std::string& device, const std::string& precision) {
-        return generate(self, prompt, count, temperature, top_k, top_p, seed, device,
-                        execution_from(0, "auto", false, precision, device));
-      });
+      .def("forward", &forward, nb::arg("inputs"), nb::arg("state").none(), nb::arg("execution"))
+      .def("generate", &generate);
 }
 
 }  // namespace penstock::python

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "arrays.h"
+#include "bindings.h"
 
 namespace penstock::python {
 
@@ -78,8 +79,8 @@ Enum chosen(const char* argument, const std::string& text, std::initializer_list
   refuse(std::string(argument) + " must be one of " + names + ", not '" + text + "'");
 }
 
-/// Returns question.execution; if `device` is "auto", with the device that takes less time for this work.
-Execution settled(const Model& model, const std::string& device, const DeviceQuestion& question);
+/// Returns how to compute this work; if the device is to be chosen, on the one that takes less time.
+Execution settled(const Model& model, const CallExecution& execution, DeviceQuestion question);
 /// Returns the architecture of a model from the fields of a dictionary.
 ModelSpec spec_from(const nb::dict& fields);
 /// Returns TrainOptions from the fields of a dictionary. The device "auto" is chosen for batches of these sizes. Throws

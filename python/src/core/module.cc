@@ -48,6 +48,5 @@ NB_MODULE(_core, module) {
   bindings::bind_datasets(module);
   bindings::bind_training(module);
   bindings::bind_guard(module);
-  bindings::bind_search(module);
   bindings::bind_constraints(module);
 }

@@ -101,53 +101,41 @@ std::shared_ptr<const Scan<Real>> scan_of(Index channels, ScanForm form, bool re
   return scan;
 }
 
-template <class Function>
-auto with_type_of(nb::handle array, const Function& function) {
-  if (floats_of(array) == Scalar::f64) return function(double());
-  return function(float());
+/// Calls run(call, scan) for the arguments that the passes share, in the element type of the arrays.
+template <class Run>
+nb::tuple with_scan(nb::handle terms, nb::handle h0, bool logarithmic, bool reverse, nb::handle which, bool time_first,
+                    const CallExecution& execution, const Run& run) {
+  if (execution.on.device.is_cuda()) {
+    throw Error(ErrorCode::unsupported, "device must be 'cpu' for a scan of arrays in the memory of the CPU");
+  }
+  const Terms given = nb::cast<Terms>(terms);
+  const ScanForm form = logarithmic ? ScanForm::logarithmic : ScanForm::linear;
+  const auto in_type = [&]<class Real>(Real) {
+    const ScanCall<Real> call(form, given, h0, which, time_first);
+    return run(call, *scan_of<Real>(call.channels(), form, reverse));
+  };
+  return floats_of(std::get<0>(given)) == Scalar::f64 ? in_type(double()) : in_type(float());
 }
-
-void refuse_device(const Execution& execution) {
-  if (!execution.device.is_cuda()) return;
-  throw Error(ErrorCode::unsupported, "device must be 'cpu' for a scan of arrays in the memory of the CPU");
-}
-
-ScanForm form_of(bool logarithmic) { return logarithmic ? ScanForm::logarithmic : ScanForm::linear; }
 
 }  // namespace
 
 void bind_scans(nb::module_& module) {
-  nb::class_<Execution>(module, "Execution")
-      .def("__init__", [](Execution* self, const std::string& mode, const std::string& device, int threads, bool exact,
-                          const std::string& precision) {
-        new (self) Execution(execution_from(threads, mode, exact, precision, device));
-      });
   module.def(
       "scan",
       [](nb::handle terms, nb::handle h0, nb::handle out, bool logarithmic, bool reverse, nb::handle which,
-         bool time_first, const Execution& execution) {
-        refuse_device(execution);
-        const Terms given = nb::cast<Terms>(terms);
-        return with_type_of(std::get<0>(given), [&]<class Real>(Real) {
-          const ScanForm form = form_of(logarithmic);
-          const ScanCall<Real> call(form, given, h0, which, time_first);
-          return call.forward(*scan_of<Real>(call.channels(), form, reverse), out, execution);
-        });
+         bool time_first, const CallExecution& execution) {
+        const auto run = [&](const auto& call, const auto& scan) { return call.forward(scan, out, execution.on); };
+        return with_scan(terms, h0, logarithmic, reverse, which, time_first, execution, run);
       },
       nb::arg("terms"), nb::arg("h0").none(), nb::arg("out").none(), nb::arg("logarithmic"), nb::arg("reverse"),
       nb::arg("which").none(), nb::arg("time_first"), nb::arg("execution"));
   module.def(
       "scan_backward",
       [](nb::handle terms, nb::handle h0, nb::handle gradients, bool logarithmic, bool reverse, nb::handle which,
-         bool time_first, const Execution& execution) {
-        refuse_device(execution);
-        const Terms given = nb::cast<Terms>(terms);
+         bool time_first, const CallExecution& execution) {
         const Terms outputs = nb::cast<Terms>(gradients);
-        return with_type_of(std::get<0>(given), [&]<class Real>(Real) {
-          const ScanForm form = form_of(logarithmic);
-          const ScanCall<Real> call(form, given, h0, which, time_first);
-          return call.backward(*scan_of<Real>(call.channels(), form, reverse), outputs, execution);
-        });
+        const auto run = [&](const auto& call, const auto& scan) { return call.backward(scan, outputs, execution.on); };
+        return with_scan(terms, h0, logarithmic, reverse, which, time_first, execution, run);
       },
       nb::arg("terms"), nb::arg("h0").none(), nb::arg("gradients"), nb::arg("logarithmic"), nb::arg("reverse"),
       nb::arg("which").none(), nb::arg("time_first"), nb::arg("execution"));

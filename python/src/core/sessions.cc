@@ -19,8 +19,8 @@ namespace {
 /// arrays are read and created before.
 class BoundSession {
  public:
-  BoundSession(SharedModel& shared, const std::string& device, const Execution& execution)
-      : BoundSession(*std::make_unique<Opened>(shared, device, execution)) {}
+  BoundSession(SharedModel& shared, const CallExecution& execution)
+      : BoundSession(*std::make_unique<Opened>(shared, execution)) {}
 
   nb::object push(nb::handle input, nb::handle out) {
     const bool is_token = PyLong_Check(input.ptr());
@@ -83,13 +83,13 @@ class BoundSession {
       : session_(std::move(session)), data_(std::move(data)), outputs_(outputs) {}
 
   struct Opened {
-    Opened(SharedModel& shared, const std::string& device, const Execution& execution) {
+    Opened(SharedModel& shared, const CallExecution& execution) {
       const nb::gil_scoped_release unlocked;
       const SharedModel::Reading model(shared);
       data = model->data();
       outputs = data.output_size();
       // The length of a stream is unknown: the device is chosen for a single step.
-      session.emplace(*model, settled(*model, device, {.execution = execution}));
+      session.emplace(*model, settled(*model, execution, {}));
     }
     std::optional<Session> session;
     DataDescription data;
@@ -116,10 +116,7 @@ class BoundSession {
 
 void bind_sessions(nb::module_& module) {
   nb::class_<BoundSession>(module, "Session")
-      .def("__init__",
-           [](BoundSession* self, SharedModel& model, const std::string& device, const std::string& precision) {
-             new (self) BoundSession(model, device, execution_from(1, "auto", false, precision, device));
-           })
+      .def(nb::init<SharedModel&, const CallExecution&>())
       .def("push", &BoundSession::push, nb::arg("input"), nb::arg("out").none())
       .def("run", &BoundSession::run, nb::arg("steps"), nb::arg("out").none())
       .def("state", &BoundSession::state)

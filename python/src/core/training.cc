@@ -1,11 +1,13 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "bindings.h"
 #include "dicts.h"
@@ -14,12 +16,11 @@
 #include "penstock/train/fields.h"
 #include "penstock/train/fine_tune.h"
 #include "penstock/train/fit.h"
+#include "penstock/train/search.h"
 
 namespace penstock::python {
-namespace {
 
-/// Returns TrainOptions from the fields of a dictionary. Throws Error(invalid_argument) for an unknown name.
-TrainOptions options_from(const nb::dict& fields) {
+TrainOptions settled_options(const nb::dict& fields, const Model& model, bool training) {
   using std::string;
   TrainOptions options;
   Fields given(fields);
@@ -29,25 +30,16 @@ TrainOptions options_from(const nb::dict& fields) {
       {{"auto", Loss::automatic}, {"cross_entropy", Loss::cross_entropy}, {"mse", Loss::mse}, {"mae", Loss::mae}});
   options.optimizer = chosen<Optimizer>("optimizer", given.get<string>("optimizer", "adamw"),
                                         {{"adamw", Optimizer::adamw}, {"sgd", Optimizer::sgd}});
-  options.execution =
-      execution_from(given.get<int>("threads"), given.get<string>("mode", "auto"), given.get<bool>("exact"),
-                     given.get<string>("precision", "full"), given.get<string>("device", "cpu"));
+  const CallExecution execution(given.get<string>("mode", "auto"), given.get<string>("device", "cpu"),
+                                given.get<int>("threads"), given.get<bool>("exact"),
+                                given.get<string>("precision", "full"));
   given.finish("training");
-  return options;
-}
-
-}  // namespace
-
-TrainOptions settled_options(const nb::dict& fields, const Model& model, bool training) {
-  TrainOptions options = options_from(fields);
-  const std::string device = fields.contains("device") ? nb::cast<std::string>(fields["device"]) : "cpu";
-  options.execution = settled(model, device,
+  options.execution = settled(model, execution,
                               {.rows = options.batch,
                                .steps = options.length,
                                .calls = std::max<Index>(1, options.max_steps),
                                .training = training,
-                               .start = options.max_steps > 0,
-                               .execution = options.execution});
+                               .start = options.max_steps > 0});
   return options;
 }
 
@@ -58,7 +50,8 @@ namespace {
 /// result is then marked as interrupted.
 class Reports {
  public:
-  Reports(nb::handle progress, nb::handle validation) : progress_(progress), validation_(validation) {}
+  explicit Reports(nb::handle progress = nb::none(), nb::handle validation = nb::none())
+      : progress_(progress), validation_(validation) {}
 
   TrainCallbacks callbacks() {
     TrainCallbacks callbacks;
@@ -78,12 +71,13 @@ class Reports {
     return failure_.has_value();
   }
 
-  /// Raises the exception of a callback again, if there was one.
-  void raise() {
-    if (failure_ && !failure_->matches(PyExc_KeyboardInterrupt)) throw std::move(*failure_);
+  /// Raises the exception of a callback again, if there was one. After Ctrl-C, what was done so far is a result, if
+  /// there is any.
+  void raise(bool has_result = true) {
+    if (failure_ && !(has_result && failure_->matches(PyExc_KeyboardInterrupt))) throw std::move(*failure_);
   }
 
- private:
+  /// Calls a function of Python, unless it is None, with the tuple that arguments() returns.
   template <class Arguments>
   void call(nb::handle function, const Arguments& arguments) {
     const nb::gil_scoped_acquire locked;
@@ -96,6 +90,7 @@ class Reports {
     }
   }
 
+ private:
   nb::handle progress_, validation_;
   std::optional<nb::python_error> failure_;
 };
@@ -183,6 +178,66 @@ nb::dict suggest(SharedDataset& data, const std::string& device, const std::stri
   return result;
 }
 
+nb::dict describe(const SearchChoice& choice) {
+  return dict_of({{"cell", choice.cell},
+                  {"width", choice.width},
+                  {"dropout", choice.dropout},
+                  {"learning_rate", choice.learning_rate}});
+}
+
+nb::dict describe(const SearchTrial& trial) {
+  nb::dict result = describe(trial.choice);
+  result["losses"] = trial.losses;
+  result["seconds"] = trial.seconds;
+  return result;
+}
+
+/// Returns the search space. The names in `fixed` keep their only value.
+SearchSpace space_around(const ModelSpec& spec, const TrainOptions& options, const std::vector<std::string>& fixed) {
+  SearchSpace space = suggest_space(spec, options);
+  for (const std::string& name : fixed) {
+    if (name == "cell") space.cells = {spec.cell};
+    if (name == "width") space.widths = {spec.width};
+    if (name == "dropout") space.dropouts = {spec.dropout};
+    if (name == "learning_rate") space.learning_rates = {options.learning_rate};
+  }
+  return space;
+}
+
+/// Runs a search and returns the trials and the best choice. An exception of the callback ends the search and is raised
+/// again. Ctrl-C ends it, too.
+nb::dict run_search(SharedDataset& data, const nb::dict& spec_fields, const nb::dict& option_fields, double seconds,
+                    const std::string& record, bool resume, const std::vector<std::string>& fixed, nb::handle report) {
+  Reports reports;
+  SearchResult result;
+  ModelSpec spec = spec_from(spec_fields);
+  {
+    const SharedDataset::Reading dataset(data);
+    take_autoregression(spec, **dataset);
+    const TrainOptions options = settled_options(option_fields, Model(spec, (*dataset)->description(), 0), true);
+    SearchCallbacks callbacks;
+    callbacks.stop = [&] { return reports.asked_to_stop(); };
+    callbacks.trial = [&](const SearchTrial& trial, Index number, bool best) {
+      reports.call(report, [&] { return nb::make_tuple(describe(trial), number, best); });
+    };
+    const SearchOptions search_options{.space = space_around(spec, options, fixed),
+                                       .seconds = seconds,
+                                       .path = record,
+                                       .resume = resume,
+                                       .seed = options.seed};
+    const nb::gil_scoped_release unlocked;
+    result = search(spec, **dataset, options, search_options, callbacks);
+  }
+  reports.raise(!result.trials.empty());
+  nb::list trials;
+  for (const SearchTrial& trial : result.trials) trials.append(describe(trial));
+  return dict_of({{"best", describe(result.best)},
+                  {"loss", result.loss()},
+                  {"trials", trials},
+                  {"seconds", result.seconds},
+                  {"interrupted", result.interrupted}});
+}
+
 }  // namespace
 
 void bind_training(nb::module_& module) {
@@ -212,6 +267,8 @@ void bind_training(nb::module_& module) {
   });
   module.def("add_filters", &run_filters);
   module.def("evaluate", &run_evaluation);
+  module.def("search", &run_search, nb::arg("data"), nb::arg("spec"), nb::arg("options"), nb::arg("seconds"),
+             nb::arg("record"), nb::arg("resume"), nb::arg("fixed"), nb::arg("report").none());
 }
 
 }  // namespace penstock::python
