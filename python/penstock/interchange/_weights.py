@@ -11,18 +11,7 @@ from .. import _core
 from ..errors import BadInput, InvalidArgument
 
 #: By built-in cell: number of gates, and True if it has a recurrent matrix.
-GATES = {
-    "elman": (1, True),
-    "elman-relu": (1, True),
-    "gru": (3, True),
-    "gru-before": (3, True),
-    "lstm": (4, True),
-    "slstm": (4, True),
-    "mingru": (2, False),
-    "mingru-log": (2, False),
-    "minlstm": (3, False),
-    "minlstm-log": (3, False),
-}
+GATES = {cell["name"]: (cell["gates"], not cell["scan"]) for cell in _core.cells()}
 #: The built-in cell, and its gates, in whose order the formats of other libraries store a cell with so many gates and
 #: states: an LSTM with coupled gates has no forget gate.
 _BASES = {(4, 2): ("lstm", [0, 1, 2, 3]), (3, 2): ("lstm", [0, 2, 3]), (3, 1): ("gru", [0, 1, 2]), (1, 1): ("elman", [0])}

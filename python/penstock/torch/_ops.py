@@ -114,24 +114,8 @@ def _(dh, dh_last, a, b, h0, lengths, reset, h, logarithmic, reverse):
     return a.new_empty(a.shape), a.new_empty(a.shape), a.new_empty(a.shape[0], a.shape[2])
 
 
-@torch.library.register_fake("penstock::scan_out")
-def _(a, b, h0, lengths, reset, logarithmic, reverse, *, h, h_last):
-    return None
-
-
-@torch.library.register_fake("penstock::scan_correct")
-def _(a, b, h0, lengths, reset, logarithmic, reverse, earlier_h0, *, h, h_last):
-    return None
-
-
-@torch.library.register_fake("penstock::scan_backward_out")
-def _(dh, dh_last, a, b, h0, lengths, reset, h, logarithmic, reverse, *, da, db, dh0):
-    return None
-
-
-@torch.library.register_fake("penstock::scan_backward_correct")
-def _(dh, dh_last, a, b, h0, lengths, reset, h, logarithmic, reverse, earlier_dh_last, *, da, db, dh0):
-    return None
+for _name in ("scan_out", "scan_correct", "scan_backward_out", "scan_backward_correct"):  # results are arguments
+    torch.library.register_fake(f"penstock::{_name}", lambda *terms, **results: None)
 
 
 # ---- how an op becomes differentiable --------------------------------------------------------------------------------

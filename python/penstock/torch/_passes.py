@@ -15,7 +15,7 @@ def state_type(dtype):
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
-def _entering(x, weights, state, batch_sizes, cell, layers, bidirectional, batch_first):
+def entering(x, weights, state, batch_sizes, cell, layers, bidirectional, batch_first):
     """Returns the states before the first step in their own dtype; zeros if `state` is None."""
     dtype = state_type(x.dtype)
     if state is not None:
@@ -28,7 +28,7 @@ def _entering(x, weights, state, batch_sizes, cell, layers, bidirectional, batch
 
 def recurrent(scan, x, weights, state, lengths, batch_sizes, reset, *form, keep_tape, every_state):
     """Computes the op `penstock::recurrent`, with an empty tape."""
-    state = _entering(x, weights, state, batch_sizes, *form)
+    state = entering(x, weights, state, batch_sizes, *form)
     rows = (lengths, batch_sizes, reset)
     y, last, every = composed_op(x, weights, tuple(state), *rows, *form, every_state, scan=scan)
     return y, torch.stack(last), x.new_empty(0, dtype=torch.uint8), state.new_empty(0) if every is None else every
@@ -53,7 +53,7 @@ def _forward(scan, rows, form, every_state):
 def recurrent_backward(scan, dy, dstate, dstates, x, weights, state, lengths, batch_sizes, reset, y, tape, *form,
                        every_state, want_dx, want_dweights):  # fmt: skip
     """Computes the op `penstock::recurrent_backward`."""
-    inputs = (x, _entering(x, weights, state, batch_sizes, *form), *weights)
+    inputs = (x, entering(x, weights, state, batch_sizes, *form), *weights)
     forward = _forward(scan, (lengths, batch_sizes, reset), form, every_state)
     dx, dstate_in, *dweights = _vjp(forward, inputs, (dy, dstate, dstates)[: 3 if every_state else 2])
     return dx if want_dx else x.new_empty(0), dstate_in, dweights if want_dweights else []
@@ -104,7 +104,7 @@ def recurrent_second_gradients(scan, doutputs, x, weights, state, rows, form, ev
     """Returns the gradients of doutputs = (dy, dstate, dstates), x, weights and state, given those of the results."""
     if all(second is None for second in seconds):
         return None, None, None, None, [None] * len(weights), None
-    inputs = (x, _entering(x, weights, state, rows[1], *form), *weights)
+    inputs = (x, entering(x, weights, state, rows[1], *form), *weights)
     forward = _forward(scan, rows, form, every_state)
     given = doutputs[: 3 if every_state else 2]
     if torch.is_grad_enabled() or torch._C._are_functorch_transforms_active():

@@ -8,7 +8,7 @@ from torch.nn import functional
 from penstock import variants
 
 from ._composed import CELLS, composed_op
-from ._passes import state_type
+from ._passes import entering
 
 #: Cells whose expectation under zoneout is a cell of penstock.variants with the same weights.
 _EXPECTED = {
@@ -155,15 +155,8 @@ def run_noisy(noise, training, x, weights, states, rows, form, every_state):
         )
     from ._ops import scan
 
-    cell, layers, bidirectional, batch_first = form
-    lengths, batch_sizes, reset = rows
     if not states:
-        count = x.shape[0 if batch_first else 1] if batch_sizes is None else int(batch_sizes[0])
-        hidden = weights[0].shape[0] // CELLS[cell][0]
-        shape = (layers * (2 if bidirectional else 1), count, hidden)
-        states = tuple(x.new_zeros(shape, dtype=state_type(x.dtype)) for _ in range(CELLS[cell][1]))
-    y, last, every = composed_op(
-        x, weights, states, lengths, batch_sizes, reset, cell, layers, bidirectional, batch_first, every_state,
-        scan=scan, around=_Around(noise, training),
-    )  # fmt: skip
+        states = tuple(entering(x, weights, None, rows[1], *form))
+    around = _Around(noise, training)
+    y, last, every = composed_op(x, weights, states, *rows, *form, every_state, scan=scan, around=around)
     return [y, *last, every] if every_state else [y, *last]

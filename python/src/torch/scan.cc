@@ -232,7 +232,13 @@ struct BackwardCall {
   }
 };
 
-void scan_into_results(Arguments& arguments, ScanCall& call) {
+/// Runs a scan into tensors of the caller. `corrects`: they have the results of another initial state.
+void scan_into_results(StableValue* stack, bool corrects) {
+  Arguments arguments(stack);
+  ScanCall call;
+  call.take_terms(arguments);
+  call.take_form(arguments);
+  if (corrects) call.take_earlier(arguments);
   const TorchTensor h = arguments.tensor(), last = arguments.tensor();
   call.validate();
   call.check_sequence(h, "h");
@@ -241,7 +247,12 @@ void scan_into_results(Arguments& arguments, ScanCall& call) {
   call.forward(h, last);
 }
 
-void backward_into_results(Arguments& arguments, BackwardCall& call) {
+/// The same of a backward pass.
+void backward_into_results(StableValue* stack, bool corrects) {
+  Arguments arguments(stack);
+  BackwardCall call;
+  call.take(arguments);
+  if (corrects) call.scan.take_earlier(arguments);
   const TorchTensor da = arguments.tensor(), db = arguments.tensor(), dh0 = arguments.tensor();
   call.validate();
   call.scan.check_sequence(da, "da");
@@ -267,22 +278,8 @@ void scan(StableValue* stack, std::uint64_t, std::uint64_t) {
   stack[1] = last.release();
 }
 
-void scan_out(StableValue* stack, std::uint64_t, std::uint64_t) {
-  Arguments arguments(stack);
-  ScanCall call;
-  call.take_terms(arguments);
-  call.take_form(arguments);
-  scan_into_results(arguments, call);
-}
-
-void scan_correct(StableValue* stack, std::uint64_t, std::uint64_t) {
-  Arguments arguments(stack);
-  ScanCall call;
-  call.take_terms(arguments);
-  call.take_form(arguments);
-  call.take_earlier(arguments);
-  scan_into_results(arguments, call);
-}
+void scan_out(StableValue* stack, std::uint64_t, std::uint64_t) { scan_into_results(stack, false); }
+void scan_correct(StableValue* stack, std::uint64_t, std::uint64_t) { scan_into_results(stack, true); }
 
 void scan_backward(StableValue* stack, std::uint64_t, std::uint64_t) {
   Arguments arguments(stack);
@@ -300,19 +297,7 @@ void scan_backward(StableValue* stack, std::uint64_t, std::uint64_t) {
   stack[2] = dh0.release();
 }
 
-void scan_backward_out(StableValue* stack, std::uint64_t, std::uint64_t) {
-  Arguments arguments(stack);
-  BackwardCall call;
-  call.take(arguments);
-  backward_into_results(arguments, call);
-}
-
-void scan_backward_correct(StableValue* stack, std::uint64_t, std::uint64_t) {
-  Arguments arguments(stack);
-  BackwardCall call;
-  call.take(arguments);
-  call.scan.take_earlier(arguments);
-  backward_into_results(arguments, call);
-}
+void scan_backward_out(StableValue* stack, std::uint64_t, std::uint64_t) { backward_into_results(stack, false); }
+void scan_backward_correct(StableValue* stack, std::uint64_t, std::uint64_t) { backward_into_results(stack, true); }
 
 }  // namespace penstock::torch_ops
