@@ -2,7 +2,6 @@
 
 #include <dlfcn.h>
 
-#include <cstring>
 #include <memory>
 
 namespace penstock::torch_ops {
@@ -10,88 +9,6 @@ namespace {
 
 /// Version of the interface: major, minor and patch of PyTorch, one byte each from the highest.
 constexpr std::uint64_t version_2_10 = (std::uint64_t{2} << 56) | (std::uint64_t{10} << 48);
-
-void* open_loaded(const char* library) {
-  void* const handle = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
-  // A program may have PyTorch linked statically.
-  return handle != nullptr ? handle : dlopen(nullptr, RTLD_LAZY);
-}
-
-template <class Function>
-void bind(void* library, const char* name, Function& function) {
-  void* const symbol = dlsym(library, name);
-  if (symbol == nullptr) {
-    throw std::runtime_error(std::string("penstock.torch needs PyTorch 2.10 or later (pip install 'torch>=2.10'): ") +
-                             name + " is not in the libtorch of this process");
-  }
-  static_assert(sizeof(function) == sizeof(symbol));
-  std::memcpy(&function, &symbol, sizeof(symbol));
-}
-
-/// Binds a function that not all versions have.
-template <class Function>
-void bind_if_there(void* library, const char* name, Function& function) {
-  if (dlsym(library, name) != nullptr) bind(library, name, function);
-}
-
-std::int32_t call(void* library, const char* name) {
-  std::int32_t (*function)() = nullptr;
-  bind(library, name, function);
-  return function();
-}
-
-Shim bind_shim() {
-  void* const torch = open_loaded("libtorch_cpu.so");
-  Shim s{};
-  bind(torch, "torch_library_impl", s.library_impl);  // first, since only 2.10 and later have it
-  bind(torch, "aoti_torch_library_init_fragment", s.library_init_fragment);
-  bind(torch, "aoti_torch_library_init_impl", s.library_init_impl);
-  bind(torch, "aoti_torch_library_def", s.library_def);
-  bind(torch, "torch_call_dispatcher", s.call_dispatcher);
-  bind(torch, "aoti_torch_new_tensor_handle", s.new_tensor_handle);
-  bind(torch, "aoti_torch_delete_tensor_object", s.delete_tensor);
-  bind(torch, "aoti_torch_get_data_ptr", s.data);
-  bind(torch, "aoti_torch_get_dim", s.dim);
-  bind(torch, "aoti_torch_get_sizes", s.sizes);
-  bind(torch, "aoti_torch_get_strides", s.strides);
-  bind(torch, "aoti_torch_get_dtype", s.dtype);
-  bind(torch, "aoti_torch_dtype_element_size", s.element_size);
-  bind(torch, "aoti_torch_get_device_type", s.device_type);
-  bind(torch, "aoti_torch_get_device_index", s.device_index);
-  bind(torch, "aoti_torch_empty_strided", s.empty_strided);
-  bind(torch, "aoti_torch__reinterpret_tensor", s.reinterpret);
-  bind(torch, "aoti_torch_empty_strided_pinned", s.empty_pinned);
-  bind_if_there(torch, "torch_from_blob", s.from_blob);
-  bind(torch, "torch_list_size", s.list_size);
-  bind(torch, "torch_list_get_item", s.list_get);
-  bind(torch, "torch_new_list_reserve_size", s.list_new);
-  bind(torch, "torch_list_push_back", s.list_push);
-  bind(torch, "torch_delete_list", s.list_delete);
-  bind(torch, "torch_string_length", s.string_size);
-  bind(torch, "torch_string_c_str", s.string_text);
-  bind(torch, "torch_delete_string", s.string_delete);
-  bind(torch, "torch_get_num_threads", s.threads);
-  s.cpu = call(torch, "aoti_torch_device_type_cpu");
-  s.cuda = call(torch, "aoti_torch_device_type_cuda");
-  s.uint8 = call(torch, "aoti_torch_dtype_uint8");
-  s.boolean = call(torch, "aoti_torch_dtype_bool");
-  s.int64 = call(torch, "aoti_torch_dtype_int64");
-  s.float32 = call(torch, "aoti_torch_dtype_float32");
-  s.float64 = call(torch, "aoti_torch_dtype_float64");
-  s.bf16 = call(torch, "aoti_torch_dtype_bfloat16");
-  s.f16 = call(torch, "aoti_torch_dtype_float16");
-  s.strided = call(torch, "aoti_torch_layout_strided");
-  return s;
-}
-
-CudaShim bind_cuda_shim() {
-  void* const torch = open_loaded("libtorch_cuda.so");
-  CudaShim s{};
-  bind(torch, "aoti_torch_get_current_cuda_stream", s.current_stream);
-  bind(torch, "aoti_torch_create_cuda_guard", s.create_guard);
-  bind(torch, "aoti_torch_delete_cuda_guard", s.delete_guard);
-  return s;
-}
 
 /// Returns the pointer in a handle or an optional value: the interface passes pointers as integers.
 template <class Pointer>
@@ -109,13 +26,24 @@ TorchTensor call_op(const char* name, StableValue* stack) {
 
 }  // namespace
 
+void* bound_symbol(const char* library, const char* name, Needed needed) {
+  void* const handle = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
+  // A program may have PyTorch linked statically.
+  void* const symbol = dlsym(handle != nullptr ? handle : dlopen(nullptr, RTLD_LAZY), name);
+  if (symbol == nullptr && needed == Needed::yes) {
+    throw std::runtime_error(std::string("penstock.torch needs PyTorch 2.10 or later (pip install 'torch>=2.10'): ") +
+                             name + " is not in the libtorch of this process");
+  }
+  return symbol;
+}
+
 const Shim& shim() {
-  static const Shim bound = bind_shim();
+  static const Shim bound;
   return bound;
 }
 
 const CudaShim& cuda_shim() {
-  static const CudaShim bound = bind_cuda_shim();
+  static const CudaShim bound;
   return bound;
 }
 

@@ -33,50 +33,82 @@ using StableValue = std::uint64_t;
 /// A kernel takes its arguments from the stack and writes its results there.
 using BoxedKernel = void (*)(StableValue* stack, std::uint64_t arguments, std::uint64_t results);
 
+enum class Needed { no, yes };
+
+/// Returns a function of a library that this process has loaded. Throws std::runtime_error, with what to install, if it
+/// is needed and not there; otherwise null.
+void* bound_symbol(const char* library, const char* name, Needed needed);
+
+/// A function of PyTorch, bound when it is made.
+template <class Signature>
+class Bound {
+ public:
+  explicit Bound(const char* name, Needed needed = Needed::yes, const char* library = "libtorch_cpu.so")
+      : function_(reinterpret_cast<Signature*>(bound_symbol(library, name, needed))) {}
+
+  operator Signature*() const { return function_; }  // NOLINT(google-explicit-constructor)
+
+ private:
+  Signature* function_;
+};
+
 /// Functions of the interface that are used here, and its numbers of types and devices.
 struct Shim {
-  Status (*library_init_fragment)(const char* name, const char* file, std::uint32_t line, LibraryHandle* library);
-  Status (*library_init_impl)(const char* name, const char* key, const char* file, std::uint32_t line,
-                              LibraryHandle* library);
-  Status (*library_def)(LibraryHandle library, const char* schema);
-  Status (*library_impl)(LibraryHandle library, const char* name, BoxedKernel kernel, std::uint64_t version);
-  Status (*call_dispatcher)(const char* name, const char* overload, StableValue* stack, std::uint64_t version);
+  Bound<Status(LibraryHandle library, const char* name, BoxedKernel kernel, std::uint64_t version)> library_impl{
+      "torch_library_impl"};  // first: only 2.10 and later have it
+  Bound<Status(const char* name, const char* file, std::uint32_t line, LibraryHandle* library)> library_init_fragment{
+      "aoti_torch_library_init_fragment"};
+  Bound<Status(const char* name, const char* key, const char* file, std::uint32_t line, LibraryHandle* library)>
+      library_init_impl{"aoti_torch_library_init_impl"};
+  Bound<Status(LibraryHandle library, const char* schema)> library_def{"aoti_torch_library_def"};
+  Bound<Status(const char* name, const char* overload, StableValue* stack, std::uint64_t version)> call_dispatcher{
+      "torch_call_dispatcher"};
 
-  Status (*new_tensor_handle)(TensorHandle from, TensorHandle* to);
-  Status (*delete_tensor)(TensorHandle tensor);
-  Status (*data)(TensorHandle tensor, void** data);
-  Status (*dim)(TensorHandle tensor, std::int64_t* dim);
-  Status (*sizes)(TensorHandle tensor, std::int64_t** sizes);
-  Status (*strides)(TensorHandle tensor, std::int64_t** strides);
-  Status (*dtype)(TensorHandle tensor, std::int32_t* dtype);
-  std::size_t (*element_size)(std::int32_t dtype);
-  Status (*device_type)(TensorHandle tensor, std::int32_t* type);
-  Status (*device_index)(TensorHandle tensor, std::int32_t* index);
-  Status (*empty_strided)(std::int64_t dim, const std::int64_t* sizes, const std::int64_t* strides, std::int32_t dtype,
-                          std::int32_t device_type, std::int32_t device_index, TensorHandle* tensor);
-  Status (*reinterpret)(TensorHandle tensor, std::int64_t dim, const std::int64_t* sizes, const std::int64_t* strides,
-                        std::int64_t offset, TensorHandle* part);
-  Status (*empty_pinned)(std::int64_t dim, const std::int64_t* sizes, const std::int64_t* strides, std::int32_t dtype,
-                         std::int32_t device_type, std::int32_t device_index, TensorHandle* tensor);
+  Bound<Status(TensorHandle from, TensorHandle* to)> new_tensor_handle{"aoti_torch_new_tensor_handle"};
+  Bound<Status(TensorHandle tensor)> delete_tensor{"aoti_torch_delete_tensor_object"};
+  Bound<Status(TensorHandle tensor, void** data)> data{"aoti_torch_get_data_ptr"};
+  Bound<Status(TensorHandle tensor, std::int64_t* dim)> dim{"aoti_torch_get_dim"};
+  Bound<Status(TensorHandle tensor, std::int64_t** sizes)> sizes{"aoti_torch_get_sizes"};
+  Bound<Status(TensorHandle tensor, std::int64_t** strides)> strides{"aoti_torch_get_strides"};
+  Bound<Status(TensorHandle tensor, std::int32_t* dtype)> dtype{"aoti_torch_get_dtype"};
+  Bound<std::size_t(std::int32_t dtype)> element_size{"aoti_torch_dtype_element_size"};
+  Bound<Status(TensorHandle tensor, std::int32_t* type)> device_type{"aoti_torch_get_device_type"};
+  Bound<Status(TensorHandle tensor, std::int32_t* index)> device_index{"aoti_torch_get_device_index"};
+  Bound<Status(std::int64_t dim, const std::int64_t* sizes, const std::int64_t* strides, std::int32_t dtype,
+               std::int32_t device_type, std::int32_t device_index, TensorHandle* tensor)>
+      empty_strided{"aoti_torch_empty_strided"};
+  Bound<Status(TensorHandle tensor, std::int64_t dim, const std::int64_t* sizes, const std::int64_t* strides,
+               std::int64_t offset, TensorHandle* part)>
+      reinterpret{"aoti_torch__reinterpret_tensor"};
+  Bound<Status(std::int64_t dim, const std::int64_t* sizes, const std::int64_t* strides, std::int32_t dtype,
+               std::int32_t device_type, std::int32_t device_index, TensorHandle* tensor)>
+      empty_pinned{"aoti_torch_empty_strided_pinned"};
   /// Null before PyTorch 2.11.
-  Status (*from_blob)(void* data, std::int64_t dim, const std::int64_t* sizes, const std::int64_t* strides,
-                      std::int64_t offset, std::int32_t dtype, std::int32_t device_type, std::int32_t device_index,
-                      TensorHandle* tensor, std::int32_t layout, const std::uint8_t* metadata,
-                      std::int64_t metadata_size, void (*deleter)(void* data, void* context), void* context);
+  Bound<Status(void* data, std::int64_t dim, const std::int64_t* sizes, const std::int64_t* strides,
+               std::int64_t offset, std::int32_t dtype, std::int32_t device_type, std::int32_t device_index,
+               TensorHandle* tensor, std::int32_t layout, const std::uint8_t* metadata, std::int64_t metadata_size,
+               void (*deleter)(void* data, void* context), void* context)>
+      from_blob{"torch_from_blob", Needed::no};
 
-  Status (*list_size)(ListHandle list, std::size_t* size);
-  Status (*list_get)(ListHandle list, std::size_t index, StableValue* value);
-  Status (*list_new)(std::size_t capacity, ListHandle* list);
-  Status (*list_push)(ListHandle list, StableValue value);
-  Status (*list_delete)(ListHandle list);
-  Status (*string_size)(StringHandle string, std::size_t* size);
-  Status (*string_text)(StringHandle string, const char** text);
-  Status (*string_delete)(StringHandle string);
-  Status (*threads)(std::uint32_t* threads);
+  Bound<Status(ListHandle list, std::size_t* size)> list_size{"torch_list_size"};
+  Bound<Status(ListHandle list, std::size_t index, StableValue* value)> list_get{"torch_list_get_item"};
+  Bound<Status(std::size_t capacity, ListHandle* list)> list_new{"torch_new_list_reserve_size"};
+  Bound<Status(ListHandle list, StableValue value)> list_push{"torch_list_push_back"};
+  Bound<Status(ListHandle list)> list_delete{"torch_delete_list"};
+  Bound<Status(StringHandle string, std::size_t* size)> string_size{"torch_string_length"};
+  Bound<Status(StringHandle string, const char** text)> string_text{"torch_string_c_str"};
+  Bound<Status(StringHandle string)> string_delete{"torch_delete_string"};
+  Bound<Status(std::uint32_t* threads)> threads{"torch_get_num_threads"};
 
-  std::int32_t cpu, cuda;                                           ///< Device types
-  std::int32_t uint8, boolean, int64, float32, float64, bf16, f16;  ///< Element types
-  std::int32_t strided;                                             ///< Layout
+  std::int32_t cpu = number("aoti_torch_device_type_cpu"), cuda = number("aoti_torch_device_type_cuda");
+  std::int32_t uint8 = number("aoti_torch_dtype_uint8"), boolean = number("aoti_torch_dtype_bool");
+  std::int32_t int64 = number("aoti_torch_dtype_int64");
+  std::int32_t float32 = number("aoti_torch_dtype_float32"), float64 = number("aoti_torch_dtype_float64");
+  std::int32_t bf16 = number("aoti_torch_dtype_bfloat16"), f16 = number("aoti_torch_dtype_float16");
+  std::int32_t strided = number("aoti_torch_layout_strided");
+
+ private:
+  static std::int32_t number(const char* name) { return Bound<std::int32_t()>(name)(); }
 };
 
 /// Returns the bound functions. Throws std::runtime_error, with what to install, unless libtorch 2.10 or later is
@@ -85,9 +117,11 @@ const Shim& shim();
 
 /// Functions of libtorch_cuda, which only PyTorch for CUDA has.
 struct CudaShim {
-  Status (*current_stream)(std::int32_t device, void** stream);
-  Status (*create_guard)(std::int32_t device, CudaGuardHandle* guard);
-  Status (*delete_guard)(CudaGuardHandle guard);
+  Bound<Status(std::int32_t device, void** stream)> current_stream{"aoti_torch_get_current_cuda_stream", Needed::yes,
+                                                                   "libtorch_cuda.so"};
+  Bound<Status(std::int32_t device, CudaGuardHandle* guard)> create_guard{"aoti_torch_create_cuda_guard", Needed::yes,
+                                                                          "libtorch_cuda.so"};
+  Bound<Status(CudaGuardHandle guard)> delete_guard{"aoti_torch_delete_cuda_guard", Needed::yes, "libtorch_cuda.so"};
 };
 const CudaShim& cuda_shim();
 
