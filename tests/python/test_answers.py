@@ -193,6 +193,10 @@ def test_what_cannot_be_read(series, tmp_path):
     (tmp_path / "empty.csv").write_text("level;flow\n")
     with pytest.raises(penstock.InvalidArgument, match="empty.csv: there are no rows behind the header"):
         model.predict(tmp_path / "empty.csv")
+    of_gru = penstock.Model(penstock.open_series(path, targets=["level"]), cell="gru")
+    for inputs in (path, np.zeros((5, 2))):
+        with pytest.raises(penstock.InvalidArgument, match="must be auto or sequential for cell gru, not scan"):
+            of_gru.predict(inputs, mode="scan")
 
 
 def test_a_level_changes_no_answer():
