@@ -116,6 +116,17 @@ const json& ObjectReader::array(const char* field) {
   return value;
 }
 
+std::vector<double> ObjectReader::numbers(const char* field, Index count) {
+  std::vector<double> all;
+  for (const json& value : array(field)) {
+    if (!value.is_number()) refuse(field, "must hold numbers, not " + brief(value));
+    all.push_back(value.get<double>());
+  }
+  const auto found = static_cast<Index>(all.size());
+  if (count >= 0 && found != count) refuse(field, fmt::format("must hold {} numbers, not {}", count, found));
+  return all;
+}
+
 const json& ObjectReader::object(const char* field) {
   const json& value = get(field);
   if (!value.is_object()) refuse(field, "must be an object, not " + brief(value));
@@ -228,20 +239,9 @@ json to_json(const DataDescription& data) {
 
 namespace {
 
-std::vector<double> read_numbers(ObjectReader& reader, const char* field, Index count) {
-  std::vector<double> numbers;
-  for (const json& value : reader.array(field)) {
-    if (!value.is_number()) reader.refuse(field, "must hold numbers, not " + brief(value));
-    numbers.push_back(value.get<double>());
-  }
-  const auto found = static_cast<Index>(numbers.size());
-  if (count >= 0 && found != count) reader.refuse(field, fmt::format("must hold {} numbers, not {}", count, found));
-  return numbers;
-}
-
 std::vector<float> read_floats(ObjectReader& reader, const char* field, Index count) {
   std::vector<float> floats;
-  for (const double number : read_numbers(reader, field, count)) {
+  for (const double number : reader.numbers(field, count)) {
     if (!(std::abs(number) <= static_cast<double>(std::numeric_limits<float>::max()))) {
       reader.refuse(field, fmt::format("must hold floats, not {:g}", number));
     }
@@ -274,21 +274,21 @@ Spread read_spread(const json& object, const std::string& source, const DataDesc
   ObjectReader reader(object, source, "data.spread");
   const auto targets = static_cast<Index>(data.targets.size());
   Spread spread;
-  spread.levels = read_numbers(reader, "levels", -1);
+  spread.levels = reader.numbers("levels");
   const auto levels = static_cast<Index>(spread.levels.size());
   if (levels < 2 || !(spread.levels.front() > 0.0) || !(spread.levels.back() < 1.0) ||
       std::ranges::adjacent_find(spread.levels, std::greater_equal<>()) != spread.levels.end()) {
     reader.refuse("levels", "must be two or more, ascending, between 0 and 1");
   }
-  spread.quantiles = read_numbers(reader, "quantiles", levels * targets);
+  spread.quantiles = reader.numbers("quantiles", levels * targets);
   for (Index i = targets; i < levels * targets; ++i) {
     if (!(spread.quantiles[i] >= spread.quantiles[i - targets])) reader.refuse("quantiles", "must ascend");
   }
-  spread.scales = read_numbers(reader, "scales", data.output_size());
+  spread.scales = reader.numbers("scales", data.output_size());
   if (!std::ranges::all_of(spread.scales, [](double scale) { return scale >= 0.0; })) {
     reader.refuse("scales", "must not be negative");
   }
-  for (const double relative : read_numbers(reader, "relative", targets)) {
+  for (const double relative : reader.numbers("relative", targets)) {
     if (relative != 0.0 && relative != 1.0)
       reader.refuse("relative", fmt::format("must be 0 or 1, not {:g}", relative));
     spread.relative.push_back(relative != 0.0 ? 1 : 0);

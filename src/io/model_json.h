@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "penstock/data_description.h"
 #include "penstock/error.h"
@@ -58,6 +59,8 @@ class ObjectReader {
     }
   }
   const nlohmann::json& array(const char* field);
+  /// Reads a list of `count` numbers; of any number of them if that is below 0.
+  std::vector<double> numbers(const char* field, Index count = -1);
   const nlohmann::json& object(const char* field);
   /// Call last. Throws for fields that were not read, which a later version may have added for a reason.
   void finish() const;

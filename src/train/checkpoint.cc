@@ -157,21 +157,11 @@ ValidationHistory read_history(const json& object, const std::string& path, Inde
   return history;
 }
 
-std::vector<double> read_numbers(io::ObjectReader& reader, const char* field) {
-  const json& array = reader.array(field);
-  std::vector<double> numbers;
-  for (const json& each : array) {
-    if (!each.is_number()) reader.refuse(field, "must hold numbers");
-    numbers.push_back(each.get<double>());
-  }
-  return numbers;
-}
-
 GuardMemory read_memory(const json& object, const std::string& path, const std::string& place, Index step) {
   io::ObjectReader reader(object, path, place);
   GuardMemory memory;
-  memory.losses = read_numbers(reader, "losses");
-  memory.norms = read_numbers(reader, "norms");
+  memory.losses = reader.numbers("losses");
+  memory.norms = reader.numbers("norms");
   if (memory.losses.size() != memory.norms.size()) reader.refuse("losses", "must hold as many numbers as norms");
   memory.first_loss = reader.number("first_loss");
   memory.first_norm = reader.number("first_norm");
