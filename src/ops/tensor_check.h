@@ -1,10 +1,19 @@
 #pragma once
 
+#include <cstddef>
 #include <initializer_list>
+#include <span>
 
 #include "penstock/tensor.h"
 
 namespace penstock::ops {
+
+/// Returns the number of values of a shape.
+inline std::size_t count_of(std::span<const Index> shape) {
+  std::size_t count = 1;
+  for (const Index extent : shape) count *= static_cast<std::size_t>(extent);
+  return count;
+}
 
 /// A sequence [B, T, C] in memory, for questions about where it lies. Packed rows: one row of all their steps.
 struct SequencePlace {

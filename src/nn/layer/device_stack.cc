@@ -14,18 +14,8 @@ namespace {
 /// Where one parameter begins behind another: enough for every kernel's widest access.
 constexpr std::size_t kParameterAlignment = 256;
 
-std::size_t values_of(const std::vector<Index>& shape) {
-  std::size_t count = 1;
-  for (const Index extent : shape) count *= static_cast<std::size_t>(extent);
-  return count;
-}
-
 std::size_t bytes_of(const Tensor& tensor) {
-  std::size_t bytes = size_of(tensor.dtype);
-  for (int axis = 0; axis < tensor.rank; ++axis) {
-    bytes *= static_cast<std::size_t>(tensor.shape[static_cast<std::size_t>(axis)]);
-  }
-  return bytes;
+  return size_of(tensor.dtype) * ops::count_of(std::span(tensor.shape).first(static_cast<std::size_t>(tensor.rank)));
 }
 
 SequenceStrides strides_of(const Tensor& sequence, bool packed) {
@@ -64,7 +54,7 @@ DeviceStack::DeviceStack(const RecurrentSpec& spec, Stream& stream, DType dtype)
   }
   const std::vector<ParameterShape> shapes = parameter_shapes(spec);
   const auto place = [&](const ParameterShape& parameter) {
-    const std::size_t bytes = values_of(parameter.shape) * size_of(dtype);
+    const std::size_t bytes = ops::count_of(parameter.shape) * size_of(dtype);
     return (bytes + kParameterAlignment - 1) / kParameterAlignment * kParameterAlignment;
   };
   std::size_t total = 0;

@@ -7,6 +7,7 @@
 
 #include "base/names.h"
 #include "nn/model/gate_bias.h"
+#include "ops/tensor_check.h"
 #include "plan/cell_table.h"
 
 namespace penstock {
@@ -168,9 +169,7 @@ void initialise_network(Recurrent<Real>& network, const Initialisation& options,
       }
     };
     each([&](const auto& parameter, std::vector<Real>& value) {
-      Index size = 1;
-      for (const Index extent : parameter.shape) size *= extent;
-      value.resize(static_cast<std::size_t>(size));
+      value.resize(ops::count_of(parameter.shape));
       network.read(parameter.name, value);
     });
     nn::initialise_layer<Real>(

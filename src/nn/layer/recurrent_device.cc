@@ -65,7 +65,7 @@ void Recurrent<Real>::move_to(Stream& stream) {
   moved->passes = from.passes.load();
   std::vector<Real> numbers;
   for (const Parameter& parameter : from.parameters) {
-    numbers.resize(Impl::size_of_shape(parameter.shape));
+    numbers.resize(ops::count_of(parameter.shape));
     Parameter& there = moved->parameter(parameter.name);
     from.read(parameter.value_tensor, parameter.value, numbers);
     moved->write(there.value_tensor, there.value, numbers);

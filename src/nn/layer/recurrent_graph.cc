@@ -9,6 +9,7 @@
 #include "ops/pointwise/dropout.h"
 #include "ops/recurrence/recurrence.h"
 #include "ops/recurrence/recurrence_stack.h"
+#include "ops/tensor_check.h"
 
 namespace penstock::nn {
 
@@ -24,8 +25,7 @@ class StackBuilder {
   StackBuilder(const RecurrentSpec& spec, const RecurrentForm& form, const Execution& execution)
       : spec_(spec), form_(form), shape_(spec, form, execution), target_(shape_.target()) {
     for (const ParameterShape& parameter : parameter_shapes(spec)) {
-      Index size = 1;
-      for (const Index extent : parameter.shape) size *= extent;
+      const auto size = static_cast<Index>(ops::count_of(parameter.shape));
       pass_.weights.push_back(given(parameter.name, size, form.weights));
       sizes_.push_back(size);
     }

@@ -146,15 +146,9 @@ struct Recurrent<Real>::Impl {
     return ++count;
   }
 
-  static std::size_t size_of_shape(const std::vector<Index>& shape) {
-    std::size_t size = 1;
-    for (const Index extent : shape) size *= static_cast<std::size_t>(extent);
-    return size;
-  }
-
   static std::size_t total_of(const std::vector<ParameterShape>& shapes) {
     std::size_t total = 0;
-    for (const ParameterShape& parameter : shapes) total += size_of_shape(parameter.shape);
+    for (const ParameterShape& parameter : shapes) total += ops::count_of(parameter.shape);
     return total;
   }
 
@@ -171,7 +165,7 @@ struct Recurrent<Real>::Impl {
     gradients.resize(total);
     std::size_t offset = 0;
     for (ParameterShape& parameter : shapes) {
-      const std::size_t size = size_of_shape(parameter.shape);
+      const std::size_t size = ops::count_of(parameter.shape);
       Real* const value = values().data() + offset;
       Real* const gradient = gradients.data() + offset;
       const auto tensor = [&](Real* data) {
@@ -188,7 +182,7 @@ struct Recurrent<Real>::Impl {
     for (std::size_t i = 0; i < shapes.size(); ++i) {
       const Tensor& value = stack->weights()[i];
       const Tensor& gradient = stack->gradients()[i];
-      const std::size_t size = stream.device().is_cuda() ? 0 : size_of_shape(shapes[i].shape);
+      const std::size_t size = stream.device().is_cuda() ? 0 : ops::count_of(shapes[i].shape);
       const auto span = [&](const Tensor& tensor) {
         return size == 0 ? std::span<Real>() : std::span<Real>(static_cast<Real*>(tensor.data), size);
       };
@@ -204,7 +198,7 @@ struct Recurrent<Real>::Impl {
     const double bound = 1.0 / std::sqrt(static_cast<double>(spec.hidden_size));
     std::vector<Real> drawn;
     for (const Parameter& parameter : parameters) {
-      drawn.resize(size_of_shape(parameter.shape));
+      drawn.resize(ops::count_of(parameter.shape));
       for (Real& value : drawn) value = static_cast<Real>(random.uniform(-bound, bound));
       if (parameter.name.starts_with("bias_ih")) nn::set_learnt_vectors(spec.cell, spec.hidden_size, drawn.data());
       write(parameter.value_tensor, parameter.value, drawn);
@@ -212,8 +206,8 @@ struct Recurrent<Real>::Impl {
   }
 
   static void require_size(const Parameter& parameter, std::size_t size) {
-    require(size == size_of_shape(parameter.shape), "{} must have {} values, not {}", parameter.name,
-            size_of_shape(parameter.shape), size);
+    require(size == ops::count_of(parameter.shape), "{} must have {} values, not {}", parameter.name,
+            ops::count_of(parameter.shape), size);
   }
 
   void read(const Tensor& tensor, std::span<const Real> host, std::span<Real> to) const {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/dtype.h"
+#include "ops/tensor_check.h"
 
 namespace penstock::ops {
 namespace {
@@ -47,12 +48,6 @@ struct Copied {
 Tensor state_tensor(void* data, DType type, const std::vector<Index>& shape, Device device) {
   return shape.size() == 2 ? Tensor::contiguous(data, type, {shape[0], shape[1]}, device)
                            : Tensor::contiguous(data, type, {shape[0], shape[1], shape[2], shape[3]}, device);
-}
-
-std::size_t count_of(const std::vector<Index>& shape) {
-  std::size_t count = 1;
-  for (const Index extent : shape) count *= static_cast<std::size_t>(extent);
-  return count;
 }
 
 }  // namespace
