@@ -4,10 +4,6 @@
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
-#include <atomic>
-#include <chrono>
-#include <functional>
-#include <future>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,47 +11,20 @@
 
 #include "bindings.h"
 #include "dicts.h"
+#include "interrupts.h"
 #include "models.h"
 #include "penstock/data/arrow.h"
 #include "penstock/data/labelled_texts.h"
 #include "penstock/data/sound.h"
-#include "penstock/stop.h"
 #include "penstock/train/fine_tune.h"
 
 namespace penstock::python {
 namespace {
 
-std::unique_ptr<SharedDataset> shared(std::unique_ptr<Dataset> dataset) {
-  return std::make_unique<SharedDataset>(std::move(dataset), "the dataset");
-}
-
-/// Runs `open` on another thread and returns the dataset. This thread releases the GIL and checks for signals every 50
-/// ms: Ctrl-C ends the opening.
-std::unique_ptr<SharedDataset> opened_unless_interrupted(const std::function<std::unique_ptr<Dataset>()>& open) {
-  std::atomic<bool> asked = false;
-  std::optional<nb::python_error> failure;
-  std::unique_ptr<Dataset> dataset;
-  {
-    const nb::gil_scoped_release unlocked;
-    auto opening = std::async(std::launch::async, [&] {
-      const Stoppable while_asked(&asked);
-      return open();
-    });
-    constexpr auto between_signals = std::chrono::milliseconds(50);
-    while (!asked && opening.wait_for(between_signals) != std::future_status::ready) {
-      const nb::gil_scoped_acquire locked;
-      if (PyErr_CheckSignals() == 0) continue;
-      failure.emplace();
-      asked = true;
-    }
-    try {
-      dataset = opening.get();
-    } catch (const Error&) {
-      if (!failure) throw;
-    }
-  }
-  if (failure) throw std::move(*failure);
-  return shared(std::move(dataset));
+/// Opens data without the GIL; Ctrl-C ends that.
+template <class Open>
+std::unique_ptr<SharedDataset> opened(const Open& open) {
+  return std::make_unique<SharedDataset>(unless_interrupted(open), "the dataset");
 }
 
 /// Names and CSV texts of tables in memory.
@@ -177,7 +146,7 @@ void bind_opener(nb::module_& module, const char* name,
         given.finish(name);
         const std::vector<Table> tables = tables_from(texts);
         const DataDescription* const as = description ? &*description : nullptr;
-        return opened_unless_interrupted(
+        return opened(
             [&] { return tables.empty() ? open.files(paths, options, as) : open.tables(tables, options, as); });
       },
       nb::arg("paths"), nb::arg("tables"), nb::arg("origin").none(), nb::arg("options"));
@@ -198,16 +167,14 @@ void bind_datasets(nb::module_& module) {
         (*SharedDataset::Writing(self))->restore(position);
       });
   module.def("open_text", [](const Sources& paths, double validation_fraction, bool bytes) {
-    return opened_unless_interrupted(
-        [&] { return open_text(paths, {.validation_fraction = validation_fraction, .bytes = bytes}); });
+    return opened([&] { return open_text(paths, {.validation_fraction = validation_fraction, .bytes = bytes}); });
   });
   module.def(
       "open_sound",
       [](const std::string& input, const std::string& target, double validation_fraction, SharedModel* origin) {
         const SoundOptions options{.validation_fraction = validation_fraction};
         const std::optional<DataDescription> description = data_of(origin);
-        return opened_unless_interrupted(
-            [&] { return open_sound(input, target, options, description ? &*description : nullptr); });
+        return opened([&] { return open_sound(input, target, options, description ? &*description : nullptr); });
       },
       nb::arg("input"), nb::arg("target"), nb::arg("validation_fraction"), nb::arg("origin").none());
   module.def("table_text", &table_text);
@@ -226,7 +193,7 @@ void bind_datasets(nb::module_& module) {
                               .modulus = modulus,
                               .copy_tokens = copy_tokens,
                               .seed = seed};
-    return opened_unless_interrupted([&] { return open_task(name, options); });
+    return opened([&] { return open_task(name, options); });
   });
 }
 
