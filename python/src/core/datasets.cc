@@ -162,10 +162,7 @@ void bind_datasets(nb::module_& module) {
       .def("held_out_steps", [](SharedDataset& self) { return (*SharedDataset::Reading(self))->held_out_steps(); })
       .def("training_steps", [](SharedDataset& self) { return (*SharedDataset::Reading(self))->training_steps(); })
       .def("reading", [](SharedDataset& self) { return (*SharedDataset::Reading(self))->reading(); })
-      .def("position", [](SharedDataset& self) { return (*SharedDataset::Reading(self))->position(); })
-      .def("restore", [](SharedDataset& self, const std::string& position) {
-        (*SharedDataset::Writing(self))->restore(position);
-      });
+      .def("position", [](SharedDataset& self) { return (*SharedDataset::Reading(self))->position(); });
   module.def("open_text", [](const Sources& paths, double validation_fraction, bool bytes) {
     return opened([&] { return open_text(paths, {.validation_fraction = validation_fraction, .bytes = bytes}); });
   });

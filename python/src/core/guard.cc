@@ -107,7 +107,6 @@ void bind_guard(nb::module_& module) {
       .def("describe", &Guard::describe)
       .def("describe_end", &Guard::describe_end)
       .def("remedy", &Guard::remedy)
-      .def_prop_ro("active", &Guard::active)
       .def_prop_ro("exhausted", &Guard::exhausted)
       .def_prop_ro("rollbacks", [](const Guard& self) { return self.state().rollbacks; })
       .def_prop_ro("rate_factor", [](const Guard& self) { return self.state().rate_factor; });

@@ -101,7 +101,6 @@ void bind_machine(nb::module_& module) {
     return found;
   });
   module.def("device_name", [](const std::string& device) { return to_string(parse_device(device)); });
-  module.def("select_isa", &select_isa);
 }
 
 }  // namespace penstock::python
