@@ -1,4 +1,4 @@
-"""penstock.torch.LSTM with proj_size: compared with torch.nn's layers, and with the same steps in PyTorch's operations."""
+"""penstock.torch.LSTM with proj_size, compared with torch.nn's layers and the same steps in PyTorch's operations."""
 
 import pytest
 
@@ -159,3 +159,30 @@ def test_derivatives_of_both_orders(options, with_states):
     assert torch.autograd.gradcheck(function, inputs, fast_mode=True)
     assert torch.autograd.gradgradcheck(function, inputs, fast_mode=True)
     assert torch.autograd.gradcheck(function, inputs, check_forward_ad=True, check_backward_ad=False, fast_mode=True)
+
+
+def test_the_product_of_the_matrices_is_not_rounded_by_autocast():
+    weight_hh, weight_hr = torch.randn(24, 3), torch.randn(3, 6)
+    with torch.autocast("cpu", torch.bfloat16):
+        got = _projection._product(weight_hh, weight_hr)
+    assert torch.equal(got, weight_hh @ weight_hr)
+
+
+@pytest.mark.parametrize("autocast", [False, True])
+def test_bfloat16_is_off_by_two_roundings(autocast):
+    """The outputs and all gradients, in the norm, beside float64 with the same weights. Those of torch.nn are off by up
+    to six roundings."""
+    layer = ours.LSTM(16, 64, proj_size=32)
+    layer = layer if autocast else layer.bfloat16()
+    exact = torch.nn.LSTM(16, 64, proj_size=32, dtype=torch.float64)
+    exact.load_state_dict(layer.state_dict())
+    x = torch.randn(40, 4, 16).bfloat16()
+    dy = torch.randn(40, 4, 32).bfloat16()
+    with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+        y, _ = layer(x.float() if autocast else x)
+    assert y.dtype == torch.bfloat16
+    expected, _ = exact(x.double())
+    found = [y, *torch.autograd.grad(y, list(layer.parameters()), dy)]
+    wanted = [expected, *torch.autograd.grad(expected, list(exact.parameters()), dy.double())]
+    for got, want in zip(found, wanted):
+        assert (got.double() - want).norm() < 2 * 2**-8 * want.norm()

@@ -1,7 +1,7 @@
 """Layers of LSTMs with projections (Sak et al. 2014): h_t = W_hr m_t [B, P], where m_t = o_t tanh(c_t) [B, H].
 
-The recurrent product is W_hh h_{t-1} = R' m_{t-1} with R' = W_hh W_hr [4H, H]. The kernels therefore run an LSTM without
-projections, whose recurrent matrix is R' and whose outputs are m. One product with W_hr makes h of all steps.
+The recurrent product is W_hh h_{t-1} = R' m_{t-1} with R' = W_hh W_hr [4H, H]. The kernels therefore run an LSTM
+without projections, whose recurrent matrix is R' and whose outputs are m. One product with W_hr makes h of all steps.
 """
 
 import torch
@@ -11,20 +11,20 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from ._checks import check_values_of_lengths
 from ._composed import composed
 from ._ops import is_plain, run_layers
-
-_CELL = "lstm"
+from ._tangents import has_tangents
 
 #: Multiply-adds that R' may add to each gate of a unit and position on a CPU. So many take about as long as what the
 #: kernels save over PyTorch's LSTM, whose steps are a dozen operations each.
 _MOST_ADDED = 384
 
 
-def run_projected(x, weights, states, rows, bidirectional, batch_first, every_state):
-    """Does what run_layers() does, for one layer whose weights of each direction end with W_hr [P, H]."""
-    each = len(weights) // (2 if bidirectional else 1)
-    parts = [weights[i : i + each] for i in range(0, len(weights), each)]
-    run = _stepwise if _favours_steps(x, parts[0][-1], rows, batch_first) else _folded
-    return run(x, parts, states, rows, batch_first, every_state)
+def run_projected(x, weights, states, rows, *form):
+    """Does what run_layers() does, for layers whose weights of each direction end with W_hr [P, H]."""
+    run = _stepwise if _favours_steps(x, weights[-1], rows, form[-2]) else _folded
+    if torch.is_inference_mode_enabled() and has_tangents(x, weights, states):
+        with torch.inference_mode(False):  # inference mode would lose tangents
+            return run(x, weights, states, rows, *form)
+    return run(x, weights, states, rows, *form)
 
 
 def _favours_steps(x, weight_hr, rows, batch_first):
@@ -43,17 +43,17 @@ def _favours_steps(x, weight_hr, rows, batch_first):
     return is_one_step or (0 < positions and hidden - width + hidden * width / positions > _MOST_ADDED)
 
 
-def _stepwise(x, parts, states, rows, batch_first, every_state):
+def _stepwise(x, weights, states, rows, cell, layers, bidirectional, batch_first, every_state):
     """Runs PyTorch's own LSTM if it supports all arguments, otherwise PyTorch's operations, step by step."""
     lengths, batch_sizes, reset = rows
-    weights, bidirectional = [w for part in parts for w in part], len(parts) == 2
+    slots = layers * (2 if bidirectional else 1)
     if not states:
         count = x.shape[0 if batch_first else 1] if batch_sizes is None else int(batch_sizes[0])
-        states = tuple(x.new_zeros(len(parts), count, width) for width in parts[0][-1].shape)
+        states = tuple(x.new_zeros(slots, count, width) for width in weights[-1].shape)
     if lengths is not None:
         check_values_of_lengths(lengths, x.shape[1 if batch_first else 0])
     if reset is None and not every_state and is_plain(x):
-        form = (len(parts[0]) == 5, 1, 0.0, False, bidirectional)
+        form = (len(weights) == 5 * slots, layers, 0.0, False, bidirectional)
 
         def run(data, batch_sizes, states):
             return torch.lstm(data, batch_sizes, states, weights, *form)
@@ -64,7 +64,7 @@ def _stepwise(x, parts, states, rows, batch_first, every_state):
             return list(torch.lstm(x, states, weights, *form, batch_first))
         if lengths.any():
             return _packed(run, x, states, lengths, batch_first)
-    form = (_CELL, 1, bidirectional, batch_first, every_state)
+    form = (cell, layers, bidirectional, batch_first, every_state)
     y, last, every = composed(x, weights, states, lengths, batch_sizes, reset, *form)
     return [y, *last, every] if every_state else [y, *last]
 
@@ -72,7 +72,8 @@ def _stepwise(x, parts, states, rows, batch_first, every_state):
 def _packed(run, x, states, lengths, batch_first):
     """Packs padded rows and calls run(data, batch_sizes, states).
 
-    Returns y with zeros beyond a row's length, and the last states [D, B, ...]. Rows with length 0 keep their states.
+    Returns y with zeros beyond a row's length, and the last states [slots, B, ...]. Rows with length 0 keep their
+    states.
     """
     batch, steps = (0, 1) if batch_first else (1, 0)
     some = lengths.nonzero().squeeze(1)
@@ -84,14 +85,28 @@ def _packed(run, x, states, lengths, batch_first):
     return [y, *(s.index_copy(1, order, after) for s, after in zip(states, last))]
 
 
-def _folded(x, parts, states, rows, batch_first, every_state):
-    """Runs the kernels with R'.
+def _folded(x, weights, states, rows, cell, layers, bidirectional, batch_first, every_state):
+    """Runs the kernels with R', layer by layer."""
+    directions = 2 if bidirectional else 1
+    each, last = len(weights) // (layers * directions), []
+    for layer in range(layers):
+        slots = range(layer * directions, (layer + 1) * directions)
+        parts = [weights[i * each : (i + 1) * each] for i in slots]
+        entering = tuple(s[slots.start : slots.stop] for s in states)
+        wanted = every_state and layer == layers - 1
+        x, *after = _folded_layer(x, parts, entering, rows, cell, batch_first, wanted)
+        every = [after.pop()] if wanted else []
+        last.append(after)
+    return [x, *(torch.cat(states) for states in zip(*last)), *every]
+
+
+def _folded_layer(x, parts, states, rows, cell, batch_first, every_state):
+    """Runs one layer with R', given the weights of each direction.
 
     A given h_0 has no m_0, since W_hr is not square. It enters by P more input columns of each direction, whose weights
     are W_hh. They hold h_0 at the step that a row visits first, and 0 elsewhere.
     """
-    lengths, batch_sizes, reset = rows
-    entering = ()
+    lengths, entering = rows[0], ()
     if states:
         h0, c0 = states
         entering = (torch.zeros_like(c0), c0)
@@ -104,7 +119,7 @@ def _folded(x, parts, states, rows, batch_first, every_state):
             columns = [weight_hh if other is part else torch.zeros_like(weight_hh) for other in parts]
             weight_ih = torch.cat([weight_ih, *columns], 1)
         weights += [weight_ih, _product(weight_hh, weight_hr), *biases]
-    form = (_CELL, 1, len(parts) == 2, batch_first, every_state)
+    form = (cell, 1, len(parts) == 2, batch_first, every_state)
     m, m_last, c_last, *every = run_layers(x, weights, entering, rows, *form)
     y = [functional.linear(half, part[-1]) for half, part in zip(m.chunk(len(parts), -1), parts)]
     last = [functional.linear(half.to(part[-1].dtype), part[-1]) for half, part in zip(m_last.unbind(0), parts)]

@@ -167,24 +167,23 @@ class Stack(CellNote, Foreign, nn.RNNBase):
         """Returns [y, last states, each [layers * directions, B, H]] and, with `every_state`, the other states of the
         last layer as the op returns them. `rows` is (lengths, batch_sizes, reset)."""
         weights = self._weights()
-        drops = self.training and self.dropout > 0 and self.num_layers > 1
-        if not drops and (self.proj_size == 0 or self.num_layers == 1):
+        if not (self.training and self.dropout > 0 and self.num_layers > 1):
             return self._run_layers(x, weights, states, rows, self.num_layers, self.batch_first, every_state)
         # PyTorch's own dropout between the layers, in time-first layout: it draws the same mask as torch.nn.
-        rows_first = drops and self.batch_first and rows[1] is None
+        rows_first = self.batch_first and rows[1] is None
         if rows_first:
             x = x.transpose(0, 1)
         directions = 2 if self.bidirectional else 1
         each = len(weights) // self.num_layers
         last = []
         for layer in range(self.num_layers):
-            if drops and layer > 0:
+            if layer > 0:
                 x = functional.dropout(x, self.dropout, True)
             slots = slice(layer * directions, (layer + 1) * directions)
             entering = tuple(s[slots] for s in states)
             own = weights[layer * each : (layer + 1) * each]
             wanted = every_state and layer == self.num_layers - 1
-            x, *after = self._run_layers(x, own, entering, rows, 1, self.batch_first and not rows_first, wanted)
+            x, *after = self._run_layers(x, own, entering, rows, 1, False, wanted)
             every = [after.pop()] if wanted else []
             last.append(after)
         if rows_first:
@@ -192,9 +191,9 @@ class Stack(CellNote, Foreign, nn.RNNBase):
         return [x, *(torch.cat(each) for each in zip(*last)), *every]
 
     def _run_layers(self, x, weights, states, rows, layers, batch_first, every_state):
-        if self.proj_size > 0:
-            return run_projected(x, weights, states, rows, self.bidirectional, batch_first, every_state)
         cell, form = self._cell(), (layers, self.bidirectional, batch_first)
+        if self.proj_size > 0:
+            return run_projected(x, weights, states, rows, cell, *form, every_state)
         if self._noise and self._noise.steps(self.training):
             x = autocast_sequence(x)
             expected = None if self.training else self._noise.expected_cell(x)
