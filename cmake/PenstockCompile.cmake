@@ -16,6 +16,9 @@ add_library(penstock_flags INTERFACE)
 target_link_libraries(penstock_flags INTERFACE penstock_plain_flags)
 # Fuzzers run these layers, under sanitizers; of the others it is enough that clang compiles them.
 set(PENSTOCK_FUZZED base csp formula io forecast_linear data)
+if(PENSTOCK_EMULATE_AMX)
+  target_compile_definitions(penstock_flags INTERFACE PENSTOCK_EMULATE_AMX)
+endif()
 if(PENSTOCK_SANITIZE)
   target_compile_options(penstock_flags INTERFACE -fsanitize=${PENSTOCK_SANITIZE} -fno-sanitize-recover=all
                          -fno-omit-frame-pointer)

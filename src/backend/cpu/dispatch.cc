@@ -27,7 +27,9 @@ namespace {
 
 /// Whether the chip has AMX for bfloat16 and the system lets this process use it, which has to be asked for once.
 bool amx_is_granted() {
-#if HWY_ARCH_X86 && defined(__linux__)
+#if PENSTOCK_EMULATE_AMX
+  return has_bf16_products();
+#elif HWY_ARCH_X86 && defined(__linux__)
   static const bool granted = [] {
     constexpr unsigned bf16 = 1u << 22, tile = 1u << 24;
     constexpr int request_permission = 0x1023, tile_data = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA

@@ -106,9 +106,9 @@ class SplitTiles {
       shapes.row_bytes[tile] = 64;
       shapes.rows[tile] = kTileLines;
     }
-    asm volatile("ldtilecfg (%0)" : : "r"(&shapes) : "memory");
+    SetTiles(shapes);
   }
-  ~SplitTiles() { asm volatile("tilerelease"); }
+  ~SplitTiles() { ReleaseTiles(); }
   SplitTiles(const SplitTiles&) = delete;
   SplitTiles& operator=(const SplitTiles&) = delete;
 };

@@ -5,30 +5,7 @@
 
 constexpr Index kTileRows = 16;
 
-struct TileShapes {
-  std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
-  std::uint16_t row_bytes[16] = {};
-  std::uint8_t rows[16] = {};
-};
-static_assert(sizeof(TileShapes) == 64);
-
-// The intrinsics want literal numbers of tiles and do not say that they read memory.
-template <int tile>
-HWY_INLINE void LoadTile(const void* data, Index stride_bytes) {
-  asm volatile("tileloadd (%0,%1,1), %%tmm%c2" : : "r"(data), "r"(stride_bytes), "i"(tile) : "memory");
-}
-template <int tile>
-HWY_INLINE void StoreTile(void* data, Index stride_bytes) {
-  asm volatile("tilestored %%tmm%c2, (%0,%1,1)" : : "r"(data), "r"(stride_bytes), "i"(tile) : "memory");
-}
-template <int tile>
-HWY_INLINE void ZeroTile() {
-  asm volatile("tilezero %%tmm%c0" : : "i"(tile));
-}
-template <int sum, int a, int b>
-HWY_INLINE void MultiplyTile() {
-  asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(sum), "i"(a), "i"(b));
-}
+#include "backend/cpu/product/tile_instructions.inl"
 
 /// Tiles 0 to 3 are sums, 4 and 5 rows of operands, 6 and 7 weights.
 template <>
@@ -41,9 +18,9 @@ class PanelUse<Bf16Tile> {
       shapes.row_bytes[tile] = 64;
       shapes.rows[tile] = static_cast<std::uint8_t>(tile < 6 ? std::min(rows, kTileRows) : kTileRows);
     }
-    asm volatile("ldtilecfg (%0)" : : "r"(&shapes) : "memory");
+    SetTiles(shapes);
   }
-  HWY_INLINE ~PanelUse() { asm volatile("tilerelease"); }
+  HWY_INLINE ~PanelUse() { ReleaseTiles(); }
   PanelUse(const PanelUse&) = delete;
   PanelUse& operator=(const PanelUse&) = delete;
 };
