@@ -21,7 +21,7 @@ _MOST_ADDED = 384
 def run_projected(x, weights, states, rows, *form):
     """Does what run_layers() does, for layers whose weights of each direction end with W_hr [P, H]."""
     run = _stepwise if _favours_steps(x, weights[-1], rows, form[-2]) else _folded
-    if torch.is_inference_mode_enabled() and has_tangents(x, weights, states):
+    if not torch.compiler.is_compiling() and has_tangents(x, weights, states):
         with torch.inference_mode(False):  # inference mode would lose tangents
             return run(x, weights, states, rows, *form)
     return run(x, weights, states, rows, *form)
