@@ -5,9 +5,9 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "plan/cpu/falling_rows.h"
 #include "plan/cpu/rules.h"
 #include "plan/gpu/dense_rules.h"
+#include "plan/gpu/falling_rows.h"
 #include "plan/gpu/layer_rules.h"
 #include "plan/gpu/product_rules.h"
 

@@ -9,8 +9,8 @@
 
 namespace penstock::training {
 
-/// What an optimiser remembers from step to step, in the host's memory: arrays in the layout of the parameters, which a
-/// checkpoint keeps.
+/// The moments or the momentum of an optimiser in host memory: arrays in the layout of the parameters, as checkpoints
+/// keep them. The update itself is ops::optimizer() of ops/training/training.h.
 struct OptimizerState {
   struct Slot {
     std::string name;  // "first_moment"
@@ -24,7 +24,8 @@ struct OptimizerState {
 
 ops::LossKind kind_of(Loss resolved);
 
-/// The part of a training step that the options decide. `training_steps`: scored steps in one pass over the data, or 0.
+/// Returns the part of a training step that the options decide. `training_steps`: scored steps in one pass over the
+/// data, or 0.
 nn::TrainingShape training_shape(const TrainOptions& options, Loss loss, Index training_steps);
 
 }  // namespace penstock::training

@@ -42,7 +42,7 @@ def series(*rows):
         ("empty.txt", "", "empty.txt: the file is empty"),
         ("short.txt", "ab", "short.txt: a text of 2 bytes is too short: training needs two and validation one"),
         ("empty.csv", "", "empty.csv: the file is empty; it must start with the names of its columns"),
-        ("head.csv", "a,b\n", "head.csv: no rows behind the header"),
+        ("head.csv", "a,b\n", "head.csv: no rows after the header"),
         ("missing.csv", series("7"), "missing.csv:22:1: 1 field, the header has 2"),
         ("extra.csv", series("7,8,9"), "extra.csv:22:5: 3 fields, the header has 2"),
         ("word.csv", series("7,seven"), 'word.csv:22:3: column "b": "seven" is not a number'),

@@ -171,7 +171,7 @@ TEST(Csv, Table) {
     return [path = folder.write("u.csv", content)] { (void)CsvTable({path}, {}).choose_columns({}); };
   };
   expect_error(ErrorCode::bad_input, "u.csv: the file is empty; it must start with the names of its columns", open(""));
-  expect_error(ErrorCode::bad_input, "u.csv: no rows behind the header", open("a,b\n"));
+  expect_error(ErrorCode::bad_input, "u.csv: no rows after the header", open("a,b\n"));
   expect_error(ErrorCode::bad_input, "u.csv: no numeric column to use as input among \"a\", \"b\"", open("a,b\nx,y\n"));
   expect_error(ErrorCode::bad_input, "u.csv:2:1: 1 field, the header has 2", open("a,b\n1\n"));
   expect_error(ErrorCode::io_failure, "No such file or directory", [&] { CsvTable({folder.path("none")}, {}); });

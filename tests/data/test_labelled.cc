@@ -182,7 +182,7 @@ TEST(LabelledData, BadFiles) {
     expect_error(ErrorCode::bad_input, path + message, [&] { open_labelled(path); });
   };
   refuse("", ": the file is empty");
-  refuse("sequence,label,x\n", ": no rows behind the header");
+  refuse("sequence,label,x\n", ": no rows after the header");
   refuse("sequence,label\n1,2\n", ": no numeric column to use as input among \"sequence\", \"label\"");
   refuse("sequence,label,x\n1,a,1\n1,b,2\n", ":3:3: label \"b\" in sequence \"1\", which began with label \"a\"");
   refuse("sequence,label,x\n1,a,1\n1,,2\n", ":3:3: column \"label\": the value is missing");

@@ -167,7 +167,7 @@ TEST(SeriesData, BadCells) {
     expect_error(ErrorCode::bad_input, path + message, [&] { open_series(path, {.validation_fraction = 0}); });
   };
   refuse("", ": the file is empty; it must start with the names of its columns");
-  refuse("a,b\n", ": no rows behind the header");
+  refuse("a,b\n", ": no rows after the header");
   refuse("a,a\n1,2\n", ":1:3: the header has two columns \"a\"");
   refuse("a,b\n1,2\n1,2\n", ": no numeric column changes, so there is nothing to learn from among \"a\", \"b\"");
   refuse("a,b\n1,2\n3,4\n5,x\n", ":4:3: column \"b\": \"x\" is not a number");

@@ -1,6 +1,6 @@
 // Plans for rows that end one after the other, and how many steps each is for.
 
-#include "plan/cpu/falling_rows.h"
+#include "plan/gpu/falling_rows.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

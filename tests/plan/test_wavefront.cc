@@ -1,6 +1,6 @@
 // When layers on top of each other run beside each other, and in which chunks.
 
-#include "plan/cpu/wavefront.h"
+#include "plan/wavefront.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -191,7 +191,7 @@ def test_what_cannot_be_read(series, tmp_path):
     with pytest.raises(penstock.IoFailure, match="No such file or directory"):
         model.predict(tmp_path / "none.csv")
     (tmp_path / "empty.csv").write_text("level;flow\n")
-    with pytest.raises(penstock.InvalidArgument, match="empty.csv: there are no rows behind the header"):
+    with pytest.raises(penstock.InvalidArgument, match="empty.csv: there are no rows after the header"):
         model.predict(tmp_path / "empty.csv")
 
 

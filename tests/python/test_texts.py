@@ -128,7 +128,7 @@ def test_what_is_refused(folder, model, tmp_path):
     with pytest.raises(penstock.BadInput, match='label "mixed" is none that the model knows'):
         model.evaluate(tmp_path / "other.csv")
     (tmp_path / "none.csv").write_text("text,sentiment\n")
-    with pytest.raises(penstock.InvalidArgument, match="there are no rows behind the header"):
+    with pytest.raises(penstock.InvalidArgument, match="there are no rows after the header"):
         model.predict(tmp_path / "none.csv")
     with pytest.raises(penstock.IoFailure):
         model.predict(tmp_path / "no.csv")

@@ -197,7 +197,7 @@ Verb add_csp(CLI::App& program) {
       "  penstock csp plan.csp\n"
       "  echo 'x in 1..9; y in 1..9; x * y == 12; x < y' | penstock csp - --all\n"
       "  penstock csp plan.csp --explain\n"
-      "  penstock csp plan.csp --json | jq .solutions[0].variables\n"
+      "  penstock csp plan.csp --json | jq '.solutions[0].variables'\n"
       "\n"
       "A problem has one statement per line, or several separated by ';':\n"
       "  warps in {1, 2, 4, 8}                      a variable and its values\n"

@@ -110,7 +110,7 @@ Verb add_plan(CLI::App& program) {
       "  penstock plan --cell lstm --shape 16x1024x256x512\n"
       "  penstock plan --cell lstm --shape 16x1024x768x768 --chip h100\n"
       "  penstock plan --cell mingru --shape 64x1000x100x100 --chip 'rtx 4090'\n"
-      "  penstock plan --cell gru --shape 1x1024x512x512 --json | jq .[].plan\n"
+      "  penstock plan --cell gru --shape 1x1024x512x512 --json | jq '.[].plan'\n"
       "\n"
       "Exit status: 1 if no plan is possible; the output then says what each\n"
       "algorithm would need.");

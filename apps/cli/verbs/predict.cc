@@ -198,7 +198,7 @@ class Prediction {
       kept.push_back(rows.kept());
       missing.push_back(kind == Rows::Kind::missing);
     }
-    if (kept.empty()) nothing_to_read("rows behind the header");
+    if (kept.empty()) nothing_to_read("rows after the header");
     answer(true);
     say_replaced(rows);
   }
@@ -228,7 +228,7 @@ class Prediction {
   /// One series after the other, its name, if it has one, in front of each answer.
   void forecast_groups(Rows& rows) {
     const std::vector<GroupedRows> groups = read_groups(rows, data(), {});
-    if (groups.empty()) nothing_to_read("rows behind the header");
+    if (groups.empty()) nothing_to_read("rows after the header");
     say_new_groups(new_groups(groups), rows.name(), 0);
     lacking_.clear();
     std::vector<Index> counts;
@@ -290,7 +290,7 @@ class Prediction {
       kept = rows.kept();
     };
     for_each_sequence(rows, add, [&] { writer.finish(name, kept); });
-    if (writer.sequences() == 0) nothing_to_read("rows behind the header");
+    if (writer.sequences() == 0) nothing_to_read("rows after the header");
     say_replaced(rows);
   }
 
@@ -298,7 +298,7 @@ class Prediction {
   void label_texts() {
     const auto& keep = arguments_.rows.keep;
     const auto rows = read_text_rows(Sources{source()}, data(), arguments_.table.format(), keep);
-    if (rows.empty()) nothing_to_read("rows behind the header");
+    if (rows.empty()) nothing_to_read("rows after the header");
     std::vector<std::string> names = keep;
     names.insert(names.begin(), "row");
     RowAnswers answers(output_, data(), names, arguments_.json);

@@ -370,7 +370,8 @@ Verb add_stream(CLI::App& program) {
   options.positional("[OUT.wav]", arguments->output, "Sound: the file to write");
   options.group("Options");
   options.device(arguments->execution, &arguments->automatic);
-  options.flag("--bits", arguments->bits, "A text: print only the surprise of each byte, in bits");
+  options.flag("--bits", arguments->bits,
+               "A text: print only how unexpected each byte is: -log2 of its probability, in bits");
   options.add("--keep", arguments->rows.keep, "A,B", "Rows: copy these input columns to the front of the output");
   options.add("--quantiles", arguments->quantiles, "A,B",
               "A series: add quantiles of each forecast, such as 0.1,0.9 for an 80 % prediction interval");

@@ -2,11 +2,12 @@
 
 import torch
 
-from . import _onnx, _passes, _scans, _tangents
+from . import _higher_derivatives as higher
+from . import _onnx, _scans, _tangents
 from ._checks import refuse_onnx_export
 from ._library import TYPES, tape_bytes
 from ._composed import CELLS
-from ._passes import state_type
+from ._higher_derivatives import state_type
 from ._tangents import has_tangents, is_forward_mode, register_gradients
 from ._vmap import batch_recurrent, batch_recurrent_backward, batch_scan, batch_scan_backward
 
@@ -312,7 +313,7 @@ def _recurrent_second_gradients(ctx, ddx, ddstate, ddweights):
     *form, every_state = ctx.form
     seconds = [ddx if ctx.want_dx else None, ddstate, *(ddweights if ctx.want_dw else [None] * len(weights))]
     given = (dy, dstate, dstates if every_state else None)
-    found = _passes.recurrent_second_gradients(scan, given, x, weights, state, rows, form, every_state, seconds)
+    found = higher.recurrent_second_gradients(scan, given, x, weights, state, rows, form, every_state, seconds)
     return *found, *[None] * 12
 
 
@@ -324,18 +325,18 @@ def _save_scan_backward(ctx, inputs, output):
 def _scan_second_gradients(ctx, dda, ddb, ddh0):
     dh, dh_last, a, b, h0, *form = ctx.saved_tensors
     seconds = (dda, ddb, ddh0)
-    return *_passes.scan_second_gradients(scan, (dh, dh_last), a, b, h0, (*form, *ctx.form), seconds), *[None] * 5
+    return *higher.scan_second_gradients(scan, (dh, dh_last), a, b, h0, (*form, *ctx.form), seconds), *[None] * 5
 
 
 # ---- the same passes in operations that have forward-mode derivatives ------------------------------------------------
 
 
 def _composed_recurrent(*call):
-    return _passes.recurrent(scan, *call[:-2], keep_tape=call[-2], every_state=call[-1])
+    return higher.recurrent(scan, *call[:-2], keep_tape=call[-2], every_state=call[-1])
 
 
 def _composed_recurrent_backward(*call):
-    return _passes.recurrent_backward(scan, *call[:-3], every_state=call[-3], want_dx=call[-2], want_dweights=call[-1])
+    return higher.recurrent_backward(scan, *call[:-3], every_state=call[-3], want_dx=call[-2], want_dweights=call[-1])
 
 
 def _composed_scan_backward(dh, dh_last, a, b, h0, lengths, reset, h, logarithmic, reverse):

@@ -17,7 +17,7 @@ import torch
 from torch import distributed
 
 from ._composed import CELLS
-from ._passes import state_type
+from ._higher_derivatives import state_type
 from ._tangents import refuse_tangents
 from ._sequence_parallel import Neighbours, require_processes
 

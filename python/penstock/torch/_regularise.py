@@ -8,7 +8,7 @@ from torch.nn import functional
 from penstock import variants
 
 from ._composed import CELLS, composed_op
-from ._passes import state_type
+from ._higher_derivatives import state_type
 
 #: Cells whose expectation under zoneout is a cell of penstock.variants with the same weights.
 _EXPECTED = {

@@ -15,7 +15,7 @@ In both cases the states are those of one process that scans the sequence chunk 
 import torch
 from torch import distributed
 
-from ._passes import state_type
+from ._higher_derivatives import state_type
 from ._tangents import refuse_tangents
 
 #: Smallest number of channels of a group, for contiguous memory accesses.

@@ -105,7 +105,7 @@ nb::list forecast_table(SharedModel& shared, const Source& source, const std::ve
     TextLines lines(table);
     Rows rows(lines, data, {.keep = {}, .format = format_of(source)});
     const std::vector<GroupedRows> groups = read_groups(rows, data, {});
-    if (groups.empty()) refuse(table.name + ": there are no rows behind the header");
+    if (groups.empty()) refuse(table.name + ": there are no rows after the header");
     warn_of_unknown_categories(rows);
     warn_of_undated(rows);
     const Execution execution = settled(*model, device,
@@ -151,7 +151,7 @@ nb::object label_table(SharedModel& shared, const Source& source, const std::str
         *model, rows, execution, [] {},
         [&](std::span<const float> last) { logits.insert(logits.end(), last.begin(), last.end()); });
     warn_of_unknown_categories(rows);
-    if (logits.empty()) refuse(table.name + ": there are no rows behind the header");
+    if (logits.empty()) refuse(table.name + ": there are no rows after the header");
   });
   return logits_of(data, logits);
 }
@@ -256,7 +256,7 @@ nb::object label_text_table(SharedModel& shared, const Source& source, const std
   std::vector<float> logits;
   unless_interrupted([&] {
     const std::vector<TextRow> rows = read_text_rows(table, model->data(), table_format_of(source), {});
-    if (rows.empty()) refuse(table.name + ": there are no rows behind the header");
+    if (rows.empty()) refuse(table.name + ": there are no rows after the header");
     const std::vector<std::string_view> texts = texts_of(rows);
     logits = label_texts(*model, texts, labelling(*model, device, threads, exact, precision));
   });

@@ -120,7 +120,7 @@ void CsvTable::leave_out(const std::vector<Index>& rows) {
 CsvTable::Choice CsvTable::choose_columns(const ColumnQuestion& question) const {
   ColumnChooser chooser(header(), format().decimal, question);
   TableRows rows(*this);
-  if (!rows.next()) fail(ErrorCode::bad_input, "{}: no rows behind the header", header().source());
+  if (!rows.next()) fail(ErrorCode::bad_input, "{}: no rows after the header", header().source());
   do {
     if (rows.starts_file()) chooser.restart();
     chooser.look(rows.fields());

@@ -128,7 +128,7 @@ class ModelWriter {
     writer.write(input, "state");
     add_output(writer.name_of(ends.outputs));
     if (state > 0) {
-      graph_.output({"next_state", "float", {"batch", std::to_string(state)}, "The state behind the last step"},
+      graph_.output({"next_state", "float", {"batch", std::to_string(state)}, "The state after the last step"},
                     writer.next_state());
     }
     return {graph_.inputs(), graph_.outputs(), onnx_file(graph_, metadata())};

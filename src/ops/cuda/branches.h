@@ -8,7 +8,7 @@
 
 #include "backend/cuda/runtime/staging.h"
 #include "ops/cuda/common.h"
-#include "plan/cpu/wavefront.h"
+#include "plan/wavefront.h"
 
 namespace penstock::ops {
 

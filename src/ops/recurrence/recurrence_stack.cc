@@ -9,7 +9,7 @@
 #include "ops/recurrence/explain.h"
 #include "ops/recurrence/recurrence_stack_operands.h"
 #include "plan/cell_table.h"
-#include "plan/cpu/wavefront.h"
+#include "plan/wavefront.h"
 
 namespace penstock::ops {
 

@@ -3,7 +3,7 @@
 // Where the operands of a layer lie among those of a stack of recurrent layers. Private to src/ops.
 
 #include "ops/recurrence/recurrence_stack.h"
-#include "plan/cpu/wavefront.h"
+#include "plan/wavefront.h"
 
 namespace penstock::ops {
 

@@ -62,14 +62,14 @@ void add_training_options(Options& options, TrainArguments& arguments) {
   options.add("--seconds", arguments.seconds, "S", "Seconds [60 for a text or sound]");
   options.add("--epochs", arguments.epochs, "E", "Passes over the data");
   options.add("--patience", arguments.patience, "N",
-              "Early stopping: end after N validations by steps without improvement; 0: never [10; 0 for sound, tasks "
-              "and fewer than 30 held-out sequences]");
+              "Early stopping: end after N validations in a row without improvement, not counting those of "
+              "--validate-every; 0: never [10; 0 for sound, tasks and fewer than 30 held-out sequences]");
   options.flag("--keep-last", arguments.keep_last,
                "Keep the model of the last step instead of the best one on the hold-out set");
   options.group("Training");
   options.add("--search", arguments.search, "MINUTES",
-              "Search for MINUTES for the best cell, width, dropout and learning rate among those not given, on the "
-              "training part only; then train with them");
+              "First spend MINUTES on a search for the best cell, width, dropout and learning rate, as far as they are "
+              "not given, on the training part only");
   options.add("--init", arguments.init, "FILE",
               "Start from the weights of this model, with its columns, scaling and labels");
   options.add("--batch", arguments.batch, "B",

@@ -6,7 +6,7 @@
 #include "backend/cuda/dense/chip.h"
 #include "backend/cuda/dense/dense.h"
 #include "backend/cuda/runtime/kernel.h"
-#include "plan/cpu/falling_rows.h"
+#include "plan/gpu/falling_rows.h"
 
 namespace penstock::cuda {
 

@@ -85,7 +85,8 @@ struct OptimizerCall {
   DeviceAddress copy = 0;       ///< [store] in `storage`, or 0 without
 };
 
-/// One launch over the whole store; it does nothing where the decision says so. The math is train/optimizer.cc's.
+/// Updates the whole store in one launch; does nothing if the step's decision says so. ops/training/training.h states
+/// the equations.
 class OptimizerExecutable {
  public:
   OptimizerExecutable(Device& device, const OptimizerSpec& spec, const std::vector<OptimizerTensor>& tensors);

@@ -1,4 +1,4 @@
-#include "plan/cpu/falling_rows.h"
+#include "plan/gpu/falling_rows.h"
 
 #include <algorithm>
 #include <iterator>

@@ -1,4 +1,4 @@
-#include "plan/cpu/wavefront.h"
+#include "plan/wavefront.h"
 
 #include <algorithm>
 #include <cmath>
