@@ -28,13 +28,15 @@ def run_projected(x, weights, states, rows, *form):
 
 
 def _favours_steps(x, weight_hr, rows, batch_first):
-    """Returns True if R' would cost more than the kernels save.
+    """Returns True if R' would cost more than the kernels save, and for float64 on a GPU, where no kernel has it.
 
-    That is so for a single step, and on a CPU if R' adds too many multiply-adds: for each gate of a unit it adds H - P
-    at each position, and H P once.
+    R' costs too much for a single step, and on a CPU if it adds too many multiply-adds: for each gate of a unit it adds
+    H - P at each position, and H P once.
     """
     if torch.jit.is_tracing():
         return False  # a trace holds for other lengths, too
+    if x.is_cuda and x.dtype == torch.float64:
+        return True
     lengths, batch_sizes, _ = rows
     is_one_step = (x.shape[1 if batch_first else 0] if batch_sizes is None else len(batch_sizes)) == 1
     if not is_plain(x):
