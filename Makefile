@@ -100,10 +100,12 @@ pytest: $(VENV)/ready built-test wheel
 	@$(VENV)/bin/pip install --quiet --force-reinstall --no-deps dist/*.whl
 	@OMP_WAIT_POLICY=passive $(VENV)/bin/python -m pytest -q -n $(JOBS) --dist worksteal --timeout 900 tests/python tests/cli tests/faults
 
+# uv installs them in a third of pip's time; pip knows more ways to configure an index.
 $(VENV)/ready: tests/python/requirements.txt | setup-test
 	@echo 'penstock: a virtual environment for the Python tests, in $(VENV)'
 	@python3 -m venv --clear $(VENV)
-	@$(VENV)/bin/pip install --quiet -r $<
+	@$(VENV)/bin/pip install --quiet uv
+	@$(VENV)/bin/uv pip install --quiet --python $(VENV)/bin/python -r $< || $(VENV)/bin/pip install --quiet -r $<
 	@touch $@
 
 # $(call configure,PRESET,OPTIONS): CMake's own report is of interest only when it fails.

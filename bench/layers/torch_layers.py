@@ -2,7 +2,7 @@
 """Compares the times of penstock.torch's layers with torch.nn's, in one process, on the CPU or a GPU.
 
     python bench/layers/torch_layers.py [--device cuda] [--threads N]
-                                 [--overhead | --packed | --steps | --new-lengths | --library PROGRAM]
+                                 [--overhead | --packed | --steps | --projections | --new-lengths | --library PROGRAM]
                                  [--seconds S] [--layers LSTM GRU] [--types float32 bfloat16 autocast]
 
 On the CPU: forward passes in inference mode, and training passes (forward, backward with a given gradient of the output)
@@ -14,6 +14,7 @@ bfloat16, compared with one of PyTorch's operations under torch.compile.
     PROGRAM (build/release/bench/cuda_recurrent_times) prints.
 --overhead: calls so small that the call itself takes most of the CPU time, and the time of `import penstock`.
 --packed: on the CPU, packed rows, compared with a batch of equally many positions without padding.
+--projections: LSTMs with proj_size, on the CPU or a GPU, in the given types.
 --new-lengths: on a GPU, packed training steps with lengths that no step had before, and the same steps again.
 --steps: on the CPU, one time step of one row per call, of layers and cells.
 
@@ -34,6 +35,9 @@ import penstock.torch
 # Rows, steps, inputs, hidden size.
 CPU_SHAPES = [(1, 200, 64, 64), (1, 200, 256, 256), (1, 200, 512, 512), (16, 200, 256, 256), (64, 100, 128, 256),
               (64, 200, 256, 512), (1, 1000, 128, 128)]  # fmt: skip
+# Rows, steps, inputs, hidden size, projection.
+PROJECTED_SHAPES = [(1, 1, 256, 256, 64), (1, 100, 256, 256, 64), (8, 50, 64, 64, 32), (16, 128, 256, 256, 64),
+                    (32, 100, 512, 1024, 256)]  # fmt: skip
 GPU_CASES = [("GRU", 16, 1024, 256, 256, 1), ("LSTM", 64, 512, 512, 512, 2), ("LSTM", 64, 512, 1024, 1024, 2)]
 
 
@@ -98,8 +102,8 @@ class Clock:
         return [(min(t), statistics.median(t)) for t in times]
 
 
-def pair(name, inputs, hidden, layers, device, dtype=torch.float32, batch_first=False):
-    options = {"batch_first": batch_first, "device": device, "dtype": dtype}
+def pair(name, inputs, hidden, layers, device, dtype=torch.float32, batch_first=False, **others):
+    options = {"batch_first": batch_first, "device": device, "dtype": dtype, **others}
     theirs = getattr(torch.nn, name)(inputs, hidden, layers, **options)
     ours = getattr(penstock.torch, name)(inputs, hidden, layers, **options)
     ours.load_state_dict(theirs.state_dict())
@@ -134,26 +138,37 @@ def line(what, pairs, error):
     )
 
 
+def compare_layer(clock, device, name, kind, rows, steps, inputs, hidden, **options):
+    """Forward passes in inference mode and training passes. `kind` is a dtype or "autocast"."""
+    dtype = torch.bfloat16 if kind == "bfloat16" else torch.float32
+    autocast = device if kind == "autocast" else None
+    theirs, ours = pair(name, inputs, hidden, 1, device, dtype, **options)
+    x = torch.randn(steps, rows, inputs, dtype=dtype, device=device)
+    what = f"{name} {kind} ({', '.join(map(str, (rows, steps, inputs, hidden, *options.values())))})"
+    with torch.inference_mode(), torch.autocast(device, torch.bfloat16, enabled=autocast is not None):
+        y = ours(x)[0]
+        error = distance(y, theirs(x)[0])
+        line(what + " forward", clock.compare([lambda: theirs(x), lambda: ours(x)]), error)
+    x, gradient = x.requires_grad_(), torch.randn_like(y)
+    steps_of = [training(module, x, gradient, autocast) for module in (theirs, ours)]
+    grads = []
+    for step in steps_of:
+        step()
+        grads.append(x.grad.clone())
+    line(what + " training", clock.compare(steps_of), distance(grads[1], grads[0]))
+
+
 def on_the_cpu(clock, names, types):
     for name in names:
         for kind in types:
-            dtype = torch.bfloat16 if kind == "bfloat16" else torch.float32
-            autocast = "cpu" if kind == "autocast" else None
-            for rows, steps, inputs, hidden in CPU_SHAPES:
-                theirs, ours = pair(name, inputs, hidden, 1, "cpu", dtype)
-                x = torch.randn(steps, rows, inputs, dtype=dtype)
-                what = f"{name} {kind} ({rows}, {steps}, {inputs}, {hidden})"
-                with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16, enabled=autocast is not None):
-                    error = distance(ours(x)[0], theirs(x)[0])
-                    line(what + " forward", clock.compare([lambda: theirs(x), lambda: ours(x)]), error)
-                x = x.requires_grad_()
-                gradient = torch.randn(steps, rows, hidden, dtype=torch.bfloat16 if autocast else dtype)
-                steps_of = [training(module, x, gradient, autocast) for module in (theirs, ours)]
-                grads = []
-                for step in steps_of:
-                    step()
-                    grads.append(x.grad.clone())
-                line(what + " training", clock.compare(steps_of), distance(grads[1], grads[0]))
+            for shape in CPU_SHAPES:
+                compare_layer(clock, "cpu", name, kind, *shape)
+
+
+def with_projections(clock, device, types):
+    for kind in types:
+        for *shape, width in PROJECTED_SHAPES:
+            compare_layer(clock, device, "LSTM", kind, *shape, proj_size=width)
 
 
 def packed_on_the_cpu(clock):
@@ -430,6 +445,7 @@ def main():
     parser.add_argument("--overhead", action="store_true")
     parser.add_argument("--packed", action="store_true")
     parser.add_argument("--steps", action="store_true")
+    parser.add_argument("--projections", action="store_true")
     parser.add_argument("--new-lengths", action="store_true")
     parser.add_argument("--library", metavar="PROGRAM")
     parser.add_argument("--seconds", type=float, default=0.5)
@@ -446,6 +462,8 @@ def main():
         packed_on_the_cpu(clock)
     elif options.steps:
         steps_on_the_cpu(clock)
+    elif options.projections:
+        with_projections(clock, options.device, options.types)
     elif options.device == "cpu":
         on_the_cpu(clock, options.layers, options.types)
     elif options.new_lengths:

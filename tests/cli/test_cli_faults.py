@@ -18,7 +18,7 @@ import written
 def test_writers_lose_nothing():
     """A sample of the campaign: of each writer of the program a fault."""
     table = io.StringIO()
-    wrong = writers.campaign(written.program_writers(), kills=4, calls=4, sample=1, out=table)
+    wrong = writers.campaign(written.program_writers(), kills=2, calls=2, sample=1, out=table)
     sys.stdout.write(table.getvalue())
     assert wrong == []
 

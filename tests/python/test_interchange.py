@@ -630,9 +630,12 @@ def test_checkpoints(tmp_path):
                     parameter.mul_(1.5)
             torch.save(normed.state_dict(), path)
             check(outputs(interchange.load(path)[""], x.numpy()), normed(x)[0].detach().numpy())
-    torch.save(torch.nn.LSTM(3, 4, proj_size=2).state_dict(), path)
-    with pytest.raises(penstock.BadInput, match="'weight_hr_l0' is a projection"):
+    projected = torch.nn.LSTM(3, 4, proj_size=2)
+    torch.save(projected.state_dict(), path)
+    with pytest.raises(penstock.BadInput, match="'weight_hr_l0' is a projection.*into penstock.torch.LSTM"):
         interchange.load(path)
+    with pytest.raises(penstock.InvalidArgument, match="must have no projections .proj_size., not 2"):
+        interchange.RecurrentWeights.from_torch(projected)
     spectral = torch.nn.utils.parametrizations.spectral_norm(torch.nn.GRU(3, 4), "weight_hh_l0")
     torch.save(spectral.state_dict(), path)
     with pytest.raises(penstock.BadInput, match="no weight but a part of one.*remove_parametrizations"):

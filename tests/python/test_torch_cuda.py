@@ -14,6 +14,7 @@ from torch import nn  # noqa: E402
 from torch.nn.utils.rnn import pack_sequence  # noqa: E402
 
 NAMES = ["RNN", "GRU", "LSTM"]
+KINDS = pytest.mark.parametrize("name, kind", [*((name, {}) for name in NAMES), ("LSTM", {"proj_size": 8})])
 
 
 def pair(name, *sizes, **options):
@@ -56,18 +57,18 @@ def exact_products():
 
 @pytest.mark.parametrize("options", [{}, {"num_layers": 2, "bidirectional": True, "batch_first": True}])
 @pytest.mark.parametrize("rows, steps, inputs, hidden", [(3, 7, 16, 32), (5, 65, 24, 64)])
-@pytest.mark.parametrize("name", NAMES)
-def test_floats(name, rows, steps, inputs, hidden, options):
-    theirs, mine = pair(name, inputs, hidden, **options)
+@KINDS
+def test_floats(name, kind, rows, steps, inputs, hidden, options):
+    theirs, mine = pair(name, inputs, hidden, **kind, **options)
     x = torch.randn(rows, steps, inputs, device="cuda")
     x = x if options.get("batch_first") else x.transpose(0, 1)
     for got, expected in zip(results_of(mine, x), results_of(theirs, x)):
         close(got, expected, 2**-21, steps * rows)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_autocast(name):
-    theirs, mine = pair(name, 64, 128, num_layers=2)
+@KINDS
+def test_autocast(name, kind):
+    theirs, mine = pair(name, 64, 128, num_layers=2, **kind)
     x = torch.randn(33, 6, 64, device="cuda")
     got, expected = results_of(mine, x, autocast=True), results_of(theirs, x)
     assert got[0].dtype == torch.bfloat16 and all(p.grad.dtype == torch.float32 for p in mine.parameters())
@@ -75,23 +76,27 @@ def test_autocast(name):
         close(a, b, 2**-9, 33)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_packed_sequences(name):
-    theirs, mine = pair(name, 16, 32)
+@KINDS
+def test_packed_sequences(name, kind):
+    theirs, mine = pair(name, 16, 32, **kind)
     packed = pack_sequence([torch.randn(n, 16, device="cuda") for n in (4, 19, 7, 1)], enforce_sorted=False)
     for got, expected in zip(results_of(mine, packed), results_of(theirs, packed)):
         close(got, expected, 2**-21, 31)
 
 
-def test_lengths_and_resets_lie_on_the_gpu():
-    mine = ours.LSTM(16, 32, batch_first=True, device="cuda")
-    host = ours.LSTM(16, 32, batch_first=True)
+@pytest.mark.parametrize("width", [0, 8])
+def test_lengths_resets_and_states_lie_on_the_gpu(width):
+    options = {"batch_first": True, "bidirectional": True, "proj_size": width}
+    mine, host = ours.LSTM(16, 32, device="cuda", **options), ours.LSTM(16, 32, **options)
     host.load_state_dict(mine.state_dict())
-    x, lengths = torch.randn(3, 9, 16), torch.tensor([2, 9, 5])
+    x, lengths = torch.randn(3, 9, 16), torch.tensor([2, 9, 0])
     mask = torch.rand(3, 9) < 0.3
-    expected, _ = host(x, lengths=lengths, reset_mask=mask)
-    y, _ = mine(x.cuda(), lengths=lengths.cuda(), reset_mask=mask.cuda())
-    close(y.cpu(), expected, 2**-21, 9)
+    states = torch.randn(2, 3, width or 32), torch.randn(2, 3, 32)
+    y, last = host(x, states, lengths=lengths, reset_mask=mask)
+    on_gpu = [s.cuda() for s in states]
+    got, after = mine(x.cuda(), on_gpu, lengths=lengths.cuda(), reset_mask=mask.cuda())
+    for a, b in zip((got, *after), (y, *last)):
+        close(a.cpu(), b, 2**-21, 9)
 
 
 @pytest.mark.parametrize("stack", [ours.SLSTM, ours.MinGRU, ours.MinLSTM])
@@ -116,10 +121,10 @@ def test_cells_of_papers_agree_with_the_cpu(name):
         close(got.cpu(), expected, 2**-20, 120)
 
 
-@pytest.mark.parametrize("stack", [ours.LSTM, ours.SLSTM])
-def test_every_state_agrees_with_the_cpu(stack):
-    host = stack(16, 32, num_layers=2, bidirectional=True)
-    mine = stack(16, 32, num_layers=2, bidirectional=True, device="cuda")
+@pytest.mark.parametrize("stack, kind", [(ours.LSTM, {}), (ours.LSTM, {"proj_size": 8}), (ours.SLSTM, {})])
+def test_every_state_agrees_with_the_cpu(stack, kind):
+    host = stack(16, 32, num_layers=2, bidirectional=True, **kind)
+    mine = stack(16, 32, num_layers=2, bidirectional=True, device="cuda", **kind)
     mine.load_state_dict(host.state_dict())
     x, lengths = torch.randn(40, 3, 16), torch.tensor([40, 1, 17])
 

@@ -64,7 +64,8 @@ def as_hx(stack, state):
 
 
 STACKS = [ours.GRU(INPUTS, HIDDEN), ours.LSTM(INPUTS, HIDDEN, num_layers=2, bidirectional=True),
-          ours.MinGRU(INPUTS, HIDDEN), ours.LSTM(INPUTS, 4, num_heads=2)]  # fmt: skip
+          ours.MinGRU(INPUTS, HIDDEN), ours.LSTM(INPUTS, 4, num_heads=2),
+          ours.LSTM(INPUTS, 4, proj_size=HIDDEN)]  # fmt: skip
 X = torch.ones(STEPS, ROWS, INPUTS)
 
 

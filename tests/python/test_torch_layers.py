@@ -20,6 +20,7 @@ import penstock  # noqa: E402
 torch.set_num_threads(1)  # these sizes are too small to share
 
 NAMES = ["RNN", "GRU", "LSTM"]
+KINDS = pytest.mark.parametrize("name, kind", [*((name, {}) for name in NAMES), ("LSTM", {"proj_size": 2})])
 FORMS = [
     {},
     {"num_layers": 2, "bidirectional": True},
@@ -101,49 +102,13 @@ def test_packed_sequences(name, with_states, enforce_sorted):
         close(got, expected, steps=16)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_input_without_rows(name):
-    theirs, mine = pair(name, 5, 7, bidirectional=True)
+@KINDS
+def test_input_without_rows(name, kind):
+    theirs, mine = pair(name, 5, 7, bidirectional=True, **kind)
     x = torch.randn(6, 5)
     for got, expected in zip(results_of(mine, x, []), results_of(theirs, x, [])):
         assert got.shape == expected.shape
         close(got, expected, steps=6)
-
-
-@pytest.mark.parametrize("options", [{}, {"num_layers": 2, "bidirectional": True, "dropout": 0.3}])
-def test_projections(options):
-    theirs, mine = pair("LSTM", 5, 8, proj_size=3, **options)
-    x = torch.randn(6, 2, 5)
-    for got, expected in zip(results_of(mine, x, []), results_of(theirs, x, [])):
-        close(got, expected, steps=12)
-    packed = pack_sequence([torch.randn(n, 5) for n in (4, 2)])
-    mine.eval(), theirs.eval()
-    close(mine(packed)[0].data, theirs(packed)[0].data, steps=4)
-
-
-@pytest.mark.parametrize("options", [{}, {"batch_first": True, "bias": False}, {"num_layers": 2, "bidirectional": True}])
-def test_projections_of_rows_with_lengths(options):
-    lstm = ours.LSTM(5, 8, proj_size=3, dtype=torch.float64, **options)
-    lengths, slots = torch.tensor([3, 0, 9, 1]), lstm.num_layers * (2 if lstm.bidirectional else 1)
-    x = torch.randn(4, 9, 5, dtype=torch.float64)
-    for row, length in enumerate(lengths):
-        x[row, length:] = float("nan")  # never read
-    x = x if lstm.batch_first else x.transpose(0, 1)
-    states = [torch.randn(slots, 4, width, dtype=torch.float64, requires_grad=True) for width in (3, 8)]
-
-    def everything(**how):
-        given = x.nan_to_num().requires_grad_() if how else x.clone().requires_grad_()
-        y, last = lstm(given, states, lengths=lengths, **how)
-        torch.manual_seed(1)
-        loss = sum((each * torch.randn(each.shape, dtype=each.dtype)).sum() for each in (y, *last))
-        return [y, *last, *torch.autograd.grad(loss, [given, *states, *lstm.parameters()])]
-
-    # Resets are PyTorch's operations, step by step, even where there are none.
-    expected = everything(reset_mask=torch.zeros(x.shape[:2], dtype=torch.bool))
-    for got, wanted in zip(everything(), expected, strict=True):
-        torch.testing.assert_close(got, wanted, rtol=1e-12, atol=1e-13)
-    y, last = lstm(x, states, lengths=torch.zeros_like(lengths))
-    assert not y.any() and all(torch.equal(after, before) for after, before in zip(last, states))
 
 
 def test_views_with_odd_strides():
@@ -187,11 +152,11 @@ def test_reset_masks_of_packed_sequences():
     close(pad_packed_sequence(y)[0][2:, 1], lstm(rows[1][2:])[0], steps=4)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_state_dicts_are_interchangeable(name):
-    theirs, mine = pair(name, 5, 7, num_layers=2, bidirectional=True)
+@KINDS
+def test_state_dicts_are_interchangeable(name, kind):
+    theirs, mine = pair(name, 5, 7, num_layers=2, bidirectional=True, **kind)
     assert list(theirs.state_dict()) == list(mine.state_dict())
-    other = type(theirs)(5, 7, num_layers=2, bidirectional=True)
+    other = type(theirs)(5, 7, num_layers=2, bidirectional=True, **kind)
     mine.load_state_dict(other.state_dict())
     x = torch.randn(4, 2, 5)
     close(mine(x)[0], other(x)[0], steps=4)
@@ -239,7 +204,8 @@ def test_notes_of_cells_pass_between_arrays_and_modules():
 
 
 def test_copies_and_pickles():
-    for stack in (ours.LSTM(3, 4, 2), ours.SLSTM(3, 4, num_heads=2), ours.MinGRU(3, 4, candidate="positive")):
+    stacks = [ours.LSTM(3, 4, 2), ours.SLSTM(3, 4, num_heads=2), ours.MinGRU(3, 4, candidate="positive")]
+    for stack in (*stacks, ours.LSTM(3, 4, proj_size=2)):
         x = torch.randn(5, 2, 3)
         for other in (copy.deepcopy(stack), pickle.loads(pickle.dumps(stack))):
             assert torch.equal(other(x)[0], stack(x)[0])
@@ -248,9 +214,9 @@ def test_copies_and_pickles():
             assert not torch.equal(other(x)[0], stack(x)[0])
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_empty_batches(name):
-    theirs, mine = pair(name, 5, 7, bidirectional=True)
+@KINDS
+def test_empty_batches(name, kind):
+    theirs, mine = pair(name, 5, 7, bidirectional=True, **kind)
     x = torch.randn(4, 0, 5)
     for got, expected in zip(results_of(mine, x, []), results_of(theirs, x, [])):
         assert got.shape == expected.shape
@@ -274,9 +240,11 @@ def test_heads_are_blocks_of_one_matrix(kind):
     close(heads(x)[0], whole(x)[0], steps=5)
 
 
-@pytest.mark.parametrize("stack", [ours.SLSTM, ours.MinGRU, ours.MinLSTM, ours.LSTM])
-def test_any_split_of_a_sequence(stack):
-    layers = stack(3, 6, num_layers=2)
+@pytest.mark.parametrize("stack, kind", [
+    (ours.SLSTM, {}), (ours.MinGRU, {}), (ours.MinLSTM, {}), (ours.LSTM, {}), (ours.LSTM, {"proj_size": 2}),
+])  # fmt: skip
+def test_any_split_of_a_sequence(stack, kind):
+    layers = stack(3, 6, num_layers=2, **kind)
     x = torch.randn(11, 2, 3)
     whole, last = layers(x)
     first, states = layers(x[:4])
@@ -463,9 +431,9 @@ def exception_of(call, module):
     return None
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_errors_are_of_the_types_of_torch_nn(name):
-    theirs, mine = pair(name, 5, 7)
+@KINDS
+def test_errors_are_of_the_types_of_torch_nn(name, kind):
+    theirs, mine = pair(name, 5, 7, **kind)
     bad = [
         lambda m: m(torch.randn(2, 3, 4)),
         lambda m: m(torch.randn(2, 3, 4, 5)),
@@ -611,10 +579,12 @@ def test_lengths_that_count_no_steps(lengths, grad):
             call()
 
 
-@pytest.mark.parametrize("name", [*NAMES, "SLSTM", "MinGRU", "MinLSTM"])
-def test_the_device_meta_has_shapes(name):
+@pytest.mark.parametrize("name, kind", [
+    *((name, {}) for name in (*NAMES, "SLSTM", "MinGRU", "MinLSTM")), ("LSTM", {"proj_size": 2}),
+])  # fmt: skip
+def test_the_device_meta_has_shapes(name, kind):
     """Without memory, as whoever initialises large models elsewhere has them first."""
-    options = {"num_layers": 2, "bidirectional": True}
+    options = {"num_layers": 2, "bidirectional": True, **kind}
     here, there = getattr(ours, name)(3, 5, **options), getattr(ours, name)(3, 5, device="meta", **options)
     x = torch.randn(4, 2, 3)
     shapes = [[t.shape for t in (y, *as_list(last))] for y, last in (here(x), there(x.to("meta")))]

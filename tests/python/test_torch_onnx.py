@@ -64,7 +64,7 @@ LAYERS = {
     "GRU of heads": ours.GRU(3, 8, batch_first=True, num_heads=2),
     "LSTM": ours.LSTM(3, 8, 2, bidirectional=True, batch_first=True),
     "LSTM without biases": ours.LSTM(3, 8, bias=False, batch_first=True),
-    "LSTM, projected": ours.LSTM(3, 8, proj_size=4, batch_first=True),
+    "LSTM, projected": ours.LSTM(3, 8, 2, proj_size=4, bidirectional=True, batch_first=True),
     "SLSTM": ours.SLSTM(3, 8, 2, bidirectional=True, batch_first=True),
     "SLSTM of heads": ours.SLSTM(3, 8, num_heads=4, batch_first=True),
     "MinGRU": ours.MinGRU(3, 8, 2, bidirectional=True, batch_first=True),
@@ -86,12 +86,12 @@ def test_layers(export, name):
 
 
 def test_layers_with_a_runtime_kernel_are_its_operators(export):
-    for name, operator in (("LSTM", "LSTM"), ("GRU", "GRU")):
+    for name, operator in (("LSTM", "LSTM"), ("LSTM, projected", "LSTM"), ("GRU", "GRU")):
         path = export(Flat(LAYERS[name]).eval(), (torch.randn(2, 5, 3),), [ROWS_FIRST])
         assert operator in {node.op_type for node in onnx.load(path).graph.node}
 
 
-@pytest.mark.parametrize("layer", [ours.LSTM(3, 8), ours.MinGRU(3, 8)])
+@pytest.mark.parametrize("layer", [ours.LSTM(3, 8), ours.LSTM(3, 8, proj_size=4), ours.MinGRU(3, 8)])
 def test_lengths_resets_and_states(export, layer):
     class Model(nn.Module):
         def __init__(self):
@@ -99,9 +99,9 @@ def test_lengths_resets_and_states(export, layer):
             self.layer = layer
 
         def forward(self, x, h, lengths, reset):
-            hx = h[0] if isinstance(layer, ours.MinGRU) else tuple(h)
+            hx = h[0] if isinstance(layer, ours.MinGRU) else (h[0][..., : layer.proj_size or 8], h[1])
             y, last = self.layer(x, hx, lengths=lengths, reset_mask=reset)
-            return y, last if isinstance(last, torch.Tensor) else torch.stack(last)
+            return y, last if isinstance(last, torch.Tensor) else torch.cat(last, -1)
 
     def inputs(steps, rows):
         lengths = torch.randint(1, steps + 1, (rows,))

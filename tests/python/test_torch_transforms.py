@@ -149,6 +149,21 @@ def test_opcheck_of_eager_calls(cell, given):
         torch.library.opcheck(op, (*call, *options), test_utils=("test_schema", "test_faketensor"))
 
 
+@pytest.mark.parametrize("cell", STACKS)
+def test_second_derivatives_do_not_read_the_padding(cell):
+    stack = STACKS[cell](3, 4).double()
+    x, lengths = torch.randn(5, 2, 3, dtype=torch.float64), torch.tensor([3, 5])
+    found = []
+    for padding in (0.0, float("nan")):
+        x[3:, 0] = padding
+        y, _ = stack(x, lengths=lengths)
+        weights = list(stack.parameters())
+        first = torch.autograd.grad(y.sin().sum(), weights, create_graph=True)
+        found.append(torch.autograd.grad(sum(g.square().sum() for g in first), weights))
+    for got, expected in zip(*found):
+        assert torch.equal(got, expected)
+
+
 @pytest.mark.parametrize("variant", range(len(VARIANTS)))
 @pytest.mark.parametrize("cell", STACKS)
 def test_layers_called_eagerly_are_the_op(cell, variant):
@@ -307,25 +322,38 @@ def test_compiles_to_one_graph_with_gradients(cell):
         torch.testing.assert_close(got, expected)
 
 
-def test_compiles_for_sizes_that_vary():
-    stack = ours.LSTM(3, 5)
+@pytest.mark.parametrize("options", [{}, {"proj_size": 2, "num_layers": 2}])
+def test_compiles_for_sizes_that_vary(options):
+    stack = ours.LSTM(3, 5, **options)
     compiled = torch.compile(stack, fullgraph=True, dynamic=True, backend="aot_eager")
     for steps, rows in [(4, 2), (9, 3), (5, 6)]:
         x = torch.randn(steps, rows, 3)
         torch.testing.assert_close(compiled(x)[0], stack(x)[0])
 
 
-@pytest.mark.parametrize("options", [{}, {"batch_first": True, "bidirectional": True}])
-def test_compiles_projections(options):
+@pytest.mark.parametrize("steps", [1, 4])
+@pytest.mark.parametrize("options", [{}, {"batch_first": True, "bidirectional": True, "num_layers": 2}])
+def test_compiles_projections(options, steps):
     stack = ours.LSTM(3, 5, proj_size=2, **options)
-    x = torch.randn(4, 6, 3)
     compiled = torch.compile(stack, fullgraph=True, backend="aot_eager")
-    for got, expected in zip((compiled(x)[0], *compiled(x)[1]), (stack(x)[0], *stack(x)[1])):
-        torch.testing.assert_close(got, expected)
+    x = torch.randn((6, steps, 3) if stack.batch_first else (steps, 6, 3))
+    slots = stack.num_layers * (2 if stack.bidirectional else 1)
+    states = tuple(torch.randn(slots, 6, width, requires_grad=True) for width in (2, 5))
+    every_row = {"lengths": torch.randint(steps + 1, (6,)), "reset_mask": torch.rand(x.shape[:2]) < 0.3}
+
+    def gradients(module, *call, **form):
+        y, last = module(*call, **form)
+        loss = y.sin().sum() + sum(s.cos().sum() for s in last)
+        return [y, *last, *torch.autograd.grad(loss, [*(call[1:] and states), *stack.parameters()])]
+
+    for call, form in (((x,), {}), ((x, states), {}), ((x, states), every_row)):
+        for got, expected in zip(gradients(compiled, *call, **form), gradients(stack, *call, **form)):
+            torch.testing.assert_close(got, expected)
 
 
-def test_compiles_packed_sequences():
-    stack = ours.GRU(3, 5)
+@pytest.mark.parametrize("kind, options", [(ours.GRU, {}), (ours.LSTM, {"proj_size": 2, "bidirectional": True})])
+def test_compiles_packed_sequences(kind, options):
+    stack = kind(3, 5, **options)
     compiled = torch.compile(stack, fullgraph=True, backend="aot_eager")
     packed = torch.nn.utils.rnn.pack_sequence([torch.randn(n, 3) for n in (2, 6, 3)], enforce_sorted=False)
     got, got_last = compiled(packed)
@@ -362,12 +390,13 @@ def test_inductor_compiles_packed_sequences_with_gradients():
         torch.testing.assert_close(got, expected)
 
 
-def test_exports_and_loads_again(tmp_path):
+@pytest.mark.parametrize("width", [0, 4])
+def test_exports_and_loads_again(tmp_path, width):
     class Model(torch.nn.Module):
         def __init__(self):
             super().__init__()
-            self.lstm = ours.LSTM(3, 5, num_layers=2, batch_first=True)
-            self.head = torch.nn.Linear(5, 2)
+            self.lstm = ours.LSTM(3, 5, num_layers=2, batch_first=True, proj_size=width)
+            self.head = torch.nn.Linear(width or 5, 2)
 
         def forward(self, x):
             return self.head(self.lstm(x)[0])
@@ -382,19 +411,21 @@ def test_exports_and_loads_again(tmp_path):
         torch.testing.assert_close(again(other), model(other))
 
 
-def test_traces():
-    lstm = ours.LSTM(3, 5).eval()
+@pytest.mark.parametrize("options", [{}, {"proj_size": 2}])
+def test_traces(options):
+    lstm = ours.LSTM(3, 5, **options).eval()
     x = torch.randn(4, 2, 3)
-    traced = torch.jit.trace(lstm, (x,))
-    torch.testing.assert_close(traced(x)[0], lstm(x)[0])
+    for example in (x, x[:1]):
+        traced = torch.jit.trace(lstm, (example,))
+        torch.testing.assert_close(traced(x)[0], lstm(x)[0])
 
 
 # ---- functional transforms -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("cell", ["lstm", "mingru"])
-def test_vmap_over_sequences_and_per_sample_gradients(cell):
-    stack = STACKS[cell](3, 4)
+@pytest.mark.parametrize("cell, options", [("lstm", {}), ("lstm", {"proj_size": 2}), ("mingru", {})])
+def test_vmap_over_sequences_and_per_sample_gradients(cell, options):
+    stack = STACKS[cell](3, 4, **options)
     parameters = dict(stack.named_parameters())
     x = torch.randn(6, 5, 3)
 
@@ -409,8 +440,9 @@ def test_vmap_over_sequences_and_per_sample_gradients(cell):
         torch.testing.assert_close(got[name], expected)
 
 
-def test_vmap_over_models():
-    stacks = [ours.GRU(3, 4) for _ in range(3)]
+@pytest.mark.parametrize("kind, options", [(ours.GRU, {}), (ours.LSTM, {"proj_size": 2})])
+def test_vmap_over_models(kind, options):
+    stacks = [kind(3, 4, **options) for _ in range(3)]
     parameters, _ = torch.func.stack_module_state(stacks)
     x = torch.randn(5, 2, 3)
     y = torch.func.vmap(lambda p: torch.func.functional_call(stacks[0], p, (x,))[0])(parameters)
@@ -433,10 +465,10 @@ def test_hessian_vector_product_through_func():
 # ---- autocast --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("cell", ["lstm", "gru", "minlstm"])
-def test_autocast_rounds_sequences_and_keeps_gradients_of_weights_in_float(cell):
+@pytest.mark.parametrize("cell, options", [("lstm", {}), ("lstm", {"proj_size": 4}), ("gru", {}), ("minlstm", {})])
+def test_autocast_rounds_sequences_and_keeps_gradients_of_weights_in_float(cell, options):
     torch.manual_seed(0)
-    stack = STACKS[cell](8, 16)
+    stack = STACKS[cell](8, 16, **options)
     x = torch.randn(5, 4, 8)
     y, _ = stack(x)
     with torch.autocast("cpu", torch.bfloat16):

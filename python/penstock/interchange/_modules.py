@@ -68,7 +68,10 @@ def _cell_of(module):
 def weights_of(module):
     cell = _cell_of(module)
     if getattr(module, "proj_size", 0) > 0:
-        raise InvalidArgument("layers with projections (proj_size) exist in torch.nn alone")
+        raise InvalidArgument(
+            f"module must have no projections (proj_size), not {module.proj_size}, since RecurrentWeights cannot hold "
+            "them: save its state_dict by torch.save"
+        )
     tensors = {}
     for name, tensor in module.state_dict().items():
         tensor = tensor.detach().cpu()

@@ -65,7 +65,8 @@ def _refuse_computed(tensors, prefix, source):
             continue
         if name.startswith("weight_hr"):
             raise BadInput(
-                f"{source}: tensor '{name}' is a projection (proj_size), which layers of torch.nn alone have"
+                f"{source}: tensor '{name}' is a projection (proj_size), which Penstock's files cannot hold: load the "
+                "state_dict into penstock.torch.LSTM(proj_size=...)"
             )
         raise BadInput(
             f"{source}: tensor '{name}' is no weight but a part of one, which is computed when the layer runs (pruning, "

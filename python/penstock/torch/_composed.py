@@ -1,6 +1,6 @@
 """Recurrent layers in PyTorch's own operations, step by step.
 
-They compute second derivatives, which the kernels do not have, and run LSTMs with projections.
+They compute second derivatives, which the kernels do not have, and single steps of LSTMs with projections.
 """
 
 import torch
@@ -176,6 +176,7 @@ def composed(x, weights, states, lengths, batch_sizes, reset, cell, layers, bidi
         places = valid = None
         if lengths is not None:
             valid = torch.arange(padded.shape[0], device=x.device).unsqueeze(1) < lengths
+            padded = padded.masked_fill(~valid.unsqueeze(-1), 0)  # a NaN there would reach gradients of weights
         if reset is not None:
             reset = reset.bool().t()
     directions = 2 if bidirectional else 1

@@ -67,7 +67,8 @@ class GRU(Stack):
 class LSTM(Stack):
     """Long short-term memory with the arguments and results of ``torch.nn.LSTM``.
 
-    Layers with projections (``proj_size > 0``) run on PyTorch's own LSTM or operations.
+    Projections (``proj_size > 0``) run in the kernels, except for single steps and, on a CPU, for calls in which
+    PyTorch's own LSTM needs much less arithmetic (docs/pytorch.md, Limits).
 
     Args:
         num_heads: Number of diagonal blocks of the recurrent matrices; must divide ``hidden_size``. It excludes

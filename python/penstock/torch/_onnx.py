@@ -25,8 +25,8 @@ def layers(x, weights, states, rows, cell, count, bidirectional, batch_first, ev
         states = _zeros(x, weights, cell, count, bidirectional, batch_first)
     operators = _OPERATORS_OF_TRACES if torch.jit.is_tracing() else _OPERATORS
     each = len(weights) // (count * (2 if bidirectional else 1))
-    has_form = all(w.dim() < 3 for w in weights) and each in (2, 4)  # no heads, no projections
-    if cell in operators and lengths is None and reset is None and not every_state and has_form:
+    has_heads = any(w.dim() == 3 for w in weights)
+    if cell in operators and lengths is None and reset is None and not every_state and not has_heads:
         entering = tuple(states) if cell == "lstm" else states[0]
         return list(operators[cell](x, entering, weights, each == 4, count, 0.0, False, bidirectional, batch_first))
     weights = [w.detach() for w in weights]  # loops would keep sizes for a backward pass, which exporters cannot write

@@ -4,37 +4,14 @@ import torch
 from torch import nn
 from torch.nn import functional
 from torch.nn.parameter import Parameter
-from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+from torch.nn.utils.rnn import PackedSequence
 
-from . import _onnx
-from ._checks import (
-    Foreign,
-    check_lengths,
-    check_reset_mask,
-    check_state_types,
-    check_values_of_lengths,
-    lengths_as_tensor,
-)
-from ._composed import CELLS, composed
+from ._checks import Foreign, check_lengths, check_reset_mask, check_state_types, lengths_as_tensor
+from ._composed import CELLS
 from ._notes import CellNote
-from ._ops import autocast_sequence, is_plain, run_layers
+from ._ops import autocast_sequence, run_layers
+from ._projection import run_projected
 from ._regularise import run_noisy
-
-
-def _run_packed(run, x, states, lengths, batch_first):
-    """Packs padded rows and calls run(data, batch_sizes, states).
-
-    Returns y with zeros beyond a row's length, and the last states [slots, B, ...]. Rows with length 0 keep their
-    states.
-    """
-    batch, steps = (0, 1) if batch_first else (1, 0)
-    some = lengths.nonzero().squeeze(1)
-    packed = pack_padded_sequence(x.index_select(batch, some), lengths[some], batch_first, enforce_sorted=False)
-    order = some[packed.sorted_indices]
-    y, *last = run(packed.data, packed.batch_sizes, tuple(s.index_select(1, order) for s in states))
-    y, _ = pad_packed_sequence(packed._replace(data=y), batch_first, total_length=x.shape[steps])
-    y = y.new_zeros(*x.shape[:2], y.shape[2]).index_copy(batch, some, y)
-    return y, tuple(s.index_copy(1, order, after) for s, after in zip(states, last))
 
 
 class Stack(CellNote, Foreign, nn.RNNBase):
@@ -214,9 +191,9 @@ class Stack(CellNote, Foreign, nn.RNNBase):
         return [x, *(torch.cat(each) for each in zip(*last)), *every]
 
     def _run_layers(self, x, weights, states, rows, layers, batch_first, every_state):
-        if self.proj_size > 0:
-            return self._run_composed(x, weights, states, *rows, layers, batch_first, every_state)
         cell, form = self._cell(), (layers, self.bidirectional, batch_first)
+        if self.proj_size > 0:
+            return run_projected(x, weights, states, rows, cell, *form, every_state)
         if self._noise and self._noise.steps(self.training):
             x = autocast_sequence(x)
             expected = None if self.training else self._noise.expected_cell(x)
@@ -224,39 +201,6 @@ class Stack(CellNote, Foreign, nn.RNNBase):
                 return run_noisy(self._noise, self.training, x, weights, states, rows, (cell, *form), every_state)
             cell = expected
         return run_layers(x, weights, states, rows, cell, *form, every_state)
-
-    def _run_composed(self, x, weights, states, lengths, batch_sizes, reset, layers, batch_first, every_state):
-        """Runs an LSTM with projections, which the kernels do not support.
-
-        It uses PyTorch's own LSTM if that supports all arguments, otherwise PyTorch's operations, step by step.
-        """
-        if not states:
-            slots = layers * (2 if self.bidirectional else 1)
-            rows = x.shape[0 if batch_first else 1] if batch_sizes is None else int(batch_sizes[0])
-            states = tuple(x.new_zeros(slots, rows, width) for width in (self.proj_size, self.hidden_size))
-        if lengths is not None:
-            check_values_of_lengths(lengths, x.shape[1 if batch_first else 0])
-        if torch.onnx.is_in_onnx_export():
-            rows, cell = (lengths, batch_sizes, reset), self._cell()
-            return _onnx.layers(x, weights, states, rows, cell, layers, self.bidirectional, batch_first, every_state)
-        if reset is None and not every_state and is_plain(x):
-            form = (self.bias, layers, 0.0, self.training, self.bidirectional)
-
-            def run(data, batch_sizes, states):
-                return torch.lstm(data, batch_sizes, states, weights, *form)
-
-            if batch_sizes is not None:
-                return run(x, batch_sizes, states)
-            if lengths is None:
-                return torch.lstm(x, states, weights, *form, batch_first)
-            if lengths.any():
-                y, last = _run_packed(run, x, states, lengths, batch_first)
-                return [y, *last]
-        y, last, every = composed(
-            x, weights, states, lengths, batch_sizes, reset, self._cell(), layers, self.bidirectional, batch_first,
-            every_state,
-        )  # fmt: skip
-        return [y, *last, every] if every_state else [y, *last]
 
     def _divide_into_heads(self, num_heads):
         """Makes the recurrent matrices block-diagonal, [num_heads, G * D, D] with D = H / num_heads."""

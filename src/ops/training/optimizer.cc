@@ -1,0 +1,82 @@
+#include <algorithm>
+
+#include "backend/cpu/element_kernels.h"
+#include "base/threads.h"
+#include "ops/cuda/ops.h"
+#include "ops/training/on_cpu.h"
+#include "ops/training/training.h"
+
+namespace penstock::ops {
+namespace {
+
+constexpr Index values_per_range = 16384;
+
+cpu::AdamStep adam_step(const OptimizerShape& shape, const StepState& state, bool decay) {
+  cpu::AdamStep step;
+  step.gradient_factor = state.gradient_factor;
+  step.beta1 = static_cast<float>(shape.beta1), step.rest1 = static_cast<float>(1.0 - shape.beta1);
+  step.beta2 = static_cast<float>(shape.beta2), step.rest2 = static_cast<float>(1.0 - shape.beta2);
+  step.keep = decay ? state.decay_factor : 1.0f;
+  step.rate = state.rate;
+  step.root_correction = state.root_correction;
+  step.epsilon = static_cast<float>(shape.epsilon);
+  return step;
+}
+
+/// Updates places begin..end-1 of the store.
+void update_sgd(const OptimizerShape& shape, const StepState& state, bool decay, Index begin, Index end,
+                const float* gradients, float* values, float* velocity) {
+  const float momentum = static_cast<float>(shape.beta1);
+  const float keep = decay ? state.decay_factor : 1.0f;
+  for (Index i = begin; i < end; ++i) {
+    velocity[i] = momentum * velocity[i] + gradients[i] * state.gradient_factor;
+    values[i] = keep * values[i] - state.rate * velocity[i];
+  }
+}
+
+/// The store in pieces for the threads.
+std::vector<StoredTensor> pieces_of(const std::vector<StoredTensor>& tensors) {
+  std::vector<StoredTensor> pieces;
+  for (const StoredTensor& tensor : tensors) {
+    for (Index begin = 0; begin < tensor.size; begin += values_per_range) {
+      pieces.push_back({tensor.offset + begin, std::min(values_per_range, tensor.size - begin), tensor.decay});
+    }
+  }
+  return pieces;
+}
+
+void run_optimizer(const OptimizerShape& shape, const std::vector<StoredTensor>& pieces, const Call& call,
+                   const Operands& memory) {
+  const auto* const gradients = memory.get<const float>(0);
+  const StepState& state = *memory.get<const StepState>(1);
+  if (state.apply == 0) return;
+  auto* const values = memory.get<float>(5);
+  auto* const first = memory.get<float>(6);
+  auto* const second = memory.get<float>(7);
+  const auto adam = cpu::element_kernels<float>().adam;
+  parallel_for(resolve_threads(call.threads), static_cast<Index>(pieces.size()), 2, [&](Index from, Index to) {
+    for (Index i = from; i < to; ++i) {
+      const StoredTensor& piece = pieces[static_cast<std::size_t>(i)];
+      const Index begin = piece.offset, end = piece.offset + piece.size;
+      if (shape.adam) {
+        adam(adam_step(shape, state, piece.decay), piece.size, gradients + begin, values + begin, first + begin,
+             second + begin);
+      } else {
+        update_sgd(shape, state, piece.decay, begin, end, gradients, values, first);
+      }
+    }
+  });
+}
+
+}  // namespace
+
+Op optimizer(const OptimizerShape& shape) {
+  return {"optimizer", [shape](const Target& target) {
+            if (target.device.is_cuda()) return cuda_optimizer(shape, target);
+            return on_cpu(target, [shape, pieces = pieces_of(shape.tensors)](const Call& call, const Operands& memory) {
+              run_optimizer(shape, pieces, call, memory);
+            });
+          }};
+}
+
+}  // namespace penstock::ops
