@@ -7,6 +7,7 @@
 #include <cmath>
 #include <map>
 #include <random>
+#include <ranges>
 #include <utility>
 
 #include "penstock/recurrent.h"
@@ -58,10 +59,15 @@ std::vector<float> random_inputs(std::size_t count, std::uint64_t seed) {
   return numbers;
 }
 
-/// Seconds of a forward pass with one row.
+/// Seconds of the same call, made many times.
+struct Seconds {
+  double shortest = 0.0, median = 0.0;  ///< 0: never called
+};
+
+/// Of a forward pass with one row.
 struct Time {
   Index steps = 0;
-  double sequential = 0.0, scan = 0.0;  ///< `scan`: 0 for cells without one
+  Seconds sequential, scan;  ///< `scan` for cells that have one
 };
 
 /// What the demo finds out.
@@ -130,18 +136,21 @@ double largest_difference(const std::vector<float>& a, const std::vector<float>&
   return largest;
 }
 
-/// The shortest of some calls, after one that compiles and packs.
-double seconds_of(const Network& network, const std::vector<float>& x, Algorithm algorithm) {
+/// Of calls for a tenth of a second, after one that compiles and packs.
+Seconds seconds_of(const Network& network, const std::vector<float>& x, Algorithm algorithm) {
   using Clock = std::chrono::steady_clock;
-  constexpr int calls = 5;
+  constexpr double enough = 0.1;
+  constexpr std::size_t fewest = 5, most = 1000;
   network.forward(x, algorithm);
-  double shortest = INFINITY;
-  for (int i = 0; i < calls; ++i) {
+  std::vector<double> calls;
+  double all = 0.0;
+  while (calls.size() < fewest || (calls.size() < most && all < enough)) {
     const Clock::time_point begin = Clock::now();
     network.forward(x, algorithm);
-    shortest = std::min(shortest, std::chrono::duration<double>(Clock::now() - begin).count());
+    all += calls.emplace_back(std::chrono::duration<double>(Clock::now() - begin).count());
   }
-  return shortest;
+  std::ranges::sort(calls);
+  return {calls.front(), calls[calls.size() / 2]};
 }
 
 Findings find(const CellDemo& demo) {
@@ -160,7 +169,7 @@ Findings find(const CellDemo& demo) {
   for (Index steps = 64; steps <= 4096; steps *= 4) {
     const std::vector<float> longer = random_inputs(static_cast<std::size_t>(steps * kCellInputs), demo.seed + 1);
     found.times.push_back({steps, seconds_of(network, longer, Algorithm::sequential),
-                           scans ? seconds_of(network, longer, Algorithm::scan) : 0.0});
+                           scans ? seconds_of(network, longer, Algorithm::scan) : Seconds()});
   }
   for (Index unit = 0; unit < std::min<Index>(3, demo.hidden); ++unit) {
     std::vector<float>& curve = found.outputs.emplace_back();
@@ -190,11 +199,25 @@ std::string curve_line(const std::vector<float>& values, std::size_t width) {
   return fmt::format("{} {:.2f} to {:.2f}", line, least, most);
 }
 
+/// Whether equal calls, or the steps of longer calls, took so much longer that something else must have run.
+bool was_busy(const std::vector<Time>& times) {
+  const auto for_step = [](const Time& time) { return time.sequential.shortest / static_cast<double>(time.steps); };
+  const double best = std::ranges::min(times | std::views::transform(for_step));
+  const auto varies = [](const Seconds& seconds) { return seconds.median > 2.0 * seconds.shortest; };
+  return std::ranges::any_of(times, [&](const Time& time) {
+    return varies(time.sequential) || varies(time.scan) || for_step(time) > 3.0 * best;
+  });
+}
+
 std::string times_text(const Findings& found, bool scans) {
   std::string text = fmt::format("  {:>6}  {:>12}{}\n", "steps", "sequential", scans ? "          scan" : "");
   for (const Time& time : found.times) {
-    text += fmt::format("  {:>6}  {:>9.1f} us", time.steps, 1e6 * time.sequential);
-    text += scans ? fmt::format("  {:>9.1f} us\n", 1e6 * time.scan) : "\n";
+    text += fmt::format("  {:>6}  {:>9.1f} us", time.steps, 1e6 * time.sequential.shortest);
+    text += scans ? fmt::format("  {:>9.1f} us\n", 1e6 * time.scan.shortest) : "\n";
+  }
+  if (was_busy(found.times)) {
+    text +=
+        "  The machine is busy: equal steps took several times as long. Run the demo again while nothing else runs.\n";
   }
   return text;
 }
@@ -226,7 +249,8 @@ Json json_of(const CellDemo& demo, const Findings& found) {
   const auto if_scans = [&](double value) { return scans ? Json(value) : Json(nullptr); };
   Json times = Json::array();
   for (const Time& time : found.times) {
-    times.push_back({{"steps", time.steps}, {"sequential", time.sequential}, {"scan", if_scans(time.scan)}});
+    times.push_back(
+        {{"steps", time.steps}, {"sequential", time.sequential.shortest}, {"scan", if_scans(time.scan.shortest)}});
   }
   return {{"cell", demo.cell},
           {"device", to_string(demo.execution.device)},
