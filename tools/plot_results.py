@@ -58,10 +58,10 @@ def tables_of(text):
     return found
 
 
-def table(page, heading, first=None):
-    """The table below a heading, of several the one whose first column is called `first`."""
+def table(page, heading, first=None, column=None):
+    """The table below a heading, of several the one whose first column is called `first` and that has `column`."""
     for one in tables(page):
-        if one.heading == heading and first in (None, one.header[0]):
+        if one.heading == heading and first in (None, one.header[0]) and (column is None or column in one.header):
             return one
     raise SystemExit(f"tools/plot_results.py: docs/{page} has no table '{first or ''}' below '{heading}'")
 
@@ -167,6 +167,38 @@ def layers_on_a_gpu():
     return Picture("layers_gpu", "points", "milliseconds on an NVIDIA H200 (cell, B,T,I,H)", panels)
 
 
+def flashrnn_on_a_gpu():
+    """FlashRNN in turns with Penstock, and apart from that FlashRNN in a run of its own."""
+    columns = {"forward": 0, "forward + backward": 1}
+    same_run = Panel("same run (Triton kernels of FlashRNN)", [], {OURS: [], "FlashRNN": []})
+    other_run = Panel("not the same run", [], {OURS: [], "FlashRNN": []})
+
+    def add(panel, label, ours, theirs):
+        panel.labels.append(label)
+        panel.series[OURS].append(ours)
+        panel.series["FlashRNN"].append(theirs)
+
+    found = table("results/gpu_tables.md", "Networks with memory mixing", "cell", column="flashrnn")
+    for row in (dict(zip(found.header, row)) for row in found.rows):
+        heads = row["B,T,I,H"].rpartition(",")[2].replace("x", " x ")
+        passes = "forward" if row["pass"].startswith("forward") else "forward + backward"
+        if number(row["flashrnn"]):
+            add(same_run, f"sLSTM {heads}, {passes}", number(row["penstock-recurrence"]), number(row["flashrnn"]))
+
+    name = ""
+    for what, ours, theirs, condition, _ in table("results/gpu.md", "On a GPU").rows:
+        heads = re.match(r"LSTM, (\d+) heads? of (\d+),", what)
+        name = f"LSTM {heads[1]} x {heads[2]}" if heads else name
+        kernels, _, times = theirs.partition(":")
+        if kernels.startswith("FlashRNN"):
+            panel = other_run if "not the same run" in condition else same_run
+            for passes, which in columns.items():
+                if number(times, which):
+                    add(panel, f"{name}, {passes}", number(ours, which), number(times, which))
+    axis = "milliseconds on an NVIDIA H200, bfloat16, without the input product (16 rows, 1,024 steps, heads x units)"
+    return Picture("flashrnn_gpu", "points", axis, [same_run, other_run])
+
+
 def steps_of_a_stream():
     peers = table("results/streaming.md", "Against ONNX Runtime, oneDNN and torch")
     compiled = next(one for one in tables("results/streaming.md") if one.heading == "Against RTNeural")
@@ -244,6 +276,7 @@ PICTURES = [
     torch_on_a_gpu,
     layers_on_the_cpu,
     layers_on_a_gpu,
+    flashrnn_on_a_gpu,
     steps_of_a_stream,
     regimes_on_a_gpu,
     of_papers("tracking"),
@@ -271,7 +304,7 @@ COLOURS = {
 LOOKS = {
     OURS: ("blue", "o"), "torch": ("orange", "s"), "torch.nn": ("orange", "s"), "torch-compile": ("purple", "D"),
     "torch.compile": ("purple", "D"), "onnxruntime": ("green", "^"), "onednn": ("yellow", "v"), "limit": ("grey", "|"),
-    "RTNeural": ("purple", "D"), "minGRU": ("blue", "o"), "MinGRU": ("blue", "o"), "LSTM": ("green", "^"),
+    "RTNeural": ("purple", "D"), "FlashRNN": ("green", "^"), "minGRU": ("blue", "o"), "MinGRU": ("blue", "o"), "LSTM": ("green", "^"),
     "convolution": ("yellow", "v"), "attention": ("purple", "D"), "torch.nn.LSTM": ("orange", "s"),
     "mingru": ("blue", "o"), "minlstm": ("blue", "v"), "gru": ("green", "o"), "lstm": ("green", "^"),
     "slstm": ("green", "s"), "LSTM (PyTorch)": ("orange", "s"), "Transformer (PyTorch)": ("purple", "D"),
