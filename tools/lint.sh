@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Formatting, the order of the layers, prose and spelling, and clang-tidy over all our sources but tests (headers through
-# those that use them).
+# Formatting, the order of the layers, prose and spelling, workflows and the Dockerfile, and clang-tidy over all our
+# sources but tests (headers through those that use them).
 #   tools/lint.sh BUILD_DIR     a configured build folder, for its compile_commands.json
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -20,14 +20,30 @@ echo 'lint: tools/check_deps.py'
 tools/check_deps.py
 echo 'lint: tools/check_prose.py'
 tools/check_prose.py
-codespell=$(command -v build/venv/bin/codespell codespell | head -n 1 || true)
-if [[ -n $codespell ]]; then
+# Prints the path of a program, in build/venv or elsewhere. Fails if there is none, after a line that says so.
+find_or_say() {
+  command -v "build/venv/bin/$1" "$1" | head -n 1 | grep . && return
+  echo "lint: $1 is not there ($2): $3" >&2
+  return 1
+}
+
+if codespell=$(find_or_say codespell 'build/venv has it' 'the spelling was not checked'); then
   echo 'lint: codespell'
   # Words of other languages, names of ours, and what a text is cut off at.
   git ls-files '*.md' '*.h' '*.cc' '*.inl' '*.cuh' '*.py' '*.sh' | grep -Ev '^tests/|^CHANGELOG|^docs/history' |
     xargs "$codespell" --ignore-words-list atleast,atmost,categor,falso,fro,offen,statics
-else
-  echo 'lint: codespell is not there (build/venv has it): the spelling was not checked'
+fi
+if hadolint=$(find_or_say hadolint 'build/venv has it' 'the Dockerfile was not checked'); then
+  echo 'lint: hadolint'
+  "$hadolint" Dockerfile
+fi
+if zizmor=$(find_or_say zizmor 'build/venv has it' 'the security of the workflows was not checked'); then
+  echo 'lint: zizmor'
+  "$zizmor" --offline --quiet .github/workflows
+fi
+if actionlint=$(find_or_say actionlint 'https://github.com/rhysd/actionlint' 'the workflows were not checked'); then
+  echo 'lint: actionlint'
+  "$actionlint"
 fi
 if decides clang-format; then
   echo 'lint: clang-format'
