@@ -1,7 +1,7 @@
 // Runs a recurrent network forwards and backwards on numbers from standard input, for tests/python/test_torch.py.
 //
 //   torch_probe CELL INPUT HIDDEN LAYERS DIRECTION BIAS ROWS STEPS
-//   torch_probe FILE ROWS STEPS    a stack from a file: reads x, writes y; for tests/python/test_interchange.py
+//   torch_probe FILE ROWS STEPS    a stack from a file: reads x, writes y; for tests/python/test_interchange_files.py
 //
 // Reads float32, in this order: the parameters (for each layer, for each direction: weight_ih, weight_hh, bias_ih,
 // bias_hh as far as they exist), x [B, T, I], state_in, dy [B, T, H * directions], dstate_out.

@@ -1,0 +1,162 @@
+"""Recurrent nodes of ONNX files as weights, and back."""
+
+import numpy as np
+import pytest
+
+penstock = pytest.importorskip("penstock", reason="penstock is not installed")
+
+from interchange_checks import check, outputs, random_weights, same, values  # noqa: E402
+
+from penstock import interchange  # noqa: E402
+
+
+def test_any_node_of_onnx_is_read_or_refused(tmp_path):
+    onnx = pytest.importorskip("onnx", reason="onnx is not installed")
+    runtime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    random, read, x = np.random.default_rng(5), 0, values(4, 2, 3)
+    given = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in ("x", "y")]
+    for _ in range(80):
+        kind, size = str(random.choice(["LSTM", "GRU", "RNN"])), int(random.integers(1, 4))
+        rows, both = {"LSTM": 4, "GRU": 3, "RNN": 1}[kind] * size, int(random.integers(1, 3))
+        stored = {"W": (both, rows, 3), "R": (both, rows, size), "B": (both, 2 * rows), "h": (both, 2, size)}
+        stored = {name: random.normal(0, 0.5, shape).astype(np.float32) for name, shape in stored.items()}
+        stored["h"] *= random.random() < 0.5
+        stored["lengths"] = np.array([2, 4], np.int32)
+        inputs = ["x", "W", "R", *(name if random.random() < p else "" for name, p in [("B", 0.7), ("lengths", 0.2), ("h", 0.6)])]
+        attributes = {"hidden_size": size, "direction": "bidirectional" if both == 2 else str(random.choice(["forward", "reverse"]))}
+        if random.random() < 0.2:
+            attributes["clip"] = float(random.choice([0.1, np.finfo(np.float32).max]))
+        if kind == "GRU":
+            attributes["linear_before_reset"] = int(random.integers(2))
+        if kind == "RNN":
+            attributes["activations"] = [str(random.choice(["Tanh", "Relu", "Sigmoid"]))] * both
+        node = onnx.helper.make_node(kind, inputs, ["y"], **attributes)
+        arrays = [onnx.numpy_helper.from_array(array, name) for name, array in stored.items()]
+        graph = onnx.helper.make_graph([node], "g", given[:1], given[1:], arrays)
+        version = onnx.helper.make_opsetid("", int(random.choice([7, 14, 21])))
+        model = onnx.helper.make_model(graph, opset_imports=[version], ir_version=8)
+        onnx.save(model, str(tmp_path / "m.onnx"))
+        try:
+            weights = interchange.load(tmp_path / "m.onnx")["y"]
+        except penstock.Unsupported:
+            continue
+        session = runtime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+        y = session.run(None, {"x": x})[0]
+        check(outputs(weights, np.ascontiguousarray(x.swapaxes(0, 1))), y.transpose(2, 0, 1, 3).reshape(2, 4, -1))
+        read += 1
+    assert 20 <= read < 80
+
+
+@pytest.mark.parametrize("names", [("", ""), ("same", "same"), ("same", "")])
+def test_nodes_of_onnx_have_names_of_their_own(tmp_path, names):
+    onnx = pytest.importorskip("onnx", reason="onnx is not installed")
+    made, given = [], []
+    for i, name in enumerate(names):
+        weights = random_weights("gru", 3, 3)
+        weights.tensors["bias_ih_l0"] += i
+        tensors, attributes = interchange.to_onnx(weights)
+        given += [onnx.numpy_helper.from_array(array, f"{key}{i}") for key, array in tensors.items()]
+        made.append(onnx.helper.make_node("Identity", [f"B{i}"], [f"b{i}"]))
+        attributes.pop("op_type")
+        inputs = ["x", f"W{i}", f"R{i}", f"b{i}", "", "h"]
+        made.append(onnx.helper.make_node("GRU", inputs, ["", f"y{i}"], name=name, **attributes))
+    onnx.save(onnx.helper.make_model(onnx.helper.make_graph(made, "g", [], [], given)), str(tmp_path / "m.onnx"))
+    found = interchange.load(tmp_path / "m.onnx")
+    assert len(found) == 2
+    first, second = (weights.tensors["bias_ih_l0"] for weights in found.values())
+    np.testing.assert_allclose(second - first, 1, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind, options, cell", [
+    ("LSTM", {"num_layers": 2, "bidirectional": True}, "lstm"),
+    ("GRU", {"num_layers": 2}, "gru"),
+    ("RNN", {"bidirectional": True}, "elman"),
+    ("RNN", {"nonlinearity": "relu", "bias": False}, "elman-relu"),
+])  # fmt: skip
+@pytest.mark.filterwarnings("ignore")  # of the exporter by traces
+def test_layers_that_pytorch_has_exported_as_onnx(tmp_path, kind, options, cell):
+    pytest.importorskip("onnx", reason="onnx is not installed")
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    module = getattr(torch.nn, kind)(5, 7, batch_first=True, **options)
+    x = torch.randn(2, 11, 5)
+    torch.onnx.export(module, (x,), str(tmp_path / "m.onnx"), dynamo=False)
+    layers = list(interchange.load(tmp_path / "m.onnx").values())
+    assert len(layers) == options.get("num_layers", 1) and {layer.cell for layer in layers} == {cell}
+    y = x.numpy()
+    for layer in layers:
+        y = outputs(layer, y)
+    with torch.no_grad():
+        check(y, module(x)[0].numpy())
+
+
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+@pytest.mark.parametrize("cell", ["lstm", "gru", "gru-before", "elman", "elman-relu"])
+def test_nodes_of_onnx(cell, direction):
+    onnx = pytest.importorskip("onnx", reason="onnx is not installed")
+    runtime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    weights = random_weights(cell, 3, 5, direction=direction)
+    tensors, attributes = interchange.to_onnx(weights)
+    same(interchange.from_onnx(tensors, cell=cell, direction=direction), weights)
+    given = {name: onnx.numpy_helper.from_array(array, name) for name, array in tensors.items()}
+    node = onnx.helper.make_node(attributes.pop("op_type"), ["x", "W", "R", "B"], ["y"], **attributes)
+    kinds = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in ("x", "y")]
+    graph = onnx.helper.make_graph([node], "g", kinds[:1], kinds[1:], list(given.values()))
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+    x = values(2, 7, 3)
+    y = runtime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, {"x": x.swapaxes(0, 1)})[0]
+    check(y.transpose(2, 0, 1, 3).reshape(2, 7, -1), outputs(weights, x))
+
+
+def test_onnx_files_that_are_written_are_read(tmp_path):
+    pytest.importorskip("onnx", reason="onnx is not installed")
+    weights = random_weights("lstm", 3, 5, layers=2)
+    interchange.save(tmp_path / "m.onnx", weights, format="onnx")
+    layers = interchange.load(tmp_path / "m.onnx")
+    x = values(2, 7, 3)
+    first, second = layers.values()
+    check(outputs(second, outputs(first, x)), outputs(weights, x))
+    (name, *_) = layers
+    assert list(interchange.load(tmp_path / "m.onnx", prefix=name)) == [name]
+    interchange.save(tmp_path / "s.onnx", random_weights("slstm", 3, 6, heads=2), format="onnx")
+    with pytest.raises(penstock.BadInput, match="there is no RNN, GRU or LSTM in it; its operators are "):
+        interchange.load(tmp_path / "s.onnx")
+    with pytest.raises(penstock.InvalidArgument, match="a file of ONNX holds one stack, not 2"):
+        interchange.save(tmp_path / "m.onnx", {"a": weights, "b": weights}, format="onnx")
+
+
+def test_what_onnx_has_and_no_cell(tmp_path):
+    onnx = pytest.importorskip("onnx", reason="onnx is not installed")
+    tensors, attributes = interchange.to_onnx(random_weights("lstm", 3, 5))
+    kind = attributes.pop("op_type")
+
+    def refused(error, message, inputs=("x", "W", "R", "B"), stored=("W", "R", "B"), **changes):
+        node = onnx.helper.make_node(kind, list(inputs), ["y"], **{**attributes, **changes})
+        given = [onnx.numpy_helper.from_array(tensors[name], name) for name in stored]
+        graph = onnx.helper.make_graph([node], "g", [], [], given)
+        onnx.save(onnx.helper.make_model(graph), str(tmp_path / "m.onnx"))
+        with pytest.raises(error, match=message):
+            interchange.load(tmp_path / "m.onnx")
+
+    refused(penstock.Unsupported, "limits its gates to clip=0, expected a positive number", clip=0.0)
+    refused(penstock.Unsupported, "has activation_alpha", activation_alpha=[0.5])
+    refused(penstock.Unsupported, "the attribute 'linear_before_reset', which the operator LSTM", linear_before_reset=1)
+    refused(penstock.BadInput, "has hidden_size 4, and its weights are of 5", hidden_size=4)
+    refused(penstock.Unsupported, "starts from initial_h 'B', which the file holds", inputs=("x", "W", "R", "", "", "B"))
+    refused(penstock.Unsupported, "starts from initial_c 'B', which the file holds", inputs=("x", "W", "R", "", "", "", "B"))
+    refused(penstock.Unsupported, "has sequence_lens 'B', which the file holds", inputs=("x", "W", "R", "", "B"))
+    refused(penstock.Unsupported, "has the activation Sine, expected one of affine", activations=["Sigmoid", "Sine", "Tanh"])
+    refused(penstock.BadInput, "tensor 'P' is", inputs=("x", "W", "R", "B", "", "", "", "B"))
+    refused(penstock.Unsupported, "LSTM 'y': R is 'R', which is computed and not stored", stored=("W", "B"))
+    refused(penstock.BadInput, "has the direction 'sideways'", direction="sideways")
+    refused(penstock.BadInput, "tensor 'R' has", inputs=("x", "W", "W", "B"))
+    refused(penstock.BadInput, "tensor 'B' is", inputs=("x", "W", "R", "R"))
+    with pytest.raises(penstock.InvalidArgument, match="ONNX has no operator of the cell 'mingru'"):
+        interchange.to_onnx(random_weights("mingru", 3, 5))
+    with pytest.raises(penstock.InvalidArgument, match="one layer, not 2"):
+        interchange.to_onnx(random_weights("gru", 3, 5, layers=2))
+    for content in (b"", b"no protobuf", b"\x0a" * 100):
+        (tmp_path / "bad.onnx").write_bytes(content)
+        with pytest.raises(penstock.BadInput, match="no sound file of ONNX|there is no RNN"):
+            interchange.load(tmp_path / "bad.onnx")
+    with pytest.raises(penstock.IoFailure):
+        interchange.load(tmp_path / "none.onnx")
