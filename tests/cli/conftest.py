@@ -26,3 +26,32 @@ def models(tmp_path_factory):
     train("labelled.csv", "labelled", "--steps", 60)
     train("task:parity", "parity", "--steps", 200, "--cell", "lstm", "--task-length", 8, "--learning-rate", 0.02)
     return folder
+
+
+@pytest.fixture(scope="session")
+def runs(models, tmp_path_factory):
+    """A folder with the metrics, events and models of a run of each kind."""
+    folder = tmp_path_factory.mktemp("runs")
+    for data in ("text.txt", "series.csv", "labelled.csv"):
+        name = data.split(".")[0]
+        more = {"series": ["--columns", "level,flow", "--horizon", 3, "--length", 16], "text": ["--length", 16],
+                "labelled": ["--no-filters"]}
+        run(
+            "train",
+            models / data,
+            *TINY,
+            *more.get(name, []),
+            "--steps",
+            12,
+            "--validate-steps",
+            4,
+            "--quiet",
+            "--metrics",
+            f"{name}.jsonl",
+            "--tensorboard",
+            f"events/{name}",
+            "-o",
+            f"{name}.safetensors",
+            cwd=folder,
+        )
+    return folder
