@@ -286,3 +286,12 @@ def test_nothing_is_run_that_a_file_says(tmp_path):
     with pytest.raises(penstock.BadInput, match="no state_dict that can be read without running it"):
         interchange.load(tmp_path / "evil.pt")
     assert not (tmp_path / "was_here").exists()
+
+
+@pytest.mark.parametrize("ending", [".pt", ".bin", ".keras", ".h5", ".onnx"])
+@pytest.mark.parametrize("form", ["torch", "penstock"])
+def test_a_name_that_is_read_as_another_format_is_refused(tmp_path, form, ending):
+    path = tmp_path / f"a{ending}"
+    with pytest.raises(penstock.InvalidArgument, match=f"must end in '.safetensors' for format '{form}', not '.*a{ending}'"):
+        interchange.save(path, random_weights("gru", 1, 2), format=form)
+    assert not path.exists()

@@ -141,7 +141,8 @@ def test_errors_name_the_argument():
         lstm(pack_sequence([x[:, 0]]), lengths=torch.tensor([4]))
     with pytest.raises(ValueError, match="num_heads must divide"):
         ours.LSTM(5, 7, num_heads=2)
-    with pytest.raises(ValueError, match="candidate"):
-        ours.MinGRU(5, 7, candidate="cubic")
+    for kind in (ours.MinGRU, ours.MinLSTM, ours.MinGRUCell, ours.MinLSTMCell):
+        with pytest.raises(ValueError, match="^candidate must be 'linear' or 'positive', not 'cubic'$"):
+            kind(5, 7, candidate="cubic")
     with pytest.raises(ValueError, match="b must be of the shape of a"):
         ours.scan(torch.zeros(1, 2, 3), torch.zeros(1, 2, 4))
