@@ -47,12 +47,12 @@ std::vector<StoredTensor> pieces_of(const std::vector<StoredTensor>& tensors) {
 
 void run_optimizer(const OptimizerShape& shape, const std::vector<StoredTensor>& pieces, const Call& call,
                    const Operands& memory) {
-  const auto* const gradients = memory.get<const float>(0);
-  const StepState& state = *memory.get<const StepState>(1);
+  const auto* const gradients = memory.get<const float>(OptimizerOperand::gradients);
+  const StepState& state = *memory.get<const StepState>(OptimizerOperand::state);
   if (state.apply == 0) return;
-  auto* const values = memory.get<float>(5);
-  auto* const first = memory.get<float>(6);
-  auto* const second = memory.get<float>(7);
+  auto* const values = memory.get<float>(OptimizerOperand::values);
+  auto* const first = memory.get<float>(OptimizerOperand::first);
+  auto* const second = memory.get<float>(OptimizerOperand::second);
   const auto adam = cpu::element_kernels<float>().adam;
   parallel_for(resolve_threads(call.threads), static_cast<Index>(pieces.size()), 2, [&](Index from, Index to) {
     for (Index i = from; i < to; ++i) {

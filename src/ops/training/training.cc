@@ -61,23 +61,26 @@ Op begin_step(const StepRules& rules) {
   return {"begin_step", [rules](const Target& target) {
             if (target.device.is_cuda()) return cuda_begin_step(rules, target);
             return on_cpu(target, [rules](const Call&, const Operands& memory) {
-              cuda::BeginStepOf(*memory.get<StepState>(2), rules, *memory.get<const double>(0));
+              cuda::BeginStepOf(*memory.get<StepState>(BeginStepOperand::state), rules,
+                                *memory.get<const double>(BeginStepOperand::time_fraction));
             });
           }};
 }
 
 Op loss(const LossShape& shape) {
+  using Of = LossOperand;
   return {"loss", [shape](const Target& target) {
             if (target.device.is_cuda()) return cuda_loss(shape, target);
             return on_cpu(
                 target,
                 [shape](const Call& call, const Operands& memory) {
-                  StepState& state = *memory.get<StepState>(5);
+                  StepState& state = *memory.get<StepState>(Of::state);
                   const Index positions = call.batch.rows * call.batch.steps;
-                  const auto* const outputs = memory.get<const float>(0);
-                  state.loss = compute_loss(shape, call.threads, positions, outputs, memory.get<const std::int32_t>(1),
-                                            memory.get<const float>(2), memory.get<const float>(3),
-                                            memory.get<float>(4), memory.scratch);
+                  const auto* const outputs = memory.get<const float>(Of::outputs);
+                  state.loss =
+                      compute_loss(shape, call.threads, positions, outputs, memory.get<const std::int32_t>(Of::labels),
+                                   memory.get<const float>(Of::targets), memory.get<const float>(Of::weights),
+                                   memory.get<float>(Of::doutputs), memory.scratch);
                   if (!all_finite(call.threads, positions * shape.width, outputs)) {
                     state.loss.broken |= cuda::kBrokenOutput;
                   }
@@ -87,26 +90,28 @@ Op loss(const LossShape& shape) {
 }
 
 Op check_finite(Index width) {
+  using Of = CheckFiniteOperand;
   return {"check_finite", [width](const Target& target) {
             if (target.device.is_cuda()) return cuda_check_finite(width, target);
             return on_cpu(target, [width](const Call& call, const Operands& memory) {
-              if (all_finite(call.threads, call.batch.rows * width, memory.get<const float>(0))) return;
-              memory.get<StepState>(1)->broken |= cuda::kBrokenOutput;
+              if (all_finite(call.threads, call.batch.rows * width, memory.get<const float>(Of::values))) return;
+              memory.get<StepState>(Of::state)->broken |= cuda::kBrokenOutput;
             });
           }};
 }
 
 Op sum_squares(Index size, const SquareRanges& ranges) {
+  using Of = SumSquaresOperand;
   return {"sum_squares", [size, ranges](const Target& target) {
             if (target.device.is_cuda()) return cuda_sum_squares(size, ranges, target);
             return on_cpu(
                 target,
                 [size, ranges](const Call& call, const Operands& memory) {
                   const auto squares = [&](Index begin, Index end) {
-                    return sum_of_squares(call.threads, end - begin, memory.get<const float>(0) + begin,
+                    return sum_of_squares(call.threads, end - begin, memory.get<const float>(Of::gradients) + begin,
                                           static_cast<double*>(memory.scratch));
                   };
-                  StepState& state = *memory.get<StepState>(1);
+                  StepState& state = *memory.get<StepState>(Of::state);
                   state.first_squares = squares(ranges.first_begin, ranges.first_end);
                   state.last_squares = squares(ranges.last_begin, ranges.last_end);
                   state.gradient_squares = squares(0, ranges.first_begin) + state.first_squares +
@@ -121,7 +126,7 @@ Op decide(const StepRules& rules) {
   return {"decide", [rules](const Target& target) {
             if (target.device.is_cuda()) return cuda_decide(rules, target);
             return on_cpu(target, [rules](const Call&, const Operands& memory) {
-              cuda::DecideStep(*memory.get<StepState>(1), rules);
+              cuda::DecideStep(*memory.get<StepState>(DecideOperand::state), rules);
             });
           }};
 }
@@ -130,8 +135,9 @@ Op keep_state(Index width) {
   return {"keep_state", [width](const Target& target) {
             if (target.device.is_cuda()) return cuda_keep_state(width, target);
             return on_cpu(target, [width](const Call& call, const Operands& memory) {
-              if (memory.get<const StepState>(1)->keep == 0) return;
-              std::copy_n(memory.get<const float>(0), call.batch.rows * width, memory.get<float>(2));
+              if (memory.get<const StepState>(KeepStateOperand::state)->keep == 0) return;
+              std::copy_n(memory.get<const float>(KeepStateOperand::from), call.batch.rows * width,
+                          memory.get<float>(KeepStateOperand::to));
             });
           }};
 }
