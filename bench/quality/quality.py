@@ -149,8 +149,8 @@ class SeriesTable:
         near = sum(ratio <= 1.05 for ratio in self.ratios)
         within = sum(0.7 <= coverage <= 0.9 for coverage in self.coverages)
         peers = [f"{peer} {summary(ratios, named=peer == STRONG[0])}" for peer, ratios in self.alone.items()]
-        items = [f"**Relative to the best of ETS, AutoARIMA and ridge:** {summary(self.ratios)}; at most 1.05 on {near} of "
-                 f"{count}, the best on {sum(ratio <= 1 for ratio in self.ratios)}.",
+        items = [f"**Relative to the best of ETS, AutoARIMA and ridge:** {summary(self.ratios)}. It is at most 1.05 on "
+                 f"{near} of {count}, and the best on {sum(ratio <= 1 for ratio in self.ratios)}.",
                  f"By the same measure: {'; '.join(peers)}.",
                  "**Relative to the seasonal naive forecast** (the last value without a season): median "
                  f"{np.median(self.naive):.3f}, worst {max(self.naive):.3f}; above 1.02 on "
@@ -162,8 +162,8 @@ class SeriesTable:
 
 def series_page(runs, peers, names, out):
     about = ("RMSE over all origins and distances of the hold-out set; smaller is better. *Mean of three* is the plain mean of the "
-             "forecasts of ETS, AutoARIMA and ridge: what a combination reaches that does not know in advance which of them will be "
-             "best.")
+             "forecasts of ETS, AutoARIMA and ridge. It shows what a combination reaches without knowing in advance which of "
+             "them will be best.")
     out.append(f"{SERIES_HEADING}\n{paragraph(about)}\n")
     groups = (("Months and quarters not used for development", [name for name in FRESH if name not in YEARLY]),
               ("Years not used for development", [name for name in FRESH if name in YEARLY]),

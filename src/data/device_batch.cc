@@ -26,12 +26,14 @@ bool DeviceBatch::reserve(const Example& example) {
 void DeviceBatch::start_upload(const Example& example, std::optional<ops::StagingBuffer>& staging,
                                ops::Marker& copied) {
   copied.wait();
-  if (!staging || staging->bytes() < size_) staging.emplace(*queue_, size_);
+  const bool is_staged = queue_->stream() != nullptr;  // a CPU's memory is written directly
+  if (is_staged && (!staging || staging->bytes() < size_)) staging.emplace(*queue_, size_);
+  std::byte* const to = is_staged ? staging->data() : static_cast<std::byte*>(memory_.data());
   const auto parts = parts_of(example);
   for (std::size_t i = 0; i < part_count; ++i) {
-    if (!parts[i].empty()) std::memcpy(staging->data() + places_[i], parts[i].data(), parts[i].size());
+    if (!parts[i].empty()) std::memcpy(to + places_[i], parts[i].data(), parts[i].size());
   }
-  memory_.start_upload(staging->data(), size_);
+  if (is_staged) memory_.start_upload(to, size_);
   copied.set();
 }
 

@@ -16,7 +16,8 @@ class DeviceBatch {
 
   /// Makes room; true if what was bound before has moved.
   bool reserve(const Example& example);
-  /// Copies through staging memory, in the order of the queue. The marker is set behind the copy, and waited for first.
+  /// Copies in the order of the queue, to a GPU through staging memory. The marker is waited for first, and set behind
+  /// the copy.
   void start_upload(const Example& example, std::optional<ops::StagingBuffer>& staging, ops::Marker& copied);
 
   /// Says where a workspace finds the parts.

@@ -9,6 +9,7 @@
 #include "formula/random_cell.h"
 #include "formula/trace.h"
 #include "oracle/written_cells.h"
+#include "support/expect_error.h"
 
 namespace penstock::formula {
 namespace {
@@ -72,7 +73,8 @@ TEST(CellJson, IsRefusedByNodeAndField) {
 }
 
 TEST(CellJson, OfANewerVersionIsRefused) {
-  EXPECT_THROW(cell_from_json(R"({"format": "penstock-cell", "version": 2})", "x.json"), Error);
+  test::expect_error(ErrorCode::bad_input, "x.json: cell.version is 2, and this Penstock reads 1: use a newer one",
+                     [] { cell_from_json(R"({"format": "penstock-cell", "version": 2})", "x.json"); });
   EXPECT_THROW(cell_from_json("[", "x.json"), Error);
   EXPECT_THROW(cell_from_json("[]", "x.json"), Error);
   EXPECT_THROW(cell_from_json(std::string(2'000'000, ' ') + "{}", "x.json"), Error);

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import struct
 import subprocess
 import zipfile
@@ -779,6 +780,21 @@ def test_stacks_that_cpp_programs_load(tmp_path, cell, options):
     assert done.returncode == 0, done.stderr.decode()
     expected = outputs(weights, x)
     np.testing.assert_array_equal(np.frombuffer(done.stdout, np.float32).reshape(expected.shape), expected)
+
+
+def test_a_stack_with_a_field_of_a_later_version_is_refused(tmp_path):
+    path = tmp_path / "stack.safetensors"
+    weights = random_weights("gru", 3, 8)
+    description = json.dumps({"cell": "gru", "dropout": 0.5, "gradient_clip": 1.0})
+    tensors = weights.tensors
+    interchange._files._safetensors.write_file(path, tensors, {"penstock.recurrent": description})
+    same(interchange.load(path)[""], weights)
+    later = description.replace("}", ', "leak": 0.1}')
+    interchange._files._safetensors.write_file(path, tensors, {"penstock.recurrent": later})
+    known = "cell, input_size, hidden_size, heads, layers, direction, bias, cell_equations, dropout, gradient_clip"
+    message = f"{path}: penstock.recurrent has no field 'leak'; it may have {known}: use a newer Penstock"
+    with pytest.raises(penstock.BadInput, match=re.escape(message)):
+        interchange.load(path)
 
 
 def test_whole_models_are_read_elsewhere(tmp_path):

@@ -21,6 +21,10 @@ FORMATS = ("penstock", "torch", "keras", "haste", "lucidrains", "xlstm", "flashr
 # and the equations of those that users defined.
 _STACK, _MODEL, _LAYERS, _EQUATIONS = "penstock.recurrent", "penstock", "penstock.layers", "penstock.cells"
 
+# Fields of the description of a stack. Those of training (dropout, gradient_clip) are not in RecurrentWeights.
+_SIZES = ("cell", "input_size", "hidden_size", "heads", "layers", "direction", "bias")
+_STACK_FIELDS = (*_SIZES, "cell_equations", "dropout", "gradient_clip")
+
 # Tensors that identify a format.
 _SIGNS = {
     "xlstm": ("slstm_cell._recurrent_kernel_",),
@@ -91,6 +95,10 @@ def _stack(tensors, description, source):
         _define([said["cell_equations"]] if "cell_equations" in said else [], source)
     except (ValueError, RecursionError, TypeError, KeyError) as error:
         raise BadInput(f"{source}: what it says of its stack has no cell") from error
+    unknown = sorted(set(said) - set(_STACK_FIELDS))
+    if unknown:  # a later version may compute something else by it
+        allowed = ", ".join(_STACK_FIELDS)
+        raise BadInput(f"{source}: {_STACK} has no field '{unknown[0]}'; it may have {allowed}: use a newer Penstock")
     if not isinstance(cell, str) or not is_cell(cell):
         raise BadInput(f"{source}: its cell must be one of {', '.join(GATES)}, not {cell!r}")
     try:
@@ -101,10 +109,7 @@ def _stack(tensors, description, source):
 
 def _description(weights):
     """Returns the metadata that ``penstock::Recurrent`` reads."""
-    spec = {
-        name: getattr(weights, name)
-        for name in ("cell", "input_size", "hidden_size", "heads", "layers", "direction", "bias")
-    }
+    spec = {name: getattr(weights, name) for name in _SIZES}
     equations = {"cell_equations": each for each in _equations([weights.cell])}
     return {_STACK: json.dumps({**spec, **equations, "dropout": 0.0})}
 
