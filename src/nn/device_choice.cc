@@ -91,9 +91,7 @@ CallWork work_of(const ModelSpec& spec, const DataDescription& data, const Devic
   if (cuda && execution.exact) {
     fail(ErrorCode::unsupported, "exact results are the CPU's, since a GPU's products depend on the batch");
   }
-  if (!cuda && execution.precision == Precision::f16) {
-    fail(ErrorCode::unsupported, "f16 is for GPUs: the CPU does not multiply halves");
-  }
+  nn::refuse_f16_on_cpu(execution);
   CallWork work{.target = model_target(question.rows, question.steps, execution), .graphs = {}};
   ops::Target& target = work.target;
   target.training = question.training;
@@ -216,6 +214,11 @@ DeviceChoice choose(const WorkOn& work_on, const DeviceQuestion& question, const
 }
 
 }  // namespace
+
+void refuse_f16_on_cpu(const Execution& execution) {
+  if (execution.device.is_cuda() || execution.precision != Precision::f16) return;
+  fail(ErrorCode::unsupported, "f16 is for GPUs: the CPU does not multiply halves");
+}
 
 DeviceChoice choose_device(const ModelSpec& spec, const DataDescription& data, const DeviceQuestion& question,
                            const plan::Machine& machine, const std::string& missing) {

@@ -7,6 +7,7 @@
 #include "backend/cpu/machine.h"
 #include "backend/cuda/runtime/device.h"
 #include "base/check.h"
+#include "nn/device_choice.h"
 #include "nn/explain.h"
 #include "nn/model/model_impl.h"
 #include "ops/recurrence/explain.h"
@@ -17,7 +18,10 @@ namespace {
 
 /// The machine that is asked about, and the device on it.
 plan::Machine machine_asked(Execution& execution, const std::string& chip) {
-  if (chip.empty()) return nn::machine_of(execution);
+  if (chip.empty()) {
+    nn::refuse_f16_on_cpu(execution);
+    return nn::machine_of(execution);
+  }
   if (!execution.device.is_cuda()) execution.device = Device::cuda(0);
   return {.cpu = cpu::machine(), .gpu = plan::named_gpu(chip)};
 }

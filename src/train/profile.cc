@@ -290,6 +290,9 @@ Profile profile(const Model& model, Index rows, Index steps, ProfiledPass kind, 
   require(rows >= 1, "rows must be at least 1, not {}", rows);
   require(steps >= 1, "steps must be at least 1, not {}", steps);
   require(passes >= 1, "passes must be at least 1, not {}", passes);
+  require(kind != ProfiledPass::training || model.spec().members == 1,
+          "model must be a single one for a training step, not an ensemble of {}: its members are trained one by one",
+          model.spec().members);
   Model copy(model.spec(), model.data());
   std::ranges::copy(model.impl().parameters->values(), copy.impl().parameters->values().begin());
   copy.impl().parameters->changed();

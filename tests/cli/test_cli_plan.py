@@ -62,3 +62,9 @@ def test_why_tells_of_every_node(models):
     works = [report["work"] for report in there]
     assert any("gradient of the weights" in work for work in works)
     assert any("optimizer" in work for work in works)
+
+
+def test_half_precision_is_refused_where_no_model_has_it():
+    shape = ("--cell", "lstm", "--shape", "2x8x8x8", "--precision", "f16")
+    assert "f16 is for GPUs: the CPU does not multiply halves" in plan(*shape, expect=1).err
+    assert "f16" in plan(*shape, "--chip", "h100").out

@@ -993,3 +993,12 @@ def test_bad_keras_files(tmp_path):
             file.create_dataset(f"layers/lstm/cell/vars/{i}", data=array)
     with pytest.raises(penstock.BadInput, match="'recurrent_kernel' is .7, 27., expected .H, 4 H."):
         interchange.load(tmp_path / "odd.h5", cell="lstm")
+
+
+@pytest.mark.parametrize("ending", [".pt", ".bin", ".keras", ".h5", ".onnx"])
+@pytest.mark.parametrize("form", ["torch", "penstock"])
+def test_a_name_that_is_read_as_another_format_is_refused(tmp_path, form, ending):
+    path = tmp_path / f"a{ending}"
+    with pytest.raises(penstock.InvalidArgument, match=f"must end in '.safetensors' for format '{form}', not '.*a{ending}'"):
+        interchange.save(path, random_weights("gru", 1, 2), format=form)
+    assert not path.exists()

@@ -25,6 +25,9 @@ _STACK, _MODEL, _LAYERS, _EQUATIONS = "penstock.recurrent", "penstock", "penstoc
 _SIZES = ("cell", "input_size", "hidden_size", "heads", "layers", "direction", "bias")
 _STACK_FIELDS = (*_SIZES, "cell_equations", "dropout", "gradient_clip")
 
+# Endings by which load() tells the files of PyTorch and Keras.
+_CHECKPOINTS, _OF_KERAS = (".pt", ".pth", ".bin", ".ckpt"), (".keras", ".h5", ".hdf5")
+
 # Tensors that identify a format.
 _SIGNS = {
     "xlstm": ("slstm_cell._recurrent_kernel_",),
@@ -57,7 +60,7 @@ def read_tensors(path):
 def _read_all(path):
     """Returns (arrays, metadata)."""
     path = pathlib.Path(path)
-    if path.suffix not in (".pt", ".pth", ".bin", ".ckpt") and not _checkpoints.names_in_zip(path):
+    if path.suffix not in _CHECKPOINTS and not _checkpoints.names_in_zip(path):
         return _safetensors.read(path)
     tensors, cells = _checkpoints.read(path)
     return tensors, {_LAYERS: json.dumps(cells)}
@@ -222,7 +225,7 @@ def load(path, *, format=None, prefix=None, **options):
     if unknown:
         raise InvalidArgument(f"there is no option '{sorted(unknown)[0]}'")
     path = os.fspath(path)
-    if path.endswith((".keras", ".h5", ".hdf5")) or format == "keras" or "model.weights.h5" in _checkpoints.names_in_zip(path):
+    if path.endswith(_OF_KERAS) or format == "keras" or "model.weights.h5" in _checkpoints.names_in_zip(path):
         _refuse_zoneout(options, "Keras")
         return keras.read_keras(path, name=prefix, cell=options.get("cell"))
     if path.endswith(".onnx") or format == "onnx":
@@ -265,7 +268,8 @@ def save(path, layers, *, format="torch", max_shard_bytes=None, **options):
         options: ``backend=`` for "xlstm".
 
     Raises:
-        InvalidArgument: The format cannot represent the layers, or an argument is impossible.
+        InvalidArgument: The format cannot represent the layers, an argument is impossible, or files whose name ends as
+            ``path`` does are read as another format.
         IoFailure: The file cannot be written.
         Unsupported: A package is missing.
     """
@@ -281,6 +285,10 @@ def save(path, layers, *, format="torch", max_shard_bytes=None, **options):
             raise InvalidArgument(f"a file of ONNX holds one stack, not {len(layers)}")
         onnx.write_onnx(path, *layers.values())
         return
+    if os.fspath(path).endswith((*_CHECKPOINTS, *_OF_KERAS, ".onnx")):
+        raise InvalidArgument(
+            f"path must end in '.safetensors' for format '{format}', not '{path}': load() would read another format"
+        )
     if format == "penstock":
         if len(layers) != 1:
             raise InvalidArgument(f"a file of penstock::Recurrent holds one stack, not {len(layers)}")
