@@ -60,7 +60,7 @@ S log_sigmoid(const S& x) {
   return x - log1p(exp(x));
 }
 
-/// The positive candidate of the log-space cells: g(x) = x + 0.5 for x >= 0, otherwise sigmoid(x).
+/// The positive candidate of minGRU and minLSTM: g(x) = x + 0.5 for x >= 0, otherwise sigmoid(x).
 template <class S>
 S positive(const S& x) {
   return value(x) >= 0 ? x + S(0.5) : sigmoid(x);
@@ -174,11 +174,11 @@ State<S> slstm(const Inputs<S>& in, const State<S>& prev) {
 
 /// Gates z, h~: h = (1 - z) h + z a(h~) with a the identity or g.
 template <class S>
-State<S> mingru(const Inputs<S>& in, const State<S>& prev, bool log_space) {
+State<S> mingru(const Inputs<S>& in, const State<S>& prev, bool is_positive) {
   State<S> next = prev;
   for (std::size_t j = 0; j < prev[0].size(); ++j) {
     const S z = sigmoid(in.wx[0][j]);
-    const S candidate = log_space ? positive(in.wx[1][j]) : in.wx[1][j];
+    const S candidate = is_positive ? positive(in.wx[1][j]) : in.wx[1][j];
     next[0][j] = (S(1.0) - z) * prev[0][j] + z * candidate;
   }
   return next;
@@ -187,11 +187,11 @@ State<S> mingru(const Inputs<S>& in, const State<S>& prev, bool log_space) {
 /// Gates f, i, h~: h = f' h + i' a(h~) with f' = f / (f + i), i' = i / (f + i), f and i sigmoids.
 /// f / (f + i) is computed as sigmoid(log f - log i), which is also right if f and i underflow.
 template <class S>
-State<S> minlstm(const Inputs<S>& in, const State<S>& prev, bool log_space) {
+State<S> minlstm(const Inputs<S>& in, const State<S>& prev, bool is_positive) {
   State<S> next = prev;
   for (std::size_t j = 0; j < prev[0].size(); ++j) {
     const S log_f = log_sigmoid(in.wx[0][j]), log_i = log_sigmoid(in.wx[1][j]);
-    const S candidate = log_space ? positive(in.wx[2][j]) : in.wx[2][j];
+    const S candidate = is_positive ? positive(in.wx[2][j]) : in.wx[2][j];
     next[0][j] = sigmoid(log_f - log_i) * prev[0][j] + sigmoid(log_i - log_f) * candidate;
   }
   return next;

@@ -36,6 +36,11 @@ BELOW = {
     "train": ["forecast", "classify"],
 }
 
+# Public headers about data and what follows from them, by prefix: only data and the layers above it see them. What a
+# model needs to know of its data is for nn and the layers above it, too.
+OF_DATA = ("penstock/data", "penstock/train", "penstock/forecast", "penstock/classify", "penstock/penstock.h")
+OF_MODELS = "penstock/data_description.h"
+
 # Layer -> its rooms (its folders), each with the rooms directly below it; "" stands for files outside all rooms.
 ROOMS = {
     "ops": {
@@ -124,6 +129,14 @@ def wrong_room(path, header, layer):
     return None if other in reach(rooms, room) else f"{layer}/{room} may not see {layer}/{other}"
 
 
+def wrong_public(place, header):
+    """Why a layer may not include this public header, or None."""
+    if place not in BELOW or not header.startswith(OF_DATA):
+        return None
+    lowest = "nn" if header == OF_MODELS else "data"
+    return None if lowest in reach(BELOW, place) else f"{place} is below {lowest} or beside it"
+
+
 def place_of(path):
     """Which rules hold for a file: those of a layer of src/ or a folder beside it, or of "cell", "kernel" or "public"."""
     parts = path.parts
@@ -161,7 +174,7 @@ def violation(root, path, quoted, header):
             return None
         return f"a {place} header goes through every compiler and may include nothing but {FREESTANDING[place]}"
     if header.startswith("penstock/"):
-        return None
+        return wrong_public(place, header)
     if place == "public":
         standard = not quoted and is_standard(header)
         return None if standard else "public headers see the standard library and penstock/ only"

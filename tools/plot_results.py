@@ -135,7 +135,7 @@ def torch_on_a_gpu():
             theirs.append(number(rest[0], 1))
             ours.append(number(rest[1], 1))
         other = "torch.compile" if found.header[1].startswith("compiled") else "torch.nn"
-        title = "minGRU in log space, bfloat16" if other == "torch.compile" else "bfloat16 autocast"
+        title = "minGRU, positive candidate, bfloat16" if other == "torch.compile" else "bfloat16 autocast"
         panels.append(Panel(title, labels, {OURS: ours, other: theirs}))
     return Picture("torch_gpu", "points", "milliseconds on an NVIDIA H200 (rows, steps, inputs to hidden size)", panels)
 

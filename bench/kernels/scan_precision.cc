@@ -31,7 +31,7 @@ float log_add(float x, float y) {
   return most + std::log1p(std::exp(std::min(x, y) - most));
 }
 
-/// h_t = exp(A_t + log sum of exp(log b_s - A_s)), A the running sum of log a: the parallel form of log-space minGRU.
+/// h_t = exp(A_t + log sum of exp(log b_s - A_s)), A the running sum of log a: minGRU's parallel scan in log space.
 std::vector<float> by_cumulative_sums(const std::vector<float>& log_a, const std::vector<float>& log_b) {
   std::vector<float> h(log_a.size());
   float total = 0, sum = 0;  // log h0 = 0

@@ -79,7 +79,7 @@ def speed_up_of_bf16(case, reports):
 MINIMAL, GATED = ["mingru-log", "minlstm-log"], ["lstm", "gru"]
 # Work, its yardstick, the least value, its unit, the value of a case, and which cases.
 YARDSTICKS = [
-    ("minGRU, minLSTM in log space, forward", "6 x compiled PyTorch", 6, "x", against("torch-compile"),
+    ("minGRU, minLSTM with positive candidate, forward", "6 x compiled PyTorch", 6, "x", against("torch-compile"),
      dict(table="layer", cells=MINIMAL, kind="forward")),
     ("the same, training", "5 x compiled PyTorch", 5, "x", against("torch-compile"),
      dict(table="layer", cells=MINIMAL, kind="training")),

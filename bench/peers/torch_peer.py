@@ -1,7 +1,8 @@
 """PyTorch, eager ("torch"), compiled ("torch-compile") and as a loop over torch.nn's cells ("torch-loop").
 
 Elman, GRU and LSTM are torch.nn's own layers and cells. What torch.nn has not is eager code as its users write it: the
-sLSTM a loop over steps, the positive minimal cells the published scan in log space, the linear ones a loop of a_t h + b_t.
+sLSTM a loop over steps, minimal cells with the positive candidate the published scan in log space, those with the linear
+candidate a loop of a_t h + b_t.
 On device "cuda" calls are timed by CUDA events, with L2 overwritten before each, as Penstock's are.
 """
 

@@ -3,8 +3,8 @@
 
     python bench/quality/gpu_training.py PENSTOCK TEXT [--steps N] [--precision bf16]
 
-The model has six blocks of width 512, each: RMS norm, causal convolution of 4, minGRU with the positive candidate in log
-space, residual; RMS norm, gated feed-forward of twice the width, residual. Batches of 64 x 512 bytes, AdamW, the norm of
+The model has six blocks of width 512, each: RMS norm, causal convolution of 4, minGRU with the positive
+candidate, residual; RMS norm, gated feed-forward of twice the width, residual. Batches of 64 x 512 bytes, AdamW, the norm of
 the gradients clipped to 1. PyTorch runs it in autocast with fused AdamW, eagerly and under torch.compile. Penstock's time
 comes from its reports during training, with data and guards. PyTorch's is measured by CUDA events around a step on one
 batch in GPU memory. Prints a table, and the losses of the first steps, which show that both learn equally fast.

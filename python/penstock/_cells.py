@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ._keywords import explain_keywords
+from ._keywords import explain_keywords, warn_caller
+from ._minimal import minimal_cell
+from .errors import InvalidArgument
 from .layers import _Network
 
 TYPE_CHECKING = False  # typing.TYPE_CHECKING without the import
@@ -11,7 +13,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-    from ._types import Buffer, State
+    from ._types import Buffer, Candidate, State
 
 __all__ = [
     "Cell",
@@ -82,14 +84,32 @@ class _ScanCell(Cell):
         input_size: int,
         hidden_size: int,
         *,
-        log_space: bool = False,
+        candidate: Candidate = "linear",
         bias: bool | str = True,
         dtype: DTypeLike = "float32",
         seed: int = 0,
+        log_space: bool | None = None,
     ) -> None:
-        self._cell += "-log" if log_space else ""
+        if log_space is not None:
+            _warn_of_log_space()
+            if candidate == "positive" and not log_space:
+                raise InvalidArgument(
+                    "candidate='positive' and log_space=False contradict each other: leave out log_space"
+                )
+            candidate = "positive" if log_space else candidate
+        self._cell = minimal_cell(self._cell, candidate)
         super().__init__(input_size, hidden_size, bias=bias, dtype=dtype, seed=seed)
-        self.log_space = log_space
+        self.candidate: Candidate = candidate
+
+    @property
+    def log_space(self) -> bool:
+        """Deprecated: True if ``candidate`` is ``"positive"``."""
+        _warn_of_log_space()
+        return self.candidate == "positive"
+
+
+def _warn_of_log_space() -> None:
+    warn_caller("log_space is deprecated: use candidate='positive' instead of log_space=True", DeprecationWarning)
 
 
 class MinGRUCell(_ScanCell):
@@ -99,8 +119,14 @@ class MinGRUCell(_ScanCell):
         z_t = \sigma(W_z x_t + b_z), \quad \tilde h_t = g(W_h x_t + b_h), \quad
         h_t = (1 - z_t) \odot h_{t-1} + z_t \odot \tilde h_t
 
-    with :math:`g(x) = x`. With ``log_space=True``, candidates are positive: :math:`g(x) = x + 0.5` for :math:`x \ge 0`
-    and :math:`\sigma(x)` below. Feng et al., "Were RNNs All We Needed?", 2024, arXiv:2410.01201.
+    Feng et al., "Were RNNs All We Needed?", 2024, arXiv:2410.01201.
+
+    Args:
+        candidate: ``"linear"``: :math:`g(x) = x`. ``"positive"``: :math:`g(x) = x + 0.5` for :math:`x \ge 0` and
+            :math:`\sigma(x)` below, as in appendix B of the paper. Files call this cell ``mingru-log``.
+        log_space: Deprecated: True means ``candidate="positive"``.
+
+    The other arguments are those of :class:`Cell`.
 
     >>> import numpy as np, penstock
     >>> cell = penstock.MinGRUCell(2, 3)
@@ -120,7 +146,8 @@ class MinLSTMCell(_ScanCell):
         f_t = \sigma(W_f x_t + b_f), \quad i_t = \sigma(W_i x_t + b_i), \quad \tilde h_t = g(W_h x_t + b_h), \quad
         h_t = \frac{f_t}{f_t + i_t} \odot h_{t-1} + \frac{i_t}{f_t + i_t} \odot \tilde h_t
 
-    with g as in :class:`MinGRUCell`. Feng et al., "Were RNNs All We Needed?", 2024, arXiv:2410.01201.
+    with the arguments and g of :class:`MinGRUCell`. With a positive candidate, files call this cell ``minlstm-log``.
+    Feng et al., "Were RNNs All We Needed?", 2024, arXiv:2410.01201.
     """
 
     _cell = "minlstm"

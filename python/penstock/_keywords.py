@@ -124,7 +124,7 @@ def no_argument(function: Any, name: str, unknown: str) -> str:
     return f"{name}() has no argument {unknown!r}{_hint(unknown, _keywords(function))}"
 
 
-def warn_caller(text: str) -> None:
+def warn_caller(text: str, category: type[Warning] = UserWarning) -> None:
     """Issues a warning at the line outside the package that called it."""
     import warnings
 
@@ -132,7 +132,7 @@ def warn_caller(text: str) -> None:
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(f"{__package__}."):
         frame, level = frame.f_back, level + 1
-    warnings.warn(text, stacklevel=level)
+    warnings.warn(text, category, stacklevel=level)
 
 
 #: By annotation: the attribute that a value must have, and the name of the type in messages.

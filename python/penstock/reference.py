@@ -41,7 +41,7 @@ def linear(of, x):
 
 
 def positive(of, x):
-    """Returns the candidate of the log-space cells: x + 0.5 for x >= 0, sigmoid(x) below."""
+    """Returns the positive candidate of minGRU and minLSTM: x + 0.5 for x >= 0, sigmoid(x) below."""
     return of.where(x >= 0, x + 0.5, of.sigmoid(x))
 
 

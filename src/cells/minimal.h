@@ -1,5 +1,5 @@
 // minGRU and minLSTM (Feng et al. 2024): gates depend on the input only, and h_t = a_t h_{t-1} + b_t with a and b known
-// for all t in advance. The candidate is linear (h~ = W x), or positive (h~ = g(W x)), the log-space variant: with
+// for all t in advance. The candidate is linear (h~ = W x), or positive (h~ = g(W x), appendix B of the paper): with
 // h0 >= 0 all terms of the recurrence are then positive. a and b are computed from sigmoids of a logit and of its
 // negative, never as 1 - sigmoid, which would lose digits near 0 and 1.
 
@@ -116,7 +116,7 @@ struct MinGru : MinGruOf<LinearCandidate> {
 
 struct MinGruLog : MinGruOf<PositiveCandidate> {
   static constexpr const char* name = "mingru-log";
-  static constexpr const char* description = "minimal GRU, positive candidate (log-space variant)";
+  static constexpr const char* description = "minimal GRU, positive candidate";
 };
 
 struct MinLstm : MinLstmOf<LinearCandidate> {
@@ -126,5 +126,5 @@ struct MinLstm : MinLstmOf<LinearCandidate> {
 
 struct MinLstmLog : MinLstmOf<PositiveCandidate> {
   static constexpr const char* name = "minlstm-log";
-  static constexpr const char* description = "minimal LSTM, positive candidate (log-space variant)";
+  static constexpr const char* description = "minimal LSTM, positive candidate";
 };

@@ -83,8 +83,8 @@ class EveryCell : public testing::TestWithParam<std::string> {
     const std::vector<Index> lengths = {6, 4};
     std::vector<std::uint8_t> reset(rows * steps, 0);
     reset[3] = 1;
-    // A seed for which no candidate of a log-space cell lies within a difference of its kink at zero, and some unit of
-    // Elman's with ReLU is alive.
+    // A seed for which no positive candidate lies within a difference of its kink at zero, and some unit of Elman's
+    // with ReLU is alive.
     Random random(seed);
     const ops::Target target{
         .rows = rows, .steps = steps, .lengths = true, .reset = true, .training = true, .execution = {.threads = 1}};

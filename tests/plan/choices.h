@@ -1,6 +1,6 @@
 #pragma once
 
-// What the planner chooses for some hundreds of shapes, as lines of text: "problem | plan | cost".
+// Some hundreds of problems for the planner, and what it chooses for each as a line of text: "problem | plan | cost".
 
 #include <fmt/format.h>
 
@@ -80,6 +80,13 @@ inline Choice choice_of(const GpuScanProblem& problem, const GpuModel& gpu) {
   return {fmt::format("scan {} {}", gpu.name, text_of(problem)), text_of(plan_gpu_scan(problem, gpu)), 0};
 }
 
+inline std::string text_of(const GpuDensePlan& p) {
+  return fmt::format(
+      "{} slots {} warps {} resident {}/{} blocks {} stages {} shared {} grid {} cluster {} x {} groups {} parts {}",
+      to_string(p.algorithm), p.slots, p.warps, p.resident, p.chunks, p.blocks, p.stages, p.shared, p.grid, p.cluster,
+      p.octets, p.groups, p.parts);
+}
+
 inline Choice choice_of(const GpuDenseProblem& problem, const GpuModel& gpu) {
   const std::string name =
       fmt::format("dense {} {} {} {}x{} heads of {}{}{}{} by {}", gpu.name, problem.cell, to_string(problem.storage),
@@ -87,12 +94,7 @@ inline Choice choice_of(const GpuDenseProblem& problem, const GpuModel& gpu) {
                   problem.training ? " training" : "", problem.ragged ? " ragged" : "", to_string(problem.algorithm));
   try {
     const GpuDensePlan p = plan_gpu_dense(problem, gpu);
-    return {name,
-            fmt::format("{} slots {} warps {} resident {}/{} blocks {} stages {} shared {} grid {} cluster {} x {} "
-                        "groups {} parts {}",
-                        to_string(p.algorithm), p.slots, p.warps, p.resident, p.chunks, p.blocks, p.stages, p.shared,
-                        p.grid, p.cluster, p.octets, p.groups, p.parts),
-            p.microseconds};
+    return {name, text_of(p), p.microseconds};
   } catch (const Error& error) {
     return {name, error.code() == ErrorCode::unsupported ? "refused" : error.what(), 0};
   }
@@ -105,9 +107,7 @@ inline Choice choice_of(const GpuLayerProblem& problem, const GpuModel& gpu) {
           text_of(p), p.microseconds};
 }
 
-inline Choice choice_of(const Problem& problem) {
-  CpuModel cpu;
-  cpu.vector_bytes = 64;
+inline Choice choice_of(const Problem& problem, const CpuModel& cpu) {
   const Plan p = make_plan(problem, cpu);
   return {fmt::format("cpu {} {}x{} hidden {} heads {} threads {}{}", problem.cell->info.name, problem.rows,
                       problem.steps, problem.hidden, problem.heads, problem.threads, problem.exact ? " exact" : ""),
@@ -115,7 +115,8 @@ inline Choice choice_of(const Problem& problem) {
           p.microseconds};
 }
 
-inline void add_products(std::vector<Choice>& all) {
+template <class Visit>
+void visit_products(const Visit& visit) {
   OneOf selection(7);
   const std::vector<GpuProductProblem> products = {
       {64'000, 200, 100},  {64'000, 100, 200}, {200, 100, 64'000}, {4096, 512, 256},   {4096, 256, 512},
@@ -126,13 +127,14 @@ inline void add_products(std::vector<Choice>& all) {
     for (GpuProductProblem p : products) {
       for (const int form : {0, 1, 2}) {
         p.a_transposed = form == 2, p.b_transposed = p.one_split = form == 1;
-        if (selection.next()) all.push_back(choice_of(p, gpu));
+        if (selection.next()) visit(p, gpu);
       }
     }
   }
 }
 
-inline void add_scans(std::vector<Choice>& all) {
+template <class Visit>
+void visit_scans(const Visit& visit) {
   OneOf selection(7);
   for (const GpuModel& gpu : chips()) {
     for (const Storage storage : {Storage::f32, Storage::bf16}) {
@@ -144,7 +146,7 @@ inline void add_scans(std::vector<Choice>& all) {
             p.gates = form >= 4 ? 3 : 2, p.read_back = p.computed ? p.gates : 1;
             p.lengths = form >= 3 && steps == 4096;
             p.alignment = channels % 8 == 0 ? 16 : channels % 4 == 0 ? 4 : size_of(storage);
-            if (selection.next()) all.push_back(choice_of(p, gpu));
+            if (selection.next()) visit(p, gpu);
           }
         }
       }
@@ -152,7 +154,8 @@ inline void add_scans(std::vector<Choice>& all) {
   }
 }
 
-inline void add_layers(std::vector<Choice>& all) {
+template <class Visit>
+void visit_layers(const Visit& visit) {
   OneOf selection(7);
   const std::vector<std::array<Index, 4>> shapes = {
       {1, 1, 64, 128},       {1, 16, 64, 128},    {1, 128, 64, 128},    {1, 1024, 64, 128}, {1, 16'384, 64, 128},
@@ -167,14 +170,15 @@ inline void add_layers(std::vector<Choice>& all) {
           p.scan.computed = true, p.scan.gates = p.scan.read_back = gates;
           p.scan.alignment = hidden % 8 == 0 ? 16 : size_of(storage);
           p.input = input, p.keep_gates = keep;
-          if (selection.next()) all.push_back(choice_of(p, chips()[0]));
+          if (selection.next()) visit(p, h200());
         }
       }
     }
   }
 }
 
-inline void add_dense(std::vector<Choice>& all) {
+template <class Visit>
+void visit_dense(const Visit& visit) {
   OneOf selection(7);
   const std::vector<std::array<Index, 3>> shapes = {
       // rows, heads, D
@@ -192,7 +196,7 @@ inline void add_dense(std::vector<Choice>& all) {
                {DenseAlgorithm::automatic, DenseAlgorithm::cluster, DenseAlgorithm::chip}) {
             p.algorithm = algorithm;
             const bool apart = algorithm == DenseAlgorithm::automatic || gpu.compute_major == 9;
-            if (apart && selection.next()) all.push_back(choice_of(p, gpu));
+            if (apart && selection.next()) visit(p, gpu);
           }
         }
       }
@@ -200,8 +204,11 @@ inline void add_dense(std::vector<Choice>& all) {
   }
 }
 
-inline void add_cpu(std::vector<Choice>& all) {
+template <class Visit>
+void visit_cpu(const Visit& visit) {
   OneOf selection(11);
+  CpuModel cpu;
+  cpu.vector_bytes = 64;
   for (const char* cell : {"elman", "lstm", "mingru"}) {
     for (const Index rows : {1, 2, 5, 15, 16, 23, 64}) {
       for (const Index hidden : {32, 96, 512}) {
@@ -210,21 +217,21 @@ inline void add_cpu(std::vector<Choice>& all) {
           p.cell = &cell_traits(cell), p.rows = rows, p.steps = rows % 2 == 0 ? 100 : 5000;
           p.hidden = hidden, p.threads = threads, p.heads = hidden == 96 ? 3 : 1;
           p.exact = rows == 23;
-          if (selection.next()) all.push_back(choice_of(p));
+          if (selection.next()) visit(p, cpu);
         }
       }
     }
   }
 }
 
-inline std::vector<Choice> all_choices() {
-  std::vector<Choice> all;
-  add_products(all);
-  add_scans(all);
-  add_layers(all);
-  add_dense(all);
-  add_cpu(all);
-  return all;
+/// Calls visit(problem, machine) for every problem.
+template <class Visit>
+void visit_problems(const Visit& visit) {
+  visit_products(visit);
+  visit_scans(visit);
+  visit_layers(visit);
+  visit_dense(visit);
+  visit_cpu(visit);
 }
 
 }  // namespace penstock::plan::test

@@ -305,14 +305,21 @@ def test_cells_leave_the_states_that_they_are_given():
 
 
 def test_cells_step_as_layers_do():
-    for cell, stack in ((ours.SLSTMCell, ours.SLSTM), (ours.MinGRUCell, ours.MinGRU), (ours.MinLSTMCell, ours.MinLSTM)):
-        step, layers = cell(3, 4), stack(3, 4)
+    positive = {"candidate": "positive"}
+    for cell, stack, options in [
+        (ours.SLSTMCell, ours.SLSTM, {}),
+        (ours.MinGRUCell, ours.MinGRU, {}), (ours.MinGRUCell, ours.MinGRU, positive),
+        (ours.MinLSTMCell, ours.MinLSTM, {}), (ours.MinLSTMCell, ours.MinLSTM, positive),
+    ]:  # fmt: skip
+        step, layers = cell(3, 4, **options), stack(3, 4, **options)
         layers.load_state_dict({name + "_l0": value for name, value in step.state_dict().items()})
         x, state, outputs = torch.randn(6, 2, 3), None, []
         for t in range(6):
             state = step(x[t], state)
             outputs.append(as_list(state)[0])
         close(torch.stack(outputs), layers(x)[0], steps=6)
+        with torch.no_grad():  # another op
+            close(as_list(step(x[0]))[0], outputs[0].detach(), steps=1)
 
 
 # ---- memory ----------------------------------------------------------------------------------------------------------
@@ -539,8 +546,9 @@ def test_errors_name_the_argument():
         lstm(pack_sequence([x[:, 0]]), lengths=torch.tensor([4]))
     with pytest.raises(ValueError, match="num_heads must divide"):
         ours.LSTM(5, 7, num_heads=2)
-    with pytest.raises(ValueError, match="candidate"):
-        ours.MinGRU(5, 7, candidate="cubic")
+    for kind in (ours.MinGRU, ours.MinLSTM, ours.MinGRUCell, ours.MinLSTMCell):
+        with pytest.raises(ValueError, match="^candidate must be 'linear' or 'positive', not 'cubic'$"):
+            kind(5, 7, candidate="cubic")
     with pytest.raises(ValueError, match="b must be of the shape of a"):
         ours.scan(torch.zeros(1, 2, 3), torch.zeros(1, 2, 4))
 

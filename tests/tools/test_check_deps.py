@@ -78,6 +78,22 @@ class CheckDeps(unittest.TestCase):
         self.check_refused("src/stream/session.cc", '#include "train/trainer.h"', "stream may not see train")
         self.check_refused("src/stream/session.cc", '#include "io/file.h"', "stream may not see io")
 
+    def test_only_data_and_what_is_above_see_its_public_headers(self):
+        for header in ("data.h", "data/series.h", "train/search.h", "forecast/score.h", "classify/labels.h", "penstock.h"):
+            line = f'#include "penstock/{header}"'
+            self.check_refused("src/nn/layer.h", line, "nn is below data or beside it")
+            self.check_refused("src/stream/session.cc", line, "stream is below data or beside it")
+            self.check_refused("src/forecast/linear/arima.h", line, "forecast/linear is below data or beside it")
+            for path in ("src/data/dataset.h", "src/forecast/fit.h", "src/train/trainer.h", "apps/cli/main.cc"):
+                self.assertEqual(self.complaints(**{path: line + "\n"}), [])
+
+    def test_models_see_what_they_need_of_data(self):
+        line = '#include "penstock/data_description.h"'
+        for path in ("src/nn/layer.h", "src/io/file.h", "src/stream/session.cc", "src/data/dataset.h"):
+            self.assertEqual(self.complaints(**{path: line + "\n" + CLEAN[path]}), [])
+        self.check_refused("src/ops/op.h", line, "ops is below nn or beside it")
+        self.check_refused("src/forecast/linear/arima.h", line, "forecast/linear is below nn or beside it")
+
     def test_linear_forecasts_know_numbers_only(self):
         self.check_refused("src/forecast/linear/arima.h", '#include "data/dataset.h"', "forecast/linear may not see data")
         self.check_refused("src/forecast/fit.h", '#include "train/trainer.h"', "forecast may not see train")

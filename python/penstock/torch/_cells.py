@@ -3,6 +3,7 @@
 import torch
 from torch import nn
 
+from .._minimal import minimal_cell
 from ._checks import Foreign
 from ._composed import CELLS
 from ._notes import CellNote
@@ -159,15 +160,32 @@ class SLSTMCell(Cell):
         return "slstm"
 
 
-class MinGRUCell(Cell):
-    """One step of a minGRU with a linear candidate."""
+class _ScanCell(Cell):
+    """Base of cells whose gates depend on the input only."""
+
+    candidate = "linear"  # of cells pickled when they had no other
+
+    def __init__(self, input_size, hidden_size, bias=True, device=None, dtype=None, *, num_heads=1,
+                 candidate="linear"):  # fmt: skip
+        self.candidate = candidate
+        super().__init__(input_size, hidden_size, bias, device, dtype, num_heads=num_heads)
+
+
+class MinGRUCell(_ScanCell):
+    """One step of a minGRU.
+
+    Args:
+        candidate: ``"linear"`` or ``"positive"``, as for :class:`MinGRU`.
+
+    The other arguments are those of ``torch.nn.GRUCell``.
+    """
 
     def _cell(self):
-        return "mingru"
+        return minimal_cell("mingru", self.candidate)
 
 
-class MinLSTMCell(Cell):
-    """One step of a minLSTM with a linear candidate."""
+class MinLSTMCell(_ScanCell):
+    """One step of a minLSTM. The arguments are those of :class:`MinGRUCell`."""
 
     def _cell(self):
-        return "minlstm"
+        return minimal_cell("minlstm", self.candidate)

@@ -5,6 +5,7 @@ from torch import nn
 from torch.nn import functional
 from torch.nn.parameter import Parameter
 
+from .._minimal import minimal_cell
 from ._checks import check_sizes, refuse_projection
 from ._composed import CELLS, terms_of
 from ._ops import autocast_sequence, keeps_tape
@@ -206,9 +207,8 @@ class _ScanStack(_OwnStack):
     def __init__(self, input_size, hidden_size, num_layers=1, bias=True, batch_first=False, dropout=0.0,
                  bidirectional=False, device=None, dtype=None, *, candidate="linear",
                  process_group=None):  # fmt: skip
-        if candidate not in ("linear", "positive"):
-            raise ValueError(f"Unknown candidate '{candidate}'. Select from 'linear' or 'positive'.")
         self.candidate = candidate
+        self._cell()  # refuses other candidates
         super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, device, dtype)
         self._process_group = _Shared(process_group)
         self._reach = Reach()
@@ -266,7 +266,7 @@ class MinGRU(_ScanStack):
 
     Args:
         candidate: ``"linear"`` (h~ = W x) or ``"positive"`` (h~ = g(W x) with g(x) = x + 0.5 for x >= 0 and sigmoid(x)
-            below, the log-space form of the paper).
+            below, as in appendix B of the paper). Files call the cell with a positive candidate ``mingru-log``.
         process_group: A group of torch.distributed that shares each sequence. Each process has a chunk of T, in the
             order of ranks, with the same B. ``hx`` is read by the process where a direction starts. ``lengths`` count
             the steps of the chunk; all processes give them or none. Last states are those after the chunk. Each process
@@ -276,7 +276,7 @@ class MinGRU(_ScanStack):
     """
 
     def _cell(self):
-        return "mingru" if self.candidate == "linear" else "mingru-log"
+        return minimal_cell("mingru", self.candidate)
 
 
 class MinLSTM(_ScanStack):
@@ -286,4 +286,4 @@ class MinLSTM(_ScanStack):
     """
 
     def _cell(self):
-        return "minlstm" if self.candidate == "linear" else "minlstm-log"
+        return minimal_cell("minlstm", self.candidate)

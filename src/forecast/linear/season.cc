@@ -3,7 +3,6 @@
 #include <vector>
 
 #include "forecast/linear/season.h"
-#include "penstock/forecast/score.h"
 
 namespace penstock {
 

@@ -5,7 +5,6 @@
 #include "nn/model/graph_builder.h"
 #include "penstock/data_description.h"
 #include "penstock/model.h"
-#include "penstock/train/train.h"
 
 /// A bank of convolution filters in parallel to the layers of a model that labels sequences, after MiniRocket
 /// (Dempster, Schmidt and Webb 2021).

@@ -8,7 +8,6 @@
 #include "backend/cuda/dense/walk.h"
 #include "backend/cuda/product/matrix_product.h"
 #include "backend/cuda/product/sum_columns.h"
-#include "penstock/data_description.h"
 
 namespace penstock::cuda {
 
