@@ -71,12 +71,10 @@ void run_optimizer(const OptimizerShape& shape, const std::vector<StoredTensor>&
 }  // namespace
 
 Op optimizer(const OptimizerShape& shape) {
-  return {"optimizer", [shape](const Target& target) {
-            if (target.device.is_cuda()) return cuda_optimizer(shape, target);
-            return on_cpu(target, [shape, pieces = pieces_of(shape.tensors)](const Call& call, const Operands& memory) {
-              run_optimizer(shape, pieces, call, memory);
-            });
-          }};
+  return {"optimizer",
+          trained_by(shape, cuda_optimizer, [pieces = pieces_of(shape.tensors)](const auto& of, const auto&... given) {
+            run_optimizer(of, pieces, given...);
+          })};
 }
 
 }  // namespace penstock::ops
