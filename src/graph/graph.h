@@ -74,7 +74,7 @@ struct Node {
   ops::Op op;
   std::vector<ValueId> reads, writes;
   Phase phase = Phase::forward;
-  /// (write, read): the op may write the one where the other lies.
+  /// (written, read), by the numbers of operands: the op may write the one where the other lies.
   std::vector<std::pair<int, int>> in_place;
 };
 

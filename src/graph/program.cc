@@ -79,9 +79,9 @@ void Program::plan(const Executables& executables) {
   for (std::size_t n = 0; n < nodes; ++n) {
     const Node& node = graph_.nodes()[n];
     const int now = static_cast<int>(n);
-    for (const auto& [write, read] : node.in_place) {
-      const ValueId to = node.writes[static_cast<std::size_t>(write)],
-                    from = node.reads[static_cast<std::size_t>(read)];
+    for (const auto& [written, read] : node.in_place) {
+      const ValueId to = operand(node, static_cast<std::size_t>(written)),
+                    from = operand(node, static_cast<std::size_t>(read));
       if (!planned(to) || !planned(from) || born[static_cast<std::size_t>(to.index)]) continue;
       const auto t = static_cast<std::size_t>(to.index), f = static_cast<std::size_t>(from.index);
       if (last_use[f] != now || value_bytes_[t] > lifetimes[lifetime_of[f]].bytes) continue;

@@ -59,7 +59,7 @@ struct Call {
   void* stream = nullptr;  ///< CUDA only: where work is put
 };
 
-/// The memory of one run.
+/// The memory of one run. Each op's header lists its operands in order, as LinearOperand does.
 struct Operands {
   void* const* values;         ///< First what the op reads, then what it writes; null: absent
   void* scratch = nullptr;     ///< scratch_bytes(), of any content
@@ -69,6 +69,11 @@ struct Operands {
   T* get(int i) const {
     return static_cast<T*>(values[i]);
   }
+};
+
+/// Operands of ops that make y of x alone.
+struct UnaryOperand {
+  enum : int { x, y };
 };
 
 /// An op, ready to run. It keeps nothing from run to run that changes a result, but may keep tables: it serves one

@@ -84,7 +84,7 @@ Graph random_graph(Random& random, Index width) {
     for (std::size_t w = 0; w < writes; ++w) {
       node.writes.push_back(graph.add(workspace_value("v" + std::to_string(n) + "." + std::to_string(w), width)));
       for (std::size_t r = 0; r < reads; ++r) {
-        if (random.below(3) > 0) node.in_place.emplace_back(static_cast<int>(w), static_cast<int>(r));
+        if (random.below(3) > 0) node.in_place.emplace_back(static_cast<int>(reads + w), static_cast<int>(r));
       }
     }
     made.insert(made.end(), node.writes.begin(), node.writes.end());
@@ -148,7 +148,7 @@ TEST(Program, AChainLiesInOnePlace) {
   std::vector<ValueId> chain;
   for (int n = 0; n < 5; ++n) {
     chain.push_back(graph.add(workspace_value("v" + std::to_string(n), width)));
-    graph.add({.op = copy(width), .reads = {x}, .writes = {chain.back()}, .in_place = {{0, 0}}});
+    graph.add({.op = copy(width), .reads = {x}, .writes = {chain.back()}, .in_place = {{1, 0}}});
     x = chain.back();
   }
   graph.add({.op = copy(width),
@@ -167,7 +167,7 @@ TEST(Program, WhatIsStillReadIsNotWrittenOver) {
                 x = graph.add(workspace_value("x", width)), y = graph.add(workspace_value("y", width)),
                 out = graph.add({.name = "out", .width = width, .home = Home::outputs});
   graph.add({.op = copy(width), .reads = {in}, .writes = {x}, .in_place = {}});
-  graph.add({.op = copy(width), .reads = {x}, .writes = {y}, .in_place = {{0, 0}}});
+  graph.add({.op = copy(width), .reads = {x}, .writes = {y}, .in_place = {{1, 0}}});
   graph.add({.op = mix(2, 1, width), .reads = {x, y}, .writes = {out}, .phase = Phase::backward, .in_place = {}});
   const Workspace workspace(program_of(graph), host());
   EXPECT_NE(workspace.value(x), workspace.value(y));
@@ -181,7 +181,7 @@ TEST(Program, TwoWritesDoNotShareThePlaceOfOneRead) {
                 b = graph.add(workspace_value("b", width)),
                 out = graph.add({.name = "out", .width = width, .home = Home::outputs});
   graph.add({.op = copy(width), .reads = {in}, .writes = {x}, .in_place = {}});
-  graph.add({.op = mix(1, 2, width), .reads = {x}, .writes = {a, b}, .in_place = {{0, 0}, {1, 0}}});
+  graph.add({.op = mix(1, 2, width), .reads = {x}, .writes = {a, b}, .in_place = {{1, 0}, {2, 0}}});
   graph.add({.op = mix(2, 1, width), .reads = {a, b}, .writes = {out}, .in_place = {}});
   const Workspace workspace(program_of(graph), host());
   EXPECT_EQ(workspace.value(a), workspace.value(x));

@@ -207,8 +207,9 @@ class EveryProgram : public testing::TestWithParam<Case> {
   Index in_place(const ProgramRun<float>& run) const {
     Index count = 0;
     for (const graph::Node& node : program_->graph().nodes()) {
-      for (const auto& [write, read] : node.in_place) {
-        const void* const place = run.workspace().value(node.writes[static_cast<std::size_t>(write)]);
+      for (const auto& [written, read] : node.in_place) {
+        const std::size_t write = static_cast<std::size_t>(written) - node.reads.size();
+        const void* const place = run.workspace().value(node.writes[write]);
         count += place != nullptr && place == run.workspace().value(node.reads[static_cast<std::size_t>(read)]) ? 1 : 0;
       }
     }

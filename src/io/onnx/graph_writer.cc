@@ -74,13 +74,12 @@ void GraphWriter::write_node(const graph::Node& node) {
   if (!known) throw std::logic_error("the op " + node.op.name + " cannot be written as ONNX");
 }
 
-bool GraphWriter::reads(int i) const { return static_cast<bool>(node_->reads[static_cast<std::size_t>(i)]); }
-
 const std::string& GraphWriter::read(int i) const { return name_of(node_->reads[static_cast<std::size_t>(i)]); }
 
 std::span<const float> GraphWriter::parameter(int i) const {
-  if (!reads(i)) return {};
-  const graph::Value& value = graph_.value(node_->reads[static_cast<std::size_t>(i)]);
+  const ValueId id = node_->reads[static_cast<std::size_t>(i)];
+  if (!id) return {};
+  const graph::Value& value = graph_.value(id);
   return parameters_.subspan(static_cast<std::size_t>(value.offset), static_cast<std::size_t>(value.width));
 }
 
@@ -90,7 +89,7 @@ std::string GraphWriter::tensor(int i, const std::vector<Index>& shape) {
 }
 
 void GraphWriter::made(int i, const std::string& name) {
-  const ValueId id = node_->writes[static_cast<std::size_t>(i)];
+  const ValueId id = node_->writes[static_cast<std::size_t>(i) - node_->reads.size()];
   if (!id) return;
   names_[static_cast<std::size_t>(id.index)] = name;
   const graph::Value& value = graph_.value(id);
@@ -100,66 +99,75 @@ void GraphWriter::made(int i, const std::string& name) {
 }
 
 void GraphWriter::write(const ops::Embedding& shape) {
-  made(0, onnx_.node("Gather", {tensor(1, {shape.vocabulary, shape.width}), read(0)}));
+  using Of = ops::EmbeddingOperand;
+  made(Of::y, onnx_.node("Gather", {tensor(Of::table, {shape.vocabulary, shape.width}), read(Of::tokens)}));
 }
 
 void GraphWriter::write(const ops::Linear& shape) {
-  const std::vector<float> weight = transposed(parameter(1), shape.outputs, shape.inputs);
-  const std::string product =
-      onnx_.node("MatMul", {read(0), onnx_.floats("weight", {shape.inputs, shape.outputs}, weight)});
-  made(0, onnx_.node("Add", {product, tensor(2, {shape.outputs})}));
+  const std::vector<float> weight = transposed(parameter(ops::LinearOperand::weight), shape.outputs, shape.inputs);
+  const std::string product = onnx_.node(
+      "MatMul", {read(ops::LinearOperand::x), onnx_.floats("weight", {shape.inputs, shape.outputs}, weight)});
+  made(ops::LinearOperand::y, onnx_.node("Add", {product, tensor(ops::LinearOperand::bias, {shape.outputs})}));
 }
 
 void GraphWriter::write(const ops::ResidualNorm& shape) {
-  const std::string sum = shape.branch ? onnx_.node("Add", {read(0), read(1)}) : read(0);
+  using Of = ops::NormOperand;
+  const std::string sum = shape.branch ? onnx_.node("Add", {read(Of::x), read(Of::branch)}) : read(Of::x);
   const std::string mean =
       onnx_.node("ReduceMean", {onnx_.node("Mul", {sum, sum})}, {{"axes", std::vector<Index>{-1}}, {"keepdims", 1}});
   const std::string size =
       onnx_.node("Sqrt", {onnx_.node("Add", {mean, onnx_.scalar(static_cast<float>(ops::ResidualNorm::epsilon))})});
-  made(0, onnx_.node("Mul", {onnx_.node("Div", {sum, size}), tensor(2, {shape.width})}));
-  made(1, sum);
+  made(Of::normal, onnx_.node("Mul", {onnx_.node("Div", {sum, size}), tensor(Of::gain, {shape.width})}));
+  made(Of::sum, sum);
 }
 
-void GraphWriter::write(const ops::ResidualSum&) { made(0, onnx_.node("Add", {read(0), read(1)})); }
+void GraphWriter::write(const ops::ResidualSum&) {
+  made(ops::ResidualSumOperand::sum,
+       onnx_.node("Add", {read(ops::ResidualSumOperand::x), read(ops::ResidualSumOperand::branch)}));
+}
 
 void GraphWriter::write(const ops::CausalConvolution& shape) {
+  using Of = ops::ConvolutionOperand;
   const Index taps = shape.taps, width = shape.width;
-  std::vector<float> kernel = transposed(parameter(2), taps, width);                           // [width, 1, taps] ...
+  std::vector<float> kernel = transposed(parameter(Of::weight), taps, width);                  // [width, 1, taps] ...
   for (auto of = kernel.begin(); of != kernel.end(); of += taps) std::reverse(of, of + taps);  // ... oldest step first
-  std::string x = read(0);
+  std::string x = read(Of::x);
   if (taps > 1) {
-    const std::string before = onnx_.node("Reshape", {read(1), onnx_.integers({0, taps - 1, width})});
+    const std::string before = onnx_.node("Reshape", {read(Of::state_in), onnx_.integers({0, taps - 1, width})});
     x = onnx_.node("Concat", {before, x}, {{"axis", 1}});
     const std::string last =
         onnx_.node("Slice", {x, onnx_.integers({1 - taps}), onnx_.integers({std::numeric_limits<std::int64_t>::max()}),
                              onnx_.integers({1})});
-    made(1, onnx_.node("Reshape", {last, onnx_.integers({0, shape.state_size()})}));
+    made(Of::state_out, onnx_.node("Reshape", {last, onnx_.integers({0, shape.state_size()})}));
   }
   const std::string channels = onnx_.node("Transpose", {x}, {{"perm", rows_of_channels}});
-  const std::string y = onnx_.node(
-      "Conv", {channels, onnx_.floats("weight", {width, 1, taps}, kernel), tensor(3, {width})}, {{"group", width}});
-  made(0, onnx_.node("Transpose", {y}, {{"perm", rows_of_channels}}));
+  const std::string y =
+      onnx_.node("Conv", {channels, onnx_.floats("weight", {width, 1, taps}, kernel), tensor(Of::bias, {width})},
+                 {{"group", width}});
+  made(Of::y, onnx_.node("Transpose", {y}, {{"perm", rows_of_channels}}));
 }
 
 void GraphWriter::write(const ops::Recurrence& shape) {
-  const OnnxRecurrentWeights weights = {parameter(2), parameter(3), parameter(4), parameter(5)};
+  using Of = ops::ForwardOperand;
+  const OnnxRecurrentWeights weights = {parameter(Of::weight_ih), parameter(Of::weight_hh), parameter(Of::bias_ih),
+                                        parameter(Of::bias_hh)};
   const std::string name = graph_.value(node_->writes.front()).name;
   const Index count = shape.state_size() / shape.hidden;
-  std::vector<std::string> states = {read(1)};
-  if (count > 1) states = onnx_.node(static_cast<int>(count), "Split", {read(1)}, {{"axis", 1}});
-  const OnnxRecurrentValues values = add_recurrence(onnx_, shape, weights, read(0), states, name);
-  made(0, values.y);
-  made(1, count == 1 ? values.states.front() : onnx_.node("Concat", values.states, {{"axis", 1}}));
+  std::vector<std::string> states = {read(Of::state_in)};
+  if (count > 1) states = onnx_.node(static_cast<int>(count), "Split", {read(Of::state_in)}, {{"axis", 1}});
+  const OnnxRecurrentValues values = add_recurrence(onnx_, shape, weights, read(Of::x), states, name);
+  made(Of::y, values.y);
+  made(Of::state_out, count == 1 ? values.states.front() : onnx_.node("Concat", values.states, {{"axis", 1}}));
 }
 
 void GraphWriter::write(const ops::SiluGate&) {
-  const std::vector<std::string> parts = onnx_.node(2, "Split", {read(0)}, {{"axis", -1}});
+  const std::vector<std::string> parts = onnx_.node(2, "Split", {read(ops::UnaryOperand::x)}, {{"axis", -1}});
   const std::string gate = onnx_.node("Mul", {parts[0], onnx_.node("Sigmoid", {parts[0]})});
-  made(0, onnx_.node("Mul", {gate, parts[1]}));
+  made(ops::UnaryOperand::y, onnx_.node("Mul", {gate, parts[1]}));
 }
 
 // Rows have no padding here.
-void GraphWriter::write(const ops::ClearPadding&) { made(0, read(0)); }
+void GraphWriter::write(const ops::ClearPadding&) { made(ops::UnaryOperand::y, read(ops::UnaryOperand::x)); }
 
 void GraphWriter::write(const ops::ReadChanges& op) {
   const ops::Changes& changes = op.changes;
@@ -172,7 +180,7 @@ void GraphWriter::write(const ops::ReadChanges& op) {
     factors.push_back(static_cast<float>(changes.change_scale * column.factor));
     bounded[static_cast<std::size_t>(column.input)] = true;
   }
-  const std::string& features = read(0);
+  const std::string& features = read(ops::ReadChangesOperand::features);
   const std::string levels = onnx_.node("Where", {onnx_.flags(bounded), onnx_.node("Tanh", {features}), features});
   // The row before every row, and in front of the first one what was carried; at the start of a sequence itself.
   const auto steps = [&](const std::string& x, Index begin, Index end) {
@@ -180,22 +188,23 @@ void GraphWriter::write(const ops::ReadChanges& op) {
   };
   const std::string values = onnx_.node("Gather", {features, onnx_.integers(columns)}, {{"axis", 2}});
   const std::vector<std::string> carried =
-      onnx_.node(2, "Split", {read(1), onnx_.integers({shared, 1})}, {{"axis", 1}});
+      onnx_.node(2, "Split", {read(ops::ReadChangesOperand::state_in), onnx_.integers({shared, 1})}, {{"axis", 1}});
   const auto with_steps = [&](const std::string& x) { return onnx_.node("Unsqueeze", {x, onnx_.integers({1})}); };
   const std::string starts = onnx_.node("Equal", {with_steps(carried[1]), onnx_.scalar(0.0f)});
   const std::string first = onnx_.node("Where", {starts, steps(values, 0, 1), with_steps(carried[0])});
   const std::string before = onnx_.node("Concat", {first, steps(values, 0, -1)}, {{"axis", 1}});
   const std::string moved =
       onnx_.node("Mul", {onnx_.node("Sub", {values, before}), onnx_.floats("factors", {shared}, factors)});
-  made(0, onnx_.node("Concat", {levels, moved}, {{"axis", 2}}));
+  made(ops::ReadChangesOperand::y, onnx_.node("Concat", {levels, moved}, {{"axis", 2}}));
 
   const std::string last =
       onnx_.node("Squeeze", {steps(values, -1, std::numeric_limits<std::int64_t>::max()), onnx_.integers({1})});
   const std::string seen = onnx_.node("Add", {onnx_.node("Mul", {carried[1], onnx_.scalar(0.0f)}), onnx_.scalar(1.0f)});
-  made(1, onnx_.node("Concat", {last, seen}, {{"axis", 1}}));
+  made(ops::ReadChangesOperand::state_out, onnx_.node("Concat", {last, seen}, {{"axis", 1}}));
 }
 
 void GraphWriter::write(const ops::AddLastValues& op) {
+  using Of = ops::AddLastValuesOperand;
   const ops::Changes& changes = op.changes;
   const auto width = static_cast<std::size_t>(changes.horizon * changes.targets);
   // Which input every output starts from, and how; outputs that start from none are left alone by factor and offset.
@@ -212,14 +221,14 @@ void GraphWriter::write(const ops::AddLastValues& op) {
   std::iota(all.begin(), all.end(), Index{0});
   const auto is = [](float value) { return [value](float x) { return x == value; }; };
   if (inputs == all && std::ranges::all_of(factors, is(1.0f)) && std::ranges::all_of(offsets, is(0.0f))) {
-    made(0, onnx_.node("Add", {read(1), read(0)}));
+    made(Of::outputs, onnx_.node("Add", {read(Of::outputs_in), read(Of::features)}));
     return;
   }
   const std::vector<Index> shape = {changes.horizon * changes.targets};
-  std::string last = onnx_.node("Gather", {read(0), onnx_.integers(inputs)}, {{"axis", 2}});
+  std::string last = onnx_.node("Gather", {read(Of::features), onnx_.integers(inputs)}, {{"axis", 2}});
   last = onnx_.node("Mul", {last, onnx_.floats("factors", shape, factors)});
   last = onnx_.node("Add", {last, onnx_.floats("offsets", shape, offsets)});
-  made(0, onnx_.node("Add", {read(1), last}));
+  made(Of::outputs, onnx_.node("Add", {read(Of::outputs_in), last}));
 }
 
 }  // namespace penstock::io

@@ -52,8 +52,7 @@ class GraphWriter {
   void write(const ops::ReadChanges& op);
   void write(const ops::AddLastValues& op);
 
-  // Operands of the current node, by position.
-  bool reads(int i) const;
+  // Operands of the current node.
   const std::string& read(int i) const;
   std::span<const float> parameter(int i) const;
   /// Adds a parameter unchanged, under its name.

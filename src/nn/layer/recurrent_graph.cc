@@ -218,7 +218,8 @@ class StackBuilder {
     }
     if (layer == 0 || !drops()) return dx;
     const ValueId dropped = workspace_sequence("ddropped", spec_.output_size());
-    node(ops::dropout(spec_.output_size(), dropout_behind(layer - 1)), {dx}, {dropped}, {{0, 0}});
+    node(ops::dropout(spec_.output_size(), dropout_behind(layer - 1)), {dx}, {dropped},
+         {{ops::UnaryOperand::y, ops::UnaryOperand::x}});
     return dropped;
   }
 

@@ -99,7 +99,9 @@ void GraphBuilder::add_gradient(ValueId of, ValueId gradient) {
   }
   const Index width = width_of(of);
   const ValueId sum = activation(graph_.value(of).name + ".gradient", width);
-  node(ops::residual_sum(width, {}), {all, gradient}, {sum}, Phase::backward, {{0, 0}, {0, 1}});
+  using Of = ops::ResidualSumOperand;
+  node(ops::residual_sum(width, {}), {all, gradient}, {sum}, Phase::backward,
+       {{Of::sum, Of::x}, {Of::sum, Of::branch}});
   gradient_of(of) = sum;
 }
 
@@ -152,7 +154,8 @@ GraphBuilder::Sum GraphBuilder::residual_norm(const std::string& name, ValueId x
   const ValueId inverse =
       target_.training ? graph_.add({.name = name + ".inverse", .width = 1, .dtype = target_.master()}) : ValueId{};
   node(ops::residual_norm_forward(shape), {x, branch, gain.master}, {normal, shape.branch ? sum : ValueId{}, inverse},
-       Phase::forward, {{1, 0}, {1, 1}});
+       Phase::forward,
+       {{ops::NormOperand::sum, ops::NormOperand::x}, {ops::NormOperand::sum, ops::NormOperand::branch}});
   on_backward([=, this] {
     const ValueId dsum = gradient_of(sum);  // of the next residual connection, unless nothing is added to the sum
     const ValueId dx = activation(name + ".dx", width);
@@ -160,7 +163,7 @@ GraphBuilder::Sum GraphBuilder::residual_norm(const std::string& name, ValueId x
     const ValueId sums = shape.branch ? take_column_sums(branch) : ValueId{};
     node(ops::residual_norm_backward(shape, static_cast<bool>(sums)),
          {sum, inverse, gain.master, gradient_of(normal), dsum}, {gain.gradient, dx, dbranch, sums}, Phase::backward,
-         {{1, 4}});
+         {{ops::NormBackwardOperand::dx, ops::NormBackwardOperand::dsum}});
     gradient_of(x) = dx;
     if (shape.branch) gradient_of(branch) = dbranch ? dbranch : dx;
   });
@@ -170,7 +173,9 @@ GraphBuilder::Sum GraphBuilder::residual_norm(const std::string& name, ValueId x
 ValueId GraphBuilder::residual_sum(const std::string& name, ValueId x, ValueId branch, const ops::Dropout& dropout) {
   const Index width = width_of(x);
   const ValueId sum = activation(name, width);
-  node(ops::residual_sum(width, dropout), {x, branch}, {sum}, Phase::forward, {{0, 0}, {0, 1}});
+  using Of = ops::ResidualSumOperand;
+  node(ops::residual_sum(width, dropout), {x, branch}, {sum}, Phase::forward,
+       {{Of::sum, Of::x}, {Of::sum, Of::branch}});
   on_backward([=, this] {
     const ValueId d = gradient_of(sum);
     gradient_of(x) = d;
@@ -285,7 +290,7 @@ ValueId GraphBuilder::silu_gate(const std::string& name, ValueId gate_value) {
     const ValueId d = activation(name + ".dx", 2 * shape.inner);
     const ValueId sums = take_column_sums(gate_value);
     node(ops::silu_gate_backward(shape, static_cast<bool>(sums)), {gate_value, gradient_of(y)}, {d, sums},
-         Phase::backward, {{0, 0}});
+         Phase::backward, {{ops::SiluGateBackwardOperand::dx, ops::SiluGateBackwardOperand::x}});
     gradient_of(gate_value) = d;
   });
   return y;

@@ -13,7 +13,8 @@ class LinearForward final : public Executable {
   LinearForward(const Linear& shape, const Target& target) : product_(gpu_of(target), product_of(shape, target)) {}
   std::size_t scratch_bytes() const override { return product_.workspace_bytes(); }
   void run(const Call& call, const Operands& memory) override {
-    product_.run(address_of(memory, 0), address_of(memory, 1), address_of(memory, 3), address_of(memory, 2),
+    product_.run(address_of(memory, LinearOperand::x), address_of(memory, LinearOperand::weight),
+                 address_of(memory, LinearOperand::y), address_of(memory, LinearOperand::bias),
                  address_of(memory.scratch), stream_of(call));
   }
 
@@ -40,12 +41,12 @@ class LinearBackward final : public Executable {
   std::size_t scratch_bytes() const override { return products_.products_bytes(); }
   std::size_t persistent_bytes() const override { return padded(products_.sums_bytes()); }
   void run(const Call& call, const Operands& memory) override {
-    products_.run({.x = address_of(memory, 0),
-                   .weight = address_of(memory, 1),
-                   .dy = address_of(memory, 2),
-                   .dweight = address_of(memory, 3),
-                   .dbias = address_of(memory, 4),
-                   .dx = address_of(memory, 5)},
+    products_.run({.x = address_of(memory, LinearBackwardOperand::x),
+                   .weight = address_of(memory, LinearBackwardOperand::weight),
+                   .dy = address_of(memory, LinearBackwardOperand::dy),
+                   .dweight = address_of(memory, LinearBackwardOperand::dweight),
+                   .dbias = address_of(memory, LinearBackwardOperand::dbias),
+                   .dx = address_of(memory, LinearBackwardOperand::dx)},
                   address_of(memory.persistent), address_of(memory.scratch), stream_of(call));
   }
 

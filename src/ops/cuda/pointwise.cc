@@ -54,7 +54,6 @@ cuda::Changes changes_of(const Changes& changes, const Target& target) {
   return spec;
 }
 
-/// The operands gate_value, dy -> dgate_value, sums.
 class SiluGateBackward final : public Executable {
  public:
   SiluGateBackward(const SiluGate& shape, bool wants_sums, const Target& target)
@@ -65,10 +64,10 @@ class SiluGateBackward final : public Executable {
                                  .sums = wants_sums}) {}
   std::size_t persistent_bytes() const override { return kernel_.workspace_bytes(); }
   void run(const Call& call, const Operands& memory) override {
-    kernel_.run({.gv = address_of(memory, 0),
-                 .dy = address_of(memory, 1),
-                 .to = address_of(memory, 2),
-                 .sums = address_of(memory, 3)},
+    kernel_.run({.gv = address_of(memory, SiluGateBackwardOperand::x),
+                 .dy = address_of(memory, SiluGateBackwardOperand::dy),
+                 .to = address_of(memory, SiluGateBackwardOperand::dx),
+                 .sums = address_of(memory, SiluGateBackwardOperand::column_sums)},
                 address_of(memory.persistent), stream_of(call));
   }
 
@@ -81,7 +80,8 @@ class SiluGateBackward final : public Executable {
 Prepared cuda_embedding_forward(const Embedding& shape, const Target& target) {
   return simple([kernel = cuda::EmbeddingForwardExecutable(gpu_of(target), embedding_of(shape, target))](
                     const Call& call, const Operands& memory) {
-    kernel.run({address_of(memory, 0), lengths_of(call), address_of(memory, 1), address_of(memory, 2)},
+    kernel.run({address_of(memory, EmbeddingOperand::tokens), lengths_of(call),
+                address_of(memory, EmbeddingOperand::table), address_of(memory, EmbeddingOperand::y)},
                stream_of(call));
   });
 }
@@ -90,8 +90,10 @@ Prepared cuda_embedding_backward(const Embedding& shape, const Target& target) {
   const cuda::EmbeddingBackwardExecutable kernel(gpu_of(target), embedding_of(shape, target));
   return simple(
       [kernel](const Call& call, const Operands& memory) {
-        kernel.run({address_of(memory, 0), lengths_of(call), address_of(memory, 1), address_of(memory, 2)},
-                   address_of(memory.scratch), stream_of(call));
+        kernel.run(
+            {address_of(memory, EmbeddingBackwardOperand::tokens), lengths_of(call),
+             address_of(memory, EmbeddingBackwardOperand::dy), address_of(memory, EmbeddingBackwardOperand::dtable)},
+            address_of(memory.scratch), stream_of(call));
       },
       kernel.workspace_bytes());
 }
@@ -101,12 +103,12 @@ Prepared cuda_residual_norm_forward(const ResidualNorm& shape, const Target& tar
   norm.branch = shape.branch;
   return simple([kernel = cuda::RmsNormForwardExecutable(gpu_of(target), norm), drops = shape.drops(target)](
                     const Call& call, const Operands& memory) {
-    kernel.run({.x = address_of(memory, 0),
-                .branch = address_of(memory, 1),
-                .gain = address_of(memory, 2),
-                .sum = address_of(memory, 4),
-                .y = address_of(memory, 3),
-                .inverse = address_of(memory, 5),
+    kernel.run({.x = address_of(memory, NormOperand::x),
+                .branch = address_of(memory, NormOperand::branch),
+                .gain = address_of(memory, NormOperand::gain),
+                .sum = address_of(memory, NormOperand::sum),
+                .y = address_of(memory, NormOperand::normal),
+                .inverse = address_of(memory, NormOperand::inverse),
                 .seed = drops ? address_of(call.device_seed) : 0},
                stream_of(call));
   });
@@ -122,16 +124,17 @@ Prepared cuda_residual_norm_backward(const ResidualNorm& shape, bool wants_sums,
   return simple(
       [with, without, drops = shape.drops(target)](const Call& call, const Operands& memory) {
         // The last sum of a model has no gradient but that of its norm.
-        const cuda::RmsNormBackwardExecutable& kernel = memory.values[4] != nullptr ? with : without;
-        kernel.run({.x = address_of(memory, 0),
-                    .dy = address_of(memory, 3),
-                    .inverse = address_of(memory, 1),
-                    .gain = address_of(memory, 2),
-                    .d = address_of(memory, 4),
-                    .dx = address_of(memory, 6),
-                    .dbranch = address_of(memory, 7),
-                    .gain_gradient = address_of(memory, 5),
-                    .sums = address_of(memory, 8),
+        const cuda::RmsNormBackwardExecutable& kernel =
+            memory.values[NormBackwardOperand::dsum] != nullptr ? with : without;
+        kernel.run({.x = address_of(memory, NormBackwardOperand::sum),
+                    .dy = address_of(memory, NormBackwardOperand::dnormal),
+                    .inverse = address_of(memory, NormBackwardOperand::inverse),
+                    .gain = address_of(memory, NormBackwardOperand::gain),
+                    .d = address_of(memory, NormBackwardOperand::dsum),
+                    .dx = address_of(memory, NormBackwardOperand::dx),
+                    .dbranch = address_of(memory, NormBackwardOperand::dbranch),
+                    .gain_gradient = address_of(memory, NormBackwardOperand::dgain),
+                    .sums = address_of(memory, NormBackwardOperand::column_sums),
                     .seed = drops ? address_of(call.device_seed) : 0},
                    address_of(memory.scratch), stream_of(call));
       },
@@ -145,7 +148,9 @@ Prepared cuda_dropout(Index width, const Dropout& shape, const Target& target) {
                                 .dropout = {shape.probability, shape.site}};
   return simple(
       [kernel = cuda::ResidualExecutable(gpu_of(target), residual)](const Call& call, const Operands& memory) {
-        kernel.run({.branch = address_of(memory, 0), .y = address_of(memory, 1), .seed = address_of(call.device_seed)},
+        kernel.run({.branch = address_of(memory, UnaryOperand::x),
+                    .y = address_of(memory, UnaryOperand::y),
+                    .seed = address_of(call.device_seed)},
                    stream_of(call));
       });
 }
@@ -156,9 +161,9 @@ Prepared cuda_residual_sum(Index width, const Dropout& shape, const Target& targ
   const bool drops = residual.dropout.active();
   return simple(
       [kernel = cuda::ResidualExecutable(gpu_of(target), residual), drops](const Call& call, const Operands& memory) {
-        kernel.run({.x = address_of(memory, 0),
-                    .branch = address_of(memory, 1),
-                    .y = address_of(memory, 2),
+        kernel.run({.x = address_of(memory, ResidualSumOperand::x),
+                    .branch = address_of(memory, ResidualSumOperand::branch),
+                    .y = address_of(memory, ResidualSumOperand::sum),
                     .seed = drops ? address_of(call.device_seed) : 0},
                    stream_of(call));
       });
@@ -167,7 +172,8 @@ Prepared cuda_residual_sum(Index width, const Dropout& shape, const Target& targ
 Prepared cuda_silu_gate_forward(const SiluGate& shape, const Target& target) {
   const cuda::SiluGate gate{.rows = target.positions(), .width = shape.inner, .storage = storage_of(target.dtype)};
   return simple([kernel = cuda::SiluGateExecutable(gpu_of(target), gate)](const Call& call, const Operands& memory) {
-    kernel.run({.gv = address_of(memory, 0), .to = address_of(memory, 1)}, 0, stream_of(call));
+    kernel.run({.gv = address_of(memory, UnaryOperand::x), .to = address_of(memory, UnaryOperand::y)}, 0,
+               stream_of(call));
   });
 }
 
@@ -180,12 +186,12 @@ Prepared cuda_causal_convolution_forward(const CausalConvolution& shape, const T
                     const Call& call, const Operands& memory) {
     kernel.run({.lengths = lengths_of(call),
                 .reset = address_of(call.batch.reset),
-                .x = address_of(memory, 0),
-                .weight = address_of(memory, 2),
-                .bias = address_of(memory, 3),
-                .y = address_of(memory, 4),
-                .state_in = address_of(memory, 1),
-                .state_out = address_of(memory, 5)},
+                .x = address_of(memory, ConvolutionOperand::x),
+                .weight = address_of(memory, ConvolutionOperand::weight),
+                .bias = address_of(memory, ConvolutionOperand::bias),
+                .y = address_of(memory, ConvolutionOperand::y),
+                .state_in = address_of(memory, ConvolutionOperand::state_in),
+                .state_out = address_of(memory, ConvolutionOperand::state_out)},
                stream_of(call));
   });
 }
@@ -196,13 +202,13 @@ Prepared cuda_causal_convolution_backward(const CausalConvolution& shape, const 
       [kernel](const Call& call, const Operands& memory) {
         kernel.run({.lengths = lengths_of(call),
                     .reset = address_of(call.batch.reset),
-                    .x = address_of(memory, 0),
-                    .weight = address_of(memory, 2),
-                    .state_in = address_of(memory, 1),
-                    .dy = address_of(memory, 3),
-                    .dx = address_of(memory, 6),
-                    .weight_gradient = address_of(memory, 4),
-                    .bias_gradient = address_of(memory, 5)},
+                    .x = address_of(memory, ConvolutionBackwardOperand::x),
+                    .weight = address_of(memory, ConvolutionBackwardOperand::weight),
+                    .state_in = address_of(memory, ConvolutionBackwardOperand::state_in),
+                    .dy = address_of(memory, ConvolutionBackwardOperand::dy),
+                    .dx = address_of(memory, ConvolutionBackwardOperand::dx),
+                    .weight_gradient = address_of(memory, ConvolutionBackwardOperand::dweight),
+                    .bias_gradient = address_of(memory, ConvolutionBackwardOperand::dbias)},
                    address_of(memory.scratch), stream_of(call));
       },
       kernel.workspace_bytes());
@@ -212,7 +218,7 @@ Prepared cuda_cast(const CastShape& shape, DType from, DType to, const Target& t
   const Index size = shape.per_position ? shape.width * target.positions() : shape.width;
   return simple([kernel = cuda::CastExecutable(gpu_of(target), size, storage_of(from), storage_of(to))](
                     const Call& call, const Operands& memory) {
-    kernel.run(address_of(memory, 0), address_of(memory, 1), 0, stream_of(call));
+    kernel.run(address_of(memory, UnaryOperand::x), address_of(memory, UnaryOperand::y), 0, stream_of(call));
   });
 }
 
@@ -224,7 +230,9 @@ Prepared cuda_clear_padding(Index width, const Target& target) {
                             .from = storage_of(target.master()),
                             .to = storage_of(target.dtype)};
   return simple([kernel = cuda::CopyRowsExecutable(gpu_of(target), rows)](const Call& call, const Operands& memory) {
-    kernel.run({.from = address_of(memory, 0), .to = address_of(memory, 1), .lengths = lengths_of(call)},
+    kernel.run({.from = address_of(memory, UnaryOperand::x),
+                .to = address_of(memory, UnaryOperand::y),
+                .lengths = lengths_of(call)},
                stream_of(call));
   });
 }
@@ -234,12 +242,12 @@ Prepared cuda_read_changes(const Changes& changes, const Target& target) {
   return simple(
       [kernel, columns = Uploaded(gpu_of(target), kernel.columns())](const Call& call, const Operands& memory) {
         kernel.read({.columns = columns.address(),
-                     .features = address_of(memory, 0),
+                     .features = address_of(memory, ReadChangesOperand::features),
                      .lengths = lengths_of(call),
                      .reset = address_of(call.batch.reset),
-                     .state_in = address_of(memory, 1),
-                     .state_out = address_of(memory, 3),
-                     .y = address_of(memory, 2)},
+                     .state_in = address_of(memory, ReadChangesOperand::state_in),
+                     .state_out = address_of(memory, ReadChangesOperand::state_out),
+                     .y = address_of(memory, ReadChangesOperand::y)},
                     stream_of(call));
       });
 }
@@ -249,9 +257,9 @@ Prepared cuda_add_last_values(const Changes& changes, const Target& target) {
   return simple(
       [kernel, columns = Uploaded(gpu_of(target), kernel.columns())](const Call& call, const Operands& memory) {
         kernel.add_last({.columns = columns.address(),
-                         .features = address_of(memory, 0),
+                         .features = address_of(memory, AddLastValuesOperand::features),
                          .lengths = lengths_of(call),
-                         .outputs = address_of(memory, 2)},
+                         .outputs = address_of(memory, AddLastValuesOperand::outputs)},
                         stream_of(call));
       });
 }

@@ -15,12 +15,12 @@ Prepared cuda_sample(const Sample& shape, const Target& target) {
                                                        .top_p = shape.sampling.top_p});
   return simple(
       [kernel, shape](const Call& call, const Operands& memory) {
-        kernel.run({.logits = address_of(memory, 0),
+        kernel.run({.logits = address_of(memory, SampleOperand::logits),
                     .logits_stride = shape.classes,
-                    .keys = address_of(memory, 1),
-                    .counters = address_of(memory, 4),
-                    .tokens = address_of(memory, 3),
-                    .history = address_of(memory, 5),
+                    .keys = address_of(memory, SampleOperand::keys),
+                    .counters = address_of(memory, SampleOperand::counters),
+                    .tokens = address_of(memory, SampleOperand::tokens),
+                    .history = address_of(memory, SampleOperand::history),
                     .history_length = shape.history},
                    address_of(memory.scratch), stream_of(call));
       },

@@ -13,7 +13,8 @@ namespace penstock::ops {
 Prepared cuda_begin_step(const StepRules& rules, const Target& target) {
   return simple(
       [kernel = cuda::TrainingStepExecutable(gpu_of(target)), rules](const Call& call, const Operands& memory) {
-        kernel.begin(rules, address_of(memory, 2), address_of(memory, 0), stream_of(call));
+        kernel.begin(rules, address_of(memory, BeginStepOperand::state),
+                     address_of(memory, BeginStepOperand::time_fraction), stream_of(call));
       });
 }
 
@@ -26,12 +27,12 @@ Prepared cuda_loss(const LossShape& shape, const Target& target) {
                                                      .gradient = shape.gradient});
   return simple(
       [kernel](const Call& call, const Operands& memory) {
-        const cuda::DeviceAddress state = address_of(memory, 5);
-        kernel.run({.y = address_of(memory, 0),
-                    .labels = address_of(memory, 1),
-                    .targets = address_of(memory, 2),
-                    .weights = address_of(memory, 3),
-                    .gradient = address_of(memory, 4),
+        const cuda::DeviceAddress state = address_of(memory, LossOperand::state);
+        kernel.run({.y = address_of(memory, LossOperand::outputs),
+                    .labels = address_of(memory, LossOperand::labels),
+                    .targets = address_of(memory, LossOperand::targets),
+                    .weights = address_of(memory, LossOperand::weights),
+                    .gradient = address_of(memory, LossOperand::doutputs),
                     .loss_scale = cuda::device_member(state, &StepState::loss_scale),
                     .sums = cuda::device_member(state, &StepState::loss)},
                    address_of(memory.scratch), stream_of(call));
@@ -42,7 +43,8 @@ Prepared cuda_loss(const LossShape& shape, const Target& target) {
 Prepared cuda_check_finite(Index width, const Target& target) {
   const cuda::CheckFiniteExecutable kernel(gpu_of(target), target.rows * width, plan::Storage::f32);
   return simple([kernel](const Call& call, const Operands& memory) {
-    kernel.run(address_of(memory, 0), cuda::device_member(address_of(memory, 1), &StepState::broken),
+    kernel.run(address_of(memory, CheckFiniteOperand::values),
+               cuda::device_member(address_of(memory, CheckFiniteOperand::state), &StepState::broken),
                cuda::kBrokenOutput, stream_of(call));
   });
 }
@@ -51,7 +53,8 @@ Prepared cuda_sum_squares(Index size, const SquareRanges& ranges, const Target& 
   const cuda::SumSquaresExecutable kernel(gpu_of(target), size, ranges);
   return simple(
       [kernel](const Call& call, const Operands& memory) {
-        kernel.run(address_of(memory, 0), cuda::device_member(address_of(memory, 1), &StepState::gradient_squares),
+        kernel.run(address_of(memory, SumSquaresOperand::gradients),
+                   cuda::device_member(address_of(memory, SumSquaresOperand::state), &StepState::gradient_squares),
                    address_of(memory.scratch), stream_of(call));
       },
       kernel.workspace_bytes());
@@ -60,7 +63,7 @@ Prepared cuda_sum_squares(Index size, const SquareRanges& ranges, const Target& 
 Prepared cuda_decide(const StepRules& rules, const Target& target) {
   return simple(
       [kernel = cuda::TrainingStepExecutable(gpu_of(target)), rules](const Call& call, const Operands& memory) {
-        kernel.decide(rules, address_of(memory, 1), stream_of(call));
+        kernel.decide(rules, address_of(memory, DecideOperand::state), stream_of(call));
       });
 }
 
@@ -78,13 +81,13 @@ Prepared cuda_optimizer(const OptimizerShape& shape, const Target& target) {
                                           .storage = copy ? storage_of(target.dtype) : plan::Storage::bf16},
                                          tensors);
   return simple([kernel, ranges = Uploaded(gpu_of(target), kernel.ranges())](const Call& call, const Operands& memory) {
-    kernel.run({.state = address_of(memory, 1),
+    kernel.run({.state = address_of(memory, OptimizerOperand::state),
                 .ranges = ranges.address(),
-                .gradients = address_of(memory, 0),
-                .values = address_of(memory, 5),
-                .first = address_of(memory, 6),
-                .second = address_of(memory, 7),
-                .copy = address_of(memory, 8)},
+                .gradients = address_of(memory, OptimizerOperand::gradients),
+                .values = address_of(memory, OptimizerOperand::values),
+                .first = address_of(memory, OptimizerOperand::first),
+                .second = address_of(memory, OptimizerOperand::second),
+                .copy = address_of(memory, OptimizerOperand::copy)},
                stream_of(call));
   });
 }
@@ -93,8 +96,8 @@ Prepared cuda_keep_state(Index width, const Target& target) {
   const Index size = target.rows * width;
   return simple([kernel = cuda::CastExecutable(gpu_of(target), size, plan::Storage::f32, plan::Storage::f32)](
                     const Call& call, const Operands& memory) {
-    kernel.run(address_of(memory, 0), address_of(memory, 2),
-               cuda::device_member(address_of(memory, 1), &StepState::keep), stream_of(call));
+    kernel.run(address_of(memory, KeepStateOperand::from), address_of(memory, KeepStateOperand::to),
+               cuda::device_member(address_of(memory, KeepStateOperand::state), &StepState::keep), stream_of(call));
   });
 }
 
@@ -104,7 +107,7 @@ Prepared cuda_saturation(Index width, const Target& target) {
   const Index rows = (target.positions() + apart - 1) / apart;
   const cuda::SaturationExecutable kernel(gpu_of(target), rows, width, apart * width, storage_of(target.dtype));
   return simple([kernel](const Call& call, const Operands& memory) {
-    kernel.run(address_of(memory, 0), address_of(memory, 1), stream_of(call));
+    kernel.run(address_of(memory, UnaryOperand::x), address_of(memory, UnaryOperand::y), stream_of(call));
   });
 }
 

@@ -19,7 +19,7 @@ std::unique_ptr<Executable> cpu_cast(const CastShape& shape, const Target& targe
   if (!shape.per_position) {
     return simple([=](const Call&, const Operands& memory) {
       parallel_for(threads, shape.width, kValuesOfThread, [&](Index begin, Index end) {
-        convert(end - begin, memory.get<const From>(0) + begin, memory.get<To>(1) + begin);
+        convert(end - begin, memory.get<const From>(UnaryOperand::x) + begin, memory.get<To>(UnaryOperand::y) + begin);
       });
     });
   }
@@ -29,8 +29,8 @@ std::unique_ptr<Executable> cpu_cast(const CastShape& shape, const Target& targe
     parallel_for(threads, positions, std::max<Index>(1, kValuesOfThread / shape.width), [&](Index begin, Index end) {
       for (Index i = begin; i < end; ++i) {
         const Index b = i / steps, t = i % steps;
-        convert(shape.width, memory.get<const From>(0) + b * from.row + t * from.step,
-                memory.get<To>(1) + b * to.row + t * to.step);
+        convert(shape.width, memory.get<const From>(UnaryOperand::x) + b * from.row + t * from.step,
+                memory.get<To>(UnaryOperand::y) + b * to.row + t * to.step);
       }
     });
   });

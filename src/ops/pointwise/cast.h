@@ -11,8 +11,8 @@ struct CastShape {
   SequenceStrides from_strides = {}, to_strides = {};  ///< CPUs: how the sequences lie, per position.
 };
 
-/// x -> y, each value rounded to the nearest of another type, ties to even. A CPU, which computes in one type, casts
-/// what is stored in bfloat16 to f32 and back.
+/// UnaryOperand: rounds each value to the nearest of another type, ties to even. A CPU, which computes in one type,
+/// casts what is stored in bfloat16 to f32 and back.
 Op cast(const CastShape& shape, DType from, DType to);
 
 }  // namespace penstock::ops

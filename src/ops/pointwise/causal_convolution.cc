@@ -69,11 +69,12 @@ void update_state(const Source<Real>& source, Index b, Real* state_out) {
 
 template <class Real>
 void forward(const CausalConvolution& shape, const Call& call, const Operands& memory) {
-  const Source<Real> source{shape, call.batch, memory.get<const Real>(0), memory.get<const Real>(1)};
-  const auto* const weight = memory.get<const Real>(2);
-  const auto* const bias = memory.get<const Real>(3);
-  auto* const y = memory.get<Real>(4);
-  auto* const state_out = memory.get<Real>(5);
+  using Of = ConvolutionOperand;
+  const Source<Real> source{shape, call.batch, memory.get<const Real>(Of::x), memory.get<const Real>(Of::state_in)};
+  const auto* const weight = memory.get<const Real>(Of::weight);
+  const auto* const bias = memory.get<const Real>(Of::bias);
+  auto* const y = memory.get<Real>(Of::y);
+  auto* const state_out = memory.get<Real>(Of::state_out);
   const Index width = shape.width;
   for_positions(call.threads, call.batch, shape.taps * width, [&](Index r, Index b, Index t) {
     Real* const out = y + r * width;
@@ -129,10 +130,11 @@ void input_gradient(const CausalConvolution& shape, const Call& call, const Real
 
 template <class Real>
 void backward(const CausalConvolution& shape, const Call& call, const Operands& memory) {
-  const Source<Real> source{shape, call.batch, memory.get<const Real>(0), memory.get<const Real>(1)};
-  const auto* const dy = memory.get<const Real>(3);
-  auto* const dweight = memory.get<Real>(4);
-  auto* const dbias = memory.get<Real>(5);
+  using Of = ConvolutionBackwardOperand;
+  const Source<Real> source{shape, call.batch, memory.get<const Real>(Of::x), memory.get<const Real>(Of::state_in)};
+  const auto* const dy = memory.get<const Real>(Of::dy);
+  auto* const dweight = memory.get<Real>(Of::dweight);
+  auto* const dbias = memory.get<Real>(Of::dbias);
   const Index positions = call.batch.rows * call.batch.steps, parts = gradient_parts(positions);
   const Index weights = shape.taps * shape.width, size = weights + shape.width;
   auto* const partial = static_cast<Real*>(memory.scratch);
@@ -148,7 +150,7 @@ void backward(const CausalConvolution& shape, const Call& call, const Operands& 
     add_partial_sums(1, weights, partial + part * size, dweight);
     add_partial_sums(1, shape.width, partial + part * size + weights, dbias);
   }
-  input_gradient(shape, call, memory.get<const Real>(2), dy, memory.get<Real>(6));
+  input_gradient(shape, call, memory.get<const Real>(Of::weight), dy, memory.get<Real>(Of::dx));
 }
 
 }  // namespace

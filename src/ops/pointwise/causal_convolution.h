@@ -13,10 +13,14 @@ struct CausalConvolution {
   Index state_size() const { return (taps - 1) * width; }
 };
 
-/// x [B, T, width], state_in [B, taps - 1, width], weight, bias -> y [B, T, width], state_out, which may be state_in.
-/// Zeros beyond a row's length.
+// clang-format off
+/// Reads x [B, T, width] and state_in [B, taps - 1, width]. Writes y [B, T, width], zero beyond a row's length, and
+/// state_out, which may be state_in.
+struct ConvolutionOperand { enum : int { x, state_in, weight, bias, y, state_out }; };
 Op causal_convolution_forward(const CausalConvolution& shape);
-/// x, state_in, weight, dy -> dweight, dbias, dx
+/// Writes the gradients from dweight on.
+struct ConvolutionBackwardOperand { enum : int { x, state_in, weight, dy, dweight, dbias, dx }; };
 Op causal_convolution_backward(const CausalConvolution& shape);
+// clang-format on
 
 }  // namespace penstock::ops

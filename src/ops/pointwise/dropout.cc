@@ -9,8 +9,8 @@ namespace {
 
 template <class Real>
 void drop_values(const Dropout& shape, Index count, const Call& call, const Operands& memory) {
-  const auto* const x = memory.get<const Real>(0);
-  auto* const y = memory.get<Real>(1);
+  const auto* const x = memory.get<const Real>(UnaryOperand::x);
+  auto* const y = memory.get<Real>(UnaryOperand::y);
   const DropoutFactors<Real> factors(shape, call);
   for_range(call.threads, count, 4, [&](Index begin, Index end) {
     factors.for_each(begin, end, [&](Index i, Real factor) { y[i] = factor * x[i]; });
@@ -19,9 +19,9 @@ void drop_values(const Dropout& shape, Index count, const Call& call, const Oper
 
 template <class Real>
 void add_branch(const Dropout& shape, bool drops, Index count, const Call& call, const Operands& memory) {
-  const auto* const x = memory.get<const Real>(0);
-  const auto* const branch = memory.get<const Real>(1);
-  auto* const sum = memory.get<Real>(2);
+  const auto* const x = memory.get<const Real>(ResidualSumOperand::x);
+  const auto* const branch = memory.get<const Real>(ResidualSumOperand::branch);
+  auto* const sum = memory.get<Real>(ResidualSumOperand::sum);
   const DropoutFactors<Real> factors(shape, call);
   for_range(call.threads, count, drops ? 4 : 1, [&](Index begin, Index end) {
     if (drops) {

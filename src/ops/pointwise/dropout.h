@@ -51,14 +51,17 @@ class DropoutFactors {
   decltype(cpu::ElementKernels<Real>::keep_factors) keep_factors_ = cpu::element_kernels<Real>().keep_factors;
 };
 
-/// x -> y, `width` values a position: the dropout of x, and of a gradient of y what that of x is. y may be x.
+/// UnaryOperand, `width` values a position: the dropout of x, and of a gradient of y that of x. y may be x.
 Op dropout(Index width, const Dropout& shape);
 
 struct ResidualSum {
   Index width = 1;
 };
 
-/// x, branch [B, T, width] -> x + branch, with dropout of the branch in training. The sum may be either of them.
+/// Writes sum = x + branch [B, T, width], with dropout of the branch in training. The sum may be either of them.
+struct ResidualSumOperand {
+  enum : int { x, branch, sum };
+};
 Op residual_sum(Index width, const Dropout& shape);
 
 }  // namespace penstock::ops

@@ -16,9 +16,9 @@ void check_token(std::int32_t token, Index b, Index t, Index vocabulary) {
 
 template <class Real>
 void forward(const Embedding& shape, const Call& call, const Operands& memory) {
-  const auto* const tokens = memory.get<const std::int32_t>(0);
-  const auto* const table = memory.get<const Real>(1);
-  auto* const y = memory.get<Real>(2);
+  const auto* const tokens = memory.get<const std::int32_t>(EmbeddingOperand::tokens);
+  const auto* const table = memory.get<const Real>(EmbeddingOperand::table);
+  auto* const y = memory.get<Real>(EmbeddingOperand::y);
   const Index width = shape.width;
   check_tokens(call.batch, tokens, shape.vocabulary);
   for_positions(call.threads, call.batch, width, [&](Index r, Index b, Index t) {
@@ -32,9 +32,9 @@ void forward(const Embedding& shape, const Call& call, const Operands& memory) {
 
 template <class Real>
 void backward(const Embedding& shape, const Call& call, const Operands& memory) {
-  const auto* const tokens = memory.get<const std::int32_t>(0);
-  const auto* const dy = memory.get<const Real>(1);
-  auto* const dtable = memory.get<Real>(2);
+  const auto* const tokens = memory.get<const std::int32_t>(EmbeddingBackwardOperand::tokens);
+  const auto* const dy = memory.get<const Real>(EmbeddingBackwardOperand::dy);
+  auto* const dtable = memory.get<Real>(EmbeddingBackwardOperand::dtable);
   const Batch& batch = call.batch;
   const Index width = shape.width;
   std::fill_n(dtable, shape.vocabulary * width, Real(0));

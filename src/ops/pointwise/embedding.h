@@ -14,9 +14,13 @@ struct Embedding {
 /// vocabulary. Tokens beyond a row's length are not read.
 void check_tokens(const Batch& batch, const std::int32_t* tokens, Index vocabulary);
 
-/// tokens [B, T], table -> y [B, T, width]; zeros beyond a row's length.
+// clang-format off
+/// Reads tokens [B, T] and writes y [B, T, width], zero beyond a row's length.
+struct EmbeddingOperand { enum : int { tokens, table, y }; };
 Op embedding_forward(const Embedding& shape);
-/// tokens, dy -> dtable
+/// Reads the tokens and dy, writes dtable.
+struct EmbeddingBackwardOperand { enum : int { tokens, dy, dtable }; };
 Op embedding_backward(const Embedding& shape);
+// clang-format on
 
 }  // namespace penstock::ops

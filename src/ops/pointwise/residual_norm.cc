@@ -13,12 +13,12 @@ namespace {
 template <class Real>
 void forward(const ResidualNorm& shape, bool drops, const Call& call, const Operands& memory) {
   const Index width = shape.width;
-  const auto* const x = memory.get<const Real>(0);
-  const auto* const branch = memory.get<const Real>(1);
-  const auto* const gain = memory.get<const Real>(2);
-  auto* const normal = memory.get<Real>(3);
-  auto* const sum = memory.get<Real>(4);
-  auto* const inverse = memory.get<Real>(5);
+  const auto* const x = memory.get<const Real>(NormOperand::x);
+  const auto* const branch = memory.get<const Real>(NormOperand::branch);
+  const auto* const gain = memory.get<const Real>(NormOperand::gain);
+  auto* const normal = memory.get<Real>(NormOperand::normal);
+  auto* const sum = memory.get<Real>(NormOperand::sum);
+  auto* const inverse = memory.get<Real>(NormOperand::inverse);
   const DropoutFactors<Real> factors(shape.dropout, call);
   const cpu::ElementKernels<Real> kernels = cpu::element_kernels<Real>();
   for_range(call.threads, call.batch.rows * call.batch.steps, (drops ? 5 : 2) * width, [&](Index begin, Index end) {
@@ -42,14 +42,14 @@ void forward(const ResidualNorm& shape, bool drops, const Call& call, const Oper
 template <class Real>
 void backward(const ResidualNorm& shape, bool drops, const Call& call, const Operands& memory) {
   const Index width = shape.width, positions = call.batch.rows * call.batch.steps;
-  const auto* const sum = memory.get<const Real>(0);
-  const auto* const inverse = memory.get<const Real>(1);
-  const auto* const gain = memory.get<const Real>(2);
-  const auto* const dnormal = memory.get<const Real>(3);
-  const auto* const dsum = memory.get<const Real>(4);
-  auto* const dgain = memory.get<Real>(5);
-  auto* const dx = memory.get<Real>(6);
-  auto* const dbranch = memory.get<Real>(7);
+  const auto* const sum = memory.get<const Real>(NormBackwardOperand::sum);
+  const auto* const inverse = memory.get<const Real>(NormBackwardOperand::inverse);
+  const auto* const gain = memory.get<const Real>(NormBackwardOperand::gain);
+  const auto* const dnormal = memory.get<const Real>(NormBackwardOperand::dnormal);
+  const auto* const dsum = memory.get<const Real>(NormBackwardOperand::dsum);
+  auto* const dgain = memory.get<Real>(NormBackwardOperand::dgain);
+  auto* const dx = memory.get<Real>(NormBackwardOperand::dx);
+  auto* const dbranch = memory.get<Real>(NormBackwardOperand::dbranch);
   const DropoutFactors<Real> factors(shape.dropout, call);
   const cpu::ElementKernels<Real> kernels = cpu::element_kernels<Real>();
   const Index parts = gradient_parts(positions);
@@ -69,7 +69,7 @@ void backward(const ResidualNorm& shape, bool drops, const Call& call, const Ope
   });
   std::fill_n(dgain, width, Real(0));
   add_partial_sums(parts, width, partial, dgain);
-  if (auto* const sums = memory.get<Real>(8)) {
+  if (auto* const sums = memory.get<Real>(NormBackwardOperand::column_sums)) {
     column_sums(call.threads, positions, width, drops ? dbranch : dx, sums, partial);
   }
 }

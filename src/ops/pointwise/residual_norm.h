@@ -18,14 +18,17 @@ struct ResidualNorm {
   bool drops(const Target& target) const { return branch && target.training && dropout.probability > 0.0; }
 };
 
-/// x [B, T, width], branch or absent, gain -> normal [B, T, width], sum [B, T, width] (absent without a branch),
-/// inverse [B, T, 1]: 1 / sqrt(...), of which only a backward pass needs to know. The sum may be written over x or the
-/// branch.
+// clang-format off
+/// Writes normal [B, T, width], sum [B, T, width], absent without a branch, and inverse [B, T, 1]: 1 / sqrt(...), of
+/// which only a backward pass needs to know. The sum may be written over x or the branch.
+struct NormOperand { enum : int { x, branch, gain, normal, sum, inverse }; };
 Op residual_norm_forward(const ResidualNorm& shape);
 
-/// sum, inverse, gain, dnormal, dsum (absent: 0) -> dgain, dx [B, T, width], dbranch [B, T, width] (absent unless there
-/// is dropout: it is dx otherwise), and the sums of the columns of the branch's gradient [width], absent unless they
-/// are wanted: the gradient of a bias that ends the branch. dx may be written over dsum.
+/// Writes the gradients from dgain on. An absent dsum is 0. dbranch is absent without dropout: it is dx then.
+/// column_sums [width] are those of the branch's gradient, absent unless they are wanted: the gradient of a bias that
+/// ends the branch. dx may be written over dsum.
+struct NormBackwardOperand { enum : int { sum, inverse, gain, dnormal, dsum, dgain, dx, dbranch, column_sums }; };
 Op residual_norm_backward(const ResidualNorm& shape, bool wants_sums);
+// clang-format on
 
 }  // namespace penstock::ops

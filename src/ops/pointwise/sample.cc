@@ -36,11 +36,11 @@ class Ranking {
 std::unique_ptr<Executable> sample_on_cpu(const Sample& shape, const Target& target) {
   return simple(
       [shape](const Call& call, const Operands& memory) {
-        const auto* const logits = memory.get<const float>(0);
-        const auto* const keys = memory.get<const std::uint64_t>(1);
-        auto* const tokens = memory.get<std::int32_t>(3);
-        auto* const counters = memory.get<std::uint64_t>(4);
-        auto* const history = memory.get<std::int32_t>(5);
+        const auto* const logits = memory.get<const float>(SampleOperand::logits);
+        const auto* const keys = memory.get<const std::uint64_t>(SampleOperand::keys);
+        auto* const tokens = memory.get<std::int32_t>(SampleOperand::tokens);
+        auto* const counters = memory.get<std::uint64_t>(SampleOperand::counters);
+        auto* const history = memory.get<std::int32_t>(SampleOperand::history);
         auto* const scratch = static_cast<Candidate*>(memory.scratch);
         const auto classes = static_cast<std::size_t>(shape.classes);
         constexpr Index work_of_class = 16;  // values of other loops that take as long

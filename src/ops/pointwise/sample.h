@@ -14,9 +14,12 @@ struct Sample {
   Index history = 1;  ///< Draws of a row that are remembered
 };
 
-/// logits [B, 1, O] f32, keys i64 [B], counters i64 [B] -> tokens i32 [B, 1], counters, history i32 [B, history]: a
-/// token of each row, by the row's random number of that counter (base/counter_random.h), which goes to the place
+/// Reads logits [B, 1, O] f32, keys and counters i64 [B]. Writes tokens i32 [B, 1], counters, history i32 [B, history]:
+/// a token of each row, by the row's random number of that counter (base/counter_random.h), which goes to the place
 /// counter % history. Logits that are not finite: Error(numerical) on the CPU, the token -1 on a GPU.
+struct SampleOperand {
+  enum : int { logits, keys, counters_in, tokens, counters, history };
+};
 Op sample(const Sample& shape);
 
 /// A token that may be drawn.

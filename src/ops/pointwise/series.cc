@@ -12,10 +12,10 @@ namespace {
 
 template <class Real>
 void read(const Changes& changes, const Call& call, const Operands& memory) {
-  const auto* const features = memory.get<const Real>(0);
-  const auto* const state = memory.get<const Real>(1);
-  auto* const y = memory.get<Real>(2);
-  auto* const state_out = memory.get<Real>(3);
+  const auto* const features = memory.get<const Real>(ReadChangesOperand::features);
+  const auto* const state = memory.get<const Real>(ReadChangesOperand::state_in);
+  auto* const y = memory.get<Real>(ReadChangesOperand::y);
+  auto* const state_out = memory.get<Real>(ReadChangesOperand::state_out);
   const Batch& batch = call.batch;
   const Index inputs = changes.inputs, width = changes.width(), shared = changes.shared();
   for_positions(call.threads, batch, width, [&](Index r, Index b, Index t) {
@@ -54,8 +54,8 @@ void read(const Changes& changes, const Call& call, const Operands& memory) {
 
 template <class Real>
 void add_last(const Changes& changes, const Call& call, const Operands& memory) {
-  const auto* const features = memory.get<const Real>(0);
-  auto* const outputs = memory.get<Real>(2);
+  const auto* const features = memory.get<const Real>(AddLastValuesOperand::features);
+  auto* const outputs = memory.get<Real>(AddLastValuesOperand::outputs);
   const Index width = changes.horizon * changes.targets;
   for_positions(call.threads, call.batch, width, [&](Index r, Index b, Index t) {
     if (t >= row_length(call.batch, b)) return;
@@ -70,8 +70,8 @@ void add_last(const Changes& changes, const Call& call, const Operands& memory) 
 
 template <class Real>
 void clear(Index width, const Call& call, const Operands& memory) {
-  const auto* const x = memory.get<const Real>(0);
-  auto* const y = memory.get<Real>(1);
+  const auto* const x = memory.get<const Real>(UnaryOperand::x);
+  auto* const y = memory.get<Real>(UnaryOperand::y);
   for_positions(call.threads, call.batch, width, [&](Index r, Index b, Index t) {
     if (t < row_length(call.batch, b)) {
       std::copy_n(x + r * width, width, y + r * width);

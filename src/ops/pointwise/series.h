@@ -10,8 +10,8 @@ struct ClearPadding {
   Index width = 1;
 };
 
-/// features [B, T, width] -> y, with zeros beyond a row's length: padding may hold anything, NaN included, which zero
-/// gradients would not keep out of the weights.
+/// UnaryOperand: copies features [B, T, width], with zeros beyond a row's length: padding may hold anything, NaN
+/// included, which zero gradients would not keep out of the weights.
 Op clear_padding(Index width);
 
 /// A series by its changes. For every column that is an input and a target, the layers read the change from the row
@@ -48,12 +48,16 @@ struct AddLastValues {
   Changes changes;
 };
 
-/// features [B, T, I], state_in [B, S + 1] -> y [B, T, I + S]: the features, bounded where shared, then the changes (0
-/// at the start of a sequence; zeros beyond a row's length); state_out, which may be state_in.
+// clang-format off
+/// Reads features [B, T, I], state_in [B, S + 1]. Writes y [B, T, I + S]: the features, bounded where shared, then the
+/// changes (0 at the start of a sequence; zeros beyond a row's length). Writes state_out, which may be state_in.
+struct ReadChangesOperand { enum : int { features, state_in, y, state_out }; };
 Op read_changes(const Changes& changes);
 
-/// features, outputs [B, T, horizon, targets] -> outputs, in place: what forecasts start from is added, the values of
-/// the rows of features normalised as targets. Neither is touched beyond a row's length.
+/// Adds to outputs [B, T, horizon, targets], in place, what forecasts start from: the values of the rows of features
+/// normalised as targets. Neither is touched beyond a row's length.
+struct AddLastValuesOperand { enum : int { features, outputs_in, outputs }; };
 Op add_last_values(const Changes& changes);
+// clang-format on
 
 }  // namespace penstock::ops

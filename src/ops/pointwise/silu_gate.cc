@@ -12,8 +12,8 @@ template <class Real>
 std::unique_ptr<Executable> forward(const SiluGate& shape) {
   return simple(
       [inner = shape.inner, kernels = cpu::element_kernels<Real>()](const Call& call, const Operands& memory) {
-        const auto* const gate_value = memory.get<const Real>(0);
-        auto* const y = memory.get<Real>(1);
+        const auto* const gate_value = memory.get<const Real>(UnaryOperand::x);
+        auto* const y = memory.get<Real>(UnaryOperand::y);
         for_range(call.threads, call.batch.rows * call.batch.steps, 8 * inner, [&](Index begin, Index end) {
           for (Index r = begin; r < end; ++r) kernels.silu_gate(inner, gate_value + 2 * r * inner, y + r * inner);
         });
@@ -25,15 +25,15 @@ std::unique_ptr<Executable> backward(const SiluGate& shape, bool wants_sums, con
   const Index parts = wants_sums ? gradient_parts(target.positions()) : 0;
   return simple(
       [inner = shape.inner, kernels = cpu::element_kernels<Real>()](const Call& call, const Operands& memory) {
-        const auto* const gate_value = memory.get<const Real>(0);
-        const auto* const dy = memory.get<const Real>(1);
-        auto* const d = memory.get<Real>(2);
+        const auto* const gate_value = memory.get<const Real>(SiluGateBackwardOperand::x);
+        const auto* const dy = memory.get<const Real>(SiluGateBackwardOperand::dy);
+        auto* const d = memory.get<Real>(SiluGateBackwardOperand::dx);
         for_range(call.threads, call.batch.rows * call.batch.steps, 8 * inner, [&](Index begin, Index end) {
           for (Index r = begin; r < end; ++r) {
             kernels.silu_gate_backward(inner, gate_value + 2 * r * inner, dy + r * inner, d + 2 * r * inner);
           }
         });
-        if (auto* const sums = memory.get<Real>(3)) {
+        if (auto* const sums = memory.get<Real>(SiluGateBackwardOperand::column_sums)) {
           column_sums(call.threads, call.batch.rows * call.batch.steps, 2 * inner, d, sums,
                       static_cast<Real*>(memory.scratch));
         }

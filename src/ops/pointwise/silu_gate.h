@@ -9,10 +9,13 @@ struct SiluGate {
   Index inner = 1;  ///< F
 };
 
-/// gate_value [B, T, 2F], rows of gates then values -> y [B, T, F]
+/// UnaryOperand: makes y [B, T, F] of x [B, T, 2F], whose rows are gates, then values.
 Op silu_gate_forward(const SiluGate& shape);
-/// gate_value, dy -> dgate_value, which may be written over gate_value, and the sums of its columns [2F] in the type of
-/// parameters, absent unless they are wanted: the gradient of a bias that was added to gate_value.
+/// Writes dx, maybe over x, and the sums of its columns [2F] in the type of parameters, absent unless they are wanted:
+/// the gradient of a bias that was added to x.
+struct SiluGateBackwardOperand {
+  enum : int { x, dy, dx, column_sums };
+};
 Op silu_gate_backward(const SiluGate& shape, bool wants_sums);
 
 }  // namespace penstock::ops

@@ -21,10 +21,10 @@ template <class Real>
 std::unique_ptr<Executable> forward(const Linear& shape, const Target& target) {
   return simple([shape, execution = target.execution](const Call& call, const Operands& memory) {
     const Index positions = call.batch.rows * call.batch.steps;
-    auto* const y = memory.get<Real>(3);
-    fill_rows(call.threads, positions, shape.outputs, memory.get<const Real>(2), y);
-    matmul<Real>(positions, shape.outputs, shape.inputs, {memory.get<const Real>(0), shape.inputs},
-                 {memory.get<const Real>(1), shape.inputs, true}, Real(1), y, shape.outputs,
+    auto* const y = memory.get<Real>(LinearOperand::y);
+    fill_rows(call.threads, positions, shape.outputs, memory.get<const Real>(LinearOperand::bias), y);
+    matmul<Real>(positions, shape.outputs, shape.inputs, {memory.get<const Real>(LinearOperand::x), shape.inputs},
+                 {memory.get<const Real>(LinearOperand::weight), shape.inputs, true}, Real(1), y, shape.outputs,
                  with_threads(execution, call.threads));
   });
 }
@@ -33,10 +33,10 @@ std::unique_ptr<Executable> forward(const Linear& shape, const Target& target) {
 template <class Real>
 std::unique_ptr<Executable> step(const Linear& shape) {
   return simple([shape, kernels = cpu::product_kernels<Real>()](const Call&, const Operands& memory) {
-    const auto* const x = memory.get<const Real>(0);
-    const auto* const weight = memory.get<const Real>(1);
-    auto* const y = memory.get<Real>(3);
-    std::copy_n(memory.get<const Real>(2), shape.outputs, y);
+    const auto* const x = memory.get<const Real>(LinearOperand::x);
+    const auto* const weight = memory.get<const Real>(LinearOperand::weight);
+    auto* const y = memory.get<Real>(LinearOperand::y);
+    std::copy_n(memory.get<const Real>(LinearOperand::bias), shape.outputs, y);
     if (shape.inputs == 1) {  // the weights are one row as much as one column, and as a row fill whole vectors
       return kernels.rows_times_columns(0, 1, shape.outputs, 1, x, 1, 1, weight, shape.outputs, Real(1), y,
                                         shape.outputs);
@@ -48,21 +48,23 @@ std::unique_ptr<Executable> step(const Linear& shape) {
 
 template <class Real>
 std::unique_ptr<Executable> backward(const Linear& shape, const Target& target) {
+  using Of = LinearBackwardOperand;
   const auto scratch = static_cast<std::size_t>(gradient_parts(target.positions()) * shape.outputs) * sizeof(Real);
   return simple(
       [shape, planned = target.execution](const Call& call, const Operands& memory) {
         const Execution execution = with_threads(planned, call.threads);
         const Index positions = call.batch.rows * call.batch.steps;
-        const auto* const dy = memory.get<const Real>(2);
-        auto* const dbias = memory.get<Real>(4);
+        const auto* const dy = memory.get<const Real>(Of::dy);
+        auto* const dbias = memory.get<Real>(Of::dbias);
         matmul<Real>(shape.outputs, shape.inputs, positions, {dy, shape.outputs, true},
-                     {memory.get<const Real>(0), shape.inputs}, Real(0), memory.get<Real>(3), shape.inputs, execution);
+                     {memory.get<const Real>(Of::x), shape.inputs}, Real(0), memory.get<Real>(Of::dweight),
+                     shape.inputs, execution);
         if (dbias != nullptr) {
           column_sums(call.threads, positions, shape.outputs, dy, dbias, static_cast<Real*>(memory.scratch));
         }
-        if (auto* const dx = memory.get<Real>(5)) {
+        if (auto* const dx = memory.get<Real>(Of::dx)) {
           matmul<Real>(positions, shape.inputs, shape.outputs, {dy, shape.outputs},
-                       {memory.get<const Real>(1), shape.inputs}, Real(0), dx, shape.inputs, execution);
+                       {memory.get<const Real>(Of::weight), shape.inputs}, Real(0), dx, shape.inputs, execution);
         }
       },
       scratch);

@@ -10,10 +10,14 @@ struct Linear {
   Index outputs = 1;
 };
 
-/// x [B, T, inputs], weight, bias -> y [B, T, outputs]
+// clang-format off
+/// Reads x [B, T, inputs], weight and bias; writes y [B, T, outputs].
+struct LinearOperand { enum : int { x, weight, bias, y }; };
 Op linear_forward(const Linear& shape);
-/// x, weight, dy -> dweight, dbias, dx [B, T, inputs]; of the last two what is not wanted is absent. The gradient of
-/// the bias is the sums of the columns of dy, which the op that makes dy may have made with it.
+/// Writes dweight, and dbias and dx [B, T, inputs] where they are wanted. The gradient of the bias is the sums of the
+/// columns of dy, which the op that makes dy may have made with it.
+struct LinearBackwardOperand { enum : int { x, weight, dy, dweight, dbias, dx }; };
 Op linear_backward(const Linear& shape, bool wants_dbias, bool wants_dx);
+// clang-format on
 
 }  // namespace penstock::ops

@@ -1,18 +1,23 @@
 #pragma once
 
 #include <memory>
-#include <utility>
+#include <type_traits>
 
 #include "base/check.h"
 #include "ops/op.h"
 
 namespace penstock::ops {
 
-/// The op on the CPU, where training is in floats.
-template <class Run>
-std::unique_ptr<Executable> on_cpu(const Target& target, Run run, std::size_t scratch = 0) {
-  require(target.dtype == DType::f32, "models are trained in f32 on the CPU, not {}", to_string(target.dtype));
-  return simple(std::move(run), scratch);
+/// As prepared_by(), for ops of training: a CPU runs cpu(shape, call, memory) in floats, with `scratch` bytes.
+template <class Shape, class Gpu, class Cpu>
+auto trained_by(const Shape& shape, Gpu gpu, Cpu cpu,
+                std::size_t (*scratch)(const std::type_identity_t<Shape>&, const Target&) = nullptr) {
+  return [=](const Target& target) -> std::unique_ptr<Executable> {
+    if (target.device.is_cuda()) return gpu(shape, target);
+    require(target.dtype == DType::f32, "models are trained in f32 on the CPU, not {}", to_string(target.dtype));
+    return simple([=](const Call& call, const Operands& memory) { cpu(shape, call, memory); },
+                  scratch == nullptr ? 0 : scratch(shape, target));
+  };
 }
 
 }  // namespace penstock::ops

@@ -47,12 +47,12 @@ std::vector<StoredTensor> pieces_of(const std::vector<StoredTensor>& tensors) {
 
 void run_optimizer(const OptimizerShape& shape, const std::vector<StoredTensor>& pieces, const Call& call,
                    const Operands& memory) {
-  const auto* const gradients = memory.get<const float>(0);
-  const StepState& state = *memory.get<const StepState>(1);
+  const auto* const gradients = memory.get<const float>(OptimizerOperand::gradients);
+  const StepState& state = *memory.get<const StepState>(OptimizerOperand::state);
   if (state.apply == 0) return;
-  auto* const values = memory.get<float>(5);
-  auto* const first = memory.get<float>(6);
-  auto* const second = memory.get<float>(7);
+  auto* const values = memory.get<float>(OptimizerOperand::values);
+  auto* const first = memory.get<float>(OptimizerOperand::first);
+  auto* const second = memory.get<float>(OptimizerOperand::second);
   const auto adam = cpu::element_kernels<float>().adam;
   parallel_for(resolve_threads(call.threads), static_cast<Index>(pieces.size()), 2, [&](Index from, Index to) {
     for (Index i = from; i < to; ++i) {
@@ -71,12 +71,10 @@ void run_optimizer(const OptimizerShape& shape, const std::vector<StoredTensor>&
 }  // namespace
 
 Op optimizer(const OptimizerShape& shape) {
-  return {"optimizer", [shape](const Target& target) {
-            if (target.device.is_cuda()) return cuda_optimizer(shape, target);
-            return on_cpu(target, [shape, pieces = pieces_of(shape.tensors)](const Call& call, const Operands& memory) {
-              run_optimizer(shape, pieces, call, memory);
-            });
-          }};
+  return {"optimizer",
+          trained_by(shape, cuda_optimizer, [pieces = pieces_of(shape.tensors)](const auto& of, const auto&... given) {
+            run_optimizer(of, pieces, given...);
+          })};
 }
 
 }  // namespace penstock::ops

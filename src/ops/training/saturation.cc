@@ -14,8 +14,8 @@ Op saturation(Index width) {
             return with_real(target.dtype, [&](auto real) {
               using Real = decltype(real);
               return simple([width](const Call& call, const Operands& memory) {
-                const auto* const y = memory.get<const Real>(0);
-                auto* const counts = memory.get<std::int64_t>(1);
+                const auto* const y = memory.get<const Real>(UnaryOperand::x);
+                auto* const counts = memory.get<std::int64_t>(UnaryOperand::y);
                 std::atomic<Index> saturated{0}, total{0};
                 for_range(call.threads, call.batch.rows, call.batch.steps * width, [&](Index begin, Index end) {
                   for (Index b = begin; b < end; ++b) {

@@ -26,23 +26,28 @@ namespace penstock::ops {
 namespace {
 
 /// The loss of a batch and its gradient, by ops/training/loss.h.
-LossSums compute_loss(const LossShape& shape, int threads, Index positions, const float* outputs,
-                      const std::int32_t* labels, const float* targets, const float* weights, float* gradient,
-                      void* scratch) {
-  const LossScratch places = LossScratch::in(scratch, positions);
+void run_loss(const LossShape& shape, const Call& call, const Operands& memory) {
+  using Of = LossOperand;
+  const Index positions = call.batch.rows * call.batch.steps;
+  const LossScratch places = LossScratch::in(memory.scratch, positions);
+  const auto* const outputs = memory.get<const float>(Of::outputs);
+  auto* const gradient = memory.get<float>(Of::doutputs);
   LossSum sum;
   if (shape.kind == LossKind::cross_entropy) {
-    sum = cross_entropy(threads, positions, shape.width, outputs, labels, gradient, places);
+    const auto* const labels = memory.get<const std::int32_t>(Of::labels);
+    sum = cross_entropy(call.threads, positions, shape.width, outputs, labels, gradient, places);
   } else {
     const auto regression = shape.kind == LossKind::mse ? mean_squared_error : mean_absolute_error;
-    sum = regression(threads, positions, shape.width, outputs, targets, weights, gradient, places);
+    sum = regression(call.threads, positions, shape.width, outputs, memory.get<const float>(Of::targets),
+                     memory.get<const float>(Of::weights), gradient, places);
   }
-  LossSums result{};
+  LossSums& result = memory.get<StepState>(Of::state)->loss;
+  result = {};
   result.sum = sum.sum;
   result.weight = sum.weight;
   result.scored = sum.scored;
   result.correct = sum.correct;
-  return result;
+  if (!all_finite(call.threads, positions * shape.width, outputs)) result.broken |= cuda::kBrokenOutput;
 }
 
 }  // namespace
@@ -58,82 +63,58 @@ double step_rate(const StepRules& rules, double fraction) {
 }
 
 Op begin_step(const StepRules& rules) {
-  return {"begin_step", [rules](const Target& target) {
-            if (target.device.is_cuda()) return cuda_begin_step(rules, target);
-            return on_cpu(target, [rules](const Call&, const Operands& memory) {
-              cuda::BeginStepOf(*memory.get<StepState>(2), rules, *memory.get<const double>(0));
-            });
-          }};
+  return {"begin_step",
+          trained_by(rules, cuda_begin_step, [](const StepRules& of, const Call&, const Operands& memory) {
+            cuda::BeginStepOf(*memory.get<StepState>(BeginStepOperand::state), of,
+                              *memory.get<const double>(BeginStepOperand::time_fraction));
+          })};
 }
 
 Op loss(const LossShape& shape) {
-  return {"loss", [shape](const Target& target) {
-            if (target.device.is_cuda()) return cuda_loss(shape, target);
-            return on_cpu(
-                target,
-                [shape](const Call& call, const Operands& memory) {
-                  StepState& state = *memory.get<StepState>(5);
-                  const Index positions = call.batch.rows * call.batch.steps;
-                  const auto* const outputs = memory.get<const float>(0);
-                  state.loss = compute_loss(shape, call.threads, positions, outputs, memory.get<const std::int32_t>(1),
-                                            memory.get<const float>(2), memory.get<const float>(3),
-                                            memory.get<float>(4), memory.scratch);
-                  if (!all_finite(call.threads, positions * shape.width, outputs)) {
-                    state.loss.broken |= cuda::kBrokenOutput;
-                  }
-                },
-                LossScratch::bytes(target.positions()));
-          }};
+  return {"loss", trained_by(shape, cuda_loss, run_loss, [](const LossShape&, const Target& target) {
+            return LossScratch::bytes(target.positions());
+          })};
 }
 
 Op check_finite(Index width) {
-  return {"check_finite", [width](const Target& target) {
-            if (target.device.is_cuda()) return cuda_check_finite(width, target);
-            return on_cpu(target, [width](const Call& call, const Operands& memory) {
-              if (all_finite(call.threads, call.batch.rows * width, memory.get<const float>(0))) return;
-              memory.get<StepState>(1)->broken |= cuda::kBrokenOutput;
-            });
-          }};
+  return {"check_finite", trained_by(width, cuda_check_finite, [](Index of, const Call& call, const Operands& memory) {
+            if (all_finite(call.threads, call.batch.rows * of, memory.get<const float>(CheckFiniteOperand::values)))
+              return;
+            memory.get<StepState>(CheckFiniteOperand::state)->broken |= cuda::kBrokenOutput;
+          })};
 }
 
 Op sum_squares(Index size, const SquareRanges& ranges) {
-  return {"sum_squares", [size, ranges](const Target& target) {
-            if (target.device.is_cuda()) return cuda_sum_squares(size, ranges, target);
-            return on_cpu(
-                target,
-                [size, ranges](const Call& call, const Operands& memory) {
-                  const auto squares = [&](Index begin, Index end) {
-                    return sum_of_squares(call.threads, end - begin, memory.get<const float>(0) + begin,
-                                          static_cast<double*>(memory.scratch));
-                  };
-                  StepState& state = *memory.get<StepState>(1);
-                  state.first_squares = squares(ranges.first_begin, ranges.first_end);
-                  state.last_squares = squares(ranges.last_begin, ranges.last_end);
-                  state.gradient_squares = squares(0, ranges.first_begin) + state.first_squares +
-                                           squares(ranges.first_end, ranges.last_begin) + state.last_squares +
-                                           squares(ranges.last_end, size);
-                },
-                static_cast<std::size_t>(square_parts(size)) * sizeof(double));
-          }};
+  const auto gpu = [ranges](Index of, const Target& target) { return cuda_sum_squares(of, ranges, target); };
+  const auto cpu = [ranges](Index of, const Call& call, const Operands& memory) {
+    const auto squares = [&](Index begin, Index end) {
+      return sum_of_squares(call.threads, end - begin, memory.get<const float>(SumSquaresOperand::gradients) + begin,
+                            static_cast<double*>(memory.scratch));
+    };
+    StepState& state = *memory.get<StepState>(SumSquaresOperand::state);
+    state.first_squares = squares(ranges.first_begin, ranges.first_end);
+    state.last_squares = squares(ranges.last_begin, ranges.last_end);
+    state.gradient_squares = squares(0, ranges.first_begin) + state.first_squares +
+                             squares(ranges.first_end, ranges.last_begin) + state.last_squares +
+                             squares(ranges.last_end, of);
+  };
+  return {"sum_squares", trained_by(size, gpu, cpu, [](const Index& of, const Target&) {
+            return static_cast<std::size_t>(square_parts(of)) * sizeof(double);
+          })};
 }
 
 Op decide(const StepRules& rules) {
-  return {"decide", [rules](const Target& target) {
-            if (target.device.is_cuda()) return cuda_decide(rules, target);
-            return on_cpu(target, [rules](const Call&, const Operands& memory) {
-              cuda::DecideStep(*memory.get<StepState>(1), rules);
-            });
-          }};
+  return {"decide", trained_by(rules, cuda_decide, [](const StepRules& of, const Call&, const Operands& memory) {
+            cuda::DecideStep(*memory.get<StepState>(DecideOperand::state), of);
+          })};
 }
 
 Op keep_state(Index width) {
-  return {"keep_state", [width](const Target& target) {
-            if (target.device.is_cuda()) return cuda_keep_state(width, target);
-            return on_cpu(target, [width](const Call& call, const Operands& memory) {
-              if (memory.get<const StepState>(1)->keep == 0) return;
-              std::copy_n(memory.get<const float>(0), call.batch.rows * width, memory.get<float>(2));
-            });
-          }};
+  return {"keep_state", trained_by(width, cuda_keep_state, [](Index of, const Call& call, const Operands& memory) {
+            if (memory.get<const StepState>(KeepStateOperand::state)->keep == 0) return;
+            std::copy_n(memory.get<const float>(KeepStateOperand::from), call.batch.rows * of,
+                        memory.get<float>(KeepStateOperand::to));
+          })};
 }
 
 void add_loss(LossSums& total, const LossSums& loss) { cuda::AddLoss(total, loss); }

@@ -51,23 +51,34 @@ StepState first_step_state(float loss_scale);
 /// The learning rate at `fraction` (0..1) of a run.
 double step_rate(const StepRules& rules, double fraction);
 
-/// time_fraction, state -> state: clears what the batch before left, and says seed and learning rate of the next.
+// Operands of the ops below, in order.
+// clang-format off
+struct BeginStepOperand { enum : int { time_fraction, state_in, state }; };
+struct LossOperand { enum : int { outputs, labels, targets, weights, doutputs, state }; };
+struct CheckFiniteOperand { enum : int { values, state }; };
+struct SumSquaresOperand { enum : int { gradients, state }; };
+struct DecideOperand { enum : int { state_in, state }; };
+struct OptimizerOperand { enum : int { gradients, state, values_in, first_in, second_in,
+                                       values, first, second, copy }; };
+struct KeepStateOperand { enum : int { from, state, to }; };
+// clang-format on
+
+/// Clears what the batch before left in the state, and says seed and learning rate of the next.
 Op begin_step(const StepRules& rules);
-/// outputs [B, T, O], labels or absent, targets or absent, their weights or absent -> doutputs [B, T, O] (absent if not
-/// wanted), state. Throws Error(invalid_argument) on the CPU for a label outside -1..O-1; nowhere else are they
-/// checked.
+/// Reads outputs [B, T, O] and labels, or targets and their weights. Writes doutputs [B, T, O], absent if not wanted,
+/// and the state. Throws Error(invalid_argument) on the CPU for a label outside -1..O-1; nowhere else are they checked.
 Op loss(const LossShape& shape);
-/// values [B, width] -> state, where they are noted if one is not finite.
+/// Notes in the state whether one of the values [B, width] is not finite.
 Op check_finite(Index width);
-/// gradients [size] -> state: the sum of their squares, and those of two ranges alone, which say whether a gradient
-/// vanishes in the backward pass.
+/// Sums the squares of gradients [size], and those of two ranges alone, which say whether a gradient vanishes in the
+/// backward pass.
 Op sum_squares(Index size, const SquareRanges& ranges = {});
-/// state -> state: whether to apply the step.
+/// Writes to the state whether to apply the step.
 Op decide(const StepRules& rules);
-/// gradients, state, values, first moments, second moments (absent for SGD) -> values, first, second, and the values in
-/// the type of activations where that is another (else absent).
+/// Updates values, first moments and second moments (absent for SGD), in place, and writes a copy of the values in the
+/// type of activations where that is another (else absent).
 Op optimizer(const OptimizerShape& shape);
-/// from [B, width], state -> to, but only if the step was sound: the state that carries a sequence moves on.
+/// Copies from [B, width], but only if the step was sound: the state that carries a sequence moves on.
 Op keep_state(Index width);
 
 /// total += loss, the sums of another batch.
