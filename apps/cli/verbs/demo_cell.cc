@@ -7,7 +7,6 @@
 #include <cmath>
 #include <map>
 #include <random>
-#include <ranges>
 #include <utility>
 
 #include "penstock/recurrent.h"
@@ -202,7 +201,7 @@ std::string curve_line(const std::vector<float>& values, std::size_t width) {
 /// Whether equal calls, or the steps of longer calls, took so much longer that something else must have run.
 bool was_busy(const std::vector<Time>& times) {
   const auto for_step = [](const Time& time) { return time.sequential.shortest / static_cast<double>(time.steps); };
-  const double best = std::ranges::min(times | std::views::transform(for_step));
+  const double best = for_step(std::ranges::min(times, {}, for_step));
   const auto varies = [](const Seconds& seconds) { return seconds.median > 2.0 * seconds.shortest; };
   return std::ranges::any_of(times, [&](const Time& time) {
     return varies(time.sequential) || varies(time.scan) || for_step(time) > 3.0 * best;
