@@ -144,3 +144,24 @@ def labelled_csv(count=40):
 
 
 LABELLED = labelled_csv()
+
+#: h = tanh(W x + R h + p h) with a learnt vector p.
+CELL = {
+    "format": "penstock-cell",
+    "version": 1,
+    "name": "leaky-elman",
+    "kind": "dense",
+    "gates": 1,
+    "states": ["h"],
+    "learnt": [{"name": "p", "initial": 0.5}],
+    "nodes": [
+        {"op": "input", "index": 0},
+        {"op": "recurrent", "index": 0},
+        {"op": "state", "index": 0},
+        {"op": "learnt", "index": 0},
+        {"op": "add", "of": [0, 1]},
+        {"op": "multiply_add", "of": [2, 3, 4]},
+        {"op": "tanh", "of": [5]},
+    ],
+    "outputs": [6],
+}

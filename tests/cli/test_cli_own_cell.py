@@ -2,28 +2,7 @@
 
 import json
 
-from program import TEXT, TINY, run
-
-#: h = tanh(W x + R h + p h) with a learnt vector p.
-CELL = {
-    "format": "penstock-cell",
-    "version": 1,
-    "name": "leaky-elman",
-    "kind": "dense",
-    "gates": 1,
-    "states": ["h"],
-    "learnt": [{"name": "p", "initial": 0.5}],
-    "nodes": [
-        {"op": "input", "index": 0},
-        {"op": "recurrent", "index": 0},
-        {"op": "state", "index": 0},
-        {"op": "learnt", "index": 0},
-        {"op": "add", "of": [0, 1]},
-        {"op": "multiply_add", "of": [2, 3, 4]},
-        {"op": "tanh", "of": [5]},
-    ],
-    "outputs": [6],
-}
+from program import CELL, TEXT, TINY, run
 
 
 def test_a_model_of_an_own_cell_needs_no_other_file(tmp_path):

@@ -1,5 +1,5 @@
-// The planner's choice is the best of all plans that the rules allow, each of which is looked at here, whatever a
-// search would leave out. It fits the machine, and asking again gives the same plan.
+// The planner's choice is the best of all plans that the rules allow. A search skips some of them; these tests look at
+// every one. The choice also fits the machine, and asking again gives the same plan.
 
 #include <gtest/gtest.h>
 
@@ -39,7 +39,7 @@ auto planned(const AnyProblem& problem, const Machine& machine) {
   return plan;
 }
 
-/// What is left of a rule when every solution has been looked at.
+/// The best solutions of a rule, after a look at all of them.
 template <class AnyPlan>
 struct Survey {
   double least_time = kNone;      ///< Estimated microseconds of the quickest plan

@@ -21,7 +21,7 @@ import time
 
 sys.path.append(str(pathlib.Path(__file__).parents[1] / "cli"))
 
-from program import PATIENCE, FullPipe, run, start
+from program import CELL, PATIENCE, FullPipe, run, start
 
 RELEASED = pathlib.Path(__file__).parents[1] / "released"
 ENVIRONMENT = {"PENSTOCK_ISA": "baseline", "OMP_NUM_THREADS": "1"}
@@ -35,27 +35,6 @@ TRAINING = [*EXACT, "--quiet", "--batch", 8, "--blocks", 1, "--dropout", 0]
 SERIES = ["--columns", "sales,visits,price", "--target-columns", "sales,visits", "--horizon", 2]
 # Options of the interrupted run, which a user gives again to resume it.
 RUN = ["--steps", 300, "--length", 32, "--width", 4, "--cell", "elman", "--columns", "sales", "--calendar", "none"]
-
-#: h = tanh(W x + R h + p h) with a learnt vector p.
-CELL = {
-    "format": "penstock-cell",
-    "version": 1,
-    "name": "leaky-elman",
-    "kind": "dense",
-    "gates": 1,
-    "states": ["h"],
-    "learnt": [{"name": "p", "initial": 0.5}],
-    "nodes": [
-        {"op": "input", "index": 0},
-        {"op": "recurrent", "index": 0},
-        {"op": "state", "index": 0},
-        {"op": "learnt", "index": 0},
-        {"op": "add", "of": [0, 1]},
-        {"op": "multiply_add", "of": [2, 3, 4]},
-        {"op": "tanh", "of": [5]},
-    ],
-    "outputs": [6],
-}
 
 
 # Answers. Once a folder has answers of a case, the case stays: it may follow a renamed option, but must ask the same.

@@ -163,7 +163,7 @@ def test_whole_models_are_read_elsewhere(tmp_path):
         interchange.load(tmp_path / "b.safetensors")
 
 
-# What is not sound.
+# Damaged and hostile files.
 
 
 def safetensors_file(header, data=b""):

@@ -6,21 +6,15 @@ import math
 import numpy as np
 import pytest
 
+from small_data import labelled_of, series_of, text_of
+
 onnx = pytest.importorskip("onnx", reason="onnx is not installed")
 ort = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 penstock = pytest.importorskip("penstock", reason="penstock is not installed")
 
 from penstock._safetensors import read_file, write_file  # noqa: E402
 
-TEXT = b"In the beginning was the word, and the word was with the maker of words.\n" * 20
-SERIES = "day,level,flow\n" + "".join(
-    f"{day},{5 + np.sin(day / 5):.4f},{20 + 3 * np.cos(day / 7):.4f}\n" for day in range(200)
-)
-LABELLED = "sequence,label,value\n" + "".join(
-    f"{sequence},{'up' if sequence % 2 else 'down'},{(1 if sequence % 2 else -1) * step + sequence / 40:.2f}\n"
-    for sequence in range(20)
-    for step in range(8)
-)
+TEXT, SERIES, LABELLED = text_of(20), series_of(200), labelled_of(20)
 CELLS = [(cell["name"], heads) for cell in penstock.cells() for heads in ((1,) if cell["scan"] else (1, 3))]
 
 

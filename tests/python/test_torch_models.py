@@ -6,6 +6,8 @@ import time
 import numpy as np
 import pytest
 
+from small_data import labelled_of, series_of, text_of
+
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 penstock = pytest.importorskip("penstock", reason="penstock is not installed")
 
@@ -13,15 +15,7 @@ from penstock.torch import SequenceModel  # noqa: E402
 
 torch.set_num_threads(1)
 
-TEXT = b"In the beginning was the word, and the word was with the maker of words.\n" * 20
-SERIES = "day,level,flow\n" + "".join(
-    f"{day},{5 + np.sin(day / 5):.4f},{20 + 3 * np.cos(day / 7):.4f}\n" for day in range(200)
-)
-LABELLED = "sequence,label,value\n" + "".join(
-    f"{sequence},{'up' if sequence % 2 else 'down'},{(1 if sequence % 2 else -1) * step + sequence / 40:.2f}\n"
-    for sequence in range(20)
-    for step in range(8)
-)
+TEXT, SERIES, LABELLED = text_of(20), series_of(200), labelled_of(20)
 
 
 @pytest.fixture(scope="module")

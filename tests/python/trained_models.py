@@ -1,19 +1,11 @@
 """Small models of each task and the data that they were trained on, as fixtures that a file of tests imports."""
 
-import numpy as np
 import pytest
 
 import penstock
+from small_data import labelled_of, series_of, text_of
 
-TEXT = b"In the beginning was the word, and the word was with the maker of words.\n" * 40
-SERIES = "day,level,flow\n" + "".join(
-    f"{day},{5 + np.sin(day / 5):.4f},{20 + 3 * np.cos(day / 7):.4f}\n" for day in range(300)
-)
-LABELLED = "sequence,label,value\n" + "".join(
-    f"{sequence},{'up' if sequence % 2 else 'down'},{(1 if sequence % 2 else -1) * step + sequence / 40:.2f}\n"
-    for sequence in range(40)
-    for step in range(8)
-)
+TEXT, SERIES, LABELLED = text_of(40), series_of(300), labelled_of(40)
 QUICK = {"batch": 4, "length": 32, "threads": 1, "progress": False}
 SMALL = {"width": 16, "blocks": 1}
 

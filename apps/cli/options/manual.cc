@@ -19,6 +19,8 @@
 namespace penstock::cli {
 namespace {
 
+const std::vector<std::string> shells = {"bash", "zsh", "fish"};
+
 std::string upper(std::string text) {
   for (char& c : text) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
   return text;
@@ -91,7 +93,7 @@ std::vector<std::string> words_of(const OptionEntry& entry) {
 std::vector<std::string> argument_words(const CLI::App& program, const CLI::App& verb) {
   std::vector<std::string> words;
   for (const CLI::Option* option : verb.get_options([](const CLI::Option* o) { return o->get_positional(); })) {
-    if (option->get_option_text() == "SHELL") words = {"bash", "zsh", "fish"};
+    if (option->get_option_text() == "SHELL") words = shells;
     if (option->get_option_text() != "[VERB]") continue;
     for (const CLI::App* each : verbs_of(program)) words.push_back(each->get_name());
   }
@@ -233,7 +235,7 @@ std::string completion_of(const CLI::App& program, const std::string& shell) {
   if (shell == "zsh") return zsh_completion(program);
   if (shell == "fish") return fish_completion(program);
   require_given(shell, "SHELL");
-  fail_choice("SHELL", shell, {"bash", "zsh", "fish"});
+  fail_choice("SHELL", shell, shells);
 }
 
 std::string manual_of(const CLI::App& program, const std::string& name) {

@@ -63,7 +63,7 @@ struct Seconds {
   double shortest = 0.0, median = 0.0;  ///< 0: never called
 };
 
-/// Of a forward pass with one row.
+/// Times of a forward pass with one row.
 struct Time {
   Index steps = 0;
   Seconds sequential, scan;  ///< `scan` for cells that have one
@@ -135,7 +135,7 @@ double largest_difference(const std::vector<float>& a, const std::vector<float>&
   return largest;
 }
 
-/// Of calls for a tenth of a second, after one that compiles and packs.
+/// Makes calls for a tenth of a second, after one that compiles and packs, and returns their times.
 Seconds seconds_of(const Network& network, const std::vector<float>& x, Algorithm algorithm) {
   using Clock = std::chrono::steady_clock;
   constexpr double enough = 0.1;

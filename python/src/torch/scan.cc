@@ -247,7 +247,7 @@ void scan_into_results(StableValue* stack, bool corrects) {
   call.forward(h, last);
 }
 
-/// The same of a backward pass.
+/// Does the same for a backward pass.
 void backward_into_results(StableValue* stack, bool corrects) {
   Arguments arguments(stack);
   BackwardCall call;

@@ -29,7 +29,7 @@ std::string few_held_out(const OpenedData& data, const std::string& else_for) {
                      count == 1 ? "" : "s", else_for);
 }
 
-/// Of the planned steps.
+/// Returns how often the planned steps read the training part.
 double planned_passes(const RunStart& start) {
   const Index steps = is_labelled(start.data.kind) ? 1 : start.options.length;
   const auto positions = static_cast<double>(start.options.batch * steps);
