@@ -114,7 +114,8 @@ nb::tuple with_scan(nb::handle terms, nb::handle h0, bool logarithmic, bool reve
     const ScanCall<Real> call(form, given, h0, which, time_first);
     return run(call, *scan_of<Real>(call.channels(), form, reverse));
   };
-  return floats_of(std::get<0>(given)) == Scalar::f64 ? in_type(double()) : in_type(float());
+  if (floats_of(std::get<0>(given)) == Scalar::f64) return in_type(double());
+  return in_type(float());
 }
 
 }  // namespace
