@@ -21,10 +21,10 @@ using Records = std::vector<std::vector<std::string>>;
 Records parse(std::string_view text, char delimiter = ',') {
   CsvReader reader(text, delimiter, "f.csv");
   Records records;
-  std::vector<CsvField> fields;
+  std::vector<Field> fields;
   while (reader.next(fields)) {
     records.emplace_back();
-    for (const auto& field : fields) records.back().push_back(field.text);
+    for (const auto& field : fields) records.back().push_back(field.text());
   }
   return records;
 }
@@ -57,7 +57,7 @@ TEST(Csv, FieldsAndQuotes) {
 
 TEST(Csv, PlacesCountFromOneInBytes) {
   CsvReader reader("a, b\n\"x\ny\", \"z\" ,w\n", ',', "f.csv");
-  std::vector<CsvField> fields;
+  std::vector<Field> fields;
   ASSERT_TRUE(reader.next(fields));
   EXPECT_EQ(fields[0].column, 1);
   EXPECT_EQ(fields[1].column, 4);
@@ -90,7 +90,7 @@ TEST(Csv, Delimiters) {
 
 CsvHeader header_of(std::string_view text) {
   CsvReader reader(text, ',', "f.csv");
-  std::vector<CsvField> fields;
+  std::vector<Field> fields;
   reader.next(fields);
   return {fields, "f.csv"};
 }
@@ -118,7 +118,7 @@ TEST(Csv, Header) {
 double cell(const std::string& text) {
   const auto header = header_of("a,b,c");
   CsvReader reader(text, ',', "f.csv", 7);
-  std::vector<CsvField> fields;
+  std::vector<Field> fields;
   reader.next(fields);
   header.check_width(fields);
   return header.number(fields, 1);

@@ -366,8 +366,7 @@ DataDescription one_column() {
 
 TEST(RowFormat, LinesInFrontAreNoRows) {
   const auto read = [](const std::string& text, const DataDescription& description) {
-    TextLines lines({"f", text});
-    Rows rows(lines, description, {});
+    Rows rows(Table{"f", text}, description, {});
     std::vector<float> values;
     while (rows.next() == Rows::Kind::row) values.push_back(rows.features()[0]);
     return values;

@@ -14,6 +14,10 @@
 /// Reading CSV rows one by one, as a stream delivers them, into the normalised inputs of a model.
 namespace penstock {
 
+namespace data {
+class TableColumns;
+}
+
 /// Says how rows differ from those that a model was trained on.
 struct RowFormat {
   char delimiter = 0;  ///< Separator; 0: the model's, or the usual one under which the header has the model's columns.
@@ -42,6 +46,9 @@ class RowReader {
   /// tokens; bad_input if the header lacks a column that the model needs.
   RowReader(const DataDescription& description, const std::string& first, std::string source,
             const RowFormat& format = {});
+  /// Makes a reader of the rows of columns. `format` says only how values are treated.
+  RowReader(const DataDescription& description, const data::TableColumns& columns, std::string source,
+            const RowFormat& format = {});
   ~RowReader();
   RowReader(RowReader&&) noexcept;
 
@@ -49,6 +56,9 @@ class RowReader {
   /// for a row that is left out (left_out()). Inputs that read later rows are NaN until fill_ahead(). Throws
   /// Error(bad_input) with line and column for a line that is not a valid row.
   bool read(const std::string& line, std::span<float> features);
+  /// Reads row number `row` of columns as those that the reader was made of. They must stay alive until the next
+  /// read().
+  bool read(const data::TableColumns& columns, std::size_t row, std::span<float> features);
   /// Returns whether the last line was left out because its date cannot be read (Undated::drop).
   bool left_out() const;
 
@@ -127,6 +137,9 @@ class RowReader {
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
+
+  /// Reads the fields of a row into features.
+  bool read_fields(std::span<float> features);
 
   /// Throws Error(invalid_argument) if the reader was moved from.
   Impl& held() const;

@@ -17,6 +17,7 @@
 #include "data/table/csv.h"
 #include "data/table/dates.h"
 #include "data/table/sequence_names.h"
+#include "data/table/table_columns.h"
 #include "penstock/data/row_reader.h"
 
 namespace penstock {
@@ -25,9 +26,9 @@ using data::StreamOpening;
 using data::StreamSeries;
 
 struct RowReader::Impl {
-  Impl(const DataDescription& description, const std::string& first, const std::string& source, const RowFormat& format)
+  Impl(const DataDescription& description, StreamOpening opened, const RowFormat& format)
       : data(description),
-        opening(data::open_stream(description, first, source, format)),
+        opening(std::move(opened)),
         inputs(description.inputs),
         target_values(description.targets.size()),
         missing(format.missing.value_or(description.missing)),
@@ -42,7 +43,23 @@ struct RowReader::Impl {
     for (const Group& group : data.groups) add(group, true);
     for (const Column& target : data.targets) target_inputs.push_back(data.input_of(target.name));
     if (!format.sequence_column.empty()) sequence_position = opening.header.find(format.sequence_column);
-    if (data.groups_are_files) start_series(format.series.empty() ? io::data_name(source) : format.series);
+    require(description.vocabulary == 0, "this model reads tokens, not rows of a CSV file");
+    for (const auto& input : inputs) {
+      const auto position = opening.header.find(input.name);
+      if (!position) {
+        fail(ErrorCode::bad_input, "{}:1:1: the model reads a column {}, but the header has only {}", source(),
+             in_quotes(input.name), opening.header.list());
+      }
+      positions.push_back(*position);
+    }
+    find_categories();
+    row.resize(inputs.size());
+    given.resize(inputs.size());
+    raw.resize(inputs.size());
+    find_known(description);
+    find_dates();
+    find_group();
+    if (data.groups_are_files) start_series(format.series.empty() ? io::data_name(source()) : format.series);
   }
 
   void start_series(const std::string& name) {
@@ -75,18 +92,26 @@ struct RowReader::Impl {
     if (!date_position && !dated_by) return false;
     const std::size_t position = date_position.value_or(dated_by ? dated_by->position : 0);
     const DateForm form = date_position ? data.row_dates.form : dated_by->form;
-    const bool is_date = data::read_date(read[position].text, form, opening.decimal).has_value();
+    const bool is_date = read[position].date(form, opening.decimal).has_value();
     holds_dates = holds_dates || is_date;
     if (is_date || (!needed && !holds_dates)) return false;
     if (undated_rows == Undated::refuse && (needed || replace_bad)) return false;  // what reads the date says so
-    const data::CsvField& field = read[position];
+    const data::Field& field = read[position];
     const std::string& column = opening.header.names()[position];
     if (undated_rows == Undated::refuse) (void)date(field, column, form);  // which throws
     if (undated++ == 0) {
       first_undated = fmt::format("{}:{}:{}: column {}: {} is no date", source(), field.line, field.column,
-                                  in_quotes(column), in_quotes(field.text));
+                                  in_quotes(column), in_quotes(field.text()));
     }
     return left_out = true;
+  }
+
+  void find_group() {
+    if (data.group_column.empty() || data.groups_are_files) return;
+    group_position = opening.header.find(data.group_column);
+    if (group_position) return;
+    fail(ErrorCode::bad_input, "{}:1:1: column {} names the series of a row, but the header has only {}", source(),
+         in_quotes(data.group_column), opening.header.list());
   }
 
   void find_known(const DataDescription& description) {
@@ -115,8 +140,9 @@ struct RowReader::Impl {
   /// is to be borne, is of the same.
   void find_sequence() {
     if (!sequence_position) return;
-    std::string& name = read[*sequence_position].text;
-    if (name.empty() && replace_bad && sequence) name = *sequence;
+    data::Field& field = read[*sequence_position];
+    if (field.text().empty() && replace_bad && sequence) field.start(field.line, field.column) = *sequence;
+    const std::string& name = field.text();
     starts_sequence = sequence && *sequence != name;
     if (!sequence || starts_sequence || restarted) begin_sequence();
     restarted = false;
@@ -143,7 +169,7 @@ struct RowReader::Impl {
   /// Finds the series of the row that was read; with replacement, a row that does not say it is of that before it.
   void find_series() {
     if (!group_position) return;
-    const std::string& name = read[*group_position].text;
+    const std::string& name = read[*group_position].text();
     if (name.empty() && replace_bad && series != nullptr) {
       note(fmt::format("{}:{}: column {}: the value is missing", source(), line, in_quotes(data.group_column)).c_str());
       ++replaced;
@@ -160,14 +186,14 @@ struct RowReader::Impl {
     const RowDates& dates = data.row_dates;
     std::optional<double> now;
     if (dates.irregular == Irregular::ignore) {
-      follow(data::read_date(read[*date_position].text, dates.form, opening.decimal), *date_position);
+      follow(read[*date_position].date(dates.form, opening.decimal), *date_position);
       return;
     }
     try {
       now = date(read[*date_position], dates.column, dates.form);
       if (series->date) order.check(*series->date, *now, read[*date_position], source());
     } catch (const Error& error) {
-      const bool gap = data::is_missing(read[*date_position].text);
+      const bool gap = read[*date_position].is_missing();
       const bool borne = gap ? missing != Missing::refuse : replace_bad;
       if (!borne || error.code() != ErrorCode::bad_input) throw;
       note(error.what());
@@ -208,7 +234,7 @@ struct RowReader::Impl {
 
   const std::string& source() const { return opening.header.source(); }
 
-  double date(const data::CsvField& field, const std::string& column, DateForm form) const {
+  double date(const data::Field& field, const std::string& column, DateForm form) const {
     return data::date_in(field, column, form, opening.header, opening.decimal);
   }
 
@@ -223,27 +249,44 @@ struct RowReader::Impl {
       read.assign(opening.header.names().size(), {"", line, 1});
       return true;
     }
-    const std::vector<std::size_t> unknown = categories.extend(read);
-    if (!unknown.empty()) note_unknown(unknown.front());
-    unknown_categories += static_cast<Index>(unknown.size());
+    extend();
     return true;
   }
 
-  bool is_known(const data::CsvField& field, std::size_t input) const {
-    if (data::is_missing(field.text)) return false;
+  void begin_row(std::span<float> features) {
+    require(features.size() == inputs.size(), "features must have room for {} values, not {}", inputs.size(),
+            features.size());
+    ++line;
+    left_out = false;
+  }
+
+  /// Adds the fields of categories.
+  void extend() {
+    const std::vector<std::size_t> unknown = categories.extend(read);
+    if (!unknown.empty()) note_unknown(unknown.front());
+    unknown_categories += static_cast<Index>(unknown.size());
+  }
+
+  /// Of the last row that was sound.
+  const data::Field& field(std::size_t column) const {
+    require(column < fields.size(), "column must be below {}, not {}", fields.size(), column);
+    return fields[column];
+  }
+
+  bool is_known(const data::Field& field, std::size_t input) const {
+    if (field.is_missing()) return false;
     double number = 0.0;
-    if (data::parse_number(field.text, opening.decimal, number) == std::errc{}) {
+    if (field.number(opening.decimal, number) == std::errc{}) {
       const auto value = data.input_of(inputs[input].name);
       return !value || !series->is_too_far(number, *value, data, trained_series);
     }
-    return !replace_bad || kinds[input] == data::ColumnKind::boolean || data::parse_truth(field.text).has_value();
+    return !replace_bad || kinds[input] == data::ColumnKind::boolean || field.truth().has_value();
   }
 
   /// Whether the row only says what is known in advance.
   bool lacks_targets() const {
-    return !target_positions.empty() && std::ranges::all_of(target_positions, [&](std::size_t position) {
-      return data::is_missing(read[position].text);
-    });
+    return !target_positions.empty() &&
+           std::ranges::all_of(target_positions, [&](std::size_t position) { return read[position].is_missing(); });
   }
 
   void find_target_values() {
@@ -258,7 +301,7 @@ struct RowReader::Impl {
     const Column& column = inputs[input];
     given[input] = column.ahead == 0 && (!to_come || known_ahead[input]);
     if (!given[input]) return std::numeric_limits<float>::quiet_NaN();
-    const data::CsvField& field = read[positions[input]];
+    const data::Field& field = read[positions[input]];
     if (column.feature == Feature::missing) return is_known(field, input) ? 0.0f : 1.0f;
     bool far = false;
     try {
@@ -274,7 +317,7 @@ struct RowReader::Impl {
       if (far) data::refuse_far(raw[input], column, source(), line);
       return series->normalised(raw[input], input, inputs[input], source(), line);
     } catch (const Error& error) {
-      const bool gap = far || data::is_missing(read[positions[input]].text);
+      const bool gap = far || read[positions[input]].is_missing();
       const bool borne = gap ? missing != Missing::refuse : replace_bad;
       if (!borne || error.code() != ErrorCode::bad_input) throw;
       note(error.what());
@@ -288,9 +331,9 @@ struct RowReader::Impl {
 
   void note_unknown(std::size_t column) {
     if (!first_unknown.empty()) return;
-    const data::CsvField& field = read[column];
+    const data::Field& field = read[column];
     first_unknown = fmt::format("{}:{}:{}: column {}: {}", source(), field.line, field.column,
-                                in_quotes(opening.header.names()[column]), in_quotes(field.text));
+                                in_quotes(opening.header.names()[column]), in_quotes(field.text()));
   }
 
   void note(const char* message) {
@@ -322,8 +365,8 @@ struct RowReader::Impl {
   std::string first_returning;         // sequence
   std::vector<std::size_t> positions;  // of the inputs in the header
   Index line;                          // the one read last
-  std::vector<data::CsvField> read;    // as it comes in ...
-  std::vector<data::CsvField> fields;  // ... and once it was found to be sound
+  std::vector<data::Field> read;       // as it comes in ...
+  std::vector<data::Field> fields;     // ... and once it was found to be sound
   std::vector<data::ColumnKind> kinds;
   std::vector<bool> known_ahead;              // of each input: so is its column
   std::vector<std::size_t> target_positions;  // in the header, of a model that reads ahead, if they are all there
@@ -337,7 +380,7 @@ struct RowReader::Impl {
   std::unordered_map<std::string, StreamSeries> all;  // by name
   StreamSeries* series = nullptr;                     // of the row read last
   std::vector<float> row;
-  const data::CsvField* dated = nullptr;  // the field that `date_read` is of
+  const data::Field* dated = nullptr;  // the field that `date_read` is of
   double date_read = 0.0;
   Index replaced = 0;
   std::string first_replaced;
@@ -348,28 +391,11 @@ struct RowReader::Impl {
 
 RowReader::RowReader(const DataDescription& description, const std::string& first, std::string source,
                      const RowFormat& format)
-    : impl_(new Impl(description, first, source, format)) {
-  require(description.vocabulary == 0, "this model reads tokens, not rows of a CSV file");
-  for (const auto& input : impl_->inputs) {
-    const auto position = impl_->opening.header.find(input.name);
-    if (!position) {
-      fail(ErrorCode::bad_input, "{}:1:1: the model reads a column {}, but the header has only {}", source,
-           in_quotes(input.name), impl_->opening.header.list());
-    }
-    impl_->positions.push_back(*position);
-  }
-  impl_->find_categories();
-  impl_->row.resize(impl_->inputs.size());
-  impl_->given.resize(impl_->inputs.size());
-  impl_->raw.resize(impl_->inputs.size());
-  impl_->find_known(description);
-  impl_->find_dates();
-  if (description.group_column.empty() || description.groups_are_files) return;
-  impl_->group_position = impl_->opening.header.find(description.group_column);
-  if (impl_->group_position) return;
-  fail(ErrorCode::bad_input, "{}:1:1: column {} names the series of a row, but the header has only {}", source,
-       in_quotes(description.group_column), impl_->opening.header.list());
-}
+    : impl_(new Impl(description, data::open_stream(description, first, source, format), format)) {}
+
+RowReader::RowReader(const DataDescription& description, const data::TableColumns& columns, std::string source,
+                     const RowFormat& format)
+    : impl_(new Impl(description, data::open_columns(description, columns, source), format)) {}
 
 RowReader::~RowReader() = default;
 RowReader::RowReader(RowReader&&) noexcept = default;
@@ -377,12 +403,21 @@ RowReader::RowReader(RowReader&&) noexcept = default;
 RowReader::Impl& RowReader::held() const { return alive(impl_, "the reader"); }
 
 bool RowReader::read(const std::string& line, std::span<float> features) {
+  held().begin_row(features);
+  return held().parse(line) && read_fields(features);
+}
+
+bool RowReader::read(const data::TableColumns& columns, std::size_t row, std::span<float> features) {
+  held().begin_row(features);
+  require(columns.read(row, held().read), "row must be below {}, not {}", columns.rows(), row);
+  held().line = held().read.front().line;
+  held().opening.header.check_width(held().read);
+  held().extend();
+  return read_fields(features);
+}
+
+bool RowReader::read_fields(std::span<float> features) {
   Impl& self = held();
-  require(features.size() == self.inputs.size(), "features must have room for {} values, not {}", self.inputs.size(),
-          features.size());
-  ++self.line;
-  self.left_out = false;
-  if (!self.parse(line)) return false;
   self.dated = nullptr;
   if (self.is_left_out()) return false;
   self.find_series();
@@ -393,7 +428,7 @@ bool RowReader::read(const std::string& line, std::span<float> features) {
   if (!self.date_position && self.dated_by) self.follow(date(), self.dated_by->position);
   self.find_target_values();
   if (!self.to_come) self.series->values = self.row;
-  if (self.sequence_position) self.sequence = self.read[*self.sequence_position].text;
+  if (self.sequence_position) self.sequence = self.read[*self.sequence_position].text();
   std::ranges::copy(self.row, features.begin());
   std::swap(self.fields, self.read);
   return true;
@@ -457,19 +492,16 @@ void RowReader::set_last_rows(const std::map<std::string, LastRow>& rows) {
 
 std::optional<std::size_t> RowReader::column(const std::string& name) const { return held().opening.header.find(name); }
 
-std::string_view RowReader::text(std::size_t column) const {
-  require(column < held().fields.size(), "column must be below {}, not {}", held().fields.size(), column);
-  return held().fields[column].text;
-}
+std::string_view RowReader::text(std::size_t column) const { return held().field(column).text(); }
 
 bool RowReader::is_to_come() const { return held().to_come; }
 
 std::optional<double> RowReader::number(std::size_t column) const {
   double value = 0.0;
-  const std::string_view field = text(column);
-  if (data::is_missing(field)) return std::nullopt;
-  const bool sound = data::parse_number(field, held().opening.decimal, value) == std::errc{} && std::isfinite(value);
-  return sound ? std::optional(value) : data::parse_truth(field);
+  const data::Field& field = held().field(column);
+  if (field.is_missing()) return std::nullopt;
+  const bool sound = field.number(held().opening.decimal, value) == std::errc{} && std::isfinite(value);
+  return sound ? std::optional(value) : field.truth();
 }
 
 Index RowReader::replaced() const { return held().replaced; }

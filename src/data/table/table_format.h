@@ -7,6 +7,8 @@
 
 namespace penstock::data {
 
+class TableColumns;
+
 /// How a table is written, once everything is decided.
 struct FoundFormat {
   char delimiter = ',';
@@ -28,6 +30,8 @@ bool looks_like_table(std::string_view content);
 /// Completes what was given by what the first rows look like. Throws Error(invalid_argument) for a delimiter or a
 /// decimal that cannot be.
 FoundFormat find_format(std::string_view content, const TableFormat& given);
+/// The same of a table in memory, where only texts may need the decimal that their first rows have.
+FoundFormat find_format(const TableColumns& columns, const TableFormat& given);
 
 /// "separator ';', decimal ','; no header: the columns are called column1, column2, ...", as far as it is not what
 /// everyone expects (a comma, a point and a header).
