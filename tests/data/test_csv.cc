@@ -239,8 +239,8 @@ TEST(RowReader, AValueThatNobodyMeasuredIsMissing) {
     EXPECT_TRUE(reader.read(std::string("10,") + sentinel, features)) << sentinel;
     EXPECT_EQ(features, (std::vector<float>{0.0f, 3.0f})) << sentinel;
   }
-  EXPECT_EQ(reader.replaced(), 4);
-  EXPECT_EQ(reader.first_replaced(),
+  EXPECT_EQ(reader.findings().replaced.count, 4);
+  EXPECT_EQ(reader.findings().replaced.first,
             "-:3: column \"y\": 3.4e+38 is too far from the values that the model is trained on");
   RowReader strict(two_columns(), "x,y", "-");
   expect_error(ErrorCode::bad_input, "-:2: column \"y\": 3.4e+38 is too far",
@@ -260,7 +260,7 @@ TEST(RowReader, SeriesThatTrainingDidNotSeeAreReadByThoseThatItSaw) {
   Index refused = 0;
   const auto is_read = [&](const std::string& row) {
     EXPECT_TRUE(reader.read(row, features));
-    const Index before = std::exchange(refused, reader.replaced());
+    const Index before = std::exchange(refused, reader.findings().replaced.count);
     return refused == before;
   };
   EXPECT_TRUE(is_read("new,1e20,1"));

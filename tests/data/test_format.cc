@@ -410,8 +410,8 @@ TEST(RowFormat, OtherDelimitersAndMissingValues) {
   EXPECT_TRUE(gaps.read("14", features));
   EXPECT_TRUE(gaps.read("?", features));
   EXPECT_EQ(features[0], 2.0f);
-  EXPECT_EQ(gaps.replaced(), 2);
-  EXPECT_THAT(gaps.first_replaced(), testing::StartsWith("-:2:1: column \"x\": the value is missing"));
+  EXPECT_EQ(gaps.findings().replaced.count, 2);
+  EXPECT_THAT(gaps.findings().replaced.first, testing::StartsWith("-:2:1: column \"x\": the value is missing"));
   expect_error(ErrorCode::bad_input, "-:5:1: column \"x\": \"fourteen\" is not a number",
                [&] { gaps.read("fourteen", features); });
 
@@ -422,7 +422,7 @@ TEST(RowFormat, OtherDelimitersAndMissingValues) {
     EXPECT_TRUE(bears.read(row, features)) << row;
     EXPECT_EQ(features[0], 2.0f) << row;
   }
-  EXPECT_EQ(bears.replaced(), 4);
+  EXPECT_EQ(bears.findings().replaced.count, 4);
 
   DataDescription unnamed = one_column();
   unnamed.header = false;

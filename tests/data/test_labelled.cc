@@ -223,7 +223,7 @@ TEST(LabelledData, ASequenceDoesNotComeBackInRowsLaterOn) {
     Rows reader(Table{"rows.csv", rows}, data->description(), {.keep = {}, .format = format});
     Index count = 0;
     while (reader.next() != Rows::Kind::end) count += reader.starts_sequence() ? 1 : 0;
-    EXPECT_NE(reader.reader().first_returning_sequence(), "");
+    EXPECT_NE(reader.reader().findings().returning_sequences.first, "");
     return count;
   };
   expect_error(ErrorCode::bad_input, "rows.csv:5:1: sequence \"a\" appears again after others", [&] { starts({}); });

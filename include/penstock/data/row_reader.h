@@ -36,6 +36,29 @@ struct RowFormat {
   Index first_line = 1;  ///< Number of the first line, for messages, if other lines preceded it.
 };
 
+/// Something that was found in rows: how often, and a message about the first, worded as an error.
+struct RowFinding {
+  Index count = 0;
+  std::string first = {};  ///< Empty if there was none.
+
+  /// Remembers a message if it is the first.
+  void note(const std::string& message) {
+    if (first.empty()) first = message;
+  }
+  void add(const std::string& message) {
+    ++count;
+    note(message);
+  }
+};
+
+/// What a reader found in all rows so far.
+struct RowFindings {
+  RowFinding replaced;             ///< Values that were missing or unreadable and were replaced.
+  RowFinding undated;              ///< Lines that were left out because of their date.
+  RowFinding unknown_categories;   ///< Fields with a category that training did not see: all inputs of theirs are 0.
+  RowFinding returning_sequences;  ///< Names of sequences that came back after other names.
+};
+
 /// Converts lines of CSV into the normalised inputs of a model.
 ///
 /// With a header, columns may be in any order, and columns that the model does not read are ignored.
@@ -77,8 +100,6 @@ class RowReader {
   /// Returns whether the last row belongs to another sequence than the row before it. If a name comes back after other
   /// names, read() throws Error(bad_input); with RowFormat::replace_bad a new sequence starts instead.
   bool starts_sequence() const;
-  /// Returns a message about the first name that came back, worded as the error; empty if there was none.
-  const std::string& first_returning_sequence() const;
 
   /// Starts a new sequence with the next row: forgets the dates of earlier rows and the values that replace missing
   /// ones. Scalings of series (settle_group()) are kept.
@@ -119,20 +140,8 @@ class RowReader {
   /// Error(invalid_argument) for a wrong number of values.
   void set_last_rows(const std::map<std::string, LastRow>& rows);
 
-  /// Returns the number of values that were replaced so far.
-  Index replaced() const;
-  /// Returns a message about the first replaced value, worded as an error; empty if there was none.
-  const std::string& first_replaced() const;
-
-  /// Returns the number of lines that were left out so far because of their date.
-  Index undated() const;
-  /// Returns a message about the date of the first such line; empty if there was none.
-  const std::string& first_undated() const;
-
-  /// Returns the number of fields so far with a category that training did not see. All inputs of their column are 0.
-  Index unknown_categories() const;
-  /// Returns place and text of the first such field; empty if there was none.
-  const std::string& first_unknown_category() const;
+  /// Returns what was found in all rows so far.
+  const RowFindings& findings() const;
 
  private:
   struct Impl;

@@ -59,7 +59,7 @@ class Rows {
   const RowReader& reader() const { return *reader_; }
   RowReader& reader() { return *reader_; }
   /// Returns the number of values so far that were missing or unreadable and were replaced by the last ones.
-  Index replaced() const { return reader_->replaced(); }
+  Index replaced() const { return reader_->findings().replaced.count; }
 
   /// Returns the normalised features [I] of the last row.
   const std::vector<float>& features() const { return features_; }

@@ -37,19 +37,19 @@ void warn(const std::string& text) {
 
 /// Warns about rows that were left out. The caller does not hold the GIL.
 void warn_of_undated(const Rows& rows) {
-  const Index count = rows.reader().undated();
+  const auto& [count, first] = rows.reader().findings().undated;
   if (count == 0) return;
   warn(std::to_string(count) + (count == 1 ? " row" : " rows") +
-       " without a readable date left out; the first: " + rows.reader().first_undated());
+       " without a readable date left out; the first: " + first);
 }
 
 /// Warns about categories that training did not contain. The caller does not hold the GIL.
 void warn_of_unknown_categories(const Rows& rows) {
-  const Index count = rows.reader().unknown_categories();
+  const auto& [count, first] = rows.reader().findings().unknown_categories;
   if (count == 0) return;
   warn(std::to_string(count) + (count == 1 ? " field has" : " fields have") +
        " a category that is not in the training part and " + (count == 1 ? "is" : "are") +
-       " read as no category; the first: " + rows.reader().first_unknown_category());
+       " read as no category; the first: " + first);
 }
 
 struct SeriesForecast {
