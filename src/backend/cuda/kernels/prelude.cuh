@@ -1,5 +1,5 @@
-// What every kernel stands on: storage types and vectors of neighbouring values. Compiled by NVRTC, without any
-// header of CUDA's.
+// Basics of every kernel: storage types and vectors of neighbouring values. Compiled by NVRTC, without any header of
+// CUDA.
 
 #define PENSTOCK_DEVICE static __device__ __forceinline__
 

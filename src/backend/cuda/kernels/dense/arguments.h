@@ -17,7 +17,7 @@ struct DenseRows {
   long long reset_row_stride, reset_step_stride;
   long long steps;  // T; packed rows: the steps of all rows together
   int rows;         // B
-  // Of packed rows the walk steps begin .. begin + most, which are then counted from 0.
+  // Range of walk steps, begin .. begin + most, that this call covers in packed rows; the kernel counts them from 0.
   int begin, most;
 };
 

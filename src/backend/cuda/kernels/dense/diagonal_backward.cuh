@@ -9,7 +9,7 @@
 
 #include "backend/cuda/kernels/dense/diagonal.cuh"
 
-/// What a step reads.
+/// Inputs of a step.
 struct Inputs {
   One sums[kGates], wx[DenseCell::split ? kGates : 1], dy;
   float before[kStates], dothers[kStates];  // states that entered; gradients of those that left but h

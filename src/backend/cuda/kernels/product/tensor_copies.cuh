@@ -1,6 +1,6 @@
 // Copies of boxes of tensors between global and shared memory by Hopper's copy engine. Behind warpgroup.cuh.
 
-/// What a copy knows of a tensor in global memory: CUtensorMap.
+/// Description of a tensor in global memory for the copy engine: CUtensorMap.
 struct alignas(64) TensorMap {
   unsigned long long content[16];
 };

@@ -1,6 +1,6 @@
-// What warpgroups of Hopper do together: 128 threads multiply factors of their registers by a matrix in shared memory,
-// and tell each other by barriers in shared memory what is there. Multiply() itself is written by the host for the
-// number of columns (warpgroup_multiply.cc).
+// Work of warpgroups of Hopper: 128 threads multiply factors in their registers by a matrix in shared memory, and
+// signal by barriers in shared memory which parts are there. The host writes Multiply() itself for the number of
+// columns (warpgroup_multiply.cc).
 
 constexpr int kWarpgroup = 128;
 
@@ -35,7 +35,7 @@ struct Barrier {
   }
 };
 
-/// What this thread wrote to shared memory is there for the tensor cores, too, once it arrives at a barrier.
+/// Makes this thread's stores to shared memory visible to the tensor cores once it arrives at a barrier.
 PENSTOCK_DEVICE void ShowTensorCores() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 /// Before the first multiplication after registers were written.

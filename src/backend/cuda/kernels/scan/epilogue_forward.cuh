@@ -25,7 +25,7 @@ constexpr int kProductColumns = kColumns / kProducts, kSums = kProductColumns / 
 constexpr int kStageLine = kStageInputs * Storage::bytes;
 using StageMatrix = MatrixOfColumnsOf<kStageLine>;
 
-/// Of the 512 registers that four warpgroups' threads of one number have.
+/// Registers of a thread by its work. Four threads, one of each warpgroup, share 512 registers.
 constexpr int kMultiplyRegisters = (kProducts * kSums + 40) / 8 * 8, kCopyRegisters = 40,
               kWalkRegisters = 512 - 2 * kMultiplyRegisters - kCopyRegisters;
 /// A thread of the epilogue makes the terms of its steps once where its registers hold them; else twice, those of a few
@@ -69,7 +69,7 @@ struct TileWalk {
   __device__ __forceinline__ int number() const { return (int)(tile % (unsigned)args.scan.chains); }
   __device__ __forceinline__ int chunk() const { return (int)(tile / (unsigned)args.scan.chains); }
   __device__ __forceinline__ int first_channel() const { return number() % args.scan.channel_tiles * kTileChannels; }
-  /// Whether its row has a step there.
+  /// Returns whether the tile's row has a step in its chunk.
   __device__ __forceinline__ bool has_steps() const {
     return !kLengths || FindRow(args.scan, number()).length > chunk() * kChunk;
   }
@@ -243,7 +243,7 @@ struct GatesOfTile {
     piece = in_half / 16;
   }
 
-  /// Of a step that does not exist, those of some other.
+  /// Returns the values of step k; for a step that does not exist, those of some other step.
   __device__ __forceinline__ Values at(int gate, int k) const {
     const int line = RowOfGates((first + by * k) & (kChunk - 1));
     return Values::read(gates + gate * kGateHalves * kGateBytes + line * kGateLine + ((piece ^ (line & 7)) << 4));

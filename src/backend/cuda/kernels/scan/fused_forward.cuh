@@ -148,7 +148,7 @@ struct Gates {
   }
 };
 
-/// As Stretches::enter(), reading the channels of a thread at once: there are many groups.
+/// Does the work of Stretches::enter(), but reads all channels of a thread at once, since there are many groups.
 PENSTOCK_DEVICE void Enter(const Stretches& stretches, const Walk& walk, int group, float (&state)[kVector]) {
   const auto read = [&](const float* row) { return Floats::read((const char*)(row + walk.tile_channel)); };
   const Floats carry = read(stretches.carry);

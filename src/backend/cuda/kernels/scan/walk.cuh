@@ -124,7 +124,7 @@ PENSTOCK_DEVICE Walk FindWalk(const ScanArguments& args, int number, int chunk_b
   return walk;
 }
 
-/// The same where a block's threads count the channels first.
+/// Finds the walk of a thread in a block whose threads count the channels first.
 PENSTOCK_DEVICE Walk FindWalk(const ScanArguments& args, int number, int chunk_begin, int group) {
   return FindWalk(args, number, chunk_begin, (int)threadIdx.x % kLanes, group);
 }
@@ -168,11 +168,11 @@ PENSTOCK_DEVICE void StoreLast(const Place& place, const Walk& walk, int group, 
   for (int i = 0; i < kVector; ++i) out[i] = state[i];
 }
 
-/// What steps do to a state.
+/// Effect of steps on a state: gain * state + offset.
 struct Effect {
   float gain = Gain<Rule>::none(), offset = 0.0f;
 
-  /// And then others.
+  /// Appends later steps.
   __device__ __forceinline__ void append(float next_gain, float next_offset) {
     offset = Through(next_gain, next_offset, offset);
     gain = kReset && next_gain == Gain<Rule>::reset() ? next_gain : Gain<Rule>::together(gain, next_gain);
@@ -185,8 +185,8 @@ struct Stretches {
   float offset[kGroups][kTileChannels];
   float carry[kTileChannels];
 
-  /// What this thread's steps do, for the others to see behind a barrier. Steps that do not exist may count: they come
-  /// last, and nothing comes after them.
+  /// Stores the effect of this thread's steps for the others, who read it behind a barrier. Steps that do not exist may
+  /// count: they come last.
   template <class Op>
   __device__ __forceinline__ void tell(const Op& op, const Walk& walk, int group) {
     float of_gain[kVector], of_offset[kVector];
@@ -199,7 +199,7 @@ struct Stretches {
     }
   }
 
-  /// Of the first groups' steps together.
+  /// Returns the effect of the first `groups` groups together.
   __device__ __forceinline__ Effect effect(int groups, int channel) const {
     Effect all;
 #pragma unroll 4
