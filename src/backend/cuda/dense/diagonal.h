@@ -18,7 +18,7 @@ enum class DiagonalPart {
 KernelSource dense_diagonal_source(const plan::GpuDenseProblem& problem, const plan::GpuDensePlan& plan,
                                    DiagonalPart part = DiagonalPart::walk);
 
-/// What both passes have: kernels, and how chains are cut.
+/// Parts that both passes share: kernels, and how chains are cut into pieces.
 class DiagonalPass {
  public:
   DiagonalPass(Device& device, const plan::GpuDenseProblem& problem, const plan::GpuDensePlan& plan,

@@ -38,7 +38,7 @@ struct ChangesAddCall {
 class ChangesExecutable {
  public:
   ChangesExecutable(Device& device, const Changes& spec);
-  /// What the caller uploads, once.
+  /// Returns the bytes of the table of columns, which the caller uploads once.
   const std::vector<unsigned char>& columns() const { return columns_; }
   void read(const ChangesReadCall& call, StreamHandle stream) const;
   void add_last(const ChangesAddCall& call, StreamHandle stream) const;

@@ -58,7 +58,7 @@ class ConvolutionBackwardExecutable {
   SumParts sums_;
 };
 
-/// What the kernels of a spec are: few taps move through registers, many are read again for each value.
+/// Kernels of a spec. Few taps move through registers; many are read again for each value (`is_long`).
 enum class ConvolutionPart { forward, state, backward, weights };
 bool is_long(const Convolution& spec);
 KernelSource convolution_source(const Convolution& spec, ConvolutionPart part);

@@ -90,7 +90,7 @@ struct OptimizerCall {
 class OptimizerExecutable {
  public:
   OptimizerExecutable(Device& device, const OptimizerSpec& spec, const std::vector<OptimizerTensor>& tensors);
-  /// What the caller uploads, once.
+  /// Returns the bytes of the table of ranges, which the caller uploads once.
   const std::vector<unsigned char>& ranges() const { return ranges_; }
   void run(const OptimizerCall& call, StreamHandle stream) const;
 

@@ -12,7 +12,7 @@ RowPlan plan_of(const SiluGate& spec) {
   return plan_rows(spec.width, vector_for(spec.width, spec.alignment, {spec.storage}), spec.sums ? 1 : 2);
 }
 
-/// Whether the kernel's threads have registers for the sums of their columns of g and v.
+/// Returns whether the kernel's threads have enough registers for the sums of their columns of g and v.
 bool sums_columns(const SiluGate& spec) {
   constexpr int most = 16;
   const RowPlan plan = plan_of(spec);

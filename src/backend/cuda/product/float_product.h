@@ -18,7 +18,7 @@ class FloatProduct {
 
   const plan::GpuProductPlan& plan() const { return plan_; }
   std::size_t workspace_bytes() const;
-  /// As Product::run().
+  /// Runs like Product::run().
   void run(DeviceAddress a, DeviceAddress b, DeviceAddress d, DeviceAddress vector, DeviceAddress workspace,
            StreamHandle stream, bool add = false) const;
 

@@ -38,7 +38,7 @@ class GradientProducts {
   GradientProducts(Device& device, const GradientShape& shape);
   /// Zero before its first use, and left alone by everybody else.
   std::size_t sums_bytes() const { return bias_sums_ ? bias_sums_->workspace_bytes() : 0; }
-  /// Of any content.
+  /// Bytes of workspace of the products; any content.
   std::size_t products_bytes() const;
   void run(const GradientCall& call, DeviceAddress sums, DeviceAddress products, StreamHandle stream) const;
 

@@ -40,12 +40,12 @@ class DiskCache {
 
   const std::string& folder() const { return folder_; }
 
-  /// What was put under this name, if it is there and undamaged.
+  /// Returns the content that was put under this name, or nothing if it is missing or damaged.
   std::optional<std::string> get(const std::string& name) const;
   void put(const std::string& name, std::string_view content) const;
 
  private:
-  /// Whether the folder is this user's or root's, and nobody else may write to it; warns otherwise.
+  /// Returns whether the folder is owned by this user or root and nobody else may write to it; warns otherwise.
   bool is_trusted() const;
   std::string path_of(const std::string& name) const;
   void evict() const;

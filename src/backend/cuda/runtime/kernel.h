@@ -12,7 +12,7 @@
 
 namespace penstock::cuda {
 
-/// What specialises a kernel, such as "constexpr int kLanes" and 32, or "using Storage" and "F32".
+/// Constant that specialises a kernel, such as "constexpr int kLanes" and 32, or "using Storage" and "F32".
 struct Constant {
   template <class Value>
   Constant(std::string what, const Value& is) : declaration(std::move(what)), value(fmt::format("{}", is)) {}
@@ -35,7 +35,7 @@ struct KernelSource {
   std::string text() const;
 };
 
-/// What a compiled kernel occupies.
+/// Resources that a compiled kernel occupies.
 struct KernelResources {
   int registers = 0;     ///< Of one thread
   int shared_bytes = 0;  ///< Of one block, what the launch gives included

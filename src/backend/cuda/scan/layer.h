@@ -22,8 +22,8 @@ struct LayerSpec {
   bool bias = true;
   bool reverse = false;
   bool tf32 = false;  ///< f32 storage only: products with factors rounded to 10 bits of mantissa
-  /// Of the forward pass. The backward pass, which is never fused, is then planned for itself; direct and scan hold for
-  /// both.
+  /// Regime of the forward pass. The backward pass, which is never fused, is then planned by itself; direct and scan
+  /// hold for both.
   plan::Regime regime = plan::Regime::automatic;
 };
 
@@ -77,7 +77,7 @@ struct MatrixRows {
   void require_of(const LayerBatch& batch, const DeviceSequence& x, Index input) const;
 };
 
-/// What the planner wants to know of a call. Throws Error(invalid_argument) for what does not fit.
+/// Returns the planner's problem of a call. Throws Error(invalid_argument) if the call does not fit the spec.
 plan::GpuLayerProblem problem_of(const LayerForward& call, const LayerSpec& spec);
 
 /// The parts of a workspace, in bytes. What blocks pass on and sums (zero before their first use; every run leaves them
@@ -123,7 +123,7 @@ class LayerForwardExecutable {
   MatrixRows positions_;
   WorkspacePlaces places_;
 
-  /// Whether all is one launch, by such a plan.
+  /// Prepares the whole layer as one launch if the plan is of such a regime. Returns whether it is.
   bool prepare_one_launch(Device& device, const LayerForward& call, const plan::GpuScanPlan& plan);
 };
 

@@ -16,7 +16,7 @@ struct DeviceSequence {
   Index step_stride = 0;
 };
 
-/// What the two passes of a linear recurrence have in common.
+/// Shape that the two passes of a linear recurrence share.
 struct ScanShape {
   ScanRule rule = given_terms;
   plan::Storage storage = plan::Storage::f32;

@@ -7,7 +7,7 @@
 
 namespace penstock::cuda {
 
-/// What makes the terms a and b of a step of a linear recurrence: a scan cell, or a and b given as they are or as
+/// Source of the terms a and b of a step of a linear recurrence: a scan cell, or a and b given directly or as
 /// logarithms (cells/given.h).
 struct ScanRule {
   plan::CellText text;
@@ -23,8 +23,8 @@ inline constexpr ScanRule given_terms{{"GivenTerms"}, 2, 1, false, false, {"a", 
 inline constexpr ScanRule given_logs{{"GivenLogs"}, 2, 2, true, true, {"log a", "log b", ""}};
 inline constexpr ScanRule given_signed_logs{{"GivenSignedLogs"}, 3, 3, true, true, {"log a", "log |b|", "factor"}};
 
-/// Of a scan cell by its name, such as "mingru". Throws Error(unsupported) for other cells, invalid_argument for no
-/// cell.
+/// Returns the rule of a scan cell by its name, such as "mingru". Throws Error(unsupported) for other cells,
+/// invalid_argument for an unknown name.
 ScanRule scan_rule(std::string_view cell);
 
 }  // namespace penstock::cuda
