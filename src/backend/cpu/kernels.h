@@ -32,8 +32,8 @@ struct StoredWeights {
   const std::uint16_t* bf16 = nullptr;
 };
 
-/// What all engines know about the batch. "Slots" are the rows sorted by falling length, so that the rows that still
-/// run at a step are always the first ones; states live in slot order.
+/// Batch as all engines know it. "Slots" are the rows sorted by falling length, so that the rows that still run at a
+/// step are always the first ones; states lie in slot order.
 struct RowPlan {
   Index rows = 0;                 // B
   const Index* row_of = nullptr;  // [B] slot -> row of the batch
@@ -45,7 +45,7 @@ struct RowPlan {
 
   /// The time index of step s of a slot.
   Index time(Index slot, Index s) const { return reverse ? length[slot] - 1 - s : s; }
-  /// Whether the state is cleared before step s of a slot.
+  /// Returns whether the state is cleared before step s of a slot.
   bool resets(Index slot, Index s) const {
     return reset != nullptr && reset[reset_map.at(row_of[slot], time(slot, s))] != 0;
   }
@@ -124,8 +124,8 @@ struct DenseForward {
   /// The row of wx that belongs to a step of a slot.
   Index wx_row(Index slot, Index step) const { return step_of_piece(step) * plan.rows + slot; }
   Index step_of_piece(Index step) const { return (step - step_begin) % piece; }
-  /// Whether the steps of a slot follow each other in a tile of the input product, rather than the slots of a step, as
-  /// they do where it is made on the way.
+  /// Returns whether the rows of an input product's tile are the steps of one slot in turn. Otherwise they are the
+  /// slots of one step, as in products made on the way.
   bool along_steps() const { return wx != nullptr && piece >= plan.rows; }
   /// The row of rounded.x: rows of a tile lie one after the other.
   Index rounded_row(Index slot, Index step) const {
@@ -136,7 +136,7 @@ struct DenseForward {
 /// Most states a cell may have.
 constexpr int kMostStates = 4;
 
-/// What a step's panels are made of; absent ones are null.
+/// Weights of a step's panels; absent ones are null.
 template <class Real>
 struct StepWeights {
   const Real* weight_ih = nullptr;  // [G*H, I]
@@ -160,7 +160,8 @@ struct CellStep {
   Real* state[kMostStates] = {};   // [H] each
 };
 
-/// What a backward pass in bfloat16 leaves for the products over all steps, instead of floats, and multiplies itself.
+/// Gradients that a backward pass in bfloat16 leaves for the products over all steps, instead of floats, and multiplies
+/// itself.
 struct RoundedGradients {
   std::uint16_t* dwx = nullptr;      // [cells, G, H]
   std::uint16_t* drh = nullptr;      // [cells, G, H]; may be dwx itself where they are equal
@@ -198,7 +199,7 @@ struct DenseBackward {
   Index row_of(Index slot, Index step) const { return first_row[step - step_begin] + slot; }
 };
 
-/// What rows add to the gradient of one gate's matrices of narrow heads, of which a vector holds several.
+/// Job that adds rows to the gradient of one gate's matrices of narrow heads, of which a vector holds several.
 template <class Real>
 struct NarrowGradient {
   Index rows = 0, mixed = 0;  // D
@@ -333,8 +334,8 @@ struct PanelShape {
   std::size_t size = 0;  // Reals
 };
 
-/// What some steps do to the state that enters them: carry' = (gain + gain_rest) carry + offset, each [H]. The sum of
-/// two numbers has the digits of a product of many gains that are close to 1.
+/// Effect of some steps on the state that enters them: carry' = (gain + gain_rest) carry + offset, each [H]. The sum of
+/// two numbers keeps the digits of a product of many gains close to 1.
 template <class Real>
 struct ScanEffect {
   Real* gain = nullptr;
@@ -377,7 +378,7 @@ struct CellKernels {
   void (*dense_backward)(const DenseBackward<Real>& job, const DensePart& part) = nullptr;
   /// Units [begin, end), whole heads; where the panels' shape has fewer heads than the layer.
   void (*narrow_gradient)(const NarrowGradient<Real>& job, Index begin, Index end) = nullptr;
-  /// As rounded_inputs(), of the backward pass, whose gradients are rounded where this is not null.
+  /// Like rounded_inputs(), but for the backward pass; its gradients are rounded if this is not null.
   Index (*rounded_gradients)(Index inputs) = nullptr;
   // Scan cells. `carry` [H] is the state entering the part and then leaving it. The summaries give the part's effect on
   // any carry without writing outputs.

@@ -64,7 +64,7 @@ struct SimdOf {
   }
 #endif
 #if HWY_TARGET == HWY_AVX3
-  // The same 14 bits in vectors of either width, which Highway does not promise.
+  // Estimates of 1 / b with 14 bits in vectors of either width, which Highway does not promise.
   static HWY_INLINE auto Reciprocal(hn::Vec512<float> b) { return hn::Vec512<float>{_mm512_rcp14_ps(b.raw)}; }
   static HWY_INLINE auto Reciprocal(hn::Vec256<float> b) { return hn::Vec256<float>{_mm256_rcp14_ps(b.raw)}; }
   /// An estimate of 14 bits and one step of Newton's: a division would hold up the multipliers.
@@ -112,7 +112,7 @@ struct SimdOf {
   }
 };
 
-/// What rounding took from a product of a and b: a b - product, exactly.
+/// Returns the rounding error of a product of a and b: a b - product, exactly.
 template <class Tag, bool quick>
 HWY_INLINE SimdOf<Tag, quick> ProductRest(SimdOf<Tag, quick> a, SimdOf<Tag, quick> b, SimdOf<Tag, quick> product) {
 #if HWY_NATIVE_FMA
@@ -145,7 +145,7 @@ using NarrowSimd = SimdOf<hn::Half<hn::ScalableTag<float>>>;
 template <class Real>
 struct Lanes;
 
-/// Of vectors of floats.
+/// Memory access of vectors of floats.
 template <class Vector>
 struct SimdLanes {
   using V = Vector;

@@ -9,7 +9,7 @@ struct Site {
   Index operand;  // of [heads, inputs], where operands are rounded
 };
 
-/// Whether a vector is a line of the caches: parts of one that go past them would cost more than they save.
+/// True if a vector fills a cache line. Non-temporal stores of parts of a line would cost more than they save.
 template <class Real>
 constexpr bool StreamsLines = Lanes<Real>::lanes * sizeof(Real) == 64;
 
@@ -34,7 +34,7 @@ struct ForwardPointwise {
     for (int k = 1; k < S; ++k) prev[k] = L::load(at.row.others + (k - 1) * state + at.unit, at.count);
   }
 
-  /// What the next product multiplies is kept rounded too, where it is multiplied so.
+  /// Stores the operand of the next product rounded too, if the product uses it rounded.
   HWY_INLINE void round_operand(const At& at, V value, std::uint16_t* row) const {
     if constexpr (RoundsOperands<Panel>) StoreRounded(value, row + at.operand, at.count);
   }

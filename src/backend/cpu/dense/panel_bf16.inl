@@ -19,7 +19,7 @@ HWY_INLINE void AddInput(const float* const (&a)[rows], Index k, const Bf16Weigh
   }
 }
 
-/// As for panels of floats, in the same order.
+/// Accumulates like the function for panels of floats, in the same order.
 template <class Real, int rows, int vectors>
 HWY_INLINE void AccumulatePanel(const float* const (&a)[rows], Index k_count, const Bf16Weight* panel,
                                 Simd (&acc)[rows][vectors]) {
@@ -111,7 +111,8 @@ requires RoundsOperands<Panel> HWY_INLINE void AccumulatePanels(const std::uint1
   }
 }
 
-/// As many as fill vectors: what a masked store has written cannot be read again before it has reached the cache.
+/// Rounds a count up to whole vectors: values that a masked store wrote cannot be read again before they reach the
+/// cache.
 constexpr Index WholeVectors(Index count) { return (count + Simd::lanes - 1) / Simd::lanes * Simd::lanes; }
 
 /// Operands that are floats still.

@@ -1,5 +1,5 @@
-// What the engines of scan cells do otherwise for cells whose equations are in the job. Include after
-// scan/cell_step.inl and before scan/scan.inl and scan/step.inl.
+// Parts of the engines of scan cells for cells whose equations are in the job. Include after scan/cell_step.inl and
+// before scan/scan.inl and scan/step.inl.
 
 /// Which job of a defined cell a job is.
 template <class Real>

@@ -1,4 +1,4 @@
-// The same for steps of streams. Include after dense/step.inl.
+// Parts of the engine of stream steps for cells whose equations are in the job. Include after dense/step.inl.
 
 template <class Panel, Traced Cell>
 struct StepPointwise<Panel, Cell> {
