@@ -9,7 +9,7 @@
 /// A model is a graph of ops: values, and the nodes that make some of them from others.
 namespace penstock::graph {
 
-/// What a value's leading extent is.
+/// Leading extent of a value.
 enum class Extent {
   positions,  ///< [B, T, width]
   rows,       ///< [B, width]

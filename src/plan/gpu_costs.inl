@@ -68,7 +68,7 @@ PENSTOCK_COST(chip_sums, 500);      ///< Exchange of sums among the blocks of a 
 PENSTOCK_COST(pair_sums, 420);      ///< Exchange of sums in clusters of two
 PENSTOCK_COST(block_sums, 60);      ///< Exchange of sums within one block
 PENSTOCK_COST(chip_backward, 250);  ///< Further time of a step of a backward pass
-// The same costs with exchange from registers to registers. The fit to measured times has a mean error below 6 %.
+// Costs with exchange from registers to registers. The fit to measured times has a mean error below 6 %.
 PENSTOCK_COST(direct_exchange, 1116);     ///< A step without multiplications
 PENSTOCK_COST(direct_backward, 640);      ///< Further time of a step of a backward pass
 PENSTOCK_COST(direct_request, 97);        ///< Each time that a thread must poll again for values beyond one request

@@ -87,7 +87,7 @@ void remove_stale(const std::string& folder, const std::string& stem) {
   ::closedir(entries);
 }
 
-/// Whether the open file is still the one of this name.
+/// Returns whether the open file is still the one of this name.
 bool is_at(int file, const std::string& path) {
   struct stat open_file {
   }, named{};
