@@ -34,7 +34,7 @@ struct NamedPlace {
 
 /// Throws Error(invalid_argument) naming both if what is written shares memory with one of the others.
 void require_no_overlap(const NamedPlace& written, std::initializer_list<NamedPlace> others);
-/// The same unless it takes the very place of the other one.
+/// Throws like require_no_overlap(), but allows that both take exactly the same place.
 void require_in_place_or_apart(const NamedPlace& written, const NamedPlace& other);
 
 /// Throws Error(invalid_argument) naming the sequence unless every position of it has a place of its own.

@@ -12,7 +12,7 @@
 /// what it starts from.
 namespace penstock::training {
 
-/// What is regressed on: rows, or their differences.
+/// Variables of the regression: rows, or their differences.
 struct RegressionShape {
   bool difference = false, seasonal = false;  ///< From the row before, from the season before; may be both.
   Index lags = 1;                             ///< Of these.
@@ -57,7 +57,7 @@ LinearChoice choose_linear_forecast(ManySeries z, Index horizon, Index season, I
                                     const RawValue& raw, int threads = 1, std::optional<double> zero = std::nullopt);
 LinearForecast fit_linear_forecast(ManySeries z, const LinearChoice& choice, std::optional<double> zero = std::nullopt);
 
-/// The same of one series.
+/// Chooses and fits for one series.
 LinearChoice choose_linear_forecast(std::span<const double> z, Index horizon, Index season,
                                     const std::function<double(double)>& raw);
 LinearForecast fit_linear_forecast(std::span<const double> z, const LinearChoice& choice);

@@ -23,7 +23,7 @@ std::optional<Index> smoothing_window(Index rows, Index period);
 /// too few rows for are left out.
 std::vector<FittedSmoothing> fit_smoothings(ManySeries z, Index period, Index horizon);
 
-/// The same with a level that grows by a share of itself from row to row; nothing unless all values lie above `zero`.
+/// Fits a smoothing whose level grows by a share of itself from row to row; nothing unless all values lie above `zero`.
 std::optional<FittedSmoothing> fit_growing_smoothing(ManySeries z, double zero, Index horizon);
 
 /// The mean of all that fit, with and without the season, weighted by how likely Akaike's criterion makes each. The one

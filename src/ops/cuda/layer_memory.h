@@ -77,9 +77,9 @@ class LayerGradients {
 class StateBlocks {
  public:
   StateBlocks(const Recurrence& shape, const Target& target);
-  /// Whether they are copied on their way.
+  /// Returns whether states are copied on the way in and out.
   bool copies() const { return copies_; }
-  /// Of one such set of states.
+  /// Returns the bytes of scratch memory for one such set of states.
   std::size_t scratch_bytes() const { return copies_ ? padded(static_cast<std::size_t>(states_) * block_) : 0; }
   /// The states side by side: themselves, or a copy.
   cuda::DeviceAddress enter(const Call& call, cuda::DeviceAddress states, cuda::DeviceAddress scratch) const;

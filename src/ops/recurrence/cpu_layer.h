@@ -70,7 +70,7 @@ struct Member {
   }
 };
 
-/// What the planner is asked about one layer in one direction on a CPU.
+/// Returns the planner's problem for one layer in one direction on a CPU.
 plan::Problem layer_problem(const plan::CellTraits& cell, Index input, Index hidden, Index heads, Index rows,
                             Index steps, const Execution& execution);
 
@@ -90,7 +90,7 @@ class CpuLayer {
   /// one, or of a scan cell the input's.
   std::size_t packed_forward_size() const;
   std::size_t packed_backward_size() const;
-  /// Of a step: both matrices and the biases, in an order of its own.
+  /// Returns the Reals of the packed weights of a step: both matrices and the biases, in an order of its own.
   std::size_t packed_step_size() const;
   void pack_forward(const StoredWeights& weight_ih, const StoredWeights& weight_hh, Real* packed, int threads) const;
   void pack_backward(const StoredWeights& weight_ih, const StoredWeights& weight_hh, Real* packed, int threads) const;
@@ -101,15 +101,15 @@ class CpuLayer {
 
   /// Numbers of Reals, for the batch that was prepared.
   std::size_t tape_size() const;
-  /// Whether forward passes, or backward passes, read and write sequences of bfloat16 and pack weights of it.
+  /// Returns whether forward (or backward) passes read and write sequences of bfloat16, and pack weights from bfloat16.
   bool takes_bf16_forward() const { return packed_ && kernels_.rounded_inputs != nullptr; }
   bool takes_bf16_backward() const { return rounds_gradients(); }
-  /// Whether a tape holds bfloat16: then a backward pass must be so too.
+  /// Returns whether a tape holds bfloat16: then the backward pass must use bfloat16, too.
   bool rounds_tape() const { return cell_.info.scan && rounds_gradients(); }
   std::size_t forward_workspace() const;
   std::size_t backward_workspace() const;
 
-  /// What step() wants, with panels of pack_step(); x, y, the states and the direction are the caller's to set.
+  /// Returns the job of step(), with panels of pack_step(); the caller sets x, y, the states and the direction.
   /// `workspace` [step_workspace()] stays in use.
   cpu::TracedStep<Real> step_job(const Real* packed, Real* workspace) const;
   std::size_t step_workspace() const;
@@ -137,7 +137,7 @@ class CpuLayer {
   Index S() const { return cell_.info.states; }
   /// Values of the learnt vectors, K*H.
   Index learnt() const { return cell_.learnt * hidden_; }
-  /// What a thread needs to compute a head of a cell whose units read means; 0 for other cells.
+  /// Returns the Reals that a thread needs to compute a head of a cell whose units read means; 0 for other cells.
   Index head_values() const;
   /// The equations of a defined cell, with learnt vectors as they lie behind the gates of bias_ih.
   cpu::TracedCell<Real> traced(const Real* bias_ih) const {
@@ -151,7 +151,7 @@ class CpuLayer {
   Index gradient_steps() const;
   Index rounded_states() const;
   Index rounded_step() const;
-  /// Whether the backward pass multiplies in bfloat16.
+  /// Returns whether the backward pass multiplies in bfloat16.
   bool rounds_gradients() const { return kernels_.rounded_gradients != nullptr; }
   /// Channels of all gates in a row of rounded gradients of a scan cell.
   Index rounded_channels() const { return kernels_.rounded_gradients(G() * channel_vectors() * kernels_.lanes); }

@@ -208,7 +208,7 @@ void CpuLayer<Real>::for_recurrent_blocks(const Visit& visit) const {
   }
 }
 
-/// The same of R and its bias alone, for columns [begin, end) of gates.
+/// Adds the gradients of R and its bias alone, for columns [begin, end) of gates.
 template <class Real>
 void CpuLayer<Real>::recurrent_gradients(const BackwardArguments<Real>& call, const BackwardSpace& space, Index rows,
                                          Index begin, Index end, Real* scratch) const {
@@ -233,7 +233,8 @@ void CpuLayer<Real>::recurrent_gradients(const BackwardArguments<Real>& call, co
   });
 }
 
-/// The same where a vector holds several heads. Columns begin at a line of them, and a line holds whole heads.
+/// Adds the gradients of R if a vector holds several heads. Columns begin at a line of them, and a line holds whole
+/// heads.
 template <class Real>
 void CpuLayer<Real>::narrow_gradients(const BackwardArguments<Real>& call, const BackwardSpace& space, Index rows,
                                       Index begin, Index end, Real* scratch) const {

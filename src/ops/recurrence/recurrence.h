@@ -28,12 +28,12 @@ struct Recurrence {
   // is, and dy as y; of weights, the matrices.
   bool bf16_x = false, bf16_y = false, bf16_weights = false;
 
-  // Of dense cells.
+  // Dense cells only.
   double gradient_clip = 0.0;  ///< Limit of the gradient that a step passes to the h before it; 0: none.
   bool every_state = false;    ///< Forward passes write the states but h after each step; those have gradients then.
   SequenceStrides state_strides = {};  ///< Of what they write, [B, T, (S - 1) * H], and of its gradient.
 
-  /// Whether the cell has no recurrent matrix.
+  /// Returns whether the cell has no recurrent matrix.
   bool is_scan() const;
   /// Values of a row's state, S*H, laid out [S, B, H] for a batch.
   Index state_size() const;
@@ -41,18 +41,18 @@ struct Recurrence {
   Index other_states_size() const { return state_size() - hidden; }
 };
 
-/// Whether what a CPU keeps of a forward pass is bfloat16, which its backward pass then expects.
+/// Returns whether a CPU's tape is bfloat16, which the backward pass then expects.
 bool rounds_tape(const Recurrence& shape, const Target& target);
 
-/// Whether a layer's passes in one direction on a CPU read and write sequences of bfloat16 as they are and pack weights
-/// of it, rather than wanting floats.
+/// Returns whether a layer's passes in one direction on a CPU take bfloat16 directly, for sequences and for the weights
+/// that they pack. Otherwise they take floats.
 bool takes_bf16(const Recurrence& shape, bool backward, const Target& target);
 
-/// What forward passes, backward passes or steps read instead of the weights, in a layout for this machine.
+/// Passes that read packed weights (panels), in a layout for this machine.
 enum class Panels { forward, backward, step };
 
-/// Whether an op on this target reads panels. A GPU's kernels read the weights themselves, and so do forward passes of
-/// few positions that would have to pack them first.
+/// Returns whether an op on this target reads panels. A GPU's kernels read the weights themselves, and so do forward
+/// passes of few positions that would have to pack them first.
 bool reads_panels(const Recurrence& shape, Panels panels, const Target& target);
 /// Tells panels of one layer apart from those for other precisions and instruction sets.
 std::string panels_key(Panels panels, const Target& target);

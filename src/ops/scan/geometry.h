@@ -69,7 +69,7 @@ class Geometry {
   void order_rows();
   void count_steps();
   void number_cells(const Batch& batch, Index x_row_stride, Index x_step_stride, Index input, bool step_by_step);
-  /// Of packed rows, among those of all rows.
+  /// Returns the place of step t of a packed row among all positions.
   Index position(Index row, Index t) const { return by_steps_ ? step_start_[t] + row : start_of_row_[row] + t; }
 
   Index rows_ = 0, steps_ = 0, cells_ = 0, input_stride_ = 0;

@@ -50,7 +50,7 @@ struct GivenScanBackward {
 class ScanPass {
  public:
   virtual ~ScanPass() = default;
-  /// Of any content.
+  /// Bytes of workspace; any content.
   virtual std::size_t workspace_bytes() const = 0;
   /// Only the pass that was prepared.
   virtual void forward(const Call& call, const GivenScanForward& memory) = 0;

@@ -46,7 +46,7 @@ struct OptimizerShape {
   std::vector<StoredTensor> tensors;
 };
 
-/// What every run begins with.
+/// Returns the state in which every run begins.
 StepState first_step_state(float loss_scale);
 /// The learning rate at `fraction` (0..1) of a run.
 double step_rate(const StepRules& rules, double fraction);
