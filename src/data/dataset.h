@@ -9,7 +9,7 @@
 #include "base/random.h"
 #include "penstock/data/dataset.h"
 
-/// What the datasets have in common.
+/// Helpers that datasets share.
 namespace penstock::data {
 
 /// Data files are held in memory, several times over once parsed.
@@ -28,7 +28,7 @@ void clear(Example& example, Index rows, Index steps);
 /// A number that differs (almost surely) when the bytes do, the same on every machine.
 std::uint64_t fingerprint(std::string_view bytes, std::uint64_t start = 0);
 
-/// What Dataset::position() keeps.
+/// Content of Dataset::position().
 struct Position {
   std::string kind;               ///< Which dataset wrote it.
   std::uint64_t fingerprint = 0;  ///< Of its data and options.

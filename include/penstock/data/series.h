@@ -22,7 +22,7 @@ struct CalendarOptions {
   std::vector<Cycle> cycles = {};
 };
 
-/// Whether a model learns the values of a series or their logarithms.
+/// Transform of a series before scaling: none, logarithms, or the better one by the data.
 enum class Transform { automatic, none, logarithm };
 
 /// Says how to read a table as a time series.

@@ -98,8 +98,8 @@ struct TrainResult {
   bool interrupted = false;    ///< Whether TrainCallbacks::stop ended the run.
   bool stopped_early = false;  ///< Whether TrainOptions::patience ended the run.
   Index model_step = 0;        ///< Step after which the model had its final weights.
-  /// What was seen and the likeliest remedy, if more rollbacks were needed than TrainOptions::rollbacks allows. The
-  /// model has its last good weights, or the best ones with TrainOptions::keep_best. Otherwise empty.
+  /// Reason and likeliest remedy, if more rollbacks were needed than TrainOptions::rollbacks allows; otherwise empty.
+  /// The model then has its last good weights, or the best ones with TrainOptions::keep_best.
   std::string gave_up;
   /// Why the last checkpoint could not be written; empty if it could. A failure during the run is a warning, and
   /// another attempt follows after ten seconds.

@@ -74,7 +74,7 @@ float StreamSeries::normalised(double raw, std::size_t input, const Column& colu
     inputs[input] = with_scaling(column, group.inputs[input]);
     begun_[input] = true;
   }
-  // Of another series the first scales are no measure of what is far.
+  // In a series that training did not see, the first scale is too rough to judge which values are too far.
   return normalise(raw, inputs[input], source, line, trained_ ? Column::furthest : std::numeric_limits<float>::max());
 }
 

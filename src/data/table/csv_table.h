@@ -33,7 +33,7 @@ class CsvTable {
   CsvTable(const Sources& sources, const TableFormat& format);
   CsvTable(std::vector<Table> tables, const TableFormat& format);
 
-  /// Of the first file, as is the format.
+  /// Header and format of the first file.
   const CsvHeader& header() const { return files_.front().header; }
   const FoundFormat& format() const { return files_.front().format; }
   /// Stands before the first row.
@@ -70,7 +70,8 @@ class CsvTable {
   /// Leaves out these rows, by their numbers in all files together, from now on.
   void leave_out(const std::vector<Index>& rows);
 
-  /// What Dataset::reading() says; `read` columns were used, and `choice` is empty if they were asked for.
+  /// Returns the sentences of Dataset::reading(); `read` columns were used, and `choice` is empty if they were asked
+  /// for.
   std::vector<std::string> reading(std::size_t read, const Choice& choice) const;
 
   const Sources& sources() const { return sources_; }
@@ -101,10 +102,10 @@ class TableRows {
   /// of another width than the header.
   bool next();
   const std::vector<CsvField>& fields() const { return fields_; }
-  /// Of the file that the row stands in.
+  /// Returns the header of the file that the row is in.
   const CsvHeader& header() const { return table_.files_[file_].header; }
   std::size_t file() const { return file_; }
-  /// Whether this is the first row of its file.
+  /// Returns whether this is the first row of its file.
   bool starts_file() const { return starts_file_; }
 
  private:

@@ -19,8 +19,8 @@ double working_days_before(double seconds) {
   return 5.0 * week + std::min(number - 7.0 * week, 5.0);
 }
 
-/// Whether clocks are put forward, or back, on this day somewhere in the world, by today's rules or those since 1970: a
-/// Sunday.
+/// Returns whether clocks are put forward, or back, on this day somewhere in the world, by today's rules or those since
+/// 1970: a Sunday.
 bool may_change_clocks(double seconds, bool forward) {
   namespace chrono = std::chrono;
   const chrono::sys_days date{chrono::days{static_cast<int>(std::floor(seconds / a_day))}};
