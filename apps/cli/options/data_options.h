@@ -32,7 +32,7 @@ struct TableOptions {
   RowFormat row_format() const;
 };
 
-/// What the options say about the data; which of them apply depends on the kind.
+/// Options about the data; which of them apply depends on the kind.
 struct DataOptions {
   std::string source;  ///< The first of `sources`, as messages call the data.
   Sources sources;     ///< Paths, or "task:NAME".

@@ -89,7 +89,7 @@ std::vector<std::string> words_of(const OptionEntry& entry) {
   return words;
 }
 
-/// The same of what a verb takes without a name; empty: files.
+/// Returns the words that a verb's argument without a name takes, as far as they are known; empty: files.
 std::vector<std::string> argument_words(const CLI::App& program, const CLI::App& verb) {
   std::vector<std::string> words;
   for (const CLI::Option* option : verb.get_options([](const CLI::Option* o) { return o->get_positional(); })) {

@@ -59,8 +59,8 @@ struct Axis {
   std::vector<double> ticks;
   std::vector<std::string> labels = {};  ///< Of the ticks.
 
-  /// Whether a point can be drawn there: not beyond 1e300, where differences would overflow, and on a logarithmic axis
-  /// not below 1e-300.
+  /// Returns whether a point can be drawn there: not beyond 1e300, where differences would overflow, and on a
+  /// logarithmic axis not below 1e-300.
   bool holds(double value) const;
   /// 0 at `from`, 1 at `to`.
   double place(double value) const;
@@ -69,7 +69,8 @@ struct Axis {
 /// The axes that hold all finite numbers of a chart, of such a width in pixels.
 Axis x_axis(const Chart& chart, int width);
 Axis y_axis(const Chart& chart);
-/// Of what can be seen in so many points: the least and the greatest of each of `buckets` parts. Gaps stay.
+/// Returns the visible part of a line in so many points: the least and the greatest of each of `buckets` parts. Gaps
+/// stay.
 Line thinned(const Line& line, std::size_t buckets);
 
 /// The classes of a line, which the style of the page draws.

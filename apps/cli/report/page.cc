@@ -25,7 +25,8 @@ std::string list_entry(const char* name, const std::string& value) {
   return value.empty() ? "" : fmt::format("<dt>{}</dt><dd>{}</dd>", name, html(value));
 }
 
-/// What the finished model scored, in the unit of the data; of several columns there is no single figure.
+/// Returns the score of the finished model, in the unit of the data; empty for several columns, which have no single
+/// figure.
 std::string final_score(const Run& run) {
   const double accuracy = number_of(run.score, "accuracy");
   if (std::isfinite(accuracy)) return percent(accuracy) + " accuracy";
@@ -269,7 +270,7 @@ std::string html(std::string_view text) {
         out += "&quot;";
         break;
       default:
-        // Of the control characters a page may have these two.
+        // Two control characters are allowed in a page.
         out += static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t' ? ' ' : c;
     }
   }

@@ -8,13 +8,13 @@
 /// `penstock report`: what training runs measured, as one page that needs nothing but a browser.
 namespace penstock::cli::reporting {
 
-/// What was measured at a step; not a number where the record does not say.
+/// Measurements of a step; NaN if the record has none.
 struct Measurement {
   double step, seconds, loss, accuracy, learning_rate, gradient_norm, clipped_norm, rate, saturated,
       first_gradient_ratio, skipped;
 };
 
-/// Of held-out data.
+/// Measurements on held-out data.
 struct Validation {
   double step, seconds, loss, accuracy;
 };

@@ -13,7 +13,7 @@ using Json = nlohmann::ordered_json;  ///< Keeps the order in which a person wou
 
 /// "minGRU" is written as its cell is named: "mingru, 2 blocks of width 256, 532,992 parameters"
 std::string describe_model(const Model& model);
-/// The same of each member of an ensemble, without how many there are.
+/// Describes each member of an ensemble, without the number of members.
 std::string describe_layers(const ModelSpec& spec);
 
 Json model_json(const Model& model);

@@ -54,7 +54,7 @@ void check_writable(const std::string& path) {
   if (!path.empty() && path != "-") check_can_write(path);
 }
 
-/// As it was typed, so that a report can be repeated.
+/// Returns the command line as it was typed, so that a report can be repeated.
 std::string command_line() {
   std::ifstream file("/proc/self/cmdline", std::ios::binary);
   std::string line = "penstock", word;

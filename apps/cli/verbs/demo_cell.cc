@@ -69,7 +69,7 @@ struct Time {
   Seconds sequential, scan;  ///< `scan` for cells that have one
 };
 
-/// What the demo finds out.
+/// Results of the demo.
 struct Findings {
   std::vector<float> x, state, next;                  ///< One step of a small network.
   std::map<std::string, std::vector<float>> weights;  ///< Of that network, by name.
@@ -198,7 +198,7 @@ std::string curve_line(const std::vector<float>& values, std::size_t width) {
   return fmt::format("{} {:.2f} to {:.2f}", line, least, most);
 }
 
-/// Whether equal calls, or the steps of longer calls, took so much longer that something else must have run.
+/// Returns whether equal calls, or the steps of longer calls, took so much longer that something else must have run.
 bool was_busy(const std::vector<Time>& times) {
   const auto for_step = [](const Time& time) { return time.sequential.shortest / static_cast<double>(time.steps); };
   const double best = for_step(std::ranges::min(times, {}, for_step));

@@ -124,7 +124,7 @@ class Stream {
     return outputs;
   }
 
-  /// What cannot go on from where it is goes on from the start of a sequence.
+  /// Pushes a step. If the state is not finite, begins a new sequence and says so once.
   template <class Step>
   std::span<const float> push_finite(const Step& step) {
     try {
