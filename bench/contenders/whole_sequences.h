@@ -46,7 +46,7 @@ class WholeSequences : public Contender {
   bool training() const { return problem_.test.pass == Pass::training; }
   const Shape& shape() const { return problem_.test.shape; }
   Batch batch() const { return {.rows = shape().rows, .steps = shape().steps}; }
-  /// Of data [B, T, channels].
+  /// Returns a view of data [B, T, channels].
   template <class Real>
   SequenceView<Real> view(Real* data, Index channels) const {
     return SequenceView<Real>::batch_first(data, shape().steps, channels);

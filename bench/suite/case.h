@@ -7,7 +7,7 @@
 
 namespace penstock::bench {
 
-/// What one timed call does.
+/// Work of one timed call.
 enum class Pass {
   forward,   ///< y from x
   training,  ///< y from x, then the gradients of x and of all weights from one of y

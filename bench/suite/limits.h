@@ -22,7 +22,7 @@ struct Limit {
 /// On a GPU: products at cuBLASLt's rate for large ones, and everything that must be read and written at a copy's.
 Limit limit_on_gpu(const Case& test);
 
-/// What this machine can do, measured when it is first asked for and then kept.
+/// Limits of this machine, measured on first use and then kept.
 class Limits {
  public:
   /// Each figure is the best of repetitions that together take about `seconds`.

@@ -6,7 +6,7 @@
 
 namespace penstock::bench {
 
-/// What a reader has to know to judge a number, or to repeat it.
+/// Facts about the machine that a reader needs to judge a number, or to repeat it.
 struct Machine {
   SystemInfo system;
   std::string kernel;    ///< "Linux 6.1.0"

@@ -20,7 +20,7 @@ struct Array {
 /// Weights, input and gradient of the output of a case; every contender gets copies of these.
 struct Problem {
   Case test;
-  /// As Recurrent names them; with a head also "head_weight" [1, H], "head_bias" [1]. Of a bare scan its terms.
+  /// Weights named as in Recurrent; with a head also "head_weight" [1, H], "head_bias" [1]. For a bare scan: its terms.
   std::vector<Array> weights;
   std::vector<float> x;     ///< [B, T, I]
   std::vector<float> dy;    ///< [B, T, H]; training only
@@ -31,7 +31,7 @@ struct Problem {
   std::vector<Array> weights_for(const std::string& contender) const;
   /// `dy`, but zero in all rows that are not compared.
   std::vector<float> masked_dy() const;
-  /// What is compared, in one sentence.
+  /// Returns what is compared, in one sentence.
   std::string checked() const;
 };
 
@@ -50,8 +50,8 @@ struct Answers {
   std::vector<std::pair<std::string, std::vector<Real>>> gradients;
 };
 
-/// What double precision says, by equations that share no code with the library. `at_piece` is called now and then and
-/// may throw.
+/// Returns the answers in double precision, by equations that share no code with the library. `at_piece` is called now
+/// and then and may throw.
 Answers<double> solve(
     const Problem& problem, const std::function<void()>& at_piece = [] {});
 

@@ -59,7 +59,7 @@ class Runner {
     std::vector<double> times;
   };
 
-  /// Whether two cases have the same numbers and answers: but for the threads they are one.
+  /// Returns whether two cases have the same inputs and answers: they differ in the number of threads at most.
   static bool same_problem(const Case& test, Case known) {
     known.threads = test.threads;
     return test.label() == known.label();
