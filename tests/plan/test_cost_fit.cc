@@ -159,7 +159,7 @@ TEST(CostFit, CostsThatWouldChooseSlowerPlansAreNotTaken) {
   EXPECT_LT(fitted(95)[1], 0.95) << "where that plan is the quicker one";
 }
 
-/// The same for a GPU's costs, which are many more.
+/// Fits the costs of a GPU, which are many more.
 TEST(CostFit, FindsTheCostsOfAnotherChip) {
   GpuModel planned = named_gpu("h200"), real = planned;
   real.costs.exchange_of_16 *= 1.5, real.costs.exchange_of_8 *= 1.5, real.costs.chip_exchange *= 1.4;

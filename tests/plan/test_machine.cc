@@ -203,7 +203,8 @@ TEST(Explain, NamesWhatLostAndWhatCannotBe) {
   EXPECT_THAT(product.alternatives.at(0).reason, HasSubstr("sm_90, and A100 is of sm_80"));
 }
 
-/// Of each algorithm that has no plan for large heads, the largest ones that it has a plan for; no more of them.
+/// For each algorithm without a plan for large heads, the explanation names the largest heads that have one, and no
+/// more.
 TEST(Explain, SaysWhichHeadsWouldFit) {
   for (const char* const chip : {"h100", "a100", "rtx 4090"}) {
     const GpuModel gpu = named_gpu(chip);

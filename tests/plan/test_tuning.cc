@@ -213,7 +213,7 @@ TEST(Tuning, CostsOfAMachineAreReadAndStay) {
               HasSubstr("f: 'costs' must be an object"));
 }
 
-/// What PENSTOCK_PLANS names decides for the machine of this process. Each identity is loaded once.
+/// The costs of the file that PENSTOCK_PLANS names apply to the machine of this process. Each identity is loaded once.
 TEST(Tuning, AMachineTakesItsCosts) {
   const test::TemporaryFolder folder;
   CpuModel cpu{.name = "a CPU of this test", .isa = "none", .cores = 3}, wrong = cpu;
