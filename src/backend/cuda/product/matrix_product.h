@@ -12,7 +12,7 @@ namespace penstock::cuda {
 /// computes all other products.
 inline bool in_own_kernels(const plan::GpuModel& gpu, const ProductShape& shape) {
   const double size = static_cast<double>(shape.m) * static_cast<double>(shape.n) * static_cast<double>(shape.k);
-  return shape.storage == plan::Storage::f32 && !shape.tf32 && (has_warpgroups(gpu) || size <= gpu.costs.own_product);
+  return shape.storage == plan::Storage::f32 && !shape.tf32 && (has_warpgroups(gpu) || size <= gpu.costs.product.own);
 }
 
 /// A matrix product, in our own kernels or by cuBLASLt. Not safe for two calls at once.
