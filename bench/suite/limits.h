@@ -15,8 +15,8 @@ struct Limit {
   std::string bound;       ///< "products", "reading R", "reading weights" or "memory"
   double input = 0.0;      ///< Seconds of `seconds` that the products of the input take,
   double recurrent = 0.0;  ///< and the recurrence.
-  double flops = 0.0;      ///< Of one call: additions and multiplications of all matrix products.
-  double bytes = 0.0;      ///< Of a step of a stream: the weights that it reads; of a bare scan: all its sequences.
+  double flops = 0.0;      ///< Operations of one call: additions and multiplications of all matrix products.
+  double bytes = 0.0;      ///< Bytes read: the weights by a step of a stream, all sequences by a bare scan.
 };
 
 /// On a GPU: products at cuBLASLt's rate for large ones, and everything that must be read and written at a copy's.

@@ -64,7 +64,7 @@ struct Verdict {
 
 enum class Extent {
   all,             ///< y; for training also dx and the gradient of every weight
-  without_weights  ///< The same but for the gradients of weights
+  without_weights  ///< All but the gradients of weights
 };
 
 /// Whatever is missing from `got` is wrong. `slack`, if above 0, replaces every tolerance.

@@ -18,7 +18,7 @@ struct Group {
 struct Subject {
   std::string name;
   std::string title;
-  std::string about;  ///< What the numbers are, in a sentence or two.
+  std::string about;  ///< Meaning of the numbers, in a sentence or two.
   std::vector<Pass> passes;
   bool per_sequence = false;  ///< Say how much faster a sequence is than alone, and how many are done in a second.
   bool percentiles = false;   ///< Time every call by itself and say how long the slow ones take.

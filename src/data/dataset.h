@@ -31,8 +31,8 @@ std::uint64_t fingerprint(std::string_view bytes, std::uint64_t start = 0);
 /// Content of Dataset::position().
 struct Position {
   std::string kind;               ///< Which dataset wrote it.
-  std::uint64_t fingerprint = 0;  ///< Of its data and options.
-  std::vector<Index> numbers;     ///< What they mean is the dataset's business.
+  std::uint64_t fingerprint = 0;  ///< Fingerprint of its data and options.
+  std::vector<Index> numbers;     ///< Numbers whose meaning only the dataset knows.
   std::optional<Random::State> random;
 };
 

@@ -22,7 +22,7 @@ enum class Home {
   derived,        ///< Made of the weights, once for all who use them (graph/weights.h).
   values,         ///< The flat store of parameters.
   gradients,      ///< A store of the same layout.
-  first_moments,  ///< What an optimiser remembers, in the same layout.
+  first_moments,  ///< State of an optimiser, in the same layout.
   second_moments,
   tokens,          ///< i32 [B, T]
   features,        ///< [B, T, I]
@@ -32,8 +32,8 @@ enum class Home {
   outputs,         ///< [B, T, O]
   doutputs,        ///< [B, T, O], the gradient of the loss
   state_in,        ///< [B, width] of each layer that has a state, layer after layer
-  state_out,       ///< The same; may be state_in in programs that only run forward
-  status,          ///< What a training step comes to (ops/training/training.h)
+  state_out,       ///< Next states; may be state_in in programs without a backward pass
+  status,          ///< Result of a training step (ops/training/training.h)
   draws,           ///< i64 [2, B]: keys and counters of rows that draw tokens (ops/pointwise/sample.h)
   history,         ///< i32 [B, n]: the tokens drawn last
   given,           ///< Each such value by itself, wherever it lies.

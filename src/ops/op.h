@@ -24,7 +24,7 @@ namespace penstock::ops {
 /// Device, sizes and precision that an op is prepared for.
 struct Target {
   Device device = {};
-  DType dtype = DType::f32;      ///< Of activations. Parameters and their gradients are f32 (f64 where activations are)
+  DType dtype = DType::f32;      ///< Activations. Parameters and their gradients are f32 (f64 if activations are)
   Index rows = 1;                ///< B
   Index steps = 1;               ///< T; of packed rows, the longest one's
   Index packed = 0;              ///< Packed rows (Batch::cu_seqlens): steps of all rows together. 0: rows are padded.

@@ -26,7 +26,7 @@ class GroupStreams {
   };
   struct Ready {
     const DataDescription& data;  ///< With the scaling of the series.
-    SpreadTracker& tracker;       ///< Of its intervals.
+    SpreadTracker& tracker;       ///< State of its intervals.
     WaitingRows rows;             ///< This one, behind those that it had to wait for.
   };
   std::optional<Ready> take(Rows& rows);

@@ -43,7 +43,7 @@ class StreamState {
   struct OfGroup {
     std::vector<float> state;
     std::vector<float> intervals;
-    std::optional<Group> scaling;  ///< Of one that training did not see.
+    std::optional<Group> scaling;  ///< Scaling of a series that training did not see.
   };
   std::map<std::string, OfGroup> groups;
   /// Last rows, as RowReader::last_rows() returns them.

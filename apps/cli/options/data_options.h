@@ -40,15 +40,15 @@ struct DataOptions {
   std::vector<std::string> columns, categories;
   std::optional<std::string> sequence_column, label_column;  ///< "sequence" and "label" if not given.
   std::string text_column;                                   ///< Labelled texts: found if empty.
-  Index longest = 1000;                                      ///< The same: bytes of a text that are read.
+  Index longest = 1000;                                      ///< Largest number of bytes that are read of a text.
   TableOptions table;
   bool bytes = false;
   std::string target;  ///< Sound: what came out.
   std::optional<double> validation_fraction;
-  SeriesOptions series;   ///< Of a series alone, but what `choices` and `table` say.
+  SeriesOptions series;   ///< Options of a series alone, except those in `choices` and `table`.
   SeriesChoices choices;  ///< How a series is forecast, and its dates.
   TaskOptions task;
-  const DataDescription* origin = nullptr;  ///< Of a model that is trained further: its columns, horizon and labels.
+  const DataDescription* origin = nullptr;  ///< Columns, horizon and labels of a model that is trained further.
 };
 
 struct OpenedData {

@@ -16,7 +16,7 @@ struct Line {
   enum class Style {
     solid,
     faint,    ///< Thinner and lighter: what jumps about.
-    dashed,   ///< What has not happened yet.
+    dashed,   ///< Values still to come.
     neutral,  ///< In the colour of text: the truth.
   };
   std::string name;
@@ -57,7 +57,7 @@ struct Axis {
   double from = 0.0, to = 1.0;
   bool logarithmic = false;
   std::vector<double> ticks;
-  std::vector<std::string> labels = {};  ///< Of the ticks.
+  std::vector<std::string> labels = {};  ///< Labels of the ticks.
 
   /// Returns whether a point can be drawn there: not beyond 1e300, where differences would overflow, and on a
   /// logarithmic axis not below 1e-300.

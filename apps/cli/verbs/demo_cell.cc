@@ -72,11 +72,11 @@ struct Time {
 /// Results of the demo.
 struct Findings {
   std::vector<float> x, state, next;                  ///< One step of a small network.
-  std::map<std::string, std::vector<float>> weights;  ///< Of that network, by name.
+  std::map<std::string, std::vector<float>> weights;  ///< Weights of that network, by name.
   double largest_step_difference = 0.0;               ///< Between single steps and the whole sequence.
   double largest_scan_difference = 0.0;
   std::vector<Time> times;
-  std::vector<std::vector<float>> outputs;  ///< Of the first units over the sequence.
+  std::vector<std::vector<float>> outputs;  ///< Outputs of the first units over the sequence.
 };
 
 class Network {

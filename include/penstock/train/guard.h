@@ -17,7 +17,7 @@ struct GuardOptions {
   double clip = 0.0;            ///< Limit of the gradient norm; 0: none.
   double untrained_loss = 0.0;  ///< Loss of a model that guesses; 0: unknown.
   bool bounded = false;         ///< Recurrent outputs lie between -1 and 1.
-  std::string network_remedy;   ///< What to try about the network: "a cell with gates: ..."; empty: nothing.
+  std::string network_remedy;   ///< Change of the network to try: "a cell with gates: ..."; empty: none.
 };
 
 /// Result of a step.
@@ -30,8 +30,8 @@ struct StepSeen {
 
 /// Losses and norms of the accepted steps of a run.
 struct GuardMemory {
-  std::vector<double> losses, norms;  ///< Of the latest accepted steps, oldest first.
-  double first_loss = 0.0;            ///< Of the first step, whose weights are untrained.
+  std::vector<double> losses, norms;  ///< Values of the latest accepted steps, oldest first.
+  double first_loss = 0.0;            ///< Loss of the first step, with untrained weights.
   double first_norm = 0.0;            ///< The largest gradient norm of the first steps.
   Index accepted = 0;                 ///< Steps so far.
 };
@@ -39,7 +39,7 @@ struct GuardMemory {
 /// A state that the caller keeps.
 struct GuardPoint {
   Index step = -1;     ///< Steps submitted before it; -1: there is none.
-  GuardMemory memory;  ///< Of the steps before it.
+  GuardMemory memory;  ///< Memory of the steps before it.
 
   explicit operator bool() const { return step >= 0; }
 };

@@ -15,7 +15,7 @@ namespace penstock::training {
 /// Variables of the regression: rows, or their differences.
 struct RegressionShape {
   bool difference = false, seasonal = false;  ///< From the row before, from the season before; may be both.
-  Index lags = 1;                             ///< Of these.
+  Index lags = 1;                             ///< Number of lags of these.
   auto operator<=>(const RegressionShape&) const = default;  // NOLINT(modernize-use-nullptr): not one in sight
 };
 
@@ -42,7 +42,7 @@ struct LinearChoice {
   double smoothing = 0.0;  ///< Share of the smoothings ...
   Index window = 1;        ///< ... and rows that these read.
   std::optional<ArimaOrders> arima = std::nullopt;
-  double arima_share = 0.0;  ///< What is left of one is the regressions' share.
+  double arima_share = 0.0;  ///< The regressions have the rest of 1.
   Index arima_window = 1;    ///< Rows that the ARIMA reads.
 };
 

@@ -17,7 +17,7 @@ using ManyCovariates = std::span<const Covariates>;
 
 /// How effects are estimated.
 struct EffectsChoice {
-  Index season = 1;         ///< Of the series.
+  Index season = 1;         ///< Season of the series.
   std::size_t penalty = 0;  ///< Number of the ridge penalty.
 };
 

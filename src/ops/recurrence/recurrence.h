@@ -19,7 +19,7 @@ struct Recurrence {
   SequenceStrides x_strides = {}, y_strides = {}, dx_strides = {}, dy_strides = {};
   Index state_pitch = 1;        ///< From state to state of a row, in blocks of [B, H].
   int alignment = 256;          ///< Bytes that addresses of x, y and their gradients are multiples of.
-  int parameter_alignment = 0;  ///< The same of weights and their gradients; 0: as in a flat store of parameters
+  int parameter_alignment = 0;  ///< Alignment of weights and their gradients; 0: as in a flat store
   bool one_launch = false;      ///< GPUs, scan cells: a step of all rows is one launch.
   bool add_dx = false;          ///< The backward pass adds to dx instead of writing it.
   bool add_gradients = false;   ///< And to the gradients of weights.
@@ -31,7 +31,7 @@ struct Recurrence {
   // Dense cells only.
   double gradient_clip = 0.0;  ///< Limit of the gradient that a step passes to the h before it; 0: none.
   bool every_state = false;    ///< Forward passes write the states but h after each step; those have gradients then.
-  SequenceStrides state_strides = {};  ///< Of what they write, [B, T, (S - 1) * H], and of its gradient.
+  SequenceStrides state_strides = {};  ///< Strides of these states, [B, T, (S - 1) * H], and of their gradient.
 
   /// Returns whether the cell has no recurrent matrix.
   bool is_scan() const;

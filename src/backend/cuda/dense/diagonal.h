@@ -9,7 +9,7 @@ namespace penstock::cuda {
 
 /// The kernels of a pass.
 enum class DiagonalPart {
-  walk,     ///< Of whole chains, or the last walk of their pieces.
+  walk,     ///< A walk over whole chains, or the last one over their pieces.
   pieces,   ///< Forward: walks pieces from guesses; backward: finds the effect of each.
   between,  ///< Goes from piece to piece.
   exact,    ///< Forward: walks whole chains whose pieces have not joined.

@@ -16,8 +16,8 @@ struct Changes {
   Positions positions = {};
   Index inputs = 1, horizon = 1, targets = 1;    ///< I
   std::vector<SharedColumn> columns = {};        ///< S
-  plan::Storage features = plan::Storage::bf16;  ///< Of what the layers read
-  plan::Storage outputs = plan::Storage::f32;    ///< Of what they say
+  plan::Storage features = plan::Storage::bf16;  ///< Storage of the layers' inputs
+  plan::Storage outputs = plan::Storage::f32;    ///< Storage of the layers' outputs
 };
 
 struct ChangesReadCall {

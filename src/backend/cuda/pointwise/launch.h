@@ -30,7 +30,7 @@ struct RowPlan {
   int vector = 1;
   int group = 1;    ///< Threads of a row, a power of two
   int steps = 1;    ///< Vectors of a thread
-  int threads = 0;  ///< Of a block
+  int threads = 0;  ///< Threads of a block
   bool held = true;
 
   int rows_of_block() const { return threads / group; }

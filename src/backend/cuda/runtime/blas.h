@@ -37,8 +37,8 @@ enum class Epilogue {
 
 /// D [m, n] = A [m, k] B [k, n], all row by row, rows `*_stride` elements apart. Arithmetic is float.
 struct ProductShape {
-  plan::Storage storage = plan::Storage::f32;  ///< Of A, B and the bias.
-  plan::Storage result = plan::Storage::f32;   ///< Of D and of the sums.
+  plan::Storage storage = plan::Storage::f32;  ///< Storage of A, B and the bias.
+  plan::Storage result = plan::Storage::f32;   ///< Storage of D and of the sums.
   Index m = 1, n = 1, k = 1;
   bool a_transposed = false;  ///< A lies in memory as [k, m].
   bool b_transposed = false;  ///< B lies in memory as [n, k].

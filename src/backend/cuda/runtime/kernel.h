@@ -23,7 +23,7 @@ struct Constant {
 /// A kernel before it is compiled: the text that holds it and the constants that specialise it.
 struct KernelSource {
   std::string entry;  ///< Name of the function, such as "ScanForward".
-  std::string file;   ///< What the program includes, such as "backend/cuda/kernels/scan/scan_forward.cuh".
+  std::string file;   ///< File that the program includes, such as "backend/cuda/kernels/scan/scan_forward.cuh".
   std::vector<Constant> constants;  ///< Seen by the text.
   std::string functions;            ///< Seen by the text: those that only a program can write.
   plan::CellText rule;              ///< The cell that the text calls Rule, if it does.
@@ -37,9 +37,9 @@ struct KernelSource {
 
 /// Resources that a compiled kernel occupies.
 struct KernelResources {
-  int registers = 0;     ///< Of one thread
-  int shared_bytes = 0;  ///< Of one block, what the launch gives included
-  int local_bytes = 0;   ///< Of one thread: spilled registers, and arrays that did not become registers
+  int registers = 0;     ///< Registers of one thread
+  int shared_bytes = 0;  ///< Bytes of one block, including those that the launch adds
+  int local_bytes = 0;   ///< Bytes of one thread: spilled registers, and arrays that did not become registers
 };
 
 /// Compiles for a chip (80: sm_80), without a GPU and without the cache; `log` states the resources of every kernel.

@@ -17,8 +17,8 @@ struct LayerSpec {
   std::string cell = "mingru";
   Index input = 1;                               ///< I
   Index hidden = 1;                              ///< H
-  plan::Storage storage = plan::Storage::bf16;   ///< Of x, y, weights, gates and their gradients
-  plan::Storage gradients = plan::Storage::f32;  ///< Of the gradients of weight and bias: f32, or as `storage`
+  plan::Storage storage = plan::Storage::bf16;   ///< Storage of x, y, weights, gates and their gradients
+  plan::Storage gradients = plan::Storage::f32;  ///< Storage of the gradients of weight and bias: f32, or `storage`
   bool bias = true;
   bool reverse = false;
   bool tf32 = false;  ///< f32 storage only: products with factors rounded to 10 bits of mantissa

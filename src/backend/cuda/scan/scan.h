@@ -33,7 +33,7 @@ struct ScanShape {
   DeviceAddress reset = 0;       ///< uint8 [B, T] or 0: nonzero clears the state before a step.
   Index reset_row_stride = 0, reset_step_stride = 0;
   DeviceAddress learnt = 0;                       ///< [K, C] in the storage, of rules with learnt vectors.
-  plan::Regime regime = plan::Regime::automatic;  ///< Of what is prepared; a call need not say it.
+  plan::Regime regime = plan::Regime::automatic;  ///< Regime of the executable; a call need not say it.
 };
 
 /// The values of a step that the rule makes a and b of, in its order; those beyond its `gates` are not looked at.

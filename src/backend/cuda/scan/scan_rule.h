@@ -13,9 +13,9 @@ struct ScanRule {
   plan::CellText text;
   int gates = 2;            ///< Values of a step that it reads, each a tensor [B, T, C].
   int read_back = 2;        ///< How many of them, from the first, the gradients depend on.
-  bool computed = true;     ///< Whether a and b take arithmetic.
-  bool logarithms = false;  ///< Whether a and b are given as such.
-  std::array<std::string_view, 3> names = {"gate 0", "gate 1", "gate 2"};  ///< Of the values, for messages.
+  bool computed = true;     ///< True if a and b take arithmetic.
+  bool logarithms = false;  ///< True if a and b are given as such.
+  std::array<std::string_view, 3> names = {"gate 0", "gate 1", "gate 2"};  ///< Names of the values, for messages.
   int learnt = 0;                                                          ///< Learnt vectors [C] that it reads.
 };
 
