@@ -55,7 +55,7 @@ class OnGpu : public Contender {
  protected:
   /// Runs the timed part: forward, and for training backward from the gradients of the outputs.
   virtual void run(const Buffer& dy) = 0;
-  /// Those of the last run's training by name, beside dx.
+  /// Adds the gradients of the last run's training by name, except dx.
   virtual void add_gradients(Answers<float>&) {}
 
   bool training() const { return problem_.test.pass == Pass::training; }

@@ -38,7 +38,7 @@ class WholeSequences : public Contender {
   virtual void forward() = 0;
   /// Forward, then back from dy [B, T, H].
   virtual void train(const std::vector<float>& dy) = 0;
-  /// By name, what train() left behind of weights or terms.
+  /// Returns the gradients of weights or terms that train() left, by name.
   virtual std::vector<std::pair<std::string, std::vector<float>>> gradients() = 0;
 
   const Problem& problem() const { return problem_; }

@@ -19,7 +19,7 @@ struct Limit {
   double bytes = 0.0;      ///< Bytes read: the weights by a step of a stream, all sequences by a bare scan.
 };
 
-/// On a GPU: products at cuBLASLt's rate for large ones, and everything that must be read and written at a copy's.
+/// Returns the limit on a GPU: products at cuBLASLt's rate for large ones, and all reads and writes at a copy's.
 Limit limit_on_gpu(const Case& test);
 
 /// Limits of this machine, measured on first use and then kept.

@@ -46,7 +46,7 @@ template <class Real>
 struct Answers {
   std::vector<Real> y;   ///< [R, T, C]
   std::vector<Real> dx;  ///< [R, T, I]; training only
-  /// By name of the weight; training only, and empty where they were not asked for.
+  /// Gradients by name of the weight; training only, and empty if they were not asked for.
   std::vector<std::pair<std::string, std::vector<Real>>> gradients;
 };
 
@@ -67,7 +67,7 @@ enum class Extent {
   without_weights  ///< All but the gradients of weights
 };
 
-/// Whatever is missing from `got` is wrong. `slack`, if above 0, replaces every tolerance.
+/// Judges results. Anything missing from `got` is wrong. `slack`, if above 0, replaces every tolerance.
 Verdict judge(const Problem& problem, const Answers<double>& want, const Answers<float>& got, Extent extent,
               double slack = 0.0);
 

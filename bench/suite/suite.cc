@@ -148,8 +148,8 @@ class Runner {
     });
   }
 
-  /// Everybody in turn, several times over, each time another one first: what the machine does meanwhile (clocks,
-  /// neighbours) falls on all alike.
+  /// Lets all contenders run in turn, several times, each time in another order: whatever the machine does meanwhile
+  /// (clocks, neighbours) affects all alike.
   void race(std::vector<Candidate>& candidates) {
     const double turn = settings_.seconds / settings_.rounds;
     for (int round = 0; round < settings_.rounds; ++round) {

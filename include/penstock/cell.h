@@ -48,7 +48,7 @@ class CellValue {
   friend CellValue cos(CellValue x);
   friend CellValue sqrt(CellValue x);
   friend CellValue abs(CellValue x);
-  /// In a tie the gradient of min and max goes to a.
+  /// Returns the smaller value. In a tie, the gradient of min and max goes to a.
   friend CellValue min(CellValue a, CellValue b);
   friend CellValue max(CellValue a, CellValue b);
   friend CellValue clamp(CellValue x, CellValue low, CellValue high);

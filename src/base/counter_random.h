@@ -23,7 +23,7 @@ PENSTOCK_COUNTER Word mix(Word z) {
   return z ^ (z >> 31);
 }
 
-/// Where the numbers of a site begin: a dropout of a model, a stream of tokens.
+/// Returns the key of a site's numbers: of a dropout of a model, or a stream of tokens.
 PENSTOCK_COUNTER Word key_of(Word seed, Word site) { return mix(seed + golden * (site + 1)); }
 
 /// The number of that index.

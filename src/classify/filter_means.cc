@@ -108,7 +108,7 @@ void draw_channels(const DataDescription& data, std::span<float> spread, Random&
   }
 }
 
-/// Which channels a filter reads: few mostly.
+/// Draws the channels that a filter reads: mostly few.
 std::vector<Index> draw_subset(Index channels, Random& random) {
   constexpr Index most = 9;
   const double range = std::log2(static_cast<double>(std::min(channels, most)) + 1.0);

@@ -128,7 +128,7 @@ class Ridge {
     return fit;
   }
 
-  /// By the mean share of a row in its own prediction (Golub, Heath and Wahba 1979).
+  /// Fits by the mean leverage of a row, its share in its own prediction (Golub, Heath and Wahba, 1979).
   Fit primal_fit(const Reals& inverse, const Reals& solved, double penalty) const {
     double trace = 0.0;
     for (const double value : inverse) trace += value * value;

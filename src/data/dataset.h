@@ -40,7 +40,7 @@ std::string to_text(const Position& position);
 /// Throws Error(bad_input) if the text is no position, Error(incompatible) if it is that of another kind or
 /// fingerprint.
 Position parse_position(const std::string& text, const std::string& kind, std::uint64_t expected_fingerprint);
-/// For numbers that do not fit the dataset. Throws Error(bad_input).
+/// Throws Error(bad_input) about numbers that do not fit the dataset.
 [[noreturn]] void bad_position(const std::string& kind);
 
 }  // namespace penstock::data

@@ -290,7 +290,7 @@ class HonestWidths {
     }
   }
 
-  /// None if the segment is too short to be known again, or the model cannot see its own errors.
+  /// Returns none if the segment is too short to be recognised, or the model cannot see its own errors.
   std::optional<Spread::Ending> at_end_of(const training::Segment& segment) const {
     constexpr Index rows_to_know = 8;
     if (segment.rows() < rows_to_know) return std::nullopt;

@@ -21,7 +21,7 @@ struct OperationEntry {
   double (*value)(double a, double b, double c) = nullptr;  // null: a leaf
 };
 
-/// In the order of the enumeration. Costs are measured instructions of cells/prelude.h, rounded.
+/// Operations in the order of the enumeration. Costs are measured instructions of cells/prelude.h, rounded.
 constexpr OperationEntry kOperations[] = {
     {"input"},
     {"recurrent"},

@@ -16,7 +16,7 @@ enum class Extent {
   fixed,      ///< [width]
 };
 
-/// Where a value's memory comes from. All but the first two are given to a Workspace by its caller.
+/// Source of a value's memory. The caller gives all but the first two to a Workspace.
 enum class Home {
   workspace,      ///< Planned by lifetime.
   derived,        ///< Made of the weights, once for all who use them (graph/weights.h).
@@ -62,7 +62,7 @@ struct Value {
   Index count(const ops::Target& target) const;
 };
 
-/// When a node runs.
+/// Phase in which a node runs.
 enum class Phase {
   weights,  ///< Only after weights have changed.
   forward,

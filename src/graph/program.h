@@ -37,7 +37,7 @@ class Program {
   friend class Workspace;
   using Executables = std::vector<std::unique_ptr<ops::Executable>>;
 
-  /// Where a node's memory for itself lies in the workspace.
+  /// Places of a node's own memory in the workspace.
   struct NodePlaces {
     std::size_t scratch = 0, persistent = 0;
   };
@@ -60,7 +60,7 @@ class Program {
 class Observer {
  public:
   virtual ~Observer() = default;
-  /// Before the first node of a run or of a refresh, and behind each.
+  /// Called before the first node of a run or of a refresh, and after each node.
   virtual void before() = 0;
   virtual void after(std::size_t node) = 0;
 };
@@ -82,7 +82,7 @@ class Workspace {
     base_ = static_cast<std::byte*>(memory);
     resolved_ = false;
   }
-  /// Where the values of a home lie from now on, until it is said anew; null: nowhere.
+  /// Sets the memory of the values of a home until the next call; null: none.
   void bind(Home home, void* memory);
   /// Binds one value: of Home::given, or a derived one that is not made once for all. Costs as much as there are nodes
   /// that read or write it.
@@ -107,8 +107,8 @@ class Workspace {
   /// Makes what is derived from weights now, so that the next run need not.
   void refresh(const ops::Call& call);
 
-  /// To be called when a run has put a step of an optimiser into the queue: the weights are new, and so is what the
-  /// step itself has made of them.
+  /// Call this when a run has put a step of an optimiser into the queue: the weights, and the values that the step
+  /// itself derives from them, are new.
   void updated();
   /// Returns whether refresh() has moved derived values since the last call: recordings of runs are then invalid.
   bool moved() { return std::exchange(moved_, false); }

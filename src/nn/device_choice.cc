@@ -73,7 +73,7 @@ struct CallWork {
   }
 };
 
-/// By the execution of a device. Throws Error(unsupported) saying why that cannot.
+/// Work on a device, by its execution. Throws Error(unsupported) with the reason if the device cannot do it.
 using WorkOn = std::function<CallWork(const Execution&)>;
 
 /// What a call takes on one device, as estimated, in microseconds.

@@ -42,7 +42,7 @@ void require_apart(const char* name, const SequencePlace& place);
 
 /// Throws unless a tensor has that type, lies on that device, and has data aligned so.
 void require_tensor(const char* name, const Tensor& tensor, DType dtype, Device device, std::size_t alignment);
-/// And that shape, without gaps.
+/// Throws also unless the tensor has this shape, without gaps.
 void require_gapless(const char* name, const Tensor& tensor, std::initializer_list<Index> shape);
 void require_gapless(const char* name, const Tensor& tensor, const Index* shape, int rank);
 /// Throws unless memory has so many bytes, aligned to 256.

@@ -28,7 +28,7 @@ struct TableOptions {
   std::optional<Undated> undated;
 
   TableFormat format() const;
-  /// For rows that a model answers.
+  /// Returns the format of rows that a model answers.
   RowFormat row_format() const;
 };
 
@@ -54,7 +54,7 @@ struct DataOptions {
 struct OpenedData {
   std::unique_ptr<Dataset> dataset;
   DataKind kind = DataKind::text;
-  /// For a person: "4,305,367 bytes of text, the last 5 % held out".
+  /// Summary for a person: "4,305,367 bytes of text, the last 5 % held out".
   std::string summary;
   std::vector<std::string> reading;  ///< How the files were read, as far as that was guessed.
 };
@@ -80,7 +80,7 @@ void refuse_foreign_options(const CLI::App& app, const DataOptions& options, Dat
 
 OpenedData open_data(const DataOptions& options, DataKind kind, std::uint64_t seed);
 
-/// By the name: WAV, AIFF, FLAC, Ogg.
+/// Returns whether a file is sound by its name: WAV, AIFF, FLAC, Ogg.
 bool is_sound_file(const std::string& path);
 
 /// "task:parity" -> "parity"; empty for anything else.

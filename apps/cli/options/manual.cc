@@ -64,7 +64,7 @@ void add_entries(std::string& page, const CLI::App& app) {
   }
 }
 
-/// For a shell's single quotes.
+/// Escapes text for a shell's single quotes.
 std::string single_quoted(const std::string& text) {
   std::string out = "'";
   for (const char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);

@@ -87,7 +87,7 @@ Device parse_device_of(const CLI::App& app, const std::string& text) {
                      plans ? "'--chip " + shell_word(text) + "' plans for one" : "a GPU is 'cuda'"));
 }
 
-/// Which option an argument may be the value of that stands behind all others: "; did you mean '-o out.onnx'?".
+/// Returns the option that a surplus argument may be the value of: "; did you mean '-o out.onnx'?".
 std::string option_for(const CLI::App& app, const std::string& text) {
   const auto has = [&](const char* option) { return app.get_option_no_throw(option) != nullptr; };
   if (is_finite_number(text) && has("--quantiles") && app.count("--quantiles") > 0) {

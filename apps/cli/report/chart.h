@@ -45,14 +45,14 @@ struct Chart {
   std::vector<Line> lines = {};
   std::vector<Band> bands = {};
 
-  /// When rows were if x numbers them, in seconds since the start of 1970: of row `first_row` and those behind it.
+  /// If x numbers rows: their dates in seconds since the start of 1970, from row `first_row` on.
   std::vector<double> dates = {};
   double first_row = 0.0;
 
   bool empty() const { return lines.empty(); }
 };
 
-/// Where an axis has its labels.
+/// Range, ticks and labels of an axis.
 struct Axis {
   double from = 0.0, to = 1.0;
   bool logarithmic = false;
@@ -78,7 +78,7 @@ std::string line_class(const Line& line);
 /// An <svg> of that size, which takes its colours from the page's style.
 std::string svg(const Chart& chart, int width, int height);
 
-/// For a program that draws.
+/// Returns the chart as JSON for a program that draws.
 Json chart_json(const Chart& chart);
 
 }  // namespace penstock::cli::reporting

@@ -89,7 +89,7 @@ std::string skipped_of(const Run& run) {
   return skipped > 0.0 ? whole_number(skipped) : "none";
 }
 
-/// Which model was written, where that is not the last one and its layers count.
+/// Returns words for the written model, if it is not the last one and its layers count.
 std::string kept_of(const Run& run) {
   const double step = run.ended() ? number_of(run.end, "model_step") : NAN;
   if (!run.layers_count || !(step < number_of(run.end, "step"))) return "";

@@ -114,7 +114,7 @@ double seconds_until(double seconds) { return seconds; }
 constexpr const char *year_text = "{:%Y}", *month_text = "{:%Y-%m}", *day_text = "{:%Y-%m-%d}",
                      *minute_text = "{:%m-%d %H:%M}", *second_text = "{:%H:%M:%S}";
 
-/// From the longest to the shortest.
+/// Units of ticks, from the longest to the shortest.
 constexpr TickUnit tick_units[] = {
     {years_until, 100, year_text},
     {years_until, 50, year_text},

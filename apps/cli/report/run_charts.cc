@@ -39,7 +39,7 @@ void add_line(Chart& chart, Line line) {
   if (std::ranges::any_of(line.y, is_known)) chart.lines.push_back(std::move(line));
 }
 
-/// From the smallest to the largest number above zero.
+/// Returns the ratio of the largest number to the smallest one above zero.
 double ratio_of(const Chart& chart) {
   double least = std::numeric_limits<double>::infinity(), greatest = 0.0;
   for (const Line& line : chart.lines) {

@@ -17,7 +17,7 @@ std::string describe_model(const Model& model);
 std::string describe_layers(const ModelSpec& spec);
 
 Json model_json(const Model& model);
-/// With bits_per_step and accuracy where the task has them.
+/// Returns the losses as JSON, with bits_per_step and accuracy if the task has them.
 Json evaluation_json(Task task, const Evaluation& evaluation);
 
 /// One line, also for texts that are not UTF-8 (their bytes are replaced).

@@ -26,7 +26,7 @@ class Input final : public Lines {
   /// Returns the name for messages: the path, or "-".
   const std::string& name() const override { return name_; }
 
-  /// From now on shows how far it has come, if that takes a while and standard error is a terminal.
+  /// Shows progress from now on, if reading takes a while and standard error is a terminal.
   void show_progress();
 
   /// Returns the bytes that are there now, at least one; empty at the end, or when the user wants to stop. Valid until

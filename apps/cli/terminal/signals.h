@@ -6,8 +6,8 @@
 /// (SIGHUP).
 namespace penstock::cli {
 
-/// From now on the first such signal is only remembered; the second ends the program at once.
-/// System calls that wait return with EINTR.
+/// Catches the signals from now on: the first one is only remembered, the second ends the program at once. System calls
+/// that wait return with EINTR.
 void catch_interrupts();
 bool interrupted();
 /// Returns the flag for a Stoppable, for work that throws Error(interrupted) as soon as such a signal has come.

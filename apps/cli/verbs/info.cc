@@ -308,7 +308,8 @@ bool begins_as_safetensors(const std::string& path) {
   return begin[4] == 0 && begin[5] == 0 && begin[6] == 0 && begin[7] == 0 && begin[8] == '{';
 }
 
-/// By its name or its first bytes: what is wrong with it then is what a model's reader says.
+/// Returns whether a file should be a model, by its name or its first bytes. The reader of models then says what is
+/// wrong.
 bool should_be_model(const std::string& path) {
   return path.ends_with(".safetensors") || path.ends_with(".checkpoint") || begins_as_safetensors(path);
 }

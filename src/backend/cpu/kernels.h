@@ -10,8 +10,8 @@
 
 namespace penstock::cpu {
 
-/// Where the steps of the rows of a batch lie in some buffer: step t of row b is at element first[b] + t * step, or
-/// first[b] + steps[t] where each step has a place of its own.
+/// Places of the steps of a batch's rows in a buffer: step t of row b is at element first[b] + t * step, or first[b] +
+/// steps[t] if each step has a place of its own.
 struct RowMap {
   const Index* first = nullptr;  // [B]
   Index step = 0;
@@ -61,7 +61,7 @@ struct RoundedOperands {
 };
 constexpr Index kRoundedRows = 15;
 
-/// Where a row is at one step: unit 0 in every buffer that its gates touch. Worked out once a step, for all blocks of
+/// Place of a row at one step: unit 0 in every buffer that its gates touch. Computed once a step, for all blocks of
 /// units.
 template <class Real>
 struct RowPlace {
@@ -228,8 +228,8 @@ struct ChannelRows {
   Real* at(Index row, Index t) const { return data + map.at(row, t) * scale; }
 };
 
-/// Where a gradient of gates goes. Vectors of channels lie `vector_stride` apart, so that a step's channels need not be
-/// side by side; `padded` says that the last vector has room for all its lanes.
+/// Destination of the gradients of gates. Vectors of channels lie `vector_stride` apart, so that a step's channels need
+/// not be contiguous; `padded` says that the last vector has room for all its lanes.
 template <class Stored>
 struct GateSink {
   ChannelRows<Stored> rows;
@@ -364,7 +364,8 @@ struct CellKernels {
   std::size_t (*step_panels)(Index input, Index hidden, Index heads) = nullptr;  // number of Reals
   void (*pack_step)(Index input, Index hidden, Index heads, const StepWeights<Real>& weights, Real* packed) = nullptr;
   void (*step)(const CellStep<Real>& job) = nullptr;
-  /// To how many inputs a row of rounded operands is filled up; null where panels are multiplied with Reals.
+  /// Returns the number of inputs to which a row of rounded operands is filled up; null if panels are multiplied with
+  /// Reals.
   Index (*rounded_inputs)(Index inputs) = nullptr;
   // Dense cells.
   PanelShape (*forward_panels)(Index hidden, Index heads) = nullptr;

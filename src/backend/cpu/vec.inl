@@ -153,7 +153,7 @@ struct SimdLanes {
   static constexpr Index lanes = V::lanes;
   static HWY_INLINE V load(const float* p) { return hn::LoadU(Tag(), p); }
   static HWY_INLINE void store(V v, float* p) { hn::StoreU(v.raw, Tag(), p); }
-  /// Past the caches; p is aligned to the vector.
+  /// Stores past the caches; p is aligned to the vector.
   static HWY_INLINE void stream(V v, float* p) { hn::Stream(v.raw, Tag(), p); }
   static HWY_INLINE V load(const float* p, Index n) {
     if (n == lanes) return load(p);
@@ -190,7 +190,7 @@ struct Lanes<double> {
   static HWY_INLINE double sum(V v) { return v; }
 };
 
-/// To the nearest bfloat16, ties to even; NaN stays NaN.
+/// Rounds to the nearest bfloat16, ties to even; NaN stays NaN.
 inline std::uint16_t RoundToBf16(float x) {
   const auto bits = std::bit_cast<std::uint32_t>(x);
   if (x != x) return static_cast<std::uint16_t>((bits >> 16) | 0x40u);

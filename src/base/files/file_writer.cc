@@ -38,8 +38,8 @@ std::string folder_of(const std::string& path) {
 /// Links such as /dev/stdout lead to these: they name an open file, which no other file can replace.
 bool names_open_file(const std::string& path) { return path.starts_with("/proc/") || path.starts_with("/dev/fd/"); }
 
-/// In a folder where all may write, a link of another user's may lead to a file of ours. The kernel refuses to follow
-/// such a link, by the same rule.
+/// Returns whether a link is another user's, in a folder where all may write: it may lead to a file of ours. The kernel
+/// refuses to follow such a link, by the same rule.
 bool is_foreign_link(const std::string& path, const struct stat& link) {
   struct stat folder {};
   if (::stat(folder_of(path).c_str(), &folder) != 0) return false;

@@ -213,7 +213,7 @@ class LabelledDataset final : public data::LabelledPasses, public training::Divi
   std::vector<float> features_;  // [rows of the file, I]
 };
 
-/// Which columns a table offers; of those that were asked for, whether they are categories.
+/// Returns the columns that a table offers and, for requested ones, whether they are categories.
 CsvTable::Choice offered_inputs(const CsvTable& table, const LabelledOptions& options, std::size_t sequence,
                                 std::size_t label) {
   data::ColumnQuestion question{.excluded = {sequence, label},

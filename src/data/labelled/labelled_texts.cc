@@ -186,7 +186,7 @@ std::vector<std::string> findings_of(const CsvTable& table, const data::TextColu
   return findings;
 }
 
-/// With the description of a model, its columns and lengths; what is left is checked.
+/// Returns the options with a model's columns and lengths, and checks the rest.
 LabelledTextOptions settled(LabelledTextOptions options, const DataDescription* origin, const std::string& source) {
   if (origin != nullptr) {
     if (!origin->labels_texts()) fail(ErrorCode::incompatible, "{}: the model is not for labelled texts", source);

@@ -23,8 +23,8 @@ struct StreamOpening {
   CsvHeader header;
 };
 
-/// From its first line: as `format` says it, otherwise as the model's files were, otherwise with the usual separator
-/// under which the line has all columns that the model reads.
+/// Opens a stream by its first line: in the given `format`, else in that of the model's files, else with the usual
+/// separator under which the line has all columns that the model reads.
 StreamOpening open_stream(const DataDescription& description, const std::string& line, const std::string& source,
                           const RowFormat& format);
 

@@ -102,7 +102,7 @@ void StreamSeries::settle(const DataDescription& data, const TrainedSeries& othe
   settled = true;
 }
 
-/// By what is known of an input in the first `rows`.
+/// Sets the scale of an input by its known values in the first `rows`.
 void StreamSeries::scale_by(std::size_t input, const Column& column, std::span<float> features, std::size_t rows,
                             const std::string& source) {
   const std::size_t width = inputs.size();

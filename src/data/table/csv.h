@@ -71,7 +71,7 @@ class CsvHeader {
   /// `fields` are the first record. A column without a name is called by its place: "column1". `decimal` starts the
   /// fraction of numbers. Throws Error(bad_input) for a name that is not UTF-8 or there twice.
   CsvHeader(const std::vector<CsvField>& fields, std::string source, char decimal = '.');
-  /// For a table without names: so many columns, called "column1", "column2", ...
+  /// Makes the header of a table without names: so many columns, called "column1", "column2", ...
   static CsvHeader without_names(std::size_t count, std::string source, char decimal = '.');
 
   const std::string& source() const { return source_; }

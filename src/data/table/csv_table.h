@@ -12,7 +12,7 @@
 
 namespace penstock::data {
 
-/// Which columns of a table could be read.
+/// Question which columns of a table can be read.
 struct ColumnQuestion {
   std::vector<std::size_t> excluded = {};
   std::vector<std::size_t> only = {};  ///< Beside those that are named as categories; empty: all others.
@@ -38,9 +38,10 @@ class CsvTable {
   const FoundFormat& format() const { return files_.front().format; }
   /// Stands before the first row.
   TableRows rows() const;
-  /// Where a column stands. Throws Error(invalid_argument) that lists the columns there are; `argument` is who asks.
+  /// Returns the position of a column. Throws Error(invalid_argument) that lists the columns; `argument` is the option
+  /// that names it.
   std::size_t column(const std::string& name, const char* argument) const;
-  /// Where several columns stand, each asked for once.
+  /// Returns the positions of several columns; each may be named once.
   std::vector<std::size_t> columns(const std::vector<std::string>& names, const char* argument) const;
 
   struct LeftOut {

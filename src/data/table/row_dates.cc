@@ -44,8 +44,8 @@ bool may_change_clocks(double seconds, bool forward) {
   }
 }
 
-/// When the hour begins that clocks may have skipped within a gap of more than one row; NaN: none. Rows that are
-/// missing around just that hour seldom have another cause. In a gap of more than a day they may.
+/// Returns the start of the hour that clocks may have skipped within a gap of more than one row; NaN: none. Rows
+/// missing around exactly that hour seldom have another cause. In a gap of more than a day they may.
 double skipped_hour(double step, double before, double after) {
   if (step > an_hour || after - before <= step || after - before > a_day) return std::nan("");
   for (const double date : {before, after}) {

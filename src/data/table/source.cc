@@ -63,7 +63,7 @@ bool is_named_table(const std::string& path) {
   return extension == ".csv" || extension == ".tsv" || extension == ".tab" || extension == ".psv";
 }
 
-/// Where a name says nothing, the first lines may.
+/// Returns whether the first lines of a file look like a table, if its name says nothing.
 bool looks_like_table(const std::string& path) {
   constexpr std::array open{"", ".txt", ".dat", ".data", ".asc", ".out"};
   if (std::ranges::find(open, io::data_extension(path)) == open.end()) return false;

@@ -35,8 +35,8 @@ struct Arima {
   double mean = 0.0;
 };
 
-/// With coefficients from numbers without bounds [constants]. Every factor has partial autocorrelations inside the unit
-/// circle, so that it is stationary or invertible (Monahan, 1984). `spread` is the unit of the mean.
+/// Makes an ARIMA whose coefficients come from unbounded numbers [constants]. Every factor has partial autocorrelations
+/// inside the unit circle, so that it is stationary or invertible (Monahan, 1984). `spread` is the unit of the mean.
 Arima arima_of(const ArimaOrders& orders, std::span<const double> numbers, double spread);
 
 /// (1 - B)^d (1 - B^s)^D.

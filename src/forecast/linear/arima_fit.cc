@@ -122,7 +122,7 @@ struct Differences {
   bool equal = true;
 };
 
-/// Where a deviance of coefficients is least, from a place to begin at.
+/// Returns the coefficients of least deviance, from a place to begin at.
 Numbers least_deviance(const ArimaOrders& orders, const Differences& w, const Numbers& begin, double step,
                        int evaluations_each, double (*deviance)(const Arima&, ManySeries)) {
   if (begin.empty()) return begin;
@@ -147,7 +147,7 @@ Numbers first_guess(const ArimaOrders& orders, const Differences& w) {
   return least_deviance(orders, w, numbers, step, evaluations_each, conditional_deviance);
 }
 
-/// Goes from the best of a few models to better neighbours until there are none.
+/// Search from the best of a few models to better neighbours until there are none.
 class OrderSearch {
  public:
   OrderSearch(const std::vector<Numbers>& z, const ArimaOrders& differences)

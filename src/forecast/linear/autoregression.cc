@@ -251,7 +251,8 @@ bool wanders(ManySeries z) {
   return values > wide * steps;
 }
 
-/// Without lags a shape is what costs nothing: the last value, a season ago, and with an intercept drift or the mean.
+/// Returns the shapes to try. Without lags, a shape is a baseline: the last value, a season ago, and with an intercept
+/// drift or the mean.
 std::vector<RegressionShape> shapes(Index season) {
   const bool seasonal = season > 1;
   std::set<Index> lags = {0, 1, 2, 3, 4, 8, 12};

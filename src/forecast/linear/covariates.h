@@ -12,7 +12,7 @@ namespace penstock::training {
 
 /// Columns beside one series [covariates], each with a value for every row of it.
 using Covariates = std::vector<std::span<const double>>;
-/// Those of several series.
+/// Covariates of several series.
 using ManyCovariates = std::span<const Covariates>;
 
 /// How effects are estimated.

@@ -4,7 +4,7 @@
 #include "backend/cuda/scan/scan.h"
 #include "ops/op.h"
 
-/// From the terms of ops to those of the CUDA backend.
+/// Conversions from the terms of ops to those of the CUDA backend.
 namespace penstock::ops {
 
 inline plan::Storage storage_of(DType type) {

@@ -8,7 +8,7 @@
 
 namespace penstock::ops {
 
-/// Where work of a device is put, one thing after the other: a CUDA stream, or the calling thread.
+/// Queue of work on a device, which runs in order: a CUDA stream, or the calling thread.
 class Queue {
  public:
   /// Throws Error: unsupported where there is no such device, saying what is missing; invalid_argument for a number

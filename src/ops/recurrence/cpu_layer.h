@@ -81,8 +81,8 @@ class CpuLayer {
  public:
   using StoredWeights = cpu::StoredWeights<Real>;
 
-  /// Only one made for exact mode may be prepared for an exact execution. `packed`: whether forward passes read panels;
-  /// otherwise, of dense cells in full precision, the weights themselves.
+  /// Makes a layer. Only one made for exact mode may be prepared for an exact execution. `packed`: forward passes read
+  /// panels; otherwise, for dense cells in full precision, the weights themselves.
   CpuLayer(const plan::CellTraits& cell, Index input, Index hidden, Index heads, bool reverse,
            Precision precision = Precision::full, bool exact = true, bool packed = true);
 
@@ -155,12 +155,13 @@ class CpuLayer {
   bool rounds_gradients() const { return kernels_.rounded_gradients != nullptr; }
   /// Channels of all gates in a row of rounded gradients of a scan cell.
   Index rounded_channels() const { return kernels_.rounded_gradients(G() * channel_vectors() * kernels_.lanes); }
-  /// Where weight_ih for the gradient of x begins behind the transposed panels: panels, or in bfloat16 its rows.
+  /// Returns the offset of weight_ih for the gradient of x behind the transposed panels: panels, or in bfloat16 its
+  /// rows.
   std::size_t input_gradient_offset() const { return kernels_.backward_panels(hidden_, heads_).size; }
   template <class First, class Second>
   void pack_both(int threads, const First& of_state, const Second& of_input) const;
   void pack_input_gradient(const StoredWeights& weight_ih, Real* packed) const;
-  /// Where the panels of weight_ih begin behind the recurrent ones.
+  /// Returns the offset of the panels of weight_ih behind the recurrent ones.
   std::size_t input_panels_offset() const;
   Index chunk_count() const;
   Index piece_capacity() const;

@@ -294,7 +294,7 @@ void CpuLayer<Real>::round_inputs(const BackwardArguments<Real>& call, std::uint
   });
 }
 
-/// In bfloat16, from dwx of all steps: the gradients of W, of its bias and of x.
+/// Computes, in bfloat16 and from dwx of all steps, the gradients of W, of its bias and of x.
 template <class Real>
 void CpuLayer<Real>::rounded_input_gradients(const BackwardArguments<Real>& call, const BackwardSpace& space) {
   if constexpr (std::is_same_v<Real, float>) {
@@ -326,7 +326,7 @@ void CpuLayer<Real>::rounded_input_gradients(const BackwardArguments<Real>& call
   }
 }
 
-/// In bfloat16, from drh of all steps: the gradients of R and of its bias.
+/// Computes, in bfloat16 and from drh of all steps, the gradients of R and of its bias.
 template <class Real>
 void CpuLayer<Real>::rounded_recurrent_gradients(const BackwardArguments<Real>& call, const BackwardSpace& space) {
   if constexpr (std::is_same_v<Real, float>) {

@@ -82,7 +82,7 @@ struct CpuLayer<Real>::ForwardSpace {
   Real* heads = nullptr;                  // [threads, head_values()]
 };
 
-/// Where the rows of a piece of the sequence are, slot after slot of each step.
+/// Places of the rows of a piece of the sequence, slot after slot of each step.
 template <class Real>
 struct CpuLayer<Real>::PieceRows {
   Index* first = nullptr;          // [gradient_steps()]: that of a step's slot 0

@@ -36,7 +36,8 @@ class Geometry {
   Index length(Index row) const { return length_of_row_[static_cast<std::size_t>(row)]; }
   const cpu::RowPlan& plan() const { return plan_; }
 
-  /// Where the steps of each row lie in a tensor of these strides. Valid until the next call with the same `which`.
+  /// Returns the places of the steps of each row in a tensor of these strides. Valid until the next call with the same
+  /// `which`.
   enum Which { input_map, output_map, gradient_map, input_gradient_map, states_map, map_count = 8 };
   cpu::RowMap map(int which, Index row_stride, Index step_stride);
 

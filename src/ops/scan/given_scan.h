@@ -52,7 +52,7 @@ class ScanPass {
   virtual ~ScanPass() = default;
   /// Bytes of workspace; any content.
   virtual std::size_t workspace_bytes() const = 0;
-  /// Only the pass that was prepared.
+  /// Run the pass; only the one that was prepared.
   virtual void forward(const Call& call, const GivenScanForward& memory) = 0;
   virtual void backward(const Call& call, const GivenScanBackward& memory) = 0;
   virtual std::string explain() const = 0;

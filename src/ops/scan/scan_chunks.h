@@ -11,7 +11,7 @@
 
 namespace penstock::ops {
 
-/// Where a chunked scan keeps the effects of its chunks.
+/// Memory for the effects of the chunks of a scan.
 template <class Real>
 struct ChunkSpace {
   cpu::ScanEffect<Real> effects;  // each [B, chunks, C]
@@ -23,7 +23,7 @@ struct ChunkSpace {
   }
 };
 
-/// With the digits for a sum of two numbers.
+/// Returns x in a type with the digits for a sum of two numbers.
 template <class Real>
 auto wide(Real x) {
   if constexpr (std::is_same_v<Real, float>) {

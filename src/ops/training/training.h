@@ -16,7 +16,7 @@ using cuda::SquareRanges;
 using cuda::StepRules;
 using cuda::StepState;
 
-/// Where a step's status lies in one block of memory of the device.
+/// Offsets of the parts of a step's status in one block of the device's memory.
 struct StatusLayout {
   static constexpr Index time_fraction = 512;  ///< f64, set by the host: how much of the run's wall time has passed
   static constexpr Index watched = 1024;       ///< u64 pairs (ops/training/saturation.h)

@@ -121,8 +121,8 @@ void fill_narrow(TeamShape& shape, int most, Index block_bytes) {
   while (shape.stages > 1 && shape.shared_bytes() > block_bytes) --shape.stages;
 }
 
-/// Where shared memory holds a part of R: more of it in registers, and smaller items, if that brings more of the
-/// operand at once.
+/// If shared memory holds a part of R: keeps more of it in registers, and makes items smaller, if that brings more of
+/// the operand at once.
 void widen(TeamShape& shape, Index block_bytes) {
   if (shape.backward || shape.resident == shape.own_steps() || shape.bytes_under_way() >= kEnoughUnderWay) return;
   for (int depth = shape.depth; depth > 1; depth /= 2) {

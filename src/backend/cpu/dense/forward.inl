@@ -39,7 +39,7 @@ struct ForwardPointwise {
     if constexpr (RoundsOperands<Panel>) StoreRounded(value, row + at.operand, at.count);
   }
 
-  /// For the backward pass.
+  /// Stores a value for the backward pass.
   HWY_INLINE void keep(const At& at, V value, Real* to) const {
     if constexpr (StreamsLines<Real>) {
       if (streams) return L::stream(value, to);
@@ -140,7 +140,7 @@ requires(!Traced<Cell>) void PlaceRows(const DenseForward<RealOf<Panel>>& job, c
   }
 }
 
-/// Where a tile begins: units counted within their head.
+/// Start of a tile: units counted within their head.
 template <class Real>
 struct TilePlace {
   const RowPlace<Real>* rows;  // from the first slot on
@@ -293,7 +293,7 @@ struct ForwardTile {
     }
   }
 
-  /// From the panels of the first block.
+  /// Runs from the panels of the first block on.
   HWY_INLINE void run(const Panel* panel, const Panel* input_panel) const {
     fetch();
     V acc[parts][vectors], of_input[parts][vectors], of_state[parts][vectors];
@@ -365,7 +365,7 @@ void ForwardTiles(const DenseForward<RealOf<Panel>>& job, const GateGroup<Panel>
   });
 }
 
-/// There is another for panels whose products have a way of their own.
+/// An overload serves panels whose products work in another way.
 template <int gate_count, int width, class Panel>
 void ForwardGroup(const DenseForward<RealOf<Panel>>& job, const GateGroup<Panel>& group,
                   const RowPlace<RealOf<Panel>>* places, const DensePart& part, Index slot_end, Index step) {

@@ -56,7 +56,7 @@ float* FillNarrowPanels(const PanelShape& shape, Index hidden, int gates, Index 
   return packed;
 }
 
-/// Where row `unit` of a gate's matrix begins, in weights [heads, gates, D, D].
+/// Returns the start of row `unit` of a gate's matrix in weights [heads, gates, D, D].
 HWY_INLINE const float* NarrowRow(const float* weights, int gates, Index head_size, int gate, Index unit) {
   return weights + ((unit / head_size * gates + gate) * head_size + unit % head_size) * head_size;
 }

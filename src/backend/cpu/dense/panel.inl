@@ -87,7 +87,7 @@ constexpr Index PanelInputs(Index k_count) {
   return (k_count + padding - 1) / padding * padding;
 }
 
-/// From one head's operands to the next head's.
+/// Returns the distance from one head's operands to the next head's.
 template <class Panel>
 constexpr Index HeadStride(Index head_size) {
   return RoundsOperands<Panel> ? PanelInputs<Panel>(head_size) : head_size;
@@ -103,7 +103,7 @@ constexpr std::size_t PanelReals(Index elements) {
 /// Setup of the processor for products with such panels, while the object lives; usually nothing.
 template <class Panel>
 struct PanelUse {
-  /// From here on products have at most so many rows.
+  /// Sets the largest number of rows of products from here on.
   HWY_INLINE void set_rows(Index) {}
 };
 

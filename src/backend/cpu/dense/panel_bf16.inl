@@ -56,7 +56,7 @@ HWY_INLINE void AccumulatePanels(const float* a, Index k_count, const Bf16Weight
 /// Inputs that are rounded before they are used, where that was not done before: they stay in the first-level cache.
 constexpr Index kRoundedInputs = 256;
 
-/// To the nearest bfloat16.
+/// Rounds to the nearest bfloat16 and stores it.
 HWY_INLINE void StoreRounded(Simd v, std::uint16_t* rounded, Index count) {
   const auto bits = reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(v.raw.raw));
   if (count >= Simd::lanes) return _mm256_storeu_epi16(rounded, bits);

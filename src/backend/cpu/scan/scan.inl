@@ -15,7 +15,7 @@ HWY_INLINE void LoadGates(const Stored* const (&rows)[Cell::gates], Index channe
   for (int g = 0; g < Cell::gates; ++g) gates[g] = LoadStored(rows[g] + channel, count);
 }
 
-/// Where the steps of one row lie, for walks along it: what does not change from step to step is worked out once.
+/// Places of the steps of one row, for walks along it; values that are the same for all steps are computed once.
 template <class Value>
 class StepsOfRow {
  public:

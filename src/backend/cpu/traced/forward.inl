@@ -146,7 +146,7 @@ class TracedTile {
   TileSlots<V> slots_;
 };
 
-/// Where the sums of a row are of a cell whose units read means: of W x or R h, of a gate.
+/// Returns the place of a row's sums of a gate, of W x or R h, for a cell whose units read means.
 template <class Real>
 HWY_INLINE Real* SumsOf(const TracedForward<Real>& job, const RowPlace<Real>& row, bool of_state, Index gate) {
   const auto gates = static_cast<Index>(job.traced.cell->cell.gates);

@@ -19,12 +19,12 @@ struct DenseSpec {
   plan::Storage storage = plan::Storage::bf16;
   bool reverse = false;  ///< The recurrence runs from the last step of a row to the first.
   plan::DenseAlgorithm algorithm = plan::DenseAlgorithm::automatic;
-  /// For tests: falling rows are walked by plans for so many rows each, from all of them downwards, however short their
-  /// stages are; none: by plans that are worth it.
+  /// For tests: numbers of rows, falling, for which plans walk falling rows, however short their stages are. Empty:
+  /// only plans that are worth it.
   std::vector<Index> stage_rows = {};
 };
 
-/// Which steps of which rows exist.
+/// Rows and steps of a batch.
 struct DenseBatch {
   Index rows = 1;             ///< B
   Index steps = 1;            ///< T; packed rows: the steps of all rows together.

@@ -32,7 +32,7 @@ class TrainingStepExecutable {
   const Kernel *begin_, *decide_;
 };
 
-/// Where two ranges of a store lie, the one behind the other, each at multiples of 4.
+/// Places of two ranges of a store, one after the other, each at multiples of 4.
 struct SquareRanges {
   Index first_begin = 0, first_end = 0, last_begin = 0, last_end = 0;
 };

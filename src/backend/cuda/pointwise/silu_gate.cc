@@ -7,7 +7,8 @@
 namespace penstock::cuda {
 namespace {
 
-/// With sums, which take registers, a thread has one vector of a row where there are threads enough.
+/// Returns the plan of rows. With sums, which take registers, a thread has one vector of a row if there are enough
+/// threads.
 RowPlan plan_of(const SiluGate& spec) {
   return plan_rows(spec.width, vector_for(spec.width, spec.alignment, {spec.storage}), spec.sums ? 1 : 2);
 }

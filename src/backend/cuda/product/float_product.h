@@ -13,7 +13,7 @@ class FloatProduct {
  public:
   /// `shape`: in f32 throughout; Epilogue::sum_columns goes with `a_transposed` or without.
   FloatProduct(Device& device, const ProductShape& shape);
-  /// By a plan of the caller's, for measurements.
+  /// Uses a plan of the caller's, for measurements.
   FloatProduct(Device& device, const ProductShape& shape, const plan::GpuProductPlan& plan);
 
   const plan::GpuProductPlan& plan() const { return plan_; }

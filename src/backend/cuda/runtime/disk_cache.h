@@ -33,9 +33,9 @@ class DiskCache {
   /// An empty folder name: no cache. The oldest entries go once all together exceed `limit` bytes.
   DiskCache(std::string folder, std::uint64_t limit) : folder_(std::move(folder)), limit_(limit) {}
 
-  /// In cache_folder(); PENSTOCK_CACHE_MB, else 256.
+  /// Makes the cache in cache_folder(), of PENSTOCK_CACHE_MB megabytes, else 256.
   static DiskCache from_environment();
-  /// That one, as it was when it was first asked for.
+  /// Returns that cache, with the environment of the first call.
   static const DiskCache& of_process();
 
   const std::string& folder() const { return folder_; }

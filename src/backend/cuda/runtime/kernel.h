@@ -61,8 +61,8 @@ struct Launch {
 /// A kernel on a GPU, ready to be launched.
 class Kernel {
  public:
-  /// From memory, else from the disk cache, else from the compiler. The reference is good until the process ends. Any
-  /// number of threads may call this: different kernels are compiled side by side, each of them once. With
+  /// Returns a kernel from memory, else from the disk cache, else from the compiler. The reference is valid until the
+  /// process ends. Any number of threads may call this: different kernels compile side by side, each of them once. With
   /// PENSTOCK_DUMP_DIR set, source, cubin and plan are written there.
   static const Kernel& load(Device& device, const KernelSource& source);
 

@@ -37,7 +37,7 @@ struct LayerWeights {
   DeviceAddress bias = 0;
 };
 
-/// Which steps there are; what ScanShape says of a rule, of storage, channels and direction is the layer's to set.
+/// Steps of a batch; the layer sets rule, storage, channels and direction of the ScanShape.
 using LayerBatch = ScanShape;
 
 /// x [B, T, I] must be one matrix of P rows: rows after rows or steps after steps, with one stride from each to the
@@ -88,7 +88,7 @@ struct WorkspaceParts {
   std::size_t bytes() const { return passed + sums + products; }
 };
 
-/// Where a layer finds the parts in a workspace.
+/// Places of a layer's parts in a workspace.
 struct WorkspacePlaces {
   std::size_t passed = 0, sums = 0, products = 0;
 };
@@ -105,7 +105,7 @@ class LayerForwardExecutable {
   /// Instead of one part after the other.
   void place(const WorkspacePlaces& places) { places_ = places; }
   const plan::GpuScanPlan& plan() const;
-  /// In the fused or the epilogue regime, by a plan of the caller's, for measurements.
+  /// Uses a plan of the caller's, in the fused or the epilogue regime, for measurements.
   LayerForwardExecutable(Device& device, const LayerSpec& spec, const LayerForward& call,
                          const plan::GpuScanPlan& plan);
   /// A call of the form that was prepared: other addresses, no more rows or steps.

@@ -72,7 +72,7 @@ class ScanExecutable {
   /// does not fit, unsupported without a compiler.
   ScanExecutable(Device& device, const ScanForward& call);
   ScanExecutable(Device& device, const ScanBackward& call);
-  /// With a plan of the caller's, for measurements.
+  /// Uses a plan of the caller's, for measurements.
   ScanExecutable(Device& device, const ScanForward& call, const plan::GpuScanPlan& plan);
   ScanExecutable(Device& device, const ScanBackward& call, const plan::GpuScanPlan& plan);
 

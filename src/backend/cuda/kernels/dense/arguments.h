@@ -8,7 +8,7 @@ struct DenseTensor {
   long long step_stride;
 };
 
-/// Which steps of which rows exist, and in which order rows are taken.
+/// Rows and steps of a batch, and the order in which rows are taken.
 struct DenseRows {
   const long long* lengths;     // [B] or null: all rows have T steps
   const long long* cu_seqlens;  // [B + 1] or null: row b is the steps cu_seqlens[b] .. cu_seqlens[b + 1] of row 0

@@ -1,6 +1,6 @@
 // Barriers in shared memory, bulk copies and clusters: instructions of sm_90 and later.
 
-/// Goes from phase to phase when all arrivals, and all bytes that were announced, are there.
+/// Barrier that enters the next phase when all arrivals, and all announced bytes, are there.
 struct CopyBarrier {
   unsigned long long word;
 
@@ -28,9 +28,9 @@ struct CopyBarrier {
         : "memory");
     return over != 0;
   }
-  /// Until a phase is over: the first one has parity 0, the next one 1, and so on in turns. What other blocks of the
-  /// cluster sent to this one's shared memory, of which no cache has copies, is then visible. A wait that cannot end,
-  /// of some ten seconds, is an error of the launch instead of a GPU that hangs.
+  /// Waits until a phase is over: the first one has parity 0, the next one 1, and so on in turns. Data that other
+  /// blocks of the cluster sent to this block's shared memory, which no cache holds, are then visible. A wait that
+  /// lasts some ten seconds fails the launch instead of hanging the GPU.
   __device__ __forceinline__ void wait(unsigned parity) const {
     constexpr int kMost = 1 << 24;
 #pragma unroll 1

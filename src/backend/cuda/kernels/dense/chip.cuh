@@ -22,7 +22,7 @@ constexpr unsigned kAbsent = 0xffffffffu;
 constexpr int kMostTries = 1 << 24;
 static_assert(kChip.chip_shared_bytes(kBackward) == kSharedBytes, "the plan counts as the kernel does");
 
-/// Where a CTA is: its cluster in the team, and its rank in the cluster.
+/// Place of a CTA: its cluster in the team, and its rank in the cluster.
 struct Team {
   int number, cluster, rank, head, slice;
 
@@ -74,7 +74,7 @@ struct Exchange {
   __device__ __forceinline__ void send(int number, int at, const uint4& v) const {
     WriteShared(buffer(number) + at, make_uint4(Sendable(v.x), Sendable(v.y), Sendable(v.z), Sendable(v.w)));
   }
-  /// After send() of exchange `number`.
+  /// Clears the pieces of exchange `number`; call it after send().
   __device__ __forceinline__ void clear(int number, int at) const {
     WriteShared(buffer(number - 2) + at, make_uint4(kAbsent, kAbsent, kAbsent, kAbsent));
   }
@@ -206,7 +206,7 @@ struct DirectOperand {
     if (!kExchanges || (all != 4 * kParts * quads && first + 4 * quad >= all)) return false;
     return kRows % 8 == 0 || 8 * n + (int)threadIdx.x % 32 / 4 < kRows;
   }
-  /// For the quads from `quad` on: all of them, or those that are still absent.
+  /// Loads the quads from `quad` on: all of them, or those that are still absent.
   template <bool kAll>
   __device__ __forceinline__ void ask(Words& words, const char* from, int quad) const {
 #pragma unroll
@@ -287,7 +287,7 @@ struct SumSender {
   }
 };
 
-/// Where a lane finds the sums of its unit and row, in floats from the start of shared memory.
+/// Returns the place of the sums of a lane's unit and row, in floats from the start of shared memory.
 PENSTOCK_DEVICE int SumPlace(int block, int slot) {
   return kChip.chip_sums_at(kBackward) / 4 + block * kSummed * kBlockFloats + kShape.place((int)threadIdx.x % 8, slot);
 }
@@ -320,7 +320,7 @@ struct SumBarriers {
     }
     return b;
   }
-  /// Everybody's barriers are there, or everybody is done with them.
+  /// Waits for all CTAs of the cluster: their barriers exist, or are no longer needed.
   PENSTOCK_DEVICE void meet() {
     if constexpr (kCluster > 1) {
       ClusterArrive();
@@ -329,7 +329,7 @@ struct SumBarriers {
       __syncthreads();
     }
   }
-  /// For the sums of round 0, 1, ...
+  /// Waits for the sums of round 0, 1, ...
   __device__ __forceinline__ void wait(int round) const {
     if constexpr (kCluster > 1) {
       barriers[round & 1].wait(round / 2 & 1);
@@ -340,7 +340,7 @@ struct SumBarriers {
   }
 };
 
-/// Which block, row and lanes' unit each slot of a thread is.
+/// Returns the block, the row and the lane's unit of a slot of a thread.
 PENSTOCK_DEVICE Place PlaceOfSlot(const DenseRows& rows, const Team& team, int s) {
   const int index = ((int)threadIdx.x / 32 + kWarps * s) * 4 + (int)threadIdx.x % 32 / 8, block = index / kRows;
   return Place::of(rows, team.slice, index % kRows, team.first_block() + block, block < kBlocks);

@@ -29,7 +29,7 @@ PENSTOCK_DEVICE int Held(int number) {
 }
 
 PENSTOCK_DEVICE float LoadOne(const char* p) { return One::read(p).get(0); }
-/// To shared memory.
+/// Stores a value in shared memory.
 PENSTOCK_DEVICE void KeepOne(char* p, float value) {
   const float values[1] = {value};
   if constexpr (kBytes == 2) {
@@ -112,7 +112,7 @@ struct Matrix {
   }
 };
 
-/// Where a lane reads 16-byte pieces [piece][row] in shared memory; rows beyond the last repeat it.
+/// Addresses at which a lane reads 16-byte pieces [piece][row] in shared memory; rows beyond the last repeat it.
 struct Pieces {
   int at[kTilesN];
 

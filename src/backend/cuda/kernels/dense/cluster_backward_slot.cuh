@@ -72,7 +72,7 @@ struct Slot {
   char* drh;
   bool reset, reset_after;  // before this step, before the one that follows it
 
-  /// Where a value lies, of the first unit that this lane moves.
+  /// Returns the address of a value, for the first unit that this lane moves.
   __device__ __forceinline__ const char* address(const DenseBackwardArguments& args, int head, int value,
                                                  int step) const {
     const Row& row = place.row;
@@ -257,8 +257,8 @@ struct Slot {
     if constexpr (kReset) reset = ResetsAt(args.rows, place.row, step - 1);
   }
 
-  /// After the first step: zeros beyond the row's length, and the gradients of the states that came in. `p` is this
-  /// slot's place; `through`: what flows through R of the first step.
+  /// Writes zeros beyond the row's length and the gradients of the states that came in; call it after the first step.
+  /// `p` is this slot's place; `through`: the gradient through R of the first step.
   template <class Through>
   __device__ __forceinline__ void finish(const Place& p, int head, const DenseBackwardArguments& args,
                                          const Through& through) {

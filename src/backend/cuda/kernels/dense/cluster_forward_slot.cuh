@@ -158,7 +158,7 @@ struct Slot {
     if constexpr (kReset) reset = ResetsAt(args.rows, place.row, step + 1);
   }
 
-  /// After the last step: zeros beyond the row's length, and the last states. `p` is this slot's place.
+  /// Writes zeros beyond the row's length and the last states; call it after the last step. `p` is this slot's place.
   __device__ __forceinline__ void finish(const Place& p, int head, const DenseForwardArguments& args) const {
     ClearPadding(args.y, p, head, 1, 0);
     if constexpr (kEveryState) {

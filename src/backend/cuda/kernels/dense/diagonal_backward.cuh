@@ -130,7 +130,7 @@ struct Backward {
     for (int k = 0; k < Learnt::count; ++k) some.learnt.of[k] += ValueOf(d.dlearnt[k]);
   }
 
-  /// Those of kAhead steps down to the piece's first.
+  /// Loads the inputs of kAhead steps down to the piece's first.
   __device__ __forceinline__ void load_some(int last, Inputs (&in)[kAhead]) const {
 #pragma unroll
     for (int k = 0; k < kAhead; ++k) {

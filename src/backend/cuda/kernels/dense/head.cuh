@@ -28,7 +28,7 @@ static_assert(sizeof(Row) <= kHeadRowBytes);
 /// Values of a thread's units.
 using Units = Vector<Storage, kUnits>;
 
-/// Where a thread stands.
+/// Place of a thread.
 struct Thread {
   int warp, g, t;
   int pair;            // the first of the two units that its products are of, in the head

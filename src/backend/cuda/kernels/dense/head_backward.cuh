@@ -16,7 +16,7 @@ using RowMover = Mover<kSlots, 1, kHeadBytes, 0, kLayout.output_pitch, kAccess, 
 using StatesMover =
     Mover<kSlots, (S > 1 ? S - 1 : 1), kHead * 4, kPadded * 4, kLayout.states_pitch, kStateAccess, kThreads>;
 
-/// Where the parts of a stage begin.
+/// Offsets of the parts of a stage.
 constexpr int kInputPart = kLayout.gates_tile, kStatesPart = kInputPart + (DenseCell::split ? kLayout.gates_tile : 0);
 constexpr int kGradientPart = kStatesPart + kLayout.states_tile, kOutputPart = kGradientPart + kLayout.output_tile;
 

@@ -207,7 +207,7 @@ struct Forward {
     }
   }
 
-  /// Where the states of the head's first unit go.
+  /// Returns the place of the states of the head's first unit.
   __device__ __forceinline__ float* every_state(const Row& row, int step) const {
     return (float*)row.at(args.every_state, step, kDescending) + (Index)slice.head * kHead;
   }

@@ -34,7 +34,7 @@ struct Place {
     return p;
   }
   __device__ __forceinline__ bool exists() const { return row.number >= 0; }
-  /// In [B, heads, G, D].
+  /// Returns an index in [B, heads, G, D].
   __device__ __forceinline__ Index gate(int g, int hidden) const {
     return (Index)row.number * kGates * hidden + ((Index)head * kGates + g) * kHead + unit;
   }

@@ -98,8 +98,8 @@ struct Multiplier : Product {
     return ((Index)state * args.rows.rows + row.number) * args.hidden + team.channel() + unit;
   }
 
-  /// Where the transpose of R has, in row `row` of a warp's 16, a column of the block's: R's row of the gate and unit
-  /// of that column; the columns after it lie a row of R further.
+  /// Returns the address of the weight that the transpose of R has in row `row` of a warp's 16 and a column of the
+  /// block's: R's row of the gate and unit of that column. The columns after it lie a row of R further.
   PENSTOCK_DEVICE const char* matrix_at(const DenseBackwardArguments& args, const Team& team, int part, int warp,
                                         int row, int column) {
     const int of_group =
@@ -174,7 +174,7 @@ struct Multiplier : Product {
       }
     }
   }
-  /// And to that of the block's other part.
+  /// Stores values for the block's other part.
   __device__ __forceinline__ void keep(const float (&values)[kPassed], int portion) const {
     char* const to = shared.passed(portion, 0, 1 - part);
     if constexpr (kPassed == 2) {
@@ -334,7 +334,7 @@ struct Multiplier : Product {
     }
   }
 
-  /// After the first step: zeros beyond the rows' lengths, and the gradients of the states that came in.
+  /// Writes zeros beyond the rows' lengths and the gradients of the states that came in; call it after the first step.
   __device__ __forceinline__ void finish(int steps) {
     store_learnt();
 #pragma unroll

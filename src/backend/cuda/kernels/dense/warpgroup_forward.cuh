@@ -145,8 +145,8 @@ struct InputLoader {
     shared.inputs[stage].arrive();
   }
 
-  /// Until the cells of a step have been applied; the states that enter the first one count as made, too. A warp
-  /// arrives for the step after it at once: it sees every phase, and none of those that multiply gets two ahead.
+  /// Waits until the cells of a step have been applied; the states that enter the first one count as made, too. A warp
+  /// arrives for the step after it at once: it sees every phase, and no multiplying warp gets two ahead.
   __device__ __forceinline__ void wait(int portion, int number) const {
     if (number == 0 && first % 32 == 0) shared.made[portion].arrive();
     shared.made[portion].wait(number & 1);

@@ -33,7 +33,7 @@ constexpr int kPasses = (kItems + 31) / 32;
 static_assert(kShape.shared_bytes() == kSharedBytes && 8 * kShape.barriers() <= kShape.ring_at());
 static_assert(sizeof(Row) == WarpgroupShape::row_bytes);
 
-/// Where a block is: its team and its place there, its head and the first of its rows.
+/// Place of a block: its team and its place there, its head and the first of its rows.
 struct Team {
   int number, member, head, first_row;
 
@@ -96,7 +96,7 @@ PENSTOCK_DEVICE void ShowGlobalCopies() { asm volatile("fence.proxy.async.global
 /// before the copies, backward before the count, since there are more copies.
 constexpr bool kShowBeforeCopies = !kBackward;
 
-/// Where what is brought lies in shared memory, in stages that take turns.
+/// Stages in shared memory that take turns in receiving copies.
 template <int kAt, int kBytesOfStage, int kAll, int kReaders>
 struct RingOf {
   char* start;         // of the block's shared memory
@@ -115,7 +115,7 @@ struct RingOf {
 using Ring = RingOf<kShape.ring_at(), kItemBytes, kItemParts * kStages, kWide ? kParts : 1>;
 constexpr int kMatrixStages = kStreamed > 0 ? kShape.matrix_stages() : 1;
 using MatrixRing = RingOf<kShape.matrix_stages_at(), kShape.matrix_item_bytes(), kParts * kShape.matrix_stages(), 4>;
-/// Behind the barriers of both.
+/// Returns the barriers behind those of both rings.
 PENSTOCK_DEVICE CopyBarrier* OtherBarriers(char* start) {
   return (CopyBarrier*)start + 2 * (Ring::stages + MatrixRing::stages);
 }
@@ -310,7 +310,7 @@ struct Product {
   }
   /// Sources whose sums are waited for together: few enough for their registers.
   static constexpr int kAtOnce = kShares <= 1 ? 1 : kTiles >= 4 ? 1 : (4 / kTiles < kShares ? 4 / kTiles : kShares);
-  /// Until the sums of `kAtOnce` sources from `first` on are there, except the block's own.
+  /// Waits until the sums of `kAtOnce` sources from `first` on are there, except the block's own.
   __device__ __forceinline__ void wait_for_sums(uint4 (&got)[kAtOnce * kTiles], const uint4* first, int own,
                                                 int number) const {
     const unsigned sign = SignOf(number);

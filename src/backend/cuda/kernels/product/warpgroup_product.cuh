@@ -77,7 +77,7 @@ struct Share : TilePlace {
       : TilePlace(args), m_step((Index)args.tiles_m * kTileM), stages((int)((k_end - k + kStage - 1) / kStage)) {}
 };
 
-/// Goes round the stages of shared memory.
+/// Counts the stages of shared memory in a ring.
 struct StageCount {
   int stage = 0;
   unsigned parity = 0;

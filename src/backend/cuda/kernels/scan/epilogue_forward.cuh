@@ -53,8 +53,8 @@ struct EpilogueShared {
 };
 static_assert(sizeof(EpilogueShared) <= kSharedBytes, "the plan knows how much shared memory there is");
 
-/// Where the gates of a step lie. Groups read their steps at once, `kVector` pieces of each: so that they do not meet
-/// in the same banks, their lines change places, unless the copy engine is to read them.
+/// Returns the line of a step's gates. Groups read their steps at once, `kVector` pieces of each: lines change places
+/// so that these reads do not meet in the same banks, unless the copy engine reads them.
 PENSTOCK_DEVICE int RowOfGates(int step) { return kKeepGates ? step : step ^ (step / kSteps * kVector & 7); }
 
 /// The tiles of a block, one after the other: all channels of a chunk of every row, then those of later chunks, so that
@@ -77,7 +77,7 @@ struct TileWalk {
   __device__ __forceinline__ void next() { tile += gridDim.x; }
 };
 
-/// Goes round places of shared memory.
+/// Counts places of shared memory in a ring.
 struct RingPlace {
   int place = 0;
   unsigned parity = 0;
@@ -226,7 +226,7 @@ struct Multiplier {
   }
 };
 
-/// Where a thread's steps of a tile lie in shared memory.
+/// Places of a thread's steps of a tile in shared memory.
 struct GatesOfTile {
   const char* gates;  // of the thread's channels, gate 0
   int first, by;      // the line of the first step, and from one to the next

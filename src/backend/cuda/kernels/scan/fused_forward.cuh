@@ -35,7 +35,7 @@ struct FusedShared {
 };
 static_assert(sizeof(FusedShared) <= kSharedBytes, "the plan knows how much shared memory there is");
 
-/// Where a step of a chunk's x begins.
+/// Returns the start of a step of a chunk's x.
 PENSTOCK_DEVICE int RowStart(int row) { return row / kSteps * kGroupPitch + row % kSteps * kRowPitch; }
 
 /// Starts copies of a chunk's x. Steps that do not exist become zero. A thread keeps to one piece of the steps, where

@@ -24,7 +24,7 @@ struct Place {
   const ScanArguments& args;
   int number;
 
-  /// Where the states [B, C] of the row and the channels begin.
+  /// Returns the start of the states [B, C] of the row and the channels.
   __device__ Index states() const {
     return (Index)(number / args.channel_tiles) * args.channels + number % args.channel_tiles * kTileChannels;
   }
@@ -73,8 +73,8 @@ struct Walk {
            (Index)from_channel * Storage::bytes;
   }
   __device__ char* at(const ScanTensor& tensor, int step) const { return start(tensor, channel, step); }
-  /// From one walk step to the next, where both exist. The compiler may not know that it is the same for every tile:
-  /// it would keep all multiples of it in registers.
+  /// Returns the distance from one walk step to the next, if both exist. The compiler may not know that it is the same
+  /// for every tile: it would keep all multiples of it in registers.
   __device__ Index stride(const ScanTensor& tensor) const {
     Index stride = descending ? -tensor.step_stride : tensor.step_stride;
     asm volatile("" : "+l"(stride));
@@ -112,7 +112,7 @@ PENSTOCK_DEVICE Walk FindRow(const ScanArguments& args, int number) {
   return walk;
 }
 
-/// Where thread `lane` over channels and `group` over time of a block stands: at a row and a tile of channels, in the
+/// Finds the walk of thread `lane` over channels and `group` over time of a block: a row and a tile of channels, in the
 /// chunk that begins with a walk step.
 PENSTOCK_DEVICE Walk FindWalk(const ScanArguments& args, int number, int chunk_begin, int lane, int group) {
   Walk walk = FindRow(args, number);
