@@ -13,7 +13,7 @@
 #include "penstock/sources.h"
 #include "penstock/stop.h"
 
-// What models of labelled texts say of texts, and how right that is.
+// Labels of texts by models of labelled texts, and their accuracy.
 namespace penstock {
 
 namespace {

@@ -119,7 +119,7 @@ ColumnScore ForecastScorer::score(std::size_t target, const std::vector<File>& f
   std::vector<double> column(places_.size());
   for (std::size_t row = 0; row < column.size(); ++row) column[row] = values_[row * targets + target];
   const std::vector<double> past = carry(column, files);
-  // What was known before the first forecast; everything where nothing was.
+  // Rows known before the first forecast, or all rows if none were.
   Index known = 0;
   for (const File& file : files) known += file.scored - file.first;
   std::vector<std::span<const double>> before;

@@ -11,8 +11,8 @@ namespace penstock {
 
 namespace {
 
-/// Whether the layers read more than a linear forecast, which knows nothing but its own column. Where a date stands in
-/// the week or the year does not count: what comes round again with it is the linear forecast's season, too.
+/// Returns whether the layers read more than a linear forecast, which sees only its own column. The place of a date in
+/// the week or the year does not count: the linear forecast has it as its season.
 bool layers_read_more(const DataDescription& data) {
   return data.reads_ahead() || data.targets.size() > 1 || std::ranges::any_of(data.inputs, [&](const Column& input) {
            const bool calendar = input.reads_dates() && input.feature != Feature::elapsed;

@@ -114,7 +114,7 @@ TEST(Csv, Header) {
   EXPECT_THAT(header_of(wide).list(), testing::EndsWith("\"c11\" and 88 more"));
 }
 
-/// What number() makes of the second cell of a row.
+/// Returns the number that number() reads from the second cell of a row.
 double cell(const std::string& text) {
   const auto header = header_of("a,b,c");
   CsvReader reader(text, ',', "f.csv", 7);

@@ -233,7 +233,7 @@ TEST(Sources, OneFileIsReadOnceUnderAllItsNames) {
   EXPECT_NO_THROW(open_labelled(Sources{file, copy}));
 }
 
-/// Of the first input.
+/// Returns the raw values of the first input.
 std::vector<float> raw_features(const Dataset& data, const Example& example) {
   std::vector<float> values;
   const Column& column = data.description().inputs[0];

@@ -254,7 +254,7 @@ TEST(Undated, AnHourThatIsMissingAtAnotherTimeIsMissing) {
   EXPECT_EQ(hourly.missing_between(sunday + 1.0 * hour, sunday + 3.0 * hour), 0.0);
   EXPECT_TRUE(hourly.is_regular(sunday + 1.0 * hour, sunday + 3.0 * hour));
   EXPECT_TRUE(hourly.between(sunday + 1.0 * hour, sunday + 3.0 * hour).empty());
-  // Of several that are missing one is none: 0:00, and from 2:00, which there was not, on.
+  // Among several missing hours, the one that did not exist, from 2:00 on, does not count.
   EXPECT_EQ(hourly.between(sunday + 1.0 * hour, sunday + 4.0 * hour), (std::vector{sunday + 3.0 * hour}));
   EXPECT_EQ(hourly.between(sunday - 1.0 * hour, sunday + 5.0 * hour),
             (std::vector{sunday, sunday + 1.0 * hour, sunday + 3.0 * hour, sunday + 4.0 * hour}));

@@ -105,7 +105,7 @@ TEST(Irregular, ElapsedTimeIsAnInput) {
   }
 }
 
-/// What a reader makes of all rows of a table, those among them that are missing too.
+/// Returns the features that a reader makes of all rows of a table, missing rows included.
 std::vector<float> read_rows(const DataDescription& data, const std::string& text) {
   std::istringstream lines(text);
   std::string line;
@@ -218,7 +218,7 @@ TEST(Irregular, DatesBetweenTwo) {
   EXPECT_EQ(months.missing_between(0.0, 3652.0 * day), 119.0) << "ten years";
 }
 
-/// What RowSteps say of rows after so many seconds each, of a model with these dates.
+/// Returns the message of RowSteps about rows after so many seconds each, for a model with these dates.
 std::string mistake(const RowDates& usual, const std::vector<double>& apart) {
   RowSteps steps(usual);
   double date = 1'577'836'800.0;  // 2020-01-01

@@ -1,5 +1,5 @@
 // Models as ONNX: messages are written as the format says, and every value of a graph is made before it is read, once.
-// What the graphs compute is compared with onnxruntime in tests/python/test_onnx.py.
+// tests/python/test_onnx.py compares the results of the graphs with onnxruntime.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -186,7 +186,7 @@ TEST(Onnx, CellsThatOnnxHasAreItsOperators) {
   EXPECT_THAT(of("gru-before", 1), testing::Contains("GRU"));
   EXPECT_THAT(of("elman-relu", 1), testing::Contains("RNN"));
   EXPECT_THAT(of("lstm", 2), testing::AllOf(testing::Contains("Scan"), Not(testing::Contains("LSTM"))));
-  // What a scan cell's gates need is not in its loop.
+  // The gates' products of a scan cell are not in its loop.
   EXPECT_THAT(of("mingru", 1), testing::IsSupersetOf({"MatMul", "Sigmoid", "Scan"}));
 }
 

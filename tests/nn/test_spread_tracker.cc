@@ -13,7 +13,7 @@
 namespace penstock {
 namespace {
 
-// Of a normal distribution.
+// Quantile 0.9 of a normal distribution.
 constexpr double ninth_tenth = 1.2816;
 
 /// A column that is forecast so many rows ahead, with the spread of a random walk of steps of deviation 1.

@@ -146,7 +146,7 @@ Model with_random_weights(const ModelSpec& spec, const DataDescription& data) {
   return model;
 }
 
-/// As `penstock train` builds them: states of odd sizes lie behind each other.
+/// Models as `penstock train` builds them: states of odd sizes follow each other in memory.
 TEST_P(OnGpu, ModelsOfFilesAreTheCpus) {
   struct Case {
     const char* name;

@@ -1,5 +1,5 @@
-// What becomes of a series model once it is trained: how much of its layers counts, how far its forecasts are off, and
-// several models as one.
+// End of a series model's training: how much of its layers counts, how far its forecasts are off, and several models as
+// one.
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -93,7 +93,7 @@ TEST_F(SeriesFinish, AnInterruptLeavesTheModelAsItWas) {
     test::expect_error(ErrorCode::interrupted, "interrupted", [&] { finish_training(trained, *data); });
   }
   EXPECT_TRUE(is_as_before());
-  // The same later and later, until nothing is left to interrupt.
+  // Interrupt later and later, until nothing is left to interrupt.
   bool whole = false;
   for (int wait = 1; !whole; wait *= 2) {
     asked = false;

@@ -61,7 +61,7 @@ TEST(SeriesGroups, AreScaledAndSplitOneByOne) {
   }
 }
 
-// Of files, as they are scaled alike: a value says which row it is of.
+// Series are files, which are scaled alike: a value says which row it is of.
 TEST(SeriesGroups, EveryHeldOutRowOfEverySeriesIsAskedForOnce) {
   const TemporaryFolder folder;
   Sources files;

@@ -1,4 +1,4 @@
-// What is known in advance: inputs of a forecast are values of the rows that are forecast.
+// Columns known in advance: inputs of a forecast are values of the rows that are forecast.
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

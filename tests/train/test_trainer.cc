@@ -1,4 +1,4 @@
-// What the training loop promises: it learns, it skips what is not finite, it reports, it clips, it stops.
+// Properties of the training loop: it learns, skips values that are not finite, reports, clips, and stops.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -383,7 +383,7 @@ TEST(Train, StopsAtTheFirstLimit) {
 }
 
 TEST(Train, ForgetsThePaddingOfARow) {
-  // What stands behind a row's length, NaN included, must change nothing.
+  // Padding behind a row's length, NaN included, must change nothing.
   const auto trained = [](float padding) {
     SumTask data;
     data.spoil = [&](Index, Example& example) {

@@ -47,7 +47,7 @@ std::string number_text(double value, const Column& column) {
   const auto rounded = static_cast<float>(value);
   const double missed = moved_by(std::max(little, half_digit * std::abs(normal)));
   if (std::abs(static_cast<double>(rounded) - value) <= missed) return fmt::format("{}", rounded);
-  // Of a value that is far larger than it changes, a float of its own would lose what counts.
+  // If a value is much larger than its changes, a float of its own would lose the digits that count.
   const double noise = moved_by(half_digit * std::max(1.0, std::abs(normal)));
   const double digits = std::ceil(std::log10(std::abs(value) / noise));
   constexpr double most = std::numeric_limits<double>::max_digits10;

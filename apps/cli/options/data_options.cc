@@ -46,7 +46,7 @@ OpenedData open_text_file(const DataOptions& options) {
           {}};
 }
 
-/// What the rows of a series were found to be like.
+/// Returns what was found about the rows of a series.
 std::string findings(const Dataset& dataset) {
   const DataDescription& data = dataset.description();
   std::string text;

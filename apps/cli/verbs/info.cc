@@ -114,7 +114,7 @@ Json machine_json() {
           {"tasks", task_names()},       {"cells", all}};
 }
 
-/// Whether this is the first category of its column, or something else.
+/// Returns whether this is the first category of its column, or no category.
 bool begins_column(const std::vector<Column>& columns, const Column& column) {
   if (column.feature != Feature::category) return true;
   const auto first = std::ranges::find_if(columns, [&](const Column& each) {
@@ -266,7 +266,8 @@ std::string as_option(const std::optional<DataKind>& kind) {
   return kind ? word_of({" --as text", " --as series", " --as labelled", " --as texts", "", ""}, *kind) : "";
 }
 
-/// As `penstock train` would read it, but nothing is fitted to what is only described; in words of its options.
+/// Opens data like `penstock train`, but fits nothing, since it only describes them; messages name the options of
+/// train.
 OpenedData open_to_describe(DataOptions data, DataKind kind, const CLI::App& train) {
   data.choices.from_last = false;
   try {
@@ -278,7 +279,7 @@ OpenedData open_to_describe(DataOptions data, DataKind kind, const CLI::App& tra
   }
 }
 
-/// What a file is that is no model.
+/// Describes a file that is no model.
 int describe_data(const InfoArguments& arguments, const CLI::App& train) {
   if (arguments.kind ? *arguments.kind == DataKind::sound : is_sound_file(arguments.model)) {
     return describe_sound(arguments);
@@ -309,7 +310,8 @@ bool begins_as_safetensors(const std::string& path) {
   return begin[4] == 0 && begin[5] == 0 && begin[6] == 0 && begin[7] == 0 && begin[8] == '{';
 }
 
-/// By its name or its first bytes: what is wrong with it then is what a model's reader says.
+/// Returns whether a file should be a model, by its name or its first bytes. The reader of models then says what is
+/// wrong.
 bool should_be_model(const std::string& path) {
   return path.ends_with(".safetensors") || path.ends_with(".checkpoint") || begins_as_safetensors(path);
 }

@@ -85,7 +85,7 @@ class Prediction {
     }
   }
 
-  /// What was answered so far is worth reading, but no file: that is whole or not there.
+  /// Stops on a signal. Answers so far are printed, but a file is written whole or not at all.
   int stop() {
     if (!output_.is_file()) output_.flush();
     return interrupted_status();
@@ -98,7 +98,7 @@ class Prediction {
 
   bool shows_progress() const { return output_.is_file() || !is_terminal(STDOUT_FILENO); }
 
-  /// As far as it is known before anything is read: bytes of texts; of other data, at least a piece.
+  /// Returns the work as far as it is known before anything is read: bytes of texts; for other data, at least a piece.
   DeviceQuestion work() const {
     if (!task_name(source()).empty()) return {.rows = 64, .steps = arguments_.task.validation_length, .start = true};
     return reading_of(model_, arguments_.data);

@@ -110,7 +110,7 @@ class Stream {
     }
   }
 
-  /// Nobody knows how long a stream goes on: one step decides.
+  /// Returns the execution. The length of a stream is unknown, so one step decides about the device.
   const Execution& settled_execution() {
     settle_device(arguments_.automatic, arguments_.execution, model_, {});
     return arguments_.execution;
@@ -124,7 +124,7 @@ class Stream {
     return outputs;
   }
 
-  /// What cannot go on from where it is goes on from the start of a sequence.
+  /// Pushes a step. If the state is not finite, begins a new sequence and says so once.
   template <class Step>
   std::span<const float> push_finite(const Step& step) {
     try {
@@ -245,14 +245,14 @@ class Stream {
     if (state_) state_->last_rows = rows.reader().last_rows();
   }
 
-  /// Behind the last row; what was replaced once has been said.
+  /// Prints the counts after the last row, except for replaced values, which were reported once.
   static void say_counts(const Rows& rows) {
     const bool more = rows.replaced() > 1 || rows.reader().undated() > 1;
     if (more || rows.missing() > 0) return say_replaced(rows);
     say_unknown_categories(rows);
   }
 
-  /// Once: a stream has no end at which more could be said.
+  /// Reports the first row that was left out, once: a stream has no end at which to report more.
   void say_first_left(const Rows& rows) {
     const std::string& undated = rows.reader().first_undated();
     const std::string& returning = rows.reader().first_returning_sequence();

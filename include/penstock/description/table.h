@@ -11,7 +11,7 @@ namespace penstock {
 struct TableFormat {
   char delimiter = 0;                         ///< Separator of fields; 0: detect.
   char decimal = 0;                           ///< Decimal mark, '.' or ','; 0: detect.
-  std::optional<bool> header = std::nullopt;  ///< Whether the first row holds column names; empty: detect.
+  std::optional<bool> header = std::nullopt;  ///< True if the first row holds column names; empty: detect.
 };
 
 /// Treatment of missing values: empty fields, NA, NaN, null, ?.
@@ -31,7 +31,7 @@ Missing parse_missing(std::string_view text);
 struct TableDescription {
   char delimiter = ',';               ///< Separator of the CSV rows.
   char decimal = '.';                 ///< Decimal mark of their numbers.
-  bool header = true;                 ///< Whether tables have a header; if not, columns are "column1", "column2", ...
+  bool header = true;                 ///< True if tables have a header; if not, columns are "column1", "column2", ...
   Missing missing = Missing::refuse;  ///< How training treated missing values.
 };
 

@@ -158,7 +158,7 @@ class LabelledDataset final : public data::LabelledPasses, public training::Divi
  private:
   static constexpr std::uint64_t divisions = std::uint64_t{1} << 63;  // purpose of an order; passes count from 1
 
-  /// Whether a category is in the training sequences: otherwise a model would not know what to make of it.
+  /// Returns whether a category occurs in the training sequences: otherwise a model cannot learn what it means.
   bool shows(const std::vector<double>& raw) const {
     return std::ranges::any_of(training_, [&](Index i) {
       const auto first = raw.begin() + sequences_[i].first;
@@ -213,7 +213,7 @@ class LabelledDataset final : public data::LabelledPasses, public training::Divi
   std::vector<float> features_;  // [rows of the file, I]
 };
 
-/// Which columns a table offers; of those that were asked for, whether they are categories.
+/// Returns the columns that a table offers and, for requested ones, whether they are categories.
 CsvTable::Choice offered_inputs(const CsvTable& table, const LabelledOptions& options, std::size_t sequence,
                                 std::size_t label) {
   data::ColumnQuestion question{.excluded = {sequence, label},

@@ -56,7 +56,7 @@ data::TextColumns columns_of(const CsvTable& table, const LabelledTextOptions& o
   return *columns;
 }
 
-/// Whether a row has both; throws Error(bad_input) for one that has not if those are to be refused.
+/// Returns whether a row has a text and a label. Throws Error(bad_input) for a row without, if such rows are refused.
 bool is_whole(const data::TableRows& rows, const data::TextColumns& columns, Missing missing) {
   for (const std::size_t column : {columns.text, columns.label}) {
     const CsvField& field = rows.fields()[column];
@@ -99,7 +99,7 @@ class LabelledTextDataset final : public data::LabelledPasses {
   }
 
  private:
-  /// The same share of every label, rounded; never all of one.
+  /// Holds out the same share of every label, rounded; never all of one.
   void hold_out(double fraction) {
     std::vector<Index> quota(description_.labels.classes.size(), 0);
     for (const LabelledText& row : rows_) ++quota[static_cast<std::size_t>(row.label)];
@@ -186,7 +186,7 @@ std::vector<std::string> findings_of(const CsvTable& table, const data::TextColu
   return findings;
 }
 
-/// With the description of a model, its columns and lengths; what is left is checked.
+/// Returns the options with a model's columns and lengths, and checks the rest.
 LabelledTextOptions settled(LabelledTextOptions options, const DataDescription* origin, const std::string& source) {
   if (origin != nullptr) {
     if (!origin->labels_texts()) fail(ErrorCode::incompatible, "{}: the model is not for labelled texts", source);

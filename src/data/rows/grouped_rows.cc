@@ -26,7 +26,7 @@ GroupedRows begin_series(const Rows& rows, const DataDescription& data, const Gr
   return series;
 }
 
-/// Behind a row that only says what is known in advance no other may follow in its series.
+/// Checks that no other row of a series follows one that has only values known in advance.
 void check_order(const GroupedRows& series, const DataDescription& data, const Rows& rows) {
   if (series.to_come == 0) return;
   fail(ErrorCode::bad_input, "{}: a row with an empty {} comes before one with a value{}", rows.name(),

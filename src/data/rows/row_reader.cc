@@ -67,9 +67,9 @@ struct RowReader::Impl {
          in_quotes(data.series.row_dates.column), opening.header.list());
   }
 
-  /// Whether the row that was read is to be left out, as its date cannot be read. A column that only says when rows
-  /// were need not hold dates as in training; once it does, what is none, such as a line "Total", is no row: an error,
-  /// unless such are to be borne.
+  /// Returns whether to leave out the row that was read, because its date cannot be read. A column that only says when
+  /// rows were need not hold dates as in training. Once it does, a row without a date, such as a line "Total", is no
+  /// row: an error, unless such rows are tolerated.
   bool is_left_out() {
     const bool needed = dated_by || data.series.row_dates.irregular != Irregular::ignore;
     if (!date_position && !dated_by) return false;
@@ -240,7 +240,7 @@ struct RowReader::Impl {
     return !replace_bad || kinds[input] == data::ColumnKind::boolean || data::parse_truth(field.text).has_value();
   }
 
-  /// Whether the row only says what is known in advance.
+  /// Returns whether the row has only values that are known in advance.
   bool lacks_targets() const {
     return !target_positions.empty() && std::ranges::all_of(target_positions, [&](std::size_t position) {
       return data::is_missing(read[position].text);

@@ -40,7 +40,7 @@ StreamOpening open_with(char delimiter, const DataDescription& description, cons
   return {delimiter, decimal, CsvHeader(fields, source, decimal)};
 }
 
-/// Nothing unless the first line, under this delimiter, has all columns that the model reads.
+/// Opens a stream by its first line, under this delimiter; nothing unless it has all columns that the model reads.
 std::optional<StreamOpening> try_delimiter(char delimiter, const DataDescription& description, const std::string& line,
                                            const std::string& source, const RowFormat& format) {
   try {

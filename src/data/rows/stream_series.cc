@@ -74,7 +74,7 @@ float StreamSeries::normalised(double raw, std::size_t input, const Column& colu
     inputs[input] = with_scaling(column, group.inputs[input]);
     begun_[input] = true;
   }
-  // Of another series the first scales are no measure of what is far.
+  // In a series that training did not see, the first scale is too rough to judge which values are too far.
   return normalise(raw, inputs[input], source, line, trained_ ? Column::furthest : std::numeric_limits<float>::max());
 }
 
@@ -102,7 +102,7 @@ void StreamSeries::settle(const DataDescription& data, const TrainedSeries& othe
   settled = true;
 }
 
-/// By what is known of an input in the first `rows`.
+/// Sets the scale of an input by its known values in the first `rows`.
 void StreamSeries::scale_by(std::size_t input, const Column& column, std::span<float> features, std::size_t rows,
                             const std::string& source) {
   const std::size_t width = inputs.size();

@@ -37,8 +37,8 @@ DataDescription described(const DataDescription& data, const OnnxOptions& option
   return data.of_group(*found);
 }
 
-/// Whether floats tell values of a column apart as finely as forecasts of it are: one of 1e9 that changes by 1 needs
-/// more digits than they have.
+/// Returns whether floats resolve a column's values as finely as its forecasts. A column around 1e9 that changes by 1
+/// needs more digits than floats have.
 bool is_told_by_floats(const Column& column) {
   if (column.feature != Feature::value) return true;
   constexpr double half_digit = 0x1p-24;  // of a float
@@ -54,7 +54,7 @@ class Scaler {
   Scaler(OnnxGraph& graph, std::vector<Column> columns)
       : graph_(graph), columns_(std::move(columns)), doubles_(!std::ranges::all_of(columns_, is_told_by_floats)) {}
 
-  /// Of raw values.
+  /// Returns the type of raw values.
   const char* type() const { return doubles_ ? "double" : "float"; }
 
   std::string normal(std::string x) {

@@ -15,7 +15,7 @@ constexpr Names<10> feature_names = {"value",     "missing",     "category",  "d
                                      "week_sine", "week_cosine", "year_sine", "year_cosine", "elapsed"};
 constexpr Names<7> date_form_names = {"month-first", "day-first", "excel", "year", "digits", "seconds", "milliseconds"};
 
-/// Which part of its cycle has passed at a date, from 0 to 1.
+/// Returns the part of its cycle that has passed at a date, from 0 to 1.
 double phase(Feature feature, double seconds) {
   namespace chrono = std::chrono;
   constexpr double day = 86400.0, week = 7.0 * day, monday = 4.0 * day;  // the first of 1970 was a Thursday

@@ -79,7 +79,7 @@ struct Blocks {
   }
 };
 
-/// In blocks of the result, one for each thread, as far as these have enough to do.
+/// Multiplies by the library in blocks of the result, one for each thread with enough work.
 void library_product(Index m, Index n, Index k, const Matrix<float>& a, const Matrix<float>& b, float beta, float* c,
                      Index c_stride, int threads) {
   const Index work = m * n * k, wanted = threads_worth(work, least_of_thread, threads);
@@ -99,7 +99,7 @@ void library_product(Index m, Index n, Index k, const Matrix<float>& a, const Ma
 /// Below that tiles are mostly empty, or packing takes longer than multiplying.
 constexpr Index least_of_tiles = 32;
 
-/// By the set's own kernel, in blocks of the result.
+/// Multiplies by the instruction set's own kernel, in blocks of the result.
 void tiled_product(const cpu::ProductKernels<float>& kernels, Index m, Index n, Index k, const Matrix<float>& a,
                    const Matrix<float>& b, float beta, float* c, Index c_stride, int threads) {
   cpu::MatrixProduct<float> product{.k = k, .a = a.data, .b = b.data, .c = c, .c_stride = c_stride, .adds = beta != 0};

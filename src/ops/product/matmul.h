@@ -24,7 +24,7 @@ template <class Real>
 void matmul(Index m, Index n, Index k, Matrix<Real> a, Matrix<Real> b, Real beta, Real* c, Index c_stride,
             const Execution& execution);
 
-/// The same of bfloat16 [..], whose products are summed in float by oneDNN in an order of its choice; c is float or
+/// Multiplies matrices of bfloat16 [..]; oneDNN sums the products in float in an order of its choice. c is float, or
 /// rounded to bfloat16 at the end. Needs AVX-512 BF16 or AMX.
 template <class Result>
 void matmul(Index m, Index n, Index k, Matrix<std::uint16_t> a, Matrix<std::uint16_t> b, float beta, Result* c,

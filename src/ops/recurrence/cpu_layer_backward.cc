@@ -208,7 +208,7 @@ void CpuLayer<Real>::for_recurrent_blocks(const Visit& visit) const {
   }
 }
 
-/// The same of R and its bias alone, for columns [begin, end) of gates.
+/// Adds the gradients of R and its bias alone, for columns [begin, end) of gates.
 template <class Real>
 void CpuLayer<Real>::recurrent_gradients(const BackwardArguments<Real>& call, const BackwardSpace& space, Index rows,
                                          Index begin, Index end, Real* scratch) const {
@@ -233,7 +233,8 @@ void CpuLayer<Real>::recurrent_gradients(const BackwardArguments<Real>& call, co
   });
 }
 
-/// The same where a vector holds several heads. Columns begin at a line of them, and a line holds whole heads.
+/// Adds the gradients of R if a vector holds several heads. Columns begin at a line of them, and a line holds whole
+/// heads.
 template <class Real>
 void CpuLayer<Real>::narrow_gradients(const BackwardArguments<Real>& call, const BackwardSpace& space, Index rows,
                                       Index begin, Index end, Real* scratch) const {
@@ -293,7 +294,7 @@ void CpuLayer<Real>::round_inputs(const BackwardArguments<Real>& call, std::uint
   });
 }
 
-/// In bfloat16, from dwx of all steps: the gradients of W, of its bias and of x.
+/// Computes, in bfloat16 and from dwx of all steps, the gradients of W, of its bias and of x.
 template <class Real>
 void CpuLayer<Real>::rounded_input_gradients(const BackwardArguments<Real>& call, const BackwardSpace& space) {
   if constexpr (std::is_same_v<Real, float>) {
@@ -325,7 +326,7 @@ void CpuLayer<Real>::rounded_input_gradients(const BackwardArguments<Real>& call
   }
 }
 
-/// In bfloat16, from drh of all steps: the gradients of R and of its bias.
+/// Computes, in bfloat16 and from drh of all steps, the gradients of R and of its bias.
 template <class Real>
 void CpuLayer<Real>::rounded_recurrent_gradients(const BackwardArguments<Real>& call, const BackwardSpace& space) {
   if constexpr (std::is_same_v<Real, float>) {

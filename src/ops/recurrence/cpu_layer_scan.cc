@@ -53,7 +53,7 @@ void CpuLayer<Real>::forward_scan(const ForwardArguments<Real>& call, const Forw
   store_state(space.last, call.state_out);
 }
 
-/// Where gates [cells, G, H] are found.
+/// Sets `gate` to the rows of each gate in wx [cells, G, H].
 template <class Real>
 template <class Stored>
 void CpuLayer<Real>::gates_from(const Stored* wx, cpu::ChannelRows<const Stored>* gate) const {

@@ -11,7 +11,7 @@
 
 namespace penstock::ops {
 
-/// Where a chunked scan keeps the effects of its chunks.
+/// Memory for the effects of the chunks of a scan.
 template <class Real>
 struct ChunkSpace {
   cpu::ScanEffect<Real> effects;  // each [B, chunks, C]
@@ -23,7 +23,7 @@ struct ChunkSpace {
   }
 };
 
-/// With the digits for a sum of two numbers.
+/// Returns x in a type with the digits for a sum of two numbers.
 template <class Real>
 auto wide(Real x) {
   if constexpr (std::is_same_v<Real, float>) {
@@ -99,7 +99,7 @@ void scan_in_chunks(const cpu::RowPlan& rows, Index steps, Index chunk_size, int
     const cpu::ScanEffect<Real> effect = effect_of(part.slot, chunk);
     if (effect.gain[0] == Real(0)) run(part, effect.offset);
   });
-  // What left the last chunk, rather than what the summaries foretold: the state is then the last output itself.
+  // Take the state that left the last chunk, not the one computed from summaries: it equals the last output exactly.
   for (Index slot = 0; slot < rows.rows; ++slot) {
     if (count_of(slot) > 0) std::copy_n(effect_of(slot, last_of(slot)).offset, channels, carry + slot * channels);
   }

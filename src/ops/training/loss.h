@@ -40,7 +40,8 @@ LossSum cross_entropy(int threads, Index positions, Index classes, const float* 
 LossSum mean_squared_error(int threads, Index positions, Index width, const float* y, const float* targets,
                            const float* weights, float* gradient, const LossScratch& scratch);
 
-/// The same for weight * |y - target|; the gradient is 0 where y equals the target.
+/// Returns weight * |y - target| summed; arguments as of mean_squared_error(). The gradient is 0 where y equals the
+/// target.
 LossSum mean_absolute_error(int threads, Index positions, Index width, const float* y, const float* targets,
                             const float* weights, float* gradient, const LossScratch& scratch);
 
