@@ -180,18 +180,18 @@ TEST(Arrow, RowsOfColumnsAreThoseOfText) {
   DataDescription data;
   data.task = Task::forecast;
   data.inputs = {{"x", 1.0, 2.0}, {"on", 0.5, 0.5}};
-  data.missing = Missing::carry;
+  data.table.missing = Missing::carry;
   ArrowColumn truths{"b", 3, {std::nullopt, std::string("\x5")}};
   truths.name = "on";
   ArrowTable arrow({truths, {"l", 3, {std::string("\x5"), bytes_of<std::int64_t>({3, 0, 5})}}}, 3);
   const Table text{"the table", "on,x\ntrue,3\nfalse,\"\"\ntrue,5\n"};
   EXPECT_EQ(rows_of(arrow.read(), data), rows_of(text, data));
-  data.missing = Missing::refuse;
+  data.table.missing = Missing::refuse;
   expect_error(ErrorCode::bad_input, "the table:3:2: column \"x\": the value is missing",
                [&] { (void)rows_of(arrow.read(), data); });
-  data.header = false;
+  data.table.header = false;
   data.inputs = {{"column2", 1.0, 2.0}};
-  data.missing = Missing::carry;
+  data.table.missing = Missing::carry;
   EXPECT_EQ(rows_of(arrow.read(), data), "1.000000 3\n1.000000 \n2.000000 5\n") << "by their places";
 }
 

@@ -27,28 +27,28 @@ struct RowReader::Impl {
       : data(description),
         columns(data, std::move(opened), format.sequence_column),
         series(data),
-        line(format.first_line - (format.header.value_or(data.header) ? 0 : 1)),
+        line(format.first_line - (format.header.value_or(data.table.header) ? 0 : 1)),
         target_values(data.targets.size()),
         given(data.inputs.size()),
         raw(data.inputs.size()),
         row(data.inputs.size()),
         kinds(data.inputs.size(), data::ColumnKind::unknown),
-        missing(format.missing.value_or(data.missing)),
-        undated(format.undated.value_or(data.undated)),
+        missing(format.missing.value_or(data.table.missing)),
+        undated(format.undated.value_or(data.series.undated)),
         replace_bad(format.replace_bad),
-        order(data.row_dates),
+        order(data.series.row_dates),
         sequence_names(replace_bad ? most_names : std::numeric_limits<std::size_t>::max()) {
-    if (data.groups_are_files) series.start(format.series.empty() ? io::data_name(source()) : format.series);
+    if (data.series.groups_are_files) series.start(format.series.empty() ? io::data_name(source()) : format.series);
   }
 
-  /// Whether the row that was read is to be left out, as its date cannot be read. A column that only says when rows
-  /// were need not hold dates as in training; once it does, what is none, such as a line "Total", is no row: an error,
-  /// unless such are to be borne.
+  /// Returns whether to leave out the row that was read, because its date cannot be read. A column that only says when
+  /// rows were need not hold dates as in training. Once it does, a row without a date, such as a line "Total", is no
+  /// row: an error, unless such rows are tolerated.
   bool is_left_out() {
-    const bool needed = columns.dated_input || data.row_dates.irregular != Irregular::ignore;
+    const bool needed = columns.dated_input || data.series.row_dates.irregular != Irregular::ignore;
     if (!columns.date && !columns.dated_input) return false;
     const auto [position, form] =
-        columns.date ? StreamColumns::Dated{*columns.date, data.row_dates.form} : *columns.dated_input;
+        columns.date ? StreamColumns::Dated{*columns.date, data.series.row_dates.form} : *columns.dated_input;
     const data::Field& field = read[position];
     const bool is_date = field.date(form, decimal()).has_value();
     holds_dates = holds_dates || is_date;
@@ -86,7 +86,7 @@ struct RowReader::Impl {
     if (!columns.group) return;
     if (read[*columns.group].text().empty() && replace_bad && series.current() != nullptr) {
       findings.replaced.add(
-          fmt::format("{}:{}: column {}: the value is missing", source(), line, in_quotes(data.group_column)));
+          fmt::format("{}:{}: column {}: the value is missing", source(), line, in_quotes(data.series.group_column)));
       return;
     }
     series.start(header().label(read, *columns.group));
@@ -97,7 +97,7 @@ struct RowReader::Impl {
     missing_rows.clear();
     elapsed = 1.0;
     if (!columns.date) return;
-    const RowDates& dates = data.row_dates;
+    const RowDates& dates = data.series.row_dates;
     const data::Field& field = read[*columns.date];
     std::optional<double>& before = series->date;
     if (dates.irregular == Irregular::ignore) return follow(field.date(dates.form, decimal()), *columns.date);
@@ -119,7 +119,7 @@ struct RowReader::Impl {
     before = now;
   }
 
-  /// In a handler of `error`: throws it again unless such values are borne, and notes it otherwise.
+  /// Notes an error that the options tolerate; throws all others again. Call it only in a handler of `error`.
   void bear(const Error& error, bool is_missing) {
     const bool borne = is_missing ? missing != Missing::refuse : replace_bad;
     if (!borne || error.code() != ErrorCode::bad_input) throw;
@@ -137,7 +137,7 @@ struct RowReader::Impl {
 
   /// Rows between the last one of the series and that at `now`, which the file has not.
   void fill_in(double before, double now) {
-    for (const double when : data.row_dates.between(before, now)) {
+    for (const double when : data.series.row_dates.between(before, now)) {
       for (std::size_t i = 0; i < data.inputs.size(); ++i) {
         const Column& column = data.inputs[i];
         float value = series->values[i];
@@ -157,7 +157,7 @@ struct RowReader::Impl {
     return data::date_in(field, column, form, header(), decimal());
   }
 
-  /// What is said of a field, with its place in front.
+  /// Returns a message about a field of the row, with its place in front.
   std::string place_of(std::size_t position, const std::string& what) const {
     const data::Field& field = read[position];
     return fmt::format("{}:{}:{}: column {}: {}", source(), field.line, field.column,
@@ -192,7 +192,7 @@ struct RowReader::Impl {
     }
   }
 
-  /// Of the last row that was sound.
+  /// Returns a field of the last sound row.
   const data::Field& field(std::size_t column) const {
     require(column < fields.size(), "column must be below {}, not {}", fields.size(), column);
     return fields[column];
@@ -208,7 +208,7 @@ struct RowReader::Impl {
     return !replace_bad || kinds[input] == data::ColumnKind::boolean || field.truth().has_value();
   }
 
-  /// Whether the row only says what is known in advance.
+  /// Returns whether the row has only values that are known in advance.
   bool lacks_targets() const {
     return !columns.targets.empty() &&
            std::ranges::all_of(columns.targets, [&](std::size_t position) { return read[position].is_missing(); });
@@ -343,7 +343,7 @@ void RowReader::restart() {
 }
 const Group& RowReader::group() const {
   const Impl& self = held();
-  const bool grouped = self.columns.group || self.data.groups_are_files;
+  const bool grouped = self.columns.group || self.data.series.groups_are_files;
   require(self.series.current() != nullptr && grouped, "no row of a group has been read");
   return self.series.current()->group;
 }

@@ -54,7 +54,7 @@ void StreamColumns::find_dates(const DataDescription& data) {
   for (std::size_t i = 0; i < inputs.size() && !dated_input; ++i) {
     if (data.inputs[i].reads_dates()) dated_input = {inputs[i], data.inputs[i].dates};
   }
-  const RowDates& dates = data.row_dates;
+  const RowDates& dates = data.series.row_dates;
   if (dates.column.empty()) return;
   const auto is_read = [&](const Column& input) { return input.reads_dates() && input.name == dates.column; };
   // An input that reads the dates says when rows were; nobody needs to parse them twice.
@@ -66,11 +66,11 @@ void StreamColumns::find_dates(const DataDescription& data) {
 }
 
 void StreamColumns::find_group(const DataDescription& data) {
-  if (data.group_column.empty() || data.groups_are_files) return;
-  group = opening.header.find(data.group_column);
+  if (data.series.group_column.empty() || data.series.groups_are_files) return;
+  group = opening.header.find(data.series.group_column);
   if (group) return;
   fail(ErrorCode::bad_input, "{}:1:1: column {} names the series of a row, but the header has only {}", source(),
-       in_quotes(data.group_column), opening.header.list());
+       in_quotes(data.series.group_column), opening.header.list());
 }
 
 }  // namespace penstock::data

@@ -10,7 +10,7 @@
 
 namespace penstock::data {
 
-/// Where in the rows of a stream the columns stand that a model reads.
+/// Positions of a model's columns in the rows of a stream.
 struct StreamColumns {
   /// Throws Error(bad_input) if the header lacks a column that the model needs.
   StreamColumns(const DataDescription& data, StreamOpening opened, const std::string& sequence_column);
@@ -18,13 +18,13 @@ struct StreamColumns {
   const std::string& source() const { return opening.header.source(); }
 
   StreamOpening opening;
-  CategoryFields categories;  ///< Every row gets their fields.
+  CategoryFields categories;  ///< Adds their fields to a row.
   std::vector<std::size_t> inputs;
   std::vector<bool> known_ahead;                          ///< Of each input: so is its column.
   std::vector<std::optional<std::size_t>> target_inputs;  ///< Of each target: the input that is its value.
   std::vector<std::size_t> targets;  ///< Of a model that reads ahead, if they are all there; empty otherwise.
   std::optional<std::size_t> group, sequence;
-  std::optional<std::size_t> date;  ///< Says when a row was, unless an input reads it and nothing else does.
+  std::optional<std::size_t> date;  ///< Column of row dates, if dates are needed for more than inputs.
   struct Dated {
     std::size_t position;
     DateForm form;

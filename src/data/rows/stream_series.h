@@ -12,12 +12,13 @@
 
 namespace penstock::data {
 
-/// What the series of training say of series that it did not see. Takes time by their number once.
+/// Statistics of the series of training, for series that it did not see. Construction takes time by their number.
 class TrainedSeries {
  public:
   explicit TrainedSeries(const DataDescription& data);
 
-  /// Whether a raw value of an input lies where some of them could have been read, or between two that could.
+  /// Returns whether a raw value of an input lies in the readable range of a series of training, or between two such
+  /// ranges.
   bool can_read(double raw, std::size_t input) const;
   /// The mean of the scalings of each target.
   const std::vector<Scaling>& targets() const { return targets_; }
@@ -37,15 +38,15 @@ class StreamSeries {
   /// scaled.
   StreamSeries(const DataDescription& data, Group of, bool trained);
 
-  /// What was read means nothing to the next row; the scaling stays.
+  /// Forgets the rows read so far; the scaling stays.
   void restart();
 
   /// A raw value as the model reads it; `column` is that of the input before any scaling of its series. A series that
   /// training did not see is scaled by its first values until settle(). Throws Error(bad_input) naming source and line.
   float normalised(double raw, std::size_t input, const Column& column, const std::string& source, Index line);
 
-  /// Whether a raw value of an input, such as 3.4e38, is none that could have been measured: of a series that
-  /// training did not see, by the scalings of all that it saw.
+  /// Returns whether a raw value of an input, such as 3.4e38, cannot have been measured. It judges values of a series
+  /// that training did not see, by the scalings of all that it saw.
   bool is_too_far(double raw, std::size_t input, const DataDescription& data, const TrainedSeries& others) const;
 
   /// Scales a series that training did not see by the first `count` rows of `features` [rows, I], which normalised()
@@ -68,24 +69,24 @@ class StreamSeries {
   std::vector<bool> begun_;  // whether there is a scaling of each column
 };
 
-/// The series of a stream of rows.
+/// All series of a stream of rows.
 class SeriesSet {
  public:
-  /// `data` must outlive it. Without groups there is one series, which is the current one.
+  /// `data` must outlive the set. Without groups there is one series, and it is the current one.
   explicit SeriesSet(const DataDescription& data);
 
-  /// The series of the last row; null before the first one.
+  /// Returns the series of the last row; null before the first row.
   StreamSeries* current() const { return current_; }
   StreamSeries* operator->() const { return current_; }
   const TrainedSeries& trained() const { return trained_; }
 
-  /// Makes a series the current one; the first time, it is one that training did not see.
+  /// Makes a series the current one. Adds it, as one that training did not see, if the set lacks it.
   void start(const std::string& name);
   /// Adds a series whose scaling is known. Throws Error(invalid_argument) unless there is one of each column.
   void add(const Group& group);
-  /// As StreamSeries::restart(), of all.
+  /// Restarts all series (StreamSeries::restart()).
   void restart();
-  /// As RowReader::settle_group(), last_rows() and set_last_rows().
+  // RowReader documents the next three: settle_group(), last_rows() and set_last_rows().
   const Group& settle(const std::string& name, std::span<float> features, Index count, const std::string& source);
   std::map<std::string, RowReader::LastRow> last_rows() const;
   void set_last_rows(const std::map<std::string, RowReader::LastRow>& rows);

@@ -65,13 +65,13 @@ void Rows::open_lines(const DataDescription& data, RowFormat format) {
     if (!input_->line(line_)) fail(ErrorCode::bad_input, "{}: there is nothing to read but comments", name_);
   }
   reader_.emplace(data, line_, name_, format);
-  waiting_ = !format.header.value_or(data.header);
+  waiting_ = !format.header.value_or(data.table.header);
 }
 
 void Rows::find_columns(const DataDescription& data, const RowOptions& options) {
   for (const std::string& name : options.keep) {
     const auto position = reader_->column(name);
-    const bool names_file = data.groups_are_files && name == data.group_column;
+    const bool names_file = data.series.groups_are_files && name == data.series.group_column;
     if (!position && !names_file) {
       fail(ErrorCode::invalid_argument, "the header of {} has no column {}", name_, in_quotes(name));
     }

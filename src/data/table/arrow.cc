@@ -22,7 +22,7 @@ using data::TableColumn;
 __extension__ typedef __int128 Int128;                   // NOLINT(modernize-use-using): which takes no __extension__
 __extension__ typedef unsigned __int128 UnsignedInt128;  // NOLINT(modernize-use-using)
 
-/// What a producer hands out; released in the end.
+/// Releases a structure of a producer in the end.
 template <class T>
 struct Released {
   T value = {};
@@ -34,7 +34,7 @@ struct Released {
   Released& operator=(const Released&) = delete;
 };
 
-/// What is wrong with an array: its producer is at fault.
+/// Thrown for an array that breaks the rules of the interface.
 struct DamagedArray {
   const char* what;
 };
@@ -90,16 +90,16 @@ std::string decimal_text(Int128 value, int scale) {
   return {digits.rbegin(), digits.rend()};
 }
 
-/// Adds the value at a place of an array, its offset counted, to a column; only where the array has one.
+/// Adds the value at a place of an array, offset included, to a column. The value must not be null.
 using Reader = std::function<void(const ArrowArray&, std::int64_t place, TableColumn& column)>;
 
-/// An empty column for the values of a format, and how they are read.
+/// An empty column for the values of a format, and the function that reads them.
 struct Conversion {
   TableColumn column;
   Reader read;
 };
 
-/// The whole number at a place; an unsigned one of 64 bits by its bits.
+/// Returns the whole number at a place; an unsigned one of 64 bits by its bits.
 using WholeItem = std::int64_t (*)(const ArrowArray&, std::int64_t place);
 
 template <class T>
@@ -107,7 +107,7 @@ std::int64_t whole_item(const ArrowArray& array, std::int64_t place) {
   return static_cast<std::int64_t>(item<T>(array, 1, place));
 }
 
-/// Null for a format that is not one of whole numbers.
+/// Returns null for a format that is not one of whole numbers.
 WholeItem whole_item_of(std::string_view format) {
   switch (format.size() == 1 ? format.front() : '\0') {
     case 'c':
@@ -205,7 +205,7 @@ std::optional<Conversion> timestamps(std::string_view format, const std::string&
   return Conversion{TableColumn(name, a_second, format.size() > 4), wholes(whole_item<std::int64_t>)};
 }
 
-/// For the formats of the C data interface; nothing for what no column of a table can be made of.
+/// Returns the conversion for a format of the C data interface; nothing for a format that tables cannot hold.
 std::optional<Conversion> conversion_of(std::string_view format, const std::string& name) {
   using Type = TableColumn::Type;
   const auto of = [&](Type type, const Reader& read) { return Conversion{TableColumn(name, type), read}; };

@@ -89,7 +89,7 @@ void CsvReader::read_field(Field& field) {
   text = text_.substr(begin, end - begin);
 }
 
-/// Whether another field follows in the record.
+/// Returns whether another field follows in the record.
 bool CsvReader::pass_delimiter() {
   if (delimiter_ == ' ') {
     skip_blanks();

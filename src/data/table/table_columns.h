@@ -8,10 +8,10 @@
 
 #include "data/table/field.h"
 
-/// Tables in memory, column by column, as data frames hold them. They are copies: nobody can change or free them.
+/// Copies of tables in memory, column by column.
 namespace penstock::data {
 
-/// A value or none for each row.
+/// One column: a value or none for each row.
 class TableColumn {
  public:
   enum class Type {
@@ -26,30 +26,30 @@ class TableColumn {
   };
 
   TableColumn(std::string name, Type type);
-  /// A column of times with so many ticks a second; their texts end in Z if they are `utc`.
+  /// Makes a column of times in ticks. `utc`: their texts end in Z.
   TableColumn(std::string name, std::int64_t ticks_a_second, bool utc);
 
   const std::string& name() const { return name_; }
   std::size_t rows() const { return missing_.size(); }
 
   void add_missing();
-  /// Of whole numbers (unsigned ones by their bits), truths and times.
+  /// Adds a whole number (an unsigned one by its bits), a truth value or a time.
   void add(std::int64_t value);
   void add(double value);
-  /// Of decimals and texts. Line breaks become blanks, as in names, since a row of a stream is one line.
+  /// Adds a decimal or a text. Line breaks become blanks, as in names, since a row of a stream is one line.
   void add(std::string_view text);
 
   bool is_time() const { return type_ == Type::time; }
-  /// Whether its values are kept as texts, as decimals are, too.
+  /// Returns whether the values are kept as characters: texts and decimals.
   bool is_text() const { return type_ == Type::decimal || type_ == Type::text; }
   bool is_missing(std::size_t row) const;
-  /// The value if it is a number, infinity included.
+  /// Returns the value of a column of numbers or decimals. It may be infinite.
   std::optional<double> number(std::size_t row) const;
-  /// 1 or 0 if it is a truth.
+  /// Returns 1 or 0 for a column of truth values.
   std::optional<double> truth(std::size_t row) const;
-  /// Seconds since the start of 1970 if it is a time in the years 1 to 9999.
+  /// Returns the seconds since the start of 1970 of a time in the years 1 to 9999.
   std::optional<double> seconds(std::size_t row) const;
-  /// The value as a table in text would have it; empty if it is missing.
+  /// Returns the value as a CSV file would have it; empty if it is missing.
   std::string text(std::size_t row) const;
 
  private:
@@ -66,13 +66,13 @@ class TableColumn {
   std::vector<std::size_t> ends_;     // of each of them
 };
 
-/// Columns of equally many rows.
+/// A table: columns with the same number of rows.
 class TableColumns {
  public:
   explicit TableColumns(std::vector<TableColumn> columns) : columns_(std::move(columns)) {}
 
   std::size_t rows() const { return columns_.empty() ? 0 : columns_.front().rows(); }
-  /// The names, as the fields of a header. Places count columns from 1; the header is line 1.
+  /// Returns the names as the fields of a header, which is line 1. Columns of places count from 1.
   std::vector<Field> header() const;
   /// Reads a row into `fields`, which refer to these columns; false behind the last row.
   bool read(std::size_t row, std::vector<Field>& fields) const;
