@@ -29,10 +29,11 @@ struct FitRequest {
   /// as it is, and so do the fields of SearchChoice that `fixed` names.
   std::optional<double> search = {};
   std::vector<std::string> fixed = {};
-  bool resume = false;     ///< Continues from the checkpoint. Later models continue from theirs if they have one.
-  bool filters = true;     ///< FinishOptions::filters
-  bool layers = false;     ///< Trains layers even if linear_stands_alone(). So does any optional field but precision.
-  bool continues = false;  ///< The model has the weights of another one (fine_tune.h).
+  bool resume = false;  ///< Continues from the checkpoint. Later models continue from theirs if they have one.
+  bool filters = true;  ///< FinishOptions::filters
+  /// Trains layers even if linear_stands_alone(). Limits, batch sizes, a learning rate, seeds and the like do so, too.
+  bool layers = false;
+  bool continues = false;       ///< The model has the weights of another one (fine_tune.h).
   Initialisation initial = {};  ///< Initial weights of all models but the first, which the caller makes.
 };
 
