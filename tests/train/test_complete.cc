@@ -58,6 +58,20 @@ TEST_F(Complete, AnEmptyRequestIsWhatSuitsTheData) {
   EXPECT_TRUE(plan.trains_layers());
 }
 
+TEST_F(Complete, AGpuGetsItsOwnDefaults) {
+  const auto data = open_text(folder_.write("text", std::string(1'100'000, 'a')));
+  FitRequest request;
+  EXPECT_EQ(complete(*data, request).options.batch, 16);
+  request.train.execution.device = Device::cuda();
+  EXPECT_EQ(complete(*data, request).options.batch, 64);
+  request.batch = 5;
+  request.precision = Precision::full;
+  const TrainOptions options = complete(*data, request).options;
+  EXPECT_EQ(options.batch, 5);
+  EXPECT_EQ(options.execution.precision, Precision::full);
+  EXPECT_EQ(options.execution.device, Device::cuda());
+}
+
 TEST_F(Complete, OneLimitThatIsGivenIsTheOnlyOne) {
   const auto data = series(1100);
   const TrainOptions options = complete(*data, {.max_seconds = 5.0}).options;
