@@ -67,10 +67,10 @@ class RowReader {
   /// Makes a reader. `first` is the first line; without a header it is also the first row and must be passed to read().
   /// `source` is the name of the stream in messages, "-" or a path. Throws Error: invalid_argument for a model of
   /// tokens; bad_input if the header lacks a column that the model needs.
-  RowReader(const DataDescription& description, const std::string& first, std::string source,
+  RowReader(const DataDescription& description, const std::string& first, const std::string& source,
             const RowFormat& format = {});
   /// Makes a reader of the rows of columns. `format` says only how values are treated.
-  RowReader(const DataDescription& description, const data::TableColumns& columns, std::string source,
+  RowReader(const DataDescription& description, const data::TableColumns& columns, const std::string& source,
             const RowFormat& format = {});
   ~RowReader();
   RowReader(RowReader&&) noexcept;

@@ -283,11 +283,11 @@ struct RowReader::Impl {
   RowFindings findings;
 };
 
-RowReader::RowReader(const DataDescription& description, const std::string& first, std::string source,
+RowReader::RowReader(const DataDescription& description, const std::string& first, const std::string& source,
                      const RowFormat& format)
     : impl_(new Impl(description, data::open_stream(description, first, source, format), format)) {}
 
-RowReader::RowReader(const DataDescription& description, const data::TableColumns& columns, std::string source,
+RowReader::RowReader(const DataDescription& description, const data::TableColumns& columns, const std::string& source,
                      const RowFormat& format)
     : impl_(new Impl(description, data::open_columns(description, columns, source), format)) {}
 
