@@ -3,7 +3,6 @@
 #include <string>
 #include <vector>
 
-#include "penstock/data_description.h"
 #include "penstock/types.h"
 
 /// Explained plans: how a layer or a model will run on a machine, which need not be present, why, and what the

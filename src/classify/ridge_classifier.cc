@@ -49,7 +49,7 @@ struct Standard {
 std::vector<float> product(Index m, Index n, Index k, ops::Matrix<float> a, ops::Matrix<float> b,
                            const Execution& execution) {
   std::vector<float> c(static_cast<std::size_t>(m * n));
-  ops::matmul<float>(m, n, k, a, b, 0.0f, c.data(), n, execution);
+  ops::matmul<float>({m, n, k}, a, b, {c.data(), n}, execution);
   return c;
 }
 

@@ -261,7 +261,7 @@ class ErrorsOfBothKinds {
 
 void add_errors(const training::SeriesRows& series, const training::RowErrors& all, double weight,
                 const DataDescription& data, std::vector<ErrorsOfBothKinds>& errors) {
-  const std::size_t targets = errors.size(), outputs = static_cast<std::size_t>(data.horizon) * targets;
+  const std::size_t targets = errors.size(), outputs = static_cast<std::size_t>(data.series.horizon) * targets;
   const training::Segment* segment = nullptr;
   std::vector<Column> columns;  // of the segment's targets
   for (std::size_t i = 0; i < all.errors.size(); ++i) {
@@ -320,7 +320,7 @@ class HonestWidths {
 
  private:
   std::string group_of(const training::Segment& segment) const {
-    return segment.group < 0 ? "" : data_.groups[static_cast<std::size_t>(segment.group)].name;
+    return segment.group < 0 ? "" : data_.series.groups[static_cast<std::size_t>(segment.group)].name;
   }
 
   const DataDescription& data_;
@@ -337,7 +337,7 @@ void fit_spread(Model& model, const Dataset& dataset, const Execution& execution
   DataDescription data = model.impl().data;
   const std::size_t targets = data.targets.size();
   std::vector<ErrorsOfBothKinds> errors;
-  for (const Column& column : data.targets) errors.emplace_back(column, data.horizon);
+  for (const Column& column : data.targets) errors.emplace_back(column, data.series.horizon);
   const training::RowErrors held_out = expected_errors(model, *series, execution);
   add_errors(*series, held_out, 1.0, data, errors);
   add_errors(*series, series->past_errors(), past_weight, data, errors);
@@ -359,7 +359,7 @@ void fit_spread(Model& model, const Dataset& dataset, const Execution& execution
       spread.quantiles[level * targets + c] = wider * shape[level];
     }
   }
-  data.spread = std::move(spread);
+  data.series.spread = std::move(spread);
   HonestWidths widths(data, *series);
   widths.add(series->past_errors());
   widths.add(held_out);
@@ -367,8 +367,8 @@ void fit_spread(Model& model, const Dataset& dataset, const Execution& execution
   for (const training::Segment& segment : series->segments()) {
     if (auto ending = widths.at_end_of(segment)) endings.push_back(std::move(*ending));
   }
-  data.spread.endings = std::move(endings);
-  model.impl().data.spread = std::move(data.spread);
+  data.series.spread.endings = std::move(endings);
+  model.impl().data.series.spread = std::move(data.series.spread);
 }
 
 }  // namespace penstock

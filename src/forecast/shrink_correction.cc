@@ -77,7 +77,7 @@ double shrink_correction(Model& model, const Dataset& dataset, const Execution& 
   heads.scale(0.0);
   const std::vector<float> without = training::held_out_errors(model, *series, execution).errors;
   // Forecasts from rows nearer to each other than the horizon are of the same rows in part.
-  const Index block = model.data().horizon * model.data().output_size();
+  const Index block = model.data().series.horizon * model.data().output_size();
   const double share = share_that_pays(with, without, static_cast<std::size_t>(block));
   heads.leave(share);
   return share;

@@ -51,7 +51,9 @@ std::string at_random_dates() {
 TEST(Irregular, WhatSuitsTheDates) {
   const TemporaryFolder folder;
   const auto chosen = [&](const std::string& text) {
-    return open_series(folder.write("s.csv", text), {.irregular = Irregular::automatic})->description().row_dates;
+    return open_series(folder.write("s.csv", text), {.irregular = Irregular::automatic})
+        ->description()
+        .series.row_dates;
   };
   const RowDates gaps = chosen(with_gaps());
   EXPECT_EQ(gaps.irregular, Irregular::fill);
@@ -126,7 +128,7 @@ TEST(Irregular, RowsOfAStreamGiveTheSameInputs) {
       const Model model({.width = 8, .blocks = 1}, data->description());
       model.save(folder.path("m"));
       const DataDescription kept = Model::load(folder.path("m")).data();
-      EXPECT_EQ(kept.row_dates.irregular, irregular);
+      EXPECT_EQ(kept.series.row_dates.irregular, irregular);
       Example example;
       const Index steps = data->training_steps();
       data->next(1, steps, example);
@@ -257,7 +259,7 @@ TEST(Irregular, WhatIsNotKnownIsNotScored) {
   DataDescription data;
   data.task = Task::forecast;
   data.inputs = data.targets = {{.name = "x"}};
-  data.season = 1;
+  data.series.season = 1;
   const double none = std::nan("");
   ForecastScorer scorer(data), without(data);
   for (const double value : {1.0, 2.0, none, 4.0}) scorer.add(std::vector{value}, std::vector{3.0});

@@ -122,7 +122,7 @@ DataDescription series() {
   data.task = Task::forecast;
   data.inputs = {{.name = "a", .mean = 1e6 / 3, .scale = 2.5}, {.name = "b", .mean = 0.5, .logarithm = true}};
   data.targets = {{.name = "b", .mean = 0.25, .scale = 2.0, .logarithm = true}};
-  data.horizon = 3;
+  data.series.horizon = 3;
   return data;
 }
 
@@ -173,7 +173,7 @@ TEST(Onnx, EveryLayerIsWritten) {
   DataDescription labelled = series();
   labelled.task = Task::classify;
   labelled.targets.clear();
-  labelled.classes = {"up", "down"};
+  labelled.labels.classes = {"up", "down"};
   checked(to_onnx(Model({.cell = "lstm", .width = 4, .blocks = 1, .filters = 8, .dilations = 2}, labelled)));
 }
 
@@ -213,8 +213,8 @@ TEST(Onnx, WhatCannotBeWrittenIsRefused) {
     test::expect_error(ErrorCode::invalid_argument, message, [&] { to_onnx(model, options); });
   };
   refused({.group = "x"}, "group must be empty for a model of one series, not \"x\"");
-  data.group_column = "shop";
-  data.groups = {{"a", {{}, {}}, {{}}}, {"b", {{10.0, 2.0}, {}}, {{}}}};
+  data.series.group_column = "shop";
+  data.series.groups = {{"a", {{}, {}}, {{}}}, {"b", {{10.0, 2.0}, {}}, {{}}}};
   refused({},
           "the model is of 2 series with a scaling each: the option 'group' must name the one that is meant, or the "
           "option 'normalised' be given");

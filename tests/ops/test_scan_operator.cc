@@ -124,8 +124,7 @@ int depth_of_chunks(Index T, Index chunk) {
     for (Index t = part.begin; t < part.end; ++t) *state = Depth() * *state + Depth();
   };
   ops::scan_in_chunks<Depth>(
-      plan, T, chunk, 1, false, &carry, {{gains.data(), rests.data(), offsets.data()}, 1},
-      [](const cpu::ScanPart&, int) {},
+      {plan, T, chunk, 1}, &carry, {{gains.data(), rests.data(), offsets.data()}, 1}, [](const cpu::ScanPart&, int) {},
       [&](const cpu::ScanPart& part, const cpu::ScanEffect<Depth>& effect) {
         *effect.gain = *effect.gain_rest = *effect.offset = Depth();
         walk_part(part, effect.offset);

@@ -30,7 +30,7 @@ DataDescription series() {
   data.task = Task::forecast;
   data.inputs = {{"a", 0.0, 1.0}, {"b", 0.0, 1.0}};
   data.targets = {{"a", 0.0, 1.0}};
-  data.horizon = 2;
+  data.series.horizon = 2;
   return data;
 }
 

@@ -212,7 +212,7 @@ TEST_F(AutoregressiveModel, WarnsOfNoVanishingGradientWhereItsHeadStartsAtZero) 
 }
 
 TEST_F(AutoregressiveModel, BeginsAsItsLinearForecast) {
-  EXPECT_EQ(data_->description().season, 8);
+  EXPECT_EQ(data_->description().series.season, 8);
   EXPECT_TRUE(data_->description().targets[0].logarithm) << "its swings grow with it";
   const Autoregression& linear = *data_->autoregression();
   const Column& column = data_->description().targets[0];
@@ -403,7 +403,7 @@ Index season_of(const std::vector<double>& values, Index given = 0) {
   for (const double value : values) file << fmt::format("{}\n", value);
   file.close();
   const SeriesOptions options{.horizon = 6, .from_last = true, .autoregression = true, .season = given};
-  return open_series(path, options)->description().season;
+  return open_series(path, options)->description().series.season;
 }
 
 TEST(SeasonOfASeries, IsPlainToSeeOrForecasts) {

@@ -121,14 +121,14 @@ DataDescription series(Index inputs, Index targets, Index horizon) {
     data.inputs.push_back({"x" + std::to_string(i), 0.3 * by, 1.0 + 0.5 * by});
   }
   data.targets.assign(data.inputs.begin(), data.inputs.begin() + targets);
-  data.horizon = horizon;
+  data.series.horizon = horizon;
   return data;
 }
 
 DataDescription labelled(Index inputs) {
   DataDescription data = series(inputs, 0, 1);
   data.task = Task::classify;
-  data.classes = {"a", "b", "c"};
+  data.labels.classes = {"a", "b", "c"};
   return data;
 }
 

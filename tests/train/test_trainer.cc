@@ -444,7 +444,7 @@ TEST(Train, RefusesBadOptions) {
 TEST(Train, RefusesOtherData) {
   CopyTask data;
   DataDescription other = data.description();
-  other.classes[2] = "x";
+  other.labels.classes[2] = "x";
   Model model({.width = 4}, other);
   const char* message =
       "the model was made for other data: data.classes[2] is \"x\" in the model and \"c\" in the dataset";

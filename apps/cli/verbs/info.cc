@@ -141,7 +141,7 @@ std::string columns_text(const DataDescription& data, const std::vector<Column>&
     text += fmt::format("{}{}{}", text.empty() ? "" : ", ", printable(later ? column.name : title_of(columns, column)),
                         later ? " of future rows" : "");
     if (later) continue;
-    if (column.feature != Feature::value || !data.groups.empty()) continue;
+    if (column.feature != Feature::value || !data.series.groups.empty()) continue;
     text += fmt::format(" (mean {}, spread {})", short_number(column.mean), short_number(column.scale));
   }
   return text;
@@ -183,8 +183,8 @@ std::string model_text(const std::string& path, const Model& model, const ModelF
   if (data.task == Task::language) line(out, "reads", "bytes");
   if (data.labels_texts()) {
     line(out, "reads",
-         fmt::format("texts of column {}, up to {} each", printable(data.text_column),
-                     counted(data.longest_text, "byte")));
+         fmt::format("texts of column {}, up to {} each", printable(data.labels.text_column),
+                     counted(data.labels.longest_text, "byte")));
   } else if (data.task != Task::language && data.vocabulary > 0) {
     line(out, "reads", fmt::format("tokens: integers 0 to {}", data.vocabulary - 1));
   }
@@ -193,12 +193,14 @@ std::string model_text(const std::string& path, const Model& model, const ModelF
     line(out, "sound", fmt::format("one channel in and one out, at {} Hz", data.sample_rate));
   } else if (data.task == Task::forecast) {
     line(out, "predicts", columns_text(data, data.targets));
-    if (!data.groups.empty()) {
-      line(out, "series", fmt::format("{}, named by {}", data.groups.size(), printable(data.group_column)));
+    if (!data.series.groups.empty()) {
+      line(out, "series",
+           fmt::format("{}, named by {}", data.series.groups.size(), printable(data.series.group_column)));
     }
-    line(out, "horizon", counted(data.horizon, "row"));
+    line(out, "horizon", counted(data.series.horizon, "row"));
   }
-  if (data.task == Task::classify) line(out, "labels", printable(fmt::format("{}", fmt::join(data.classes, ", "))));
+  if (data.task == Task::classify)
+    line(out, "labels", printable(fmt::format("{}", fmt::join(data.labels.classes, ", "))));
   return out;
 }
 

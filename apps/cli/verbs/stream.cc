@@ -60,14 +60,14 @@ class Stream {
            printable(arguments_.model));
     }
     check_quantiles(model_, arguments_.model, arguments_.quantiles);
-    std::erase(arguments_.rows.keep, model_.data().group_column);  // which is kept anyway
+    std::erase(arguments_.rows.keep, model_.data().series.group_column);  // which is kept anyway
     // A stream has no second chance: what cannot be read is replaced and counted, unless it is to be refused.
     RowFormat& format = arguments_.rows.format;
     format = arguments_.table.row_format();
     format.missing = format.missing.value_or(Missing::carry);
     format.replace_bad = format.missing != Missing::refuse;
     format.series = arguments_.series;
-    if (model_.data().groups_are_files) {
+    if (model_.data().series.groups_are_files) {
       require_given(arguments_.series, "--series NAME, as the model is one of many files,");
     } else if (!arguments_.series.empty()) {
       throw Error(ErrorCode::invalid_argument, "--series is for a model trained with --group-by-file");
@@ -176,7 +176,7 @@ class Stream {
   }
 
   void answer_rows() {
-    if (!model_.data().group_column.empty()) {
+    if (!model_.data().series.group_column.empty()) {
       answer_groups();
       return;
     }
@@ -210,7 +210,7 @@ class Stream {
   void answer_groups() {
     const DataDescription& data = model_.data();
     std::vector<std::string> names = arguments_.rows.keep;
-    names.insert(names.begin(), data.group_column);
+    names.insert(names.begin(), data.series.group_column);
     RowOptions options = arguments_.rows;
     options.keep = names;
     Rows rows(input_, data, options);

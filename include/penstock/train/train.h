@@ -149,7 +149,7 @@ double shrink_correction(Model& model, const Dataset& data, const Execution& exe
 /// of the linear forecast, so shrink_correction() would set it to 0.
 bool linear_stands_alone(const Dataset& data);
 
-/// Estimates the distribution of the forecast errors of a series model, DataDescription::spread, from which prediction
+/// Estimates the distribution of the forecast errors of a series model, SeriesDescription::spread, from which prediction
 /// intervals follow. Uses the errors on the hold-out rows and those of the linear forecast on the training rows. Does
 /// nothing for other data or without such errors.
 void fit_spread(Model& model, const Dataset& data, const Execution& execution = {});

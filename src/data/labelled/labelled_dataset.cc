@@ -107,11 +107,11 @@ class LabelledDataset final : public data::LabelledPasses, public training::Divi
                   const LabelledOptions& options, const DataDescription* origin)
       : LabelledPasses("labelled", options.seed), sequences_(std::move(rows.sequences)) {
     description_.task = Task::classify;
-    description_.classes = std::move(rows.classes);
-    description_.delimiter = table.format().delimiter;
-    description_.decimal = table.format().decimal;
-    description_.header = table.format().header;
-    description_.missing = options.missing;
+    description_.labels.classes = std::move(rows.classes);
+    description_.table.delimiter = table.format().delimiter;
+    description_.table.decimal = table.format().decimal;
+    description_.table.header = table.format().header;
+    description_.table.missing = options.missing;
     const auto order = shuffled(static_cast<Index>(sequences_.size()), seed_, 0);
     validation_.assign(order.begin(), order.begin() + held_out);
     training_.assign(order.begin() + held_out, order.end());
@@ -268,7 +268,7 @@ std::unique_ptr<Dataset> open_sequences(const From& sources, LabelledOptions opt
     fail(ErrorCode::bad_input, "{}: every sequence has the label {}; there must be at least two labels", path,
          in_quotes(rows.classes[0]));
   }
-  if (origin != nullptr) take_classes(rows, origin->classes, path);
+  if (origin != nullptr) take_classes(rows, origin->labels.classes, path);
   std::string filled = data::describe_filled(rows.values, options.missing);
   std::vector<std::string> suspect;
   for (std::size_t i = 0; i < inputs.size(); ++i) {

@@ -15,7 +15,7 @@ namespace {
 /// The series of the last row; its name is empty where the model has no groups.
 GroupedRows begin_series(const Rows& rows, const DataDescription& data, const GroupDescriptions& descriptions) {
   GroupedRows series;
-  if (data.group_column.empty()) {
+  if (data.series.group_column.empty()) {
     series.data = data;
     return series;
   }
@@ -41,7 +41,7 @@ std::vector<GroupedRows> read_groups(Rows& rows, const DataDescription& data, co
   std::unordered_map<std::string, std::size_t> places;
   for (auto kind = rows.next(); kind != Rows::Kind::end; kind = rows.next()) {
     if (kind == Rows::Kind::blank) continue;
-    const std::string& name = data.group_column.empty() ? std::string() : rows.reader().group().name;
+    const std::string& name = data.series.group_column.empty() ? std::string() : rows.reader().group().name;
     const auto [place, first] = places.try_emplace(name, groups.size());
     if (first) groups.push_back(begin_series(rows, data, descriptions));
     GroupedRows& series = groups[place->second];

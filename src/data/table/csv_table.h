@@ -7,7 +7,7 @@
 #include "data/table/csv.h"
 #include "data/table/table_format.h"
 #include "penstock/data/dataset.h"
-#include "penstock/data_description.h"
+#include "penstock/description/table.h"
 #include "penstock/sources.h"
 
 namespace penstock::data {

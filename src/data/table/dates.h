@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "penstock/data_description.h"
+#include "penstock/description/column.h"
 
 /// Dates as tables hold them.
 namespace penstock::data {

@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-#include "penstock/data_description.h"
+#include "penstock/description/table.h"
 
 namespace penstock::data {
 

@@ -72,7 +72,7 @@ void CpuLayer<Real>::forward_chunks(cpu::TracedLayer<Real>& layer, const Forward
   layer.y.data = nullptr;
   layer.y_bf16.data = nullptr;
   scan_in_chunks<Real>(
-      layer.plan, geometry_.steps(), plan_.chunk, plan_.threads(), false, layer.carry, space.chunks,
+      {layer.plan, geometry_.steps(), plan_.chunk, plan_.threads()}, layer.carry, space.chunks,
       [&](const cpu::ScanPart& part, int thread) {
         kernels_.scan_layer(layer, {part.slot, part.slot + 1, part.begin, part.end, 0, channel_vectors(), thread});
       },
