@@ -18,7 +18,7 @@ namespace {
 // A reader of files has two shapes, its chunks and the last one; a few more callers may take turns.
 constexpr std::size_t kept_programs = 8;
 
-/// Values that pass between the ops of a training step, in Home::status.
+/// What passes between the ops of a training step, in Home::status.
 struct StepValues {
   ValueId state, time_fraction;
 };
