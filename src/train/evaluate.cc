@@ -34,7 +34,7 @@ class Scorer {
     status_.upload(&state, sizeof state);
   }
 
-  /// What a batch comes to; goes on from the state of the one before where it continues it.
+  /// Returns the loss of a batch; continues from the state of the one before if the batch continues it.
   ops::LossSums score(const Example& example) {
     start_state(example);
     batch_.reserve(example);

@@ -58,7 +58,7 @@ StepRunner::~StepRunner() {
   try {
     queue_.synchronize();  // nothing that is under way may outlive its memory
   } catch (const Error&) {
-    // Whoever waited for a result has been told.
+    // The callers that waited for a result have already got its error.
   }
 }
 

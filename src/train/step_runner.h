@@ -12,7 +12,7 @@
 
 namespace penstock::training {
 
-/// What one training step came to.
+/// Result of one training step.
 struct StepResult {
   ops::StepState state = {};                  ///< Behind the step
   std::vector<std::int64_t> saturation = {};  ///< Two numbers of each recurrent layer (ops/training/saturation.h)
@@ -40,7 +40,7 @@ class StepRunner {
   const std::vector<float>& carried() const { return carried_; }
   Index carried_rows() const { return carried_rows_; }
 
-  /// Whoever is to hear of the nodes of steps from now on, which are then not recorded; null: nobody.
+  /// Sets the observer of the nodes of steps from now on, which are then not recorded; null: none.
   void observe(graph::Observer* observer) { observer_ = observer; }
 
  private:
