@@ -144,8 +144,10 @@ void Recurrent<Real>::Impl::run(Work& work, Prepared& prepared, const Call& call
 template <class Real>
 void Recurrent<Real>::Impl::pass_on(const Batch& batch, const char* in_name, const Tensor& in, const char* out_name,
                                     const Tensor& out) const {
-  require(device().is_cuda() || ops::positions_of(batch) == 0,
-          "x must have the {} positions of batch.cu_seqlens, not 0", ops::positions_of(batch));
+  if (!device().is_cuda()) {
+    const Index places = ops::positions_of(batch);
+    require(places == 0, "x must have the {} positions of batch.cu_seqlens, not 0", places);
+  }
   const auto shape = state_shape(batch.rows);
   const auto check = [&](const char* name, const Tensor& state) {
     if (!state) return;
