@@ -41,7 +41,7 @@ static_assert(copied_dh0 < ops::HostCopies::slots);
 
 template <class Real>
 struct Scan<Real>::Impl {
-  /// What one thread computes with.
+  /// State of one thread's calls.
   struct Work {
     std::shared_ptr<const ScanProgram> program;  // of its last call
     ops::Buffer memory;
