@@ -11,8 +11,8 @@ class LastUsed {
  public:
   explicit LastUsed(std::size_t most) : most_(most) {}
 
-  /// Returns the value of `key`. If there is none, make() makes it, and the value that was used longest ago goes. A
-  /// reference stays good until its value goes.
+  /// Returns the value of `key`. If there is none, make() makes it. If the cache is full, the value that was used
+  /// longest ago goes first, so that both never need memory at once. A reference stays good until its value goes.
   template <class Make>
   Value& get(const Key& key, const Make& make) {
     for (auto at = entries_.begin(); at != entries_.end(); ++at) {
@@ -20,9 +20,15 @@ class LastUsed {
       if (at != entries_.begin()) entries_.splice(entries_.begin(), entries_, at);
       return entries_.front().value;
     }
+    if (entries_.size() == most_) entries_.pop_back();
     entries_.emplace_front(key, make);
-    if (entries_.size() > most_) entries_.pop_back();
     return entries_.front().value;
+  }
+
+  /// Calls visit(value) for each value.
+  template <class Visit>
+  void for_each(const Visit& visit) {
+    for (Entry& entry : entries_) visit(entry.value);
   }
 
  private:
