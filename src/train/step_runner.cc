@@ -116,7 +116,7 @@ void StepRunner::submit(const Example& example, bool carry, double time_fraction
   workspace.observe(observer_);
   workspace.refresh(call);
   if (workspace.moved()) shape.recording.reset();
-  if (!queue_.device().is_cuda() || observer_ != nullptr) {
+  if (observer_ != nullptr) {
     workspace.run(call);
   } else {
     if (!shape.recording) shape.recording.emplace(queue_, [&workspace, call] { workspace.run(call); });
