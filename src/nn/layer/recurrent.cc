@@ -65,13 +65,14 @@ RecurrentTape<Real>& RecurrentTape<Real>::operator=(RecurrentTape&&) noexcept = 
 
 template <class Real>
 Recurrent<Real>::Impl::Impl(const RecurrentSpec& spec_, std::uint64_t seed_, std::shared_ptr<ops::Queue> queue_)
-    : spec(spec_), seed(seed_), queue(std::move(queue_)), identity(next_identity()) {
-  std::vector<ParameterShape> shapes = parameter_shapes(spec);
+    : spec(spec_), seed(seed_), queue(std::move(queue_)), identity(next_identity()), device(queue->device()) {
+  const std::vector<ParameterShape> shapes = parameter_shapes(spec);
   states = find_cell(spec.cell).states;
-  const bool host = !device().is_cuda();
+  row_state = states * spec.layers * spec.directions() * spec.hidden_size;
+  const bool host = !device.is_cuda();
   if (!host && dtype_of<Real>() == DType::f64) {
     fail(ErrorCode::unsupported, "a network in double runs on the CPU, not on {}: there, Recurrent<float> does",
-         to_string(device()));
+         to_string(device));
   }
   std::size_t values = 0, bytes = 0;
   std::vector<std::size_t> offsets;
@@ -90,7 +91,7 @@ Recurrent<Real>::Impl::Impl(const RecurrentSpec& spec_, std::uint64_t seed_, std
   for (std::size_t i = 0; i < shapes.size(); ++i) {
     const auto tensor = [&](const ops::Buffer& memory) {
       return ops::tensor_of(static_cast<std::byte*>(memory.data()) + offsets[i], dtype_of<Real>(), shapes[i].shape,
-                            device());
+                            device);
     };
     Parameter one;
     one.name = shapes[i].name;
@@ -157,7 +158,7 @@ const RecurrentSpec& Recurrent<Real>::spec() const {
 
 template <class Real>
 Device Recurrent<Real>::device() const {
-  return held().device();
+  return held().device;
 }
 
 template <class Real>
@@ -179,7 +180,7 @@ void Recurrent<Real>::move_to(Stream& stream) {
 
 template <class Real>
 Index Recurrent<Real>::state_size() const {
-  return held().row_state();
+  return held().row_state;
 }
 
 template <class Real>

@@ -123,7 +123,7 @@ void Recurrent<Real>::step(Index rows, const Real* x, Real* y, Real* state, cons
   const Batch batch{.rows = rows};
   ops::Geometry::check(batch);
   require(nn::are_apart(y, rows * spec.hidden_size, x, rows * spec.input_size), "y must not overlap x");
-  require(nn::are_apart(y, rows * spec.hidden_size, state, rows * impl.row_state()), "y must not overlap state");
+  require(nn::are_apart(y, rows * spec.hidden_size, state, rows * impl.row_state), "y must not overlap state");
   const auto x_view = SequenceView<const Real>::batch_first(x, 1, spec.input_size);
   const auto y_view = SequenceView<Real>::batch_first(y, 1, spec.hidden_size);
   const auto shape = impl.state_shape(rows);
@@ -148,7 +148,7 @@ void Recurrent<Real>::forward(const Batch& batch, const Tensor& x, const Tensor&
                               const Tensor& state_out, RecurrentTape<Real>* tape, const Execution& execution,
                               const Tensor& states) const {
   Impl& impl = held();
-  if (!impl.device().is_cuda()) ops::Geometry::check(batch);
+  if (!impl.device.is_cuda()) ops::Geometry::check(batch);
   typename Impl::TapeContent* const content = tape != nullptr ? &tape->content() : nullptr;
   if (content != nullptr) impl.start(*content, impl.hash_of(batch));
   RecurrentProgram::Forward given{.weights = {},
@@ -169,7 +169,7 @@ void Recurrent<Real>::backward(const Batch& batch, const Tensor& x, const Tensor
                                const Tensor& dx, const Tensor& dstate_in, RecurrentTape<Real>& tape,
                                const Execution& execution, const Tensor& dstates) {
   Impl& impl = held();
-  if (!impl.device().is_cuda()) ops::Geometry::check(batch);
+  if (!impl.device.is_cuda()) ops::Geometry::check(batch);
   auto& content = tape.content();
   impl.require_tape_of_this(content);
   require(x.data == content.x.data || content.places == 0, "x must be that of the forward call that filled the tape");
@@ -199,7 +199,7 @@ void Recurrent<Real>::step(const Tensor& x, const Tensor& y, const Tensor& state
   require(static_cast<bool>(state), "state must not be null");
   require(spec.direction == Direction::forward,
           "step() needs direction forward, not {}: the end of a stream is not known", to_string(spec.direction));
-  if (rows > 1 || impl.device().is_cuda()) {
+  if (rows > 1 || impl.device.is_cuda()) {
     RecurrentProgram::Forward given{.weights = {},
                                     .batch = {.rows = rows},
                                     .x = x_step,
@@ -212,7 +212,7 @@ void Recurrent<Real>::step(const Tensor& x, const Tensor& y, const Tensor& state
     return impl.forward(given, nullptr, execution, Impl::Origin::device, true);
   }
   const auto pointer = [&](const char* name, const Tensor& tensor, std::span<const Index> shape) {
-    ops::require_tensor(name, tensor, dtype_of<Real>(), impl.device(), sizeof(Real));
+    ops::require_tensor(name, tensor, dtype_of<Real>(), impl.device, sizeof(Real));
     ops::require_gapless(name, tensor, shape.data(), static_cast<int>(shape.size()));
     return static_cast<Real*>(tensor.data);
   };

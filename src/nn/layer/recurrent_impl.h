@@ -55,10 +55,10 @@ struct Recurrent<Real>::Impl {
 
   /// What a prepared pass is prepared for.
   struct PassKey {
+    Pass pass = Pass::forward;  // first, as the passes of training take turns
+    unsigned isa = cpu::isa_generation();
     RecurrentForm form = {};
     Execution execution = {};
-    Pass pass = Pass::forward;
-    unsigned isa = cpu::isa_generation();
     bool operator==(const PassKey&) const = default;
   };
 
@@ -97,7 +97,8 @@ struct Recurrent<Real>::Impl {
   std::uint64_t seed;
   std::shared_ptr<ops::Queue> queue;
   std::uint64_t identity;  // unique to this network
-  Index states;            // of the cell
+  Device device;
+  Index states = 0, row_state = 0;  // of the cell; values of one row, all layers and directions
   std::shared_ptr<graph::Weights> weights;
   ops::Buffer gradients;
   std::vector<Parameter> parameters;
@@ -108,15 +109,12 @@ struct Recurrent<Real>::Impl {
   Impl(const RecurrentSpec& spec_, std::uint64_t seed_, std::shared_ptr<ops::Queue> queue_);
 
   void initialise();
-  Device device() const { return queue->device(); }
   Parameter& parameter(std::string_view name);
 
   /// [S, layers * directions, B, H]
   std::array<Index, 4> state_shape(Index rows) const {
     return {states, spec.layers * spec.directions(), rows, spec.hidden_size};
   }
-  /// Returns the size of one row's state.
-  Index row_state() const { return states * spec.layers * spec.directions() * spec.hidden_size; }
   /// Returns the channels of all states except the output.
   Index other_states() const { return (states - 1) * spec.output_size(); }
 
@@ -125,7 +123,7 @@ struct Recurrent<Real>::Impl {
   /// Throws unless the tape is of this network with its current weights. Gradients of changed weights would be wrong.
   void require_tape_of_this(const TapeContent& tape) const;
   /// Returns a hash of a batch in the memory of the network's device; 0 where the host cannot read it.
-  std::uint64_t hash_of(const Batch& batch) const { return device().is_cuda() ? 0 : nn::hash_of(batch); }
+  std::uint64_t hash_of(const Batch& batch) const { return device.is_cuda() ? 0 : nn::hash_of(batch); }
 
   /// Who made the tensors of a call: a HostCall, in the right types and shapes, or the caller.
   enum class Origin { host, device };
@@ -140,10 +138,10 @@ struct Recurrent<Real>::Impl {
 
   /// Returns whether step_row() can take these arguments. If not, step() reports why.
   bool accepts_row(const Real* x, const Real* y, const Real* state, const Execution& execution) const {
-    return !device().is_cuda() && x != nullptr && y != nullptr && state != nullptr &&
+    return !device.is_cuda() && x != nullptr && y != nullptr && state != nullptr &&
            spec.direction == Direction::forward && execution.precision < Precision::f16 &&
            execution.precision >= Precision::full && nn::are_apart(y, spec.hidden_size, x, spec.input_size) &&
-           nn::are_apart(y, spec.hidden_size, state, row_state());
+           nn::are_apart(y, spec.hidden_size, state, row_state);
   }
   /// Computes one step of one row on a CPU: x [I] to y [H], state [S, layers, H].
   void step_row(const Real* x, Real* y, Real* state, Precision precision);

@@ -71,9 +71,9 @@ void Recurrent<Real>::Impl::require_tape_of_this(const TapeContent& tape) const 
 template <class Real>
 typename Recurrent<Real>::Impl::PassKey Recurrent<Real>::Impl::key_of(const Batch& batch, const Tensor& x,
                                                                       const Execution& execution, Pass pass) const {
-  const bool gpu = device().is_cuda();
-  if (execution.device.is_cuda() && execution.device != device()) {
-    fail(ErrorCode::invalid_argument, "execution.device must be {}, where the network is, not {}", to_string(device()),
+  const bool gpu = device.is_cuda();
+  if (execution.device.is_cuda() && execution.device != device) {
+    fail(ErrorCode::invalid_argument, "execution.device must be {}, where the network is, not {}", to_string(device),
          to_string(execution.device));
   }
   const bool half = gpu && (x.dtype == DType::bf16 || x.dtype == DType::f16);
@@ -84,7 +84,7 @@ typename Recurrent<Real>::Impl::PassKey Recurrent<Real>::Impl::key_of(const Batc
   PassKey key;
   key.pass = pass;
   key.execution = execution;
-  key.execution.device = device();
+  key.execution.device = device;
   key.execution.threads = gpu ? 1 : resolve_threads(execution.threads);
   RecurrentForm& form = key.form;
   form.dtype = x.dtype;
@@ -111,7 +111,7 @@ void Recurrent<Real>::Impl::set_states(RecurrentForm& form, const char* name, co
 /// A CPU's programs serve any alignment.
 template <class Real>
 int Recurrent<Real>::Impl::alignment_of(int most, const Tensor& a, const Tensor& b) const {
-  return device().is_cuda() ? std::min({most, ops::alignment_of(a), ops::alignment_of(b)}) : most;
+  return device.is_cuda() ? std::min({most, ops::alignment_of(a), ops::alignment_of(b)}) : most;
 }
 
 template <class Real>
@@ -144,14 +144,14 @@ void Recurrent<Real>::Impl::run(Work& work, Prepared& prepared, const Call& call
 template <class Real>
 void Recurrent<Real>::Impl::pass_on(const Batch& batch, const char* in_name, const Tensor& in, const char* out_name,
                                     const Tensor& out) const {
-  if (!device().is_cuda()) {
+  if (!device.is_cuda()) {
     const Index places = ops::positions_of(batch);
     require(places == 0, "x must have the {} positions of batch.cu_seqlens, not 0", places);
   }
   const auto shape = state_shape(batch.rows);
   const auto check = [&](const char* name, const Tensor& state) {
     if (!state) return;
-    ops::require_tensor(name, state, dtype_of<Real>(), device(), sizeof(Real));
+    ops::require_tensor(name, state, dtype_of<Real>(), device, sizeof(Real));
     ops::require_gapless(name, state, shape.data(), static_cast<int>(shape.size()));
   };
   check(in_name, in);
@@ -159,9 +159,9 @@ void Recurrent<Real>::Impl::pass_on(const Batch& batch, const char* in_name, con
   if (!out || out.data == in.data) return;
   const std::size_t bytes = ops::count_of(shape) * sizeof(Real);
   if (in) {
-    ops::copy_memory(device(), out.data, in.data, bytes, queue->stream());
+    ops::copy_memory(device, out.data, in.data, bytes, queue->stream());
   } else {
-    ops::clear_memory(device(), out.data, bytes, queue->stream());
+    ops::clear_memory(device, out.data, bytes, queue->stream());
   }
 }
 
@@ -176,7 +176,7 @@ void Recurrent<Real>::Impl::keep(TapeContent& tape, const Prepared& prepared, Re
   const auto shape = state_shape(call.batch.rows);
   const std::size_t state_bytes = ops::count_of(shape) * sizeof(Real);
   if (tape.state_in.bytes() < state_bytes) tape.state_in = ops::Buffer(*queue, state_bytes);
-  ops::copy_memory(device(), tape.state_in.data(), call.state_in.data, state_bytes, queue->stream());
+  ops::copy_memory(device, tape.state_in.data(), call.state_in.data, state_bytes, queue->stream());
   tape.state.data = call.state_in.data = tape.state_in.data();
 }
 
@@ -193,7 +193,7 @@ void Recurrent<Real>::Impl::forward(RecurrentProgram::Forward& call, TapeContent
   form.training = tape != nullptr;
   form.y = strides_of(call.batch, call.y);
   form.alignment = alignment_of(form.alignment, call.x, call.y);
-  form.step = step && device().is_cuda() && find_cell(spec.cell).scan;
+  form.step = step && device.is_cuda() && find_cell(spec.cell).scan;
   if (form.step) form.x = form.y = {};
   set_states(form, "states", call.states, call.batch);
   if (tape != nullptr) {
@@ -238,7 +238,7 @@ void Recurrent<Real>::Impl::backward(RecurrentProgram::Backward& call, TapeConte
   form.training = true;
   form.y = kept.y;
   form.every_state = kept.every_state, form.states = kept.states;
-  require(!call.dstates || kept.every_state || !device().is_cuda(),
+  require(!call.dstates || kept.every_state || !device.is_cuda(),
           "dstates must be null, as the forward call had no states");
   set_states(form, "dstates", call.dstates, call.batch);
   // Left empty where they say nothing new, so that both passes are most often of one program.
@@ -260,7 +260,7 @@ void Recurrent<Real>::Impl::backward(RecurrentProgram::Backward& call, TapeConte
   if (origin == Origin::device) prepared.program.check_tensors(call);
   prepared.program.check_places(call);
   run(work, prepared, call, &tape);
-  tape.filled = !device().is_cuda();  // its kernels work in the tape
+  tape.filled = !device.is_cuda();  // its kernels work in the tape
 }
 
 template <class Real>
