@@ -102,10 +102,10 @@ TEST_F(Categories, RowsOfAStream) {
     return std::vector<float>(features.begin() + 1, features.end());
   };
   EXPECT_EQ(read("N,,Tue,100"), (std::vector<float>{0, 1, 0, 0, 0, 0, 0, 0, 1}));
-  EXPECT_EQ(rows.unknown_categories(), 0);
+  EXPECT_EQ(rows.findings().unknown_categories.count, 0);
   EXPECT_EQ(read("E,Easter,Sun,100"), (std::vector<float>{0, 0, 0, 0, 0, 0, 1, 0, 0}));
-  EXPECT_EQ(rows.unknown_categories(), 2);
-  EXPECT_EQ(rows.first_unknown_category(), "-:3:3: column \"holiday\": \"Easter\"");
+  EXPECT_EQ(rows.findings().unknown_categories.count, 2);
+  EXPECT_EQ(rows.findings().unknown_categories.first, "-:3:3: column \"holiday\": \"Easter\"");
   EXPECT_EQ(rows.text(2), "Sun");
   expect_error(ErrorCode::bad_input, "-:4:8: 3 fields, the header has 4", [&] { read("N,Sale,Mon"); });
   expect_error(ErrorCode::bad_input, "the model reads a column \"day\"",

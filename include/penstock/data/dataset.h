@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -65,11 +66,15 @@ class Dataset {
   virtual std::vector<std::string> reading() const { return {}; }
 };
 
-/// A table in memory, as text in the format of a file.
+namespace data {
+class TableColumns;
+}
+
+/// A table in memory: text in the format of a file, or columns (table_of_arrow()).
 struct Table {
-  std::string name;    ///< Name of the table in messages.
-  std::string text;    ///< Content, such as CSV.
-  bool named = false;  ///< Skips detection: fields are separated by commas, and the first line holds the column names.
+  std::string name;                                             ///< Name of the table in messages.
+  std::string text = {};                                        ///< Content, such as CSV; empty for columns.
+  std::shared_ptr<const data::TableColumns> columns = nullptr;  ///< Shared by copies of the table.
 };
 
 }  // namespace penstock
