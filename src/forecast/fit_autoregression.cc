@@ -30,7 +30,7 @@ class LinearParameters {
     std::ranges::copy(linear.weights, find("autoregression.weight").begin());
     std::ranges::copy(linear.bias, find("autoregression.bias").begin());
     read_targets();
-    if (model_.spec.known_effects) set_effects(linear);
+    if (model_.spec.branch_fields().known_effects) set_effects(linear);
     model_.parameters->changed();
   }
 
@@ -76,16 +76,16 @@ class LinearParameters {
 
 void fit_autoregression(Model& model, const Dataset& data) {
   const Autoregression* const linear = data.autoregression();
-  const Index lags = model.spec().lags;
+  const auto [lags, known_effects, filters, dilations] = model.spec().branch_fields();
   if (lags == 0) return;
   if (linear == nullptr || linear->lags != lags) {
     fail(ErrorCode::incompatible, "the model's linear forecast has {}, that of the data {}", counted(lags, "lag"),
          linear == nullptr ? 0 : linear->lags);
   }
-  if (!linear->effects.empty() && !model.spec().known_effects) {
+  if (!linear->effects.empty() && !known_effects) {
     fail(ErrorCode::incompatible,
          "the model's linear forecast has no effects of what is known in advance, that of "
-         "the data has: set ModelSpec::known_effects");
+         "the data has: set FixedBranchFields::known_effects");
   }
   model.impl().part_from_sessions();
   LinearParameters(model.impl()).set(*linear);
@@ -93,14 +93,15 @@ void fit_autoregression(Model& model, const Dataset& data) {
 
 void take_autoregression(ModelSpec& spec, const Dataset& data) {
   const Autoregression* const linear = data.autoregression();
-  spec.lags = spec.from_last && linear != nullptr ? linear->lags : 0;
-  spec.known_effects = spec.lags > 0 && data.description().reads_ahead();
+  spec.branch = nullptr;
+  if (!spec.from_last || linear == nullptr || linear->lags == 0) return;
+  spec.branch = fixed_branch({.lags = linear->lags, .known_effects = data.description().reads_ahead()});
 }
 
 void refit_autoregression(Model& model, const Dataset& data) {
   const training::SeriesRows* const series = training::SeriesRows::of(data);
   const Autoregression* const linear = series == nullptr ? nullptr : series->refitted();
-  if (linear != nullptr && linear->lags == model.spec().lags && linear->lags > 0) {
+  if (linear != nullptr && linear->lags == model.spec().branch_fields().lags && linear->lags > 0) {
     model.impl().part_from_sessions();
     LinearParameters(model.impl()).set(*linear);
   }

@@ -54,7 +54,7 @@ double widening_by_choice(std::span<const float> with, std::span<const float> wi
 /// Errors on the held-out rows, as large as those to come are expected to be.
 training::RowErrors expected_errors(Model& model, const training::SeriesRows& series, const Execution& execution) {
   training::RowErrors errors = training::held_out_errors(model, series, execution);
-  if (model.spec().lags == 0) return errors;
+  if (!model.spec().corrects_branch()) return errors;
   training::Heads heads(model);
   heads.scale(0.0);
   const training::RowErrors alone = training::held_out_errors(model, series, execution);

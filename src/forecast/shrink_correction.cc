@@ -67,7 +67,7 @@ bool linear_stands_alone(const Dataset& dataset) {
 
 double shrink_correction(Model& model, const Dataset& dataset, const Execution& execution) {
   const training::SeriesRows* const series = training::SeriesRows::of(dataset);
-  if (model.spec().lags == 0 || series == nullptr || series->held_out() == 0) return 1.0;
+  if (!model.spec().corrects_branch() || series == nullptr || series->held_out() == 0) return 1.0;
   training::Heads heads(model);
   if (linear_stands_alone(dataset)) {
     heads.leave(0.0);

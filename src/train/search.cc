@@ -216,7 +216,7 @@ class Search {
     TrainOptions options = options_;
     choice.apply(spec, options);
     options.seed = seed;
-    if (spec.lags > 0) take_autoregression(spec, data);
+    if (spec.corrects_branch()) take_autoregression(spec, data);
     Model model(spec, data.description(), seed);
     fit_autoregression(model, data);
     TrainCallbacks callbacks;

@@ -164,7 +164,8 @@ class AutoregressiveModel : public testing::Test {
   }
 
   Model model() const {
-    ModelSpec spec{.cell = "gru", .width = 8, .blocks = 1, .from_last = true, .lags = data_->autoregression()->lags};
+    ModelSpec spec{.cell = "gru", .width = 8, .blocks = 1, .from_last = true};
+    take_autoregression(spec, *data_);
     Model result(spec, data_->description(), 3);
     fit_autoregression(result, *data_);
     return result;
@@ -262,7 +263,7 @@ TEST_F(AutoregressiveModel, GoesThroughAFile) {
   const Model trained = model();
   trained.save(folder_.path("model"));
   const Model loaded = Model::load(folder_.path("model"));
-  EXPECT_EQ(loaded.spec().lags, trained.spec().lags);
+  EXPECT_EQ(loaded.spec().branch_fields().lags, trained.spec().branch_fields().lags);
   EXPECT_EQ(forecasts(loaded, rows), forecasts(trained, rows));
 }
 

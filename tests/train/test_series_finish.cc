@@ -45,8 +45,8 @@ class SeriesFinish : public testing::Test {
   }
 
   static Model model(const Dataset& data, std::uint64_t seed) {
-    const ModelSpec spec{
-        .cell = "gru", .width = 8, .blocks = 1, .from_last = true, .lags = data.autoregression()->lags};
+    ModelSpec spec{.cell = "gru", .width = 8, .blocks = 1, .from_last = true};
+    take_autoregression(spec, data);
     Model result(spec, data.description(), seed);
     fit_autoregression(result, data);
     return result;

@@ -61,7 +61,7 @@ class TrainingRun {
     if (!arguments_.init.empty()) start_from_origin();
     SeriesChoices& series = arguments_.data.choices;
     if (arguments_.model.no_changes || (resumed_ && !resumed_->from_last)) series.from_last = false;
-    if (arguments_.model.no_linear || (resumed_ && resumed_->lags == 0)) series.autoregression = false;
+    if (arguments_.model.no_linear || (resumed_ && !resumed_->corrects_branch())) series.autoregression = false;
     arguments_.data.series.threads = options_.execution.threads;
     open();
     for (std::string& finding : data_.reading) finding = with_options(app_, finding);

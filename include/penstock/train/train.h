@@ -160,7 +160,7 @@ struct FilterShares {
   double filters = 0.0;
 };
 
-/// Returns a trained model of labelled sequences with an additional bank of convolution filters (ModelSpec::filters).
+/// Returns a trained model of labelled sequences with an additional bank of convolution filters (ModelSpec::branch).
 ///
 /// A classifier of the filters is fitted in closed form to the training part, on the CPU. `shares` receives the weights
 /// of layers and filters, chosen on the hold-out set; if that is too small, the filters get all the weight. Filters run
