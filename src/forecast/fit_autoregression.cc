@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 #include "base/counted.h"
-#include "data/series/series_rows.h"
+#include "forecast/linear_fits.h"
 #include "nn/model/model_graph.h"
 #include "nn/model/model_impl.h"
 #include "penstock/data/dataset.h"
@@ -72,39 +72,45 @@ class LinearParameters {
   Model::Impl& model_;
 };
 
+void set_linear(Model& model, const Autoregression& linear) {
+  model.impl().part_from_sessions();
+  LinearParameters(model.impl()).set(linear);
+}
+
 }  // namespace
 
+const Autoregression* linear_forecast(const Dataset& data) {
+  const training::LinearFits* const fits = training::linear_fits(data);
+  return fits == nullptr ? nullptr : &fits->training;
+}
+
+void take_autoregression(ModelSpec& spec, const Dataset& data) {
+  const Autoregression* const linear = spec.from_last ? linear_forecast(data) : nullptr;
+  const bool known_effects = linear != nullptr && linear->lags > 0 && data.description().reads_ahead();
+  spec.branch = fixed_branch({.lags = linear == nullptr ? 0 : linear->lags, .known_effects = known_effects});
+}
+
 void fit_autoregression(Model& model, const Dataset& data) {
-  const Autoregression* const linear = data.autoregression();
-  const auto [lags, known_effects, filters, dilations] = model.spec().branch_fields();
-  if (lags == 0) return;
-  if (linear == nullptr || linear->lags != lags) {
-    fail(ErrorCode::incompatible, "the model's linear forecast has {}, that of the data {}", counted(lags, "lag"),
-         linear == nullptr ? 0 : linear->lags);
+  const FixedBranchFields fields = model.spec().branch_fields();
+  if (fields.lags == 0) return;
+  const Autoregression* const linear = linear_forecast(data);
+  if (linear == nullptr || linear->lags != fields.lags) {
+    fail(ErrorCode::incompatible, "the model's linear forecast has {}, that of the data {}",
+         counted(fields.lags, "lag"), linear == nullptr ? 0 : linear->lags);
   }
-  if (!linear->effects.empty() && !known_effects) {
+  if (!linear->effects.empty() && !fields.known_effects) {
     fail(ErrorCode::incompatible,
          "the model's linear forecast has no effects of what is known in advance, that of "
          "the data has: set FixedBranchFields::known_effects");
   }
-  model.impl().part_from_sessions();
-  LinearParameters(model.impl()).set(*linear);
-}
-
-void take_autoregression(ModelSpec& spec, const Dataset& data) {
-  const Autoregression* const linear = data.autoregression();
-  spec.branch = nullptr;
-  if (!spec.from_last || linear == nullptr || linear->lags == 0) return;
-  spec.branch = fixed_branch({.lags = linear->lags, .known_effects = data.description().reads_ahead()});
+  set_linear(model, *linear);
 }
 
 void refit_autoregression(Model& model, const Dataset& data) {
-  const training::SeriesRows* const series = training::SeriesRows::of(data);
-  const Autoregression* const linear = series == nullptr ? nullptr : series->refitted();
-  if (linear != nullptr && linear->lags == model.spec().branch_fields().lags && linear->lags > 0) {
-    model.impl().part_from_sessions();
-    LinearParameters(model.impl()).set(*linear);
-  }
+  const Index lags = model.spec().branch_fields().lags;
+  if (lags == 0) return;
+  const training::LinearFits* const fits = training::linear_fits(data);
+  if (fits != nullptr && fits->all.lags == lags) set_linear(model, fits->all);
 }
 
 }  // namespace penstock

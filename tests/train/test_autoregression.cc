@@ -215,7 +215,7 @@ TEST_F(AutoregressiveModel, WarnsOfNoVanishingGradientWhereItsHeadStartsAtZero) 
 TEST_F(AutoregressiveModel, BeginsAsItsLinearForecast) {
   EXPECT_EQ(data_->description().season, 8);
   EXPECT_TRUE(data_->description().targets[0].logarithm) << "its swings grow with it";
-  const Autoregression& linear = *data_->autoregression();
+  const Autoregression& linear = *linear_forecast(*data_);
   const Column& column = data_->description().targets[0];
   const std::vector<double> said = forecasts(model(), rows);
   for (Index row = linear.lags; row < rows; ++row) {

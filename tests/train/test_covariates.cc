@@ -140,7 +140,7 @@ TEST_F(SeriesWithEvents, OfManySeriesAreInUnitsOfEach) {
 
 TEST_F(SeriesWithEvents, AModelSaysWhatTheRegressionSays) {
   const auto data = open_series(one_series(120), options({"event"}));
-  const Autoregression& linear = *data->autoregression();
+  const Autoregression& linear = *linear_forecast(*data);
   const DataDescription& description = data->description();
   const auto inputs = static_cast<std::size_t>(description.input_size());
   const std::size_t x = *description.input_of("x"), event = *description.input_of("event");
@@ -180,7 +180,7 @@ TEST_F(SeriesWithEvents, BelongToModelsThatHaveThem) {
                        .width = 8,
                        .blocks = 1,
                        .from_last = true,
-                       .branch = fixed_branch({.lags = data->autoregression()->lags})};
+                       .branch = fixed_branch({.lags = linear_forecast(*data)->lags})};
   Model model(spec, data->description(), 1);
   expect_error(ErrorCode::incompatible, "has no effects of what is known in advance",
                [&] { fit_autoregression(model, *data); });

@@ -136,6 +136,7 @@ class TrainingRun {
       return false;  // a signal ends the program, as there is nothing to save yet
     });
     data_ = open_data(arguments_.data, kind_, options_.seed);
+    linear_forecast(*data_.dataset);  // fits it, which takes as long again
   }
 
   /// A slip in the name of the data is said before a model that is there already.

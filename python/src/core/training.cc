@@ -213,7 +213,7 @@ nb::dict run_search(SharedDataset& data, const nb::dict& spec_fields, const nb::
   ModelSpec spec = spec_from(spec_fields);
   {
     const SharedDataset::Reading dataset(data);
-    take_autoregression(spec, **dataset);
+    unless_interrupted([&] { take_autoregression(spec, **dataset); });
     const TrainOptions options = settled_options(option_fields, Model(spec, (*dataset)->description(), 0), true);
     SearchCallbacks callbacks;
     callbacks.stop = [&] { return reports.asked_to_stop(); };
