@@ -48,7 +48,7 @@ class Sequences {
 
  private:
   bool batch(Part part, Index i, Example& example) const {
-    return part == Part::training ? LabelledBatches::of(data_)->training(i, rows_, example)
+    return part == Part::training ? data_.labelled_batches()->training(i, rows_, example)
                                   : data_.validation(i, rows_, 1, example);
   }
 

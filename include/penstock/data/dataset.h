@@ -26,6 +26,7 @@ struct Example {
 };
 
 namespace training {
+class LabelledBatches;
 class SeriesRows;
 }
 
@@ -54,6 +55,8 @@ class Dataset {
   virtual std::vector<std::string> reading() const { return {}; }
   /// Internal. Returns the rows of a time series; null for other data.
   virtual const training::SeriesRows* series_rows() const { return nullptr; }
+  /// Internal. Returns the batches of labelled sequences; null for other data.
+  virtual const training::LabelledBatches* labelled_batches() const { return nullptr; }
 };
 
 /// A table in memory, as text in the format of a file.
