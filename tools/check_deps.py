@@ -41,7 +41,7 @@ BELOW = {
 # Public headers about data and what follows from them, by prefix: only data and the layers above it see them. What a
 # model needs to know of its data is for nn and the layers above it, too.
 OF_DATA = ("penstock/data", "penstock/train", "penstock/forecast", "penstock/classify", "penstock/penstock.h")
-OF_MODELS = "penstock/data_description.h"
+OF_MODELS = ("penstock/data_description.h", "penstock/description/")
 
 # Layer -> its rooms (its folders), each with the rooms directly below it; "" stands for files outside all rooms.
 ROOMS = {
@@ -133,9 +133,9 @@ def wrong_room(path, header, layer):
 
 def wrong_public(place, header):
     """Why a layer may not include this public header, or None."""
-    if place not in BELOW or not header.startswith(OF_DATA):
+    if place not in BELOW or not header.startswith((*OF_DATA, *OF_MODELS)):
         return None
-    lowest = "nn" if header == OF_MODELS else "data"
+    lowest = "nn" if header.startswith(OF_MODELS) else "data"
     return None if lowest in reach(BELOW, place) else f"{place} is below {lowest} or beside it"
 
 

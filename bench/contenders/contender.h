@@ -20,7 +20,7 @@ class Contender {
   /// The answers of one call. Of a step: the whole stream from its start. Of training: with `masked_dy`, so that the
   /// gradients of weights belong to the compared rows alone.
   virtual Answers<float> check() = 0;
-  /// What the last timed call left behind, without gradients of weights. Of a step: the stream once more.
+  /// Returns the results of the last timed call, without gradients of weights. Of a step: the stream once more.
   virtual Answers<float> last() = 0;
   /// Seconds per call (per step) of timed calls that together take about `seconds`.
   virtual std::vector<double> sample(double seconds) = 0;
@@ -45,8 +45,8 @@ struct Peer {
 /// algorithm fixed; "penstock-loop", a call for each step. Throws NotOffered.
 std::unique_ptr<Contender> make_ours(const std::string& name, const Problem& problem);
 
-/// The same on a GPU, where the data are: "penstock", "penstock-direct", "penstock-scan", "penstock-loop"; from and to
-/// the host's memory: "penstock-copied"; and beside them the CPU, "penstock-cpu".
+/// Makes our contenders on a GPU. With data in its memory: "penstock", "penstock-direct", "penstock-scan",
+/// "penstock-loop". From and to the host's memory: "penstock-copied". On the CPU, for comparison: "penstock-cpu".
 std::unique_ptr<Contender> make_ours_on_gpu(const std::string& name, const Problem& problem);
 
 /// Our layer of a problem's sizes with these values.

@@ -8,12 +8,12 @@
 #include "bench/kernels/measure.h"
 #include "penstock/recurrent_program.h"
 
-/// What contenders on a GPU share.
+/// Parts that contenders on a GPU share.
 namespace penstock::bench {
 
 using namespace penstock::bench::cuda;  // NOLINT(google-build-using-namespace)
 
-/// As the dtype lies in memory: of numbers that it has, as make_problem() has drawn them.
+/// Returns the bytes of values in the dtype; the dtype holds them exactly, as make_problem() has drawn them.
 inline std::vector<std::uint8_t> stored(const std::vector<float>& values, Storage storage) {
   const auto size = static_cast<std::size_t>(size_of(storage));
   std::vector<std::uint8_t> bytes(values.size() * size);
@@ -32,7 +32,7 @@ inline Storage storage_of(const std::string& dtype) {
   return dtype == "f32" ? Storage::f32 : dtype == "bf16" ? Storage::bf16 : Storage::f16;
 }
 
-/// What every contender on the GPU has: a stream, a clock, and memory filled in the dtype.
+/// Contender on the GPU: a stream, a clock, and memory filled in the dtype.
 class OnGpu : public Contender {
  public:
   explicit OnGpu(const Problem& problem)
@@ -53,9 +53,9 @@ class OnGpu : public Contender {
   }
 
  protected:
-  /// What is timed: forward, and training backward from the gradients of the outputs.
+  /// Runs the timed part: forward, and for training backward from the gradients of the outputs.
   virtual void run(const Buffer& dy) = 0;
-  /// Those of the last run's training by name, beside dx.
+  /// Adds the gradients of the last run's training by name, except dx.
   virtual void add_gradients(Answers<float>&) {}
 
   bool training() const { return problem_.test.pass == Pass::training; }

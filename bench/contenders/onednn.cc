@@ -39,7 +39,7 @@ Gates gates_of(const std::string& cell) {
   throw NotOffered{"has no " + cell};
 }
 
-/// What the primitives of all cells have in common once they are built.
+/// Parts that the primitives of all cells have in common.
 struct Primitives {
   dnnl::primitive forward, backward;
   memory::desc weights_layer, weights_iter;                    // as the forward primitive wants them
@@ -215,7 +215,7 @@ class OneDnn : public Contender {
     std::memcpy(copy.data(), m.get_data_handle(), m.get_desc().get_size());
     return copy;
   }
-  /// Of a sequence of any type, time first.
+  /// Returns the values of a sequence of any type, time first.
   std::vector<float> sequence(memory m, Index channels) {
     const Shape shape = call_shape();
     const memory::desc floats({shape.steps, shape.rows, channels}, memory::data_type::f32, Tag::tnc);

@@ -38,7 +38,7 @@ class WholeSequences : public Contender {
   virtual void forward() = 0;
   /// Forward, then back from dy [B, T, H].
   virtual void train(const std::vector<float>& dy) = 0;
-  /// By name, what train() left behind of weights or terms.
+  /// Returns the gradients of weights or terms that train() left, by name.
   virtual std::vector<std::pair<std::string, std::vector<float>>> gradients() = 0;
 
   const Problem& problem() const { return problem_; }
@@ -46,7 +46,7 @@ class WholeSequences : public Contender {
   bool training() const { return problem_.test.pass == Pass::training; }
   const Shape& shape() const { return problem_.test.shape; }
   Batch batch() const { return {.rows = shape().rows, .steps = shape().steps}; }
-  /// Of data [B, T, channels].
+  /// Returns a view of data [B, T, channels].
   template <class Real>
   SequenceView<Real> view(Real* data, Index channels) const {
     return SequenceView<Real>::batch_first(data, shape().steps, channels);

@@ -158,11 +158,11 @@ struct Run {
     return worst / scale;
   }
 
-  /// Of y over the first steps of the last row and head.
+  /// Returns the error of y over the first steps of the last row and head.
   double forward_error() const {
     const Index row = c.rows - 1, of_head = c.spec.heads - 1, D = head();
-    // The oracle multiplies each W x by ones on the diagonal: so many of them take half a second.
-    // Of single units all steps, as pieces of them are walked side by side.
+    // The oracle multiplies each W x by ones on the diagonal: so many steps take half a second. Heads of a single unit
+    // are compared over all steps, since pieces of the steps are walked side by side.
     const Index W = c.gates() * D, most = D == 1 ? c.steps : std::clamp<Index>(300'000'000 / (W * W), 8, 200);
     const Index steps = std::min<Index>(c.ragged ? lengths_of[static_cast<std::size_t>(row)] : c.steps, most);
     const Batch batch{.rows = 1, .steps = steps};
@@ -176,7 +176,7 @@ struct Run {
     return error(got, want.y);
   }
 
-  /// Of dwx over all steps of the last row and head, where the sequence is short enough for the oracle.
+  /// Returns the error of dwx over all steps of the last row and head, if the sequence is short enough for the oracle.
   double backward_error() const {
     const Index row = c.rows - 1, of_head = c.spec.heads - 1, D = head();
     if (c.steps > 64) return -1;

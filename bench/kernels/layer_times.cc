@@ -255,7 +255,7 @@ bool measure(const std::string& text, Stream& stream, Clock& clock) {
   return true;
 }
 
-/// Whether all were right.
+/// Times all plans of a case. Returns whether all results were right.
 bool sweep_fused(const Case& c, Stream& stream, Clock& clock) {
   constexpr std::size_t most = 24;
   Run run(c, stream);

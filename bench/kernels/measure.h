@@ -20,7 +20,7 @@
 #include "penstock/error.h"
 #include "plan/gpu/gpu.h"
 
-/// What the programs that measure on a GPU share: numbers to measure with, and a clock.
+/// Numbers to measure with and a clock, for the programs that measure on a GPU.
 namespace penstock::bench::cuda {
 
 using namespace penstock::cuda;  // NOLINT(google-build-using-namespace): these programs are about nothing else
@@ -43,7 +43,7 @@ bool measure_each(const std::vector<std::string>& cases, const Measure& measure)
   return right;
 }
 
-/// What a program of these does: run(cases) with those on its command line, or `usual` ones; its exit status.
+/// Runs one of these programs: run(cases) with the cases on its command line, or `usual` ones. Returns its exit status.
 template <typename Run>
 int run_program(const char* name, int argc, char** argv, std::span<const char* const> usual, const Run& run) {
   std::vector<std::string> cases(argv + 1, argv + argc);

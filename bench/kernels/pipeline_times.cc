@@ -27,7 +27,7 @@ struct Work {
 
   std::size_t values() const { return static_cast<std::size_t>(steps * channels); }
   std::size_t bytes() const { return values() * sizeof(float); }
-  /// Of chunk n at step t, the same in all channels: every chunk ends differently.
+  /// Returns the input of chunk n at step t, the same in all channels: every chunk ends differently.
   float input(int n, Index t) const { return static_cast<float>(std::sin(0.01 * static_cast<double>(n * steps + t))); }
 };
 

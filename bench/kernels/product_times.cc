@@ -121,7 +121,7 @@ std::string of_matrices(Operands& o) {
   const ops::Matrix<float> a{o.a.data(), std::max(o.a_row, o.a_column), o.a_row == 1};
   const ops::Matrix<float> b{o.b.data(), std::max(o.b_row, o.b_column), o.b_row == 1};
   const Execution execution{.threads = 1};
-  const double gflops = rate(o.shape, [&] { ops::matmul(m, n, k, a, b, 0.0f, o.c.data(), n, execution); });
+  const double gflops = rate(o.shape, [&] { ops::matmul<float>({m, n, k}, a, b, {o.c.data(), n}, execution); });
   return cell(gflops, o);
 }
 

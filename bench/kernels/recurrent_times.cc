@@ -112,7 +112,7 @@ class Run {
   }
   std::string explain() const { return inference_->explain(); }
 
-  /// Of y of the last row, over its first steps.
+  /// Returns the error of y of the last row, over its first steps.
   double error() const {
     const Index row = of_.rows - 1, inputs = of_.spec.input_size, outputs = of_.spec.output_size();
     const Index steps = std::min<Index>(of_.ragged ? lengths_.back() : of_.steps, 16);

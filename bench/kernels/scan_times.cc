@@ -251,7 +251,7 @@ constexpr const char* kCases[] = {"f32,forward,8,16384,1024",   "f32,backward,8,
                                   "f16,forward,16,16384,1024",  "f32,forward,1,4194304,256",
                                   "f32,forward,64,4096,500",    "bf16,forward,1,1048576,512"};
 
-/// What a process pays, milestone after milestone.
+/// Times of a process's start, milestone after milestone.
 struct Milestones {
   using Clock = std::chrono::steady_clock;
   Clock::time_point start = Clock::now(), last = start;

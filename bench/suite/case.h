@@ -7,7 +7,7 @@
 
 namespace penstock::bench {
 
-/// What one timed call does.
+/// Work of one timed call.
 enum class Pass {
   forward,   ///< y from x
   training,  ///< y from x, then the gradients of x and of all weights from one of y
@@ -22,7 +22,7 @@ struct Shape {
   Index steps = 1;   ///< T
   Index inputs = 1;  ///< I
   Index hidden = 1;  ///< H
-  Index heads = 1;   ///< Of dense cells, which divide H
+  Index heads = 1;   ///< Heads of dense cells; must divide H
 
   bool operator==(const Shape&) const = default;
 };
@@ -37,7 +37,7 @@ struct Case {
   std::string cell = "lstm";
   Shape shape;
   Pass pass = Pass::forward;
-  std::string dtype = "f32";   ///< Of weights and sequences: "f32", "bf16", "bf16-weights" (and sequences f32), "f16".
+  std::string dtype = "f32";   ///< Weights and sequences: "f32", "bf16", "bf16-weights" (and sequences f32), "f16".
   int threads = 1;             ///< At least 1.
   std::string device = "cpu";  ///< Or "cuda", where weights and sequences lie in memory in the dtype.
   bool each_call = false;      ///< Time every call by itself, for percentiles; else short ones in groups.

@@ -32,7 +32,7 @@ class ChildProcess {
 
  private:
   [[noreturn]] void fail_ended() const;
-  /// Until there is something to read, or its end.
+  /// Waits until there is something to read, or the process has ended.
   void wait();
 
   pid_t id_ = -1;

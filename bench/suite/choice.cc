@@ -1,4 +1,4 @@
-// What is measured of a table if a caller wants something else than its own lists.
+// The cases of a table, if a caller wants other ones than those of its own lists.
 
 #include <fmt/format.h>
 

@@ -69,8 +69,8 @@ double rounded_factors(const Case& test, const oracle::Work& work) {
   return (has_kink(test.cell) ? 8.0 : 2.0) * once;
 }
 
-/// On a GPU all arithmetic is float and nothing but what lies in memory is rounded: gates and outputs, and on the way
-/// back their gradients, each by half a unit and a few of them on the way to a result.
+/// Returns the number of roundings on a GPU. All arithmetic is float; only values in memory are rounded: gates and
+/// outputs, and on the way back their gradients, each by half a unit and a few of them on the way to a result.
 double roundings(const std::string& dtype, bool backward) {
   const double half_unit = dtype == "f32" ? 0.0 : dtype == "f16" ? 0x1p-11 : 0x1p-8;
   return (backward ? 8.0 : 4.0) * half_unit;

@@ -15,14 +15,14 @@ struct Limit {
   std::string bound;       ///< "products", "reading R", "reading weights" or "memory"
   double input = 0.0;      ///< Seconds of `seconds` that the products of the input take,
   double recurrent = 0.0;  ///< and the recurrence.
-  double flops = 0.0;      ///< Of one call: additions and multiplications of all matrix products.
-  double bytes = 0.0;      ///< Of a step of a stream: the weights that it reads; of a bare scan: all its sequences.
+  double flops = 0.0;      ///< Operations of one call: additions and multiplications of all matrix products.
+  double bytes = 0.0;      ///< Bytes read: the weights by a step of a stream, all sequences by a bare scan.
 };
 
-/// On a GPU: products at cuBLASLt's rate for large ones, and everything that must be read and written at a copy's.
+/// Returns the limit on a GPU: products at cuBLASLt's rate for large ones, and all reads and writes at a copy's.
 Limit limit_on_gpu(const Case& test);
 
-/// What this machine can do, measured when it is first asked for and then kept.
+/// Limits of this machine, measured on first use and then kept.
 class Limits {
  public:
   /// Each figure is the best of repetitions that together take about `seconds`.

@@ -6,15 +6,15 @@
 
 namespace penstock::bench {
 
-/// What a reader has to know to judge a number, or to repeat it.
+/// Facts about the machine that a reader needs to judge a number, or to repeat it.
 struct Machine {
   SystemInfo system;
   std::string kernel;    ///< "Linux 6.1.0"
   std::string compiler;  ///< That built this program.
-  std::string governor;  ///< Of the first core's clock; empty where the system does not say.
+  std::string governor;  ///< Governor of the first core's clock; empty if unknown.
   double memory_bytes = 0.0;
   double load = 0.0;  ///< Processes that wanted to run in the last minute, when the benchmark began.
-  CudaInfo gpu;       ///< Of runs on device cuda.
+  CudaInfo gpu;       ///< The GPU of runs on device cuda.
   std::string date;   ///< UTC, "2025-01-31 12:00"
 };
 

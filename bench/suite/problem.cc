@@ -57,7 +57,7 @@ std::vector<Array> draw_weights(const Case& test, Random& random) {
   return weights;
 }
 
-/// To the nearest number that keeps `bits` bits of mantissa; all here are far from the ends of any range.
+/// Rounds to the nearest number with `bits` bits of mantissa; all values are far from the ends of any range.
 void round_all(std::vector<float>& values, int bits) {
   for (float& value : values) {
     int exponent = 0;
@@ -66,8 +66,8 @@ void round_all(std::vector<float>& values, int bits) {
   }
 }
 
-/// On a GPU the numbers lie in memory in the dtype: everybody gets those that it has, so that what is compared is the
-/// arithmetic.
+/// Rounds the numbers of a GPU's problem to the dtype: all contenders get numbers that it holds exactly, so that only
+/// their arithmetic differs.
 void round_to_dtype(Problem& problem) {
   if (!problem.test.on_gpu() || problem.test.dtype == "f32") return;
   const int bits = problem.test.dtype == "f16" ? 11 : 8;

@@ -20,7 +20,7 @@ struct Array {
 /// Weights, input and gradient of the output of a case; every contender gets copies of these.
 struct Problem {
   Case test;
-  /// As Recurrent names them; with a head also "head_weight" [1, H], "head_bias" [1]. Of a bare scan its terms.
+  /// Weights named as in Recurrent; with a head also "head_weight" [1, H], "head_bias" [1]. For a bare scan: its terms.
   std::vector<Array> weights;
   std::vector<float> x;     ///< [B, T, I]
   std::vector<float> dy;    ///< [B, T, H]; training only
@@ -31,7 +31,7 @@ struct Problem {
   std::vector<Array> weights_for(const std::string& contender) const;
   /// `dy`, but zero in all rows that are not compared.
   std::vector<float> masked_dy() const;
-  /// What is compared, in one sentence.
+  /// Returns what is compared, in one sentence.
   std::string checked() const;
 };
 
@@ -46,12 +46,12 @@ template <class Real>
 struct Answers {
   std::vector<Real> y;   ///< [R, T, C]
   std::vector<Real> dx;  ///< [R, T, I]; training only
-  /// By name of the weight; training only, and empty where they were not asked for.
+  /// Gradients by name of the weight; training only, and empty if they were not asked for.
   std::vector<std::pair<std::string, std::vector<Real>>> gradients;
 };
 
-/// What double precision says, by equations that share no code with the library. `at_piece` is called now and then and
-/// may throw.
+/// Returns the answers in double precision, by equations that share no code with the library. `at_piece` is called now
+/// and then and may throw.
 Answers<double> solve(
     const Problem& problem, const std::function<void()>& at_piece = [] {});
 
@@ -64,10 +64,10 @@ struct Verdict {
 
 enum class Extent {
   all,             ///< y; for training also dx and the gradient of every weight
-  without_weights  ///< The same but for the gradients of weights
+  without_weights  ///< All but the gradients of weights
 };
 
-/// Whatever is missing from `got` is wrong. `slack`, if above 0, replaces every tolerance.
+/// Judges results. Anything missing from `got` is wrong. `slack`, if above 0, replaces every tolerance.
 Verdict judge(const Problem& problem, const Answers<double>& want, const Answers<float>& got, Extent extent,
               double slack = 0.0);
 

@@ -63,7 +63,7 @@ class PythonPeers::Server {
   }
 
  private:
-  /// What the libraries below Python read when they start.
+  /// Returns the environment that the libraries below Python read when they start.
   static std::vector<std::string> environment(int threads) {
     // OpenBLAS' idle threads spin for 2^26 ticks unless told otherwise, into the turns of all who share the process.
     std::vector<std::string> all = {"PYTHONDONTWRITEBYTECODE=1", "OPENBLAS_THREAD_TIMEOUT=20"};

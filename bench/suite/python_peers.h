@@ -46,7 +46,7 @@ class PythonPeers {
   std::vector<std::unique_ptr<Server>> servers_;
 };
 
-/// Where the scripts lie: $PENSTOCK_BENCH_PEERS, or beside this program as built or as installed. Empty: nowhere.
+/// Returns the folder of the scripts: $PENSTOCK_BENCH_PEERS, or beside this program as built or installed. Empty: none.
 std::string find_peers_folder();
 
 }  // namespace penstock::bench

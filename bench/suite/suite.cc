@@ -59,7 +59,7 @@ class Runner {
     std::vector<double> times;
   };
 
-  /// Whether two cases have the same numbers and answers: but for the threads they are one.
+  /// Returns whether two cases have the same inputs and answers: they differ in the number of threads at most.
   static bool same_problem(const Case& test, Case known) {
     known.threads = test.threads;
     return test.label() == known.label();
@@ -148,8 +148,8 @@ class Runner {
     });
   }
 
-  /// Everybody in turn, several times over, each time another one first: what the machine does meanwhile (clocks,
-  /// neighbours) falls on all alike.
+  /// Lets all contenders run in turn, several times, each time in another order: whatever the machine does meanwhile
+  /// (clocks, neighbours) affects all alike.
   void race(std::vector<Candidate>& candidates) {
     const double turn = settings_.seconds / settings_.rounds;
     for (int round = 0; round < settings_.rounds; ++round) {

@@ -16,7 +16,7 @@
 namespace penstock::bench {
 
 struct Settings {
-  double seconds = 0.3;  ///< Of timed calls, for each contender in each case.
+  double seconds = 0.3;  ///< Seconds of timed calls, for each contender in each case.
   int rounds = 5;        ///< How often they take turns.
   std::uint64_t seed = 1;
   std::string device = "cpu";  ///< Or "cuda".

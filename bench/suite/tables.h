@@ -14,17 +14,17 @@ struct Group {
   std::vector<Shape> shapes;
 };
 
-/// What a table is about, the same on every device.
+/// Subject of a table, the same on every device.
 struct Subject {
   std::string name;
   std::string title;
-  std::string about;  ///< What the numbers are, in a sentence or two.
+  std::string about;  ///< Meaning of the numbers, in a sentence or two.
   std::vector<Pass> passes;
   bool per_sequence = false;  ///< Say how much faster a sequence is than alone, and how many are done in a second.
   bool percentiles = false;   ///< Time every call by itself and say how long the slow ones take.
 };
 
-/// What is measured of a subject, and against whom, on one device.
+/// Cases and contenders of a subject on one device.
 struct Lists {
   std::vector<Group> groups;
   std::vector<std::string> ours;   ///< Our ways through a case; ratios refer to the first.
@@ -33,12 +33,12 @@ struct Lists {
   std::vector<std::string> dtypes = {"f32"};
 };
 
-/// What `penstock bench NAME` measures unless it is told otherwise.
+/// Default of `penstock bench NAME`.
 struct Table : Subject, Lists {
   std::string device = "cpu";
 };
 
-/// Of a device, "cpu" or "cuda"; throws Error(invalid_argument) for another.
+/// Returns the tables of a device, "cpu" or "cuda"; throws Error(invalid_argument) for another.
 const std::vector<Table>& tables(const std::string& device = "cpu");
 
 /// Throws Error(invalid_argument) that lists the names there are.
@@ -47,7 +47,7 @@ const Table& find_table(const std::string& name, const std::string& device = "cp
 /// The peers that any table of the device knows, in the order of the tables.
 std::vector<std::string> peer_names(const std::string& device = "cpu");
 
-/// What there is on each device, by the name of the subject.
+/// Lists of a device, by the name of the subject.
 using ListsBySubject = std::vector<std::pair<std::string, Lists>>;
 ListsBySubject cpu_lists();
 ListsBySubject cuda_lists();
@@ -55,7 +55,7 @@ ListsBySubject cuda_lists();
 /// The lengths of the CS179 study: of eight sequences only those whose slowest peers take seconds and not minutes.
 std::vector<Shape> cs179_shapes();
 
-/// What a caller wants instead of a table's own lists; empty: the table's.
+/// Choice of a caller instead of a table's own lists; empty: the table's.
 struct Choice {
   std::vector<std::string> cells;
   std::vector<Shape> shapes;

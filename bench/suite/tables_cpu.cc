@@ -1,4 +1,4 @@
-// What `penstock bench` measures on a CPU.
+// Measurements of `penstock bench` on a CPU.
 
 #include "bench/suite/tables.h"
 

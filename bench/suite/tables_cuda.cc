@@ -1,4 +1,4 @@
-// What `penstock bench --device cuda` measures.
+// Measurements of `penstock bench --device cuda`.
 
 #include "bench/suite/tables.h"
 

@@ -48,7 +48,7 @@ class CellValue {
   friend CellValue cos(CellValue x);
   friend CellValue sqrt(CellValue x);
   friend CellValue abs(CellValue x);
-  /// In a tie the gradient of min and max goes to a.
+  /// Returns the smaller value. In a tie, the gradient of min and max goes to a.
   friend CellValue min(CellValue a, CellValue b);
   friend CellValue max(CellValue a, CellValue b);
   friend CellValue clamp(CellValue x, CellValue low, CellValue high);
@@ -81,7 +81,7 @@ struct CellVector {
   double initial = 0.0;
 };
 
-/// What a cell is, besides its equations.
+/// Definition of a cell besides its equations.
 struct CellDefinition {
   std::string name;  ///< For RecurrentSpec::cell, files and `--cell`; characters a-z, 0-9, '-' and '_'.
   std::string description;
@@ -101,7 +101,7 @@ using CellEquations = std::function<std::vector<CellValue>(const CellSymbols& sy
 /// Error(invalid_argument) for a name that another cell has and for wrong equations, and names what is wrong.
 const CellInfo& define_cell(const CellDefinition& definition, const CellEquations& equations);
 
-/// The same from the JSON text of a cell. Throws Error(bad_input), which `source` begins.
+/// Defines a cell by its JSON text. Throws Error(bad_input); the message begins with `source`.
 const CellInfo& define_cell_json(std::string_view json, std::string_view source = "cell");
 
 /// Returns the JSON text of a cell that was defined. Throws Error(invalid_argument) for any other name.

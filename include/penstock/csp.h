@@ -225,7 +225,7 @@ struct Explanation {
   std::vector<std::string> conflict;
   std::vector<Alternative> alternatives;
   Integer left_out = 0;   ///< Number of values of long domains that were not examined.
-  bool has_cost = false;  ///< Whether the model has a cost.
+  bool has_cost = false;  ///< True if the model has a cost.
 
   /// Returns the explanation as text for a person.
   std::string text() const;

@@ -75,7 +75,7 @@ struct ModelFile {
   Kind kind = Kind::other;
   std::string problem;    ///< Kind::other: what is wrong with the file.
   std::string checksum;   ///< Checksum of the whole file, 16 hexadecimal digits; empty unless it is a safetensors file.
-  bool verified = false;  ///< Whether the file carries this checksum, so damage would have been noticed.
+  bool verified = false;  ///< True if the file carries this checksum, so damage would have been noticed.
   std::optional<History> history;  ///< Empty if the file has none.
   Index step = 0;                  ///< Checkpoints: optimiser steps of the run so far.
   double seconds = 0.0;            ///< Checkpoints: seconds of the run so far.

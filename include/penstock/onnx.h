@@ -11,7 +11,7 @@ namespace penstock {
 
 /// Options of an export.
 struct OnnxOptions {
-  /// Whether inputs and outputs are normalised, as in Model::forward(); false: in the units of the data. No effect for
+  /// True if inputs and outputs are normalised, as in Model::forward(); false: in the units of the data. No effect for
   /// tokens.
   bool normalised = false;
   /// For a model of many series: name of the series whose scaling is exported. Excludes `normalised`.

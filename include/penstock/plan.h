@@ -3,7 +3,6 @@
 #include <string>
 #include <vector>
 
-#include "penstock/data_description.h"
 #include "penstock/types.h"
 
 /// Explained plans: how a layer or a model will run on a machine, which need not be present, why, and what the
@@ -17,7 +16,7 @@ struct ModelSpec;
 /// An algorithm that the planner did not choose for a problem.
 struct PlanAlternative {
   std::string name = {};                   ///< Name of the algorithm: "cluster", "direct".
-  bool possible = false;                   ///< Whether a plan of this algorithm exists.
+  bool possible = false;                   ///< True if a plan of this algorithm exists.
   double microseconds = 0;                 ///< If possible: estimated time; 0: not estimated.
   std::string text = {};                   ///< If possible: how it would run.
   std::string reason = {};                 ///< Why it was not chosen.
@@ -42,7 +41,7 @@ struct LayerQuestion {
   Index input = 1, hidden = 1;          ///< I, H
   Index heads = 1;                      ///< Divides H.
   bool training = false;                ///< Plans a forward pass with a tape and a backward pass; false: forward only.
-  bool lengths = false, reset = false;  ///< Whether calls have Batch::lengths and Batch::reset.
+  bool lengths = false, reset = false;  ///< True if calls have Batch::lengths and Batch::reset.
   Execution execution = {};             ///< Device, precision, threads, algorithm, exact mode.
   /// Name of a GPU from chips() that need not be present; empty: the device of `execution`.
   std::string chip = {};
@@ -65,8 +64,8 @@ struct DeviceQuestion {
   Index rows = 1, steps = 1;  ///< B, T of each call.
   Index calls = 1;            ///< Number of calls.
   Index copied_every = 1;     ///< Number of calls after which results are copied from the GPU to the host at once.
-  bool training = false;      ///< Whether the calls are training steps; false: forward passes.
-  bool start = false;         ///< Whether to add the start time of a GPU, for a process that has not used it yet.
+  bool training = false;      ///< True if the calls are training steps; false: forward passes.
+  bool start = false;         ///< True to add the start time of a GPU, for a process that has not used it yet.
   Execution execution = {};   ///< Precision, threads, exact mode, and the index of the GPU.
   std::string chip = {};      ///< Name of a GPU from chips() that need not be present; empty: that of `execution`.
 };

@@ -75,7 +75,7 @@ class SpreadTracker {
     std::vector<float> widths;     // [targets] of their intervals
   };
 
-  bool follows() const { return !data_.spread.empty(); }
+  bool follows() const { return !data_.series.spread.empty(); }
   std::size_t targets() const { return data_.targets.size(); }
   const Row& before(std::size_t rows) const;
   std::vector<double> read_values(std::span<const float> features) const;

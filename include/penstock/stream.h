@@ -55,7 +55,7 @@ class Session {
   std::vector<float> process_chunk(std::span<const float> features);
   /// Returns to the start of a sequence.
   void reset();
-  /// The same as reset().
+  /// Calls reset().
   void reset_state() { reset(); }
 
   /// Returns a session that continues from the same state with the same weights, also if the model was trained since.

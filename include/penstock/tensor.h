@@ -71,8 +71,8 @@ struct Memory {
   std::size_t bytes = 0;
 };
 
-/// Where and how one call of a program runs. `execution` is the one the program was planned for; stream and seed belong
-/// to the call.
+/// Place and settings of one call of a program. `execution` is the one the program was planned for; stream and seed
+/// belong to the call.
 struct Context {
   Execution execution = {};  ///< Device, threads, precision, exact mode.
   void* stream = nullptr;    ///< GPUs: the caller's `cudaStream_t` or `CUstream`; null: the default stream.

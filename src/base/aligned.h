@@ -21,7 +21,7 @@ struct CacheLineAllocator {
   friend bool operator==(const CacheLineAllocator&, const CacheLineAllocator&) { return true; }
 };
 
-/// For what is read in vectors: none of them lies across two cache lines, which would cost as much as reading both.
+/// Memory to be read in vectors: none of them lies across two cache lines, which would cost as much as reading both.
 template <class T>
 using AlignedVector = std::vector<T, CacheLineAllocator<T>>;
 

@@ -6,7 +6,7 @@
 
 namespace penstock {
 
-/// What a handle holds. Throws Error(invalid_argument) after the handle, which messages call `name`, was moved from.
+/// Returns the object that a handle owns. Throws Error(invalid_argument) if the handle, called `name`, was moved from.
 template <class Impl>
 Impl& alive(const std::unique_ptr<Impl>& impl, const char* name) {
   require(impl != nullptr, "{} must not have been moved from", name);

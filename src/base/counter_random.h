@@ -23,7 +23,7 @@ PENSTOCK_COUNTER Word mix(Word z) {
   return z ^ (z >> 31);
 }
 
-/// Where the numbers of a site begin: a dropout of a model, a stream of tokens.
+/// Returns the key of a site's numbers: of a dropout of a model, or a stream of tokens.
 PENSTOCK_COUNTER Word key_of(Word seed, Word site) { return mix(seed + golden * (site + 1)); }
 
 /// The number of that index.
@@ -34,12 +34,12 @@ PENSTOCK_COUNTER double uniform(Word key, Word index) {
   return static_cast<double>(bits(key, index) >> 11) * (1.0 / 9007199254740992.0);
 }
 
-/// Whether dropout keeps the value of that index; `threshold` is 2^32 times the probability of dropping it.
+/// Returns whether dropout keeps the value of that index; `threshold` is 2^32 times the probability of dropping it.
 PENSTOCK_COUNTER bool keeps(Word key, Word index, unsigned threshold) {
   return static_cast<unsigned>(bits(key, index) >> 32) >= threshold;
 }
 
-/// What Random(seed).bits() draws first (xoshiro256** after splitmix64).
+/// Returns what Random(seed).bits() draws first (xoshiro256** after splitmix64).
 PENSTOCK_COUNTER Word first_draw(Word seed) {
   const Word word = mix(seed + 2 * golden) * 5;
   return ((word << 7) | (word >> 57)) * 9;

@@ -8,7 +8,7 @@
 
 namespace penstock {
 
-/// Whether one of `count` values is denormal: not zero, but below 1.2e-38 (double: 2.2e-308).
+/// Returns whether one of `count` values is denormal: not zero, but below 1.2e-38 (double: 2.2e-308).
 template <class Real>
 bool has_denormals(const Real* values, Index count) {
   constexpr Real least = std::numeric_limits<Real>::min();

@@ -15,7 +15,7 @@ std::string to_string(Device device) {
 
 namespace {
 
-/// What those type who know other programs: ", did you mean cuda:1?" for "gpu:1".
+/// Returns the device meant by a name that other programs use: ", did you mean cuda:1?" for "gpu:1".
 std::string device_meant(std::string_view text) {
   const std::string name = lower_case(text);
   for (const char* other : {"mps", "metal", "rocm", "hip", "xpu", "tpu", "npu", "opencl", "vulkan"}) {

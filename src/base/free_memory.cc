@@ -1,4 +1,4 @@
-// What Linux says in /proc and in its control groups.
+// Free memory by Linux's /proc and control groups.
 
 #include "base/free_memory.h"
 
@@ -52,8 +52,8 @@ constexpr GroupFiles version_1{
     "memory.limit_in_bytes", "memory.usage_in_bytes", {"total_inactive_file", "total_active_file"}};
 constexpr GroupFiles version_2{"memory.max", "memory.current", {"inactive_file", "active_file"}};
 
-/// What a group and all groups that it is part of leave. A container may see its own group as the outermost one, by the
-/// name that the host knows it by, so that inner folders may be missing.
+/// Returns the memory that a group and all its parents leave. A container may see its own group as the outermost one,
+/// under the host's name of it, so that inner folders may be missing.
 Bytes left_by_groups(const std::string& mount, std::string group, const GroupFiles& files) {
   Bytes left = unlimited;
   for (bool outermost = false; !outermost;) {
@@ -86,7 +86,7 @@ Bytes left_by_groups(const std::string& root) {
   return left;
 }
 
-/// Of the addresses that the process may use.
+/// Returns what is left of the address space that the process may use.
 Bytes left_by_address_space() {
   rlimit limit{};
   if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return unlimited;

@@ -10,7 +10,7 @@ namespace penstock {
 /// least. 0: not known; where nothing is left it is 1.
 std::size_t free_memory();
 
-/// The same of a system whose /proc and /sys lie in a folder. Tests have such folders.
+/// Returns the free memory of a system whose /proc and /sys lie in folder `root`. Tests make such folders.
 std::size_t free_memory(const std::string& root);
 
 }  // namespace penstock

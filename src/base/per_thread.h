@@ -11,8 +11,8 @@
 
 namespace penstock {
 
-/// What an object keeps for each thread that uses it, so that any number of threads may: scratch memory, tables. Made
-/// when a thread first asks; asking again costs a comparison. A thread's share lives as long as the object.
+/// An object for each thread, such as scratch memory or tables, so that any number of threads may call get(). Made on a
+/// thread's first call; later calls cost a comparison. Lives as long as this PerThread.
 template <class T>
 class PerThread {
  public:

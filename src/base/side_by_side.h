@@ -47,7 +47,7 @@ void side_by_side(int threads, std::size_t count, const Each& each) {
   }
 }
 
-/// The same for work that is mostly compilation, such as kernels that no cache holds.
+/// Runs work that is mostly compilation, such as kernels that no cache holds.
 template <class Each>
 void side_by_side(std::size_t count, const Each& each) {
   constexpr unsigned most_compilers = 16;

@@ -28,7 +28,7 @@ void end_idle_threads() {
   if (pause_all != nullptr) pause_all(soft);
 }
 
-/// Whether the threads of OpenMP's teams have stayed behind in another process.
+/// True if the threads of OpenMP's teams stayed behind in the parent process.
 bool left_threads_behind = false;
 void say_what_was_left() { left_threads_behind = pause_all == nullptr; }
 

@@ -50,7 +50,7 @@ std::vector<double> sample_calls(double seconds, const Once& once, std::size_t f
   return times;
 }
 
-/// What many timed calls of one contender look like; seconds per call.
+/// Distribution of the times of many calls of one contender, in seconds per call.
 struct TimeSpread {
   double minimum = 0.0, lower_quartile = 0.0, median = 0.0, upper_quartile = 0.0, maximum = 0.0;
   double percentile_99 = 0.0, percentile_999 = 0.0;  ///< 99 and 99.9 of a hundred calls took no longer.

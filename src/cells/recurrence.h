@@ -11,7 +11,7 @@ struct AffineStep {
   PENSTOCK_CELL V advance(V h) const { return MulAdd(a, h, b); }
 };
 
-/// The same with a = whole + part.
+/// Step of an affine recurrence with a = whole + part.
 template <class V>
 struct AffineStep<V, true> {
   V whole, part, b;

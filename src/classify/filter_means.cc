@@ -108,7 +108,7 @@ void draw_channels(const DataDescription& data, std::span<float> spread, Random&
   }
 }
 
-/// Which channels a filter reads: few mostly.
+/// Draws the channels that a filter reads: mostly few.
 std::vector<Index> draw_subset(Index channels, Random& random) {
   constexpr Index most = 9;
   const double range = std::log2(static_cast<double>(std::min(channels, most)) + 1.0);
@@ -141,13 +141,14 @@ void draw_filters(Filters& filters, const DataDescription& data, Index bank, Ran
     }
     std::ranges::copy(first, first.begin() + width);
   }
-  // What a gate lets pass is a one, so that the activation is silu of the gate alone.
+  // The open gate has bias 1, so that the activation is silu of the gate alone.
   const std::span<float> bias = filters.parameter(name + ".combine.bias");
   std::fill_n(bias.begin() + filters.count(), filters.count(), 1.0f);
   filters.parameters().changed();
 }
 
-/// What the first filter of each pair says of some training sequences: [filters][positions], empty for the second.
+/// Returns the sums of the first filter of each pair over some training sequences: [filters][positions], empty for the
+/// second.
 std::vector<std::vector<float>> sample_sums(Filters& filters, const Sequences& sequences) {
   const Index count = filters.count();
   constexpr Index sampled = 1 << 13;  // positions

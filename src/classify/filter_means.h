@@ -18,7 +18,7 @@
 /// they let pass is averaged over each sequence.
 namespace penstock::training {
 
-/// Of an example's row.
+/// Returns the length of an example's row.
 Index length_of(const Example& example, Index row);
 
 /// The sequences of one part of a dataset, batch by batch, and how many there are at most.
@@ -30,7 +30,7 @@ class Sequences {
 
   explicit Sequences(const Dataset& data);
 
-  /// Of a training sequence in the middle of all by length.
+  /// Returns the median length of the training sequences.
   Index median_length() const { return median_length_; }
 
   /// Calls `use` with every batch until so many positions have been seen.

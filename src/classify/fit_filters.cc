@@ -29,7 +29,7 @@ Index dilations_for(Index length) {
   return count;
 }
 
-/// Of each dilation: as many pairs that read values as that read differences.
+/// Returns the filters of each dilation: as many pairs that read values as pairs that read differences.
 Index filters_for(Index dilations) { return most_filters / dilations / 4 * 4; }
 
 FixedBranchFields fields_for(const Sequences& sequences) {
@@ -81,7 +81,7 @@ void scale_heads(Model& model, double share) {
   parameters.changed();
 }
 
-/// What a model says at the end of each held-out sequence: logits [n, classes].
+/// Returns a model's logits at the end of each held-out sequence, [n, classes].
 std::vector<double> held_out_logits(const Model& model, const Sequences& sequences, const Execution& execution) {
   const auto classes = static_cast<std::size_t>(model.data().output_size());
   std::vector<double> logits;

@@ -13,7 +13,7 @@
 #include "penstock/sources.h"
 #include "penstock/stop.h"
 
-// What models of labelled texts say of texts, and how right that is.
+// Labels of texts by models of labelled texts, and their accuracy.
 namespace penstock {
 
 namespace {
@@ -22,7 +22,7 @@ using data::CsvTable;
 
 /// Names of columns stand where training found them.
 TableFormat format_for(const DataDescription& data, TableFormat format) {
-  format.header = format.header.value_or(data.header);
+  format.header = format.header.value_or(data.table.header);
   return format;
 }
 
@@ -37,7 +37,7 @@ std::vector<TextRow> read_rows(const CsvTable& table, std::size_t text, const st
 }
 
 std::size_t text_column_of(const CsvTable& table, const DataDescription& data) {
-  return table.column(data.text_column, "the model's text_column");
+  return table.column(data.labels.text_column, "the model's text_column");
 }
 
 std::vector<TextRow> read_rows(const CsvTable& table, const DataDescription& data,
@@ -58,15 +58,15 @@ LabelScore score(const Model& model, const CsvTable& table, const std::string& l
   std::vector<std::string_view> texts;
   std::vector<std::size_t> truths;
   for (const TextRow& row : rows) {
-    const auto truth = std::ranges::find(data.classes, row.kept.front());
-    if (truth == data.classes.end()) {
+    const auto truth = std::ranges::find(data.labels.classes, row.kept.front());
+    if (truth == data.labels.classes.end()) {
       fail(ErrorCode::bad_input, "{}: label {} is none that the model knows", table.header().source(),
            in_quotes(row.kept.front()));
     }
     texts.emplace_back(row.text);
-    truths.push_back(static_cast<std::size_t>(truth - data.classes.begin()));
+    truths.push_back(static_cast<std::size_t>(truth - data.labels.classes.begin()));
   }
-  const std::size_t classes = data.classes.size();
+  const std::size_t classes = data.labels.classes.size();
   const std::vector<float> logits = label_texts(model, texts, execution);
   std::vector<std::vector<Index>> confusion(classes, std::vector<Index>(classes, 0));
   for (std::size_t i = 0; i < truths.size(); ++i) {

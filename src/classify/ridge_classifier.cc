@@ -32,7 +32,7 @@ struct Standard {
     for (std::size_t i = 0; i < x.size(); ++i) {
       deviations[i % width] += std::pow(static_cast<double>(x[i]) - means[i % width], 2.0);
     }
-    // Of features that are all but constant only rounding would be left, many times larger.
+    // For features that are all but constant, only rounding errors would be left, many times larger.
     constexpr double least = 1e-5;
     for (std::size_t f = 0; f < width; ++f) {
       const double deviation = std::sqrt(deviations[f] / static_cast<double>(rows));
@@ -49,7 +49,7 @@ struct Standard {
 std::vector<float> product(Index m, Index n, Index k, ops::Matrix<float> a, ops::Matrix<float> b,
                            const Execution& execution) {
   std::vector<float> c(static_cast<std::size_t>(m * n));
-  ops::matmul<float>(m, n, k, a, b, 0.0f, c.data(), n, execution);
+  ops::matmul<float>({m, n, k}, a, b, {c.data(), n}, execution);
   return c;
 }
 
@@ -128,7 +128,7 @@ class Ridge {
     return fit;
   }
 
-  /// By the mean share of a row in its own prediction (Golub, Heath and Wahba 1979).
+  /// Fits by the mean leverage of a row, its share in its own prediction (Golub, Heath and Wahba, 1979).
   Fit primal_fit(const Reals& inverse, const Reals& solved, double penalty) const {
     double trace = 0.0;
     for (const double value : inverse) trace += value * value;
@@ -205,7 +205,7 @@ RidgeClassifier fit_ridge_classifier(std::span<const float> x, std::span<const s
   const Ridge ridge(standard, y, classes, execution);
   Ridge::Fit best;
   double least = std::numeric_limits<double>::infinity();
-  // Of the mean of a row's squares, which is the number of features.
+  // Penalties are relative to the mean of a row's squares, which is the number of features.
   for (double penalty = 1e-3; penalty < 300.0; penalty *= 10.0) {
     Ridge::Fit fit = ridge.fit(penalty * static_cast<double>(features));
     const double off = squares_off(fit.predicted, y);

@@ -4,7 +4,7 @@
 #include "penstock/data/dataset.h"
 #include "penstock/data_description.h"
 
-/// What Examples promise, and what programs need to know of them.
+/// Checks of Examples, and what programs need to know of them.
 namespace penstock::training {
 
 /// Throws Error(invalid_argument) if the example that a dataset gave does not have the shape that its description
@@ -16,9 +16,10 @@ void check_same_data(const DataDescription& model, const DataDescription& datase
 
 /// Rows, steps, lengths and resets; points into the example.
 Batch batch_of(const Example& example);
-/// What a program for the example is prepared for.
+/// Returns the target to prepare a program for this example.
 ops::Target target_of(const Example& example, const Execution& execution);
-/// Whether a program for the one serves the other: as many rows and steps, with lengths and resets or without.
+/// Returns whether a program for one target serves the other: as many rows and steps, with lengths and resets or
+/// without.
 bool same_shape(const ops::Target& a, const ops::Target& b);
 
 /// Positions with a target.

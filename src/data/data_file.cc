@@ -210,7 +210,7 @@ std::string table_advice(const std::string& binary_kind) {
 
 namespace {
 
-/// What an archive is by the name of its first file.
+/// Returns the kind of an archive by the name of its first file.
 std::string zip_kind(std::string_view content) {
   constexpr std::size_t length_at = 26, name_at = 30;
   if (content.size() < name_at) return "a ZIP archive";

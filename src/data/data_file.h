@@ -13,11 +13,11 @@ namespace penstock::io {
 /// Throws Error(io_failure) as read_file does, Error(bad_input) for damaged gzip data or more than `limit` bytes.
 std::string read_data_file(const std::string& path, std::uint64_t limit);
 
-/// Whether content begins as what gzip has compressed does.
+/// Returns whether content begins like data compressed by gzip.
 bool is_gzip(std::string_view content);
 
-/// What gzip has compressed, one file or several one behind the other; `path` names it in messages. Throws as
-/// read_data_file does.
+/// Returns the decompressed content of gzip data, which may be several members in a row; `path` names it in messages.
+/// Throws like read_data_file().
 std::string decompress(std::string_view compressed, const std::string& path, std::uint64_t limit);
 
 /// The first bytes of what read_data_file would give, at most `size`; nothing of standard input, which can be read only
@@ -38,8 +38,8 @@ std::string data_extension(const std::string& path);
 /// The name without folders, extension and ".gz": "Berlin" for "shops/Berlin.csv.gz".
 std::string data_name(const std::string& path);
 
-/// What a file is that is neither text nor table, with its article ("a Parquet file", "a PNG image", "binary data (its
-/// byte 17 is 0)"); empty if it may well be a text. Looks at the first bytes only.
+/// Returns the kind of a file that is neither text nor table, with its article ("a Parquet file", "a PNG image",
+/// "binary data (its byte 17 is 0)"); empty if it may be a text. Looks at the first bytes only.
 std::string binary_kind(std::string_view content);
 
 /// How a table in a file of such a kind becomes CSV: "; pandas turns one into CSV: ..."; empty where that is not known.

@@ -9,7 +9,7 @@
 #include "base/random.h"
 #include "penstock/data/dataset.h"
 
-/// What the datasets have in common.
+/// Helpers that datasets share.
 namespace penstock::data {
 
 /// Data files are held in memory, several times over once parsed.
@@ -28,11 +28,11 @@ void clear(Example& example, Index rows, Index steps);
 /// A number that differs (almost surely) when the bytes do, the same on every machine.
 std::uint64_t fingerprint(std::string_view bytes, std::uint64_t start = 0);
 
-/// What Dataset::position() keeps.
+/// Content of Dataset::position().
 struct Position {
   std::string kind;               ///< Which dataset wrote it.
-  std::uint64_t fingerprint = 0;  ///< Of its data and options.
-  std::vector<Index> numbers;     ///< What they mean is the dataset's business.
+  std::uint64_t fingerprint = 0;  ///< Fingerprint of its data and options.
+  std::vector<Index> numbers;     ///< Numbers whose meaning only the dataset knows.
   std::optional<Random::State> random;
 };
 
@@ -40,7 +40,7 @@ std::string to_text(const Position& position);
 /// Throws Error(bad_input) if the text is no position, Error(incompatible) if it is that of another kind or
 /// fingerprint.
 Position parse_position(const std::string& text, const std::string& kind, std::uint64_t expected_fingerprint);
-/// For numbers that do not fit the dataset. Throws Error(bad_input).
+/// Throws Error(bad_input) about numbers that do not fit the dataset.
 [[noreturn]] void bad_position(const std::string& kind);
 
 }  // namespace penstock::data

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "penstock/data_description.h"
+#include "penstock/description/column.h"
 
 namespace penstock::data {
 

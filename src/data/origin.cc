@@ -70,16 +70,16 @@ std::vector<std::string> value_names(const std::vector<Column>& columns) {
 SeriesOptions options_of(const DataDescription& origin, SeriesOptions options) {
   options.inputs = value_names(origin.inputs);
   options.targets = value_names(origin.targets);
-  options.horizon = origin.horizon;
-  options.group = origin.groups_are_files ? "" : origin.group_column;
-  options.group_by_file = origin.groups_are_files;
+  options.horizon = origin.series.horizon;
+  options.group = origin.series.groups_are_files ? "" : origin.series.group_column;
+  options.group_by_file = origin.series.groups_are_files;
   options.known = origin.known_columns();
   options.categories.clear();
   options.transform = Transform::none;  // logarithms are those of the columns
   options.calendar = {};
-  options.irregular = origin.row_dates.irregular;
-  if (options.irregular != Irregular::ignore) options.calendar.column = origin.row_dates.column;
-  const bool fills = origin.row_dates.irregular == Irregular::fill;
+  options.irregular = origin.series.row_dates.irregular;
+  if (options.irregular != Irregular::ignore) options.calendar.column = origin.series.row_dates.column;
+  const bool fills = origin.series.row_dates.irregular == Irregular::fill;
   for (const Column& input : origin.inputs) {
     if (input.feature == Feature::missing && options.missing != Missing::mask && !fills) {
       fail(ErrorCode::incompatible, "the model reads where column {} has no value: missing must be mask, not {}",
@@ -106,9 +106,9 @@ void take_scaling(DataDescription& fitted, const DataDescription& origin, const 
   };
   for (Column& input : fitted.inputs) take(input, origin.inputs, true);
   // A series that the model knows is scaled as it was; of others their own scaling is all there is.
-  for (Group& group : fitted.groups) {
-    const auto known = std::ranges::find(origin.groups, group.name, &Group::name);
-    if (known == origin.groups.end()) continue;
+  for (Group& group : fitted.series.groups) {
+    const auto known = std::ranges::find(origin.series.groups, group.name, &Group::name);
+    if (known == origin.series.groups.end()) continue;
     std::copy_n(known->inputs.begin(), group.inputs.size(), group.inputs.begin());
     group.targets = known->targets;
   }

@@ -31,7 +31,7 @@ void take_scaling(DataDescription& fitted, const DataDescription& origin, const 
 /// Throws Error(incompatible) if rows are at another step than those that the model learnt, such as hours for days.
 void check_step(const RowDates& here, const RowDates& origin, const std::string& source);
 
-/// Whether a model reads this feature of a column.
+/// Returns whether a model reads this feature of a column.
 bool reads(const DataDescription& origin, const std::string& column, Feature feature);
 
 }  // namespace penstock::data

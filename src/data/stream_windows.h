@@ -31,7 +31,8 @@ class StreamWindows {
 
   /// Fills shape, lengths, reset and continues of the example, and the step that each of its [B, T] places shows.
   void next(Index rows, Index steps, Example& example, std::vector<Index>& places);
-  /// The same for the i-th validation batch; -1 for places beyond a row's length. False if there are no more.
+  /// Fills the i-th validation batch in the same way; -1 for places beyond a row's length. Returns false if there are
+  /// no more.
   bool validation(Index i, Index rows, Index steps, Example& example, std::vector<Index>& places) const;
 
   const std::vector<Index>& positions() const { return positions_; }

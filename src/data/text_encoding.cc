@@ -101,7 +101,7 @@ std::string as_utf8(std::string content, const std::string& path) {
 }
 
 std::string windows_1252_to_utf8(std::string_view text) {
-  // Of the bytes 0x80 to 0x9f; all others are those of Unicode.
+  // Code points of the bytes 0x80 to 0x9f; all other bytes are those of Unicode.
   constexpr std::array<char16_t, 32> codes = {0x20ac, 0x81,   0x201a, 0x192,  0x201e, 0x2026, 0x2020, 0x2021,
                                               0x2c6,  0x2030, 0x160,  0x2039, 0x152,  0x8d,   0x17d,  0x8f,
                                               0x90,   0x2018, 0x2019, 0x201c, 0x201d, 0x2022, 0x2013, 0x2014,

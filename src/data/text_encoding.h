@@ -8,7 +8,7 @@ namespace penstock::io {
 
 bool is_utf8(std::string_view text);
 
-/// Whether content begins with the byte order mark of UTF-16.
+/// Returns whether content begins with the byte order mark of UTF-16.
 bool is_utf16(std::string_view content);
 
 /// Such content as UTF-8, without the mark; `path` names it in messages. Throws Error(bad_input) where it ends within a

@@ -35,7 +35,7 @@ class LinearParameters {
   }
 
  private:
-  /// What of a target a channel of the forecast reads: its input, normalised as the target.
+  /// Makes each channel of the forecast read its target's input, normalised as the target.
   void read_targets() const {
     const ops::Changes changes = nn::changes_of(data());
     const std::span<float> weight = find("autoregression.spread.weight"), bias = find("autoregression.spread.bias");

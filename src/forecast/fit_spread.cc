@@ -25,8 +25,8 @@ constexpr double past_weight = 0.5;
 // Independent blocks of errors whose own figures count as much as what is assumed without any.
 constexpr double blocks_of_prior = 10.0;
 
-// Of the largest smoothing without a season: a level and a trend that it begins with, what an error adds to each, and
-// damping.
+// Fitted numbers of the largest smoothing without a season: an initial level and trend, the weights by which an error
+// changes each, and damping.
 constexpr double fitted_numbers = 5.0;
 
 /// How much wider than the errors that were seen those to come lie, since the forecast was chosen and fitted by so many
@@ -82,8 +82,8 @@ double normal_quantile(double level) {
   return y > 0.0 ? sum : -sum;
 }
 
-/// The same of Student's distribution, whose tails say that a scale from few values is a guess (the expansion of
-/// Cornish and Fisher in 1 / freedom).
+/// Returns a quantile of Student's distribution, whose heavier tails allow for a scale estimated from few values (the
+/// expansion of Cornish and Fisher in 1 / freedom).
 double student_quantile(double level, double freedom) {
   const double z = normal_quantile(level), z2 = z * z, n = std::max(freedom, 3.0);
   return z * (1.0 + (z2 + 1.0) / (4.0 * n) + ((5.0 * z2 + 16.0) * z2 + 3.0) / (96.0 * n * n));
@@ -93,7 +93,7 @@ struct WeightedError {
   double error, weight;
 };
 
-/// What is known of the errors of one target: value - forecast, for each distance.
+/// Errors of one target: value - forecast, for each distance.
 class TargetErrors {
  public:
   explicit TargetErrors(Index horizon) : errors_(static_cast<std::size_t>(horizon)) {}
@@ -192,8 +192,8 @@ class ErrorsOfBothKinds {
     can_be_relative_ = !column.logarithm;  // of which differences are ratios
   }
 
-  /// Of a value, raw, and what was forecast of it, normalised; `difference` is what the value lies above the forecast.
-  /// `column` has the scaling of their series.
+  /// Adds a raw value and its normalised forecast; `difference` is the normalised value minus the forecast. `column`
+  /// has the scaling of their series.
   void add(std::size_t step, double raw, double forecast, double difference, const Column& column, double weight) {
     differences_.add(step, difference, weight);
     const double raw_forecast = column.raw(forecast);
@@ -208,8 +208,9 @@ class ErrorsOfBothKinds {
     logarithms_ += weight * std::log(raw / column.scale);
   }
 
-  /// Whether a normal distribution of ratios makes what was seen likelier than one of differences, and quantiles by
-  /// ratios are hardly worse: values next to zero are likely by ratios, whatever those promise for all others.
+  /// Returns whether errors are modelled as ratios: a normal distribution of ratios must have the higher likelihood,
+  /// and quantiles by ratios hardly a higher loss. The loss guards against values next to zero, whose ratios are likely
+  /// whatever they promise for other values.
   bool relative() const {
     constexpr double most = 1.1;  // of the loss of differences: ratios keep quantiles of positive values positive
     if (!can_be_relative_ || !(squares_of_ratios_ > 0.0)) return false;
@@ -261,7 +262,7 @@ class ErrorsOfBothKinds {
 
 void add_errors(const training::SeriesRows& series, const training::RowErrors& all, double weight,
                 const DataDescription& data, std::vector<ErrorsOfBothKinds>& errors) {
-  const std::size_t targets = errors.size(), outputs = static_cast<std::size_t>(data.horizon) * targets;
+  const std::size_t targets = errors.size(), outputs = static_cast<std::size_t>(data.series.horizon) * targets;
   const training::Segment* segment = nullptr;
   std::vector<Column> columns;  // of the segment's targets
   for (std::size_t i = 0; i < all.errors.size(); ++i) {
@@ -277,7 +278,7 @@ void add_errors(const training::SeriesRows& series, const training::RowErrors& a
   }
 }
 
-/// What errors of forecasts that had not seen the values say of their width, row by row of one segment.
+/// Widths of prediction intervals by the errors of forecasts that had not seen the values, row by row of one segment.
 class HonestWidths {
  public:
   HonestWidths(const DataDescription& data, const training::SeriesRows& series)
@@ -290,7 +291,7 @@ class HonestWidths {
     }
   }
 
-  /// None if the segment is too short to be known again, or the model cannot see its own errors.
+  /// Returns none if the segment is too short to be recognised, or the model cannot see its own errors.
   std::optional<Spread::Ending> at_end_of(const training::Segment& segment) const {
     constexpr Index rows_to_know = 8;
     if (segment.rows() < rows_to_know) return std::nullopt;
@@ -301,7 +302,7 @@ class HonestWidths {
     const auto values = series_.targets();
     for (Index row = segment.first; row < segment.end; ++row) {
       stop_if_asked();
-      // Of forecasts that nobody made there is no error.
+      // Steps without a forecast have no error.
       std::ranges::fill(forecasts, std::numeric_limits<float>::quiet_NaN());
       if (const auto found = errors_.find(row); found != errors_.end()) {
         for (std::size_t i = 0; i < forecasts.size(); ++i) {
@@ -320,7 +321,7 @@ class HonestWidths {
 
  private:
   std::string group_of(const training::Segment& segment) const {
-    return segment.group < 0 ? "" : data_.groups[static_cast<std::size_t>(segment.group)].name;
+    return segment.group < 0 ? "" : data_.series.groups[static_cast<std::size_t>(segment.group)].name;
   }
 
   const DataDescription& data_;
@@ -339,7 +340,7 @@ void fit_spread(Model& model, const Dataset& dataset, const Execution& execution
   DataDescription data = model.impl().data;
   const std::size_t targets = data.targets.size();
   std::vector<ErrorsOfBothKinds> errors;
-  for (const Column& column : data.targets) errors.emplace_back(column, data.horizon);
+  for (const Column& column : data.targets) errors.emplace_back(column, data.series.horizon);
   const training::RowErrors held_out = expected_errors(model, *series, execution);
   add_errors(*series, held_out, 1.0, data, errors);
   add_errors(*series, past_errors, past_weight, data, errors);
@@ -361,7 +362,7 @@ void fit_spread(Model& model, const Dataset& dataset, const Execution& execution
       spread.quantiles[level * targets + c] = wider * shape[level];
     }
   }
-  data.spread = std::move(spread);
+  data.series.spread = std::move(spread);
   HonestWidths widths(data, *series);
   widths.add(past_errors);
   widths.add(held_out);
@@ -369,8 +370,8 @@ void fit_spread(Model& model, const Dataset& dataset, const Execution& execution
   for (const training::Segment& segment : series->segments()) {
     if (auto ending = widths.at_end_of(segment)) endings.push_back(std::move(*ending));
   }
-  data.spread.endings = std::move(endings);
-  model.impl().data.spread = std::move(data.spread);
+  data.series.spread.endings = std::move(endings);
+  model.impl().data.series.spread = std::move(data.series.spread);
 }
 
 }  // namespace penstock

@@ -45,7 +45,7 @@ class LinearFitter {
     for (std::size_t c = 0; c < targets_; ++c) {
       if (!plans[c]) continue;
       PastRows past = past_rows(ends, c);
-      std::optional<double> zero = data::zero_of(data_.targets[c], data_.groups.size());
+      std::optional<double> zero = data::zero_of(data_.targets[c], data_.series.groups.size());
       if (plans[c]->effects) {
         zero.reset();  // what effects leave of nothing differs from row to row
         const auto x = past.covariates();
@@ -63,12 +63,12 @@ class LinearFitter {
     result.bias.assign(static_cast<std::size_t>(width_), 0.0f);
     for (std::size_t c = 0; c < targets_; ++c) {
       const LinearForecast& forecast = forecasts[c];
-      for (Index h = 0; plans[c] && h < data_.horizon; ++h) {
+      for (Index h = 0; plans[c] && h < data_.series.horizon; ++h) {
         const auto at = static_cast<std::size_t>(h) * targets_ + c;
         result.bias[at] = static_cast<float>(forecast.bias[h]);
         for (Index k = 0; k < forecast.lags; ++k) {
           const double last = k == 0 ? 1.0 : 0.0;  // which the model adds anyway
-          result.weights[k * width_ + at] = static_cast<float>(forecast.weights[k * data_.horizon + h] - last);
+          result.weights[k * width_ + at] = static_cast<float>(forecast.weights[k * data_.series.horizon + h] - last);
         }
       }
     }
@@ -91,7 +91,7 @@ class LinearFitter {
       for (std::size_t s = 0; s < segments.size(); ++s) {
         longest = std::max(longest, beginnings.back().firsts[s] - segments[s].first);
       }
-      if (longest <= 2 * data_.horizon) beginnings.pop_back();
+      if (longest <= 2 * data_.series.horizon) beginnings.pop_back();
     }
     side_by_side(rows_.threads(), beginnings.size(), [&](std::size_t i) {
       Beginning& latest_first = beginnings[beginnings.size() - 1 - i];  // which takes longest

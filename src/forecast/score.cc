@@ -119,7 +119,7 @@ ColumnScore ForecastScorer::score(std::size_t target, const std::vector<File>& f
   std::vector<double> column(places_.size());
   for (std::size_t row = 0; row < column.size(); ++row) column[row] = values_[row * targets + target];
   const std::vector<double> past = carry(column, files);
-  // What was known before the first forecast; everything where nothing was.
+  // Rows known before the first forecast, or all rows if none were.
   Index known = 0;
   for (const File& file : files) known += file.scored - file.first;
   std::vector<std::span<const double>> before;
@@ -130,7 +130,7 @@ ColumnScore ForecastScorer::score(std::size_t target, const std::vector<File>& f
   }
   ColumnScore result;
   result.column = data_.targets[target].name;
-  result.season = data_.season > 0 ? data_.season : training::find_common_season(before);
+  result.season = data_.series.season > 0 ? data_.series.season : training::find_common_season(before);
   const Index season = result.season;
   ErrorSums model, last, seasonal, drift;
   for (const File& file : files) {
@@ -138,7 +138,7 @@ ColumnScore ForecastScorer::score(std::size_t target, const std::vector<File>& f
       const double* const forecasts = forecasts_from(row, target);
       const Index rows = row - file.first;
       const double slope = rows > 0 ? (past[row] - past[file.first]) / static_cast<double>(rows) : 0.0;
-      for (Index ahead = 1; ahead <= data_.horizon && row + ahead < file.end; ++ahead) {
+      for (Index ahead = 1; ahead <= data_.series.horizon && row + ahead < file.end; ++ahead) {
         const double value = column[row + ahead];
         if (std::isnan(value)) continue;
         model.add(forecasts[static_cast<std::size_t>(ahead - 1) * targets], value);
@@ -151,7 +151,7 @@ ColumnScore ForecastScorer::score(std::size_t target, const std::vector<File>& f
   const double scale = seasonal_change(before, season);
   result.scored = model.count;
   result.model = model.errors(scale);
-  if (!data_.spread.empty()) result.quantiles = score_quantiles(target, column, files);
+  if (!data_.series.spread.empty()) result.quantiles = score_quantiles(target, column, files);
   result.rivals.push_back({"the last value", last.errors(scale)});
   if (season > 1) result.rivals.push_back({"a season ago", seasonal.errors(scale)});
   result.rivals.push_back({"drift", drift.errors(scale)});
@@ -163,15 +163,16 @@ QuantileScore ForecastScorer::score_quantiles(std::size_t target, std::span<cons
   const std::size_t targets = data_.targets.size();
   const Column& scale = data_.targets[target];
   QuantileScore score{.levels = levels_};
-  Spread spread = data_.spread;  // of each row
+  Spread spread = data_.series.spread;  // of each row
   double within = 0.0, count = 0.0;
   for (const File& file : files) {
     for (Index row = file.scored; row < file.end; ++row) {
       const double width = widths_[static_cast<std::size_t>(places_[row]) * targets + target];
-      for (Index step = 0; step < data_.horizon && row + step + 1 < file.end; ++step) {
+      for (Index step = 0; step < data_.series.horizon && row + step + 1 < file.end; ++step) {
         const Index output = step * static_cast<Index>(targets) + static_cast<Index>(target);
         if (std::isnan(column[row + step + 1])) continue;
-        spread.scales[static_cast<std::size_t>(output)] = data_.spread.scales[static_cast<std::size_t>(output)] * width;
+        spread.scales[static_cast<std::size_t>(output)] =
+            data_.series.spread.scales[static_cast<std::size_t>(output)] * width;
         const double value = column[row + step + 1], middle = scale.normal(forecasts_from(row, 0)[output]);
         double lowest = 0.0, highest = 0.0;
         for (std::size_t i = 0; i < levels_.size(); ++i) {

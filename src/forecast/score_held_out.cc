@@ -32,7 +32,7 @@ class HeldOutScorer {
         model_, series_, segment, segment.first, execution, [&](Index row, std::span<const float> normalised) {
           const std::vector<double> values = series_.known_values(row, static_cast<Index>(data_.targets.size()));
           tracker_.add(series_.inputs().subspan(row * inputs, inputs), normalised, values);
-          if (watch) data_.spread = tracker_.spread();
+          if (watch) data_.series.spread = tracker_.spread();
           forecasts.resize(row < first ? 0 : normalised.size());
           for (std::size_t i = 0; i < forecasts.size(); ++i) {
             forecasts[i] = data_.targets[i % data_.targets.size()].raw(static_cast<double>(normalised[i]));
@@ -77,7 +77,7 @@ std::vector<GroupScore> score_groups_held_out(const Model& model, const Dataset&
       group = segment.group;
       const DataDescription& data = model.data();
       scorer.emplace(model, *series, descriptions.of(segment),
-                     group < 0 ? "" : data.groups[static_cast<std::size_t>(group)].name);
+                     group < 0 ? "" : data.series.groups[static_cast<std::size_t>(group)].name);
     }
     scorer->add(segment, execution, watch);
   }

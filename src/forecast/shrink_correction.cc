@@ -11,8 +11,8 @@ namespace penstock {
 
 namespace {
 
-/// Whether the layers read more than a linear forecast, which knows nothing but its own column. Where a date stands in
-/// the week or the year does not count: what comes round again with it is the linear forecast's season, too.
+/// Returns whether the layers read more than a linear forecast, which sees only its own column. The place of a date in
+/// the week or the year does not count: the linear forecast has it as its season.
 bool layers_read_more(const DataDescription& data) {
   return data.reads_ahead() || data.targets.size() > 1 || std::ranges::any_of(data.inputs, [&](const Column& input) {
            const bool calendar = input.reads_dates() && input.feature != Feature::elapsed;
@@ -77,7 +77,7 @@ double shrink_correction(Model& model, const Dataset& dataset, const Execution& 
   heads.scale(0.0);
   const std::vector<float> without = training::held_out_errors(model, *series, execution).errors;
   // Forecasts from rows nearer to each other than the horizon are of the same rows in part.
-  const Index block = model.data().horizon * model.data().output_size();
+  const Index block = model.data().series.horizon * model.data().output_size();
   const double share = share_that_pays(with, without, static_cast<std::size_t>(block));
   heads.leave(share);
   return share;

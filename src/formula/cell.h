@@ -45,7 +45,7 @@ void check_cell(const CellFormula& cell, std::string_view source, ErrorCode code
 /// A cell with its derivatives.
 struct DerivedCell {
   CellFormula cell;              ///< Its formula has the nodes of the derivatives too.
-  std::vector<NodeId> kept;      ///< What the forward pass of a dense cell keeps for the backward pass.
+  std::vector<NodeId> kept;      ///< Values that the forward pass of a dense cell keeps for the backward pass.
   bool split_gradients = false;  ///< The cell depends on more than the sums of W x and R h.
   bool has_kink = false;         ///< Its derivative is discontinuous somewhere.
   bool averages = false;         ///< A unit reads means over its head.

@@ -26,7 +26,7 @@ bool is_gate_function(Operation operation) {
   return operation == Operation::tanh || operation == Operation::sigmoid || operation == Operation::softplus;
 }
 
-/// Whether sums and products of values with an absolute error have one too.
+/// Returns whether the operation's result has a bounded absolute error if its operands have one.
 bool keeps_absolute_error(Operation operation) {
   using enum Operation;
   constexpr Operation all[] = {add,  subtract, multiply, divide, multiply_add, subtract_product,
@@ -96,7 +96,7 @@ class Body {
     const bool is_read = text_.find(fmt::format("{}[", name)) != std::string::npos;
     return fmt::format("const V (&{})[{}]", is_read ? name : "", count);
   }
-  /// The same of a single value.
+  /// Returns the declaration of a parameter with a single value.
   std::string scalar(std::string_view name) const {
     return text_.find(name) != std::string::npos ? fmt::format("V {}", name) : "V";
   }

@@ -21,7 +21,7 @@ struct OperationEntry {
   double (*value)(double a, double b, double c) = nullptr;  // null: a leaf
 };
 
-/// In the order of the enumeration. Costs are measured instructions of cells/prelude.h, rounded.
+/// Operations in the order of the enumeration. Costs are measured instructions of cells/prelude.h, rounded.
 constexpr OperationEntry kOperations[] = {
     {"input"},
     {"recurrent"},
@@ -137,7 +137,7 @@ NodeId Formula::share(const Node& node) {
   return place->second;
 }
 
-/// Whether all operands are constants whose result is finite.
+/// Returns whether all operands are constants and the result is finite. Writes the result to `value`.
 bool Formula::folded(const Node& node, double& value) const {
   double operands[3] = {};
   std::size_t i = 0;

@@ -25,7 +25,7 @@ enum class Operation : std::uint8_t {
   learnt_tangent,
   kept,  ///< Value i that the forward pass kept for the backward pass.
   constant,
-  // Of other nodes.
+  // Operations on other nodes.
   add,
   subtract,
   multiply,
@@ -55,7 +55,7 @@ enum class Operation : std::uint8_t {
 
 /// Number of operands, 0 for leaves.
 int arity(Operation operation);
-/// As in files: "multiply_add".
+/// Returns the operation's name in files, such as "multiply_add".
 std::string_view to_string(Operation operation);
 /// The operation of that name; false if there is none.
 bool find_operation(std::string_view name, Operation& operation);

@@ -9,20 +9,20 @@
 /// A model is a graph of ops: values, and the nodes that make some of them from others.
 namespace penstock::graph {
 
-/// What a value's leading extent is.
+/// Leading extent of a value.
 enum class Extent {
   positions,  ///< [B, T, width]
   rows,       ///< [B, width]
   fixed,      ///< [width]
 };
 
-/// Where a value's memory comes from. All but the first two are given to a Workspace by its caller.
+/// Source of a value's memory. The caller gives all but the first two to a Workspace.
 enum class Home {
   workspace,      ///< Planned by lifetime.
   derived,        ///< Made of the weights, once for all who use them (graph/weights.h).
   values,         ///< The flat store of parameters.
   gradients,      ///< A store of the same layout.
-  first_moments,  ///< What an optimiser remembers, in the same layout.
+  first_moments,  ///< State of an optimiser, in the same layout.
   second_moments,
   tokens,          ///< i32 [B, T]
   features,        ///< [B, T, I]
@@ -32,8 +32,8 @@ enum class Home {
   outputs,         ///< [B, T, O]
   doutputs,        ///< [B, T, O], the gradient of the loss
   state_in,        ///< [B, width] of each layer that has a state, layer after layer
-  state_out,       ///< The same; may be state_in in programs that only run forward
-  status,          ///< What a training step comes to (ops/training/training.h)
+  state_out,       ///< Next states; may be state_in in programs without a backward pass
+  status,          ///< Result of a training step (ops/training/training.h)
   draws,           ///< i64 [2, B]: keys and counters of rows that draw tokens (ops/pointwise/sample.h)
   history,         ///< i32 [B, n]: the tokens drawn last
   given,           ///< Each such value by itself, wherever it lies.
@@ -62,7 +62,7 @@ struct Value {
   Index count(const ops::Target& target) const;
 };
 
-/// When a node runs.
+/// Phase in which a node runs.
 enum class Phase {
   weights,  ///< Only after weights have changed.
   forward,

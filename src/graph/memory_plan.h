@@ -13,8 +13,8 @@ struct Lifetime {
 };
 
 struct MemoryPlan {
-  std::vector<std::size_t> offsets;  ///< Of each lifetime; multiples of `memory_alignment`.
-  std::size_t bytes = 0;             ///< Of all together.
+  std::vector<std::size_t> offsets;  ///< Offset of each lifetime; multiples of `memory_alignment`.
+  std::size_t bytes = 0;             ///< Bytes of all together.
 };
 
 /// Every value begins at such a multiple: what CUDA's allocator gives, and what vector accesses on any device want.

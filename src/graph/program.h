@@ -24,7 +24,7 @@ class Program {
   const ops::Target& target() const { return target_; }
   /// Bytes of a workspace. What it takes when it runs is exactly this.
   std::size_t workspace_bytes() const { return workspace_bytes_; }
-  /// Of these the first ones, which are zero before the first run and left alone between runs.
+  /// Returns the size of the workspace's first part, which is zero before the first run and left alone between runs.
   std::size_t persistent_bytes() const { return persistent_bytes_; }
   /// Bytes of a value.
   std::size_t bytes(ValueId id) const { return value_bytes_[static_cast<std::size_t>(id.index)]; }
@@ -37,7 +37,7 @@ class Program {
   friend class Workspace;
   using Executables = std::vector<std::unique_ptr<ops::Executable>>;
 
-  /// Where a node's memory for itself lies in the workspace.
+  /// Places of a node's own memory in the workspace.
   struct NodePlaces {
     std::size_t scratch = 0, persistent = 0;
   };
@@ -60,7 +60,7 @@ class Program {
 class Observer {
  public:
   virtual ~Observer() = default;
-  /// Before the first node of a run or of a refresh, and behind each.
+  /// Called before the first node of a run or of a refresh, and after each node.
   virtual void before() = 0;
   virtual void after(std::size_t node) = 0;
 };
@@ -82,10 +82,10 @@ class Workspace {
     base_ = static_cast<std::byte*>(memory);
     resolved_ = false;
   }
-  /// Where the values of a home lie from now on, until it is said anew; null: nowhere.
+  /// Sets the memory of the values of a home until the next call; null: none.
   void bind(Home home, void* memory);
-  /// The same of one value: of Home::given, or a derived one that is not made once for all. Costs as much as there are
-  /// nodes that read or write it.
+  /// Binds one value: of Home::given, or a derived one that is not made once for all. Costs as much as there are nodes
+  /// that read or write it.
   [[gnu::always_inline]] void bind(ValueId id, void* memory) {
     Given& given = given_[static_cast<std::size_t>(id.index)];
     if (given.memory == memory) return;
@@ -98,7 +98,7 @@ class Workspace {
 
   /// All phases but that of weights, or one phase alone. What is derived from weights is as the last refresh() left it.
   void run(const ops::Call& call);
-  /// The same with denormal numbers as they are on the calling thread: for steps so short that changing the mode shows.
+  /// Runs with denormal numbers as they are on the calling thread: for steps so short that changing the mode shows.
   void run_as_is(const ops::Call& call) {
     if (!resolved_ || observer_ != nullptr) return run_observed(call);
     for (const Run& run : runs_) run.executable->run(call, run.operands);
@@ -107,13 +107,13 @@ class Workspace {
   /// Makes what is derived from weights now, so that the next run need not.
   void refresh(const ops::Call& call);
 
-  /// To be called when a run has put a step of an optimiser into the queue: the weights are new, and so is what the
-  /// step itself has made of them.
+  /// Call this when a run has put a step of an optimiser into the queue: the weights, and the values that the step
+  /// itself derives from them, are new.
   void updated();
-  /// Whether refresh() has moved what is derived since the last call: recordings of runs are then no longer good.
+  /// Returns whether refresh() has moved derived values since the last call: recordings of runs are then invalid.
   bool moved() { return std::exchange(moved_, false); }
 
-  /// Whoever is to hear of runs from now on; null: nobody.
+  /// Sets the observer of runs from now on; null: none.
   void observe(Observer* observer) { observer_ = observer; }
 
   /// A value of the last run, in the device's memory, if nothing has taken its place since.
@@ -137,7 +137,7 @@ class Workspace {
   std::vector<std::shared_ptr<Derived>> derived_;  // of each value that is derived, else null
   std::vector<void*> operands_;                    // of all nodes, one after the other
   std::vector<std::size_t> first_operand_;         // of each node
-  /// What run() runs, one after the other: all nodes but those of weights.
+  /// Node that run() runs, in this order: all nodes but those of weights.
   struct Run {
     ops::Executable* executable;
     ops::Operands operands;

@@ -187,13 +187,13 @@ json scalings_to_json(const std::vector<Scaling>& scalings) {
 
 json groups_to_json(const DataDescription& data) {
   json series = json::array();
-  for (const Group& group : data.groups) {
+  for (const Group& group : data.series.groups) {
     series.push_back({{"name", group.name},
                       {"inputs", scalings_to_json(group.inputs)},
                       {"targets", scalings_to_json(group.targets)}});
   }
-  json result = {{"column", data.group_column}, {"series", std::move(series)}};
-  if (data.groups_are_files) result["files"] = true;
+  json result = {{"column", data.series.group_column}, {"series", std::move(series)}};
+  if (data.series.groups_are_files) result["files"] = true;
   return result;
 }
 
@@ -212,28 +212,29 @@ json to_json(const DataDescription& data) {
                  {"vocabulary", data.vocabulary},
                  {"inputs", columns_to_json(data.inputs)},
                  {"targets", columns_to_json(data.targets)},
-                 {"horizon", data.horizon},
-                 {"season", data.season},
-                 {"classes", data.classes},
-                 {"delimiter", std::string(1, data.delimiter)},
-                 {"decimal", std::string(1, data.decimal)},
-                 {"header", data.header},
-                 {"missing", to_string(data.missing)},
+                 {"horizon", data.series.horizon},
+                 {"season", data.series.season},
+                 {"classes", data.labels.classes},
+                 {"delimiter", std::string(1, data.table.delimiter)},
+                 {"decimal", std::string(1, data.table.decimal)},
+                 {"header", data.table.header},
+                 {"missing", to_string(data.table.missing)},
                  {"sample_rate", data.sample_rate}};
-  if (!data.spread.empty()) {
-    result["spread"] = {{"levels", data.spread.levels},
-                        {"quantiles", data.spread.quantiles},
-                        {"scales", data.spread.scales},
-                        {"relative", data.spread.relative}};
-    for (const Spread::Ending& ending : data.spread.endings) {
+  if (!data.series.spread.empty()) {
+    result["spread"] = {{"levels", data.series.spread.levels},
+                        {"quantiles", data.series.spread.quantiles},
+                        {"scales", data.series.spread.scales},
+                        {"relative", data.series.spread.relative}};
+    for (const Spread::Ending& ending : data.series.spread.endings) {
       result["spread"]["endings"].push_back(
           {{"group", ending.group}, {"values", ending.values}, {"widths", ending.widths}});
     }
   }
-  if (!data.group_column.empty()) result["groups"] = groups_to_json(data);
-  if (data.labels_texts()) result["texts"] = {{"column", data.text_column}, {"longest", data.longest_text}};
-  if (!data.row_dates.column.empty()) result["row_dates"] = row_dates_to_json(data.row_dates);
-  if (data.undated != Undated::refuse) result["undated"] = to_string(data.undated);
+  if (!data.series.group_column.empty()) result["groups"] = groups_to_json(data);
+  if (data.labels_texts())
+    result["texts"] = {{"column", data.labels.text_column}, {"longest", data.labels.longest_text}};
+  if (!data.series.row_dates.column.empty()) result["row_dates"] = row_dates_to_json(data.series.row_dates);
+  if (data.series.undated != Undated::refuse) result["undated"] = to_string(data.series.undated);
   return result;
 }
 
@@ -312,16 +313,16 @@ std::vector<Scaling> read_scalings(ObjectReader& reader, const char* field) {
 
 void read_groups(const json& object, const std::string& source, DataDescription& data) {
   ObjectReader reader(object, source, "data.groups");
-  data.group_column = reader.string("column");
-  data.groups_are_files = reader.boolean("files", false);
+  data.series.group_column = reader.string("column");
+  data.series.groups_are_files = reader.boolean("files", false);
   for (const json& series : reader.array("series")) {
-    ObjectReader fields(series, source, fmt::format("data.groups.series[{}]", data.groups.size()));
+    ObjectReader fields(series, source, fmt::format("data.groups.series[{}]", data.series.groups.size()));
     Group group;
     group.name = fields.string("name");
     group.inputs = read_scalings(fields, "inputs");
     group.targets = read_scalings(fields, "targets");
     fields.finish();
-    data.groups.push_back(std::move(group));
+    data.series.groups.push_back(std::move(group));
   }
   reader.finish();
 }
@@ -340,9 +341,9 @@ RowDates read_row_dates(const json& object, const std::string& source) {
 
 void read_texts(const json& object, const std::string& source, DataDescription& data) {
   ObjectReader reader(object, source, "data.texts");
-  data.text_column = reader.string("column");
-  if (data.text_column.empty()) reader.refuse("column", "must name a column");
-  data.longest_text = reader.integer("longest");
+  data.labels.text_column = reader.string("column");
+  if (data.labels.text_column.empty()) reader.refuse("column", "must name a column");
+  data.labels.longest_text = reader.integer("longest");
   reader.finish();
 }
 
@@ -360,33 +361,33 @@ DataDescription data_description_from_json(const json& object, const std::string
   data.vocabulary = reader.integer("vocabulary");
   data.inputs = columns_from_json(reader.array("inputs"), source, "data.inputs");
   data.targets = columns_from_json(reader.array("targets"), source, "data.targets");
-  data.horizon = reader.integer("horizon");
-  data.season = reader.integer("season", 0);
+  data.series.horizon = reader.integer("horizon");
+  data.series.season = reader.integer("season", 0);
   for (const json& name : reader.array("classes")) {
     if (!name.is_string()) reader.refuse("classes", "must hold strings, not " + brief(name));
-    data.classes.push_back(name.get<std::string>());
+    data.labels.classes.push_back(name.get<std::string>());
   }
   const std::string delimiter = reader.string("delimiter");
   if (delimiter.size() != 1) reader.refuse("delimiter", "must be one character, not " + in_quotes(delimiter));
-  data.delimiter = delimiter[0];
+  data.table.delimiter = delimiter[0];
   // Files from before these fields hold tables with a header, points and no gaps.
   if (object.contains("decimal")) {
     const std::string decimal = reader.string("decimal");
     if (decimal != "." && decimal != ",") reader.refuse("decimal", "must be '.' or ',', not " + in_quotes(decimal));
-    data.decimal = decimal[0];
+    data.table.decimal = decimal[0];
   }
-  data.header = reader.boolean("header", true);
-  if (object.contains("missing")) data.missing = reader.parsed("missing", parse_missing);
+  data.table.header = reader.boolean("header", true);
+  if (object.contains("missing")) data.table.missing = reader.parsed("missing", parse_missing);
   if (object.contains("sample_rate")) data.sample_rate = reader.integer("sample_rate");
   constexpr Index highest_rate = 10'000'000;
   if (data.sample_rate < 0 || data.sample_rate > highest_rate) {
     reader.refuse("sample_rate", fmt::format("must be 0 to {}, not {}", highest_rate, data.sample_rate));
   }
-  if (object.contains("spread")) data.spread = read_spread(reader.object("spread"), source, data);
+  if (object.contains("spread")) data.series.spread = read_spread(reader.object("spread"), source, data);
   if (object.contains("groups")) read_groups(reader.object("groups"), source, data);
   if (object.contains("texts")) read_texts(reader.object("texts"), source, data);
-  if (object.contains("row_dates")) data.row_dates = read_row_dates(reader.object("row_dates"), source);
-  if (object.contains("undated")) data.undated = reader.parsed("undated", parse_undated);
+  if (object.contains("row_dates")) data.series.row_dates = read_row_dates(reader.object("row_dates"), source);
+  if (object.contains("undated")) data.series.undated = reader.parsed("undated", parse_undated);
   reader.finish();
   return data;
 }

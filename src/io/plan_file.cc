@@ -22,7 +22,7 @@ struct MachineTuning {
   std::vector<plan::NamedCost> costs;
 };
 
-/// What `file` holds: the one at `path`, or without a path that which plans are read from.
+/// Returns the text of `file`: the one at `path` or, without a path, the file that plans are read from.
 std::string text_before(const std::string& file, const std::string& path) {
   std::string text, problem;
   std::error_code unknown;

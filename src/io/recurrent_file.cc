@@ -28,7 +28,7 @@ std::string text_of(const RecurrentSpec& spec) {
   return io::to_text(json);
 }
 
-/// What somebody wrote into a file; whether it makes a stack is for the stack to say.
+/// Reads the spec from a file without judging it; the constructor of the stack checks it.
 RecurrentSpec spec_from(const io::SafetensorsFile& file) {
   const auto found = file.metadata().find(kSpecKey);
   if (found == file.metadata().end()) {

@@ -51,8 +51,8 @@ double node_time(const graph::Graph& graph, const graph::Node& node, const ops::
   const double bytes = traffic(graph, node, target);
   if (target.device.is_cuda()) {
     const plan::GpuCosts& costs = machine.gpu.costs;
-    const double rate = target.dtype == DType::f32 ? costs.tf32 : costs.halves;
-    return costs.recorded_launch + std::max(products / rate, bytes / costs.bytes);
+    const double rate = target.dtype == DType::f32 ? costs.common.tf32 : costs.common.halves;
+    return costs.host.recorded_launch + std::max(products / rate, bytes / costs.common.bytes);
   }
   const plan::CpuCosts& costs = machine.cpu.costs;
   const bool shared = products >= costs.product_grain;
@@ -73,7 +73,7 @@ struct CallWork {
   }
 };
 
-/// By the execution of a device. Throws Error(unsupported) saying why that cannot.
+/// Work on a device, by its execution. Throws Error(unsupported) with the reason if the device cannot do it.
 using WorkOn = std::function<CallWork(const Execution&)>;
 
 /// What a call takes on one device, as estimated, in microseconds.
@@ -144,9 +144,9 @@ CallTime time_of(const CallWork& work, const DeviceQuestion& question, const pla
   }
   if (!work.target.device.is_cuda()) return time;
   const plan::GpuCosts& costs = machine.gpu.costs;
-  time.copies = (costs.host_copy * work.copies + work.copied_bytes / costs.host_bytes) /
+  time.copies = (costs.host.copy * work.copies + work.copied_bytes / costs.host.bytes) /
                 static_cast<double>(question.copied_every);
-  time.start = question.start ? costs.start : 0;
+  time.start = question.start ? costs.host.start : 0;
   return time;
 }
 

@@ -119,7 +119,7 @@ class NodeRun {
     prepare();
   }
 
-  /// By the plans that this thread makes now. Throws Error(unsupported) where one of them cannot be had.
+  /// Prepares the works with the plans of this thread. Throws Error(unsupported) if one of these is impossible.
   void prepare() {
     executable_ = node_.op.prepare(target_);
     scratch_ = ops::Buffer(queue_, executable_->scratch_bytes());
@@ -295,7 +295,7 @@ class Tuner {
     ++done_;
   }
 
-  /// With the plans that hold on this thread, of all nodes of a work together; microseconds.
+  /// Measures all nodes of a work together, with the plans of this thread; microseconds.
   TimeSpread measure(const Work& work, double seconds) {
     TimeSpread sum;
     for (NodeRun* node : work.nodes) {
@@ -320,7 +320,7 @@ class Tuner {
     return true;
   }
 
-  /// By a choice, or as the planner chooses. None where it cannot be had.
+  /// Tries a choice, or the planner's own. Returns none if it is impossible.
   std::optional<TimeSpread> attempt(const Work& work, const std::optional<plan::PlanChoice>& choice, double seconds) {
     const plan::Trial trial(work.asked.work, choice);
     try {
@@ -418,7 +418,7 @@ class Tuner {
     if (best.microseconds < result.planned.microseconds * (1 - options_.margin)) result.best = best;
   }
 
-  /// For the works that are measured after it.
+  /// Keeps the best plan for the works that are measured after this one.
   void keep(const Work& work, const MeasuredPlan& best) {
     kept_.push_back(std::make_unique<plan::Trial>(work.asked.work, choice_of(best)));
     for (NodeRun* node : work.nodes) node->prepare();

@@ -43,7 +43,7 @@ std::vector<plan::NamedCost> cpu_copies(double seconds) {
   return {{"bytes", 2 * static_cast<double>(bytes) / time}};
 }
 
-/// From ordinary memory to the GPU's.
+/// Measures copies from ordinary memory to the GPU's.
 std::vector<plan::NamedCost> gpu_copies(const Device& device, double seconds) {
   constexpr std::size_t bytes = 64 * kMebibyte, few = 4;
   const std::vector<std::byte> from(bytes);

@@ -21,10 +21,10 @@ struct Machine;
 /// precision) it becomes an Executable, which is handed memory and runs.
 namespace penstock::ops {
 
-/// What an op is prepared for.
+/// Device, sizes and precision that an op is prepared for.
 struct Target {
   Device device = {};
-  DType dtype = DType::f32;      ///< Of activations. Parameters and their gradients are f32 (f64 where activations are)
+  DType dtype = DType::f32;      ///< Activations. Parameters and their gradients are f32 (f64 if activations are)
   Index rows = 1;                ///< B
   Index steps = 1;               ///< T; of packed rows, the longest one's
   Index packed = 0;              ///< Packed rows (Batch::cu_seqlens): steps of all rows together. 0: rows are padded.
@@ -38,7 +38,7 @@ struct Target {
 
   /// Positions (b, t), those beyond a row's length included.
   Index positions() const { return packed > 0 ? packed : rows * steps; }
-  /// Of parameters, gradients and states.
+  /// Returns the type of parameters, their gradients and states.
   DType master() const { return dtype == DType::f64 ? DType::f64 : DType::f32; }
 
   bool operator==(const Target&) const = default;
@@ -49,7 +49,7 @@ inline const SequenceStrides& strides_or(const SequenceStrides& own, const Seque
   return own == SequenceStrides{} ? others : own;
 }
 
-/// What may differ from run to run.
+/// Arguments that may differ from run to run.
 struct Call {
   Batch batch = {};        ///< Rows and steps of the target; lengths, packed rows and resets lie in the device's memory
   int threads = 0;         ///< As in Execution; CPU only
@@ -90,7 +90,7 @@ class Executable {
   virtual void run(const Call& call, const Operands& memory) = 0;
 };
 
-/// What is computed, apart from where and on how much.
+/// Computation as data, without a device or sizes of a batch.
 struct Op {
   std::string name;  ///< "linear", "linear.backward"
   std::function<std::unique_ptr<Executable>(const Target&)> prepare;
@@ -98,8 +98,8 @@ struct Op {
   /// What the planner would choose for a target on a machine, which need not be there; empty: there is nothing to
   /// choose.
   std::function<std::vector<PlanReport>(const Target&, const plan::Machine&)> explain = {};
-  /// What is computed as plain data, such as an ops::Linear, for those who write a graph down in another language. Ops
-  /// of a forward pass have one; reads and writes are in the order that the op's maker says.
+  /// The computation as plain data, such as an ops::Linear, for exporters of graphs. Ops of a forward pass have one;
+  /// reads and writes are in the order that the op's maker says.
   std::any definition = {};
 };
 

@@ -3,7 +3,7 @@
 #include "penstock/recurrent.h"
 #include "penstock/tensor.h"
 
-/// What programs of all kinds check alike, of their forms and of calls.
+/// Checks of forms and calls that programs of all kinds share.
 namespace penstock::ops {
 
 /// Programs that are kept of each kind.
@@ -19,7 +19,7 @@ void check_dtype(DType dtype, Device device, bool stores_bf16 = false);
 void check_extent(const FormExtent& extent, bool lengths);
 void check_alignment(int alignment, DType dtype);
 
-// Of calls. Each throws Error(invalid_argument) naming the argument.
+// Checks of calls. Each throws Error(invalid_argument) naming the argument.
 void require_device(const Context& context, Device device);
 void require_batch(const Batch& batch, const FormExtent& extent, bool lengths, bool reset, Device device);
 /// A sequence [B, T, C], packed [positions, C], with channels side by side.

@@ -34,7 +34,7 @@ struct NamedPlace {
 
 /// Throws Error(invalid_argument) naming both if what is written shares memory with one of the others.
 void require_no_overlap(const NamedPlace& written, std::initializer_list<NamedPlace> others);
-/// The same unless it takes the very place of the other one.
+/// Throws like require_no_overlap(), but allows that both take exactly the same place.
 void require_in_place_or_apart(const NamedPlace& written, const NamedPlace& other);
 
 /// Throws Error(invalid_argument) naming the sequence unless every position of it has a place of its own.
@@ -42,7 +42,7 @@ void require_apart(const char* name, const SequencePlace& place);
 
 /// Throws unless a tensor has that type, lies on that device, and has data aligned so.
 void require_tensor(const char* name, const Tensor& tensor, DType dtype, Device device, std::size_t alignment);
-/// And that shape, without gaps.
+/// Throws also unless the tensor has this shape, without gaps.
 void require_gapless(const char* name, const Tensor& tensor, std::initializer_list<Index> shape);
 void require_gapless(const char* name, const Tensor& tensor, const Index* shape, int rank);
 /// Throws unless memory has so many bytes, aligned to 256.

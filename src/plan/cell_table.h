@@ -17,7 +17,7 @@ constexpr int kDefinedCell = -1;
 /// A cell's struct for the compiler of kernels.
 struct CellText {
   std::string_view type;             ///< Its name; empty: the cell has no struct
-  std::string_view definition = {};  ///< Of a cell that a program defined; empty: the struct is in src/cells/
+  std::string_view definition = {};  ///< Definition by a program; empty: the struct is in src/cells/
 
   friend bool operator==(const CellText&, const CellText&) = default;
 };

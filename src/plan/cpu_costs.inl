@@ -17,7 +17,7 @@ PENSTOCK_COST(lying_step, 1.6);  ///< Further cost per weight and step of readin
 PENSTOCK_COST(lying_row, 1.8);   ///< Further cost per weight and position of reading unpacked weights
 
 PENSTOCK_COST(chunk_pass, 1.6);          ///< A scan in chunks, as a multiple of the time of a sequential one
-PENSTOCK_COST(narrow_pass, 2.7);         ///< The same for fewer channels than a cache line holds
+PENSTOCK_COST(narrow_pass, 2.7);         ///< That multiple for fewer channels than a cache line holds
 PENSTOCK_COST(product_grain, 65'536);    ///< Smallest number of multiply-adds worth a further thread
 PENSTOCK_COST(library_product, 16'384);  ///< Smallest number of multiply-adds for which the library computes a product
 PENSTOCK_COST(product_rows, 4);          ///< Up to this many rows it does not: reading the matrix dominates
@@ -36,7 +36,7 @@ PENSTOCK_COST(streamed_share, 4);  ///< Tapes from this multiple of the L2 cache
 
 // Stacked layers as a wavefront.
 PENSTOCK_COST(wave_matrix_share, 0.8);  ///< Threads share recurrent matrices larger than this fraction of the L2 cache
-PENSTOCK_COST(wave_backward_share, 0.6);  ///< The same for a backward pass, which reads other data, too
+PENSTOCK_COST(wave_backward_share, 0.6);  ///< That fraction for a backward pass, which reads other data, too
 PENSTOCK_COST(wave_rows, 16);             ///< With this many rows per thread, sharing the rows gains as much
 PENSTOCK_COST(wave_chunks, 16);           ///< Chunks of a sequence: threads are idle during the first and the last ones
 PENSTOCK_COST(wave_steps, 8);  ///< Smallest number of steps of a chunk: each chunk reads all input weights again

@@ -166,15 +166,16 @@ PlanReport explain(const GpuProductProblem& problem, const GpuModel& gpu) {
 PlanReport explain_library_product(Index m, Index n, Index k, Storage storage, bool tf32, const GpuModel& gpu) {
   const auto rows = static_cast<double>(m), columns = static_cast<double>(n), inner = static_cast<double>(k);
   const double size = size_of(storage);
-  const double rate = storage == Storage::f32 ? (tf32 ? gpu.costs.tf32 : gpu.costs.tf32 / 7) : gpu.costs.halves;
+  const double rate =
+      storage == Storage::f32 ? (tf32 ? gpu.costs.common.tf32 : gpu.costs.common.tf32 / 7) : gpu.costs.common.halves;
   PlanReport report;
   report.work = fmt::format("product: {} x {} x {}, {}", m, n, k, to_string(storage));
   report.machine = describe(gpu);
   report.algorithm = report.plan = "cuBLASLt";
   report.why = "it is the quickest at products of halves, and of floats beyond what our own kernels are for";
-  report.microseconds =
-      gpu.costs.product_launch + std::max({inner * gpu.costs.inputs, 2 * rows * columns * inner / rate,
-                                           size * (rows * inner + inner * columns + rows * columns) / gpu.costs.bytes});
+  report.microseconds = gpu.costs.common.product_launch +
+                        std::max({inner * gpu.costs.common.inputs, 2 * rows * columns * inner / rate,
+                                  size * (rows * inner + inner * columns + rows * columns) / gpu.costs.common.bytes});
   return report;
 }
 

@@ -46,27 +46,26 @@ GpuCosts carried_over(const Sheet& to) {
   GpuCosts costs;
   const double bandwidth = to.bandwidth / from.bandwidth, halves = to.halves / from.halves;
   const double clock = static_cast<double>(to.clock_mhz) / from.clock_mhz;
-  costs.bytes *= bandwidth, costs.direct_bytes *= bandwidth;
-  costs.halves *= halves, costs.tf32 *= halves;
-  costs.clock *= clock;
+  costs.common.bytes *= bandwidth, costs.scan.direct_bytes *= bandwidth;
+  costs.common.halves *= halves, costs.common.tf32 *= halves;
+  costs.common.clock *= clock;
   const double of_cycle = halves / clock * from.multiprocessors / to.multiprocessors;
-  costs.products *= of_cycle;
-  costs.group_bytes *= bandwidth / clock;
-  for (double* nanoseconds :
-       {&costs.exchange_of_8,  &costs.exchange_of_16, &costs.cluster_warp,    &costs.uneven_rows,
-        &costs.cluster_slot,   &costs.diagonal_step,  &costs.diagonal_gate,   &costs.diagonal_join,
-        &costs.head_step,      &costs.head_gate,      &costs.head_state,      &costs.head_rows,
-        &costs.chip_exchange,  &costs.chip_poll,      &costs.chip_sums,       &costs.pair_sums,
-        &costs.block_sums,     &costs.chip_backward,  &costs.direct_exchange, &costs.direct_backward,
-        &costs.direct_request, &costs.direct_slot}) {
-    *nanoseconds /= clock;
-  }
-  costs.tensor_tile /= clock * of_cycle, costs.direct_tile /= clock * of_cycle;
-  costs.head_product /= clock * of_cycle;
-  costs.received_bytes *= clock, costs.shared_bytes *= clock, costs.gathered_bytes *= clock;
-  costs.direct_shared_bytes *= clock, costs.direct_sums_bytes *= clock, costs.direct_pair_bytes *= clock;
-  costs.l2_bytes *= clock * to.multiprocessors / from.multiprocessors;
-  costs.step_halves *= halves, costs.step_floats *= halves;
+  costs.product.products *= of_cycle;
+  costs.warpgroups.bytes *= bandwidth / clock;
+  const auto follow_clock = [clock](auto&... nanoseconds) { ((nanoseconds /= clock), ...); };
+  follow_clock(costs.cluster.exchange_of_8, costs.cluster.exchange_of_16, costs.cluster.uneven_rows);
+  follow_clock(costs.team.warp, costs.team.slot);
+  follow_clock(costs.chip.exchange, costs.chip.poll, costs.chip.sums, costs.chip.pair_sums, costs.chip.block_sums,
+               costs.chip.backward);
+  follow_clock(costs.direct.exchange, costs.direct.backward, costs.direct.request, costs.direct.slot);
+  follow_clock(costs.head.step, costs.head.gate, costs.head.state, costs.head.rows);
+  follow_clock(costs.diagonal.step, costs.diagonal.gate, costs.diagonal.join);
+  costs.team.tensor_tile /= clock * of_cycle, costs.direct.tile /= clock * of_cycle;
+  costs.head.product /= clock * of_cycle;
+  costs.team.received_bytes *= clock, costs.team.shared_bytes *= clock, costs.chip.gathered_bytes *= clock;
+  costs.direct.shared_bytes *= clock, costs.direct.sums_bytes *= clock, costs.direct.pair_bytes *= clock;
+  costs.common.l2_bytes *= clock * to.multiprocessors / from.multiprocessors;
+  costs.step.halves *= halves, costs.step.floats *= halves;
   return costs;
 }
 

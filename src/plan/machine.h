@@ -19,9 +19,18 @@ struct Tuning;
 /// Costs of work on a GPU, from which the planner estimates times. They were measured on an H200 (docs/results/gpu.md)
 /// and are scaled to other chips by units, clocks and bandwidths. `tune` overwrites them by measurements.
 struct GpuCosts {
-#define PENSTOCK_COST(name, value) double name = value
+#define PENSTOCK_COSTS(Type, name) \
+  struct Type {                    \
+    using Group = Type
+#define PENSTOCK_COST(name, name_in_files, value) double name = value
+#define PENSTOCK_END_COSTS(name)                 \
+  bool operator==(const Group&) const = default; \
+  }                                              \
+  name
 #include "plan/gpu_costs.inl"
+#undef PENSTOCK_COSTS
 #undef PENSTOCK_COST
+#undef PENSTOCK_END_COSTS
 
   bool operator==(const GpuCosts&) const = default;
 };
@@ -35,16 +44,24 @@ struct CpuCosts {
   bool operator==(const CpuCosts&) const = default;
 };
 
-/// Calls visit(name, value) for each cost of a GPU or a CPU, in the order of files.
+/// Calls visit(name in files, value) for each cost of a GPU or a CPU, in the order of files.
 template <class Costs, class Visit>
 void visit_costs(Costs& costs, const Visit& visit) {
-#define PENSTOCK_COST(name, value) visit(#name, costs.name)
   if constexpr (std::is_same_v<std::remove_const_t<Costs>, GpuCosts>) {
+#define PENSTOCK_COSTS(Type, name) \
+  {                                \
+    auto& group = costs.name
+#define PENSTOCK_COST(name, name_in_files, value) visit(name_in_files, group.name)
+#define PENSTOCK_END_COSTS(name) }
 #include "plan/gpu_costs.inl"
-  } else {
-#include "plan/cpu_costs.inl"
-  }
+#undef PENSTOCK_COSTS
 #undef PENSTOCK_COST
+#undef PENSTOCK_END_COSTS
+  } else {
+#define PENSTOCK_COST(name, value) visit(#name, costs.name)
+#include "plan/cpu_costs.inl"
+#undef PENSTOCK_COST
+  }
 }
 
 /// A cost and its name.

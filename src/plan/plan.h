@@ -46,8 +46,8 @@ Plan make_plan(const Problem& problem, const CpuModel& cpu);
 /// is T, `positions` the number of steps of all rows together.
 bool packing_pays(Index steps, Index positions, const CpuModel& cpu);
 
-/// Whether threads that share the units of a step each take whole heads (or vectors of whole heads), of which there are
-/// `heads`: then no thread waits for another. Shares may differ by an eighth.
+/// Returns whether threads that share the units of a step each take whole heads (or vectors of whole heads), of which
+/// there are `heads`: then no thread waits for another. Shares may differ by an eighth.
 bool keeps_heads_whole(Index heads, Index threads);
 
 }  // namespace penstock::plan

@@ -41,7 +41,7 @@ Index blocks_at_once(const GpuDensePlan& plan, const GpuModel& gpu) {
 double product_between(const GpuDenseProblem& layer, const GpuCosts& costs) {
   const double products = static_cast<double>(layer.rows * layer.steps * cell_traits(layer.cell).info.gates) *
                           static_cast<double>(layer.hidden * layer.hidden);
-  return products / (layer.storage == Storage::f32 ? costs.tf32 : costs.halves);
+  return products / (layer.storage == Storage::f32 ? costs.common.tf32 : costs.common.halves);
 }
 
 /// The time of a wavefront with layers that run on shares of the chip.
@@ -63,9 +63,9 @@ class WaveTime {
   /// The others run while their layer computes the previous chunk. Products of weight gradients are counted in full:
   /// they run after their layer, when the chip is less busy.
   double of(double chunks) const {
-    const double waves = at_once_ * (recurrence_ + chunks * costs_.branch_chunk);
-    const double delay = (layers_ - 1) * ((recurrence_ + product_) / chunks + costs_.branch_chunk);
-    return std::max(product_ + waves + delay, layers_ * chunks * costs_.branch_launch) + weights_;
+    const double waves = at_once_ * (recurrence_ + chunks * costs_.wavefront.chunk);
+    const double delay = (layers_ - 1) * ((recurrence_ + product_) / chunks + costs_.wavefront.chunk);
+    return std::max(product_ + waves + delay, layers_ * chunks * costs_.wavefront.launch) + weights_;
   }
 
  private:

@@ -37,7 +37,7 @@ std::span<const float> checked(std::span<const float> outputs, streaming::Sessio
   fail(ErrorCode::numerical, "the model's answer is not finite; the session was reset");
 }
 
-/// What rows keep, and what a step of them computes with.
+/// Returns the bytes of the rows' states and of the buffers of a step.
 std::size_t bytes_of(const Model& model, Index rows, const Execution& execution) {
   const Model::Impl& impl = model.impl();
   const auto own = static_cast<std::size_t>(rows * (impl.state_size + impl.inputs() + impl.outputs())) * sizeof(float);

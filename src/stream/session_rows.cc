@@ -74,7 +74,7 @@ SessionRows::~SessionRows() {
   try {
     queue_.synchronize();  // nothing that is under way may outlive its memory
   } catch (const Error&) {
-    // Whoever waited for a step has been told.
+    // The callers that waited for a step have already got its error.
   }
 }
 

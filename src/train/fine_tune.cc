@@ -23,7 +23,7 @@ nlohmann::json form_of(const DataDescription& data) {
   }
   for (auto& input : form.at("inputs")) input.erase("dates");
   if (form.contains("groups")) form["groups"].erase("series");  // there may be others
-  if (data.row_dates.irregular == Irregular::ignore) form.erase("row_dates");
+  if (data.series.row_dates.irregular == Irregular::ignore) form.erase("row_dates");
   if (form.contains("row_dates")) form["row_dates"].erase("dates");
   return form;
 }

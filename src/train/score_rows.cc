@@ -88,7 +88,7 @@ class SeriesScorer {
       const auto scored = counts ? std::span<const double>(forecasts) : std::span<const double>();
       const auto& [features, values, date, lacking] = waiting_[i];
       tracker_.add(features, all.subspan(i * outputs, outputs), values);
-      if (options_.watch) data_.spread = tracker_.spread();
+      if (options_.watch) data_.series.spread = tracker_.spread();
       scorer_.add(values, scored, tracker_.widths());
       if (options_.watch) options_.watch(name_, data_, values, scored, date, lacking);
     }
@@ -139,7 +139,7 @@ SeriesScore score_grouped(const Model& model, Rows& rows, const SeriesScoring& o
     if (!group.columns.empty()) score.groups.push_back(std::move(group));
   }
   score.columns = score_all(score.groups);
-  if (data.group_column.empty()) score.groups.clear();
+  if (data.series.group_column.empty()) score.groups.clear();
   return score;
 }
 
@@ -155,7 +155,7 @@ std::vector<std::string> new_groups(const std::vector<GroupedRows>& groups) {
 
 SeriesScore score_series(const Model& model, Rows& rows, const SeriesScoring& options, const Execution& execution) {
   const DataDescription& data = model.data();
-  if (!data.group_column.empty() || data.reads_ahead()) return score_grouped(model, rows, options, execution);
+  if (!data.series.group_column.empty() || data.reads_ahead()) return score_grouped(model, rows, options, execution);
   const TargetValues targets(data, rows);
   SeriesScorer scorer(model, data, "", options, execution);
   SeriesScore score;
@@ -171,15 +171,16 @@ SeriesScore score_series(const Model& model, Rows& rows, const SeriesScoring& op
 
 LabelScore score_labelled(const Model& model, Rows& rows, const Execution& execution) {
   const DataDescription& data = model.data();
-  std::vector<std::vector<Index>> confusion(data.classes.size(), std::vector<Index>(data.classes.size(), 0));
+  std::vector<std::vector<Index>> confusion(data.labels.classes.size(),
+                                            std::vector<Index>(data.labels.classes.size(), 0));
   std::string label;
   const auto count = [&](std::span<const float> logits) {
-    const auto truth = std::ranges::find(data.classes, label);
-    if (truth == data.classes.end()) {
+    const auto truth = std::ranges::find(data.labels.classes, label);
+    if (truth == data.labels.classes.end()) {
       fail(ErrorCode::bad_input, "{}: label {} is none that the model knows", rows.name(), in_quotes(label));
     }
     const auto answer = std::ranges::max_element(logits) - logits.begin();
-    ++confusion[static_cast<std::size_t>(truth - data.classes.begin())][static_cast<std::size_t>(answer)];
+    ++confusion[static_cast<std::size_t>(truth - data.labels.classes.begin())][static_cast<std::size_t>(answer)];
   };
   label_rows(
       model, rows, execution, [&] { label = rows.kept().front(); }, count);

@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "penstock/data/dataset.h"
-#include "penstock/data_description.h"
+#include "penstock/description/task.h"
 #include "penstock/train/train.h"
 
 namespace penstock::training {

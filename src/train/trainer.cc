@@ -398,7 +398,7 @@ TrainResult train(Model& model, Dataset& data, const TrainOptions& options, cons
           "model must be one without filters, which are fitted once the layers are trained; "
           "continue_from() begins with its layers alone");
   training::check_same_data(model.impl().data, data.description());
-  model.impl().data.spread = {};  // of weights that are no more
+  model.impl().data.series.spread = {};  // of weights that are no more
   require(!resume || !options.checkpoint_path.empty(), "checkpoint_path must be given to resume");
   const auto bytes = [&] {
     const ModelMemory memory = model.memory(options.batch, options.length, options.execution);

@@ -111,7 +111,7 @@ TEST(DiskCache, WarnsOfAReadOnlyFolder) {
   EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("Permission denied"));
 }
 
-/// What is printed while a kernel is asked for, which must not come back.
+/// Returns the messages while a kernel is asked for; expects that the cache does not return it.
 std::string refused(const DiskCache& cache, const char* name) {
   testing::internal::CaptureStderr();
   EXPECT_FALSE(cache.get(name).has_value());

@@ -268,7 +268,7 @@ TEST_P(DenseTest, EqualsTheOracleInAnyShape) {
   const std::vector<Shape> of_shares = {{1, -1}, {2, -1}, {4, -1}, {8, -1}, {0, -1, 32}, {0, -1, 128}};
   const auto plan_of = [&](plan::GpuDenseProblem problem, const Shape& shape) {
     if (by_warpgroups) {
-      // As many of the shares as the summed axis has parts for.
+      // As many shares as the summed axis has parts for.
       for (problem.shares = shape.size; problem.shares >= 0;
            problem.shares = problem.shares > 1 ? problem.shares / 2 : -1) {
         problem.slots = shape.rows, problem.groups = shape.rows > 0 ? 2 : 0;
@@ -370,7 +370,7 @@ std::vector<Case> cases() {
            .every_state = true}};
 }
 
-/// The same by another algorithm, and heads that no block can hold.
+/// Returns the cases with another algorithm, and heads that no block can hold.
 std::vector<Case> cases_by(plan::DenseAlgorithm algorithm) {
   std::vector<Case> list = cases();
   list.push_back({.name = "a_head_of_300", .rows = 17, .steps = 5, .head = 300});
@@ -383,7 +383,7 @@ std::vector<Case> cases_by(plan::DenseAlgorithm algorithm) {
   return list;
 }
 
-/// The same where every unit is a head, and rows that are long enough to be cut.
+/// Returns the cases with every unit as a head, and rows that are long enough to be cut.
 std::vector<Case> diagonal_cases() {
   std::vector<Case> list = cases();
   list.push_back({.name = "cut", .rows = 2, .steps = 1300, .head = 40});
@@ -424,7 +424,8 @@ std::vector<Case> warpgroup_cases() {
   return list;
 }
 
-/// Of rectified units in halves, rounding decides on which side of the kink some are: they are tested as floats.
+/// Returns all cases, cells and storages. Rectified units are tested only as floats: in halves, rounding decides on
+/// which side of the kink some of them are.
 std::vector<std::tuple<Case, std::string_view, Storage>> parameters() {
   std::vector<std::tuple<Case, std::string_view, Storage>> list;
   for (const CellInfo& info : cells()) {

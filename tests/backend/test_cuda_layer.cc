@@ -103,7 +103,7 @@ class LayerTest : public test::GpuLayerTest<Case> {
     EXPECT_FALSE(std::all_of(got.begin(), got.end(), [](double gate) { return std::isnan(gate); }));
   }
 
-  /// Whether the chip and the sizes are those of the epilogue regime.
+  /// Returns whether the chip and the sizes are those of the epilogue regime.
   bool takes_epilogue() const {
     return stream->device().model().architecture() == 90 && storage != Storage::f32 && c.input % 8 == 0 &&
            c.hidden % 8 == 0;

@@ -100,7 +100,7 @@ TEST_P(Pointwise, TokensOutsideOfTheVocabularyAreLoud) {
   for (std::size_t i = 2; i < 6; ++i) EXPECT_TRUE(std::isnan(got[i])) << i;
 }
 
-/// What dropout makes of a value.
+/// Effect of dropout on a value.
 struct Mask {
   counter_random::Word key;
   double probability;
@@ -186,7 +186,7 @@ TEST_P(Pointwise, RmsNormWithAndWithoutABranch) {
     }
     EXPECT_TRUE(close(get(dgain, Storage::f32), want_dgain, allowed(rows + width, 0), 1.0));
 
-    // The same with sums, which are of what was stored.
+    // With sums, which are of the stored values.
     spec.sums = true;
     const RmsNormBackwardExecutable summing(device(), spec);
     Buffer same_dx = room(size, storage), same_dgain = room(width, Storage::f32), sums = room(width, Storage::f32);

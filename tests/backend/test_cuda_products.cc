@@ -21,7 +21,7 @@ namespace {
 
 using plan::Storage;
 
-/// What split_product.cuh promises of a sum of K products, relative to the sum of their sizes.
+/// Returns the bound that split_product.cuh promises for a sum of K products, relative to the sum of their sizes.
 double allowed(Index k) { return 0x1p-18 + static_cast<double>(k) * 0x1p-28; }
 
 /// Floats of either sign whose sizes are `range` powers of two apart.

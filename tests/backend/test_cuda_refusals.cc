@@ -1,6 +1,5 @@
-// What a driver may refuse, and that it becomes an error with its reason or the next plan; and kernels that compile
-// side by side. By a driver and a compiler that do what they are told (fake_cuda/), since no machine at hand refuses
-// all of this.
+// Refusals of a driver become errors with their reason, or the next plan; kernels compile side by side. The tests use a
+// fake driver and compiler (fake_cuda/), since no machine at hand refuses all of this.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// What the runtime says when something is missing or asked for too much, and what memory and streams do on a GPU.
+// Messages of the runtime when something is missing or asked for too much, and memory and streams on a GPU.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

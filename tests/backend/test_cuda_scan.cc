@@ -225,7 +225,7 @@ TEST_P(ScanTest, ForwardEqualsTheLoop) {
     }
   }
 
-  // What a pass from zeros has left is corrected to the states above.
+  // The result of a pass from zero states is corrected to the states above.
   ScanForward before = call;
   before.state_in = 0;
   y_gpu.fill(0xff), last_gpu.fill(0xff);

@@ -1,5 +1,5 @@
-// What a training step and a stream do besides the model, on a GPU: losses, the decision to take a step, the optimiser,
-// and drawing tokens, against plain code in double. Skipped where there is no GPU.
+// Training steps and streams on a GPU besides the model: losses, the decision to take a step, the optimiser, and
+// drawing tokens, against plain code in double. Skipped where there is no GPU.
 
 #include <gtest/gtest.h>
 

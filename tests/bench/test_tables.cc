@@ -1,4 +1,4 @@
-// What a table makes of a caller's wishes.
+// Tables with a caller's choices.
 
 #include <gmock/gmock.h>
 
@@ -63,7 +63,7 @@ TEST(Tables, OnAGpu) {
   expect_error(misuse, "device must be cpu or cuda, not 'gpu'", [] { tables("gpu"); });
 }
 
-/// What the dtype has not is rounded for everybody, so that rounding numbers is nobody's error.
+/// Values that the dtype cannot hold are rounded for all contenders, so that this rounding is no error of any of them.
 TEST(Problems, OnAGpuAreNumbersOfTheDtype) {
   for (const auto& [dtype, bits] : {std::pair{"bf16", 8}, {"f16", 11}, {"f32", 24}}) {
     Case test{.cell = "mingru", .shape = {2, 5, 3, 4}, .pass = Pass::training, .dtype = dtype, .device = "cuda"};

@@ -17,7 +17,7 @@ using cells_on_host::assign;
 using cells_on_host::number;
 using cells_on_host::Single;
 
-/// What one unit sees at a step. Its recurrent matrix is diagonal with ones, so R v + b of gate g is v + offset[g].
+/// Arguments of one unit at a step. Its recurrent matrix is diagonal with ones, so R v + b of gate g is v + offset[g].
 struct Arguments {
   std::vector<double> wx, offset, prev, dnext;
 };
@@ -28,7 +28,7 @@ struct Answer {
 };
 
 Arguments draw(Random& random, int gates, int states) {
-  // As floats, so that both types see the same numbers.
+  // Drawn as floats, so that both types see the same numbers.
   const auto uniform = [&](double low, double high) { return static_cast<double>(float(random.uniform(low, high))); };
   Arguments arguments;
   for (int g = 0; g < gates; ++g)

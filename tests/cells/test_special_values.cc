@@ -1,5 +1,5 @@
-// What cells owe to broken numbers: a NaN among their arguments reaches the output, since training finds broken weights
-// by it.
+// Cells pass on broken numbers: a NaN among their arguments reaches the output, since training finds broken weights by
+// it.
 
 #include <gtest/gtest.h>
 
@@ -36,7 +36,7 @@ double output_with(int bad, double x) {
   } else {
     V operand;
     Cell::forward_first(wx, rh, prev, operand, save);
-    // What the second phase reads of R h is a product with the operand.
+    // The second phase reads products with the operand in its gates of R h.
     if (bad % Cell::gates < Cell::first_gates) fill_from(rh, Cell::first_gates, operand);
     Cell::forward_second(wx, rh, prev, next, save);
   }

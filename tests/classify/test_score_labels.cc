@@ -1,4 +1,4 @@
-// What is counted of labels: accuracy and macro F1 from a table of truths and answers.
+// Scores of labels: accuracy and macro F1 from a table of truths and answers.
 
 #include <gtest/gtest.h>
 

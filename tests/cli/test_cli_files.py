@@ -214,7 +214,7 @@ def test_what_was_trained_is_replaced_on_request_only(models, tmp_path):
     run(*command, "--checkpoint", "run", "-o", "other", cwd=tmp_path)
     message = "--checkpoint run is there already, a checkpoint; --resume continues that run, --force replaces it"
     refuses(*command, "--checkpoint", "run", "-o", "third", message=message, status=2, verb="train", cwd=tmp_path)
-    # What --resume would replace has to be of the same kind.
+    # The file that --resume would replace must be of the same kind.
     (tmp_path / "third").write_bytes((models / "series.safetensors").read_bytes())
     message = "--output third is there already, a model; it does not belong to run, and --force replaces it"
     refuses(*command, "--resume", "--checkpoint", "run", "-o", "third", message=message, status=2, verb="train",

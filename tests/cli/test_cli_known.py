@@ -96,5 +96,5 @@ def test_a_report_draws_no_forecast_that_lacks_what_is_known(trained, tmp_path):
             assert (f"No forecast from the last row{'s' if lacking > 1 else ''}: {needs}" in page) == (lacking > 0)
         assert len(record["to_come"]) == (2 if lacking == 0 else 0)
         assert record.get("lacking") == ({"rows": lacking, "columns": ["event"]} if lacking else None)
-        # As predict, which answers no row that lacks something: of two rows ahead, the last but one lacks a row less.
+        # Like predict, which answers no row that lacks something: of two rows ahead, the last but one lacks a row less.
         assert [value is None for value in record["ahead"]["1"][-2:]] == [False, lacking == 2]

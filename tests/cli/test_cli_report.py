@@ -112,7 +112,7 @@ def test_lines_go_through_what_was_measured(runs):
     chart = next(a for tag, a in page.elements if tag == "svg" and a.get("aria-label") == "Learning rate")
     left, top, width, height = map(float, chart["data-frame"].split())
     (from_x, to_x), (from_y, to_y) = map(float, chart["data-x"].split()), map(float, chart["data-y"].split()[:2])
-    # Of the lines called "series": gradient norm, learning rate, throughput.
+    # The three lines called "series": gradient norm, learning rate, throughput.
     points = page.lines("series")[1]
     assert len(points) == len(steps)
     for record, (x, y) in zip(steps, points):
@@ -210,7 +210,7 @@ def test_a_run_that_goes_on_or_was_resumed(runs, tmp_path):
     assert "still running, or ended without a result" in page.words
     (line,) = set(map(tuple, page.lines("a")[1:2]))
     assert len(line) == len(begun) - 1
-    # What had been reported beyond the checkpoint is done again, and drawn once.
+    # Steps reported beyond the checkpoint are done again, and drawn once.
     (tmp_path / "a.jsonl").write_text("\n".join(begun) + '\n{"kind":"resume","step":1}\n' + begun[-1] + "\n")
     page = report(tmp_path, "a.jsonl")
     assert len(page.lines("a")[1]) == 2

@@ -88,7 +88,7 @@ def test_layers_of_a_short_series_are_not_trained(models, tmp_path):
     run("report", "m.jsonl", cwd=tmp_path)
     trained = run("train", "three.csv", "--json", "--force", cwd=tmp_path).json()
     assert (trained["share_of_layers"], trained["steps"], trained["loss"]) == (0.0, 0, None)
-    # What a training of the layers ends with, which the same few rows cannot confirm.
+    # Training of the layers ends with the linear forecast, too, since the same few rows cannot confirm a gain.
     forecast = run("predict", "model.safetensors", "three.csv", "--exact", cwd=tmp_path).out
     steps = run("train", "three.csv", *TINY, "--steps", 3, "--json", "--force", cwd=tmp_path).json()
     assert (steps["share_of_layers"], steps["steps"]) == (0.0, 3)
@@ -241,7 +241,7 @@ def test_an_interrupt_saves_and_says_where_and_the_run_goes_on(models, tmp_path,
     stopped = int(lines[0].split()[1].replace(",", ""))
     assert stopped >= 1
 
-    # What was saved works, the checkpoint too.
+    # The saved model works, and the checkpoint, too.
     for file in ("model.safetensors", "model.safetensors.checkpoint"):
         run("generate", file, "--bytes", 5, cwd=tmp_path)
     result = run(*command, "--steps", stopped + 3, "--resume", "--json", cwd=tmp_path).json()

@@ -114,7 +114,7 @@ TEST(Csv, Header) {
   EXPECT_THAT(header_of(wide).list(), testing::EndsWith("\"c11\" and 88 more"));
 }
 
-/// What number() makes of the second cell of a row.
+/// Returns the number that number() reads from the second cell of a row.
 double cell(const std::string& text) {
   const auto header = header_of("a,b,c");
   CsvReader reader(text, ',', "f.csv", 7);
@@ -250,11 +250,11 @@ TEST(RowReader, AValueThatNobodyMeasuredIsMissing) {
 TEST(RowReader, SeriesThatTrainingDidNotSeeAreReadByThoseThatItSaw) {
   DataDescription data = two_columns();
   data.inputs[1].logarithm = true;
-  data.group_column = "shop";
+  data.series.group_column = "shop";
   data.targets = {{"z", 0.0, 1.0}};
-  data.groups = {{"middle", {{5.0, 1.0}, {0.0, 1.0}}, {{1.0, 2.0}}},
-                 {"high", {{1e20, 2.0}, {0.0, 1.0}}, {{5.0, 4.0}}},
-                 {"low", {{-1e20, 2.0}, {0.0, 1.0}}, {{3.0, 3.0}}}};
+  data.series.groups = {{"middle", {{5.0, 1.0}, {0.0, 1.0}}, {{1.0, 2.0}}},
+                        {"high", {{1e20, 2.0}, {0.0, 1.0}}, {{5.0, 4.0}}},
+                        {"low", {{-1e20, 2.0}, {0.0, 1.0}}, {{3.0, 3.0}}}};
   RowReader reader(data, "shop,x,y", "-", {.missing = Missing::carry});
   std::vector<float> features(2);
   Index refused = 0;
@@ -370,11 +370,11 @@ TEST(RowReader, Headers) {
 TEST(DataDescription, Sizes) {
   DataDescription description = two_columns();
   description.targets = {{"x"}, {"y"}, {"z"}};
-  description.horizon = 4;
+  description.series.horizon = 4;
   EXPECT_EQ(description.input_size(), 2);
   EXPECT_EQ(description.output_size(), 12);
   description.task = Task::classify;
-  description.classes = {"a", "b"};
+  description.labels.classes = {"a", "b"};
   EXPECT_EQ(description.output_size(), 2);
   description.task = Task::language;
   description.vocabulary = 256;

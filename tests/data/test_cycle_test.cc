@@ -37,7 +37,7 @@ struct DailyRows {
 
 double wave(Index day, double cycle) { return std::sin(2.0 * std::numbers::pi * static_cast<double>(day) / cycle); }
 
-/// What remembers its past as x_t = keep x_{t-1} + e_t.
+/// Returns an autoregressive process x_t = keep x_{t-1} + e_t.
 std::vector<float> noise(Index rows, double keep, Random& random) {
   std::vector<float> x;
   double value = 0.0;
@@ -52,7 +52,7 @@ DailyRows with(std::vector<float> x, double amplitude, double cycle) {
 
 TEST(CycleTest, SeldomSeesACycleInNoise) {
   constexpr Index runs = 300;
-  // Of 300 runs 0.3 are expected to be wrong at a level of 0.001; more than five are so once in a million times.
+  // At a level of 0.001, 0.3 of 300 runs are expected to be wrong; more than five are with a probability of 1e-6.
   for (const double keep : {0.0, 0.9, 1.0}) {
     Random random(1);
     Index seen = 0;

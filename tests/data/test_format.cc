@@ -117,13 +117,13 @@ TEST(TableFormat, TablesOfMoreKinds) {
   EXPECT_EQ(description.inputs[0].name, "x, y");
   EXPECT_DOUBLE_EQ(description.inputs[0].mean, 1235.5);
   EXPECT_DOUBLE_EQ(description.inputs[1].mean, 2.0 / 3.0);
-  EXPECT_EQ(description.delimiter, ';');
-  EXPECT_EQ(description.decimal, ',');
+  EXPECT_EQ(description.table.delimiter, ';');
+  EXPECT_EQ(description.table.decimal, ',');
   EXPECT_EQ(data->reading(),
             (std::vector<std::string>{"separator ';', decimal ','", "2 columns read, 1 left out: Datum (dates)"}));
   const std::string plain = folder.write("b.csv", "1,5\n2,7\n4,8\n");
   const auto unnamed = open_series(plain, {.validation_fraction = 0});
-  EXPECT_FALSE(unnamed->description().header);
+  EXPECT_FALSE(unnamed->description().table.header);
   EXPECT_EQ(unnamed->description().inputs[1].name, "column2");
   EXPECT_EQ(unnamed->training_steps(), 2) << "the first row is a row";
 }
@@ -145,7 +145,7 @@ TEST(TableFormat, TruthValuesOfManyLanguages) {
   expect_error(ErrorCode::bad_input,
                "t.csv:4:3: column \"offen\": \"zu\" is neither true nor false; the option 'categories' accepts",
                [&] { open("v,offen\n1,ja\n2,nein\n3,zu\n"); });
-  EXPECT_TRUE(open("t,y\n1,5\n2,7\n")->description().header) << "these are names, although each is also a value";
+  EXPECT_TRUE(open("t,y\n1,5\n2,7\n")->description().table.header) << "these are names, although each is also a value";
   RowReader rows(description, "v,offen,flag", "-");
   std::vector<float> features(3);
   ASSERT_TRUE(rows.read("2,NEIN,y", features));
@@ -233,7 +233,7 @@ TEST(Sources, OneFileIsReadOnceUnderAllItsNames) {
   EXPECT_NO_THROW(open_labelled(Sources{file, copy}));
 }
 
-/// Of the first input.
+/// Returns the raw values of the first input.
 std::vector<float> raw_features(const Dataset& data, const Example& example) {
   std::vector<float> values;
   const Column& column = data.description().inputs[0];
@@ -248,7 +248,7 @@ TEST(MissingValues, EveryPolicy) {
   const std::string path = folder.write("m.csv", "x,y\n,5\n10,6\nNA,7\n?,8\n40,9\nnan,10\n");
   const auto read = [&](Missing missing, std::vector<float>* weights = nullptr) {
     const auto data = open_series(path, {.inputs = {"x"}, .validation_fraction = 0, .missing = missing});
-    EXPECT_EQ(data->description().missing, missing);
+    EXPECT_EQ(data->description().table.missing, missing);
     Example example;
     data->next(1, 5, example);
     if (weights != nullptr) *weights = example.weights;
@@ -352,7 +352,7 @@ TEST(TsFile, BecomesATable) {
   std::string file = "@problemName T\n@data\n";
   for (int i = 0; i < 10; ++i) file += i % 2 == 0 ? "1,2,3:up\n" : "3,2:down\n";
   const auto data = open_labelled(folder.write("T_TRAIN.ts", file));
-  EXPECT_EQ(data->description().classes, (std::vector<std::string>{"down", "up"}));
+  EXPECT_EQ(data->description().labels.classes, (std::vector<std::string>{"down", "up"}));
   EXPECT_EQ(guess_kind({folder.path("T_TRAIN.ts")}), SourceKind::labelled);
   EXPECT_EQ(guess_kind({folder.write("program.ts", "const x: number = 1\n")}), SourceKind::text);
 }
@@ -381,7 +381,7 @@ TEST(RowFormat, LinesInFrontAreNoRows) {
   }
   DataDescription nameless = one_column();
   nameless.inputs[0].name = "column1";
-  nameless.header = false;
+  nameless.table.header = false;
   EXPECT_EQ(read("# by me\n14\n16\n", nameless), both);
   DataDescription strange = one_column();
   strange.inputs[0].name = "#x";
@@ -397,14 +397,14 @@ TEST(RowFormat, OtherDelimitersAndMissingValues) {
   EXPECT_TRUE(semicolons.read("1;14,5", features));
   EXPECT_EQ(features[0], 2.25f);
   DataDescription german = one_column();
-  german.delimiter = ';';
-  german.decimal = ',';
+  german.table.delimiter = ';';
+  german.table.decimal = ',';
   RowReader commas(german, "x,t", "-");
   EXPECT_TRUE(commas.read("14.5,1", features));
   EXPECT_EQ(features[0], 2.25f) << "a stream of commas has points";
 
   DataDescription carries = one_column();
-  carries.missing = Missing::carry;
+  carries.table.missing = Missing::carry;
   RowReader gaps(carries, "x", "-");
   EXPECT_TRUE(gaps.read("NA", features));
   EXPECT_EQ(features[0], 0.0f) << "the mean, before there is a value";
@@ -426,7 +426,7 @@ TEST(RowFormat, OtherDelimitersAndMissingValues) {
   EXPECT_EQ(bears.replaced(), 4);
 
   DataDescription unnamed = one_column();
-  unnamed.header = false;
+  unnamed.table.header = false;
   unnamed.inputs[0].name = "column2";
   RowReader rows(unnamed, "5,14", "-");
   EXPECT_TRUE(rows.read("5,14", features)) << "the first line is a row";

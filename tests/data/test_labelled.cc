@@ -59,7 +59,7 @@ TEST(LabelledData, EachPassShowsEverySequenceOnceInAnotherOrder) {
   const TemporaryFolder folder;
   const auto data = open_labelled(folder.write("l.csv", sequences(30)));
   EXPECT_EQ(data->description().task, Task::classify);
-  EXPECT_EQ(data->description().classes, (std::vector<std::string>{"class 0", "class 1", "class 2"}));
+  EXPECT_EQ(data->description().labels.classes, (std::vector<std::string>{"class 0", "class 1", "class 2"}));
   ASSERT_EQ(data->description().inputs.size(), 2u) << "neither sequence nor label is an input";
   EXPECT_EQ(data->training_steps(), 24);
   std::map<long, int> held_out;
@@ -138,7 +138,7 @@ TEST(LabelledData, NormalisationSeesTheTrainingSequencesOnly) {
 TEST(LabelledData, ClassesAreSorted) {
   const TemporaryFolder folder;
   const auto classes = [&](const std::string& content) {
-    return open_labelled(folder.write("l.csv", content))->description().classes;
+    return open_labelled(folder.write("l.csv", content))->description().labels.classes;
   };
   EXPECT_EQ(classes("sequence,label,x\n1,10,1\n2,9,1\n3,-1,1\n4,2.5,2\n"),
             (std::vector<std::string>{"-1", "2.5", "9", "10"}));

@@ -35,9 +35,9 @@ TEST(SeriesData, DescriptionHoldsWhatRawDataMean) {
   ASSERT_EQ(description.targets.size(), 1u);
   EXPECT_EQ(description.targets[0].name, "y");
   EXPECT_DOUBLE_EQ(description.targets[0].mean, 93.0);
-  EXPECT_EQ(description.horizon, 2);
+  EXPECT_EQ(description.series.horizon, 2);
   EXPECT_EQ(description.output_size(), 2);
-  EXPECT_EQ(description.delimiter, ',');
+  EXPECT_EQ(description.table.delimiter, ',');
   EXPECT_EQ(data->training_steps(), 7);
 }
 
@@ -128,7 +128,7 @@ TEST(SeriesData, OtherDelimiterAndLineEnds) {
   const TemporaryFolder folder;
   const auto data = open_series(folder.write("s.csv", "\xef\xbb\xbf\"a\";b\r\n1;2\r\n3;4\r\n5;\"6\"\r\n\r\n"),
                                 {.validation_fraction = 0});
-  EXPECT_EQ(data->description().delimiter, ';');
+  EXPECT_EQ(data->description().table.delimiter, ';');
   EXPECT_EQ(data->description().inputs[0].name, "a");
   EXPECT_DOUBLE_EQ(data->description().inputs[1].mean, 4.0);
 }

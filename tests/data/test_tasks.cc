@@ -51,7 +51,7 @@ TEST(Tasks, Parity) {
   const auto data = open_task("parity", options);
   EXPECT_EQ(data->description().task, Task::classify);
   EXPECT_EQ(data->description().vocabulary, 2);
-  EXPECT_EQ(data->description().classes, (std::vector<std::string>{"even", "odd"}));
+  EXPECT_EQ(data->description().labels.classes, (std::vector<std::string>{"even", "odd"}));
   EXPECT_EQ(data->training_steps(), 0);
   double ones = 0.0, steps = 0.0;
   for_each_row(*data, options, [&](auto tokens, auto labels) {
@@ -74,8 +74,8 @@ TEST(Tasks, ModularArithmetic) {
     options.validation_length = 100;
     const auto data = open_task("modular", options);
     EXPECT_EQ(data->description().vocabulary, 3 * modulus);
-    ASSERT_EQ(static_cast<Index>(data->description().classes.size()), modulus);
-    EXPECT_EQ(data->description().classes.back(), std::to_string(modulus - 1));
+    ASSERT_EQ(static_cast<Index>(data->description().labels.classes.size()), modulus);
+    EXPECT_EQ(data->description().labels.classes.back(), std::to_string(modulus - 1));
     std::set<std::int32_t> tokens_met;
     for_each_row(*data, options, [&](auto tokens, auto labels) {
       Index value = 0;
@@ -104,7 +104,7 @@ TEST(Tasks, WordProblems) {
     TaskOptions options;
     options.validation_length = 100;
     const auto data = open_task(name, options);
-    const std::vector<std::string> names = data->description().classes;
+    const std::vector<std::string> names = data->description().labels.classes;
     ASSERT_EQ(static_cast<int>(names.size()), size);
     EXPECT_EQ(data->description().vocabulary, size);
     EXPECT_EQ(std::set<std::string>(names.begin(), names.end()).size(), names.size());
@@ -127,7 +127,7 @@ TEST(Tasks, AssociativeRecall) {
     options.copy_tokens = pairs;
     const auto data = open_task("recall", options);
     EXPECT_EQ(data->description().vocabulary, 129);
-    EXPECT_EQ(data->description().classes.size(), 64u);
+    EXPECT_EQ(data->description().labels.classes.size(), 64u);
     std::set<std::vector<std::int32_t>> orders;
     for_each_row(*data, options, [&](auto tokens, auto labels) {
       std::map<std::int32_t, std::int32_t> value_of;
@@ -164,7 +164,7 @@ TEST(Tasks, SelectiveCopying) {
     options.copy_tokens = copy_tokens;
     const auto data = open_task("copying", options);
     EXPECT_EQ(data->description().vocabulary, 16);
-    EXPECT_EQ(data->description().classes.size(), 14u);
+    EXPECT_EQ(data->description().labels.classes.size(), 14u);
     std::set<std::vector<std::size_t>> patterns;
     for_each_row(*data, options, [&](auto tokens, auto labels) {
       const std::size_t queries = tokens.size() - static_cast<std::size_t>(copy_tokens);

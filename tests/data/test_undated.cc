@@ -63,7 +63,7 @@ TEST(Undated, IsRefusedWithLineAndValueUnlessItIsToBeLeftOut) {
                  [&] { open_series(path, options_with(Undated::refuse)); });
     const auto data = open_series(path, options_with(Undated::drop));
     EXPECT_THAT(data->reading(), testing::Contains(HasSubstr(fmt::format("\"{}\" in line 52", bad))));
-    EXPECT_EQ(data->description().row_dates.irregular, Irregular::fill) << "a day is missing now";
+    EXPECT_EQ(data->description().series.row_dates.irregular, Irregular::fill) << "a day is missing now";
     EXPECT_EQ(data->training_steps() + data->held_out_steps() + 1, 200);
   }
 }
@@ -98,7 +98,7 @@ TEST(Undated, OfSeveralSeriesAndOfDatesThatAreNumbers) {
   SeriesOptions grouped = options_with(Undated::drop);
   grouped.group = "shop";
   const auto data = open_series(folder.write("shops.csv", shops), grouped);
-  EXPECT_EQ(data->description().groups.size(), 2u);
+  EXPECT_EQ(data->description().series.groups.size(), 2u);
   for (const auto& [name, text] : {std::pair("digits.csv", digits), std::pair("excel.csv", excel)}) {
     SCOPED_TRACE(name);
     const std::string path = folder.write(name, text);
@@ -118,8 +118,8 @@ TEST(Undated, TheFormIsThatOfMostDates) {
   }
   const auto data = open_series(folder.write("s.csv", text), options_with(Undated::drop));
   EXPECT_THAT(data->reading(), testing::Contains(HasSubstr("\"31/02/2023\" in line 42")));
-  EXPECT_EQ(data->description().row_dates.form, DateForm::day_first);
-  EXPECT_EQ(data->description().row_dates.step, 86400.0);
+  EXPECT_EQ(data->description().series.row_dates.form, DateForm::day_first);
+  EXPECT_EQ(data->description().series.row_dates.step, 86400.0);
 }
 
 TEST(Undated, AColumnWhoseFieldsAllAreDatesGoesFirst) {
@@ -152,17 +152,17 @@ TEST(Undated, RowsLaterOnAreTreatedAsThoseOfTraining) {
   const std::string path = folder.write("s.csv", table_of());
   const DataDescription strict = open_series(path, options_with(Undated::refuse))->description();
   const DataDescription lenient = open_series(path, options_with(Undated::drop))->description();
-  EXPECT_EQ(lenient.undated, Undated::drop);
+  EXPECT_EQ(lenient.series.undated, Undated::drop);
   const std::string rows = "when,x\n2023-08-01,1\n2023-08-02,2\nTotal,3\n2023-08-03,3\n";
   for (DataDescription data : {strict, lenient}) {
-    SCOPED_TRACE(to_string(data.undated));
+    SCOPED_TRACE(to_string(data.series.undated));
     for (const Irregular irregular : {Irregular::ignore, Irregular::fill, Irregular::elapsed}) {
-      data.row_dates.irregular = irregular;
+      data.series.row_dates.irregular = irregular;
       EXPECT_EQ(rows_read(rows, data, {.undated = Undated::drop}), 3);
       expect_error(ErrorCode::bad_input, "rows.csv:4:1: column \"when\": \"Total\" is no date in the form of training",
                    [&] { rows_read(rows, data, {.undated = Undated::refuse}); });
     }
-    data.row_dates.irregular = Irregular::ignore;
+    data.series.row_dates.irregular = Irregular::ignore;
     EXPECT_EQ(rows_read("when,x\nMonday,1\nTuesday,2\n", data), 2) << "dates are not needed, and there are none";
   }
   EXPECT_EQ(rows_read(rows, lenient), 3);
@@ -202,7 +202,7 @@ TEST(Undated, WithoutDatesNothingCanBeDroppedByThem) {
   const std::string bad = folder.write("b.csv", table_of([](int i) { return i == 50 ? "" : date_of(i); }));
   expect_error(ErrorCode::bad_input, "b.csv:52: column \"when\": \"\" is no date", [&] { open_series(bad, options); });
   options.undated = Undated::drop;
-  EXPECT_EQ(open_series(bad, options)->description().undated, Undated::drop);
+  EXPECT_EQ(open_series(bad, options)->description().series.undated, Undated::drop);
 }
 
 TEST(Undated, AModelKeepsTheChoice) {
@@ -212,7 +212,7 @@ TEST(Undated, AModelKeepsTheChoice) {
   spec.width = 8;
   const std::string path = folder.path("m.safetensors");
   Model(spec, data).save(path);
-  EXPECT_EQ(Model::load(path).data().undated, Undated::drop);
+  EXPECT_EQ(Model::load(path).data().series.undated, Undated::drop);
 }
 
 /// Rows from a Saturday on, until the month ends, at times as a clock shows them: the hour from 2:00 on is not there on
@@ -235,7 +235,7 @@ TEST(Undated, AnHourThatAClockSkipsOrRepeatsIsNone) {
       SCOPED_TRACE(fmt::format("{} {}", spring, minutes));
       const std::string text = by_clock(spring, minutes);
       const auto data = open_series(folder.write("s.csv", text), options_with(Undated::refuse));
-      const RowDates& dates = data->description().row_dates;
+      const RowDates& dates = data->description().series.row_dates;
       EXPECT_EQ(data->training_steps() + data->held_out_steps() + 2, std::ranges::count(text, '\n'));
       EXPECT_EQ(dates.irregular, Irregular::ignore);
       for (const std::string& finding : data->reading()) {
@@ -254,7 +254,7 @@ TEST(Undated, AnHourThatIsMissingAtAnotherTimeIsMissing) {
   EXPECT_EQ(hourly.missing_between(sunday + 1.0 * hour, sunday + 3.0 * hour), 0.0);
   EXPECT_TRUE(hourly.is_regular(sunday + 1.0 * hour, sunday + 3.0 * hour));
   EXPECT_TRUE(hourly.between(sunday + 1.0 * hour, sunday + 3.0 * hour).empty());
-  // Of several that are missing one is none: 0:00, and from 2:00, which there was not, on.
+  // Among several missing hours, the one that did not exist, from 2:00 on, does not count.
   EXPECT_EQ(hourly.between(sunday + 1.0 * hour, sunday + 4.0 * hour), (std::vector{sunday + 3.0 * hour}));
   EXPECT_EQ(hourly.between(sunday - 1.0 * hour, sunday + 5.0 * hour),
             (std::vector{sunday, sunday + 1.0 * hour, sunday + 3.0 * hour, sunday + 4.0 * hour}));

@@ -10,7 +10,7 @@
 /// fake_nvrtc() of support/fake_cuda.h).
 namespace penstock::test {
 
-/// What the driver answers. CUresult numbers; 0 is success.
+/// Answers of the driver. CUresult numbers; 0 is success.
 struct FakeDriver {
   int version = 13'000;
   int init_result = 0;

@@ -41,7 +41,7 @@ int attribute(int which) {
   }
 }
 
-/// Of a launch with attributes.
+/// Returns the size of a launch's clusters by its attributes.
 unsigned cluster_of(const LaunchConfig& config) {
   for (unsigned i = 0; i < config.attribute_count; ++i) {
     if (config.attributes[i].id == launch_cluster) return config.attributes[i].value[0];

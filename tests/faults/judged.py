@@ -101,7 +101,7 @@ class Subject:
             return Ended(None, "")
         return Ended(process.returncode, err.decode(errors="replace"), process.returncode == -signal.SIGKILL)
 
-    # What must hold after each trial
+    # Conditions that must hold after each trial
 
     def sound(self, name, content, old, killed):
         """Whether a file is a whole one."""

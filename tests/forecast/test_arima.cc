@@ -150,8 +150,8 @@ TEST(Arima, ConditionalDevianceTakesErrorsBeforeAsZero) {
               rounding(64));
 }
 
-// What R prints of arima(log(AirPassengers), c(0, 1, 1), seasonal = c(0, 1, 1)), as in the books: -0.4018 and -0.5569,
-// an error of variance 0.001348 and a log likelihood of 244.7.
+// Expected values: R's output of arima(log(AirPassengers), c(0, 1, 1), seasonal = c(0, 1, 1)), also in the books:
+// -0.4018 and -0.5569, an error of variance 0.001348 and a log likelihood of 244.7.
 TEST(Arima, OfTheAirlinesPassengersIsThatOfTheBooks) {
   constexpr double passengers[] = {
       112, 118, 132, 129, 121, 135, 148, 148, 136, 119, 104, 118, 115, 126, 141, 135, 125, 149, 170, 170, 158,

@@ -145,7 +145,7 @@ TEST_F(Categories, SeriesOfGroupsAreNotScaledByThem) {
   const auto data = open_series(folder.write("g.csv", text), {.group = "shop"});
   const DataDescription& description = data->description();
   EXPECT_EQ(titles(description.inputs), (std::vector<std::string>{"v", "region = north", "region = south"}));
-  for (const Group& group : description.groups) {
+  for (const Group& group : description.series.groups) {
     EXPECT_EQ(group.inputs[1].mean, 0.0);
     EXPECT_EQ(group.inputs[1].scale, 1.0);
   }

@@ -51,7 +51,9 @@ std::string at_random_dates() {
 TEST(Irregular, WhatSuitsTheDates) {
   const TemporaryFolder folder;
   const auto chosen = [&](const std::string& text) {
-    return open_series(folder.write("s.csv", text), {.irregular = Irregular::automatic})->description().row_dates;
+    return open_series(folder.write("s.csv", text), {.irregular = Irregular::automatic})
+        ->description()
+        .series.row_dates;
   };
   const RowDates gaps = chosen(with_gaps());
   EXPECT_EQ(gaps.irregular, Irregular::fill);
@@ -103,7 +105,7 @@ TEST(Irregular, ElapsedTimeIsAnInput) {
   }
 }
 
-/// What a reader makes of all rows of a table, those among them that are missing too.
+/// Returns the features that a reader makes of all rows of a table, missing rows included.
 std::vector<float> read_rows(const DataDescription& data, const std::string& text) {
   std::istringstream lines(text);
   std::string line;
@@ -126,7 +128,7 @@ TEST(Irregular, RowsOfAStreamGiveTheSameInputs) {
       const Model model({.width = 8, .blocks = 1}, data->description());
       model.save(folder.path("m"));
       const DataDescription kept = Model::load(folder.path("m")).data();
-      EXPECT_EQ(kept.row_dates.irregular, irregular);
+      EXPECT_EQ(kept.series.row_dates.irregular, irregular);
       Example example;
       const Index steps = data->training_steps();
       data->next(1, steps, example);
@@ -216,7 +218,7 @@ TEST(Irregular, DatesBetweenTwo) {
   EXPECT_EQ(months.missing_between(0.0, 3652.0 * day), 119.0) << "ten years";
 }
 
-/// What RowSteps say of rows after so many seconds each, of a model with these dates.
+/// Returns the message of RowSteps about rows after so many seconds each, for a model with these dates.
 std::string mistake(const RowDates& usual, const std::vector<double>& apart) {
   RowSteps steps(usual);
   double date = 1'577'836'800.0;  // 2020-01-01
@@ -257,7 +259,7 @@ TEST(Irregular, WhatIsNotKnownIsNotScored) {
   DataDescription data;
   data.task = Task::forecast;
   data.inputs = data.targets = {{.name = "x"}};
-  data.season = 1;
+  data.series.season = 1;
   const double none = std::nan("");
   ForecastScorer scorer(data), without(data);
   for (const double value : {1.0, 2.0, none, 4.0}) scorer.add(std::vector{value}, std::vector{3.0});

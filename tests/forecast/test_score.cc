@@ -20,8 +20,8 @@ DataDescription one_column(Index horizon, Index season) {
   DataDescription data;
   data.task = Task::forecast;
   data.inputs = data.targets = {{"x", 0.0, 1.0}};
-  data.horizon = horizon;
-  data.season = season;
+  data.series.horizon = horizon;
+  data.series.season = season;
   return data;
 }
 
@@ -113,7 +113,7 @@ TEST(ForecastScore, LevelsHideNoErrors) {
 
 TEST(ForecastScore, QuantilesAreCountedByHand) {
   DataDescription data = one_column(1, 1);
-  data.spread = {
+  data.series.spread = {
       .levels = {0.1, 0.5, 0.9}, .quantiles = {-2.0, 0.0, 1.0}, .scales = {2.0}, .relative = {0}, .endings = {}};
   ForecastScorer scorer(data, {0.1, 0.5, 0.9});
   const double values[] = {0.0, 1.0, -3.0, 2.5}, forecast = 0.0;  // quantiles -4, 0 and 2
@@ -123,11 +123,11 @@ TEST(ForecastScore, QuantilesAreCountedByHand) {
   const double low = 0.1 * (5.0 + 1.0 + 6.5), middle = 0.5 * (1.0 + 3.0 + 2.5), high = 0.1 * (1.0 + 5.0) + 0.9 * 0.5;
   EXPECT_DOUBLE_EQ(score.pinball, (low + middle + high) / 9.0);
   const Column& column = data.targets[0];
-  EXPECT_DOUBLE_EQ(data.spread.quantile(0.3, 0, column, 5.0), 3.0) << "halfway between two levels";
-  data.spread.relative = {1};
-  EXPECT_DOUBLE_EQ(data.spread.quantile(0.9, 0, column, 5.0), 5.0 * std::exp(2.0));
-  EXPECT_EQ(data.spread.quantile(0.9, 0, column, -5.0), -5.0);
-  EXPECT_THAT([&] { (void)data.spread.quantile(0.05, 0, column, 5.0); },
+  EXPECT_DOUBLE_EQ(data.series.spread.quantile(0.3, 0, column, 5.0), 3.0) << "halfway between two levels";
+  data.series.spread.relative = {1};
+  EXPECT_DOUBLE_EQ(data.series.spread.quantile(0.9, 0, column, 5.0), 5.0 * std::exp(2.0));
+  EXPECT_EQ(data.series.spread.quantile(0.9, 0, column, -5.0), -5.0);
+  EXPECT_THAT([&] { (void)data.series.spread.quantile(0.05, 0, column, 5.0); },
               testing::ThrowsMessage<Error>(testing::HasSubstr("level must be 0.1 to 0.9, not 0.05")));
 }
 

@@ -221,7 +221,7 @@ TEST(Smoothing, OfManySeriesLearnsFromAll) {
   const std::vector<std::span<const double>> spans(all.begin(), all.end());
   const auto fitted = fit_smoothings(spans, 1, 1);
   ASSERT_FALSE(fitted.empty());
-  // As above; each of 80 first levels that are fitted too takes one row's worth.
+  // As above, but each of 80 first levels is fitted, too, and takes one row's worth.
   const double deviation = std::sqrt((1.0 - (1.0 - level) * (1.0 - level)) / (80.0 * (rows - 1)));
   // Fitting the first levels draws the constant down by some 1 / rows: they explain a part of what errors moved.
   EXPECT_NEAR(fitted.front().smoothing.level, level, 4.0 * deviation + 1.0 / rows);

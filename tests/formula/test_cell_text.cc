@@ -111,7 +111,7 @@ std::string text_of(const CellEquations& equations) {
   return cell_text(derived({test::definition_of("text", {"h"}, 2), equations}), "Cell");
 }
 
-/// Whether the text computes sigmoids with the precision of the storage.
+/// Returns whether the text computes sigmoids with the precision of the storage.
 bool is_precise(const CellEquations& equations) {
   return text_of(equations).find("PreciseSigmoid") != std::string::npos;
 }
@@ -189,7 +189,7 @@ TEST(CellText, DifferentiatesByLearntVectors) {
   }
 }
 
-/// What a mean is, the kernels say, whose threads know each other's units.
+/// The kernels define means, since their threads know each other's units.
 TEST(CellText, LeavesMeansToTheKernel) {
   const std::string text = text_of([](const CellSymbols& in) -> std::vector<CellValue> { return {mean(in.rh[0])}; });
   EXPECT_NE(text.find("const V v0 = Mean(rh[0]);"), std::string::npos) << text;

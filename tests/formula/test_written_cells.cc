@@ -29,7 +29,7 @@ void expect_as_dense(const test::WrittenCell& written) {
   const DerivedCell cell = derived(written);
   EXPECT_EQ(cell.has_kink, Cell::has_kink || written.definition.states.size() == 4);  // sLSTM's max is smooth enough
   EXPECT_EQ(cell.split_gradients, Cell::split_gradients);
-  // As much as the headers keep; of sLSTM besides which side of max won, which its header reads off i'.
+  // No more than the headers keep, except that sLSTM also keeps which side of max won; its header derives it from i'.
   EXPECT_LE(cell.kept.size(), static_cast<std::size_t>(Cell::saved) + (S == 4 ? 1 : 0));
   Random random(5);
   for (int trial = 0; trial < 200; ++trial) {

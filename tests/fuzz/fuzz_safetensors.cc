@@ -5,7 +5,7 @@
 
 using namespace penstock;
 
-/// What the reader accepts must lie inside the file, cover it and be found again under its name.
+/// Tensors that the reader accepts must lie inside the file, cover it, and be found under their names.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string content(reinterpret_cast<const char*>(data), size);
   test::accepted([&] {

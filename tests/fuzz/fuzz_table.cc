@@ -15,7 +15,7 @@ using namespace penstock;
 
 namespace {
 
-/// What a field may be read as: nothing but finite numbers and dates within the calendar may come of it.
+/// Reads a field in every way: only finite numbers and dates within the calendar may come of it.
 void read_field(const std::string& text) {
   constexpr double farthest = 4e11;  // seconds: years 1 to 9999
   for (const char decimal : {'.', ','}) {
@@ -67,7 +67,7 @@ void check_table(const std::string& text) {
   check_choice(choice, header.width());
 }
 
-/// What becomes of a .ts file is a table that can be read.
+/// Checks that a .ts file becomes a readable table.
 void check_ts(const std::string& text) {
   const std::string table = data::table_of_ts(text, "fuzz");
   data::CsvReader reader(table, ',', "fuzz");
@@ -82,7 +82,7 @@ void check_ts(const std::string& text) {
   test::check(rows > 0, "a table without rows");
 }
 
-/// What becomes of JSON lines, or of an array, is a table of as many rows as there are objects, all of one width.
+/// Checks that JSON lines, or an array, become a table with a row for each object, all of one width.
 void check_json_table(const std::string& text) {
   const std::string table = data::table_of_json(text, "fuzz");
   if (table.empty()) return;

@@ -12,7 +12,7 @@
 namespace penstock::graph {
 namespace {
 
-/// Whether a plan may be used, and is no smaller than it can be.
+/// Expects a plan that may be used, and is no smaller than possible.
 void expect_sound(const std::vector<Lifetime>& lifetimes, const MemoryPlan& plan) {
   ASSERT_EQ(plan.offsets.size(), lifetimes.size());
   std::size_t end = 0, all = 0;
@@ -94,8 +94,8 @@ TEST(MemoryPlan, TheSamePlanEveryTime) {
   EXPECT_EQ(plan_memory(lifetimes).offsets, plan_memory(lifetimes).offsets);
 }
 
-/// What the passes of a network look like: activations that the backward pass reads in the opposite order, and
-/// gradients and scratch that are gone after a moment.
+/// Lifetimes as in the passes of a network: activations that the backward pass reads in the opposite order, and
+/// gradients and scratch that live for a moment.
 TEST(MemoryPlan, IsNearThePeakForWhatANetworkNeeds) {
   Random random(3);
   for (int trial = 0; trial < 50; ++trial) {

@@ -53,7 +53,7 @@ std::shared_ptr<const Program> program_of(Graph graph, const ops::Target& target
 
 std::shared_ptr<ops::Queue> host() { return std::make_shared<ops::Queue>(Device::cpu()); }
 
-/// The same graph, in which nothing may lie where something else lies.
+/// Returns the graph without permissions to overwrite a value in place.
 Graph without_in_place(const Graph& graph) {
   Graph result;
   for (const Value& value : graph.values()) result.add(value);
@@ -74,7 +74,7 @@ Graph random_graph(Random& random, Index width) {
     Node node;
     const auto reads = static_cast<std::size_t>(1 + random.below(3)),
                writes = static_cast<std::size_t>(1 + random.below(2));
-    // Of late ones more often, so that many are read for the last time.
+    // Late values are read more often, so that many reads are the last ones.
     const auto some = [&] {
       const auto back =
           std::min<Index>(static_cast<Index>(made.size()), 1 + random.below(random.below(3) == 0 ? 30 : 3));
@@ -333,7 +333,7 @@ struct Derivation {
     return result;
   }
 
-  /// What a workspace answers to 1.
+  /// Returns the output of a workspace for the input 1.
   static float answer(Workspace& workspace) {
     float x = 1.0f, y = -7.0f;
     workspace.bind(Home::features, &x);

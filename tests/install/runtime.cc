@@ -1,4 +1,4 @@
-// What runs networks: linked without the layers of data, training, forecasts and classification.
+// The runtime of networks: linked without the layers of data, training, forecasts and classification.
 #include <gtest/gtest.h>
 
 #include <filesystem>

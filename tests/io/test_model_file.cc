@@ -22,8 +22,8 @@ DataDescription description() {
   data.task = Task::forecast;
   data.inputs = {{"CO₂ \"ppm\"", 337.0539, 1.0 / 3.0}, {"b", -1e-300, 2.5}};
   data.targets = {{"b", -1e-300, 2.5}};
-  data.horizon = 4;
-  data.delimiter = ';';
+  data.series.horizon = 4;
+  data.table.delimiter = ';';
   return data;
 }
 
@@ -100,7 +100,7 @@ TEST_F(ModelFile, KeepsEveryTask) {
   DataDescription classify;
   classify.task = Task::classify;
   classify.vocabulary = 3;
-  classify.classes = {"even", "odd"};
+  classify.labels.classes = {"even", "odd"};
   for (const DataDescription& data : {language, classify, description()}) {
     Model({.width = 4}, data).save(path_);
     EXPECT_EQ(io::to_json(Model::load(path_).data()), io::to_json(data));

@@ -1,5 +1,5 @@
 // Models as ONNX: messages are written as the format says, and every value of a graph is made before it is read, once.
-// What the graphs compute is compared with onnxruntime in tests/python/test_onnx.py.
+// tests/python/test_onnx.py compares the results of the graphs with onnxruntime.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -122,7 +122,7 @@ DataDescription series() {
   data.task = Task::forecast;
   data.inputs = {{.name = "a", .mean = 1e6 / 3, .scale = 2.5}, {.name = "b", .mean = 0.5, .logarithm = true}};
   data.targets = {{.name = "b", .mean = 0.25, .scale = 2.0, .logarithm = true}};
-  data.horizon = 3;
+  data.series.horizon = 3;
   return data;
 }
 
@@ -174,7 +174,7 @@ TEST(Onnx, EveryLayerIsWritten) {
   DataDescription labelled = series();
   labelled.task = Task::classify;
   labelled.targets.clear();
-  labelled.classes = {"up", "down"};
+  labelled.labels.classes = {"up", "down"};
   checked(to_onnx(Model(
       {.cell = "lstm", .width = 4, .blocks = 1, .branch = fixed_branch({.filters = 8, .dilations = 2})}, labelled)));
 }
@@ -188,7 +188,7 @@ TEST(Onnx, CellsThatOnnxHasAreItsOperators) {
   EXPECT_THAT(of("gru-before", 1), testing::Contains("GRU"));
   EXPECT_THAT(of("elman-relu", 1), testing::Contains("RNN"));
   EXPECT_THAT(of("lstm", 2), testing::AllOf(testing::Contains("Scan"), Not(testing::Contains("LSTM"))));
-  // What a scan cell's gates need is not in its loop.
+  // The gates' products of a scan cell are not in its loop.
   EXPECT_THAT(of("mingru", 1), testing::IsSupersetOf({"MatMul", "Sigmoid", "Scan"}));
 }
 
@@ -215,8 +215,8 @@ TEST(Onnx, WhatCannotBeWrittenIsRefused) {
     test::expect_error(ErrorCode::invalid_argument, message, [&] { to_onnx(model, options); });
   };
   refused({.group = "x"}, "group must be empty for a model of one series, not \"x\"");
-  data.group_column = "shop";
-  data.groups = {{"a", {{}, {}}, {{}}}, {"b", {{10.0, 2.0}, {}}, {{}}}};
+  data.series.group_column = "shop";
+  data.series.groups = {{"a", {{}, {}}, {{}}}, {"b", {{10.0, 2.0}, {}}, {{}}}};
   refused({},
           "the model is of 2 series with a scaling each: the option 'group' must name the one that is meant, or the "
           "option 'normalised' be given");

@@ -19,7 +19,7 @@
 /// compare everything that comes out, with the oracle or with another run.
 namespace penstock::test {
 
-/// What a network is called with; sequences in the oracle's order, states [S, layers * directions, B, H].
+/// Inputs of a network; sequences in the oracle's order, states [S, layers * directions, B, H].
 template <class Real>
 struct Inputs {
   Index rows = 1, steps = 1;
@@ -43,7 +43,7 @@ struct Inputs {
   }
 };
 
-/// What comes out of a call forwards and a call backwards.
+/// Results of a forward and a backward call.
 template <class Real>
 struct Outputs {
   std::vector<Real> y = {}, state_out = {}, dx = {}, dstate_in = {};
@@ -138,7 +138,7 @@ void zero_gradients(Recurrent<Real>& network) {
   network.zero_gradients();
 }
 
-/// Of a parameter, wherever it lies.
+/// Returns the gradient of a parameter, copied from its device.
 template <class Real>
 std::vector<Real> read_gradient(const Recurrent<Real>& network, const typename Recurrent<Real>::Parameter& parameter) {
   std::size_t size = 1;
@@ -220,7 +220,7 @@ oracle::Arguments<double> oracle_arguments(Recurrent<Real>& network, const Input
   return arguments;
 }
 
-/// What run() should give; with Terms::sizes, gradients are sums of the sizes of their terms.
+/// Returns the expected results of run(); with Terms::sizes, gradients are sums of the sizes of their terms.
 template <class Real>
 Outputs<double> expected(Recurrent<Real>& network, const Inputs<Real>& in,
                          oracle::Terms terms = oracle::Terms::signed_ones) {
@@ -286,7 +286,8 @@ void expect_close(const RecurrentSpec& spec, const Outputs<Got>& got, const Outp
   }
 }
 
-/// Of everything that belongs to a row. Gradients of weights are sums over rows and steps in an order of their own.
+/// Expects the same bits in everything that belongs to a row. Gradients of weights are sums over rows and steps in an
+/// order of their own.
 template <class Real>
 void expect_same_bits_in_rows(const Outputs<Real>& got, const Outputs<Real>& want) {
   EXPECT_TRUE(same_bits(got.y, want.y)) << "y";

@@ -88,7 +88,7 @@ Tensor states_of(const RecurrentSpec& spec, Index rows, const std::vector<Real>&
                             {find_cell(spec.cell).states, spec.layers * spec.directions(), rows, spec.hidden_size});
 }
 
-/// The same tensors in memory of another type.
+/// Returns the tensors in memory of another type.
 template <class Stored, class Real>
 std::vector<Tensor> stored_values(Recurrent<Real>& network, std::vector<std::vector<Stored>>& memory) {
   std::vector<Tensor> tensors = values_of(network);
@@ -106,7 +106,7 @@ struct Calls {
   bool rounds_y = false;  ///< Backward passes read y as it would be in bfloat16.
 };
 
-/// As run(), by a program over sequences and weights that are stored in some type.
+/// Runs like run(), by a program over sequences and weights that are stored in some type.
 template <class Real, class Stored = Real>
 Outputs<Real> run_program(Recurrent<Real>& network, const Inputs<Real>& in, const Execution& execution = {},
                           const Calls& calls = {}) {

@@ -112,7 +112,7 @@ inline std::vector<GpuCase> gpu_cases() {
   };
 }
 
-/// What scan cells have nothing of: limits of gradients, states besides the output.
+/// Returns cases that scan cells have nothing of: limits of gradients, states besides the output.
 inline std::vector<GpuCase> gradient_gpu_cases() {
   std::vector<GpuCase> cases;
   for (const Case& c : gradient_cases()) cases.push_back({.c = c});

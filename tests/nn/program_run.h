@@ -16,7 +16,7 @@
 
 namespace penstock::test {
 
-/// What a test wants of the layers that it had written down.
+/// Outputs and inputs of the layers that a test builds.
 struct Ends {
   graph::ValueId outputs;                   ///< [B, T, O]
   std::vector<graph::ValueId> inputs = {};  ///< Of which gradients are wanted
@@ -30,8 +30,8 @@ using Build = std::function<Ends(nn::GraphBuilder&)>;
 template <class Real>
 class ProgramRun {
  public:
-  /// Of the layers that `build` adds; `target.dtype` is that of Real. With training, the backward pass of what it made
-  /// follows. Parameters are zero unless they are given, by another run of the same layers.
+  /// Prepares the layers that `build` adds; `target.dtype` is that of Real. With training, their backward pass follows.
+  /// Parameters are zero unless they are given, by another run of the same layers.
   ProgramRun(ops::Target target, const Build& build, std::shared_ptr<nn::Parameters<Real>> parameters = nullptr) {
     target.dtype = dtype_of<Real>();
     nn::GraphBuilder builder(target);
@@ -45,7 +45,7 @@ class ProgramRun {
     open(std::make_shared<graph::Program>(builder.take_graph(), target), std::move(parameters));
   }
 
-  /// Of a program that there is; what it computes is found under Home::outputs.
+  /// Runs a given program; its results are under Home::outputs.
   ProgramRun(std::shared_ptr<const graph::Program> program, std::shared_ptr<nn::Parameters<Real>> parameters) {
     open(std::move(program), std::move(parameters));
   }
@@ -103,9 +103,9 @@ class ProgramRun {
 
   /// Rows and steps are the target's; lengths and resets are to be added where the target says that there are some.
   ops::Call call;
-  /// Whether the new state goes where the old one lies; programs that only run forward allow that.
+  /// True if the new state replaces the old one in memory; only programs without a backward pass allow that.
   bool state_in_place = false;
-  /// Whether what a run is to write holds NaN before; else what the last run left.
+  /// True if memory to be written holds NaN before a run; otherwise it holds the results of the last run.
   bool poisons = true;
 
  private:

@@ -13,7 +13,7 @@ namespace {
 
 class CellsInBf16 : public CellTest {};
 
-/// The same network with its matrices rounded.
+/// Returns the network with its matrices rounded.
 Recurrent<float> make_rounded_network(const std::string& cell, const Case& c) {
   Recurrent<float> network = make_network<float>(cell, c);
   for (auto& parameter : network.parameters()) {
@@ -90,8 +90,8 @@ Doubtful dot(const Doubtful* a, const Doubtful* b, std::size_t count) {
 }
 const std::vector<Doubtful>& consecutive(const std::vector<Doubtful>& values) { return values; }
 
-/// Of rectified units, one in eight is always on and the others are always off: biases decide, and the recurrence of
-/// the few that are on shrinks.
+/// Keeps rectified units away from the kink: by their biases, one in eight is always on and the others are always off.
+/// With few units on, the recurrence shrinks.
 void keep_from_kink(Recurrent<float>& network) {
   for (auto& parameter : network.parameters()) {
     if (!parameter.name.starts_with("bias_ih")) continue;

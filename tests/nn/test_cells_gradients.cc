@@ -1,4 +1,4 @@
-// What gradients must be whatever the oracle says: the slope of the loss, zero across resets, added to what is there.
+// Properties of gradients without the oracle: the slope of the loss, zero across resets, added to what is there.
 
 #include "nn/check_cell.h"
 

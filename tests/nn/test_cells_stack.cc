@@ -1,4 +1,4 @@
-// What a stack of layers promises beyond its equations: names, shapes, first weights, dropout, independence.
+// Properties of a stack of layers besides its equations: names, shapes, first weights, dropout, independence.
 
 #include <cmath>
 

@@ -70,12 +70,12 @@ TEST(DeviceChoice, CopiesAndTheStartOfAGpuCount) {
   const DeviceChoice usual = choose(spec, asked);
   ASSERT_TRUE(usual.device.is_cuda());
   plan::Machine slow = both();
-  slow.gpu.costs.host_bytes = 1;  // a megabyte a second
+  slow.gpu.costs.host.bytes = 1;  // a megabyte a second
   const DeviceChoice copying = choose(spec, asked, slow);
   EXPECT_EQ(copying.device, Device::cpu());
   // Tokens go there and logits come back, 4 bytes each.
   const double bytes = 16 * 2048 * (1 + 256) * 4.0;
-  EXPECT_NEAR(copying.copy_microseconds, bytes + 2 * slow.gpu.costs.host_copy, 1);
+  EXPECT_NEAR(copying.copy_microseconds, bytes + 2 * slow.gpu.costs.host.copy, 1);
 
   asked.start = true;
   EXPECT_EQ(choose(spec, asked).device, Device::cpu());
@@ -116,7 +116,7 @@ TEST(DeviceChoice, OfAStackCountsItsLayersAndCopies) {
     const double states = 64 * 2 * (cell == std::string("lstm") ? 2 : 1) * 128 * 4.0;
     const double bytes = 64 * 4096 * (64 + 128) * 4.0 + 2 * states;
     const plan::GpuCosts costs = both().gpu.costs;
-    EXPECT_NEAR(longer.copy_microseconds, bytes / costs.host_bytes + 4 * costs.host_copy, 1);
+    EXPECT_NEAR(longer.copy_microseconds, bytes / costs.host.bytes + 4 * costs.host.copy, 1);
 
     RecurrentSpec deeper = spec;
     deeper.layers = 6;

@@ -1,4 +1,4 @@
-// What is said where there is too little memory.
+// Messages about too little memory.
 
 #include "nn/enough_memory.h"
 

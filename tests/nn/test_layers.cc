@@ -113,7 +113,7 @@ class EveryLayer : public testing::TestWithParam<LayerCase> {
     return run;
   }
 
-  /// What the steps begin..end-1 of row b, or of all rows for b = -1, hold of a sequence of `width` channels.
+  /// Returns steps begin..end-1 of row b, or of all rows for b = -1, of a sequence of `width` channels.
   static Values cut(const Values& from, Index width, Index b, Index begin, Index end) {
     Values result;
     for (Index row = b < 0 ? 0 : b; row < (b < 0 ? rows : b + 1); ++row) {

@@ -134,7 +134,7 @@ TEST_P(EveryCell, GradientsOfAFeatureModelAgreeWithFiniteDifferences) { check_gr
 DataDescription shared_series() {
   DataDescription data = series(2, 2);
   data.targets[1] = data.inputs[1];
-  data.horizon = 3;
+  data.series.horizon = 3;
   return data;
 }
 
@@ -427,7 +427,7 @@ TEST(Model, RefusesWhatIsImpossible) {
   data.inputs[0].scale = 0.0;
   refused("inputs: scale of column \"in0\" must be positive, not 0", {}, data);
   data = series(1, 1);
-  data.horizon = 0;
+  data.series.horizon = 0;
   refused("horizon must be 1 to 65536, not 0", {}, data);
   data = language(256);
   data.task = Task::classify;

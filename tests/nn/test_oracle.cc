@@ -76,7 +76,7 @@ TEST(Tape, LimitedDerivativesAreCutWhereTheyPass) {
   const Var a = tape.leaf(0.5);
   const Var b = oracle::limited(3.0 * a, 0.25), c = oracle::limited(a * a, 0.25);
   EXPECT_EQ(b.value(), 1.5);
-  // Of b all but a quarter is cut, from either side; 0.2 of c is within the limit.
+  // The derivative by b is cut to a quarter, from either side; the 0.2 of c is within the limit.
   EXPECT_DOUBLE_EQ(tape.sweep(2.0 * b + 0.2 * c)[a.node()], 3 * 0.25 + 0.2 * 2 * 0.5);
   EXPECT_DOUBLE_EQ(tape.sweep(-2.0 * b + 0.2 * c)[a.node()], -3 * 0.25 + 0.2 * 2 * 0.5);
   EXPECT_DOUBLE_EQ(tape.sweep(2.0 * oracle::limited(a, 0.0))[a.node()], 2.0);

@@ -37,7 +37,7 @@ DataDescription series() {
   data.task = Task::forecast;
   data.inputs = {{"a", 0.0, 1.0}, {"b", 0.0, 1.0}};
   data.targets = {{"a", 0.0, 1.0}, {"c", 0.0, 1.0}};
-  data.horizon = 2;
+  data.series.horizon = 2;
   return data;
 }
 
@@ -58,7 +58,7 @@ ops::Target training_target() {
   return {.rows = rows, .steps = steps, .lengths = true, .reset = true, .training = true, .execution = {.threads = 2}};
 }
 
-/// The same program, in which no value lies where another that is read for the last time did.
+/// Returns the program with no value in the place of another that is read for the last time.
 std::shared_ptr<const graph::Program> without_in_place(const graph::Program& program) {
   graph::Graph apart;
   for (const graph::Value& value : program.graph().values()) apart.add(value);
@@ -180,7 +180,7 @@ class EveryProgram : public testing::TestWithParam<Case> {
     run.run_backward();
     results.gradients = run.values(Home::gradients);
     if (update) {
-      // What no parameter lies in is no gradient either.
+      // Gradients between parameters are unused: set them to zero.
       std::vector<bool> used(results.gradients.size(), false);
       for (const ParameterEntry& entry : layout_.entries()) {
         std::fill_n(used.begin() + entry.offset, entry.size, true);

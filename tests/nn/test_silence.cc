@@ -1,4 +1,4 @@
-// What is left of a state after long silence: nothing, rather than denormal numbers, which slow some processors down.
+// After long silence a state is zero. Denormal numbers would slow some processors down.
 
 #include <gtest/gtest.h>
 

@@ -13,7 +13,7 @@
 namespace penstock {
 namespace {
 
-// Of a normal distribution.
+// Quantile 0.9 of a normal distribution.
 constexpr double ninth_tenth = 1.2816;
 
 /// A column that is forecast so many rows ahead, with the spread of a random walk of steps of deviation 1.
@@ -22,13 +22,13 @@ DataDescription walk_data(Index horizon) {
   data.task = Task::forecast;
   data.inputs = {{.name = "x"}};
   data.targets = {{.name = "x"}};
-  data.horizon = horizon;
-  data.spread = {.levels = {0.1, 0.5, 0.9},
-                 .quantiles = {-ninth_tenth, 0.0, ninth_tenth},
-                 .scales = {},
-                 .relative = {0},
-                 .endings = {}};
-  for (Index h = 1; h <= horizon; ++h) data.spread.scales.push_back(std::sqrt(static_cast<double>(h)));
+  data.series.horizon = horizon;
+  data.series.spread = {.levels = {0.1, 0.5, 0.9},
+                        .quantiles = {-ninth_tenth, 0.0, ninth_tenth},
+                        .scales = {},
+                        .relative = {0},
+                        .endings = {}};
+  for (Index h = 1; h <= horizon; ++h) data.series.spread.scales.push_back(std::sqrt(static_cast<double>(h)));
   return data;
 }
 
@@ -54,7 +54,7 @@ class Walk {
 
   void add() {
     const auto value = static_cast<float>(value_);
-    const std::vector<float> forecasts(static_cast<std::size_t>(data_.horizon), value);
+    const std::vector<float> forecasts(static_cast<std::size_t>(data_.series.horizon), value);
     tracker_.add({&value, 1}, forecasts);
   }
 
@@ -93,7 +93,7 @@ TEST(SpreadTracker, WidthsAreInUnitsOfWhatErrorsUsedToBe) {
   EXPECT_NEAR(mean, 3.0, 0.15 * 3.0);
   const Spread& spread = walk.tracker().spread();
   for (std::size_t h = 0; h < 5; ++h) {
-    EXPECT_DOUBLE_EQ(spread.scales[h], walk.data().spread.scales[h] * walk.tracker().widths()[0]);
+    EXPECT_DOUBLE_EQ(spread.scales[h], walk.data().series.spread.scales[h] * walk.tracker().widths()[0]);
   }
 }
 
@@ -140,7 +140,7 @@ TEST(SpreadTracker, RefusesAStateThatIsNone) {
 
 TEST(SpreadTracker, WhatTrainingKnewOfItsEndTakesThePlaceOfWhatItHasSeen) {
   Walk walk(4);
-  walk.data().spread.endings = {{.group = "", .values = {1.0f, 2.0f, 4.0f}, .widths = {9.0f, 0.5f}}};
+  walk.data().series.spread.endings = {{.group = "", .values = {1.0f, 2.0f, 4.0f}, .widths = {9.0f, 0.5f}}};
   SpreadTracker tracker(walk.data());
   const auto add = [&](float value) {
     const std::vector<float> forecasts(4, value);
@@ -158,21 +158,21 @@ TEST(SpreadTracker, WhatTrainingKnewOfItsEndTakesThePlaceOfWhatItHasSeen) {
 
 TEST(SpreadTracker, AGroupKnowsItsOwnEndAlone) {
   DataDescription data = walk_data(1);
-  data.group_column = "who";
-  data.groups = {{.name = "a", .inputs = {{}}, .targets = {{}}}, {.name = "b", .inputs = {{}}, .targets = {{}}}};
-  data.spread.endings = {{.group = "a", .values = {1.0f}, .widths = {1.0f, 0.0f}},
-                         {.group = "b", .values = {2.0f}, .widths = {1.0f, 0.0f}}};
-  const DataDescription own = data.of_group(data.groups[1]);
-  ASSERT_EQ(own.spread.endings.size(), 1u);
-  EXPECT_EQ(own.spread.endings[0].group, "b");
+  data.series.group_column = "who";
+  data.series.groups = {{.name = "a", .inputs = {{}}, .targets = {{}}}, {.name = "b", .inputs = {{}}, .targets = {{}}}};
+  data.series.spread.endings = {{.group = "a", .values = {1.0f}, .widths = {1.0f, 0.0f}},
+                                {.group = "b", .values = {2.0f}, .widths = {1.0f, 0.0f}}};
+  const DataDescription own = data.of_group(data.series.groups[1]);
+  ASSERT_EQ(own.series.spread.endings.size(), 1u);
+  EXPECT_EQ(own.series.spread.endings[0].group, "b");
 }
 
 TEST(SpreadTracker, OnlyErrorsThatAreKnownCount) {
   DataDescription data = walk_data(1);
   data.targets.push_back({.name = "unread"});
-  data.spread.quantiles = {-1.0, -1.0, 0.0, 0.0, 1.0, 1.0};
-  data.spread.scales = {1.0, 1.0};
-  data.spread.relative = {0, 0};
+  data.series.spread.quantiles = {-1.0, -1.0, 0.0, 0.0, 1.0, 1.0};
+  data.series.spread.scales = {1.0, 1.0};
+  data.series.spread.relative = {0, 0};
   SpreadTracker tracker(data);
   const float features[] = {9.0f}, forecasts[] = {0.0f, 0.0f};
   const double known[] = {9.0, 9.0}, put_in[] = {std::nan(""), 9.0};
@@ -185,8 +185,8 @@ TEST(SpreadTracker, OnlyErrorsThatAreKnownCount) {
 
 TEST(SpreadTracker, RelativeErrorsAreRatios) {
   DataDescription data = walk_data(1);
-  data.spread.relative = {1};
-  data.spread.scales = {0.1};
+  data.series.spread.relative = {1};
+  data.series.spread.scales = {0.1};
   SpreadTracker tracker(data);
   // Off by half a deviation, at any size: the square falls towards a quarter, and no interval is missed.
   float value = 1.0f;
@@ -205,8 +205,8 @@ TEST(SpreadTracker, AZeroIsNoSmallValue) {
   DataDescription data = walk_data(1);
   data.inputs[0].mean = data.targets[0].mean = 1.1;
   data.inputs[0].scale = data.targets[0].scale = 1.7;
-  data.spread.relative = {1};
-  data.spread.scales = {0.1};
+  data.series.spread.relative = {1};
+  data.series.spread.scales = {0.1};
   SpreadTracker tracker(data);
   const auto zero = static_cast<float>(data.inputs[0].normal(0.0)),
              one = static_cast<float>(data.inputs[0].normal(1.0));

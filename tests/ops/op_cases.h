@@ -43,7 +43,7 @@ enum class Kind {
   opaque,      ///< Of a size and layout of the op's own, such as a tape; not compared
 };
 
-/// What an op reads or writes.
+/// Tensor that an op reads or writes.
 struct Tensor {
   std::string name;
   Index count = 0;

@@ -58,8 +58,8 @@ void check(Index m, Index n, Index k, const Layout& layout) {
   Execution execution;
   execution.threads = layout.threads;
   execution.exact = layout.exact;
-  matmul<Real>(m, n, k, {a.data(), a_stride, layout.a_transposed}, {b.data(), b_stride, layout.b_transposed},
-               Real(layout.beta), c.data(), c_stride, execution);
+  matmul<Real>({m, n, k}, {a.data(), a_stride, layout.a_transposed}, {b.data(), b_stride, layout.b_transposed},
+               {c.data(), c_stride, layout.beta != 0}, execution);
   for (Index r = 0; r < m; ++r) {
     for (Index col = 0; col < n; ++col) {
       double sum = layout.beta * double(layout.beta == 0 ? 0 : before[r * c_stride + col]);
@@ -145,9 +145,9 @@ TEST(Matmul, ExactRowsDoNotDependOnTheirNeighbours) {
       Execution execution;
       execution.exact = true;
       execution.threads = threads;
-      matmul<float>(m, n, k, {a.data(), k}, right, 0.0f, all.data(), n, execution);
+      matmul<float>({m, n, k}, {a.data(), k}, right, {all.data(), n}, execution);
       for (Index r = 0; r < m; ++r) {
-        matmul<float>(1, n, k, {a.data() + r * k, k}, right, 0.0f, one.data(), n, execution);
+        matmul<float>({1, n, k}, {a.data() + r * k, k}, right, {one.data(), n}, execution);
         ASSERT_EQ(std::memcmp(one.data(), all.data() + r * n, n * sizeof(float)), 0) << "row " << r;
       }
     }

@@ -113,7 +113,7 @@ void add_norms(std::vector<OpCase>& cases, const Shape& shape) {
     const Index size = shape.positions() * width;
     const ops::ResidualNorm alone{.width = width, .branch = false, .dropout = {}},
         residual{.width = width, .branch = true, .dropout = {}};
-    // Of a row of one value the norm is its sign: its gradient is all cancellation.
+    // The norm of a row with one value is its sign: its gradient is all cancellation.
     const double size_of_x = width == 1 ? 0.02 : 1.0;
     cases.push_back(
         {.name = name_of("norm", shape, width),

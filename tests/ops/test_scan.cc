@@ -19,7 +19,7 @@ namespace {
 
 enum class Given { terms, logs, signed_logs };
 
-/// What one test scans. Tensors are batch-first, with `gap` unused elements after each step.
+/// Case of one test. Tensors are batch-first, with `gap` unused elements after each step.
 struct Case {
   Index B = 1, T = 1, C = 1;
   Given given = Given::terms;
@@ -41,7 +41,7 @@ Tensors make(const Case& c) {
   const auto n = static_cast<std::size_t>(c.B * c.T * c.C);
   for (std::size_t i = 0; i < n; ++i) {
     const bool logs = c.given != Given::terms;
-    // As floats, so that both precisions see the same terms.
+    // Drawn as floats, so that both precisions see the same terms.
     t.a.push_back(static_cast<float>(logs ? random.uniform(-9.0, 0.0) : random.uniform(-1.0, 1.0)));
     t.b.push_back(static_cast<float>(logs ? random.uniform(-4.0, 1.0) : random.normal()));
     t.factor.push_back(random.uniform(0.0, 1.0) < 0.5 ? -1.0 : 1.0);
@@ -283,7 +283,7 @@ TEST(Scan, ChunksOverflowOnlyWhereStepsDo) {
     std::fill(b.begin(), b.end(), 0.0f);
     std::fill(a.begin() + 2100, a.begin() + 2300, 2.0f);
     EXPECT_EQ(walk(a, b, 0.0f, Algorithm::scan, reverse), std::vector<float>(4096, 0.0f));
-    // What does overflow, does so in both.
+    // Values that overflow do so in both.
     const auto big = walk(a, b, 1.0f, Algorithm::scan, reverse);
     EXPECT_EQ(big, walk(a, b, 1.0f, Algorithm::sequential, reverse));
     EXPECT_TRUE(std::isinf(big[reverse ? 0 : 4095]));
@@ -332,7 +332,7 @@ TEST(Scan, InfiniteStatesOfLogarithmsStayInfinite) {
     return SequenceView<std::remove_reference_t<decltype(v[0])>>::batch_first(v.data(), T, 1);
   };
   const Scan<float> scan(1, ScanForm::logarithmic);
-  // Of e^0.3 a power of two is larger, of e^16 a number so much smaller than e^16 itself that it overflows alone.
+  // SplitExp() makes e^0.3 of a larger power of two and a negative rest, e^16 of a smaller one and a small positive rest.
   for (const float gain : {-0.3f, 0.0f, 0.3f, 0.5f, 16.0f}) {
     for (const Algorithm algorithm : {Algorithm::scan, Algorithm::sequential}) {
       SCOPED_TRACE(fmt::format("{} {}", gain, to_string(algorithm)));

@@ -18,7 +18,7 @@ struct Step {
   float a, b;
 };
 
-/// What two steps do together.
+/// Returns the effect of two steps together.
 Step combined(const Step& first, const Step& second) { return {second.a * first.a, second.a * first.b + second.b}; }
 
 /// The state after all steps, from h0.
@@ -112,7 +112,7 @@ Depth operator+(Depth a, Depth b) { return Depth(std::max(a.steps, b.steps) + 1)
 bool operator==(Depth a, Depth b) { return a.steps == b.steps; }
 bool isfinite(Depth) { return true; }
 
-/// Of the last state of a row of T steps, in chunks.
+/// Returns the depth of the last state of a row of T steps, in chunks.
 int depth_of_chunks(Index T, Index chunk) {
   const Index length = T, row = 0;
   cpu::RowPlan plan;
@@ -124,8 +124,7 @@ int depth_of_chunks(Index T, Index chunk) {
     for (Index t = part.begin; t < part.end; ++t) *state = Depth() * *state + Depth();
   };
   ops::scan_in_chunks<Depth>(
-      plan, T, chunk, 1, false, &carry, {{gains.data(), rests.data(), offsets.data()}, 1},
-      [](const cpu::ScanPart&, int) {},
+      {plan, T, chunk, 1}, &carry, {{gains.data(), rests.data(), offsets.data()}, 1}, [](const cpu::ScanPart&, int) {},
       [&](const cpu::ScanPart& part, const cpu::ScanEffect<Depth>& effect) {
         *effect.gain = *effect.gain_rest = *effect.offset = Depth();
         walk_part(part, effect.offset);
@@ -135,7 +134,7 @@ int depth_of_chunks(Index T, Index chunk) {
 }
 
 TEST(ScanDepth, IsTwoChunksAndOneStepAChunk) {
-  // As docs/sequential_time.md says: a chunk for the summaries, one step from chunk to chunk, a chunk for the states.
+  // Depth by docs/sequential_time.md: a chunk for the summaries, one step from chunk to chunk, a chunk for the states.
   for (const Index chunk : {1, 7, 64, 1024}) {
     for (const Index chunks : {1, 2, 3, 10}) {
       const Index T = chunk * chunks;

@@ -34,7 +34,7 @@ class OneOf {
   int all_, seen_ = 0;
 };
 
-/// As the driver describes an H200, an A100 and an RTX 5090.
+/// Returns an H200, an A100 and an RTX 5090 as the driver describes them.
 inline std::vector<GpuModel> chips() {
   return {h200(),
           {.name = "A100",

@@ -4,7 +4,7 @@
 
 namespace penstock::plan {
 
-/// As the driver describes an H200.
+/// Returns an H200 as the driver describes it.
 inline GpuModel h200() {
   return {.name = "H200",
           .compute_major = 9,

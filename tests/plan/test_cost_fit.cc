@@ -159,11 +159,11 @@ TEST(CostFit, CostsThatWouldChooseSlowerPlansAreNotTaken) {
   EXPECT_LT(fitted(95)[1], 0.95) << "where that plan is the quicker one";
 }
 
-/// The same for a GPU's costs, which are many more.
+/// Fits the costs of a GPU, which are many more.
 TEST(CostFit, FindsTheCostsOfAnotherChip) {
   GpuModel planned = named_gpu("h200"), real = planned;
-  real.costs.exchange_of_16 *= 1.5, real.costs.exchange_of_8 *= 1.5, real.costs.chip_exchange *= 1.4;
-  real.costs.tensor_tile *= 1.3, real.costs.step_launch *= 0.6;
+  real.costs.cluster.exchange_of_16 *= 1.5, real.costs.cluster.exchange_of_8 *= 1.5, real.costs.chip.exchange *= 1.4;
+  real.costs.team.tensor_tile *= 1.3, real.costs.step.launch *= 0.6;
   std::vector<GpuDenseProblem> works;
   for (const Index hidden : {256, 512, 768, 1024}) {
     for (const Index rows : {4, 16, 64}) {

@@ -28,7 +28,7 @@ TEST(FallingRows, HavePlansThatAreWorthIt) {
   EXPECT_THAT(rows_worth_a_plan(layer_of(1, 1024), gpu), ElementsAre(1));
 }
 
-/// What stages take, by what they were chosen by.
+/// Returns the time of the stages, by the costs that chose them.
 double time_of(std::span<const FallingPlan> plans, std::span<const FallingStage> stages, double begin) {
   return std::accumulate(stages.begin(), stages.end(), 0.0, [&](double sum, const FallingStage& stage) {
     return sum + begin + static_cast<double>(stage.steps) * plans[stage.plan].step_microseconds;

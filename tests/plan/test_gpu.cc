@@ -114,7 +114,7 @@ TEST(GpuLayer, LargeProductsOfHalvesHaveTheRecurrenceAsEpilogue) {
   }
 }
 
-/// As measured on an H200: docs/results/gpu.md.
+/// Measured on an H200: docs/results/gpu.md.
 TEST(GpuLayer, TheEpilogueIsTakenWhereItWasQuicker) {
   struct Size {
     Index rows, steps, inputs;

@@ -42,7 +42,7 @@ TEST(GpuDense, TakesFewRowsABlockWhileAllRunAtOnce) {
                      [&] { plan_gpu_dense(asked, h200()); });
 }
 
-/// What the registers do not hold of the matrix lies in shared memory.
+/// The part of the matrix that does not fit the registers lies in shared memory.
 TEST(GpuDense, PutsTheRestOfTheMatrixInSharedMemory) {
   const GpuDensePlan halves = plan_gpu_dense(dense("lstm", Storage::bf16, 16, 4, 128), h200());
   EXPECT_EQ(halves.resident, halves.chunks);

@@ -220,7 +220,7 @@ TEST(GpuLayouts, OfAHeadOverTheWholeChip) {
     EXPECT_GE((each + 7) / 8 * polled, each) << "as many rounds as eight at once would take";
     EXPECT_EQ(plan.exchange, plan.teams * 8 * s.sent_values(backward) * s.blocks_of_team() * s.pieces() * s.rows * 16);
     expect_places(s);
-    // What goes straight to registers needs no place.
+    // An operand that goes straight to registers needs no place.
     const Index operand = s.direct ? 0 : Index{2} * s.parts * s.chip_tiles_k(backward) * s.rows * 16;
     const Index sums = Index{s.cluster} * s.parts * s.blocks * s.summed_values(backward) * s.block_floats() * 4;
     const Index gates = Index{s.gates} * s.pieces() * 16;

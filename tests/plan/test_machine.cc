@@ -33,9 +33,9 @@ TEST(Machine, ChipsAreFoundByName) {
 TEST(Machine, CostsFollowTheChip) {
   EXPECT_EQ(named_gpu("h200").costs, GpuCosts{});
   const GpuCosts h100 = named_gpu("h100").costs, b200 = named_gpu("b200").costs;
-  EXPECT_NEAR(h100.bytes, GpuCosts{}.bytes * 3.35 / 4.8, 1);
-  EXPECT_EQ(h100.halves, GpuCosts{}.halves);
-  EXPECT_GT(b200.halves, 2 * h100.halves);
+  EXPECT_NEAR(h100.common.bytes, GpuCosts{}.common.bytes * 3.35 / 4.8, 1);
+  EXPECT_EQ(h100.common.halves, GpuCosts{}.common.halves);
+  EXPECT_GT(b200.common.halves, 2 * h100.common.halves);
 }
 
 TEST(Machine, UnknownChipsAreLikeTheNearest) {
@@ -44,7 +44,7 @@ TEST(Machine, UnknownChipsAreLikeTheNearest) {
   gpu.costs = {};
   fill_in(gpu);
   EXPECT_NEAR(gpu.bandwidth, named_gpu("a100").bandwidth / 2, 1e6);
-  EXPECT_NEAR(gpu.costs.halves, named_gpu("a100").costs.halves / 2, 1);
+  EXPECT_NEAR(gpu.costs.common.halves, named_gpu("a100").costs.common.halves / 2, 1);
   gpu.name = "NVIDIA H200", gpu.compute_major = 9, gpu.compute_minor = 0;
   fill_in(gpu);
   EXPECT_EQ(gpu.costs, GpuCosts{});
@@ -52,7 +52,7 @@ TEST(Machine, UnknownChipsAreLikeTheNearest) {
 
 TEST(Costs, GoThroughJson) {
   GpuCosts costs;
-  costs.launch = 2.5, costs.cluster_slot = 123, costs.host_copy = 7, costs.branch_chunk = 9;
+  costs.common.launch = 2.5, costs.team.slot = 123, costs.host.copy = 7, costs.wavefront.chunk = 9;
   GpuCosts read;
   read_costs(costs_json(costs), read);
   EXPECT_EQ(read, costs);
@@ -61,8 +61,8 @@ TEST(Costs, GoThroughJson) {
   read_costs(costs_json(cpu), cpu_read);
   EXPECT_EQ(cpu_read, cpu);
   read_costs(R"({"launch": 4})", read);
-  EXPECT_EQ(read.launch, 4);
-  EXPECT_EQ(read.cluster_slot, 123) << "what is not named stays";
+  EXPECT_EQ(read.common.launch, 4);
+  EXPECT_EQ(read.team.slot, 123) << "what is not named stays";
 }
 
 TEST(Costs, RefuseWhatIsNone) {
@@ -203,7 +203,8 @@ TEST(Explain, NamesWhatLostAndWhatCannotBe) {
   EXPECT_THAT(product.alternatives.at(0).reason, HasSubstr("sm_90, and A100 is of sm_80"));
 }
 
-/// Of each algorithm that has no plan for large heads, the largest ones that it has a plan for; no more of them.
+/// For each algorithm without a plan for large heads, the explanation names the largest heads that have one, and no
+/// more.
 TEST(Explain, SaysWhichHeadsWouldFit) {
   for (const char* const chip : {"h100", "a100", "rtx 4090"}) {
     const GpuModel gpu = named_gpu(chip);

@@ -1,4 +1,4 @@
-// What the planner chooses, what it refuses, and that it says why.
+// Choices and refusals of the planner, and their reasons.
 
 #include "plan/plan.h"
 

@@ -201,9 +201,9 @@ TEST(Tuning, CostsOfAMachineAreReadAndStay) {
   text = add_to_tuning(text, identity, {{"other", {.choice = {.rule = "rule", .variables = {}}, .microseconds = 1}}});
   EXPECT_EQ(read_tuning(text, "f", identity).plans.size(), 2U);
   read_costs(read_tuning(text, "f", identity).costs, gpu.costs);
-  EXPECT_EQ(gpu.costs.host_copy, 7.5);
-  EXPECT_EQ(gpu.costs.branch_chunk, 20);
-  EXPECT_EQ(gpu.costs.launch, GpuCosts{}.launch) << "what is not named stays";
+  EXPECT_EQ(gpu.costs.host.copy, 7.5);
+  EXPECT_EQ(gpu.costs.wavefront.chunk, 20);
+  EXPECT_EQ(gpu.costs.common.launch, GpuCosts{}.common.launch) << "what is not named stays";
   EXPECT_THAT(message_of(ErrorCode::bad_input,
                          [&] {
                            read_tuning(R"({"format": "penstock plans", "version": ")" PENSTOCK_VERSION
@@ -213,7 +213,7 @@ TEST(Tuning, CostsOfAMachineAreReadAndStay) {
               HasSubstr("f: 'costs' must be an object"));
 }
 
-/// What PENSTOCK_PLANS names decides for the machine of this process. Each identity is loaded once.
+/// The costs of the file that PENSTOCK_PLANS names apply to the machine of this process. Each identity is loaded once.
 TEST(Tuning, AMachineTakesItsCosts) {
   const test::TemporaryFolder folder;
   CpuModel cpu{.name = "a CPU of this test", .isa = "none", .cores = 3}, wrong = cpu;

@@ -96,9 +96,9 @@ TEST(GpuWavefront, LayersThatGainNothingRunAlone) {
 TEST(GpuWavefront, FollowsTheCostsOfTheMachine) {
   GpuModel gpu = named_gpu("h200");
   const Index usual = gpu_wavefront(4, lstm(512, 1024), gpu).chunk;
-  gpu.costs.branch_chunk *= 8;
+  gpu.costs.wavefront.chunk *= 8;
   EXPECT_GT(gpu_wavefront(4, lstm(512, 1024), gpu).chunk, usual) << "chunks that cost more are fewer";
-  gpu.costs.branch_launch = 1e4;
+  gpu.costs.wavefront.launch = 1e4;
   EXPECT_EQ(gpu_wavefront(4, lstm(512, 1024), gpu).chunk, 0) << "a host that launches slowly";
 }
 

@@ -271,7 +271,7 @@ def test_xlstm(heads, convolution):
     same(interchange.from_xlstm(other), weights)
 
 
-# What is not sound.
+# Unsound inputs.
 
 
 def test_bad_tensors():

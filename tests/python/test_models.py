@@ -77,7 +77,7 @@ def test_series_are_opened_as_by_the_program(tmp_path):
         for verb in (model.predict, model.evaluate):
             with pytest.raises(penstock.BadInput, match='by the dates of column "day" rows are an hour apart'):
                 verb(given)
-    # What is forecast and not read has no last value.
+    # A target that is not read has no last value.
     other = penstock.open_series(tmp_path / "days.csv", inputs=["level"], targets=["level"], calendar="none", transform="none")
     assert penstock.Model(other).spec["from_last"] and len(other.description["inputs"]) == 1
 

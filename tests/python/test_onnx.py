@@ -285,7 +285,7 @@ def test_numbers_are_in_the_units_of_the_data(growing, tmp_path):
     forecast, _ = run(network, rows[np.newaxis])
     assert [place.name for place in network.get_outputs()] == ["forecast", "next_state"]
     assert forecast.shape == (1, *expected.shape) == (1, 240, 3, len(model.data["targets"]))
-    # What the file reads and writes is float: the last place of a number far from 0 counts as well, in units of scale.
+    # The file reads and writes floats: the last place of a number far from 0 counts as well, in units of scale.
     normalised = model.forward(model._model.normalised(rows, ""))[0]
     epsilon = np.finfo(np.float32).eps
     for target, column in enumerate(model.data["targets"]):

@@ -38,7 +38,7 @@ def known(answer, expected):
 
 
 def same(answers, expected):
-    # As text, which tells 0.0 from -0.0, and every number from its neighbours.
+    # Compared as text, which tells 0.0 from -0.0, and every number from its neighbours.
     return json.dumps(known(answers, expected), sort_keys=True) == json.dumps(expected, sort_keys=True)
 
 

@@ -38,7 +38,7 @@ def gradients():
 
 
 class Answers(Dataset):
-    # What a worker computes: embeddings by a frozen layer, and gradients.
+    # Work of a worker: embeddings by a frozen layer, and gradients.
     def __len__(self):
         return 4
 

@@ -32,7 +32,7 @@ DataDescription series_data() {
   data.task = Task::forecast;
   data.inputs = {{"a", 0.0, 1.0}, {"b", 0.0, 1.0}, {"c", 0.0, 1.0}};
   data.targets = {{"a", 0.0, 1.0}, {"b", 0.0, 1.0}};
-  data.horizon = 3;
+  data.series.horizon = 3;
   return data;
 }
 
@@ -94,7 +94,7 @@ TEST(FilterBank, AnswersWithTheBitsOfTheWholeSequenceAndAllocatesNothing) {
   DataDescription data;
   data.task = Task::classify;
   data.inputs = {{"a", 0.0, 1.0}, {"b", 0.0, 1.0}};
-  data.classes = {"x", "y", "z"};
+  data.labels.classes = {"x", "y", "z"};
   Model model({.cell = "gru", .width = 9, .blocks = 1, .branch = fixed_branch({.filters = 22, .dilations = 4})}, data,
               7);
   Random random(3);

@@ -30,7 +30,7 @@ DataDescription series() {
   data.task = Task::forecast;
   data.inputs = {{"a", 0.0, 1.0}, {"b", 0.0, 1.0}};
   data.targets = {{"a", 0.0, 1.0}};
-  data.horizon = 2;
+  data.series.horizon = 2;
   return data;
 }
 
@@ -45,7 +45,7 @@ std::vector<float> row_of(std::span<const float> values, Index row, Index rows) 
   return copied(values.subspan(static_cast<std::size_t>(row) * width, width));
 }
 
-/// As a session and sample() write by themselves, which random number by which counter being public as well.
+/// Returns the tokens of a session by itself. Its random numbers and their counters are public.
 std::vector<std::int32_t> written_alone(const Model& model, const std::vector<std::int32_t>& prompt, std::uint64_t seed,
                                         const Sampling& sampling, Index steps, const Execution& execution) {
   SessionBatch alone(model, 1, execution);

@@ -22,7 +22,7 @@ struct Bf16 {
   Bf16() = default;
   explicit Bf16(double x)
       : bits(static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(rounded(static_cast<float>(x))) >> 16)) {}
-  // As halves of a language are. NOLINTNEXTLINE(google-explicit-constructor)
+  // Implicit, like conversions of built-in halves. NOLINTNEXTLINE(google-explicit-constructor)
   operator float() const { return std::bit_cast<float>(std::uint32_t{bits} << 16); }
 };
 

@@ -9,7 +9,7 @@
 
 #include "backend/cuda/runtime/kernel.h"
 
-/// What tests ask of kernels without a GPU: that they compile, and what the assembler says they occupy.
+/// Checks of kernels without a GPU: they compile, and their resources are those that the assembler reports.
 namespace penstock::test {
 
 using cuda::compile_kernel;
@@ -36,7 +36,7 @@ inline Report report_of(const std::string& log) {
   return report;
 }
 
-/// What the planner has to know of a chip of each generation.
+/// Returns the planner's data of a chip of each generation.
 inline plan::GpuModel chip(int architecture) {
   const bool small = architecture == 86 || architecture == 89 || architecture == 120;  // not of a data centre
   const Index shared = (small ? 100 : architecture == 80 ? 164 : 228) << 10;
@@ -68,8 +68,8 @@ inline void need_nvrtc(int architecture) {
 /// The generations of chips that kernels are compiled for.
 constexpr int kChips[] = {80, 86, 89, 90, 100, 120};
 
-/// Whether every kernel is compiled for every chip, which takes half an hour. Otherwise chips beside sm_80 and sm_90
-/// have a sample.
+/// Returns whether every kernel is compiled for every chip, which takes half an hour. Otherwise chips besides sm_80 and
+/// sm_90 have a sample.
 inline bool compiles_all() {
   const char* which = std::getenv("PENSTOCK_TEST_KERNELS");
   return which != nullptr && std::string_view(which) == "all";

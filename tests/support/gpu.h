@@ -46,7 +46,7 @@ class GpuTestOf : public testing::TestWithParam<Parameters> {
     return buffer;
   }
   cuda::Buffer put(const Doubles& values, Storage of) { return put(to_storage(values, of)); }
-  /// Of numbers that are not: whoever reads it shows.
+  /// Returns memory filled with NaN, so that reading it before writing shows in the results.
   cuda::Buffer room(Index count, Storage of) { return bytes(static_cast<std::size_t>(count * plan::size_of(of))); }
   cuda::Buffer bytes(std::size_t count) {
     cuda::Buffer buffer(*stream, count);
@@ -71,7 +71,7 @@ class GpuTestOf : public testing::TestWithParam<Parameters> {
   }
 };
 
-/// The same for one storage.
+/// Fixture of tests with one storage.
 class GpuTest : public GpuTestOf<Storage> {
  protected:
   Storage storage = GetParam();

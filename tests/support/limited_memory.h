@@ -9,8 +9,8 @@
 
 namespace penstock::test {
 
-/// As long as it lives, this process may take so many more bytes of addresses. Threads should have been started before:
-/// their stacks count. Not under AddressSanitizer, which ends a program whose allocation fails.
+/// Limits this process to so many more bytes of addresses while it lives. Start threads before: their stacks count. Not
+/// under AddressSanitizer, which ends a program whose allocation fails.
 class LimitedMemory {
  public:
   explicit LimitedMemory(std::size_t more) {

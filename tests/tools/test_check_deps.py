@@ -88,11 +88,12 @@ class CheckDeps(unittest.TestCase):
                 self.assertEqual(self.complaints(**{path: line + "\n"}), [])
 
     def test_models_see_what_they_need_of_data(self):
-        line = '#include "penstock/data_description.h"'
-        for path in ("src/nn/layer.h", "src/io/file.h", "src/stream/session.cc", "src/data/dataset.h"):
-            self.assertEqual(self.complaints(**{path: line + "\n" + CLEAN[path]}), [])
-        self.check_refused("src/ops/op.h", line, "ops is below nn or beside it")
-        self.check_refused("src/forecast/linear/arima.h", line, "forecast/linear is below nn or beside it")
+        for header in ("data_description.h", "description/column.h"):
+            line = f'#include "penstock/{header}"'
+            for path in ("src/nn/layer.h", "src/io/file.h", "src/stream/session.cc", "src/data/dataset.h"):
+                self.assertEqual(self.complaints(**{path: line + "\n" + CLEAN[path]}), [])
+            self.check_refused("src/ops/op.h", line, "ops is below nn or beside it")
+            self.check_refused("src/forecast/linear/arima.h", line, "forecast/linear is below nn or beside it")
 
     def test_linear_forecasts_know_numbers_only(self):
         self.check_refused("src/forecast/linear/arima.h", '#include "data/dataset.h"', "forecast/linear may not see data")

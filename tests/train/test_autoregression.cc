@@ -91,8 +91,8 @@ TEST(LinearForecast, OfADozenRowsGoesOnAsTheyDo) {
     const LinearForecast forecast = fitted(z, rows, horizon, 1);
     EXPECT_EQ(forecast.lags, read);
     for (Index h = 1; h <= horizon; ++h) {
-      // Of a line through n rows the variance is 1/n + (distance from their middle)^2 * 12 / (n (n^2 - 1)) of that of
-      // one row; a smoothing that follows the last rows does no better than one through half of them.
+      // The variance of a line through n rows is 1/n + (distance from their middle)^2 * 12 / (n (n^2 - 1)) times that
+      // of one row; a smoothing that follows the last rows does no better than a line through half of them.
       const double n = read / 2.0, distance = (n - 1.0) / 2.0 + static_cast<double>(h);
       const double deviation = noise * std::sqrt(1.0 / n + 12.0 * distance * distance / (n * (n * n - 1.0)));
       EXPECT_NEAR(forecast.at(z, rows - 1, h), slope * static_cast<double>(rows - 1 + h), 4.0 * deviation) << seed;
@@ -100,7 +100,7 @@ TEST(LinearForecast, OfADozenRowsGoesOnAsTheyDo) {
   }
 }
 
-// What changes that are all but equal say of a jump is chance: at most the jump itself may come again in every row.
+// Nearly equal changes say nothing about a jump. At most the jump itself may come again in every row.
 TEST(LinearForecast, OfEvenGrowthThatEndsWithAJumpIsNotWild) {
   constexpr Index rows = 26, horizon = 4;
   constexpr double growth = 0.04, jump = -0.1, noise = 1e-4;
@@ -213,7 +213,7 @@ TEST_F(AutoregressiveModel, WarnsOfNoVanishingGradientWhereItsHeadStartsAtZero) 
 }
 
 TEST_F(AutoregressiveModel, BeginsAsItsLinearForecast) {
-  EXPECT_EQ(data_->description().season, 8);
+  EXPECT_EQ(data_->description().series.season, 8);
   EXPECT_TRUE(data_->description().targets[0].logarithm) << "its swings grow with it";
   const Autoregression& linear = *linear_forecast(*data_);
   const Column& column = data_->description().targets[0];
@@ -404,7 +404,7 @@ Index season_of(const std::vector<double>& values, Index given = 0) {
   for (const double value : values) file << fmt::format("{}\n", value);
   file.close();
   const SeriesOptions options{.horizon = 6, .from_last = true, .autoregression = true, .season = given};
-  return open_series(path, options)->description().season;
+  return open_series(path, options)->description().series.season;
 }
 
 TEST(SeasonOfASeries, IsPlainToSeeOrForecasts) {

@@ -205,7 +205,7 @@ TEST(Calendar, DatesThatAreNoInputAreKeptToBeSaid) {
   const Model model({.width = 8, .blocks = 1}, data->description());
   model.save(folder.path("m"));
   const Model loaded = Model::load(folder.path("m"));
-  EXPECT_EQ(loaded.data().row_dates.column, "when");
+  EXPECT_EQ(loaded.data().series.row_dates.column, "when");
   std::vector<float> features(1);
   RowReader dated(loaded.data(), "when,x", "-");
   ASSERT_TRUE(dated.read("1970-01-03,1", features));

@@ -160,7 +160,7 @@ TEST_F(Checkpoint, IsAModelToo) {
   const Model loaded = Model::load(path_);
   EXPECT_TRUE(same_bits(weights(loaded), weights(model)));
   EXPECT_EQ(loaded.spec().cell, "lstm");
-  EXPECT_EQ(loaded.data().classes, data.description().classes);
+  EXPECT_EQ(loaded.data().labels.classes, data.description().labels.classes);
 }
 
 TEST_F(Checkpoint, LimitsAndCadenceMayChange) {

@@ -105,7 +105,7 @@ class SeriesWithEvents : public testing::Test {
 TEST_F(SeriesWithEvents, TheLinearForecastCountsThem) {
   const std::string path = one_series(150);
   const auto with = open_series(path, options({"event"})), without = open_series(path, options({}));
-  // Whoever does not know of them is off by 5 sqrt(0.3 0.7) = 2.3; the rest has a deviation of 0.2 / sqrt(0.75) = 0.23.
+  // A model without the events is off by 5 sqrt(0.3 0.7) = 2.3; the rest has a deviation of 0.2 / sqrt(0.75) = 0.23.
   EXPECT_GT(rmse(*without), 1.7);
   EXPECT_LT(rmse(*with), 0.35);
   EXPECT_TRUE(linear_model(*with).spec().branch_fields().known_effects);

@@ -121,14 +121,14 @@ DataDescription series(Index inputs, Index targets, Index horizon) {
     data.inputs.push_back({"x" + std::to_string(i), 0.3 * by, 1.0 + 0.5 * by});
   }
   data.targets.assign(data.inputs.begin(), data.inputs.begin() + targets);
-  data.horizon = horizon;
+  data.series.horizon = horizon;
   return data;
 }
 
 DataDescription labelled(Index inputs) {
   DataDescription data = series(inputs, 0, 1);
   data.task = Task::classify;
-  data.classes = {"a", "b", "c"};
+  data.labels.classes = {"a", "b", "c"};
   return data;
 }
 
@@ -147,7 +147,7 @@ Model with_random_weights(const ModelSpec& spec, const DataDescription& data) {
   return model;
 }
 
-/// As `penstock train` builds them: states of odd sizes lie behind each other.
+/// Models as `penstock train` builds them: states of odd sizes follow each other in memory.
 TEST_P(OnGpu, ModelsOfFilesAreTheCpus) {
   struct Case {
     const char* name;

@@ -77,7 +77,7 @@ TEST(FineTune, OtherRowsAreReadAsTheModelReadsThem) {
   const DataDescription &was = origin.data(), &is = second->description();
   ASSERT_EQ(is.inputs.size(), 2u);
   EXPECT_EQ(is.inputs[0].name, "x");
-  EXPECT_EQ(is.horizon, 3);
+  EXPECT_EQ(is.series.horizon, 3);
   for (std::size_t i = 0; i < 2; ++i) {
     EXPECT_EQ(is.inputs[i].mean, was.inputs[i].mean);
     EXPECT_EQ(is.inputs[i].scale, was.inputs[i].scale);
@@ -150,12 +150,12 @@ TEST(FineTune, LabelsKeepTheirNumbers) {
   const auto first = open_labelled(folder.write("a.csv", labelled({"low", "mid", "high"})), {});
   const Model origin = small_model(*first);
   const auto second = open_labelled({folder.write("b.csv", labelled({"mid", "low"}))}, {}, &origin.data());
-  EXPECT_EQ(second->description().classes, origin.data().classes);
+  EXPECT_EQ(second->description().labels.classes, origin.data().labels.classes);
   Example example;
   second->next(16, 2, example);
   for (Index b = 0; b < 16; ++b) {
     const double x = origin.data().inputs[0].raw(static_cast<double>(example.features[2 * b + 1]));
-    const std::string& label = origin.data().classes[static_cast<std::size_t>(example.labels[2 * b + 1])];
+    const std::string& label = origin.data().labels.classes[static_cast<std::size_t>(example.labels[2 * b + 1])];
     EXPECT_EQ(label, x > 0.0 ? "low" : "mid");
   }
   const Model model = continue_from(origin, *second, 0.0);

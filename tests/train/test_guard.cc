@@ -1,5 +1,5 @@
-// What a run does about instability: it returns to good states, lowers the rate, warns, gives up with a sentence, and
-// changes nothing about a stable run.
+// Instability of a run: it returns to good states, lowers the rate, warns, gives up with a sentence, and changes
+// nothing about a stable run.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -65,8 +65,8 @@ TEST(LabelledTexts, AreRecognisedWhereATableIsPlainlyThat) {
   EXPECT_TRUE(guess_kind({folder.write("a.csv", texts(60))}) == SourceKind::labelled_texts);
   // Labels are numbers, and yet nothing to forecast.
   const auto data = open_labelled_texts({folder.write("b.csv", texts(60))});
-  EXPECT_EQ(data->description().text_column, "review");
-  EXPECT_EQ(data->description().classes, (std::vector<std::string>{"0", "1", "2"}));
+  EXPECT_EQ(data->description().labels.text_column, "review");
+  EXPECT_EQ(data->description().labels.classes, (std::vector<std::string>{"0", "1", "2"}));
   std::string dated = "day,remark,label\n", codes = "name,label\n";
   for (int i = 0; i < 60; ++i) {
     dated += fmt::format("2024-{:02}-{:02},{},{}\n", 1 + i / 28, 1 + i % 28, text_of(i), i % 3);
@@ -172,8 +172,8 @@ TEST(LabelledTexts, AModelOfThemIsKeptAndAnswersAlikeInBatchesAndAlone) {
   train(model, *data, options);
   model.save(folder.path("m"));
   const Model loaded = Model::load(folder.path("m"));
-  EXPECT_EQ(loaded.data().text_column, "review");
-  EXPECT_EQ(loaded.data().longest_text, 1000);
+  EXPECT_EQ(loaded.data().labels.text_column, "review");
+  EXPECT_EQ(loaded.data().labels.longest_text, 1000);
   const std::vector<std::string_view> one = {"this is number 3"};
   EXPECT_EQ(label_texts(loaded, one), label_texts(model, one));
   EXPECT_EQ(label_texts(loaded, one).size(), 3u);
@@ -184,7 +184,7 @@ TEST(LabelledTexts, AModelOfThemIsKeptAndAnswersAlikeInBatchesAndAlone) {
   }
   EXPECT_EQ(answered, 40);
   DataDescription damaged = data->description();
-  damaged.longest_text = 0;
+  damaged.labels.longest_text = 0;
   EXPECT_THROW(Model(spec, damaged, 1), Error);
   damaged = data->description();
   damaged.vocabulary = 100;

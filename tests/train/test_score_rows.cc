@@ -15,8 +15,8 @@ Model untrained() {
   DataDescription data;
   data.task = Task::classify;
   data.inputs = {{"x", 0.0, 1.0}};
-  data.classes = {"down", "up"};
-  data.missing = Missing::carry;
+  data.labels.classes = {"down", "up"};
+  data.table.missing = Missing::carry;
   ModelSpec spec;
   spec.cell = "gru";
   spec.width = 8;

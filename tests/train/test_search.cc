@@ -145,7 +145,7 @@ TEST(Search, ASeriesInnerPartIsFittedAnew) {
   const auto inner = Divisible::of(*data)->inner(0);
   EXPECT_EQ(inner->training_steps(), 127) << "of 160 rows that train, 32 are held out";
   EXPECT_EQ(inner->held_out_steps(), 32);
-  // As if the file had ended before what is held out.
+  // Same as a file that ends before the held-out rows.
   const std::string shorter =
       text.substr(0, text.find(fmt::format("\n{}\n", std::sin(80.0) + 0.1 * (160 % 3) + 48.0)) + 1);
   const auto alone = open_series(folder.write("t.csv", shorter), options);

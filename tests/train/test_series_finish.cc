@@ -1,5 +1,5 @@
-// What becomes of a series model once it is trained: how much of its layers counts, how far its forecasts are off, and
-// several models as one.
+// End of a series model's training: how much of its layers counts, how far its forecasts are off, and several models as
+// one.
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -85,7 +85,8 @@ TEST_F(SeriesFinish, AnInterruptLeavesTheModelAsItWas) {
   const auto values = trained.impl().parameters->values();
   const std::vector<float> before(values.begin(), values.end());
   const auto is_as_before = [&] {
-    return std::ranges::equal(trained.impl().parameters->values(), before) && trained.data().spread.scales.empty();
+    return std::ranges::equal(trained.impl().parameters->values(), before) &&
+           trained.data().series.spread.scales.empty();
   };
   std::atomic<bool> asked = true;
   {
@@ -93,7 +94,7 @@ TEST_F(SeriesFinish, AnInterruptLeavesTheModelAsItWas) {
     test::expect_error(ErrorCode::interrupted, "interrupted", [&] { finish_training(trained, *data); });
   }
   EXPECT_TRUE(is_as_before());
-  // The same later and later, until nothing is left to interrupt.
+  // Interrupt later and later, until nothing is left to interrupt.
   bool whole = false;
   for (int wait = 1; !whole; wait *= 2) {
     asked = false;
@@ -194,7 +195,7 @@ TEST_F(SeriesFinish, TheSpreadOfARandomWalkGrowsWithTheRootOfTheDistance) {
   const auto data = open(walk(4000), horizon);
   Model trained = model(*data, 1);
   fit_spread(trained, *data);
-  const Spread& spread = trained.data().spread;
+  const Spread& spread = trained.data().series.spread;
   const double unit = data->description().targets[0].scale;
   for (Index h = 0; h < horizon; ++h) {
     // A step has variance 1. Of some 800 held-out steps and 1,000 past ones there are 1,800 / (h + 1) independent sums;
@@ -227,7 +228,7 @@ TEST_F(SeriesFinish, ErrorsThatGrowWithTheValueAreRelative) {
   const auto data = open(values, 2);
   Model trained = model(*data, 1);
   fit_spread(trained, *data);
-  const Spread& spread = trained.data().spread;
+  const Spread& spread = trained.data().series.spread;
   EXPECT_EQ(spread.relative[0], 1);
   // Steps of the logarithm have a deviation of 0.05. Of 200 held-out and half of 600 past ones it is off by one part in
   // sqrt(2 * 500); four of these, and what the weights of the linear forecast cost.
@@ -276,7 +277,7 @@ TEST_F(SeriesFinish, IntervalsCoverAnEndThatIsWilderOrCalmerThanTheBeginning) {
           ++covered.count;
         };
         count(tracker.spread(), followed);
-        count(description.spread, fixed);
+        count(description.series.spread, fixed);
       }
     }
     // Four deviations of the binomial.
@@ -294,8 +295,8 @@ TEST_F(SeriesFinish, AModelKnowsWhereItsRowsEndAndHowWideErrorsWereThere) {
   const auto data = open(values, 3);
   Model trained = model(*data, 1);
   fit_spread(trained, *data);
-  ASSERT_EQ(trained.data().spread.endings.size(), 1u);
-  const Spread::Ending& ending = trained.data().spread.endings[0];
+  ASSERT_EQ(trained.data().series.spread.endings.size(), 1u);
+  const Spread::Ending& ending = trained.data().series.spread.endings[0];
   EXPECT_EQ(ending.values.size(), 8u);
   // Squares at the end are 25 times those of the beginning. Of 80 held-out ones half are of it, of 190 past ones, which
   // count half, none: the mean of all is 6.4 times the beginning's, and a quarter of the end's.
@@ -357,8 +358,8 @@ TEST_F(SeriesFinish, ZerosHaveNoRatios) {
     Model trained = model(*data, 1);
     fit_spread(trained, *data);
     const DataDescription& description = trained.data();
-    EXPECT_EQ(description.spread.relative[0], 0) << seed;
-    EXPECT_LT(description.spread.quantile(0.9, 0, description.targets[0], 0.0), 10.0) << seed;
+    EXPECT_EQ(description.series.spread.relative[0], 0) << seed;
+    EXPECT_LT(description.series.spread.quantile(0.9, 0, description.targets[0], 0.0), 10.0) << seed;
   }
 }
 
@@ -437,14 +438,14 @@ TEST_F(SeriesFinish, TheSpreadTravelsWithTheModel) {
   const std::string path = folder_.path("model.safetensors");
   trained.save(path);
   const Model loaded = Model::load(path);
-  const Spread& again = loaded.data().spread;
-  EXPECT_EQ(again.levels, trained.data().spread.levels);
-  EXPECT_EQ(again.quantiles, trained.data().spread.quantiles);
-  EXPECT_EQ(again.scales, trained.data().spread.scales);
-  EXPECT_EQ(again.relative, trained.data().spread.relative);
+  const Spread& again = loaded.data().series.spread;
+  EXPECT_EQ(again.levels, trained.data().series.spread.levels);
+  EXPECT_EQ(again.quantiles, trained.data().series.spread.quantiles);
+  EXPECT_EQ(again.scales, trained.data().series.spread.scales);
+  EXPECT_EQ(again.relative, trained.data().series.spread.relative);
   ASSERT_EQ(again.endings.size(), 1u);
-  EXPECT_EQ(again.endings[0].values, trained.data().spread.endings[0].values);
-  EXPECT_EQ(again.endings[0].widths, trained.data().spread.endings[0].widths);
+  EXPECT_EQ(again.endings[0].values, trained.data().series.spread.endings[0].values);
+  EXPECT_EQ(again.endings[0].widths, trained.data().series.spread.endings[0].widths);
   EXPECT_NO_THROW((void)evaluate(trained, *data, {})) << "the dataset knows no spread";
 }
 

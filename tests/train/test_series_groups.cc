@@ -34,14 +34,14 @@ TEST(SeriesGroups, AreScaledAndSplitOneByOne) {
   const TemporaryFolder folder;
   const auto data = open_series(folder.write("s.csv", two_shops(10)), {.horizon = 2, .group = "shop"});
   const DataDescription& description = data->description();
-  EXPECT_EQ(description.group_column, "shop");
-  ASSERT_EQ(description.groups.size(), 2u);
-  EXPECT_EQ(description.groups[0].name, "a");
-  EXPECT_DOUBLE_EQ(description.groups[0].inputs[0].mean, 3.5) << "of its first eight rows";
-  EXPECT_DOUBLE_EQ(description.groups[0].inputs[0].scale, std::sqrt(63.0 / 12.0));
-  EXPECT_EQ(description.groups[1].name, "b");
-  EXPECT_DOUBLE_EQ(description.groups[1].targets[0].mean, 1350.0);
-  EXPECT_DOUBLE_EQ(description.groups[1].targets[0].scale, 100.0 * std::sqrt(63.0 / 12.0));
+  EXPECT_EQ(description.series.group_column, "shop");
+  ASSERT_EQ(description.series.groups.size(), 2u);
+  EXPECT_EQ(description.series.groups[0].name, "a");
+  EXPECT_DOUBLE_EQ(description.series.groups[0].inputs[0].mean, 3.5) << "of its first eight rows";
+  EXPECT_DOUBLE_EQ(description.series.groups[0].inputs[0].scale, std::sqrt(63.0 / 12.0));
+  EXPECT_EQ(description.series.groups[1].name, "b");
+  EXPECT_DOUBLE_EQ(description.series.groups[1].targets[0].mean, 1350.0);
+  EXPECT_DOUBLE_EQ(description.series.groups[1].targets[0].scale, 100.0 * std::sqrt(63.0 / 12.0));
   ASSERT_EQ(description.inputs.size(), 1u) << "a name of a series is no input";
   EXPECT_EQ(description.inputs[0].mean, 0.0);
   EXPECT_EQ(description.inputs[0].scale, 1.0);
@@ -61,7 +61,7 @@ TEST(SeriesGroups, AreScaledAndSplitOneByOne) {
   }
 }
 
-// Of files, as they are scaled alike: a value says which row it is of.
+// Series are files, which are scaled alike: a value says which row it is of.
 TEST(SeriesGroups, EveryHeldOutRowOfEverySeriesIsAskedForOnce) {
   const TemporaryFolder folder;
   Sources files;
@@ -107,8 +107,8 @@ TEST(SeriesGroups, WhatIsTooShortIsLeftOutOrTrainedOnWhole) {
   for (int i = 0; i < 4; ++i) text += fmt::format("short,{}\n", i % 5);
   const std::string path = folder.write("s.csv", text);
   const auto data = open_series(path, {.horizon = 4, .group = "shop"});
-  ASSERT_EQ(data->description().groups.size(), 2u);
-  EXPECT_EQ(data->description().groups[1].name, "middle");
+  ASSERT_EQ(data->description().series.groups.size(), 2u);
+  EXPECT_EQ(data->description().series.groups[1].name, "middle");
   EXPECT_EQ(data->held_out_steps(), 6);
   EXPECT_THAT(data->reading(), testing::IsSupersetOf(
                                    {"2 series named by shop, of 7 to 30 rows",
@@ -140,7 +140,7 @@ TEST(SeriesGroups, GapsAreFilledWithinASeries) {
   const TemporaryFolder folder;
   const auto data = open_series(folder.write("s.csv", "shop,x\na,1\nb,10\na,\nb,\na,5\nb,30\na,7\nb,40\n"),
                                 {.validation_fraction = 0, .missing = Missing::interpolate, .group = "shop"});
-  const auto& groups = data->description().groups;
+  const auto& groups = data->description().series.groups;
   EXPECT_DOUBLE_EQ(groups[0].inputs[0].mean, (1.0 + 3.0 + 5.0 + 7.0) / 4.0);
   EXPECT_DOUBLE_EQ(groups[1].inputs[0].mean, (10.0 + 20.0 + 30.0 + 40.0) / 4.0);
 }
@@ -227,7 +227,7 @@ TEST(SeriesGroups, ASeasonIsFoundInAllOfThem) {
   }
   const auto data = open_series(folder.write("s.csv", text),
                                 {.inputs = {"x"}, .from_last = true, .autoregression = true, .group = "shop"});
-  EXPECT_EQ(data->description().season, 7);
+  EXPECT_EQ(data->description().series.season, 7);
 }
 
 TEST(SeriesGroups, ScoresOfAllAreMeansOfTheirs) {
@@ -369,14 +369,14 @@ TEST_F(GroupModel, ASeriesThatTrainingDidNotSeeIsScaledByItsRows) {
 
 TEST_F(GroupModel, GroupsThatDoNotFitAreRefused) {
   DataDescription description = data_->description();
-  description.groups[1].inputs.pop_back();
+  description.series.groups[1].inputs.pop_back();
   const ModelSpec spec{.cell = "gru", .width = 8, .blocks = 1};
   expect_error(ErrorCode::invalid_argument, "groups: \"s2\" has scalings of 1 columns, not of 2",
                [&] { Model(spec, description); });
-  description.groups[1].inputs.push_back({0.0, 0.0});
+  description.series.groups[1].inputs.push_back({0.0, 0.0});
   expect_error(ErrorCode::invalid_argument, "groups: means of \"s2\" must be finite and scales positive, not 0 and 0",
                [&] { Model(spec, description); });
-  description.groups.clear();
+  description.series.groups.clear();
   expect_error(ErrorCode::invalid_argument, "groups must go with the column that names them",
                [&] { Model(spec, description); });
 }

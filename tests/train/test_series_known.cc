@@ -1,4 +1,4 @@
-// What is known in advance: inputs of a forecast are values of the rows that are forecast.
+// Columns known in advance: inputs of a forecast are values of the rows that are forecast.
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -71,7 +71,7 @@ TEST(KnownAhead, OfEachSeriesByItself) {
   data->next(1, data->training_steps(), example);
   const auto& description = data->description();
   for (std::size_t t = 0; t < 22; ++t) {
-    const DataDescription own = description.of_group(description.groups[t / 11]);
+    const DataDescription own = description.of_group(description.series.groups[t / 11]);
     const std::size_t row = t % 11;
     const auto price = [&](std::size_t later) {
       const std::size_t last = t < 11 ? 12 : 11;

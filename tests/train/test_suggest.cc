@@ -1,4 +1,4 @@
-// What suits a dataset when nothing is said.
+// Defaults that suit a dataset.
 #include <gtest/gtest.h>
 
 #include <string>

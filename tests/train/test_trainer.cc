@@ -1,4 +1,4 @@
-// What the training loop promises: it learns, it skips what is not finite, it reports, it clips, it stops.
+// Properties of the training loop: it learns, skips values that are not finite, reports, clips, and stops.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -383,7 +383,7 @@ TEST(Train, StopsAtTheFirstLimit) {
 }
 
 TEST(Train, ForgetsThePaddingOfARow) {
-  // What stands behind a row's length, NaN included, must change nothing.
+  // Padding behind a row's length, NaN included, must change nothing.
   const auto trained = [](float padding) {
     SumTask data;
     data.spoil = [&](Index, Example& example) {
@@ -444,7 +444,7 @@ TEST(Train, RefusesBadOptions) {
 TEST(Train, RefusesOtherData) {
   CopyTask data;
   DataDescription other = data.description();
-  other.classes[2] = "x";
+  other.labels.classes[2] = "x";
   Model model({.width = 4}, other);
   const char* message =
       "the model was made for other data: data.classes[2] is \"x\" in the model and \"c\" in the dataset";

@@ -30,7 +30,7 @@ TrainOptions training_of(Index batch, Index length, Index steps = 2) {
   return options;
 }
 
-/// What `info` prints before anything runs is what a run takes: one workspace of just these bytes, and little else.
+/// A run takes as much memory as `info` prints before: one workspace of just these bytes, and little else.
 TEST(TrainingMemory, WhatIsPlannedIsWhatIsTaken) {
   constexpr Index batch = 16, length = 128;
   for (const char* const cell : {"lstm", "mingru"}) {

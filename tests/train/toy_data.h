@@ -40,7 +40,7 @@ class CopyTask final : public Dataset {
   explicit CopyTask(std::uint64_t seed = 1) : random_(seed) {
     description_.task = Task::classify;
     description_.vocabulary = vocabulary;
-    description_.classes = {"a", "b", "c", "d"};
+    description_.labels.classes = {"a", "b", "c", "d"};
   }
 
   std::function<void(Index batch, Example& example)> spoil;

@@ -47,7 +47,7 @@ std::string number_text(double value, const Column& column) {
   const auto rounded = static_cast<float>(value);
   const double missed = moved_by(std::max(little, half_digit * std::abs(normal)));
   if (std::abs(static_cast<double>(rounded) - value) <= missed) return fmt::format("{}", rounded);
-  // Of a value that is far larger than it changes, a float of its own would lose what counts.
+  // If a value is much larger than its changes, a float of its own would lose the digits that count.
   const double noise = moved_by(half_digit * std::max(1.0, std::abs(normal)));
   const double digits = std::ceil(std::log10(std::abs(value) / noise));
   constexpr double most = std::numeric_limits<double>::max_digits10;
@@ -117,7 +117,7 @@ RowAnswers::RowAnswers(Output& output, const DataDescription& data, std::vector<
                        std::vector<double> quantiles)
     : output_(output),
       data_(&data),
-      spread_(&data.spread),
+      spread_(&data.series.spread),
       kept_(std::move(kept)),
       json_(json),
       quantiles_(std::move(quantiles)) {}
@@ -126,7 +126,7 @@ void RowAnswers::header() {
   if (json_) return;
   std::vector<std::string> names;
   if (data_->task == Task::forecast) {
-    for (Index step = 1; step <= data_->horizon; ++step) {
+    for (Index step = 1; step <= data_->series.horizon; ++step) {
       for (const Column& target : data_->targets) {
         names.push_back(fmt::format("{}+{}", target.name, step));
         for (const double level : quantiles_) names.push_back(fmt::format("{}+{} q{:g}", target.name, step, level));
@@ -155,7 +155,7 @@ double RowAnswers::raw(std::span<const float> outputs, Index step, std::size_t t
 std::vector<std::string> RowAnswers::cells(std::span<const float> outputs) const {
   std::vector<std::string> texts;
   if (data_->task == Task::forecast) {
-    for (Index step = 0; step < data_->horizon; ++step) {
+    for (Index step = 0; step < data_->series.horizon; ++step) {
       for (std::size_t target = 0; target < data_->targets.size(); ++target) {
         const Column& column = data_->targets[target];
         texts.push_back(number_text(raw(outputs, step, target), column));
@@ -165,13 +165,13 @@ std::vector<std::string> RowAnswers::cells(std::span<const float> outputs) const
     return texts;
   }
   const Choice choice = likeliest(outputs);
-  return {data_->classes[static_cast<std::size_t>(choice.index)], fmt::format("{:.6f}", choice.probability)};
+  return {data_->labels.classes[static_cast<std::size_t>(choice.index)], fmt::format("{:.6f}", choice.probability)};
 }
 
 void RowAnswers::write_row(std::span<const std::string> front, std::span<const std::string> back) {
   std::vector<std::string> fields(front.begin(), front.end());
   fields.insert(fields.end(), back.begin(), back.end());
-  output_.write(csv_row(fields, data_->delimiter));
+  output_.write(csv_row(fields, data_->table.delimiter));
 }
 
 void RowAnswers::write_json(std::span<const std::string> kept, std::span<const float> outputs) {
@@ -180,18 +180,18 @@ void RowAnswers::write_json(std::span<const std::string> kept, std::span<const f
   if (data_->task == Task::forecast) {
     for (std::size_t target = 0; target < data_->targets.size(); ++target) {
       Json& values = json["forecast"][data_->targets[target].name];
-      for (Index step = 0; step < data_->horizon; ++step) values.push_back(raw(outputs, step, target));
+      for (Index step = 0; step < data_->series.horizon; ++step) values.push_back(raw(outputs, step, target));
       for (const double level : quantiles_) {
         Json& at = json["quantiles"][data_->targets[target].name][fmt::format("{:g}", level)];
-        for (Index step = 0; step < data_->horizon; ++step) at.push_back(raw(outputs, step, target, level));
+        for (Index step = 0; step < data_->series.horizon; ++step) at.push_back(raw(outputs, step, target, level));
       }
     }
   } else {
     const Choice choice = likeliest(outputs);
-    json["label"] = data_->classes[static_cast<std::size_t>(choice.index)];
+    json["label"] = data_->labels.classes[static_cast<std::size_t>(choice.index)];
     json["probability"] = choice.probability;
     const auto all = probabilities(outputs);
-    for (std::size_t i = 0; i < all.size(); ++i) json["probabilities"][data_->classes[i]] = all[i];
+    for (std::size_t i = 0; i < all.size(); ++i) json["probabilities"][data_->labels.classes[i]] = all[i];
   }
   output_.write(json_line(json));
 }
@@ -199,7 +199,7 @@ void RowAnswers::write_json(std::span<const std::string> kept, std::span<const f
 void check_quantiles(const Model& model, const std::string& path, std::span<const double> levels) {
   if (levels.empty()) return;
   require_task(model, path, Task::forecast, "--quantiles");
-  model.data().spread.check(levels);
+  model.data().series.spread.check(levels);
   if (!std::ranges::is_sorted(levels)) throw Error(ErrorCode::invalid_argument, "--quantiles must ascend");
 }
 

@@ -9,7 +9,7 @@
 #include "penstock/model.h"
 #include "terminal/terminal.h"
 
-/// What a model says about each step of its input, as text. `predict` and `stream` write the same.
+/// A model's answers to each step of its input, as text. `predict` and `stream` write the same.
 namespace penstock::cli {
 
 /// -log2 of the probability that the logits give to a token.
@@ -48,7 +48,7 @@ class ByteAnswers {
   /// Throws Error(bad_input) unless there is one logit a byte.
   void expect(std::vector<float> logits);
 
-  /// Whether anything is printed.
+  /// Returns whether anything is printed.
   bool writes() const { return style_ != Style::silent; }
 
   double bits() const { return bits_; }
@@ -89,7 +89,7 @@ class RowAnswers {
   std::vector<std::string> cells(std::span<const float> outputs) const;
   void write_row(std::span<const std::string> front, std::span<const std::string> back);
   void write_json(std::span<const std::string> kept, std::span<const float> outputs);
-  /// Of a forecast, raw; of its quantile, if a level is given.
+  /// Returns a raw forecast, or its quantile if a level is given.
   double raw(std::span<const float> outputs, Index step, std::size_t target,
              std::optional<double> level = std::nullopt) const;
 

@@ -13,7 +13,7 @@ namespace penstock::cli {
 /// Whose mean and size tell how a series is scaled: at least a season.
 Index GroupStreams::rows_to_scale() const {
   constexpr Index fewest = 8;
-  return std::max(fewest, data_.season);
+  return std::max(fewest, data_.series.season);
 }
 
 void GroupStreams::switch_to(const std::string& name) {

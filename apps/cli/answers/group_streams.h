@@ -26,14 +26,14 @@ class GroupStreams {
   };
   struct Ready {
     const DataDescription& data;  ///< With the scaling of the series.
-    SpreadTracker& tracker;       ///< Of its intervals.
+    SpreadTracker& tracker;       ///< State of its intervals.
     WaitingRows rows;             ///< This one, behind those that it had to wait for.
   };
   std::optional<Ready> take(Rows& rows);
 
   /// All series start anew.
   void reset_all();
-  /// Goes on from what was saved, and says to `rows` how series that training did not see are scaled.
+  /// Continues from a saved state, and tells `rows` the scaling of series that training did not see.
   void restore(const StreamState& state, Rows& rows);
   void save(StreamState& state);
 
@@ -51,7 +51,7 @@ class GroupStreams {
   static WaitingRows take_in(const Rows& row, WaitingRows behind);
   Index rows_to_scale() const;
   void switch_to(const std::string& name);
-  /// From now on it is known how the series is scaled.
+  /// Sets the description of a series, whose scaling is known from now on.
   static void describe(Series& series, DataDescription data);
 
   Session& session_;

@@ -17,7 +17,7 @@ namespace {
 
 /// How rows follow each other in time; models from before that was kept know the column of dates by what they read.
 RowDates usual_dates(const DataDescription& data) {
-  RowDates dates = data.row_dates;
+  RowDates dates = data.series.row_dates;
   const auto input = std::ranges::find_if(data.inputs, &Column::reads_dates);
   if (!dates.column.empty() || input == data.inputs.end()) return dates;
   dates.column = input->name;
@@ -53,13 +53,13 @@ RowTimes::RowTimes(const Rows& rows, const std::vector<GroupedRows>& groups, con
   }
   std::vector<double> all;
   for (const GroupedRows& series : groups) {
-    dates_.push_back(dates_of(series, usual, data.horizon));
+    dates_.push_back(dates_of(series, usual, data.series.horizon));
     if (dates_.back().empty()) {
       fail(ErrorCode::bad_input,
            "{}: --long needs two rows or more{}{}, of which the first and the last have a date in column '{}'",
            printable(rows.name()), series.name.empty() ? "" : " of ", printable(series.name), printable(name_));
     }
-    if (dates_.back().size() < series.dates.size() + static_cast<std::size_t>(data.horizon)) {
+    if (dates_.back().size() < series.dates.size() + static_cast<std::size_t>(data.series.horizon)) {
       fail(ErrorCode::bad_input,
            "{}: the dates of the forecasts lie too far in the future for --long to write them: look at the last dates "
            "in column '{}'",
@@ -79,7 +79,7 @@ LongAnswers::LongAnswers(Output& output, const DataDescription& data, LongOption
     : output_(output), data_(data), options_(std::move(options)), times_(std::move(times)) {
   if (options_.origins) key_names_.emplace_back("origin");
   key_names_.push_back(times_.name());
-  if (!data_.group_column.empty()) key_names_.push_back(data_.group_column);
+  if (!data_.series.group_column.empty()) key_names_.push_back(data_.series.group_column);
   key_names_.emplace_back("column");
 }
 
@@ -89,14 +89,14 @@ void LongAnswers::header() {
   names.insert(names.end(), key_names_.begin(), key_names_.end());
   names.emplace_back("forecast");
   for (const double level : options_.quantiles) names.push_back(fmt::format("q{:g}", level));
-  output_.write(csv_row(names, data_.delimiter));
+  output_.write(csv_row(names, data_.table.delimiter));
 }
 
 std::vector<std::string> LongAnswers::keys(std::size_t series, Index row, Index step, const GroupedRows& of) const {
   std::vector<std::string> values;
   if (options_.origins) values.push_back(times_.text(series, row));
   values.push_back(times_.text(series, row + step));
-  if (!data_.group_column.empty()) values.push_back(of.name);
+  if (!data_.series.group_column.empty()) values.push_back(of.name);
   return values;
 }
 
@@ -122,7 +122,7 @@ void LongAnswers::answer(std::size_t series, Index row, const GroupedRows& of, c
     values.insert(values.begin(), kept.begin(), kept.end());
     values.push_back(number_text(forecast, column));
     for (const double level : options_.quantiles) values.push_back(number_text(quantile(level), column));
-    output_.write(csv_row(values, data_.delimiter));
+    output_.write(csv_row(values, data_.table.delimiter));
   }
 }
 

@@ -16,13 +16,13 @@ namespace penstock::cli {
 /// from 1 for the first row of each series.
 class RowTimes {
  public:
-  /// Of `groups`, which read_groups() made of `rows`. Throws Error(bad_input) for a file without the model's column of
-  /// dates, and for a series whose first or last row has no date.
+  /// Reads the times of `groups`, which read_groups() made of `rows`. Throws Error(bad_input) for a file without the
+  /// model's column of dates, and for a series whose first or last row has no date.
   RowTimes(const Rows& rows, const std::vector<GroupedRows>& groups, const DataDescription& data);
 
   /// The name of the column: that of the dates, or "row".
   const std::string& name() const { return name_; }
-  /// Of a row of a series, both counted from 0; up to `horizon` rows behind its last row.
+  /// Returns the time of a row of a series, both counted from 0; up to `horizon` rows behind its last row.
   std::string text(std::size_t series, Index row) const;
 
  private:

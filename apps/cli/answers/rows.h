@@ -7,10 +7,10 @@
 #include "penstock/data/rows.h"
 #include "terminal/input.h"
 
-/// What is said of the rows of a table, and the lines of a stream of tokens, for models that do not read bytes.
+/// Messages about the rows of a table, and the lines of a stream of tokens, for models that do not read bytes.
 namespace penstock::cli {
 
-/// What was said of the first value that was replaced, with the names of options.
+/// Returns the message about the first value that was replaced, with the names of options.
 std::string first_replaced(const Rows& rows);
 
 /// Says which rows were left out because of their dates, if any.

@@ -91,7 +91,7 @@ std::vector<std::string> series_lines(const Score& score) {
 }
 
 std::vector<std::string> label_lines(const DataDescription& data, const LabelScore& score) {
-  const std::string majority = printable(data.classes[static_cast<std::size_t>(score.majority)]);
+  const std::string majority = printable(data.labels.classes[static_cast<std::size_t>(score.majority)]);
   std::vector<std::string> lines = {fmt::format("accuracy {}, macro-F1 {:.3f} on {}", percent(score.accuracy),
                                                 score.macro_f1,
                                                 counted(score.scored, data.labels_texts() ? "text" : "sequence"))};
@@ -100,16 +100,16 @@ std::vector<std::string> label_lines(const DataDescription& data, const LabelSco
                               points > 0.0 ? fmt::format("better by {:.1f} points", points) : "no better", majority,
                               percent(score.majority_accuracy)));
   constexpr std::size_t widest = 12;
-  if (data.classes.size() > widest) return lines;
+  if (data.labels.classes.size() > widest) return lines;
   std::size_t width = 5;
-  for (const std::string& name : data.classes)
+  for (const std::string& name : data.labels.classes)
     width = std::max(width, std::min<std::size_t>(10, printable(name).size()));
   const auto cell = [&](const std::string& text) { return fmt::format(" {:>{}.{}}", text, width, width); };
   std::string head = cell("truth") + " |";
-  for (const std::string& name : data.classes) head += cell(printable(name));
+  for (const std::string& name : data.labels.classes) head += cell(printable(name));
   lines.push_back(head + "   (answers)");
-  for (std::size_t truth = 0; truth < data.classes.size(); ++truth) {
-    std::string line = cell(printable(data.classes[truth])) + " |";
+  for (std::size_t truth = 0; truth < data.labels.classes.size(); ++truth) {
+    std::string line = cell(printable(data.labels.classes[truth])) + " |";
     for (const Index count : score.confusion[truth]) line += cell(fmt::format("{}", count));
     lines.push_back(line);
   }
@@ -236,7 +236,7 @@ Score score_labelled(const Model& model, const std::string& path, const RowOptio
 }
 
 Score score_held_out_labels(const Model& model, const Dataset& data, const Execution& execution) {
-  const std::size_t classes = model.data().classes.size();
+  const std::size_t classes = model.data().labels.classes.size();
   const auto inputs = static_cast<std::size_t>(model.data().input_size());
   std::vector<std::vector<Index>> confusion(classes, std::vector<Index>(classes, 0));
   Example example;
@@ -318,9 +318,9 @@ Json score_json(const Model& model, const Score& score) {
     json = {{"scored", labels.scored},
             {"accuracy", labels.accuracy},
             {"macro_f1", labels.macro_f1},
-            {"classes", model.data().classes},
+            {"classes", model.data().labels.classes},
             {"confusion", labels.confusion},
-            {"majority", model.data().classes[static_cast<std::size_t>(labels.majority)]},
+            {"majority", model.data().labels.classes[static_cast<std::size_t>(labels.majority)]},
             {"majority_accuracy", labels.majority_accuracy}};
   } else if (model.data().task == Task::language) {
     json = {{"bytes", score.bytes}, {"bits_per_byte", score.bits_per_byte}};

@@ -18,7 +18,7 @@ struct Compressed {
 };
 std::vector<Compressed> compress(std::string_view text);
 
-/// What there is to say about one file: only the part of the model's task is filled.
+/// Scores of one file: only the part of the model's task is filled.
 struct Score {
   std::vector<ColumnScore> columns;  // forecast ...
   std::vector<GroupScore> groups;    // ... and of each series by itself, if there are several
@@ -41,8 +41,8 @@ Score score_text(const Model& model, const std::string& path, const Execution& e
 
 /// Lines for a person, each ending in a line end: `first` begins the first one, and as many blanks the others.
 std::string score_lines(const Model& model, const Score& score, const std::string& first);
-/// The same in a few words, of the first column: "air: RMSE 5.008, ..., better than a season ago by 85 %"; empty if
-/// nothing was scored.
+/// Returns the scores of the first column in a few words: "air: RMSE 5.008, ..., better than a season ago by 85 %";
+/// empty if nothing was scored.
 std::string score_headline(const Model& model, const Score& score);
 Json score_json(const Model& model, const Score& score);
 

@@ -47,7 +47,7 @@ std::vector<Scaling> scalings(const nlohmann::json& object, const char* name, co
     if (std::ranges::all_of(all, [](const Scaling& each) { return std::isfinite(each.mean) && each.scale > 0.0; }))
       return all;
   } catch (const nlohmann::json::exception&) {
-    // As below.
+    // The error below covers wrong types, too.
   }
   bad(path, fmt::format("\"{}\" is no list of means and positive scales", name));
 }

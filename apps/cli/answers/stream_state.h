@@ -13,7 +13,7 @@
 
 namespace penstock::cli {
 
-/// What a session remembers, to be kept. One that is not finite could not go on: it is reset, with a note.
+/// Returns the state of a session to be kept. A session whose state is not finite is reset, with a note.
 std::vector<float> kept_state(Session& session);
 
 /// The file of `penstock stream --state`: what a model remembers, so that a stream may stop and go on. It belongs to
@@ -25,7 +25,7 @@ class StreamState {
   /// Error(io_failure) if it could not be written later.
   StreamState(std::string path, const std::string& model);
 
-  /// Whether there was a file.
+  /// Returns whether there was a file.
   bool found() const { return found_; }
   void restore(Session& session) const;
   /// A file that knows nothing of intervals leaves them as at the start of a series.
@@ -34,19 +34,19 @@ class StreamState {
   /// Writes the file by a FileWriter.
   void save(Session& session) const;
 
-  /// What a text's next byte was expected to be; empty at its start.
+  /// Probabilities expected for a text's next byte; empty at its start.
   std::vector<float> expected;
-  /// Of the intervals of a series; empty without them.
+  /// State of the intervals of a series; empty without them.
   std::vector<float> intervals;
 
-  /// Of each series of a model of groups.
+  /// State of one series of a model of groups.
   struct OfGroup {
     std::vector<float> state;
     std::vector<float> intervals;
-    std::optional<Group> scaling;  ///< Of one that training did not see.
+    std::optional<Group> scaling;  ///< Scaling of a series that training did not see.
   };
   std::map<std::string, OfGroup> groups;
-  /// As RowReader::last_rows().
+  /// Last rows, as RowReader::last_rows() returns them.
   std::map<std::string, RowReader::LastRow> last_rows;
 
  private:

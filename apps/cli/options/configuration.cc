@@ -145,7 +145,7 @@ std::string configuration_text(const CLI::App& verb) {
     const std::string value = entry.value();
     const bool quoted = value.find_first_of("#'\" ") != value.npos || value == "\t";
     const std::string shown = quoted ? fmt::format("\"{}\"", value) : value;
-    // What is not given stays so when the file is read: some options suit some data alone.
+    // Options that were not given stay comments: some options suit only some data.
     const char* const comment = entry.option->count() > 0 && !value.empty() ? "" : "#";
     const std::string line = fmt::format("{}{} ={}{}", comment, entry.name(), value.empty() ? "" : " ", shown);
     text += fmt::format("{:<31} # {}\n", line, entry.option->get_description());

@@ -46,11 +46,11 @@ OpenedData open_text_file(const DataOptions& options) {
           {}};
 }
 
-/// What the rows of a series were found to be like.
+/// Returns what was found about the rows of a series.
 std::string findings(const Dataset& dataset) {
   const DataDescription& data = dataset.description();
   std::string text;
-  if (data.season > 1) text += fmt::format("; a season of {} rows", data.season);
+  if (data.series.season > 1) text += fmt::format("; a season of {} rows", data.series.season);
   const auto logarithms = std::ranges::count_if(data.targets, [](const Column& target) { return target.logarithm; });
   if (logarithms > 0) {
     text += logarithms == static_cast<Index>(data.targets.size())
@@ -64,7 +64,7 @@ std::string findings(const Dataset& dataset) {
 template <class TableKind>
 void take_table_options(const DataOptions& said, TableKind& options) {
   options.format = said.table.format();
-  options.missing = said.table.missing.value_or(said.origin ? said.origin->missing : options.missing);
+  options.missing = said.table.missing.value_or(said.origin ? said.origin->table.missing : options.missing);
   options.validation_fraction = said.validation_fraction.value_or(options.validation_fraction);
 }
 
@@ -73,16 +73,16 @@ OpenedData open_series_file(const DataOptions& options) {
   take_table_options(options, series);
   series.inputs = options.columns;
   series.categories = options.categories;
-  series.undated = options.table.undated.value_or(options.origin ? options.origin->undated : series.undated);
+  series.undated = options.table.undated.value_or(options.origin ? options.origin->series.undated : series.undated);
   auto dataset = open_series(options.sources, series, options.origin);
   const DataDescription& data = dataset->description();
-  const auto groups = static_cast<Index>(data.groups.size());
+  const auto groups = static_cast<Index>(data.series.groups.size());
   const std::string summary = fmt::format(
       "{} in {}{}, {}; predicts {}, {}{} ahead{}", column_list(data.inputs),
       counted(dataset->training_steps() + std::max<Index>(groups, 1), "row"),
       groups > 0 ? fmt::format(" of {} series", with_commas(groups)) : "",
       held_out(series.validation_fraction, groups > 0 ? "of each the next" : "the next"), column_list(data.targets),
-      data.horizon == 1 ? "" : "1 to ", counted(data.horizon, "row"), findings(*dataset));
+      data.series.horizon == 1 ? "" : "1 to ", counted(data.series.horizon, "row"), findings(*dataset));
   return {std::move(dataset), DataKind::series, summary, {}};
 }
 
@@ -96,9 +96,9 @@ OpenedData open_labelled_file(const DataOptions& options, std::uint64_t seed) {
   labelled.seed = seed;
   auto dataset = open_labelled(options.sources, labelled, options.origin);
   const DataDescription& data = dataset->description();
-  const std::string summary =
-      fmt::format("{} of {} in {} classes, {}", counted(dataset->training_steps(), "sequence"),
-                  column_list(data.inputs), data.classes.size(), held_out(labelled.validation_fraction, "another"));
+  const std::string summary = fmt::format("{} of {} in {} classes, {}", counted(dataset->training_steps(), "sequence"),
+                                          column_list(data.inputs), data.labels.classes.size(),
+                                          held_out(labelled.validation_fraction, "another"));
   return {std::move(dataset), DataKind::labelled, summary, {}};
 }
 
@@ -112,7 +112,7 @@ OpenedData open_labelled_text_file(const DataOptions& options, std::uint64_t see
   auto dataset = open_labelled_texts(options.sources, texts, options.origin);
   const std::string summary =
       fmt::format("{} in {} classes, {}", counted(dataset->training_steps(), "text"),
-                  dataset->description().classes.size(), held_out(texts.validation_fraction, "of each another"));
+                  dataset->description().labels.classes.size(), held_out(texts.validation_fraction, "of each another"));
   return {std::move(dataset), DataKind::labelled_texts, summary, {}};
 }
 

@@ -28,11 +28,11 @@ struct TableOptions {
   std::optional<Undated> undated;
 
   TableFormat format() const;
-  /// For rows that a model answers.
+  /// Returns the format of rows that a model answers.
   RowFormat row_format() const;
 };
 
-/// What the options say about the data; which of them apply depends on the kind.
+/// Options about the data; which of them apply depends on the kind.
 struct DataOptions {
   std::string source;  ///< The first of `sources`, as messages call the data.
   Sources sources;     ///< Paths, or "task:NAME".
@@ -40,21 +40,21 @@ struct DataOptions {
   std::vector<std::string> columns, categories;
   std::optional<std::string> sequence_column, label_column;  ///< "sequence" and "label" if not given.
   std::string text_column;                                   ///< Labelled texts: found if empty.
-  Index longest = 1000;                                      ///< The same: bytes of a text that are read.
+  Index longest = 1000;                                      ///< Largest number of bytes that are read of a text.
   TableOptions table;
   bool bytes = false;
   std::string target;  ///< Sound: what came out.
   std::optional<double> validation_fraction;
-  SeriesOptions series;   ///< Of a series alone, but what `choices` and `table` say.
+  SeriesOptions series;   ///< Options of a series alone, except those in `choices` and `table`.
   SeriesChoices choices;  ///< How a series is forecast, and its dates.
   TaskOptions task;
-  const DataDescription* origin = nullptr;  ///< Of a model that is trained further: its columns, horizon and labels.
+  const DataDescription* origin = nullptr;  ///< Columns, horizon and labels of a model that is trained further.
 };
 
 struct OpenedData {
   std::unique_ptr<Dataset> dataset;
   DataKind kind = DataKind::text;
-  /// For a person: "4,305,367 bytes of text, the last 5 % held out".
+  /// Summary for a person: "4,305,367 bytes of text, the last 5 % held out".
   std::string summary;
   std::vector<std::string> reading;  ///< How the files were read, as far as that was guessed.
 };
@@ -80,7 +80,7 @@ void refuse_foreign_options(const CLI::App& app, const DataOptions& options, Dat
 
 OpenedData open_data(const DataOptions& options, DataKind kind, std::uint64_t seed);
 
-/// By the name: WAV, AIFF, FLAC, Ogg.
+/// Returns whether a file is sound by its name: WAV, AIFF, FLAC, Ogg.
 bool is_sound_file(const std::string& path);
 
 /// "task:parity" -> "parity"; empty for anything else.

@@ -12,7 +12,7 @@ namespace penstock::cli {
 void settle_device(bool automatic, Execution& execution, const Model& model, DeviceQuestion question,
                    bool quiet = false);
 
-/// What a process does that answers what stands in some files, a piece of a sequence at a time.
+/// Returns the work of a process that answers the content of some files, a piece of a sequence at a time.
 DeviceQuestion reading_of(const Model& model, const std::vector<std::string>& paths);
 
 }  // namespace penstock::cli

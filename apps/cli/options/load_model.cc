@@ -30,10 +30,10 @@ std::string command(const std::string& verb, const std::string& model, const std
   return fmt::format("'penstock {} {}{}{}'", verb, shell_word(model), rest.empty() ? "" : " ", rest);
 }
 
-/// What a model reads, as a person would say it.
+/// Returns the input that a model reads, for messages.
 std::string reads(const DataDescription& data) {
   if (data.task == Task::language) return "a text";
-  if (data.labels_texts()) return fmt::format("a table with the column {}", printable(data.text_column));
+  if (data.labels_texts()) return fmt::format("a table with the column {}", printable(data.labels.text_column));
   if (data.vocabulary > 0) return "lines of tokens, or task:NAME";
   std::vector<std::string> names;
   for (const Column& input : data.inputs) {

@@ -64,7 +64,7 @@ void add_entries(std::string& page, const CLI::App& app) {
   }
 }
 
-/// For a shell's single quotes.
+/// Escapes text for a shell's single quotes.
 std::string single_quoted(const std::string& text) {
   std::string out = "'";
   for (const char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
@@ -89,7 +89,7 @@ std::vector<std::string> words_of(const OptionEntry& entry) {
   return words;
 }
 
-/// The same of what a verb takes without a name; empty: files.
+/// Returns the words that a verb's argument without a name takes, as far as they are known; empty: files.
 std::vector<std::string> argument_words(const CLI::App& program, const CLI::App& verb) {
   std::vector<std::string> words;
   for (const CLI::Option* option : verb.get_options([](const CLI::Option* o) { return o->get_positional(); })) {

@@ -15,7 +15,7 @@ namespace {
 
 [[noreturn]] void misuse(const std::string& message) { throw Error(ErrorCode::invalid_argument, message); }
 
-/// What a person may mean: 1000 by "1e3", "1,000", "1_000" and "1k", 0.2 by "20%".
+/// Returns the number that a person may mean: 1000 by "1e3", "1,000", "1_000" and "1k", 0.2 by "20%".
 template <class T>
 std::string number_meant(std::string text) {
   double factor = 1.0;
@@ -71,7 +71,7 @@ std::string with_commas_between(const std::string& text) {
   return fmt::format("{}", fmt::join(numbers, ","));
 }
 
-/// Whether `text` names one of the chips that --chip knows: "h100" of "H100 (sm_90)".
+/// Returns whether `text` names one of the chips that --chip knows: "h100" for "H100 (sm_90)".
 bool names_chip(const std::string& text) {
   const auto same = [](unsigned char a, unsigned char b) { return std::tolower(a) == std::tolower(b); };
   return std::ranges::any_of(chips(), [&](const std::string& chip) {
@@ -87,14 +87,14 @@ Device parse_device_of(const CLI::App& app, const std::string& text) {
                      plans ? "'--chip " + shell_word(text) + "' plans for one" : "a GPU is 'cuda'"));
 }
 
-/// Which option an argument may be the value of that stands behind all others: "; did you mean '-o out.onnx'?".
+/// Returns the option that a surplus argument may be the value of: "; did you mean '-o out.onnx'?".
 std::string option_for(const CLI::App& app, const std::string& text) {
   const auto has = [&](const char* option) { return app.get_option_no_throw(option) != nullptr; };
   if (is_finite_number(text) && has("--quantiles") && app.count("--quantiles") > 0) {
     return "; a list has commas and no blanks, such as --quantiles 0.1,0.5,0.9";
   }
   const char* option = has("--prompt") ? "--prompt" : has("--output") ? "-o" : nullptr;
-  // Of files that are there, more than one may be meant as data.
+  // A file that exists may be meant as further data.
   const bool is_there = has("DATA") && std::filesystem::exists(std::filesystem::path(text));
   if (option == nullptr || is_there) return "";
   return fmt::format("; did you mean '{} {}'?", option, shell_word(text));
@@ -114,7 +114,7 @@ void list_entry(std::string& out, const std::string& name, const std::string& te
   }
 }
 
-/// What stands without an option here: files, and the verb itself.
+/// Returns a hint for an option that is an argument without a name here: a file, or the verb itself.
 std::string without_option(const CLI::App& app, const std::string& name) {
   if (app.get_parent() == nullptr) {
     for (const CLI::App* verb : verbs_of(app)) {
@@ -146,7 +146,7 @@ std::string where_option_is(const CLI::App& app, const std::string& name) {
   return "";
 }
 
-/// What people look for that is no verb.
+/// Returns a hint for verbs that people look for and that do not exist.
 std::string where_else(const std::string& verb) {
   if (verb != "torchscript" && verb != "pt2") return "";
   return ": 'penstock export' writes ONNX, and penstock.torch.SequenceModel in Python reads a model for torch.export";
@@ -232,7 +232,7 @@ void fail_choice(const std::string& option, const std::string& text, const std::
 }
 
 CLI::Option* Options::declare(CLI::Option* option) {
-  // As everywhere else in Unix, the last one counts.
+  // The last of several values counts, as usual in Unix.
   return option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)->group(group_);
 }
 

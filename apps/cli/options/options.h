@@ -57,7 +57,7 @@ std::string default_text(const std::optional<T>&) {
   return "";
 }
 
-// What a configuration file would hold for a value; empty if it is not set.
+// Returns the text of a value in a configuration file; empty if it is not set.
 template <class T>
 std::string config_text(const T& value) {
   return fmt::format("{}", value);
@@ -80,7 +80,7 @@ struct OptionEntry {
 
   /// "learning-rate"
   std::string name() const { return option->get_lnames().front(); }
-  /// Whether its value is a file.
+  /// Returns whether its value is a file.
   bool is_file() const { return option->get_option_text() == "FILE"; }
 };
 

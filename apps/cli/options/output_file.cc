@@ -38,7 +38,7 @@ const char* kind_of_file(const std::string& path) {
   }
 }
 
-/// Whether the open file is still the one of this name: whoever held the lock before may have removed it.
+/// Returns whether the open file is still the one of this name: the previous holder of the lock may have removed it.
 bool is_named(int descriptor, const std::string& path) {
   struct stat open_file = {}, named = {};
   return fstat(descriptor, &open_file) == 0 && stat(path.c_str(), &named) == 0 && open_file.st_ino == named.st_ino &&

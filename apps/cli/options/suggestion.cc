@@ -26,7 +26,7 @@ std::size_t distance(std::string_view a, std::string_view b) {
   return d[a.size()][b.size()];
 }
 
-/// What people type who know other programs, and what they mean by it here.
+/// Words of other programs, and their meaning here.
 constexpr std::pair<std::string_view, std::string_view> other_words[] = {
     {"--lr", "--learning-rate"},
     {"--learning_rate", "--learning-rate"},
@@ -152,7 +152,7 @@ std::string suggestion(const std::string& text, const std::vector<std::string>& 
       return fmt::format(", did you mean '{}'?", meant);
     }
   }
-  // What is nearest, and what it means.
+  // The nearest word, and its meaning.
   std::vector<std::pair<std::string_view, std::string_view>> words;
   for (const std::string& name : names) words.emplace_back(name, name);
   for (const auto& [typed, meant] : other_words) {
@@ -165,7 +165,7 @@ std::string suggestion(const std::string& text, const std::vector<std::string>& 
   if (closest != words.end() && distance(text, closest->first) <= std::max<std::size_t>(1, letters / 3)) {
     return fmt::format(", did you mean '{}'?", closest->second);
   }
-  // What was typed may be part of the one name that holds it: "--rate" of "--learning-rate".
+  // A part of a single name suggests that name: "--rate" suggests "--learning-rate".
   constexpr std::size_t shortest = 3;
   const std::string part = text.substr(dashes);
   const auto holds = [&](const std::string& name) { return name.find(part) != name.npos; };

@@ -96,7 +96,7 @@ Axis logarithmic_axis(const Extent& extent) {
   return axis;
 }
 
-/// Whether there is no range that ticks could divide.
+/// Returns whether the range is too narrow for ticks.
 bool is_narrow(const Axis& axis) {
   return !(axis.to - axis.from > std::max(smallest, finest * std::max(std::abs(axis.from), std::abs(axis.to))));
 }

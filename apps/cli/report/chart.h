@@ -16,7 +16,7 @@ struct Line {
   enum class Style {
     solid,
     faint,    ///< Thinner and lighter: what jumps about.
-    dashed,   ///< What has not happened yet.
+    dashed,   ///< Values still to come.
     neutral,  ///< In the colour of text: the truth.
   };
   std::string name;
@@ -45,22 +45,22 @@ struct Chart {
   std::vector<Line> lines = {};
   std::vector<Band> bands = {};
 
-  /// When rows were if x numbers them, in seconds since the start of 1970: of row `first_row` and those behind it.
+  /// If x numbers rows: their dates in seconds since the start of 1970, from row `first_row` on.
   std::vector<double> dates = {};
   double first_row = 0.0;
 
   bool empty() const { return lines.empty(); }
 };
 
-/// Where an axis has its labels.
+/// Range, ticks and labels of an axis.
 struct Axis {
   double from = 0.0, to = 1.0;
   bool logarithmic = false;
   std::vector<double> ticks;
-  std::vector<std::string> labels = {};  ///< Of the ticks.
+  std::vector<std::string> labels = {};  ///< Labels of the ticks.
 
-  /// Whether a point can be drawn there: not beyond 1e300, where differences would overflow, and on a logarithmic axis
-  /// not below 1e-300.
+  /// Returns whether a point can be drawn there: not beyond 1e300, where differences would overflow, and on a
+  /// logarithmic axis not below 1e-300.
   bool holds(double value) const;
   /// 0 at `from`, 1 at `to`.
   double place(double value) const;
@@ -69,7 +69,8 @@ struct Axis {
 /// The axes that hold all finite numbers of a chart, of such a width in pixels.
 Axis x_axis(const Chart& chart, int width);
 Axis y_axis(const Chart& chart);
-/// Of what can be seen in so many points: the least and the greatest of each of `buckets` parts. Gaps stay.
+/// Returns the visible part of a line in so many points: the least and the greatest of each of `buckets` parts. Gaps
+/// stay.
 Line thinned(const Line& line, std::size_t buckets);
 
 /// The classes of a line, which the style of the page draws.
@@ -77,7 +78,7 @@ std::string line_class(const Line& line);
 /// An <svg> of that size, which takes its colours from the page's style.
 std::string svg(const Chart& chart, int width, int height);
 
-/// For a program that draws.
+/// Returns the chart as JSON for a program that draws.
 Json chart_json(const Chart& chart);
 
 }  // namespace penstock::cli::reporting

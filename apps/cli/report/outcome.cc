@@ -17,7 +17,7 @@ constexpr double low_level = 0.1, high_level = 0.9;  // of the quantiles that ar
 }  // namespace
 
 bool ForecastTrace::knows_quantiles() const {
-  const Spread& spread = data_.spread;
+  const Spread& spread = data_.series.spread;
   return !spread.empty() && spread.levels.front() <= low_level && spread.levels.back() >= high_level;
 }
 
@@ -38,7 +38,7 @@ void ForecastTrace::add(const Spread& spread, std::span<const double> values, st
   rows_.push_back(std::move(row));
   ++seen_;
   // Forecasts of the first row that is shown come from rows before it.
-  if (rows_.size() > most_rows + static_cast<std::size_t>(data_.horizon)) rows_.pop_front();
+  if (rows_.size() > most_rows + static_cast<std::size_t>(data_.series.horizon)) rows_.pop_front();
 }
 
 double ForecastTrace::quantile(const Spread& spread, double level, std::size_t output, double forecast) const {
@@ -47,7 +47,7 @@ double ForecastTrace::quantile(const Spread& spread, double level, std::size_t o
 }
 
 void ForecastTrace::add_quantiles(const Spread& spread, Row& row) const {
-  const std::size_t targets = row.last.size(), first = (static_cast<std::size_t>(data_.horizon) - 1) * targets;
+  const std::size_t targets = row.last.size(), first = (static_cast<std::size_t>(data_.series.horizon) - 1) * targets;
   for (std::size_t target = 0; target < targets; ++target) {
     row.low.push_back(quantile(spread, low_level, first + target, row.last[target]));
     row.high.push_back(quantile(spread, high_level, first + target, row.last[target]));
@@ -55,7 +55,7 @@ void ForecastTrace::add_quantiles(const Spread& spread, Row& row) const {
 }
 
 Json ForecastTrace::quantiles_to_come(std::size_t target, double level) const {
-  Spread spread = data_.spread;
+  Spread spread = data_.series.spread;
   spread.scales = latest_scales_;
   Json values = Json::array();
   for (std::size_t i = target; i < latest_.size(); i += data_.targets.size()) {
@@ -86,8 +86,8 @@ std::vector<Json> ForecastTrace::records() const {
     }
     for (std::size_t i = target; i < latest_.size(); i += targets) to_come.push_back(latest_[i]);
     Json forecasts = {{"1", said_before(target, 1, &Row::next)}};
-    if (data_.horizon > 1) {
-      forecasts[fmt::format("{}", data_.horizon)] = said_before(target, data_.horizon, &Row::last);
+    if (data_.series.horizon > 1) {
+      forecasts[fmt::format("{}", data_.series.horizon)] = said_before(target, data_.series.horizon, &Row::last);
     }
     all.push_back({{"kind", "forecast"},
                    {"column", data_.targets[target].name},
@@ -99,8 +99,8 @@ std::vector<Json> ForecastTrace::records() const {
     if (lacking_ > 0) all.back()["lacking"] = {{"rows", lacking_}, {"columns", data_.known_columns()}};
     if (!knows_quantiles()) continue;
     const std::string low = fmt::format("{:g}", low_level), high = fmt::format("{:g}", high_level);
-    all.back()["quantiles"] = {{low, said_before(target, data_.horizon, &Row::low)},
-                               {high, said_before(target, data_.horizon, &Row::high)}};
+    all.back()["quantiles"] = {{low, said_before(target, data_.series.horizon, &Row::low)},
+                               {high, said_before(target, data_.series.horizon, &Row::high)}};
     all.back()["to_come_quantiles"] = {{low, quantiles_to_come(target, low_level)},
                                        {high, quantiles_to_come(target, high_level)}};
   }
@@ -109,7 +109,7 @@ std::vector<Json> ForecastTrace::records() const {
 
 void ForecastTraces::add(const std::string& group, const DataDescription& data, std::span<const double> values,
                          std::span<const double> forecasts, std::optional<double> date, Index lacking) {
-  traces_.try_emplace(group, data).first->second.add(data.spread, values, forecasts, date, lacking);
+  traces_.try_emplace(group, data).first->second.add(data.series.spread, values, forecasts, date, lacking);
 }
 
 std::vector<Json> ForecastTraces::records(const std::vector<GroupScore>& scores) const {

@@ -12,7 +12,7 @@
 #include "answers/score_report.h"
 #include "terminal/describe.h"
 
-/// What a trained model does, as records beside its metrics: the score, forecasts beside what came, a text.
+/// Results of a trained model, as records beside its metrics: the score, forecasts beside actual values, a text.
 namespace penstock::cli::reporting {
 
 /// The last rows of a series with what was forecast of them.
@@ -20,8 +20,8 @@ class ForecastTrace {
  public:
   explicit ForecastTrace(DataDescription data) : data_(std::move(data)) {}
 
-  /// As ForecastScorer::add(), with the spread of these forecasts, when the row was, and of how many rows that they
-  /// read nothing is known. Such forecasts are left out: nobody made them.
+  /// Adds a row as ForecastScorer::add() does, with the spread and the date of its forecasts. `lacking`: rows whose
+  /// values, which the forecasts need, are unknown; such forecasts are left out.
   void add(const Spread& spread, std::span<const double> values, std::span<const double> forecasts,
            std::optional<double> date, Index lacking = 0);
 
@@ -47,7 +47,7 @@ class ForecastTrace {
   double quantile(const Spread& spread, double level, std::size_t output, double forecast) const;
   void add_quantiles(const Spread& spread, Row& row) const;
   Json quantiles_to_come(std::size_t target, double level) const;
-  /// Of each row that is shown, what was said of it so many rows before.
+  /// Returns, for each row shown, the forecast made `steps` rows before.
   Json said_before(std::size_t target, Index steps, const std::vector<double> Row::*what) const;
 
   DataDescription data_;
@@ -61,7 +61,7 @@ class ForecastTrace {
 /// The traces of all series of a model.
 class ForecastTraces {
  public:
-  /// As ForecastWatcher is called.
+  /// Adds a row; arguments as of ForecastWatcher.
   void add(const std::string& group, const DataDescription& data, std::span<const double> values,
            std::span<const double> forecasts, std::optional<double> date, Index lacking);
 
@@ -74,7 +74,7 @@ class ForecastTraces {
 
 /// {"kind": "score", "score": ...}
 Json score_record(const Model& model, const Score& score, const std::string& data);
-/// What a language model writes: {"kind": "sample", "text"}.
+/// Returns a text written by a language model: {"kind": "sample", "text"}.
 Json sample_record(const Model& model, const Execution& execution);
 
 /// Adds records to a file of metrics. Throws Error(io_failure) naming it.

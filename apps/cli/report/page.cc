@@ -25,7 +25,8 @@ std::string list_entry(const char* name, const std::string& value) {
   return value.empty() ? "" : fmt::format("<dt>{}</dt><dd>{}</dd>", name, html(value));
 }
 
-/// What the finished model scored, in the unit of the data; of several columns there is no single figure.
+/// Returns the score of the finished model, in the unit of the data; empty for several columns, which have no single
+/// figure.
 std::string final_score(const Run& run) {
   const double accuracy = number_of(run.score, "accuracy");
   if (std::isfinite(accuracy)) return percent(accuracy) + " accuracy";
@@ -88,7 +89,7 @@ std::string skipped_of(const Run& run) {
   return skipped > 0.0 ? whole_number(skipped) : "none";
 }
 
-/// Which model was written, where that is not the last one and its layers count.
+/// Returns words for the written model, if it is not the last one and its layers count.
 std::string kept_of(const Run& run) {
   const double step = run.ended() ? number_of(run.end, "model_step") : NAN;
   if (!run.layers_count || !(step < number_of(run.end, "step"))) return "";
@@ -269,7 +270,7 @@ std::string html(std::string_view text) {
         out += "&quot;";
         break;
       default:
-        // Of the control characters a page may have these two.
+        // Two control characters are allowed in a page.
         out += static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t' ? ' ' : c;
     }
   }

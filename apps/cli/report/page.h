@@ -16,7 +16,7 @@ std::string html(std::string_view text);
 std::string page(const std::vector<Run>& runs, const std::vector<Chart>& training,
                  const std::vector<std::vector<Chart>>& forecasts);
 
-/// What every such page begins with.
+/// Beginning of every such page.
 extern const std::string_view page_begin;
 
 // The texts of style.css, script.js and draw.py, which the build puts into the program.

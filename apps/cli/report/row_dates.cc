@@ -71,7 +71,7 @@ struct EvenSteps {
 
 constexpr double mean_month = 365.25 * day / 12.0;
 
-/// As many months apart as rows were in training, if at least half of these dates agree: 30 days look like a month too.
+/// Returns a step in months, as in training, if at least half of these dates agree: 30 days look like a month, too.
 std::optional<Monthly> monthly(const std::vector<double>& dates, const RowDates& usual) {
   const auto apart = static_cast<int>(std::round(usual.step / mean_month));
   if (apart < 1) return std::nullopt;
@@ -114,7 +114,7 @@ double seconds_until(double seconds) { return seconds; }
 constexpr const char *year_text = "{:%Y}", *month_text = "{:%Y-%m}", *day_text = "{:%Y-%m-%d}",
                      *minute_text = "{:%m-%d %H:%M}", *second_text = "{:%H:%M:%S}";
 
-/// From the longest to the shortest.
+/// Units of ticks, from the longest to the shortest.
 constexpr TickUnit tick_units[] = {
     {years_until, 100, year_text},
     {years_until, 50, year_text},
@@ -144,7 +144,7 @@ constexpr TickUnit tick_units[] = {
     {seconds_until, 1, second_text},
 };
 
-/// Whether `count` dates, so far apart, can all be written.
+/// Returns whether `count` dates, so far apart, can all be written.
 bool can_be_written(double last, double apart, std::size_t count) {
   const double end = last + apart * static_cast<double>(count);
   return end >= earliest_date && end <= latest_date;

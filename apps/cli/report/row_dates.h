@@ -7,13 +7,13 @@
 
 #include "penstock/data.h"
 
-/// When the rows of a chart were, in seconds since the start of 1970.
+/// Dates of the rows of a chart, in seconds since the start of 1970.
 namespace penstock::cli::reporting {
 
-/// What dates can be written: about the years 5 to 9,892.
+/// Range of dates that can be written: about the years 5 to 9,892.
 inline constexpr double earliest_date = -6.2e10, latest_date = 2.5e11;
 
-/// Those that are not known (NaN) spread evenly between the others; empty if the first or the last one is not known.
+/// Spreads unknown dates (NaN) evenly between the others; empty if the first or the last one is unknown.
 std::vector<double> without_gaps(std::vector<double> dates);
 
 /// Behind the last of at least two dates, as many as `count` says: as many months apart as all of them are, where they
@@ -23,7 +23,7 @@ std::vector<double> without_gaps(std::vector<double> dates);
 /// latest_date.
 std::vector<double> dates_to_come(const std::vector<double>& dates, std::size_t count, const RowDates* usual = nullptr);
 
-/// As ISO 8601 writes them, as precise as the most precise one has to be: "1949", "1949-01", "1949-01-31",
+/// Returns dates as in ISO 8601, all as precise as the most precise one must be: "1949", "1949-01", "1949-01-31",
 /// "1949-01-31 12:30", "1949-01-31 12:30:15".
 std::vector<std::string> date_texts(const std::vector<double>& dates);
 

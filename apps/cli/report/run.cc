@@ -88,7 +88,7 @@ void check_forecast(const Json& record, const std::string& place) {
   }
 }
 
-/// Only what the page will rely on.
+/// Checks what the page relies on.
 void check_score(const Json& score, const std::string& place) {
   if (!score.is_object()) fail(ErrorCode::bad_input, "{}: score must be an object", place);
   const auto confusion = score.find("confusion");

@@ -8,13 +8,13 @@
 /// `penstock report`: what training runs measured, as one page that needs nothing but a browser.
 namespace penstock::cli::reporting {
 
-/// What was measured at a step; not a number where the record does not say.
+/// Measurements of a step; NaN if the record has none.
 struct Measurement {
   double step, seconds, loss, accuracy, learning_rate, gradient_norm, clipped_norm, rate, saturated,
       first_gradient_ratio, skipped;
 };
 
-/// Of held-out data.
+/// Measurements on held-out data.
 struct Validation {
   double step, seconds, loss, accuracy;
 };
@@ -22,15 +22,15 @@ struct Validation {
 /// A training run as its metrics tell it, or a model by itself.
 struct Run {
   std::string path;
-  std::string name;             ///< What the page calls it.
+  std::string name;             ///< Name on the page.
   Json about = Json::object();  ///< The record "run": how and on what the model was trained.
   std::vector<Measurement> measurements;
   std::vector<Validation> validations;
   Json end;                     ///< The record "final"; null while the run goes on.
-  Json score;                   ///< What score_json() says; null if nothing was scored.
+  Json score;                   ///< Result of score_json(); null if nothing was scored.
   std::string scored_on;        ///< The file it was scored on; empty: what training held out.
-  std::string weight;           ///< What counts how much in the model, if that has to be said.
-  bool layers_count = true;     ///< Whether its layers have a part in what it says.
+  std::string weight;           ///< Weights of the model's parts, if they are to be shown.
+  bool layers_count = true;     ///< True if its layers have a part in what it says.
   std::vector<Json> forecasts;  ///< As ForecastTrace::records() makes them.
   std::vector<std::string> samples;
   std::vector<std::string> warnings;

@@ -39,7 +39,7 @@ void add_line(Chart& chart, Line line) {
   if (std::ranges::any_of(line.y, is_known)) chart.lines.push_back(std::move(line));
 }
 
-/// From the smallest to the largest number above zero.
+/// Returns the ratio of the largest number to the smallest one above zero.
 double ratio_of(const Chart& chart) {
   double least = std::numeric_limits<double>::infinity(), greatest = 0.0;
   for (const Line& line : chart.lines) {
@@ -62,7 +62,7 @@ std::vector<std::string> loss_names(const std::vector<Run>& runs) {
   return names;
 }
 
-/// What a loss of 1 means, where it means the same in all runs.
+/// Returns the meaning of a loss of 1, if it is the same in all runs.
 std::string loss_note(const std::vector<Run>& runs, const std::string& name) {
   const bool from_last = name == "mse" && std::ranges::all_of(runs, [&](const Run& run) {
                            const Json architecture = run.about.value("architecture", Json::object());
@@ -166,7 +166,7 @@ void add_band(Chart& chart, const Json& record, const char* field, const std::ve
                          .high = numbers(quantiles[names.back().second])});
 }
 
-/// Of all rows, if they are known, instead of their numbers.
+/// Labels rows by their dates instead of their numbers, if all dates are known.
 void add_dates(Chart& chart, const Json& record, double first_row, std::size_t to_come) {
   const std::vector<double> dates = without_gaps(numbers(record.value("dates", Json::array())));
   const auto is_sound = [&](double date) { return date >= earliest_date && date <= latest_date; };

@@ -7,13 +7,13 @@
 
 namespace penstock::cli::reporting {
 
-/// What all runs have measured, each run a line: those charts in which there is something to see.
+/// Returns the charts of all runs' measurements, each run a line; charts without data are left out.
 std::vector<Chart> training_charts(const std::vector<Run>& runs);
 
 /// The forecasts of one run beside what came, a chart a column.
 std::vector<Chart> forecast_charts(const Run& run);
 
-/// What the loss of a run is called: "bits per byte", "mse".
+/// Returns the name of a run's loss: "bits per byte", "mse".
 std::string loss_name(const Run& run);
 
 }  // namespace penstock::cli::reporting

@@ -61,10 +61,10 @@ Json model_json(const Model& model) {
   if (!data.inputs.empty()) json["inputs"] = column_names(data.inputs);
   if (data.task == Task::forecast) {
     json["targets"] = column_names(data.targets);
-    json["horizon"] = data.horizon;
-    json["season"] = data.season;
+    json["horizon"] = data.series.horizon;
+    json["season"] = data.series.season;
   }
-  if (!data.classes.empty()) json["classes"] = data.classes;
+  if (!data.labels.classes.empty()) json["classes"] = data.labels.classes;
   return json;
 }
 

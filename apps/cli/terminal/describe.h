@@ -13,11 +13,11 @@ using Json = nlohmann::ordered_json;  ///< Keeps the order in which a person wou
 
 /// "minGRU" is written as its cell is named: "mingru, 2 blocks of width 256, 532,992 parameters"
 std::string describe_model(const Model& model);
-/// The same of each member of an ensemble, without how many there are.
+/// Describes each member of an ensemble, without the number of members.
 std::string describe_layers(const ModelSpec& spec);
 
 Json model_json(const Model& model);
-/// With bits_per_step and accuracy where the task has them.
+/// Returns the losses as JSON, with bits_per_step and accuracy if the task has them.
 Json evaluation_json(Task task, const Evaluation& evaluation);
 
 /// One line, also for texts that are not UTF-8 (their bytes are replaced).

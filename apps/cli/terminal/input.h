@@ -23,13 +23,14 @@ class Input final : public Lines {
   Input(const Input&) = delete;
   Input& operator=(const Input&) = delete;
 
-  /// As messages call it: the path, or "-".
+  /// Returns the name for messages: the path, or "-".
   const std::string& name() const override { return name_; }
 
-  /// From now on shows how far it has come, if that takes a while and standard error is a terminal.
+  /// Shows progress from now on, if reading takes a while and standard error is a terminal.
   void show_progress();
 
-  /// What is there now, at least one byte; empty at the end, or when the user wants to stop. Valid until the next call.
+  /// Returns the bytes that are there now, at least one; empty at the end, or when the user wants to stop. Valid until
+  /// the next call.
   std::string_view read();
 
   /// The next line without its line end (LF or CRLF); false at the end. The last line needs no line end.

@@ -14,7 +14,7 @@ namespace penstock::cli {
 struct Measures {
   Task task = Task::language;
   std::string loss_name = "loss";  ///< "mse", "mae" or "loss" (cross-entropy)
-  std::string unit = "B";          ///< Of throughput: "B" (bytes), "rows", "time steps".
+  std::string unit = "B";          ///< Unit of throughput: "B" (bytes), "rows", "time steps".
 };
 
 /// "2.113 bits/byte", "loss 0.412  acc 87.5 %", "mse 0.0312": the figures that matter for this task.
@@ -35,9 +35,9 @@ class ProgressReport {
 
   void step(const Progress& progress);
   void validation(const Progress& progress, const Evaluation& evaluation);
-  /// Of time steps (bytes, rows) over the whole run, per second.
+  /// Returns the time steps (bytes, rows) per second over the whole run.
   double mean_rate() const { return seconds_ > 0.0 ? done_ / seconds_ : 0.0; }
-  /// Of optimiser steps over the whole run, per second.
+  /// Returns the optimiser steps per second over the whole run.
   double step_rate() const { return seconds_ > 0.0 ? static_cast<double>(last_step_ - first_step_) / seconds_ : 0.0; }
   /// Ends the bar; what follows starts on a fresh line.
   void finish();
@@ -53,7 +53,7 @@ class ProgressReport {
   };
 
   void measure(const Progress& progress);
-  /// Whether the last line is old enough for another.
+  /// Returns whether the last line is old enough for another.
   bool is_due() const;
   std::vector<Field> fields(const Progress& progress) const;
   void draw_bar(const Progress& progress);

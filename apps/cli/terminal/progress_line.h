@@ -18,9 +18,9 @@ class ProgressLine {
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;
 
-  /// Whether there is a terminal to draw on.
+  /// Returns whether there is a terminal to draw on.
   bool shown() const { return shown_; }
-  /// Whether it is time to draw: once work takes a while, and at most ten times a second.
+  /// Returns whether it is time to draw: once work takes a while, and at most ten times a second.
   bool due();
   void draw(const std::string& text);
   /// Draws a bar with a text behind it, which is cut where the terminal ends.

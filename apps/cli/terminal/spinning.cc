@@ -13,7 +13,8 @@ namespace {
 
 constexpr const char *spin_count = "GOMP_SPINCOUNT", *started_anew = "PENSTOCK_STARTED_ANEW";
 
-/// Whether a verb keeps several threads at work. Measurements are left alone: they are of the machine as it is.
+/// Returns whether a verb keeps several threads at work. Verbs that measure do not count: they measure the machine as
+/// it is.
 bool computes(const char* verb) {
   constexpr std::array<std::string_view, 5> verbs = {"train", "predict", "evaluate", "generate", "report"};
   return verb != nullptr && std::ranges::find(verbs, std::string_view(verb)) != verbs.end();

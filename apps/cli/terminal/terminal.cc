@@ -65,7 +65,7 @@ void Output::write(std::string_view text) {
 }
 
 void Output::flush() {
-  // What cannot be written is dropped: it must not be written again on the way out.
+  // Text that cannot be written is dropped: it must not be written again on the way out.
   const std::string text = std::exchange(waiting_, "");
   size_ += text.size();
   if (is_file()) return file_->write(text);

@@ -54,7 +54,7 @@ void say(std::string_view text);
 bool is_terminal(int descriptor);
 /// Columns of the terminal behind standard error; 80 if it does not say.
 int terminal_width();
-/// Whether the locale's characters are UTF-8.
+/// Returns whether the locale's characters are UTF-8.
 bool speaks_utf8();
 
 }  // namespace penstock::cli

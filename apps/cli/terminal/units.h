@@ -20,7 +20,7 @@ template <class... Args>
 
 /// "4,332,554"
 std::string with_commas(Index value);
-/// The same for a double: short_number() if it is too large for an Index, "-" if it is not finite.
+/// Formats a double: short_number() if it is too large for an Index, "-" if it is not finite.
 std::string whole_number(double value);
 /// "1 row", "4,332,554 rows": of a noun whose plural is regular
 std::string counted(Index count, std::string_view noun);
@@ -38,7 +38,7 @@ std::string readable_byte(unsigned char byte);
 std::string shell_word(std::string_view text);
 /// Text for a message or a terminal: control characters and bytes that are no UTF-8 become "\xNN"; long text is cut.
 std::string printable(std::string_view text);
-/// The same without a limit of its length, for a whole message.
+/// Replaces control characters like printable(), but without limiting the length, for whole messages.
 std::string without_controls(std::string_view text);
 
 }  // namespace penstock::cli

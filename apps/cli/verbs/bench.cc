@@ -49,12 +49,12 @@ std::vector<const bench::Table*> tables_of(const std::string& name, const std::s
   return wanted;
 }
 
-/// Before minutes of measuring: can the file be written at all? An existing one keeps what it holds until then.
+/// Checks before minutes of measuring that the file can be written. An existing one keeps its content until then.
 void check_writable(const std::string& path) {
   if (!path.empty() && path != "-") check_can_write(path);
 }
 
-/// As it was typed, so that a report can be repeated.
+/// Returns the command line as it was typed, so that a report can be repeated.
 std::string command_line() {
   std::ifstream file("/proc/self/cmdline", std::ios::binary);
   std::string line = "penstock", word;
@@ -83,7 +83,7 @@ void warn_of_limits(const bench::Report& report) {
   }
 }
 
-/// Everything that stands in a report as wrong or failed, so that a pipe sees it too.
+/// Prints everything that a report calls wrong or failed to standard error, so that users of a pipe see it, too.
 void say_wrong(const bench::Report& report) {
   using Outcome = bench::Entry::Outcome;
   for (const bench::Measured& measured : report.tables) {

@@ -68,7 +68,7 @@ csp::Model read_model(const std::string& path) {
   }
 }
 
-/// What the problem minimises or maximises, exactly.
+/// Returns the exact value of the problem's objective, if it has one.
 std::optional<csp::Integer> cost_of(const csp::Model& model, const csp::Solution& solution) {
   const auto cost = model.cost();
   return cost ? std::optional(solution[*cost]) : std::nullopt;

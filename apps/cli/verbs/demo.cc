@@ -28,7 +28,7 @@ struct DemoArguments {
   bool json = false;
 };
 
-/// Of the gradient of all weights.
+/// Norms of the gradient by all weights.
 struct Norm {
   Index steps = 0;
   double usual = 0.0, scaled = 0.0;  ///< With the recurrent matrix as it begins, and multiplied.
@@ -52,7 +52,7 @@ void check(const DemoArguments& arguments) {
   }
 }
 
-/// Of numbers in -1 to 1, the same on every machine.
+/// Returns numbers in -1 to 1, the same on every machine.
 std::vector<double> random_numbers(std::size_t count, std::uint64_t seed) {
   std::mt19937_64 random(seed);
   std::vector<double> numbers(count);
@@ -77,8 +77,8 @@ Recurrent<double> network_of(const DemoArguments& arguments, double scale) {
   return network;
 }
 
-/// Of the gradient of sum_j c_j h_T,j by all weights, where the c_j are random: what a loss of the last step passes
-/// back.
+/// Returns the norm of the gradient of sum_j c_j h_T,j by all weights. The c_j are random, like the gradient of a loss
+/// at the last step.
 double gradient_norm(Recurrent<double>& network, const std::vector<double>& x, const std::vector<double>& c,
                      Index steps) {
   const Batch batch{.rows = 1, .steps = steps};
@@ -112,7 +112,7 @@ std::vector<Norm> measure(const DemoArguments& arguments) {
   return norms;
 }
 
-/// As an optimiser gets it; a gradient that is not finite is no gradient: the step is left out.
+/// Returns the norm that an optimiser gets. A gradient that is not finite stays so: the step is left out.
 double clipped(double norm, double limit) { return std::min(norm, limit); }
 
 std::string norm_text(double norm) { return std::isfinite(norm) ? fmt::format("{:.3g}", norm) : "not finite"; }

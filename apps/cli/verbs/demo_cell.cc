@@ -69,14 +69,14 @@ struct Time {
   Seconds sequential, scan;  ///< `scan` for cells that have one
 };
 
-/// What the demo finds out.
+/// Results of the demo.
 struct Findings {
   std::vector<float> x, state, next;                  ///< One step of a small network.
-  std::map<std::string, std::vector<float>> weights;  ///< Of that network, by name.
+  std::map<std::string, std::vector<float>> weights;  ///< Weights of that network, by name.
   double largest_step_difference = 0.0;               ///< Between single steps and the whole sequence.
   double largest_scan_difference = 0.0;
   std::vector<Time> times;
-  std::vector<std::vector<float>> outputs;  ///< Of the first units over the sequence.
+  std::vector<std::vector<float>> outputs;  ///< Outputs of the first units over the sequence.
 };
 
 class Network {
@@ -198,7 +198,7 @@ std::string curve_line(const std::vector<float>& values, std::size_t width) {
   return fmt::format("{} {:.2f} to {:.2f}", line, least, most);
 }
 
-/// Whether equal calls, or the steps of longer calls, took so much longer that something else must have run.
+/// Returns whether equal calls, or the steps of longer calls, took so much longer that something else must have run.
 bool was_busy(const std::vector<Time>& times) {
   const auto for_step = [](const Time& time) { return time.sequential.shortest / static_cast<double>(time.steps); };
   const double best = for_step(std::ranges::min(times, {}, for_step));

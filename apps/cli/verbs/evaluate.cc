@@ -58,8 +58,9 @@ bool is_empty(const Score& score) {
 /// Why a file has no score, and what gives it one.
 std::string why_nothing(const Model& model, const EvaluateArguments& arguments, const Score& score) {
   if (model.data().task != Task::forecast) return "";
-  const std::string rows = fmt::format("{} has {}", model.data().group_column.empty() ? "it" : "its longest series",
-                                       counted(score.longest, "row"));
+  const std::string rows =
+      fmt::format("{} has {}", model.data().series.group_column.empty() ? "it" : "its longest series",
+                  counted(score.longest, "row"));
   if (score.longest <= 1) return fmt::format(": {}, and forecasts are compared with later ones", rows);
   const Index lead = lead_in(model, arguments);
   const bool by_itself = lead > 0 && !arguments.skip;

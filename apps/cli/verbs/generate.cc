@@ -103,7 +103,7 @@ void print_text(Output& output, const GenerateArguments& arguments, std::string_
   if (!text.ends_with('\n')) output.write("\n");
 }
 
-/// What many streams came to, for those who watch.
+/// Prints the throughput of many streams.
 void print_rate(const GenerateArguments& arguments, Index bytes, double seconds) {
   const double all = static_cast<double>(bytes * arguments.streams);
   fmt::print(stderr, "{} in each of {} in {:.3f} s: {:.0f} bytes a second\n", counted(bytes, "byte"),

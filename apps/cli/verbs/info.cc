@@ -114,7 +114,7 @@ Json machine_json() {
           {"tasks", task_names()},       {"cells", all}};
 }
 
-/// Whether this is the first category of its column, or something else.
+/// Returns whether this is the first category of its column, or no category.
 bool begins_column(const std::vector<Column>& columns, const Column& column) {
   if (column.feature != Feature::category) return true;
   const auto first = std::ranges::find_if(columns, [&](const Column& each) {
@@ -141,7 +141,7 @@ std::string columns_text(const DataDescription& data, const std::vector<Column>&
     text += fmt::format("{}{}{}", text.empty() ? "" : ", ", printable(later ? column.name : title_of(columns, column)),
                         later ? " of future rows" : "");
     if (later) continue;
-    if (column.feature != Feature::value || !data.groups.empty()) continue;
+    if (column.feature != Feature::value || !data.series.groups.empty()) continue;
     text += fmt::format(" (mean {}, spread {})", short_number(column.mean), short_number(column.scale));
   }
   return text;
@@ -183,8 +183,8 @@ std::string model_text(const std::string& path, const Model& model, const ModelF
   if (data.task == Task::language) line(out, "reads", "bytes");
   if (data.labels_texts()) {
     line(out, "reads",
-         fmt::format("texts of column {}, up to {} each", printable(data.text_column),
-                     counted(data.longest_text, "byte")));
+         fmt::format("texts of column {}, up to {} each", printable(data.labels.text_column),
+                     counted(data.labels.longest_text, "byte")));
   } else if (data.task != Task::language && data.vocabulary > 0) {
     line(out, "reads", fmt::format("tokens: integers 0 to {}", data.vocabulary - 1));
   }
@@ -193,12 +193,14 @@ std::string model_text(const std::string& path, const Model& model, const ModelF
     line(out, "sound", fmt::format("one channel in and one out, at {} Hz", data.sample_rate));
   } else if (data.task == Task::forecast) {
     line(out, "predicts", columns_text(data, data.targets));
-    if (!data.groups.empty()) {
-      line(out, "series", fmt::format("{}, named by {}", data.groups.size(), printable(data.group_column)));
+    if (!data.series.groups.empty()) {
+      line(out, "series",
+           fmt::format("{}, named by {}", data.series.groups.size(), printable(data.series.group_column)));
     }
-    line(out, "horizon", counted(data.horizon, "row"));
+    line(out, "horizon", counted(data.series.horizon, "row"));
   }
-  if (data.task == Task::classify) line(out, "labels", printable(fmt::format("{}", fmt::join(data.classes, ", "))));
+  if (data.task == Task::classify)
+    line(out, "labels", printable(fmt::format("{}", fmt::join(data.labels.classes, ", "))));
   return out;
 }
 
@@ -264,7 +266,8 @@ std::string as_option(const std::optional<DataKind>& kind) {
   return kind ? word_of({" --as text", " --as series", " --as labelled", " --as texts", "", ""}, *kind) : "";
 }
 
-/// As `penstock train` would read it, but nothing is fitted to what is only described; in words of its options.
+/// Opens data like `penstock train`, but fits nothing, since it only describes them; messages name the options of
+/// train.
 OpenedData open_to_describe(DataOptions data, DataKind kind, const CLI::App& train) {
   data.choices.from_last = false;
   try {
@@ -276,7 +279,7 @@ OpenedData open_to_describe(DataOptions data, DataKind kind, const CLI::App& tra
   }
 }
 
-/// What a file is that is no model.
+/// Describes a file that is no model.
 int describe_data(const InfoArguments& arguments, const CLI::App& train) {
   if (arguments.kind ? *arguments.kind == DataKind::sound : is_sound_file(arguments.model)) {
     return describe_sound(arguments);
@@ -307,7 +310,8 @@ bool begins_as_safetensors(const std::string& path) {
   return begin[4] == 0 && begin[5] == 0 && begin[6] == 0 && begin[7] == 0 && begin[8] == '{';
 }
 
-/// By its name or its first bytes: what is wrong with it then is what a model's reader says.
+/// Returns whether a file should be a model, by its name or its first bytes. The reader of models then says what is
+/// wrong.
 bool should_be_model(const std::string& path) {
   return path.ends_with(".safetensors") || path.ends_with(".checkpoint") || begins_as_safetensors(path);
 }

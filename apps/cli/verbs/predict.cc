@@ -50,7 +50,7 @@ class Prediction {
       : app_(app), arguments_(std::move(arguments)), model_(std::move(model)), output_(arguments_.output) {
     arguments_.rows.format = arguments_.table.row_format();
     arguments_.rows.format.series = arguments_.series;
-    std::erase(arguments_.rows.keep, model_.data().group_column);  // which is kept anyway
+    std::erase(arguments_.rows.keep, model_.data().series.group_column);  // which is kept anyway
   }
 
   int run() {
@@ -85,7 +85,7 @@ class Prediction {
     }
   }
 
-  /// What was answered so far is worth reading, but no file: that is whole or not there.
+  /// Stops on a signal. Answers so far are printed, but a file is written whole or not at all.
   int stop() {
     if (!output_.is_file()) output_.flush();
     return interrupted_status();
@@ -98,7 +98,7 @@ class Prediction {
 
   bool shows_progress() const { return output_.is_file() || !is_terminal(STDOUT_FILENO); }
 
-  /// As far as it is known before anything is read: bytes of texts; of other data, at least a piece.
+  /// Returns the work as far as it is known before anything is read: bytes of texts; for other data, at least a piece.
   DeviceQuestion work() const {
     if (!task_name(source()).empty()) return {.rows = 64, .steps = arguments_.task.validation_length, .start = true};
     return reading_of(model_, arguments_.data);
@@ -108,7 +108,9 @@ class Prediction {
   const std::string& source() const { return arguments_.data.front(); }
 
   /// `given` are the arguments of DATA, of which some may be folders.
-  bool reads_many() const { return (data().task == Task::language && !arguments_.per_byte) || data().groups_are_files; }
+  bool reads_many() const {
+    return (data().task == Task::language && !arguments_.per_byte) || data().series.groups_are_files;
+  }
 
   void refuse_foreign(const std::vector<std::string>& given) const {
     const auto refuse = [&](const char* option, Task only) {
@@ -123,7 +125,7 @@ class Prediction {
     if (app_.count("--keep") > 0 && data().vocabulary > 0 && !data().labels_texts()) {
       throw Error(ErrorCode::invalid_argument, "--keep is for models that read the rows of a CSV file");
     }
-    if (app_.count("--series") > 0 && (!data().groups_are_files || arguments_.data.size() > 1)) {
+    if (app_.count("--series") > 0 && (!data().series.groups_are_files || arguments_.data.size() > 1)) {
       throw Error(ErrorCode::invalid_argument, "--series is for one file and a model trained with --group-by-file");
     }
     if (arguments_.data.size() > 1 && !reads_many()) {
@@ -160,7 +162,7 @@ class Prediction {
     Input input(file, Input::Holds::table);
     if (shows_progress()) input.show_progress();
     Rows rows(input, data(), arguments_.rows);
-    if (arguments_.long_table || !data().group_column.empty() || data().reads_ahead()) {
+    if (arguments_.long_table || !data().series.group_column.empty() || data().reads_ahead()) {
       forecast_groups(rows);
       return;
     }
@@ -219,8 +221,8 @@ class Prediction {
     const std::string of = lacking_.front().empty() ? "" : fmt::format(" of {}", printable(lacking_.front()));
     const std::string text = fmt::format(
         "{}: after the last row{}{}, add {} more rows with the known values of {} and an empty {}", printable(source()),
-        of, lacking_.size() > 1 ? fmt::format(" (and of {} more series)", lacking_.size() - 1) : "", data().horizon,
-        fmt::join(columns, ", "), printable(data().targets.front().name));
+        of, lacking_.size() > 1 ? fmt::format(" (and of {} more series)", lacking_.size() - 1) : "",
+        data().series.horizon, fmt::join(columns, ", "), printable(data().targets.front().name));
     if (arguments_.last) throw Error(ErrorCode::bad_input, text);
     say("note: " + text + ", for forecasts from the last rows\n");
   }
@@ -248,8 +250,8 @@ class Prediction {
 
   void write_wide(const std::vector<GroupedRows>& groups, const std::vector<Index>& counts) {
     std::vector<std::string> names = arguments_.rows.keep;
-    const bool named = !data().group_column.empty();
-    if (named) names.insert(names.begin(), data().group_column);
+    const bool named = !data().series.group_column.empty();
+    if (named) names.insert(names.begin(), data().series.group_column);
     RowAnswers answers(output_, data(), names, arguments_.json, arguments_.quantiles);
     write_groups(groups, counts, answers, [&](std::size_t series, Index row, const Spread& spread, const auto& own) {
       answers.of_series(groups[series].data);

@@ -45,7 +45,7 @@ double sum_of(const Profile& profile) {
   return sum;
 }
 
-/// Where an op multiplies faster than a large product, which nothing can: the limit was measured too low.
+/// Returns a warning if an op multiplies faster than a large product. Nothing can: the limit was measured too low.
 std::string wrong_limit(const Profile& profile) {
   constexpr double most = 1.25;  // rates differ by that much between sizes
   const auto wrong = std::ranges::find_if(profile.entries, [&](const ProfileEntry& entry) {

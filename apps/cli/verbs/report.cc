@@ -100,7 +100,7 @@ class ReportMaker {
     return run;
   }
 
-  /// What a model does on --data takes the place of what was noted in the end of its training.
+  /// Adds a model. Its results on --data replace those noted at the end of its training.
   void add_model(Run& run, const std::string& path) const {
     std::optional<History> history;
     const Model model = Model::load(path, history);
@@ -119,7 +119,7 @@ class ReportMaker {
     for (const Json& record : records) add_record(run, Json::parse(json_line(record)), printable(path));
   }
 
-  /// What the file of a model says of itself, where there are no metrics of its training.
+  /// Describes a run by the file of its model, if there are no metrics of its training.
   static void about_model(Run& run, const Model& model, const std::optional<History>& history) {
     run.about = {{"task", to_string(model.data().task)}, {"description", describe_model(model)}};
     if (!history) return;

@@ -60,14 +60,14 @@ class Stream {
            printable(arguments_.model));
     }
     check_quantiles(model_, arguments_.model, arguments_.quantiles);
-    std::erase(arguments_.rows.keep, model_.data().group_column);  // which is kept anyway
+    std::erase(arguments_.rows.keep, model_.data().series.group_column);  // which is kept anyway
     // A stream has no second chance: what cannot be read is replaced and counted, unless it is to be refused.
     RowFormat& format = arguments_.rows.format;
     format = arguments_.table.row_format();
     format.missing = format.missing.value_or(Missing::carry);
     format.replace_bad = format.missing != Missing::refuse;
     format.series = arguments_.series;
-    if (model_.data().groups_are_files) {
+    if (model_.data().series.groups_are_files) {
       require_given(arguments_.series, "--series NAME, as the model is one of many files,");
     } else if (!arguments_.series.empty()) {
       throw Error(ErrorCode::invalid_argument, "--series is for a model trained with --group-by-file");
@@ -110,7 +110,7 @@ class Stream {
     }
   }
 
-  /// Nobody knows how long a stream goes on: one step decides.
+  /// Returns the execution. The length of a stream is unknown, so one step decides about the device.
   const Execution& settled_execution() {
     settle_device(arguments_.automatic, arguments_.execution, model_, {});
     return arguments_.execution;
@@ -124,7 +124,7 @@ class Stream {
     return outputs;
   }
 
-  /// What cannot go on from where it is goes on from the start of a sequence.
+  /// Pushes a step. If the state is not finite, begins a new sequence and says so once.
   template <class Step>
   std::span<const float> push_finite(const Step& step) {
     try {
@@ -176,7 +176,7 @@ class Stream {
   }
 
   void answer_rows() {
-    if (!model_.data().group_column.empty()) {
+    if (!model_.data().series.group_column.empty()) {
       answer_groups();
       return;
     }
@@ -210,7 +210,7 @@ class Stream {
   void answer_groups() {
     const DataDescription& data = model_.data();
     std::vector<std::string> names = arguments_.rows.keep;
-    names.insert(names.begin(), data.group_column);
+    names.insert(names.begin(), data.series.group_column);
     RowOptions options = arguments_.rows;
     options.keep = names;
     Rows rows(input_, data, options);
@@ -245,14 +245,14 @@ class Stream {
     if (state_) state_->last_rows = rows.reader().last_rows();
   }
 
-  /// Behind the last row; what was replaced once has been said.
+  /// Prints the counts after the last row, except for replaced values, which were reported once.
   static void say_counts(const Rows& rows) {
     const bool more = rows.replaced() > 1 || rows.reader().undated() > 1;
     if (more || rows.missing() > 0) return say_replaced(rows);
     say_unknown_categories(rows);
   }
 
-  /// Once: a stream has no end at which more could be said.
+  /// Reports the first row that was left out, once: a stream has no end at which to report more.
   void say_first_left(const Rows& rows) {
     const std::string& undated = rows.reader().first_undated();
     const std::string& returning = rows.reader().first_returning_sequence();

@@ -33,7 +33,7 @@ struct ComparedLayer {
   bool training;
 };
 
-/// Of every algorithm of a device, with the shapes that decide between them.
+/// Layers of every algorithm of a device, with the shapes that decide between them.
 constexpr ComparedLayer kCpuLayers[] = {
     {"lstm", 1, 512, 64, 64, 1, false},     {"lstm", 1, 256, 128, 256, 1, false},
     {"lstm", 1, 64, 128, 768, 1, false},    {"lstm", 2, 256, 128, 128, 1, false},

@@ -21,14 +21,14 @@ struct Example {
   std::vector<float> weights;        ///< [B, T, O]: 1 where `targets` is scored, otherwise 0.
   std::vector<Index> lengths;        ///< [B]: steps of each row; empty: all rows have T steps.
   std::vector<std::uint8_t> reset;   ///< [B, T]: not 0: the state is zeroed before this step; empty: never.
-  /// Whether step 0 continues the previous Example of this dataset. Truncated back-propagation then carries the state.
+  /// True if step 0 continues the previous Example of this dataset. Truncated back-propagation then carries the state.
   bool continues = false;
 };
 
 namespace training {
 class LabelledBatches;
 class SeriesRows;
-}
+}  // namespace training
 
 /// A source of training and validation batches. Its state is a short text, position(), with which a resumed run
 /// continues at the same batch.

@@ -54,7 +54,7 @@ std::vector<TextRow> read_text_rows(const Sources& sources, const DataDescriptio
 std::vector<TextRow> read_text_rows(const Table& table, const DataDescription& data, const TableFormat& format,
                                     const std::vector<std::string>& keep);
 
-/// Returns the tokens that a model reads for a text: its first DataDescription::longest_text bytes and a final zero.
+/// Returns the tokens that a model reads for a text: its first LabelDescription::longest_text bytes and a final zero.
 std::vector<std::int32_t> text_tokens(const DataDescription& data, std::string_view text);
 
 }  // namespace penstock

@@ -26,7 +26,7 @@ struct RowFormat {
   /// Column of sequence names: when its value changes, the reader restarts. Empty, or not in the header: no sequences.
   std::string sequence_column = {};
   std::string series = {};  ///< Name of the series, for a model whose series are files; empty: from the source's name.
-  /// Whether the first line is a header; empty: as in training. A model of files without a header finds columns by
+  /// True if the first line is a header; empty: as in training. A model of files without a header finds columns by
   /// their position.
   std::optional<bool> header = std::nullopt;
   Index first_line = 1;  ///< Number of the first line, for messages, if other lines preceded it.

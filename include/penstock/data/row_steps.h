@@ -3,7 +3,7 @@
 #include <map>
 #include <string>
 
-#include "penstock/data_description.h"
+#include "penstock/description/row_dates.h"
 
 namespace penstock {
 

@@ -124,7 +124,7 @@ void for_each_sequence(Rows& rows, const Add& add, const Finish& finish) {
 struct GroupedRows {
   std::string name;
   DataDescription data;               ///< Description with the scaling of this series.
-  bool trained = true;                ///< Whether training saw the series; if not, its own rows give the scaling.
+  bool trained = true;                ///< True if training saw the series; if not, its own rows give the scaling.
   std::vector<float> features;        ///< [rows + to_come, I], normalised.
   std::vector<double> target_values;  ///< [rows, targets]: as RowReader::target_values().
   std::vector<std::vector<std::string>> kept;        ///< [rows]: values of RowOptions::keep.

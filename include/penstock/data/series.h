@@ -15,14 +15,14 @@ enum class Cycle { day, week, year };
 
 /// Says which calendar cycles of the dates are inputs, each as a sine and a cosine.
 struct CalendarOptions {
-  bool read = false;        ///< Whether dates are inputs at all.
+  bool read = false;        ///< True if dates are inputs at all.
   std::string column = {};  ///< Column of the dates; empty: the first column of dates, if any.
   /// Cycles to read. Empty: all that are longer than two rows, fit into the training part twice, and explain the values
   /// there.
   std::vector<Cycle> cycles = {};
 };
 
-/// Whether a model learns the values of a series or their logarithms.
+/// Transform of a series before scaling: none, logarithms, or the better one by the data.
 enum class Transform { automatic, none, logarithm };
 
 /// Says how to read a table as a time series.

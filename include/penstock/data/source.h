@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-#include "penstock/data_description.h"
+#include "penstock/description/table.h"
 #include "penstock/sources.h"
 
 /// Reading data files as text, and guessing what kind of data they hold.

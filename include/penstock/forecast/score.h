@@ -50,7 +50,7 @@ struct ColumnScore {
 /// Scores the forecasts of a series, row by row.
 class ForecastScorer {
  public:
-  /// Makes a scorer for a forecast model's data. If DataDescription::season is unknown, it is detected in the rows.
+  /// Makes a scorer for a forecast model's data. If SeriesDescription::season is unknown, it is detected in the rows.
   /// `levels` are the levels of the quantiles, ascending. Throws Error(invalid_argument) for no levels or unsorted
   /// ones.
   explicit ForecastScorer(const DataDescription& data, std::vector<double> levels = {0.1, 0.5, 0.9});

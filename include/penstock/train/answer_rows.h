@@ -47,7 +47,7 @@ void label_rows(const Model& model, Rows& rows, const Execution& execution, cons
   };
   const auto finish = [&] {
     if (sequence.waiting() == 0) return;
-    answer(sequence.run().last(model.data().classes.size()));
+    answer(sequence.run().last(model.data().labels.classes.size()));
     sequence.restart();
   };
   for_each_sequence(rows, add, finish);

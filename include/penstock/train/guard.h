@@ -10,17 +10,17 @@
 /// how the learning rate follows, and what a user should try. It holds numbers only; the caller keeps the states.
 namespace penstock {
 
-/// What a guard has to know about a run.
+/// Settings of a run that a guard needs.
 struct GuardOptions {
   Index rollbacks = 10;  ///< Times that the run may return to a good state; 0: never.
   double learning_rate = 0.0;
   double clip = 0.0;            ///< Limit of the gradient norm; 0: none.
   double untrained_loss = 0.0;  ///< Loss of a model that guesses; 0: unknown.
   bool bounded = false;         ///< Recurrent outputs lie between -1 and 1.
-  std::string network_remedy;   ///< What to try about the network: "a cell with gates: ..."; empty: nothing.
+  std::string network_remedy;   ///< Change of the network to try: "a cell with gates: ..."; empty: none.
 };
 
-/// What a step came to.
+/// Result of a step.
 struct StepSeen {
   Index step = 0;
   bool finite = true;  ///< False: the step was skipped.
@@ -28,10 +28,10 @@ struct StepSeen {
   double loss = 0.0, gradient_norm = 0.0;  ///< If finite.
 };
 
-/// What the accepted steps of a run looked like.
+/// Losses and norms of the accepted steps of a run.
 struct GuardMemory {
-  std::vector<double> losses, norms;  ///< Of the latest accepted steps, oldest first.
-  double first_loss = 0.0;            ///< Of the first step, whose weights are untrained.
+  std::vector<double> losses, norms;  ///< Values of the latest accepted steps, oldest first.
+  double first_loss = 0.0;            ///< Loss of the first step, with untrained weights.
   double first_norm = 0.0;            ///< The largest gradient norm of the first steps.
   Index accepted = 0;                 ///< Steps so far.
 };
@@ -39,12 +39,12 @@ struct GuardMemory {
 /// A state that the caller keeps.
 struct GuardPoint {
   Index step = -1;     ///< Steps submitted before it; -1: there is none.
-  GuardMemory memory;  ///< Of the steps before it.
+  GuardMemory memory;  ///< Memory of the steps before it.
 
   explicit operator bool() const { return step >= 0; }
 };
 
-/// What a guard remembers. Part of a checkpoint.
+/// State of a guard. Part of a checkpoint.
 struct GuardState {
   GuardMemory memory;
   Index rollbacks = 0;
@@ -73,7 +73,7 @@ class Guard {
  public:
   explicit Guard(GuardOptions options, GuardState state = {});
 
-  /// Whether the run returns to good states at all.
+  /// Returns whether the run returns to good states at all.
   bool active() const { return options_.rollbacks > 0; }
 
   /// Tells the loss of a model that guesses, where it is known only after the first step.
@@ -85,18 +85,18 @@ class Guard {
   /// `saturated`: fraction of recurrent outputs with |h| > 0.99.
   std::string warning(const StepSeen& seen, double saturated);
 
-  /// Whether the caller has to keep a copy of its state after so many submitted steps.
+  /// Returns whether the caller has to keep a copy of its state after so many submitted steps.
   bool state_due(Index submitted) const;
   /// Tells the guard about that copy. Returns whether it is the good state already, else it is the pending one.
   bool keep(Index submitted);
-  /// Whether the pending state has just become the good one.
+  /// Returns whether the pending state has just become the good one.
   bool confirm(Index submitted);
   /// Forgets both states, because the weights were replaced.
   void forget_states() { state_.good = state_.pending = {}; }
 
   /// Counts a rollback to the good state and decides about the learning rate. The pending state is then void.
   void rolled_back(const Trouble& trouble, Index submitted);
-  /// Whether more rollbacks were needed than are allowed.
+  /// Returns whether the run needed more rollbacks than are allowed.
   bool exhausted() const { return state_.rollbacks > options_.rollbacks; }
   /// Raises a lowered learning rate again once it is time to. Returns whether it did.
   bool raise_rate(Index submitted);

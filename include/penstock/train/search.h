@@ -58,7 +58,7 @@ struct SearchResult {
   SearchChoice best;                ///< The best candidate.
   std::vector<SearchTrial> trials;  ///< All candidates; the first one is the starting point of the search.
   double seconds = 0.0;             ///< Wall time, including that of resumed runs.
-  bool interrupted = false;         ///< Whether SearchCallbacks::stop ended the search.
+  bool interrupted = false;         ///< True if SearchCallbacks::stop ended the search.
 
   /// Returns the mean loss of the best candidate.
   double loss() const;

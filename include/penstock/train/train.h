@@ -95,11 +95,11 @@ struct TrainResult {
   Progress last;  ///< Progress at the end.
   /// Scores of the final weights on all validation data. After an interruption: those of the last validation, if any.
   std::optional<Evaluation> validation;
-  bool interrupted = false;    ///< Whether TrainCallbacks::stop ended the run.
-  bool stopped_early = false;  ///< Whether TrainOptions::patience ended the run.
+  bool interrupted = false;    ///< True if TrainCallbacks::stop ended the run.
+  bool stopped_early = false;  ///< True if TrainOptions::patience ended the run.
   Index model_step = 0;        ///< Step after which the model had its final weights.
-  /// What was seen and the likeliest remedy, if more rollbacks were needed than TrainOptions::rollbacks allows. The
-  /// model has its last good weights, or the best ones with TrainOptions::keep_best. Otherwise empty.
+  /// Reason and likeliest remedy, if more rollbacks were needed than TrainOptions::rollbacks allows; otherwise empty.
+  /// The model then has its last good weights, or the best ones with TrainOptions::keep_best.
   std::string gave_up;
   /// Why the last checkpoint could not be written; empty if it could. A failure during the run is a warning, and
   /// another attempt follows after ten seconds.
@@ -164,9 +164,9 @@ double shrink_correction(Model& model, const Dataset& data, const Execution& exe
 /// of the linear forecast, so shrink_correction() would set it to 0.
 bool linear_stands_alone(const Dataset& data);
 
-/// Estimates the distribution of the forecast errors of a series model, DataDescription::spread, from which prediction
-/// intervals follow. Uses the errors on the hold-out rows and those of the linear forecast on the training rows. Does
-/// nothing for other data or without such errors.
+/// Estimates the distribution of the forecast errors of a series model, SeriesDescription::spread, from which
+/// prediction intervals follow. Uses the errors on the hold-out rows and those of the linear forecast on the training
+/// rows. Does nothing for other data or without such errors.
 void fit_spread(Model& model, const Dataset& data, const Execution& execution = {});
 
 /// Weights of the outputs of the layers and of the filter bank in a model's answer, each 0 to 1.
@@ -202,8 +202,8 @@ struct FinishOptions {
 struct Finished {
   double share = 1.0;          ///< Result of shrink_correction().
   FilterShares filter_shares;  ///< Result of add_filters().
-  bool filters = false;        ///< Whether filters were added.
-  bool changed = false;        ///< Whether the outputs of the model have changed.
+  bool filters = false;        ///< True if filters were added.
+  bool changed = false;        ///< True if the outputs of the model have changed.
 
   /// Returns whether the layers contribute to the outputs of the model.
   bool layers_count() const { return share > 0.0 && filter_shares.layers > 0.0; }

@@ -87,7 +87,7 @@ SeriesForecast forecast(const Model& model, const GroupedRows& series, const std
 nb::object quantiles_of(const SeriesForecast& series, const DataDescription& data, std::size_t levels) {
   if (levels == 0) return nb::none();
   const Array values = Array::empty(
-      Shape{series.rows, data.horizon, static_cast<Index>(data.targets.size()), static_cast<Index>(levels)},
+      Shape{series.rows, data.series.horizon, static_cast<Index>(data.targets.size()), static_cast<Index>(levels)},
       Scalar::f64);
   std::ranges::copy(series.quantiles, values.as<double>());
   return values.object();
@@ -98,7 +98,7 @@ nb::list forecast_table(SharedModel& shared, const Source& source, const std::ve
                         const CallExecution& execution) {
   const SharedModel::Reading model(shared);
   const DataDescription& data = model->data();
-  if (!levels.empty()) data.spread.check(levels);
+  if (!levels.empty()) data.series.spread.check(levels);
   const Table table = table_from(source);
   std::vector<SeriesForecast> forecasts;
   unless_interrupted([&] {
@@ -114,7 +114,7 @@ nb::list forecast_table(SharedModel& shared, const Source& source, const std::ve
   nb::list answers;
   for (const SeriesForecast& series : forecasts) {
     const Array values =
-        Array::empty(Shape{series.rows, data.horizon, static_cast<Index>(data.targets.size())}, Scalar::f64);
+        Array::empty(Shape{series.rows, data.series.horizon, static_cast<Index>(data.targets.size())}, Scalar::f64);
     std::ranges::copy(series.values, values.as<double>());
     answers.append(nb::make_tuple(series.name, values.object(), quantiles_of(series, data, levels.size())));
   }
@@ -123,7 +123,7 @@ nb::list forecast_table(SharedModel& shared, const Source& source, const std::ve
 
 /// Returns logits as an array [sequences, classes].
 nb::object logits_of(const DataDescription& data, const std::vector<float>& logits) {
-  const auto classes = static_cast<Index>(data.classes.size());
+  const auto classes = static_cast<Index>(data.labels.classes.size());
   const Array values = Array::empty(Shape{static_cast<Index>(logits.size()) / classes, classes}, Scalar::f32);
   std::ranges::copy(logits, values.as<float>());
   return values.object();
@@ -200,9 +200,9 @@ nb::dict describe(const LabelScore& score, const DataDescription& data, const st
   return dict_of({{"scored", score.scored},
                   {"accuracy", score.accuracy},
                   {"macro_f1", score.macro_f1},
-                  {"classes", data.classes},
+                  {"classes", data.labels.classes},
                   {"confusion", score.confusion},
-                  {"majority", data.classes[static_cast<std::size_t>(score.majority)]},
+                  {"majority", data.labels.classes[static_cast<std::size_t>(score.majority)]},
                   {"majority_accuracy", score.majority_accuracy}});
 }
 

@@ -78,7 +78,7 @@ template <class Options>
 void read_table_options(Fields& given, const std::optional<DataDescription>& origin, Options& options) {
   given.read("validation_fraction", options.validation_fraction);
   options.format = format_from(given);
-  if (origin) options.missing = origin->missing;
+  if (origin) options.missing = origin->table.missing;
   read_name(given, "missing", options.missing, parse_missing);
 }
 
@@ -100,7 +100,7 @@ SeriesOptions series_options(Fields& given, const std::optional<DataDescription>
   given.read("inputs", options.inputs);
   given.read("targets", options.targets);
   given.read("horizon", options.horizon);
-  if (origin) options.undated = origin->undated;
+  if (origin) options.undated = origin->series.undated;
   read_name(given, "undated", options.undated, parse_undated);
   given.read("season", options.season);
   given.read("group", options.group);

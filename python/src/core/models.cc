@@ -80,12 +80,13 @@ std::vector<std::string> raw_columns(const std::vector<Column>& inputs) {
 
 /// Returns the description of the data with the scaling of one series. `group` is empty for a model without groups.
 DataDescription description_of(const DataDescription& data, const std::string& group) {
-  if (data.group_column.empty() && group.empty()) return data;
-  const auto found = std::ranges::find(data.groups, group, &Group::name);
-  if (found == data.groups.end()) {
-    refuse(data.groups.empty() ? "group must be empty for a model of one series, not " + group
-                               : "group must be one of " + std::to_string(data.groups.size()) + " series, such as " +
-                                     data.groups.front().name + ", not " + (group.empty() ? "empty" : group));
+  if (data.series.group_column.empty() && group.empty()) return data;
+  const auto found = std::ranges::find(data.series.groups, group, &Group::name);
+  if (found == data.series.groups.end()) {
+    refuse(data.series.groups.empty()
+               ? "group must be empty for a model of one series, not " + group
+               : "group must be one of " + std::to_string(data.series.groups.size()) + " series, such as " +
+                     data.series.groups.front().name + ", not " + (group.empty() ? "empty" : group));
   }
   return data.of_group(*found);
 }
@@ -119,12 +120,12 @@ nb::object normalised(SharedModel& shared, nb::handle rows, const std::string& g
   const auto field = [&](std::size_t row, std::size_t input) { return from[row * names.size() + places[input]]; };
   // The time since the previous row, in steps of the calendar. The first row of a sequence counts as one step.
   const auto elapsed = [&](std::size_t row, std::size_t input) {
-    return row % steps == 0
-               ? 1.0
-               : data.row_dates.seconds_between(field(row - 1, input), field(row, input)) / data.row_dates.step;
+    return row % steps == 0 ? 1.0
+                            : data.series.row_dates.seconds_between(field(row - 1, input), field(row, input)) /
+                                  data.series.row_dates.step;
   };
   const auto dated = static_cast<std::size_t>(std::ranges::find_if(inputs, &Column::reads_dates) - inputs.begin());
-  RowSteps apart(data.row_dates);
+  RowSteps apart(data.series.row_dates);
   for (std::size_t row = 1; dated < inputs.size() && row < from.size() / names.size(); ++row) {
     const std::string mistake = row % steps == 0 ? "" : apart.see(field(row - 1, dated), field(row, dated));
     if (!mistake.empty()) refuse("inputs: by the dates of column " + inputs[dated].name + " " + mistake);
@@ -156,7 +157,7 @@ nb::object in_units(SharedModel& shared, nb::handle outputs, const std::string& 
     refuse("outputs must have " + std::to_string(data.output_size()) + " columns, not the shape " +
            text_of(given.shape()));
   }
-  shape.back() = data.horizon;
+  shape.back() = data.series.horizon;
   shape.push_back(static_cast<Index>(data.targets.size()));
   const Array values = Array::empty(shape, Scalar::f64);
   const auto from = given.values<float>();
@@ -173,7 +174,7 @@ nb::object quantiles(SharedModel& shared, nb::handle features, nb::handle output
                      const std::vector<double>& levels, const std::string& group) {
   const SharedModel::Reading model(shared);
   const DataDescription data = description_of(model->data(), group);
-  data.spread.check(levels);
+  data.series.spread.check(levels);
   const Array read = Array(features, "inputs", Scalar::f32).contiguous();
   const Array given = Array(outputs, "outputs", Scalar::f32).contiguous();
   const Array raw = Array(rows, "inputs", Scalar::f64).contiguous();
@@ -182,7 +183,7 @@ nb::object quantiles(SharedModel& shared, nb::handle features, nb::handle output
   const auto inputs = static_cast<std::size_t>(data.input_size()), size = static_cast<std::size_t>(data.output_size());
   const std::size_t steps = static_cast<std::size_t>(given.shape()[given.rank() - 2]);
   Shape shape(given.shape().begin(), given.shape().end());
-  shape.back() = data.horizon;
+  shape.back() = data.series.horizon;
   shape.push_back(static_cast<Index>(data.targets.size()));
   shape.push_back(static_cast<Index>(levels.size()));
   const Array values = Array::empty(shape, Scalar::f64);
@@ -283,20 +284,20 @@ Execution settled(const Model& model, const CallExecution& execution, DeviceQues
 
 nb::dict describe(const DataDescription& data) {
   std::vector<std::string> groups;
-  for (const Group& group : data.groups) groups.push_back(group.name);
+  for (const Group& group : data.series.groups) groups.push_back(group.name);
   return dict_of({{"task", to_string(data.task)},
                   {"vocabulary", data.vocabulary},
                   {"inputs", describe(data.inputs)},
                   {"targets", describe(data.targets)},
-                  {"horizon", data.horizon},
-                  {"season", data.season},
+                  {"horizon", data.series.horizon},
+                  {"season", data.series.season},
                   {"sample_rate", data.sample_rate},
-                  {"classes", data.classes},
-                  {"group_column", data.group_column},
+                  {"classes", data.labels.classes},
+                  {"group_column", data.series.group_column},
                   {"groups", groups},
-                  {"text_column", data.text_column},
-                  {"longest_text", data.longest_text},
-                  {"delimiter", std::string(1, data.delimiter)},
+                  {"text_column", data.labels.text_column},
+                  {"longest_text", data.labels.longest_text},
+                  {"delimiter", std::string(1, data.table.delimiter)},
                   {"input_size", data.input_size()},
                   {"output_size", data.output_size()}});
 }

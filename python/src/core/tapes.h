@@ -6,7 +6,7 @@
 
 #include "sequences.h"
 
-/// What calls of a network work with, for arrays in CPU memory and for arrays in the memory of a device.
+/// Memory of calls of a network, for arrays in CPU memory and for arrays in the memory of a device.
 namespace penstock::python {
 
 /// Makes and reads arrays in CPU memory.

@@ -28,9 +28,9 @@ constexpr Op ops[] = {
      "recurrent(Tensor x, Tensor[] weights, Tensor? state, Tensor? lengths, Tensor? batch_sizes, Tensor? reset, "
      "str cell, int layers, bool bidirectional, bool batch_first, bool keep_tape, bool every_state) "
      "-> (Tensor y, Tensor state_out, Tensor tape, Tensor states)"},
-    // The same op for eager calls, with only the results that are needed: each tensor takes noticeable time in small
-    // calls. It returns y, each state [layers * directions, B, H], and on request the tape and every state. states is
-    // empty (zeros) or has each state.
+    // Op for eager calls, with only the results that are needed: each tensor takes noticeable time in small calls. It
+    // returns y, each state [layers * directions, B, H], and on request the tape and every state. states is empty
+    // (zeros) or has each state.
     {recurrent_eager,
      "recurrent_eager(Tensor x, Tensor[] weights, Tensor[] states, Tensor? lengths, Tensor? batch_sizes, "
      "Tensor? reset, str cell, int layers, bool bidirectional, bool batch_first, bool keep_tape, bool every_state) "
@@ -50,7 +50,7 @@ constexpr Op ops[] = {
     {scan_backward,
      "scan_backward(Tensor? dh, Tensor? dh_last, Tensor a, Tensor b, Tensor? h0, Tensor? lengths, Tensor? reset, "
      "Tensor h, bool logarithmic, bool reverse) -> (Tensor da, Tensor db, Tensor dh0)"},
-    // The same ops with results in tensors of the caller, of any strides and float types: states may be wider than
+    // Ops that write their results to tensors of the caller, of any strides and float types: states may be wider than
     // terms.
     {scan_out,
      "scan_out(Tensor a, Tensor b, Tensor? h0, Tensor? lengths, Tensor? reset, bool logarithmic, bool reverse, *, "

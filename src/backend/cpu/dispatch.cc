@@ -25,7 +25,7 @@
 namespace penstock::cpu {
 namespace {
 
-/// Whether the chip has AMX for bfloat16 and the system lets this process use it, which has to be asked for once.
+/// Returns whether the chip has AMX for bfloat16 and the system lets this process use it. A process must ask once.
 bool amx_is_granted() {
 #if PENSTOCK_EMULATE_AMX
   return has_bf16_products();
@@ -57,7 +57,7 @@ constexpr Isa kIsas[] = {
 constexpr Isa kIsas[] = {{"neon", HWY_STATIC_TARGET}};
 #endif
 
-/// What the chip can do, before anybody narrowed it down.
+/// Returns the instruction sets of the chip, before use_isa() narrows them down.
 std::int64_t chip_targets() {
   static const std::int64_t targets = hwy::SupportedTargets() & HWY_TARGETS;
   return targets;

@@ -32,8 +32,8 @@ struct ElementKernels {
                        Real* factors) = nullptr;
   /// y [width] = gain * x * s with s = 1 / sqrt(mean(x^2) + epsilon), which it returns.
   Real (*rms_norm)(Index width, Real epsilon, const Real* x, const Real* gain, Real* y) = nullptr;
-  /// Of a row whose s is `inverse`, with n = x * inverse: dx [width] = dsum + inverse * (gain dy - n mean(gain dy n)),
-  /// without dsum if that is null, and dgain [width] += dy n. dx may be dsum.
+  /// Adds the gradients of a row whose s is `inverse`, with n = x * inverse: dx [width] = dsum + inverse * (gain dy - n
+  /// mean(gain dy n)), without dsum if that is null, and dgain [width] += dy n. dx may be dsum.
   void (*rms_norm_backward)(Index width, Real inverse, const Real* x, const Real* gain, const Real* dy,
                             const Real* dsum, Real* dgain, Real* dx) = nullptr;
   /// n values of a store, their gradients and moments; of floats only.
@@ -44,7 +44,7 @@ struct ElementKernels {
 void FillElements(ElementKernels<float>& kernels);
 void FillElements(ElementKernels<double>& kernels);
 
-/// Of the instruction set in use.
+/// Returns the kernels of the instruction set in use.
 template <class Real>
 ElementKernels<Real> element_kernels();
 

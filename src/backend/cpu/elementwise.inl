@@ -95,7 +95,7 @@ Real RmsNorm(Index width, Real epsilon, const Real* x, const Real* gain, Real* y
   return scale;
 }
 
-/// With n = x * inverse: dx [width] = dsum + inverse * (gain dy - n mean(gain dy n)), dgain [width] += dy n.
+/// Computes, with n = x * inverse: dx [width] = dsum + inverse * (gain dy - n mean(gain dy n)), dgain [width] += dy n.
 template <class Real>
 void RmsNormBackward(Index width, Real inverse, const Real* x, const Real* gain, const Real* dy, const Real* dsum,
                      Real* dgain, Real* dx) {

@@ -1,4 +1,4 @@
-// What a source of engines includes in front of its first HWY_BEFORE_NAMESPACE(): the standard headers of the texts
+// Sources of engines include this in front of their first HWY_BEFORE_NAMESPACE(): the standard headers of the texts
 // (.inl) that follow, and Highway, which compiles the source, named by HWY_TARGET_INCLUDE, once per instruction set.
 #include <algorithm>
 #include <bit>

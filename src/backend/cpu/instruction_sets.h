@@ -10,9 +10,9 @@ std::vector<std::string_view> available_isas();
 std::string_view current_isa();
 /// Changes the set for kernels fetched from now on. Throws Error(unsupported) naming those there are.
 void use_isa(std::string_view name);
-/// Whether the chip multiplies bfloat16 by instructions that AVX-512 may be extended by (AVX-512 BF16).
+/// Returns whether the chip has instructions for products of bfloat16 (AVX-512 BF16).
 bool has_bf16_products();
-/// Whether the set in use is "amx": AVX-512 whose products of bfloat16 are made tile by tile.
+/// Returns whether the set in use is "amx": AVX-512 with products of bfloat16 by tiles.
 bool has_bf16_tiles();
 /// Grows whenever use_isa() was called, so that packed weights can be told to be stale.
 unsigned isa_generation();

@@ -10,8 +10,8 @@
 
 namespace penstock::cpu {
 
-/// Where the steps of the rows of a batch lie in some buffer: step t of row b is at element first[b] + t * step, or
-/// first[b] + steps[t] where each step has a place of its own.
+/// Places of the steps of a batch's rows in a buffer: step t of row b is at element first[b] + t * step, or first[b] +
+/// steps[t] if each step has a place of its own.
 struct RowMap {
   const Index* first = nullptr;  // [B]
   Index step = 0;
@@ -32,8 +32,8 @@ struct StoredWeights {
   const std::uint16_t* bf16 = nullptr;
 };
 
-/// What all engines know about the batch. "Slots" are the rows sorted by falling length, so that the rows that still
-/// run at a step are always the first ones; states live in slot order.
+/// Batch as all engines know it. "Slots" are the rows sorted by falling length, so that the rows that still run at a
+/// step are always the first ones; states lie in slot order.
 struct RowPlan {
   Index rows = 0;                 // B
   const Index* row_of = nullptr;  // [B] slot -> row of the batch
@@ -45,7 +45,7 @@ struct RowPlan {
 
   /// The time index of step s of a slot.
   Index time(Index slot, Index s) const { return reverse ? length[slot] - 1 - s : s; }
-  /// Whether the state is cleared before step s of a slot.
+  /// Returns whether the state is cleared before step s of a slot.
   bool resets(Index slot, Index s) const {
     return reset != nullptr && reset[reset_map.at(row_of[slot], time(slot, s))] != 0;
   }
@@ -61,7 +61,7 @@ struct RoundedOperands {
 };
 constexpr Index kRoundedRows = 15;
 
-/// Where a row is at one step: unit 0 in every buffer that its gates touch. Worked out once a step, for all blocks of
+/// Place of a row at one step: unit 0 in every buffer that its gates touch. Computed once a step, for all blocks of
 /// units.
 template <class Real>
 struct RowPlace {
@@ -124,8 +124,8 @@ struct DenseForward {
   /// The row of wx that belongs to a step of a slot.
   Index wx_row(Index slot, Index step) const { return step_of_piece(step) * plan.rows + slot; }
   Index step_of_piece(Index step) const { return (step - step_begin) % piece; }
-  /// Whether the steps of a slot follow each other in a tile of the input product, rather than the slots of a step, as
-  /// they do where it is made on the way.
+  /// Returns whether the rows of an input product's tile are the steps of one slot in turn. Otherwise they are the
+  /// slots of one step, as in products made on the way.
   bool along_steps() const { return wx != nullptr && piece >= plan.rows; }
   /// The row of rounded.x: rows of a tile lie one after the other.
   Index rounded_row(Index slot, Index step) const {
@@ -136,7 +136,7 @@ struct DenseForward {
 /// Most states a cell may have.
 constexpr int kMostStates = 4;
 
-/// What a step's panels are made of; absent ones are null.
+/// Weights of a step's panels; absent ones are null.
 template <class Real>
 struct StepWeights {
   const Real* weight_ih = nullptr;  // [G*H, I]
@@ -160,7 +160,8 @@ struct CellStep {
   Real* state[kMostStates] = {};   // [H] each
 };
 
-/// What a backward pass in bfloat16 leaves for the products over all steps, instead of floats, and multiplies itself.
+/// Gradients that a backward pass in bfloat16 leaves for the products over all steps, instead of floats, and multiplies
+/// itself.
 struct RoundedGradients {
   std::uint16_t* dwx = nullptr;      // [cells, G, H]
   std::uint16_t* drh = nullptr;      // [cells, G, H]; may be dwx itself where they are equal
@@ -198,7 +199,7 @@ struct DenseBackward {
   Index row_of(Index slot, Index step) const { return first_row[step - step_begin] + slot; }
 };
 
-/// What rows add to the gradient of one gate's matrices of narrow heads, of which a vector holds several.
+/// Job that adds rows to the gradient of one gate's matrices of narrow heads, of which a vector holds several.
 template <class Real>
 struct NarrowGradient {
   Index rows = 0, mixed = 0;  // D
@@ -227,8 +228,8 @@ struct ChannelRows {
   Real* at(Index row, Index t) const { return data + map.at(row, t) * scale; }
 };
 
-/// Where a gradient of gates goes. Vectors of channels lie `vector_stride` apart, so that a step's channels need not be
-/// side by side; `padded` says that the last vector has room for all its lanes.
+/// Destination of the gradients of gates. Vectors of channels lie `vector_stride` apart, so that a step's channels need
+/// not be contiguous; `padded` says that the last vector has room for all its lanes.
 template <class Stored>
 struct GateSink {
   ChannelRows<Stored> rows;
@@ -333,8 +334,8 @@ struct PanelShape {
   std::size_t size = 0;  // Reals
 };
 
-/// What some steps do to the state that enters them: carry' = (gain + gain_rest) carry + offset, each [H]. The sum of
-/// two numbers has the digits of a product of many gains that are close to 1.
+/// Effect of some steps on the state that enters them: carry' = (gain + gain_rest) carry + offset, each [H]. The sum of
+/// two numbers keeps the digits of a product of many gains close to 1.
 template <class Real>
 struct ScanEffect {
   Real* gain = nullptr;
@@ -363,7 +364,8 @@ struct CellKernels {
   std::size_t (*step_panels)(Index input, Index hidden, Index heads) = nullptr;  // number of Reals
   void (*pack_step)(Index input, Index hidden, Index heads, const StepWeights<Real>& weights, Real* packed) = nullptr;
   void (*step)(const CellStep<Real>& job) = nullptr;
-  /// To how many inputs a row of rounded operands is filled up; null where panels are multiplied with Reals.
+  /// Returns the number of inputs to which a row of rounded operands is filled up; null if panels are multiplied with
+  /// Reals.
   Index (*rounded_inputs)(Index inputs) = nullptr;
   // Dense cells.
   PanelShape (*forward_panels)(Index hidden, Index heads) = nullptr;
@@ -377,7 +379,7 @@ struct CellKernels {
   void (*dense_backward)(const DenseBackward<Real>& job, const DensePart& part) = nullptr;
   /// Units [begin, end), whole heads; where the panels' shape has fewer heads than the layer.
   void (*narrow_gradient)(const NarrowGradient<Real>& job, Index begin, Index end) = nullptr;
-  /// As rounded_inputs(), of the backward pass, whose gradients are rounded where this is not null.
+  /// Like rounded_inputs(), but for the backward pass; its gradients are rounded if this is not null.
   Index (*rounded_gradients)(Index inputs) = nullptr;
   // Scan cells. `carry` [H] is the state entering the part and then leaving it. The summaries give the part's effect on
   // any carry without writing outputs.

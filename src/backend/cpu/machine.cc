@@ -36,7 +36,7 @@ plan::CpuModel model_now() {
   model.isa = current_isa();
   model.vector_bytes = model.isa == "avx2" ? 32 : model.isa == "avx512" || model.isa == "amx" ? 64 : 16;
   model.bf16_products = has_bf16_products(), model.bf16_tiles = has_bf16_tiles();
-  // As measured with vectors of 64 bytes (docs/results/cpu.md): an LSTM layer of 256 units, 16 rows on one thread.
+  // Measured with vectors of 64 bytes (docs/results/cpu.md): an LSTM layer of 256 units, 16 rows on one thread.
   constexpr double multiply_adds = 105'000, gates = 860;
   const double share = model.vector_bytes / 64.0;
   model.costs.multiply_adds = multiply_adds * share, model.costs.gates = gates * share;

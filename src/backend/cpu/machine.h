@@ -10,7 +10,7 @@ namespace penstock::cpu {
 /// the same thread asks again.
 const plan::CpuModel& machine();
 
-/// As Linux tells it; elsewhere empty.
+/// Returns the processor's name as Linux gives it; empty on other systems.
 std::string processor_name();
 
 }  // namespace penstock::cpu

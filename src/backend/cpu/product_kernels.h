@@ -82,7 +82,7 @@ void FillProducts(ProductKernels<double>& kernels);
 /// Instead of those that AMX makes quicker.
 void FillSplitProducts(ProductKernels<float>& kernels);
 
-/// Of the instruction set in use.
+/// Returns the kernels of the instruction set in use.
 template <class Real>
 ProductKernels<Real> product_kernels();
 

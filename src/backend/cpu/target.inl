@@ -21,7 +21,7 @@ void WithDenseCell(int cell, const Body& body) {
 #undef PENSTOCK_CALL
 }
 
-/// The same of a scan cell.
+/// Calls `body` with a scan cell, by its number.
 template <class Body>
 void WithScanCell(int cell, const Body& body) {
   int index = 0;

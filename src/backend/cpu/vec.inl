@@ -64,7 +64,7 @@ struct SimdOf {
   }
 #endif
 #if HWY_TARGET == HWY_AVX3
-  // The same 14 bits in vectors of either width, which Highway does not promise.
+  // Estimates of 1 / b with 14 bits in vectors of either width, which Highway does not promise.
   static HWY_INLINE auto Reciprocal(hn::Vec512<float> b) { return hn::Vec512<float>{_mm512_rcp14_ps(b.raw)}; }
   static HWY_INLINE auto Reciprocal(hn::Vec256<float> b) { return hn::Vec256<float>{_mm256_rcp14_ps(b.raw)}; }
   /// An estimate of 14 bits and one step of Newton's: a division would hold up the multipliers.
@@ -112,7 +112,7 @@ struct SimdOf {
   }
 };
 
-/// What rounding took from a product of a and b: a b - product, exactly.
+/// Returns the rounding error of a product of a and b: a b - product, exactly.
 template <class Tag, bool quick>
 HWY_INLINE SimdOf<Tag, quick> ProductRest(SimdOf<Tag, quick> a, SimdOf<Tag, quick> b, SimdOf<Tag, quick> product) {
 #if HWY_NATIVE_FMA
@@ -145,7 +145,7 @@ using NarrowSimd = SimdOf<hn::Half<hn::ScalableTag<float>>>;
 template <class Real>
 struct Lanes;
 
-/// Of vectors of floats.
+/// Memory access of vectors of floats.
 template <class Vector>
 struct SimdLanes {
   using V = Vector;
@@ -153,7 +153,7 @@ struct SimdLanes {
   static constexpr Index lanes = V::lanes;
   static HWY_INLINE V load(const float* p) { return hn::LoadU(Tag(), p); }
   static HWY_INLINE void store(V v, float* p) { hn::StoreU(v.raw, Tag(), p); }
-  /// Past the caches; p is aligned to the vector.
+  /// Stores past the caches; p is aligned to the vector.
   static HWY_INLINE void stream(V v, float* p) { hn::Stream(v.raw, Tag(), p); }
   static HWY_INLINE V load(const float* p, Index n) {
     if (n == lanes) return load(p);
@@ -190,7 +190,7 @@ struct Lanes<double> {
   static HWY_INLINE double sum(V v) { return v; }
 };
 
-/// To the nearest bfloat16, ties to even; NaN stays NaN.
+/// Rounds to the nearest bfloat16, ties to even; NaN stays NaN.
 inline std::uint16_t RoundToBf16(float x) {
   const auto bits = std::bit_cast<std::uint32_t>(x);
   if (x != x) return static_cast<std::uint16_t>((bits >> 16) | 0x40u);

@@ -8,8 +8,8 @@
 
 namespace penstock::training {
 
-/// Where a function of a few numbers is least, as far as so many evaluations find out (Nelder and Mead, 1965). Values
-/// that differ by less than `tolerance` are equal.
+/// Returns the place where a function of a few numbers is least, as far as so many evaluations show (Nelder and Mead,
+/// 1965). Values that differ by less than `tolerance` are equal.
 inline std::vector<double> minimise(const std::function<double(const std::vector<double>&)>& function,
                                     const std::vector<double>& begin, double step, int evaluations, double tolerance) {
   struct Corner {

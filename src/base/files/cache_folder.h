@@ -4,8 +4,8 @@
 
 namespace penstock {
 
-/// Where what took long to make is kept for later processes: PENSTOCK_CACHE_DIR, else penstock/ in XDG_CACHE_HOME or
-/// ~/.cache. Empty: nowhere.
+/// Returns the folder that keeps slow results for later processes: PENSTOCK_CACHE_DIR, else penstock/ in XDG_CACHE_HOME
+/// or ~/.cache. Empty: none.
 std::string cache_folder();
 
 }  // namespace penstock

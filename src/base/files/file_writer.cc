@@ -38,8 +38,8 @@ std::string folder_of(const std::string& path) {
 /// Links such as /dev/stdout lead to these: they name an open file, which no other file can replace.
 bool names_open_file(const std::string& path) { return path.starts_with("/proc/") || path.starts_with("/dev/fd/"); }
 
-/// In a folder where all may write, a link of another user's may lead to a file of ours. The kernel refuses to follow
-/// such a link, by the same rule.
+/// Returns whether a link is another user's, in a folder where all may write: it may lead to a file of ours. The kernel
+/// refuses to follow such a link, by the same rule.
 bool is_foreign_link(const std::string& path, const struct stat& link) {
   struct stat folder {};
   if (::stat(folder_of(path).c_str(), &folder) != 0) return false;
@@ -87,7 +87,7 @@ void remove_stale(const std::string& folder, const std::string& stem) {
   ::closedir(entries);
 }
 
-/// Whether the open file is still the one of this name.
+/// Returns whether the open file is still the one of this name.
 bool is_at(int file, const std::string& path) {
   struct stat open_file {
   }, named{};

@@ -107,11 +107,11 @@ class LabelledDataset final : public data::LabelledPasses, public training::Divi
                   const LabelledOptions& options, const DataDescription* origin)
       : LabelledPasses("labelled", options.seed), sequences_(std::move(rows.sequences)) {
     description_.task = Task::classify;
-    description_.classes = std::move(rows.classes);
-    description_.delimiter = table.format().delimiter;
-    description_.decimal = table.format().decimal;
-    description_.header = table.format().header;
-    description_.missing = options.missing;
+    description_.labels.classes = std::move(rows.classes);
+    description_.table.delimiter = table.format().delimiter;
+    description_.table.decimal = table.format().decimal;
+    description_.table.header = table.format().header;
+    description_.table.missing = options.missing;
     const auto order = shuffled(static_cast<Index>(sequences_.size()), seed_, 0);
     validation_.assign(order.begin(), order.begin() + held_out);
     training_.assign(order.begin() + held_out, order.end());
@@ -158,7 +158,7 @@ class LabelledDataset final : public data::LabelledPasses, public training::Divi
  private:
   static constexpr std::uint64_t divisions = std::uint64_t{1} << 63;  // purpose of an order; passes count from 1
 
-  /// Whether a category is in the training sequences: otherwise a model would not know what to make of it.
+  /// Returns whether a category occurs in the training sequences: otherwise a model cannot learn what it means.
   bool shows(const std::vector<double>& raw) const {
     return std::ranges::any_of(training_, [&](Index i) {
       const auto first = raw.begin() + sequences_[i].first;
@@ -213,7 +213,7 @@ class LabelledDataset final : public data::LabelledPasses, public training::Divi
   std::vector<float> features_;  // [rows of the file, I]
 };
 
-/// Which columns a table offers; of those that were asked for, whether they are categories.
+/// Returns the columns that a table offers and, for requested ones, whether they are categories.
 CsvTable::Choice offered_inputs(const CsvTable& table, const LabelledOptions& options, std::size_t sequence,
                                 std::size_t label) {
   data::ColumnQuestion question{.excluded = {sequence, label},
@@ -268,7 +268,7 @@ std::unique_ptr<Dataset> open_sequences(const From& sources, LabelledOptions opt
     fail(ErrorCode::bad_input, "{}: every sequence has the label {}; there must be at least two labels", path,
          in_quotes(rows.classes[0]));
   }
-  if (origin != nullptr) take_classes(rows, origin->classes, path);
+  if (origin != nullptr) take_classes(rows, origin->labels.classes, path);
   std::string filled = data::describe_filled(rows.values, options.missing);
   std::vector<std::string> suspect;
   for (std::size_t i = 0; i < inputs.size(); ++i) {

@@ -40,7 +40,7 @@ class LabelledPasses : public Dataset, public training::LabelledBatches {
   /// May change the order of a pass, which is random.
   virtual void arrange(std::vector<Index>& /*order*/, std::uint64_t /*purpose*/) const {}
 
-  /// Once the training part is known.
+  /// Begins a pass; the training part must be known.
   void begin_pass(Index pass);
 
   DataDescription description_;

@@ -56,7 +56,7 @@ data::TextColumns columns_of(const CsvTable& table, const LabelledTextOptions& o
   return *columns;
 }
 
-/// Whether a row has both; throws Error(bad_input) for one that has not if those are to be refused.
+/// Returns whether a row has a text and a label. Throws Error(bad_input) for a row without, if such rows are refused.
 bool is_whole(const data::TableRows& rows, const data::TextColumns& columns, Missing missing) {
   for (const std::size_t column : {columns.text, columns.label}) {
     const CsvField& field = rows.fields()[column];
@@ -72,12 +72,12 @@ LabelledTexts read_texts(const CsvTable& table, const data::TextColumns& columns
   LabelledTexts texts;
   data::LabelNumbers labels;
   for (auto rows = table.rows(); rows.next();) {
-    if (!is_whole(rows, columns, description.missing)) {
+    if (!is_whole(rows, columns, description.table.missing)) {
       ++texts.left_out;
       continue;
     }
     const std::string& text = rows.fields()[columns.text].text;
-    texts.cut += static_cast<Index>(text.size()) > description.longest_text ? 1 : 0;
+    texts.cut += static_cast<Index>(text.size()) > description.labels.longest_text ? 1 : 0;
     texts.rows.push_back(
         {text_tokens(description, text), labels.number_of(rows.header().label(rows.fields(), columns.label))});
   }
@@ -99,9 +99,9 @@ class LabelledTextDataset final : public data::LabelledPasses {
   }
 
  private:
-  /// The same share of every label, rounded; never all of one.
+  /// Holds out the same share of every label, rounded; never all of one.
   void hold_out(double fraction) {
-    std::vector<Index> quota(description_.classes.size(), 0);
+    std::vector<Index> quota(description_.labels.classes.size(), 0);
     for (const LabelledText& row : rows_) ++quota[static_cast<std::size_t>(row.label)];
     for (Index& count : quota) {
       const auto share = static_cast<Index>(std::llround(fraction * static_cast<double>(count)));
@@ -160,12 +160,12 @@ DataDescription describe(const CsvTable& table, const data::TextColumns& columns
   DataDescription description;
   description.task = Task::classify;
   description.vocabulary = 256;
-  description.text_column = table.header().names()[columns.text];
-  description.longest_text = options.longest;
-  description.delimiter = table.format().delimiter;
-  description.decimal = table.format().decimal;
-  description.header = table.format().header;
-  description.missing = options.missing;
+  description.labels.text_column = table.header().names()[columns.text];
+  description.labels.longest_text = options.longest;
+  description.table.delimiter = table.format().delimiter;
+  description.table.decimal = table.format().decimal;
+  description.table.header = table.format().header;
+  description.table.missing = options.missing;
   return description;
 }
 
@@ -178,7 +178,7 @@ std::vector<std::string> findings_of(const CsvTable& table, const data::TextColu
                                                 names[columns.text], names[columns.label]));
   if (texts.cut > 0) {
     findings.push_back(fmt::format("{} cut after {} bytes (the option 'longest')", counted(texts.cut, "text"),
-                                   description.longest_text));
+                                   description.labels.longest_text));
   }
   if (texts.left_out > 0) {
     findings.push_back(fmt::format("{} without a text or a label left out", counted(texts.left_out, "row")));
@@ -186,12 +186,12 @@ std::vector<std::string> findings_of(const CsvTable& table, const data::TextColu
   return findings;
 }
 
-/// With the description of a model, its columns and lengths; what is left is checked.
+/// Returns the options with a model's columns and lengths, and checks the rest.
 LabelledTextOptions settled(LabelledTextOptions options, const DataDescription* origin, const std::string& source) {
   if (origin != nullptr) {
     if (!origin->labels_texts()) fail(ErrorCode::incompatible, "{}: the model is not for labelled texts", source);
-    options.text_column = origin->text_column;
-    options.longest = origin->longest_text;
+    options.text_column = origin->labels.text_column;
+    options.longest = origin->labels.longest_text;
   }
   check_options(options);
   return options;
@@ -209,12 +209,12 @@ std::unique_ptr<Dataset> open(const CsvTable& table, const LabelledTextOptions& 
          texts.classes.empty() ? "no label" : "the label " + in_quotes(texts.classes.front()) + " alone");
   }
   if (origin != nullptr) {
-    const auto numbers = data::numbers_among(texts.classes, origin->classes, path);
+    const auto numbers = data::numbers_among(texts.classes, origin->labels.classes, path);
     for (LabelledText& row : texts.rows) row.label = numbers[static_cast<std::size_t>(row.label)];
-    texts.classes = origin->classes;
+    texts.classes = origin->labels.classes;
   }
   std::vector<std::string> findings = findings_of(table, columns, texts, description);
-  description.classes = std::move(texts.classes);
+  description.labels.classes = std::move(texts.classes);
   auto dataset = std::make_unique<LabelledTextDataset>(std::move(description), std::move(texts.rows),
                                                        options.validation_fraction, options.seed);
   dataset->set_reading(std::move(findings));
@@ -225,7 +225,7 @@ std::unique_ptr<Dataset> open(const CsvTable& table, const LabelledTextOptions& 
 
 std::vector<std::int32_t> text_tokens(const DataDescription& data, std::string_view text) {
   std::vector<std::int32_t> tokens;
-  for (const char c : text.substr(0, static_cast<std::size_t>(data.longest_text))) {
+  for (const char c : text.substr(0, static_cast<std::size_t>(data.labels.longest_text))) {
     tokens.push_back(static_cast<unsigned char>(c));
   }
   tokens.push_back(0);

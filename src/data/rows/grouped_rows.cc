@@ -15,7 +15,7 @@ namespace {
 /// The series of the last row; its name is empty where the model has no groups.
 GroupedRows begin_series(const Rows& rows, const DataDescription& data, const GroupDescriptions& descriptions) {
   GroupedRows series;
-  if (data.group_column.empty()) {
+  if (data.series.group_column.empty()) {
     series.data = data;
     return series;
   }
@@ -26,7 +26,7 @@ GroupedRows begin_series(const Rows& rows, const DataDescription& data, const Gr
   return series;
 }
 
-/// Behind a row that only says what is known in advance no other may follow in its series.
+/// Checks that no other row of a series follows one that has only values known in advance.
 void check_order(const GroupedRows& series, const DataDescription& data, const Rows& rows) {
   if (series.to_come == 0) return;
   fail(ErrorCode::bad_input, "{}: a row with an empty {} comes before one with a value{}", rows.name(),
@@ -41,7 +41,7 @@ std::vector<GroupedRows> read_groups(Rows& rows, const DataDescription& data, co
   std::unordered_map<std::string, std::size_t> places;
   for (auto kind = rows.next(); kind != Rows::Kind::end; kind = rows.next()) {
     if (kind == Rows::Kind::blank) continue;
-    const std::string& name = data.group_column.empty() ? std::string() : rows.reader().group().name;
+    const std::string& name = data.series.group_column.empty() ? std::string() : rows.reader().group().name;
     const auto [place, first] = places.try_emplace(name, groups.size());
     if (first) groups.push_back(begin_series(rows, data, descriptions));
     GroupedRows& series = groups[place->second];

@@ -5,7 +5,7 @@
 
 #include "data/table/csv.h"
 #include "penstock/data/row_steps.h"
-#include "penstock/data_description.h"
+#include "penstock/description/row_dates.h"
 
 namespace penstock::data {
 

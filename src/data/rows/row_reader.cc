@@ -30,19 +30,19 @@ struct RowReader::Impl {
         opening(data::open_stream(description, first, source, format)),
         inputs(description.inputs),
         target_values(description.targets.size()),
-        missing(format.missing.value_or(description.missing)),
-        undated_rows(format.undated.value_or(description.undated)),
-        order(description.row_dates),
+        missing(format.missing.value_or(description.table.missing)),
+        undated_rows(format.undated.value_or(description.series.undated)),
+        order(description.series.row_dates),
         replace_bad(format.replace_bad),
         sequence_names(format.replace_bad ? most_names : std::numeric_limits<std::size_t>::max()),
-        line(format.first_line - (format.header.value_or(description.header) ? 0 : 1)),
+        line(format.first_line - (format.header.value_or(description.table.header) ? 0 : 1)),
         kinds(inputs.size(), data::ColumnKind::unknown),
         trained_series(data) {
-    if (data.group_column.empty()) series = &add(Group(), true);
-    for (const Group& group : data.groups) add(group, true);
+    if (data.series.group_column.empty()) series = &add(Group(), true);
+    for (const Group& group : data.series.groups) add(group, true);
     for (const Column& target : data.targets) target_inputs.push_back(data.input_of(target.name));
     if (!format.sequence_column.empty()) sequence_position = opening.header.find(format.sequence_column);
-    if (data.groups_are_files) start_series(format.series.empty() ? io::data_name(source) : format.series);
+    if (data.series.groups_are_files) start_series(format.series.empty() ? io::data_name(source) : format.series);
   }
 
   void start_series(const std::string& name) {
@@ -55,26 +55,26 @@ struct RowReader::Impl {
     for (std::size_t i = 0; i < inputs.size() && !dated_by; ++i) {
       if (inputs[i].reads_dates()) dated_by = {positions[i], inputs[i].dates};
     }
-    if (data.row_dates.column.empty()) return;
+    if (data.series.row_dates.column.empty()) return;
     const auto is_read = [&](const Column& input) {
-      return input.reads_dates() && input.name == data.row_dates.column;
+      return input.reads_dates() && input.name == data.series.row_dates.column;
     };
     // An input that reads the dates says when rows were; nobody needs to parse them twice.
-    if (data.row_dates.irregular == Irregular::ignore && std::ranges::any_of(inputs, is_read)) return;
-    date_position = opening.header.find(data.row_dates.column);
-    if (date_position || data.row_dates.irregular == Irregular::ignore) return;
+    if (data.series.row_dates.irregular == Irregular::ignore && std::ranges::any_of(inputs, is_read)) return;
+    date_position = opening.header.find(data.series.row_dates.column);
+    if (date_position || data.series.row_dates.irregular == Irregular::ignore) return;
     fail(ErrorCode::bad_input, "{}:1:1: column {} says when a row was, but the header has only {}", source(),
-         in_quotes(data.row_dates.column), opening.header.list());
+         in_quotes(data.series.row_dates.column), opening.header.list());
   }
 
-  /// Whether the row that was read is to be left out, as its date cannot be read. A column that only says when rows
-  /// were need not hold dates as in training; once it does, what is none, such as a line "Total", is no row: an error,
-  /// unless such are to be borne.
+  /// Returns whether to leave out the row that was read, because its date cannot be read. A column that only says when
+  /// rows were need not hold dates as in training. Once it does, a row without a date, such as a line "Total", is no
+  /// row: an error, unless such rows are tolerated.
   bool is_left_out() {
-    const bool needed = dated_by || data.row_dates.irregular != Irregular::ignore;
+    const bool needed = dated_by || data.series.row_dates.irregular != Irregular::ignore;
     if (!date_position && !dated_by) return false;
     const std::size_t position = date_position.value_or(dated_by ? dated_by->position : 0);
-    const DateForm form = date_position ? data.row_dates.form : dated_by->form;
+    const DateForm form = date_position ? data.series.row_dates.form : dated_by->form;
     const bool is_date = data::read_date(read[position].text, form, opening.decimal).has_value();
     holds_dates = holds_dates || is_date;
     if (is_date || (!needed && !holds_dates)) return false;
@@ -145,7 +145,8 @@ struct RowReader::Impl {
     if (!group_position) return;
     const std::string& name = read[*group_position].text;
     if (name.empty() && replace_bad && series != nullptr) {
-      note(fmt::format("{}:{}: column {}: the value is missing", source(), line, in_quotes(data.group_column)).c_str());
+      note(fmt::format("{}:{}: column {}: the value is missing", source(), line, in_quotes(data.series.group_column))
+               .c_str());
       ++replaced;
       return;
     }
@@ -157,7 +158,7 @@ struct RowReader::Impl {
     missing_rows.clear();
     elapsed = 1.0;
     if (!date_position) return;
-    const RowDates& dates = data.row_dates;
+    const RowDates& dates = data.series.row_dates;
     std::optional<double> now;
     if (dates.irregular == Irregular::ignore) {
       follow(data::read_date(read[*date_position].text, dates.form, opening.decimal), *date_position);
@@ -194,7 +195,7 @@ struct RowReader::Impl {
 
   /// Rows between the last one of the series and that at `now`, which the file has not.
   void fill_in(double before, double now) {
-    for (const double when : data.row_dates.between(before, now)) {
+    for (const double when : data.series.row_dates.between(before, now)) {
       for (std::size_t i = 0; i < inputs.size(); ++i) {
         const Column& column = inputs[i];
         float value = series->values[i];
@@ -239,7 +240,7 @@ struct RowReader::Impl {
     return !replace_bad || kinds[input] == data::ColumnKind::boolean || data::parse_truth(field.text).has_value();
   }
 
-  /// Whether the row only says what is known in advance.
+  /// Returns whether the row has only values that are known in advance.
   bool lacks_targets() const {
     return !target_positions.empty() && std::ranges::all_of(target_positions, [&](std::size_t position) {
       return data::is_missing(read[position].text);
@@ -364,11 +365,11 @@ RowReader::RowReader(const DataDescription& description, const std::string& firs
   impl_->raw.resize(impl_->inputs.size());
   impl_->find_known(description);
   impl_->find_dates();
-  if (description.group_column.empty() || description.groups_are_files) return;
-  impl_->group_position = impl_->opening.header.find(description.group_column);
+  if (description.series.group_column.empty() || description.series.groups_are_files) return;
+  impl_->group_position = impl_->opening.header.find(description.series.group_column);
   if (impl_->group_position) return;
   fail(ErrorCode::bad_input, "{}:1:1: column {} names the series of a row, but the header has only {}", source,
-       in_quotes(description.group_column), impl_->opening.header.list());
+       in_quotes(description.series.group_column), impl_->opening.header.list());
 }
 
 RowReader::~RowReader() = default;
@@ -414,7 +415,7 @@ void RowReader::restart() {
 const std::string& RowReader::first_returning_sequence() const { return held().first_returning; }
 
 const Group& RowReader::group() const {
-  const bool grouped = held().group_position || held().data.groups_are_files;
+  const bool grouped = held().group_position || held().data.series.groups_are_files;
   require(held().series != nullptr && grouped, "no row of a group has been read");
   return held().series->group;
 }

@@ -34,13 +34,13 @@ StreamOpening open_with(char delimiter, const DataDescription& description, cons
   if (!read_line(line, delimiter, source, 1, fields)) {
     fail(ErrorCode::bad_input, "{}:1:1: the first line must be a header with the names of the columns", source);
   }
-  const char usual = delimiter == ',' && description.delimiter != ',' ? '.' : description.decimal;
+  const char usual = delimiter == ',' && description.table.delimiter != ',' ? '.' : description.table.decimal;
   const char decimal = format.decimal != 0 ? format.decimal : usual;
-  if (!description.header) return {delimiter, decimal, CsvHeader::without_names(fields.size(), source, decimal)};
+  if (!description.table.header) return {delimiter, decimal, CsvHeader::without_names(fields.size(), source, decimal)};
   return {delimiter, decimal, CsvHeader(fields, source, decimal)};
 }
 
-/// Nothing unless the first line, under this delimiter, has all columns that the model reads.
+/// Opens a stream by its first line, under this delimiter; nothing unless it has all columns that the model reads.
 std::optional<StreamOpening> try_delimiter(char delimiter, const DataDescription& description, const std::string& line,
                                            const std::string& source, const RowFormat& format) {
   try {
@@ -56,7 +56,7 @@ std::optional<StreamOpening> try_delimiter(char delimiter, const DataDescription
 std::optional<StreamOpening> opening_with_all(const DataDescription& description, const std::string& line,
                                               const std::string& source, const RowFormat& format) {
   if (format.delimiter != 0) return try_delimiter(format.delimiter, description, line, source, format);
-  for (const char delimiter : {description.delimiter, ',', ';', '\t', '|', ' '}) {
+  for (const char delimiter : {description.table.delimiter, ',', ';', '\t', '|', ' '}) {
     if (auto opening = try_delimiter(delimiter, description, line, source, format)) return opening;
   }
   return std::nullopt;
@@ -67,12 +67,13 @@ std::optional<StreamOpening> opening_with_all(const DataDescription& description
 StreamOpening open_stream(const DataDescription& description, const std::string& line, const std::string& source,
                           const RowFormat& format) {
   if (auto opening = opening_with_all(description, line, source, format)) return *std::move(opening);
-  return open_with(format.delimiter != 0 ? format.delimiter : description.delimiter, description, line, source, format);
+  return open_with(format.delimiter != 0 ? format.delimiter : description.table.delimiter, description, line, source,
+                   format);
 }
 
 bool is_passed_over(std::string& line, const DataDescription& description, const RowFormat& format) {
   if (!is_preamble(line)) return false;
-  if (!description.header) return true;
+  if (!description.table.header) return true;
   const std::string names(without_comment_sign(line));
   if (opening_with_all(description, names, "", format)) {
     line = names;

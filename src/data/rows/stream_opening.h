@@ -13,8 +13,8 @@ namespace penstock::data {
 bool read_line(const std::string& line, char delimiter, const std::string& source, Index number,
                std::vector<CsvField>& fields);
 
-/// Whether a line in front of a stream is no row and no header that has all columns which the model reads
-/// (is_preamble()). Where a comment holds such a header, `line` becomes that.
+/// Returns whether a line in front of a stream is neither a row nor a header with all columns that the model reads
+/// (is_preamble()). If a comment holds such a header, replaces `line` by it.
 bool is_passed_over(std::string& line, const DataDescription& description, const RowFormat& format);
 
 /// How a stream of rows is written, and the names of its columns.
@@ -23,8 +23,8 @@ struct StreamOpening {
   CsvHeader header;
 };
 
-/// From its first line: as `format` says it, otherwise as the model's files were, otherwise with the usual separator
-/// under which the line has all columns that the model reads.
+/// Opens a stream by its first line: in the given `format`, else in that of the model's files, else with the usual
+/// separator under which the line has all columns that the model reads.
 StreamOpening open_stream(const DataDescription& description, const std::string& line, const std::string& source,
                           const RowFormat& format);
 

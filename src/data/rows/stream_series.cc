@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 #include "data/normalise.h"
-#include "nn/model/with_scaling.h"
+#include "nn/description/with_scaling.h"
 
 namespace penstock::data {
 namespace {
@@ -21,20 +21,20 @@ double upper_end(const Scaling& scaling) { return scaling.mean + Column::furthes
 }  // namespace
 
 TrainedSeries::TrainedSeries(const DataDescription& data) {
-  if (data.groups.empty()) return;
+  if (data.series.groups.empty()) return;
   ranges_.resize(data.inputs.size());
   for (std::size_t i = 0; i < data.inputs.size(); ++i) {
     if (data.inputs[i].feature != Feature::value) continue;  // all others are the same in every series
     const auto scaling = [i](const Group& group) { return group.inputs[i]; };
     const auto lowest =
-        std::ranges::min_element(data.groups, {}, [&](const Group& group) { return lower_end(scaling(group)); });
+        std::ranges::min_element(data.series.groups, {}, [&](const Group& group) { return lower_end(scaling(group)); });
     const auto highest =
-        std::ranges::max_element(data.groups, {}, [&](const Group& group) { return upper_end(scaling(group)); });
+        std::ranges::max_element(data.series.groups, {}, [&](const Group& group) { return upper_end(scaling(group)); });
     ranges_[i] = {with_scaling(data.inputs[i], scaling(*lowest)), with_scaling(data.inputs[i], scaling(*highest))};
   }
-  const auto count = static_cast<double>(data.groups.size());
+  const auto count = static_cast<double>(data.series.groups.size());
   targets_.assign(data.targets.size(), {0.0, 0.0});
-  for (const Group& group : data.groups) {
+  for (const Group& group : data.series.groups) {
     for (std::size_t c = 0; c < targets_.size(); ++c) {
       targets_[c].mean += group.targets[c].mean / count;
       targets_[c].scale += group.targets[c].scale / count;
@@ -50,7 +50,7 @@ bool TrainedSeries::can_read(double raw, std::size_t input) const {
 
 StreamSeries::StreamSeries(const DataDescription& data, Group of, bool trained)
     : group(std::move(of)),
-      inputs(trained && !data.groups.empty() ? with_scalings(data.inputs, group.inputs) : data.inputs),
+      inputs(trained && !data.series.groups.empty() ? with_scalings(data.inputs, group.inputs) : data.inputs),
       settled(trained),
       values(inputs.size()),
       trained_(trained),
@@ -74,7 +74,7 @@ float StreamSeries::normalised(double raw, std::size_t input, const Column& colu
     inputs[input] = with_scaling(column, group.inputs[input]);
     begun_[input] = true;
   }
-  // Of another series the first scales are no measure of what is far.
+  // In a series that training did not see, the first scale is too rough to judge which values are too far.
   return normalise(raw, inputs[input], source, line, trained_ ? Column::furthest : std::numeric_limits<float>::max());
 }
 
@@ -102,7 +102,7 @@ void StreamSeries::settle(const DataDescription& data, const TrainedSeries& othe
   settled = true;
 }
 
-/// By what is known of an input in the first `rows`.
+/// Sets the scale of an input by its known values in the first `rows`.
 void StreamSeries::scale_by(std::size_t input, const Column& column, std::span<float> features, std::size_t rows,
                             const std::string& source) {
   const std::size_t width = inputs.size();

@@ -9,12 +9,13 @@
 
 namespace penstock::data {
 
-/// What the series of training say of series that it did not see. Takes time by their number once.
+/// Statistics of the series of training, for series that it did not see. Construction takes time by their number.
 class TrainedSeries {
  public:
   explicit TrainedSeries(const DataDescription& data);
 
-  /// Whether a raw value of an input lies where some of them could have been read, or between two that could.
+  /// Returns whether a raw value of an input lies in the readable range of a series of training, or between two such
+  /// ranges.
   bool can_read(double raw, std::size_t input) const;
   /// The mean of the scalings of each target.
   const std::vector<Scaling>& targets() const { return targets_; }
@@ -34,15 +35,15 @@ class StreamSeries {
   /// scaled.
   StreamSeries(const DataDescription& data, Group of, bool trained);
 
-  /// What was read means nothing to the next row; the scaling stays.
+  /// Forgets the rows read so far; the scaling stays.
   void restart();
 
   /// A raw value as the model reads it; `column` is that of the input before any scaling of its series. A series that
   /// training did not see is scaled by its first values until settle(). Throws Error(bad_input) naming source and line.
   float normalised(double raw, std::size_t input, const Column& column, const std::string& source, Index line);
 
-  /// Whether a raw value of an input, such as 3.4e38, is none that could have been measured: of a series that
-  /// training did not see, by the scalings of all that it saw.
+  /// Returns whether a raw value of an input, such as 3.4e38, cannot have been measured. It judges values of a series
+  /// that training did not see, by the scalings of all that it saw.
   bool is_too_far(double raw, std::size_t input, const DataDescription& data, const TrainedSeries& others) const;
 
   /// Scales a series that training did not see by the first `count` rows of `features` [rows, I], which normalised()

@@ -28,10 +28,10 @@ Rows::Rows(Lines& input, const DataDescription& data, const RowOptions& options)
   }
   if (data.task == Task::classify) format.sequence_column = options.sequence_column;
   reader_.emplace(data, line_, input.name(), format);
-  waiting_ = !format.header.value_or(data.header);
+  waiting_ = !format.header.value_or(data.table.header);
   for (const std::string& name : options.keep) {
     const auto position = reader_->column(name);
-    const bool names_file = data.groups_are_files && name == data.group_column;
+    const bool names_file = data.series.groups_are_files && name == data.series.group_column;
     if (!position && !names_file) {
       fail(ErrorCode::invalid_argument, "the header of {} has no column {}", input.name(), in_quotes(name));
     }

@@ -10,7 +10,7 @@
 #include "data/table/csv_table.h"
 #include "data/table/table_values.h"
 #include "penstock/data/series.h"
-#include "penstock/data_description.h"
+#include "penstock/description/row_dates.h"
 
 /// The column of a table that says when each row was.
 namespace penstock::data {

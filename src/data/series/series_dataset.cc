@@ -151,20 +151,20 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
   void describe(const CsvTable& table, const SeriesTable& series, const std::vector<std::size_t>& inputs,
                 const std::vector<std::size_t>& targets, const SeriesOptions& options) {
     description_.task = Task::forecast;
-    description_.horizon = options.horizon;
-    description_.delimiter = table.format().delimiter;
-    description_.decimal = table.format().decimal;
-    description_.header = table.format().header;
-    description_.missing = options.missing;
-    description_.undated = options.undated;
+    description_.series.horizon = options.horizon;
+    description_.table.delimiter = table.format().delimiter;
+    description_.table.decimal = table.format().decimal;
+    description_.table.header = table.format().header;
+    description_.table.missing = options.missing;
+    description_.series.undated = options.undated;
     if (series.calendar && series.calendar->rises() && series.calendar->dates.irregular != Irregular::ignore) {
-      description_.row_dates = series.calendar->dates;
+      description_.series.row_dates = series.calendar->dates;
     }
-    description_.season = plan_.season;
-    description_.group_column = options.group_by_file ? "file" : options.group;
-    description_.groups_are_files = options.group_by_file;
+    description_.series.season = plan_.season;
+    description_.series.group_column = options.group_by_file ? "file" : options.group;
+    description_.series.groups_are_files = options.group_by_file;
     for (const std::string& name : series.groups)
-      description_.groups.push_back({.name = name, .inputs = {}, .targets = {}});
+      description_.series.groups.push_back({.name = name, .inputs = {}, .targets = {}});
     const auto add = [&](const std::vector<std::size_t>& chosen, std::vector<Column>& columns,
                          std::vector<Scaling> Group::*scaling) {
       for (const std::size_t position : chosen) {
@@ -172,7 +172,7 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
             data::fit_column(series, table, position, SeriesPart::training, plan_.logarithms[position]);
         columns.push_back(std::move(fitted.column));
         for (std::size_t g = 0; g < fitted.groups.size(); ++g) {
-          (description_.groups[g].*scaling).push_back(fitted.groups[g]);
+          (description_.series.groups[g].*scaling).push_back(fitted.groups[g]);
         }
       }
     };
@@ -205,11 +205,11 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
       if (std::ranges::find(inputs, targets[c]) == inputs.end()) continue;
       Column& column = description_.targets[c];
       auto seen = data::values_of(series, targets[c], SeriesPart::training, column.logarithm);
-      for (std::size_t i = 0; i < seen.size() && !description_.groups.empty(); ++i) {
-        const Scaling& own = description_.groups[static_cast<std::size_t>(segments_[i].group)].targets[c];
+      for (std::size_t i = 0; i < seen.size() && !description_.series.groups.empty(); ++i) {
+        const Scaling& own = description_.series.groups[static_cast<std::size_t>(segments_[i].group)].targets[c];
         for (double& value : seen[i]) value = (value - own.mean) / own.scale;
       }
-      data::fit_changes(column, seen, description_.horizon);
+      data::fit_changes(column, seen, description_.series.horizon);
     }
   }
 
@@ -275,8 +275,8 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
 
   /// To say when rows were and when those behind them are, whether or not the model reads dates.
   void keep_dates(const data::Calendar& calendar, const std::string& name) {
-    description_.row_dates = calendar.dates;
-    description_.row_dates.column = name;
+    description_.series.row_dates = calendar.dates;
+    description_.series.row_dates.column = name;
   }
 
   void fill(const std::vector<Index>& places, Part part, Example& example) const override {
@@ -300,7 +300,7 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
       const Segment& segment = segment_of(row);
       const Index end = part == Part::training ? segment.training_end : segment.end;
       std::copy_n(inputs_.begin() + row * inputs, inputs, example.features.begin() + i * inputs);
-      const Index known = std::clamp<Index>(end - 1 - row, 0, description_.horizon) * targets;
+      const Index known = std::clamp<Index>(end - 1 - row, 0, description_.series.horizon) * targets;
       std::copy_n(targets_.begin() + (row + 1) * targets, known, example.targets.begin() + i * outputs);
       std::fill_n(example.weights.begin() + i * outputs, known, 1.0f);
       if (unknown_.empty() || !masks_) continue;
@@ -336,7 +336,7 @@ std::unique_ptr<Dataset> open_table(const From& sources, const SeriesOptions& op
   CsvTable::Choice choice;
   data::SeriesColumns columns = data::find_columns(table, options, choice, origin);
   const auto series = std::make_shared<const SeriesTable>(
-      data::read_series(table, columns, options, origin != nullptr ? &origin->row_dates : nullptr));
+      data::read_series(table, columns, options, origin != nullptr ? &origin->series.row_dates : nullptr));
   if (origin == nullptr) data::drop_unseen_categories(table, *series, columns);
   SeriesSource source{shared, series, columns, options, std::nullopt};
   if (origin != nullptr) source.origin = *origin;

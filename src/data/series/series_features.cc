@@ -1,6 +1,7 @@
 #include "data/series/series_features.h"
 
 #include <algorithm>
+#include <cmath>
 #include <span>
 #include <utility>
 
@@ -65,7 +66,7 @@ void add_features(const std::vector<FeatureValues>& features, DataDescription& d
   inputs = std::move(widened);
   for (const FeatureValues& each : features) {
     description.inputs.push_back(each.column);
-    for (Group& group : description.groups) group.inputs.emplace_back();
+    for (Group& group : description.series.groups) group.inputs.emplace_back();
   }
 }
 
@@ -74,9 +75,9 @@ void add_ahead(const std::vector<std::size_t>& known, const std::vector<Segment>
   const std::size_t before = description.inputs.size(), rows = inputs.size() / before;
   for (const std::size_t input : known) {
     Column later = description.inputs[input];
-    for (later.ahead = 1; later.ahead <= description.horizon; ++later.ahead) {
+    for (later.ahead = 1; later.ahead <= description.series.horizon; ++later.ahead) {
       description.inputs.push_back(later);
-      for (Group& group : description.groups) group.inputs.push_back(group.inputs[input]);
+      for (Group& group : description.series.groups) group.inputs.push_back(group.inputs[input]);
     }
   }
   const std::size_t width = description.inputs.size();

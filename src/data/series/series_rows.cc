@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "nn/model/with_scaling.h"
+#include "nn/description/with_scaling.h"
 #include "penstock/stop.h"
 
 namespace penstock::training {
@@ -41,11 +41,11 @@ const Segment& segment_of(const std::vector<Segment>& segments, Index row) {
 std::vector<Column> columns_of(const DataDescription& data, const Segment& segment,
                                std::vector<Column> DataDescription::*columns, std::vector<Scaling> Group::*scalings) {
   if (segment.group < 0) return data.*columns;
-  return with_scalings(data.*columns, data.groups[static_cast<std::size_t>(segment.group)].*scalings);
+  return with_scalings(data.*columns, data.series.groups[static_cast<std::size_t>(segment.group)].*scalings);
 }
 
 DataDescription SegmentDescriptions::of(const Segment& segment) const {
-  return segment.group < 0 ? data_ : groups_.of(data_.groups[static_cast<std::size_t>(segment.group)]);
+  return segment.group < 0 ? data_ : groups_.of(data_.series.groups[static_cast<std::size_t>(segment.group)]);
 }
 
 void forecast_segment(const Model& model, const SeriesRows& series, const Segment& segment, Index first,
@@ -79,7 +79,7 @@ RowErrors held_out_errors(const Model& model, const SeriesRows& series, const Ex
                        const std::size_t begin = result.errors.size();
                        result.rows.push_back(row);
                        result.errors.resize(begin + forecasts.size(), std::numeric_limits<float>::quiet_NaN());
-                       for (Index ahead = 1; ahead <= data.horizon && row + ahead < segment.end; ++ahead) {
+                       for (Index ahead = 1; ahead <= data.series.horizon && row + ahead < segment.end; ++ahead) {
                          for (Index c = 0; c < targets; ++c) {
                            if (!series.is_known(row + ahead, c)) continue;
                            const Index i = (ahead - 1) * targets + c;

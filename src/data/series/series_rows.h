@@ -24,7 +24,7 @@ struct RowErrors {
 /// `training_end`; the others are held out.
 struct Segment {
   Index first = 0, training_end = 0, end = 0;
-  Index group = -1;   ///< Number in DataDescription::groups; -1: there are no groups.
+  Index group = -1;   ///< Number in SeriesDescription::groups; -1: there are no groups.
   Index to_come = 0;  ///< Rows behind the end that say only what is known in advance.
 
   Index rows() const { return end - first; }

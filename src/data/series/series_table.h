@@ -10,7 +10,8 @@
 #include "data/table/csv_table.h"
 #include "data/table/table_values.h"
 #include "penstock/data/series.h"
-#include "penstock/data_description.h"
+#include "penstock/description/row_dates.h"
+#include "penstock/description/table.h"
 
 namespace penstock::data {
 

@@ -6,7 +6,7 @@
 #include "base/check.h"
 #include "base/quote.h"
 #include "penstock/data/series.h"
-#include "penstock/data_description.h"
+#include "penstock/description/row_dates.h"
 
 namespace penstock {
 namespace {

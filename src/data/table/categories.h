@@ -23,7 +23,7 @@ std::vector<CategoryColumn> category_columns(const DataDescription& description,
 /// "1" where the text is this category and "0" where it is another one, or missing.
 class CategoryFields {
  public:
-  /// Where the new columns of the header stand.
+  /// Adds the columns of a category. Returns their positions in the header.
   std::vector<std::size_t> add(CsvHeader& header, CategoryColumn column);
   bool empty() const { return columns_.empty(); }
   /// `record` has the fields of the file alone. Returns the columns whose text is none of their categories.
@@ -33,7 +33,7 @@ class CategoryFields {
   std::vector<CategoryColumn> columns_;
 };
 
-/// Which columns of text become categories.
+/// Columns of text that become categories.
 struct CategoryChoice {
   bool found = true;               ///< Those of few texts, beside those that are named.
   std::vector<std::size_t> named;  ///< Whatever is in them.

@@ -91,7 +91,7 @@ void ColumnChooser::look(const std::string& text, std::size_t column, std::size_
   if (seen.done) --undecided_;
 }
 
-/// What dates and counters look like; whoever reads the column says what is no number in it.
+/// Checks a number for dates and counters. The reader of the column reports fields that are no number.
 void ColumnChooser::look_at_number(const std::string& text, std::size_t series, Seen& seen) const {
   if (!seen.maybe_dates && !seen.counter) return;
   double value = 0.0;
@@ -122,7 +122,7 @@ void ColumnChooser::look_at_text(const std::string& text, Seen& seen) const {
   if (std::ranges::find(seen.texts, text) == seen.texts.end()) seen.texts.push_back(text);
 }
 
-/// Of one text alone only where others lack it.
+/// A single text makes a category only if other rows have no value.
 bool ColumnChooser::are_categories(std::size_t column) const {
   const Seen& seen = columns_[column];
   if (seen.kind == Kind::named) return true;

@@ -18,7 +18,7 @@ class ColumnChooser {
   void look(const std::vector<CsvField>& row);
   /// The next row is the first of a file.
   void restart();
-  /// Whether more rows would change nothing.
+  /// Returns whether more rows would change nothing.
   bool decided() const { return undecided_ == 0; }
   /// Throws Error(bad_input) if there is no column to read, or one has too many texts to be categories.
   CsvTable::Choice choice() const;

@@ -11,9 +11,9 @@
 /// Columns of numbers that count or name rows, and measure nothing: an index, the seconds since a start, an identifier.
 namespace penstock::data {
 
-/// Whether a column is called as identifiers are: "id", "store_id", "Customer ID", "uuid".
+/// Returns whether a column has a name of identifiers: "id", "store_id", "Customer ID", "uuid".
 bool may_name_identifiers(std::string_view column);
-/// Whether a column is called as those are that number rows or say when they were: "index", "row", "time", "step".
+/// Returns whether a column has a name of counters or times of rows: "index", "row", "time", "step".
 bool may_name_counters(std::string_view column);
 
 /// Looks at the values of one column, row by row in each series, for what makes it a counter.
@@ -24,9 +24,9 @@ class CounterSearch {
 
   /// `series` counts from 0; a row without a value has none.
   void look(std::optional<double> value, std::size_t series);
-  /// No series goes on where it ended, as at the start of another file.
+  /// Forgets the last values, as at the start of another file: no series continues there.
   void restart() { last_.clear(); }
-  /// Whether it may be one, as far as it was seen.
+  /// Returns whether the column may be a counter by the values seen so far.
   bool may_be() const { return (even_ && !many_jumps(100)) || (counts_ && rises_) || (identifies_ && whole_); }
   /// "an index: 1 more in each row", "numbers its rows", "an identifier"; empty if it is none. Fewer than 20 steps show
   /// none.

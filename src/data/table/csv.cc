@@ -90,7 +90,7 @@ void CsvReader::read_field(CsvField& field) {
   field.text = text_.substr(begin, end - begin);
 }
 
-/// Whether another field follows in the record.
+/// Returns whether another field follows in the record.
 bool CsvReader::pass_delimiter() {
   if (delimiter_ == ' ') {
     skip_blanks();

@@ -62,7 +62,7 @@ class CsvReader {
   Index line_;
 };
 
-/// What the fields of a column are, as its first value shows.
+/// Type of a column's fields, by its first value.
 enum class ColumnKind { unknown, number, boolean };
 
 /// The columns of a table: their names, and how their fields are read.
@@ -71,12 +71,12 @@ class CsvHeader {
   /// `fields` are the first record. A column without a name is called by its place: "column1". `decimal` starts the
   /// fraction of numbers. Throws Error(bad_input) for a name that is not UTF-8 or there twice.
   CsvHeader(const std::vector<CsvField>& fields, std::string source, char decimal = '.');
-  /// For a table without names: so many columns, called "column1", "column2", ...
+  /// Makes the header of a table without names: so many columns, called "column1", "column2", ...
   static CsvHeader without_names(std::size_t count, std::string source, char decimal = '.');
 
   const std::string& source() const { return source_; }
   const std::vector<std::string>& names() const { return names_; }
-  /// Whether a column had no name of its own, as the one that pandas writes first: "" or "Unnamed: 0".
+  /// Returns whether a column had no name of its own, like the first one that pandas writes: "" or "Unnamed: 0".
   bool is_unnamed(std::size_t column) const { return unnamed_[column]; }
   std::optional<std::size_t> find(std::string_view name) const;
   /// "a, b, c", for messages; long lists are cut.
@@ -87,7 +87,7 @@ class CsvHeader {
     std::size_t column;
     std::string text;
   };
-  /// What such a column stands for; nothing of the columns that files have.
+  /// Returns the category of a column that add_category() made; null for columns of the files.
   const Category* category(std::size_t column) const;
   /// How many columns files have.
   std::size_t width() const { return names_.size() - categories_.size(); }
@@ -95,11 +95,12 @@ class CsvHeader {
   void check_width(const std::vector<CsvField>& record) const;
   /// The field as a finite number; throws Error(bad_input) with the place, the column's name and what was found.
   double number(const std::vector<CsvField>& record, std::size_t column) const;
-  /// The same in a column of truth values too: `kind` is what the column's fields were so far, and is set by the first.
+  /// Returns the field as a number in a column that may hold truth values; `kind` is the type of the column's fields so
+  /// far, and is set by the first.
   double number(const std::vector<CsvField>& record, std::size_t column, ColumnKind& kind) const;
   /// The field as text; throws Error(bad_input) if it is empty or not UTF-8.
   const std::string& label(const std::vector<CsvField>& record, std::size_t column) const;
-  /// Whether a field is written as a number, infinity and those out of range included.
+  /// Returns whether a field is written as a number, including infinity and numbers out of range.
   bool looks_numeric(std::string_view text) const;
 
  private:

@@ -141,7 +141,7 @@ std::string list_of(std::vector<std::string> all) {
 
 }  // namespace
 
-/// Nothing of true and false, which mean the same to everyone.
+/// Describes the words of truth values, except true and false, which are plain.
 std::string CsvTable::describe_truths(const Choice& choice) const {
   std::vector<std::string> all;
   for (const TruthColumn& truth : choice.truths) {

@@ -7,12 +7,12 @@
 #include "data/table/csv.h"
 #include "data/table/table_format.h"
 #include "penstock/data/dataset.h"
-#include "penstock/data_description.h"
+#include "penstock/description/table.h"
 #include "penstock/sources.h"
 
 namespace penstock::data {
 
-/// Which columns of a table could be read.
+/// Question which columns of a table can be read.
 struct ColumnQuestion {
   std::vector<std::size_t> excluded = {};
   std::vector<std::size_t> only = {};  ///< Beside those that are named as categories; empty: all others.
@@ -33,14 +33,15 @@ class CsvTable {
   CsvTable(const Sources& sources, const TableFormat& format);
   CsvTable(std::vector<Table> tables, const TableFormat& format);
 
-  /// Of the first file, as is the format.
+  /// Header and format of the first file.
   const CsvHeader& header() const { return files_.front().header; }
   const FoundFormat& format() const { return files_.front().format; }
   /// Stands before the first row.
   TableRows rows() const;
-  /// Where a column stands. Throws Error(invalid_argument) that lists the columns there are; `argument` is who asks.
+  /// Returns the position of a column. Throws Error(invalid_argument) that lists the columns; `argument` is the option
+  /// that names it.
   std::size_t column(const std::string& name, const char* argument) const;
-  /// Where several columns stand, each asked for once.
+  /// Returns the positions of several columns; each may be named once.
   std::vector<std::size_t> columns(const std::vector<std::string>& names, const char* argument) const;
 
   struct LeftOut {
@@ -70,7 +71,8 @@ class CsvTable {
   /// Leaves out these rows, by their numbers in all files together, from now on.
   void leave_out(const std::vector<Index>& rows);
 
-  /// What Dataset::reading() says; `read` columns were used, and `choice` is empty if they were asked for.
+  /// Returns the sentences of Dataset::reading(); `read` columns were used, and `choice` is empty if they were asked
+  /// for.
   std::vector<std::string> reading(std::size_t read, const Choice& choice) const;
 
   const Sources& sources() const { return sources_; }
@@ -101,10 +103,10 @@ class TableRows {
   /// of another width than the header.
   bool next();
   const std::vector<CsvField>& fields() const { return fields_; }
-  /// Of the file that the row stands in.
+  /// Returns the header of the file that the row is in.
   const CsvHeader& header() const { return table_.files_[file_].header; }
   std::size_t file() const { return file_; }
-  /// Whether this is the first row of its file.
+  /// Returns whether this is the first row of its file.
   bool starts_file() const { return starts_file_; }
 
  private:

@@ -116,7 +116,7 @@ std::optional<double> zone_seconds(Scanner& scan) {
   return (west ? 1.0 : -1.0) * (3600.0 * hours + 60.0 * minutes);
 }
 
-/// What may follow a day: nothing, or a time of it, in seconds.
+/// Returns the time of day that may follow a day, in seconds; 0 if the text ends.
 std::optional<double> time_of_day(Scanner scan) {
   if (scan.done()) return 0.0;
   if (!scan.skip('T') && !scan.skip('t') && !scan.skip(' ') && !scan.skip('-')) return std::nullopt;
@@ -285,7 +285,7 @@ std::optional<double> date_from_number(double value, DateForm form) {
 
 namespace {
 
-/// Whether these are dates that rise, up to a few that are none.
+/// Returns whether these are rising dates, except for a few that are no dates.
 bool are_rising_dates(std::span<const double> values, DateForm form) {
   constexpr std::size_t least = 3, part = 10;  // a tenth, at least one, of three and more
   std::size_t others = 0;

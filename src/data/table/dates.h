@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "penstock/data_description.h"
+#include "penstock/description/column.h"
 
 /// Dates as tables hold them.
 namespace penstock::data {
@@ -18,30 +18,31 @@ namespace penstock::data {
 /// Nothing for anything else, a plain number among it.
 std::optional<double> parse_date(std::string_view text, DateForm form = DateForm::month_first);
 
-/// Whether a text is a date in one of these forms, whichever of day and month comes first.
+/// Returns whether a text is a date in one of these forms, in either order of day and month.
 bool looks_like_date(std::string_view text);
 
-/// What messages offer where a date cannot be read.
+/// Advice of messages about a date that cannot be read.
 constexpr std::string_view undated_advice = "the option 'undated' with drop leaves such rows out";
 
-/// Whether a column with so many dates among so many fields is one of dates, some of which cannot be read.
+/// Returns whether a column with so many dates among so many fields is one of dates, some of which cannot be read.
 bool are_mostly_dates(std::size_t dates, std::size_t fields);
 
 /// The form of texts by which most of these can be read; month first if that is undecided. `ambiguous`, if given, says
 /// whether it is, and the two forms differ.
 DateForm text_form(std::span<const std::string> texts, bool* ambiguous = nullptr);
 
-/// Whether a column is called as columns of dates are: "date", "Timestamp", "year", ...
+/// Returns whether a column has a name of dates: "date", "Timestamp", "year", ...
 bool may_name_dates(std::string_view column);
 
-/// What a column of plain numbers counts in, judged by its name and its values (which rise); nothing if they seem to be
-/// no dates. Of three values and more, a tenth may be none (at least one): NaN stands for what is no number.
+/// Returns the unit in which a column of plain numbers counts time, by its name and its values, which must rise;
+/// nothing if they seem to be no dates. NaN stands for fields that are no number. Of three values and more, a tenth (at
+/// least one) may be no dates.
 std::optional<DateForm> number_form(std::string_view column, std::span<const double> values);
 
 /// Seconds since the start of 1970 of a number in such a form; nothing if it is no date.
 std::optional<double> date_from_number(double value, DateForm form);
 
-/// The same of a field in any form. `decimal` starts the fraction of numbers.
+/// Returns the seconds since the start of 1970 of a field in any form. `decimal` starts the fraction of numbers.
 std::optional<double> read_date(std::string_view field, DateForm form, char decimal);
 
 }  // namespace penstock::data

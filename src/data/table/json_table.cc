@@ -28,7 +28,7 @@ class ObjectReader final : public nlohmann::json_sax<nlohmann::json> {
   ObjectReader(std::vector<Row>& rows, bool array) : rows_(rows), array_ahead_(array) {}
 
   const std::string& problem() const { return problem_; }
-  /// Whether the text ended, or was no JSON, within an object.
+  /// Returns whether the text ended, or stopped being JSON, within an object.
   bool inside() const { return inside_; }
 
   bool null() override { return value(""); }

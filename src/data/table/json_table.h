@@ -7,7 +7,7 @@
 
 namespace penstock::data {
 
-/// By its name, decompressed: ".jsonl", ".ndjson" or ".json".
+/// Returns whether a file is a JSON table by its name, decompressed: ".jsonl", ".ndjson" or ".json".
 bool is_json_table(const std::string& path);
 
 /// Turns a file with a JSON object in each line, or with one array of objects, into a CSV whose columns are the keys of

@@ -27,7 +27,7 @@ std::string_view trailing_space(std::string_view text) {
   return found == spaces.end() ? std::string_view() : *found;
 }
 
-/// The same of what it starts with.
+/// Returns the space that the text starts with, whole; empty if it starts with none.
 std::string_view leading_space(std::string_view text) {
   const auto found = std::find_if(spaces.begin(), spaces.end(), [&](auto space) { return text.starts_with(space); });
   return found == spaces.end() ? std::string_view() : *found;
@@ -78,7 +78,7 @@ bool drop_leading_currency(std::string_view& text) {
   return true;
 }
 
-/// The same behind the number, and of a percent sign.
+/// Drops a currency or a percent sign behind the number, and the space before it.
 void drop_trailing_unit(std::string_view& text) {
   const auto found =
       std::find_if(currencies.begin(), currencies.end(), [&](auto sign) { return text.ends_with(sign); });
@@ -102,7 +102,7 @@ std::string_view drop_sign(std::string_view& text) {
   return sign;
 }
 
-/// As a plain number is written, if the text is one at all.
+/// Returns the number in plain form; nothing if the text is no number.
 std::optional<std::string> plain_form(std::string_view text, char decimal) {
   // Accountants' way to write what is less than nothing.
   const bool in_brackets = text.starts_with('(') && text.ends_with(')');
@@ -150,7 +150,7 @@ struct TruthWords {
   std::string_view yes, no;
 };
 
-// As the languages of most tables say it. Of letters that lower_case() leaves alone, both forms.
+// Words in the languages of most tables. lower_case() leaves some letters alone: their words appear in both cases.
 // clang-format off
 constexpr TruthWords truth_words[] = {
     // English

@@ -19,10 +19,10 @@ std::optional<double> parse_boolean(std::string_view text);
 /// 1 or 0 for one word of a pair that says whether something is so, in any case of the letters: those above, y and n,
 /// on and off, and the like in other languages (ja and nein, vrai and faux).
 std::optional<double> parse_truth(std::string_view text);
-/// Whether one of these words is the opposite of the other, so that a column of both holds truth values.
+/// Returns whether one of these words is the opposite of the other, so that a column of both holds truth values.
 bool are_opposites(std::string_view a, std::string_view b);
 
-/// Whether a field stands for a value that is not there: empty, or NA, N/A, NaN, NULL, None, ?, - in any case.
+/// Returns whether a field stands for a missing value: empty, or NA, N/A, NaN, NULL, None, ?, - in any case.
 bool is_missing(std::string_view text);
 
 /// "." or ",", as far as this text shows which of them starts a fraction.

@@ -73,11 +73,11 @@ Ends ends_of(const std::vector<double>& values, const std::vector<std::uint8_t>&
   return ends;
 }
 
-/// Whether it is nearly certain that the last value at an end is none. Real outliers and the tail of a distribution
-/// differ from each other, and others lie between them and the rest. So it counts how far the value lies beyond all
-/// others, in units of their range, without the value at the other end if that may be a sentinel, too:
-///   a usual sentinel    that comes again: 1        once: 10
-///   any other number    that comes 3 times, beside others of 10 sizes: 100
+/// Returns whether the last value at an end is almost certainly a sentinel. Real outliers and the tail of a
+/// distribution differ from each other, and others lie between them and the rest. So the test is how far the value lies
+/// beyond all others, in units of their range, without the value at the other end if that may be a sentinel, too:
+///   a usual sentinel    that occurs again: 1        once: 10
+///   any other number    that occurs 3 times, beside others of 10 sizes: 100
 /// There must be 20 others of 3 sizes, and at least as many as sentinels: a column of 0 and 1 has no range.
 bool is_sentinel(const End& end, const End& other, const Ends& ends) {
   const double sign = &end == &ends.low ? 1.0 : -1.0;

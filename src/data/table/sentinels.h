@@ -10,9 +10,9 @@
 /// their column, and all forecasts of it.
 namespace penstock::data {
 
-/// What is to be said of such numbers in a column, for Dataset::reading(): a warning for each, that says how often and
-/// where it stands, and what to do. `values` and `filled` are those of the column, as TableValues has them, and `where`
-/// says where its rows come from.
+/// Returns warnings about such numbers in a column, for Dataset::reading(): for each number how often and where it
+/// occurs, and what to do. `values` and `filled` are those of the column, as TableValues has them, and `where` says
+/// where its rows come from.
 std::vector<std::string> sentinels(const std::string& name, const std::vector<double>& values,
                                    const std::vector<std::uint8_t>& filled, const TableValues& where);
 

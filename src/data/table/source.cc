@@ -20,7 +20,7 @@
 namespace penstock {
 namespace {
 
-/// What shows the kind of a file, up to the end of a line.
+/// Returns the head of a file that shows its kind, up to the end of a line.
 std::string table_head(const std::string& path) {
   constexpr std::size_t enough = std::size_t{1} << 16;
   std::string head = io::read_data_head(path, enough);
@@ -63,7 +63,7 @@ bool is_named_table(const std::string& path) {
   return extension == ".csv" || extension == ".tsv" || extension == ".tab" || extension == ".psv";
 }
 
-/// Where a name says nothing, the first lines may.
+/// Returns whether the first lines of a file look like a table, if its name says nothing.
 bool looks_like_table(const std::string& path) {
   constexpr std::array open{"", ".txt", ".dat", ".data", ".asc", ".out"};
   if (std::ranges::find(open, io::data_extension(path)) == open.end()) return false;
@@ -74,7 +74,7 @@ bool looks_like_table(const std::string& path) {
   }
 }
 
-/// Whether a column of a table can be read as a series; a corpus of texts in JSON lines has none.
+/// Returns whether a column of a table can be read as a series; a corpus of texts in JSON lines has none.
 bool holds_numbers(const std::string& path) {
   try {
     (void)data::CsvTable(std::vector<Table>{{path, table_head(path)}}, {}).choose_columns({});

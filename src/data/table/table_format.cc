@@ -26,7 +26,7 @@ Records sample(std::string_view content, char delimiter) {
     std::vector<CsvField> fields;
     while (records.size() < sample_records && reader.next(fields)) records.push_back(fields);
   } catch (const Error&) {
-    // What is wrong there is told by whoever reads the whole table.
+    // The reader of the whole table reports what is wrong there.
   }
   return records;
 }
@@ -164,7 +164,7 @@ Preamble preamble_of(std::string_view content) {
   return found;
 }
 
-/// Whether the comment in front of the first record holds the names of its columns.
+/// Returns whether the comment in front of the first record holds the names of its columns.
 bool names_columns(std::string_view comment, const Records& records, const FoundFormat& format) {
   const Records names = sample(comment, format.delimiter);
   if (names.size() != 1 || records.empty() || names[0].size() != records[0].size()) return false;

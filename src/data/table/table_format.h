@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-#include "penstock/data_description.h"
+#include "penstock/description/table.h"
 
 namespace penstock::data {
 
@@ -16,13 +16,13 @@ struct FoundFormat {
   std::size_t skipped = 0;  ///< Their bytes.
 };
 
-/// Whether a line in front of a table is none of its rows: Excel's "sep=;", or a comment that begins with '#'.
+/// Returns whether a line in front of a table is none of its rows: Excel's "sep=;", or a comment that begins with '#'.
 bool is_preamble(std::string_view line);
-/// What such a comment says, as where NumPy writes a header: "# week co2" is "week co2".
+/// Returns the text of such a comment: "week co2" for "# week co2", NumPy's way to write a header.
 std::string_view without_comment_sign(std::string_view line);
 
-/// Whether the first lines of a file whose name says nothing are those of a table: as many fields in each, of which,
-/// but for a header, one at least is a number, and most are values where blanks part them.
+/// Returns whether the first lines of a file of unknown type are those of a table. They must have equally many fields
+/// and, except for a header, at least one number each. If blanks separate the fields, most must be values.
 bool looks_like_table(std::string_view content);
 
 /// Completes what was given by what the first rows look like. Throws Error(invalid_argument) for a delimiter or a

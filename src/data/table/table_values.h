@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "data/table/csv_table.h"
-#include "penstock/data_description.h"
+#include "penstock/description/table.h"
 
 namespace penstock::data {
 

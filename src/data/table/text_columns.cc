@@ -19,7 +19,7 @@ constexpr Index rows_to_look_at = 1000;
 constexpr double least_length = 12.0;  // bytes, on average; shorter ones are names and codes
 constexpr std::size_t most_labels = 200;
 
-/// What the first rows show of a column.
+/// Statistics of a column's first rows.
 struct Seen {
   std::set<std::string> different;
   Index count = 0, bytes = 0, prose = 0, numbers = 0, dates = 0;

@@ -6,7 +6,7 @@
 
 #include "data/table/csv_table.h"
 
-/// Which columns of a table hold texts and their labels.
+/// Choice of the columns of a table that hold texts and their labels.
 namespace penstock::data {
 
 struct TextColumns {

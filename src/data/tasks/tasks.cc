@@ -23,7 +23,7 @@ using Describe = void (*)(const TaskOptions& options, DataDescription& descripti
 /// the inputs can flip it, and no input can be forgotten.
 void describe_parity(const TaskOptions&, DataDescription& description) {
   description.vocabulary = 2;
-  description.classes = {"even", "odd"};
+  description.labels.classes = {"even", "odd"};
 }
 
 void generate_parity(const TaskOptions&, Random& random, std::span<std::int32_t> tokens,
@@ -40,7 +40,7 @@ void generate_parity(const TaskOptions&, Random& random, std::span<std::int32_t>
 void describe_modular(const TaskOptions& options, DataDescription& description) {
   require(options.modulus >= 2 && options.modulus <= 64, "modulus must be 2 to 64, not {}", options.modulus);
   description.vocabulary = 3 * options.modulus;
-  for (Index value = 0; value < options.modulus; ++value) description.classes.push_back(std::to_string(value));
+  for (Index value = 0; value < options.modulus; ++value) description.labels.classes.push_back(std::to_string(value));
 }
 
 void generate_modular(const TaskOptions& options, Random& random, std::span<std::int32_t> tokens,
@@ -67,7 +67,8 @@ void describe_copying(const TaskOptions& options, DataDescription& description) 
   require(options.copy_tokens >= 1 && options.copy_tokens <= shorter / 2,
           "copy_tokens must be 1 to {} (half the length of a sequence), not {}", shorter / 2, options.copy_tokens);
   description.vocabulary = copying_query + 1;
-  for (int token = 1; token <= copying_data_tokens; ++token) description.classes.push_back(std::to_string(token));
+  for (int token = 1; token <= copying_data_tokens; ++token)
+    description.labels.classes.push_back(std::to_string(token));
 }
 
 void generate_copying(const TaskOptions& options, Random& random, std::span<std::int32_t> tokens,
@@ -125,8 +126,8 @@ const Permutations& permutations() {
 /// 1989; Merrill, Petty and Sabharwal 2024).
 template <int points, bool even>
 void describe_words(const TaskOptions&, DataDescription& description) {
-  description.classes = permutations<points, even>().names;
-  description.vocabulary = static_cast<Index>(description.classes.size());
+  description.labels.classes = permutations<points, even>().names;
+  description.vocabulary = static_cast<Index>(description.labels.classes.size());
 }
 
 template <int points, bool even>
@@ -154,7 +155,7 @@ void describe_recall(const TaskOptions& options, DataDescription& description) {
           "copy_tokens must be 1 to {} (a third of the length of a sequence, at most {}), not {}", most, recall_symbols,
           options.copy_tokens);
   description.vocabulary = 1 + 2 * recall_symbols;
-  for (Index value = 1; value <= recall_symbols; ++value) description.classes.push_back(std::to_string(value));
+  for (Index value = 1; value <= recall_symbols; ++value) description.labels.classes.push_back(std::to_string(value));
 }
 
 void generate_recall(const TaskOptions& options, Random& random, std::span<std::int32_t> tokens,

@@ -188,7 +188,7 @@ std::optional<LinearForecast> forecast_of(const Arima& arima, Index lags, Index 
   const auto rows = static_cast<std::size_t>(lags), ahead = static_cast<std::size_t>(horizon);
   const LagPolynomial p = difference_polynomial(arima.orders);
   const std::size_t known = rows - (p.size() - 1);  // differences
-  // What each of these weighs in forecasts of differences: least squares by their autocovariances.
+  // Weights of these differences in forecasts of differences: least squares by their autocovariances.
   const std::vector<double> covariances = autocovariances(arima, static_cast<Index>(known + ahead));
   if (covariances.empty()) return std::nullopt;
   std::vector<double> gram(known * known), weights(known * ahead);

@@ -35,8 +35,8 @@ struct Arima {
   double mean = 0.0;
 };
 
-/// With coefficients from numbers without bounds [constants]. Every factor has partial autocorrelations inside the unit
-/// circle, so that it is stationary or invertible (Monahan, 1984). `spread` is the unit of the mean.
+/// Makes an ARIMA whose coefficients come from unbounded numbers [constants]. Every factor has partial autocorrelations
+/// inside the unit circle, so that it is stationary or invertible (Monahan, 1984). `spread` is the unit of the mean.
 Arima arima_of(const ArimaOrders& orders, std::span<const double> numbers, double spread);
 
 /// (1 - B)^d (1 - B^s)^D.
@@ -44,19 +44,20 @@ LagPolynomial difference_polynomial(const ArimaOrders& orders);
 /// z differenced [rows - rows_lost]; nothing if it has no more rows than are lost.
 std::vector<double> differenced(const ArimaOrders& orders, std::span<const double> z);
 
-/// Of differences at distances 0 to `count` - 1, with errors of variance 1; nothing if they are not stationary.
+/// Returns the autocovariances of differences at distances 0 to `count` - 1, with errors of variance 1; empty if the
+/// differences are not stationary.
 std::vector<double> autocovariances(const Arima& arima, Index count);
 
 /// -2 log likelihood of differences `w` of series, each by itself, with the variance of the errors that makes it least,
 /// but for constants of the number of rows. Exact: by the recursion of Durbin and Levinson. Infinite where it is not
 /// defined.
 double exact_deviance(const Arima& arima, ManySeries w);
-/// The same with errors before the first row taken as zero, and of each series without as many rows as the
-/// autoregression reaches back, up to a third: so much quicker that a search can ask it often.
+/// Returns an approximation of exact_deviance(): errors before the first row count as zero, and each series loses as
+/// many rows as the autoregression reaches back, up to a third. It is fast enough for a search.
 double conditional_deviance(const Arima& arima, ManySeries w);
 
-/// Of all linear forecasts from the last `lags` rows, which are more than are lost, the one with the least mean square
-/// error; none if their covariances cannot be told from singular ones.
+/// Returns the linear forecast from the last `lags` rows, which are more than are lost, with the least mean square
+/// error; none if the matrix of their covariances is numerically singular.
 std::optional<LinearForecast> forecast_of(const Arima& arima, Index lags, Index horizon);
 
 }  // namespace penstock::training

@@ -40,7 +40,7 @@ bool all_equal_values(std::span<const double> z) {
   return std::ranges::all_of(z, [&](double value) { return value == z.front(); });
 }
 
-/// Whether the level of a series moves, at 5 %: its partial sums go further than those of what returns to a level.
+/// Returns whether the level of a series moves, at 5 %: its partial sums are larger than those of a stationary series.
 bool level_moves(std::span<const double> z) {
   constexpr double critical = 0.463;
   const auto n = static_cast<double>(z.size());
@@ -83,7 +83,7 @@ double strength_of_season(std::span<const double> z, Index period) {
   return whole > 0.0 ? std::max(0.0, 1.0 - variance_of(remainder) / whole) : 0.0;
 }
 
-/// Whether more than half of the series are so.
+/// Returns whether `is` holds for more than half of the series.
 template <class Is>
 bool most_are(const std::vector<Numbers>& z, const Is& is) {
   const auto count = std::ranges::count_if(z, is);
@@ -122,7 +122,7 @@ struct Differences {
   bool equal = true;
 };
 
-/// Where a deviance of coefficients is least, from a place to begin at.
+/// Returns the coefficients of least deviance, from a place to begin at.
 Numbers least_deviance(const ArimaOrders& orders, const Differences& w, const Numbers& begin, double step,
                        int evaluations_each, double (*deviance)(const Arima&, ManySeries)) {
   if (begin.empty()) return begin;
@@ -147,7 +147,7 @@ Numbers first_guess(const ArimaOrders& orders, const Differences& w) {
   return least_deviance(orders, w, numbers, step, evaluations_each, conditional_deviance);
 }
 
-/// Goes from the best of a few models to better neighbours until there are none.
+/// Search from the best of a few models to better neighbours until there are none.
 class OrderSearch {
  public:
   OrderSearch(const std::vector<Numbers>& z, const ArimaOrders& differences)

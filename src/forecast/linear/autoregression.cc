@@ -130,8 +130,8 @@ class Regression {
     }
   }
 
-  /// Whether differences vary much more with their last rows, of which nothing follows that could be learnt, than
-  /// without. Where even growth ends with a jump, coefficients would be as large as it is out of proportion.
+  /// Returns whether differences vary much more with their last rows, after which there is nothing to learn from, than
+  /// without. If even growth ends with a jump, coefficients would be as large as the jump is out of proportion.
   bool ends_with_jump() const {
     constexpr double most = 10.0;  // ratio of variances
     Moments all, followed;
@@ -205,7 +205,7 @@ class Regression {
     Numbers one = on_values(coefficients, 0);
     for (std::size_t j = 1; j < p_.size(); ++j) one[j - 1] -= p_[j];
     const auto reach = static_cast<std::size_t>(reach_), width = reach + 1;
-    // What each known or forecast value is of the last `reach` known ones and of the constant, newest first.
+    // Coefficients of each known or forecast value, newest first, over the last `reach` known values and the constant.
     std::vector<Numbers> values;
     for (std::size_t k = 0; k < reach; ++k) {
       values.emplace_back(width, 0.0);
@@ -238,8 +238,8 @@ class Regression {
   Numbers gram_, products_, sums_, target_sums_;  // [lags, lags], [lags, horizon], [lags], [horizon]
 };
 
-/// Whether values lie much further apart than each from the one before. The past then says little of a level that they
-/// return to, and a regression on values, which has one, holds back what goes on beyond all that was seen.
+/// Returns whether values lie much further apart than each from the one before. The past then says little about a level
+/// that they return to, and a regression on values, which has one, would damp growth beyond all values seen.
 bool wanders(ManySeries z) {
   constexpr double wide = 100.0;  // variance of values to mean square of steps
   double values = 0.0, steps = 0.0;
@@ -251,7 +251,8 @@ bool wanders(ManySeries z) {
   return values > wide * steps;
 }
 
-/// Without lags a shape is what costs nothing: the last value, a season ago, and with an intercept drift or the mean.
+/// Returns the shapes to try. Without lags, a shape is a baseline: the last value, a season ago, and with an intercept
+/// drift or the mean.
 std::vector<RegressionShape> shapes(Index season) {
   const bool seasonal = season > 1;
   std::set<Index> lags = {0, 1, 2, 3, 4, 8, 12};
@@ -403,13 +404,13 @@ double choose_smoothings(ManySeries z, const Beginnings& beginnings, const RawVa
                       [&](ManySeries each) { return fit_smoothings_of(each, choice, zero); });
 }
 
-/// The same of an ARIMA, whose orders are those of all rows.
+/// Chooses an ARIMA and returns its error. Its orders are those of all rows.
 double choose_arima(ManySeries z, const Beginnings& beginnings, const RawValue& raw, int threads,
                     LinearChoice& choice) {
   const auto window = arima_window(common_rows(z), choice.season);
   if (!window) return INFINITY;
   choice.arima_window = *window;
-  // What comes back at another distance than people count in is a cycle, whose phase wanders.
+  // A season of an unusual length is a cycle, whose phase wanders.
   choice.arima = choose_orders(z, is_customary(choice.season) ? choice.season : 1);
   if (!choice.arima) return INFINITY;
   return error_behind(beginnings, z, raw, threads, [&](ManySeries each) { return fit_arima_of(each, choice); });

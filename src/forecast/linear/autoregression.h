@@ -12,10 +12,10 @@
 /// what it starts from.
 namespace penstock::training {
 
-/// What is regressed on: rows, or their differences.
+/// Variables of the regression: rows, or their differences.
 struct RegressionShape {
   bool difference = false, seasonal = false;  ///< From the row before, from the season before; may be both.
-  Index lags = 1;                             ///< Of these.
+  Index lags = 1;                             ///< Number of lags of these.
   auto operator<=>(const RegressionShape&) const = default;  // NOLINT(modernize-use-nullptr): not one in sight
 };
 
@@ -42,7 +42,7 @@ struct LinearChoice {
   double smoothing = 0.0;  ///< Share of the smoothings ...
   Index window = 1;        ///< ... and rows that these read.
   std::optional<ArimaOrders> arima = std::nullopt;
-  double arima_share = 0.0;  ///< What is left of one is the regressions' share.
+  double arima_share = 0.0;  ///< The regressions have the rest of 1.
   Index arima_window = 1;    ///< Rows that the ARIMA reads.
 };
 
@@ -57,7 +57,7 @@ LinearChoice choose_linear_forecast(ManySeries z, Index horizon, Index season, I
                                     const RawValue& raw, int threads = 1, std::optional<double> zero = std::nullopt);
 LinearForecast fit_linear_forecast(ManySeries z, const LinearChoice& choice, std::optional<double> zero = std::nullopt);
 
-/// The same of one series.
+/// Chooses and fits for one series.
 LinearChoice choose_linear_forecast(std::span<const double> z, Index horizon, Index season,
                                     const std::function<double(double)>& raw);
 LinearForecast fit_linear_forecast(std::span<const double> z, const LinearChoice& choice);

@@ -41,7 +41,7 @@ class LeastSquares {
   Index count() const { return count_; }
   double square(Index input) const { return gram_[input * inputs_ + input]; }
 
-  /// With an intercept, and effect_penalties [inputs] on the diagonal; all zero if there is no single solution.
+  /// Solves with an intercept, and effect_penalties [inputs] on the diagonal; all zero if there is no single solution.
   Numbers solve(std::span<const double> ridge) const {
     Numbers gram = gram_, b = products_;
     const auto n = static_cast<double>(std::max<Index>(1, count_));

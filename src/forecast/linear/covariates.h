@@ -12,18 +12,18 @@ namespace penstock::training {
 
 /// Columns beside one series [covariates], each with a value for every row of it.
 using Covariates = std::vector<std::span<const double>>;
-/// Those of several series.
+/// Covariates of several series.
 using ManyCovariates = std::span<const Covariates>;
 
 /// How effects are estimated.
 struct EffectsChoice {
-  Index season = 1;         ///< Of the series.
+  Index season = 1;         ///< Season of the series.
   std::size_t penalty = 0;  ///< Number of the ridge penalty.
 };
 
-/// What one unit of each covariate adds to the value of its row [covariates], by generalised least squares: as ordinary
-/// ones between what an autoregression of the rest leaves of the series and of the covariates (Cochrane and Orcutt,
-/// 1949), so that neither a trend nor a season that they share counts as an effect. All zero where there are too few
+/// Returns the effect of one unit of each covariate on the value of its row [covariates], by generalised least squares:
+/// ordinary least squares on the residuals of the series and of the covariates under an autoregression (Cochrane and
+/// Orcutt, 1949), so that neither a shared trend nor a shared season counts as an effect. All zero if there are too few
 /// rows.
 std::vector<double> estimate_effects(ManySeries z, ManyCovariates x, const EffectsChoice& choice);
 
@@ -31,10 +31,10 @@ std::vector<double> estimate_effects(ManySeries z, ManyCovariates x, const Effec
 /// leaves of the rows behind them.
 EffectsChoice choose_effects(ManySeries z, ManyCovariates x, Index season);
 
-/// What covariates add to the value of a row.
+/// Returns the sum that covariates add to the value of a row.
 double effect_on(const Covariates& x, Index row, std::span<const double> effects);
 
-/// What they leave of series.
+/// Returns the series less the effects of their covariates.
 std::vector<std::vector<double>> without_effects(ManySeries z, ManyCovariates x, std::span<const double> effects);
 
 /// How far forecasts are off behind beginnings of the series, by a choice for what covariates leave of them, with

@@ -18,7 +18,7 @@ constexpr double least_deviations = 3.0;        // ... and how many times that o
 // The shortest distance that is nearly as alike as the best is the season; the best may be a multiple of it.
 constexpr double nearly_as_alike = 0.75;
 
-/// What a straight line leaves of values; empty if that is nothing but rounding.
+/// Returns the residuals of values about a straight line; empty if they are only rounding errors.
 std::vector<double> without_line(std::vector<double> values) {
   const auto n = static_cast<double>(values.size());
   const double middle = (n - 1.0) / 2.0;

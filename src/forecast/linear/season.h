@@ -11,8 +11,8 @@ struct FoundSeason {
   double alike = 0.0;  ///< Mean correlation of changes a season apart, and two, and three.
 };
 
-/// As find_season(), of series that repeat themselves after the same number of rows, scaled alike: each adds to the
-/// correlations as its rows do.
+/// Finds the season of series that repeat themselves after the same number of rows, scaled alike. Each adds to the
+/// correlations in proportion to its rows.
 FoundSeason look_for_season(std::span<const std::span<const double>> series);
 Index find_common_season(std::span<const std::span<const double>> series);
 

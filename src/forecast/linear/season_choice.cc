@@ -42,7 +42,7 @@ ChosenSeason choose_season(ManySeries z, Index horizon, int threads) {
   const auto [likeliest, likelier_by] = likeliest_period(z, periods, horizon, threads);
   if (plain && (likeliest == 1 || likeliest == found.rows)) return {.rows = found.rows};
   if (likeliest == 1) return {};
-  // Of some hundred distances one looks like a faint season by chance sooner than one of four.
+  // Among some hundred distances, one looks like a faint season by chance more often than among the few customary ones.
   const bool of_few = is_customary(likeliest);
   if (of_few && likelier_by > beyond_doubt) return {.rows = likeliest};
   return {.rows = likeliest, .plain = false, .most_error = of_few ? 0.95 : 0.9};

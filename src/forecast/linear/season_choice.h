@@ -6,13 +6,13 @@ namespace penstock::training {
 
 struct ChosenSeason {
   Index rows = 1;  ///< Rows after which series repeat themselves; 1: they do not.
-  /// Whether it is plain to see. If not it has to prove itself: the mean square error of forecasts with it must be at
-  /// most `most_error` times that of forecasts without it.
+  /// False: the season must prove itself. The mean square error of forecasts with it must be at most `most_error` times
+  /// that of forecasts without it.
   bool plain = true;
   double most_error = 1.0;
 };
 
-/// Whether people count in it: quarters, days of a week, months, hours of a day.
+/// Returns whether people count in this period: quarters, days of a week, months, hours of a day.
 bool is_customary(Index period);
 
 /// The season of series: the one that their correlations show, or one of those that people count in. `threads` look

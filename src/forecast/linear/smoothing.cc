@@ -84,7 +84,7 @@ LinearForecast smooth(const Smoothing& smoothing, Index lags, Index horizon) {
     for (Index row = 0; row < lags; ++row) state.see(smoothing, row, 0.0);
   }
   std::vector<double> errors(static_cast<std::size_t>(lags));
-  // What a row weighs is what is forecast when it alone is one.
+  // The weight of a row is the forecast of a series that is 1 in this row and 0 elsewhere.
   for (Index one = 0; one < lags; ++one) {
     SmoothingState state(smoothing);
     for (Index row = 0; row < lags; ++row) errors[row] = state.see(smoothing, row, row == one ? 1.0 : 0.0);

@@ -15,8 +15,8 @@ struct Smoothing {
   double level = 0.5;    ///< How much of an error goes into the level ...
   double trend = 0.0;    ///< ... into the trend ...
   double season = 0.0;   ///< ... and into the season.
-  double damping = 1.0;  ///< Of the trend, from row to row.
-  double growth = 1.0;   ///< Of the level, from row to row ...
+  double damping = 1.0;  ///< Factor of the trend from row to row.
+  double growth = 1.0;   ///< Factor of the level from row to row ...
   double zero = 0.0;     ///< ... counted from here.
 
   /// Numbers that a state has freely: one season less than a period, as the level could make up for it.
@@ -33,7 +33,7 @@ struct Ahead {
   }
 };
 
-/// Where a smoothing stands behind a row.
+/// State of a smoothing after a row.
 class SmoothingState {
  public:
   /// All zeros, but for a 1 at place `one` of the free numbers if that is not negative.
@@ -43,7 +43,8 @@ class SmoothingState {
   double expected(Index row, const Ahead& ahead) const {
     return ahead.growth * level_ + ahead.trends * trend_ + (seasons_.empty() ? 0.0 : seasons_[of_season(row)]);
   }
-  /// Goes on to a row, whose value is counted from the smoothing's zero; returns how far it is above what was expected.
+  /// Updates the state by a row, whose value counts from the smoothing's zero. Returns the forecast error, value -
+  /// forecast.
   double see(const Smoothing& smoothing, Index row, double value);
   void add(double factor, const SmoothingState& other);
 
@@ -64,8 +65,8 @@ class FirstState {
   std::vector<double> solve(std::span<const double> errors) const;
 
  private:
-  /// Which walk through rows of zeros begins with 1 at place `one`, and how many rows late. The seasons share the walk
-  /// of the first, since each of them begins it anew.
+  /// Number of the walk through rows of zeros that begins with 1 at a place, and its delay in rows. The seasons share
+  /// the walk of the first, since each of them begins it anew.
   struct Walk {
     std::size_t walk, delay;
   };

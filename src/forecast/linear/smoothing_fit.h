@@ -19,11 +19,11 @@ struct FittedSmoothing {
 /// Rows that smoothings read of series of so many; none if these are too few for a period.
 std::optional<Index> smoothing_window(Index rows, Index period);
 
-/// With and without a trend, damped or not, and with a season of that period or without one (1); those that there are
-/// too few rows for are left out.
+/// Fits smoothings with and without a trend, damped or not, and with a season of that period or without one (1). Leaves
+/// out those for which there are too few rows.
 std::vector<FittedSmoothing> fit_smoothings(ManySeries z, Index period, Index horizon);
 
-/// The same with a level that grows by a share of itself from row to row; nothing unless all values lie above `zero`.
+/// Fits a smoothing whose level grows by a share of itself from row to row; nothing unless all values lie above `zero`.
 std::optional<FittedSmoothing> fit_growing_smoothing(ManySeries z, double zero, Index horizon);
 
 /// The mean of all that fit, with and without the season, weighted by how likely Akaike's criterion makes each. The one

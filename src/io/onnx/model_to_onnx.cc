@@ -24,21 +24,21 @@ namespace {
 DataDescription described(const DataDescription& data, const OnnxOptions& options) {
   require(options.group.empty() || !options.normalised,
           "group goes without normalised: values that come normalised are of no series");
-  require(options.group.empty() || !data.group_column.empty(), "group must be empty for a model of one series, not {}",
-          in_quotes(options.group));
-  if (data.group_column.empty() || options.normalised) return data;
+  require(options.group.empty() || !data.series.group_column.empty(),
+          "group must be empty for a model of one series, not {}", in_quotes(options.group));
+  if (data.series.group_column.empty() || options.normalised) return data;
   require(!options.group.empty(),
           "the model is of {} series with a scaling each: the option 'group' must name the one that is meant, or the "
           "option 'normalised' be given",
-          data.groups.size());
-  const auto found = std::ranges::find(data.groups, options.group, &Group::name);
-  require(found != data.groups.end(), "group must be one of the {} series that the model was trained on, not {}",
-          data.groups.size(), in_quotes(options.group));
+          data.series.groups.size());
+  const auto found = std::ranges::find(data.series.groups, options.group, &Group::name);
+  require(found != data.series.groups.end(), "group must be one of the {} series that the model was trained on, not {}",
+          data.series.groups.size(), in_quotes(options.group));
   return data.of_group(*found);
 }
 
-/// Whether floats tell values of a column apart as finely as forecasts of it are: one of 1e9 that changes by 1 needs
-/// more digits than they have.
+/// Returns whether floats resolve a column's values as finely as its forecasts. A column around 1e9 that changes by 1
+/// needs more digits than floats have.
 bool is_told_by_floats(const Column& column) {
   if (column.feature != Feature::value) return true;
   constexpr double half_digit = 0x1p-24;  // of a float
@@ -54,7 +54,7 @@ class Scaler {
   Scaler(OnnxGraph& graph, std::vector<Column> columns)
       : graph_(graph), columns_(std::move(columns)), doubles_(!std::ranges::all_of(columns_, is_told_by_floats)) {}
 
-  /// Of raw values.
+  /// Returns the type of raw values.
   const char* type() const { return doubles_ ? "double" : "float"; }
 
   std::string normal(std::string x) {
@@ -158,23 +158,23 @@ class ModelWriter {
 
   void add_output(std::string y) {
     if (data_.task != Task::forecast) {
-      graph_.output(
-          {"logits",
-           "float",
-           {"batch", "time", std::to_string(data_.output_size())},
-           data_.classes.empty() ? "Of the next token" : fmt::format("Of {}", fmt::join(data_.classes, ", "))},
-          y);
+      graph_.output({"logits",
+                     "float",
+                     {"batch", "time", std::to_string(data_.output_size())},
+                     data_.labels.classes.empty() ? "Of the next token"
+                                                  : fmt::format("Of {}", fmt::join(data_.labels.classes, ", "))},
+                    y);
       return;
     }
     const auto targets = static_cast<Index>(data_.targets.size());
     graph_.enter("forecast/");
-    const std::vector<Index> extents = {0, 0, data_.horizon, targets};
+    const std::vector<Index> extents = {0, 0, data_.series.horizon, targets};
     y = graph_.node("Reshape", {y, graph_.integers(extents)});
     Scaler scaler(graph_, data_.targets);
     if (scaled_) y = scaler.raw(y);
     graph_.output({"forecast",
                    scaled_ ? scaler.type() : "float",
-                   {"batch", "time", std::to_string(data_.horizon), std::to_string(targets)},
+                   {"batch", "time", std::to_string(data_.series.horizon), std::to_string(targets)},
                    titled(data_.targets)},
                   y);
   }
@@ -188,7 +188,7 @@ class ModelWriter {
     Metadata result = model_metadata(model_.spec, data_);
     if (!data_.inputs.empty()) result["inputs"] = names(data_.inputs);
     if (!data_.targets.empty()) result["targets"] = names(data_.targets);
-    if (!data_.classes.empty()) result["classes"] = to_text(nlohmann::json(data_.classes));
+    if (!data_.labels.classes.empty()) result["classes"] = to_text(nlohmann::json(data_.labels.classes));
     return result;
   }
 

@@ -96,7 +96,7 @@ class StackWriter {
     return add_recurrence(graph_, shape, {ih, hh, bias_ih, bias_hh}, x, states, name);
   }
 
-  /// Of a parameter by its number, from whichever device; none where there is no such parameter.
+  /// Returns the values of a parameter by its number, from any device; empty if there is no such parameter.
   std::vector<float> values(int parameter) const {
     if (parameter < 0) return {};
     const Recurrent<float>::Parameter& of = network_.parameters()[static_cast<std::size_t>(parameter)];

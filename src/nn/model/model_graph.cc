@@ -102,10 +102,10 @@ ops::Changes changes_of(const DataDescription& data) {
   ops::Changes changes;
   changes.inputs = static_cast<Index>(data.inputs.size());
   changes.targets = static_cast<Index>(data.targets.size());
-  changes.horizon = data.horizon;
+  changes.horizon = data.series.horizon;
   // Targets are scaled by their change over the horizon, and that of a random walk grows with the square root of the
   // distance: so are the changes of one row of about unit variance, and the layers see them.
-  changes.change_scale = std::sqrt((static_cast<double>(data.horizon) + 1.0) / 2.0);
+  changes.change_scale = std::sqrt((static_cast<double>(data.series.horizon) + 1.0) / 2.0);
   std::unordered_map<std::string_view, Index> positions;
   for (Index input = 0; input < changes.inputs; ++input) {
     const Column& column = data.inputs[input];

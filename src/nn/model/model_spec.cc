@@ -53,9 +53,10 @@ void check_scalings(const Group& group, const std::vector<Scaling>& scalings, co
 }
 
 void check_groups(const DataDescription& data) {
-  require(data.group_column.empty() == data.groups.empty(), "groups must go with the column that names them");
-  require(!data.groups_are_files || !data.groups.empty(), "groups must be there if they are files");
-  for (const Group& group : data.groups) {
+  require(data.series.group_column.empty() == data.series.groups.empty(),
+          "groups must go with the column that names them");
+  require(!data.series.groups_are_files || !data.series.groups.empty(), "groups must be there if they are files");
+  for (const Group& group : data.series.groups) {
     check_scalings(group, group.inputs, data.inputs);
     check_scalings(group, group.targets, data.targets);
   }
@@ -85,17 +86,18 @@ void check_data(const DataDescription& data) {
       require(target.feature == Feature::value && target.ahead == 0, "targets: {} is no value that could be forecast",
               target.title());
     }
-    check_range("horizon", data.horizon, 1, largest_horizon);
-    check_range("season", data.season, 0, largest_season);
+    check_range("horizon", data.series.horizon, 1, largest_horizon);
+    check_range("season", data.series.season, 0, largest_season);
   }
   check_groups(data);
-  check_row_dates(data.row_dates);
-  require(data.task != Task::classify || !data.classes.empty(), "classes must name at least one label");
+  check_row_dates(data.series.row_dates);
+  require(data.task != Task::classify || !data.labels.classes.empty(), "classes must name at least one label");
   if (data.labels_texts()) {
     require(data.task == Task::classify && data.vocabulary == 256,
             "text_column is for a model that classifies and has a vocabulary of 256 bytes");
   }
-  check_range("longest_text", data.longest_text, data.labels_texts() ? 1 : 0, data.labels_texts() ? largest_text : 0);
+  check_range("longest_text", data.labels.longest_text, data.labels_texts() ? 1 : 0,
+              data.labels_texts() ? largest_text : 0);
   check_range("size of the output", data.output_size(), 1, largest_output);
 }
 

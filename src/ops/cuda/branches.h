@@ -1,7 +1,7 @@
 #pragma once
 
-// What wavefronts of layers on a GPU are made of: branches of a stream's work, what they wait for, and their memory.
-// Private to src/ops/cuda.
+// Parts of wavefronts of layers on a GPU: branches of a stream's work, their dependencies, and their memory. Private to
+// src/ops/cuda.
 
 #include <memory>
 #include <vector>

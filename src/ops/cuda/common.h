@@ -4,7 +4,7 @@
 #include "backend/cuda/scan/scan.h"
 #include "ops/op.h"
 
-/// From the terms of ops to those of the CUDA backend.
+/// Conversions from the terms of ops to those of the CUDA backend.
 namespace penstock::ops {
 
 inline plan::Storage storage_of(DType type) {
@@ -47,7 +47,7 @@ inline cuda::DeviceSequence sequence_of(cuda::DeviceAddress data, const Batch& b
   return {data, batch.steps * channels, channels};
 }
 
-/// The same with strides; none at all: without gaps.
+/// Returns a sequence with these strides; without strides, one without gaps.
 inline cuda::DeviceSequence sequence_of(cuda::DeviceAddress data, const SequenceStrides& strides, const Batch& batch,
                                         Index channels) {
   if (strides == SequenceStrides{}) return sequence_of(data, batch, channels);

@@ -1,6 +1,6 @@
 #pragma once
 
-// What the passes of a recurrent layer of a dense cell on a GPU share. Private to src/ops/cuda.
+// Code that the passes of a recurrent layer of a dense cell on a GPU share. Private to src/ops/cuda.
 
 #include "backend/cuda/dense/executable.h"
 #include "ops/cuda/common.h"

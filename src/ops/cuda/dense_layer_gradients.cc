@@ -82,7 +82,7 @@ cuda::DenseBackward DenseLayerGradients::planned() const {
   return walk;
 }
 
-// Of the input: biases are the recurrence's, which has their sums anyway.
+// Products of the input's gradients. The recurrence makes those of biases, since it has their sums anyway.
 cuda::GradientShape DenseLayerGradients::products_of(Index positions) const {
   return {.storage = storage_of(target_.dtype),
           .gradients = plan::Storage::f32,

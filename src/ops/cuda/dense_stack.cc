@@ -17,7 +17,7 @@ namespace {
 
 using cuda::DeviceAddress;
 
-/// What a chunk of a layer is run with.
+/// Arguments of one chunk of a layer.
 struct ChunkCall {
   const Call& call;
   const StackForwardLayer& operands;
@@ -105,7 +105,7 @@ class ChunkedLayer {
   std::size_t bytes_of(Index values) const { return static_cast<std::size_t>(values) * size_of(target_.dtype); }
   /// Values of a step of wx.
   Index step_values() const { return target_.rows * gates_of(shape_); }
-  /// Whether the backward pass reads wx again.
+  /// Returns whether the backward pass reads wx again.
   bool keeps_wx() const { return target_.training && tape_.split; }
   /// Steps of one wx that there is memory for.
   Index wx_steps() const { return lowest_ || keeps_wx() ? target_.steps : chunk_; }
@@ -127,7 +127,7 @@ class ChunkedLayer {
     return wx;
   }
 
-  /// Of the whole pass, but W x and the states that enter and leave, which each chunk has its own of.
+  /// Returns the arguments of the whole pass, without W x and the states that enter and leave: each chunk has its own.
   cuda::DenseForward all_steps(const ChunkCall& chunk) const {
     const Batch& batch = chunk.call.batch;
     cuda::DenseForward forward;

@@ -44,10 +44,10 @@ class ChunkedGradients {
     product_place_ = scratch.take(product_bytes_);
   }
 
-  /// Where the gradient of what the layer below puts out is made.
+  /// Returns the place of the gradient of the output of the layer below.
   void* dx(const Operands& memory) const { return static_cast<std::byte*>(memory.scratch) + dx_place_; }
 
-  /// Before the first chunk. `values`: the operands of the layer's own backward pass.
+  /// Begins before the first chunk. `values`: the operands of the layer's own backward pass.
   void begin(const Call& call, void* const* values, const Operands& memory) {
     walk_ = gradients_.enter(call, own(values, memory));
     const Index edge = shape_.reverse ? chunk_ : chunk_ - 1;  // the step whose output entered a chunk
@@ -78,7 +78,7 @@ class ChunkedGradients {
                 stream_of(call));
   }
 
-  /// After the last chunk.
+  /// Finishes after the last chunk.
   void finish(const Call& call, void* const* values, const Operands& memory) const {
     gradients_.finish(call, own(values, memory), walk_);
   }

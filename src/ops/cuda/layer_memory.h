@@ -8,7 +8,7 @@
 #include "ops/cuda/common.h"
 #include "ops/recurrence/recurrence.h"
 
-/// Where the operands of a recurrent layer lie, for kernels that ask for less than all that may be given.
+/// Operands of a recurrent layer, for kernels that allow less than an op does.
 namespace penstock::ops {
 
 /// A sequence copied from some strides to others; where there are lengths, zeros beyond them.
@@ -41,9 +41,9 @@ class InputMatrix {
 
   /// The matrix.
   cuda::DeviceSequence enter(const Call& call, cuda::DeviceAddress x, cuda::DeviceAddress scratch) const;
-  /// Where the matrix lies once it has been entered.
+  /// Returns the place of the matrix after enter().
   cuda::DeviceAddress place(cuda::DeviceAddress x, cuda::DeviceAddress scratch) const { return x_in_ ? scratch : x; }
-  /// Where its gradient is to be made: written, or added to what is there.
+  /// Returns the place of its gradient: written, or added to what is there.
   cuda::DeviceSequence enter_dx(const Call& call, cuda::DeviceAddress dx, cuda::DeviceAddress scratch) const;
   /// Brings the gradient to where it is wanted.
   void leave_dx(const Call& call, cuda::DeviceAddress dx, cuda::DeviceAddress scratch) const;
@@ -62,7 +62,7 @@ class LayerGradients {
  public:
   LayerGradients(const Recurrence& shape, const Target& target);
   std::size_t scratch_bytes() const { return bytes_; }
-  /// Where kernels write the gradient of that number, weight_ih first; 0: there is none.
+  /// Returns the address of a gradient for kernels, weight_ih first; 0: there is none.
   cuda::DeviceAddress address(const Operands& memory, int which, cuda::DeviceAddress scratch) const;
   /// Adds what they have written.
   void finish(const Call& call, const Operands& memory, cuda::DeviceAddress scratch) const;
@@ -77,13 +77,13 @@ class LayerGradients {
 class StateBlocks {
  public:
   StateBlocks(const Recurrence& shape, const Target& target);
-  /// Whether they are copied on their way.
+  /// Returns whether states are copied on the way in and out.
   bool copies() const { return copies_; }
-  /// Of one such set of states.
+  /// Returns the bytes of scratch memory for one such set of states.
   std::size_t scratch_bytes() const { return copies_ ? padded(static_cast<std::size_t>(states_) * block_) : 0; }
   /// The states side by side: themselves, or a copy.
   cuda::DeviceAddress enter(const Call& call, cuda::DeviceAddress states, cuda::DeviceAddress scratch) const;
-  /// Where states are to be written.
+  /// Returns the address that states are written to.
   cuda::DeviceAddress place(cuda::DeviceAddress states, cuda::DeviceAddress scratch) const {
     return states != 0 && copies_ ? scratch : states;
   }

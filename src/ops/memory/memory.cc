@@ -103,7 +103,7 @@ void write_word(Device device, unsigned long long* to, unsigned long long value,
     *to = value;
     return;
   }
-  // As fills, which take their value along: a recording would read the host's memory when it is launched.
+  // Fills take the value along. A recorded copy would read the host's memory when it is launched.
   cuda::Device::get(device.index).make_current();
   for (int half = 0; half < 2; ++half) {
     cuda::check(cuda::driver().fill_words(address(to) + 4 * static_cast<unsigned>(half),

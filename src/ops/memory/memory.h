@@ -8,7 +8,7 @@
 
 namespace penstock::ops {
 
-/// Where work of a device is put, one thing after the other: a CUDA stream, or the calling thread.
+/// Queue of work on a device, which runs in order: a CUDA stream, or the calling thread.
 class Queue {
  public:
   /// Throws Error: unsupported where there is no such device, saying what is missing; invalid_argument for a number
@@ -62,8 +62,8 @@ class Buffer {
   /// Copies from or to the host's memory and waits for that; `offset` in bytes from the start of the buffer.
   void upload(const void* from, std::size_t bytes, std::size_t offset = 0);
   void download(void* to, std::size_t bytes, std::size_t offset = 0) const;
-  /// The same in the order of the queue, without waiting. The host's memory must be a StagingBuffer's, left alone until
-  /// a Marker behind the copy has been passed.
+  /// Copies in the order of the queue, without waiting. The host's memory must be a StagingBuffer's, left alone until a
+  /// Marker behind the copy has been passed.
   void start_upload(const void* from, std::size_t bytes, std::size_t offset = 0);
   void start_download(void* to, std::size_t bytes, std::size_t offset = 0) const;
 
@@ -123,7 +123,7 @@ class Recording {
   Recording& operator=(Recording&&) noexcept;
 
   void run() const;
-  /// The same into another stream of the GPU.
+  /// Launches the work into another stream of the GPU.
   void launch(void* stream) const;
 
   struct Graph;

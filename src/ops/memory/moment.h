@@ -6,7 +6,7 @@
 
 namespace penstock::ops {
 
-/// When the work of a queue came to a point: by events on a GPU, by the host's clock on the CPU.
+/// Time at which the work of a queue reached a point: by events on a GPU, by the host's clock on the CPU.
 class Moment {
  public:
   explicit Moment(Queue& queue);
@@ -14,7 +14,7 @@ class Moment {
   Moment(Moment&&) noexcept;
   Moment& operator=(Moment&&) noexcept;
 
-  /// It is when all work so far is done.
+  /// Sets the moment to the end of all work so far.
   void set();
   /// Seconds from an earlier moment of the same queue to this one; the host waits until both have passed.
   double since(const Moment& earlier) const;

@@ -19,7 +19,7 @@ Index steps_since_restart(const Batch& batch, Index b, Index t, Index most) {
   return most;
 }
 
-/// Whether row b's sequence is restarted at one of the steps t - back + 1 .. t.
+/// Returns whether row b's sequence is restarted at one of the steps t - back + 1 .. t.
 bool restarted(const Batch& batch, Index b, Index t, Index back) {
   if (!batch.reset) return false;
   const std::uint8_t* const reset = batch.reset + b * batch.steps;
@@ -29,7 +29,7 @@ bool restarted(const Batch& batch, Index b, Index t, Index back) {
   return false;
 }
 
-/// What a tap reads at a position.
+/// Inputs of the taps at a position.
 template <class Real>
 struct Source {
   CausalConvolution shape;
@@ -41,7 +41,7 @@ struct Source {
   const Real* at(Index b, Index t, Index back) const {
     return restarted(batch, b, t, back) ? nullptr : before(b, t, back);
   }
-  /// The same where no restart lies between.
+  /// Returns the row `back` steps before step t, if no restart lies between.
   const Real* before(Index b, Index t, Index back) const {
     if (t >= back) return x + (b * batch.steps + t - back) * shape.width;
     return state + (b * (shape.taps - 1) + shape.taps - 1 + t - back) * shape.width;

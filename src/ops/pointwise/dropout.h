@@ -19,8 +19,8 @@ struct Dropout {
   double scale() const { return 1.0 / (1.0 - probability); }
 };
 
-/// What one call on a CPU multiplies its values by: 1 / (1 - p) where it keeps one, 0 where it does not. Every device
-/// keeps the same ones.
+/// Factors of the values in one call on a CPU: 1 / (1 - p) for kept values, 0 for dropped ones. Every device keeps the
+/// same values.
 template <class Real>
 class DropoutFactors {
  public:

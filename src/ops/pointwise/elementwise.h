@@ -70,7 +70,7 @@ void column_sums(int threads, Index rows, Index width, const Real* x, Real* sums
 template <class Real>
 void add_partial_sums(Index parts, Index width, const Real* partial, Real* sums);
 
-/// Whether all n values are finite.
+/// Returns whether all n values are finite.
 template <class Real>
 bool all_finite(int threads, Index n, const Real* x);
 

@@ -13,7 +13,7 @@ struct ResidualNorm {
 
   Index width = 1;
   bool branch = false;
-  Dropout dropout;  ///< Of the branch, in training only
+  Dropout dropout;  ///< Dropout of the branch, in training only
 
   bool drops(const Target& target) const { return branch && target.training && dropout.probability > 0.0; }
 };

@@ -30,7 +30,7 @@ struct Changes {
   };
 
   Index inputs = 1, targets = 1, horizon = 1;
-  double change_scale = 1.0;  ///< Of changes from row to row, in normalised targets
+  double change_scale = 1.0;  ///< Factor of changes from row to row, in normalised targets
   std::vector<Shared> columns;
 
   Index shared() const { return static_cast<Index>(columns.size()); }

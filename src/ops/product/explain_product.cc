@@ -9,7 +9,7 @@
 namespace penstock::ops {
 namespace {
 
-/// By cuBLASLt or in kernels of our own.
+/// Returns the report of a product by cuBLASLt or in kernels of our own.
 PlanReport product_report(std::string what, const cuda::ProductShape& shape, const plan::GpuModel& gpu) {
   PlanReport report = in_own_kernels(gpu, shape)
                           ? plan::explain(problem_of(shape), gpu)

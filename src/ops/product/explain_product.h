@@ -17,7 +17,8 @@ struct InputProducts {
   std::vector<PlanReport> backward(bool wants_dx, const plan::GpuModel& gpu) const;
 };
 
-/// What an op would be made of on a target: of target.device.is_cuda(), on machine.gpu, which need not be there.
+/// Returns the plans that an op on a target would use. On a GPU (target.device.is_cuda()) they are for machine.gpu,
+/// which need not be this machine's.
 std::vector<PlanReport> explain_linear(const Linear& shape, bool backward, bool wants_dx, const Target& target,
                                        const plan::Machine& machine);
 

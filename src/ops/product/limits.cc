@@ -57,7 +57,7 @@ double products_in_a_second(Queue& queue, Target target, int threads) {
   const std::unique_ptr<Executable> product = linear_forward({size, size}).prepare(target);
   const auto square = static_cast<std::size_t>(size * size);
   Buffer x(queue, square * size_of(target.dtype)), y(queue, square * size_of(target.dtype));
-  // As many as parameters are: what a GPU reads in the type of the activations lies there in it, too.
+  // Bytes for the parameters, which a GPU may read in the smaller type of the activations.
   Buffer weight(queue, square * size_of(target.master())), bias(queue, static_cast<std::size_t>(size) * 8);
   Buffer scratch(queue, product->scratch_bytes()), persistent(queue, product->persistent_bytes());
   for (Buffer* buffer : {&x, &y, &weight, &bias, &persistent}) buffer->zero();

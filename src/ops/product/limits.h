@@ -6,7 +6,7 @@ namespace penstock::ops {
 
 class Queue;
 
-/// What there is on a queue's device, measured now, in a fraction of a second.
+/// Limits of a queue's device, measured now, in a fraction of a second.
 struct Limits {
   double copied = 0.0;    ///< Bytes read and written in a second by a copy that no cache holds.
   double products = 0.0;  ///< Floating-point operations in a second of one large product of matrices.

@@ -23,8 +23,8 @@ std::unique_ptr<Executable> forward(const Linear& shape, const Target& target) {
     const Index positions = call.batch.rows * call.batch.steps;
     auto* const y = memory.get<Real>(LinearOperand::y);
     fill_rows(call.threads, positions, shape.outputs, memory.get<const Real>(LinearOperand::bias), y);
-    matmul<Real>(positions, shape.outputs, shape.inputs, {memory.get<const Real>(LinearOperand::x), shape.inputs},
-                 {memory.get<const Real>(LinearOperand::weight), shape.inputs, true}, Real(1), y, shape.outputs,
+    matmul<Real>({positions, shape.outputs, shape.inputs}, {memory.get<const Real>(LinearOperand::x), shape.inputs},
+                 {memory.get<const Real>(LinearOperand::weight), shape.inputs, true}, {y, shape.outputs, true},
                  with_threads(execution, call.threads));
   });
 }
@@ -56,15 +56,15 @@ std::unique_ptr<Executable> backward(const Linear& shape, const Target& target) 
         const Index positions = call.batch.rows * call.batch.steps;
         const auto* const dy = memory.get<const Real>(Of::dy);
         auto* const dbias = memory.get<Real>(Of::dbias);
-        matmul<Real>(shape.outputs, shape.inputs, positions, {dy, shape.outputs, true},
-                     {memory.get<const Real>(Of::x), shape.inputs}, Real(0), memory.get<Real>(Of::dweight),
-                     shape.inputs, execution);
+        matmul<Real>({shape.outputs, shape.inputs, positions}, {dy, shape.outputs, true},
+                     {memory.get<const Real>(Of::x), shape.inputs}, {memory.get<Real>(Of::dweight), shape.inputs},
+                     execution);
         if (dbias != nullptr) {
           column_sums(call.threads, positions, shape.outputs, dy, dbias, static_cast<Real*>(memory.scratch));
         }
         if (auto* const dx = memory.get<Real>(Of::dx)) {
-          matmul<Real>(positions, shape.inputs, shape.outputs, {dy, shape.outputs},
-                       {memory.get<const Real>(Of::weight), shape.inputs}, Real(0), dx, shape.inputs, execution);
+          matmul<Real>({positions, shape.inputs, shape.outputs}, {dy, shape.outputs},
+                       {memory.get<const Real>(Of::weight), shape.inputs}, {dx, shape.inputs}, execution);
         }
       },
       scratch);

@@ -6,6 +6,13 @@
 
 namespace penstock::ops {
 
+/// Sizes of a product of [M, K] and [K, N].
+struct ProductSize {
+  Index m, n, k;
+
+  Index multiply_adds() const { return m * n * k; }
+};
+
 /// A matrix operand: row-major with `stride` elements from row to row; `transposed` means that the product uses its
 /// transpose.
 template <class Real>
@@ -15,28 +22,35 @@ struct Matrix {
   bool transposed = false;
 };
 
-/// c [M, N] (row stride `c_stride`) = op(a) [M, K] * op(b) [K, N] + beta * c, with beta 0 or 1.
+/// Result of a product, row-major with `stride` elements from row to row. `add`: the product is added to it.
+template <class Real>
+struct ProductResult {
+  Real* data;
+  Index stride;
+  bool add = false;
+};
+
+/// Computes c [M, N] = op(a) [M, K] * op(b) [K, N], or adds it to c.
 ///
 /// In exact mode every element is summed over k = 0, 1, ... in that order, so a row's result does not depend on the
 /// other rows; otherwise oneDNN or, with AMX, a kernel of our own chooses (float) and only the same call on the same
 /// number of threads repeats its bits.
 template <class Real>
-void matmul(Index m, Index n, Index k, Matrix<Real> a, Matrix<Real> b, Real beta, Real* c, Index c_stride,
-            const Execution& execution);
+void matmul(const ProductSize& size, Matrix<Real> a, Matrix<Real> b, ProductResult<Real> c, const Execution& execution);
 
-/// The same of bfloat16 [..], whose products are summed in float by oneDNN in an order of its choice; c is float or
-/// rounded to bfloat16 at the end. Needs AVX-512 BF16 or AMX.
+/// Computes the product of bfloat16 matrices. oneDNN sums the products in float in an order of its choice; c is float
+/// or rounded to bfloat16 at the end. Needs AVX-512 BF16 or AMX.
 template <class Result>
-void matmul(Index m, Index n, Index k, Matrix<std::uint16_t> a, Matrix<std::uint16_t> b, float beta, Result* c,
-            Index c_stride, const Execution& execution);
+void bf16_matmul(const ProductSize& size, Matrix<std::uint16_t> a, Matrix<std::uint16_t> b, ProductResult<Result> c,
+                 const Execution& execution);
 
-extern template void matmul<float>(Index, Index, Index, Matrix<float>, Matrix<float>, float, float*, Index,
+extern template void matmul<float>(const ProductSize&, Matrix<float>, Matrix<float>, ProductResult<float>,
                                    const Execution&);
-extern template void matmul<float>(Index, Index, Index, Matrix<std::uint16_t>, Matrix<std::uint16_t>, float, float*,
-                                   Index, const Execution&);
-extern template void matmul<std::uint16_t>(Index, Index, Index, Matrix<std::uint16_t>, Matrix<std::uint16_t>, float,
-                                           std::uint16_t*, Index, const Execution&);
-extern template void matmul<double>(Index, Index, Index, Matrix<double>, Matrix<double>, double, double*, Index,
+extern template void bf16_matmul<float>(const ProductSize&, Matrix<std::uint16_t>, Matrix<std::uint16_t>,
+                                        ProductResult<float>, const Execution&);
+extern template void bf16_matmul<std::uint16_t>(const ProductSize&, Matrix<std::uint16_t>, Matrix<std::uint16_t>,
+                                                ProductResult<std::uint16_t>, const Execution&);
+extern template void matmul<double>(const ProductSize&, Matrix<double>, Matrix<double>, ProductResult<double>,
                                     const Execution&);
 
 }  // namespace penstock::ops

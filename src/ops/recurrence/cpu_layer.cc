@@ -249,7 +249,8 @@ bool CpuLayer<Real>::input_on_the_way() const {
   return panels * (1 - 1 / static_cast<double>(piece_steps())) <= machine_.costs.input_reads * saved;
 }
 
-/// As many steps as leave room for weights beside their input product in the cache that a thread has to itself.
+/// Returns the steps of a piece: as many as leave room for weights beside their input product in the cache that a
+/// thread has to itself.
 template <class Real>
 Index CpuLayer<Real>::piece_steps() const {
   const Index cache = machine_.cached(machine_.costs.input_share, sizeof(Real));

@@ -70,7 +70,7 @@ struct Member {
   }
 };
 
-/// What the planner is asked about one layer in one direction on a CPU.
+/// Returns the planner's problem for one layer in one direction on a CPU.
 plan::Problem layer_problem(const plan::CellTraits& cell, Index input, Index hidden, Index heads, Index rows,
                             Index steps, const Execution& execution);
 
@@ -81,8 +81,8 @@ class CpuLayer {
  public:
   using StoredWeights = cpu::StoredWeights<Real>;
 
-  /// Only one made for exact mode may be prepared for an exact execution. `packed`: whether forward passes read panels;
-  /// otherwise, of dense cells in full precision, the weights themselves.
+  /// Makes a layer. Only one made for exact mode may be prepared for an exact execution. `packed`: forward passes read
+  /// panels; otherwise, for dense cells in full precision, the weights themselves.
   CpuLayer(const plan::CellTraits& cell, Index input, Index hidden, Index heads, bool reverse,
            Precision precision = Precision::full, bool exact = true, bool packed = true);
 
@@ -90,7 +90,7 @@ class CpuLayer {
   /// one, or of a scan cell the input's.
   std::size_t packed_forward_size() const;
   std::size_t packed_backward_size() const;
-  /// Of a step: both matrices and the biases, in an order of its own.
+  /// Returns the Reals of the packed weights of a step: both matrices and the biases, in an order of its own.
   std::size_t packed_step_size() const;
   void pack_forward(const StoredWeights& weight_ih, const StoredWeights& weight_hh, Real* packed, int threads) const;
   void pack_backward(const StoredWeights& weight_ih, const StoredWeights& weight_hh, Real* packed, int threads) const;
@@ -101,15 +101,15 @@ class CpuLayer {
 
   /// Numbers of Reals, for the batch that was prepared.
   std::size_t tape_size() const;
-  /// Whether forward passes, or backward passes, read and write sequences of bfloat16 and pack weights of it.
+  /// Returns whether forward (or backward) passes read and write sequences of bfloat16, and pack weights from bfloat16.
   bool takes_bf16_forward() const { return packed_ && kernels_.rounded_inputs != nullptr; }
   bool takes_bf16_backward() const { return rounds_gradients(); }
-  /// Whether a tape holds bfloat16: then a backward pass must be so too.
+  /// Returns whether a tape holds bfloat16: then the backward pass must use bfloat16, too.
   bool rounds_tape() const { return cell_.info.scan && rounds_gradients(); }
   std::size_t forward_workspace() const;
   std::size_t backward_workspace() const;
 
-  /// What step() wants, with panels of pack_step(); x, y, the states and the direction are the caller's to set.
+  /// Returns the job of step(), with panels of pack_step(); the caller sets x, y, the states and the direction.
   /// `workspace` [step_workspace()] stays in use.
   cpu::TracedStep<Real> step_job(const Real* packed, Real* workspace) const;
   std::size_t step_workspace() const;
@@ -137,7 +137,7 @@ class CpuLayer {
   Index S() const { return cell_.info.states; }
   /// Values of the learnt vectors, K*H.
   Index learnt() const { return cell_.learnt * hidden_; }
-  /// What a thread needs to compute a head of a cell whose units read means; 0 for other cells.
+  /// Returns the Reals that a thread needs to compute a head of a cell whose units read means; 0 for other cells.
   Index head_values() const;
   /// The equations of a defined cell, with learnt vectors as they lie behind the gates of bias_ih.
   cpu::TracedCell<Real> traced(const Real* bias_ih) const {
@@ -151,16 +151,17 @@ class CpuLayer {
   Index gradient_steps() const;
   Index rounded_states() const;
   Index rounded_step() const;
-  /// Whether the backward pass multiplies in bfloat16.
+  /// Returns whether the backward pass multiplies in bfloat16.
   bool rounds_gradients() const { return kernels_.rounded_gradients != nullptr; }
   /// Channels of all gates in a row of rounded gradients of a scan cell.
   Index rounded_channels() const { return kernels_.rounded_gradients(G() * channel_vectors() * kernels_.lanes); }
-  /// Where weight_ih for the gradient of x begins behind the transposed panels: panels, or in bfloat16 its rows.
+  /// Returns the offset of weight_ih for the gradient of x behind the transposed panels: panels, or in bfloat16 its
+  /// rows.
   std::size_t input_gradient_offset() const { return kernels_.backward_panels(hidden_, heads_).size; }
   template <class First, class Second>
   void pack_both(int threads, const First& of_state, const Second& of_input) const;
   void pack_input_gradient(const StoredWeights& weight_ih, Real* packed) const;
-  /// Where the panels of weight_ih begin behind the recurrent ones.
+  /// Returns the offset of the panels of weight_ih behind the recurrent ones.
   std::size_t input_panels_offset() const;
   Index chunk_count() const;
   Index piece_capacity() const;

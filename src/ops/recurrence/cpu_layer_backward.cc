@@ -208,7 +208,7 @@ void CpuLayer<Real>::for_recurrent_blocks(const Visit& visit) const {
   }
 }
 
-/// The same of R and its bias alone, for columns [begin, end) of gates.
+/// Adds the gradients of R and its bias alone, for columns [begin, end) of gates.
 template <class Real>
 void CpuLayer<Real>::recurrent_gradients(const BackwardArguments<Real>& call, const BackwardSpace& space, Index rows,
                                          Index begin, Index end, Real* scratch) const {
@@ -233,7 +233,8 @@ void CpuLayer<Real>::recurrent_gradients(const BackwardArguments<Real>& call, co
   });
 }
 
-/// The same where a vector holds several heads. Columns begin at a line of them, and a line holds whole heads.
+/// Adds the gradients of R if a vector holds several heads. Columns begin at a line of them, and a line holds whole
+/// heads.
 template <class Real>
 void CpuLayer<Real>::narrow_gradients(const BackwardArguments<Real>& call, const BackwardSpace& space, Index rows,
                                       Index begin, Index end, Real* scratch) const {
@@ -293,7 +294,7 @@ void CpuLayer<Real>::round_inputs(const BackwardArguments<Real>& call, std::uint
   });
 }
 
-/// In bfloat16, from dwx of all steps: the gradients of W, of its bias and of x.
+/// Computes, in bfloat16 and from dwx of all steps, the gradients of W, of its bias and of x.
 template <class Real>
 void CpuLayer<Real>::rounded_input_gradients(const BackwardArguments<Real>& call, const BackwardSpace& space) {
   if constexpr (std::is_same_v<Real, float>) {
@@ -301,8 +302,8 @@ void CpuLayer<Real>::rounded_input_gradients(const BackwardArguments<Real>& call
     const std::uint16_t* dwx = space.rounded.dwx;
     round_inputs(call, space.rounded_x);
     if (call.gradients.weight_ih != nullptr) {
-      matmul(gates, input_, cells, {dwx, gates, true}, {space.rounded_x, input_}, 1, call.gradients.weight_ih, input_,
-             execution_);
+      bf16_matmul<float>({gates, input_, cells}, {dwx, gates, true}, {space.rounded_x, input_},
+                         {call.gradients.weight_ih, input_, true}, execution_);
     }
     add_column_sums(cells, gates, dwx, call.gradients.bias_ih, execution_.threads);
     if (!call.dx) return;
@@ -310,9 +311,10 @@ void CpuLayer<Real>::rounded_input_gradients(const BackwardArguments<Real>& call
     const bool in_place =
         !geometry_.gathered() && call.dx.row_stride == call.x.row_stride && call.dx.step_stride == call.x.step_stride;
     const auto* weight = reinterpret_cast<const std::uint16_t*>(call.weights.packed + input_gradient_offset());
-    const auto write = [&](auto* to, auto* gathered, SequenceView<std::remove_pointer_t<decltype(to)>> sequence) {
-      matmul(cells, input_, gates, {dwx, gates}, {weight, input_}, 0, in_place ? to : gathered,
-             in_place ? geometry_.input_stride() : input_, execution_);
+    const auto write = [&]<class Element>(Element* to, Element* gathered, SequenceView<Element> sequence) {
+      ProductResult<Element> result{to, geometry_.input_stride()};
+      if (!in_place) result = {gathered, input_};
+      bf16_matmul({cells, input_, gates}, {dwx, gates}, {weight, input_}, result, execution_);
       if (!in_place) geometry_.scatter(gathered, input_, sequence);
     };
     if (call.dx.bf16 != nullptr) {
@@ -325,7 +327,7 @@ void CpuLayer<Real>::rounded_input_gradients(const BackwardArguments<Real>& call
   }
 }
 
-/// In bfloat16, from drh of all steps: the gradients of R and of its bias.
+/// Computes, in bfloat16 and from drh of all steps, the gradients of R and of its bias.
 template <class Real>
 void CpuLayer<Real>::rounded_recurrent_gradients(const BackwardArguments<Real>& call, const BackwardSpace& space) {
   if constexpr (std::is_same_v<Real, float>) {
@@ -334,10 +336,10 @@ void CpuLayer<Real>::rounded_recurrent_gradients(const BackwardArguments<Real>& 
     if (call.gradients.weight_hh == nullptr) return;
     for_recurrent_blocks([&](Index head, Index gate, Index gate_count) {
       const std::uint16_t* operand = gate < cell_.first_gates ? space.rounded.h : space.rounded.operand;
-      matmul(gate_count * head_size, head_size, cells,
-             {space.rounded.drh + gate * hidden_ + head * head_size, gates, true},
-             {operand + head * head_size, hidden_}, 1,
-             call.gradients.weight_hh + (head * G() + gate) * head_size * head_size, head_size, execution_);
+      bf16_matmul<float>(
+          {gate_count * head_size, head_size, cells},
+          {space.rounded.drh + gate * hidden_ + head * head_size, gates, true}, {operand + head * head_size, hidden_},
+          {call.gradients.weight_hh + (head * G() + gate) * head_size * head_size, head_size, true}, execution_);
     });
   }
 }

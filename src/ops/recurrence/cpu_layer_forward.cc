@@ -30,8 +30,8 @@ void CpuLayer<Real>::clear_padding(const StoredView<Real>& sequence, Index chann
   return sequence.bf16 != nullptr ? clear(sequence.bf16) : clear(sequence.data);
 }
 
-/// Whether what a dense layer keeps is so much that it will have left the caches before it is read: then it need not
-/// pass through them. Units of a head must be whole lines.
+/// Returns whether a dense layer's tape is so large that it leaves the caches before it is read: then its stores bypass
+/// them. Units of a head must be whole lines.
 template <class Real>
 bool CpuLayer<Real>::streams_tape(const Real* tape) const {
   constexpr std::size_t line = 64;

@@ -53,7 +53,7 @@ void CpuLayer<Real>::forward_scan(const ForwardArguments<Real>& call, const Forw
   store_state(space.last, call.state_out);
 }
 
-/// Where gates [cells, G, H] are found.
+/// Sets `gate` to the rows of each gate in wx [cells, G, H].
 template <class Real>
 template <class Stored>
 void CpuLayer<Real>::gates_from(const Stored* wx, cpu::ChannelRows<const Stored>* gate) const {
@@ -72,7 +72,7 @@ void CpuLayer<Real>::forward_chunks(cpu::TracedLayer<Real>& layer, const Forward
   layer.y.data = nullptr;
   layer.y_bf16.data = nullptr;
   scan_in_chunks<Real>(
-      layer.plan, geometry_.steps(), plan_.chunk, plan_.threads(), false, layer.carry, space.chunks,
+      {layer.plan, geometry_.steps(), plan_.chunk, plan_.threads()}, layer.carry, space.chunks,
       [&](const cpu::ScanPart& part, int thread) {
         kernels_.scan_layer(layer, {part.slot, part.slot + 1, part.begin, part.end, 0, channel_vectors(), thread});
       },

@@ -19,14 +19,14 @@ class Carver {
     used_ += (static_cast<std::size_t>(count) + 15) / 16 * 16;
     return piece;
   }
-  /// Of any kind that a plain assignment begins.
+  /// Takes items of any implicit-lifetime type: a plain assignment begins their life.
   template <class Item>
   Item* take_items(Index count) {
     static_assert(std::is_trivially_destructible_v<Item>);
     return reinterpret_cast<Item*>(
         take(static_cast<Index>((static_cast<std::size_t>(count) * sizeof(Item) + sizeof(Real) - 1) / sizeof(Real))));
   }
-  /// Of 16 bits each.
+  /// Takes values of 16 bits.
   std::uint16_t* take_rounded(Index count) {
     return reinterpret_cast<std::uint16_t*>(take(static_cast<Index>(reals(count))));
   }
@@ -57,8 +57,7 @@ struct CpuLayer<Real>::Tape {
   std::size_t size = 0;
 };
 
-/// What the backward pass through a scan cell needs for one piece; layouts in gradient.inl and
-/// gradient_bf16.inl.
+/// Memory of the backward pass through a scan cell for one piece; layouts in gradient.inl and gradient_bf16.inl.
 template <class Real>
 template <class Stored>
 struct CpuLayer<Real>::PieceSpace {
@@ -83,7 +82,7 @@ struct CpuLayer<Real>::ForwardSpace {
   Real* heads = nullptr;                  // [threads, head_values()]
 };
 
-/// Where the rows of a piece of the sequence are, slot after slot of each step.
+/// Places of the rows of a piece of the sequence, slot after slot of each step.
 template <class Real>
 struct CpuLayer<Real>::PieceRows {
   Index* first = nullptr;          // [gradient_steps()]: that of a step's slot 0
@@ -95,7 +94,7 @@ struct CpuLayer<Real>::PieceRows {
 
 template <class Real>
 struct CpuLayer<Real>::BackwardSpace {
-  // Of one piece of the sequence.
+  // Values of one piece of the sequence.
   Real* dwx = nullptr;                      // [rows, gates_stride()]
   Real* drh = nullptr;                      // [rows, gates_stride()] or dwx
   Real* dlearnt = nullptr;                  // [rows, K, H]

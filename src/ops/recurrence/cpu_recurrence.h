@@ -26,8 +26,8 @@ CpuLayer<Real> make_layer(const Recurrence& shape, const Target& target) {
                         target.execution.precision, exact_kernels(target.execution));
 }
 
-/// Of a forward pass. Weights that are read as they lie are not rounded on the way: to round takes longer than to
-/// multiply.
+/// Makes the layer of a forward pass. Weights that are read in place, unpacked, are not rounded: rounding takes longer
+/// than the product.
 template <class Real>
 CpuLayer<Real> make_forward(const Recurrence& shape, const Target& target) {
   const Panels panels = forward_panels(target);

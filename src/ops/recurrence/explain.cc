@@ -8,7 +8,7 @@
 namespace penstock::ops {
 namespace {
 
-/// Of a value that a program has placed, whose rows are so many bytes.
+/// Returns the alignment of the rows of a value that a program has placed; `bytes`: of a row.
 int row_alignment(Index bytes) { return cuda::common_alignment(16, {bytes}); }
 
 InputProducts products_of(const Recurrence& shape, const Target& target) {

@@ -7,11 +7,12 @@
 
 namespace penstock::ops {
 
-/// What an op would be made of on a target: of target.device.is_cuda(), on machine.gpu, which need not be there.
+/// Returns the plans that an op on a target would use. On a GPU (target.device.is_cuda()) they are for machine.gpu,
+/// which need not be this machine's.
 std::vector<PlanReport> explain_recurrence(const Recurrence& shape, bool backward, const Target& target,
                                            const plan::Machine& machine);
 
-/// What the planner is asked by the executables of a recurrence.
+/// Return the problems that executables of a recurrence ask the planner to solve.
 plan::Problem cpu_problem(const Recurrence& shape, const Target& target);
 plan::GpuLayerProblem scan_problem(const Recurrence& shape, bool backward, const Target& target);
 plan::GpuDenseProblem dense_problem(const Recurrence& shape, bool backward, const Target& target);

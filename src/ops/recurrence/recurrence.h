@@ -19,7 +19,7 @@ struct Recurrence {
   SequenceStrides x_strides = {}, y_strides = {}, dx_strides = {}, dy_strides = {};
   Index state_pitch = 1;        ///< From state to state of a row, in blocks of [B, H].
   int alignment = 256;          ///< Bytes that addresses of x, y and their gradients are multiples of.
-  int parameter_alignment = 0;  ///< The same of weights and their gradients; 0: as in a flat store of parameters
+  int parameter_alignment = 0;  ///< Alignment of weights and their gradients; 0: as in a flat store
   bool one_launch = false;      ///< GPUs, scan cells: a step of all rows is one launch.
   bool add_dx = false;          ///< The backward pass adds to dx instead of writing it.
   bool add_gradients = false;   ///< And to the gradients of weights.
@@ -28,12 +28,12 @@ struct Recurrence {
   // is, and dy as y; of weights, the matrices.
   bool bf16_x = false, bf16_y = false, bf16_weights = false;
 
-  // Of dense cells.
+  // Dense cells only.
   double gradient_clip = 0.0;  ///< Limit of the gradient that a step passes to the h before it; 0: none.
   bool every_state = false;    ///< Forward passes write the states but h after each step; those have gradients then.
-  SequenceStrides state_strides = {};  ///< Of what they write, [B, T, (S - 1) * H], and of its gradient.
+  SequenceStrides state_strides = {};  ///< Strides of these states, [B, T, (S - 1) * H], and of their gradient.
 
-  /// Whether the cell has no recurrent matrix.
+  /// Returns whether the cell has no recurrent matrix.
   bool is_scan() const;
   /// Values of a row's state, S*H, laid out [S, B, H] for a batch.
   Index state_size() const;
@@ -41,22 +41,22 @@ struct Recurrence {
   Index other_states_size() const { return state_size() - hidden; }
 };
 
-/// Whether what a CPU keeps of a forward pass is bfloat16, which its backward pass then expects.
+/// Returns whether a CPU's tape is bfloat16, which the backward pass then expects.
 bool rounds_tape(const Recurrence& shape, const Target& target);
 
-/// Whether a layer's passes in one direction on a CPU read and write sequences of bfloat16 as they are and pack weights
-/// of it, rather than wanting floats.
+/// Returns whether a layer's passes in one direction on a CPU take bfloat16 directly, for sequences and for the weights
+/// that they pack. Otherwise they take floats.
 bool takes_bf16(const Recurrence& shape, bool backward, const Target& target);
 
-/// What forward passes, backward passes or steps read instead of the weights, in a layout for this machine.
+/// Passes that read packed weights (panels), in a layout for this machine.
 enum class Panels { forward, backward, step };
 
-/// Whether an op on this target reads panels. A GPU's kernels read the weights themselves, and so do forward passes of
-/// few positions that would have to pack them first.
+/// Returns whether an op on this target reads panels. A GPU's kernels read the weights themselves, and so do forward
+/// passes of few positions that would have to pack them first.
 bool reads_panels(const Recurrence& shape, Panels panels, const Target& target);
 /// Tells panels of one layer apart from those for other precisions and instruction sets.
 std::string panels_key(Panels panels, const Target& target);
-/// Which panels a forward op on this target reads.
+/// Returns the panels that a forward op on this target reads.
 inline Panels forward_panels(const Target& target) { return target.step ? Panels::step : Panels::forward; }
 
 /// Operands of recurrence_panels(), in order. Panels have a size of their own.

@@ -115,8 +115,8 @@ std::int64_t recurrent_bytes(const Recurrence& layer, const Target& target) {
   return values * static_cast<std::int64_t>(halved ? 2 : size_of(target.dtype));
 }
 
-/// Whether a layer can read chunks of what the one below writes, and leave it chunks of gradients: steps that follow
-/// each other in memory.
+/// Returns whether a layer can read chunks of the output of the layer below, and leave it chunks of gradients: the
+/// steps must follow each other in memory.
 bool steps_follow(const Recurrence& below, const Recurrence& layer, const Target& target, bool backward) {
   const SequenceStrides& x = layer.x_strides;
   if (target.rows > 1 && x != SequenceStrides{layer.input, target.rows * layer.input}) return false;
@@ -147,7 +147,7 @@ std::vector<PlanReport> explain_wavefront(const RecurrenceStack& stack, const Ta
   return {report};
 }
 
-/// What the layers are made of, one after the other.
+/// Makes the op of a stack from the ops of its layers, in order.
 template <class OpOfLayer>
 Op stack_op(const RecurrenceStack& stack, std::string name, bool backward, const OpOfLayer& op_of_layer) {
   Op op;

@@ -12,7 +12,7 @@ namespace penstock::ops {
 /// time.
 struct RecurrenceStack {
   std::vector<Recurrence> layers;  ///< The lowest first. All others read the y of the one below.
-  double dropout = 0.0;            ///< Of what each layer but the lowest reads, while training
+  double dropout = 0.0;            ///< Dropout of the inputs of all layers but the lowest, in training
 };
 
 /// The dropout of the output of a layer of a stack.

@@ -7,7 +7,7 @@
 
 namespace penstock::ops {
 
-/// As the memory of programs is aligned, so that what follows is, too.
+/// Rounds up to the alignment of the memory of programs, so that the next operand is aligned, too.
 inline std::size_t padded_bytes(std::size_t bytes) {
   constexpr std::size_t alignment = 256;
   return (bytes + alignment - 1) / alignment * alignment;

@@ -36,7 +36,8 @@ class Geometry {
   Index length(Index row) const { return length_of_row_[static_cast<std::size_t>(row)]; }
   const cpu::RowPlan& plan() const { return plan_; }
 
-  /// Where the steps of each row lie in a tensor of these strides. Valid until the next call with the same `which`.
+  /// Returns the places of the steps of each row in a tensor of these strides. Valid until the next call with the same
+  /// `which`.
   enum Which { input_map, output_map, gradient_map, input_gradient_map, states_map, map_count = 8 };
   cpu::RowMap map(int which, Index row_stride, Index step_stride);
 
@@ -69,7 +70,7 @@ class Geometry {
   void order_rows();
   void count_steps();
   void number_cells(const Batch& batch, Index x_row_stride, Index x_step_stride, Index input, bool step_by_step);
-  /// Of packed rows, among those of all rows.
+  /// Returns the place of step t of a packed row among all positions.
   Index position(Index row, Index t) const { return by_steps_ ? step_start_[t] + row : start_of_row_[row] + t; }
 
   Index rows_ = 0, steps_ = 0, cells_ = 0, input_stride_ = 0;

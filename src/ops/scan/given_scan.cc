@@ -137,7 +137,7 @@ class CpuScan final : public ScanPass {
       Real* const gains = carry + gains_;
       const ChunkSpace<Real> space{{gains, gains + of_effects_, gains + 2 * of_effects_}, channels_};
       return scan_in_chunks<Real>(
-          plan, geometry_.steps(), plan_.chunk, plan_.threads(), backward_, carry, space,
+          {plan, geometry_.steps(), plan_.chunk, plan_.threads(), backward_}, carry, space,
           [](const cpu::ScanPart&, int) {}, summary, run);
     }
     const Index vectors = (channels_ + lanes - 1) / lanes;

@@ -50,9 +50,9 @@ struct GivenScanBackward {
 class ScanPass {
  public:
   virtual ~ScanPass() = default;
-  /// Of any content.
+  /// Bytes of workspace; any content.
   virtual std::size_t workspace_bytes() const = 0;
-  /// Only the pass that was prepared.
+  /// Run the pass; only the one that was prepared.
   virtual void forward(const Call& call, const GivenScanForward& memory) = 0;
   virtual void backward(const Call& call, const GivenScanBackward& memory) = 0;
   virtual std::string explain() const = 0;

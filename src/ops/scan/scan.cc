@@ -54,7 +54,7 @@ Tensor sequence_tensor(const Batch& batch, Index channels, const SequenceView<Re
 
 template <class Real>
 struct Scan<Real>::Impl {
-  /// What one thread computes with.
+  /// State of one thread's calls.
   struct Work {
     std::shared_ptr<const ScanProgram> program;  // of its last call
     ops::Buffer memory;

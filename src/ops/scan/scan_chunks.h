@@ -11,7 +11,7 @@
 
 namespace penstock::ops {
 
-/// Where a chunked scan keeps the effects of its chunks.
+/// Memory for the effects of the chunks of a scan.
 template <class Real>
 struct ChunkSpace {
   cpu::ScanEffect<Real> effects;  // each [B, chunks, C]
@@ -23,7 +23,15 @@ struct ChunkSpace {
   }
 };
 
-/// With the digits for a sum of two numbers.
+/// Cut of the rows of a scan into chunks, and who walks them.
+struct ScanChunks {
+  const cpu::RowPlan& rows;
+  Index steps, size;  // T; steps of a chunk
+  int threads;
+  bool backward = false;
+};
+
+/// Returns x in a type with the digits for a sum of two numbers.
 template <class Real>
 auto wide(Real x) {
   if constexpr (std::is_same_v<Real, float>) {
@@ -59,12 +67,14 @@ bool pass_chunk(const cpu::ScanEffect<Real>& effect, bool summarised, Index chan
 /// effect on any carry; then the carries from chunk to chunk; then run(part, carry) for all chunks, from their true
 /// carries. `carry` [B, C] in slot order is the state entering each row, and then the one leaving it.
 template <class Real, class Prepare, class Summary, class Run>
-void scan_in_chunks(const cpu::RowPlan& rows, Index steps, Index chunk_size, int threads, bool backward, Real* carry,
-                    const ChunkSpace<Real>& space, const Prepare& prepare, const Summary& summary, const Run& run) {
+void scan_in_chunks(const ScanChunks& cut, Real* carry, const ChunkSpace<Real>& space, const Prepare& prepare,
+                    const Summary& summary, const Run& run) {
+  const cpu::RowPlan& rows = cut.rows;
+  const Index chunk_size = cut.size;
   const Index channels = space.channels;
-  const Index chunks = (steps + chunk_size - 1) / chunk_size;
+  const Index chunks = (cut.steps + chunk_size - 1) / chunk_size;
   const auto count_of = [&](Index slot) { return (rows.length[slot] + chunk_size - 1) / chunk_size; };
-  const auto last_of = [&](Index slot) { return backward ? 0 : count_of(slot) - 1; };
+  const auto last_of = [&](Index slot) { return cut.backward ? 0 : count_of(slot) - 1; };
   const auto effect_of = [&](Index slot, Index chunk) { return space.at(slot * chunks + chunk); };
   const auto part_of = [&](Index slot, Index chunk) {
     const Index first = chunk * chunk_size;
@@ -72,7 +82,7 @@ void scan_in_chunks(const cpu::RowPlan& rows, Index steps, Index chunk_size, int
   };
   const auto for_each_chunk = [&](const auto& body) {
     const Index tasks = rows.rows * chunks;
-    run_team(static_cast<int>(std::min<Index>(threads, tasks)), [&](int thread, int team) {
+    run_team(static_cast<int>(std::min<Index>(cut.threads, tasks)), [&](int thread, int team) {
       for (Index task = tasks * thread / team; task < tasks * (thread + 1) / team; ++task) {
         const Index slot = task / chunks, chunk = task % chunks;
         const cpu::ScanPart part = part_of(slot, chunk);
@@ -89,7 +99,7 @@ void scan_in_chunks(const cpu::RowPlan& rows, Index steps, Index chunk_size, int
   for (Index slot = 0; slot < rows.rows; ++slot) {
     const Index count = count_of(slot);
     for (Index i = 0; i < count; ++i) {
-      const Index chunk = backward ? count - 1 - i : i;
+      const Index chunk = cut.backward ? count - 1 - i : i;
       const bool walked = pass_chunk(effect_of(slot, chunk), chunk != last_of(slot), channels, carry + slot * channels,
                                      [&](Real* state) { run(part_of(slot, chunk), state); });
       effect_of(slot, chunk).gain[0] = walked ? Real(1) : Real(0);
@@ -99,7 +109,7 @@ void scan_in_chunks(const cpu::RowPlan& rows, Index steps, Index chunk_size, int
     const cpu::ScanEffect<Real> effect = effect_of(part.slot, chunk);
     if (effect.gain[0] == Real(0)) run(part, effect.offset);
   });
-  // What left the last chunk, rather than what the summaries foretold: the state is then the last output itself.
+  // Take the state that left the last chunk, not the one computed from summaries: it equals the last output exactly.
   for (Index slot = 0; slot < rows.rows; ++slot) {
     if (count_of(slot) > 0) std::copy_n(effect_of(slot, last_of(slot)).offset, channels, carry + slot * channels);
   }

@@ -10,7 +10,7 @@
 
 namespace penstock::ops {
 
-/// Where the rows of a piece are in a sequence, each [I], as the sequence is stored.
+/// Places of the rows of a piece in a sequence, each [I], as the sequence is stored.
 template <class Real>
 struct PieceOfSequence {
   std::vector<Real*> reals;
@@ -39,7 +39,7 @@ class ScanPieces {
     Index slot, begin, end, first;
   };
 
-  /// Without `mix_rows` a piece belongs to one row and begins at a multiple of `capacity` steps.
+  /// Prepares pieces. Without `mix_rows`, a piece belongs to one row and begins at a multiple of `capacity` steps.
   void prepare(const cpu::RowPlan& rows, Index capacity, bool mix_rows) {
     rows_ = rows;
     capacity_ = capacity;
@@ -51,7 +51,7 @@ class ScanPieces {
     dx_.resize(capacity);
   }
 
-  /// Goes to the next piece; false when there is none.
+  /// Advances to the next piece; false when there is none.
   bool advance(const StoredView<const Real>& x, const cpu::RowMap& x_map, const StoredView<Real>& dx,
                const cpu::RowMap& dx_map) {
     spans_.clear();
@@ -73,7 +73,7 @@ class ScanPieces {
 
   const std::vector<Span>& spans() const { return spans_; }
   Index cells() const { return cells_; }
-  /// Where the steps of the present piece's rows are in it.
+  /// Returns the places of the steps of the present piece's rows in it.
   cpu::RowMap map() const { return {first_.data(), rows_.reverse ? -1 : 1, nullptr}; }
   const PieceOfSequence<const Real>& x() const { return x_; }
   const PieceOfSequence<Real>& dx() const { return dx_; }

@@ -14,7 +14,7 @@ inline Index slot_boundary(const cpu::RowPlan& rows, Index cells, Index part, In
   return slot;
 }
 
-/// What one thread of a team does: a part of the rows, and of the channels (or blocks of them).
+/// One thread's share of the work of a team: a part of the rows, and of the channels (or blocks of them).
 struct Share {
   int row_part, row_parts, channel_part, channel_parts;
 

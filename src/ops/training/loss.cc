@@ -33,8 +33,10 @@ RowLoss cross_entropy_row(const cpu::ElementKernels<float>& kernels, Index class
 
 /// Both regression losses: term(difference) and slope(difference) of one value.
 template <class Term, class Slope>
-LossSum regression(int threads, Index positions, Index width, const float* y, const float* targets,
-                   const float* weights, float* gradient, const LossScratch& scratch, Term term, Slope slope) {
+LossSum regression(int threads, const Regression& batch, float* gradient, const LossScratch& scratch, Term term,
+                   Slope slope) {
+  const Index positions = batch.positions, width = batch.width;
+  const float *const y = batch.y, *const targets = batch.targets, *const weights = batch.weights;
   LossSum result;
   for (Index r = 0; r < positions; ++r) {
     const float* const weight = weights + r * width;
@@ -102,17 +104,14 @@ LossSum cross_entropy(int threads, Index positions, Index classes, const float* 
   return result;
 }
 
-LossSum mean_squared_error(int threads, Index positions, Index width, const float* y, const float* targets,
-                           const float* weights, float* gradient, const LossScratch& scratch) {
+LossSum mean_squared_error(int threads, const Regression& batch, float* gradient, const LossScratch& scratch) {
   return regression(
-      threads, positions, width, y, targets, weights, gradient, scratch, [](double d) { return d * d; },
-      [](double d) { return 2.0 * d; });
+      threads, batch, gradient, scratch, [](double d) { return d * d; }, [](double d) { return 2.0 * d; });
 }
 
-LossSum mean_absolute_error(int threads, Index positions, Index width, const float* y, const float* targets,
-                            const float* weights, float* gradient, const LossScratch& scratch) {
+LossSum mean_absolute_error(int threads, const Regression& batch, float* gradient, const LossScratch& scratch) {
   return regression(
-      threads, positions, width, y, targets, weights, gradient, scratch, [](double d) { return std::abs(d); },
+      threads, batch, gradient, scratch, [](double d) { return std::abs(d); },
       [](double d) { return d > 0.0   ? 1.0
                             : d < 0.0 ? -1.0
                                       : d; });  // NaN stays NaN

@@ -35,13 +35,18 @@ struct LossScratch {
 LossSum cross_entropy(int threads, Index positions, Index classes, const float* logits, const std::int32_t* labels,
                       float* gradient, const LossScratch& scratch);
 
+/// Outputs, targets and weights of a regression, each [positions, width].
+struct Regression {
+  Index positions, width;
+  const float *y, *targets, *weights;
+};
+
 /// weight * (y - target)^2 summed; y, targets, weights [positions, width]. Values of weight 0 are not read. Unless
 /// null, `gradient` becomes that of the weighted mean: 2 weight (y - target) / sum of weights.
-LossSum mean_squared_error(int threads, Index positions, Index width, const float* y, const float* targets,
-                           const float* weights, float* gradient, const LossScratch& scratch);
+LossSum mean_squared_error(int threads, const Regression& batch, float* gradient, const LossScratch& scratch);
 
-/// The same for weight * |y - target|; the gradient is 0 where y equals the target.
-LossSum mean_absolute_error(int threads, Index positions, Index width, const float* y, const float* targets,
-                            const float* weights, float* gradient, const LossScratch& scratch);
+/// Returns weight * |y - target| summed; arguments as of mean_squared_error(). The gradient is 0 where y equals the
+/// target.
+LossSum mean_absolute_error(int threads, const Regression& batch, float* gradient, const LossScratch& scratch);
 
 }  // namespace penstock::ops

@@ -8,7 +8,7 @@
 
 namespace penstock::ops {
 
-/// As prepared_by(), for ops of training: a CPU runs cpu(shape, call, memory) in floats, with `scratch` bytes.
+/// Returns the `prepare` of an op of training: a CPU runs cpu(shape, call, memory) in floats, with `scratch` bytes.
 template <class Shape, class Gpu, class Cpu>
 auto trained_by(const Shape& shape, Gpu gpu, Cpu cpu,
                 std::size_t (*scratch)(const std::type_identity_t<Shape>&, const Target&) = nullptr) {

@@ -38,8 +38,9 @@ void run_loss(const LossShape& shape, const Call& call, const Operands& memory) 
     sum = cross_entropy(call.threads, positions, shape.width, outputs, labels, gradient, places);
   } else {
     const auto regression = shape.kind == LossKind::mse ? mean_squared_error : mean_absolute_error;
-    sum = regression(call.threads, positions, shape.width, outputs, memory.get<const float>(Of::targets),
-                     memory.get<const float>(Of::weights), gradient, places);
+    const Regression batch{positions, shape.width, outputs, memory.get<const float>(Of::targets),
+                           memory.get<const float>(Of::weights)};
+    sum = regression(call.threads, batch, gradient, places);
   }
   LossSums& result = memory.get<StepState>(Of::state)->loss;
   result = {};

@@ -16,7 +16,7 @@ using cuda::SquareRanges;
 using cuda::StepRules;
 using cuda::StepState;
 
-/// Where a step's status lies in one block of memory of the device.
+/// Offsets of the parts of a step's status in one block of the device's memory.
 struct StatusLayout {
   static constexpr Index time_fraction = 512;  ///< f64, set by the host: how much of the run's wall time has passed
   static constexpr Index watched = 1024;       ///< u64 pairs (ops/training/saturation.h)
@@ -46,7 +46,7 @@ struct OptimizerShape {
   std::vector<StoredTensor> tensors;
 };
 
-/// What every run begins with.
+/// Returns the state in which every run begins.
 StepState first_step_state(float loss_scale);
 /// The learning rate at `fraction` (0..1) of a run.
 double step_rate(const StepRules& rules, double fraction);

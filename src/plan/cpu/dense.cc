@@ -29,7 +29,7 @@ class StepWork {
     blocks_ = (walked + kFewestUnits - 1) / kFewestUnits * (narrow ? 1 : problem.heads);
   }
 
-  /// Whether threads that share units need not wait for each other.
+  /// Returns whether threads that share units need not wait for each other.
   bool apart(Index threads) const { return keeps_heads_whole(blocks_ / blocks_of_head_, threads); }
 
   /// Returns the work of the group with the most rows. Its threads wait for the one with the most units.

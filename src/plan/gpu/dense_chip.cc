@@ -122,8 +122,8 @@ class TeamFacts {
   std::array<Index, kMostTeamCluster + 1> at_once_{};
 };
 
-double sums_time(const GpuCosts& cost, int cluster) {
-  return cluster > 2 ? cost.chip_sums : cluster == 2 ? cost.pair_sums : cost.block_sums;
+double sums_time(const GpuCosts::Chip& cost, int cluster) {
+  return cluster > 2 ? cost.sums : cluster == 2 ? cost.pair_sums : cost.block_sums;
 }
 
 /// Returns the time of a step with exchange to registers: a sum of costs that were fitted to measurements.
@@ -135,11 +135,11 @@ double direct_step_time(const TeamCandidate& c, const GpuCosts& cost) {
   const double of_floats = shape.bytes == 4 ? 3 : 1;
   const double others = static_cast<double>(shape.warps()) * (c.tiles_k() - shape.resident) * c.tiles_m();
   const double sums = shape.sums_floats(c.backward) * 4.0;
-  return cost.direct_exchange + gathered / cost.gathered_bytes +
-         (shape.requests(c.backward) - 1) * cost.direct_request + products * of_floats * cost.direct_tile +
-         others * chip::ClusterShape::tile_bytes / cost.direct_shared_bytes +
-         sums / (shape.cluster == 1 ? cost.direct_sums_bytes : cost.direct_pair_bytes) +
-         (c.slots() - 1) * cost.direct_slot + (c.backward ? cost.direct_backward : 0);
+  return cost.direct.exchange + gathered / cost.chip.gathered_bytes +
+         (shape.requests(c.backward) - 1) * cost.direct.request + products * of_floats * cost.direct.tile +
+         others * chip::ClusterShape::tile_bytes / cost.direct.shared_bytes +
+         sums / (shape.cluster == 1 ? cost.direct.sums_bytes : cost.direct.pair_bytes) +
+         (c.slots() - 1) * cost.direct.slot + (c.backward ? cost.direct.backward : 0);
 }
 
 double team_step_time(const TeamCandidate& c, const GpuCosts& cost) {
@@ -155,12 +155,12 @@ double team_step_time(const TeamCandidate& c, const GpuCosts& cost) {
   const double others = static_cast<double>(shape.warps()) * (c.tiles_k() - shape.resident) * c.tiles_m();
   const double operand = static_cast<double>(shape.warps()) * c.tiles_k() * shape.tiles_n() / 2;
   const int polls = chip::ChipShape::polled(pieces, shape.threads()) * shape.threads();
-  return cost.chip_exchange + ((pieces + polls - 1) / polls - 1) * cost.chip_poll +
-         std::max(gathered / cost.gathered_bytes, of_all / cost.l2_bytes) + sums_time(cost, shape.cluster) +
-         received / cost.received_bytes +
-         std::max(products * of_floats * cost.tensor_tile,
-                  (others + operand) * chip::ClusterShape::tile_bytes / cost.shared_bytes) +
-         warps_of_core * cost.cluster_warp + c.slots() * cost.cluster_slot + (c.backward ? cost.chip_backward : 0);
+  return cost.chip.exchange + ((pieces + polls - 1) / polls - 1) * cost.chip.poll +
+         std::max(gathered / cost.chip.gathered_bytes, of_all / cost.common.l2_bytes) +
+         sums_time(cost.chip, shape.cluster) + received / cost.team.received_bytes +
+         std::max(products * of_floats * cost.team.tensor_tile,
+                  (others + operand) * chip::ClusterShape::tile_bytes / cost.team.shared_bytes) +
+         warps_of_core * cost.team.warp + c.slots() * cost.team.slot + (c.backward ? cost.chip.backward : 0);
 }
 
 /// Lower bound of the nanoseconds of a step for all teams that take turns, while some variables are open.
@@ -172,8 +172,8 @@ class TeamBound {
     pieces_ = size_of(problem.storage) / 2;
     sent_ = problem.backward ? cell.gates() : 1, summed_ = problem.backward ? 1 : cell.gates();
     of_floats_ = problem.storage == Storage::f32 ? 3 : 1;
-    backward_ = problem.backward ? cost_.chip_backward : 0;
-    direct_backward_ = problem.backward ? cost_.direct_backward - cost_.chip_backward : 0;
+    backward_ = problem.backward ? cost_.chip.backward : 0;
+    direct_backward_ = problem.backward ? cost_.direct.backward - cost_.chip.backward : 0;
   }
 
   double operator()(csp::Range cluster, csp::Range rows, csp::Range blocks, csp::Range parts, csp::Range warps,
@@ -181,11 +181,11 @@ class TeamBound {
     const Index team = (octets_ + blocks.high - 1) / blocks.high;  // smallest number of blocks
     const Index items = (rows_ + rows.high - 1) / rows.high * heads_;
     Index teams = 1;
-    double sums = sums_time(cost_, static_cast<int>(cluster.high));
+    double sums = sums_time(cost_.chip, static_cast<int>(cluster.high));
     for (csp::Integer c = cluster.low; c <= cluster.high; c *= 2) {
       const Index clusters = (octets_ + c * blocks.high - 1) / (c * blocks.high);
       teams = std::max(teams, facts_.at_once(c) / clusters);
-      sums = std::min(sums, sums_time(cost_, static_cast<int>(c)));
+      sums = std::min(sums, sums_time(cost_.chip, static_cast<int>(c)));
     }
     const double gathered = 16.0 * static_cast<double>(sent_ * pieces_ * rows.low) *
                             static_cast<double>((octets_ + cluster.high - 1) / cluster.high);
@@ -193,18 +193,18 @@ class TeamBound {
     const auto received = static_cast<double>(cluster.low * parts.low * blocks.low * summed_ * 8 * 4 * rows.low);
     const auto slots = static_cast<double>((blocks.low * rows.low + 4 * warps.high - 1) / (4 * warps.high));
     const double gathering =
-        std::max(gathered / cost_.gathered_bytes, gathered * static_cast<double>(team) / cost_.l2_bytes);
-    const double multiplying = products / 16 * of_floats_ * cost_.tensor_tile;
-    const double others = sums + received / cost_.received_bytes +
-                          static_cast<double>((warps.low + 3) / 4) * cost_.cluster_warp + slots * cost_.cluster_slot;
+        std::max(gathered / cost_.chip.gathered_bytes, gathered * static_cast<double>(team) / cost_.common.l2_bytes);
+    const double multiplying = products / 16 * of_floats_ * cost_.team.tensor_tile;
+    const double others = sums + received / cost_.team.received_bytes +
+                          static_cast<double>((warps.low + 3) / 4) * cost_.team.warp + slots * cost_.team.slot;
     const double staged_step = gathering + multiplying + others;
-    const double direct_step = cost_.direct_exchange - cost_.chip_exchange + gathered / cost_.gathered_bytes +
-                               products / 16 * of_floats_ * cost_.direct_tile +
-                               received / std::max(cost_.direct_sums_bytes, cost_.direct_pair_bytes) +
-                               (slots - 1) * cost_.direct_slot + direct_backward_;
+    const double direct_step = cost_.direct.exchange - cost_.chip.exchange + gathered / cost_.chip.gathered_bytes +
+                               products / 16 * of_floats_ * cost_.direct.tile +
+                               received / std::max(cost_.direct.sums_bytes, cost_.direct.pair_bytes) +
+                               (slots - 1) * cost_.direct.slot + direct_backward_;
     const double step =
         direct.low == direct.high ? (direct.low != 0 ? direct_step : staged_step) : std::min(staged_step, direct_step);
-    return static_cast<double>((items + teams - 1) / teams) * (cost_.chip_exchange + step + backward_);
+    return static_cast<double>((items + teams - 1) / teams) * (cost_.chip.exchange + step + backward_);
   }
 
  private:

@@ -45,11 +45,11 @@ double step_time(const ClusterCandidate& c, const GpuModel& gpu) {
   constexpr int bytes_of_sum = 24;
   double sums = static_cast<double>(shape.warps()) * shape.own_halves() * shape.block_floats() * bytes_of_sum;
   if (c.backward) sums = received;
-  return (shape.cluster > 8 ? cost.exchange_of_16 : cost.exchange_of_8) + received / cost.received_bytes +
-         products * of_floats * cost.tensor_tile +
-         ((others + operand) * ClusterShape::tile_bytes + sums) / cost.shared_bytes +
-         warps_of_core * cost.cluster_warp + c.slots() * cost.cluster_slot +
-         (shape.rows > 1 && shape.rows % 4 != 0 ? cost.uneven_rows : 0);
+  return (shape.cluster > 8 ? cost.cluster.exchange_of_16 : cost.cluster.exchange_of_8) +
+         received / cost.team.received_bytes + products * of_floats * cost.team.tensor_tile +
+         ((others + operand) * ClusterShape::tile_bytes + sums) / cost.team.shared_bytes +
+         warps_of_core * cost.team.warp + c.slots() * cost.team.slot +
+         (shape.rows > 1 && shape.rows % 4 != 0 ? cost.cluster.uneven_rows : 0);
 }
 
 ClusterShape shape_of(const GpuDenseProblem& problem) {
@@ -118,7 +118,7 @@ GpuDensePlan cluster_plan(const GpuDenseProblem& problem, const GpuModel& gpu, c
   GpuDensePlan plan = plan_of_blocks(DenseAlgorithm::cluster, best, problem.training);
   plan.grid = best.slices * problem.heads * best.shape.cluster;
   plan.microseconds =
-      gpu.costs.cluster_overlap * cluster_nanoseconds(problem, gpu, best) / 1000 * static_cast<double>(problem.steps);
+      gpu.costs.cluster.overlap * cluster_nanoseconds(problem, gpu, best) / 1000 * static_cast<double>(problem.steps);
   plan.why = fmt::format("some {:.0f} ns a step", best.step);
   return plan;
 }
@@ -156,7 +156,7 @@ ClusterRule state_cluster(const GpuDenseProblem& problem, const GpuModel& gpu) {
       },
       [=](const csp::Box& at) {
         const csp::Range blocks = at.range(cluster);
-        const double exchange = blocks.low > 8 ? gpu.costs.exchange_of_16 : gpu.costs.exchange_of_8;
+        const double exchange = blocks.low > 8 ? gpu.costs.cluster.exchange_of_16 : gpu.costs.cluster.exchange_of_8;
         return static_cast<double>(turns_of(problem, gpu, blocks.low, at.range(rows).high)) * exchange;
       });
   rule.plan_of = [=](const csp::Solution& solution) {

@@ -37,25 +37,25 @@ double walk_time(const GpuDenseProblem& problem, const GpuModel& gpu, Index piec
   const CellTraits& cell = cell_traits(problem.cell);
   const Index at_once = kThreadsAtOnce * gpu.multiprocessors, piece_steps = (problem.steps + pieces - 1) / pieces;
   const double turns = std::max(1.0, static_cast<double>(threads_of(problem, pieces)) / static_cast<double>(at_once));
-  double step = cost.diagonal_step + cost.diagonal_gate * cell.gates();
-  if (problem.backward) step *= cost.diagonal_backward;
-  if (slopes) step *= 1 + cost.diagonal_slope * cell.states();
+  double step = cost.diagonal.step + cost.diagonal.gate * cell.gates();
+  if (problem.backward) step *= cost.diagonal.backward;
+  if (slopes) step *= 1 + cost.diagonal.slope * cell.states();
   const double values =
       static_cast<double>(problem.rows) * static_cast<double>(problem.steps) * static_cast<double>(problem.hidden);
-  return std::max(step * static_cast<double>(piece_steps) * turns / 1000, values * bytes / cost.bytes);
+  return std::max(step * static_cast<double>(piece_steps) * turns / 1000, values * bytes / cost.common.bytes);
 }
 
 double diagonal_time(const GpuDenseProblem& problem, const GpuModel& gpu, Index pieces) {
   const GpuCosts& cost = gpu.costs;
   const Bytes bytes = bytes_of(problem);
-  if (pieces == 1) return cost.launch + walk_time(problem, gpu, 1, bytes.read + bytes.written, false);
+  if (pieces == 1) return cost.common.launch + walk_time(problem, gpu, 1, bytes.read + bytes.written, false);
   // Forward: a pass from guesses, then one from its results. Backward: a pass for the effects of pieces.
   const double first = walk_time(problem, gpu, pieces, bytes.read, true);
   const double second = walk_time(problem, gpu, pieces, bytes.read + bytes.written, !problem.backward);
   const double batches = std::ceil(static_cast<double>(pieces) / diagonal_batch(cell_traits(problem.cell).states()));
-  const double joins = cost.diagonal_join * batches * (problem.backward ? 1 : 2) / 1000;
+  const double joins = cost.diagonal.join * batches * (problem.backward ? 1 : 2) / 1000;
   const double launches = problem.backward ? 3 : 11;
-  return first + second + joins + launches * cost.launch;
+  return first + second + joins + launches * cost.common.launch;
 }
 
 /// Returns the number of steps that a thread loads ahead: as many as fit its registers if there are too few threads to

@@ -98,19 +98,19 @@ int most_slots(const GpuDenseProblem& problem) {
 }
 
 double head_microseconds(const GpuDenseProblem& problem, const GpuModel& gpu, const GpuDensePlan& plan) {
-  const GpuCosts& costs = gpu.costs;
+  const GpuCosts::Head& costs = gpu.costs.head;
   const CellTraits& cell = cell_traits(problem.cell);
-  const double floats = problem.storage == Storage::f32 ? costs.head_floats : 1;
+  const double floats = problem.storage == Storage::f32 ? costs.floats : 1;
   const int of_quarter = (plan.warps + 3) / 4;  // warps, of which each multiplies for 16 units
   const double products = static_cast<double>(cell.gates()) * static_cast<double>(problem.head_size() + 15) / 16;
-  double step = costs.head_step + costs.head_gate * cell.gates() + costs.head_state * (cell.states() - 1) +
-                costs.head_rows * (plan.slots / 2 - 1) + costs.head_product * floats * of_quarter * products;
-  if (problem.training) step *= costs.head_training;
-  if (problem.backward) step *= costs.head_backward;
-  step *= 1 + costs.head_neighbour * (plan.blocks - 1);
+  double step = costs.step + costs.gate * cell.gates() + costs.state * (cell.states() - 1) +
+                costs.rows * (plan.slots / 2 - 1) + costs.product * floats * of_quarter * products;
+  if (problem.training) step *= costs.training;
+  if (problem.backward) step *= costs.backward;
+  step *= 1 + costs.neighbour * (plan.blocks - 1);
   const Index at_once = Index{gpu.multiprocessors} * plan.blocks;
   const auto turns = static_cast<double>((plan.grid + at_once - 1) / at_once);
-  return costs.launch + turns * step / 1000 * static_cast<double>(problem.steps);
+  return gpu.costs.common.launch + turns * step / 1000 * static_cast<double>(problem.steps);
 }
 
 std::string why_slots(const GpuDenseProblem& problem, const GpuModel& gpu, const GpuDensePlan& plan) {

@@ -13,16 +13,16 @@ double launched_step_time(const GpuDenseProblem& problem, const GpuModel& gpu) {
   const CellTraits& cell = cell_traits(problem.cell);
   const double weights = static_cast<double>(problem.hidden) * static_cast<double>(problem.head_size()) * cell.gates();
   const double bytes = weights * size_of(problem.storage);
-  const bool cached = bytes < cost.resident_share * static_cast<double>(gpu.l2_bytes);
-  const double memory_bytes = cost.bytes / 1000;
-  const double reads = bytes / (cached ? cost.l2_bytes : memory_bytes);
+  const bool cached = bytes < cost.step.resident_share * static_cast<double>(gpu.l2_bytes);
+  const double memory_bytes = cost.common.bytes / 1000;
+  const double reads = bytes / (cached ? cost.common.l2_bytes : memory_bytes);
   const double products = 1000 * weights * static_cast<double>(problem.rows) /
-                          (problem.storage == Storage::f32 ? cost.step_floats : cost.step_halves);
+                          (problem.storage == Storage::f32 ? cost.step.floats : cost.step.halves);
   const double values = static_cast<double>(problem.rows) * static_cast<double>(problem.hidden);
   // Bytes of the results of the product, and of the inputs and results of the cell.
   const double of_cell = values * (cell.gates() * (8 + 2 * size_of(problem.storage)) + 12);
   const auto launches = static_cast<double>(cell.phases * (problem.heads + 1));
-  return launches * cost.step_launch + std::max(reads, products) + of_cell / memory_bytes;
+  return launches * cost.step.launch + std::max(reads, products) + of_cell / memory_bytes;
 }
 
 GpuDensePlan step_plan(const GpuDenseProblem& problem, const GpuModel& gpu, int warps) {
@@ -61,7 +61,7 @@ DenseRule dense_step_rule(const GpuDenseProblem& problem, const GpuModel& gpu) {
   const auto warps = rule.var("warps", means ? csp::Domain({of_head}) : csp::powers_of_two(1, 8));
   // Estimates are equal for all block sizes; the measured size comes first.
   rule.model.minimise([=](const csp::Box& at) {
-    const csp::Interval beyond = at(warps) - gpu.costs.step_warps;
+    const csp::Interval beyond = at(warps) - gpu.costs.step.warps;
     return csp::max(beyond, csp::Interval(0) - beyond);
   });
   rule.plan_of = [=](const csp::Solution& solution) {

@@ -21,8 +21,8 @@ constexpr int kMostGates = 4, kMostItems = 32, kMostItemBytes = 16 << 10, kMostS
 constexpr int kLeastStages = 2;
 /// Registers of a multiplying thread for R, sums and states. More were observed to spill.
 constexpr int kMostWarpgroupRegisters = TeamShape::usual_registers;
-/// The same if those who bring the operand do with fewer: forward, where blocks share no sums. Those who write the tape
-/// are then slower, so this is for matrices that need it.
+/// Registers if the warps that bring the operand do with fewer: forward, where blocks share no sums. The warps that
+/// write the tape are then slower, so this is for matrices that need it.
 constexpr int kMostForLargeMatrices = kMostWarpgroupRegisters + 8;
 /// Values of a unit at the same time in a defined cell. Cells with more were observed to spill.
 constexpr int kMostValues = 64;
@@ -30,7 +30,7 @@ constexpr int kMostValues = 64;
 constexpr int kMostVectors = 4;
 /// Bytes of the operand in flight to a block. With fewer the tensor cores wait.
 constexpr int kLeastUnderWay = 32 << 10, kEnoughUnderWay = 96 << 10;
-/// Of blocks whose warpgroups have rows of their own: those bytes, stages of the operand, and items.
+/// Limits of blocks whose warpgroups have rows of their own: bytes under way, stages of the operand, and items.
 constexpr int kUnderWay = 64 << 10, kUnderWayStreaming = 32 << 10, kMostStagesOfWide = 16, kMostItemsOfWide = 64;
 
 /// Costs in nanoseconds. Values are rows of a portion times operand columns of a block. Measured on an H100, and fitted
@@ -72,7 +72,8 @@ void fill_wide(TeamShape& shape, Index block_bytes) {
                                 shape.own_steps());
     return items - shape.resident_items();
   };
-  // What the compiler was observed to need besides: where sums are exchanged forward, and where R is streamed.
+  // Further registers that the compiler was observed to need: where sums are exchanged forward, and where R is
+  // streamed.
   constexpr int of_sharing = 8, of_streaming = 28;
   const int plain = shape.backward ? shape.portions + (shape.states > 2 ? 4 : 0) : shape.shares == 1 ? 0 : of_sharing;
   shape.kept = hold(plain), shape.streamed = 0;
@@ -120,8 +121,8 @@ void fill_narrow(TeamShape& shape, int most, Index block_bytes) {
   while (shape.stages > 1 && shape.shared_bytes() > block_bytes) --shape.stages;
 }
 
-/// Where shared memory holds a part of R: more of it in registers, and smaller items, if that brings more of the
-/// operand at once.
+/// If shared memory holds a part of R: keeps more of it in registers, and makes items smaller, if that brings more of
+/// the operand at once.
 void widen(TeamShape& shape, Index block_bytes) {
   if (shape.backward || shape.resident == shape.own_steps() || shape.bytes_under_way() >= kEnoughUnderWay) return;
   for (int depth = shape.depth; depth > 1; depth /= 2) {
@@ -178,8 +179,8 @@ WarpgroupCandidate warpgroup_candidate(const GpuDenseProblem& problem, const Gpu
   return c;
 }
 
-/// The same of blocks whose warpgroups have rows of the matrix of their own. Measured on an H200, and fitted within
-/// about 15 %. What is streamed comes from memory, and in part from the L2 cache.
+/// Returns the time of a step of blocks whose warpgroups have rows of the matrix of their own. Measured on an H200, and
+/// fitted within about 15 %. Streamed items come from memory, and in part from the L2 cache.
 double wide_step_time(const WarpgroupCandidate& c) {
   const TeamShape& shape = c.shape;
   constexpr double exchange = 2500, of_backward = 1500, portion = 700, value = 0.055;

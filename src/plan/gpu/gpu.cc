@@ -40,9 +40,9 @@ double scan_microseconds(const GpuScanPlan& plan, const GpuScanProblem& problem,
                          static_cast<double>(problem.channels) * values * size_of(problem.storage);
   const auto steps = static_cast<double>(problem.steps);
   const double walk = plan.regime == Regime::direct
-                          ? std::max(traffic / costs.direct_bytes, steps / plan.steps * costs.steps_ahead)
-                          : costs.look_back + traffic / costs.bytes;
-  return costs.launch + walk;
+                          ? std::max(traffic / costs.scan.direct_bytes, steps / plan.steps * costs.scan.steps_ahead)
+                          : costs.scan.look_back + traffic / costs.common.bytes;
+  return costs.common.launch + walk;
 }
 
 int fitting_vector(const GpuScanProblem& problem, int wished) {

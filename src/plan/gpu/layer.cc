@@ -32,16 +32,16 @@ double product_time(const GpuLayerProblem& problem, const GpuModel& gpu) {
   if (scan.storage == Storage::f32 && !problem.tf32) {
     GpuProductProblem product{.m = scan.rows * scan.steps, .n = scan.gates * scan.channels, .k = problem.input};
     product.b_transposed = product.one_split = true;
-    return plan_gpu_product(product, gpu).cycles / gpu.costs.clock;
+    return plan_gpu_product(product, gpu).cycles / gpu.costs.common.clock;
   }
-  const double rate = problem.tf32 ? gpu.costs.tf32 : gpu.costs.halves;
-  return std::max({static_cast<double>(problem.input) * gpu.costs.inputs, flops_of(problem) / rate,
-                   product_bytes(problem) / gpu.costs.bytes});
+  const double rate = problem.tf32 ? gpu.costs.common.tf32 : gpu.costs.common.halves;
+  return std::max({static_cast<double>(problem.input) * gpu.costs.common.inputs, flops_of(problem) / rate,
+                   product_bytes(problem) / gpu.costs.common.bytes});
 }
 
 /// Returns the microseconds of a separate product and the recurrence after it.
 double separate_time(const GpuLayerProblem& problem, const GpuScanPlan& plan, const GpuModel& gpu) {
-  return gpu.costs.product_launch + product_time(problem, gpu) + scan_microseconds(plan, problem.scan, gpu);
+  return gpu.costs.common.product_launch + product_time(problem, gpu) + scan_microseconds(plan, problem.scan, gpu);
 }
 
 GpuScanPlan asked_for_fused(const GpuLayerProblem& problem, const GpuModel& gpu) {

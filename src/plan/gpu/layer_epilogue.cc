@@ -25,17 +25,17 @@ double epilogue_time(const GpuScanPlan& plan, const GpuLayerProblem& problem, co
   const GpuCosts& costs = gpu.costs;
   const Index stages = (problem.input + plan.stage_inputs - 1) / plan.stage_inputs;
   const double products = kTileSteps * columns_of(plan, problem) * static_cast<double>(stages * plan.stage_inputs);
-  const double walk = costs.epilogue_step * plan.steps * plan.vector * problem.scan.gates;
+  const double walk = costs.epilogue.step * plan.steps * plan.vector * problem.scan.gates;
   const double of_tile =
-      std::max(products / costs.epilogue_products + costs.epilogue_tile + costs.epilogue_share * walk, walk);
+      std::max(products / costs.epilogue.products + costs.epilogue.tile + costs.epilogue.share * walk, walk);
   const auto waves = static_cast<double>((plan.tiles + gpu.multiprocessors - 1) / gpu.multiprocessors);
   const double written =
       problem.keep_gates ? recurrence_bytes(problem.scan) : recurrence_bytes(problem.scan) / (problem.scan.gates + 1);
   // With fewer rows and channel tiles than blocks, several blocks work on chunks of one row and wait for each other.
   const auto chains = static_cast<double>(problem.scan.rows * plan.channel_tiles(problem.scan.channels));
-  const double waiting = costs.look_back * std::max(0.0, 1 - chains / gpu.multiprocessors);
-  return costs.launch + costs.epilogue_launch + waiting +
-         std::max((waves * of_tile + walk) / costs.clock, written / costs.bytes);
+  const double waiting = costs.scan.look_back * std::max(0.0, 1 - chains / gpu.multiprocessors);
+  return costs.common.launch + costs.epilogue.launch + waiting +
+         std::max((waves * of_tile + walk) / costs.common.clock, written / costs.common.bytes);
 }
 
 GpuScanPlan epilogue_shape(const GpuLayerProblem& problem, const GpuModel& gpu, csp::Integer stage_inputs,

@@ -33,7 +33,7 @@ double chunk_product_cycles(const GpuScanPlan& plan, const GpuLayerProblem& prob
   const double reads = plan.steps + 4.0 * gates * weight_reads;
   const double issued = (warps + 3) / 4 * (arithmetic + plan.steps + 4.0 * gates);
   const auto fours = static_cast<double>((problem.input + 3) / 4);
-  return fours * std::max({issued, warps * reads, arithmetic + gpu.costs.four_inputs});
+  return fours * std::max({issued, warps * reads, arithmetic + gpu.costs.fused.four_inputs});
 }
 
 double fused_time(const GpuScanPlan& plan, const GpuLayerProblem& problem, const GpuModel& gpu) {
@@ -42,13 +42,13 @@ double fused_time(const GpuScanPlan& plan, const GpuLayerProblem& problem, const
   const auto input = static_cast<double>(problem.input);
   const double columns = static_cast<double>(problem.scan.gates) * plan.tile_channels();
   const double copies = static_cast<double>(plan.chunk()) * input * size_of(problem.scan.storage) / kCopiedBytes;
-  const double of_chunk = chunk_product_cycles(plan, problem, gpu) + gpu.costs.chunk +
-                          gpu.costs.chunk_group * plan.groups + copies / threads * gpu.costs.input_copy;
+  const double of_chunk = chunk_product_cycles(plan, problem, gpu) + gpu.costs.fused.chunk +
+                          gpu.costs.fused.chunk_group * plan.groups + copies / threads * gpu.costs.fused.input_copy;
   const auto waves = static_cast<double>((plan.grid + gpu.multiprocessors - 1) / gpu.multiprocessors);
-  const double cycles = waves * (chunks * of_chunk + columns * input / threads * gpu.costs.weight);
+  const double cycles = waves * (chunks * of_chunk + columns * input / threads * gpu.costs.fused.weight);
   const double written =
       problem.keep_gates ? recurrence_bytes(problem.scan) : recurrence_bytes(problem.scan) / (problem.scan.gates + 1);
-  return gpu.costs.launch + std::max(cycles / gpu.costs.clock, written / gpu.costs.bytes);
+  return gpu.costs.common.launch + std::max(cycles / gpu.costs.common.clock, written / gpu.costs.common.bytes);
 }
 
 /// Returns the shape of a block, whether or not it fits.
@@ -66,7 +66,8 @@ GpuScanPlan fused_shape(const GpuLayerProblem& problem, csp::Integer vector, csp
 /// Returns a lower bound of the time of plans with variables in these ranges: fused_time() with the best value of each.
 double least_fused_time(const GpuLayerProblem& problem, const GpuModel& gpu, csp::Range vector, csp::Range lanes,
                         csp::Range groups) {
-  const GpuCosts& costs = gpu.costs;
+  const GpuCosts::Common& common = gpu.costs.common;
+  const GpuCosts::Fused& costs = gpu.costs.fused;
   const auto input = static_cast<double>(problem.input);
   const double product = chunk_product_cycles(fused_shape(problem, vector.low, lanes.low, groups.low), problem, gpu);
   const double copies = kFusedSteps * input * size_of(problem.scan.storage) / kCopiedBytes;
@@ -78,7 +79,7 @@ double least_fused_time(const GpuLayerProblem& problem, const GpuModel& gpu, csp
       static_cast<double>(problem.scan.gates * vector.low) * input / static_cast<double>(groups.high) * costs.weight;
   constexpr double rounding = 1 - 1e-12;  // these sums have another order than those of complete plans
   const auto chunks = static_cast<double>(widest.chunks(problem.scan.steps));
-  return costs.launch + waves * (chunks * of_chunk + weights) / costs.clock * rounding;
+  return common.launch + waves * (chunks * of_chunk + weights) / common.clock * rounding;
 }
 
 }  // namespace

@@ -31,14 +31,15 @@ inline void set_splits(GpuProductPlan& plan, const GpuProductProblem& problem, I
 }
 
 /// Returns the cycles of adding up the results of the splits.
-inline double added_cycles(const GpuProductPlan& plan, const GpuProductProblem& problem, const GpuCosts& costs) {
+inline double added_cycles(const GpuProductPlan& plan, const GpuProductProblem& problem,
+                           const GpuCosts::Product& costs) {
   if (plan.splits == 1) return 0;
   const double bytes = 4.0 * static_cast<double>(plan.splits * problem.m) * static_cast<double>(problem.n);
-  return costs.product_pass + bytes / costs.added_bytes;
+  return costs.pass + bytes / costs.added_bytes;
 }
 
 /// Returns the plan with its estimate filled in.
-inline GpuProductPlan estimated(GpuProductPlan plan, double cycles, const GpuCosts& costs) {
+inline GpuProductPlan estimated(GpuProductPlan plan, double cycles, const GpuCosts::Common& costs) {
   plan.cycles = cycles;
   plan.microseconds = costs.launch + cycles / costs.clock;
   plan.why = fmt::format("estimated at {:.0f} thousand cycles", cycles / 1000);

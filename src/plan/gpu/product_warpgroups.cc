@@ -6,23 +6,21 @@ namespace penstock::plan {
 namespace {
 
 double warpgroup_cycles(const GpuProductPlan& plan, const GpuProductProblem& problem, const GpuModel& gpu) {
-  const GpuCosts& costs = gpu.costs;
+  const GpuCosts::Warpgroups& costs = gpu.costs.warpgroups;
   const double columns = plan.tiles_n * GpuProductPlan::columns;
-  const double group = plan.tiles_m * GpuProductPlan::rows * columns * GpuProductPlan::step / costs.group_products;
-  const double split = costs.group_split * plan.tile_n();
+  const double group = plan.tiles_m * GpuProductPlan::rows * columns * GpuProductPlan::step / costs.products;
+  const double split = costs.split * plan.tile_n();
   const double steps = static_cast<double>(rounded_up(std::min(plan.split_k, problem.k), 16)) / GpuProductPlan::step;
-  const double step = std::max({2 * group, group + costs.group_alone, plan.resident() ? 0 : split}) +
-                      (problem.a_transposed ? costs.group_transposed : 0);
+  const double step = std::max({2 * group, group + costs.alone, plan.resident() ? 0 : split}) +
+                      (problem.a_transposed ? costs.transposed : 0);
   const Index over_m = plan.blocks_m(problem.m), blocks = over_m * plan.grid_n(problem.n) * plan.splits;
   const auto rounds = static_cast<double>((blocks + gpu.multiprocessors - 1) / gpu.multiprocessors);
   const auto passes = static_cast<double>((plan.grid_m(problem.m) + over_m - 1) / over_m);
-  const double first = costs.group_block + (plan.resident() ? steps * split : 0);
+  const double first = costs.block + (plan.resident() ? steps * split : 0);
   const auto m = static_cast<double>(problem.m), n = static_cast<double>(problem.n), k = static_cast<double>(problem.k);
   const double bytes = 4 * (m * k * static_cast<double>(plan.grid_n(problem.n)) + m * n + n * k);
-  const double added =
-      plan.splits == 1 ? 0 : costs.product_pass + 4 * static_cast<double>(plan.splits) * m * n / costs.added_bytes;
-  return rounds * first + std::max(rounds * passes * (steps * step + costs.group_rows), bytes / costs.group_bytes) +
-         added;
+  return rounds * first + std::max(rounds * passes * (steps * step + costs.rows), bytes / costs.bytes) +
+         added_cycles(plan, problem, gpu.costs.product);
 }
 
 /// Sets the stages: for B as many as the split has or there is room for, besides two or more for A. Returns false if
@@ -96,7 +94,7 @@ ProductRule warpgroup_product_rule(const GpuProductProblem& problem, const GpuMo
     const std::vector<csp::Integer>& v = solution.values();
     GpuProductPlan plan = shape_of(v[0], v[1], v[2]);
     set_blocks_over_m(plan, problem, gpu);
-    return estimated(plan, warpgroup_cycles(plan, problem, gpu), gpu.costs);
+    return estimated(plan, warpgroup_cycles(plan, problem, gpu), gpu.costs.common);
   };
   m.minimise([=](const csp::Solution& solution) { return plan_of(solution).cycles; });
   rule.plan_of = plan_of;

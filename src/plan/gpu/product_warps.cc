@@ -49,7 +49,7 @@ bool set_room(GpuProductPlan& plan, const GpuProductProblem& problem, const GpuM
 }
 
 /// Returns the cycles of a block that has a multiprocessor to itself.
-double block_cycles(const GpuProductPlan& plan, Index inner, const GpuCosts& costs) {
+double block_cycles(const GpuProductPlan& plan, Index inner, const GpuCosts::Product& costs) {
   const auto k = static_cast<double>(rounded_up(inner, 16));
   const double products = plan.tile_m() * plan.tile_n() * k / costs.products;
   const double issued =
@@ -59,13 +59,13 @@ double block_cycles(const GpuProductPlan& plan, Index inner, const GpuCosts& cos
 }
 
 double warp_cycles(const GpuProductPlan& plan, const GpuProductProblem& problem, const GpuModel& gpu) {
-  const GpuCosts& costs = gpu.costs;
+  const GpuCosts::Product& costs = gpu.costs.product;
   const Index blocks = plan.grid_m(problem.m) * plan.grid_n(problem.n) * plan.splits;
   const Index most = (blocks + gpu.multiprocessors - 1) / gpu.multiprocessors;  // blocks of one multiprocessor
   const auto at_once = static_cast<double>(std::min<Index>(most, plan.blocks));
   const double busy = std::min(1.0, at_once * plan.teams_m * plan.teams_n / costs.busy_warps);
   return static_cast<double>(most) *
-             (block_cycles(plan, std::min(plan.split_k, problem.k), costs) / busy + costs.product_block / at_once) +
+             (block_cycles(plan, std::min(plan.split_k, problem.k), costs) / busy + costs.block / at_once) +
          added_cycles(plan, problem, costs);
 }
 
@@ -99,7 +99,7 @@ ProductRule warp_product_rule(const GpuProductProblem& problem, const GpuModel& 
     GpuProductPlan plan = shape_of(v[0], v[1], v[2]);
     const Index of_plan = plan.grid_m(problem.m) * plan.grid_n(problem.n);
     set_splits(plan, problem, v[3] * plan.blocks * gpu.multiprocessors / of_plan);
-    return estimated(plan, warp_cycles(plan, problem, gpu), gpu.costs);
+    return estimated(plan, warp_cycles(plan, problem, gpu), gpu.costs.common);
   };
   m.minimise([=](const csp::Solution& solution) { return plan_of(solution).cycles; });
   rule.plan_of = plan_of;

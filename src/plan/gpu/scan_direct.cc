@@ -35,7 +35,7 @@ ScanRegimeRule direct_scan_rule(const GpuScanProblem& problem, const GpuModel& g
     return rule;
   }
   const bool asked = problem.regime == Regime::direct;
-  const auto most_steps = static_cast<Index>(gpu.costs.direct_steps);
+  const auto most_steps = static_cast<Index>(gpu.costs.scan.direct_steps);
   const auto vector = access_variable(rule, problem, 4);
   if (!asked) rule.model.require("T is too short to cut", csp::Expression(problem.steps) <= most_steps);
   const auto tiles = rule.model.call("tiles", {vector},

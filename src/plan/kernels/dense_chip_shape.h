@@ -48,8 +48,8 @@ struct ChipShape : ClusterShape {
   }
   /// Quads of one part.
   PENSTOCK_LAYOUT int quads(bool backward) const { return (gathered_pieces(backward) + 4 * parts - 1) / (4 * parts); }
-  /// Whether a thread loads all its quads at once. If there are too many, it loads the next ones while it multiplies by
-  /// the previous ones.
+  /// Returns whether a thread loads all its quads at once. If there are too many, it loads the next ones while it
+  /// multiplies by the previous ones.
   PENSTOCK_LAYOUT bool one_request(bool backward) const { return quads(backward) * tiles_n() <= 8; }
   PENSTOCK_LAYOUT int quads_at_once(bool backward) const {
     return one_request(backward) ? quads(backward) : tiles_n() < 4 ? 4 / tiles_n() : 1;

@@ -53,7 +53,7 @@ struct WarpgroupShape {
   /// Blocks that share the summed axis, and the units whose sums they share.
   PENSTOCK_LAYOUT int sharing() const { return wide() ? shares : cluster(); }
   PENSTOCK_LAYOUT int group_units() const { return (backward ? tile_rows : 16) * (wide() ? parts : 1); }
-  /// To what a block applies the cell.
+  /// Returns the number of units to which a block applies the cell.
   PENSTOCK_LAYOUT int own_units() const { return wide() ? group_units() : group_units() / cluster(); }
   PENSTOCK_LAYOUT int own_rows() const { return wide() ? rows / shares : rows; }
   /// Stages of the inputs. One suffices for backward passes, which multiply more per step.
@@ -106,8 +106,8 @@ struct WarpgroupShape {
   static constexpr int matrix_slice_bytes = tile_rows * 128;
   PENSTOCK_LAYOUT int matrix_item_bytes() const { return depth * matrix_slice_bytes; }
   PENSTOCK_LAYOUT int matrix_slices() const { return parts * kept * depth; }
-  /// Where among a warpgroup's items those are that registers hold, that shared memory keeps, and that are streamed:
-  /// the latter in turns with the others, so that memory is read all the time.
+  /// Places among a warpgroup's items of those that registers hold, that shared memory keeps, and that are streamed:
+  /// the latter take turns with the others, so that memory is read all the time.
   PENSTOCK_LAYOUT int held_place(int i) const { return i + (i < streamed ? i : streamed); }
   PENSTOCK_LAYOUT int streamed_with_held() const { return streamed < resident_items() ? streamed : resident_items(); }
   PENSTOCK_LAYOUT int kept_place(int i) const {

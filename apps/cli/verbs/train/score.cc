@@ -15,7 +15,7 @@ Score score_held_out_series(const RunStart& run, const Model& model, reporting::
   score.groups = score_groups_held_out(model, *run.data.dataset, run.options.execution,
                                        [&](const auto&... row) { trace.add(row...); });
   score.columns = score_all(score.groups);
-  if (model.data().groups.empty()) score.groups.clear();
+  if (model.data().series.groups.empty()) score.groups.clear();
   return score;
 }
 

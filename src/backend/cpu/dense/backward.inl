@@ -225,7 +225,7 @@ void BackwardTiles(const DenseBackward<RealOf<Panel>>& job, const GradientGroup<
   });
 }
 
-/// There is another for panels whose products have a way of their own.
+/// An overload serves panels whose products work in another way.
 template <int width, class Panel>
 void BackwardProduct(const DenseBackward<RealOf<Panel>>& job, const GradientGroup<Panel>& group, const DensePart& part,
                      Index slot_end, Index step) {

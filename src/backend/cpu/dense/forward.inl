@@ -9,7 +9,7 @@ struct Site {
   Index operand;  // of [heads, inputs], where operands are rounded
 };
 
-/// Whether a vector is a line of the caches: parts of one that go past them would cost more than they save.
+/// True if a vector fills a cache line. Non-temporal stores of parts of a line would cost more than they save.
 template <class Real>
 constexpr bool StreamsLines = Lanes<Real>::lanes * sizeof(Real) == 64;
 
@@ -34,12 +34,12 @@ struct ForwardPointwise {
     for (int k = 1; k < S; ++k) prev[k] = L::load(at.row.others + (k - 1) * state + at.unit, at.count);
   }
 
-  /// What the next product multiplies is kept rounded too, where it is multiplied so.
+  /// Stores the operand of the next product rounded too, if the product uses it rounded.
   HWY_INLINE void round_operand(const At& at, V value, std::uint16_t* row) const {
     if constexpr (RoundsOperands<Panel>) StoreRounded(value, row + at.operand, at.count);
   }
 
-  /// For the backward pass.
+  /// Stores a value for the backward pass.
   HWY_INLINE void keep(const At& at, V value, Real* to) const {
     if constexpr (StreamsLines<Real>) {
       if (streams) return L::stream(value, to);
@@ -140,7 +140,7 @@ requires(!Traced<Cell>) void PlaceRows(const DenseForward<RealOf<Panel>>& job, c
   }
 }
 
-/// Where a tile begins: units counted within their head.
+/// Start of a tile: units counted within their head.
 template <class Real>
 struct TilePlace {
   const RowPlace<Real>* rows;  // from the first slot on
@@ -293,7 +293,7 @@ struct ForwardTile {
     }
   }
 
-  /// From the panels of the first block.
+  /// Runs from the panels of the first block on.
   HWY_INLINE void run(const Panel* panel, const Panel* input_panel) const {
     fetch();
     V acc[parts][vectors], of_input[parts][vectors], of_state[parts][vectors];
@@ -365,7 +365,7 @@ void ForwardTiles(const DenseForward<RealOf<Panel>>& job, const GateGroup<Panel>
   });
 }
 
-/// There is another for panels whose products have a way of their own.
+/// An overload serves panels whose products work in another way.
 template <int gate_count, int width, class Panel>
 void ForwardGroup(const DenseForward<RealOf<Panel>>& job, const GateGroup<Panel>& group,
                   const RowPlace<RealOf<Panel>>* places, const DensePart& part, Index slot_end, Index step) {

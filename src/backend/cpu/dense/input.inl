@@ -16,7 +16,7 @@ HWY_INLINE void LoadBias(const Real* bias, Index hidden, Index head_size, Index 
   }
 }
 
-/// Where the product finds the input of a step.
+/// Returns the operand of the product for the input of a step.
 template <class Panel>
 HWY_INLINE const OperandOf<Panel>* InputRow(const DenseForward<RealOf<Panel>>& job, Index slot, Index step) {
   if constexpr (RoundsOperands<Panel>) {

@@ -46,7 +46,7 @@ float* FillNarrowPanel(Index first, Index units, Index hidden, int gates, Index 
   return packed;
 }
 
-/// The same for all blocks.
+/// Packs the panels of all blocks.
 template <class Element>
 float* FillNarrowPanels(const PanelShape& shape, Index hidden, int gates, Index inputs, float* packed,
                         const Element& element) {
@@ -56,7 +56,7 @@ float* FillNarrowPanels(const PanelShape& shape, Index hidden, int gates, Index 
   return packed;
 }
 
-/// Where row `unit` of a gate's matrix begins, in weights [heads, gates, D, D].
+/// Returns the start of row `unit` of a gate's matrix in weights [heads, gates, D, D].
 HWY_INLINE const float* NarrowRow(const float* weights, int gates, Index head_size, int gate, Index unit) {
   return weights + ((unit / head_size * gates + gate) * head_size + unit % head_size) * head_size;
 }
@@ -73,7 +73,7 @@ void PackNarrow(const PanelShape& shape, Index hidden, const float* weights, flo
   if constexpr (Cell::phases == 2) fill(first, Cell::gates - first, second);
 }
 
-/// Of the transposed matrices; panels have the gates one after the other, among the inputs.
+/// Packs the transposed matrices; these panels have the gates one after the other, among the inputs.
 template <class Cell>
 void PackNarrowBackward(const PanelShape& shape, Index hidden, const float* weights, float* packed) {
   constexpr int split = FirstGroup<Cell>();
@@ -88,7 +88,7 @@ void PackNarrowBackward(const PanelShape& shape, Index hidden, const float* weig
   if constexpr (Cell::phases == 2) fill(split, Cell::gates - split, second);
 }
 
-/// What rows [first, first + rows) add to the gradients of `vectors` vectors of units from `unit` on.
+/// Adds the gradients of rows [first, first + rows) to those of `vectors` vectors of units from `unit` on.
 template <Index head_size, int vectors>
 HWY_INLINE void AddNarrowGradient(const NarrowGradient<float>& job, Index first, Index rows, Index unit, Index count) {
   using L = Lanes<float>;

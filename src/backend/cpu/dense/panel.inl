@@ -69,7 +69,7 @@ concept Rounded = PanelTraits<Panel>::group == 2;
 template <class Panel>
 concept RoundsOperands = !std::is_same_v<OperandOf<Panel>, RealOf<Panel>>;
 
-/// What the gates are computed with whose sums such panels make.
+/// Type of the values with which gates are computed from the sums of such panels.
 template <class Panel>
 using GatesOf = std::conditional_t<RoundsOperands<Panel>, QuickSimd, typename LanesOf<Panel>::V>;
 
@@ -87,7 +87,7 @@ constexpr Index PanelInputs(Index k_count) {
   return (k_count + padding - 1) / padding * padding;
 }
 
-/// From one head's operands to the next head's.
+/// Returns the distance from one head's operands to the next head's.
 template <class Panel>
 constexpr Index HeadStride(Index head_size) {
   return RoundsOperands<Panel> ? PanelInputs<Panel>(head_size) : head_size;
@@ -100,10 +100,10 @@ constexpr std::size_t PanelReals(Index elements) {
   return (static_cast<std::size_t>(elements) * sizeof(Panel) + sizeof(Real) - 1) / sizeof(Real);
 }
 
-/// What products with such panels need of the processor for as long as it exists, which as a rule is nothing.
+/// Setup of the processor for products with such panels, while the object lives; usually nothing.
 template <class Panel>
 struct PanelUse {
-  /// From here on products have at most so many rows.
+  /// Sets the largest number of rows of products from here on.
   HWY_INLINE void set_rows(Index) {}
 };
 
@@ -158,7 +158,8 @@ requires(!Rounded<Panel>) HWY_INLINE const Panel* AccumulatePanel(const Real* co
   return panel + k_count * vectors * L::lanes;
 }
 
-/// The same for rows that lie `stride` apart, which leaves more of them room: one pointer serves three rows.
+/// Accumulates like the overload above for rows that lie `stride` apart, which allows more rows: one pointer serves
+/// three rows.
 template <class Real, int rows, int vectors>
 HWY_INLINE void AccumulateRows(const Real* a, Index stride, Index k_count, const Real* panel,
                                typename Lanes<Real>::V (&acc)[rows][vectors]) {
@@ -182,8 +183,8 @@ HWY_INLINE void AccumulateRows(const Real* a, Index stride, Index k_count, const
   });
 }
 
-/// The same for one row and several panels, `panel_size` apart: a single row has too few sums to keep the multipliers
-/// busy.
+/// Accumulates like the overload above for one row and several panels, `panel_size` apart: a single row has too few
+/// sums to keep the multipliers busy.
 template <class Real, int panels, int vectors>
 HWY_INLINE void AccumulatePanels(const Real* a, Index k_count, const Real* panel, Index panel_size,
                                  typename Lanes<Real>::V (&acc)[panels][vectors]) {
@@ -293,7 +294,7 @@ constexpr int FirstGroup() {
   }
 }
 
-/// Whether several heads share a vector of such panels (narrow.inl).
+/// Returns whether several heads share a vector of such panels (narrow.inl).
 template <class Panel>
 constexpr bool NarrowHeads(Index hidden, Index heads) {
   return std::is_same_v<Panel, float> && plan::has_narrow_heads(hidden, heads, Lanes<float>::lanes);

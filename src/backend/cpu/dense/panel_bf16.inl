@@ -19,7 +19,7 @@ HWY_INLINE void AddInput(const float* const (&a)[rows], Index k, const Bf16Weigh
   }
 }
 
-/// As for panels of floats, in the same order.
+/// Accumulates like the function for panels of floats, in the same order.
 template <class Real, int rows, int vectors>
 HWY_INLINE void AccumulatePanel(const float* const (&a)[rows], Index k_count, const Bf16Weight* panel,
                                 Simd (&acc)[rows][vectors]) {
@@ -56,7 +56,7 @@ HWY_INLINE void AccumulatePanels(const float* a, Index k_count, const Bf16Weight
 /// Inputs that are rounded before they are used, where that was not done before: they stay in the first-level cache.
 constexpr Index kRoundedInputs = 256;
 
-/// To the nearest bfloat16.
+/// Rounds to the nearest bfloat16 and stores it.
 HWY_INLINE void StoreRounded(Simd v, std::uint16_t* rounded, Index count) {
   const auto bits = reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(v.raw.raw));
   if (count >= Simd::lanes) return _mm256_storeu_epi16(rounded, bits);
@@ -111,7 +111,8 @@ requires RoundsOperands<Panel> HWY_INLINE void AccumulatePanels(const std::uint1
   }
 }
 
-/// As many as fill vectors: what a masked store has written cannot be read again before it has reached the cache.
+/// Rounds a count up to whole vectors: values that a masked store wrote cannot be read again before they reach the
+/// cache.
 constexpr Index WholeVectors(Index count) { return (count + Simd::lanes - 1) / Simd::lanes * Simd::lanes; }
 
 /// Operands that are floats still.

@@ -57,7 +57,7 @@ HWY_INLINE void TransposeInBlocks(Simd (&row)[4]) {
   halves(high01, high23, row[2], row[3]);
 }
 
-/// As many rows as a vector has lanes: lane i of row j becomes lane j of row i.
+/// Transposes a square of as many rows as a vector has lanes: lane i of row j becomes lane j of row i.
 HWY_INLINE void Transpose(Simd (&row)[Simd::lanes]) {
   const Simd::Tag d;
   constexpr Index blocks = Simd::lanes / 4;
@@ -213,8 +213,8 @@ inline Panel* FillPanels(const PanelShape& shape, int gates, Index k_count, Inde
   return packed;
 }
 
-/// The same of panels that have the gates one after the other, among the inputs: `padded` of each, and of the last one
-/// as many as make them all fill the panel. weights_of(head, gate) has a single gate.
+/// Packs panels that have the gates one after the other, among the inputs: `padded` inputs of each gate, and of the
+/// last one as many as fill the panel. weights_of(head, gate) has a single gate.
 template <class Panel, class WeightsOf>
 requires(!Rounded<Panel> || RoundsOperands<Panel>) inline Panel* FillStackedPanels(const PanelShape& shape, int gates,
                                                                                    Index k_count, Index padded,

@@ -77,8 +77,8 @@ HWY_INLINE typename Lanes<Real>::V TimesRows(const Real* a, const Real* rows, In
   return SumsOfRows(sums);
 }
 
-/// The same of a vector of narrow heads' units from `unit` on: each is its head's states times its own row of weights
-/// [heads, gates, D, D].
+/// Returns the products for a vector of narrow heads' units from `unit` on: each unit multiplies its head's states by
+/// its own row of weights [heads, gates, D, D].
 template <class Real>
 HWY_INLINE typename Lanes<Real>::V NarrowTimesRows(const Real* states, const Real* weights, Index gates, Index gate,
                                                    Index head_size, Index unit, Index count) {

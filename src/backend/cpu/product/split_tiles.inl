@@ -35,7 +35,7 @@ HWY_INLINE void Split(Simd x, SplitBits (&part)[kParts]) {
   part[kParts - 1] = hn::BitCast(du, rest);
 }
 
-/// What PackSplit() is to make of sixteen vectors and sixteen more: they are the rows of the tile, or its columns.
+/// Layout that PackSplit() makes of two times sixteen vectors: they are the rows of the tile, or its columns.
 enum class TileRows { as_loaded, turned };
 
 /// A tile of each part: load(j) is a vector of inputs, or of lines, whose partner 16 inputs on is load(j + 16).
@@ -62,7 +62,7 @@ HWY_INLINE void PackSplit(const Load& load, std::uint32_t* tile) {
   }
 }
 
-/// Of a vector of which `there` numbers exist, the others zero.
+/// Loads a vector of which the first `there` numbers exist, and zeros for the rest.
 HWY_INLINE Simd LoadThere(const float* from, Index there) {
   if (there >= Simd::lanes) return Lanes<float>::load(from);
   return there > 0 ? Lanes<float>::load(from, there) : Simd(0);
@@ -83,7 +83,7 @@ void PackLines(Index lines, Index inputs, const At& at, std::uint32_t* tiles) {
   }
 }
 
-/// The same of inputs that lie in memory line by line, input_at(k).
+/// Packs inputs that lie in memory line by line, input_at(k).
 template <TileRows rows, class InputAt>
 void PackInputs(Index lines, Index inputs, const InputAt& input_at, std::uint32_t* tiles) {
   for (Index line = 0; line < lines; line += kTileLines) {
@@ -96,8 +96,7 @@ void PackInputs(Index lines, Index inputs, const InputAt& input_at, std::uint32_
   }
 }
 
-/// What the tiles of the processor are, for as long as this exists: 0 to 3 sums, 4 and 5 rows of a, 6 and 7 columns of
-/// b.
+/// Configuration of the processor's tiles while the object lives: 0 to 3 sums, 4 and 5 rows of a, 6 and 7 columns of b.
 class SplitTiles {
  public:
   SplitTiles() {
@@ -169,7 +168,7 @@ HWY_INLINE void MultiplySplitRows(Index tiles, const std::uint32_t* a, Index a_p
   });
 }
 
-/// The same of 16 lines of a by one or two tiles of lines of b: the parts of a stay where they are.
+/// Multiplies 16 lines of a by one or two tiles of lines of b: the parts of a stay where they are.
 template <int columns>
 HWY_INLINE void MultiplySplitRow(Index tiles, const std::uint32_t* a, const std::uint32_t* b, Index b_pitch,
                                  SplitSums& sums) {

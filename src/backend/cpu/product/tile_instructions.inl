@@ -10,7 +10,7 @@ static_assert(sizeof(TileShapes) == 64);
 
 #if PENSTOCK_EMULATE_AMX
 
-/// What the instructions read and write: each thread has its own, as on a chip. A word is two inputs, or a sum.
+/// Tiles that the instructions read and write: each thread has its own, as on a chip. A word is two inputs, or a sum.
 struct EmulatedTiles {
   TileShapes shapes;
   alignas(64) std::uint32_t rows[8][16][16];

@@ -95,7 +95,7 @@ HWY_INLINE void MultiplyWholeTiles(Index rows, const TileOperands& a, const Bf16
   MultiplyTileRows<vectors>(a, panel, start, sum, sum_stride * Simd::lanes);
 }
 
-/// As many rows as there is room for; those beyond `rows` hold what lay behind the operands.
+/// Sums of as many rows as there is room for; those beyond `rows` hold what lay behind the operands.
 template <int vectors>
 struct TileSums {
   alignas(64) Simd sum[2 * kTileRows][vectors];

@@ -64,8 +64,8 @@ Real* PackFactor(const TransposedFactor<Real>& b, Index first_row, Index rows, R
   return packed + (b.columns + Blocks::width - 1) / Blocks::width * panel;
 }
 
-/// What rows [first_row, first_row + rows) add to what columns [begin, end) of a belong to, no more than are copied at
-/// once.
+/// Adds the products of rows [first_row, first_row + rows) to the results of columns [begin, end) of a, at most as many
+/// as are copied at once.
 template <class Real>
 void AddTransposedBlock(const TransposedProduct<Real>& job, Index first_row, Index rows, Index begin, Index end,
                         Real* packed_a, const Real* packed_b) {

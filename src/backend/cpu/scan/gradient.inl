@@ -1,5 +1,5 @@
-// What flows back from the gates of a scan layer to its input, weights and bias, for a piece of the batch small enough
-// that the gates' gradients never leave the cache.
+// Gradients from the gates of a scan layer to its input, weights and bias, for a piece of the batch small enough that
+// the gates' gradients never leave the cache.
 //
 // Layouts, L lanes: dwx [G + K, ceil(H / L), capacity, L], with gradients of learnt vectors behind the gates (padding
 // lanes are zero), x packed [ceil(I / 2L), capacity, 2L], weight panels [ceil(I / 2L), G * ceil(H / L) * L, 2L].

@@ -1,9 +1,9 @@
-// As gradient.inl, of gates whose gradients are rounded to bfloat16. Both products are of rows of operands by
-// panels of two vectors, as in the forward pass: of dx, the gradients of a step's gates by W; of dW, the gradients of
-// one channel over all steps, turned around on the way, by the inputs.
+// Gradients as in gradient.inl, from gates whose gradients are rounded to bfloat16. Both products multiply rows of
+// operands by panels of two vectors, as in the forward pass: for dx, the gradients of a step's gates by W; for dW, the
+// gradients of one channel over all steps, transposed on the way, by the inputs.
 //
 // Layouts, L lanes, K = G * ceil(H / L) * L channels: dwx [capacity + kRoundedRows, PanelInputs(K)], x packed
-// [ceil(I / 2L), PanelInputs(capacity)] and weights [ceil(I / 2L), PanelInputs(K)] as panels. What is padding is zero.
+// [ceil(I / 2L), PanelInputs(capacity)] and weights [ceil(I / 2L), PanelInputs(K)] as panels. Padding is zero.
 
 constexpr Index kGradientUnits = 2 * Simd::lanes;
 

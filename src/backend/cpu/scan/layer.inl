@@ -9,7 +9,7 @@ template <class Panel, int G>
 constexpr int ScanTileRows = PanelTraits<Panel>::padding == 32 ? 32
                                                                : std::min(24 / G, MaxStridedRows<RealOf<Panel>, G>());
 
-/// Where one step of one row goes.
+/// Destination of one step of one row.
 template <class Real>
 struct ScanSite {
   Real* y;                    // [H]
@@ -123,7 +123,7 @@ HWY_INLINE void LoadScanBias(const ScanLayer<Real>& job, Index channel, Index co
   }
 }
 
-/// Where products find the inputs of sites, `stride` apart.
+/// Inputs of sites for products, `stride` apart.
 template <class Panel>
 struct SiteOperands {
   const OperandOf<Panel>* rows;

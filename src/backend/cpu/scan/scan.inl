@@ -15,7 +15,7 @@ HWY_INLINE void LoadGates(const Stored* const (&rows)[Cell::gates], Index channe
   for (int g = 0; g < Cell::gates; ++g) gates[g] = LoadStored(rows[g] + channel, count);
 }
 
-/// Where the steps of one row lie, for walks along it: what does not change from step to step is worked out once.
+/// Places of the steps of one row, for walks along it; values that are the same for all steps are computed once.
 template <class Value>
 class StepsOfRow {
  public:
@@ -211,7 +211,7 @@ HWY_INLINE void WithOutputs(const ScanBackward<Real, Stored>& job, const Body& b
   body(OutputRows<Real>{job.y, job.dy});
 }
 
-/// What the backward pass reads of one row.
+/// Values that the backward pass reads for one row.
 template <class Real, class Stored, class Sequence, int gates>
 struct BackwardSteps {
   using V = typename Lanes<Real>::V;
@@ -271,7 +271,7 @@ class StepsAhead {
  private:
   static constexpr Index kAheadBytes = 4096;  // of a row; from 1 to 8 KB it makes no difference
 
-  /// Of addresses alone: the first steps ask for some in front of their arrays.
+  /// Prefetches by address alone: the first steps ask for addresses in front of their arrays.
   template <class Value>
   static HWY_INLINE void ask_for(const Value* row, Index values) {
     const auto address = reinterpret_cast<std::uintptr_t>(row) + values * sizeof(Value);

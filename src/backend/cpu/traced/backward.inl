@@ -1,4 +1,4 @@
-// What the backward engine of dense cells does otherwise for cells whose equations are in the job. Include before
+// Parts of the backward engine of dense cells for cells whose equations are in the job. Include before
 // dense/backward.inl.
 
 template <class Panel, class Cell>

@@ -118,7 +118,7 @@ HWY_INLINE SimdOf<Tag> Log(SimdOf<Tag> x) {
   return EachLane(x, [](float value) { return std::log(value); });
 }
 
-/// Whether a sine of floats is within 3 ULP.
+/// Returns whether all values are near enough to zero that a sine of floats is within 3 ULP.
 template <class Tag>
 HWY_INLINE bool IsNearZero(SimdOf<Tag> x) {
   return hn::AllTrue(Tag(), hn::Le(hn::Abs(x.raw), hn::Set(Tag(), 30000.0f)));

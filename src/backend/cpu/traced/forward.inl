@@ -1,4 +1,4 @@
-// What the forward engine of dense cells does otherwise for cells whose equations are in the job. Include before
+// Parts of the forward engine of dense cells for cells whose equations are in the job. Include before
 // dense/forward.inl, whose templates then find these for such cells.
 
 template <class Real>
@@ -26,7 +26,7 @@ void PlaceRows(const DenseForward<RealOf<Panel>>& job, const DensePart& part, In
   }
 }
 
-/// What is kept for the backward pass lies at places that only the job knows: it is not asked for.
+/// Fetches rows ahead without the values kept for the backward pass, since only the job knows their places.
 template <Traced Cell, int first_gate, int gate_count, int width, class Real>
 void FetchRows(const RowPlace<Real>* rows, int count, Index hidden, Index first_unit, bool) {
   for (int m = 0; m < count; ++m) {
@@ -146,7 +146,7 @@ class TracedTile {
   TileSlots<V> slots_;
 };
 
-/// Where the sums of a row are of a cell whose units read means: of W x or R h, of a gate.
+/// Returns the place of a row's sums of a gate, of W x or R h, for a cell whose units read means.
 template <class Real>
 HWY_INLINE Real* SumsOf(const TracedForward<Real>& job, const RowPlace<Real>& row, bool of_state, Index gate) {
   const auto gates = static_cast<Index>(job.traced.cell->cell.gates);

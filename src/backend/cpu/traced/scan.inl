@@ -1,7 +1,7 @@
-// What the engines of scan cells do otherwise for cells whose equations are in the job. Include after
-// scan/cell_step.inl and before scan/scan.inl and scan/step.inl.
+// Parts of the engines of scan cells for cells whose equations are in the job. Include after scan/cell_step.inl and
+// before scan/scan.inl and scan/step.inl.
 
-/// Which job of a defined cell a job is.
+/// Maps the type of a job to that of a defined cell's job.
 template <class Real>
 HWY_INLINE const TracedScanBackward<Real>& TracedJob(const ScanBackward<Real>& job) {
   return static_cast<const TracedScanBackward<Real>&>(job);

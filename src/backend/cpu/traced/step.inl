@@ -1,4 +1,4 @@
-// The same for steps of streams. Include after dense/step.inl.
+// Parts of the engine of stream steps for cells whose equations are in the job. Include after dense/step.inl.
 
 template <class Panel, Traced Cell>
 struct StepPointwise<Panel, Cell> {
@@ -9,7 +9,7 @@ struct StepPointwise<Panel, Cell> {
   const CellStep<Real>& base;
   bool h_is_read;  // by all who need the old one: the new one may take its place
 
-  /// Not inlined: blocks of many widths call it, and the program takes longer than the call.
+  /// Not inlined: blocks of many widths call it, and the program takes much longer than the call.
   template <bool>
   HWY_NOINLINE void gates(Index unit, Index count, const V (&wx)[G], const V (&rh)[G]) const {
     const auto& job = static_cast<const TracedStep<Real>&>(base);

@@ -21,7 +21,7 @@ struct TracedCell {
 template <class Real>
 struct TracedForward : DenseForward<Real> {
   TracedCell<Real> traced;
-  // Of cells whose units read means over their head, whose gates wait for the sums of all units.
+  // Sums of all units, which the gates wait for in cells whose units read means over their head.
   Real* sums = nullptr;  // [B, 2, G, H], of W x and R h, in slot order
   Real* head = nullptr;  // [values of the program, units of a head], of the thread
 };
@@ -64,7 +64,7 @@ struct TracedScanBackward : ScanBackward<Real, Stored> {
   Index learnt_stride = 0;
 };
 
-// As FillDenseForward(), FillDenseBackward() and FillScan(), for defined cells with so many gates.
+// Fills like FillDenseForward(), FillDenseBackward() and FillScan(), for defined cells with so many gates.
 void FillTracedForward(int gates, CellKernels<float>& kernels);
 void FillTracedForward(int gates, CellKernels<double>& kernels);
 void FillTracedBackward(int gates, CellKernels<float>& kernels);

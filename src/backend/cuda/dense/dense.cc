@@ -67,7 +67,7 @@ plan::GpuDenseProblem problem_of(const DenseSpec& spec, const DenseBatch& batch)
   return problem;
 }
 
-/// Whether there is such a tensor of float states; throws for what it cannot be.
+/// Returns whether `states` is given, as a tensor of float states. Throws Error(invalid_argument) if it does not fit.
 bool check_states(std::string_view name, const DeviceSequence& states, const DenseSpec& spec, const DenseBatch& batch) {
   if (states.data == 0) return false;
   const Index others = plan::cell_traits(spec.cell).states() - 1;
@@ -118,7 +118,7 @@ class StepsOf {
   void move_states(DeviceSequence& sequence) const { move(sequence, Index{sizeof(float)}); }
   void move_gates(DeviceAddress& gapless) const { move(gapless, cell_.gates() * size_); }
 
-  /// What both passes have.
+  /// Fills the fields that both passes have.
   template <class Pass>
   Pass of(Pass part) const {
     part.batch = batch_;

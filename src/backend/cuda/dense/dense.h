@@ -19,12 +19,12 @@ struct DenseSpec {
   plan::Storage storage = plan::Storage::bf16;
   bool reverse = false;  ///< The recurrence runs from the last step of a row to the first.
   plan::DenseAlgorithm algorithm = plan::DenseAlgorithm::automatic;
-  /// For tests: falling rows are walked by plans for so many rows each, from all of them downwards, however short their
-  /// stages are; none: by plans that are worth it.
+  /// For tests: numbers of rows, falling, for which plans walk falling rows, however short their stages are. Empty:
+  /// only plans that are worth it.
   std::vector<Index> stage_rows = {};
 };
 
-/// Which steps of which rows exist.
+/// Rows and steps of a batch.
 struct DenseBatch {
   Index rows = 1;             ///< B
   Index steps = 1;            ///< T; packed rows: the steps of all rows together.
@@ -35,7 +35,8 @@ struct DenseBatch {
   /// have each step, `longest` numbers.
   bool falling = false;
   std::span<const Index> sizes = {};
-  /// What lies over all positions without gaps (tapes, gradients of products) lies steps after steps, as x does.
+  /// True if tensors without gaps over all positions (tapes, gradients of products) have time as the first axis, as x
+  /// has.
   bool time_first = false;
   Index tape_steps = 0;     ///< Steps of a row in memory of the tape, of which these are some; 0: `steps`.
   Index tape_begin = 0;     ///< The first of these steps among those.
@@ -56,7 +57,7 @@ struct DenseWeights {
   DeviceAddress bias_ih = 0, bias_hh = 0;
 };
 
-/// What a forward pass keeps for its backward pass, over all positions without gaps. Both written.
+/// Tape: what a forward pass keeps for its backward pass, over all positions without gaps. Both parts are written.
 struct DenseTape {
   /// [P, G, H] in the storage: arguments of the gates, or R h where R h does not enter as a sum with W x alone.
   DeviceAddress sums = 0;
@@ -82,7 +83,7 @@ struct DenseBackward {
   DenseWeights weights;
   DenseTape tape;
   DeviceAddress dwx = 0;  ///< [P, G * H] without gaps: written, zero beyond lengths.
-  /// The same for R h, of cells whose gradients are split; others: 0, dwx is both. Not written by
+  /// Gradient of R h, for cells whose gradients are split; 0 for others, for which dwx is both. Not written by
   /// plan::DenseAlgorithm::diagonal, which needs no product of it.
   DeviceAddress drh = 0;
   DenseWeights gradients;      ///< float, written: of recurrent, bias_ih and bias_hh; each 0: not wanted.
@@ -107,7 +108,7 @@ DeviceAddress learnt_of(const DenseWeights& weights, const std::string& cell, In
 KernelSource pass_source(const plan::GpuDenseProblem& problem, const plan::GpuDensePlan& plan,
                          const std::string& algorithm, std::vector<Constant> own);
 
-/// What the planner wants to know of a call. Throws Error(invalid_argument) for what does not fit.
+/// Returns the planner's problem of a call. Throws Error(invalid_argument) if the call does not fit the spec.
 plan::GpuDenseProblem problem_of(const DenseForward& call, const DenseSpec& spec);
 plan::GpuDenseProblem problem_of(const DenseBackward& call, const DenseSpec& spec);
 

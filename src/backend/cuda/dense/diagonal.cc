@@ -14,7 +14,7 @@ namespace {
 /// third, and a walk of chains that have joined ends at once.
 constexpr int kMostWalks = 5;
 
-/// Of a block that goes from piece to piece: few, so that the chains lie on many multiprocessors.
+/// Threads of a block that walks from piece to piece: few, so that the chains are spread over many multiprocessors.
 constexpr int kJoinThreads = 32;
 
 Index piece_steps(Index steps, Index pieces) { return (steps + pieces - 1) / pieces; }

@@ -9,7 +9,7 @@ namespace penstock::cuda {
 
 /// The kernels of a pass.
 enum class DiagonalPart {
-  walk,     ///< Of whole chains, or the last walk of their pieces.
+  walk,     ///< A walk over whole chains, or the last one over their pieces.
   pieces,   ///< Forward: walks pieces from guesses; backward: finds the effect of each.
   between,  ///< Goes from piece to piece.
   exact,    ///< Forward: walks whole chains whose pieces have not joined.
@@ -18,7 +18,7 @@ enum class DiagonalPart {
 KernelSource dense_diagonal_source(const plan::GpuDenseProblem& problem, const plan::GpuDensePlan& plan,
                                    DiagonalPart part = DiagonalPart::walk);
 
-/// What both passes have: kernels, and how chains are cut.
+/// Parts that both passes share: kernels, and how chains are cut into pieces.
 class DiagonalPass {
  public:
   DiagonalPass(Device& device, const plan::GpuDenseProblem& problem, const plan::GpuDensePlan& plan,

@@ -36,7 +36,7 @@ class DenseForwardExecutable {
   /// Throws Error: invalid_argument for what does not fit, unsupported for what no algorithm (or not the one asked for)
   /// can do, and without NVRTC.
   DenseForwardExecutable(Device& device, const DenseSpec& spec, const DenseForward& call);
-  /// By a plan of the caller's, for measurements.
+  /// Uses a plan of the caller's, for measurements.
   DenseForwardExecutable(Device& device, const DenseSpec& spec, const DenseForward& call,
                          const plan::GpuDensePlan& plan);
   const plan::GpuDensePlan& plan() const { return plan_; }
@@ -111,7 +111,7 @@ class DenseBackwardExecutable {
   void run_products(const DenseBackward& call, DeviceAddress workspace, StreamHandle stream) const;
 
  private:
-  /// Where the parts of a workspace lie.
+  /// Places of the parts of a workspace.
   struct Places {
     std::size_t order, sums, learnt_sums, dlearnt, entering, operand, walk, products, end;
   };

@@ -12,7 +12,7 @@ using namespace fill;  // NOLINT(google-build-using-namespace): one file's worth
 
 namespace {
 
-/// Of head_gradient.cuh: units of gates and positions of a block, threads, and values beyond those in shared memory.
+/// Sizes of head_gradient.cuh: units of gates (M) and positions of a block, its threads, and padding in shared memory.
 constexpr int kTileM = 256, kStep = 32, kGradientThreads = 256, kGap = 8;
 constexpr Index kFewestPositions = 256;  // of a chunk: adding up more of them would take longer than they do
 

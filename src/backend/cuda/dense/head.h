@@ -11,7 +11,7 @@ KernelSource sort_rows_source();
 constexpr int kSortThreads = 128, kEnteringThreads = 256;
 KernelSource entering_states_source(plan::Storage storage, bool reverse, int vector);
 
-/// Of `gates` of the cell's.
+/// Returns the kernel for the gradients of the recurrent matrices of `gates` of the cell's gates.
 KernelSource head_gradient_source(const DenseSpec& spec, Index gates, int alignment);
 
 }  // namespace penstock::cuda

@@ -3,7 +3,7 @@
 #include "backend/cuda/dense/dense.h"
 #include "backend/cuda/runtime/kernel.h"
 
-/// What the driver says of the clusters of blocks that a plan asks for.
+/// Limits of the driver on the clusters of blocks that a plan asks for.
 namespace penstock::cuda {
 
 /// The plan of a problem. Where the driver does not run its clusters at once and their size was left open, the next one

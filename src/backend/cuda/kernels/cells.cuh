@@ -78,12 +78,12 @@ PENSTOCK_DEVICE Real RestOfExp(Real x, Real a) {
   return SelectPositive(near - Abs(x), rest, Real(0.0f));
 }
 
-/// What steps multiply a state by: a number, or its logarithm where a rule splits gains (cells/recurrence.h). Sums of
-/// logarithms keep the digits of decays that are close to 1, of one step and of thousands.
+/// Factor by which steps multiply a state: a number, or its logarithm if the rule splits gains (cells/recurrence.h).
+/// Sums of logarithms keep the digits of decays close to 1, for one step and for thousands.
 template <class Rule>
 struct Gain {
   static constexpr bool is_log = Rule::splits_gain;
-  /// Of no step, and of a reset, which forgets even an infinity.
+  /// Gains of no step and of a reset, which clears even an infinite state.
   PENSTOCK_DEVICE float none() { return is_log ? 0.0f : 1.0f; }
   PENSTOCK_DEVICE float reset() { return is_log ? __int_as_float(0xff800000) : 0.0f; }
   PENSTOCK_DEVICE float together(float gain, float next) { return is_log ? gain + next : gain * next; }

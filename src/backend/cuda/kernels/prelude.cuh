@@ -1,5 +1,5 @@
-// What every kernel stands on: storage types and vectors of neighbouring values. Compiled by NVRTC, without any
-// header of CUDA's.
+// Basics of every kernel: storage types and vectors of neighbouring values. Compiled by NVRTC, without any header of
+// CUDA.
 
 #define PENSTOCK_DEVICE static __device__ __forceinline__
 
@@ -54,7 +54,7 @@ struct Vector {
     return v;
   }
 
-  /// From shared memory.
+  /// Reads from shared memory.
   PENSTOCK_DEVICE Vector read(const char* p) {
     Vector v;
     if constexpr (bytes == 2) {
@@ -71,7 +71,7 @@ struct Vector {
     return v;
   }
 
-  /// To shared memory.
+  /// Writes to shared memory.
   __device__ __forceinline__ void put(char* p) const {
     if constexpr (bytes == 2) {
       *(unsigned short*)p = (unsigned short)word[0];
@@ -84,7 +84,7 @@ struct Vector {
     }
   }
 
-  /// To global memory. Nothing reads it soon: L2 may drop it first.
+  /// Writes to global memory values that nothing reads soon: L2 may drop them first.
   __device__ __forceinline__ void store(char* p) const {
     if constexpr (bytes == 2) {
       asm volatile("st.global.cs.u16 [%0], %1;" ::"l"(p), "h"((unsigned short)word[0]) : "memory");

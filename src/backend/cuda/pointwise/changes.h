@@ -16,8 +16,8 @@ struct Changes {
   Positions positions = {};
   Index inputs = 1, horizon = 1, targets = 1;    ///< I
   std::vector<SharedColumn> columns = {};        ///< S
-  plan::Storage features = plan::Storage::bf16;  ///< Of what the layers read
-  plan::Storage outputs = plan::Storage::f32;    ///< Of what they say
+  plan::Storage features = plan::Storage::bf16;  ///< Storage of the layers' inputs
+  plan::Storage outputs = plan::Storage::f32;    ///< Storage of the layers' outputs
 };
 
 struct ChangesReadCall {
@@ -38,7 +38,7 @@ struct ChangesAddCall {
 class ChangesExecutable {
  public:
   ChangesExecutable(Device& device, const Changes& spec);
-  /// What the caller uploads, once.
+  /// Returns the bytes of the table of columns, which the caller uploads once.
   const std::vector<unsigned char>& columns() const { return columns_; }
   void read(const ChangesReadCall& call, StreamHandle stream) const;
   void add_last(const ChangesAddCall& call, StreamHandle stream) const;

@@ -11,7 +11,7 @@ struct Convolution {
   Index width = 1, taps = 4;  ///< W, K
   plan::Storage storage = plan::Storage::bf16;
   bool add = false;            ///< Gradients of weight and bias are added to, instead of replaced
-  int alignment = kAlignment;  ///< Of all tensors but states, which lie behind those of other layers
+  int alignment = kAlignment;  ///< Alignment of all tensors but states, which follow those of other layers
 };
 
 struct ConvolutionForwardCall {
@@ -58,7 +58,7 @@ class ConvolutionBackwardExecutable {
   SumParts sums_;
 };
 
-/// What the kernels of a spec are: few taps move through registers, many are read again for each value.
+/// Kernels of a spec. Few taps move through registers; many are read again for each value (`is_long`).
 enum class ConvolutionPart { forward, state, backward, weights };
 bool is_long(const Convolution& spec);
 KernelSource convolution_source(const Convolution& spec, ConvolutionPart part);

@@ -26,7 +26,7 @@ RowPlan backward_plan(const Embedding& spec) {
 /// Positions that a thread reads at a time: as many as its registers hold.
 int at_once(const Embedding& spec) { return backward_plan(spec).threads > kBlockThreads ? 2 : 8; }
 
-/// Of a token, and of the one after the last that stands for what is left out.
+/// Returns the bits of a token; `vocabulary` itself stands for positions that are left out.
 int bits_of(Index vocabulary) { return static_cast<int>(std::bit_width(static_cast<std::uint64_t>(vocabulary))); }
 
 Index in_blocks(Index bytes) { return (bytes + 255) / 256 * 256; }

@@ -8,8 +8,8 @@ namespace penstock::cuda {
 struct Embedding {
   Positions positions = {};
   Index vocabulary = 256, width = 1;            ///< W
-  plan::Storage storage = plan::Storage::bf16;  ///< Of y and dy
-  plan::Storage table = plan::Storage::bf16;    ///< Of the table; its gradient is float
+  plan::Storage storage = plan::Storage::bf16;  ///< Storage of y and dy
+  plan::Storage table = plan::Storage::bf16;    ///< Storage of the table; its gradient is float
   bool add = false;                             ///< The gradient is added to, instead of replaced
   int alignment = kAlignment;
 };

@@ -11,7 +11,7 @@ namespace penstock::cuda {
 namespace {
 
 constexpr int kMostThreads = 1024;
-/// Of a row in a thread: as many as leave room for two tensors and their gradients in registers.
+/// Values of a row in a thread: as many as leave room for two tensors and their gradients in registers.
 constexpr int kMostHeldValues = 32;
 
 }  // namespace

@@ -5,8 +5,8 @@
 #include "backend/cuda/runtime/kernel.h"
 #include "backend/cuda/scan/scan.h"
 
-/// What the kernels between matrix products have in common. All of them read and write tensors without gaps, batch
-/// first; every run() allocates nothing, waits for nothing, can be captured, and gives the same bits every time.
+/// Helpers of the kernels between matrix products. All these kernels read and write tensors without gaps, batch first;
+/// every run() allocates nothing, waits for nothing, can be captured, and gives the same bits every time.
 namespace penstock::cuda {
 
 /// Bytes that every address is a multiple of, unless a spec says otherwise; run() checks it.
@@ -30,7 +30,7 @@ struct RowPlan {
   int vector = 1;
   int group = 1;    ///< Threads of a row, a power of two
   int steps = 1;    ///< Vectors of a thread
-  int threads = 0;  ///< Of a block
+  int threads = 0;  ///< Threads of a block
   bool held = true;
 
   int rows_of_block() const { return threads / group; }
@@ -45,7 +45,8 @@ unsigned blocks_for(Index items, Index per_block, Index most = 1 << 30);
 /// Blocks that run at once, so many of each multiprocessor.
 Index resident_blocks(const Device& device, int of_multiprocessor = 2048 / kBlockThreads);
 
-/// The same for a kernel in blocks of so many threads, as its registers and shared memory allow.
+/// Returns the number of resident blocks of a kernel, given its registers, its shared memory and the threads of a
+/// block.
 Index all_resident(const Device& device, const Kernel& kernel, int threads);
 
 /// A kernel of kernels/pointwise/; `file` is its place there.
@@ -54,7 +55,7 @@ KernelSource pointwise_source(std::string entry, const std::string& file, std::v
 /// Throws Error(invalid_argument) naming the argument.
 void require_size(Index value, Index least, const char* name);
 void require_aligned(DeviceAddress address, int alignment, const char* name);
-/// The same for an address that may be 0.
+/// Throws as require_aligned() does, but accepts the address 0.
 void require_optional(DeviceAddress address, int alignment, const char* name);
 void require_positions(const Positions& positions);
 void require_lengths(const Positions& positions, DeviceAddress lengths);

@@ -10,8 +10,8 @@ namespace penstock::cuda {
 struct Loss {
   LossKind kind = LossKind::cross_entropy;
   Index rows = 1, width = 256;                    ///< W: classes; mse, mae: values of a position
-  plan::Storage outputs = plan::Storage::f32;     ///< Of y
-  plan::Storage gradients = plan::Storage::bf16;  ///< Of the gradient
+  plan::Storage outputs = plan::Storage::f32;     ///< Storage of y
+  plan::Storage gradients = plan::Storage::bf16;  ///< Storage of the gradient
   bool gradient = true;                           ///< It is wanted.
   int alignment = kAlignment;
 };

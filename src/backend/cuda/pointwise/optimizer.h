@@ -32,7 +32,7 @@ class TrainingStepExecutable {
   const Kernel *begin_, *decide_;
 };
 
-/// Where two ranges of a store lie, the one behind the other, each at multiples of 4.
+/// Places of two ranges of a store, one after the other, each at multiples of 4.
 struct SquareRanges {
   Index first_begin = 0, first_end = 0, last_begin = 0, last_end = 0;
 };
@@ -90,7 +90,7 @@ struct OptimizerCall {
 class OptimizerExecutable {
  public:
   OptimizerExecutable(Device& device, const OptimizerSpec& spec, const std::vector<OptimizerTensor>& tensors);
-  /// What the caller uploads, once.
+  /// Returns the bytes of the table of ranges, which the caller uploads once.
   const std::vector<unsigned char>& ranges() const { return ranges_; }
   void run(const OptimizerCall& call, StreamHandle stream) const;
 

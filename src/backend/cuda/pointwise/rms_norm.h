@@ -11,7 +11,7 @@ struct RmsNorm {
   plan::Storage storage = plan::Storage::bf16;
   double epsilon = 1e-6;
   bool branch = false;       ///< Forward: there is one. Backward: its gradient differs from dx, as after a dropout.
-  DropoutSite dropout = {};  ///< Of the branch
+  DropoutSite dropout = {};  ///< Dropout of the branch
   bool add_dx = false;       ///< Backward: there is a gradient of the sum from elsewhere to add.
   bool sums = false;         ///< Backward: the sums of the columns of the branch's gradient are wanted.
   bool add_gain = false;     ///< The gradient of the gain is added to, instead of replaced

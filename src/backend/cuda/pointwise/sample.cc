@@ -13,7 +13,7 @@ namespace {
 
 constexpr Index kMostShared = 2048;  // classes whose keys and sums fit shared memory
 
-/// What the sort has places for.
+/// Returns the number of keys that the sort has room for, a power of two.
 Index size_of(const Sample& spec) {
   return static_cast<Index>(std::bit_ceil(static_cast<std::uint64_t>(std::max<Index>(spec.classes, 2))));
 }

@@ -7,12 +7,13 @@
 namespace penstock::cuda {
 namespace {
 
-/// With sums, which take registers, a thread has one vector of a row where there are threads enough.
+/// Returns the plan of rows. With sums, which take registers, a thread has one vector of a row if there are enough
+/// threads.
 RowPlan plan_of(const SiluGate& spec) {
   return plan_rows(spec.width, vector_for(spec.width, spec.alignment, {spec.storage}), spec.sums ? 1 : 2);
 }
 
-/// Whether the kernel's threads have registers for the sums of their columns of g and v.
+/// Returns whether the kernel's threads have enough registers for the sums of their columns of g and v.
 bool sums_columns(const SiluGate& spec) {
   constexpr int most = 16;
   const RowPlan plan = plan_of(spec);

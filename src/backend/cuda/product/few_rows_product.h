@@ -11,12 +11,12 @@ class FewRowsProduct {
  public:
   static constexpr Index most_rows = 8;
 
-  /// Whether a product is one: A of few rows as they lie, B transposed, at most a bias as epilogue.
+  /// Returns whether this kernel computes the product: A of few rows, not transposed, B transposed, at most a bias.
   static bool fits(const ProductShape& shape);
 
   FewRowsProduct(Device& device, const ProductShape& shape);
   std::size_t workspace_bytes() const { return 0; }
-  /// As Product::run(), but nothing is added to D.
+  /// Runs like Product::run(), but adds nothing to D.
   void run(DeviceAddress a, DeviceAddress b, DeviceAddress d, DeviceAddress vector, DeviceAddress workspace,
            StreamHandle stream, bool add = false) const;
 

@@ -23,7 +23,7 @@ int vector_of(const ProductShape& shape) {
   return shape.d_alignment % 8 == 0 && shape.d_stride % 2 == 0 && shape.n % 2 == 0 ? 2 : 1;
 }
 
-/// What the splits give, [splits, M * N + sums].
+/// Returns the number of floats of the partial sums of one split, M * N and the sums of columns.
 Index partial_floats(const ProductShape& shape) {
   return shape.m * shape.n + (shape.epilogue == Epilogue::sum_columns ? shape.m : 0);
 }

@@ -13,12 +13,12 @@ class FloatProduct {
  public:
   /// `shape`: in f32 throughout; Epilogue::sum_columns goes with `a_transposed` or without.
   FloatProduct(Device& device, const ProductShape& shape);
-  /// By a plan of the caller's, for measurements.
+  /// Uses a plan of the caller's, for measurements.
   FloatProduct(Device& device, const ProductShape& shape, const plan::GpuProductPlan& plan);
 
   const plan::GpuProductPlan& plan() const { return plan_; }
   std::size_t workspace_bytes() const;
-  /// As Product::run().
+  /// Runs like Product::run().
   void run(DeviceAddress a, DeviceAddress b, DeviceAddress d, DeviceAddress vector, DeviceAddress workspace,
            StreamHandle stream, bool add = false) const;
 

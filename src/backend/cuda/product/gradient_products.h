@@ -10,8 +10,8 @@ namespace penstock::cuda {
 /// Gradients of y = x W^T + b over many positions, from dy [P, N] without gaps: dW [N, K] = dy^T x, db [N] = column
 /// sums of dy, dx [P, K] = dy W.
 struct GradientShape {
-  plan::Storage storage = plan::Storage::bf16;   ///< Of x, W, dy and dx
-  plan::Storage gradients = plan::Storage::f32;  ///< Of dW and db: f32, or as `storage`
+  plan::Storage storage = plan::Storage::bf16;   ///< Storage of x, W, dy and dx
+  plan::Storage gradients = plan::Storage::f32;  ///< Storage of dW and db: f32, or `storage`
   Index positions = 1;                           ///< P
   Index inputs = 1, outputs = 1;                 ///< K, N
   Index x_stride = 1;                            ///< Elements from position to position of x and dx
@@ -38,7 +38,7 @@ class GradientProducts {
   GradientProducts(Device& device, const GradientShape& shape);
   /// Zero before its first use, and left alone by everybody else.
   std::size_t sums_bytes() const { return bias_sums_ ? bias_sums_->workspace_bytes() : 0; }
-  /// Of any content.
+  /// Bytes of workspace of the products; any content.
   std::size_t products_bytes() const;
   void run(const GradientCall& call, DeviceAddress sums, DeviceAddress products, StreamHandle stream) const;
 

@@ -7,19 +7,19 @@
 
 namespace penstock::cuda {
 
-/// Whether a product of many rows runs in kernels of our own: floats that keep their digits, of any size by warpgroups,
-/// and by warps up to the size from which cuBLASLt's plain multiplications were measured to be quicker
-/// (docs/results/gpu.md). All else is cuBLASLt's.
+/// Returns whether a product of many rows runs in our own kernels. They compute floats without TF32: by warpgroups for
+/// any size, by warps up to the size from which cuBLASLt was measured to be quicker (docs/results/gpu.md). cuBLASLt
+/// computes all other products.
 inline bool in_own_kernels(const plan::GpuModel& gpu, const ProductShape& shape) {
   const double size = static_cast<double>(shape.m) * static_cast<double>(shape.n) * static_cast<double>(shape.k);
-  return shape.storage == plan::Storage::f32 && !shape.tf32 && (has_warpgroups(gpu) || size <= gpu.costs.own_product);
+  return shape.storage == plan::Storage::f32 && !shape.tf32 && (has_warpgroups(gpu) || size <= gpu.costs.product.own);
 }
 
-/// A product by whoever does it best. Not safe for two calls at once.
+/// A matrix product, in our own kernels or by cuBLASLt. Not safe for two calls at once.
 class MatrixProduct {
  public:
   MatrixProduct() = default;
-  /// As Product and FloatProduct.
+  /// Throws like Product and FloatProduct.
   MatrixProduct(Device& device, const ProductShape& shape);
 
   std::size_t workspace_bytes() const;

@@ -3,8 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 
-/// What Penstock calls of CUDA's driver, of NVRTC and of cuBLASLt. The declarations are our own, so that a build needs
-/// no toolkit and is the same on every machine; the libraries are opened when they are first needed.
+/// Functions that Penstock calls in CUDA's driver, NVRTC and cuBLASLt. The declarations are our own, so that a build
+/// needs no toolkit and is the same on every machine. The libraries are opened on first use.
 namespace penstock::cuda {
 
 using Result = int;  // CUresult, nvrtcResult and cublasStatus_t alike: 0 is success
@@ -79,7 +79,7 @@ struct LaunchConfig {
 struct alignas(64) TensorMap {
   std::uint64_t content[16] = {};
 };
-/// Of CUtensorMapDataType, CUtensorMapSwizzle, CUtensorMapL2promotion.
+/// Values of CUtensorMapDataType, CUtensorMapSwizzle and CUtensorMapL2promotion.
 enum : int { map_f16 = 6, map_f32 = 7, map_bf16 = 9 };
 enum : int { map_swizzle_none, map_swizzle_32, map_swizzle_64, map_swizzle_128 };
 enum : int { map_promote_none, map_promote_64, map_promote_128, map_promote_256 };
@@ -92,7 +92,8 @@ enum : int { pointer_device = 9 };  // a value of CUpointer_attribute
 /// Values of cublasComputeType_t and cudaDataType_t.
 enum : int { blas_compute_f32 = 68, blas_compute_tf32 = 77 };
 enum BlasType : int { blas_f32 = 0, blas_f16 = 2, blas_bf16 = 14 };
-/// Of cublasLtMatmulDescAttributes_t, cublasLtEpilogue_t, cublasOperation_t, cublasLtMatmulPreferenceAttributes_t.
+/// Values of cublasLtMatmulDescAttributes_t, cublasLtEpilogue_t, cublasOperation_t and
+/// cublasLtMatmulPreferenceAttributes_t.
 enum : int { blas_transpose_a = 3, blas_transpose_b = 4, blas_epilogue = 7, blas_bias_pointer = 8 };
 enum : int { blas_epilogue_none = 1, blas_epilogue_bias = 4, blas_epilogue_sum_b = 512 };
 enum : int { blas_as_it_is = 0, blas_transposed = 1 };

@@ -120,7 +120,7 @@ Index next_round_size(Index size) {
   return (size + unit - 1) / unit * unit;
 }
 
-/// What cuBLASLt is asked about in a product's place.
+/// Returns the shape for which cuBLASLt's heuristic is asked in place of this one: sizes that vary are rounded up.
 ProductShape chosen_for(const ProductShape& shape) {
   ProductShape alike = shape;
   if (shape.m_varies) alike.m = next_round_size(shape.m);

@@ -25,10 +25,10 @@ const Blas& find_blas();
 
 /// Begins to start it for a GPU while the caller does something else: opening a file of half a gigabyte and making a
 /// handle take as long as half of the driver's start. Comes after the driver's own start, which it would hold up.
-/// Whoever needs it meanwhile waits for it; nothing is ready only when the future is.
+/// Callers that need it meanwhile wait for it; no caller has to wait for the future.
 [[nodiscard]] std::future<void> start_products(int ordinal);
 
-/// What is done to a product, or with its factors, before it is written.
+/// Operation on a product, or on its factors, before it is written.
 enum class Epilogue {
   nothing,
   add_bias,     ///< D's rows get a vector [n] added.
@@ -37,23 +37,23 @@ enum class Epilogue {
 
 /// D [m, n] = A [m, k] B [k, n], all row by row, rows `*_stride` elements apart. Arithmetic is float.
 struct ProductShape {
-  plan::Storage storage = plan::Storage::f32;  ///< Of A, B and the bias.
-  plan::Storage result = plan::Storage::f32;   ///< Of D and of the sums.
+  plan::Storage storage = plan::Storage::f32;  ///< Storage of A, B and the bias.
+  plan::Storage result = plan::Storage::f32;   ///< Storage of D and of the sums.
   Index m = 1, n = 1, k = 1;
   bool a_transposed = false;  ///< A lies in memory as [k, m].
   bool b_transposed = false;  ///< B lies in memory as [n, k].
   Index a_stride = 1, b_stride = 1, d_stride = 1;
   Epilogue epilogue = Epilogue::nothing;
   bool tf32 = false;  ///< f32 only: factors rounded to 10 bits of mantissa, for the tensor cores.
-  /// Whether m or k is another in many calls, as positions of batches are: cuBLASLt then chooses for the next of sizes
-  /// that are at most a sixteenth apart, as its choice takes longer than many products.
+  /// True if m or k differs in many calls, as the number of positions of a batch does. cuBLASLt then chooses for the
+  /// next of sizes at most a sixteenth apart, since its choice takes longer than many products.
   bool m_varies = false, k_varies = false;
   /// Bytes, powers of two up to 256, that the addresses are multiples of; of the rows cuBLASLt knows from the strides.
   int a_alignment = 16, b_alignment = 16, d_alignment = 16;
 };
 
-/// Whether cuBLASLt can do it; sums of columns with products of halves, for instance, need sizes that are multiples
-/// of 8.
+/// Returns whether cuBLASLt supports the product. For instance, sums of columns with products of halves need sizes that
+/// are multiples of 8.
 bool can_multiply(Device& device, const ProductShape& shape);
 
 /// Drops what this process remembers of cuBLASLt's choices, so that the next come from disk. For tests.

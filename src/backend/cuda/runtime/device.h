@@ -64,7 +64,7 @@ class Device {
   PoolHandle pool_ = nullptr;
 };
 
-/// What the driver tells about a GPU, without making a context on it.
+/// Returns what the driver tells about a GPU, without making a context on it.
 plan::GpuModel describe_device(int ordinal);
 /// Why Penstock does not run on that GPU; empty where it does.
 std::string complaint_about(int ordinal, const plan::GpuModel& model);

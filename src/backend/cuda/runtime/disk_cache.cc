@@ -29,7 +29,7 @@ namespace fs = std::filesystem;
 constexpr std::string_view kSuffix = ".cubin";
 constexpr std::uint64_t kDefaultMegabytes = 256;
 
-/// What precedes the content of a file.
+/// Header of a file, in front of its content.
 struct Header {
   char magic[8] = {'p', 'e', 'n', 's', 't', 'o', 'c', '1'};
   std::uint64_t bytes = 0;

@@ -33,19 +33,19 @@ class DiskCache {
   /// An empty folder name: no cache. The oldest entries go once all together exceed `limit` bytes.
   DiskCache(std::string folder, std::uint64_t limit) : folder_(std::move(folder)), limit_(limit) {}
 
-  /// In cache_folder(); PENSTOCK_CACHE_MB, else 256.
+  /// Makes the cache in cache_folder(), of PENSTOCK_CACHE_MB megabytes, else 256.
   static DiskCache from_environment();
-  /// That one, as it was when it was first asked for.
+  /// Returns that cache, with the environment of the first call.
   static const DiskCache& of_process();
 
   const std::string& folder() const { return folder_; }
 
-  /// What was put under this name, if it is there and undamaged.
+  /// Returns the content that was put under this name, or nothing if it is missing or damaged.
   std::optional<std::string> get(const std::string& name) const;
   void put(const std::string& name, std::string_view content) const;
 
  private:
-  /// Whether the folder is this user's or root's, and nobody else may write to it; warns otherwise.
+  /// Returns whether the folder is owned by this user or root and nobody else may write to it; warns otherwise.
   bool is_trusted() const;
   std::string path_of(const std::string& name) const;
   void evict() const;

@@ -48,7 +48,7 @@ void write_dump(const std::filesystem::path& path, std::string_view content) {
   }
 }
 
-/// What PENSTOCK_DUMP_DIR asks for: `cuobjdump -sass` shows the instructions of the cubin.
+/// Writes the files of PENSTOCK_DUMP_DIR, if it is set. `cuobjdump -sass` shows the instructions of the cubin.
 void dump(const KernelSource& source, const std::string& name, const std::string& cubin, const std::string& log) {
   const char* folder = environment("PENSTOCK_DUMP_DIR");
   if (folder == nullptr || *folder == '\0') return;

@@ -12,7 +12,7 @@
 
 namespace penstock::cuda {
 
-/// What specialises a kernel, such as "constexpr int kLanes" and 32, or "using Storage" and "F32".
+/// Constant that specialises a kernel, such as "constexpr int kLanes" and 32, or "using Storage" and "F32".
 struct Constant {
   template <class Value>
   Constant(std::string what, const Value& is) : declaration(std::move(what)), value(fmt::format("{}", is)) {}
@@ -23,7 +23,7 @@ struct Constant {
 /// A kernel before it is compiled: the text that holds it and the constants that specialise it.
 struct KernelSource {
   std::string entry;  ///< Name of the function, such as "ScanForward".
-  std::string file;   ///< What the program includes, such as "backend/cuda/kernels/scan/scan_forward.cuh".
+  std::string file;   ///< File that the program includes, such as "backend/cuda/kernels/scan/scan_forward.cuh".
   std::vector<Constant> constants;  ///< Seen by the text.
   std::string functions;            ///< Seen by the text: those that only a program can write.
   plan::CellText rule;              ///< The cell that the text calls Rule, if it does.
@@ -35,11 +35,11 @@ struct KernelSource {
   std::string text() const;
 };
 
-/// What a compiled kernel occupies.
+/// Resources that a compiled kernel occupies.
 struct KernelResources {
-  int registers = 0;     ///< Of one thread
-  int shared_bytes = 0;  ///< Of one block, what the launch gives included
-  int local_bytes = 0;   ///< Of one thread: spilled registers, and arrays that did not become registers
+  int registers = 0;     ///< Registers of one thread
+  int shared_bytes = 0;  ///< Bytes of one block, including those that the launch adds
+  int local_bytes = 0;   ///< Bytes of one thread: spilled registers, and arrays that did not become registers
 };
 
 /// Compiles for a chip (80: sm_80), without a GPU and without the cache; `log` states the resources of every kernel.
@@ -61,8 +61,8 @@ struct Launch {
 /// A kernel on a GPU, ready to be launched.
 class Kernel {
  public:
-  /// From memory, else from the disk cache, else from the compiler. The reference is good until the process ends. Any
-  /// number of threads may call this: different kernels are compiled side by side, each of them once. With
+  /// Returns a kernel from memory, else from the disk cache, else from the compiler. The reference is valid until the
+  /// process ends. Any number of threads may call this: different kernels compile side by side, each of them once. With
   /// PENSTOCK_DUMP_DIR set, source, cubin and plan are written there.
   static const Kernel& load(Device& device, const KernelSource& source);
 

@@ -37,9 +37,9 @@ class Library {
   std::string origin_, complaint_;
 };
 
-/// Where a library of CUDA's toolkit may lie, in order: each folder of PENSTOCK_CUDA_PATH, wherever the system's loader
-/// looks, CUDA_PATH and CUDA_HOME, /usr/local/cuda, and the folders nvidia/*/lib that PyPI's packages make in the
-/// virtual environment in use and beside the python3 of the PATH. `names` are file names, best first.
+/// Returns the possible paths of a library of CUDA's toolkit, in order: each folder of PENSTOCK_CUDA_PATH, the places
+/// of the system's loader, CUDA_PATH and CUDA_HOME, /usr/local/cuda, and the folders nvidia/*/lib that PyPI's packages
+/// make in the virtual environment in use and beside the python3 of the PATH. `names` are file names, best first.
 std::vector<std::string> candidates(const std::vector<std::string>& names);
 
 /// The first of a library's versions, given as file names, that load() finds nothing to complain of; otherwise one that

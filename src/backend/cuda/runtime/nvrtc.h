@@ -23,7 +23,7 @@ struct Nvrtc {
 /// without a driver any will do. Never throws.
 const Nvrtc& find_nvrtc();
 
-/// The same. Throws Error(unsupported) that says what was not found and what to install.
+/// Returns the result of find_nvrtc(). Throws Error(unsupported) that says what was not found and what to install.
 const Nvrtc& nvrtc();
 
 /// One program to compile: a main text and the texts that it may include, by the name it uses.

@@ -53,7 +53,7 @@ class Pipeline {
 
   /// Sizes of a chunk in bytes.
   Pipeline(Device& device, std::size_t input, std::size_t output);
-  /// Until fill() says that there was nothing more. Whatever throws ends it; what is under way is waited for first.
+  /// Runs until fill() returns that there is nothing more. An exception ends it, after waiting for work under way.
   void run(const Fill& fill, const Work& work, const Take& take);
 
  private:

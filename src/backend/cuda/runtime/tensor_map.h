@@ -15,9 +15,9 @@ struct MapAxis {
   int box = 1;       ///< How much of it one copy takes, at most 256
 };
 
-/// What the copy engine knows of a tensor of bf16 or f16 at an address, innermost axis first. `line`: bytes that one
-/// copy takes of the first axis, 64 or 128, whose pieces of 16 bytes shared memory holds in the order that tensor cores
-/// read. Throws Error if the driver refuses it.
+/// Returns the copy engine's description of a tensor of bf16 or f16 at an address, innermost axis first. `line`: bytes
+/// that one copy takes of the first axis, 64 or 128, whose pieces of 16 bytes lie in shared memory in the order that
+/// tensor cores read. Throws Error if the driver refuses it.
 template <std::size_t rank>
 TensorMap tensor_map(plan::Storage storage, DeviceAddress data, const std::array<MapAxis, rank>& axes, int line);
 

@@ -15,14 +15,14 @@ struct FusedForward {
   DeviceAddress bias = 0;    ///< [G * H] or 0
 };
 
-/// What plan_gpu_layer() wants to know of a call. Throws Error(invalid_argument) for what never fits.
+/// Returns the problem of a call for plan_gpu_layer(). Throws Error(invalid_argument) for calls that never fit.
 plan::GpuLayerProblem problem_of(const FusedForward& call);
 
 /// A fused forward pass, compiled. Needs no workspace; running allocates nothing and waits for nothing, and any number
 /// of calls may be under way.
 class FusedExecutable {
  public:
-  /// For a call of that form: `plan` is of its problem, in the fused regime.
+  /// Prepares a call of this form; `plan` is a plan of its problem in the fused regime.
   FusedExecutable(Device& device, const FusedForward& call, const plan::GpuScanPlan& plan);
 
   const plan::GpuScanPlan& plan() const { return plan_; }
@@ -39,7 +39,7 @@ class FusedExecutable {
   int x_alignment_ = 1;
 };
 
-/// What kernels of layers in one launch have in common; entry, file and constants of their own are to come.
+/// Returns the common part of the kernels of layers in one launch; the caller adds entry, file and further constants.
 KernelSource layer_source(const ScanRule& rule, const plan::GpuLayerProblem& problem, const plan::GpuScanPlan& plan);
 
 /// The kernel for a problem and its plan; `x_alignment`: of x, its strides and the bytes of its steps.

@@ -75,7 +75,7 @@ void set_alignments(ProductShape& shape, DeviceAddress a, DeviceAddress b, Devic
   shape.a_alignment = alignment_of(a), shape.b_alignment = alignment_of(b), shape.d_alignment = alignment_of(d);
 }
 
-/// Without gates, where nobody keeps them: only the fused regime can do with that.
+/// Returns the scan of a layer, without gates if they are not kept: only the fused regime can do without.
 ScanForward scan_of(const LayerForward& call, const LayerSpec& spec, const ScanRule& rule) {
   check_spec(spec);
   require_address(call.x.data, "x");

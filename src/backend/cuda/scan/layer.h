@@ -17,13 +17,13 @@ struct LayerSpec {
   std::string cell = "mingru";
   Index input = 1;                               ///< I
   Index hidden = 1;                              ///< H
-  plan::Storage storage = plan::Storage::bf16;   ///< Of x, y, weights, gates and their gradients
-  plan::Storage gradients = plan::Storage::f32;  ///< Of the gradients of weight and bias: f32, or as `storage`
+  plan::Storage storage = plan::Storage::bf16;   ///< Storage of x, y, weights, gates and their gradients
+  plan::Storage gradients = plan::Storage::f32;  ///< Storage of the gradients of weight and bias: f32, or `storage`
   bool bias = true;
   bool reverse = false;
   bool tf32 = false;  ///< f32 storage only: products with factors rounded to 10 bits of mantissa
-  /// Of the forward pass. The backward pass, which is never fused, is then planned for itself; direct and scan hold for
-  /// both.
+  /// Regime of the forward pass. The backward pass, which is never fused, is then planned by itself; direct and scan
+  /// hold for both.
   plan::Regime regime = plan::Regime::automatic;
 };
 
@@ -37,7 +37,7 @@ struct LayerWeights {
   DeviceAddress bias = 0;
 };
 
-/// Which steps there are; what ScanShape says of a rule, of storage, channels and direction is the layer's to set.
+/// Steps of a batch; the layer sets rule, storage, channels and direction of the ScanShape.
 using LayerBatch = ScanShape;
 
 /// x [B, T, I] must be one matrix of P rows: rows after rows or steps after steps, with one stride from each to the
@@ -77,7 +77,7 @@ struct MatrixRows {
   void require_of(const LayerBatch& batch, const DeviceSequence& x, Index input) const;
 };
 
-/// What the planner wants to know of a call. Throws Error(invalid_argument) for what does not fit.
+/// Returns the planner's problem of a call. Throws Error(invalid_argument) if the call does not fit the spec.
 plan::GpuLayerProblem problem_of(const LayerForward& call, const LayerSpec& spec);
 
 /// The parts of a workspace, in bytes. What blocks pass on and sums (zero before their first use; every run leaves them
@@ -88,7 +88,7 @@ struct WorkspaceParts {
   std::size_t bytes() const { return passed + sums + products; }
 };
 
-/// Where a layer finds the parts in a workspace.
+/// Places of a layer's parts in a workspace.
 struct WorkspacePlaces {
   std::size_t passed = 0, sums = 0, products = 0;
 };
@@ -105,7 +105,7 @@ class LayerForwardExecutable {
   /// Instead of one part after the other.
   void place(const WorkspacePlaces& places) { places_ = places; }
   const plan::GpuScanPlan& plan() const;
-  /// In the fused or the epilogue regime, by a plan of the caller's, for measurements.
+  /// Uses a plan of the caller's, in the fused or the epilogue regime, for measurements.
   LayerForwardExecutable(Device& device, const LayerSpec& spec, const LayerForward& call,
                          const plan::GpuScanPlan& plan);
   /// A call of the form that was prepared: other addresses, no more rows or steps.
@@ -123,7 +123,7 @@ class LayerForwardExecutable {
   MatrixRows positions_;
   WorkspacePlaces places_;
 
-  /// Whether all is one launch, by such a plan.
+  /// Prepares the whole layer as one launch if the plan is of such a regime. Returns whether it is.
   bool prepare_one_launch(Device& device, const LayerForward& call, const plan::GpuScanPlan& plan);
 };
 

@@ -16,7 +16,7 @@ struct DeviceSequence {
   Index step_stride = 0;
 };
 
-/// What the two passes of a linear recurrence have in common.
+/// Shape that the two passes of a linear recurrence share.
 struct ScanShape {
   ScanRule rule = given_terms;
   plan::Storage storage = plan::Storage::f32;
@@ -33,7 +33,7 @@ struct ScanShape {
   DeviceAddress reset = 0;       ///< uint8 [B, T] or 0: nonzero clears the state before a step.
   Index reset_row_stride = 0, reset_step_stride = 0;
   DeviceAddress learnt = 0;                       ///< [K, C] in the storage, of rules with learnt vectors.
-  plan::Regime regime = plan::Regime::automatic;  ///< Of what is prepared; a call need not say it.
+  plan::Regime regime = plan::Regime::automatic;  ///< Regime of the executable; a call need not say it.
 };
 
 /// The values of a step that the rule makes a and b of, in its order; those beyond its `gates` are not looked at.
@@ -72,7 +72,7 @@ class ScanExecutable {
   /// does not fit, unsupported without a compiler.
   ScanExecutable(Device& device, const ScanForward& call);
   ScanExecutable(Device& device, const ScanBackward& call);
-  /// With a plan of the caller's, for measurements.
+  /// Uses a plan of the caller's, for measurements.
   ScanExecutable(Device& device, const ScanForward& call, const plan::GpuScanPlan& plan);
   ScanExecutable(Device& device, const ScanBackward& call, const plan::GpuScanPlan& plan);
 

@@ -15,7 +15,8 @@ inline void set_all(ScanTensor* tensors, const ScanTerms& terms, int count, Inde
   for (int g = 0; g < count; ++g) tensors[g] = tensor_of(terms[static_cast<std::size_t>(g)], bytes);
 }
 
-/// What does not depend on the direction. `workspace`: the header and what blocks pass on.
+/// Returns the arguments that do not depend on the direction. `workspace`: the header and the words that blocks pass
+/// on.
 inline ScanArguments arguments_of_shape(const ScanShape& shape, const plan::GpuScanPlan& plan,
                                         DeviceAddress workspace) {
   ScanArguments arguments{};

@@ -40,10 +40,10 @@ void check_call(const LayerSpec& spec, const LayerStep& call) {
           "x, y, weight and bias must be aligned to their {} bytes a value", size);
 }
 
-/// Of a block.
+/// Returns the number of warps of a block.
 int step_warps(const plan::GpuModel& gpu) {
   constexpr double most = 32;
-  return static_cast<int>(std::clamp(gpu.costs.step_warps, 1.0, most));
+  return static_cast<int>(std::clamp(gpu.costs.step.warps, 1.0, most));
 }
 
 }  // namespace

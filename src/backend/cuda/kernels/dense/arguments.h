@@ -8,7 +8,7 @@ struct DenseTensor {
   long long step_stride;
 };
 
-/// Which steps of which rows exist, and in which order rows are taken.
+/// Rows and steps of a batch, and the order in which rows are taken.
 struct DenseRows {
   const long long* lengths;     // [B] or null: all rows have T steps
   const long long* cu_seqlens;  // [B + 1] or null: row b is the steps cu_seqlens[b] .. cu_seqlens[b + 1] of row 0
@@ -17,7 +17,7 @@ struct DenseRows {
   long long reset_row_stride, reset_step_stride;
   long long steps;  // T; packed rows: the steps of all rows together
   int rows;         // B
-  // Of packed rows the walk steps begin .. begin + most, which are then counted from 0.
+  // Range of walk steps, begin .. begin + most, that this call covers in packed rows; the kernel counts them from 0.
   int begin, most;
 };
 

@@ -1,12 +1,13 @@
 // Barriers in shared memory, bulk copies and clusters: instructions of sm_90 and later.
 
-/// Goes from phase to phase when all arrivals, and all bytes that were announced, are there.
+/// Barrier that enters the next phase when all arrivals, and all announced bytes, are there.
 struct CopyBarrier {
   unsigned long long word;
 
   __device__ __forceinline__ unsigned address() const { return (unsigned)__cvta_generic_to_shared(&word); }
-  /// Whoever initialises a barrier may announce bytes at once; all others wait for their block or cluster first.
-  /// (racecheck warns of the two accesses, since it takes the first one for all of the warp's.)
+  /// Initialises the barrier for `arrivals` arrivals. The thread that does may announce bytes at once; all others wait
+  /// for their block or cluster first. (racecheck warns of the two accesses, since it attributes the first to the whole
+  /// warp.)
   __device__ __forceinline__ void init(int arrivals) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(address()), "r"(arrivals) : "memory");
   }
@@ -17,7 +18,7 @@ struct CopyBarrier {
   __device__ __forceinline__ void arrive() {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(address()) : "memory");
   }
-  /// Whether a phase is over, after a short wait.
+  /// Returns whether the phase of this parity is over, after a short wait.
   __device__ __forceinline__ bool passed(unsigned parity) const {
     unsigned over;
     asm volatile(
@@ -27,9 +28,9 @@ struct CopyBarrier {
         : "memory");
     return over != 0;
   }
-  /// Until a phase is over: the first one has parity 0, the next one 1, and so on in turns. What other blocks of the
-  /// cluster sent to this one's shared memory, of which no cache has copies, is then visible. A wait that cannot end,
-  /// of some ten seconds, is an error of the launch instead of a GPU that hangs.
+  /// Waits until a phase is over: the first one has parity 0, the next one 1, and so on in turns. Data that other
+  /// blocks of the cluster sent to this block's shared memory, which no cache holds, are then visible. A wait that
+  /// lasts some ten seconds fails the launch instead of hanging the GPU.
   __device__ __forceinline__ void wait(unsigned parity) const {
     constexpr int kMost = 1 << 24;
 #pragma unroll 1
@@ -43,7 +44,7 @@ struct CopyBarrier {
 /// Barriers that were initialised are seen by copies and by the other blocks of the cluster.
 PENSTOCK_DEVICE void ShowBarriers() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
 
-/// What ordinary stores wrote to shared memory is there for bulk copies that start afterwards.
+/// Makes earlier ordinary stores to shared memory visible to bulk copies that start afterwards.
 PENSTOCK_DEVICE void ShowCopies() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 /// Starts a copy of `bytes`, a multiple of 16, whose end the barrier counts.

@@ -69,12 +69,13 @@ PENSTOCK_DEVICE float SumOfColumn(float sum) {
 
 struct DenseCell {
   static constexpr int G = Rule::gates, S = Rule::states, N = Rule::saved;
-  /// Whether R h enters the cell by itself and not only in a sum with W x.
+  /// True if R h enters the cell by itself and not only in a sum with W x.
   static constexpr bool split = Rule::split_gradients;
   static constexpr bool two_phases = Rule::phases == 2;
   static constexpr int first_gates = FirstGates<Rule, two_phases>::count;
 
-  /// What the backward pass needs of a gate: the sum of both products; of split cells, whose W x is there still, R h.
+  /// Returns the value of a gate that the tape keeps: the sum of both products or, for split cells, whose W x is still
+  /// in memory, R h.
   PENSTOCK_DEVICE Real kept(Real wx, Real rh) { return split ? rh : wx + rh; }
 
   /// The cell of one phase, over a value V. `learnt`: as PutLearnt() takes them for V.

@@ -1,11 +1,10 @@
-// What both passes over many clusters share: pieces that all CTAs of a team exchange through the second-level cache,
-// and sums that the CTAs of a cluster add up among themselves.
-//
-// A piece is its own flag: 16 bytes of values of which no 32-bit word has all bits set. Whoever waits for it reads it
-// until it is there, on its way to shared memory or to the registers from which it is multiplied. Buffers take turns:
-// whoever has all sums of exchange n knows that every CTA of the team has sent exchange n - 1, thus has read exchange n
-// - 2, and may clear its own pieces of that. The next to be sent to the same place is n + 6: a fence every fourth time
-// is enough for everybody to see the place empty before.
+// Code of both passes over many clusters: pieces that all CTAs of a team exchange through the second-level cache, and
+// sums that the CTAs of a cluster add up among themselves.
+// A piece is its own flag: 16 bytes of values of which no 32-bit word has all bits set. The receiver reads it until it
+// is there, on its way to shared memory or to the registers of a product. Buffers take turns: a CTA that has all sums
+// of exchange n knows that every CTA of the team has sent exchange n - 1 and therefore has read exchange n - 2, so it
+// may clear its own pieces of exchange n - 2. Exchange n + 6 is the next one in that place: a fence every fourth time
+// is enough for all CTAs to see the place empty before.
 //
 // Constants: those of cluster.cuh, kClusters and kDirect of ChipShape. kBackward: which pass it is.
 
@@ -23,7 +22,7 @@ constexpr unsigned kAbsent = 0xffffffffu;
 constexpr int kMostTries = 1 << 24;
 static_assert(kChip.chip_shared_bytes(kBackward) == kSharedBytes, "the plan counts as the kernel does");
 
-/// Where a CTA is: its cluster in the team, and its rank in the cluster.
+/// Place of a CTA: its cluster in the team, and its rank in the cluster.
 struct Team {
   int number, cluster, rank, head, slice;
 
@@ -75,7 +74,7 @@ struct Exchange {
   __device__ __forceinline__ void send(int number, int at, const uint4& v) const {
     WriteShared(buffer(number) + at, make_uint4(Sendable(v.x), Sendable(v.y), Sendable(v.z), Sendable(v.w)));
   }
-  /// After send() of exchange `number`.
+  /// Clears the pieces of exchange `number`; call it after send().
   __device__ __forceinline__ void clear(int number, int at) const {
     WriteShared(buffer(number - 2) + at, make_uint4(kAbsent, kAbsent, kAbsent, kAbsent));
   }
@@ -114,7 +113,7 @@ struct Exchange {
   }
 };
 
-/// What the warps of a CTA multiply R by, by way of shared memory.
+/// Operand by which the warps of a CTA multiply R, staged in shared memory.
 struct StagedOperand {
   Pieces pieces;  // of this lane's part
   char* gathered;
@@ -143,12 +142,12 @@ struct StagedOperand {
   }
 };
 
-/// What a warp multiplies R by, from the second-level cache straight to its registers: of quad q, lane (g, t) has piece
-/// 4 q + t of row g in each tile.
+/// Operand by which a warp multiplies R, loaded from the second-level cache straight to registers: for quad q, lane (g,
+/// t) has piece 4 q + t of row g in each tile.
 struct DirectOperand {
   static constexpr int quads = kChip.quads(kBackward), at_once = kChip.quads_at_once(kBackward);
   static constexpr int all = kChip.gathered_pieces(kBackward), of_gate = all / kChip.sent_values(kBackward);
-  /// Whether each part's pieces follow one another in memory.
+  /// True if the pieces of each part follow one another in memory.
   static constexpr bool in_one_gate = of_gate == all || of_gate % (4 * quads) == 0;
   using Words = uint4[at_once][kTilesN];
   int first, start;  // piece of quad 0; bytes from the start of a buffer to this lane's of quad 0
@@ -199,7 +198,7 @@ struct DirectOperand {
   }
 
  private:
-  /// Of a piece in a buffer.
+  /// Returns the byte offset of a piece in a buffer.
   PENSTOCK_DEVICE int place(int piece) {
     return piece / of_gate * Exchange::gate_bytes + piece % of_gate * (kRows * 16);
   }
@@ -207,7 +206,7 @@ struct DirectOperand {
     if (!kExchanges || (all != 4 * kParts * quads && first + 4 * quad >= all)) return false;
     return kRows % 8 == 0 || 8 * n + (int)threadIdx.x % 32 / 4 < kRows;
   }
-  /// For the quads from `quad` on: all of them, or those that are still absent.
+  /// Loads the quads from `quad` on: all of them, or those that are still absent.
   template <bool kAll>
   __device__ __forceinline__ void ask(Words& words, const char* from, int quad) const {
 #pragma unroll
@@ -249,7 +248,7 @@ PENSTOCK_DEVICE void ShowCleared(int number) {
 /// Sends a warp's sums to the CTAs whose units they are of, four rows at once. Two buffers take turns.
 struct SumSender {
   static constexpr int parity_bytes = kChip.sums_floats(kBackward) * 4;
-  /// Of all sources.
+  /// Bytes of the sums of all sources.
   static constexpr int bytes = kChip.sources() * kBlocks * kSummed * 8 * ((kRows + 3) / 4) * 16;
   unsigned there[kTilesM], barrier_there[kTilesM];  // 0: nowhere
 
@@ -288,11 +287,11 @@ struct SumSender {
   }
 };
 
-/// Where a lane finds the sums of its unit and row, in floats from the start of shared memory.
+/// Returns the place of the sums of a lane's unit and row, in floats from the start of shared memory.
 PENSTOCK_DEVICE int SumPlace(int block, int slot) {
   return kChip.chip_sums_at(kBackward) / 4 + block * kSummed * kBlockFloats + kShape.place((int)threadIdx.x % 8, slot);
 }
-/// What all sources have of one value.
+/// Returns the sum of one value over all sources.
 PENSTOCK_DEVICE float Total(const char* shared, int place, int value, int parity) {
   const float* const p = (const float*)shared + place + parity * (SumSender::parity_bytes / 4) + value * kBlockFloats;
   constexpr int chains = kChip.sources() < 4 ? kChip.sources() : 4;
@@ -321,7 +320,7 @@ struct SumBarriers {
     }
     return b;
   }
-  /// Everybody's barriers are there, or everybody is done with them.
+  /// Waits for all CTAs of the cluster: their barriers exist, or are no longer needed.
   PENSTOCK_DEVICE void meet() {
     if constexpr (kCluster > 1) {
       ClusterArrive();
@@ -330,7 +329,7 @@ struct SumBarriers {
       __syncthreads();
     }
   }
-  /// For the sums of round 0, 1, ...
+  /// Waits for the sums of round 0, 1, ...
   __device__ __forceinline__ void wait(int round) const {
     if constexpr (kCluster > 1) {
       barriers[round & 1].wait(round / 2 & 1);
@@ -341,7 +340,7 @@ struct SumBarriers {
   }
 };
 
-/// Which block, row and lanes' unit each slot of a thread is.
+/// Returns the block, the row and the lane's unit of a slot of a thread.
 PENSTOCK_DEVICE Place PlaceOfSlot(const DenseRows& rows, const Team& team, int s) {
   const int index = ((int)threadIdx.x / 32 + kWarps * s) * 4 + (int)threadIdx.x % 32 / 8, block = index / kRows;
   return Place::of(rows, team.slice, index % kRows, team.first_block() + block, block < kBlocks);

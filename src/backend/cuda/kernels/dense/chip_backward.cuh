@@ -79,7 +79,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   const Operand operand = Operand::of(shared, base, team.rank, part, lane);
   const BackwardStrides strides = BackwardStrides::of(args);
   char* const out = shared + Held(kChip.chip_out_at(true) + (warp * 4 + lane / 8) * kShape.out_pieces() * 16);
-  // What flows through R from the gradients of exchange `i`.
+  // Multiplies the gradients of exchange `i` by R and sends the sums.
   const auto multiply = [&](int i) {
     Sums<kTilesM> own;
     operand.multiply(own, matrix, exchange, i);
@@ -135,7 +135,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     }
     ShowCleared(i);
   }
-  // What flows into the states before the first step.
+  // Gradients of the states before the first step.
   const bool flows = args.dstate_in != nullptr && steps > 0;
   if (flows) {
     multiply(steps - 1);

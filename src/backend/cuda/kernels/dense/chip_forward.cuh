@@ -59,7 +59,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     const int index = LaneWorks(s) ? (warp + kWarps * s) * 4 + lane / 8 : 0;
     ring[s] = Held(kChip.chip_ring_at(false) + index * kStages * kShape.ring_bytes());
     sums_at[s] = Held(SumPlace(LaneWorks(s) ? slot.place.block - team.first_block() : 0, slot.place.slot));
-    // Of the 8 lanes of a block, one sends each of its pieces.
+    // One of the 8 lanes of a block sends each of the block's pieces.
     sent_at[s] = Held(((slot.place.block * kPieces + lane % 8 / (8 / kPieces)) * kRows + slot.place.slot) * 16);
   }
   const auto sends = [&](int s) { return LaneWorks(s) && lane % (8 / kPieces) == 0; };

@@ -1,4 +1,4 @@
-// What both passes over a cluster of thread blocks share: tiles of R in registers and shared memory, words stored into
+// Code of both passes over a cluster of thread blocks: tiles of R in registers and shared memory, words stored into
 // another block's shared memory, and places of threads.
 //
 // Constants: Storage, Rule, kTanhUnit, kHead (D), kAccess (bytes that every address, stride and head is a multiple of,
@@ -29,7 +29,7 @@ PENSTOCK_DEVICE int Held(int number) {
 }
 
 PENSTOCK_DEVICE float LoadOne(const char* p) { return One::read(p).get(0); }
-/// To shared memory.
+/// Stores a value in shared memory.
 PENSTOCK_DEVICE void KeepOne(char* p, float value) {
   const float values[1] = {value};
   if constexpr (kBytes == 2) {
@@ -55,7 +55,7 @@ PENSTOCK_DEVICE void LoadFour(unsigned (&word)[4], unsigned address) {
                : "memory");
 }
 
-/// Of two; lane l < 16 gives the address of row l % 8 of matrix l / 8.
+/// Loads two matrices of 8 x 8 halves; lane l < 16 gives the address of row l % 8 of matrix l / 8.
 PENSTOCK_DEVICE void LoadTwo(unsigned (&word)[4], unsigned address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"
                : "=r"(word[0]), "=r"(word[1])
@@ -112,7 +112,7 @@ struct Matrix {
   }
 };
 
-/// Where a lane reads 16-byte pieces [piece][row] in shared memory; rows beyond the last repeat it.
+/// Addresses at which a lane reads 16-byte pieces [piece][row] in shared memory; rows beyond the last repeat it.
 struct Pieces {
   int at[kTilesN];
 
@@ -211,7 +211,7 @@ PENSTOCK_DEVICE uint4 FourRows(const float (&sum)[4], int lane) {
   return lower ? Bits(first, second, sum[2], sum[3]) : Bits(sum[0], sum[1], first, second);
 }
 
-/// What 8 lanes, one for each unit of a block, do of a step: the block for one row.
+/// Place of 8 lanes, one for each unit of a block of units, which compute that block for one row.
 struct Place {
   Row row;
   int slot;     // of the cluster
@@ -228,7 +228,7 @@ struct Place {
     if (!p.exists) p.row = Row{-1, 0, 0, 0, 0};
     return p;
   }
-  /// Of the channels of all heads: the first one that this lane moves.
+  /// Returns the first channel that this lane moves, counted over all heads.
   __device__ __forceinline__ int channel(int head) const { return head * kHead + (kWhole ? block * 8 : unit); }
 };
 

@@ -2,7 +2,7 @@
 // h_{t-1} is R^T times the gradients of all gates of step t. Each CTA multiplies those of its own units by its own rows
 // of R, which gives a term for every unit of the head, and sends each CTA the terms of that one's units, in floats:
 // half the bytes that it would take to give all gradients of four gates to everybody, in bfloat16, and no rounding.
-// Whoever has all terms adds them up in the order of the CTAs, and applies the cell.
+// The CTA that owns a unit adds up its terms in the order of the CTAs, and applies the cell.
 //
 // Terms of step t arrive in one of two buffers in turns: a CTA that has those of step t from everybody knows that
 // everybody has added up those of step t + 1.
@@ -97,7 +97,7 @@ extern "C" __global__ void __launch_bounds__(kShape.threads(), 1)
       StoreRemote(there[m] + parity * kShape.received_bytes() + n * 32, rows, barrier_there[m] + parity * 8);
     }
   };
-  // What has come through R, for one unit and row.
+  // Addresses of the terms received through R, for one unit and row each.
   int received_at[kSlots];
 #pragma unroll
   for (int s = 0; s < kSlots; ++s) {

@@ -1,5 +1,5 @@
-// What a thread has and does of a block of units and a row in backward passes over clusters, whichever way gradients
-// are exchanged.
+// State and work of a thread for a block of units and a row in backward passes over clusters, for both ways of
+// exchanging gradients.
 //
 // Needs cluster.cuh.
 
@@ -60,7 +60,7 @@ PENSTOCK_DEVICE void StoreBlock(char* to, int lane, int values, Index stride, co
   }
 }
 
-/// What a thread has of one block and row.
+/// State of a thread for one block of units and one row.
 struct Slot {
   Place place;
   float carried[kStates];  // gradients of the states that left the step at hand, without what flows through R
@@ -72,7 +72,7 @@ struct Slot {
   char* drh;
   bool reset, reset_after;  // before this step, before the one that follows it
 
-  /// Where a value lies, of the first unit that this lane moves.
+  /// Returns the address of a value, for the first unit that this lane moves.
   __device__ __forceinline__ const char* address(const DenseBackwardArguments& args, int head, int value,
                                                  int step) const {
     const Row& row = place.row;
@@ -197,7 +197,7 @@ struct Slot {
     return cell;
   }
 
-  /// What a step passes on to the h before it; `through`: what flows through R of it.
+  /// Returns the gradient that a step passes on to the h before it; `through`: its part that flows through R.
   __device__ __forceinline__ float passed_on(float through, int step, const DenseBackwardArguments& args) const {
     const float all = carried[0] + (reset_after ? 0.0f : through);
     return step < place.row.length ? Clipped(all, args.clip) : all;
@@ -257,8 +257,8 @@ struct Slot {
     if constexpr (kReset) reset = ResetsAt(args.rows, place.row, step - 1);
   }
 
-  /// After the first step: zeros beyond the row's length, and the gradients of the states that came in. `p` is this
-  /// slot's place; `through`: what flows through R of the first step.
+  /// Writes zeros beyond the row's length and the gradients of the states that came in; call it after the first step.
+  /// `p` is this slot's place; `through`: the gradient through R of the first step.
   template <class Through>
   __device__ __forceinline__ void finish(const Place& p, int head, const DenseBackwardArguments& args,
                                          const Through& through) {

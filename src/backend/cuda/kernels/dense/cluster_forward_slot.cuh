@@ -1,5 +1,5 @@
-// What a thread has and does of a block of units and a row in forward passes over clusters, whichever way h is
-// exchanged.
+// State and work of a thread for a block of units and a row in forward passes over clusters, for both ways of
+// exchanging h.
 //
 // Needs cluster.cuh.
 
@@ -45,13 +45,13 @@ struct ForwardStrides {
   }
 };
 
-/// What the cell makes of a step at one unit and row, beside its states.
+/// Results of the cell for a step at one unit and row, besides its states.
 struct CellForward {
   float kept[kGates], entered[kStates];  // for the backward pass
   uint4 piece;                           // of h of the block, as ShareValues() gives it
 };
 
-/// What a thread has of one block and row.
+/// State of a thread for one block of units and one row.
 struct Slot {
   Place place;
   float state[kStates], bias_ih[kGates], bias_hh[kGates];
@@ -158,7 +158,7 @@ struct Slot {
     if constexpr (kReset) reset = ResetsAt(args.rows, place.row, step + 1);
   }
 
-  /// After the last step: zeros beyond the row's length, and the last states. `p` is this slot's place.
+  /// Writes zeros beyond the row's length and the last states; call it after the last step. `p` is this slot's place.
   __device__ __forceinline__ void finish(const Place& p, int head, const DenseForwardArguments& args) const {
     ClearPadding(args.y, p, head, 1, 0);
     if constexpr (kEveryState) {

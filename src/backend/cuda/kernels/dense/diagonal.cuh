@@ -128,7 +128,7 @@ struct Piece {
     p.end = min(p.begin + piece_steps, p.row.length);
     return p;
   }
-  /// In [pieces, kOf, B, H].
+  /// Returns an index in [pieces, kOf, B, H].
   template <int kOf>
   __device__ __forceinline__ Index in(int k) const {
     return ((Index)number * kOf + k) * chains + chain;

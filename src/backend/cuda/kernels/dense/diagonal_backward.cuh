@@ -9,7 +9,7 @@
 
 #include "backend/cuda/kernels/dense/diagonal.cuh"
 
-/// What a step reads.
+/// Inputs of a step.
 struct Inputs {
   One sums[kGates], wx[DenseCell::split ? kGates : 1], dy;
   float before[kStates], dothers[kStates];  // states that entered; gradients of those that left but h
@@ -130,7 +130,7 @@ struct Backward {
     for (int k = 0; k < Learnt::count; ++k) some.learnt.of[k] += ValueOf(d.dlearnt[k]);
   }
 
-  /// Those of kAhead steps down to the piece's first.
+  /// Loads the inputs of kAhead steps down to the piece's first.
   __device__ __forceinline__ void load_some(int last, Inputs (&in)[kAhead]) const {
 #pragma unroll
     for (int k = 0; k < kAhead; ++k) {

@@ -53,7 +53,7 @@ struct Forward {
     }
   }
 
-  /// What a step leaves in memory.
+  /// Writes the results of a step: y, and the tape if the call has one.
   template <class V>
   __device__ __forceinline__ void write(int step, const V (&prev)[kStates], const V (&next)[kStates],
                                         const V (&of_x)[kGates], const V (&of_h)[kGates]) const {

@@ -13,7 +13,7 @@ constexpr int kAtOnce = kBatch * 3 / 4;
 constexpr int kAtOnce = kBatch;
 #endif
 
-/// Of a state, how much two pieces may disagree: what some roundings of the states of one walk are.
+/// Largest difference between two pieces' values of a state, relative to its size or to 1: a few roundings of one walk.
 constexpr float kAgree = 4.0f * 1.1920929e-7f;
 
 struct OfPiece {

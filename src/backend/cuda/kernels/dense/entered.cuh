@@ -1,14 +1,14 @@
-// What enters a walk step: a state that a reset clears, an output of the row, or the state that came in.
+// States that enter a walk step: cleared by a reset, an output of the row, or the state that came in.
 //
 // Constants: kReset, kDescending.
 
 #include "backend/cuda/kernels/dense/rows.cuh"
 
-/// Whether a row's states are cleared before a walk step; false for a step that the row does not have.
+/// Returns whether a row's states are cleared before a walk step; false for a step that the row does not have.
 PENSTOCK_DEVICE bool ResetsAt(const DenseRows& rows, const Row& row, int step) {
   if (!kReset || step < 0 || step >= row.length) return false;
   return rows.reset[row.memory * rows.reset_row_stride + row.time(step, kDescending) * rows.reset_step_stride] != 0;
 }
 
-/// Whether the h that entered a step is an output of the row, and not of the state that came in.
+/// Returns whether the h that entered a step is an output of the row, and not of the state that came in.
 PENSTOCK_DEVICE bool HasOutputBefore(const DenseRows& rows, int step) { return step > 0 || rows.begin > 0; }

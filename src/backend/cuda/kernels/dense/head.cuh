@@ -1,8 +1,8 @@
-// What the kernels share whose block holds the recurrent matrix of one head and walks over all steps of a slice of the
-// rows. A warp has 16 units and all gates of them, so that a thread has all values of a unit. Of a product, whose lane
-// is 4 g + t, a thread has units 2 g and 2 g + 1 of its warp's in columns 2 t and 2 t + 1. With eight slots it uses all
-// four; with four slots, which each fill two columns, the first column of both units; with two slots, which fill four
-// columns each, one unit. The fewer the slots, the shorter a step.
+// Code shared by the kernels whose block holds the recurrent matrix of one head and walks over all steps of a slice of
+// the rows. A warp has 16 units with all their gates, so that a thread has all values of a unit. In a product, lane 4 g
+// + t has units 2 g and 2 g + 1 of its warp in columns 2 t and 2 t + 1. With eight slots it uses all four values; with
+// four slots, which fill two columns each, the first column of both units; with two slots, which fill four columns
+// each, one unit. Fewer slots make a shorter step.
 //
 // Constants of the plan: Storage, Rule, kTanhUnit, kHead (D), kSlots, kResident (chunks of the matrix in registers),
 // kStages, kBlocks (of one multiprocessor), kAccess (bytes of one access to tensors), kDescending, kRagged, kReset,
@@ -21,14 +21,14 @@ constexpr HeadShape kShape = {G,      S,         Rule::phases, DenseCell::split,
                               kSlots, kResident, kStages,      kTraining};
 constexpr int kWarps = (kHead + kHeadUnits - 1) / kHeadUnits, kThreads = 32 * kWarps, kPadded = kHeadUnits * kWarps;
 constexpr int kGateBytes = kPadded * Storage::bytes;  // of one gate in a tile
-/// Of the float states that are kept.
+/// Bytes of one access to the float states of the tape.
 constexpr int kStateAccess = kHead % 4 == 0 ? 16 : kHead % 2 == 0 ? 8 : 4;
 static_assert(sizeof(Row) <= kHeadRowBytes);
 
 /// Values of a thread's units.
 using Units = Vector<Storage, kUnits>;
 
-/// Where a thread stands.
+/// Place of a thread.
 struct Thread {
   int warp, g, t;
   int pair;            // the first of the two units that its products are of, in the head

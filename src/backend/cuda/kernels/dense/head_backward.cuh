@@ -16,7 +16,7 @@ using RowMover = Mover<kSlots, 1, kHeadBytes, 0, kLayout.output_pitch, kAccess, 
 using StatesMover =
     Mover<kSlots, (S > 1 ? S - 1 : 1), kHead * 4, kPadded * 4, kLayout.states_pitch, kStateAccess, kThreads>;
 
-/// Where the parts of a stage begin.
+/// Offsets of the parts of a stage.
 constexpr int kInputPart = kLayout.gates_tile, kStatesPart = kInputPart + (DenseCell::split ? kLayout.gates_tile : 0);
 constexpr int kGradientPart = kStatesPart + kLayout.states_tile, kOutputPart = kGradientPart + kLayout.output_tile;
 
@@ -114,7 +114,7 @@ struct Backward {
     }
   }
 
-  /// What a step passes on to the h before it. `through`: what flows through R h of it.
+  /// Returns the gradient that a step passes on to the h before it. `through`: its part that flows through R h.
   __device__ __forceinline__ float passed_on(int step, int i, int j, const float (&through)[4]) const {
     const float all = forgets[j] ? 0.0f : carry[j][i][0].value + at.of(through, i, j);
     return step < length[j] ? Clipped(all, args.clip) : all;
@@ -150,12 +150,12 @@ struct Backward {
     }
   }
 
-  /// What the forward pass left of a step for one unit and column.
+  /// Values of the tape for a step, one unit and one column.
   struct Kept {
     Real wx[G], rh[G], prev[S], dnext[S];
   };
 
-  /// The same for both units, as they lie in a stage.
+  /// Values of the tape for both units, as they lie in a stage.
   struct Inputs {
     Units gates[G], input[DenseCell::split ? G : 1], dy, before;
     Vector<F32, kUnits> states[S > 1 ? S - 1 : 1];
@@ -292,7 +292,7 @@ struct Backward {
     }
   }
 
-  /// Of cells whose last gates multiply an operand that the first ones made.
+  /// Computes a step of a cell whose last gates multiply an operand made by its first gates.
   template <class Cell>
   __device__ __forceinline__ void two_phases(int step, const Inputs (&all)[kColumns], const float (&through)[4]) {
     constexpr int first = DenseCell::first_gates;
@@ -354,7 +354,7 @@ struct Backward {
       y.fetch(tile + kOutputPart, step - 1);
       CommitCopies();
     };
-    // What a step left in tiles, read early and written late.
+    // Results of a step in tiles, read early and written late.
     struct Results {
       typename OperandMover::Held gradients;
       typename GatesMover::Held input_gradients;

@@ -128,7 +128,7 @@ struct Forward {
     return in;
   }
 
-  /// Of the unit that value `v` of a product belongs to; where that is not the thread's, nobody looks at it.
+  /// Returns the bias of the unit that value `v` of a product belongs to; unused if that unit is not the thread's.
   __device__ __forceinline__ float bias_of(int gate, int v) const { return bias[gate][kUnits == 2 ? v / 2 : 0]; }
 
   /// Sums start from the biases.
@@ -207,7 +207,7 @@ struct Forward {
     }
   }
 
-  /// Where the states of the head's first unit go.
+  /// Returns the place of the states of the head's first unit.
   __device__ __forceinline__ float* every_state(const Row& row, int step) const {
     return (float*)row.at(args.every_state, step, kDescending) + (Index)slice.head * kHead;
   }

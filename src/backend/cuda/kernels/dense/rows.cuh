@@ -150,7 +150,8 @@ struct Mover {
     for_each(step, [&](int, bool exists, int to, char* from) { FetchIf<kAccess>(exists, tile + to, from); });
   }
 
-  /// What a thread is to write, where it is few accesses: read early, so that nothing waits for shared memory later.
+  /// Values that a thread will write, if they are few accesses: read early, so that nothing waits for shared memory
+  /// later.
   struct Held {
     Access access[places];
   };

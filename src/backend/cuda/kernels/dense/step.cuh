@@ -1,4 +1,4 @@
-// What both passes share whose steps are a matrix product and this kernel: each thread has one unit of one row.
+// Code of both passes whose steps are a matrix product and this kernel: each thread has one unit of one row.
 //
 // Constants: Storage, Rule, kTanhUnit, kHead (D), kDescending, kReset, kClip, kThreads, kMeans (units read means over
 // their head: a block then has one head of one row, and the threads beyond its units repeat the last unit).
@@ -34,11 +34,11 @@ struct Place {
     return p;
   }
   __device__ __forceinline__ bool exists() const { return row.number >= 0; }
-  /// In [B, heads, G, D].
+  /// Returns an index in [B, heads, G, D].
   __device__ __forceinline__ Index gate(int g, int hidden) const {
     return (Index)row.number * kGates * hidden + ((Index)head * kGates + g) * kHead + unit;
   }
-  /// Of a tensor [B, T, values, H] of halves or floats.
+  /// Returns the address of this unit in a tensor [B, T, values, H] of halves or floats.
   __device__ __forceinline__ char* at(const DenseTensor& tensor, int step, int value, int hidden) const {
     return row.at(tensor, step, kDescending) + ((Index)value * hidden + channel) * kBytes;
   }

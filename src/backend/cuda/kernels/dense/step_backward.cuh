@@ -2,11 +2,11 @@
 
 #include "backend/cuda/kernels/dense/step.cuh"
 
-/// What a step computes anew from what the forward pass kept, and the gradients that enter it.
+/// Values of a step computed anew from the tape, and the gradients that enter it.
 struct Inputs {
   Real wx[kGates], rh[kGates], prev[kStates], dnext[kStates];
 
-  /// What step `from` passes on to state k before it, or what came from behind the row's end.
+  /// Returns the gradient that step `from` passes on to state k before it, or the one that enters behind the row's end.
   PENSTOCK_DEVICE float carried(const DenseStepBackwardArguments& args, const Place& p, int k, int from) {
     const Index at = (Index)k * args.call.rows.rows * args.call.hidden + p.state;
     if (args.is_first) return args.call.dstate_out != nullptr ? args.call.dstate_out[at] : 0.0f;
@@ -94,7 +94,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   constexpr int last_phase = DenseCell::two_phases ? 1 : 0;
   const int begin = args.phase == last_phase ? 0 : DenseCell::first_gates;
   const int end = args.phase == last_phase ? DenseCell::first_gates : kGates;
-  // What a reset has cut off does not flow on.
+  // A reset stops the flow of gradients.
   for (int g = 0; g < kGates; ++g) {
     if (g >= begin && g < end) StoreOne(args.gates + p.gate(g, hidden) * kBytes, reset ? 0.0f : d.drh[g].value);
   }

@@ -18,7 +18,7 @@ PENSTOCK_DEVICE void Finish(const DenseStepForwardArguments& args, const Place& 
   for (int k = 0; k < kStates; ++k) args.call.state_out[k * of_state + p.state] = args.state[k * of_state + p.state];
 }
 
-/// What a step keeps for the backward pass.
+/// Writes the tape of a step for the backward pass.
 PENSTOCK_DEVICE void Keep(const DenseForwardArguments& call, const Place& p, int step, const Real (&wx)[kGates],
                           const Real (&rh)[kGates], const Real (&prev)[kStates]) {
   if (call.sums.data == nullptr) return;

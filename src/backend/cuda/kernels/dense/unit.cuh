@@ -1,4 +1,4 @@
-// What kernels share whose threads have one unit of one row each.
+// Code of the kernels whose threads have one unit of one row each.
 //
 // Constants: Storage, Rule, kTanhUnit, kDescending, kReset, kClip.
 

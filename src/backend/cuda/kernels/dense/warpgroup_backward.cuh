@@ -2,12 +2,12 @@
 // and the shared memory of pairs of blocks (dense_warpgroup_shape.h), and is multiplied by the gates' gradients of many
 // rows at once.
 //
-// Of the block's third warpgroup, one warp brings those gradients: it waits until all blocks have sent an item, and
-// starts its copy. One sends the block's own. Two bring what a step reads of the tape, and write the gradients of W x.
-//
+// In the block's third warpgroup, one warp brings those gradients: it waits until all blocks have sent an item, and
+// starts its copy. Another warp sends the block's own gradients. The other two bring the values of the tape that a step
+// reads, and write the gradients of W x.
 // A block's turn begins when all of a step has been sent: the sums of the two warpgroups of both blocks of the pair go
-// to those that apply the cell to a unit and a row. Nobody overwrites sums that others still read: whoever sums up a
-// step has what all blocks have made of the sums of the one before.
+// to the threads that apply the cell to a unit and a row. No block overwrites sums that others still read: a block that
+// sums up a step has the results that all blocks made of the sums of the step before.
 //
 // Constants: those of warpgroup_team.cuh, kClip.
 
@@ -42,7 +42,7 @@ PENSTOCK_DEVICE void SendGradients(const Shared& shared, const TeamExchange& exc
 #pragma unroll 1
     for (int portion = 0; portion < kPortions; ++portion) {
       shared.made[portion].wait(number & 1);
-      // What was sent the turn before may be written over the turn after this one.
+      // From here on the next turn may overwrite the gradients sent in the turn before this one.
       if (kWide && lane == 0) shared.inputs[0].arrive();
 #pragma unroll 1
       for (int g = 0; g < kGates; ++g) {
@@ -70,9 +70,9 @@ PENSTOCK_DEVICE void SendGradients(const Shared& shared, const TeamExchange& exc
   }
 }
 
-/// What a thread of a warpgroup that multiplies has: of the block's units number 8 warp + lane / 4, of a tile of 8 rows
-/// rows 2 (lane % 4) and the one after it. In blocks with 64 rows of the matrix for each warpgroup: number lane / 4 of
-/// the warp's 16 units, and the eighth after it. Rows count among the block's own of a portion.
+/// Part of a thread of a warpgroup that multiplies: unit 8 warp + lane / 4 of the block, and in a tile of 8 rows the
+/// rows 2 (lane % 4) and the one after it. In blocks with 64 rows of the matrix for each warpgroup: units lane / 4 and
+/// lane / 4 + 8 of the warp's 16 units. Rows count among the block's own rows of a portion.
 struct Multiplier : Product {
   static constexpr int units_of_thread = kWide ? 2 : 1;
   const Shared& shared;
@@ -84,7 +84,7 @@ struct Multiplier : Product {
   float carried[kPortions][kPassed][kStates], bias_ih[units_of_thread][kGates];
   Learnt learnt[units_of_thread], dlearnt[units_of_thread];  // dlearnt: of all rows that the thread has of the unit
 
-  /// Of the thread's i-th sum.
+  /// Returns the row of the thread's i-th sum.
   __device__ __forceinline__ int row_of(int i) const {
     return kWide ? i / 4 * 8 + lane % 4 * 2 + i % 2 : (part * kTiles + i / 2) * 8 + lane % 4 * 2 + i % 2;
   }
@@ -98,8 +98,8 @@ struct Multiplier : Product {
     return ((Index)state * args.rows.rows + row.number) * args.hidden + team.channel() + unit;
   }
 
-  /// Where the transpose of R has, in row `row` of a warp's 16, a column of the block's: R's row of the gate and unit
-  /// of that column; the columns after it lie a row of R further.
+  /// Returns the address of the weight that the transpose of R has in row `row` of a warp's 16 and a column of the
+  /// block's: R's row of the gate and unit of that column. The columns after it lie a row of R further.
   PENSTOCK_DEVICE const char* matrix_at(const DenseBackwardArguments& args, const Team& team, int part, int warp,
                                         int row, int column) {
     const int of_group =
@@ -174,7 +174,7 @@ struct Multiplier : Product {
       }
     }
   }
-  /// And to that of the block's other part.
+  /// Stores values for the block's other part.
   __device__ __forceinline__ void keep(const float (&values)[kPassed], int portion) const {
     char* const to = shared.passed(portion, 0, 1 - part);
     if constexpr (kPassed == 2) {
@@ -219,7 +219,7 @@ struct Multiplier : Product {
     }
   }
 
-  /// What flows through R of the step after this one, `number` of those that were sent.
+  /// Computes the gradients through R of the step after this one; `number`: its place among the sent ones.
   __device__ __forceinline__ void through(float (&own)[kPassed], int portion, int number) const {
     float sum[kRows / 2];
     multiply(sum, number * kPortions + portion);
@@ -231,7 +231,7 @@ struct Multiplier : Product {
     }
   }
 
-  /// What a step passes on to the h before it.
+  /// Returns the gradient that a step passes on to the h before it.
   __device__ __forceinline__ float passed_on(float kept, float through, bool cut, bool exists) const {
     const float all = kept + (cut ? 0.0f : through);
     return exists ? Clipped(all, args.clip) : all;
@@ -293,7 +293,7 @@ struct Multiplier : Product {
   }
   PENSTOCK_DEVICE unsigned short Narrow(float value) { return (unsigned short)(Storage::narrow(value, 0.0f) & 0xffff); }
 
-  /// What a step's cells have made is there to be sent.
+  /// Announces that the results of a step's cells can be sent.
   __device__ __forceinline__ void send(int portion) const {
     __syncwarp();
     if (lane == 0) shared.made[portion].arrive();
@@ -334,7 +334,7 @@ struct Multiplier : Product {
     }
   }
 
-  /// After the first step: zeros beyond the rows' lengths, and the gradients of the states that came in.
+  /// Writes zeros beyond the rows' lengths and the gradients of the states that came in; call it after the first step.
   __device__ __forceinline__ void finish(int steps) {
     store_learnt();
 #pragma unroll

@@ -1,9 +1,9 @@
 // Forward pass of dense cells over large batches, by warpgroups of Hopper: R lies in the registers and the shared
 // memory of a team of blocks (dense_warpgroup_shape.h), and is multiplied by the h of many rows at once.
 //
-// Of the block's third warpgroup, one warp brings h: it waits until all blocks have sent an item, and starts its copy.
-// One sends the block's units of h, counts them as sent, and writes them as y. Two bring W x, and write what the
-// backward pass needs, which the others leave where W x was.
+// In the block's third warpgroup, one warp brings h: it waits until all blocks have sent an item, and starts its copy.
+// Another warp sends the block's units of h, counts them as sent, and writes them as y. The other two bring W x, and
+// write the tape, whose values the multiplying warps leave in the place of W x.
 //
 // Constants: those of warpgroup_team.cuh, kTraining.
 
@@ -103,7 +103,7 @@ PENSTOCK_DEVICE void SendStates(const Shared& shared, const TeamExchange& exchan
 
 /// Brings W x, as `loader` of the warps that do, and writes the gates of the tape.
 struct InputLoader {
-  /// Of few gates the loop takes more registers.
+  /// Unrolling factor; with few gates the loop takes more registers.
   static constexpr int unrolled = kGates > 2 ? 4 : 2;
   static constexpr int of_gate = kUnits / 8, pieces = kOwnRows * kGates * of_gate, stride = 32 * kLoaders;
   const Shared& shared;
@@ -145,8 +145,8 @@ struct InputLoader {
     shared.inputs[stage].arrive();
   }
 
-  /// Until the cells of a step have been applied; the states that enter the first one count as made, too. A warp
-  /// arrives for the step after it at once: it sees every phase, and none of those that multiply gets two ahead.
+  /// Waits until the cells of a step have been applied; the states that enter the first one count as made, too. A warp
+  /// arrives for the step after it at once: it sees every phase, and no multiplying warp gets two ahead.
   __device__ __forceinline__ void wait(int portion, int number) const {
     if (number == 0 && first % 32 == 0) shared.made[portion].arrive();
     shared.made[portion].wait(number & 1);
@@ -179,8 +179,8 @@ struct InputLoader {
   }
 };
 
-/// What a thread of a warpgroup that multiplies has: of the warp's 4 units lane (u, p, t) has unit u, of a tile of 8
-/// rows row 2 t + p. Rows count among the block's own of a portion.
+/// Part of a thread of a warpgroup that multiplies: lane (u, p, t) has unit u of the warp's 4 units, and in a tile of 8
+/// rows row 2 t + p. Rows count among the block's own rows of a portion.
 struct Multiplier : Product {
   const Shared& shared;
   const Team& team;
@@ -197,7 +197,7 @@ struct Multiplier : Product {
   __device__ __forceinline__ const Row& row_at(int portion, int own) const {
     return shared.rows[portion * kRows + team.own_row() + own];
   }
-  /// Of the block's units, this warp's first.
+  /// Returns the first unit of this warp, counted among the block's units.
   __device__ __forceinline__ int warp_unit() const { return (kWide ? part * 16 : 0) + 4 * warp; }
   __device__ __forceinline__ int unit() const { return team.first_unit() + warp_unit() + u(); }
 

@@ -1,10 +1,10 @@
-// What backward passes by warpgroups (warpgroup_backward.cuh) have in shared memory, and the warps that bring what
-// steps read there and write the gradients of W x.
+// Shared memory of backward passes by warpgroups (warpgroup_backward.cuh), and the warps that bring the inputs of steps
+// there and write the gradients of W x.
 
 #include "backend/cuda/kernels/dense/warpgroup_team.cuh"
 
 constexpr int kPassed = kShape.passed_values();
-/// Of the gates, states and others of a unit that a step reads, the bytes of one value of a block's units.
+/// Bytes of one gate, and of one float state, of all units of a block.
 constexpr int kGateBytes = kUnits * kBytes, kStateBytes = kUnits * 4;
 static_assert(kHead % kShape.group_units() == 0 && kOwnItems * kItemParts * kDepth == kShape.slices());
 static_assert(kPassed == 2 || kPassed % 4 == 0);
@@ -43,12 +43,14 @@ struct Shared {
   __device__ __forceinline__ unsigned char* reset(int stage) const {
     return (unsigned char*)start + kShape.reset_at() + stage * kOwnRows;
   }
-  /// Of gate `gate`, the block's gradients of R h that a turn has made; from gate G on those of W x.
+  /// Returns the place of the block's gradients of R h of gate `gate` that a turn has made; from gate G on, those of W
+  /// x.
   __device__ __forceinline__ char* sent(int turn, int gate) const {
     return start + kShape.sent_at() + turn % kShape.sent_buffers() * kShape.sent_bytes() +
            gate * kShape.sent_gate_bytes();
   }
-  /// What a thread of `part` gets of the sums of another: 0 of this block, 1 and 2 of the other one's.
+  /// Returns the place of the sums that threads of `part` get from a source: 0 this block, 1 and 2 the other one of the
+  /// pair.
   __device__ __forceinline__ char* passed(int portion, int source, int part) const {
     return start + kShape.passed_at() + ((portion * 3 + source) * kParts + part) * kShape.passed_bytes();
   }
@@ -68,7 +70,7 @@ struct TapeLoader {
   __device__ __forceinline__ const Row& row_of(int portion) const {
     return shared.rows[portion * kRows + team.own_row() + row_number()];
   }
-  /// Of every `of_row` pieces of 16 bytes, this thread's, in bytes.
+  /// Returns the byte offset of this thread's piece among every `of_row` pieces of 16 bytes.
   __device__ __forceinline__ int own() const { return thread % of_row * 16; }
 
   /// Starts copies of this thread's pieces of a step's values of a row, `apart` bytes from each other in the tensor.

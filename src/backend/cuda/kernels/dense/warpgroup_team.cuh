@@ -1,8 +1,7 @@
-// What both passes of dense cells over large batches by warpgroups have: the team of blocks that shares R
-// (dense_warpgroup_shape.h), what it exchanges, and the products.
-//
-// Nobody overwrites what others still read: what is sent lies where that of two steps before was, and whoever has all
-// items of the step between knows that all blocks have multiplied by that.
+// Code of both passes of dense cells over large batches by warpgroups: the team of blocks that shares R
+// (dense_warpgroup_shape.h), its exchange, and the products.
+// No block overwrites values that others still read: a step's values take the place of those of two steps before, and a
+// block that has all items of the step between knows that all blocks have multiplied by them.
 //
 // Constants: Storage, Rule, kTanhUnit, kBackward, kHead (D), kDescending, kReset, kEveryState, kSharedBytes; of the
 // plan kRows, kPortions, kResident, kDepth, kStages, kShares, kKept, kStreamed as WarpgroupShape has them.
@@ -34,7 +33,7 @@ constexpr int kPasses = (kItems + 31) / 32;
 static_assert(kShape.shared_bytes() == kSharedBytes && 8 * kShape.barriers() <= kShape.ring_at());
 static_assert(sizeof(Row) == WarpgroupShape::row_bytes);
 
-/// Where a block is: its team and its place there, its head and the first of its rows.
+/// Place of a block: its team and its place there, its head and the first of its rows.
 struct Team {
   int number, member, head, first_row;
 
@@ -44,18 +43,18 @@ struct Team {
     t.head = (first + t.number) % heads, t.first_row = (first + t.number) / heads * kShape.team_rows();
     return t;
   }
-  /// Of the channels of all heads, the block's first.
+  /// Returns the block's first channel, counted over all heads.
   __device__ __forceinline__ int channel() const { return head * kHead + first_unit(); }
-  /// Of the head's units.
+  /// Returns the block's first unit, counted within the head.
   __device__ __forceinline__ int first_unit() const { return kWide ? group() * kUnits : member * kUnits; }
   /// The group of blocks that have the same rows of the matrix, and the block's place there.
   __device__ __forceinline__ int group() const { return member / kShape.sharing(); }
   __device__ __forceinline__ int share() const { return member % kShape.sharing(); }
-  /// Of a portion's rows, the first to which the block applies the cell.
+  /// Returns the first row of a portion to which the block applies the cell.
   __device__ __forceinline__ int own_row() const { return kWide ? share() * kOwnRows : 0; }
 };
 
-/// What the blocks of a team exchange.
+/// Memory through which the blocks of a team exchange values.
 struct TeamExchange {
   char* first;  // [portion][2][slice]
   unsigned* counts;
@@ -64,7 +63,7 @@ struct TeamExchange {
     char* const first = exchange + (Index)team * kShape.exchange_bytes();
     return {first, (unsigned*)(first + kShape.counts_at())};
   }
-  /// What was sent as `number`: in slices of the columns.
+  /// Returns the place of the values sent as `number`, in slices of the columns.
   __device__ __forceinline__ char* sent(int portion, int number) const {
     return first + (portion * 2 + (number & 1)) * kShape.portion_bytes();
   }
@@ -85,19 +84,19 @@ struct TeamExchange {
     const int at = ((buffer * (kHead / kShape.group_units()) + group) * kShares + owner) * kShares + source;
     return (uint4*)(first + kShape.sums_at() + (Index)at * kShape.shared_sum_bytes());
   }
-  /// What a part of a block streams of R.
+  /// Returns the items of R that a part of a block streams.
   __device__ __forceinline__ char* streamed(int member, int part) const {
     return first + kShape.streamed_at() + (Index)(member * kParts + part) * (kStreamed * kShape.matrix_item_bytes());
   }
 };
 
-/// What is written by stores and read by copies, or the other way round, within global memory.
+/// Orders stores and copies within global memory, in either order.
 PENSTOCK_DEVICE void ShowGlobalCopies() { asm volatile("fence.proxy.async.global;" ::: "memory"); }
 /// Between what a block sends and the copy that brings it, one side needs this fence. Measured: forward it costs less
 /// before the copies, backward before the count, since there are more copies.
 constexpr bool kShowBeforeCopies = !kBackward;
 
-/// Where what is brought lies in shared memory, in stages that take turns.
+/// Stages in shared memory that take turns in receiving copies.
 template <int kAt, int kBytesOfStage, int kAll, int kReaders>
 struct RingOf {
   char* start;         // of the block's shared memory
@@ -111,12 +110,12 @@ struct RingOf {
   }
   __device__ __forceinline__ char* item(int stage) const { return start + kAt + stage * kBytesOfStage; }
 };
-/// Of the operand, and of the items of R that are streamed. Each of the four warps of a part has rows of its own in the
-/// latter, and releases them.
+/// Rings of the operand, and of the items of R that are streamed. In the latter, each of the four warps of a part reads
+/// rows of its own and releases them.
 using Ring = RingOf<kShape.ring_at(), kItemBytes, kItemParts * kStages, kWide ? kParts : 1>;
 constexpr int kMatrixStages = kStreamed > 0 ? kShape.matrix_stages() : 1;
 using MatrixRing = RingOf<kShape.matrix_stages_at(), kShape.matrix_item_bytes(), kParts * kShape.matrix_stages(), 4>;
-/// Behind the barriers of both.
+/// Returns the barriers behind those of both rings.
 PENSTOCK_DEVICE CopyBarrier* OtherBarriers(char* start) {
   return (CopyBarrier*)start + 2 * (Ring::stages + MatrixRing::stages);
 }
@@ -138,7 +137,7 @@ PENSTOCK_DEVICE void Bring(const Ring& ring, const TeamExchange& exchange, int f
         const unsigned left = __ballot_sync(0xffffffffu, pending);
         if (left == 0) break;
         if (pending && !is_sent) is_sent = exchange.has(portion, first + item, step);
-        // Whoever has the stage before within this portion has started its copy.
+        // The lane that filled this stage before, within this portion, has started its copy.
         const int before = item % 32 - Ring::stages;
         const bool turn = before < 0 || (left >> before & 1) == 0;
         if (pending && is_sent && turn && ring.empty[stage].passed((round & 1) ^ 1)) {
@@ -181,7 +180,7 @@ PENSTOCK_DEVICE void Stream(const MatrixRing& ring, const TeamExchange& exchange
 /// used for every other number, and is zero at first.
 PENSTOCK_DEVICE unsigned SignOf(int number) { return (number >> 1 & 1) ^ 1; }
 
-/// What a warpgroup has of R, and its share of the sums.
+/// A warpgroup's part of R, and its share of the sums.
 struct Product {
   const Ring& ring;
   const MatrixRing& matrix;
@@ -229,7 +228,7 @@ struct Product {
       MultiplyShared(sum, r + (k / 4 * WarpgroupShape::matrix_slice_bytes + k % 4 * 32) / 16, h, add);
     });
   }
-  /// The same with the next item of R that is streamed, `streamed` of all turns.
+  /// Multiplies by the next item of R that is streamed, `streamed` of all turns.
   __device__ __forceinline__ void multiply_streamed(float (&sum)[kRows / 2], int i, unsigned number,
                                                     unsigned streamed) const {
     const int stage = matrix_stage(streamed);
@@ -311,7 +310,7 @@ struct Product {
   }
   /// Sources whose sums are waited for together: few enough for their registers.
   static constexpr int kAtOnce = kShares <= 1 ? 1 : kTiles >= 4 ? 1 : (4 / kTiles < kShares ? 4 / kTiles : kShares);
-  /// Until the sums of `kAtOnce` sources from `first` on are there, except the block's own.
+  /// Waits until the sums of `kAtOnce` sources from `first` on are there, except the block's own.
   __device__ __forceinline__ void wait_for_sums(uint4 (&got)[kAtOnce * kTiles], const uint4* first, int own,
                                                 int number) const {
     const unsigned sign = SignOf(number);

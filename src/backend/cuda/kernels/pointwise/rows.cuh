@@ -12,7 +12,7 @@ static_assert(!kHeld || kSteps * kVector <= 32, "held rows fit the registers");
 /// The first column of a thread's vector of that number; kWidth or more: there is none.
 PENSTOCK_DEVICE int ColumnOf(int step) { return (step * kGroup + threadIdx.x % kGroup) * kVector; }
 
-/// Whether there is one. (Known when compiling, where the threads of a row share it without rest.)
+/// Returns whether the row has this column. (A constant, if the threads of a row share it without rest.)
 PENSTOCK_DEVICE bool IsColumn(int column) { return kSteps * kGroup * kVector == kWidth || column < kWidth; }
 
 /// Combines what the threads of a row have, so that all of them get it, in a fixed order. Every thread of the block

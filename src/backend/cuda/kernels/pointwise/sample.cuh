@@ -37,8 +37,8 @@ PENSTOCK_DEVICE void SortByExchanges(Key* keys) {
   __syncthreads();
 }
 
-/// The same by counting how many come before each, for as many keys as that is quicker for: two barriers instead of
-/// dozens. Keys differ, but for those beyond kClasses, which come last.
+/// Sorts the keys, greatest first, by counting how many come before each: two barriers instead of dozens, so quicker
+/// for few keys. Keys differ, except those beyond kClasses, which come last.
 PENSTOCK_DEVICE void SortByRanks(Key* keys) {
   constexpr int kMine = (kSize + kThreads - 1) / kThreads;
   Key mine[kMine];

@@ -10,7 +10,7 @@
 
 constexpr int kBins = 1 << kBits;
 
-/// What stands at an index.
+/// Returns the item at an index.
 PENSTOCK_DEVICE TokenPosition ItemAt(const SortArguments& args, Index at) {
   if constexpr (!kFirst) {
     return args.from[at];

@@ -37,7 +37,7 @@ struct Packed {
   __device__ __forceinline__ float get(int i) const { return words[i / part].get(i % part); }
 };
 
-/// To where another kernel soon reads it: L2 may keep it.
+/// Stores values that another kernel soon reads: L2 may keep them.
 template <class S, int kCount>
 PENSTOCK_DEVICE void Write(const Vector<S, kCount>& v, char* p) {
   constexpr int bytes = Vector<S, kCount>::bytes;

@@ -120,7 +120,7 @@ struct Sums {
     }
   }
 
-  /// Of kCount tiles over N, from tile n on.
+  /// Multiplies kCount tiles over N, from tile n on.
   template <int kCount>
   __device__ __forceinline__ void multiply_columns(const SplitRows (&rows)[kTilesM], const float* b, int first_column,
                                                    int n, int inner) {

@@ -1,6 +1,6 @@
 // Which part of a product a block makes: of tiles of kTileM x kTileN.
 
-/// Where a block's tile begins, and its split of K.
+/// Start of a block's tile, and its split of K.
 struct TilePlace {
   Index m, n, k, k_end;
   int split;

@@ -1,6 +1,6 @@
 // Copies of boxes of tensors between global and shared memory by Hopper's copy engine. Behind warpgroup.cuh.
 
-/// What a copy knows of a tensor in global memory: CUtensorMap.
+/// Description of a tensor in global memory for the copy engine: CUtensorMap.
 struct alignas(64) TensorMap {
   unsigned long long content[16];
 };
@@ -31,5 +31,5 @@ PENSTOCK_DEVICE void StoreBox(const TensorMap& tensor, int c0, int c1, int c2, i
       : "memory");
 }
 PENSTOCK_DEVICE void CommitStores() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
-/// Until this thread's stores have read what they copy.
+/// Waits until this thread's bulk stores have read their sources.
 PENSTOCK_DEVICE void WaitForReads() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }

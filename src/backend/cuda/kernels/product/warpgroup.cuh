@@ -1,6 +1,6 @@
-// What warpgroups of Hopper do together: 128 threads multiply factors of their registers by a matrix in shared memory,
-// and tell each other by barriers in shared memory what is there. Multiply() itself is written by the host for the
-// number of columns (warpgroup_multiply.cc).
+// Work of warpgroups of Hopper: 128 threads multiply factors in their registers by a matrix in shared memory, and
+// signal by barriers in shared memory which parts are there. The host writes Multiply() itself for the number of
+// columns (warpgroup_multiply.cc).
 
 constexpr int kWarpgroup = 128;
 
@@ -25,7 +25,7 @@ struct Barrier {
   __device__ __forceinline__ void arrive() {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(address()) : "memory");
   }
-  /// Until a phase is over: the first one has parity 0, the next one 1, and so on in turns.
+  /// Waits until a phase is over: the first one has parity 0, the next one 1, and so on in turns.
   __device__ __forceinline__ void wait(unsigned parity) const {
     asm volatile(
         "{\n.reg .pred over;\nAGAIN: mbarrier.try_wait.parity.shared::cta.b64 over, [%0], %1;\n@over bra DONE;\nbra "
@@ -35,13 +35,13 @@ struct Barrier {
   }
 };
 
-/// What this thread wrote to shared memory is there for the tensor cores, too, once it arrives at a barrier.
+/// Makes this thread's stores to shared memory visible to the tensor cores once it arrives at a barrier.
 PENSTOCK_DEVICE void ShowTensorCores() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-/// Before the first multiplication after registers were written.
+/// Orders writes to registers before the first multiplication that reads them.
 PENSTOCK_DEVICE void BeginMultiplying() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 PENSTOCK_DEVICE void CommitMultiplying() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-/// Until at most `kPending` of the groups of multiplications committed last are under way.
+/// Waits until at most `kPending` of the groups of multiplications committed last are under way.
 template <int kPending = 0>
 PENSTOCK_DEVICE void WaitForProducts() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
@@ -63,7 +63,7 @@ struct MatrixOfColumnsOf {
   static constexpr int bytes = kBytes;
   static_assert(kBytes == 128 || kBytes == 64, "orders that Hopper has");
 
-  /// Where a piece of 16 bytes of a column lies.
+  /// Returns the place of a piece of 16 bytes of a column.
   PENSTOCK_DEVICE int place(int column, int piece) {
     static_assert(kBytes == 128, "the order above");
     return column * bytes + ((piece ^ (column & 7)) << 4);

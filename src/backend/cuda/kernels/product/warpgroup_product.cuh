@@ -77,7 +77,7 @@ struct Share : TilePlace {
       : TilePlace(args), m_step((Index)args.tiles_m * kTileM), stages((int)((k_end - k + kStage - 1) / kStage)) {}
 };
 
-/// Goes round the stages of shared memory.
+/// Counts the stages of shared memory in a ring.
 struct StageCount {
   int stage = 0;
   unsigned parity = 0;
@@ -87,8 +87,8 @@ struct StageCount {
   }
 };
 
-/// What a thread brings of a stage of B at a time. Where B lies as [N, K]: four factors of a column, eight threads read
-/// 128 bytes; where it lies as [K, N]: sixteen of a column, beside which its neighbours read theirs.
+/// Part of a stage of B that a thread copies at a time. For B [N, K]: four factors of a column, so that eight threads
+/// read 128 bytes. For B [K, N]: sixteen of a column, while neighbouring threads read the columns next to it.
 struct PartOfB {
   static constexpr int factors = kTransposedB ? 4 : 16;
   static constexpr int parts_of_column = kStage / factors;
@@ -96,7 +96,7 @@ struct PartOfB {
   float factor[factors];
 
   PENSTOCK_DEVICE int column(int part) { return kTransposedB ? part / parts_of_column : part % kTileN; }
-  /// Of the stage's factors, the first one's number.
+  /// Returns the number of the first of the part's factors among the stage's.
   PENSTOCK_DEVICE int inner(int part) { return (kTransposedB ? part % parts_of_column : part / kTileN) * factors; }
 
   /// Zeros where there is nothing.

@@ -31,10 +31,10 @@ struct Chain : Place {
     return state_at(which, channel) + (Index)args.tiles * kTileChannels;
   }
 
-  /// What is known of the state that enters this block's chunk, before asking for more.
+  /// Reads, once, what is known of the state that enters this block's chunk.
   __device__ Tagged look(int channel) const {
     return chunk == 0 ? Tagged{entry(channel), 0} : LoadTagged(state_at(chunk - 1, channel));
   }
-  /// Whether look() found the state itself.
+  /// Returns whether look() found the state itself.
   __device__ bool knows(Tagged seen, unsigned epoch_tag) const { return chunk == 0 || seen.tag == epoch_tag + 2; }
 };

@@ -25,7 +25,7 @@ constexpr int kProductColumns = kColumns / kProducts, kSums = kProductColumns / 
 constexpr int kStageLine = kStageInputs * Storage::bytes;
 using StageMatrix = MatrixOfColumnsOf<kStageLine>;
 
-/// Of the 512 registers that four warpgroups' threads of one number have.
+/// Registers of a thread by its work. Four threads, one of each warpgroup, share 512 registers.
 constexpr int kMultiplyRegisters = (kProducts * kSums + 40) / 8 * 8, kCopyRegisters = 40,
               kWalkRegisters = 512 - 2 * kMultiplyRegisters - kCopyRegisters;
 /// A thread of the epilogue makes the terms of its steps once where its registers hold them; else twice, those of a few
@@ -53,8 +53,8 @@ struct EpilogueShared {
 };
 static_assert(sizeof(EpilogueShared) <= kSharedBytes, "the plan knows how much shared memory there is");
 
-/// Where the gates of a step lie. Groups read their steps at once, `kVector` pieces of each: so that they do not meet
-/// in the same banks, their lines change places, unless the copy engine is to read them.
+/// Returns the line of a step's gates. Groups read their steps at once, `kVector` pieces of each: lines change places
+/// so that these reads do not meet in the same banks, unless the copy engine reads them.
 PENSTOCK_DEVICE int RowOfGates(int step) { return kKeepGates ? step : step ^ (step / kSteps * kVector & 7); }
 
 /// The tiles of a block, one after the other: all channels of a chunk of every row, then those of later chunks, so that
@@ -69,7 +69,7 @@ struct TileWalk {
   __device__ __forceinline__ int number() const { return (int)(tile % (unsigned)args.scan.chains); }
   __device__ __forceinline__ int chunk() const { return (int)(tile / (unsigned)args.scan.chains); }
   __device__ __forceinline__ int first_channel() const { return number() % args.scan.channel_tiles * kTileChannels; }
-  /// Whether its row has a step there.
+  /// Returns whether the tile's row has a step in its chunk.
   __device__ __forceinline__ bool has_steps() const {
     return !kLengths || FindRow(args.scan, number()).length > chunk() * kChunk;
   }
@@ -77,7 +77,7 @@ struct TileWalk {
   __device__ __forceinline__ void next() { tile += gridDim.x; }
 };
 
-/// Goes round places of shared memory.
+/// Counts places of shared memory in a ring.
 struct RingPlace {
   int place = 0;
   unsigned parity = 0;
@@ -226,7 +226,7 @@ struct Multiplier {
   }
 };
 
-/// Where a thread's steps of a tile lie in shared memory.
+/// Places of a thread's steps of a tile in shared memory.
 struct GatesOfTile {
   const char* gates;  // of the thread's channels, gate 0
   int first, by;      // the line of the first step, and from one to the next
@@ -243,7 +243,7 @@ struct GatesOfTile {
     piece = in_half / 16;
   }
 
-  /// Of a step that does not exist, those of some other.
+  /// Returns the values of step k; for a step that does not exist, those of some other step.
   __device__ __forceinline__ Values at(int gate, int k) const {
     const int line = RowOfGates((first + by * k) & (kChunk - 1));
     return Values::read(gates + gate * kGateHalves * kGateBytes + line * kGateLine + ((piece ^ (line & 7)) << 4));

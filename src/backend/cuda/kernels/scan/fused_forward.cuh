@@ -35,7 +35,7 @@ struct FusedShared {
 };
 static_assert(sizeof(FusedShared) <= kSharedBytes, "the plan knows how much shared memory there is");
 
-/// Where a step of a chunk's x begins.
+/// Returns the start of a step of a chunk's x.
 PENSTOCK_DEVICE int RowStart(int row) { return row / kSteps * kGroupPitch + row % kSteps * kRowPitch; }
 
 /// Starts copies of a chunk's x. Steps that do not exist become zero. A thread keeps to one piece of the steps, where
@@ -148,7 +148,7 @@ struct Gates {
   }
 };
 
-/// As Stretches::enter(), reading the channels of a thread at once: there are many groups.
+/// Does the work of Stretches::enter(), but reads all channels of a thread at once, since there are many groups.
 PENSTOCK_DEVICE void Enter(const Stretches& stretches, const Walk& walk, int group, float (&state)[kVector]) {
   const auto read = [&](const float* row) { return Floats::read((const char*)(row + walk.tile_channel)); };
   const Floats carry = read(stretches.carry);

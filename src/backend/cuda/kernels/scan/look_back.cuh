@@ -8,7 +8,7 @@
 
 #include "backend/cuda/kernels/scan/chain.cuh"
 
-/// What the threads of a block tell each other.
+/// Values that the threads of a block exchange.
 struct ScanShared {
   Stretches stretches[2];
   float window_gain[kWindow][kTileChannels];
@@ -19,7 +19,7 @@ struct ScanShared {
   unsigned ticket[2];
 };
 
-/// What this thread reads of the window: places thread, thread + kThreads, ... of [kWindow, kTileChannels].
+/// This thread's part of the window: places thread, thread + kThreads, ... of [kWindow, kTileChannels].
 struct WindowPart {
   static constexpr int places = (kWindow * kTileChannels + kThreads - 1) / kThreads;
   Tagged state[places], gain[places];

@@ -30,7 +30,7 @@ PENSTOCK_DEVICE void CopySteps(const Walk& walk, const ScanTensor& tensor, int c
   }
 }
 
-/// The same of inputs 0 to kCount - 1 of an op. Not a loop, for which the compiler keeps more addresses at once than
+/// Copies inputs 0 to kCount - 1 of an op. A recursion, since for a loop the compiler keeps more addresses at once than
 /// registers can hold.
 template <class Op, int kCount>
 PENSTOCK_DEVICE void CopyInputs(const Walk& walk, const ScanArguments& args, char* to) {
@@ -137,8 +137,8 @@ PENSTOCK_DEVICE void RunScan(const ScanArguments& args) {
   if (threadIdx.x == kTaker) shared.epoch = args.header->epoch;
   unsigned which = blockIdx.x;
   for (int turn = 0; which < args.tiles; turn ^= 1) {
-    // As late as the answer is there in time: the longer before its work a block takes a tile, the more often those
-    // that took later ones wait for it.
+    // Take the next tile as late as its number still comes in time: the earlier a block takes a tile, the more often
+    // the blocks that took later tiles wait for it.
     if (threadIdx.x == kTaker) shared.ticket[turn] = TakeTile(args);
     const Tile tile(args, which);
     WaitForCopies<0>();

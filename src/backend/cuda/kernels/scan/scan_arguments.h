@@ -8,8 +8,8 @@ struct ScanTensor {
   long long step_stride;
 };
 
-/// What stands before the words that blocks pass on in the workspace. Zero before its first use; every launch leaves it
-/// ready for the next one.
+/// Header of the workspace, in front of the words that blocks pass on. Zero before its first use; every launch leaves
+/// it ready for the next one.
 struct ScanHeader {
   unsigned epoch;     // launches so far: words of earlier ones count as empty
   unsigned finished;  // chains (rows x tiles of channels) whose last chunk is done

@@ -24,7 +24,7 @@ struct Place {
   const ScanArguments& args;
   int number;
 
-  /// Where the states [B, C] of the row and the channels begin.
+  /// Returns the start of the states [B, C] of the row and the channels.
   __device__ Index states() const {
     return (Index)(number / args.channel_tiles) * args.channels + number % args.channel_tiles * kTileChannels;
   }
@@ -73,8 +73,8 @@ struct Walk {
            (Index)from_channel * Storage::bytes;
   }
   __device__ char* at(const ScanTensor& tensor, int step) const { return start(tensor, channel, step); }
-  /// From one walk step to the next, where both exist. The compiler may not know that it is the same for every tile:
-  /// it would keep all multiples of it in registers.
+  /// Returns the distance from one walk step to the next, if both exist. The compiler may not know that it is the same
+  /// for every tile: it would keep all multiples of it in registers.
   __device__ Index stride(const ScanTensor& tensor) const {
     Index stride = descending ? -tensor.step_stride : tensor.step_stride;
     asm volatile("" : "+l"(stride));
@@ -112,7 +112,7 @@ PENSTOCK_DEVICE Walk FindRow(const ScanArguments& args, int number) {
   return walk;
 }
 
-/// Where thread `lane` over channels and `group` over time of a block stands: at a row and a tile of channels, in the
+/// Finds the walk of thread `lane` over channels and `group` over time of a block: a row and a tile of channels, in the
 /// chunk that begins with a walk step.
 PENSTOCK_DEVICE Walk FindWalk(const ScanArguments& args, int number, int chunk_begin, int lane, int group) {
   Walk walk = FindRow(args, number);
@@ -124,7 +124,7 @@ PENSTOCK_DEVICE Walk FindWalk(const ScanArguments& args, int number, int chunk_b
   return walk;
 }
 
-/// The same where a block's threads count the channels first.
+/// Finds the walk of a thread in a block whose threads count the channels first.
 PENSTOCK_DEVICE Walk FindWalk(const ScanArguments& args, int number, int chunk_begin, int group) {
   return FindWalk(args, number, chunk_begin, (int)threadIdx.x % kLanes, group);
 }
@@ -168,11 +168,11 @@ PENSTOCK_DEVICE void StoreLast(const Place& place, const Walk& walk, int group, 
   for (int i = 0; i < kVector; ++i) out[i] = state[i];
 }
 
-/// What steps do to a state.
+/// Effect of steps on a state: gain * state + offset.
 struct Effect {
   float gain = Gain<Rule>::none(), offset = 0.0f;
 
-  /// And then others.
+  /// Appends later steps.
   __device__ __forceinline__ void append(float next_gain, float next_offset) {
     offset = Through(next_gain, next_offset, offset);
     gain = kReset && next_gain == Gain<Rule>::reset() ? next_gain : Gain<Rule>::together(gain, next_gain);
@@ -185,8 +185,8 @@ struct Stretches {
   float offset[kGroups][kTileChannels];
   float carry[kTileChannels];
 
-  /// What this thread's steps do, for the others to see behind a barrier. Steps that do not exist may count: they come
-  /// last, and nothing comes after them.
+  /// Stores the effect of this thread's steps for the others, who read it behind a barrier. Steps that do not exist may
+  /// count: they come last.
   template <class Op>
   __device__ __forceinline__ void tell(const Op& op, const Walk& walk, int group) {
     float of_gain[kVector], of_offset[kVector];
@@ -199,7 +199,7 @@ struct Stretches {
     }
   }
 
-  /// Of the first groups' steps together.
+  /// Returns the effect of the first `groups` groups together.
   __device__ __forceinline__ Effect effect(int groups, int channel) const {
     Effect all;
 #pragma unroll 4

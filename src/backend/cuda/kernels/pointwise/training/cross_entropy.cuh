@@ -10,7 +10,7 @@
 
 constexpr int kKept = kHeld ? kSteps : 1;
 
-/// What stands beyond the end of a row.
+/// Stands for logits beyond the end of a row.
 constexpr float kNothing = -3.402823466e38f;
 
 /// The sum of e^(logit - largest) over the thread's part of a row. Where they are held, v becomes the exponentials.

@@ -1,6 +1,6 @@
-// What a training step decides for itself: its learning rate, whether it is taken, and with which factors. One text for
-// the CPU's training and for kernels; whoever includes it says what PENSTOCK_STEP is and what StepCosPi(x) does, the
-// cosine of pi x, and has step_state.h before it. Freestanding, without include guard, as that is.
+// Decisions of a training step: its learning rate, whether it is taken, and its factors. One text for training on CPUs
+// and for kernels. The including file defines PENSTOCK_STEP and StepCosPi(x), the cosine of pi x, and includes
+// step_state.h before it. Freestanding, without include guard, like that file.
 
 /// How much of the run is behind the step: the limit that is nearest decides.
 PENSTOCK_STEP double StepFraction(const StepState& state, const StepRules& rules, double time_fraction) {
@@ -28,7 +28,7 @@ PENSTOCK_STEP void BeginStepOf(StepState& state, const StepRules& rules, double 
   state.dropout_seed = penstock::counter_random::seed_of_step(rules.seed, (unsigned long long)state.step);
 }
 
-/// What was not finite.
+/// Returns the values that were not finite, as a set of StepBroken.
 PENSTOCK_STEP unsigned StepBrokenBy(const StepState& state) {
   unsigned broken = state.broken | state.loss.broken;
   const double mean = state.loss.weight > 0.0 ? state.loss.sum / state.loss.weight : 0.0;
@@ -53,7 +53,7 @@ PENSTOCK_STEP void ApplyStep(StepState& state, const StepRules& rules) {
   state.apply = 1;
 }
 
-/// Whether a gradient that overflowed is the loss scale's doing.
+/// Adapts the loss scale. Returns whether a gradient overflowed because of the loss scale.
 PENSTOCK_STEP bool RescaleStep(StepState& state, const StepRules& rules, unsigned broken) {
   if (rules.growth_steps == 0) return false;
   const double scale = (double)state.loss_scale;
@@ -76,7 +76,7 @@ PENSTOCK_STEP void AddLoss(LossSums& total, const LossSums& loss) {
   total.correct += loss.correct;
 }
 
-/// Whether a step is taken, and with which factors: all that the optimiser has to know. The host learns of it later.
+/// Decides whether a step is taken, and with which factors: the whole input of the optimiser. The host reads it later.
 PENSTOCK_STEP void DecideStep(StepState& state, const StepRules& rules) {
   const unsigned broken = StepBrokenBy(state);
   state.broken = broken;

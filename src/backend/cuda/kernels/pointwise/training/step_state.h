@@ -1,10 +1,10 @@
-// What a training step knows about itself, in the GPU's memory: kernels write it, and the host reads it some steps
-// later. Freestanding, without include guard, as the structs of arguments are.
+// State of a training step in the GPU's memory: kernels write it, and the host reads it some steps later. Freestanding,
+// without include guard, like the structs of arguments.
 
-/// What was not finite, the first of them being what went wrong.
+/// Values that were not finite; the lowest bit set is the cause.
 enum StepBroken : unsigned { kBrokenOutput = 1, kBrokenLoss = 2, kBrokenGradient = 4 };
 
-/// What a loss makes of a batch. The mean is sum / weight.
+/// Sums of a loss over a batch. The mean is sum / weight.
 struct LossSums {
   double sum;            // over the scored positions
   double weight;         // cross-entropy: scored positions; mse, mae: sum of the weights
@@ -14,7 +14,7 @@ struct LossSums {
   unsigned broken;       // kBrokenOutput: something that the loss read was not finite
 };
 
-/// What decides for a whole run.
+/// Settings of a whole run.
 struct StepRules {
   double learning_rate;
   double warmup;      // fraction of the run with rising rate
@@ -31,7 +31,7 @@ struct StepRules {
 };
 
 struct StepState {
-  // Of the batch. Cleared by BeginStep.
+  // State of the batch, cleared by BeginStep.
   LossSums loss;
   double gradient_squares;  // sum of the squares of all gradients, the loss scale still in them
   double first_squares;     // of the first of two ranges of them alone (ops/training/training.h)
@@ -50,7 +50,7 @@ struct StepState {
   float decay_factor;     // of a weight that decays: 1 - learning rate * weight decay
   double gradient_norm, clipped_norm;
 
-  // Of the run so far, for the host to initialise and a checkpoint to keep.
+  // State of the run so far, initialised by the host and kept in checkpoints.
   long long step;     // batches, skipped ones included
   long long updates;  // of the optimiser
   long long scored;   // positions, skipped batches included

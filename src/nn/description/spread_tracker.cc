@@ -41,12 +41,13 @@ void RecentWidth::restore(float square, float correction) {
 }
 
 SpreadTracker::SpreadTracker(const DataDescription& data)
-    : data_(data), now_(data.spread), recent_(data.targets.size()), widths_(data.targets.size(), 1.0) {
+    : data_(data), now_(data.series.spread), recent_(data.targets.size()), widths_(data.targets.size(), 1.0) {
   if (!follows()) return;
   now_.endings.clear();
   for (const Column& target : data_.targets) sources_.push_back(data_.input_of(target.name));
-  std::size_t rows = std::min(most_distances, static_cast<std::size_t>(data_.horizon));
-  for (const Spread::Ending& ending : data_.spread.endings) rows = std::max(rows, ending.values.size() / targets());
+  std::size_t rows = std::min(most_distances, static_cast<std::size_t>(data_.series.horizon));
+  for (const Spread::Ending& ending : data_.series.spread.endings)
+    rows = std::max(rows, ending.values.size() / targets());
   rows_.resize(rows);
 }
 
@@ -87,9 +88,9 @@ std::vector<double> SpreadTracker::read_values(std::span<const float> features) 
 }
 
 void SpreadTracker::see_errors(std::span<const double> values) {
-  const Spread& usual = data_.spread;
+  const Spread& usual = data_.series.spread;
   const double low = std::max(low_level, usual.levels.front()), high = std::min(high_level, usual.levels.back());
-  const std::size_t distances = std::min({most_distances, static_cast<std::size_t>(data_.horizon), seen_});
+  const std::size_t distances = std::min({most_distances, static_cast<std::size_t>(data_.series.horizon), seen_});
   for (std::size_t c = 0; c < targets(); ++c) {
     if (!sources_[c] || std::isnan(values[c])) continue;
     double squares = 0.0, outside = 0.0, count = 0.0;
@@ -127,7 +128,7 @@ bool SpreadTracker::ends_here(const Spread::Ending& ending) const {
 /// What a model has learnt from it forecasts better than what follows: at the end of it, errors of forecasts that had
 /// not seen it take their place.
 void SpreadTracker::go_on_from_ending() {
-  const auto& endings = data_.spread.endings;
+  const auto& endings = data_.series.spread.endings;
   const auto ending = std::ranges::find_if(endings, [&](const Spread::Ending& each) { return ends_here(each); });
   if (ending == endings.end()) return;
   for (std::size_t c = 0; c < targets(); ++c) recent_[c].restore(ending->widths[2 * c], ending->widths[2 * c + 1]);
@@ -137,7 +138,8 @@ void SpreadTracker::go_on_from_ending() {
 
 void SpreadTracker::set_widths() {
   for (std::size_t c = 0; c < targets(); ++c) widths_[c] = static_cast<double>(static_cast<float>(recent_[c].width()));
-  for (std::size_t i = 0; i < now_.scales.size(); ++i) now_.scales[i] = data_.spread.scales[i] * widths_[i % targets()];
+  for (std::size_t i = 0; i < now_.scales.size(); ++i)
+    now_.scales[i] = data_.series.spread.scales[i] * widths_[i % targets()];
 }
 
 void SpreadTracker::reset() {
@@ -166,7 +168,7 @@ std::vector<float> SpreadTracker::state() const {
 }
 
 void SpreadTracker::restore(std::span<const float> state) {
-  const std::size_t distances = std::min(most_distances, static_cast<std::size_t>(data_.horizon));
+  const std::size_t distances = std::min(most_distances, static_cast<std::size_t>(data_.series.horizon));
   const std::size_t front = 2 * targets(), row = (distances + 2) * targets();
   reset();
   if (state.empty()) return;

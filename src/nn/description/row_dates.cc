@@ -1,17 +1,21 @@
+#include "penstock/description/row_dates.h"
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 
 #include "base/check.h"
-#include "penstock/data_description.h"
+#include "base/names.h"
 
 namespace penstock {
 
 namespace {
 
+constexpr Names<2> undated_names = {"refuse", "drop"};
+constexpr Names<5> irregular_names = {"auto", "ignore", "elapsed", "fill", "refuse"};
 constexpr double a_day = 86400.0, an_hour = 3600.0;
 
-/// How many working days stand before the one of a date, counted from some Monday on; of a Saturday or Sunday as of the
+/// Returns the number of working days before a date, counted from some Monday on; a Saturday or Sunday counts as the
 /// Monday that follows.
 double working_days_before(double seconds) {
   constexpr double monday = 4.0;  // the first of 1970 was a Thursday
@@ -19,8 +23,8 @@ double working_days_before(double seconds) {
   return 5.0 * week + std::min(number - 7.0 * week, 5.0);
 }
 
-/// Whether clocks are put forward, or back, on this day somewhere in the world, by today's rules or those since 1970: a
-/// Sunday.
+/// Returns whether clocks are put forward, or back, on this day somewhere in the world, by today's rules or those since
+/// 1970: a Sunday.
 bool may_change_clocks(double seconds, bool forward) {
   namespace chrono = std::chrono;
   const chrono::sys_days date{chrono::days{static_cast<int>(std::floor(seconds / a_day))}};
@@ -44,8 +48,8 @@ bool may_change_clocks(double seconds, bool forward) {
   }
 }
 
-/// When the hour begins that clocks may have skipped within a gap of more than one row; NaN: none. Rows that are
-/// missing around just that hour seldom have another cause. In a gap of more than a day they may.
+/// Returns the start of the hour that clocks may have skipped within a gap of more than one row; NaN: none. Rows
+/// missing around exactly that hour seldom have another cause. In a gap of more than a day they may.
 double skipped_hour(double step, double before, double after) {
   if (step > an_hour || after - before <= step || after - before > a_day) return std::nan("");
   for (const double date : {before, after}) {
@@ -62,6 +66,11 @@ double skipped_hour(double step, double before, double after) {
 bool is_working_day(double seconds) { return working_days_before(seconds + a_day) > working_days_before(seconds); }
 
 }  // namespace
+
+std::string_view to_string(Undated undated) { return name_of(undated_names, undated); }
+Undated parse_undated(std::string_view text) { return parse_name<Undated>("undated", undated_names, text); }
+std::string_view to_string(Irregular irregular) { return name_of(irregular_names, irregular); }
+Irregular parse_irregular(std::string_view text) { return parse_name<Irregular>("irregular", irregular_names, text); }
 
 double RowDates::seconds_between(double before, double after) const {
   constexpr double tolerance = 1.5, night = 4.0 * an_hour;

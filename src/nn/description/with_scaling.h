@@ -3,7 +3,7 @@
 #include <utility>
 #include <vector>
 
-#include "penstock/data_description.h"
+#include "penstock/description/series.h"
 
 /// Columns with the scaling of one of many series.
 namespace penstock {

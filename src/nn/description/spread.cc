@@ -1,0 +1,47 @@
+#include "penstock/description/spread.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "base/check.h"
+
+namespace penstock {
+
+void Spread::check(std::span<const double> quantile_levels) const {
+  require(!empty(), "quantiles: the model does not know the errors of its forecasts: train it with held-out rows");
+  for (const double level : quantile_levels) {
+    if (level >= levels.front() && level <= levels.back()) continue;
+    const bool percent = level > 1.0 && level <= 100.0;
+    fail(ErrorCode::invalid_argument, "quantiles must be {:g} to {:g}, not {:g}{}", levels.front(), levels.back(),
+         level, percent ? fmt::format(": {:g} % is {:g}", level, level / 100.0) : "");
+  }
+}
+
+double Spread::error(double level, Index output) const {
+  require(!empty(), "the spread of these forecasts is not known");
+  require(level >= levels.front() && level <= levels.back(), "level must be {} to {}, not {}", levels.front(),
+          levels.back(), level);
+  const std::size_t targets = quantiles.size() / levels.size();
+  const std::size_t target = static_cast<std::size_t>(output) % targets;
+  const auto next = static_cast<std::size_t>(std::ranges::lower_bound(levels, level) - levels.begin());
+  const double above = quantiles[next * targets + target];
+  if (levels[next] == level) return above * scales[static_cast<std::size_t>(output)];
+  const double below = quantiles[(next - 1) * targets + target];
+  const double share = (level - levels[next - 1]) / (levels[next] - levels[next - 1]);
+  return (below + share * (above - below)) * scales[static_cast<std::size_t>(output)];
+}
+
+double Spread::quantile(double level, Index output, const Column& column, double normalised) const {
+  const double e = error(level, output), raw = column.raw(normalised);
+  if (relative[static_cast<std::size_t>(output) % relative.size()] == 0) return column.raw(normalised + e);
+  return raw > 0.0 ? raw * std::exp(e) : raw;
+}
+
+double Spread::error_between(double value, double forecast, std::size_t target, const Column& column) const {
+  if (relative[target] == 0) return column.normal(value) - forecast;
+  const double raw_forecast = column.raw(forecast);
+  return value > 0.0 && raw_forecast > 0.0 ? std::log(value / raw_forecast) : std::numeric_limits<double>::quiet_NaN();
+}
+
+}  // namespace penstock
