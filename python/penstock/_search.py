@@ -71,49 +71,43 @@ def search(
         InvalidArgument: No training run ended in time.
     """
     given = dict(model or {})
-    options = _core.suggest(dataset_of(data), device)
-    if steps is not None:
-        options.update(max_steps=steps, max_seconds=0.0, max_epochs=0.0)
-    options |= {
-        "learning_rate": 3e-3 if learning_rate is None else float(learning_rate),
+    first = _core.suggest_spec(dataset_of(data), given.get("cell", ""), device) | {"from_last": data._from_last} | given
+    request = {
+        "max_steps": steps,
+        "learning_rate": learning_rate,
+        "search": 60.0 * minutes,
+        "fixed": [name for name in SEARCHED if name in given],
+        "filters": False,
         "seed": seed,
         "device": device,
+        "precision": precision,
         "threads": threads,
     }
-    if precision is not None:
-        options["precision"] = precision
-    fixed: list[str] = [name for name in ("cell", "width", "dropout") if name in given]
-    if learning_rate is not None:
-        fixed.append("learning_rate")
+    path = "" if record is None else os.fspath(record)
+    found = _core.search(data._dataset, first, request, path, resume, print_trial if progress else None)
+    return search_result(found, given, first["blocks"])
 
-    def report(trial, number, best):
-        mean = sum(trial["losses"]) / len(trial["losses"])
-        print(
-            f"{number + 1:3}  {trial['cell']:8} width {trial['width']:<4} dropout {trial['dropout']:<5g} "
-            f"rate {trial['learning_rate']:<8.3g} loss {mean:.5g}{'  the best so far' if best else ''}",
-            file=sys.stderr,
-        )
 
-    first = _core.suggest_spec(data._dataset, given.get("cell", ""), device) | {"from_last": data._from_last} | given
-    found = _core.search(
-        data._dataset,
-        first,
-        options,
-        60.0 * minutes,
-        os.fspath(record) if record is not None else "",
-        resume,
-        fixed,
-        report if progress else None,
-    )
-    best = found["best"]
+#: Arguments of :class:`Model` that a search chooses unless they are given.
+SEARCHED = ("cell", "width", "dropout")
+
+
+def search_result(found, given, blocks):
+    """Returns the library's dictionary of a search as a :class:`SearchResult`; None for None."""
+    if found is None:
+        return None
+    best = found.pop("best")
     rate = best.pop("learning_rate")
-    return SearchResult(
-        model=given | best | {"blocks": first["blocks"]},  # the number of blocks in all trials
-        learning_rate=rate,
-        loss=found["loss"],
-        trials=found["trials"],
-        seconds=found["seconds"],
-        interrupted=found["interrupted"],
+    return SearchResult(model=given | best | {"blocks": blocks}, learning_rate=rate, **found)
+
+
+def print_trial(trial, number, best):
+    """Prints the line of a training run."""
+    mean = sum(trial["losses"]) / len(trial["losses"])
+    print(
+        f"{number + 1:3}  {trial['cell']:8} width {trial['width']:<4} dropout {trial['dropout']:<5g} "
+        f"rate {trial['learning_rate']:<8.3g} loss {mean:.5g}{'  the best so far' if best else ''}",
+        file=sys.stderr,
     )
 
 

@@ -10,8 +10,9 @@ from ._given import dataset_of, model_of
 from ._keywords import defaults, explain_keywords, warn_caller
 from ._progress import bar_for
 from ._remedies import in_python
+from ._search import SEARCHED, print_trial, search_result
 from .datasets import describe_data, scored_unit
-from .errors import InvalidArgument
+from .errors import InvalidArgument, IoFailure
 
 TYPE_CHECKING = False  # typing.TYPE_CHECKING without the import
 if TYPE_CHECKING:
@@ -64,7 +65,8 @@ class Evaluation:
 class TrainResult:
     """The result of a training run."""
 
-    last: Progress  #: The last report.
+    #: The last report. With several seeds, steps, seconds, epochs and rollbacks are sums over the models.
+    last: Progress
     validation: Evaluation | None  #: Scores of the finished model on the hold-out set; None without one.
     stopped_early: bool  #: True if early stopping ended the run.
     model_step: int  #: The step after which the model's final weights were taken.
@@ -134,14 +136,16 @@ def train(
     Args:
         model: A :class:`Model` made for this data.
         data: A :class:`Dataset`.
-        steps: Limit in batches.
-        seconds: Limit in wall time, in seconds.
-        epochs: Limit in passes over the data.
+        steps: Limit in batches. 0: no such limit, if there is another one.
+        seconds: Limit in wall time, in seconds. 0: no such limit.
+        epochs: Limit in passes over the data. 0: no such limit.
         search: Minutes of a :func:`penstock.search` before the training, over everything that the arguments of the
-            model and ``learning_rate`` leave open. The model is replaced by a new one with the best cell, width and
-            dropout.
+            model and ``learning_rate`` leave open. Other options hold for the trials, too. The model is replaced by a
+            new one with the best cell, width and dropout. Trials are recorded in the file ``checkpoint`` with the
+            suffix ``.search``.
         seeds: Number of models to train, each for the given limits: one from the model's own weights, the others from
-            the next seeds. The model becomes their mean.
+            the next seeds, or from the same weights for a model of :meth:`Model.continue_from`. The model becomes
+            their mean.
         filters: For labelled sequences: adds convolution filters beside the layers at the end
             (:meth:`Model.add_filters`). With too few validation sequences to judge layers, no layers are trained and
             the filters answer alone.
@@ -166,7 +170,7 @@ def train(
             also one at every hundredth of the run.
         checkpoint: A file that the run writes, to be continued bit for bit with ``resume=True`` and the same options.
         checkpoint_every: Seconds between checkpoints.
-        resume: True: continues from ``checkpoint``.
+        resume: True: continues from ``checkpoint``, or from the search of a run that was interrupted during it.
         metrics: A file for all measurements as JSON lines.
         tensorboard: A folder for the same measurements as TensorBoard events.
         seed: Seed of dropout and of the order of the data.
@@ -179,55 +183,28 @@ def train(
         progress: True: a progress bar on the terminal or in the notebook. False: none. Otherwise a stream to write to.
 
     Raises:
-        InvalidArgument: An option is impossible.
+        InvalidArgument: An option is impossible, or options contradict each other.
         Incompatible: The model was made for other data, or the checkpoint belongs to another run.
+        IoFailure: There is no checkpoint to resume.
         NumericalError: Too many steps in a row were not finite.
     """
     said = dict(locals())
     _core.utc_time()  # noted in the model's history: a bad SOURCE_DATE_EPOCH is refused before training
     model_of(model), dataset_of(data)  # raise TypeError for other types
-    resumed = os.fspath(checkpoint) if resume and checkpoint is not None and os.path.exists(checkpoint) else ""
-    options = _core.suggest(data._dataset, model._on(device), resumed)
-    if steps is not None or seconds is not None or epochs is not None:
-        options.update(max_steps=steps or 0, max_seconds=seconds or 0.0, max_epochs=epochs or 0.0)
-    options |= {name: said[name] for name in _OPTIONS if said[name] is not None}
-    if not options["validate_steps"]:
-        options["patience"] = patience or 0
+    request = {field: said[name] for name, field in _FIELDS.items() if said[name] is not None}
     for name in ("checkpoint", "metrics", "tensorboard"):
-        options[f"{name}_path"] = "" if said[name] is None else os.fspath(said[name])
-    options["device"] = model._on(device)
-    if seeds < 1:
-        raise InvalidArgument(f"seeds must be at least 1, not {seeds}")
-    try:
-        _core.check_members(model._model, seeds)
-    except InvalidArgument as error:
-        raise InvalidArgument(f"seeds={seeds}: {error}") from None
-    if model._continues and (search is not None or seeds > 1):
-        raise InvalidArgument(
-            f"{'search' if seeds == 1 else 'seeds'} contradicts a model that goes on from another one"
-        )
-    if search is not None and model._initial != type(model)._initial:
-        raise InvalidArgument("search makes new models: leave out initial_weights and chrono of the model")
-    alone = filters and _core.filters_stand_alone(data._dataset)
-    if alone and search is not None:
-        raise InvalidArgument("search looks for layers, and too few sequences are held out to say what they add")
-    if alone:
-        warn_caller(
-            "too few sequences are held out to say what layers add: the filters stand alone (filters=False trains "
-            "layers)"
-        )
-    found = None
-    if search is not None:
-        found = _search_first(model, data, search, learning_rate, options, resume, progress is not False)
-        if found.interrupted:
-            return TrainResult(Progress(), None, False, 0, True, search=found)
-        learning_rate = found.learning_rate
-    if learning_rate is None:
-        learning_rate = _core.fine_tuning_rate if model._continues else 3e-3
-    options["learning_rate"] = learning_rate
+        request[f"{name}_path"] = "" if said[name] is None else os.fspath(said[name])
     usual = defaults(train)
-    about_layers = any(said[name] != usual[name] for name in _OF_LAYERS)
-    alone = alone or (not about_layers and not model._continues and _core.linear_stands_alone(data._dataset))
+    weights, chrono = model._initial
+    request |= {
+        "device": model._on(device),
+        "search": None if search is None else 60.0 * search,
+        "fixed": [name for name in SEARCHED if name in model._arguments],
+        "layers": any(said[name] != usual[name] for name in _OF_LAYERS),
+        "continues": model._continues,
+        "initial_weights": weights,
+        "chrono": chrono,
+    }
     bar = bar_for(progress, model.task)
 
     def report(fields):
@@ -241,32 +218,42 @@ def train(
 
     try:
         result: dict[str, Any] = _core.fit(
-            model._model, data._dataset, options, report, validated, seeds, resume, not alone, filters, *model._initial
+            model._model, data._dataset, request, report, validated, None if progress is False else print_trial
         )
+    except (InvalidArgument, IoFailure) as error:
+        raise type(error)(in_python(str(error))) from None
     finally:
         bar.close()
-    weight = result.pop("weight")
-    model._data = model._model.data()
-    model._history = _history(model, data, result, found, weight)
+    found = search_result(result.pop("search"), model._arguments, model.spec["blocks"])
+    weight, filters_alone = result.pop("weight"), result.pop("filters_alone")
     names = ("stopped_early", "model_step", "interrupted", "gave_up", "checkpoint_error", "share", "filter_share")
     end = {name: result.pop(name) for name in names}
     end["gave_up"] = in_python(end["gave_up"])
+    validation = result.pop("validation")
+    if found is None or not found.interrupted:
+        model._data = model._model.data()
+        model._history = _history(model, data, result["step"], validation, found, weight)
     if end["gave_up"]:
         warn_caller(end["gave_up"])
-    validation = result.pop("validation")
+    if filters_alone:
+        warn_caller(
+            "too few sequences are held out to say what layers add: the filters stand alone (filters=False trains "
+            "layers)"
+        )
     return TrainResult(
         Progress(**result), None if validation is None else Evaluation(**validation), **end, search=found
     )
 
 
-#: Arguments of :func:`train` that are options of the library under the same name.
-_OPTIONS = ("batch", "length", "weight_decay", "warmup", "clip", "rollbacks", "carry_state", "loss", "optimizer",
-            "validate_every", "validate_steps", "patience", "keep_best", "log_every", "checkpoint_every", "seed",
-            "precision", "threads", "exact")  # fmt: skip
+#: The field of the library's request for each argument of :func:`train` that is taken as it is.
+_FIELDS = {"steps": "max_steps", "seconds": "max_seconds", "epochs": "max_epochs"} | {
+    name: name for name in (
+        "seeds", "filters", "batch", "length", "learning_rate", "weight_decay", "warmup", "clip", "rollbacks",
+        "carry_state", "loss", "optimizer", "validate_every", "validate_steps", "patience", "keep_best", "log_every",
+        "checkpoint_every", "resume", "seed", "precision", "threads", "exact")}  # fmt: skip
 
-#: Arguments of :func:`train` about the training of layers.
-_OF_LAYERS = ("steps", "seconds", "epochs", "search", "seeds", "batch", "length", "learning_rate", "weight_decay", "warmup", "clip",
-              "rollbacks", "optimizer", "loss", "validate_every", "validate_steps", "patience", "keep_best", "resume", "tensorboard")  # fmt: skip
+#: Arguments of :func:`train` that say how layers are trained and have a default. Those without are known to be given.
+_OF_LAYERS = ("weight_decay", "warmup", "clip", "rollbacks", "optimizer", "tensorboard")
 
 
 def _score_text(task, validation, unit):
@@ -280,42 +267,19 @@ def _score_text(task, validation, unit):
     return f"{value} on {validation['scored']:,} held-out {unit}"
 
 
-def _history(model, data, result, found=None, weight=""):
+def _history(model, data, steps, validation, found, weight):
     """Returns the history of a model that was just trained, as ``penstock train`` writes it to its files."""
-    description, validation = data.description, result["validation"]
+    description = data.description
     return {
         "trained": _core.utc_time(),
         "data": f"{data._source}: {describe_data(description)}",
         "score": _score_text(description["task"], validation, scored_unit(description)),
         "version": _core.system_info()["version"],
-        "steps": result.get("step", 0),
+        "steps": steps,
         "origin": model._origin,
         "search": "" if found is None else f"{len(found.trials)} trials in {found.seconds:.0f} s",
         "weight": weight,
     }
-
-
-def _search_first(model, data, minutes, learning_rate, options, resume, progress):
-    """Searches, and replaces the model by a new one with the best cell, width and dropout."""
-    from ._search import search
-
-    record = options["checkpoint_path"] + ".search" if options["checkpoint_path"] else None
-    found = search(
-        data,
-        minutes,
-        model=model._arguments,
-        learning_rate=learning_rate,
-        record=record,
-        resume=resume and record is not None and os.path.exists(record),
-        seed=options["seed"],
-        device=options["device"],
-        precision=options["precision"],
-        threads=options["threads"],
-        progress=progress,
-    )
-    if not found.interrupted:
-        _core.replace(model._model, _core.Model.make(model.spec | found.model, data._dataset, options["seed"]))
-    return found
 
 
 def evaluate(

@@ -169,7 +169,9 @@ Model add_filters(const Model& model, const Dataset& data, FilterShares& shares,
   return wider;
 }
 
-bool filters_stand_alone(const Dataset& data) { return data.held_out_steps() < training::fewest_to_judge; }
+bool filters_stand_alone(const Dataset& data) {
+  return data.description().labels_sequences() && data.held_out_steps() < training::fewest_to_judge;
+}
 
 Model fit_filters(const Dataset& data, std::uint64_t seed, const Execution& execution) {
   using namespace training;  // NOLINT(google-build-using-namespace)

@@ -15,15 +15,15 @@ namespace {
 
 class Fit {
  public:
-  Fit(Model& model, Dataset& data, const TrainOptions& options, const FitOptions& fit, const FitCallbacks& callbacks)
-      : model_(model), data_(data), options_(options), fit_(fit), callbacks_(callbacks) {}
+  Fit(Model& model, Dataset& data, const FitPlan& plan, const FitCallbacks& callbacks)
+      : model_(model), data_(data), options_(plan.options), plan_(plan), fit_(plan.request), callbacks_(callbacks) {}
 
   FitResult run() {
-    if (fit_.layers) {
-      train_members();
-    } else {
-      unless_interrupted([&] { fit_without_layers(); });
-    }
+    if (fit_.search) search_first();
+    if (!result_.interrupted && plan_.trains_layers()) train_members();
+    unless_interrupted([&] {
+      if (!plan_.trains_layers()) fit_without_layers();
+    });
     unless_interrupted([&] { finish(); });
     unless_interrupted([&] {
       if (result_.scored() && callbacks_.scored) callbacks_.scored(model_, result_);
@@ -40,9 +40,28 @@ class Fit {
     result_.interrupted = !completes(work);
   }
 
+  /// The best choice becomes the model and the learning rate of the run.
+  void search_first() {
+    SearchCallbacks callbacks = callbacks_.search;
+    callbacks.stop = callbacks_.stop;
+    const SearchOptions how{.space = suggest_space(model_.spec(), options_, fit_.fixed),
+                            .seconds = *fit_.search,
+                            .path = search_record(options_.checkpoint_path),
+                            .resume = fit_.resume,
+                            .seed = options_.seed};
+    const SearchResult& found = result_.search.emplace(search(model_.spec(), data_, options_, how, callbacks));
+    result_.interrupted = found.interrupted;
+    if (callbacks_.searched) callbacks_.searched(found);
+    if (found.interrupted) return;
+    ModelSpec spec = model_.spec();
+    found.best.apply(spec, options_);
+    model_ = new_model(spec, data_, options_.seed);
+  }
+
   /// An interrupt leaves the models that there are.
   void train_members() {
     const std::string start = data_.position();
+    if (fit_.continues && fit_.seeds > 1) origin_ = continue_from(model_, data_, model_.spec().dropout);
     std::vector<Model> others;
     for (Index i = 0; i < fit_.seeds && !result_.interrupted; ++i) {
       TrainOptions options = options_;
@@ -55,7 +74,7 @@ class Fit {
       Model& model = i == 0 ? model_ : others.back();
       TrainCallbacks callbacks = callbacks_.begin ? callbacks_.begin(model, i, options) : TrainCallbacks();
       callbacks.stop = callbacks_.stop;
-      const bool resume = fit_.resume && (i == 0 || std::filesystem::exists(options.checkpoint_path));
+      const bool resume = plan_.resume && (i == 0 || std::filesystem::exists(options.checkpoint_path));
       add({options.seed, train(model, data_, options, callbacks, resume)});
     }
     if (others.empty()) return;
@@ -64,12 +83,8 @@ class Fit {
   }
 
   Model another_model(std::uint64_t seed) const {
-    const ModelSpec& spec = model_.spec();
-    if (fit_.origin != nullptr) return continue_from(*fit_.origin, data_, spec.dropout);
-    Model model(spec, data_.description(), seed);
-    initialise(model, fit_.initial, seed);
-    fit_autoregression(model, data_);
-    return model;
+    if (origin_) return continue_from(*origin_, data_, origin_->spec().dropout);
+    return new_model(model_.spec(), data_, seed, fit_.initial);
   }
 
   void add(FitResult::Member member) {
@@ -87,7 +102,7 @@ class Fit {
   void fit_without_layers() {
     const auto start = std::chrono::steady_clock::now();
     if (data_.description().labels_sequences()) {
-      model_ = fit_filters(data_, fit_.finish.seed, options_.execution);
+      model_ = fit_filters(data_, options_.seed, options_.execution);
       result_.finished = {.filter_shares = {.layers = 0.0, .filters = 1.0}, .filters = true};
     }
     if (data_.held_out_steps() > 0) validate();
@@ -97,7 +112,8 @@ class Fit {
   void finish() {
     const bool series = data_.description().task == Task::forecast;
     if (result_.finished.filters || (series && !result_.scored())) return;
-    result_.finished = finish_training(model_, data_, fit_.finish, options_.execution);
+    const FinishOptions how{.shrink = fit_.keep_best.value_or(true), .filters = fit_.filters, .seed = options_.seed};
+    result_.finished = finish_training(model_, data_, how, options_.execution);
     const bool changed = result_.finished.changed || model_.spec().members > 1;
     if (changed && result_.scored()) validate();
   }
@@ -111,9 +127,11 @@ class Fit {
 
   Model& model_;
   Dataset& data_;
-  const TrainOptions& options_;
-  const FitOptions& fit_;
+  TrainOptions options_;
+  const FitPlan& plan_;
+  const FitRequest& fit_;
   const FitCallbacks& callbacks_;
+  std::optional<Model> origin_;  // from which the models of other seeds continue
   FitResult result_;
 };
 
@@ -123,11 +141,24 @@ std::string member_path(const std::string& path, Index number) {
   return number == 0 || path.empty() ? path : fmt::format("{}.{}", path, number + 1);
 }
 
-FitResult fit(Model& model, Dataset& data, const TrainOptions& options, const FitOptions& fit_options,
-              const FitCallbacks& callbacks) {
-  require(fit_options.seeds >= 1, "seeds must be at least 1, not {}", fit_options.seeds);
-  if (fit_options.layers) model.check_members(fit_options.seeds);
-  return Fit(model, data, options, fit_options, callbacks).run();
+Model new_model(const ModelSpec& spec, const Dataset& data, std::uint64_t seed, const Initialisation& initial) {
+  Model model(spec, data.description(), seed);
+  initialise(model, initial, seed);
+  fit_autoregression(model, data);
+  return model;
+}
+
+FitResult fit(Model& model, Dataset& data, const FitPlan& plan, const FitCallbacks& callbacks) {
+  const Index seeds = plan.request.seeds;
+  require(seeds >= 1, "seeds must be at least 1, not {}", seeds);
+  if (plan.trains_layers()) {
+    try {
+      model.check_members(seeds);
+    } catch (const Error& error) {
+      fail(error.code(), "the option 'seeds={}': {}", seeds, error.what());
+    }
+  }
+  return Fit(model, data, plan, callbacks).run();
 }
 
 }  // namespace penstock

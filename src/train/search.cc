@@ -14,6 +14,7 @@
 #include "base/warning.h"
 #include "data/divisible.h"
 #include "penstock/file_writer.h"
+#include "penstock/train/fit.h"
 #include "train/search_space.h"
 
 namespace penstock {
@@ -217,8 +218,7 @@ class Search {
     choice.apply(spec, options);
     options.seed = seed;
     if (spec.corrects_branch()) take_autoregression(spec, data);
-    Model model(spec, data.description(), seed);
-    fit_autoregression(model, data);
+    Model model = new_model(spec, data, seed);
     TrainCallbacks callbacks;
     callbacks.stop = [&] { return over(); };
     callbacks.progress = [&](const Progress&) {
@@ -269,7 +269,7 @@ double SearchTrial::loss() const {
 
 double SearchResult::loss() const { return trials[training::best_trial(trials)].loss(); }
 
-SearchSpace suggest_space(const ModelSpec& spec, const TrainOptions& options) {
+SearchSpace suggest_space(const ModelSpec& spec, const TrainOptions& options, const std::vector<std::string>& fixed) {
   SearchSpace space;
   space.cells = {"mingru", "gru", "lstm", "minlstm", "slstm"};
   if (spec.heads > 1 || std::ranges::find(space.cells, spec.cell) == space.cells.end()) space.cells = {spec.cell};
@@ -280,6 +280,12 @@ SearchSpace suggest_space(const ModelSpec& spec, const TrainOptions& options) {
   space.dropouts = {0.0, 0.1, 0.2, 0.35, 0.5};
   for (const double factor : {0.1, 1.0 / 6.0, 1.0 / 3.0, 2.0 / 3.0, 1.0, 2.0, 10.0 / 3.0}) {
     space.learning_rates.push_back(factor * options.learning_rate);
+  }
+  for (const std::string& name : fixed) {
+    if (name == "cell") space.cells = {spec.cell};
+    if (name == "width") space.widths = {spec.width};
+    if (name == "dropout") space.dropouts = {spec.dropout};
+    if (name == "learning_rate") space.learning_rates = {options.learning_rate};
   }
   return space;
 }

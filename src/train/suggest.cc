@@ -8,6 +8,7 @@
 #include "penstock/system.h"
 #include "penstock/train/train.h"
 #include "train/checkpoint.h"
+#include "train/suggest.h"
 
 namespace penstock {
 
@@ -47,18 +48,11 @@ bool multiplies_bf16(Device device) {
   return index < cuda.gpus.size() && std::atoi(cuda.gpus[index].compute_capability.c_str()) >= 8;
 }
 
-double positions_of_a_batch(Dataset& data, const TrainOptions& options) {
-  const std::string position = data.position();
-  Example example;
-  data.next(options.batch, options.length, example);
-  data.restore(position);
-  return static_cast<double>(example.rows) * static_cast<double>(example.steps);
-}
-
 /// Limits the steps of data that have an end: `passes` over them, or more where they are few.
 void plan_steps(TrainOptions& options, Dataset& data, double passes, double scored_in_a_batch) {
   const double wanted = passes * static_cast<double>(data.training_steps()) / scored_in_a_batch;
-  const double affordable = positions_for_fewest / positions_of_a_batch(data, options);
+  const Example batch = training::next_batch(data, options);
+  const double affordable = positions_for_fewest / (static_cast<double>(batch.rows) * static_cast<double>(batch.steps));
   const auto fewest = std::clamp<Index>(std::llround(affordable), validations, fewest_steps);
   options.max_steps = std::max<Index>(fewest, std::llround(wanted));
   options.validate_steps = std::max<Index>(1, options.max_steps / validations);
@@ -67,6 +61,14 @@ void plan_steps(TrainOptions& options, Dataset& data, double passes, double scor
 }
 
 }  // namespace
+
+Example training::next_batch(Dataset& data, const TrainOptions& options) {
+  const std::string position = data.position();
+  Example example;
+  data.next(options.batch, options.length, example);
+  data.restore(position);
+  return example;
+}
 
 ModelSpec suggest_spec(const Dataset& data, std::string_view cell, Device device) {
   const DataDescription& description = data.description();
@@ -148,6 +150,10 @@ TrainOptions suggest_options(Dataset& data, Device device) {
         options.keep_best = false;
       }
       break;
+  }
+  if (data.held_out_steps() == 0) {  // nothing says when to stop, or which weights are best
+    options.validate_steps = options.patience = 0;
+    options.keep_best = false;
   }
   return options;
 }

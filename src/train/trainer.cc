@@ -227,9 +227,10 @@ void Trainer::validate(double seconds, Index most_batches) {
   check_metrics();
 }
 
-void Trainer::judge(double loss, bool by_steps) {
+void Trainer::judge(const Evaluation& evaluation, bool by_steps) {
   if (!options_.keep_best && options_.patience == 0) return;
-  const bool better = stopping_.note(loss, submitted_, by_steps);
+  if (evaluation.scored == 0) return;  // without a hold-out set there is no loss
+  const bool better = stopping_.note(evaluation.loss, submitted_, by_steps);
   if (better) {
     runner_->synchronize();
     const auto values = model_.parameters->values();
@@ -259,7 +260,7 @@ void Trainer::validate_if_due() {
   if (!by_steps && !by_time) return;
   handle_all();
   validate(seconds(), options_.validation_batches);
-  judge(result_.validation->loss, by_steps);
+  judge(*result_.validation, by_steps);
 }
 
 void Trainer::handle_all() {
@@ -348,7 +349,7 @@ void Trainer::finish() {
   result_.model_step = state_.step;
   if (options_.keep_best && stopping_.history().known) {
     // The last weights are compared by the same held-out batches.
-    unless_interrupted([&] { judge(evaluation(options_.validation_batches).loss, false); });
+    unless_interrupted([&] { judge(evaluation(options_.validation_batches), false); });
     restore_best();
     result_.model_step = stopping_.history().best_step;
   }
@@ -372,7 +373,7 @@ TrainResult Trainer::run() {
   try {
     // A model that begins with a linear forecast, or with weights that were trained before, may be best as it is.
     const bool knows_something = model_.spec.corrects_branch() || !model_.origin.empty();
-    if (state_.step == 0 && knows_something) judge(evaluation(options_.validation_batches).loss, false);
+    if (state_.step == 0 && knows_something) judge(evaluation(options_.validation_batches), false);
     train();
     save();
   } catch (...) {

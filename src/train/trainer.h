@@ -42,7 +42,7 @@ class Trainer {
   void validate(double seconds, Index most_batches);
   Evaluation evaluation(Index most_batches) const;
   /// Takes note of a validation of the weights as they are: keeps them if they are the best, or ends the run.
-  void judge(double loss, bool by_steps);
+  void judge(const Evaluation& evaluation, bool by_steps);
   /// The model's weights become the best ones, if there are any.
   void restore_best();
   void give_up_if_hopeless(const StepResult& result) const;

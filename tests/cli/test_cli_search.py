@@ -71,7 +71,7 @@ def test_a_run_behind_a_search_goes_on(models, tmp_path):
 
 
 @pytest.mark.parametrize("data, more, message", [
-    ("text.txt", ["--init", "text.safetensors"], "--search cannot be combined with --init, which determines the model"),
+    ("text.txt", ["--init", "text.safetensors"], "--search cannot be combined with weights to continue from, which determine the model"),
     ("text.txt", ["--search", 0], "--search must be positive, not 0"),
     ("text.txt", ["--search", 1e-9], "--search: not one training ended within 6e-08 s; it needs more time"),
 ])  # fmt: skip

@@ -369,4 +369,4 @@ def test_seeds_go_on_after_a_stop(models, tmp_path):
 
 def test_no_seeds(models, tmp_path):
     refuses("train", models / "text.txt", *TINY, "--seeds", 0, cwd=tmp_path, status=2, verb="train",
-            message="--seeds must be at least 1")
+            message="--seeds must be at least 1, not 0")

@@ -118,8 +118,58 @@ def test_training_searches_first(folder):
     assert len(result.search.trials) >= 1 and result.last.step == 4
     assert {(trial["cell"], trial["width"]) for trial in result.search.trials} == {("gru", 16)}
     again = penstock.Model.continue_from(model, penstock.open_series(folder / "series.csv", origin=model))
-    with pytest.raises(penstock.InvalidArgument, match="search contradicts a model that goes on from another one"):
+    with pytest.raises(penstock.InvalidArgument, match="search cannot be combined with weights to continue from"):
         penstock.train(again, data, search=1, **QUICK)
+
+
+def test_a_search_obeys_the_options_of_the_run_and_resumes(folder, tmp_path, monkeypatch):
+    """An interrupted search leaves a record and no checkpoint: ``resume=True`` continues it, then trains."""
+    data = penstock.open_text(folder / "text.txt")
+    options = dict(QUICK, search=1.0, steps=3, learning_rate=0.01, checkpoint=tmp_path / "c")
+
+    def model():
+        return penstock.Model(data, cell="gru", dropout=0.0, **SMALL)
+
+    def stop(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(penstock.training, "print_trial", stop)
+    half = penstock.train(model(), data, **options | {"progress": io.StringIO()})
+    assert half.interrupted and half.last.step == 0 and len(half.search.trials) == 1
+    assert (tmp_path / "c.search").exists() and not (tmp_path / "c").exists()
+    monkeypatch.undo()
+    resumed = model()
+    whole = penstock.train(resumed, data, resume=True, **options)
+    assert len(whole.search.trials[0]["losses"]) == 3 and whole.last.step == 3
+    assert whole.search.trials[0]["losses"][0] == half.search.trials[0]["losses"][0]
+    data, alone = penstock.open_text(folder / "text.txt"), model()
+    penstock.train(alone, data, steps=3, learning_rate=0.01, **QUICK)
+    tokens = np.arange(9, dtype=np.int32)
+    assert (alone.forward(tokens)[0] == resumed.forward(tokens)[0]).all()
+    with pytest.raises(penstock.InvalidArgument, match=r"resume: .*d\.search is of a run with search"):
+        (tmp_path / "d.search").write_text("{}")
+        penstock.train(alone, data, steps=3, resume=True, checkpoint=tmp_path / "d", **QUICK)
+    with pytest.raises(penstock.IoFailure, match="resume: there is no checkpoint"):
+        penstock.train(alone, data, steps=3, resume=True, checkpoint=tmp_path / "e", **QUICK)
+    with pytest.raises(penstock.InvalidArgument, match="resume needs checkpoint"):
+        penstock.train(alone, data, steps=3, resume=True, **QUICK)
+    with pytest.raises(penstock.InvalidArgument, match="steps, seconds or epochs must be above 0"):
+        penstock.train(alone, data, steps=0, **QUICK)
+
+
+def test_a_run_without_a_hold_out_set_keeps_its_last_weights(folder):
+    data = penstock.open_series(folder / "series.csv", inputs=["level"], validation_fraction=0.0)
+    result = penstock.train(penstock.Model(data, **SMALL), data, steps=60, **QUICK)
+    assert (result.model_step, result.last.step, result.stopped_early, result.validation) == (60, 60, False, None)
+
+
+def test_seeds_of_a_model_that_goes_on_begin_with_its_weights(folder, forecaster):
+    data = penstock.open_series(folder / "series.csv", origin=forecaster)
+    model = penstock.Model.continue_from(forecaster, data)
+    penstock.train(model, data, steps=2, seeds=2, learning_rate=1e-12, **QUICK)
+    rows = np.ones((5, 2))
+    assert model.spec["members"] == 2
+    np.testing.assert_allclose(model.predict(rows), forecaster.predict(rows), rtol=1e-3)
 
 
 def test_training_learns_reports_and_resumes(folder, tmp_path):

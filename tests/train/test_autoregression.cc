@@ -7,11 +7,14 @@
 #include <cmath>
 #include <fstream>
 #include <numbers>
+#include <thread>
+#include <vector>
 
 #include "base/random.h"
 #include "forecast/linear/autoregression.h"
 #include "forecast/linear/season_choice.h"
 #include "nn/model/model_impl.h"
+#include "penstock/data/tasks.h"
 #include "penstock/forecast/score.h"
 #include "penstock/train.h"
 #include "support/temporary_folder.h"
@@ -265,6 +268,15 @@ TEST_F(AutoregressiveModel, GoesThroughAFile) {
   const Model loaded = Model::load(folder_.path("model"));
   EXPECT_EQ(loaded.spec().branch_fields().lags, trained.spec().branch_fields().lags);
   EXPECT_EQ(forecasts(loaded, rows), forecasts(trained, rows));
+}
+
+TEST_F(AutoregressiveModel, TakesAForecastThatIsFittedOnceByWhicheverThreadAsksFirst) {
+  std::vector<const Autoregression*> seen(4);
+  std::vector<std::thread> threads;
+  for (auto& each : seen) threads.emplace_back([&] { each = linear_forecast(*data_); });
+  for (std::thread& thread : threads) thread.join();
+  for (const Autoregression* const each : seen) EXPECT_EQ(each, linear_forecast(*data_));
+  EXPECT_EQ(linear_forecast(*open_task("parity")), nullptr);
 }
 
 TEST_F(AutoregressiveModel, HeldOutRowsAreLedIn) {

@@ -9,6 +9,7 @@
 
 #include "base/random.h"
 #include "penstock/data.h"
+#include "penstock/train/fine_tune.h"
 #include "support/expect_error.h"
 #include "support/temporary_folder.h"
 
@@ -46,9 +47,10 @@ class FitTest : public testing::Test {
   static Model fresh(const Dataset& data, std::uint64_t seed) {
     ModelSpec spec{.cell = "gru", .width = 8, .blocks = 1, .from_last = linear_forecast(data) != nullptr};
     take_autoregression(spec, data);
-    Model model(spec, data.description(), seed);
-    fit_autoregression(model, data);
-    return model;
+    return new_model(spec, data, seed);
+  }
+  FitPlan plan(const FitRequest& request) const {
+    return {.request = request, .options = options_, .resume = request.resume};
   }
   static double loss(const Model& model, const Dataset& data) {
     TrainOptions options;
@@ -75,7 +77,7 @@ TEST_F(FitTest, SeveralSeedsBecomeOneModelThatIsScoredAsOne) {
     scored = loss(whole, *data);
     EXPECT_EQ(result.validation->loss, scored);
   };
-  const FitResult result = fit(model, *data, options_, {.seeds = 3}, callbacks);
+  const FitResult result = fit(model, *data, plan({.seeds = 3}), callbacks);
   EXPECT_EQ(begun, (std::vector<std::string>{"0 7 c", "1 8 c.2", "2 9 c.3"}));
   EXPECT_EQ(model.spec().members, 3);
   ASSERT_EQ(result.members.size(), 3u);
@@ -91,22 +93,71 @@ TEST_F(FitTest, SeveralSeedsBecomeOneModelThatIsScoredAsOne) {
 TEST_F(FitTest, LaterModelsWithoutACheckpointBeginAnew) {
   const auto data = series(400);
   Model model = fresh(*data, 7);
-  fit(model, *data, options_, {});
+  fit(model, *data, plan({}));
   Model again = fresh(*data, 7);
-  const FitResult result = fit(again, *data, options_, {.seeds = 2, .resume = true});
+  const FitResult result = fit(again, *data, plan({.seeds = 2, .resume = true}));
   EXPECT_EQ(result.members[0].result.last.step, 4) << "of its own checkpoint, at whose step the run ends";
   EXPECT_TRUE(std::filesystem::exists(folder_.path("c.2")));
+}
+
+TEST_F(FitTest, ASearchDecidesTheModelAndMayBeContinued) {
+  const auto data = series(400);
+  const FitRequest request{.search = 60.0, .fixed = {"cell", "dropout", "learning_rate"}};
+  Model model = fresh(*data, 7);
+  FitCallbacks callbacks;
+  Index trainings = 0, begun = 0;
+  std::vector<bool> ended;
+  callbacks.search.trial = [&](const auto&...) { ++trainings; };
+  callbacks.searched = [&](const SearchResult& found) { ended.push_back(!found.interrupted); };
+  callbacks.begin = [&](const auto&...) {
+    ++begun;
+    return TrainCallbacks();
+  };
+  callbacks.stop = [&] { return trainings == 1; };
+  FitResult result = fit(model, *data, plan(request), callbacks);
+  EXPECT_TRUE(result.interrupted);
+  EXPECT_EQ(begun, 0) << "nothing is trained after an interrupted search";
+  callbacks.stop = {};
+  FitPlan again = plan(request);
+  again.request.resume = true;
+  result = fit(model, *data, again, callbacks);
+  EXPECT_EQ(ended, (std::vector{false, true}));
+  EXPECT_EQ(trainings, 6) << "two widths, each of them three times";
+  EXPECT_EQ(begun, 1);
+  EXPECT_EQ(model.spec().width, result.search->best.width);
+  Model alone = fresh(*data, 7);
+  ModelSpec spec = alone.spec();
+  spec.width = result.search->best.width;
+  alone = new_model(spec, *data, 7);
+  std::filesystem::remove(options_.checkpoint_path);
+  EXPECT_EQ(fit(alone, *data, plan({})).validation->loss, result.validation->loss);
+}
+
+TEST_F(FitTest, ModelsOfOtherSeedsContinueFromTheSameWeights) {
+  const auto data = series(400);
+  const Model origin = fresh(*data, 1);
+  std::vector<double> losses;
+  FitCallbacks callbacks;
+  callbacks.begin = [&](const Model& model, const auto&...) {
+    losses.push_back(loss(model, *data));
+    return TrainCallbacks();
+  };
+  Model model = continue_from(origin, *data, 0.0);
+  fit(model, *data, plan({.seeds = 3, .continues = true}), callbacks);
+  EXPECT_EQ(losses, std::vector(3, loss(origin, *data)));
 }
 
 TEST_F(FitTest, FiltersAloneAreScoredBeforeTheyLearnTheHoldOutSet) {
   const auto data = labelled(50);
   Model model = fresh(*data, 7);
-  const FitResult result = fit(model, *data, options_, {.layers = false});
+  FitPlan filters = plan({});
+  filters.filters_alone = true;
+  const FitResult result = fit(model, *data, filters);
   EXPECT_EQ(model.spec().blocks, 0);
   EXPECT_TRUE(result.members.empty());
   EXPECT_EQ(result.weight(), "the filters alone: no layers were trained");
   ASSERT_TRUE(result.scored());
-  EXPECT_EQ(result.validation->loss, loss(fit_filters(*data), *data));
+  EXPECT_EQ(result.validation->loss, loss(fit_filters(*data, options_.seed), *data));
   EXPECT_LT(loss(model, *data), result.validation->loss) << "the refit has seen the sequences of the score";
 }
 
@@ -120,7 +171,7 @@ TEST_F(FitTest, AnInterruptEndsEachPhaseAndLeavesNoScoreOfAnotherModel) {
     bool seen = false;
     callbacks.stop = [&] { return asked++ >= calls; };
     callbacks.scored = [&](const Model&, const FitResult&) { seen = true; };
-    const FitResult result = fit(model, *data, options_, {.seeds = 2}, callbacks);
+    const FitResult result = fit(model, *data, plan({.seeds = 2}), callbacks);
     whole = !result.interrupted;
     EXPECT_EQ(model.spec().members, static_cast<Index>(result.members.size()));
     EXPECT_EQ(result.scored(), whole);
@@ -133,9 +184,9 @@ TEST_F(FitTest, ImpossibleSeedsAreRefusedBeforeTraining) {
   const auto data = series(100);
   Model model = fresh(*data, 7);
   test::expect_error(ErrorCode::invalid_argument, "seeds must be at least 1, not 0",
-                     [&] { fit(model, *data, options_, {.seeds = 0}); });
-  test::expect_error(ErrorCode::invalid_argument, "members must be 1 to 1024, not 2000",
-                     [&] { fit(model, *data, options_, {.seeds = 2000}); });
+                     [&] { fit(model, *data, plan({.seeds = 0})); });
+  test::expect_error(ErrorCode::invalid_argument, "the option 'seeds=2000': members must be 1 to 1024, not 2000",
+                     [&] { fit(model, *data, plan({.seeds = 2000})); });
   EXPECT_FALSE(std::filesystem::exists(folder_.path("c")));
 }
 

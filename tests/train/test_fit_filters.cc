@@ -322,6 +322,12 @@ TEST_F(FitFilters, WhatCannotBeIsRefused) {
   spec.branch = fixed_branch({.filters = 4, .dilations = 1});
   expect_error(ErrorCode::invalid_argument, "filters must be 0 for a model that does not label sequences of numbers",
                [&] { Model(spec, task->description()); });
+  spec = {.from_last = true, .branch = fixed_branch({.lags = 3, .filters = 4, .dilations = 1})};
+  DataDescription series;
+  series.task = Task::forecast;
+  series.inputs = series.targets = {{.name = "x"}};
+  expect_error(ErrorCode::invalid_argument, "filters and dilations must be 0 for a model with lags, not 4 and 1",
+               [&] { Model(spec, series); });
   EXPECT_EQ(continue_from(wider, *data, 0.0).spec().branch, nullptr) << "to be fitted anew";
   std::vector<Model> members;
   members.push_back(std::move(wider));

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "penstock/fields.h"
+#include "penstock/train/fit.h"
 #include "penstock/train/guard.h"
 #include "penstock/train/train.h"
 
@@ -37,6 +38,28 @@ void visit_fields(FieldsOf<TrainOptions> auto& options, const auto& visit) {
   visit("checkpoint_path", options.checkpoint_path);
   visit("checkpoint_every", options.checkpoint_every);
   visit("seed", options.seed);
+}
+
+/// Calls visit(name, field) for each field of a FitRequest but the options, the precision, the choice of a device and
+/// the initial weights.
+void visit_fields(FieldsOf<FitRequest> auto& request, const auto& visit) {
+  visit("max_steps", request.max_steps);
+  visit("max_seconds", request.max_seconds);
+  visit("max_epochs", request.max_epochs);
+  visit("batch", request.batch);
+  visit("length", request.length);
+  visit("learning_rate", request.learning_rate);
+  visit("validate_every", request.validate_every);
+  visit("validate_steps", request.validate_steps);
+  visit("patience", request.patience);
+  visit("keep_best", request.keep_best);
+  visit("seeds", request.seeds);
+  visit("search", request.search);
+  visit("fixed", request.fixed);
+  visit("resume", request.resume);
+  visit("filters", request.filters);
+  visit("layers", request.layers);
+  visit("continues", request.continues);
 }
 
 /// Calls visit(name, field) for each field of a Progress.

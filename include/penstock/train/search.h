@@ -75,8 +75,9 @@ struct SearchCallbacks {
 };
 
 /// Returns the default search space around a model: the main cells, a quarter of its width to twice its width, dropouts
-/// of 0 to 0.5, and 0.1 to 3.3 times its learning rate.
-SearchSpace suggest_space(const ModelSpec& spec, const TrainOptions& options);
+/// of 0 to 0.5, and 0.1 to 3.3 times its learning rate. `fixed`: fields of SearchChoice that stay as they are.
+SearchSpace suggest_space(const ModelSpec& spec, const TrainOptions& options,
+                          const std::vector<std::string>& fixed = {});
 
 /// Searches the best candidate for a dataset. All fields that a candidate does not set are those of `spec` and
 /// `options`.

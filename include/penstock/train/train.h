@@ -182,8 +182,8 @@ struct FilterShares {
 /// on the device of the model. Throws Error(invalid_argument) for other data or a model that already has filters.
 Model add_filters(const Model& model, const Dataset& data, FilterShares& shares, std::uint64_t seed = 0,
                   const Execution& execution = {});
-/// Returns whether training layers is useless for labelled sequences: the hold-out set is too small to judge them, so
-/// add_filters() would give them no weight.
+/// Returns whether training layers is useless for these data: they are labelled sequences, and the hold-out set is too
+/// small to judge layers, so add_filters() would give them no weight.
 bool filters_stand_alone(const Dataset& data);
 /// Makes a model of filters without layers (ModelSpec::blocks is 0), fitted to the training part. Throws
 /// Error(invalid_argument) unless the data are labelled sequences.

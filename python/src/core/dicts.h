@@ -3,6 +3,7 @@
 #include <nanobind/nanobind.h>
 
 #include <initializer_list>
+#include <set>
 #include <string>
 
 #include "arrays.h"
@@ -44,7 +45,7 @@ class Fields {
   template <class T>
   void read(const char* name, T& value) {
     if (!dict_.contains(name)) return;
-    ++known_;
+    known_.insert(name);
     const nb::object given = dict_[name];
     if (!given.is_none() && !nb::try_cast<T>(given, value)) {
       const std::string type = nb::cast<std::string>(given.type().attr("__name__"));
@@ -63,12 +64,12 @@ class Fields {
   }
   /// Throws Error(invalid_argument) if the dictionary has fields that were not read. `what` has them, "training".
   void finish(const char* what) const {
-    if (known_ != nb::len(dict_)) refuse(std::string("there is an unknown option of ") + what);
+    if (known_.size() != nb::len(dict_)) refuse(std::string("there is an unknown option of ") + what);
   }
 
  private:
   const nb::dict& dict_;
-  std::size_t known_ = 0;
+  std::set<std::string> known_;
 };
 
 }  // namespace penstock::python

@@ -15,6 +15,7 @@
 #include "penstock/initial_weights.h"
 #include "penstock/spread_tracker.h"
 #include "penstock/train/fine_tune.h"
+#include "penstock/train/fit.h"
 
 namespace penstock::python {
 
@@ -55,10 +56,8 @@ std::unique_ptr<SharedModel> make_model(const nb::dict& fields, SharedDataset& s
   const SharedDataset::Reading dataset(shared);
   ModelSpec spec = spec_from(fields);
   unless_interrupted([&] { take_autoregression(spec, **dataset); });
-  Model model(spec, (*dataset)->description(), seed);
-  initialise(model, {.weights = parse_initial_weights(weights), .chrono = chrono}, seed);
-  fit_autoregression(model, **dataset);
-  return std::make_unique<SharedModel>(std::move(model), "the model");
+  const Initialisation initial{.weights = parse_initial_weights(weights), .chrono = chrono};
+  return std::make_unique<SharedModel>(new_model(spec, **dataset, seed, initial), "the model");
 }
 
 /// Returns a model with the weights of another one, for data that were opened with it as origin.

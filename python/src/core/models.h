@@ -83,10 +83,6 @@ Enum chosen(const char* argument, const std::string& text, std::initializer_list
 Execution settled(const Model& model, const CallExecution& execution, DeviceQuestion question);
 /// Returns the architecture of a model from the fields of a dictionary.
 ModelSpec spec_from(const nb::dict& fields);
-/// Returns TrainOptions from the fields of a dictionary. The device "auto" is chosen for batches of these sizes. Throws
-/// Error(invalid_argument) for an unknown name.
-TrainOptions settled_options(const nb::dict& fields, const Model& model, bool training);
-
 /// Returns the description of data as a dictionary of plain values.
 nb::dict describe(const DataDescription& data);
 

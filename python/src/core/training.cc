@@ -3,7 +3,6 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include <algorithm>
 #include <optional>
 #include <string>
 #include <utility>
@@ -14,44 +13,69 @@
 #include "interrupts.h"
 #include "models.h"
 #include "penstock/train/fields.h"
-#include "penstock/train/fine_tune.h"
 #include "penstock/train/fit.h"
 #include "penstock/train/search.h"
 
 namespace penstock::python {
 
-TrainOptions settled_options(const nb::dict& fields, const Model& model, bool training) {
+namespace {
+
+/// Returns a request from the fields of a dictionary. Throws Error(invalid_argument) for an unknown name.
+FitRequest request_from(const nb::dict& fields) {
   using std::string;
-  TrainOptions options;
+  FitRequest request;
+  TrainOptions& options = request.train;
   Fields given(fields);
   given.read_all(options);
+  given.read_all(request);
   options.loss = chosen<Loss>(
       "loss", given.get<string>("loss", "auto"),
       {{"auto", Loss::automatic}, {"cross_entropy", Loss::cross_entropy}, {"mse", Loss::mse}, {"mae", Loss::mae}});
   options.optimizer = chosen<Optimizer>("optimizer", given.get<string>("optimizer", "adamw"),
                                         {{"adamw", Optimizer::adamw}, {"sgd", Optimizer::sgd}});
-  const CallExecution execution(given.get<string>("mode", "auto"), given.get<string>("device", "cpu"),
-                                given.get<int>("threads"), given.get<bool>("exact"),
-                                given.get<string>("precision", "full"));
+  const auto precision = given.get<std::optional<string>>("precision");
+  const CallExecution execution("auto", given.get<string>("device", "cpu"), given.get<int>("threads"),
+                                given.get<bool>("exact"), precision.value_or("full"));
+  options.execution = execution.on;
+  request.automatic = execution.automatic;
+  if (precision) request.precision = execution.on.precision;
+  request.initial = {.weights = parse_initial_weights(given.get<string>("initial_weights", "standard")),
+                     .chrono = given.get<double>("chrono")};
   given.finish("training");
-  options.execution = settled(model, execution,
-                              {.rows = options.batch,
-                               .steps = options.length,
-                               .calls = std::max<Index>(1, options.max_steps),
-                               .training = training,
-                               .start = options.max_steps > 0});
-  return options;
+  return request;
 }
 
-namespace {
+nb::dict describe(const SearchChoice& choice) {
+  return dict_of({{"cell", choice.cell},
+                  {"width", choice.width},
+                  {"dropout", choice.dropout},
+                  {"learning_rate", choice.learning_rate}});
+}
+
+nb::dict describe(const SearchTrial& trial) {
+  nb::dict result = describe(trial.choice);
+  result["losses"] = trial.losses;
+  result["seconds"] = trial.seconds;
+  return result;
+}
+
+nb::dict describe(const SearchResult& result) {
+  nb::list trials;
+  for (const SearchTrial& trial : result.trials) trials.append(describe(trial));
+  return dict_of({{"best", describe(result.best)},
+                  {"loss", result.loss()},
+                  {"trials", trials},
+                  {"seconds", result.seconds},
+                  {"interrupted", result.interrupted}});
+}
 
 /// Calls Python callbacks from the training, which runs without the GIL. An exception of a callback ends the training
 /// after the step and is raised again when everything is saved. Ctrl-C ends it in the same way without an error; the
 /// result is then marked as interrupted.
 class Reports {
  public:
-  explicit Reports(nb::handle progress = nb::none(), nb::handle validation = nb::none())
-      : progress_(progress), validation_(validation) {}
+  Reports(nb::handle progress, nb::handle validation, nb::handle trial)
+      : progress_(progress), validation_(validation), trial_(trial) {}
 
   TrainCallbacks callbacks() {
     TrainCallbacks callbacks;
@@ -61,6 +85,15 @@ class Reports {
     callbacks.validation = [this](const Progress& progress, const Evaluation& evaluation) {
       call(validation_, [&] { return nb::make_tuple(fields_of(progress), fields_of(evaluation)); });
     };
+    return callbacks;
+  }
+
+  SearchCallbacks search_callbacks() {
+    SearchCallbacks callbacks;
+    callbacks.trial = [this](const SearchTrial& trial, Index number, bool best) {
+      call(trial_, [&] { return nb::make_tuple(describe(trial), number, best); });
+    };
+    callbacks.stop = [this] { return asked_to_stop(); };
     return callbacks;
   }
 
@@ -91,49 +124,45 @@ class Reports {
   }
 
  private:
-  nb::handle progress_, validation_;
+  nb::handle progress_, validation_, trial_;
   std::optional<nb::python_error> failure_;
 };
 
 /// Runs fit(). Ctrl-C is no error: the model stays as the completed steps left it.
 nb::dict run_fit(SharedModel& shared, SharedDataset& data, const nb::dict& fields, nb::handle progress,
-                 nb::handle validation, Index seeds, bool resume, bool layers, bool filters, const std::string& weights,
-                 double chrono) {
-  Reports reports(progress, validation);
+                 nb::handle validation, nb::handle trial) {
+  Reports reports(progress, validation, trial);
+  const FitRequest request = request_from(fields);
+  FitPlan plan;
   FitResult result;
   {
     const SharedModel::Writing model(shared);
     const SharedDataset::Writing dataset(data);
-    const TrainOptions options = settled_options(fields, *model, true);
-    const FitOptions how{.seeds = seeds,
-                         .resume = resume,
-                         .layers = layers,
-                         .initial = {.weights = parse_initial_weights(weights), .chrono = chrono},
-                         .finish = {.shrink = options.keep_best, .filters = filters, .seed = options.seed}};
     FitCallbacks callbacks;
+    callbacks.search = reports.search_callbacks();
     callbacks.begin = [&](const auto&...) { return reports.callbacks(); };
     callbacks.stop = [&] { return reports.asked_to_stop(); };
     const nb::gil_scoped_release unlocked;
-    result = fit(*model, **dataset, options, how, callbacks);
+    plan = complete(**dataset, request);
+    settle_device(plan, (*model).spec(), **dataset);
+    result = fit(*model, **dataset, plan, callbacks);
   }
-  reports.raise();
+  reports.raise(!result.search || !result.search->trials.empty());
   const Finished& finished = result.finished;
-  nb::dict described = fields_of(layers ? result.members.back().result.last : result.last);
+  nb::dict described = fields_of(result.last);
+  described["search"] = result.search ? nb::object(describe(*result.search)) : nb::none();
+  described["filters_alone"] = plan.filters_alone;
   described["interrupted"] = result.interrupted;
   described["stopped_early"] = result.stopped_early;
   described["model_step"] = result.model_step;
   described["gave_up"] = result.gave_up;
   described["checkpoint_error"] = result.checkpoint_error;
-  described["validation"] = result.validation ? nb::object(fields_of(*result.validation)) : nb::none();
+  const bool scored = result.validation && result.validation->scored > 0;
+  described["validation"] = scored ? nb::object(fields_of(*result.validation)) : nb::none();
   described["weight"] = result.weight();
   described["share"] = finished.filters ? finished.filter_shares.layers : finished.share;
   described["filter_share"] = finished.filters ? finished.filter_shares.filters : 0.0;
   return described;
-}
-
-/// Replaces a model by another one, which is consumed.
-void replace(SharedModel& shared, SharedModel& other) {
-  *SharedModel::Writing(shared) = std::move(*SharedModel::Writing(other));
 }
 
 nb::dict run_evaluation(SharedModel& shared, SharedDataset& data, const nb::dict& fields) {
@@ -141,11 +170,20 @@ nb::dict run_evaluation(SharedModel& shared, SharedDataset& data, const nb::dict
   {
     const SharedModel::Reading model(shared);
     const SharedDataset::Reading dataset(data);
-    const TrainOptions options = settled_options(fields, *model, false);
+    const FitRequest request = request_from(fields);
+    TrainOptions options = request.train;
+    CallExecution execution;
+    execution.on = options.execution;
+    execution.automatic = request.automatic;
+    options.execution = settled(*model, execution, {.rows = options.batch, .steps = options.length});
     evaluation = unless_interrupted([&] { return penstock::evaluate(*model, **dataset, options); });
   }
   return fields_of(evaluation);
 }
+
+/// Returns the device for which defaults are chosen. "auto" is decided only with the model, so its defaults are those
+/// for the CPU.
+Device device_of_defaults(const std::string& device) { return device == "auto" ? Device::cpu() : parse_device(device); }
 
 /// Adds filters to a model in place. Returns the weights of its layers and of its filters.
 std::pair<double, double> run_filters(SharedModel& shared, SharedDataset& data, std::uint64_t seed, int threads) {
@@ -161,100 +199,42 @@ std::pair<double, double> run_filters(SharedModel& shared, SharedDataset& data, 
   return {shares.layers, shares.filters};
 }
 
-/// Returns the device for which defaults are chosen. "auto" is decided only with the model, so its defaults are those
-/// for the CPU.
-Device device_of_defaults(const std::string& device) { return device == "auto" ? Device::cpu() : parse_device(device); }
-
-nb::dict suggest(SharedDataset& data, const std::string& device, const std::string& resumed) {
-  TrainOptions options;
-  {
-    const nb::gil_scoped_release unlocked;
-    const SharedDataset::Writing dataset(data);
-    const Device place = device_of_defaults(device);
-    options = resumed.empty() ? suggest_options(**dataset, place) : suggest_resumed(resumed, **dataset, place);
-  }
-  nb::dict result = fields_of(options);
-  result["precision"] = std::string(to_string(options.execution.precision));
-  return result;
-}
-
-nb::dict describe(const SearchChoice& choice) {
-  return dict_of({{"cell", choice.cell},
-                  {"width", choice.width},
-                  {"dropout", choice.dropout},
-                  {"learning_rate", choice.learning_rate}});
-}
-
-nb::dict describe(const SearchTrial& trial) {
-  nb::dict result = describe(trial.choice);
-  result["losses"] = trial.losses;
-  result["seconds"] = trial.seconds;
-  return result;
-}
-
-/// Returns the search space. The names in `fixed` keep their only value.
-SearchSpace space_around(const ModelSpec& spec, const TrainOptions& options, const std::vector<std::string>& fixed) {
-  SearchSpace space = suggest_space(spec, options);
-  for (const std::string& name : fixed) {
-    if (name == "cell") space.cells = {spec.cell};
-    if (name == "width") space.widths = {spec.width};
-    if (name == "dropout") space.dropouts = {spec.dropout};
-    if (name == "learning_rate") space.learning_rates = {options.learning_rate};
-  }
-  return space;
-}
-
 /// Runs a search and returns the trials and the best choice. An exception of the callback ends the search and is raised
 /// again. Ctrl-C ends it, too.
-nb::dict run_search(SharedDataset& data, const nb::dict& spec_fields, const nb::dict& option_fields, double seconds,
-                    const std::string& record, bool resume, const std::vector<std::string>& fixed, nb::handle report) {
-  Reports reports;
-  SearchResult result;
+nb::dict run_search(SharedDataset& data, const nb::dict& spec_fields, const nb::dict& fields, const std::string& record,
+                    bool resume, nb::handle trial) {
+  Reports reports(nb::none(), nb::none(), trial);
+  const FitRequest request = request_from(fields);
   ModelSpec spec = spec_from(spec_fields);
+  FitPlan plan;
+  {
+    const SharedDataset::Writing dataset(data);
+    unless_interrupted([&] {
+      take_autoregression(spec, **dataset);
+      plan = complete(**dataset, request);
+      settle_device(plan, spec, **dataset);
+    });
+  }
+  SearchResult result;
   {
     const SharedDataset::Reading dataset(data);
-    unless_interrupted([&] { take_autoregression(spec, **dataset); });
-    const TrainOptions options = settled_options(option_fields, Model(spec, (*dataset)->description(), 0), true);
-    SearchCallbacks callbacks;
-    callbacks.stop = [&] { return reports.asked_to_stop(); };
-    callbacks.trial = [&](const SearchTrial& trial, Index number, bool best) {
-      reports.call(report, [&] { return nb::make_tuple(describe(trial), number, best); });
-    };
-    const SearchOptions search_options{.space = space_around(spec, options, fixed),
-                                       .seconds = seconds,
-                                       .path = record,
-                                       .resume = resume,
-                                       .seed = options.seed};
+    const SearchOptions options{.space = suggest_space(spec, plan.options, plan.request.fixed),
+                                .seconds = request.search.value_or(0.0),
+                                .path = record,
+                                .resume = resume,
+                                .seed = plan.options.seed};
     const nb::gil_scoped_release unlocked;
-    result = search(spec, **dataset, options, search_options, callbacks);
+    result = search(spec, **dataset, plan.options, options, reports.search_callbacks());
   }
   reports.raise(!result.trials.empty());
-  nb::list trials;
-  for (const SearchTrial& trial : result.trials) trials.append(describe(trial));
-  return dict_of({{"best", describe(result.best)},
-                  {"loss", result.loss()},
-                  {"trials", trials},
-                  {"seconds", result.seconds},
-                  {"interrupted", result.interrupted}});
+  return describe(result);
 }
 
 }  // namespace
 
 void bind_training(nb::module_& module) {
-  module.attr("fine_tuning_rate") = fine_tuning_rate;
-  module.def("suggest", &suggest, nb::arg("data"), nb::arg("device"), nb::arg("resumed") = "");
-  module.def("fit", &run_fit, nb::arg("model"), nb::arg("data"), nb::arg("options"), nb::arg("progress").none(),
-             nb::arg("validation").none(), nb::arg("seeds"), nb::arg("resume"), nb::arg("layers"), nb::arg("filters"),
-             nb::arg("initial_weights") = "standard", nb::arg("chrono") = 0.0);
-  module.def("check_members",
-             [](SharedModel& model, Index count) { SharedModel::Reading(model)->check_members(count); });
-  module.def("replace", &replace);
-  module.def("filters_stand_alone", [](SharedDataset& data) {
-    const SharedDataset::Reading dataset(data);
-    return (*dataset)->description().labels_sequences() && filters_stand_alone(**dataset);
-  });
-  module.def("linear_stands_alone",
-             [](SharedDataset& data) { return linear_stands_alone(**SharedDataset::Reading(data)); });
+  module.def("fit", &run_fit, nb::arg("model"), nb::arg("data"), nb::arg("request"), nb::arg("progress").none(),
+             nb::arg("validation").none(), nb::arg("trial").none());
   module.def("suggest_spec", [](SharedDataset& data, const std::string& cell, const std::string& device) {
     const ModelSpec spec = suggest_spec(**SharedDataset::Reading(data), cell, device_of_defaults(device));
     return dict_of({{"cell", spec.cell},
@@ -267,8 +247,8 @@ void bind_training(nb::module_& module) {
   });
   module.def("add_filters", &run_filters);
   module.def("evaluate", &run_evaluation);
-  module.def("search", &run_search, nb::arg("data"), nb::arg("spec"), nb::arg("options"), nb::arg("seconds"),
-             nb::arg("record"), nb::arg("resume"), nb::arg("fixed"), nb::arg("report").none());
+  module.def("search", &run_search, nb::arg("data"), nb::arg("spec"), nb::arg("request"), nb::arg("record"),
+             nb::arg("resume"), nb::arg("trial").none());
 }
 
 }  // namespace penstock::python

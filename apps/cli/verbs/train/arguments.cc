@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <fstream>
 #include <iterator>
 #include <vector>
@@ -13,6 +14,14 @@
 namespace penstock::cli {
 
 namespace {
+
+// clang-format off
+constexpr const char* layer_options[] = {
+    "--cell", "--width", "--blocks", "--hidden-size", "--heads", "--conv", "--ffn", "--norms", "--dropout",
+    "--steps", "--seconds", "--epochs", "--patience", "--keep-last", "--batch", "--length", "--learning-rate",
+    "--weight-decay", "--warmup", "--clip", "--rollbacks", "--initial-weights", "--chrono", "--optimizer",
+    "--validate-every", "--validate-steps", "--seeds", "--tensorboard"};
+// clang-format on
 
 void add_model_options(Options& options, ModelOptions& model) {
   std::vector<std::string> names;
@@ -55,13 +64,14 @@ void add_model_options(Options& options, ModelOptions& model) {
 }
 
 void add_training_options(Options& options, TrainArguments& arguments) {
-  TrainOptions& train = arguments.train;
+  FitRequest& fit = arguments.fit;
+  TrainOptions& train = fit.train;
   options.group("How long (the first limit that is reached)");
-  options.add("--steps", arguments.steps, "N",
+  options.add("--steps", fit.max_steps, "N",
               "Optimiser steps [2000 for a task; for a series or labelled sequences by their size]");
-  options.add("--seconds", arguments.seconds, "S", "Seconds [60 for a text or sound]");
-  options.add("--epochs", arguments.epochs, "E", "Passes over the data");
-  options.add("--patience", arguments.patience, "N",
+  options.add("--seconds", fit.max_seconds, "S", "Seconds [60 for a text or sound]");
+  options.add("--epochs", fit.max_epochs, "E", "Passes over the data");
+  options.add("--patience", fit.patience, "N",
               "Early stopping: end after N validations in a row without improvement, not counting those of "
               "--validate-every; 0: never [10; 0 for sound, tasks and fewer than 30 held-out sequences]");
   options.flag("--keep-last", arguments.keep_last,
@@ -72,13 +82,13 @@ void add_training_options(Options& options, TrainArguments& arguments) {
               "not given, on the training part only");
   options.add("--init", arguments.init, "FILE",
               "Start from the weights of this model, with its columns, scaling and labels");
-  options.add("--batch", arguments.batch, "B",
+  options.add("--batch", fit.batch, "B",
               "Batch size: sequences per optimiser step [32; 16 for a text or a series; 64 for a task, and on a GPU "
               "for a text from 1 MB]");
-  options.add("--length", arguments.length, "T",
+  options.add("--length", fit.length, "T",
               "Bytes or rows per sequence of a batch: how far back gradients reach [256; 64 for a series; 1024 for "
               "sound; 512 on a GPU for a text from 16 MB]");
-  options.add("--learning-rate", arguments.learning_rate, "X",
+  options.add("--learning-rate", fit.learning_rate, "X",
               fmt::format("Highest learning rate of the schedule [{}; {} with --init]", TrainOptions().learning_rate,
                           fine_tuning_rate));
   options.add("--weight-decay", train.weight_decay, "X", "Weight decay of matrices");
@@ -92,15 +102,15 @@ void add_training_options(Options& options, TrainArguments& arguments) {
                  "The loss [cross-entropy; mse for a series]");
   options.flag("--no-carry", arguments.no_carry,
                "Start every sequence of a text or series from a zero state instead of carrying it");
-  options.add("--validate-every", arguments.validate_every, "S", "Seconds between validations; 0: none by time [30]");
-  options.add("--validate-steps", arguments.validate_steps, "N",
+  options.add("--validate-every", fit.validate_every, "S", "Seconds between validations; 0: none by time [30]");
+  options.add("--validate-steps", fit.validate_steps, "N",
               "Steps between validations; 0: none by steps [a fortieth of the run; half a pass for a text]");
   options.add("--seed", train.seed, "N", "Seed of the initial weights and the order of the data");
-  options.add("--seeds", arguments.seeds, "N",
+  options.add("--seeds", fit.seeds, "N",
               "Train an ensemble of N models with the seeds --seed, --seed + 1, ...; the file holds all of them, and "
               "answers are their mean");
   options.add("--threads", train.execution.threads, "N", "CPU threads; 0: all");
-  options.device(train.execution, &arguments.automatic, "f32; bf16 for a text on a GPU");
+  options.device(train.execution, &fit.automatic, "f32; bf16 for a text on a GPU");
   options.flag("--exact", train.execution.exact,
                "Compute equal bits for any batch and any split of a sequence; slower");
 }
@@ -108,14 +118,14 @@ void add_training_options(Options& options, TrainArguments& arguments) {
 void add_output_options(Options& options, TrainArguments& arguments) {
   options.group("Files and reports");
   options.add("-o,--output", arguments.output, "FILE", "File of the trained model");
-  options.add("--checkpoint", arguments.train.checkpoint_path, "FILE",
+  options.add("--checkpoint", arguments.fit.train.checkpoint_path, "FILE",
               "File for --resume [OUTPUT.checkpoint, removed at the end]");
-  options.add("--checkpoint-every", arguments.train.checkpoint_every, "S", "Seconds between checkpoints");
-  options.flag("--resume", arguments.resume, "Continue from the checkpoint; give the options of the first run");
+  options.add("--checkpoint-every", arguments.fit.train.checkpoint_every, "S", "Seconds between checkpoints");
+  options.flag("--resume", arguments.fit.resume, "Continue from the checkpoint; give the options of the first run");
   options.flag("--force", arguments.force, "Overwrite an existing model or checkpoint");
-  options.add("--metrics", arguments.train.metrics_path, "FILE",
+  options.add("--metrics", arguments.fit.train.metrics_path, "FILE",
               "Write all measurements as JSON lines, for 'penstock report'");
-  options.add("--tensorboard", arguments.train.tensorboard_path, "FOLDER",
+  options.add("--tensorboard", arguments.fit.train.tensorboard_path, "FOLDER",
               "Write all measurements as TensorBoard events");
   options.flag("--json", arguments.json, "Print the result as one JSON object");
   options.flag("-q,--quiet", arguments.quiet, "Print only warnings and errors");
@@ -130,6 +140,28 @@ void read_own_cell(ModelOptions& model) {
   std::string text(std::istreambuf_iterator<char>(file), {});
   if (!file) fail(ErrorCode::io_failure, "--cell: cannot read {}", printable(path));
   model.cell = define_cell_json(text, printable(path)).name;
+}
+
+void TrainArguments::complete_request(const CLI::App& app) {
+  constexpr double seconds_in_a_minute = 60.0;
+  fit.train.carry_state = !no_carry;
+  if (keep_last) fit.keep_best = false;
+  if (app.count("--precision") > 0) fit.precision = fit.train.execution.precision;
+  if (search) fit.search = seconds_in_a_minute * *search;
+  if (model.cell) fit.fixed.emplace_back("cell");
+  if (model.width) fit.fixed.emplace_back("width");
+  if (model.dropout) fit.fixed.emplace_back("dropout");
+  fit.filters = !model.no_filters;
+  fit.layers = !given_for_layers(app).empty();
+  fit.continues = !init.empty();
+  fit.initial = model.initial();
+  if (fit.train.checkpoint_path.empty()) fit.train.checkpoint_path = output + ".checkpoint";
+}
+
+std::vector<std::string> given_for_layers(const CLI::App& app) {
+  std::vector<std::string> given;
+  std::ranges::copy_if(layer_options, std::back_inserter(given), [&](const char* name) { return app.count(name) > 0; });
+  return given;
 }
 
 void add_train_options(Options& options, TrainArguments& arguments) {

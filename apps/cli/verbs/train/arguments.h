@@ -1,7 +1,9 @@
 #pragma once
 
+#include <CLI/CLI.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "options/data_options.h"
 #include "options/options.h"
@@ -53,15 +55,18 @@ void read_own_cell(ModelOptions& model);
 struct TrainArguments {
   DataOptions data;
   ModelOptions model;
-  TrainOptions train;
-  Index seeds = 1;
-  std::optional<Index> steps, batch, length, validate_steps, patience;
-  std::optional<double> seconds, epochs, validate_every, learning_rate, search;
-  std::string init;        // a model whose weights training goes on from
-  bool automatic = false;  // the device
+  FitRequest fit;
+  std::optional<double> search;  // minutes
+  std::string init;              // a model whose weights training goes on from
   std::string output = "model.safetensors";
-  bool no_carry = false, keep_last = false, resume = false, force = false, json = false, quiet = false;
+  bool no_carry = false, keep_last = false, force = false, json = false, quiet = false;
+
+  /// Writes to the request what options say in other words. `app`: the verb.
+  void complete_request(const CLI::App& app);
 };
+
+/// Returns the options of `app` that were given and say how layers are and how they are trained.
+std::vector<std::string> given_for_layers(const CLI::App& app);
 
 /// Declares them all, in groups.
 void add_train_options(Options& options, TrainArguments& arguments);

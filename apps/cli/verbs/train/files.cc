@@ -11,7 +11,6 @@
 #include "terminal/signals.h"
 #include "terminal/terminal.h"
 #include "terminal/units.h"
-#include "verbs/train/search.h"
 
 namespace penstock::cli {
 namespace {
@@ -33,40 +32,36 @@ bool continues(const std::string& checkpoint, const std::string& output) {
 
 }  // namespace
 
-TrainFiles::TrainFiles(const TrainArguments& arguments, const std::string& checkpoint)
-    : arguments_(arguments), checkpoint_(checkpoint) {
-  if (arguments.output == checkpoint) {
+TrainFiles::TrainFiles(const TrainArguments& arguments)
+    : arguments_(arguments), checkpoint_(arguments.fit.train.checkpoint_path) {
+  if (arguments.output == checkpoint_) {
     throw Error(ErrorCode::invalid_argument, "--checkpoint and --output must be different files");
   }
   check_not_data("--output", arguments.output);
-  check_not_data("--checkpoint", checkpoint);
-  check_not_data("--metrics", arguments.train.metrics_path);
-  refuse_standard_output("--metrics", arguments.train.metrics_path);
+  check_not_data("--checkpoint", checkpoint_);
+  check_not_data("--metrics", arguments.fit.train.metrics_path);
+  refuse_standard_output("--metrics", arguments.fit.train.metrics_path);
   check_writable_file("--output", arguments.output);
   output_lock_.emplace("--output", arguments.output);
-  std::error_code unknown;  // the checks below will say it
-  const bool searching = std::filesystem::exists(search_record(checkpoint), unknown);
-  if (arguments.resume && !std::filesystem::exists(checkpoint, unknown) && !searching) {
-    fail(ErrorCode::io_failure, "--resume: there is no checkpoint {}", printable(checkpoint));
-  }
-  check_writable_file("--checkpoint", checkpoint);
-  checkpoint_lock_.emplace("--checkpoint", checkpoint);
+  static_cast<void>(resumes(arguments.fit));  // which refuses to continue from nothing
+  check_writable_file("--checkpoint", checkpoint_);
+  checkpoint_lock_.emplace("--checkpoint", checkpoint_);
   check_nothing_is_lost();
 }
 
 /// What was trained before is replaced by going on with it, or on request.
 void TrainFiles::check_nothing_is_lost() const {
   if (arguments_.force) return;
-  if (arguments_.resume) {
+  if (arguments_.fit.resume) {
     if (continues(checkpoint_, arguments_.output)) return;
     check_not_there("--output", arguments_.output,
                     fmt::format("it does not belong to {}, and --force replaces it", printable(checkpoint_)));
     return;
   }
-  for (Index i = 0; i < arguments_.seeds; ++i) {
+  for (Index i = 0; i < arguments_.fit.seeds; ++i) {
     check_not_there("--checkpoint", member_path(checkpoint_, i), "--resume continues that run, --force replaces it");
   }
-  if (arguments_.search) {
+  if (arguments_.fit.search) {
     check_not_there("--checkpoint", search_record(checkpoint_), "--resume continues that search, --force replaces it");
   }
   check_not_there("--output", arguments_.output, "--force replaces it, -o FILE writes another one");

@@ -15,8 +15,7 @@ namespace penstock::cli {
 class TrainFiles {
  public:
   /// Finds out now what would otherwise stop us after an hour's training. Throws Error(invalid_argument | io_failure).
-  /// `checkpoint`: of the first model.
-  TrainFiles(const TrainArguments& arguments, const std::string& checkpoint);
+  explicit TrainFiles(const TrainArguments& arguments);
 
  private:
   void check_nothing_is_lost() const;

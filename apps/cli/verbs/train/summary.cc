@@ -157,8 +157,9 @@ std::string introduction(const RunStart& start, const Model& model, const std::s
   add_line(text, "note", few_held_out(start.data, " or early stopping"));
   const auto line = [&](const char* what, const std::string& value) { add_line(text, what, value); };
   line("model",
-       describe_model(model) +
-           (arguments.seeds > 1 ? fmt::format("; one for each of {} seeds, and their mean", arguments.seeds) : ""));
+       describe_model(model) + (arguments.fit.seeds > 1
+                                    ? fmt::format("; one for each of {} seeds, and their mean", arguments.fit.seeds)
+                                    : ""));
   if (start.data.kind == DataKind::labelled && !arguments.model.no_filters) {
     line("then", "convolution filters next to the layers, with a linear classifier");
   }
@@ -273,7 +274,7 @@ Json run_json(const RunEnd& end) {
   if (end.result.validation && end.result.validation->scored > 0) {
     json["validation"] = evaluation_json(end.model.data().task, *end.result.validation);
   }
-  if (end.search) json["search"] = search_json(*end.search);
+  if (end.result.search) json["search"] = search_json(*end.result.search);
   if (end.score) json["score"] = score_json(end.model, *end.score);
   if (std::filesystem::exists(end.options.checkpoint_path)) json["checkpoint"] = end.options.checkpoint_path;
   return json;

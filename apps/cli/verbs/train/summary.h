@@ -6,7 +6,6 @@
 
 #include "answers/score_report.h"
 #include "options/data_options.h"
-#include "penstock/train/search.h"
 #include "terminal/progress.h"
 #include "verbs/train/arguments.h"
 
@@ -41,7 +40,6 @@ struct RunEnd {
   Measures measures;
   double rate = 0.0, step_rate = 0.0;  ///< Time steps of all sequences, and optimiser steps, a second.
   const std::optional<Score>& score;
-  const std::optional<SearchResult>& search;
 };
 
 /// "mse 0.0312 on 20 held-out rows"

@@ -1,0 +1,124 @@
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "base/check.h"
+#include "nn/model/model_spec.h"
+#include "penstock/data/dataset.h"
+#include "penstock/data_description.h"
+#include "penstock/plan.h"
+#include "penstock/train/fine_tune.h"
+#include "penstock/train/fit.h"
+#include "train/suggest.h"
+
+namespace penstock {
+
+namespace {
+
+bool is_there(const std::string& path) {
+  std::error_code unknown;  // whoever opens the file will say it
+  return !path.empty() && std::filesystem::exists(path, unknown);
+}
+
+bool gives_limits(const FitRequest& request) { return request.max_steps || request.max_seconds || request.max_epochs; }
+
+/// Whether the caller says how layers are trained, and so wants them trained.
+bool asks_for_layers(const FitRequest& request) {
+  return request.layers || request.resume || request.search || request.continues || request.seeds != 1 ||
+         gives_limits(request) || request.batch || request.length || request.validate_steps || request.patience ||
+         request.learning_rate || request.validate_every || request.keep_best;
+}
+
+void check_request(const FitRequest& request) {
+  require(request.seeds >= 1, "seeds must be at least 1, not {}", request.seeds);
+  require(!gives_limits(request) || request.max_steps.value_or(0) != 0 || request.max_seconds.value_or(0.0) != 0.0 ||
+              request.max_epochs.value_or(0.0) != 0.0,
+          "the option 'steps', the option 'seconds' or the option 'epochs' must be above 0");
+  require(!request.search || !request.continues,
+          "the option 'search' cannot be combined with weights to continue from, which determine the model");
+  for (const auto& [chosen, option] : {std::pair(request.search.has_value(), "the option 'search'"),
+                                       std::pair(request.continues, "a model to continue from")}) {
+    require(!chosen || request.initial == Initialisation{},
+            "{} chooses the weights that a run starts from: leave out the option 'initial_weights' and the option "
+            "'chrono'",
+            option);
+  }
+}
+
+void complete_options(FitPlan& plan, Dataset& data) {
+  const FitRequest& request = plan.request;
+  TrainOptions& options = plan.options = request.train;
+  const Device device = options.execution.device;
+  const TrainOptions suggested =
+      plan.resume ? suggest_resumed(options.checkpoint_path, data, device) : suggest_options(data, device);
+  const bool limited = gives_limits(request);
+  plan.sized = !limited && suggested.max_steps > 0 && data.training_steps() > 0;
+  options.max_steps = request.max_steps.value_or(limited ? 0 : suggested.max_steps);
+  options.max_seconds = request.max_seconds.value_or(limited ? 0.0 : suggested.max_seconds);
+  options.max_epochs = request.max_epochs.value_or(limited ? 0.0 : suggested.max_epochs);
+  options.batch = request.batch.value_or(suggested.batch);
+  options.length = request.length.value_or(suggested.length);
+  options.learning_rate =
+      request.learning_rate.value_or(request.continues ? fine_tuning_rate : suggested.learning_rate);
+  options.validate_every = request.validate_every.value_or(suggested.validate_every);
+  options.validate_steps = request.validate_steps.value_or(suggested.validate_steps);
+  options.patience = request.patience.value_or(options.validate_steps > 0 ? suggested.patience : 0);
+  options.keep_best = request.keep_best.value_or(suggested.keep_best);
+  options.execution.precision = request.precision.value_or(suggested.execution.precision);
+}
+
+}  // namespace
+
+std::string search_record(const std::string& checkpoint) { return checkpoint.empty() ? "" : checkpoint + ".search"; }
+
+bool resumes(const FitRequest& request) {
+  const std::string& checkpoint = request.train.checkpoint_path;
+  if (!request.resume) return false;
+  require(!checkpoint.empty(), "the option 'resume' needs the option 'checkpoint': the file to continue from");
+  if (is_there(checkpoint)) return true;
+  const std::string record = search_record(checkpoint);
+  if (!is_there(record)) {
+    fail(ErrorCode::io_failure, "the option 'resume': there is no checkpoint {}", checkpoint);
+  }
+  require(request.search.has_value(), "the option 'resume': {} is of a run with the option 'search'", record);
+  return false;
+}
+
+FitPlan complete(Dataset& data, const FitRequest& request) {
+  check_request(request);
+  FitPlan plan{.request = request, .options = {}, .resume = resumes(request)};
+  if (request.learning_rate) plan.request.fixed.emplace_back("learning_rate");
+  plan.filters_alone = request.filters && !request.resume && filters_stand_alone(data);
+  plan.linear_alone = !asks_for_layers(request) && linear_stands_alone(data);
+  if (request.search && plan.filters_alone) {
+    fail(
+        ErrorCode::invalid_argument,
+        "the option 'search' looks for layers, and a hold-out set of {} sequences is too small to show their gain over "
+        "filters: leave out filters, too",
+        data.held_out_steps());
+  }
+  complete_options(plan, data);
+  return plan;
+}
+
+std::string settle_device(FitPlan& plan, const ModelSpec& spec, Dataset& data) {
+  if (!plan.request.automatic || !plan.trains_layers()) return {};
+  nn::check_spec(spec, data.description());
+  const TrainOptions& options = plan.options;
+  // Where only the time is limited, the number of steps is unknown, and the start of a GPU decides nothing.
+  const DeviceChoice choice = choose_device(spec, data.description(),
+                                            {.rows = options.batch,
+                                             .steps = training::next_batch(data, options).steps,
+                                             .calls = std::max<Index>(1, options.max_steps),
+                                             .training = true,
+                                             .start = options.max_steps > 0,
+                                             .execution = options.execution});
+  plan.request.automatic = false;
+  plan.request.train.execution.device = choice.device;
+  if (choice.device.is_cuda()) complete_options(plan, data);
+  return choice.why;
+}
+
+}  // namespace penstock
