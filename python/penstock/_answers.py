@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from .models import Model
 
-    Source = tuple[str, bytes | None]  # a path, or the name and the text of a table in memory
+    Source = str | _core.Table  # a path, or a table in memory
 
 
 def number(value: Any) -> float:
@@ -68,17 +68,17 @@ def probabilities(logits: Any) -> NDArray:
 
 
 def source_of(model: Model, inputs: Any) -> Source | None:
-    """Returns (path, None), or the name and the text of a table in memory; None for other inputs."""
+    """Returns a path, or a copy of a table in memory; None for other inputs."""
     if type(inputs).__module__ == "numpy":
         return None
-    from .datasets import table_texts
+    from .datasets import tables_of
 
     reads_texts = model._data["text_column"] != ""
     if not reads_texts and (model.task == "language" or model._data["vocabulary"] > 0):
         return None
     if isinstance(inputs, os.PathLike) or (isinstance(inputs, str) and not reads_texts):
-        return os.fspath(inputs), None
-    tables = table_texts(inputs)
+        return os.fspath(inputs)
+    tables = tables_of(inputs)
     if len(tables) > 1:
         raise InvalidArgument("inputs must be one table, not several")
     return tables[0] if tables else None

@@ -120,8 +120,8 @@ def _is_table(data):
     return hasattr(data, "__arrow_c_stream__")
 
 
-def table_texts(data):
-    """Returns [(name, text)] of one table in memory or of several; an empty list for paths.
+def tables_of(data):
+    """Returns copies of one table in memory or of several as ``_core.Table``; an empty list for paths.
 
     Raises InvalidArgument for a data frame that does not support the Arrow stream protocol.
     """
@@ -132,12 +132,12 @@ def table_texts(data):
             raise InvalidArgument(f"this {kind} has no __arrow_c_stream__: a newer version has, pandas with PyArrow")
         return []
     tables = {f"table {i + 1}": each for i, each in enumerate(data)} if several else {"the table": data}
-    return [(name, _core.table_text(each.__arrow_c_stream__(), name)) for name, each in tables.items()]
+    return [_core.Table(each.__arrow_c_stream__(), name) for name, each in tables.items()]
 
 
 def _sources(data):
     """Returns (paths, tables in memory); one of them is empty."""
-    tables = table_texts(data)
+    tables = tables_of(data)
     numbers: dict[int, int] = {}
     for number, table in enumerate(data if len(tables) > 1 else [], 1):
         first = numbers.setdefault(id(table), number)
@@ -179,7 +179,7 @@ def _opened(function, given, decided=()) -> Dataset:
 
 def _name_of(paths, tables=()):
     """Returns the first path or table and the number of others, such as "a.csv and 2 more"."""
-    names = paths or [name for name, _ in tables]
+    names = paths or [table.name for table in tables]
     return (names[0] if names else "") + (f" and {len(names) - 1} more" if len(names) > 1 else "")
 
 

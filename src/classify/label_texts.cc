@@ -29,8 +29,8 @@ TableFormat format_for(const DataDescription& data, TableFormat format) {
 std::vector<TextRow> read_rows(const CsvTable& table, std::size_t text, const std::vector<std::size_t>& kept) {
   std::vector<TextRow> result;
   for (auto rows = table.rows(); rows.next();) {
-    TextRow row{.text = rows.fields()[text].text, .kept = {}};
-    for (const std::size_t column : kept) row.kept.push_back(rows.fields()[column].text);
+    TextRow row{.text = rows.fields()[text].text(), .kept = {}};
+    for (const std::size_t column : kept) row.kept.push_back(rows.fields()[column].text());
     result.push_back(std::move(row));
   }
   return result;

@@ -21,10 +21,10 @@ using Records = std::vector<std::vector<std::string>>;
 Records parse(std::string_view text, char delimiter = ',') {
   CsvReader reader(text, delimiter, "f.csv");
   Records records;
-  std::vector<CsvField> fields;
+  std::vector<Field> fields;
   while (reader.next(fields)) {
     records.emplace_back();
-    for (const auto& field : fields) records.back().push_back(field.text);
+    for (const auto& field : fields) records.back().push_back(field.text());
   }
   return records;
 }
@@ -57,7 +57,7 @@ TEST(Csv, FieldsAndQuotes) {
 
 TEST(Csv, PlacesCountFromOneInBytes) {
   CsvReader reader("a, b\n\"x\ny\", \"z\" ,w\n", ',', "f.csv");
-  std::vector<CsvField> fields;
+  std::vector<Field> fields;
   ASSERT_TRUE(reader.next(fields));
   EXPECT_EQ(fields[0].column, 1);
   EXPECT_EQ(fields[1].column, 4);
@@ -90,7 +90,7 @@ TEST(Csv, Delimiters) {
 
 CsvHeader header_of(std::string_view text) {
   CsvReader reader(text, ',', "f.csv");
-  std::vector<CsvField> fields;
+  std::vector<Field> fields;
   reader.next(fields);
   return {fields, "f.csv"};
 }
@@ -118,7 +118,7 @@ TEST(Csv, Header) {
 double cell(const std::string& text) {
   const auto header = header_of("a,b,c");
   CsvReader reader(text, ',', "f.csv", 7);
-  std::vector<CsvField> fields;
+  std::vector<Field> fields;
   reader.next(fields);
   header.check_width(fields);
   return header.number(fields, 1);
@@ -239,8 +239,8 @@ TEST(RowReader, AValueThatNobodyMeasuredIsMissing) {
     EXPECT_TRUE(reader.read(std::string("10,") + sentinel, features)) << sentinel;
     EXPECT_EQ(features, (std::vector<float>{0.0f, 3.0f})) << sentinel;
   }
-  EXPECT_EQ(reader.replaced(), 4);
-  EXPECT_EQ(reader.first_replaced(),
+  EXPECT_EQ(reader.findings().replaced.count, 4);
+  EXPECT_EQ(reader.findings().replaced.first,
             "-:3: column \"y\": 3.4e+38 is too far from the values that the model is trained on");
   RowReader strict(two_columns(), "x,y", "-");
   expect_error(ErrorCode::bad_input, "-:2: column \"y\": 3.4e+38 is too far",
@@ -260,7 +260,7 @@ TEST(RowReader, SeriesThatTrainingDidNotSeeAreReadByThoseThatItSaw) {
   Index refused = 0;
   const auto is_read = [&](const std::string& row) {
     EXPECT_TRUE(reader.read(row, features));
-    const Index before = std::exchange(refused, reader.replaced());
+    const Index before = std::exchange(refused, reader.findings().replaced.count);
     return refused == before;
   };
   EXPECT_TRUE(is_read("new,1e20,1"));

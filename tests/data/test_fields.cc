@@ -105,8 +105,11 @@ TEST(Dates, UsualForms) {
 
 TEST(Dates, OrderOfDayAndMonth) {
   bool ambiguous = false;
-  const std::vector<std::string> us = {"01/02/2020", "01/25/2020"}, eu = {"01/02/2020", "25/01/2020"};
-  const std::vector<std::string> either = {"01/02/2020", "03/04/2020"};
+  const auto fields = [](const char* first, const char* second) {
+    return std::vector<Field>{{first, 1, 1}, {second, 2, 1}};
+  };
+  const std::vector<Field> us = fields("01/02/2020", "01/25/2020"), eu = fields("01/02/2020", "25/01/2020");
+  const std::vector<Field> either = fields("01/02/2020", "03/04/2020");
   EXPECT_EQ(text_form(us, &ambiguous), DateForm::month_first);
   EXPECT_FALSE(ambiguous);
   EXPECT_EQ(text_form(eu, &ambiguous), DateForm::day_first);
@@ -131,9 +134,9 @@ TEST(Dates, NumbersThatCountDays) {
   const std::vector<double> falls = {43895.0, 43894.0}, small = {1.0, 2.0};
   EXPECT_EQ(number_form("Date", falls), std::nullopt);
   EXPECT_EQ(number_form("day", small), std::nullopt);
-  EXPECT_EQ(read_date("43.894", DateForm::excel, ','), march_4_2020);
-  EXPECT_EQ(read_date("04/03/2020", DateForm::day_first, '.'), march_4_2020);
-  EXPECT_EQ(read_date("soon", DateForm::seconds, '.'), std::nullopt);
+  EXPECT_EQ(Field("43.894", 1, 1).date(DateForm::excel, ','), march_4_2020);
+  EXPECT_EQ(Field("04/03/2020", 1, 1).date(DateForm::day_first, '.'), march_4_2020);
+  EXPECT_EQ(Field("soon", 1, 1).date(DateForm::seconds, '.'), std::nullopt);
 }
 
 }  // namespace

@@ -366,8 +366,7 @@ DataDescription one_column() {
 
 TEST(RowFormat, LinesInFrontAreNoRows) {
   const auto read = [](const std::string& text, const DataDescription& description) {
-    TextLines lines({"f", text});
-    Rows rows(lines, description, {});
+    Rows rows(Table{"f", text}, description, {});
     std::vector<float> values;
     while (rows.next() == Rows::Kind::row) values.push_back(rows.features()[0]);
     return values;
@@ -411,8 +410,8 @@ TEST(RowFormat, OtherDelimitersAndMissingValues) {
   EXPECT_TRUE(gaps.read("14", features));
   EXPECT_TRUE(gaps.read("?", features));
   EXPECT_EQ(features[0], 2.0f);
-  EXPECT_EQ(gaps.replaced(), 2);
-  EXPECT_THAT(gaps.first_replaced(), testing::StartsWith("-:2:1: column \"x\": the value is missing"));
+  EXPECT_EQ(gaps.findings().replaced.count, 2);
+  EXPECT_THAT(gaps.findings().replaced.first, testing::StartsWith("-:2:1: column \"x\": the value is missing"));
   expect_error(ErrorCode::bad_input, "-:5:1: column \"x\": \"fourteen\" is not a number",
                [&] { gaps.read("fourteen", features); });
 
@@ -423,7 +422,7 @@ TEST(RowFormat, OtherDelimitersAndMissingValues) {
     EXPECT_TRUE(bears.read(row, features)) << row;
     EXPECT_EQ(features[0], 2.0f) << row;
   }
-  EXPECT_EQ(bears.replaced(), 4);
+  EXPECT_EQ(bears.findings().replaced.count, 4);
 
   DataDescription unnamed = one_column();
   unnamed.table.header = false;

@@ -220,11 +220,10 @@ TEST(LabelledData, ASequenceDoesNotComeBackInRowsLaterOn) {
   const auto data = open_labelled(folder.write("l.csv", sequences(30)));
   const std::string rows = "sequence,x,y\na,1,0\na,1,1\nb,2,0\na,1,2\nb,1,3\n";
   const auto starts = [&](const RowFormat& format) {
-    TextLines lines({"rows.csv", rows});
-    Rows reader(lines, data->description(), {.keep = {}, .format = format});
+    Rows reader(Table{"rows.csv", rows}, data->description(), {.keep = {}, .format = format});
     Index count = 0;
     while (reader.next() != Rows::Kind::end) count += reader.starts_sequence() ? 1 : 0;
-    EXPECT_NE(reader.reader().first_returning_sequence(), "");
+    EXPECT_NE(reader.reader().findings().returning_sequences.first, "");
     return count;
   };
   expect_error(ErrorCode::bad_input, "rows.csv:5:1: sequence \"a\" appears again after others", [&] { starts({}); });

@@ -140,8 +140,7 @@ TEST(Undated, AColumnWhoseFieldsAllAreDatesGoesFirst) {
 
 /// The rows that a model reads of a text, by number of answered rows.
 Index rows_read(const std::string& text, const DataDescription& data, const RowFormat& format = {}) {
-  TextLines lines({"rows.csv", text});
-  Rows rows(lines, data, {.keep = {}, .format = format});
+  Rows rows(Table{"rows.csv", text}, data, {.keep = {}, .format = format});
   Index count = 0;
   for (auto kind = rows.next(); kind != Rows::Kind::end; kind = rows.next()) count += kind == Rows::Kind::row ? 1 : 0;
   return count;

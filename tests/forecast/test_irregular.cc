@@ -157,9 +157,9 @@ TEST(Irregular, ReaderRefusesWhatCannotBe) {
   RowReader patient(fill, "when,x", "f", {.replace_bad = true});
   patient.read("2021-03-01,1", row);
   patient.read("2021-02-27,1", row);
-  EXPECT_EQ(patient.replaced(), 1);
+  EXPECT_EQ(patient.findings().replaced.count, 1);
   patient.read("2021-02-28,1", row);
-  EXPECT_EQ(patient.replaced(), 1) << "what was wrong says nothing of the next row";
+  EXPECT_EQ(patient.findings().replaced.count, 1) << "what was wrong says nothing of the next row";
   patient.read("2021-03-02,1", row);
   EXPECT_EQ(patient.missing_rows().size(), 2u) << "one row of two inputs";
 

@@ -14,7 +14,7 @@ using Records = std::vector<std::vector<std::string>>;
 
 Records parse(std::string_view text) {
   data::CsvReader reader(text, ',', "fuzz");
-  std::vector<data::CsvField> fields;
+  std::vector<data::Field> fields;
   Records records;
   Index line = 1;
   while (reader.next(fields)) {
@@ -23,7 +23,7 @@ Records parse(std::string_view text) {
     for (const auto& field : fields) {
       test::check(field.line >= line && field.column >= 1, "a place that goes backwards");
       line = field.line;
-      records.back().push_back(field.text);
+      records.back().push_back(field.text());
     }
   }
   return records;
@@ -45,14 +45,14 @@ void check_round_trip(const Records& records) {
 
 void read_numbers(std::string_view text) {
   data::CsvReader reader(text, ',', "fuzz");
-  std::vector<data::CsvField> fields;
+  std::vector<data::Field> fields;
   if (!reader.next(fields)) return;
   const data::CsvHeader header(fields, "fuzz");
   while (reader.next(fields)) {
     header.check_width(fields);
     for (std::size_t i = 0; i < fields.size(); ++i) {
       test::check(std::isfinite(header.number(fields, i)), "a number that is none");
-      test::check(header.looks_numeric(fields[i].text), "a number that does not look like one");
+      test::check(header.looks_numeric(fields[i]), "a number that does not look like one");
     }
   }
 }

@@ -52,7 +52,7 @@ void check_table(const std::string& text) {
   test::check(format.skipped <= text.size(), "more skipped than there is");
   (void)data::describe(format);
   data::CsvReader reader(std::string_view(text).substr(format.skipped), format.delimiter, "fuzz", format.first_line);
-  std::vector<data::CsvField> fields;
+  std::vector<data::Field> fields;
   if (!reader.next(fields)) return;
   const data::CsvHeader header = format.header ? data::CsvHeader(fields, "fuzz", format.decimal)
                                                : data::CsvHeader::without_names(fields.size(), "fuzz", format.decimal);
@@ -60,7 +60,7 @@ void check_table(const std::string& text) {
   while (reader.next(fields)) {
     header.check_width(fields);
     chooser.look(fields);
-    for (const auto& field : fields) read_field(field.text);
+    for (const auto& field : fields) read_field(field.text());
   }
   const auto choice = chooser.choice();
   test::check(!choice.columns.empty(), "a choice of nothing");
@@ -71,7 +71,7 @@ void check_table(const std::string& text) {
 void check_ts(const std::string& text) {
   const std::string table = data::table_of_ts(text, "fuzz");
   data::CsvReader reader(table, ',', "fuzz");
-  std::vector<data::CsvField> fields;
+  std::vector<data::Field> fields;
   test::check(reader.next(fields), "a table without a header");
   const std::size_t width = fields.size();
   Index rows = 0;
@@ -89,7 +89,7 @@ void check_json_table(const std::string& text) {
   const data::FoundFormat format = data::find_format(table, {});
   test::check(format.delimiter == ',', "another delimiter than was written");
   data::CsvReader reader(std::string_view(table).substr(format.skipped), ',', "fuzz", format.first_line);
-  std::vector<data::CsvField> fields;
+  std::vector<data::Field> fields;
   test::check(reader.next(fields), "a table without a header");
   const std::size_t width = fields.size();
   while (reader.next(fields)) test::check(fields.size() == width, "a row of another width");

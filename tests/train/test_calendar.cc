@@ -192,7 +192,7 @@ TEST(Calendar, RowsOfAStreamGiveTheSameInputs) {
   const std::vector<float> before = features;
   ASSERT_TRUE(patient.read("soon,1", features));
   EXPECT_EQ(features, before);
-  EXPECT_EQ(patient.replaced(), 1) << "one field, though it makes four inputs";
+  EXPECT_EQ(patient.findings().replaced.count, 1) << "one field, though it makes four inputs";
 }
 
 TEST(Calendar, DatesThatAreNoInputAreKeptToBeSaid) {
@@ -218,7 +218,7 @@ TEST(Calendar, DatesThatAreNoInputAreKeptToBeSaid) {
   ASSERT_TRUE(bears.read("1970-01-03,1", features));
   ASSERT_TRUE(bears.read("soon,1", features));
   EXPECT_EQ(bears.date(), std::nullopt);
-  EXPECT_EQ(bears.replaced(), 0) << "the model does not read it";
+  EXPECT_EQ(bears.findings().replaced.count, 0) << "the model does not read it";
   RowReader undated(loaded.data(), "x", "-");
   ASSERT_TRUE(undated.read("1", features));
   EXPECT_EQ(undated.date(), std::nullopt);

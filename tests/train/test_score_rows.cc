@@ -43,8 +43,7 @@ std::string sequences(bool by_column) {
 }
 
 LabelScore score(const Model& model, const std::string& text) {
-  TextLines lines({.name = "the table", .text = text});
-  Rows rows(lines, model.data(), {.keep = {"label"}, .format = {}});
+  Rows rows(Table{"the table", text}, model.data(), {.keep = {"label"}, .format = {}});
   return score_labelled(model, rows);
 }
 

@@ -13,7 +13,7 @@
 namespace penstock::cli {
 
 std::string first_replaced(const Rows& rows) {
-  std::string text = rows.reader().first_replaced();
+  std::string text = rows.reader().findings().replaced.first;
   for (const std::string name : {"missing", "undated"}) {
     const std::string option = fmt::format("the option '{}'", name);
     if (const std::size_t place = text.find(option); place != text.npos)
@@ -23,18 +23,18 @@ std::string first_replaced(const Rows& rows) {
 }
 
 void say_unknown_categories(const Rows& rows) {
-  const Index count = rows.reader().unknown_categories();
+  const auto& [count, first] = rows.reader().findings().unknown_categories;
   if (count == 0) return;
   say(fmt::format("note: {} a category that is not in the training part and {} read as no category; the first: {}\n",
                   count == 1 ? "a field has" : with_commas(count) + " fields have", count == 1 ? "is" : "are",
-                  printable(rows.reader().first_unknown_category())));
+                  printable(first)));
 }
 
 void say_undated(const Rows& rows) {
-  const Index count = rows.reader().undated();
+  const auto& [count, first] = rows.reader().findings().undated;
   if (count == 0) return;
   say(fmt::format("note: {} without a readable date left out; the first: {}\n", counted(count, "row"),
-                  printable(rows.reader().first_undated())));
+                  printable(first)));
 }
 
 void say_replaced(const Rows& rows) {

@@ -247,15 +247,15 @@ class Stream {
 
   /// Prints the counts after the last row, except for replaced values, which were reported once.
   static void say_counts(const Rows& rows) {
-    const bool more = rows.replaced() > 1 || rows.reader().undated() > 1;
+    const bool more = rows.replaced() > 1 || rows.reader().findings().undated.count > 1;
     if (more || rows.missing() > 0) return say_replaced(rows);
     say_unknown_categories(rows);
   }
 
   /// Reports the first row that was left out, once: a stream has no end at which to report more.
   void say_first_left(const Rows& rows) {
-    const std::string& undated = rows.reader().first_undated();
-    const std::string& returning = rows.reader().first_returning_sequence();
+    const std::string& undated = rows.reader().findings().undated.first;
+    const std::string& returning = rows.reader().findings().returning_sequences.first;
     if (!undated.empty() && !said_undated_) say(fmt::format("note: {}; left out\n", printable(undated)));
     if (!returning.empty() && !said_returning_)
       say(fmt::format("note: {}; its state is reset\n", printable(returning)));

@@ -60,14 +60,14 @@ struct ArrowArrayStream {
 
 namespace penstock {
 
-/// Reads a stream of record batches to its end, releases it, and returns the table.
+/// Reads a stream of record batches to its end, releases it, and returns a copy of the table.
 ///
 /// - Column types: numbers, decimals, truth values, text, dates, times, and dictionaries of these.
 /// - Nulls become missing values. Times with a time zone are converted to UTC.
 /// - Index columns of pandas (__index_level_0__, ...) come first and lose their name, as in a CSV file of pandas.
 ///
-/// `name` is the name of the table in messages. Throws Error(bad_input) that names a column of another type, or with
-/// the stream's own message if the stream fails.
+/// `name` is the name of the table in messages. Throws Error(bad_input) that names a column of another type or
+/// with damaged data, or with the stream's own message if the stream fails.
 Table table_of_arrow(ArrowArrayStream& stream, const std::string& name);
 
 }  // namespace penstock

@@ -14,6 +14,10 @@
 /// Reading CSV rows one by one, as a stream delivers them, into the normalised inputs of a model.
 namespace penstock {
 
+namespace data {
+class TableColumns;
+}
+
 /// Says how rows differ from those that a model was trained on.
 struct RowFormat {
   char delimiter = 0;  ///< Separator; 0: the model's, or the usual one under which the header has the model's columns.
@@ -32,6 +36,29 @@ struct RowFormat {
   Index first_line = 1;  ///< Number of the first line, for messages, if other lines preceded it.
 };
 
+/// Something that was found in rows: how often, and a message about the first, worded as an error.
+struct RowFinding {
+  Index count = 0;
+  std::string first = {};  ///< Empty if there was none.
+
+  /// Remembers a message if it is the first.
+  void note(const std::string& message) {
+    if (first.empty()) first = message;
+  }
+  void add(const std::string& message) {
+    ++count;
+    note(message);
+  }
+};
+
+/// What a reader found in all rows so far.
+struct RowFindings {
+  RowFinding replaced;             ///< Values that were missing or unreadable and were replaced.
+  RowFinding undated;              ///< Lines that were left out because of their date.
+  RowFinding unknown_categories;   ///< Fields with a category that training did not see: all inputs of theirs are 0.
+  RowFinding returning_sequences;  ///< Names of sequences that came back after other names.
+};
+
 /// Converts lines of CSV into the normalised inputs of a model.
 ///
 /// With a header, columns may be in any order, and columns that the model does not read are ignored.
@@ -40,7 +67,10 @@ class RowReader {
   /// Makes a reader. `first` is the first line; without a header it is also the first row and must be passed to read().
   /// `source` is the name of the stream in messages, "-" or a path. Throws Error: invalid_argument for a model of
   /// tokens; bad_input if the header lacks a column that the model needs.
-  RowReader(const DataDescription& description, const std::string& first, std::string source,
+  RowReader(const DataDescription& description, const std::string& first, const std::string& source,
+            const RowFormat& format = {});
+  /// Makes a reader of the rows of columns. `format` says only how values are treated.
+  RowReader(const DataDescription& description, const data::TableColumns& columns, const std::string& source,
             const RowFormat& format = {});
   ~RowReader();
   RowReader(RowReader&&) noexcept;
@@ -49,6 +79,9 @@ class RowReader {
   /// for a row that is left out (left_out()). Inputs that read later rows are NaN until fill_ahead(). Throws
   /// Error(bad_input) with line and column for a line that is not a valid row.
   bool read(const std::string& line, std::span<float> features);
+  /// Reads row number `row` of columns as those that the reader was made of. They must stay alive until the next
+  /// read().
+  bool read(const data::TableColumns& columns, std::size_t row, std::span<float> features);
   /// Returns whether the last line was left out because its date cannot be read (Undated::drop).
   bool left_out() const;
 
@@ -67,8 +100,6 @@ class RowReader {
   /// Returns whether the last row belongs to another sequence than the row before it. If a name comes back after other
   /// names, read() throws Error(bad_input); with RowFormat::replace_bad a new sequence starts instead.
   bool starts_sequence() const;
-  /// Returns a message about the first name that came back, worded as the error; empty if there was none.
-  const std::string& first_returning_sequence() const;
 
   /// Starts a new sequence with the next row: forgets the dates of earlier rows and the values that replace missing
   /// ones. Scalings of series (settle_group()) are kept.
@@ -109,24 +140,15 @@ class RowReader {
   /// Error(invalid_argument) for a wrong number of values.
   void set_last_rows(const std::map<std::string, LastRow>& rows);
 
-  /// Returns the number of values that were replaced so far.
-  Index replaced() const;
-  /// Returns a message about the first replaced value, worded as an error; empty if there was none.
-  const std::string& first_replaced() const;
-
-  /// Returns the number of lines that were left out so far because of their date.
-  Index undated() const;
-  /// Returns a message about the date of the first such line; empty if there was none.
-  const std::string& first_undated() const;
-
-  /// Returns the number of fields so far with a category that training did not see. All inputs of their column are 0.
-  Index unknown_categories() const;
-  /// Returns place and text of the first such field; empty if there was none.
-  const std::string& first_unknown_category() const;
+  /// Returns what was found in all rows so far.
+  const RowFindings& findings() const;
 
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
+
+  /// Reads the fields of a row into features.
+  bool read_fields(std::span<float> features);
 
   /// Throws Error(invalid_argument) if the reader was moved from.
   Impl& held() const;

@@ -1,10 +1,10 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "penstock/data/dataset.h"
@@ -23,18 +23,6 @@ class Lines {
   virtual bool line(std::string& line) = 0;
 };
 
-/// The lines of a table in memory. The last line needs no line end.
-class TextLines final : public Lines {
- public:
-  explicit TextLines(Table table) : table_(std::move(table)) {}
-  const std::string& name() const override { return table_.name; }
-  bool line(std::string& line) override;
-
- private:
-  Table table_;
-  std::size_t position_ = 0;
-};
-
 /// Names columns that matter besides the model's inputs, and says how rows are written.
 struct RowOptions {
   std::vector<std::string> keep;             ///< Columns to return in Rows::kept().
@@ -48,9 +36,12 @@ class Rows {
   /// Reads the header. Throws Error: bad_input if there is none or it lacks a column that the model needs;
   /// invalid_argument if a column of RowOptions::keep does not exist.
   Rows(Lines& input, const DataDescription& data, const RowOptions& options);
+  /// Reads a table in memory. The last line of a text needs no line end; columns have their names and need no
+  /// RowOptions::format for them.
+  Rows(Table table, const DataDescription& data, const RowOptions& options);
 
   /// Returns the name of the source in messages.
-  const std::string& name() const { return input_.name(); }
+  const std::string& name() const { return name_; }
 
   /// Result of next().
   enum class Kind {
@@ -68,7 +59,7 @@ class Rows {
   const RowReader& reader() const { return *reader_; }
   RowReader& reader() { return *reader_; }
   /// Returns the number of values so far that were missing or unreadable and were replaced by the last ones.
-  Index replaced() const { return reader_->replaced(); }
+  Index replaced() const { return reader_->findings().replaced.count; }
 
   /// Returns the normalised features [I] of the last row.
   const std::vector<float>& features() const { return features_; }
@@ -86,7 +77,11 @@ class Rows {
   bool starts_sequence() const { return reader_->starts_sequence(); }
 
  private:
-  Lines& input_;
+  std::string name_;
+  std::unique_ptr<Lines> text_;  // of a table in memory
+  Lines* input_ = nullptr;       // empty: a table of columns, of which `next_` is the next row
+  std::shared_ptr<const data::TableColumns> columns_;
+  std::size_t next_ = 0;
   std::string line_;
   std::optional<RowReader> reader_;
   std::vector<std::optional<std::size_t>> kept_positions_;  // empty: the series name from the file name
@@ -101,6 +96,10 @@ class Rows {
   bool waiting_ = false;  // the first line is a row that was not read yet
   bool waits_ = false;    // missing rows precede the last row
 
+  void open_lines(const DataDescription& data, RowFormat format);
+  void find_columns(const DataDescription& data, const RowOptions& options);
+  /// Reads the next line or row of columns; empty at the end, false as RowReader::read().
+  std::optional<bool> read();
   std::optional<Kind> next_of_missing();
 };
 

@@ -1,10 +1,11 @@
 #include <nanobind/stl/optional.h>
-#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <limits>
+#include <variant>
 
 #include "bindings.h"
 #include "dicts.h"
@@ -20,20 +21,13 @@ namespace penstock::python {
 
 namespace {
 
-/// A path and no text, or the name of a table in memory and its text.
-using Source = std::pair<std::string, std::optional<nb::bytes>>;
+/// A path, or a table in memory.
+using Source = std::variant<std::string, Table>;
 
 Table table_from(const Source& source) {
-  const auto& [name, text] = source;
-  if (text) return {name, std::string(text->c_str(), text->size())};
-  return {name, unless_interrupted([&] { return read_table(source.first); })};
-}
-
-/// Returns the format of a table: commas and points for one in memory, detected for a file.
-RowFormat format_of(const Source& source) {
-  RowFormat format;
-  if (source.second) format.delimiter = ',', format.decimal = '.', format.header = true;
-  return format;
+  if (const Table* const table = std::get_if<Table>(&source)) return *table;
+  const std::string& path = std::get<std::string>(source);
+  return {path, unless_interrupted([&] { return read_table(path); })};
 }
 
 void warn(const std::string& text) {
@@ -43,19 +37,19 @@ void warn(const std::string& text) {
 
 /// Warns about rows that were left out. The caller does not hold the GIL.
 void warn_of_undated(const Rows& rows) {
-  const Index count = rows.reader().undated();
+  const auto& [count, first] = rows.reader().findings().undated;
   if (count == 0) return;
   warn(std::to_string(count) + (count == 1 ? " row" : " rows") +
-       " without a readable date left out; the first: " + rows.reader().first_undated());
+       " without a readable date left out; the first: " + first);
 }
 
 /// Warns about categories that training did not contain. The caller does not hold the GIL.
 void warn_of_unknown_categories(const Rows& rows) {
-  const Index count = rows.reader().unknown_categories();
+  const auto& [count, first] = rows.reader().findings().unknown_categories;
   if (count == 0) return;
   warn(std::to_string(count) + (count == 1 ? " field has" : " fields have") +
        " a category that is not in the training part and " + (count == 1 ? "is" : "are") +
-       " read as no category; the first: " + rows.reader().first_unknown_category());
+       " read as no category; the first: " + first);
 }
 
 struct SeriesForecast {
@@ -102,8 +96,7 @@ nb::list forecast_table(SharedModel& shared, const Source& source, const std::ve
   const Table table = table_from(source);
   std::vector<SeriesForecast> forecasts;
   unless_interrupted([&] {
-    TextLines lines(table);
-    Rows rows(lines, data, {.keep = {}, .format = format_of(source)});
+    Rows rows(table, data, {});
     const std::vector<GroupedRows> groups = read_groups(rows, data, {});
     if (groups.empty()) refuse(table.name + ": there are no rows after the header");
     warn_of_unknown_categories(rows);
@@ -137,8 +130,7 @@ nb::object label_table(SharedModel& shared, const Source& source, const std::str
   const Table table = table_from(source);
   std::vector<float> logits;
   unless_interrupted([&] {
-    TextLines lines(table);
-    Rows rows(lines, data, {.keep = {}, .sequence_column = sequence_column, .format = format_of(source)});
+    Rows rows(table, data, {.keep = {}, .sequence_column = sequence_column, .format = {}});
     label_rows(
         *model, rows, settled(*model, execution, {}), [] {},
         [&](std::span<const float> last) { logits.insert(logits.end(), last.begin(), last.end()); });
@@ -176,8 +168,7 @@ nb::dict score_series_table(SharedModel& shared, const Source& source, Index ski
   SeriesScore score;
   unless_interrupted([&] {
     const SharedModel::Reading model(shared);
-    TextLines lines(table);
-    Rows rows(lines, model->data(), {.keep = {}, .format = format_of(source)});
+    Rows rows(table, model->data(), {});
     score = score_series(*model, rows, {.lead = skip, .levels = levels}, {.threads = threads});
     warn_of_undated(rows);
   });
@@ -212,9 +203,7 @@ nb::dict score_label_table(SharedModel& shared, const Source& source, const std:
   const SharedModel::Reading model(shared);
   LabelScore score;
   unless_interrupted([&] {
-    TextLines lines(table);
-    Rows rows(lines, model->data(),
-              {.keep = {label_column}, .sequence_column = sequence_column, .format = format_of(source)});
+    Rows rows(table, model->data(), {.keep = {label_column}, .sequence_column = sequence_column, .format = {}});
     score = score_labelled(*model, rows, {.threads = threads});
   });
   return describe(score, model->data(), table.name);
@@ -235,16 +224,12 @@ std::vector<std::string_view> texts_of(const std::vector<TextRow>& rows) {
   return texts;
 }
 
-TableFormat table_format_of(const Source& source) {
-  return source.second ? TableFormat{',', '.', true} : TableFormat{};
-}
-
 nb::object label_text_table(SharedModel& shared, const Source& source, const CallExecution& execution) {
   const SharedModel::Reading model(shared);
   const Table table = table_from(source);
   std::vector<float> logits;
   unless_interrupted([&] {
-    const std::vector<TextRow> rows = read_text_rows(table, model->data(), table_format_of(source), {});
+    const std::vector<TextRow> rows = read_text_rows(table, model->data(), {}, {});
     if (rows.empty()) refuse(table.name + ": there are no rows after the header");
     const std::vector<std::string_view> texts = texts_of(rows);
     logits = label_texts(*model, texts, settled(*model, execution, {}));
@@ -256,9 +241,7 @@ nb::dict score_text_table(SharedModel& shared, const Source& source, const std::
   const Table table = table_from(source);
   const SharedModel::Reading model(shared);
   LabelScore score;
-  unless_interrupted([&] {
-    score = score_labelled_texts(*model, table, table_format_of(source), label_column, {.threads = threads});
-  });
+  unless_interrupted([&] { score = score_labelled_texts(*model, table, {}, label_column, {.threads = threads}); });
   return describe(score, model->data(), table.name);
 }
 

@@ -1,5 +1,4 @@
 #include <nanobind/stl/optional.h>
-#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
@@ -7,7 +6,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 
 #include "bindings.h"
 #include "dicts.h"
@@ -27,21 +25,11 @@ std::unique_ptr<SharedDataset> opened(const Open& open) {
   return std::make_unique<SharedDataset>(unless_interrupted(open), "the dataset");
 }
 
-/// Names and CSV texts of tables in memory.
-using TableTexts = std::vector<std::pair<std::string, nb::bytes>>;
-
-std::vector<Table> tables_from(const TableTexts& texts) {
-  std::vector<Table> tables;
-  for (const auto& [name, text] : texts) tables.push_back({name, std::string(text.c_str(), text.size()), true});
-  return tables;
-}
-
-/// Converts a capsule of the Arrow PyCapsule interface to CSV text. Keeps the GIL, since a producer may need it.
-nb::bytes table_text(const nb::capsule& capsule, const std::string& name) {
+/// Copies the table of a capsule of the Arrow PyCapsule interface. Keeps the GIL, since a producer may need it.
+Table table_of(const nb::capsule& capsule, const std::string& name) {
   auto* const stream = static_cast<ArrowArrayStream*>(PyCapsule_GetPointer(capsule.ptr(), "arrow_array_stream"));
   if (stream == nullptr) throw nb::python_error();
-  const Table table = table_of_arrow(*stream, name);
-  return nb::bytes(table.text.data(), table.text.size());
+  return table_of_arrow(*stream, name);
 }
 
 /// The functions that open one kind of data, from files and from tables. `as` is the description of the data of a model
@@ -139,12 +127,11 @@ void bind_opener(nb::module_& module, const char* name,
                  const std::type_identity_t<Openers<Options>>& open) {
   module.def(
       name,
-      [=](const Sources& paths, const TableTexts& texts, SharedModel* origin, const nb::dict& fields) {
+      [=](const Sources& paths, const std::vector<Table>& tables, SharedModel* origin, const nb::dict& fields) {
         const std::optional<DataDescription> description = data_of(origin);
         Fields given(fields);
         const Options options = read(given, description);
         given.finish(name);
-        const std::vector<Table> tables = tables_from(texts);
         const DataDescription* const as = description ? &*description : nullptr;
         return opened(
             [&] { return tables.empty() ? open.files(paths, options, as) : open.tables(tables, options, as); });
@@ -174,7 +161,10 @@ void bind_datasets(nb::module_& module) {
         return opened([&] { return open_sound(input, target, options, description ? &*description : nullptr); });
       },
       nb::arg("input"), nb::arg("target"), nb::arg("validation_fraction"), nb::arg("origin").none());
-  module.def("table_text", &table_text);
+  nb::class_<Table>(module, "Table")
+      .def("__init__", [](Table* self, const nb::capsule& capsule,
+                          const std::string& name) { new (self) Table(table_of(capsule, name)); })
+      .def_ro("name", &Table::name);
   module.def("guess_kind", [](const Sources& paths) {
     constexpr std::array names = {"text", "series", "labelled", "labelled texts"};
     return names[static_cast<std::size_t>(guess_kind(paths))];

@@ -25,9 +25,9 @@
 namespace penstock {
 namespace {
 
-using data::CsvField;
 using data::CsvHeader;
 using data::CsvTable;
+using data::Field;
 using data::shuffled;
 
 struct Sequence {
@@ -68,7 +68,7 @@ class LabelledReader {
       current_sequence_ = sequence;
       current_label_ = label;
     } else if (label != current_label_) {
-      const CsvField& field = rows.fields()[label_];
+      const Field& field = rows.fields()[label_];
       fail(ErrorCode::bad_input, "{}:{}:{}: label {} in sequence {}, which began with label {}", header.source(),
            field.line, field.column, in_quotes(label), in_quotes(sequence), in_quotes(current_label_));
     }

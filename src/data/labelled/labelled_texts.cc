@@ -18,8 +18,8 @@
 namespace penstock {
 namespace {
 
-using data::CsvField;
 using data::CsvTable;
+using data::Field;
 
 struct LabelledText {
   std::vector<std::int32_t> tokens;
@@ -59,8 +59,8 @@ data::TextColumns columns_of(const CsvTable& table, const LabelledTextOptions& o
 /// Returns whether a row has a text and a label. Throws Error(bad_input) for a row without, if such rows are refused.
 bool is_whole(const data::TableRows& rows, const data::TextColumns& columns, Missing missing) {
   for (const std::size_t column : {columns.text, columns.label}) {
-    const CsvField& field = rows.fields()[column];
-    if (!field.text.empty()) continue;
+    const Field& field = rows.fields()[column];
+    if (!field.text().empty()) continue;
     if (missing == Missing::mask) return false;
     fail(ErrorCode::bad_input, "{}:{}:{}: column {} is empty; the option 'missing' with mask leaves such rows out",
          rows.header().source(), field.line, field.column, in_quotes(rows.header().names()[column]));
@@ -76,7 +76,7 @@ LabelledTexts read_texts(const CsvTable& table, const data::TextColumns& columns
       ++texts.left_out;
       continue;
     }
-    const std::string& text = rows.fields()[columns.text].text;
+    const std::string& text = rows.fields()[columns.text].text();
     texts.cut += static_cast<Index>(text.size()) > description.labels.longest_text ? 1 : 0;
     texts.rows.push_back(
         {text_tokens(description, text), labels.number_of(rows.header().label(rows.fields(), columns.label))});

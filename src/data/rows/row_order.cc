@@ -8,24 +8,24 @@
 
 namespace penstock::data {
 
-double date_in(const CsvField& field, const std::string& column, DateForm form, const CsvHeader& header, char decimal) {
-  if (is_missing(field.text)) {
+double date_in(const Field& field, const std::string& column, DateForm form, const CsvHeader& header, char decimal) {
+  if (field.is_missing()) {
     fail(ErrorCode::bad_input, "{}:{}:{}: column {}: the date is missing; {}", header.source(), field.line,
          field.column, in_quotes(column), undated_advice);
   }
-  const auto seconds = read_date(field.text, form, decimal);
+  const auto seconds = field.date(form, decimal);
   if (!seconds) {
     fail(ErrorCode::bad_input, "{}:{}:{}: column {}: {} is no date in the form of training; {}", header.source(),
-         field.line, field.column, in_quotes(column), in_quotes(field.text), undated_advice);
+         field.line, field.column, in_quotes(column), in_quotes(field.text()), undated_advice);
   }
   return *seconds;
 }
 
-void RowOrder::check(double before, double now, const CsvField& field, const std::string& source) const {
+void RowOrder::check(double before, double now, const Field& field, const std::string& source) const {
   constexpr double most_missing = 10'000.0;  // rows that a model reads for one that is there
   const auto refuse = [&](const std::string& why) {
     fail(ErrorCode::bad_input, "{}:{}:{}: column {}: {} {}", source, field.line, field.column, in_quotes(dates_.column),
-         in_quotes(field.text), why);
+         in_quotes(field.text()), why);
   };
   if (dates_.seconds_between(before, now) < 0.0) refuse("is earlier than the row before");
   if (dates_.irregular == Irregular::refuse && !dates_.is_regular(before, now)) {
@@ -35,7 +35,7 @@ void RowOrder::check(double before, double now, const CsvField& field, const std
   if (lacking > most_missing) refuse(fmt::format("comes after {:.0f} missing rows, too many to insert", lacking));
 }
 
-void RowOrder::check_step(double before, double now, const CsvField& field, const CsvHeader& header,
+void RowOrder::check_step(double before, double now, const Field& field, const CsvHeader& header,
                           std::size_t position) {
   const std::string mistake = steps_.see(before, now);
   if (mistake.empty()) return;
@@ -43,7 +43,7 @@ void RowOrder::check_step(double before, double now, const CsvField& field, cons
        in_quotes(header.names()[position]), mistake);
 }
 
-void RowOrder::check_direction(double before, double now, const CsvField& field, const CsvHeader& header,
+void RowOrder::check_direction(double before, double now, const Field& field, const CsvHeader& header,
                                std::size_t position) {
   constexpr Index fewest = 3;  // that are no accident
   later_ += now > before ? 1 : 0;

@@ -11,11 +11,11 @@ namespace penstock::data {
 
 // A quoted line break cannot occur here: the stream was cut at every line end.
 bool read_line(const std::string& line, char delimiter, const std::string& source, Index number,
-               std::vector<CsvField>& fields) {
+               std::vector<Field>& fields) {
   if (!io::is_utf8(line)) return read_line(io::windows_1252_to_utf8(line), delimiter, source, number, fields);
   CsvReader reader(line, delimiter, source, number);
   if (!reader.next(fields)) return false;
-  std::vector<CsvField> more;
+  std::vector<Field> more;
   if (reader.next(more)) fail(ErrorCode::bad_input, "{}:{}: more than one line in a line", source, number);
   return true;
 }
@@ -26,18 +26,23 @@ bool holds_all(const CsvHeader& header, const std::vector<Column>& inputs) {
   return std::all_of(inputs.begin(), inputs.end(), [&](const Column& input) { return header.find(input.name); });
 }
 
+StreamOpening opening_of(const std::vector<Field>& first, char delimiter, char decimal,
+                         const DataDescription& description, const std::string& source) {
+  if (!description.table.header) return {delimiter, decimal, CsvHeader::without_names(first.size(), source, decimal)};
+  return {delimiter, decimal, CsvHeader(first, source, decimal)};
+}
+
 /// Reads the first line under one delimiter. A stream of commas has points in its numbers, whatever the model's files
 /// had.
 StreamOpening open_with(char delimiter, const DataDescription& description, const std::string& line,
                         const std::string& source, const RowFormat& format) {
-  std::vector<CsvField> fields;
+  std::vector<Field> fields;
   if (!read_line(line, delimiter, source, 1, fields)) {
     fail(ErrorCode::bad_input, "{}:1:1: the first line must be a header with the names of the columns", source);
   }
   const char usual = delimiter == ',' && description.table.delimiter != ',' ? '.' : description.table.decimal;
   const char decimal = format.decimal != 0 ? format.decimal : usual;
-  if (!description.table.header) return {delimiter, decimal, CsvHeader::without_names(fields.size(), source, decimal)};
-  return {delimiter, decimal, CsvHeader(fields, source, decimal)};
+  return opening_of(fields, delimiter, decimal, description, source);
 }
 
 /// Opens a stream by its first line, under this delimiter; nothing unless it has all columns that the model reads.
@@ -69,6 +74,10 @@ StreamOpening open_stream(const DataDescription& description, const std::string&
   if (auto opening = opening_with_all(description, line, source, format)) return *std::move(opening);
   return open_with(format.delimiter != 0 ? format.delimiter : description.table.delimiter, description, line, source,
                    format);
+}
+
+StreamOpening open_columns(const DataDescription& description, const TableColumns& columns, const std::string& source) {
+  return opening_of(columns.header(), ',', '.', description, source);
 }
 
 bool is_passed_over(std::string& line, const DataDescription& description, const RowFormat& format) {

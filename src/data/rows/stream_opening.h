@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "data/table/csv.h"
+#include "data/table/table_columns.h"
 #include "penstock/data/row_reader.h"
 #include "penstock/data_description.h"
 
@@ -11,7 +12,7 @@ namespace penstock::data {
 
 /// The only record of a line; false for a blank one. Text that is none in UTF-8 is taken for Windows-1252.
 bool read_line(const std::string& line, char delimiter, const std::string& source, Index number,
-               std::vector<CsvField>& fields);
+               std::vector<Field>& fields);
 
 /// Returns whether a line in front of a stream is neither a row nor a header with all columns that the model reads
 /// (is_preamble()). If a comment holds such a header, replaces `line` by it.
@@ -27,5 +28,8 @@ struct StreamOpening {
 /// separator under which the line has all columns that the model reads.
 StreamOpening open_stream(const DataDescription& description, const std::string& line, const std::string& source,
                           const RowFormat& format);
+
+/// Opens a table in memory by the names of its columns.
+StreamOpening open_columns(const DataDescription& description, const TableColumns& columns, const std::string& source);
 
 }  // namespace penstock::data

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/quote.h"
 #include "data/normalise.h"
 #include "nn/description/with_scaling.h"
 
@@ -136,6 +137,54 @@ void StreamSeries::scale_targets(const DataDescription& data, const TrainedSerie
     group.targets.push_back(input != data.inputs.end()
                                 ? group.inputs[static_cast<std::size_t>(input - data.inputs.begin())]
                                 : others.targets()[c]);
+  }
+}
+
+SeriesSet::SeriesSet(const DataDescription& data) : data_(data), trained_(data) {
+  if (data.series.group_column.empty()) current_ = &all_.try_emplace("", data, Group(), true).first->second;
+  for (const Group& group : data.series.groups) add(group);
+}
+
+void SeriesSet::start(const std::string& name) {
+  const Group unseen{.name = name, .inputs = {}, .targets = {}};
+  current_ = &all_.try_emplace(name, data_, unseen, false).first->second;
+  if (current_->group.inputs.empty()) current_->group.inputs.resize(data_.inputs.size());
+}
+
+void SeriesSet::add(const Group& group) {
+  require(group.inputs.size() == data_.inputs.size() && group.targets.size() == data_.targets.size(),
+          "group must have a scaling of each column");
+  all_.try_emplace(group.name, data_, group, true);
+}
+
+void SeriesSet::restart() {
+  for (auto& [name, series] : all_) series.restart();
+}
+
+const Group& SeriesSet::settle(const std::string& name, std::span<float> features, Index count,
+                               const std::string& source) {
+  const auto found = all_.find(name);
+  require(found != all_.end(), "name: no row of {} has been read", in_quotes(name));
+  found->second.settle(data_, trained_, features, count, source);
+  return found->second.group;
+}
+
+std::map<std::string, RowReader::LastRow> SeriesSet::last_rows() const {
+  std::map<std::string, RowReader::LastRow> rows;
+  for (const auto& [name, series] : all_) {
+    if (series.settled) rows[name] = {.values = series.values, .date = series.date};
+  }
+  return rows;
+}
+
+void SeriesSet::set_last_rows(const std::map<std::string, RowReader::LastRow>& rows) {
+  for (const auto& [name, row] : rows) {
+    const std::size_t size = data_.inputs.size();
+    require(row.values.size() == size, "rows: the last one must have {} values, not {}", size, row.values.size());
+    const auto found = all_.find(name);
+    if (found == all_.end()) continue;
+    found->second.values = row.values;
+    found->second.date = row.date;
   }
 }
 

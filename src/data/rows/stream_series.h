@@ -1,10 +1,13 @@
 #pragma once
 
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
+#include "penstock/data/row_reader.h"
 #include "penstock/data_description.h"
 
 namespace penstock::data {
@@ -64,6 +67,35 @@ class StreamSeries {
 
   bool trained_;
   std::vector<bool> begun_;  // whether there is a scaling of each column
+};
+
+/// All series of a stream of rows.
+class SeriesSet {
+ public:
+  /// `data` must outlive the set. Without groups there is one series, and it is the current one.
+  explicit SeriesSet(const DataDescription& data);
+
+  /// Returns the series of the last row; null before the first row.
+  StreamSeries* current() const { return current_; }
+  StreamSeries* operator->() const { return current_; }
+  const TrainedSeries& trained() const { return trained_; }
+
+  /// Makes a series the current one. Adds it, as one that training did not see, if the set lacks it.
+  void start(const std::string& name);
+  /// Adds a series whose scaling is known. Throws Error(invalid_argument) unless there is one of each column.
+  void add(const Group& group);
+  /// Restarts all series (StreamSeries::restart()).
+  void restart();
+  // RowReader documents the next three: settle_group(), last_rows() and set_last_rows().
+  const Group& settle(const std::string& name, std::span<float> features, Index count, const std::string& source);
+  std::map<std::string, RowReader::LastRow> last_rows() const;
+  void set_last_rows(const std::map<std::string, RowReader::LastRow>& rows);
+
+ private:
+  const DataDescription& data_;
+  TrainedSeries trained_;
+  std::unordered_map<std::string, StreamSeries> all_;  // by name
+  StreamSeries* current_ = nullptr;
 };
 
 }  // namespace penstock::data

@@ -10,7 +10,6 @@
 #include "base/quote.h"
 #include "data/series/long_table.h"
 #include "data/table/dates.h"
-#include "data/table/number.h"
 #include "penstock/data/row_steps.h"
 
 namespace penstock::data {
@@ -31,9 +30,9 @@ constexpr CycleShape cycle_shapes[] = {
 };
 
 /// The fields of one column, as they stand in the files.
-std::vector<std::string> read_column(const CsvTable& table, std::size_t column) {
-  std::vector<std::string> fields;
-  for (auto rows = table.rows(); rows.next();) fields.push_back(rows.fields()[column].text);
+std::vector<Field> read_column(const CsvTable& table, std::size_t column) {
+  std::vector<Field> fields;
+  for (auto rows = table.rows(); rows.next();) fields.push_back(rows.fields()[column]);
   return fields;
 }
 
@@ -69,19 +68,19 @@ class CalendarFinder {
 
   /// Nothing if the column's fields are no dates.
   std::optional<Calendar> look(std::size_t column) const {
-    const std::vector<std::string> read = read_column(table_, column);
+    const std::vector<Field> read = read_column(table_, column);
     Calendar calendar;
     calendar.column = column;
     if (!find_form(read, calendar)) return std::nullopt;
-    for (const std::string& text : read) {
-      const auto date = read_date(text, calendar.dates.form, table_.format().decimal);
+    for (const Field& field : read) {
+      const auto date = field.date(calendar.dates.form, table_.format().decimal);
       if (!date) calendar.undated.push_back(static_cast<Index>(calendar.seconds.size()));
       calendar.seconds.push_back(date.value_or(std::nan("")));
     }
     if (!are_mostly_dates(read.size() - calendar.undated.size(), read.size())) return std::nullopt;
     if (!calendar.undated.empty()) {
       const auto first = static_cast<std::size_t>(calendar.undated.front());
-      calendar.first_undated = fmt::format("{} in line {}", in_quotes(read[first]), values_.lines[first]);
+      calendar.first_undated = fmt::format("{} in line {}", in_quotes(read[first].text()), values_.lines[first]);
     }
     if (!find_steps(calendar)) return std::nullopt;
     return calendar;
@@ -95,11 +94,11 @@ class CalendarFinder {
     auto rows = table_.rows();
     for (Index row = 0; row < enough && rows.next(); ++row) {
       for (std::size_t column = 0; column < dates.size(); ++column) {
-        const std::string& text = rows.fields()[column].text;
-        if (is_missing(text)) continue;
+        const Field& field = rows.fields()[column];
+        if (field.is_missing()) continue;
         ++fields[column];
-        const bool may_be = may_name_dates(names[column]) && table_.header().looks_numeric(text);
-        dates[column] += may_be || looks_like_date(text) ? 1 : 0;
+        const bool may_be = may_name_dates(names[column]) && table_.header().looks_numeric(field);
+        dates[column] += may_be || looks_like_date(field.text()) ? 1 : 0;
       }
     }
     std::vector<std::size_t> result;
@@ -112,19 +111,19 @@ class CalendarFinder {
 
   /// Refuses a calendar some of whose rows have no date.
   [[noreturn]] void refuse_undated(const Calendar& calendar) const {
-    const std::string field = read_column(table_, calendar.column)[static_cast<std::size_t>(calendar.undated.front())];
+    const Field field = read_column(table_, calendar.column)[static_cast<std::size_t>(calendar.undated.front())];
     const auto more = static_cast<Index>(calendar.undated.size()) - 1;
     fail(ErrorCode::bad_input,
          "{}: column {}: {} is no date, unlike the others{}; {}, the option 'calendar' with none ignores all dates",
-         place(calendar.undated.front()), in_quotes(table_.header().names()[calendar.column]), in_quotes(field),
+         place(calendar.undated.front()), in_quotes(table_.header().names()[calendar.column]), in_quotes(field.text()),
          more > 0 ? fmt::format(" ({} more {} none)", more, more == 1 ? "has" : "have") : "", undated_advice);
   }
 
   /// The dates of a column of numbers that do not rise, as those of many series below each other; empty for any other.
   std::vector<double> numbers_below_each_other(std::size_t column) const {
     std::vector<double> numbers;
-    for (const std::string& text : read_column(table_, column)) {
-      if (parse_number(text, table_.format().decimal, numbers.emplace_back()) != std::errc{}) return {};
+    for (const Field& field : read_column(table_, column)) {
+      if (field.number(table_.format().decimal, numbers.emplace_back()) != std::errc{}) return {};
     }
     if (std::ranges::is_sorted(numbers)) return {};
     std::vector<double> sorted = numbers;
@@ -138,22 +137,22 @@ class CalendarFinder {
   /// Why there is none of a column that was asked for, or that is needed.
   [[noreturn]] void refuse(std::size_t column) const {
     const std::string name = in_quotes(table_.header().names()[column]);
-    const std::vector<std::string> read = read_column(table_, column);
+    const std::vector<Field> read = read_column(table_, column);
     Calendar calendar;
     calendar.column = column;
     find_form(read, calendar);
     const auto found = look(column);
     for (std::size_t row = 0; row < read.size() && !found; ++row) {
-      if (read_date(read[row], calendar.dates.form, table_.format().decimal)) continue;
+      if (read[row].date(calendar.dates.form, table_.format().decimal)) continue;
       fail(ErrorCode::bad_input, "{}: column {}: {} is no date", place(static_cast<Index>(row)), name,
-           in_quotes(read[row]));
+           in_quotes(read[row].text()));
     }
     if (!found || found->earlier == 0) {
       fail(ErrorCode::bad_input, "{}: the dates of column {} do not rise", table_.header().source(), name);
     }
     fail(ErrorCode::bad_input,
          "{}: the dates of column {} do not rise: {} is earlier than the row before; sort the rows",
-         place(found->first_earlier), name, in_quotes(read[static_cast<std::size_t>(found->first_earlier)]));
+         place(found->first_earlier), name, in_quotes(read[static_cast<std::size_t>(found->first_earlier)].text()));
   }
 
   /// Says what becomes of rows that are not when they should be.
@@ -189,16 +188,16 @@ class CalendarFinder {
          "{}: column {}: {} is not {} after the row before; the option 'irregular' (ignore, elapsed or fill) accepts "
          "such rows",
          place(row), in_quotes(calendar.dates.column),
-         in_quotes(read_column(table_, calendar.column)[static_cast<std::size_t>(row)]),
+         in_quotes(read_column(table_, calendar.column)[static_cast<std::size_t>(row)].text()),
          calendar.dates.working_days ? "a working day" : describe_step(calendar.dates.step));
   }
 
-  bool find_form(const std::vector<std::string>& read, Calendar& calendar) const {
+  bool find_form(const std::vector<Field>& read, Calendar& calendar) const {
     std::vector<double> numbers;
     std::size_t others = 0;
-    for (const std::string& text : read) {
+    for (const Field& field : read) {
       double value = 0.0;
-      const bool is_number = parse_number(text, table_.format().decimal, value) == std::errc{};
+      const bool is_number = field.number(table_.format().decimal, value) == std::errc{};
       others += is_number ? 0 : 1;
       numbers.push_back(is_number ? value : std::nan(""));
     }
@@ -404,7 +403,7 @@ std::optional<Calendar> find_calendar(const CsvTable& table, const SeriesOptions
   if (!first.next()) return std::nullopt;
   const auto& names = table.header().names();
   for (std::size_t column = 0; column < table.header().width() && is_one_series(table, options); ++column) {
-    if (!may_name_dates(names[column]) || !table.header().looks_numeric(first.fields()[column].text)) continue;
+    if (!may_name_dates(names[column]) || !table.header().looks_numeric(first.fields()[column])) continue;
     refuse_long_table(table, column, finder.numbers_below_each_other(column));
   }
   std::optional<Calendar> partly, falls;

@@ -57,13 +57,13 @@ std::vector<Keys> key_columns(const CsvTable& table, std::size_t date_column) {
     const auto& fields = rows.fields();
     if (count++ == 0) {
       for (std::size_t c = 0; c < table.header().width() && all.size() < most_columns; ++c) {
-        const bool number = table.header().looks_numeric(fields[c].text);
-        const bool taken = c == date_column || may_say_when(names[c]) || parse_date(fields[c].text);
+        const bool number = table.header().looks_numeric(fields[c]);
+        const bool taken = c == date_column || may_say_when(names[c]) || parse_date(fields[c].text());
         if (!taken && (!number || may_name_series(names[c]))) all.push_back({.column = c});
       }
     }
     for (Keys& keys : all) {
-      const std::string& text = fields[keys.column].text;
+      const std::string& text = fields[keys.column].text();
       const auto [found, fresh] = keys.numbers.try_emplace(text, keys.values.size());
       if (fresh) keys.values.push_back(text);
       keys.rows.push_back(found->second);

@@ -165,7 +165,7 @@ class SeriesReader {
     for (auto rows = table_.rows(); rows.next();) {
       places.add(rows);
       const bool by_column = group_.has_value();
-      sorter.add(rows.file(), by_column ? rows.fields()[*group_].text : group_of(rows));
+      sorter.add(rows.file(), by_column ? rows.fields()[*group_].text() : group_of(rows));
     }
     const auto calendar = find_calendar(table_, options_, columns_.inputs, runs_of(sorter.take()), places.take());
     require(calendar || dates_ != nullptr, "undated: {} has no column of dates among {}", path_,
@@ -232,14 +232,14 @@ class SeriesReader {
   /// Returns whether a row may have only values that are known in advance.
   bool lacks_targets(const TableRows& rows) const {
     return !columns_.known.empty() &&
-           std::ranges::all_of(columns_.targets, [&](std::size_t c) { return is_missing(rows.fields()[c].text); });
+           std::ranges::all_of(columns_.targets, [&](std::size_t c) { return rows.fields()[c].is_missing(); });
   }
 
   /// Checks that values known in advance are there in all rows.
   void check_known(const TableRows& rows) const {
     for (const std::size_t column : columns_.known) {
-      const CsvField& field = rows.fields()[column];
-      if (!is_missing(field.text) || options_.missing != Missing::refuse) continue;
+      const Field& field = rows.fields()[column];
+      if (!field.is_missing() || options_.missing != Missing::refuse) continue;
       fail(ErrorCode::bad_input, "{}:{}:{}: column {}: the value is missing, but this column must be known in advance",
            rows.header().source(), field.line, field.column, in_quotes(rows.header().names()[column]));
     }

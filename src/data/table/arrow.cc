@@ -1,20 +1,23 @@
-#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <functional>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <string_view>
 #include <vector>
 
 #include "base/check.h"
 #include "base/quote.h"
-#include "data/table/csv.h"
+#include "data/table/table_columns.h"
+#include "data/text_encoding.h"
 #include "penstock/data/arrow.h"
 #include "penstock/data/dataset.h"
 
 namespace penstock {
 namespace {
+
+using data::TableColumn;
 
 __extension__ typedef __int128 Int128;                   // NOLINT(modernize-use-using): which takes no __extension__
 __extension__ typedef unsigned __int128 UnsignedInt128;  // NOLINT(modernize-use-using)
@@ -31,11 +34,25 @@ struct Released {
   Released& operator=(const Released&) = delete;
 };
 
+/// Thrown for an array that breaks the rules of the interface.
+struct DamagedArray {
+  const char* what;
+};
+
+void check_array(bool sound, const char* what) {
+  if (!sound) throw DamagedArray{what};
+}
+
+const void* buffer_of(const ArrowArray& array, std::int64_t number) {
+  const bool is_there = number < array.n_buffers && array.buffers != nullptr && array.buffers[number] != nullptr;
+  check_array(is_there, "a buffer is missing");
+  return array.buffers[number];
+}
+
 template <class T>
-T item(const ArrowArray& array, std::size_t buffer, std::int64_t place) {
+T item(const ArrowArray& array, std::int64_t buffer, std::int64_t place) {
   T value;
-  std::memcpy(&value, static_cast<const char*>(array.buffers[buffer]) + place * static_cast<std::int64_t>(sizeof(T)),
-              sizeof(T));
+  std::memcpy(&value, static_cast<const char*>(buffer_of(array, buffer)) + place * std::int64_t{sizeof(T)}, sizeof(T));
   return value;
 }
 
@@ -43,8 +60,9 @@ bool bit(const void* bits, std::int64_t place) {
   return (static_cast<const std::uint8_t*>(bits)[place / 8] >> (place % 8) & 1) != 0;
 }
 
-void write_number(double value, std::string& out) {
-  if (!std::isnan(value)) fmt::format_to(std::back_inserter(out), "{}", value);
+bool is_there(const ArrowArray& array, std::int64_t place) {
+  const void* const valid = array.n_buffers > 0 && array.buffers != nullptr ? array.buffers[0] : nullptr;
+  return valid == nullptr || bit(valid, place);
 }
 
 /// IEEE 754 binary16.
@@ -60,70 +78,88 @@ double half(std::uint16_t bits) {
 }
 
 /// A whole number of 128 bits over 10^scale.
-void write_decimal(Int128 value, int scale, std::string& out) {
+std::string decimal_text(Int128 value, int scale) {
   const bool negative = value < 0;
   UnsignedInt128 left = negative ? -static_cast<UnsignedInt128>(value) : static_cast<UnsignedInt128>(value);
-  std::string digits;
+  std::string digits(static_cast<std::size_t>(std::max(-scale, 0)), '0');
   for (int place = 0; left > 0 || place <= std::max(scale, 0); ++place, left /= 10) {
     if (place == scale && scale > 0) digits += '.';
     digits += static_cast<char>('0' + static_cast<int>(left % 10));
   }
   if (negative) digits += '-';
-  out.append(digits.rbegin(), digits.rend());
-  if (scale < 0) out.append(static_cast<std::size_t>(-scale), '0');
+  return {digits.rbegin(), digits.rend()};
 }
 
-constexpr std::int64_t seconds_a_day = 86400;
+/// Adds the value at a place of an array, offset included, to a column. The value must not be null.
+using Reader = std::function<void(const ArrowArray&, std::int64_t place, TableColumn& column)>;
 
-/// `nanoseconds` of a second; a time of zero is a date alone.
-void write_time(std::int64_t seconds, std::int64_t nanoseconds, bool utc, std::string& out) {
-  const std::int64_t second = (seconds % seconds_a_day + seconds_a_day) % seconds_a_day;
-  const std::int64_t day = (seconds - second) / seconds_a_day;
-  const std::chrono::year_month_day date{std::chrono::sys_days{std::chrono::days{day}}};
-  fmt::format_to(std::back_inserter(out), "{:04}-{:02}-{:02}", static_cast<int>(date.year()),
-                 static_cast<unsigned>(date.month()), static_cast<unsigned>(date.day()));
-  if (second == 0 && nanoseconds == 0 && !utc) return;
-  fmt::format_to(std::back_inserter(out), "T{:02}:{:02}:{:02}", second / 3600, second / 60 % 60, second % 60);
-  if (nanoseconds > 0) fmt::format_to(std::back_inserter(out), ".{:09}", nanoseconds);
-  if (utc) out += 'Z';
-}
+/// An empty column for the values of a format, and the function that reads them.
+struct Conversion {
+  TableColumn column;
+  Reader read;
+};
 
-/// `ticks` of which a second has so many.
-void write_ticks(std::int64_t ticks, std::int64_t a_second, bool utc, std::string& out) {
-  constexpr std::int64_t nano = 1'000'000'000;
-  const std::int64_t rest = (ticks % a_second + a_second) % a_second;
-  write_time((ticks - rest) / a_second, rest * (nano / a_second), utc, out);
-}
-
-/// Appends what an array has at a place, its offset counted, where it has something.
-using Writer = std::function<void(const ArrowArray&, std::int64_t place, std::string& out)>;
+/// Returns the whole number at a place; an unsigned one of 64 bits by its bits.
+using WholeItem = std::int64_t (*)(const ArrowArray&, std::int64_t place);
 
 template <class T>
-Writer whole_numbers() {
-  return [](const ArrowArray& array, std::int64_t place, std::string& out) {
-    fmt::format_to(std::back_inserter(out), "{}", +item<T>(array, 1, place));
-  };
+std::int64_t whole_item(const ArrowArray& array, std::int64_t place) {
+  return static_cast<std::int64_t>(item<T>(array, 1, place));
+}
+
+/// Returns null for a format that is not one of whole numbers.
+WholeItem whole_item_of(std::string_view format) {
+  switch (format.size() == 1 ? format.front() : '\0') {
+    case 'c':
+      return whole_item<std::int8_t>;
+    case 'C':
+      return whole_item<std::uint8_t>;
+    case 's':
+      return whole_item<std::int16_t>;
+    case 'S':
+      return whole_item<std::uint16_t>;
+    case 'i':
+      return whole_item<std::int32_t>;
+    case 'I':
+      return whole_item<std::uint32_t>;
+    case 'l':
+      return whole_item<std::int64_t>;
+    case 'L':
+      return whole_item<std::uint64_t>;
+    default:
+      return nullptr;
+  }
+}
+
+Reader wholes(WholeItem read, std::int64_t unit = 1) {
+  return
+      [=](const ArrowArray& array, std::int64_t place, TableColumn& column) { column.add(unit * read(array, place)); };
 }
 
 template <class T>
-Writer fractions() {
-  return [](const ArrowArray& array, std::int64_t place, std::string& out) {
-    write_number(static_cast<double>(item<T>(array, 1, place)), out);
-  };
+void read_number(const ArrowArray& array, std::int64_t place, TableColumn& column) {
+  column.add(double{item<T>(array, 1, place)});
+}
+
+/// Adds `size` bytes of a buffer as a text.
+void add_text(const ArrowArray& array, std::int64_t buffer, std::int64_t begin, std::int64_t size,
+              TableColumn& column) {
+  check_array(begin >= 0 && size >= 0, "a text has a negative length or offset");
+  if (size == 0) return column.add(std::string_view());
+  const std::string_view text(static_cast<const char*>(buffer_of(array, buffer)) + begin,
+                              static_cast<std::size_t>(size));
+  check_array(io::is_utf8(text), "a text is not UTF-8");
+  column.add(text);
 }
 
 template <class Offset>
-Writer texts() {
-  return [](const ArrowArray& array, std::int64_t place, std::string& out) {
-    const auto begin = static_cast<std::size_t>(item<Offset>(array, 1, place)),
-               end = static_cast<std::size_t>(item<Offset>(array, 1, place + 1));
-    if (begin == end) return data::append_quoted({}, out);
-    data::append_quoted({static_cast<const char*>(array.buffers[2]) + begin, end - begin}, out);
-  };
+void read_text(const ArrowArray& array, std::int64_t place, TableColumn& column) {
+  const std::int64_t begin = item<Offset>(array, 1, place);
+  add_text(array, 2, begin, item<Offset>(array, 1, place + 1) - begin, column);
 }
 
 /// A text of up to twelve bytes stands in its view, a longer one in a buffer that the view names.
-void write_text_view(const ArrowArray& array, std::int64_t place, std::string& out) {
+void read_text_view(const ArrowArray& array, std::int64_t place, TableColumn& column) {
   struct View {
     std::int32_t size;
     char prefix[4];
@@ -131,22 +167,27 @@ void write_text_view(const ArrowArray& array, std::int64_t place, std::string& o
   };
   const auto view = item<View>(array, 1, place);
   constexpr std::int32_t inside = 12;
-  const auto size = static_cast<std::size_t>(view.size);
+  constexpr std::int64_t first = 2;  // of the buffers of texts; the last buffer holds their sizes
   if (view.size <= inside) {
-    const char* const views = static_cast<const char*>(array.buffers[1]);
-    return data::append_quoted({views + place * static_cast<std::int64_t>(sizeof(View)) + sizeof view.size, size}, out);
+    return add_text(array, 1, place * std::int64_t{sizeof(View)} + std::int64_t{sizeof view.size}, view.size, column);
   }
-  data::append_quoted({static_cast<const char*>(array.buffers[2 + view.buffer]) + view.begin, size}, out);
+  check_array(view.buffer >= 0 && view.buffer < array.n_buffers - first - 1, "a text is in a buffer that is missing");
+  const auto size = item<std::int64_t>(array, array.n_buffers - 1, view.buffer);
+  check_array(view.begin >= 0 && view.size <= size - view.begin, "a text ends outside of its buffer");
+  add_text(array, first + view.buffer, view.begin, view.size, column);
 }
 
 /// "d:19,10" and "d:19,10,64".
-std::optional<Writer> decimals(std::string_view format) {
+std::optional<Conversion> decimals(std::string_view format, const std::string& name) {
   int precision = 0, scale = 0, bits = 128;
   if (std::sscanf(std::string(format).c_str(), "d:%d,%d,%d", &precision, &scale, &bits) < 2) return std::nullopt;
-  const auto of = [scale]<class T>(T) -> Writer {
-    return [scale](const ArrowArray& array, std::int64_t place, std::string& out) {
-      write_decimal(item<T>(array, 1, place), scale, out);
-    };
+  constexpr int most = 1000;  // digits, of which no double needs more
+  if (scale < -most || scale > most) return std::nullopt;
+  const auto of = [&]<class T>(T) -> Conversion {
+    return {TableColumn(name, TableColumn::Type::decimal),
+            [scale](const ArrowArray& array, std::int64_t place, TableColumn& column) {
+              column.add(decimal_text(item<T>(array, 1, place), scale));
+            }};
   };
   if (bits == 32) return of(std::int32_t{});
   if (bits == 64) return of(std::int64_t{});
@@ -155,138 +196,123 @@ std::optional<Writer> decimals(std::string_view format) {
 }
 
 /// "tss:" to "tsn:", and the time zone behind the colon.
-std::optional<Writer> timestamps(std::string_view format) {
+std::optional<Conversion> timestamps(std::string_view format, const std::string& name) {
   constexpr std::string_view units = "smun";
   const std::size_t unit = units.find(format[2]);
   if (format[3] != ':' || unit == units.npos) return std::nullopt;
   std::int64_t a_second = 1;
   for (std::size_t i = 0; i < unit; ++i) a_second *= 1000;
-  return [a_second, utc = format.size() > 4](const ArrowArray& array, std::int64_t place, std::string& out) {
-    write_ticks(item<std::int64_t>(array, 1, place), a_second, utc, out);
-  };
+  return Conversion{TableColumn(name, a_second, format.size() > 4), wholes(whole_item<std::int64_t>)};
 }
 
-/// For the formats of the C data interface; nothing for what no column of a table can be made of.
-std::optional<Writer> writer_of(std::string_view format) {
-  if (format.starts_with("d:")) return decimals(format);
-  if (format.starts_with("ts") && format.size() >= 4) return timestamps(format);
-  if (format == "n") return Writer();  // never asked: all are null
+/// Returns the conversion for a format of the C data interface; nothing for a format that tables cannot hold.
+std::optional<Conversion> conversion_of(std::string_view format, const std::string& name) {
+  using Type = TableColumn::Type;
+  const auto of = [&](Type type, const Reader& read) { return Conversion{TableColumn(name, type), read}; };
+  if (format.starts_with("d:")) return decimals(format, name);
+  if (format.starts_with("ts") && format.size() >= 4) return timestamps(format, name);
+  if (format == "n") return of(Type::none, {});  // never asked: all are null
   if (format == "b") {
-    return [](const ArrowArray& array, std::int64_t place, std::string& out) {
-      out += bit(array.buffers[1], place) ? "true" : "false";
-    };
+    return of(Type::truth, [](const ArrowArray& array, std::int64_t place, TableColumn& column) {
+      column.add(std::int64_t{bit(buffer_of(array, 1), place)});
+    });
   }
-  if (format == "c") return whole_numbers<std::int8_t>();
-  if (format == "C") return whole_numbers<std::uint8_t>();
-  if (format == "s") return whole_numbers<std::int16_t>();
-  if (format == "S") return whole_numbers<std::uint16_t>();
-  if (format == "i") return whole_numbers<std::int32_t>();
-  if (format == "I") return whole_numbers<std::uint32_t>();
-  if (format == "l") return whole_numbers<std::int64_t>();
-  if (format == "L") return whole_numbers<std::uint64_t>();
+  if (const WholeItem read = whole_item_of(format)) {
+    return of(format == "L" ? Type::unsigned_whole : Type::whole, wholes(read));
+  }
   if (format == "e") {
-    return [](const ArrowArray& array, std::int64_t place, std::string& out) {
-      write_number(half(item<std::uint16_t>(array, 1, place)), out);
-    };
+    return of(Type::number, [](const ArrowArray& array, std::int64_t place, TableColumn& column) {
+      column.add(half(item<std::uint16_t>(array, 1, place)));
+    });
   }
-  if (format == "f") return fractions<float>();
-  if (format == "g") return fractions<double>();
-  if (format == "u") return texts<std::int32_t>();
-  if (format == "U") return texts<std::int64_t>();
-  if (format == "vu") return write_text_view;
-  if (format == "tdD") {
-    return [](const ArrowArray& array, std::int64_t place, std::string& out) {
-      write_time(item<std::int32_t>(array, 1, place) * seconds_a_day, 0, false, out);
-    };
-  }
-  if (format == "tdm") {
-    return [](const ArrowArray& array, std::int64_t place, std::string& out) {
-      write_ticks(item<std::int64_t>(array, 1, place), 1000, false, out);
-    };
-  }
+  if (format == "f") return of(Type::number, read_number<float>);
+  if (format == "g") return of(Type::number, read_number<double>);
+  if (format == "u") return of(Type::text, read_text<std::int32_t>);
+  if (format == "U") return of(Type::text, read_text<std::int64_t>);
+  if (format == "vu") return of(Type::text, read_text_view);
+  constexpr std::int64_t seconds_a_day = 86400;
+  if (format == "tdD") return Conversion{TableColumn(name, 1, false), wholes(whole_item<std::int32_t>, seconds_a_day)};
+  if (format == "tdm") return Conversion{TableColumn(name, 1000, false), wholes(whole_item<std::int64_t>)};
   return std::nullopt;
 }
 
-/// Where in the values of a dictionary a place points.
-std::int64_t index_at(const ArrowArray& array, std::string_view format, std::int64_t place) {
-  switch (format.front()) {
-    case 'c':
-      return item<std::int8_t>(array, 1, place);
-    case 'C':
-      return item<std::uint8_t>(array, 1, place);
-    case 's':
-      return item<std::int16_t>(array, 1, place);
-    case 'S':
-      return item<std::uint16_t>(array, 1, place);
-    case 'i':
-      return item<std::int32_t>(array, 1, place);
-    case 'I':
-      return item<std::uint32_t>(array, 1, place);
-    default:
-      return item<std::int64_t>(array, 1, place);
-  }
-}
-
-bool is_there(const ArrowArray& array, std::int64_t place) {
-  const void* const valid = array.n_buffers > 0 ? array.buffers[0] : nullptr;
-  return valid == nullptr || bit(valid, place);
-}
+std::string text_of(const char* text) { return text != nullptr ? text : ""; }
 
 /// One column of every batch.
 class ArrowColumn {
  public:
   ArrowColumn(const ArrowSchema& schema, std::int64_t child, const std::string& table)
-      : child_(child), name_(schema.name != nullptr ? schema.name : ""), index_format_(schema.format) {
-    const ArrowSchema& values = schema.dictionary != nullptr ? *schema.dictionary : schema;
-    is_dictionary_ = schema.dictionary != nullptr;
-    const auto writer = values.dictionary == nullptr ? writer_of(values.format) : std::nullopt;
-    if (!writer) {
+      : child_(child), is_dictionary_(schema.dictionary != nullptr) {
+    const ArrowSchema& values = is_dictionary_ ? *schema.dictionary : schema;
+    const std::string name = text_of(schema.name), format = text_of(values.format);
+    is_index_ = name.starts_with("__index_level_");
+    if (is_dictionary_) index_ = whole_item_of(text_of(schema.format));
+    const bool flat = values.dictionary == nullptr && (index_ != nullptr || !is_dictionary_);
+    auto conversion = flat ? conversion_of(format, is_index_ ? "" : name) : std::nullopt;
+    if (!conversion) {
       fail(ErrorCode::bad_input,
            "{}: column {} is of Arrow's type {}; columns can be numbers, decimals up to 128 bits, truth values, text, "
            "dates and times: leave it out, or turn it into one of them",
-           table, in_quotes(name_), in_quotes(values.format));
+           table, in_quotes(name), in_quotes(format));
     }
-    write_ = *writer;
+    column_ = std::move(conversion->column);
+    read_ = std::move(conversion->read);
   }
 
-  /// Which of the batches' columns.
-  std::int64_t child() const { return child_; }
-  const std::string& name() const { return name_; }
-  bool is_index() const { return name_.starts_with("__index_level_"); }
+  bool is_index() const { return is_index_; }
+  TableColumn take() { return *std::move(column_); }
 
-  /// Two quotes for what is missing, so that a row of one column is none of none.
-  void write(const ArrowArray& column, std::int64_t row, std::string& out) const {
-    const std::size_t before = out.size();
-    const std::int64_t place = column.offset + row;
-    if (write_ && is_there(column, place)) {
-      if (!is_dictionary_) write_(column, place, out);
-      if (is_dictionary_) write_value(*column.dictionary, index_at(column, index_format_, place), out);
+  /// Adds the rows of a batch.
+  void add(const ArrowArray& batch, const std::string& table) {
+    try {
+      check_array(child_ < batch.n_children && batch.children != nullptr && batch.children[child_] != nullptr,
+                  "a batch lacks it");
+      const ArrowArray& column = *batch.children[child_];
+      check_array(batch.offset >= 0 && column.offset >= 0 && batch.length <= column.length - batch.offset,
+                  "it is shorter than its batch");
+      for (std::int64_t row = batch.offset; row < batch.offset + batch.length; ++row) {
+        if (is_there(batch, row)) {
+          add(column, column.offset + row);
+        } else {
+          column_->add_missing();
+        }
+      }
+    } catch (const DamagedArray& damage) {
+      fail(ErrorCode::bad_input, "{}: column {}: the Arrow data are damaged: {}", table, in_quotes(column_->name()),
+           damage.what);
     }
-    if (out.size() == before) out += "\"\"";
   }
 
  private:
-  void write_value(const ArrowArray& values, std::int64_t index, std::string& out) const {
-    if (is_there(values, values.offset + index)) write_(values, values.offset + index, out);
+  void add(const ArrowArray& array, std::int64_t place) {
+    if (!read_ || !is_there(array, place)) return column_->add_missing();
+    if (!is_dictionary_) return read_(array, place, *column_);
+    const ArrowArray* const values = array.dictionary;
+    const std::int64_t index = index_(array, place);
+    check_array(values != nullptr && index >= 0 && index < values->length && values->offset >= 0,
+                "its dictionary lacks a value");
+    if (!is_there(*values, values->offset + index)) return column_->add_missing();
+    read_(*values, values->offset + index, *column_);
   }
 
-  std::int64_t child_;
-  std::string name_, index_format_;
-  bool is_dictionary_ = false;
-  Writer write_;
+  std::int64_t child_;                     // which of the batches' columns
+  bool is_dictionary_, is_index_ = false;  // the latter: of pandas
+  WholeItem index_ = nullptr;              // reads a place in the dictionary
+  std::optional<TableColumn> column_;
+  Reader read_;
 };
 
 class ArrowReader {
  public:
-  ArrowReader(ArrowArrayStream& stream, const std::string& name)
-      : stream_(stream), table_{.name = name, .text = {}, .named = true} {
+  ArrowReader(ArrowArrayStream& stream, const std::string& name) : stream_(stream), name_(name) {
     Released<ArrowSchema> schema;
     check(stream_.get_schema(&stream_, &schema.value));
-    if (schema.value.format != std::string_view("+s")) {
+    const std::string format = text_of(schema.value.format);
+    if (format != "+s") {
       fail(ErrorCode::bad_input,
            "{}: this is one column of Arrow's type {}, not a table with names of columns; series.to_frame('NAME') of "
            "pandas, or series.to_frame() of Polars, makes a table of a series",
-           name, in_quotes(schema.value.format));
+           name, in_quotes(format));
     }
     if (schema.value.n_children == 0) fail(ErrorCode::bad_input, "{}: the table has no columns", name);
     for (const bool index : {true, false}) {
@@ -298,35 +324,27 @@ class ArrowReader {
   }
 
   Table read() {
-    for (const ArrowColumn& column : columns_) {
-      data::append_quoted(column.is_index() ? "" : column.name(), table_.text);
-      end(column);
-    }
     for (;;) {
       Released<ArrowArray> batch;
       check(stream_.get_next(&stream_, &batch.value));
-      if (batch.value.release == nullptr) return std::move(table_);
-      for (std::int64_t row = 0; row < batch.value.length; ++row) {
-        for (const ArrowColumn& column : columns_) {
-          column.write(*batch.value.children[column.child()], batch.value.offset + row, table_.text);
-          end(column);
-        }
-      }
+      if (batch.value.release == nullptr) break;
+      for (ArrowColumn& column : columns_) column.add(batch.value, name_);
     }
+    std::vector<TableColumn> columns;
+    for (ArrowColumn& column : columns_) columns.push_back(column.take());
+    return {.name = name_, .columns = std::make_shared<const data::TableColumns>(std::move(columns))};
   }
 
  private:
-  void end(const ArrowColumn& column) { table_.text += &column == &columns_.back() ? '\n' : ','; }
-
   void check(int error) {
     if (error == 0) return;
     const char* const why = stream_.get_last_error(&stream_);
-    fail(ErrorCode::bad_input, "{}: the table cannot be read: {}", table_.name,
+    fail(ErrorCode::bad_input, "{}: the table cannot be read: {}", name_,
          why != nullptr ? std::string(why) : std::string(std::strerror(error)));
   }
 
   ArrowArrayStream& stream_;
-  Table table_;
+  std::string name_;
   std::vector<ArrowColumn> columns_;
 };
 

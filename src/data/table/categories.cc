@@ -30,14 +30,14 @@ std::vector<std::size_t> CategoryFields::add(CsvHeader& header, CategoryColumn c
   return places;
 }
 
-std::vector<std::size_t> CategoryFields::extend(std::vector<CsvField>& record) const {
+std::vector<std::size_t> CategoryFields::extend(std::vector<Field>& record) const {
   std::vector<std::size_t> unknown;
   for (const auto& [column, texts] : columns_) {
-    const CsvField field = record[column];
-    const bool missing = is_missing(field.text);
+    const Field field = record[column];
+    const bool missing = field.is_missing();
     bool found = missing;
     for (const std::string& text : texts) {
-      const bool is_this = !missing && field.text == text;
+      const bool is_this = !missing && field.text() == text;
       found = found || is_this;
       record.push_back({is_this ? "1" : "0", field.line, field.column});
     }

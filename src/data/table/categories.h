@@ -27,7 +27,7 @@ class CategoryFields {
   std::vector<std::size_t> add(CsvHeader& header, CategoryColumn column);
   bool empty() const { return columns_.empty(); }
   /// `record` has the fields of the file alone. Returns the columns whose text is none of their categories.
-  std::vector<std::size_t> extend(std::vector<CsvField>& record) const;
+  std::vector<std::size_t> extend(std::vector<Field>& record) const;
 
  private:
   std::vector<CategoryColumn> columns_;

@@ -7,6 +7,7 @@
 #include "base/lower_case.h"
 #include "base/quote.h"
 #include "data/table/dates.h"
+#include "data/table/number.h"
 
 namespace penstock::data {
 
@@ -39,11 +40,11 @@ ColumnChooser::ColumnChooser(const CsvHeader& header, char decimal, const Column
   }
 }
 
-void ColumnChooser::look(const std::vector<CsvField>& row) {
+void ColumnChooser::look(const std::vector<Field>& row) {
   ++rows_;
   const std::size_t series = series_of(row);
   for (std::size_t i = 0; i < columns_.size(); ++i) {
-    if (!columns_[i].done) look(row[i].text, i, series);
+    if (!columns_[i].done) look(row[i], i, series);
   }
 }
 
@@ -53,36 +54,36 @@ void ColumnChooser::restart() {
   }
 }
 
-std::size_t ColumnChooser::series_of(const std::vector<CsvField>& row) {
+std::size_t ColumnChooser::series_of(const std::vector<Field>& row) {
   if (!series_column_) return 0;
-  return series_.try_emplace(row[*series_column_].text, series_.size()).first->second;
+  return series_.try_emplace(row[*series_column_].text(), series_.size()).first->second;
 }
 
-void ColumnChooser::look(const std::string& text, std::size_t column, std::size_t series) {
+void ColumnChooser::look(const Field& field, std::size_t column, std::size_t series) {
   Seen& seen = columns_[column];
-  if (is_missing(text)) {
+  if (field.is_missing()) {
     seen.missing = true;
     if (seen.counter) seen.counter->look(std::nullopt, series);
     return;
   }
   if (seen.kind == Kind::unknown) {
-    seen.first = text;
+    seen.first = field.text();
     // 20200304 is a number unless its column says otherwise.
-    seen.kind = header_.looks_numeric(text) ? Kind::number
-                : parse_truth(text)         ? Kind::truth
-                : looks_like_date(text)     ? Kind::date
-                                            : Kind::text;
+    seen.kind = header_.looks_numeric(field)  ? Kind::number
+                : field.truth()               ? Kind::truth
+                : looks_like_date(seen.first) ? Kind::date
+                                              : Kind::text;
     seen.maybe_dates = seen.kind == Kind::number && may_name_dates(header_.names()[column]);
     const bool named = std::ranges::find(counters_, column) != counters_.end();
     if (seen.kind == Kind::number && any_ && !named) seen.counter.emplace(header_.names()[column]);
   }
   if (seen.kind == Kind::truth) {
-    look_at_truth(text, seen);
+    look_at_truth(field, seen);
   } else {
-    seen.changes = seen.changes || text != seen.first;
+    seen.changes = seen.changes || field.text() != seen.first;
   }
-  look_at_text(text, seen);
-  look_at_number(text, series, seen);
+  look_at_text(field, seen);
+  look_at_number(field, series, seen);
   const bool read = seen.kind == Kind::number || seen.kind == Kind::truth;
   const bool may_be_categories = seen.kind == Kind::named || (seen.kind == Kind::text && find_categories_);
   const std::size_t most = seen.kind == Kind::named ? most_named_categories : most_categories;
@@ -92,10 +93,10 @@ void ColumnChooser::look(const std::string& text, std::size_t column, std::size_
 }
 
 /// Checks a number for dates and counters. The reader of the column reports fields that are no number.
-void ColumnChooser::look_at_number(const std::string& text, std::size_t series, Seen& seen) const {
+void ColumnChooser::look_at_number(const Field& field, std::size_t series, Seen& seen) const {
   if (!seen.maybe_dates && !seen.counter) return;
   double value = 0.0;
-  const bool is_number = parse_number(text, decimal_, value) == std::errc{} && std::isfinite(value);
+  const bool is_number = field.number(decimal_, value) == std::errc{} && std::isfinite(value);
   if (seen.maybe_dates) seen.numbers.push_back(is_number ? value : std::nan(""));
   if (!seen.counter) return;
   seen.counter->look(is_number ? std::optional(value) : std::nullopt, series);
@@ -104,7 +105,8 @@ void ColumnChooser::look_at_number(const std::string& text, std::size_t series, 
 
 /// A pair of opposites makes a column one of truth values: "N" may also be a wind, as another one shows that comes
 /// before any "Y".
-void ColumnChooser::look_at_truth(const std::string& text, Seen& seen) {
+void ColumnChooser::look_at_truth(const Field& field, Seen& seen) {
+  const std::string& text = field.text();
   if (lower_case(text) == lower_case(seen.first)) return;
   seen.changes = true;
   seen.other = text;
@@ -116,10 +118,10 @@ bool ColumnChooser::is_half_a_pair(const Seen& seen) {
 }
 
 /// Collects what may be categories: of a pair that turns out to be none, too.
-void ColumnChooser::look_at_text(const std::string& text, Seen& seen) const {
+void ColumnChooser::look_at_text(const Field& field, Seen& seen) const {
   if (seen.kind != Kind::named && (seen.kind == Kind::number || seen.kind == Kind::date || !find_categories_)) return;
   if (seen.texts.size() > (seen.kind == Kind::named ? most_named_categories : most_categories)) return;
-  if (std::ranges::find(seen.texts, text) == seen.texts.end()) seen.texts.push_back(text);
+  if (std::ranges::find(seen.texts, field.text()) == seen.texts.end()) seen.texts.push_back(field.text());
 }
 
 /// A single text makes a category only if other rows have no value.

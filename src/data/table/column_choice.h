@@ -15,7 +15,7 @@ class ColumnChooser {
  public:
   ColumnChooser(const CsvHeader& header, char decimal, const ColumnQuestion& question);
 
-  void look(const std::vector<CsvField>& row);
+  void look(const std::vector<Field>& row);
   /// The next row is the first of a file.
   void restart();
   /// Returns whether more rows would change nothing.
@@ -38,12 +38,12 @@ class ColumnChooser {
     bool done = false;
   };
 
-  std::size_t series_of(const std::vector<CsvField>& row);
-  void look(const std::string& text, std::size_t column, std::size_t series);
-  void look_at_number(const std::string& text, std::size_t series, Seen& seen) const;
+  std::size_t series_of(const std::vector<Field>& row);
+  void look(const Field& field, std::size_t column, std::size_t series);
+  void look_at_number(const Field& field, std::size_t series, Seen& seen) const;
   void leave_out_counters(CsvTable::Choice& choice) const;
-  static void look_at_truth(const std::string& text, Seen& seen);
-  void look_at_text(const std::string& text, Seen& seen) const;
+  static void look_at_truth(const Field& field, Seen& seen);
+  void look_at_text(const Field& field, Seen& seen) const;
   static bool is_half_a_pair(const Seen& seen);
   bool are_categories(std::size_t column) const;
   void check_named(std::size_t column) const;

@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/counted.h"
 #include "base/quote.h"
+#include "data/table/number.h"
 
 namespace penstock::data {
 namespace {
@@ -60,7 +61,7 @@ CsvReader::CsvReader(std::string_view text, char delimiter, std::string_view sou
   if (text_.starts_with("\xef\xbb\xbf")) text_.remove_prefix(3);
 }
 
-bool CsvReader::next(std::vector<CsvField>& fields) {
+bool CsvReader::next(std::vector<Field>& fields) {
   if (only_blanks_left()) return false;
   const Index line = line_;
   std::size_t count = 0;
@@ -69,25 +70,23 @@ bool CsvReader::next(std::vector<CsvField>& fields) {
     read_field(fields[count++]);
   } while (pass_delimiter());
   fields.resize(count);
-  if (count == 1 && fields[0].text.empty() && column() == 1) fail_at(source_, line, 1, "blank line between the rows");
+  if (count == 1 && fields[0].text().empty() && column() == 1) fail_at(source_, line, 1, "blank line between the rows");
   end_line();
   return true;
 }
 
-void CsvReader::read_field(CsvField& field) {
+void CsvReader::read_field(Field& field) {
   skip_blanks();
-  field.line = line_;
-  field.column = column();
-  field.text.clear();
+  std::string& text = field.start(line_, column());
   if (position_ < text_.size() && text_[position_] == '"') {
-    read_quoted(field);
+    read_quoted(field, text);
     return;
   }
   const std::size_t begin = position_;
   while (!at_line_end() && !ends_field(text_[position_])) ++position_;
   std::size_t end = position_;
   while (end > begin && is_blank(text_[end - 1])) --end;
-  field.text = text_.substr(begin, end - begin);
+  text = text_.substr(begin, end - begin);
 }
 
 /// Returns whether another field follows in the record.
@@ -101,7 +100,7 @@ bool CsvReader::pass_delimiter() {
   return true;
 }
 
-void CsvReader::read_quoted(CsvField& field) {
+void CsvReader::read_quoted(const Field& field, std::string& text) {
   for (++position_;; ++position_) {
     if (position_ == text_.size()) fail_at(source_, field.line, field.column, "the quote is never closed");
     const char c = text_[position_];
@@ -112,7 +111,7 @@ void CsvReader::read_quoted(CsvField& field) {
       ++line_;
       line_begin_ = position_ + 1;
     }
-    field.text += c;
+    text += c;
   }
   ++position_;
   const bool apart = position_ < text_.size() && ends_field(text_[position_]);
@@ -148,14 +147,14 @@ void CsvReader::end_line() {
 
 Index CsvReader::column() const { return static_cast<Index>(position_ - line_begin_) + 1; }
 
-CsvHeader::CsvHeader(const std::vector<CsvField>& fields, std::string source, char decimal)
+CsvHeader::CsvHeader(const std::vector<Field>& fields, std::string source, char decimal)
     : CsvHeader(std::move(source), decimal) {
   std::unordered_set<std::string> seen;
   for (const auto& field : fields) {
-    unnamed_.push_back(is_no_name(field.text));
-    names_.push_back(unnamed_.back() ? fmt::format("column{}", names_.size() + 1) : field.text);
-    if (!is_utf8(field.text)) {
-      fail_at(source_, field.line, field.column, "the column name {} is not UTF-8", in_quotes(field.text));
+    unnamed_.push_back(is_no_name(field.text()));
+    names_.push_back(unnamed_.back() ? fmt::format("column{}", names_.size() + 1) : field.text());
+    if (!is_utf8(field.text())) {
+      fail_at(source_, field.line, field.column, "the column name {} is not UTF-8", in_quotes(field.text()));
     }
     if (!seen.insert(names_.back()).second) {
       fail_at(source_, field.line, field.column, "the header has two columns {}", in_quotes(names_.back()));
@@ -198,60 +197,60 @@ std::string CsvHeader::list() const {
   return text;
 }
 
-void CsvHeader::check_width(const std::vector<CsvField>& record) const {
+void CsvHeader::check_width(const std::vector<Field>& record) const {
   if (record.size() == width()) return;
   // Point at the first field too many, or at the last one there is.
-  const CsvField& place = record[std::min(width(), record.size() - 1)];
+  const Field& place = record[std::min(width(), record.size() - 1)];
   fail_at(source_, place.line, place.column, "{}, the header has {}", counted(record.size(), "field"), width());
 }
 
-double CsvHeader::number(const std::vector<CsvField>& record, std::size_t column) const {
+double CsvHeader::number(const std::vector<Field>& record, std::size_t column) const {
   ColumnKind kind = ColumnKind::number;
   return number(record, column, kind);
 }
 
-double CsvHeader::number(const std::vector<CsvField>& record, std::size_t column, ColumnKind& kind) const {
-  const CsvField& field = record[column];
+double CsvHeader::number(const std::vector<Field>& record, std::size_t column, ColumnKind& kind) const {
+  const Field& field = record[column];
   const auto mistake = [&](std::string_view problem) {
     fail_at(source_, field.line, field.column, "column {}: {}", in_quotes(names_[column]), problem);
   };
-  if (is_missing(field.text)) {
+  if (field.is_missing()) {
     mistake("the value is missing; the option 'missing' (carry, interpolate or mask) accepts such values");
   }
   if (kind != ColumnKind::number) {
-    if (const auto truth = parse_truth(field.text)) {
+    if (const auto truth = field.truth()) {
       kind = ColumnKind::boolean;
       return *truth;
     }
     if (kind == ColumnKind::boolean) {
-      mistake(in_quotes(field.text) +
+      mistake(in_quotes(field.text()) +
               " is neither true nor false; the option 'categories' accepts columns of any text");
     }
   }
   double value = 0.0;
-  const std::errc error = parse_number(field.text, decimal_, value);
-  if (error == std::errc::result_out_of_range) mistake(in_quotes(field.text) + " is beyond the range of numbers");
-  if (error != std::errc{}) mistake(in_quotes(field.text) + " is not a number");
-  if (!std::isfinite(value)) mistake(in_quotes(field.text) + " is not a finite number");
+  const std::errc error = field.number(decimal_, value);
+  if (error == std::errc::result_out_of_range) mistake(in_quotes(field.text()) + " is beyond the range of numbers");
+  if (error != std::errc{}) mistake(in_quotes(field.text()) + " is not a number");
+  if (!std::isfinite(value)) mistake(in_quotes(field.text()) + " is not a finite number");
   kind = ColumnKind::number;
   return value;
 }
 
-const std::string& CsvHeader::label(const std::vector<CsvField>& record, std::size_t column) const {
-  const CsvField& field = record[column];
-  if (field.text.empty()) {
+const std::string& CsvHeader::label(const std::vector<Field>& record, std::size_t column) const {
+  const Field& field = record[column];
+  if (field.text().empty()) {
     fail_at(source_, field.line, field.column, "column {}: the value is missing", in_quotes(names_[column]));
   }
-  if (!is_utf8(field.text)) {
+  if (!is_utf8(field.text())) {
     fail_at(source_, field.line, field.column, "column {}: {} is not UTF-8", in_quotes(names_[column]),
-            in_quotes(field.text));
+            in_quotes(field.text()));
   }
-  return field.text;
+  return field.text();
 }
 
-bool CsvHeader::looks_numeric(std::string_view text) const {
+bool CsvHeader::looks_numeric(const Field& field) const {
   double value = 0.0;
-  return parse_number(text, decimal_, value) != std::errc::invalid_argument;
+  return field.number(decimal_, value) != std::errc::invalid_argument;
 }
 
 std::optional<double> finite_number(std::string_view text) {

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "data/table/number.h"
+#include "data/table/field.h"
 #include "penstock/types.h"
 
 /// Reading of comma-separated values (RFC 4180) with errors that say where: "file:line:column: what was found".
@@ -22,12 +22,6 @@ void check_delimiter(char delimiter);
 /// there.
 void append_quoted(std::string_view text, std::string& table);
 
-struct CsvField {
-  std::string text;  ///< Without quotes and without the blanks around it.
-  Index line = 0;
-  Index column = 0;
-};
-
 /// Splits a text into records. Lines may end in LF, CRLF or CR, a byte order mark is skipped, quoted fields may hold
 /// delimiters, doubled quotes and line breaks; blank lines are allowed only at the end. Where the delimiter is a blank,
 /// any number of blanks and tabs is one, and those at the ends of a line are none.
@@ -40,11 +34,11 @@ class CsvReader {
   /// Reads the next record and reuses the memory of `fields`; false at the end.
   /// Throws Error(bad_input) for a quote that is never closed, text behind a closing quote, or a blank line in the
   /// middle.
-  bool next(std::vector<CsvField>& fields);
+  bool next(std::vector<Field>& fields);
 
  private:
-  void read_field(CsvField& field);
-  void read_quoted(CsvField& field);
+  void read_field(Field& field);
+  void read_quoted(const Field& field, std::string& text);
   bool pass_delimiter();
   void skip_blanks();
   bool is_blank(char c) const;
@@ -70,7 +64,7 @@ class CsvHeader {
  public:
   /// `fields` are the first record. A column without a name is called by its place: "column1". `decimal` starts the
   /// fraction of numbers. Throws Error(bad_input) for a name that is not UTF-8 or there twice.
-  CsvHeader(const std::vector<CsvField>& fields, std::string source, char decimal = '.');
+  CsvHeader(const std::vector<Field>& fields, std::string source, char decimal = '.');
   /// Makes the header of a table without names: so many columns, called "column1", "column2", ...
   static CsvHeader without_names(std::size_t count, std::string source, char decimal = '.');
 
@@ -92,16 +86,16 @@ class CsvHeader {
   /// How many columns files have.
   std::size_t width() const { return names_.size() - categories_.size(); }
   /// Throws Error(bad_input) unless the record has one field a column of the file.
-  void check_width(const std::vector<CsvField>& record) const;
+  void check_width(const std::vector<Field>& record) const;
   /// The field as a finite number; throws Error(bad_input) with the place, the column's name and what was found.
-  double number(const std::vector<CsvField>& record, std::size_t column) const;
+  double number(const std::vector<Field>& record, std::size_t column) const;
   /// Returns the field as a number in a column that may hold truth values; `kind` is the type of the column's fields so
   /// far, and is set by the first.
-  double number(const std::vector<CsvField>& record, std::size_t column, ColumnKind& kind) const;
+  double number(const std::vector<Field>& record, std::size_t column, ColumnKind& kind) const;
   /// The field as text; throws Error(bad_input) if it is empty or not UTF-8.
-  const std::string& label(const std::vector<CsvField>& record, std::size_t column) const;
-  /// Returns whether a field is written as a number, including infinity and numbers out of range.
-  bool looks_numeric(std::string_view text) const;
+  const std::string& label(const std::vector<Field>& record, std::size_t column) const;
+  /// Returns whether a field is a number, including infinity and numbers out of range.
+  bool looks_numeric(const Field& field) const;
 
  private:
   explicit CsvHeader(std::string source, char decimal) : source_(std::move(source)), decimal_(decimal) {}

@@ -29,19 +29,23 @@ CsvReader reader_of(const std::string& content, const FoundFormat& format, std::
   return {std::string_view(content).substr(format.skipped), format.delimiter, source, format.first_line};
 }
 
+CsvHeader header_of(const std::vector<Field>& first, const FoundFormat& format, const std::string& source) {
+  if (!format.header) return CsvHeader::without_names(first.size(), source, format.decimal);
+  return {first, source, format.decimal};
+}
+
 CsvHeader read_header(const std::string& content, const FoundFormat& format, const std::string& path) {
-  std::vector<CsvField> fields;
+  std::vector<Field> fields;
   if (!reader_of(content, format, path).next(fields)) {
     fail(ErrorCode::bad_input, "{}: the file is empty; it must start with the names of its columns", path);
   }
-  if (!format.header) return CsvHeader::without_names(fields.size(), path, format.decimal);
-  return {fields, path, format.decimal};
+  return header_of(fields, format, path);
 }
 
 std::vector<Table> read_tables(const Sources& sources) {
   std::vector<Table> tables;
   for (const std::string& path : io::files_to_read(sources)) {
-    tables.push_back({path, read_table(path), is_json_table(path)});
+    tables.push_back({path, read_table(path)});
     refuse_binary(tables.back().text, path);
   }
   return tables;
@@ -54,31 +58,35 @@ CsvTable::CsvTable(const Sources& sources, const TableFormat& format) : CsvTable
 CsvTable::CsvTable(std::vector<Table> tables, const TableFormat& format) {
   require(!tables.empty(), "sources must name at least one file");
   for (Table& table : tables) {
-    const std::string& path = table.name;
-    sources_.push_back(path);
-    if (!io::is_utf8(table.text)) {
-      table.text = io::windows_1252_to_utf8(table.text);
-      windows_1252_ = true;
-    }
-    TableFormat own = format;
-    if (table.named) {
-      own.delimiter = format.delimiter != 0 ? format.delimiter : ',';
-      own.header = format.header.value_or(true);
-    }
-    FoundFormat found = find_format(table.text, own);
+    sources_.push_back(table.name);
+    TableFormat given = format;
     // One column more or less of a guess would be another table: the first file decides for all.
-    if (!files_.empty()) {
-      const FoundFormat& first = files_.front().format;
-      found = find_format(table.text, {first.delimiter, first.decimal, first.header});
+    if (!files_.empty()) given = {files_[0].format.delimiter, files_[0].format.decimal, files_[0].format.header};
+    File file = table.columns ? open_columns(table, given) : open_text(table, given);
+    if (!files_.empty() && file.header.names() != header().names()) {
+      fail(ErrorCode::bad_input, "{}:1:1: the columns are {}, those of {} are {}", table.name, file.header.list(),
+           sources_.front(), header().list());
     }
-    if (is_json_table(path)) found.first_line -= json_table_header;
-    CsvHeader header = read_header(table.text, found, path);
-    if (!files_.empty() && header.names() != files_.front().header.names()) {
-      fail(ErrorCode::bad_input, "{}:1:1: the columns are {}, those of {} are {}", path, header.list(),
-           sources_.front(), files_.front().header.list());
-    }
-    files_.push_back({std::move(table.text), found, std::move(header)});
+    files_.push_back(std::move(file));
   }
+}
+
+CsvTable::File CsvTable::open_columns(const Table& table, const TableFormat& given) {
+  const FoundFormat found = find_format(*table.columns, given);
+  return {{}, table.columns, found, header_of(table.columns->header(), found, table.name)};
+}
+
+CsvTable::File CsvTable::open_text(Table& table, TableFormat given) {
+  if (!io::is_utf8(table.text)) {
+    table.text = io::windows_1252_to_utf8(table.text);
+    windows_1252_ = true;
+  }
+  const bool json = is_json_table(table.name);
+  if (json) given.header = given.header.value_or(true);  // names may look like values
+  FoundFormat found = find_format(table.text, given);
+  if (json) found.first_line -= json_table_header;
+  CsvHeader header = read_header(table.text, found, table.name);
+  return {std::move(table.text), nullptr, found, std::move(header)};
 }
 
 TableRows CsvTable::rows() const { return TableRows(*this); }
@@ -174,15 +182,23 @@ std::vector<std::string> CsvTable::reading(std::size_t read, const Choice& choic
 
 void TableRows::open(std::size_t file) {
   const CsvTable::File& opened = table_.files_[file];
+  opened_ = true;
   file_ = file;
+  place_ = 0;
+  starts_file_ = false;
+  if (opened.columns) return;
   reader_.emplace(reader_of(opened.content, opened.format, opened.header.source()));
   if (opened.format.header) reader_->next(fields_);
-  starts_file_ = false;
+}
+
+bool TableRows::read_file() {
+  const CsvTable::File& file = table_.files_[file_];
+  return file.columns ? file.columns->read(place_++, fields_) : reader_->next(fields_);
 }
 
 bool TableRows::read() {
-  if (!reader_) open(0);
-  while (!reader_->next(fields_)) {
+  if (!opened_) open(0);
+  while (!read_file()) {
     if (file_ + 1 == table_.files_.size()) return false;
     open(file_ + 1);
   }
@@ -193,7 +209,7 @@ bool TableRows::read() {
 bool TableRows::next() {
   constexpr std::size_t rows_between_stops = 1024;
   if (row_ % rows_between_stops == 0) stop_if_asked();
-  const std::size_t before = reader_ ? file_ : table_.files_.size();
+  const std::size_t before = opened_ ? file_ : table_.files_.size();
   const auto& left_out = table_.left_out_;
   do {
     if (!read()) return false;

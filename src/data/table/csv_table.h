@@ -1,10 +1,12 @@
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "data/table/categories.h"
 #include "data/table/csv.h"
+#include "data/table/table_columns.h"
 #include "data/table/table_format.h"
 #include "penstock/data/dataset.h"
 #include "penstock/description/table.h"
@@ -25,7 +27,7 @@ struct ColumnQuestion {
 /// The rows of a table, file by file.
 class TableRows;
 
-/// CSV files in memory, with their headers read. Several hold the same columns in the same order.
+/// CSV files or tables in memory, with their headers read. Several hold the same columns in the same order.
 class CsvTable {
  public:
   /// Throws Error(io_failure) if a file cannot be read, Error(bad_input) if one is empty or no table, its header is not
@@ -82,10 +84,14 @@ class CsvTable {
 
   struct File {
     std::string content;
+    std::shared_ptr<const TableColumns> columns;  // instead of the content
     FoundFormat format;
     CsvHeader header;
   };
 
+  static File open_columns(const Table& table, const TableFormat& given);
+  /// Takes the text of the table.
+  File open_text(Table& table, TableFormat given);
   std::string describe_truths(const Choice& choice) const;
 
   Sources sources_;
@@ -102,7 +108,7 @@ class TableRows {
   /// False behind the last row of the last file. Passes over rows that are left out. Throws Error(bad_input) for a row
   /// of another width than the header.
   bool next();
-  const std::vector<CsvField>& fields() const { return fields_; }
+  const std::vector<Field>& fields() const { return fields_; }
   /// Returns the header of the file that the row is in.
   const CsvHeader& header() const { return table_.files_[file_].header; }
   std::size_t file() const { return file_; }
@@ -111,13 +117,17 @@ class TableRows {
 
  private:
   void open(std::size_t file);
+  /// Reads the next row of this file.
+  bool read_file();
   /// The next row of the files, left out or not.
   bool read();
 
   const CsvTable& table_;
-  std::size_t file_ = 0, row_ = 0;  // row_: of those of the files, the next one
-  std::optional<CsvReader> reader_;
-  std::vector<CsvField> fields_;
+  bool opened_ = false;
+  std::size_t file_ = 0, row_ = 0;   // row_: of those of the files, the next one
+  std::optional<CsvReader> reader_;  // of a file; none of columns, of which `place_` is the next row
+  std::size_t place_ = 0;
+  std::vector<Field> fields_;
   bool starts_file_ = false;
 };
 

@@ -236,11 +236,11 @@ bool are_mostly_dates(std::size_t dates, std::size_t fields) {
   return dates == fields || (dates >= least && 2 * dates > fields);
 }
 
-DateForm text_form(std::span<const std::string> texts, bool* ambiguous) {
+DateForm text_form(std::span<const Field> fields, bool* ambiguous) {
   std::size_t month_first = 0, day_first = 0;
   bool differ = false;
-  for (const std::string& text : texts) {
-    const auto by_month = parse_date(text, DateForm::month_first), by_day = parse_date(text, DateForm::day_first);
+  for (const Field& field : fields) {
+    const auto by_month = field.date(DateForm::month_first, '.'), by_day = field.date(DateForm::day_first, '.');
     month_first += by_month ? 1 : 0;
     day_first += by_day ? 1 : 0;
     differ = differ || by_month != by_day;
@@ -315,13 +315,6 @@ std::optional<DateForm> number_form(std::string_view column, std::span<const dou
     if (are_rising_dates(values, form)) return form;
   }
   return std::nullopt;
-}
-
-std::optional<double> read_date(std::string_view field, DateForm form, char decimal) {
-  if (form == DateForm::month_first || form == DateForm::day_first) return parse_date(field, form);
-  double value = 0.0;
-  if (parse_number(field, decimal, value) != std::errc{}) return std::nullopt;
-  return date_from_number(value, form);
 }
 
 }  // namespace penstock::data

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "data/table/field.h"
 #include "penstock/description/column.h"
 
 /// Dates as tables hold them.
@@ -27,9 +28,9 @@ constexpr std::string_view undated_advice = "the option 'undated' with drop leav
 /// Returns whether a column with so many dates among so many fields is one of dates, some of which cannot be read.
 bool are_mostly_dates(std::size_t dates, std::size_t fields);
 
-/// The form of texts by which most of these can be read; month first if that is undecided. `ambiguous`, if given, says
+/// The form of fields by which most of these can be read; month first if that is undecided. `ambiguous`, if given, says
 /// whether it is, and the two forms differ.
-DateForm text_form(std::span<const std::string> texts, bool* ambiguous = nullptr);
+DateForm text_form(std::span<const Field> fields, bool* ambiguous = nullptr);
 
 /// Returns whether a column has a name of dates: "date", "Timestamp", "year", ...
 bool may_name_dates(std::string_view column);
@@ -41,8 +42,5 @@ std::optional<DateForm> number_form(std::string_view column, std::span<const dou
 
 /// Seconds since the start of 1970 of a number in such a form; nothing if it is no date.
 std::optional<double> date_from_number(double value, DateForm form);
-
-/// Returns the seconds since the start of 1970 of a field in any form. `decimal` starts the fraction of numbers.
-std::optional<double> read_date(std::string_view field, DateForm form, char decimal);
 
 }  // namespace penstock::data

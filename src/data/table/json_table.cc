@@ -85,7 +85,7 @@ class ObjectReader final : public nlohmann::json_sax<nlohmann::json> {
   bool inside_ = false, array_ahead_;
 };
 
-constexpr std::string_view blanks = " \t\r\n";
+constexpr std::string_view json_blanks = " \t\r\n";
 
 std::vector<Row> objects_of_array(std::string_view content, const std::string& source, bool cut) {
   std::vector<Row> rows;
@@ -105,7 +105,7 @@ std::vector<Row> objects_of_lines(std::string_view content, const std::string& s
   for (Index number = 1; !content.empty(); ++number) {
     const std::string_view line = content.substr(0, content.find('\n'));
     content.remove_prefix(std::min(content.size(), line.size() + 1));
-    if (line.find_first_not_of(blanks) == line.npos) continue;
+    if (line.find_first_not_of(json_blanks) == line.npos) continue;
     ObjectReader reader(rows, false);
     if (!nlohmann::json::sax_parse(line, &reader))
       fail(ErrorCode::bad_input, "{}:{}: {}", source, number, reader.problem());
@@ -139,7 +139,7 @@ bool is_json_table(const std::string& path) {
 std::string table_of_json(std::string_view content, const std::string& source, bool cut) {
   constexpr std::string_view mark = "\xef\xbb\xbf";
   if (content.starts_with(mark)) content.remove_prefix(mark.size());
-  const std::size_t first = content.find_first_not_of(blanks);
+  const std::size_t first = content.find_first_not_of(json_blanks);
   const bool array = first != content.npos && content[first] == '[';
   const std::vector<Row> rows = array ? objects_of_array(content, source, cut) : objects_of_lines(content, source, cut);
   std::vector<std::string> columns;

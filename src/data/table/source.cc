@@ -37,9 +37,9 @@ std::vector<std::string> column_names(const std::string& path, const TableFormat
   try {
     const std::string head = table_head(path);
     const data::FoundFormat found = data::find_format(head, format);
-    std::vector<data::CsvField> fields;
+    std::vector<data::Field> fields;
     data::CsvReader(std::string_view(head).substr(found.skipped), found.delimiter, path).next(fields);
-    for (const data::CsvField& field : fields) names.push_back(field.text);
+    for (const data::Field& field : fields) names.push_back(field.text());
   } catch (const Error&) {
     names.clear();
   }

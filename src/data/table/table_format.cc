@@ -8,11 +8,13 @@
 #include "base/check.h"
 #include "data/table/csv.h"
 #include "data/table/dates.h"
+#include "data/table/number.h"
+#include "data/table/table_columns.h"
 
 namespace penstock::data {
 namespace {
 
-using Records = std::vector<std::vector<CsvField>>;
+using Records = std::vector<std::vector<Field>>;
 
 constexpr std::size_t sample_records = 50;
 constexpr std::size_t sample_bytes = std::size_t{1} << 18;
@@ -23,7 +25,7 @@ Records sample(std::string_view content, char delimiter) {
   Records records;
   try {
     CsvReader reader(content, delimiter, "");
-    std::vector<CsvField> fields;
+    std::vector<Field> fields;
     while (records.size() < sample_records && reader.next(fields)) records.push_back(fields);
   } catch (const Error&) {
     // The reader of the whole table reports what is wrong there.
@@ -34,7 +36,7 @@ Records sample(std::string_view content, char delimiter) {
 template <class Visit>
 void for_each_value(const Records& records, const Visit& visit) {
   for (std::size_t row = 1; row < records.size(); ++row) {
-    for (const CsvField& field : records[row]) visit(field.text);
+    for (const Field& field : records[row]) visit(field);
   }
 }
 
@@ -42,24 +44,24 @@ void for_each_value(const Records& records, const Visit& visit) {
 /// semicolon: programs write those where the comma starts a fraction.
 char find_decimal(const Records& records, char delimiter) {
   std::size_t points = 0, commas = 0, groups = 0;
-  const auto count = [&](const std::string& text) {
-    const DecimalHint hint = decimal_hint(text);
+  const auto count = [&](const Field& field) {
+    const DecimalHint hint = decimal_hint(field.text());
     points += hint == DecimalHint::point ? 1 : 0;
     commas += hint == DecimalHint::comma ? 1 : 0;
     groups += hint == DecimalHint::comma_or_thousands ? 1 : 0;
   };
   for_each_value(records, count);
   if (records.size() == 1) {
-    for (const CsvField& field : records[0]) count(field.text);
+    for (const Field& field : records[0]) count(field);
   }
   if (points == 0 && commas == 0 && delimiter == ';') return groups > 0 ? ',' : '.';
   return commas > points ? ',' : '.';
 }
 
-bool is_value(const std::string& text, char decimal) {
+bool is_value(const Field& field, char decimal) {
   double value = 0.0;
-  return is_missing(text) || parse_boolean(text) || looks_like_date(text) ||
-         parse_number(text, decimal, value) != std::errc::invalid_argument;
+  return field.is_missing() || parse_boolean(field.text()) || looks_like_date(field.text()) ||
+         field.number(decimal, value) != std::errc::invalid_argument;
 }
 
 /// How well a delimiter explains the first records; more is better.
@@ -86,9 +88,9 @@ Score score(const Records& records, char delimiter) {
   }
   const char decimal = find_decimal(records, delimiter);
   std::size_t fields = 0, values = 0;
-  for_each_value(records, [&](const std::string& text) {
+  for_each_value(records, [&](const Field& field) {
     ++fields;
-    values += is_value(text, decimal) ? 1 : 0;
+    values += is_value(field, decimal) ? 1 : 0;
   });
   // To a hundredth: a column of notes must not outweigh the number of columns.
   if (fields > 0) result.values = static_cast<double>(100 * values / fields);
@@ -117,14 +119,14 @@ char find_delimiter(std::string_view content) {
 bool find_header(const Records& records, char decimal) {
   if (records.size() < 2) return true;
   const auto& first = records[0];
-  const auto is_number = [&](const CsvField& field) {
+  const auto is_number = [&](const Field& field) {
     double value = 0.0;
-    return parse_number(field.text, decimal, value) == std::errc{};
+    return field.number(decimal, value) == std::errc{};
   };
-  if (!std::all_of(first.begin(), first.end(), [&](const auto& f) { return is_value(f.text, decimal); })) return true;
+  if (!std::all_of(first.begin(), first.end(), [&](const auto& f) { return is_value(f, decimal); })) return true;
   if (std::none_of(first.begin(), first.end(), is_number)) return true;
-  bool numbered = first.size() > 1 && first[0].text.empty() && !records[1][0].text.empty();
-  for (std::size_t i = 1; i < first.size(); ++i) numbered = numbered && first[i].text == std::to_string(i - 1);
+  bool numbered = first.size() > 1 && first[0].text().empty() && !records[1][0].text().empty();
+  for (std::size_t i = 1; i < first.size(); ++i) numbered = numbered && first[i].text() == std::to_string(i - 1);
   return numbered;
 }
 
@@ -169,7 +171,7 @@ bool names_columns(std::string_view comment, const Records& records, const Found
   const Records names = sample(comment, format.delimiter);
   if (names.size() != 1 || records.empty() || names[0].size() != records[0].size()) return false;
   return std::none_of(names[0].begin(), names[0].end(),
-                      [&](const CsvField& field) { return is_value(field.text, format.decimal); });
+                      [&](const Field& field) { return is_value(field, format.decimal); });
 }
 
 }  // namespace
@@ -186,17 +188,37 @@ bool looks_like_table(std::string_view content) {
   const double least_values = one_column ? all_values : format.delimiter == ' ' ? most_are_values : 0.0;
   if (found.kind != (one_column ? 1 : 3) || found.values < least_values) return false;
   return std::all_of(records.begin() + 1, records.end(), [&](const auto& record) {
-    return std::any_of(record.begin(), record.end(), [&](const CsvField& field) {
+    return std::any_of(record.begin(), record.end(), [&](const Field& field) {
       double value = 0.0;
-      return parse_number(field.text, format.decimal, value) == std::errc{};
+      return field.number(format.decimal, value) == std::errc{};
     });
   });
 }
 
-FoundFormat find_format(std::string_view content, const TableFormat& given) {
+namespace {
+
+void check_format(const TableFormat& given) {
   if (given.delimiter != 0) check_delimiter(given.delimiter);
   require(given.decimal == 0 || given.decimal == '.' || given.decimal == ',', "decimal must be '.' or ',', not '{}'",
           given.decimal);
+}
+
+}  // namespace
+
+FoundFormat find_format(const TableColumns& columns, const TableFormat& given) {
+  check_format(given);
+  Records records = {columns.header()};
+  for (std::vector<Field> fields; records.size() < sample_records && columns.read(records.size() - 1, fields);) {
+    records.push_back(fields);
+  }
+  FoundFormat format{.header = given.header.value_or(true)};
+  if (given.delimiter != 0) format.delimiter = given.delimiter;
+  format.decimal = given.decimal != 0 ? given.decimal : find_decimal(records, format.delimiter);
+  return format;
+}
+
+FoundFormat find_format(std::string_view content, const TableFormat& given) {
+  check_format(given);
   FoundFormat format;
   if (content.starts_with("\xef\xbb\xbf")) format.skipped = 3;
   content.remove_prefix(format.skipped);

@@ -4,8 +4,11 @@
 #include <string_view>
 
 #include "penstock/description/table.h"
+#include "penstock/types.h"
 
 namespace penstock::data {
+
+class TableColumns;
 
 /// How a table is written, once everything is decided.
 struct FoundFormat {
@@ -28,6 +31,8 @@ bool looks_like_table(std::string_view content);
 /// Completes what was given by what the first rows look like. Throws Error(invalid_argument) for a delimiter or a
 /// decimal that cannot be.
 FoundFormat find_format(std::string_view content, const TableFormat& given);
+/// Completes what was given for a table in memory. The first rows show the decimal of its texts; numbers need none.
+FoundFormat find_format(const TableColumns& columns, const TableFormat& given);
 
 /// "separator ';', decimal ','; no header: the columns are called column1, column2, ...", as far as it is not what
 /// everyone expects (a comma, a point and a header).

@@ -84,7 +84,7 @@ void ValueReader::add(const TableRows& rows, bool may_be_missing) {
   values_.lines.push_back(rows.fields()[0].line);
   values_.files.push_back(rows.file());
   for (std::size_t i = 0; i < columns_.size(); ++i) {
-    const bool gap = (!refuse_ || may_be_missing) && is_missing(rows.fields()[columns_[i]].text);
+    const bool gap = (!refuse_ || may_be_missing) && rows.fields()[columns_[i]].is_missing();
     values_.columns[i].push_back(gap ? none : rows.header().number(rows.fields(), columns_[i], kinds_[i]));
     auto& filled = values_.filled[i];
     if (gap) filled.resize(static_cast<std::size_t>(row), 0);

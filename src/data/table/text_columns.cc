@@ -24,13 +24,15 @@ struct Seen {
   std::set<std::string> different;
   Index count = 0, bytes = 0, prose = 0, numbers = 0, dates = 0;
 
-  void look(const std::string& text, const CsvHeader& header) {
+  void look(const Field& field, const CsvHeader& header) {
+    const std::string& text = field.text();
     if (text.empty()) return;
     ++count;
     bytes += static_cast<Index>(text.size());
     different.insert(text);
-    numbers += header.looks_numeric(text) ? 1 : 0;
-    dates += looks_like_date(text) && !header.looks_numeric(text) ? 1 : 0;
+    const bool number = header.looks_numeric(field);
+    numbers += number ? 1 : 0;
+    dates += looks_like_date(text) && !number ? 1 : 0;
     // Several words, or a script that may have none.
     prose += std::ranges::any_of(text, [](unsigned char c) { return c == ' ' || c >= 0x80; }) ? 1 : 0;
   }
@@ -51,7 +53,7 @@ std::vector<Seen> look_at(const CsvTable& table) {
   TableRows rows = table.rows();
   try {
     for (Index row = 0; row < rows_to_look_at && rows.next(); ++row) {
-      for (std::size_t i = 0; i < columns.size(); ++i) columns[i].look(rows.fields()[i].text, table.header());
+      for (std::size_t i = 0; i < columns.size(); ++i) columns[i].look(rows.fields()[i], table.header());
     }
   } catch (const Error&) {
     // The beginning of a file may end within a quoted field; what is wrong otherwise, whoever reads all of it says.

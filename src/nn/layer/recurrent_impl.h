@@ -53,7 +53,7 @@ template <class Real>
 struct Recurrent<Real>::Impl {
   using TapeContent = typename RecurrentTape<Real>::Content;
 
-  /// What a prepared pass is prepared for.
+  /// Key of a prepared pass.
   struct PassKey {
     Pass pass = Pass::forward;  // first, as the passes of training take turns
     unsigned isa = cpu::isa_generation();
