@@ -150,6 +150,8 @@ class RecurrentProgram {
   struct Impl;
 
  private:
+  template <class>
+  friend class Recurrent;
   explicit RecurrentProgram(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 

@@ -12,12 +12,15 @@ namespace penstock {
 template <class T>
 class Pool {
  public:
-  explicit Pool(std::function<std::unique_ptr<T>()> make) : make_(std::move(make)) {}
+  explicit Pool(std::function<std::unique_ptr<T>()> make = {}) : make_(std::move(make)) {}
 
   /// One of them for a call, which goes back when the call is over.
   class Lease {
    public:
-    explicit Lease(Pool& pool) : pool_(pool), held_(pool.take()) {}
+    explicit Lease(Pool& pool) : Lease(pool, pool.make_) {}
+    /// `make`: instead of the pool's.
+    template <class Make>
+    Lease(Pool& pool, const Make& make) : pool_(pool), held_(pool.take(make)) {}
     ~Lease() { pool_.give_back(std::move(held_)); }
     Lease(const Lease&) = delete;
     Lease& operator=(const Lease&) = delete;
@@ -30,7 +33,8 @@ class Pool {
   };
 
  private:
-  std::unique_ptr<T> take() {
+  template <class Make>
+  std::unique_ptr<T> take(const Make& make) {
     {
       const std::lock_guard lock(guard_);
       if (!idle_.empty()) {
@@ -39,7 +43,7 @@ class Pool {
         return one;
       }
     }
-    return make_();
+    return make();
   }
   void give_back(std::unique_ptr<T> one) {
     const std::lock_guard lock(guard_);

@@ -2,8 +2,11 @@
 
 #include <array>
 #include <cmath>
+#include <memory>
 #include <optional>
+#include <utility>
 
+#include "base/last_used.h"
 #include "base/random.h"
 #include "data/batch.h"
 #include "data/device_batch.h"
@@ -32,27 +35,27 @@ class Filters {
   std::span<const float> run(const Example& example, nn::FilterValues wanted) {
     stop_if_asked();
     const ops::Target target = target_of(example, execution_);
-    if (!workspace_ || wanted != wanted_ || !same_shape(workspace_->program().target(), target)) {
+    graph::Workspace& workspace = *workspaces_.get({target, wanted}, [&] {
       nn::GraphBuilder builder(target);
       filters_.add_filters(builder, data_, bank_, wanted, graph::Home::outputs);
-      state_.assign(static_cast<std::size_t>(example.rows * builder.state_size()), 0.0f);
-      workspace_.emplace(std::make_shared<graph::Program>(builder.take_graph(), target),
-                         parameters_.weights()->shared_queue());
-      workspace_->bind(parameters_.weights());
-      wanted_ = wanted;
-    }
+      state_.resize(static_cast<std::size_t>(example.rows * builder.state_size()));
+      auto made = std::make_unique<graph::Workspace>(std::make_shared<graph::Program>(builder.take_graph(), target),
+                                                     parameters_.weights()->shared_queue());
+      made->bind(parameters_.weights());
+      return made;
+    });
     std::ranges::fill(state_, 0.0f);
     const Index width = wanted == nn::FilterValues::sums ? 2 * count() : count();
     outputs_.resize(static_cast<std::size_t>(example.rows * example.steps * width));
     batch_.reserve(example);
     batch_.start_upload(example, staging_, copied_);
-    batch_.bind(*workspace_);
-    workspace_->bind(graph::Home::outputs, outputs_.data());
-    workspace_->bind(graph::Home::state_in, state_.data());
-    workspace_->bind(graph::Home::state_out, state_.data());
+    batch_.bind(workspace);
+    workspace.bind(graph::Home::outputs, outputs_.data());
+    workspace.bind(graph::Home::state_in, state_.data());
+    workspace.bind(graph::Home::state_out, state_.data());
     const ops::Call call = batch_.call(example, execution_);
-    workspace_->refresh(call);
-    workspace_->run(call);
+    workspace.refresh(call);
+    workspace.run(call);
     return outputs_;
   }
 
@@ -71,8 +74,7 @@ class Filters {
   DeviceBatch batch_;
   std::optional<ops::StagingBuffer> staging_;
   ops::Marker copied_;
-  std::optional<graph::Workspace> workspace_;
-  nn::FilterValues wanted_ = nn::FilterValues::sums;
+  LastUsed<std::pair<ops::Target, nn::FilterValues>, std::unique_ptr<graph::Workspace>> workspaces_{1};
   std::vector<float> state_, outputs_;
 };
 

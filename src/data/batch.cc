@@ -82,8 +82,4 @@ ops::Target target_of(const Example& example, const Execution& execution) {
   return target;
 }
 
-bool same_shape(const ops::Target& a, const ops::Target& b) {
-  return a.rows == b.rows && a.steps == b.steps && a.lengths == b.lengths && a.reset == b.reset;
-}
-
 }  // namespace penstock::training

@@ -18,9 +18,6 @@ void check_same_data(const DataDescription& model, const DataDescription& datase
 Batch batch_of(const Example& example);
 /// Returns the target to prepare a program for this example.
 ops::Target target_of(const Example& example, const Execution& execution);
-/// Returns whether a program for one target serves the other: as many rows and steps, with lengths and resets or
-/// without.
-bool same_shape(const ops::Target& a, const ops::Target& b);
 
 /// Positions with a target.
 Index scored_positions(const Example& example);

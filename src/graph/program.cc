@@ -177,9 +177,12 @@ void Workspace::bind(Home home, void* memory) {
 }
 
 void Workspace::bind(const std::shared_ptr<Weights>& weights) {
-  if (weights_ != weights) std::ranges::fill(derived_, nullptr);
+  if (weights_ != weights) {
+    std::ranges::fill(derived_, nullptr);
+    resolved_ = false;
+  }
   weights_ = weights;
-  bind(Home::values, weights->values().data());
+  bind(Home::values, weights != nullptr ? weights->values().data() : nullptr);
 }
 
 void* Workspace::value(ValueId id) const {
@@ -249,7 +252,8 @@ void Workspace::refresh(const ops::Call& call) {
       if (id) derived_[static_cast<std::size_t>(id.index)]->version = weights_->version();
     }
   }
-  if (made) (queue_ ? *queue_ : weights_->queue()).synchronize();  // others may read what was made, from other streams
+  // Others may read what was made, from other streams, unless all work is on the queue of the weights.
+  if (made && queue_) queue_->synchronize();
 }
 
 void Workspace::updated() {

@@ -93,7 +93,7 @@ class Workspace {
     operands_[given.first.operand] = given.first.in(memory);
     for (const Use& use : given.others) operands_[use.operand] = use.in(memory);
   }
-  /// The parameters, and what is derived from them.
+  /// The parameters, and what is derived from them; null: those of nobody.
   void bind(const std::shared_ptr<Weights>& weights);
 
   /// All phases but that of weights, or one phase alone. What is derived from weights is as the last refresh() left it.

@@ -2,8 +2,8 @@
 
 namespace penstock::graph {
 
-Weights::Weights(std::shared_ptr<ops::Queue> queue, std::size_t bytes)
-    : queue_(std::move(queue)), values_(*queue_, bytes) {
+Weights::Weights(std::shared_ptr<ops::Queue> queue, std::size_t bytes, Renewal renewal)
+    : queue_(std::move(queue)), values_(*queue_, bytes), renewal_(renewal) {
   values_.zero();
 }
 
@@ -13,7 +13,8 @@ std::shared_ptr<Derived> Weights::derived(const std::string& key, std::size_t by
   // Two owners are this table and the caller; a third still reads what was made of older weights.
   const bool read_by_others = held != nullptr && held.use_count() > (held == mine ? 2 : 1);
   const bool stale = held != nullptr && held->version != version_;
-  if (held == nullptr || held->memory.bytes() != bytes || (stale && read_by_others)) {
+  const bool keep_old = stale && read_by_others && renewal_ == Renewal::beside;
+  if (held == nullptr || held->memory.bytes() != bytes || keep_old) {
     held = std::make_shared<Derived>();
     held->memory = ops::Buffer(*queue_, bytes);
   }

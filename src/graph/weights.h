@@ -23,8 +23,12 @@ struct Derived {
 /// them, is opened anew.
 class Weights {
  public:
+  /// Where new derived forms go: into other memory while anybody has the old form, or always into the memory of the old
+  /// one, for owners whose callers let no call run while values change.
+  enum class Renewal { beside, in_place };
+
   /// All zero.
-  Weights(std::shared_ptr<ops::Queue> queue, std::size_t bytes);
+  Weights(std::shared_ptr<ops::Queue> queue, std::size_t bytes, Renewal renewal = Renewal::beside);
 
   ops::Queue& queue() const { return *queue_; }
   const std::shared_ptr<ops::Queue>& shared_queue() const { return queue_; }
@@ -48,6 +52,7 @@ class Weights {
  private:
   std::shared_ptr<ops::Queue> queue_;
   ops::Buffer values_;
+  Renewal renewal_;
   std::uint64_t version_ = 1;
   std::mutex making_;
   std::map<std::string, std::shared_ptr<Derived>> derived_;

@@ -25,7 +25,7 @@ double bytes_of(const graph::Value& value, const ops::Target& target) {
   return value.width < 0 ? 0.0 : static_cast<double>(value.count(target)) * static_cast<double>(size_of(value.dtype));
 }
 
-/// What a node reads and writes.
+/// Returns the bytes that a node reads and writes.
 double traffic(const graph::Graph& graph, const graph::Node& node, const ops::Target& target) {
   double bytes = 0;
   for (const auto* const values : {&node.reads, &node.writes}) {
@@ -60,7 +60,7 @@ double node_time(const graph::Graph& graph, const graph::Node& node, const ops::
   return std::max(products / costs.multiply_adds, bytes / costs.bytes) / threads;
 }
 
-/// What a call computes on one device, and what it copies from the host and back where that is a GPU.
+/// Work of a call on one device, and its copies from the host and back if that is a GPU.
 struct CallWork {
   ops::Target target;
   std::vector<graph::Graph> graphs;
@@ -76,7 +76,7 @@ struct CallWork {
 /// Work on a device, by its execution. Throws Error(unsupported) with the reason if the device cannot do it.
 using WorkOn = std::function<CallWork(const Execution&)>;
 
-/// What a call takes on one device, as estimated, in microseconds.
+/// Estimated time of a call on one device, in microseconds.
 struct CallTime {
   double work = 0;    // all nodes of its graphs
   double copies = 0;  // from the host's memory and back
@@ -100,7 +100,7 @@ CallWork work_of(const ModelSpec& spec, const DataDescription& data, const Devic
   shape.loss = data.task == Task::forecast ? ops::LossKind::mse : ops::LossKind::cross_entropy;
   work.graphs.push_back(question.training ? training_graph(spec, data, shape, target)
                                           : forward_graph(spec, data, target));
-  // What is read, and of a forward pass the outputs.
+  // Copies: inputs, and for a forward pass the outputs.
   using graph::Home;
   constexpr std::array read = {Home::tokens, Home::features, Home::labels, Home::targets, Home::target_weights};
   for (const graph::Value& value : work.graphs.front().values()) {

@@ -80,7 +80,7 @@ class Numbers {
 
  private:
   bool is_short() const { return type_ == DType::bf16 || type_ == DType::f16; }
-  /// Of size 2^-10 to 2^-6.
+  /// Returns bits of a half of size 2^-10 to 2^-6.
   std::uint64_t random_half() {
     constexpr std::uint64_t smallest = 5, exponents = 4, mantissa = 1023, sign = 0x8000;
     const std::uint64_t bits = random_.bits();
@@ -127,7 +127,7 @@ class NodeRun {
     persistent_.zero();
   }
 
-  /// The same for the caches of compiled kernels alone; on any thread.
+  /// Prepares only the caches of compiled kernels; on any thread.
   void compile() const { node_.op.prepare(target_); }
 
   /// Seconds of runs that together take about that long.
@@ -173,8 +173,8 @@ class NodeRun {
   }
 
   const std::string& name() const { return node_.op.name; }
-  /// Whether numbers of its results have 8 to 11 bits.
-  /// Whether the op multiplies halves: on a CPU, what is of floats for everybody else.
+  /// Returns whether the op multiplies halves, so that its results have 8 to 11 bits. On a CPU, such values are floats
+  /// for other ops.
   bool is_rounded() const {
     if (target_.device.is_cuda()) return target_.dtype == DType::bf16 || target_.dtype == DType::f16;
     return target_.execution.precision != Precision::full;
@@ -268,7 +268,7 @@ class Tuner {
   }
 
  private:
-  /// What each node asks the planner for. Of nodes that are alike the first one stands for all.
+  /// Finds the works that nodes ask the planner for. The first of equal nodes stands for all.
   void find_works(const graph::Program& program) {
     for (const graph::Node& node : program.graph().nodes()) {
       plan::Recording recording;
@@ -359,8 +359,8 @@ class Tuner {
     return plan;
   }
 
-  /// Of all nodes of a work. On a CPU a node does what its plan says and nothing else, a backward pass more of it than
-  /// a forward one; on a GPU there are products before and behind.
+  /// Returns the estimate of all nodes of a work. On a CPU the plan covers all of a node's work, of which a backward
+  /// pass has more than a forward one; on a GPU there are further products before and behind.
   std::function<double(const MeasuredPlan&, const std::vector<double>&)> estimate_of(const Work& work) const {
     const plan::Machine machine = nn::machine_of(programs_.front()->target().execution);
     const double planned = work.asked.microseconds;

@@ -33,7 +33,7 @@ double median_microseconds(double seconds, const std::function<void()>& call) {
   return spread(time_calls(seconds, call)).median * 1e6;
 }
 
-/// Of one thread, from memory and to it.
+/// Measures copies of one thread, from memory to memory.
 std::vector<plan::NamedCost> cpu_copies(double seconds) {
   constexpr std::size_t most = 256 * kMebibyte, least = 32 * kMebibyte;  // no cache of one core's
   const std::size_t bytes = std::clamp(2 * static_cast<std::size_t>(cpu::machine().l3_bytes), least, most);

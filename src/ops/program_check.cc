@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "ops/tensor_check.h"
 
 namespace penstock::ops {
 
@@ -58,9 +59,8 @@ void require_sequence(const char* name, const Tensor& tensor, const FormExtent& 
   const std::array<Index, 3> shape = packed ? std::array<Index, 3>{extent.positions, channels, 0}
                                             : std::array<Index, 3>{extent.rows, extent.steps, channels};
   const std::size_t rank = packed ? 2 : 3;
-  require(static_cast<std::size_t>(tensor.rank) == rank &&
-              std::equal(shape.begin(), shape.begin() + static_cast<std::ptrdiff_t>(rank), tensor.shape.begin()),
-          "{} must be [{}], not [{}]", name, fmt::join(shape.begin(), shape.begin() + rank, ", "),
+  require(has_shape(tensor, shape.data(), static_cast<int>(rank)), "{} must be [{}], not [{}]", name,
+          fmt::join(shape.begin(), shape.begin() + rank, ", "),
           fmt::join(tensor.shape.begin(), tensor.shape.begin() + tensor.rank, ", "));
   require(channels == 1 || tensor.strides[rank - 1] == 1, "{} must have its channels side by side, not {} apart", name,
           tensor.strides[rank - 1]);

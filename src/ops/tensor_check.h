@@ -40,6 +40,16 @@ void require_in_place_or_apart(const NamedPlace& written, const NamedPlace& othe
 /// Throws Error(invalid_argument) naming the sequence unless every position of it has a place of its own.
 void require_apart(const char* name, const SequencePlace& place);
 
+/// Returns whether a tensor has that shape. A call checks several tensors, and the C library's comparison of memory
+/// takes longer than a few numbers.
+inline bool has_shape(const Tensor& tensor, const Index* shape, int rank) {
+  if (tensor.rank != rank) return false;
+  for (std::size_t axis = 0; axis < static_cast<std::size_t>(rank); ++axis) {
+    if (tensor.shape[axis] != shape[axis]) return false;
+  }
+  return true;
+}
+
 /// Throws unless a tensor has that type, lies on that device, and has data aligned so.
 void require_tensor(const char* name, const Tensor& tensor, DType dtype, Device device, std::size_t alignment);
 /// Throws also unless the tensor has this shape, without gaps.

@@ -1,13 +1,13 @@
 #pragma once
 
-#include <algorithm>
 #include <functional>
-#include <mutex>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/recent.h"
 #include "penstock/csp.h"
 
 namespace penstock::plan {
@@ -74,31 +74,11 @@ class PlanMemo {
  public:
   template <class Make>
   Plan get(const Problem& problem, const Model& machine, const Make& make) {
-    {
-      const std::lock_guard lock(guard_);
-      const auto found = std::ranges::find_if(
-          entries_, [&](const Entry& entry) { return entry.problem == problem && entry.machine == machine; });
-      if (found != entries_.end()) {
-        std::rotate(entries_.begin(), found, found + 1);
-        return entries_.front().plan;
-      }
-    }
-    Entry entry{problem, machine, make()};  // may throw; too slow to hold the lock
-    const std::lock_guard lock(guard_);
-    if (entries_.size() == most_) entries_.pop_back();
-    entries_.insert(entries_.begin(), entry);
-    return entry.plan;
+    return *plans_.get({problem, machine}, [&] { return std::make_shared<const Plan>(make()); });
   }
 
  private:
-  struct Entry {
-    Problem problem;
-    Model machine;
-    Plan plan;
-  };
-  static constexpr std::size_t most_ = 64;
-  std::mutex guard_;
-  std::vector<Entry> entries_;  // most recently used first
+  Recent<std::pair<Problem, Model>, const Plan> plans_{64};
 };
 
 }  // namespace penstock::plan

@@ -20,7 +20,7 @@ std::string slot_tensor(const std::string& slot, const nn::ParameterEntry& entry
   return std::string(io::training_prefix) + slot + "." + entry.name;
 }
 
-/// Of a slot of an earlier state: "good" or "pending".
+/// Returns the name of a slot of an earlier state: "good" or "pending".
 std::string of_state(const char* state, const OptimizerState::Slot& slot) {
   return std::string(state) + "_" + slot.name;
 }

@@ -24,7 +24,7 @@ bool is_there(const std::string& path) {
 
 bool gives_limits(const FitRequest& request) { return request.max_steps || request.max_seconds || request.max_epochs; }
 
-/// Whether the caller says how layers are trained, and so wants them trained.
+/// Returns whether the caller says how to train layers, and so wants them trained.
 bool asks_for_layers(const FitRequest& request) {
   return request.layers || request.resume || request.search || request.continues || request.seeds != 1 ||
          gives_limits(request) || request.batch || request.length || request.validate_steps || request.patience ||

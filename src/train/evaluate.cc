@@ -1,10 +1,12 @@
 #include "train/evaluate.h"
 
 #include <array>
+#include <memory>
 #include <numbers>
 #include <optional>
 
 #include "base/check.h"
+#include "base/last_used.h"
 #include "data/batch.h"
 #include "data/device_batch.h"
 #include "data/series/series_rows.h"
@@ -35,7 +37,7 @@ class Scorer {
     status_.upload(&state, sizeof state);
   }
 
-  /// What a batch comes to; goes on from the state of the one before where it continues it.
+  /// Returns the loss of a batch; continues from the state of the one before if the batch continues it.
   ops::LossSums score(const Example& example) {
     start_state(example);
     batch_.reserve(example);
@@ -66,11 +68,12 @@ class Scorer {
   }
 
   graph::Workspace& workspace_for(const ops::Target& target) {
-    if (!workspace_ || !same_shape(workspace_->program().target(), target)) {
-      workspace_.emplace(nn::scoring_program(model_.spec, model_.data, loss_, target), weights_->shared_queue());
-      workspace_->bind(weights_);
-    }
-    return *workspace_;
+    return *workspaces_.get(target, [&] {
+      auto made = std::make_unique<graph::Workspace>(nn::scoring_program(model_.spec, model_.data, loss_, target),
+                                                     weights_->shared_queue());
+      made->bind(weights_);
+      return made;
+    });
   }
 
   const Model::Impl& model_;
@@ -83,7 +86,7 @@ class Scorer {
   std::array<ops::Buffer, 2> state_;
   std::optional<ops::StagingBuffer> staging_;
   ops::Marker copied_;
-  std::optional<graph::Workspace> workspace_;
+  LastUsed<ops::Target, std::unique_ptr<graph::Workspace>> workspaces_{1};
   Index rows_ = 0;
 };
 

@@ -15,7 +15,7 @@ namespace penstock {
 
 namespace {
 
-/// What a model's weights depend on: not how the files are written, nor what is only said of the data.
+/// Returns the fields on which a model's weights depend, without the form of files and descriptions of the data.
 nlohmann::json form_of(const DataDescription& data) {
   nlohmann::json form = io::to_json(data);
   for (const char* const field : {"spread", "season", "delimiter", "decimal", "header", "missing", "undated"}) {

@@ -18,7 +18,7 @@ class MetricsLog {
   /// Empty paths write nothing. Throws Error(io_failure) naming the path. A file that fails later is given up.
   MetricsLog(const std::string& path, const std::string& tensorboard_path, bool append);
 
-  /// What is trained, and how; `note` is TrainOptions::metrics_note.
+  /// Writes what is trained, and how; `note` is TrainOptions::metrics_note.
   void run(const Model::Impl& model, const nlohmann::json& identity, const std::string& note);
   void train(const Progress& progress, Loss loss);
   void validation(const Progress& progress, Loss loss, const Evaluation& evaluation);

@@ -112,7 +112,7 @@ class SeriesScorer {
   Index row_ = 0;
 };
 
-/// What leads in says how a series that training did not see is scaled; all rows if nothing does.
+/// Scores series. The lead-in rows scale a series that training did not see; without a lead, all its rows do.
 SeriesScore score_grouped(const Model& model, Rows& rows, const SeriesScoring& options, const Execution& execution) {
   const DataDescription& data = model.data();
   const TargetValues targets(data, rows);

@@ -48,7 +48,7 @@ class SearchRecord {
 
   std::vector<SearchTrial> take_trials() { return std::move(trials_); }
   double seconds() const { return seconds_; }
-  /// Whether the search came to its end.
+  /// Returns whether the search came to its end.
   bool ended() const { return ended_; }
 
   void end() { append({{"ended", true}}); }

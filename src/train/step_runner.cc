@@ -9,8 +9,6 @@ namespace penstock::training {
 
 namespace {
 
-// Batches have one shape, or two where the last of a pass is shorter.
-constexpr std::size_t kept_shapes = 2;
 // Steps that a GPU may be ahead of what the host knows: enough that it never waits for the host.
 constexpr std::size_t steps_ahead = 4;
 
@@ -58,24 +56,18 @@ StepRunner::~StepRunner() {
   try {
     queue_.synchronize();  // nothing that is under way may outlive its memory
   } catch (const Error&) {
-    // Whoever waited for a result has been told.
+    // The callers that waited for a result have already got its error.
   }
 }
 
 StepRunner::Shape& StepRunner::shape_for(const ops::Target& target) {
-  const auto fits = [&](const Shape& held) { return same_shape(held.workspace->program().target(), target); };
-  const auto found = std::ranges::find_if(shapes_, fits);
-  if (found != shapes_.end()) {
-    std::rotate(shapes_.begin(), found, found + 1);
-  } else {
-    if (shapes_.size() == kept_shapes) shapes_.pop_back();
+  return shapes_.get(target, [&] {
     Shape made;
     made.workspace = std::make_unique<graph::Workspace>(
         nn::training_program(model_.spec, model_.data, training_, target), weights_->shared_queue());
     made.workspace->bind(weights_);
-    shapes_.insert(shapes_.begin(), std::move(made));
-  }
-  return shapes_.front();
+    return made;
+  });
 }
 
 void StepRunner::start_state(const Example& example, bool carry) {
@@ -84,16 +76,14 @@ void StepRunner::start_state(const Example& example, bool carry) {
   if (state_in_.bytes() != bytes) {
     state_in_ = ops::Buffer(queue_, bytes);
     state_out_ = ops::Buffer(queue_, bytes);
-    for (Shape& shape : shapes_) shape.recording.reset();
+    forget_recordings();
   }
   if (!continues) state_in_.zero();
   carried_rows_ = example.rows;
 }
 
 void StepRunner::upload(const Example& example, double time_fraction, Slot& slot) {
-  if (batch_.reserve(example)) {
-    for (Shape& shape : shapes_) shape.recording.reset();
-  }
+  if (batch_.reserve(example)) forget_recordings();
   slot.copied->wait();
   std::memcpy(slot.time_fraction->data(), &time_fraction, sizeof time_fraction);
   status_.start_upload(slot.time_fraction->data(), sizeof time_fraction,
@@ -126,7 +116,7 @@ void StepRunner::submit(const Example& example, bool carry, double time_fraction
   workspace.observe(observer_);
   workspace.refresh(call);
   if (workspace.moved()) shape.recording.reset();
-  if (!queue_.device().is_cuda() || observer_ != nullptr) {
+  if (observer_ != nullptr) {
     workspace.run(call);
   } else {
     if (!shape.recording) shape.recording.emplace(queue_, [&workspace, call] { workspace.run(call); });

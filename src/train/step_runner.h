@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/last_used.h"
 #include "data/device_batch.h"
 #include "nn/model/model_impl.h"
 #include "penstock/data/dataset.h"
@@ -12,7 +13,7 @@
 
 namespace penstock::training {
 
-/// What one training step came to.
+/// Result of one training step.
 struct StepResult {
   ops::StepState state = {};                  ///< Behind the step
   std::vector<std::int64_t> saturation = {};  ///< Two numbers of each recurrent layer (ops/training/saturation.h)
@@ -40,7 +41,7 @@ class StepRunner {
   const std::vector<float>& carried() const { return carried_; }
   Index carried_rows() const { return carried_rows_; }
 
-  /// Whoever is to hear of the nodes of steps from now on, which are then not recorded; null: nobody.
+  /// Sets the observer of the nodes of steps from now on, which are then not recorded; null: none.
   void observe(graph::Observer* observer) { observer_ = observer; }
 
  private:
@@ -57,6 +58,9 @@ class StepRunner {
     bool busy = false;
   };
   Shape& shape_for(const ops::Target& target);
+  void forget_recordings() {
+    shapes_.for_each([](Shape& shape) { shape.recording.reset(); });
+  }
   void start_state(const Example& example, bool carry);
   void upload(const Example& example, double time_fraction, Slot& slot);
   void bind(graph::Workspace& workspace) const;
@@ -67,7 +71,8 @@ class StepRunner {
   OptimizerState& optimizer_;
   std::shared_ptr<graph::Weights> weights_;
   ops::Queue& queue_;
-  std::vector<Shape> shapes_;  // the one used last comes first
+  // Batches have one shape, or two where the last of a pass is shorter.
+  LastUsed<ops::Target, Shape> shapes_{2};
   DeviceBatch batch_;
   ops::Buffer gradients_, first_, second_, status_, state_in_, state_out_;
   std::vector<Slot> slots_;

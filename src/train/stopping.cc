@@ -9,7 +9,7 @@ namespace {
 
 // A cooldown begins at most at the rate that a cosine has here: the weights it starts from were found at a high one.
 constexpr double least_cooldown_fraction = 0.5;
-// Of the steps that led to the best weights.
+// Cooldown as a share of the steps that led to the best weights.
 constexpr double cooldown_share = 0.2;
 
 }  // namespace

@@ -4,7 +4,7 @@
 
 namespace penstock::training {
 
-/// What the validations of a run have said so far. Part of a checkpoint.
+/// Results of the validations of a run so far. Part of a checkpoint.
 struct ValidationHistory {
   bool known = false;          ///< There has been a validation whose loss was finite.
   double best_loss = 0.0;      ///< The lowest loss of any of them ...
@@ -21,12 +21,12 @@ class Stopping {
   Stopping(const TrainOptions& options, ValidationHistory history)
       : validate_steps_(options.validate_steps), patience_(options.patience), history_(history) {}
 
-  /// Whether a validation is due after a step.
+  /// Returns whether a validation is due after a step.
   bool due(Index step) const { return validate_steps_ > 0 && step % validate_steps_ == 0; }
 
   /// Takes a validation after `step`; true if no earlier one was as good.
   bool note(double loss, Index step, bool by_steps);
-  /// Whether the cooldown is to begin now.
+  /// Returns whether to begin the cooldown now.
   bool exhausted() const;
   void begin_cooldown(Index step, double fraction);
   bool cooling() const { return history_.cooldown_begin > 0; }

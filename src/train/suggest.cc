@@ -22,7 +22,7 @@ constexpr Index validations = 40;      // of a planned run
 constexpr Index patience = 10;         // a quarter of the plan
 constexpr Index fewest_to_judge = 30;  // held-out sequences by which a run is ended
 
-/// What a text is learnt by in a minute.
+/// Model and settings that learn a text in a minute.
 struct TextPlan {
   Index width, blocks;
   double dropout;
@@ -39,7 +39,7 @@ TextPlan text_plan(Index bytes, Device device) {
   return {.width = 512, .blocks = 6, .dropout = 0.1, .batch = 64, .length = 512};
 }
 
-/// Whether a GPU multiplies bfloat16: from compute capability 8.0 on. One that is not there is found out when it is
+/// Returns whether a GPU multiplies bfloat16: from compute capability 8.0 on. A missing GPU is reported when it is
 /// used.
 bool multiplies_bf16(Device device) {
   if (!device.is_cuda()) return false;

@@ -38,7 +38,7 @@ Index existing_positions(const Example& example) {
 
 double mean_of(const ops::LossSums& loss) { return loss.weight > 0.0 ? loss.sum / loss.weight : 0.0; }
 
-/// What was not finite first, or null.
+/// Returns the name of the first value that was not finite, or null.
 const char* broken_by(const ops::StepState& state) {
   if ((state.broken & cuda::kBrokenOutput) != 0) return "forward output";
   if ((state.broken & cuda::kBrokenLoss) != 0) return "loss";
@@ -53,7 +53,7 @@ double first_gradient_ratio(const ModelSpec& spec, const ops::StepState& state) 
   return has_baseline ? std::sqrt(state.first_squares / state.last_squares) : 1.0;
 }
 
-/// Whether the step was skipped because of its numbers, and not because the loss scale was too large.
+/// Returns whether the step was skipped because of its numbers, and not because the loss scale was too large.
 bool is_skipped(const ops::StepState& state) { return state.broken != 0 && state.last_skipped == state.step; }
 
 double saturated_share(const std::vector<std::int64_t>& counts) {
@@ -304,7 +304,7 @@ void Trainer::check_metrics() {
 
 bool Trainer::report_is_due(const StepResult& result, double now) const {
   if (is_skipped(result.state) || now - last_report_ >= options_.log_every) return true;
-  // Of a run of a second, what is kept would be a curve of two points.
+  // For a run of a second, the kept curve would otherwise have two points.
   constexpr double share_of_run = 0.01;
   const bool kept = !options_.metrics_path.empty() || !options_.tensorboard_path.empty();
   return kept && fraction(result.state.step, result.state.scored, now) - result_.last.fraction >= share_of_run;

@@ -31,7 +31,7 @@ class Trainer {
   void train();
   /// Puts the next batch on its way.
   void submit();
-  /// What a batch came to: counts, reports, gives up. `last`: no other follows.
+  /// Handles the result of a batch: counts, reports, gives up. `last`: no other follows.
   void handle(const StepResult& result, bool last);
   void count(const StepResult& result);
   bool report_is_due(const StepResult& result, double now) const;
@@ -75,7 +75,7 @@ class Trainer {
   /// How much of the run is behind us (0..1) when that many steps and scored positions have been counted: the limit
   /// that is nearest decides.
   double fraction(Index steps, Index scored, double seconds) const;
-  /// What of it the steps themselves do not say.
+  /// Returns the part of the fraction that the steps themselves do not determine.
   double time_fraction(double seconds) const;
   std::string describe_skip(const StepResult& result) const;
 

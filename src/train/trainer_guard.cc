@@ -1,4 +1,4 @@
-// What a run does when its guard finds trouble.
+// Actions of a run when its guard finds trouble.
 
 #include <algorithm>
 #include <cmath>
@@ -24,7 +24,7 @@ ops::StepState step_state_of(const RunState& state, bool scaled) {
   return step;
 }
 
-/// What to try about the network of a model.
+/// Returns what to try about the network of a model.
 std::string network_remedy(const ModelSpec& spec) {
   const plan::CellTraits& cell = plan::cell_traits(spec.cell);
   if (!spec.end_norms) return "norms around all layers: the option 'norms=all'";

@@ -367,8 +367,8 @@ TEST_P(OnStream, WhatDoesNotFitIsRefusedByName) {
     network.backward(batch, tensor(Floats(24), {2, 4, 3}), dy, {}, {}, {}, tape);
   });
   network.backward(batch, x, dy, {}, {}, {}, tape);
-  refused("tape must hold a forward pass of this network", [&] { network.backward(batch, x, dy, {}, {}, {}, tape); });
   if (device.is_cuda()) {
+    refused("tape must hold a forward pass of this network", [&] { network.backward(batch, x, dy, {}, {}, {}, tape); });
     expect_error(ErrorCode::unsupported, "a network in double runs on the CPU, not on cuda:0",
                  [&] { const Recurrent<double> doubles(spec, stream()); });
   }

@@ -84,12 +84,12 @@ TEST(Regression, WeighsAndIgnores) {
   const std::vector<float> targets = {0.0f, 5.0f, nan, 4.0f, nan, nan};
   const std::vector<float> weights = {1.0f, 1.0f, 0.0f, 2.0f, 0.0f, 0.0f};  // three steps of two values
   std::vector<float> gradient(6, -7.0f);
-  LossSum loss =
-      mean_squared_error(0, 3, 2, y.data(), targets.data(), weights.data(), gradient.data(), space.scratch());
+  const Regression batch{3, 2, y.data(), targets.data(), weights.data()};
+  LossSum loss = mean_squared_error(0, batch, gradient.data(), space.scratch());
   EXPECT_DOUBLE_EQ(loss.mean(), (1.0 + 9.0 + 0.0) / 4.0);
   EXPECT_EQ(loss.scored, 2);
   EXPECT_THAT(gradient, ElementsAre(0.5f, -1.5f, 0.0f, 0.0f, 0.0f, 0.0f));
-  loss = mean_absolute_error(0, 3, 2, y.data(), targets.data(), weights.data(), gradient.data(), space.scratch());
+  loss = mean_absolute_error(0, batch, gradient.data(), space.scratch());
   EXPECT_DOUBLE_EQ(loss.mean(), (1.0 + 3.0 + 0.0) / 4.0);
   EXPECT_THAT(gradient, ElementsAre(0.25f, -0.25f, 0.0f, 0.0f, 0.0f, 0.0f));
 }
@@ -97,10 +97,11 @@ TEST(Regression, WeighsAndIgnores) {
 TEST(Regression, AScoredNanShows) {
   Space space(1);
   const float y = 1.0f, target = std::numeric_limits<float>::quiet_NaN(), weight = 1.0f;
+  const Regression batch{1, 1, &y, &target, &weight};
   float gradient = 0.0f;
-  EXPECT_TRUE(std::isnan(mean_squared_error(0, 1, 1, &y, &target, &weight, &gradient, space.scratch()).mean()));
+  EXPECT_TRUE(std::isnan(mean_squared_error(0, batch, &gradient, space.scratch()).mean()));
   EXPECT_TRUE(std::isnan(gradient));
-  EXPECT_TRUE(std::isnan(mean_absolute_error(0, 1, 1, &y, &target, &weight, &gradient, space.scratch()).mean()));
+  EXPECT_TRUE(std::isnan(mean_absolute_error(0, batch, &gradient, space.scratch()).mean()));
   EXPECT_TRUE(std::isnan(gradient));
 }
 

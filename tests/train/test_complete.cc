@@ -1,4 +1,4 @@
-// What a caller leaves open about a run follows from the data, the device and a checkpoint.
+// Options of a run that a caller leaves open follow from the data, the device and a checkpoint.
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

@@ -157,7 +157,7 @@ class TrainingRun {
     return history;
   }
 
-  /// What the metrics say of the run beside its numbers, so that `penstock report` needs nothing else.
+  /// Returns the description of the run for the metrics, beside its numbers: all that `penstock report` needs.
   std::string metrics_note(const Model& model) const {
     return Json{{"model", arguments_.output},
                 {"data", arguments_.data.sources},
@@ -171,7 +171,7 @@ class TrainingRun {
         .dump(-1, ' ', false, Json::error_handler_t::replace);
   }
 
-  /// What the finished model does, behind the metrics.
+  /// Appends the results of the finished model to the metrics.
   void record_outcome(const Model& model, const FitResult& result) const {
     if (plan_.options.metrics_path.empty() || !result.metrics_error.empty()) return;
     std::vector<Json> records;
@@ -185,7 +185,7 @@ class TrainingRun {
     reporting::append_records(plan_.options.metrics_path, records);
   }
 
-  /// What the metrics say of a run without steps.
+  /// Records a run without steps in the metrics.
   void record_untrained(const Model& model) const {
     if (plan_.options.metrics_path.empty()) return;
     Json record = {{"kind", "run"}, {"parameters", model.parameter_count()}};
@@ -200,7 +200,7 @@ class TrainingRun {
     say(fmt::format("device {}: {}\n", to_string(plan_.options.execution.device), printable(why)));
   }
 
-  /// Of a fresh model where layers are searched or not trained, otherwise of the one that training continues from.
+  /// Returns the spec of a fresh model if layers are searched or not trained, else of the one that training continues.
   ModelSpec spec() const {
     ModelSpec result = suggest_spec(*data_.dataset, arguments_.model.cell.value_or(""), plan_.options.execution.device);
     result.from_last = data_.dataset->description().forecasts_an_input();

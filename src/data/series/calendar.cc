@@ -50,7 +50,7 @@ double median_of(std::vector<double> values) {
   return *middle;
 }
 
-/// What few missing rows of a regular calendar, or dates of none, are best read as.
+/// Returns how best to treat a few missing rows of a regular calendar, or dates of an irregular one.
 Irregular suit(const Calendar& calendar) {
   constexpr double most_missing = 0.1;  // of the rows that there would be
   constexpr double most_off = 0.02;     // of the rows: an accident
@@ -110,7 +110,7 @@ class CalendarFinder {
     return result;
   }
 
-  /// Of a calendar, some of whose rows have no date.
+  /// Refuses a calendar some of whose rows have no date.
   [[noreturn]] void refuse_undated(const Calendar& calendar) const {
     const std::string field = read_column(table_, calendar.column)[static_cast<std::size_t>(calendar.undated.front())];
     const auto more = static_cast<Index>(calendar.undated.size()) - 1;
@@ -258,7 +258,7 @@ class CalendarFinder {
     }
   }
 
-  /// Whether a row a day stands for those from Monday to Friday, all of them.
+  /// Returns whether the rows stand for all days from Monday to Friday.
   bool has_working_days(const Calendar& calendar) const {
     constexpr std::size_t enough = 10;  // rows, among which there is a weekend
     if (calendar.dates.step != one_day || calendar.seconds.size() < enough) return false;

@@ -35,9 +35,9 @@ struct Calendar {
   std::vector<Feature> features;         ///< Cycles that the model reads.
   std::vector<Cycle> not_followed;       ///< Cycles that it would read, had the training rows followed them.
 
-  /// Whether dates rise, and most of them from row to row.
+  /// Returns whether dates never fall, and mostly rise from row to row.
   bool rises() const { return earlier == 0 && dates.step > 0.0; }
-  /// Whether all rows have a date, and these rise.
+  /// Returns whether all rows have a date, and these rise.
   bool is_whole() const { return rises() && undated.empty(); }
   /// The time from the row before in units of the usual one, of rows of one series.
   double elapsed(Index row) const { return dates.seconds_between(seconds[row - 1], seconds[row]) / dates.step; }

@@ -158,7 +158,7 @@ class CycleTest {
     for (std::size_t i = 0; i < cycles_.size(); ++i) {
       const Index last = first + 2 * form_.waves[i];
       const auto fewer = equations.without(first, last);
-      // What is left of a series that follows its cycle to the last digit is rounding.
+      // The residuals of a series that follows its cycle to the last digit are rounding errors.
       const double left = std::max(all->squares, 1e-9 * equations.squares());
       if (fewer && fewer->squares > left) {
         const auto waves = static_cast<double>(last - first);

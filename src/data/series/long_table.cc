@@ -30,7 +30,7 @@ bool has_word(const std::string& name, std::initializer_list<const char*> words)
   return std::ranges::any_of(words, [&](const char* word) { return name.find(word) != name.npos; });
 }
 
-/// Whether a column may say when in a day, a month or a year a row was: its values follow each other within a date.
+/// Returns whether a column may say when in a day, a month or a year a row was: its values ascend within a date.
 bool may_say_when(const std::string& column) {
   const std::string name = lower_case(column);
   return may_name_dates(name) || has_word(name, {"hour", "minute", "second", "quarter", "shift", "slot", "half",
@@ -95,7 +95,7 @@ std::optional<NamedSeries> find_series(const std::vector<std::size_t>& keys, con
   return enough ? std::optional(found) : std::nullopt;
 }
 
-/// What has to be done first where the dates of the series do not rise.
+/// Returns the advice to sort first, if the dates of the series do not rise.
 std::string sort_first(const NamedSeries& series, const std::string& dates) {
   return series.sorted ? "" : fmt::format("sort the rows by {}; then ", dates);
 }

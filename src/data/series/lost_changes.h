@@ -11,9 +11,9 @@
 
 namespace penstock::data {
 
-/// What is to be said of columns that hold a value so far from all others that floats have too few digits left for
-/// these: a sentence a column, for Dataset::reading(). `inputs` are the columns' positions in the header, `read`
-/// [rows, inputs] what a model with that description sees of them.
+/// Returns warnings about columns with a value so far from all others that floats have too few digits left for these: a
+/// sentence a column, for Dataset::reading(). `inputs` are the columns' positions in the header, `read` [rows, inputs]
+/// the values that a model with that description sees.
 std::vector<std::string> lost_changes(const DataDescription& description, const CsvTable& table,
                                       const SeriesTable& series, const std::vector<std::size_t>& inputs,
                                       std::span<const float> read);

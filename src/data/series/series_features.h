@@ -21,8 +21,8 @@ struct FeatureValues {
 std::vector<FeatureValues> date_features(const Calendar& calendar, const std::string& name,
                                          const std::vector<training::Segment>& segments);
 
-/// Whether a value was missing, of each column that has such values and whose rows are masked. Of a model that is
-/// trained further (`origin`): of each column of which it reads that.
+/// Returns, for each column with missing values whose rows are masked, which values are missing. For a model that is
+/// trained further (`origin`): for each column of which it reads that.
 std::vector<FeatureValues> missing_features(const CsvTable& table, const SeriesTable& series,
                                             const std::vector<std::size_t>& inputs, bool masks,
                                             const DataDescription* origin);

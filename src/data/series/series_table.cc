@@ -26,7 +26,7 @@ struct Split {
 
 Split split_rows(Index rows, const SeriesOptions& options) {
   Index held = held_out(rows, options.validation_fraction);
-  // Of a short series at least one whole forecast, as long as training keeps more than that.
+  // A short series holds out at least one whole forecast, as long as training keeps more than that.
   if (held > 0 && rows > 2 * options.horizon) held = std::max(held, options.horizon);
   return {rows - held, held};
 }
@@ -229,13 +229,13 @@ class SeriesReader {
     run = std::move(all);
   }
 
-  /// Whether a row may be one that says only what is known in advance.
+  /// Returns whether a row may have only values that are known in advance.
   bool lacks_targets(const TableRows& rows) const {
     return !columns_.known.empty() &&
            std::ranges::all_of(columns_.targets, [&](std::size_t c) { return is_missing(rows.fields()[c].text); });
   }
 
-  /// What is known in advance must be there in all rows.
+  /// Checks that values known in advance are there in all rows.
   void check_known(const TableRows& rows) const {
     for (const std::size_t column : columns_.known) {
       const CsvField& field = rows.fields()[column];
@@ -383,7 +383,7 @@ class SeriesReader {
     result.values = std::move(values);
   }
 
-  /// What rows to come lack counts as missing nowhere.
+  /// Marks the unknown values of rows to come as not missing.
   static void forget_rows_to_come(TableValues& values, const std::vector<Segment>& segments) {
     for (auto& filled : values.filled) {
       if (filled.empty()) continue;

@@ -47,8 +47,8 @@ struct SeriesColumns {
 SeriesTable read_series(CsvTable& table, const SeriesColumns& columns, const SeriesOptions& options,
                         const RowDates* dates = nullptr);
 
-/// What is trained on by itself, with the last fifth of every segment held out in turn where that is enough. Throws
-/// Error(bad_input), naming `path`, if it is nowhere.
+/// Returns the part to train on by itself, with the last fifth of every segment held out in turn if that is enough.
+/// Throws Error(bad_input), naming `path`, if no segment is long enough.
 SeriesTable training_part(const SeriesTable& series, const SeriesOptions& options, const std::string& path);
 
 }  // namespace penstock::data

@@ -19,7 +19,7 @@ namespace {
 __extension__ typedef __int128 Int128;                   // NOLINT(modernize-use-using): which takes no __extension__
 __extension__ typedef unsigned __int128 UnsignedInt128;  // NOLINT(modernize-use-using)
 
-/// What a producer hands out; released in the end.
+/// Struct that a producer hands out; released in the destructor.
 template <class T>
 struct Released {
   T value = {};

@@ -1,11 +1,12 @@
 #include <fmt/format.h>
 
+#include <span>
 #include <string>
 #include <vector>
 
+#include "io/onnx/graph_writer.h"
 #include "io/onnx/onnx_file.h"
-#include "io/onnx/recurrence.h"
-#include "nn/layer/recurrent_graph.h"
+#include "nn/model/graph_builder.h"
 #include "penstock/file_writer.h"
 #include "penstock/onnx.h"
 
@@ -15,7 +16,10 @@ namespace io {
 
 namespace {
 
-/// Writes a stack of recurrent layers. Its state is [S, slots, B, H], with a slot for each layer and direction.
+const std::vector<Index> rows_and_states = {2, 1, 0, 3};  // [S, slots, B, H] -> [B, slots, S, H], and back
+
+/// Writes a stack of recurrent layers, each as a graph of its one or two directions. The state of the stack is
+/// [S, slots, B, H], with a slot for each layer and direction; that of a layer is [B, its slots * S * H].
 class StackWriter {
  public:
   explicit StackWriter(const Recurrent<float>& network)
@@ -28,88 +32,72 @@ class StackWriter {
     graph_.input({"x", "float", {"batch", "time", number(spec_.input_size)}, ""});
     graph_.input({"state", "float", state, "Before the first step; zeros at the start of a sequence"});
 
-    std::vector<std::vector<std::string>> states = split(slots);  // [B, H] of each slot and state
-    const std::vector<nn::LayerParameters> layers = nn::layer_parameters(spec_);
+    const std::string rows_first = graph_.node("Transpose", {"state"}, {{"perm", rows_and_states}});
+    const Index width = slots * states_ * spec_.hidden_size;
+    std::vector<std::string> states = {graph_.node("Reshape", {rows_first, graph_.integers({0, width})})};
+    if (spec_.layers > 1) {
+      states = graph_.node(static_cast<int>(spec_.layers), "Split", states, {{"axis", 1}});
+    }
     std::string x = "x";
     for (Index layer = 0; layer < spec_.layers; ++layer) {
-      std::vector<std::string> outputs;
-      for (Index direction = 0; direction < spec_.directions(); ++direction) {
-        const auto slot = static_cast<std::size_t>(layer * spec_.directions() + direction);
-        const OnnxRecurrentValues made = write_slot(layers[slot], layer, direction, x, states[slot]);
-        outputs.push_back(made.y);
-        states[slot] = made.states;
-      }
-      x = joined(outputs, 2);
+      x = write_layer(layer, x, states[static_cast<std::size_t>(layer)]);
     }
     graph_.enter("");
     graph_.output({"y", "float", {"batch", "time", number(spec_.output_size())}, ""}, x);
-    graph_.output({"next_state", "float", state, "Behind the last step"}, joined(states));
+    const std::string next =
+        graph_.node("Reshape", {joined(states, 1), graph_.integers({0, slots, states_, spec_.hidden_size})});
+    graph_.output({"next_state", "float", state, "Behind the last step"},
+                  graph_.node("Transpose", {next}, {{"perm", rows_and_states}}));
     return {graph_.inputs(), graph_.outputs(), onnx_file(graph_, {{"cell", spec_.cell}})};
   }
 
  private:
-  std::vector<std::string> parts(const std::string& x, Index count, Index axis) {
-    if (count == 1) return {x};
-    return graph_.node(static_cast<int>(count), "Split", {x}, {{"axis", axis}});
-  }
   std::string joined(const std::vector<std::string>& parts, Index axis) {
     return parts.size() == 1 ? parts.front() : graph_.node("Concat", parts, {{"axis", axis}});
   }
 
-  std::vector<std::vector<std::string>> split(Index slots) {
-    std::vector<std::vector<std::string>> all(static_cast<std::size_t>(slots));
-    for (const std::string& of_slots : parts("state", states_, 0)) {
-      const std::vector<std::string> each = parts(of_slots, slots, 1);
-      for (std::size_t i = 0; i < all.size(); ++i) {
-        all[i].push_back(graph_.node("Squeeze", {each[i], graph_.integers({0, 1})}));
-      }
+  /// Writes a layer that reads x. Returns its output, and replaces its state by the next one.
+  std::string write_layer(Index layer, const std::string& x, std::string& state) {
+    nn::GraphBuilder builder({});
+    const Index input = layer == 0 ? spec_.input_size : spec_.output_size();
+    const nn::ValueId features =
+        builder.external("x", graph::Home::features, graph::Extent::positions, input, builder.target().dtype);
+    std::vector<nn::ValueId> made;
+    for (Index direction = 0; direction < spec_.directions(); ++direction) {
+      const bool reverse = spec_.direction == Direction::reverse || direction == 1;
+      made.push_back(builder.recurrence(fmt::format("layer{}{}", layer, reverse ? ".reverse" : ""), features,
+                                        {.cell = spec_.cell,
+                                         .input = input,
+                                         .hidden = spec_.hidden_size,
+                                         .heads = spec_.heads,
+                                         .reverse = reverse,
+                                         .bias = spec_.bias}));
     }
-    return all;
+    const graph::Graph layer_graph = builder.take_graph();
+    const std::vector<float> values = read_values(builder.layout());
+    GraphWriter writer(graph_, layer_graph, values);
+    writer.write(x, state);
+    state = writer.next_state();
+    std::vector<std::string> outputs;
+    for (const nn::ValueId id : made) outputs.push_back(writer.name_of(id));
+    return joined(outputs, 2);
   }
 
-  /// Back again.
-  std::string joined(const std::vector<std::vector<std::string>>& states) {
-    std::vector<std::string> all;
-    for (std::size_t state = 0; state < states.front().size(); ++state) {
-      std::vector<std::string> of_slots;
-      for (const auto& of_slot : states) {
-        of_slots.push_back(graph_.node("Unsqueeze", {of_slot[state], graph_.integers({0, 1})}));
-      }
-      all.push_back(joined(of_slots, 1));
+  /// Reads the parameters of the next layer, which are in the order of the network's, from any device.
+  std::vector<float> read_values(const nn::ParameterLayout& layout) {
+    std::vector<float> values(static_cast<std::size_t>(layout.size()));
+    for (const nn::ParameterEntry& entry : layout.entries()) {
+      network_.read(
+          network_.parameters()[parameters_read_++].name,
+          std::span(values).subspan(static_cast<std::size_t>(entry.offset), static_cast<std::size_t>(entry.size)));
     }
-    return joined(all, 0);
-  }
-
-  OnnxRecurrentValues write_slot(const nn::LayerParameters& parameters, Index layer, Index direction,
-                                 const std::string& x, const std::vector<std::string>& states) {
-    const bool reverse = spec_.direction == Direction::reverse || direction == 1;
-    const ops::Recurrence shape{.cell = spec_.cell,
-                                .input = layer == 0 ? spec_.input_size : spec_.output_size(),
-                                .hidden = spec_.hidden_size,
-                                .heads = spec_.heads,
-                                .reverse = reverse,
-                                .bias = spec_.bias};
-    const std::string name = fmt::format("layer{}{}", layer, reverse ? ".reverse" : "");
-    graph_.enter(name + "/");
-    const std::vector<float> ih = values(parameters.weight_ih), hh = values(parameters.weight_hh),
-                             bias_ih = values(parameters.bias_ih), bias_hh = values(parameters.bias_hh);
-    return add_recurrence(graph_, shape, {ih, hh, bias_ih, bias_hh}, x, states, name);
-  }
-
-  /// Returns the values of a parameter by its number, from any device; empty if there is no such parameter.
-  std::vector<float> values(int parameter) const {
-    if (parameter < 0) return {};
-    const Recurrent<float>::Parameter& of = network_.parameters()[static_cast<std::size_t>(parameter)];
-    Index count = 1;
-    for (const Index n : of.shape) count *= n;
-    std::vector<float> result(static_cast<std::size_t>(count));
-    network_.read(of.name, result);
-    return result;
+    return values;
   }
 
   const Recurrent<float>& network_;
   const RecurrentSpec& spec_;
   const Index states_;
+  std::size_t parameters_read_ = 0;
   OnnxGraph graph_{""};
 };
 

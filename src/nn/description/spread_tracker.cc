@@ -77,7 +77,7 @@ void SpreadTracker::add(std::span<const float> features, std::span<const float> 
 /// So many rows before the one that comes next.
 const SpreadTracker::Row& SpreadTracker::before(std::size_t rows) const { return rows_[(seen_ - rows) % rows_.size()]; }
 
-/// What the model reads of the targets, raw; not a number where it reads nothing.
+/// Returns the raw values of the targets that the model reads; NaN for targets that it does not read.
 std::vector<double> SpreadTracker::read_values(std::span<const float> features) const {
   std::vector<double> values;
   for (const std::optional<std::size_t> input : sources_) {
@@ -125,8 +125,8 @@ bool SpreadTracker::ends_here(const Spread::Ending& ending) const {
   return true;
 }
 
-/// What a model has learnt from it forecasts better than what follows: at the end of it, errors of forecasts that had
-/// not seen it take their place.
+/// A model forecasts the rows it was fitted to better than later ones. At the end of these rows, errors of forecasts
+/// that had not seen them replace the errors so far.
 void SpreadTracker::go_on_from_ending() {
   const auto& endings = data_.series.spread.endings;
   const auto ending = std::ranges::find_if(endings, [&](const Spread::Ending& each) { return ends_here(each); });

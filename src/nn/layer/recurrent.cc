@@ -1,35 +1,49 @@
-// The stack of recurrent layers that owns its weights, over the passes that programs run.
+// The stack of recurrent layers that owns its weights: where they lie, and access to them.
 
+#include <algorithm>
+#include <cmath>
+
+#include "base/alive.h"
+#include "base/random.h"
 #include "nn/layer/recurrent_impl.h"
+#include "nn/model/gate_bias.h"
+#include "ops/memory/stream_queue.h"
 
 namespace penstock {
 
-using nn::strides_of;
-using ops::positions_of;
-
 namespace {
 
-template <class Real>
-ops::SequencePlace place_of(const Batch& batch, const SequenceView<Real>& view, Index channels) {
-  const bool packed = batch.cu_seqlens != nullptr;
-  return {view.data, packed ? 1 : batch.rows, packed ? positions_of(batch) : batch.steps,
-          channels,  strides_of(batch, view), sizeof(Real)};
+/// Where one parameter begins behind another: enough for every kernel's widest access.
+constexpr std::size_t kParameterAlignment = 256;
+
+/// The queue of networks that were made without a stream.
+const std::shared_ptr<ops::Queue>& host_queue() {
+  static const auto* const queue = new std::shared_ptr<ops::Queue>(std::make_shared<ops::Queue>(Device::cpu()));
+  return *queue;
 }
 
-/// Throws unless the view can be told from one that was made from a pointer alone.
-template <class Real>
-void require_strides(const char* name, const Batch& batch, const SequenceView<Real>& view) {
-  require(positions_of(batch) <= 1 || strides_of(batch, view) != SequenceStrides{},
-          "{} must have strides: batch_first() and time_first() make views", name);
+std::uint64_t next_identity() {
+  static std::atomic<std::uint64_t> count{0};
+  return ++count;
 }
 
-/// Every state, where the caller has memory for it.
-template <class Value>
-void set_states(RecurrentForm& form, const char* name, const Batch& batch, const SequenceView<Value>& states) {
-  if (!states) return;
-  require_strides(name, batch, states);
-  form.every_state = true;
-  form.states = strides_of(batch, states);
+void require_values(std::string_view name, const std::vector<Index>& shape, std::size_t size) {
+  require(size == ops::count_of(shape), "{} must have {} values, not {}", name, ops::count_of(shape), size);
+}
+
+std::size_t offset_in(const ops::Buffer& memory, const Tensor& tensor) {
+  return static_cast<std::size_t>(static_cast<const std::byte*>(tensor.data) -
+                                  static_cast<const std::byte*>(memory.data()));
+}
+
+/// Copy a parameter's value or its gradient, which lies in `memory`, to or from host memory, and wait.
+template <class Real>
+void read_from(const ops::Buffer& memory, const Tensor& tensor, std::span<Real> to) {
+  memory.download(to.data(), to.size_bytes(), offset_in(memory, tensor));
+}
+template <class Real>
+void write_to(ops::Buffer& memory, const Tensor& tensor, std::span<const Real> from) {
+  memory.upload(from.data(), from.size_bytes(), offset_in(memory, tensor));
 }
 
 }  // namespace
@@ -50,13 +64,79 @@ template <class Real>
 RecurrentTape<Real>& RecurrentTape<Real>::operator=(RecurrentTape&&) noexcept = default;
 
 template <class Real>
+Recurrent<Real>::Impl::Impl(const RecurrentSpec& spec_, std::uint64_t seed_, std::shared_ptr<ops::Queue> queue_)
+    : spec(spec_), seed(seed_), queue(std::move(queue_)), identity(next_identity()), device(queue->device()) {
+  const std::vector<ParameterShape> shapes = parameter_shapes(spec);
+  states = find_cell(spec.cell).states;
+  row_state = states * spec.layers * spec.directions() * spec.hidden_size;
+  const bool host = !device.is_cuda();
+  if (!host && dtype_of<Real>() == DType::f64) {
+    fail(ErrorCode::unsupported, "a network in double runs on the CPU, not on {}: there, Recurrent<float> does",
+         to_string(device));
+  }
+  std::size_t values = 0, bytes = 0;
+  std::vector<std::size_t> offsets;
+  for (const ParameterShape& parameter : shapes) {
+    const std::size_t size = ops::count_of(parameter.shape);
+    offsets.push_back(bytes);
+    values += size;
+    bytes += (size * sizeof(Real) + kParameterAlignment - 1) / kParameterAlignment * kParameterAlignment;
+  }
+  constexpr std::size_t most = std::size_t{1} << 36;
+  require(values <= most, "hidden_size, input_size and layers must not ask for more than {} weights, but {} are needed",
+          most, values);
+  weights = std::make_shared<graph::Weights>(queue, bytes, graph::Weights::Renewal::in_place);
+  gradients = ops::Buffer(*queue, bytes);
+  gradients.zero();
+  for (std::size_t i = 0; i < shapes.size(); ++i) {
+    const auto tensor = [&](const ops::Buffer& memory) {
+      return ops::tensor_of(static_cast<std::byte*>(memory.data()) + offsets[i], dtype_of<Real>(), shapes[i].shape,
+                            device);
+    };
+    Parameter one;
+    one.name = shapes[i].name;
+    one.shape = shapes[i].shape;
+    one.value_tensor = tensor(weights->values());
+    one.gradient_tensor = tensor(gradients);
+    if (host) {
+      const std::size_t size = ops::count_of(one.shape);
+      one.value = {static_cast<Real*>(one.value_tensor.data), size};
+      one.gradient = {static_cast<Real*>(one.gradient_tensor.data), size};
+    }
+    parameters.push_back(std::move(one));
+  }
+}
+
+template <class Real>
+void Recurrent<Real>::Impl::initialise() {
+  Random random(seed);
+  const double bound = 1.0 / std::sqrt(static_cast<double>(spec.hidden_size));
+  std::vector<Real> drawn;
+  for (const Parameter& parameter : parameters) {
+    drawn.resize(ops::count_of(parameter.shape));
+    for (Real& value : drawn) value = static_cast<Real>(random.uniform(-bound, bound));
+    if (parameter.name.starts_with("bias_ih")) nn::set_learnt_vectors(spec.cell, spec.hidden_size, drawn.data());
+    write_to<Real>(weights->values(), parameter.value_tensor, drawn);
+  }
+}
+
+template <class Real>
+typename Recurrent<Real>::Parameter& Recurrent<Real>::Impl::parameter(std::string_view name) {
+  const auto found = std::ranges::find(parameters, name, &Parameter::name);
+  if (found != parameters.end()) return *found;
+  std::vector<std::string_view> names;
+  for (const Parameter& one : parameters) names.emplace_back(one.name);
+  fail(ErrorCode::invalid_argument, "name must be one of {}, not {}", fmt::join(names, ", "), name);
+}
+
+template <class Real>
 Recurrent<Real>::Recurrent(const RecurrentSpec& spec, std::uint64_t seed)
-    : impl_(std::make_unique<Impl>(spec, seed, nullptr)) {
+    : impl_(std::make_unique<Impl>(spec, seed, host_queue())) {
   impl_->initialise();
 }
 template <class Real>
 Recurrent<Real>::Recurrent(const RecurrentSpec& spec, Stream& stream, std::uint64_t seed)
-    : impl_(std::make_unique<Impl>(spec, seed, &stream)) {
+    : impl_(std::make_unique<Impl>(spec, seed, queue_of(stream))) {
   impl_->initialise();
 }
 template <class Real>
@@ -74,6 +154,28 @@ typename Recurrent<Real>::Impl& Recurrent<Real>::held() const {
 template <class Real>
 const RecurrentSpec& Recurrent<Real>::spec() const {
   return held().spec;
+}
+
+template <class Real>
+Device Recurrent<Real>::device() const {
+  return held().device;
+}
+
+template <class Real>
+void Recurrent<Real>::move_to(Stream& stream) {
+  const Impl& from = held();
+  auto moved = std::make_unique<Impl>(from.spec, from.seed, queue_of(stream));
+  moved->passes = from.passes.load();
+  std::vector<Real> numbers;
+  for (const Parameter& parameter : from.parameters) {
+    numbers.resize(ops::count_of(parameter.shape));
+    const Parameter& there = moved->parameter(parameter.name);
+    read_from<Real>(from.weights->values(), parameter.value_tensor, numbers);
+    write_to<Real>(moved->weights->values(), there.value_tensor, numbers);
+    read_from<Real>(from.gradients, parameter.gradient_tensor, numbers);
+    write_to<Real>(moved->gradients, there.gradient_tensor, numbers);
+  }
+  impl_ = std::move(moved);
 }
 
 template <class Real>
@@ -98,145 +200,34 @@ typename Recurrent<Real>::Parameter& Recurrent<Real>::parameter(std::string_view
 
 template <class Real>
 void Recurrent<Real>::weights_changed() {
-  held().weights_changed();
+  held().weights->changed();
 }
 
 template <class Real>
-void Recurrent<Real>::forward(const Batch& batch, SequenceView<const Real> x, SequenceView<Real> y,
-                              const Real* state_in, Real* state_out, RecurrentTape<Real>* tape,
-                              const Execution& execution, SequenceView<Real> states) const {
-  ops::Geometry::check(batch);
-  require(static_cast<bool>(x), "x must not be null");
-  require(static_cast<bool>(y), "y must not be null");
-  Impl& impl = held();
-  const RecurrentSpec& spec = impl.spec;
-  require_strides("x", batch, x);
-  ops::require_apart("y", place_of(batch, y, spec.output_size()));
-  require(!ops::share_memory(place_of(batch, x, spec.input_size), place_of(batch, y, spec.output_size())),
-          "y must not overlap x");
-  RecurrentForm form = impl.form_of(batch);
-  form.training = tape != nullptr;
-  set_states(form, "states", batch, states);
-  if (states) {
-    const ops::SequencePlace place = place_of(batch, states, nn::other_states(spec));
-    ops::require_apart("states", place);
-    require(!ops::share_memory(place, place_of(batch, x, spec.input_size)), "states must not overlap x");
-    require(!ops::share_memory(place, place_of(batch, y, spec.output_size())), "states must not overlap y");
-  }
-  form.x = strides_of(batch, x);
-  form.y = strides_of(batch, y);
-  if (impl.stack)
-    return impl.forward_copied(batch, x, y, state_in, state_out, tape ? &tape->content() : nullptr, execution, states);
-  typename Impl::Work& work = impl.works.get();
-  typename Impl::Prepared& prepared = impl.prepare(work, form, Impl::resolved(execution), nullptr);
-  graph::Workspace& workspace = *prepared.workspace;
-  ops::Call call{.batch = batch, .threads = prepared.execution.threads};
-  if (tape != nullptr) {
-    auto& content = tape->content();
-    content.start(impl.identity, impl.version(), impl.queue);
-    content.layout = prepared.pass.tape;
-    content.y = y;
-    content.form = form;
-    content.places = positions_of(batch);
-    content.batch = nn::hash_of(batch);
-    content.rounded = prepared.pass.rounds_tape;
-    call.seed = content.seed = impl.next_seed();
-    const auto state_values = static_cast<std::size_t>(impl.row_state * batch.rows);
-    content.state_in.assign(state_in, state_in + (state_in == nullptr ? 0 : state_values));
-    if (content.memory.bytes() < prepared.pass.tape.bytes) {
-      content.memory = ops::Buffer(content.queue, prepared.pass.tape.bytes);
-    }
-    prepared.pass.bind_tape(workspace, content.memory.data());
-    content.filled = true;
-  }
-  if (positions_of(batch) == 0) {
-    return nn::pass_on(impl.row_state * batch.rows, state_in, state_out);
-  }
-  workspace.bind(prepared.pass.x, const_cast<Real*>(x.data));
-  workspace.bind(prepared.pass.y, y.data);
-  workspace.bind(prepared.pass.state_in, const_cast<Real*>(state_in));
-  workspace.bind(prepared.pass.state_out, state_out);
-  if (states) workspace.bind(prepared.pass.states, states.data);
-  workspace.run(call);
+void Recurrent<Real>::zero_gradients() {
+  held().gradients.zero();
 }
 
 template <class Real>
-void Recurrent<Real>::backward(const Batch& batch, SequenceView<const Real> x, SequenceView<const Real> dy,
-                               const Real* dstate_out, SequenceView<Real> dx, Real* dstate_in,
-                               RecurrentTape<Real>& tape, const Execution& execution,
-                               SequenceView<const Real> dstates) {
-  ops::Geometry::check(batch);
-  require(static_cast<bool>(x), "x must not be null");
-  require(static_cast<bool>(dy), "dy must not be null");
-  Impl& impl = held();
-  const RecurrentSpec& spec = impl.spec;
-  auto& content = tape.content();
-  require(content.filled, "tape must hold a forward pass of this network");
-  impl.require_tape_of_this(content);
-  require(content.form.rows == batch.rows && content.form.steps == batch.steps && content.places == positions_of(batch),
-          "tape must hold a forward pass of this batch: it has {} rows of {} steps ({} in all), not {} of {} ({})",
-          content.form.rows, content.form.steps, content.places, batch.rows, batch.steps, positions_of(batch));
-  require(content.batch == nn::hash_of(batch),
-          "tape must hold a forward pass of this batch: its lengths, packed rows or resets are others");
-  require_strides("dy", batch, dy);
-  require(strides_of(batch, x) == content.form.x, "x must lie in memory as in the forward call that filled the tape");
-  RecurrentForm form = impl.form_of(batch);
-  form.training = true;
-  form.x = content.form.x;
-  form.y = content.form.y;
-  form.dy = strides_of(batch, dy);
-  set_states(form, "dstates", batch, dstates);
-  form.input_gradient = static_cast<bool>(dx);
-  if (dx) {
-    const ops::SequencePlace place = place_of(batch, dx, spec.input_size);
-    ops::require_apart("dx", place);
-    require(!ops::share_memory(place, place_of(batch, dy, spec.output_size())), "dx must not overlap dy");
-    require(!ops::share_memory(place, place_of(batch, x, spec.input_size)), "dx must not overlap x");
-    form.dx = strides_of(batch, dx);
-  }
-  if (impl.stack) return impl.backward_copied(batch, dy, dstate_out, dx, dstate_in, content, execution, dstates);
-  typename Impl::Work& work = impl.works.get();
-  typename Impl::Prepared& prepared = impl.prepare(work, form, Impl::resolved(execution), &content.layout);
-  const nn::StackPass& pass = prepared.pass;
-  require(
-      content.rounded == pass.rounds_tape,
-      "tape must hold a forward pass in the precision of the backward pass, exact or not as it is: of {} it holds {}",
-      spec.cell, content.rounded ? "bfloat16" : "floats");
-  if (positions_of(batch) == 0) {
-    return nn::pass_on(impl.row_state * batch.rows, dstate_out, dstate_in);
-  }
-  graph::Workspace& workspace = *prepared.workspace;
-  workspace.bind(pass.x, const_cast<Real*>(x.data));
-  workspace.bind(pass.y, content.y.data);
-  workspace.bind(pass.dy, const_cast<Real*>(dy.data));
-  if (dx) workspace.bind(pass.dx, dx.data);
-  workspace.bind(pass.state_in, content.state_in.empty() ? nullptr : content.state_in.data());
-  workspace.bind(pass.dstate_out, const_cast<Real*>(dstate_out));
-  workspace.bind(pass.dstate_in, dstate_in);
-  if (dstates) workspace.bind(pass.dstates, const_cast<Real*>(dstates.data));
-  pass.bind_tape(workspace, content.memory.data());
-  workspace.run({.batch = batch, .threads = prepared.execution.threads, .seed = content.seed});
+void Recurrent<Real>::read(std::string_view name, std::span<Real> value) const {
+  const Parameter& parameter = held().parameter(name);
+  require_values(parameter.name, parameter.shape, value.size());
+  read_from(impl_->weights->values(), parameter.value_tensor, value);
 }
 
 template <class Real>
-void Recurrent<Real>::step(Index rows, const Real* x, Real* y, Real* state, const Execution& execution) const {
-  Impl& impl = held();
-  if (rows == 1 && !impl.stack && impl.accepts_row(x, y, state, execution))
-    return impl.step_row(x, y, state, execution.precision);
-  require(x != nullptr, "x must not be null");
-  require(y != nullptr, "y must not be null");
-  require(state != nullptr, "state must not be null");
-  const RecurrentSpec& spec = impl.spec;
-  require(spec.direction == Direction::forward,
-          "step() needs direction forward, not {}: the end of a stream is not known", to_string(spec.direction));
-  Batch batch;
-  batch.rows = rows;
-  ops::Geometry::check(batch);
-  require(nn::are_apart(y, rows * spec.hidden_size, x, rows * spec.input_size), "y must not overlap x");
-  require(nn::are_apart(y, rows * spec.hidden_size, state, rows * impl.row_state), "y must not overlap state");
-  if (impl.stack) return impl.step_copied(rows, x, y, state, execution);
-  forward(batch, SequenceView<const Real>::batch_first(x, 1, spec.input_size),
-          SequenceView<Real>::batch_first(y, 1, spec.hidden_size), state, state, nullptr, execution);
+void Recurrent<Real>::read_gradient(std::string_view name, std::span<Real> gradient) const {
+  const Parameter& parameter = held().parameter(name);
+  require_values(parameter.name, parameter.shape, gradient.size());
+  read_from(impl_->gradients, parameter.gradient_tensor, gradient);
+}
+
+template <class Real>
+void Recurrent<Real>::write(std::string_view name, std::span<const Real> value) {
+  const Parameter& parameter = held().parameter(name);
+  require_values(parameter.name, parameter.shape, value.size());
+  write_to(impl_->weights->values(), parameter.value_tensor, value);
+  impl_->weights->changed();
 }
 
 template class RecurrentTape<float>;

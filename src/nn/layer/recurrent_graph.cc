@@ -268,7 +268,7 @@ class StackBuilder {
     return output;
   }
 
-  /// What a layer reads: x, or the output below after its dropout, which a backward pass draws again.
+  /// Returns the input of a layer: x, or the output below after its dropout, which a backward pass draws again.
   ValueId input_of(Index layer) {
     if (layer == 0) return input_;
     const ValueId below = output_of(layer - 1);
@@ -291,7 +291,7 @@ class StackBuilder {
                        .offset = direction * channels,
                        .part_of = output});
   }
-  /// The same of every state, which only the last layer has.
+  /// Returns the part of every state, which only the last layer has.
   ValueId states_part(ValueId states, const Place& at) {
     if (!states || at.layer + 1 < spec_.layers) return {};
     return part_of(states, at.direction, shape_.other_states());

@@ -9,7 +9,7 @@ using graph::Phase;
 
 namespace {
 
-/// What fixed layers are prepared for: no backward pass follows, so that nothing is kept for one.
+/// Returns the target of fixed layers: no backward pass follows, so that nothing is kept for one.
 ops::Target fixed_target(ops::Target target) {
   target.dtype = target.master();
   target.execution.precision = Precision::full;

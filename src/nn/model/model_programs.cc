@@ -15,9 +15,6 @@ using graph::Phase;
 
 namespace {
 
-// A reader of files has two shapes, its chunks and the last one; a few more callers may take turns.
-constexpr std::size_t kept_programs = 8;
-
 /// What passes between the ops of a training step, in Home::status.
 struct StepValues {
   ValueId state, time_fraction;
@@ -162,48 +159,14 @@ std::shared_ptr<const graph::Program> scoring_program(const ModelSpec& spec, con
   return std::make_shared<graph::Program>(builder.take_graph(), target);
 }
 
-ModelPrograms::Entry& ModelPrograms::entry(const ModelSpec& spec, const DataDescription& data, ops::Target target) {
+std::shared_ptr<ModelPrograms::Entry> ModelPrograms::entry(const ModelSpec& spec, const DataDescription& data,
+                                                           ops::Target target) {
   target.execution.threads = resolve_threads(target.execution.threads);  // what 0 means may change
-  const Key key(target, cpu::isa_generation());
-  const auto found = std::ranges::find(entries_, key, &Entry::key);
-  if (found != entries_.end()) {
-    entries_.splice(entries_.begin(), entries_, found);
-  } else {
-    std::shared_ptr<const graph::Program> program = forward_program(spec, data, target);
-    entries_.push_front({key, std::move(program), {}});
-    if (entries_.size() > kept_programs) entries_.pop_back();
-  }
-  return entries_.front();
-}
-
-std::shared_ptr<const graph::Program> ModelPrograms::program(const ModelSpec& spec, const DataDescription& data,
-                                                             const ops::Target& target) {
-  const std::lock_guard lock(guard_);
-  return entry(spec, data, target).program;
-}
-
-ModelPrograms::Lease ModelPrograms::take(const ModelSpec& spec, const DataDescription& data, const ops::Target& target,
-                                         const std::shared_ptr<ops::Queue>& queue) {
-  std::shared_ptr<const graph::Program> program;
-  Key key;
-  {
-    const std::lock_guard lock(guard_);
-    Entry& held = entry(spec, data, target);
-    if (!held.idle.empty()) {
-      std::unique_ptr<graph::Workspace> workspace = std::move(held.idle.back());
-      held.idle.pop_back();
-      return {*this, held.key, std::move(workspace)};
-    }
-    program = held.program;
-    key = held.key;
-  }
-  return {*this, key, std::make_unique<graph::Workspace>(std::move(program), queue)};
-}
-
-void ModelPrograms::give_back(const Key& key, std::unique_ptr<graph::Workspace> workspace) {
-  const std::lock_guard lock(guard_);
-  const auto found = std::ranges::find(entries_, key, &Entry::key);
-  if (found != entries_.end()) found->idle.push_back(std::move(workspace));
+  return entries_.get({target, cpu::isa_generation()}, [&] {
+    auto made = std::make_shared<Entry>();
+    made->program = forward_program(spec, data, target);
+    return made;
+  });
 }
 
 }  // namespace penstock::nn

@@ -1,11 +1,10 @@
 #pragma once
 
-#include <list>
 #include <memory>
-#include <mutex>
 #include <utility>
-#include <vector>
 
+#include "base/pool.h"
+#include "base/recent.h"
 #include "graph/program.h"
 #include "ops/pointwise/sample.h"
 #include "ops/training/training.h"
@@ -53,44 +52,44 @@ std::shared_ptr<const graph::Program> scoring_program(const ModelSpec& spec, con
 /// A cache of the forward programs that a model used last, with workspaces. Any number of threads may take one
 /// workspace each.
 class ModelPrograms {
-  using Key = std::pair<ops::Target, unsigned>;  // with the number of the instruction set
+  /// A program, and its workspaces that nobody uses at the moment.
+  struct Entry {
+    std::shared_ptr<const graph::Program> program;
+    Pool<graph::Workspace> idle;
+  };
 
  public:
   /// Exclusive use of a workspace while the object lives.
   class Lease {
    public:
-    Lease(ModelPrograms& from, const Key& key, std::unique_ptr<graph::Workspace> workspace)
-        : from_(&from), key_(key), workspace_(std::move(workspace)) {}
-    ~Lease() { from_->give_back(key_, std::move(workspace_)); }
-    Lease(const Lease&) = delete;
-    Lease& operator=(const Lease&) = delete;
+    Lease(std::shared_ptr<Entry> entry, const std::shared_ptr<ops::Queue>& queue)
+        : entry_(std::move(entry)),
+          workspace_(entry_->idle, [&] { return std::make_unique<graph::Workspace>(entry_->program, queue); }) {}
     graph::Workspace& operator*() const { return *workspace_; }
-    graph::Workspace* operator->() const { return workspace_.get(); }
+    graph::Workspace* operator->() const { return &*workspace_; }
 
    private:
-    ModelPrograms* from_;
-    Key key_;
-    std::unique_ptr<graph::Workspace> workspace_;
+    std::shared_ptr<Entry> entry_;
+    Pool<graph::Workspace>::Lease workspace_;
   };
 
   /// Takes a workspace for a forward pass of a target, in memory of the queue's device.
   Lease take(const ModelSpec& spec, const DataDescription& data, const ops::Target& target,
-             const std::shared_ptr<ops::Queue>& queue);
+             const std::shared_ptr<ops::Queue>& queue) {
+    return {entry(spec, data, target), queue};
+  }
   /// Returns the program of a forward pass of a target.
   std::shared_ptr<const graph::Program> program(const ModelSpec& spec, const DataDescription& data,
-                                                const ops::Target& target);
+                                                const ops::Target& target) {
+    return entry(spec, data, target)->program;
+  }
 
  private:
-  struct Entry {
-    Key key;
-    std::shared_ptr<const graph::Program> program;
-    std::vector<std::unique_ptr<graph::Workspace>> idle;
-  };
-  Entry& entry(const ModelSpec& spec, const DataDescription& data, ops::Target target);
-  void give_back(const Key& key, std::unique_ptr<graph::Workspace> workspace);
+  using Key = std::pair<ops::Target, unsigned>;  // with the number of the instruction set
+  std::shared_ptr<Entry> entry(const ModelSpec& spec, const DataDescription& data, ops::Target target);
 
-  std::mutex guard_;
-  std::list<Entry> entries_;  // the last used first
+  // A reader of files has two shapes, its chunks and the last one; a few more callers may take turns.
+  Recent<Key, Entry> entries_{8};
 };
 
 }  // namespace penstock::nn

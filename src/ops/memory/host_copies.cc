@@ -8,7 +8,7 @@
 namespace penstock::ops {
 namespace {
 
-/// How a sequence lies on the device: without gaps, in the order in which the host has it if that has none either.
+/// How the copy of a sequence lies: without gaps, in the order in which the host has it if that has none either.
 template <class Real>
 struct Copied {
   Index rows, steps, channels;
@@ -45,9 +45,22 @@ struct Copied {
   }
 };
 
-Tensor state_tensor(void* data, DType type, const std::vector<Index>& shape, Device device) {
-  return shape.size() == 2 ? Tensor::contiguous(data, type, {shape[0], shape[1]}, device)
-                           : Tensor::contiguous(data, type, {shape[0], shape[1], shape[2], shape[3]}, device);
+/// A sequence where it lies on the host.
+template <class Real>
+Tensor tensor_on_host(const Batch& batch, const SequenceView<Real>& view, Index channels) {
+  Tensor tensor;
+  tensor.data = const_cast<std::remove_const_t<Real>*>(view.data);
+  tensor.dtype = dtype_of<std::remove_const_t<Real>>();
+  if (batch.cu_seqlens != nullptr) {
+    tensor.rank = 2;
+    tensor.shape = {positions_of(batch), channels};
+    tensor.strides = {view.step_stride, 1};
+  } else {
+    tensor.rank = 3;
+    tensor.shape = {batch.rows, batch.steps, channels};
+    tensor.strides = {view.row_stride, view.step_stride, 1};
+  }
+  return tensor;
 }
 
 }  // namespace
@@ -56,90 +69,115 @@ Index positions_of(const Batch& batch) {
   return batch.cu_seqlens != nullptr ? batch.cu_seqlens[batch.rows] : batch.rows * batch.steps;
 }
 
-void* HostCopies::memory(Queue& queue, Buffer& buffer, std::size_t bytes) {
-  if (buffer.bytes() < bytes) buffer = Buffer(queue, bytes);
+Tensor tensor_of(void* data, DType dtype, std::span<const Index> shape, Device device) {
+  Tensor tensor;
+  tensor.data = data;
+  tensor.dtype = dtype;
+  tensor.device = device;
+  tensor.rank = static_cast<int>(shape.size());
+  Index stride = 1;
+  for (std::size_t axis = shape.size(); axis-- > 0; stride *= shape[axis]) {
+    tensor.shape[axis] = shape[axis];
+    tensor.strides[axis] = stride;
+  }
+  return tensor;
+}
+
+HostCall::HostCall(HostCopies& copies, Queue& queue, const Batch& host, Arrays arrays)
+    : copies_(copies), queue_(queue), host_(host), batch_(host) {
+  if (!copying()) return;
+  const auto place = [&]<class T>(const T*& array, Buffer& buffer, Index count) {
+    if (array == nullptr) return;
+    if (arrays == Arrays::copied) put(buffer, array, static_cast<std::size_t>(count) * sizeof(T));
+    array = static_cast<const T*>(buffer.data());
+  };
+  place(batch_.lengths, copies.lengths, host.rows);
+  place(batch_.cu_seqlens, copies.cu_seqlens, host.rows + 1);
+  place(batch_.reset, copies.reset, positions_of(host));
+}
+
+void* HostCall::room(Buffer& buffer, std::size_t bytes) {
+  if (buffer.bytes() < bytes) buffer = Buffer(queue_, bytes);
   return buffer.data();
 }
 
-void* HostCopies::put(Queue& queue, Buffer& buffer, const void* from, std::size_t bytes) {
-  void* const to = memory(queue, buffer, bytes);
+void* HostCall::put(Buffer& buffer, const void* from, std::size_t bytes) {
+  void* const to = room(buffer, bytes);
   buffer.upload(from, bytes);
   return to;
 }
 
-Batch HostCopies::upload(Queue& queue, const Batch& batch) {
-  Batch there = batch;
-  const auto rows = static_cast<std::size_t>(batch.rows);
-  if (batch.lengths != nullptr) {
-    there.lengths = static_cast<const Index*>(put(queue, lengths_, batch.lengths, rows * sizeof(Index)));
-  }
-  if (batch.cu_seqlens != nullptr) {
-    there.cu_seqlens = static_cast<const Index*>(put(queue, cu_seqlens_, batch.cu_seqlens, (rows + 1) * sizeof(Index)));
-  }
-  if (batch.reset != nullptr) {
-    there.reset = static_cast<const std::uint8_t*>(
-        put(queue, reset_, batch.reset, static_cast<std::size_t>(positions_of(batch))));
-  }
-  return there;
-}
-
 template <class Real>
-Tensor HostCopies::upload(Queue& queue, int slot, const Batch& batch, SequenceView<const Real> view, Index channels) {
-  const Copied<const Real> copied(batch, view, channels);
+Tensor HostCall::in(int slot, const SequenceView<const Real>& view, Index channels) {
+  if (!view) return {};
+  if (!copying()) return tensor_on_host(host_, view, channels);
+  const Copied<const Real> copied(host_, view, channels);
   const void* from = view.data;
   if (!copied.as_it_is) {
-    gathered_.resize(copied.bytes());
-    auto* const to = reinterpret_cast<Real*>(gathered_.data());
+    copies_.gathered.resize(copied.bytes());
+    auto* const to = reinterpret_cast<Real*>(copies_.gathered.data());
     copied.for_each(view, [&](const Real* position, Index at) { std::copy_n(position, channels, to + at); });
     from = to;
   }
-  return copied.tensor(put(queue, of(slot), from, copied.bytes()), queue.device());
+  return copied.tensor(put(of(slot), from, copied.bytes()), queue_.device());
 }
 
 template <class Real>
-Tensor HostCopies::room(Queue& queue, int slot, const Batch& batch, SequenceView<const Real> view, Index channels) {
-  const Copied<const Real> copied(batch, view, channels);
-  return copied.tensor(memory(queue, of(slot), copied.bytes()), queue.device());
+Tensor HostCall::again(int slot, const SequenceView<const Real>& view, Index channels) {
+  if (!view || !copying()) return in(slot, view, channels);
+  return Copied<const Real>(host_, view, channels).tensor(of(slot).data(), queue_.device());
 }
 
 template <class Real>
-Tensor HostCopies::upload_state(Queue& queue, int slot, const Real* state, const std::vector<Index>& shape) {
+Tensor HostCall::out(int slot, const char* name, const SequenceView<Real>& view, Index channels) {
+  if (!view) return {};
+  if (!copying()) return tensor_on_host(host_, view, channels);
+  const Copied<Real> copied(host_, view, channels);
+  const SequenceStrides strides{copied.packed ? 0 : view.row_stride, view.step_stride};
+  require_apart(name, {view.data, copied.rows, copied.steps, channels, strides, sizeof(Real)});
+  return copied.tensor(room(of(slot), copied.bytes()), queue_.device());
+}
+
+template <class Real>
+Tensor HostCall::state_in(int slot, const Real* state, std::span<const Index> shape) {
   if (state == nullptr) return {};
-  void* const data = put(queue, of(slot), state, count_of(shape) * sizeof(Real));
-  return state_tensor(data, dtype_of<Real>(), shape, queue.device());
+  void* const data = copying() ? put(of(slot), state, count_of(shape) * sizeof(Real)) : const_cast<Real*>(state);
+  return tensor_of(data, dtype_of<Real>(), shape, queue_.device());
 }
 
 template <class Real>
-Tensor HostCopies::state_room(Queue& queue, int slot, bool wanted, const std::vector<Index>& shape) {
-  if (!wanted) return {};
-  void* const data = memory(queue, of(slot), count_of(shape) * sizeof(Real));
-  return state_tensor(data, dtype_of<Real>(), shape, queue.device());
+Tensor HostCall::state_out(int slot, Real* state, std::span<const Index> shape) {
+  if (state == nullptr) return {};
+  void* const data = copying() ? room(of(slot), count_of(shape) * sizeof(Real)) : state;
+  return tensor_of(data, dtype_of<Real>(), shape, queue_.device());
 }
 
 template <class Real>
-void HostCopies::download(int slot, const Batch& batch, SequenceView<Real> view, Index channels) {
-  const Copied<Real> copied(batch, view, channels);
+void HostCall::fetch(int slot, const SequenceView<Real>& view, Index channels) {
+  if (!view || !copying()) return;
+  const Copied<Real> copied(host_, view, channels);
   if (copied.as_it_is) return of(slot).download(view.data, copied.bytes());
-  gathered_.resize(copied.bytes());
-  of(slot).download(gathered_.data(), copied.bytes());
-  const auto* const from = reinterpret_cast<const Real*>(gathered_.data());
+  copies_.gathered.resize(copied.bytes());
+  of(slot).download(copies_.gathered.data(), copied.bytes());
+  const auto* const from = reinterpret_cast<const Real*>(copies_.gathered.data());
   copied.for_each(view, [&](Real* position, Index at) { std::copy_n(from + at, channels, position); });
 }
 
 template <class Real>
-void HostCopies::download_state(int slot, Real* state, const std::vector<Index>& shape) {
-  if (state != nullptr) of(slot).download(state, count_of(shape) * sizeof(Real));
+void HostCall::fetch_state(int slot, Real* state, std::span<const Index> shape) {
+  if (state != nullptr && copying()) of(slot).download(state, count_of(shape) * sizeof(Real));
 }
 
-#define PENSTOCK_HOST_COPIES(Real)                                                                \
-  template Tensor HostCopies::upload(Queue&, int, const Batch&, SequenceView<const Real>, Index); \
-  template Tensor HostCopies::room(Queue&, int, const Batch&, SequenceView<const Real>, Index);   \
-  template Tensor HostCopies::upload_state(Queue&, int, const Real*, const std::vector<Index>&);  \
-  template Tensor HostCopies::state_room<Real>(Queue&, int, bool, const std::vector<Index>&);     \
-  template void HostCopies::download(int, const Batch&, SequenceView<Real>, Index);               \
-  template void HostCopies::download_state(int, Real*, const std::vector<Index>&);
-PENSTOCK_HOST_COPIES(float)
-PENSTOCK_HOST_COPIES(double)
-#undef PENSTOCK_HOST_COPIES
+#define PENSTOCK_HOST_CALL(Real)                                                     \
+  template Tensor HostCall::in(int, const SequenceView<const Real>&, Index);         \
+  template Tensor HostCall::again(int, const SequenceView<const Real>&, Index);      \
+  template Tensor HostCall::out(int, const char*, const SequenceView<Real>&, Index); \
+  template Tensor HostCall::state_in(int, const Real*, std::span<const Index>);      \
+  template Tensor HostCall::state_out(int, Real*, std::span<const Index>);           \
+  template void HostCall::fetch(int, const SequenceView<Real>&, Index);              \
+  template void HostCall::fetch_state(int, Real*, std::span<const Index>);
+PENSTOCK_HOST_CALL(float)
+PENSTOCK_HOST_CALL(double)
+#undef PENSTOCK_HOST_CALL
 
 }  // namespace penstock::ops

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <span>
 #include <vector>
 
 #include "ops/memory/memory.h"
@@ -9,45 +10,66 @@
 
 namespace penstock::ops {
 
-/// A call's tensors, copied between the host's memory and a device. Memory there is reused from call to call and grows
-/// only when a tensor is larger than any before.
-class HostCopies {
- public:
+/// Steps of a batch whose arrays lie on the host: of packed rows all together, otherwise B * T.
+Index positions_of(const Batch& batch);
+
+/// Returns a contiguous tensor of a shape of up to four axes.
+Tensor tensor_of(void* data, DType dtype, std::span<const Index> shape, Device device);
+
+/// Device memory for copies of a call's tensors. It is reused from call to call and grows only when a tensor is larger
+/// than any before. On a CPU it stays empty.
+struct HostCopies {
   /// Tensors of a call have slots, which it numbers as it likes.
   static constexpr int slots = 12;
 
-  /// The batch with lengths, packed rows and resets on the device.
-  Batch upload(Queue& queue, const Batch& batch);
-  /// A sequence of that batch: [B, T, C], packed [positions, C], steps after steps if the view lies so, otherwise rows
-  /// after rows.
-  template <class Real>
-  Tensor upload(Queue& queue, int slot, const Batch& batch, SequenceView<const Real> view, Index channels);
-  /// Memory for one that a call will write, to be fetched by download().
-  template <class Real>
-  Tensor room(Queue& queue, int slot, const Batch& batch, SequenceView<const Real> view, Index channels);
-  /// States of any shape; null: a tensor without data.
-  template <class Real>
-  Tensor upload_state(Queue& queue, int slot, const Real* state, const std::vector<Index>& shape);
-  template <class Real>
-  Tensor state_room(Queue& queue, int slot, bool wanted, const std::vector<Index>& shape);
-
-  /// Copies what the device has written, and waits for it.
-  template <class Real>
-  void download(int slot, const Batch& batch, SequenceView<Real> view, Index channels);
-  template <class Real>
-  void download_state(int slot, Real* state, const std::vector<Index>& shape);
-
- private:
-  Buffer& of(int slot) { return tensors_[static_cast<std::size_t>(slot)]; }
-  void* memory(Queue& queue, Buffer& buffer, std::size_t bytes);
-  void* put(Queue& queue, Buffer& buffer, const void* from, std::size_t bytes);
-
-  std::array<Buffer, slots> tensors_;
-  Buffer lengths_, cu_seqlens_, reset_;
-  std::vector<std::byte> gathered_;  // what lies on the host in another order
+  std::array<Buffer, slots> tensors;
+  Buffer lengths, cu_seqlens, reset;
+  std::vector<std::byte> gathered;  // what lies on the host in another order
 };
 
-/// Steps of a batch whose arrays lie on the host: of packed rows all together, otherwise B * T.
-Index positions_of(const Batch& batch);
+/// The tensors of one call with host memory, on a device: where they lie on a CPU, copies on a GPU.
+class HostCall {
+ public:
+  enum class Arrays { copied, kept };
+
+  /// `arrays`: kept if an earlier call with the same copies had the same lengths, row offsets and resets.
+  HostCall(HostCopies& copies, Queue& queue, const Batch& host, Arrays arrays = Arrays::copied);
+
+  /// The batch with lengths, row offsets and resets on the device.
+  const Batch& batch() const { return batch_; }
+  /// A sequence of the batch: [B, T, C], packed [positions, C]. A copy lies steps after steps if the view does,
+  /// otherwise rows after rows. No data: a tensor without data.
+  template <class Real>
+  Tensor in(int slot, const SequenceView<const Real>& view, Index channels);
+  /// The same of one that an earlier call with the same copies has copied.
+  template <class Real>
+  Tensor again(int slot, const SequenceView<const Real>& view, Index channels);
+  /// Memory for one that the call will write, to be fetched by fetch(). Where it is copied, throws
+  /// Error(invalid_argument) that calls it `name` unless every position has a place of its own.
+  template <class Real>
+  Tensor out(int slot, const char* name, const SequenceView<Real>& view, Index channels);
+  /// States of any shape; null: a tensor without data.
+  template <class Real>
+  Tensor state_in(int slot, const Real* state, std::span<const Index> shape);
+  template <class Real>
+  Tensor state_out(int slot, Real* state, std::span<const Index> shape);
+
+  /// Copies what the device has written to the host, and waits for it.
+  template <class Real>
+  void fetch(int slot, const SequenceView<Real>& view, Index channels);
+  template <class Real>
+  void fetch_state(int slot, Real* state, std::span<const Index> shape);
+
+ private:
+  bool copying() const { return queue_.device().is_cuda(); }
+  Buffer& of(int slot) { return copies_.tensors[static_cast<std::size_t>(slot)]; }
+  void* room(Buffer& buffer, std::size_t bytes);
+  void* put(Buffer& buffer, const void* from, std::size_t bytes);
+
+  HostCopies& copies_;
+  Queue& queue_;
+  const Batch& host_;
+  Batch batch_;
+};
 
 }  // namespace penstock::ops

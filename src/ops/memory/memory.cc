@@ -185,7 +185,7 @@ void Buffer::start_download(void* to, std::size_t bytes, std::size_t offset) con
 
 void Buffer::upload(const void* from, std::size_t bytes, std::size_t offset) {
   start_upload(from, bytes, offset);
-  queue_->synchronize();
+  if (queue_ != nullptr) queue_->synchronize();
 }
 
 void Buffer::download(void* to, std::size_t bytes, std::size_t offset) const {

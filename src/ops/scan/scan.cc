@@ -3,6 +3,7 @@
 #include "penstock/scan.h"
 
 #include <algorithm>
+#include <array>
 
 #include "backend/cuda/runtime/device.h"
 #include "base/check.h"
@@ -19,7 +20,7 @@ namespace {
 
 constexpr Index kMostChannels = Index{1} << 30;
 
-/// Tensors of a call that are copied for a GPU.
+/// Slots of a call's tensors in HostCopies.
 enum ScanCopy {
   copied_a,
   copied_b,
@@ -35,20 +36,6 @@ enum ScanCopy {
   copied_dh0
 };
 static_assert(copied_dh0 < ops::HostCopies::slots);
-
-template <class Real>
-Tensor sequence_tensor(const Batch& batch, Index channels, const SequenceView<Real>& view) {
-  if (!view) return {};
-  const DType type = dtype_of<std::remove_const_t<Real>>();
-  if (batch.cu_seqlens != nullptr) {
-    Tensor tensor = Tensor::contiguous(view.data, type, {batch.cu_seqlens[batch.rows], channels});
-    tensor.strides[0] = view.step_stride;
-    return tensor;
-  }
-  Tensor tensor = Tensor::contiguous(view.data, type, {batch.rows, batch.steps, channels});
-  tensor.strides = {view.row_stride, view.step_stride, 1};
-  return tensor;
-}
 
 }  // namespace
 
@@ -80,7 +67,7 @@ struct Scan<Real>::Impl {
   }
 
   bool on_gpu() const { return queue->device().is_cuda(); }
-  std::vector<Index> state_shape(const Batch& batch) const { return {batch.rows, form.channels}; }
+  std::array<Index, 2> state_shape(const Batch& batch) const { return {batch.rows, form.channels}; }
 
   /// Throws unless a call on the scan's device can be meant.
   Execution resolved(const Execution& execution) const {
@@ -132,61 +119,6 @@ struct Scan<Real>::Impl {
     return context;
   }
   static Memory workspace(const Work& work) { return {work.memory.data(), work.memory.bytes()}; }
-
-  /// The tensors of a call with memory of the host: where they lie on a CPU, copies on a GPU.
-  class FromHost {
-   public:
-    FromHost(Impl& impl, Work& work, const Batch& host)
-        : batch(impl.on_gpu() ? work.copies.upload(*impl.queue, host) : host),
-          impl_(impl),
-          copies_(work.copies),
-          host_(host) {}
-
-    const Batch batch;
-
-    Tensor in(ScanCopy slot, const SequenceView<const Real>& view) {
-      if (!view || !impl_.on_gpu()) return sequence_tensor(host_, channels(), view);
-      return copies_.upload<Real>(*impl_.queue, slot, host_, view, channels());
-    }
-    Tensor out(ScanCopy slot, const SequenceView<Real>& view) {
-      if (!view || !impl_.on_gpu()) return sequence_tensor(host_, channels(), view);
-      ops::require_apart(kNames[slot], place(view));
-      return copies_.room<Real>(*impl_.queue, slot, host_, view, channels());
-    }
-    Tensor state_in(ScanCopy slot, const Real* state) {
-      if (state == nullptr) return {};
-      if (impl_.on_gpu()) return copies_.upload_state(*impl_.queue, slot, state, impl_.state_shape(host_));
-      return Tensor::contiguous(state, dtype_of<Real>(), {host_.rows, channels()});
-    }
-    Tensor state_out(ScanCopy slot, Real* state) {
-      if (!impl_.on_gpu()) return state_in(slot, state);
-      return copies_.state_room<Real>(*impl_.queue, slot, state != nullptr, impl_.state_shape(host_));
-    }
-    void fetch(ScanCopy slot, const SequenceView<Real>& view) {
-      if (view && impl_.on_gpu()) copies_.download(slot, host_, view, channels());
-    }
-    void fetch_state(ScanCopy slot, Real* state) {
-      if (impl_.on_gpu()) copies_.download_state(slot, state, impl_.state_shape(host_));
-    }
-
-   private:
-    static constexpr const char* kNames[] = {"terms.a", "terms.b",     "terms.factor", "h",
-                                             "dh",      "gradients.a", "gradients.b",  "gradients.factor"};
-    Index channels() const { return impl_.form.channels; }
-    ops::SequencePlace place(const SequenceView<Real>& view) const {
-      const bool packed = host_.cu_seqlens != nullptr;
-      return {view.data,
-              packed ? 1 : host_.rows,
-              packed ? ops::positions_of(host_) : host_.steps,
-              channels(),
-              {packed ? 0 : view.row_stride, view.step_stride},
-              sizeof(Real)};
-    }
-
-    Impl& impl_;
-    ops::HostCopies& copies_;
-    const Batch& host_;
-  };
 
   /// Form and work of a call with tensors of the device.
   Work& prepare_tensors(const Batch& batch, const TensorTerms& terms, const std::vector<const Tensor*>& all,
@@ -256,16 +188,19 @@ void Scan<Real>::forward(const Batch& batch, const Terms& terms, SequenceView<Re
   typename Impl::Work& work =
       impl.prepare(impl.form_of(batch, positions, static_cast<bool>(terms.factor), false), execution);
   if (has_no_steps(batch, impl.form.channels, h0, hT)) return;
-  typename Impl::FromHost call(impl, work, batch);
-  work.program->forward(impl.context(work), {.batch = call.batch,
-                                             .terms = {call.in(copied_a, terms.a), call.in(copied_b, terms.b),
-                                                       call.in(copied_factor, terms.factor)},
-                                             .h = call.out(copied_h, h),
-                                             .h0 = call.state_in(copied_h0, h0),
-                                             .hT = call.state_out(copied_hT, hT),
-                                             .workspace = Impl::workspace(work)});
-  call.fetch(copied_h, h);
-  call.fetch_state(copied_hT, hT);
+  const Index channels = impl.form.channels;
+  const auto states = impl.state_shape(batch);
+  ops::HostCall call(work.copies, *impl.queue, batch);
+  work.program->forward(impl.context(work),
+                        {.batch = call.batch(),
+                         .terms = {call.in(copied_a, terms.a, channels), call.in(copied_b, terms.b, channels),
+                                   call.in(copied_factor, terms.factor, channels)},
+                         .h = call.out(copied_h, "h", h, channels),
+                         .h0 = call.state_in(copied_h0, h0, states),
+                         .hT = call.state_out(copied_hT, hT, states),
+                         .workspace = Impl::workspace(work)});
+  call.fetch(copied_h, h, channels);
+  call.fetch_state(copied_hT, hT, states);
 }
 
 template <class Real>
@@ -285,23 +220,26 @@ void Scan<Real>::backward(const Batch& batch, const Terms& terms, SequenceView<c
   typename Impl::Work& work =
       impl.prepare(impl.form_of(batch, positions, static_cast<bool>(terms.factor), true), execution);
   if (has_no_steps(batch, impl.form.channels, dhT, dh0)) return;
-  typename Impl::FromHost call(impl, work, batch);
-  work.program->backward(
-      impl.context(work),
-      {.batch = call.batch,
-       .terms = {call.in(copied_a, terms.a), call.in(copied_b, terms.b), call.in(copied_factor, terms.factor)},
-       .h = call.in(copied_h, h),
-       .dh = call.in(copied_dh, dh),
-       .dterms = {call.out(copied_da, gradients.a), call.out(copied_db, gradients.b),
-                  call.out(copied_dfactor, gradients.factor)},
-       .h0 = call.state_in(copied_h0, h0),
-       .dhT = call.state_in(copied_dhT, dhT),
-       .dh0 = call.state_out(copied_dh0, dh0),
-       .workspace = Impl::workspace(work)});
-  call.fetch(copied_da, gradients.a);
-  call.fetch(copied_db, gradients.b);
-  call.fetch(copied_dfactor, gradients.factor);
-  call.fetch_state(copied_dh0, dh0);
+  const Index channels = impl.form.channels;
+  const auto states = impl.state_shape(batch);
+  ops::HostCall call(work.copies, *impl.queue, batch);
+  const auto in = [&](ScanCopy slot, const SequenceView<const Real>& view) { return call.in(slot, view, channels); };
+  work.program->backward(impl.context(work),
+                         {.batch = call.batch(),
+                          .terms = {in(copied_a, terms.a), in(copied_b, terms.b), in(copied_factor, terms.factor)},
+                          .h = in(copied_h, h),
+                          .dh = in(copied_dh, dh),
+                          .dterms = {call.out(copied_da, "gradients.a", gradients.a, channels),
+                                     call.out(copied_db, "gradients.b", gradients.b, channels),
+                                     call.out(copied_dfactor, "gradients.factor", gradients.factor, channels)},
+                          .h0 = call.state_in(copied_h0, h0, states),
+                          .dhT = call.state_in(copied_dhT, dhT, states),
+                          .dh0 = call.state_out(copied_dh0, dh0, states),
+                          .workspace = Impl::workspace(work)});
+  call.fetch(copied_da, gradients.a, channels);
+  call.fetch(copied_db, gradients.b, channels);
+  call.fetch(copied_dfactor, gradients.factor, channels);
+  call.fetch_state(copied_dh0, dh0, states);
 }
 
 template <class Real>

@@ -15,13 +15,13 @@
 namespace penstock::cli {
 namespace {
 
-// What a model's weights and its data decide.
+// Options that a model's weights and its data decide.
 constexpr const char* decided[] = {
     "--cell",     "--width",       "--blocks",    "--hidden-size", "--heads",      "--conv",      "--ffn",
     "--norms",    "--no-changes",  "--no-linear", "--columns",     "--categories", "--horizon",   "--target-columns",
     "--calendar", "--date-column", "--transform", "--group",       "--known",      "--irregular", "--group-by-file"};
 
-/// Whether a model is of the kind that a run makes: an interrupted one has left it.
+/// Returns whether an output is a model that an interrupted run with this checkpoint has left.
 bool continues(const std::string& checkpoint, const std::string& output) {
   if (!std::filesystem::exists(checkpoint) || !std::filesystem::exists(output)) return false;
   if (inspect_model_file(output).kind == ModelFile::Kind::other) return false;
@@ -49,7 +49,7 @@ TrainFiles::TrainFiles(const TrainArguments& arguments)
   check_nothing_is_lost();
 }
 
-/// What was trained before is replaced by going on with it, or on request.
+/// Refuses to replace earlier results, unless the run continues them or --force is given.
 void TrainFiles::check_nothing_is_lost() const {
   if (arguments_.force) return;
   if (arguments_.fit.resume) {

@@ -14,10 +14,10 @@
 namespace penstock::cli {
 namespace {
 
-/// Whether batches are of whole sequences that have a label each.
+/// Returns whether batches are whole sequences that have a label each.
 bool is_labelled(DataKind kind) { return kind == DataKind::labelled || kind == DataKind::labelled_texts; }
 
-/// What a score of so little is worth, and what else it is good for; empty if there is enough.
+/// Returns a warning about a score of so few rows, and about other uses of them; empty if there are enough.
 std::string few_held_out(const OpenedData& data, const std::string& else_for) {
   const Index count = data.dataset->held_out_steps();
   const bool labelled = is_labelled(data.kind);
@@ -65,7 +65,7 @@ void add_line(std::string& text, const char* what, const std::string& value) {
   if (!value.empty()) text += fmt::format("{:<7}{}\n", what, value);
 }
 
-/// What the data are, and how they were read.
+/// Describes the data, and how they were read.
 std::string describe_data(const RunStart& start) {
   const DataOptions& data = start.arguments.data;
   const std::size_t others = data.sources.size() - 1;

@@ -9,10 +9,10 @@
 #include "terminal/progress.h"
 #include "verbs/train/arguments.h"
 
-/// What a run says of itself: its first and its last lines.
+/// First and last lines that a run prints.
 namespace penstock::cli {
 
-/// What a run begins with.
+/// Facts for the first lines of a run.
 struct RunStart {
   const TrainArguments& arguments;
   const TrainOptions& options;
@@ -30,7 +30,7 @@ std::string introduction_of_linear(const RunStart& start, const Model& model);
 /// Those of one that trains nothing, since filters answer alone, in spite of the options `given` for layers.
 std::string introduction_of_filters(const RunStart& start, const std::vector<std::string>& given);
 
-/// What a run ends with.
+/// Facts for the last lines of a run.
 struct RunEnd {
   const TrainArguments& arguments;
   const TrainOptions& options;

@@ -1,0 +1,240 @@
+// Calls of networks, with host memory and with tensors of the device.
+
+#include "nn/layer/recurrent_impl.h"
+#include "ops/scan/geometry.h"
+
+namespace penstock {
+
+namespace {
+
+/// Slots of a call's tensors in HostCopies.
+enum Copy {
+  copy_x,
+  copy_y,
+  copy_dy,
+  copy_dx,
+  copy_state_in,
+  copy_state_out,
+  copy_dstate_out,
+  copy_dstate_in,
+  copy_states,
+  copy_dstates
+};
+static_assert(copy_dstates < ops::HostCopies::slots);
+
+/// Throws unless the view can be told from one that was made from a pointer alone.
+template <class Real>
+void require_strides(const char* name, const Batch& batch, const SequenceView<Real>& view) {
+  const bool none = view.step_stride == 0 && (batch.cu_seqlens != nullptr || view.row_stride == 0);
+  require(!view || !none || ops::positions_of(batch) <= 1,
+          "{} must have strides: batch_first() and time_first() make views", name);
+}
+
+/// [B, C] as one step of a sequence.
+Tensor one_step(const char* name, const Tensor& tensor) {
+  require(tensor.data != nullptr, "{} must not be null", name);
+  require(tensor.rank == 2, "{} must have 2 axes, [B, C], not {}", name, tensor.rank);
+  Tensor step = tensor;
+  step.rank = 3;
+  step.shape = {tensor.shape[0], 1, tensor.shape[1], 0};
+  step.strides = {tensor.strides[0], tensor.shape[1], tensor.strides[1], 0};
+  return step;
+}
+
+}  // namespace
+
+template <class Real>
+void Recurrent<Real>::forward(const Batch& batch, SequenceView<const Real> x, SequenceView<Real> y,
+                              const Real* state_in, Real* state_out, RecurrentTape<Real>* tape,
+                              const Execution& execution, SequenceView<Real> states) const {
+  Impl& impl = held();
+  const RecurrentSpec& spec = impl.spec;
+  ops::Geometry::check(batch);
+  require(static_cast<bool>(x), "x must not be null");
+  require(static_cast<bool>(y), "y must not be null");
+  require_strides("x", batch, x);
+  require_strides("states", batch, states);
+  typename Impl::TapeContent* const content = tape != nullptr ? &tape->content() : nullptr;
+  if (content != nullptr) impl.start(*content, nn::hash_of(batch));
+  const auto shape = impl.state_shape(batch.rows);
+  ops::HostCall call(content != nullptr ? content->copies : impl.works.get().copies, *impl.queue, batch);
+  RecurrentProgram::Forward given{.weights = {},
+                                  .batch = call.batch(),
+                                  .x = call.in(copy_x, x, spec.input_size),
+                                  .y = call.out(copy_y, "y", y, spec.output_size()),
+                                  .state_in = call.state_in(copy_state_in, state_in, shape),
+                                  .state_out = call.state_out(copy_state_out, state_out, shape),
+                                  .workspace = {},
+                                  .tape = {},
+                                  .packed = {},
+                                  .states = call.out(copy_states, "states", states, impl.other_states())};
+  impl.forward(given, content, execution, Impl::Origin::host);
+  call.fetch(copy_y, y, spec.output_size());
+  call.fetch_state(copy_state_out, state_out, shape);
+  call.fetch(copy_states, states, impl.other_states());
+}
+
+template <class Real>
+void Recurrent<Real>::backward(const Batch& batch, SequenceView<const Real> x, SequenceView<const Real> dy,
+                               const Real* dstate_out, SequenceView<Real> dx, Real* dstate_in,
+                               RecurrentTape<Real>& tape, const Execution& execution,
+                               SequenceView<const Real> dstates) {
+  Impl& impl = held();
+  const RecurrentSpec& spec = impl.spec;
+  ops::Geometry::check(batch);
+  require(static_cast<bool>(x), "x must not be null");
+  require(static_cast<bool>(dy), "dy must not be null");
+  auto& content = tape.content();
+  impl.require_tape_of_this(content);
+  require_strides("dy", batch, dy);
+  require_strides("dstates", batch, dstates);
+  const auto shape = impl.state_shape(batch.rows);
+  ops::HostCall call(content.copies, *impl.queue, batch, ops::HostCall::Arrays::kept);
+  RecurrentProgram::Backward given{.weights = {},
+                                   .batch = call.batch(),
+                                   .x = call.again(copy_x, x, spec.input_size),
+                                   .y = {},
+                                   .dy = call.in(copy_dy, dy, spec.output_size()),
+                                   .state_in = {},
+                                   .dstate_out = call.state_in(copy_dstate_out, dstate_out, shape),
+                                   .dx = call.out(copy_dx, "dx", dx, spec.input_size),
+                                   .dstate_in = call.state_out(copy_dstate_in, dstate_in, shape),
+                                   .gradients = {},
+                                   .workspace = {},
+                                   .tape = {},
+                                   .packed = {},
+                                   .dstates = call.in(copy_dstates, dstates, impl.other_states())};
+  impl.backward(given, content, nn::hash_of(batch), execution, Impl::Origin::host);
+  call.fetch(copy_dx, dx, spec.input_size);
+  call.fetch_state(copy_dstate_in, dstate_in, shape);
+  impl.queue->synchronize();
+}
+
+template <class Real>
+void Recurrent<Real>::step(Index rows, const Real* x, Real* y, Real* state, const Execution& execution) const {
+  Impl& impl = held();
+  if (rows == 1 && impl.accepts_row(x, y, state, execution)) return impl.step_row(x, y, state, execution.precision);
+  require(x != nullptr, "x must not be null");
+  require(y != nullptr, "y must not be null");
+  require(state != nullptr, "state must not be null");
+  const RecurrentSpec& spec = impl.spec;
+  require(spec.direction == Direction::forward,
+          "step() needs direction forward, not {}: the end of a stream is not known", to_string(spec.direction));
+  const Batch batch{.rows = rows};
+  ops::Geometry::check(batch);
+  require(nn::are_apart(y, rows * spec.hidden_size, x, rows * spec.input_size), "y must not overlap x");
+  require(nn::are_apart(y, rows * spec.hidden_size, state, rows * impl.row_state), "y must not overlap state");
+  const auto x_view = SequenceView<const Real>::batch_first(x, 1, spec.input_size);
+  const auto y_view = SequenceView<Real>::batch_first(y, 1, spec.hidden_size);
+  const auto shape = impl.state_shape(rows);
+  ops::HostCall call(impl.works.get().copies, *impl.queue, batch);
+  const Tensor carried = call.state_in<Real>(copy_state_in, state, shape);
+  RecurrentProgram::Forward given{.weights = {},
+                                  .batch = batch,
+                                  .x = call.in(copy_x, x_view, spec.input_size),
+                                  .y = call.out(copy_y, "y", y_view, spec.hidden_size),
+                                  .state_in = carried,
+                                  .state_out = carried,
+                                  .workspace = {},
+                                  .tape = {},
+                                  .packed = {}};
+  impl.forward(given, nullptr, execution, Impl::Origin::host, true);
+  call.fetch(copy_y, y_view, spec.hidden_size);
+  call.fetch_state(copy_state_in, state, shape);
+}
+
+template <class Real>
+void Recurrent<Real>::forward(const Batch& batch, const Tensor& x, const Tensor& y, const Tensor& state_in,
+                              const Tensor& state_out, RecurrentTape<Real>* tape, const Execution& execution,
+                              const Tensor& states) const {
+  Impl& impl = held();
+  if (!impl.device.is_cuda()) ops::Geometry::check(batch);
+  typename Impl::TapeContent* const content = tape != nullptr ? &tape->content() : nullptr;
+  if (content != nullptr) impl.start(*content, impl.hash_of(batch));
+  RecurrentProgram::Forward given{.weights = {},
+                                  .batch = batch,
+                                  .x = x,
+                                  .y = y,
+                                  .state_in = state_in,
+                                  .state_out = state_out,
+                                  .workspace = {},
+                                  .tape = {},
+                                  .packed = {},
+                                  .states = states};
+  impl.forward(given, content, execution, Impl::Origin::device);
+}
+
+template <class Real>
+void Recurrent<Real>::backward(const Batch& batch, const Tensor& x, const Tensor& dy, const Tensor& dstate_out,
+                               const Tensor& dx, const Tensor& dstate_in, RecurrentTape<Real>& tape,
+                               const Execution& execution, const Tensor& dstates) {
+  Impl& impl = held();
+  if (!impl.device.is_cuda()) ops::Geometry::check(batch);
+  auto& content = tape.content();
+  impl.require_tape_of_this(content);
+  require(x.data == content.x.data || content.places == 0, "x must be that of the forward call that filled the tape");
+  RecurrentProgram::Backward given{.weights = {},
+                                   .batch = batch,
+                                   .x = x,
+                                   .y = {},
+                                   .dy = dy,
+                                   .state_in = {},
+                                   .dstate_out = dstate_out,
+                                   .dx = dx,
+                                   .dstate_in = dstate_in,
+                                   .gradients = {},
+                                   .workspace = {},
+                                   .tape = {},
+                                   .packed = {},
+                                   .dstates = dstates};
+  impl.backward(given, content, impl.hash_of(batch), execution, Impl::Origin::device);
+}
+
+template <class Real>
+void Recurrent<Real>::step(const Tensor& x, const Tensor& y, const Tensor& state, const Execution& execution) const {
+  Impl& impl = held();
+  const RecurrentSpec& spec = impl.spec;
+  const Tensor x_step = one_step("x", x), y_step = one_step("y", y);
+  const Index rows = x.shape[0];
+  require(static_cast<bool>(state), "state must not be null");
+  require(spec.direction == Direction::forward,
+          "step() needs direction forward, not {}: the end of a stream is not known", to_string(spec.direction));
+  if (rows > 1 || impl.device.is_cuda()) {
+    RecurrentProgram::Forward given{.weights = {},
+                                    .batch = {.rows = rows},
+                                    .x = x_step,
+                                    .y = y_step,
+                                    .state_in = state,
+                                    .state_out = state,
+                                    .workspace = {},
+                                    .tape = {},
+                                    .packed = {}};
+    return impl.forward(given, nullptr, execution, Impl::Origin::device, true);
+  }
+  const auto pointer = [&](const char* name, const Tensor& tensor, std::span<const Index> shape) {
+    ops::require_tensor(name, tensor, dtype_of<Real>(), impl.device, sizeof(Real));
+    ops::require_gapless(name, tensor, shape.data(), static_cast<int>(shape.size()));
+    return static_cast<Real*>(tensor.data);
+  };
+  const std::array x_shape{rows, spec.input_size}, y_shape{rows, spec.hidden_size};
+  step(rows, pointer("x", x, x_shape), pointer("y", y, y_shape), pointer("state", state, impl.state_shape(rows)),
+       execution);
+}
+
+#define PENSTOCK_RECURRENT_CALLS(Real)                                                                              \
+  template void Recurrent<Real>::forward(const Batch&, SequenceView<const Real>, SequenceView<Real>, const Real*,   \
+                                         Real*, RecurrentTape<Real>*, const Execution&, SequenceView<Real>) const;  \
+  template void Recurrent<Real>::backward(const Batch&, SequenceView<const Real>, SequenceView<const Real>,         \
+                                          const Real*, SequenceView<Real>, Real*, RecurrentTape<Real>&,             \
+                                          const Execution&, SequenceView<const Real>);                              \
+  template void Recurrent<Real>::step(Index, const Real*, Real*, Real*, const Execution&) const;                    \
+  template void Recurrent<Real>::forward(const Batch&, const Tensor&, const Tensor&, const Tensor&, const Tensor&,  \
+                                         RecurrentTape<Real>*, const Execution&, const Tensor&) const;              \
+  template void Recurrent<Real>::backward(const Batch&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, \
+                                          const Tensor&, RecurrentTape<Real>&, const Execution&, const Tensor&);    \
+  template void Recurrent<Real>::step(const Tensor&, const Tensor&, const Tensor&, const Execution&) const;
+PENSTOCK_RECURRENT_CALLS(float)
+PENSTOCK_RECURRENT_CALLS(double)
+#undef PENSTOCK_RECURRENT_CALLS
+
+}  // namespace penstock

@@ -1,0 +1,82 @@
+#pragma once
+
+#include <optional>
+
+#include "base/pool.h"
+#include "graph/program.h"
+#include "nn/layer/recurrent_graph.h"
+#include "ops/program_check.h"
+#include "ops/tensor_check.h"
+#include "penstock/recurrent_program.h"
+
+/// Implementation of RecurrentProgram: its passes, their workspaces, and the parts of a call.
+namespace penstock {
+
+struct RecurrentProgram::Impl {
+  using Workspaces = Pool<graph::Workspace>;  // executables that nobody runs at the moment
+
+  /// The start of every tape.
+  struct TapeHeader {
+    std::uint64_t pass = 0;       // on the CPU: which pass filled it
+    unsigned long long seed = 0;  // of its dropouts
+  };
+  static constexpr std::size_t kHeaderBytes = graph::memory_alignment;
+
+  RecurrentSpec spec;
+  RecurrentForm form;
+  Execution execution;
+  std::vector<ParameterShape> parameters;
+  nn::StackPass forward;
+  std::optional<nn::StackPass> backward;
+  std::uint64_t identity;
+
+  Impl(const RecurrentSpec& s, const RecurrentForm& f, const Execution& e);
+
+  const nn::StackPass& pass(Pass which) const;
+  Workspaces& workspaces(Pass which) const {
+    return which == Pass::forward ? forward_workspaces_ : backward_workspaces_;
+  }
+  std::size_t tape_bytes() const { return form.training ? kHeaderBytes + forward.tape.bytes : 0; }
+  ops::FormExtent extent() const { return {form.rows, form.steps, form.positions}; }
+
+  /// Throw Error(invalid_argument) unless a call matches the form: its batch; its tensors but weights and memory, in
+  /// type, shape and strides; the places of what it writes, which must overlap neither themselves nor what it reads.
+  void check_batch(const Batch& batch) const;
+  void check_tensors(const Forward& call) const;
+  void check_tensors(const Backward& call) const;
+  void check_places(const Forward& call) const;
+  void check_places(const Backward& call) const;
+  void check_parameters(const char* name, std::span<const Tensor> tensors, DType type) const;
+
+  /// Returns a number that tells this pass from others. The host cannot read lengths and resets on a GPU.
+  std::uint64_t pass_number(const Batch& batch) const;
+  ops::Call call_of(const Context& context, const Batch& batch) const;
+
+  /// Give a workspace the tensors of a call, its weights and their gradients, its tape, and its memory. With a tape on
+  /// a GPU, the call reads the seed of the dropout masks from the tape.
+  void bind(graph::Workspace& workspace, const Forward& call) const;
+  void bind(graph::Workspace& workspace, const Backward& call) const;
+  static void bind_weights(graph::Workspace& workspace, const nn::StackPass& pass, std::span<const Tensor> weights,
+                           std::span<const Tensor> gradients = {});
+  void bind_tape(graph::Workspace& workspace, const nn::StackPass& pass, void* tape, ops::Call& call) const;
+  void place(graph::Workspace& workspace, void* memory, const ops::Call& call) const;
+  void run(graph::Workspace& workspace, const ops::Call& call) const;
+
+ private:
+  ops::SequencePlace place(const Tensor& tensor, Index channels) const;
+  /// Throw unless a sequence of a call has the form's shape and strides.
+  void check_sequence(const char* name, const Tensor& tensor, Index channels, const SequenceStrides& planned) const;
+  void check_strides(const char* name, const Tensor& tensor, Index channels, const SequenceStrides& planned) const;
+  void check_every_state(const char* name, const Tensor& states) const;
+  void check_state(const char* name, const Tensor& state) const;
+  void check_batch_sizes(const Batch& batch) const;
+
+  DType type_of_states() const { return form.dtype == DType::f64 ? DType::f64 : DType::f32; }
+  /// Returns the channels of every state but the output.
+  Index other_states() const { return (states_ - 1) * spec.output_size(); }
+
+  Index states_;  // of the cell
+  mutable Workspaces forward_workspaces_, backward_workspaces_;
+};
+
+}  // namespace penstock

@@ -1,0 +1,111 @@
+// What calls of networks on a GPU put into its stream, of a driver whose kernels do nothing (fake_cuda/).
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "penstock/recurrent.h"
+#include "support/expect_error.h"
+#include "support/fake_cuda.h"
+
+namespace penstock::test {
+namespace {
+
+using Floats = std::vector<float>;
+
+constexpr Index rows = 2, steps = 6, inputs = 16, hidden = 32;
+
+class CallsOnAGpu : public testing::TestWithParam<const char*> {
+ protected:
+  static void SetUpTestSuite() {
+    look_for_cuda_in(PENSTOCK_FAKE_CUDA);
+    ::setenv("PENSTOCK_CACHE_DIR", "", 1);  // what is compiled here is no kernel
+  }
+
+  /// Returns the launches of a call.
+  template <class Work>
+  static int launches(const Work& work) {
+    const int before = fake_driver().launches;
+    work();
+    return fake_driver().launches - before;
+  }
+  Tensor tensor(DType type, std::initializer_list<Index> shape) {
+    std::size_t bytes = size_of(type);
+    for (const Index extent : shape) bytes *= static_cast<std::size_t>(extent);
+    kept.emplace_back(stream, bytes);
+    kept.back().clear();
+    return Tensor::contiguous(kept.back().data(), type, shape, Device::cuda());
+  }
+
+  Stream stream{Device::cuda()};
+  Recurrent<float> network{{.cell = GetParam(), .input_size = inputs, .hidden_size = hidden}, stream};
+  Batch batch{.rows = rows, .steps = steps};
+  Floats x = Floats(rows * steps * inputs, 0.5f), y = Floats(rows * steps * hidden), dy = y, dx = x;
+  SequenceView<const float> x_view = SequenceView<const float>::batch_first(x.data(), steps, inputs);
+  SequenceView<const float> dy_view = SequenceView<const float>::batch_first(dy.data(), steps, hidden);
+  SequenceView<float> y_view = SequenceView<float>::batch_first(y.data(), steps, hidden);
+  SequenceView<float> dx_view = SequenceView<float>::batch_first(dx.data(), steps, inputs);
+  std::vector<Buffer> kept;
+};
+
+TEST_P(CallsOnAGpu, FromTheHostLaunchWhatThoseWithTensorsLaunch) {
+  const Tensor x_there = tensor(DType::f32, {rows, steps, inputs}), y_there = tensor(DType::f32, {rows, steps, hidden});
+  const Tensor dx_there = tensor(DType::f32, {rows, steps, inputs}), dy_there = y_there;
+  RecurrentTape<float> tape;
+  const auto of_host = [&] {
+    network.forward(batch, x_view, y_view, nullptr, nullptr, &tape);
+    network.backward(batch, x_view, dy_view, nullptr, dx_view, nullptr, tape);
+  };
+  const auto of_tensors = [&] {
+    network.forward(batch, x_there, y_there, {}, {}, &tape);
+    network.backward(batch, x_there, dy_there, {}, dx_there, {}, tape);
+  };
+  const int host = launches(of_host);
+  EXPECT_GE(host, 2);
+  EXPECT_EQ(launches(of_tensors), host);
+  EXPECT_EQ(launches(of_host), host);
+}
+
+TEST_P(CallsOnAGpu, HalvesAreRoundedOnceForEachVersionOfTheWeights) {
+  if (!find_cell(GetParam()).scan) GTEST_SKIP() << "its products may be those of a library that needs a GPU";
+  const Tensor x_there = tensor(DType::bf16, {rows, steps, inputs});
+  const Tensor y_there = tensor(DType::bf16, {rows, steps, hidden});
+  const auto forward = [&] { network.forward(batch, x_there, y_there, {}, {}); };
+  const int first = launches(forward), second = launches(forward);
+  EXPECT_GT(first, second);
+  network.write("weight_ih_l0", Floats(network.parameter("weight_ih_l0").shape[0] * inputs, 0.25f));
+  EXPECT_EQ(launches(forward), first);
+  EXPECT_EQ(launches(forward), second);
+}
+
+TEST_P(CallsOnAGpu, ATapeServesOneBackwardPass) {
+  RecurrentTape<float> tape;
+  network.forward(batch, x_view, y_view, nullptr, nullptr, &tape);
+  const auto backward = [&] { network.backward(batch, x_view, dy_view, nullptr, dx_view, nullptr, tape); };
+  backward();
+  expect_error(ErrorCode::invalid_argument, "tape must hold a forward pass of this network", backward);
+}
+
+TEST_P(CallsOnAGpu, StatesOfABatchWithoutStepsGoOutAsTheyCameIn) {
+  const Index starts[] = {0, 0, 0};
+  const Batch none{.rows = rows, .steps = steps, .cu_seqlens = starts};
+  const Floats state(static_cast<std::size_t>(rows * network.state_size()), 0.5f);
+  Floats out(state.size());
+  EXPECT_EQ(launches([&] { network.forward(none, x_view, y_view, state.data(), out.data()); }), 0);
+  EXPECT_EQ(out, state);
+}
+
+TEST_P(CallsOnAGpu, StepsWithTensorsLaunchNoMoreThanOnePosition) {
+  const Tensor x_there = tensor(DType::f32, {rows, inputs}), y_there = tensor(DType::f32, {rows, hidden});
+  const Index states = network.state_size() / hidden;
+  const Tensor state = tensor(DType::f32, {states, 1, rows, hidden});
+  Floats host_state(static_cast<std::size_t>(rows * network.state_size()));
+  const int with_tensors = launches([&] { network.step(x_there, y_there, state); });
+  EXPECT_GE(with_tensors, 1);
+  EXPECT_EQ(launches([&] { network.step(rows, x.data(), y.data(), host_state.data()); }), with_tensors);
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, CallsOnAGpu, testing::Values("lstm", "mingru"));
+
+}  // namespace
+}  // namespace penstock::test
