@@ -23,10 +23,12 @@ void visit_fields(FieldsOf<ModelSpec> auto& spec, const auto& visit) {
   visit("dropout", spec.dropout);
   visit("end_norms", spec.end_norms);
   visit("from_last", spec.from_last);
-  visit("lags", spec.lags);
-  visit("known_effects", spec.known_effects);
-  visit("filters", spec.filters);
-  visit("dilations", spec.dilations);
+  FixedBranchFields branch = spec.branch_fields();
+  visit("lags", branch.lags);
+  visit("known_effects", branch.known_effects);
+  visit("filters", branch.filters);
+  visit("dilations", branch.dilations);
+  if constexpr (!std::is_const_v<std::remove_reference_t<decltype(spec)>>) spec.branch = fixed_branch(branch);
   visit("members", spec.members);
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "penstock/data_description.h"
+#include "penstock/fixed_branch.h"
 #include "penstock/recurrent.h"
 
 /// Sequence models: architecture, weights, files, and forward passes over whole sequences.
@@ -16,7 +17,7 @@ namespace penstock {
 struct ModelSpec {
   std::string cell = "mingru";  ///< Name of a cell, as cells() lists them.
   Index width = 256;            ///< Channels between the blocks, at least 1.
-  Index blocks = 2;             ///< Number of blocks. 0: a filter bank alone; requires `filters`.
+  Index blocks = 2;             ///< Number of blocks. 0: filters alone, as `branch`.
   Index hidden_size = 0;        ///< H of each recurrent layer; 0: width. If H differs from width, a projection follows.
   Index heads = 1;              ///< Heads of the recurrent matrix: divides H. 1 for cells without recurrent weights.
   Index convolution = 0;        ///< Taps of a causal depthwise convolution before each recurrent layer; 0: none.
@@ -29,21 +30,16 @@ struct ModelSpec {
   /// Forecasts of columns that are also inputs start from the last value: the layers output the change from the row
   /// that was read, and read the change from the row before. Requires SeriesOptions::from_last.
   bool from_last = false;
-  /// Past rows that a linear forecast reads; the layers correct that forecast. 0: no linear forecast. Requires
-  /// `from_last`. The weights of the linear forecast are fitted (fit_autoregression()), not trained.
-  Index lags = 0;
-  /// The linear forecast includes the effects of columns that are known in advance (Autoregression::effects). Requires
-  /// `lags` and data that read later rows.
-  bool known_effects = false;
-  /// Labelled sequences of numbers: number of convolution filters for each of `dilations` dilations, in parallel to
-  /// the layers; even; 0: none. Half of them read values and half differences. A classifier reads their means over the
-  /// sequence. Everything is fitted (add_filters()), not trained.
-  Index filters = 0;
-  /// Number of dilations of the filters, 1 to 7: 1, 2, 4, ... steps. 0 without filters.
-  Index dilations = 0;
+  /// Part that is fitted and not trained (penstock/fixed_branch.h); null: none.
+  std::shared_ptr<const FixedBranch> branch = nullptr;
   /// Models of this architecture whose outputs are averaged: an ensemble. Each has its own weights and state. Ensembles
   /// are not trained as one: train the members one by one and call Model::combine().
   Index members = 1;
+
+  /// Returns whether the layers are trained to correct a branch that was fitted before.
+  bool corrects_branch() const { return branch != nullptr && branch->precedes_layers(); }
+  /// Returns the fields of the branch; without one, all are 0.
+  FixedBranchFields branch_fields() const { return branch != nullptr ? branch->fields() : FixedBranchFields(); }
 };
 
 /// Bytes of device memory that a model takes. Planned sizes are exactly the sizes that are allocated.
@@ -112,7 +108,7 @@ class Model {
 
   /// Returns an ensemble: a model whose outputs are the mean of the outputs of `members`. The members may differ in
   /// their weights alone. The ensemble keeps the linear forecast of the first member. Throws Error: invalid_argument
-  /// for no members, ensembles or filter banks; incompatible for members of different architectures.
+  /// for no members, ensembles or filters; incompatible for members of different architectures.
   static Model combine(std::span<const Model> members);
   /// Throws Error(invalid_argument) if an ensemble of `count` models of this architecture is not possible.
   void check_members(Index count) const;

@@ -12,6 +12,7 @@
 #include "penstock/device_choice.h"
 #include "penstock/error.h"
 #include "penstock/file_writer.h"
+#include "penstock/fixed_branch.h"
 #include "penstock/initial_weights.h"
 #include "penstock/log_file.h"
 #include "penstock/model.h"

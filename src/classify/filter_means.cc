@@ -17,8 +17,8 @@ namespace penstock::training {
 /// The filters of one bank by themselves, with parameters of their own under the names that a model has for them.
 class Filters {
  public:
-  Filters(const ModelSpec& spec, const DataDescription& data, Index bank, const Execution& execution)
-      : spec_(spec),
+  Filters(const nn::FilterBranch& filters, const DataDescription& data, Index bank, const Execution& execution)
+      : filters_(filters),
         data_(data),
         bank_(bank),
         execution_(execution),
@@ -27,7 +27,7 @@ class Filters {
         copied_(parameters_.weights()->queue()) {}
 
   /// How many.
-  Index count() const { return nn::filters_of_bank(spec_); }
+  Index count() const { return filters_.filters_of_bank(); }
   nn::Parameters<float>& parameters() { return parameters_; }
   std::span<float> parameter(const std::string& name) { return parameters_.value(*parameters_.layout().find(name)); }
 
@@ -37,7 +37,7 @@ class Filters {
     const ops::Target target = target_of(example, execution_);
     graph::Workspace& workspace = *workspaces_.get({target, wanted}, [&] {
       nn::GraphBuilder builder(target);
-      nn::add_filters(builder, spec_, data_, bank_, wanted, graph::Home::outputs);
+      filters_.add_filters(builder, data_, bank_, wanted, graph::Home::outputs);
       state_.resize(static_cast<std::size_t>(example.rows * builder.state_size()));
       auto made = std::make_unique<graph::Workspace>(std::make_shared<graph::Program>(builder.take_graph(), target),
                                                      parameters_.weights()->shared_queue());
@@ -62,11 +62,11 @@ class Filters {
  private:
   nn::ParameterLayout layout() const {
     nn::GraphBuilder builder({});
-    nn::add_filters(builder, spec_, data_, bank_, nn::FilterValues::sums, graph::Home::outputs);
+    filters_.add_filters(builder, data_, bank_, nn::FilterValues::sums, graph::Home::outputs);
     return builder.layout();
   }
 
-  ModelSpec spec_;
+  nn::FilterBranch filters_;
   DataDescription data_;
   Index bank_;
   Execution execution_;
@@ -232,7 +232,7 @@ Sequences::Sequences(const Dataset& data) : data_(data) {
   constexpr Index positions_of_batch = 1 << 14, most_rows = 32;
   std::vector<Index> all;
   Example example;
-  for (Index i = 0; i < most && LabelledBatches::of(data)->training(i, 1, example); ++i) {
+  for (Index i = 0; i < most && data.labelled_batches()->training(i, 1, example); ++i) {
     all.push_back(length_of(example, 0));
   }
   std::ranges::sort(all);
@@ -240,10 +240,10 @@ Sequences::Sequences(const Dataset& data) : data_(data) {
   rows_ = std::clamp<Index>(positions_of_batch / all.back(), 1, most_rows);
 }
 
-FilterMeans::FilterMeans(const ModelSpec& spec, const DataDescription& data, const Execution& execution)
-    : spec_(spec), data_(data), execution_{.threads = execution.threads} {
-  for (Index bank = 0; bank < nn::filter_banks(spec); ++bank) {
-    banks_.push_back(std::make_unique<Filters>(spec_, data_, bank, execution_));
+FilterMeans::FilterMeans(const nn::FilterBranch& filters, const DataDescription& data, const Execution& execution)
+    : filters_(filters), data_(data), execution_{.threads = execution.threads} {
+  for (Index bank = 0; bank < filters.banks(); ++bank) {
+    banks_.push_back(std::make_unique<Filters>(filters_, data_, bank, execution_));
   }
 }
 
@@ -253,7 +253,7 @@ void FilterMeans::draw(const Sequences& sequences, std::uint64_t seed) {
   Random random(seed);
   std::vector<float> spread(banks_.front()->parameter("filters.spread.weight").size());
   draw_channels(data_, spread, random);
-  for (Index bank = 0; bank < nn::filter_banks(spec_); ++bank) {
+  for (Index bank = 0; bank < filters_.banks(); ++bank) {
     Filters& filters = *banks_[bank];
     std::ranges::copy(spread, filters.parameter("filters.spread.weight").begin());
     draw_filters(filters, data_, bank, random);
@@ -271,7 +271,7 @@ void FilterMeans::give_to(Model& model) const {
 
 Means FilterMeans::means(const Sequences& sequences, Sequences::Part part) {
   Means means;
-  means.width = spec_.filters * spec_.dilations;
+  means.width = filters_.banks() * filters_.filters_of_bank();
   Index rows = 0;
   sequences.each(part, Sequences::most_positions, [&](const Example& example) {
     for (Index b = 0; b < example.rows; ++b) {

@@ -8,7 +8,7 @@
 
 #include "classify/ridge_classifier.h"
 #include "data/labelled/labelled_batches.h"
-#include "nn/model/filter_bank.h"
+#include "nn/fixed/filter_branch.h"
 #include "nn/model/model_impl.h"
 #include "penstock/data/dataset.h"
 #include "penstock/data_description.h"
@@ -48,7 +48,7 @@ class Sequences {
 
  private:
   bool batch(Part part, Index i, Example& example) const {
-    return part == Part::training ? LabelledBatches::of(data_)->training(i, rows_, example)
+    return part == Part::training ? data_.labelled_batches()->training(i, rows_, example)
                                   : data_.validation(i, rows_, 1, example);
   }
 
@@ -82,7 +82,7 @@ class Filters;
 /// The filters of all banks of a model, and how the means of a part of the data are taken.
 class FilterMeans {
  public:
-  FilterMeans(const ModelSpec& spec, const DataDescription& data, const Execution& execution);
+  FilterMeans(const nn::FilterBranch& filters, const DataDescription& data, const Execution& execution);
   ~FilterMeans();
 
   /// Taps and channels by the seed, thresholds by the training part.
@@ -96,7 +96,7 @@ class FilterMeans {
   RidgeClassifier fit(const Means& means) const;
 
  private:
-  ModelSpec spec_;
+  nn::FilterBranch filters_;
   DataDescription data_;
   Execution execution_;
   std::vector<std::unique_ptr<Filters>> banks_;

@@ -32,15 +32,21 @@ Index dilations_for(Index length) {
 /// Returns the filters of each dilation: as many pairs that read values as pairs that read differences.
 Index filters_for(Index dilations) { return most_filters / dilations / 4 * 4; }
 
+FixedBranchFields fields_for(const Sequences& sequences) {
+  const Index dilations = dilations_for(sequences.median_length());
+  return {.filters = filters_for(dilations), .dilations = dilations};
+}
+
 /// Makes the bank of a model say what a classifier says of means, so many times.
 void set_classifier(Model& model, const RidgeClassifier& classifier, double share) {
   Model::Impl& impl = model.impl();
-  const Index classes = classifier.classes, kept = classes + 1, filters = nn::filters_of_bank(impl.spec);
+  const nn::FilterBranch branch(impl.spec.branch_fields());
+  const Index classes = classifier.classes, kept = classes + 1, filters = branch.filters_of_bank();
   const auto parameter = [&](const std::string& name) {
     return impl.parameters->value(*impl.parameters->layout().find(name));
   };
   const std::vector<double> weights = weights_of_filters(classifier);
-  for (Index i = 0; i < nn::filter_banks(impl.spec); ++i) {
+  for (Index i = 0; i < branch.banks(); ++i) {
     const std::string name = nn::filter_prefix(i) + ".evidence";
     const std::span<float> weight = parameter(name + ".weight");
     for (Index c = 0; c < classes; ++c) {
@@ -123,10 +129,9 @@ std::vector<double> logits_of(const RidgeClassifier& classifier, const Means& me
 }
 
 /// The parameters of a model without filters, with room for some.
-Model with_room(const Model& from, Index filters, Index dilations) {
+Model with_room(const Model& from, const FixedBranchFields& filters) {
   ModelSpec spec = from.spec();
-  spec.filters = filters;
-  spec.dilations = dilations;
+  spec.branch = fixed_branch(filters);
   Model to(spec, from.data());
   nn::Parameters<float>& parameters = *to.impl().parameters;
   std::ranges::fill(parameters.values(), 0.0f);
@@ -142,14 +147,14 @@ Model with_room(const Model& from, Index filters, Index dilations) {
 Model add_filters(const Model& model, const Dataset& data, FilterShares& shares, std::uint64_t seed,
                   const Execution& execution) {
   using namespace training;  // NOLINT(google-build-using-namespace)
-  require(LabelledBatches::of(data) != nullptr, "data must be labelled sequences to fit filters to");
-  require(model.spec().filters == 0, "model must be one without filters, it has {} of each dilation",
-          model.spec().filters);
+  require(data.labelled_batches() != nullptr, "data must be labelled sequences to fit filters to");
+  require(model.spec().branch == nullptr, "model must be one without filters, it has {} of each dilation",
+          model.spec().branch_fields().filters);
   training::check_same_data(model.impl().data, data.description());
   const Sequences sequences(data);
-  const Index dilations = dilations_for(sequences.median_length());
-  Model wider = with_room(model, filters_for(dilations), dilations);
-  FilterMeans bank(wider.spec(), wider.data(), execution);
+  const FixedBranchFields filters = fields_for(sequences);
+  Model wider = with_room(model, filters);
+  FilterMeans bank(nn::FilterBranch(filters), wider.data(), execution);
   bank.draw(sequences, seed);
   const RidgeClassifier classifier = bank.fit(bank.means(sequences, Sequences::Part::training));
   const Means held_out = bank.means(sequences, Sequences::Part::held_out);
@@ -170,12 +175,12 @@ bool filters_stand_alone(const Dataset& data) {
 
 Model fit_filters(const Dataset& data, std::uint64_t seed, const Execution& execution) {
   using namespace training;  // NOLINT(google-build-using-namespace)
-  require(LabelledBatches::of(data) != nullptr, "data must be labelled sequences to fit filters to");
+  require(data.labelled_batches() != nullptr, "data must be labelled sequences to fit filters to");
   const Sequences sequences(data);
-  const Index dilations = dilations_for(sequences.median_length());
-  Model model({.width = 1, .blocks = 0, .filters = filters_for(dilations), .dilations = dilations}, data.description());
+  const FixedBranchFields filters = fields_for(sequences);
+  Model model({.width = 1, .blocks = 0, .branch = fixed_branch(filters)}, data.description());
   std::ranges::fill(model.impl().parameters->values(), 0.0f);
-  FilterMeans bank(model.spec(), model.data(), execution);
+  FilterMeans bank(nn::FilterBranch(filters), model.data(), execution);
   bank.draw(sequences, seed);
   bank.give_to(model);
   set_classifier(model, bank.fit(bank.means(sequences, Sequences::Part::training)), 1.0);
@@ -184,10 +189,11 @@ Model fit_filters(const Dataset& data, std::uint64_t seed, const Execution& exec
 
 void refit_filters(Model& model, const Dataset& data, const FilterShares& shares, const Execution& execution) {
   using namespace training;  // NOLINT(google-build-using-namespace)
-  if (model.spec().filters == 0 || LabelledBatches::of(data) == nullptr || data.held_out_steps() == 0) return;
+  const FixedBranchFields filters = model.spec().branch_fields();
+  if (filters.filters == 0 || data.labelled_batches() == nullptr || data.held_out_steps() == 0) return;
   model.impl().part_from_sessions();
   const Sequences sequences(data);
-  FilterMeans bank(model.spec(), model.data(), execution);
+  FilterMeans bank(nn::FilterBranch(filters), model.data(), execution);
   bank.take_from(model);
   Means all = bank.means(sequences, Sequences::Part::training);
   all.append(bank.means(sequences, Sequences::Part::held_out));

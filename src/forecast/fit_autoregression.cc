@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 #include "base/counted.h"
-#include "data/series/series_rows.h"
+#include "forecast/linear_fits.h"
 #include "nn/model/model_graph.h"
 #include "nn/model/model_impl.h"
 #include "penstock/data/dataset.h"
@@ -30,7 +30,7 @@ class LinearParameters {
     std::ranges::copy(linear.weights, find("autoregression.weight").begin());
     std::ranges::copy(linear.bias, find("autoregression.bias").begin());
     read_targets();
-    if (model_.spec.known_effects) set_effects(linear);
+    if (model_.spec.branch_fields().known_effects) set_effects(linear);
     model_.parameters->changed();
   }
 
@@ -72,38 +72,45 @@ class LinearParameters {
   Model::Impl& model_;
 };
 
+void set_linear(Model& model, const Autoregression& linear) {
+  model.impl().part_from_sessions();
+  LinearParameters(model.impl()).set(linear);
+}
+
 }  // namespace
 
-void fit_autoregression(Model& model, const Dataset& data) {
-  const Autoregression* const linear = data.autoregression();
-  const Index lags = model.spec().lags;
-  if (lags == 0) return;
-  if (linear == nullptr || linear->lags != lags) {
-    fail(ErrorCode::incompatible, "the model's linear forecast has {}, that of the data {}", counted(lags, "lag"),
-         linear == nullptr ? 0 : linear->lags);
-  }
-  if (!linear->effects.empty() && !model.spec().known_effects) {
-    fail(ErrorCode::incompatible,
-         "the model's linear forecast has no effects of what is known in advance, that of "
-         "the data has: set ModelSpec::known_effects");
-  }
-  model.impl().part_from_sessions();
-  LinearParameters(model.impl()).set(*linear);
+const Autoregression* linear_forecast(const Dataset& data) {
+  const training::LinearFits* const fits = training::linear_fits(data);
+  return fits == nullptr ? nullptr : &fits->training;
 }
 
 void take_autoregression(ModelSpec& spec, const Dataset& data) {
-  const Autoregression* const linear = data.autoregression();
-  spec.lags = spec.from_last && linear != nullptr ? linear->lags : 0;
-  spec.known_effects = spec.lags > 0 && data.description().reads_ahead();
+  const Autoregression* const linear = spec.from_last ? linear_forecast(data) : nullptr;
+  const bool known_effects = linear != nullptr && linear->lags > 0 && data.description().reads_ahead();
+  spec.branch = fixed_branch({.lags = linear == nullptr ? 0 : linear->lags, .known_effects = known_effects});
+}
+
+void fit_autoregression(Model& model, const Dataset& data) {
+  const FixedBranchFields fields = model.spec().branch_fields();
+  if (fields.lags == 0) return;
+  const Autoregression* const linear = linear_forecast(data);
+  if (linear == nullptr || linear->lags != fields.lags) {
+    fail(ErrorCode::incompatible, "the model's linear forecast has {}, that of the data {}",
+         counted(fields.lags, "lag"), linear == nullptr ? 0 : linear->lags);
+  }
+  if (!linear->effects.empty() && !fields.known_effects) {
+    fail(ErrorCode::incompatible,
+         "the model's linear forecast has no effects of what is known in advance, that of "
+         "the data has: set FixedBranchFields::known_effects");
+  }
+  set_linear(model, *linear);
 }
 
 void refit_autoregression(Model& model, const Dataset& data) {
-  const training::SeriesRows* const series = training::SeriesRows::of(data);
-  const Autoregression* const linear = series == nullptr ? nullptr : series->refitted();
-  if (linear != nullptr && linear->lags == model.spec().lags && linear->lags > 0) {
-    model.impl().part_from_sessions();
-    LinearParameters(model.impl()).set(*linear);
-  }
+  const Index lags = model.spec().branch_fields().lags;
+  if (lags == 0) return;
+  const training::LinearFits* const fits = training::linear_fits(data);
+  if (fits != nullptr && fits->all.lags == lags) set_linear(model, fits->all);
 }
 
 }  // namespace penstock

@@ -6,6 +6,7 @@
 
 #include "data/series/series_rows.h"
 #include "forecast/heads.h"
+#include "forecast/linear_fits.h"
 #include "nn/model/model_impl.h"
 #include "penstock/data/dataset.h"
 #include "penstock/data_description.h"
@@ -54,7 +55,7 @@ double widening_by_choice(std::span<const float> with, std::span<const float> wi
 /// Errors on the held-out rows, as large as those to come are expected to be.
 training::RowErrors expected_errors(Model& model, const training::SeriesRows& series, const Execution& execution) {
   training::RowErrors errors = training::held_out_errors(model, series, execution);
-  if (model.spec().lags == 0) return errors;
+  if (!model.spec().corrects_branch()) return errors;
   training::Heads heads(model);
   heads.scale(0.0);
   const training::RowErrors alone = training::held_out_errors(model, series, execution);
@@ -332,15 +333,17 @@ class HonestWidths {
 }  // namespace
 
 void fit_spread(Model& model, const Dataset& dataset, const Execution& execution) {
-  const training::SeriesRows* const series = training::SeriesRows::of(dataset);
+  const training::SeriesRows* const series = dataset.series_rows();
   if (series == nullptr) return;
+  const training::LinearFits* const fits = training::linear_fits(dataset);
+  const training::RowErrors none, &past_errors = fits == nullptr ? none : fits->past_errors;
   DataDescription data = model.impl().data;
   const std::size_t targets = data.targets.size();
   std::vector<ErrorsOfBothKinds> errors;
   for (const Column& column : data.targets) errors.emplace_back(column, data.series.horizon);
   const training::RowErrors held_out = expected_errors(model, *series, execution);
   add_errors(*series, held_out, 1.0, data, errors);
-  add_errors(*series, series->past_errors(), past_weight, data, errors);
+  add_errors(*series, past_errors, past_weight, data, errors);
   Spread spread;
   spread.levels.assign(std::begin(spread_levels), std::end(spread_levels));
   spread.quantiles.resize(spread.levels.size() * targets);
@@ -361,7 +364,7 @@ void fit_spread(Model& model, const Dataset& dataset, const Execution& execution
   }
   data.series.spread = std::move(spread);
   HonestWidths widths(data, *series);
-  widths.add(series->past_errors());
+  widths.add(past_errors);
   widths.add(held_out);
   std::vector<Spread::Ending> endings;
   for (const training::Segment& segment : series->segments()) {

@@ -59,7 +59,7 @@ class HeldOutScorer {
 
 std::vector<GroupScore> score_groups_held_out(const Model& model, const Dataset& dataset, const Execution& execution,
                                               const ForecastWatcher& watch) {
-  const training::SeriesRows* const series = training::SeriesRows::of(dataset);
+  const training::SeriesRows* const series = dataset.series_rows();
   std::vector<GroupScore> scores;
   if (series == nullptr) return scores;
   const training::SegmentDescriptions descriptions(model.data());

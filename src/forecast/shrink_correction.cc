@@ -60,14 +60,14 @@ double share_that_pays(std::span<const float> with, std::span<const float> witho
 bool linear_stands_alone(const Dataset& dataset) {
   // The best of some forty states of the layers would be chosen by these rows: few vouch for anything by chance.
   constexpr Index fewest_held_out = 200;
-  const training::SeriesRows* const series = training::SeriesRows::of(dataset);
-  return series != nullptr && dataset.autoregression() != nullptr && series->held_out() > 0 &&
-         series->held_out() < fewest_held_out && !layers_read_more(dataset.description());
+  const training::SeriesRows* const series = dataset.series_rows();
+  return training::has_linear_forecast(dataset) && series->held_out() > 0 && series->held_out() < fewest_held_out &&
+         !layers_read_more(dataset.description());
 }
 
 double shrink_correction(Model& model, const Dataset& dataset, const Execution& execution) {
-  const training::SeriesRows* const series = training::SeriesRows::of(dataset);
-  if (model.spec().lags == 0 || series == nullptr || series->held_out() == 0) return 1.0;
+  const training::SeriesRows* const series = dataset.series_rows();
+  if (!model.spec().corrects_branch() || series == nullptr || series->held_out() == 0) return 1.0;
   training::Heads heads(model);
   if (linear_stands_alone(dataset)) {
     heads.leave(0.0);

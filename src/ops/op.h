@@ -95,7 +95,8 @@ struct Op {
   std::string name;  ///< "linear", "linear.backward"
   std::function<std::unique_ptr<Executable>(const Target&)> prepare;
   double products = 0.0;  ///< Multiply-adds of its matrix products for each position
-  /// Returns the planner's choices for a target on a machine, which need not be there; empty: there is nothing to choose.
+  /// Returns the planner's choices for a target on a machine, which need not be there; empty: there is nothing to
+  /// choose.
   std::function<std::vector<PlanReport>(const Target&, const plan::Machine&)> explain = {};
   /// The computation as plain data, such as an ops::Linear, for exporters of graphs. Ops of a forward pass have one;
   /// reads and writes are in the order that the op's maker says.

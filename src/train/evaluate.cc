@@ -9,6 +9,7 @@
 #include "base/last_used.h"
 #include "data/batch.h"
 #include "data/device_batch.h"
+#include "data/series/series_rows.h"
 #include "penstock/stop.h"
 #include "train/optimizer.h"
 #include "train/train_options.h"
@@ -95,9 +96,13 @@ Evaluation evaluate_model(const Model::Impl& model, const Dataset& data, const T
   Example example;
   ops::LossSums total = {};
   Scorer scorer(model, kind_of(loss), options.execution);
+  const SeriesRows* const series = data.series_rows();
+  const Index past_rows = model.spec.branch ? model.spec.branch->past_rows() : 0;
   for (Index i = 0; options.validation_batches == 0 || i < options.validation_batches; ++i) {
     stop_if_asked();
-    if (!data.validation(i, options.batch, options.length, example)) break;
+    const bool found = series == nullptr ? data.validation(i, options.batch, options.length, example)
+                                         : series->held_out_batch(i, options.batch, options.length, past_rows, example);
+    if (!found) break;
     check_example(example, model.data);
     ops::add_loss(total, scorer.score(example));
   }

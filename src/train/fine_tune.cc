@@ -3,6 +3,7 @@
 
 #include "base/check.h"
 #include "data/dataset.h"
+#include "data/series/series_rows.h"
 #include "io/model_json.h"
 #include "nn/model/model_impl.h"
 #include "penstock/data/dataset.h"
@@ -43,8 +44,8 @@ Model continue_from(const Model& origin, const Dataset& data, double dropout) {
                                                 {"the dataset", form_of(data.description())});
   if (!difference.empty()) fail(ErrorCode::incompatible, "the data are not those of the model: {}", difference);
   spec.dropout = dropout;
-  spec.filters = spec.dilations = 0;  // fitted anew once the layers are trained
-  const bool linear = spec.lags > 0 && data.autoregression() != nullptr;
+  if (!spec.corrects_branch()) spec.branch = nullptr;  // fitted anew once the layers are trained
+  const bool linear = spec.corrects_branch() && training::has_linear_forecast(data);
   if (linear) take_autoregression(spec, data);
   Model model(spec, data.description());
   nn::copy_shared(*origin.impl().parameters, *model.impl().parameters);  // not the linear forecast's of other lags

@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "data/series/series_rows.h"
 #include "forecast/heads.h"
 #include "penstock/data/dataset.h"
 #include "penstock/train/train.h"
@@ -11,7 +10,7 @@ namespace penstock {
 
 Finished finish_training(Model& model, const Dataset& data, const FinishOptions& options, const Execution& execution) {
   Finished result;
-  if (training::SeriesRows::of(data) != nullptr && data.held_out_steps() > 0) {
+  if (data.series_rows() != nullptr && data.held_out_steps() > 0) {
     training::Heads heads(model);  // an error in fit_spread() undoes what shrink_correction() has done
     if (options.shrink) result.share = shrink_correction(model, data, execution);
     fit_spread(model, data, execution);

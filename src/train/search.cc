@@ -217,7 +217,7 @@ class Search {
     TrainOptions options = options_;
     choice.apply(spec, options);
     options.seed = seed;
-    if (spec.lags > 0) take_autoregression(spec, data);
+    if (spec.corrects_branch()) take_autoregression(spec, data);
     Model model = new_model(spec, data, seed);
     TrainCallbacks callbacks;
     callbacks.stop = [&] { return over(); };

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "data/series/series_rows.h"
 #include "penstock/data/dataset.h"
 #include "penstock/data_description.h"
 #include "penstock/system.h"
@@ -93,7 +94,7 @@ ModelSpec suggest_spec(const Dataset& data, std::string_view cell, Device device
     spec.convolution = 4;  // which reads neighbouring bytes together
   }
   // How far a series will move depends on how far it has just moved, which a norm hides. A linear forecast sees it.
-  spec.end_norms = !series || data.autoregression() != nullptr;
+  spec.end_norms = !series || training::has_linear_forecast(data);
   // On small sets it is right more often, in twice the time.
   if (labelled) spec.cell = "gru";
   if (!cell.empty()) spec.cell = cell;

@@ -49,7 +49,7 @@ const char* broken_by(const ops::StepState& state) {
 /// The norm of the first block's gradient over that of the last, or, of a single block, over that of the head. Beside a
 /// linear forecast the head starts at zero and passes nothing on at first, so that a single block has no baseline: 1.
 double first_gradient_ratio(const ModelSpec& spec, const ops::StepState& state) {
-  const bool has_baseline = (spec.blocks > 1 || spec.lags == 0) && state.last_squares > 0.0;
+  const bool has_baseline = (spec.blocks > 1 || !spec.corrects_branch()) && state.last_squares > 0.0;
   return has_baseline ? std::sqrt(state.first_squares / state.last_squares) : 1.0;
 }
 
@@ -372,7 +372,7 @@ TrainResult Trainer::run() {
   result_.last.rollbacks = guard_.state().rollbacks;
   try {
     // A model that begins with a linear forecast, or with weights that were trained before, may be best as it is.
-    const bool knows_something = model_.spec.lags > 0 || !model_.origin.empty();
+    const bool knows_something = model_.spec.corrects_branch() || !model_.origin.empty();
     if (state_.step == 0 && knows_something) judge(evaluation(options_.validation_batches), false);
     train();
     save();
@@ -395,7 +395,7 @@ TrainResult train(Model& model, Dataset& data, const TrainOptions& options, cons
   require(model.spec().members == 1,
           "model must be a single one, not an ensemble of {}: its members are trained one by one",
           model.spec().members);
-  require(model.spec().filters == 0,
+  require(!model.spec().branch || model.spec().corrects_branch(),
           "model must be one without filters, which are fitted once the layers are trained; "
           "continue_from() begins with its layers alone");
   training::check_same_data(model.impl().data, data.description());

@@ -1,8 +1,10 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
+#include "data/series/series_rows.h"
 #include "penstock/data.h"
 #include "support/expect_error.h"
 #include "support/temporary_folder.h"
@@ -113,6 +115,18 @@ TEST(SeriesData, ValidationAsksForEveryHeldOutRow) {
       }
     }
     for (int row = 0; row < 50; ++row) EXPECT_EQ(asked[row], row < 25 ? 0 : 1) << "row " << row;
+  }
+}
+
+TEST(SeriesData, HeldOutRowsAreLedInByWhatALinearForecastReads) {
+  constexpr Index all = 500, held_out = 100, settling = 128;
+  const TemporaryFolder folder;
+  const auto data = open_series(folder.write("s.csv", ramp(all)), {.from_last = true, .autoregression = true});
+  for (const auto& [past, lead] : {std::pair<Index, Index>{0, settling}, {40, settling}, {250, 250}, {1000, 399}}) {
+    Example example;
+    ASSERT_TRUE(data->series_rows()->held_out_batch(0, 1, all, past, example));
+    EXPECT_EQ(example.steps, lead + held_out) << past;
+    EXPECT_EQ(std::ranges::count(example.weights, 0.0f), 2 * lead) << past << ": of two targets";
   }
 }
 

@@ -55,7 +55,7 @@ TEST_F(Categories, ColumnsOfFewTexts) {
   EXPECT_EQ(data->reading(), (std::vector<std::string>{"4 columns read, 1 left out: note (text)",
                                                        "day as 7 categories: Mon, Tue, Wed, Thu, Fri, Sat and 1 more",
                                                        "holiday as a category: Sale", "wind as a category: N"}));
-  const training::SeriesRows& rows = *training::SeriesRows::of(*data);
+  const training::SeriesRows& rows = *data->series_rows();
   for (Index row = 0; row < 70; ++row) {
     const auto inputs = rows.inputs().subspan(static_cast<std::size_t>(row) * 10, 10);
     for (Index day = 0; day < 7; ++day) EXPECT_EQ(inputs[1 + day], row % 7 == day ? 1.0f : 0.0f) << row;
@@ -120,7 +120,7 @@ TEST_F(Categories, KnownInAdvanceAndKeptInFiles) {
   ASSERT_EQ(description.inputs.size(), 10u + 2 * 8);
   EXPECT_EQ(description.inputs[10].title(), "day = Mon (+1)");
   EXPECT_EQ(description.inputs[11].title(), "day = Mon (+2)");
-  const training::SeriesRows& rows = *training::SeriesRows::of(*data);
+  const training::SeriesRows& rows = *data->series_rows();
   for (Index row = 0; row < 68; ++row) {
     EXPECT_EQ(rows.inputs()[static_cast<std::size_t>(row) * 26 + 10], (row + 1) % 7 == 0 ? 1.0f : 0.0f) << row;
   }
@@ -149,7 +149,7 @@ TEST_F(Categories, SeriesOfGroupsAreNotScaledByThem) {
     EXPECT_EQ(group.inputs[1].mean, 0.0);
     EXPECT_EQ(group.inputs[1].scale, 1.0);
   }
-  const training::SeriesRows& rows = *training::SeriesRows::of(*data);
+  const training::SeriesRows& rows = *data->series_rows();
   EXPECT_EQ(rows.inputs()[1], 1.0f) << "which region it is tells series apart";
   // A series that training did not see.
   RowReader reader(description, "v,shop,region", "-");

@@ -295,7 +295,8 @@ TEST(Workspace, TwoThreadsRunOneProgram) {
 
 /// y = x + twice the weight, which is made ready once for all who read it.
 struct Derivation {
-  explicit Derivation(Index bytes = 4) : weights(std::make_shared<Weights>(host(), sizeof(float))) {
+  explicit Derivation(Index bytes = 4, Weights::Renewal renewal = Weights::Renewal::beside)
+      : weights(std::make_shared<Weights>(host(), sizeof(float), renewal)) {
     Graph graph;
     const ValueId weight = graph.add({.name = "weight", .extent = Extent::fixed, .width = 1, .home = Home::values}),
                   twice = graph.add({.name = "twice",
@@ -390,6 +391,32 @@ TEST(Weights, ATrainerMakesItsOwnAnewInPlace) {
     EXPECT_EQ(Derivation::answer(*workspace), 1.0f + 2.0f * static_cast<float>(step));
     EXPECT_EQ(workspace->value(twice), place);
   }
+}
+
+TEST(Weights, OwnersMayHaveAllReadersFollowInPlace) {
+  Derivation derivation(4, Weights::Renewal::in_place);
+  const auto first = derivation.workspace(), second = derivation.workspace();
+  const ValueId twice{1};
+  const void* const place = first->value(twice);
+  derivation.set_weight(5.0f);
+  second->refresh({});
+  first->refresh({});
+  EXPECT_EQ(derivation.made, 2);
+  for (const auto* workspace : {&first, &second}) {
+    EXPECT_EQ(Derivation::answer(**workspace), 11.0f);
+    EXPECT_EQ((*workspace)->value(twice), place);
+  }
+}
+
+TEST(Weights, AWorkspaceMayBeBoundToNobody) {
+  Derivation derivation;
+  derivation.set_weight(3.0f);
+  const auto workspace = derivation.workspace();
+  EXPECT_EQ(Derivation::answer(*workspace), 7.0f);
+  workspace->bind(nullptr);
+  float given = 20.0f;
+  workspace->bind(ValueId{1}, &given);
+  EXPECT_EQ(Derivation::answer(*workspace), 21.0f);
 }
 
 TEST(Weights, OneThatIsUnchangedIsNotMadeAnew) {

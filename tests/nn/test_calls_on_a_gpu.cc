@@ -1,4 +1,4 @@
-// What calls of networks on a GPU put into its stream, of a driver whose kernels do nothing (fake_cuda/).
+// Work that calls of networks put into the stream of a GPU, whose driver and kernels are fake (fake_cuda/).
 
 #include <gtest/gtest.h>
 

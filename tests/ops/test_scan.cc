@@ -332,7 +332,8 @@ TEST(Scan, InfiniteStatesOfLogarithmsStayInfinite) {
     return SequenceView<std::remove_reference_t<decltype(v[0])>>::batch_first(v.data(), T, 1);
   };
   const Scan<float> scan(1, ScanForm::logarithmic);
-  // SplitExp() makes e^0.3 of a larger power of two and a negative rest, e^16 of a smaller one and a small positive rest.
+  // SplitExp() makes e^0.3 of a larger power of two and a negative rest, e^16 of a smaller one and a small positive
+  // rest.
   for (const float gain : {-0.3f, 0.0f, 0.3f, 0.5f, 16.0f}) {
     for (const Algorithm algorithm : {Algorithm::scan, Algorithm::sequential}) {
       SCOPED_TRACE(fmt::format("{} {}", gain, to_string(algorithm)));

@@ -7,11 +7,14 @@
 #include <cmath>
 #include <fstream>
 #include <numbers>
+#include <thread>
+#include <vector>
 
 #include "base/random.h"
 #include "forecast/linear/autoregression.h"
 #include "forecast/linear/season_choice.h"
 #include "nn/model/model_impl.h"
+#include "penstock/data/tasks.h"
 #include "penstock/forecast/score.h"
 #include "penstock/train.h"
 #include "support/temporary_folder.h"
@@ -164,7 +167,8 @@ class AutoregressiveModel : public testing::Test {
   }
 
   Model model() const {
-    ModelSpec spec{.cell = "gru", .width = 8, .blocks = 1, .from_last = true, .lags = data_->autoregression()->lags};
+    ModelSpec spec{.cell = "gru", .width = 8, .blocks = 1, .from_last = true};
+    take_autoregression(spec, *data_);
     Model result(spec, data_->description(), 3);
     fit_autoregression(result, *data_);
     return result;
@@ -214,7 +218,7 @@ TEST_F(AutoregressiveModel, WarnsOfNoVanishingGradientWhereItsHeadStartsAtZero) 
 TEST_F(AutoregressiveModel, BeginsAsItsLinearForecast) {
   EXPECT_EQ(data_->description().series.season, 8);
   EXPECT_TRUE(data_->description().targets[0].logarithm) << "its swings grow with it";
-  const Autoregression& linear = *data_->autoregression();
+  const Autoregression& linear = *linear_forecast(*data_);
   const Column& column = data_->description().targets[0];
   const std::vector<double> said = forecasts(model(), rows);
   for (Index row = linear.lags; row < rows; ++row) {
@@ -262,8 +266,17 @@ TEST_F(AutoregressiveModel, GoesThroughAFile) {
   const Model trained = model();
   trained.save(folder_.path("model"));
   const Model loaded = Model::load(folder_.path("model"));
-  EXPECT_EQ(loaded.spec().lags, trained.spec().lags);
+  EXPECT_EQ(loaded.spec().branch_fields().lags, trained.spec().branch_fields().lags);
   EXPECT_EQ(forecasts(loaded, rows), forecasts(trained, rows));
+}
+
+TEST_F(AutoregressiveModel, TakesAForecastThatIsFittedOnceByWhicheverThreadAsksFirst) {
+  std::vector<const Autoregression*> seen(4);
+  std::vector<std::thread> threads;
+  for (auto& each : seen) threads.emplace_back([&] { each = linear_forecast(*data_); });
+  for (std::thread& thread : threads) thread.join();
+  for (const Autoregression* const each : seen) EXPECT_EQ(each, linear_forecast(*data_));
+  EXPECT_EQ(linear_forecast(*open_task("parity")), nullptr);
 }
 
 TEST_F(AutoregressiveModel, HeldOutRowsAreLedIn) {

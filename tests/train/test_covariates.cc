@@ -108,8 +108,8 @@ TEST_F(SeriesWithEvents, TheLinearForecastCountsThem) {
   // A model without the events is off by 5 sqrt(0.3 0.7) = 2.3; the rest has a deviation of 0.2 / sqrt(0.75) = 0.23.
   EXPECT_GT(rmse(*without), 1.7);
   EXPECT_LT(rmse(*with), 0.35);
-  EXPECT_TRUE(linear_model(*with).spec().known_effects);
-  EXPECT_FALSE(linear_model(*without).spec().known_effects);
+  EXPECT_TRUE(linear_model(*with).spec().branch_fields().known_effects);
+  EXPECT_FALSE(linear_model(*without).spec().branch_fields().known_effects);
   EXPECT_LT(rmse(*open_series(path, options({"event", "noise"}))), 0.35);
 }
 
@@ -140,7 +140,7 @@ TEST_F(SeriesWithEvents, OfManySeriesAreInUnitsOfEach) {
 
 TEST_F(SeriesWithEvents, AModelSaysWhatTheRegressionSays) {
   const auto data = open_series(one_series(120), options({"event"}));
-  const Autoregression& linear = *data->autoregression();
+  const Autoregression& linear = *linear_forecast(*data);
   const DataDescription& description = data->description();
   const auto inputs = static_cast<std::size_t>(description.input_size());
   const std::size_t x = *description.input_of("x"), event = *description.input_of("event");
@@ -176,19 +176,22 @@ TEST_F(SeriesWithEvents, AModelSaysWhatTheRegressionSays) {
 
 TEST_F(SeriesWithEvents, BelongToModelsThatHaveThem) {
   const auto data = open_series(one_series(120), options({"event"}));
-  const ModelSpec spec{.cell = "gru", .width = 8, .blocks = 1, .from_last = true, .lags = data->autoregression()->lags};
+  const ModelSpec spec{.cell = "gru",
+                       .width = 8,
+                       .blocks = 1,
+                       .from_last = true,
+                       .branch = fixed_branch({.lags = linear_forecast(*data)->lags})};
   Model model(spec, data->description(), 1);
   expect_error(ErrorCode::incompatible, "has no effects of what is known in advance",
                [&] { fit_autoregression(model, *data); });
   ModelSpec without = spec;
-  without.lags = 0;
-  without.known_effects = true;
+  without.branch = fixed_branch({.known_effects = true});
   expect_error(ErrorCode::invalid_argument, "known_effects must be false for a model without lags",
                [&] { const Model refused(without, data->description(), 1); });
   const std::string path = folder_.path("m.safetensors");
   linear_model(*data).save(path);
   const Model loaded = Model::load(path);
-  EXPECT_TRUE(loaded.spec().known_effects);
+  EXPECT_TRUE(loaded.spec().branch_fields().known_effects);
   EXPECT_EQ(score_held_out(loaded, *data)[0].model.rmse, rmse(*data));
 }
 

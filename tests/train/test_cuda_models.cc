@@ -137,7 +137,8 @@ Model with_random_weights(const ModelSpec& spec, const DataDescription& data) {
   Model model(spec, data, 3);
   Random random(8);
   for (const nn::ParameterEntry& entry : model.impl().parameters->layout().entries()) {
-    const auto taps = static_cast<double>(spec.lags + spec.filters + 16);
+    const FixedBranchFields fixed = spec.branch_fields();
+    const auto taps = static_cast<double>(fixed.lags + fixed.filters + 16);
     for (float& value : model.impl().parameters->value(entry)) {
       if (value == 0.0f) value = static_cast<float>(random.normal() / std::sqrt(taps));
     }
@@ -154,16 +155,26 @@ TEST_P(OnGpu, ModelsOfFilesAreTheCpus) {
     DataDescription data;
   };
   const std::vector<Case> cases = {
-      {"a column, lags of a season", {.cell = "mingru", .width = 64, .from_last = true, .lags = 287}, series(1, 1, 48)},
+      {"a column, lags of a season",
+       {.cell = "mingru", .width = 64, .from_last = true, .branch = fixed_branch({.lags = 287})},
+       series(1, 1, 48)},
       {"a column, few lags",
-       {.cell = "gru", .width = 17, .convolution = 4, .from_last = true, .lags = 6},
+       {.cell = "gru", .width = 17, .convolution = 4, .from_last = true, .branch = fixed_branch({.lags = 6})},
        series(1, 1, 1)},
-      {"columns", {.cell = "minlstm", .width = 20, .convolution = 3, .from_last = true, .lags = 50}, series(5, 3, 7)},
+      {"columns",
+       {.cell = "minlstm", .width = 20, .convolution = 3, .from_last = true, .branch = fixed_branch({.lags = 50})},
+       series(5, 3, 7)},
       {"no change", {.cell = "lstm", .width = 64, .feed_forward = 1.5}, series(3, 1, 12)},
-      {"linear alone", {.cell = "mingru", .width = 8, .blocks = 1, .from_last = true, .lags = 1}, series(1, 1, 3)},
-      {"labels", {.cell = "gru", .width = 64, .filters = 100, .dilations = 6}, labelled(1)},
-      {"labels of columns", {.cell = "mingru", .width = 19, .filters = 22, .dilations = 3}, labelled(3)},
-      {"filters alone", {.cell = "gru", .width = 64, .blocks = 0, .filters = 44, .dilations = 5}, labelled(2)}};
+      {"linear alone",
+       {.cell = "mingru", .width = 8, .blocks = 1, .from_last = true, .branch = fixed_branch({.lags = 1})},
+       series(1, 1, 3)},
+      {"labels", {.cell = "gru", .width = 64, .branch = fixed_branch({.filters = 100, .dilations = 6})}, labelled(1)},
+      {"labels of columns",
+       {.cell = "mingru", .width = 19, .branch = fixed_branch({.filters = 22, .dilations = 3})},
+       labelled(3)},
+      {"filters alone",
+       {.cell = "gru", .width = 64, .blocks = 0, .branch = fixed_branch({.filters = 44, .dilations = 5})},
+       labelled(2)}};
   for (const Case& c : cases) {
     SCOPED_TRACE(c.name);
     const Model model = with_random_weights(c.spec, c.data);

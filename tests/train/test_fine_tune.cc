@@ -54,7 +54,7 @@ std::vector<float> outputs(const Model& model, Index steps) {
 
 Model small_model(const Dataset& data, bool from_last = false) {
   ModelSpec spec{.cell = "gru", .width = 8, .blocks = 1, .from_last = from_last};
-  if (data.autoregression() != nullptr) spec.lags = data.autoregression()->lags;
+  take_autoregression(spec, data);
   Model model(spec, data.description(), 3);
   fit_autoregression(model, data);
   return model;
@@ -176,13 +176,14 @@ TEST(FineTune, TheLinearForecastIsThatOfTheNewRows) {
       table("x", 300, [](int i) { return fmt::format("{}", 5.0 + std::sin(0.21 * i) + 0.1 * (i % 5)); });
   const auto second = open_series({folder.write("b.csv", slow)}, options, &origin.data());
   const Model model = continue_from(origin, *second, 0.0);
-  EXPECT_EQ(model.spec().lags, second->autoregression()->lags);
-  EXPECT_NE(model.spec().lags, origin.spec().lags) << "the test needs two numbers of lags";
+  EXPECT_EQ(model.spec().branch_fields().lags, linear_forecast(*second)->lags);
+  EXPECT_NE(model.spec().branch_fields().lags, origin.spec().branch_fields().lags)
+      << "the test needs two numbers of lags";
   std::size_t layers = 0;
   for (const nn::ParameterEntry& entry : model.impl().parameters->layout().entries()) {
     const auto values = model.impl().parameters->value(entry);
     if (entry.name == "autoregression.weight") {
-      EXPECT_TRUE(std::ranges::equal(values, second->autoregression()->weights));
+      EXPECT_TRUE(std::ranges::equal(values, linear_forecast(*second)->weights));
     }
     if (entry.name.starts_with("autoregression.")) continue;
     const auto& others = origin.impl().parameters->layout().entries();

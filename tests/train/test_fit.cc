@@ -45,7 +45,7 @@ class FitTest : public testing::Test {
     return open_labelled(folder_.write("labelled.csv", text), {});
   }
   static Model fresh(const Dataset& data, std::uint64_t seed) {
-    ModelSpec spec{.cell = "gru", .width = 8, .blocks = 1, .from_last = data.autoregression() != nullptr};
+    ModelSpec spec{.cell = "gru", .width = 8, .blocks = 1, .from_last = linear_forecast(data) != nullptr};
     take_autoregression(spec, data);
     return new_model(spec, data, seed);
   }

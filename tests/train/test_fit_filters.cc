@@ -14,7 +14,7 @@
 #include "classify/filter_means.h"
 #include "classify/ridge_classifier.h"
 #include "data/labelled/labelled_batches.h"
-#include "nn/model/filter_bank.h"
+#include "nn/fixed/filter_branch.h"
 #include "nn/model/model_impl.h"
 #include "penstock/data/tasks.h"
 #include "penstock/stop.h"
@@ -81,8 +81,8 @@ TEST_F(FitFilters, TellsShapesApartThatLayersHaveNotLearnt) {
     EXPECT_GT(accuracy(wider, *data), 0.9) << equal;
     EXPECT_LT(accuracy(model, *data), 0.8) << "the test needs layers that know little";
     EXPECT_GT(shares.filters, 0.0);
-    EXPECT_GT(wider.spec().filters, 0);
-    EXPECT_EQ(wider.spec().dilations, 3) << "filters span 9, 17 and 33 of 61 steps, or of half as many";
+    EXPECT_GT(wider.spec().branch_fields().filters, 0);
+    EXPECT_EQ(wider.spec().branch_fields().dilations, 3) << "filters span 9, 17 and 33 of 61 steps, or of half as many";
   }
 }
 
@@ -107,7 +107,7 @@ TEST_F(FitFilters, AModelSaysWhatTheClassifierSaysOfTheMeans) {
   const auto data = open(50, 31, false);
   const Model model = fit_filters(*data, 4);
   const training::Sequences sequences(*data);
-  FilterMeans bank(model.spec(), model.data(), {});
+  FilterMeans bank(nn::FilterBranch(model.spec().branch_fields()), model.data(), {});
   bank.take_from(model);
   const auto classifier = bank.fit(bank.means(sequences, training::Sequences::Part::training));
   const training::Means means = bank.means(sequences, training::Sequences::Part::held_out);
@@ -131,8 +131,9 @@ TEST_F(FitFilters, AModelSaysWhatTheClassifierSaysOfTheMeans) {
 
 TEST_F(FitFilters, ThresholdsOfAPairAreApartByTwo) {
   Model model = fit_filters(*open(50, 31), 4);
-  const Index filters = nn::filters_of_bank(model.spec());
-  for (Index bank = 0; bank < nn::filter_banks(model.spec()); ++bank) {
+  const nn::FilterBranch branch(model.spec().branch_fields());
+  const Index filters = branch.filters_of_bank();
+  for (Index bank = 0; bank < branch.banks(); ++bank) {
     const auto weight = parameter(model, fmt::format("filters.{}.combine.weight", bank));
     const auto bias = parameter(model, fmt::format("filters.{}.combine.bias", bank));
     const auto width = static_cast<Index>(weight.size()) / (2 * filters);
@@ -151,7 +152,7 @@ TEST_F(FitFilters, AModelWithoutLayersSaysTheSame) {
   const Model beside = add_filters(fresh(*data), *data, shares, seed);
   Model alone = fit_filters(*data, seed);
   EXPECT_EQ(alone.spec().blocks, 0);
-  EXPECT_EQ(alone.spec().filters, beside.spec().filters);
+  EXPECT_EQ(alone.spec().branch_fields().filters, beside.spec().branch_fields().filters);
   Example example;
   ASSERT_TRUE(data->validation(0, 3, 1, example));
   const auto answers = [&](const Model& model) {
@@ -206,8 +207,8 @@ TEST_F(FitFilters, SaysTheMeanOfWhatItSaysOfEachStep) {
   Model wider = add_filters(fresh(*data), *data, shares);
   Example example;
   ASSERT_TRUE(data->validation(0, 1, 1, example));
-  const Index steps = example.steps, classes = 2, filters = nn::filters_of_bank(wider.spec());
-  const Index banks = nn::filter_banks(wider.spec());
+  const nn::FilterBranch branch(wider.spec().branch_fields());
+  const Index steps = example.steps, classes = 2, filters = branch.filters_of_bank(), banks = branch.banks();
   std::vector<float> outputs(static_cast<std::size_t>(steps * classes));
   ModelState state = wider.state(1);
   wider.forward(1, steps, example.features, outputs, state);
@@ -312,20 +313,26 @@ TEST_F(FitFilters, WhatCannotBeIsRefused) {
   expect_error(ErrorCode::invalid_argument, "data must be labelled sequences to fit filters to",
                [&] { add_filters(Model({}, task->description()), *task, shares); });
   ModelSpec spec = wider.spec();
-  spec.dilations = 8;
+  spec.branch = fixed_branch({.filters = 4, .dilations = 8});
   expect_error(ErrorCode::invalid_argument, "dilations must be 1 to 7, not 8",
                [&] { Model(spec, data->description()); });
-  spec = {.filters = 5, .dilations = 1};
+  spec = {.branch = fixed_branch({.filters = 5, .dilations = 1})};
   expect_error(ErrorCode::invalid_argument, "filters must be even, since half of them read differences, not 5",
                [&] { Model(spec, data->description()); });
-  spec.filters = 4;
+  spec.branch = fixed_branch({.filters = 4, .dilations = 1});
   expect_error(ErrorCode::invalid_argument, "filters must be 0 for a model that does not label sequences of numbers",
                [&] { Model(spec, task->description()); });
-  EXPECT_EQ(continue_from(wider, *data, 0.0).spec().filters, 0) << "to be fitted anew";
+  spec = {.from_last = true, .branch = fixed_branch({.lags = 3, .filters = 4, .dilations = 1})};
+  DataDescription series;
+  series.task = Task::forecast;
+  series.inputs = series.targets = {{.name = "x"}};
+  expect_error(ErrorCode::invalid_argument, "filters and dilations must be 0 for a model with lags, not 4 and 1",
+               [&] { Model(spec, series); });
+  EXPECT_EQ(continue_from(wider, *data, 0.0).spec().branch, nullptr) << "to be fitted anew";
   std::vector<Model> members;
   members.push_back(std::move(wider));
   members.push_back(std::move(model));
-  expect_error(ErrorCode::invalid_argument, "members must be without a filter bank", [&] { Model::combine(members); });
+  expect_error(ErrorCode::invalid_argument, "members must be without filters", [&] { Model::combine(members); });
 }
 
 /// Features [n, F] of which the first two say the class.

@@ -150,8 +150,8 @@ TEST(Search, ASeriesInnerPartIsFittedAnew) {
       text.substr(0, text.find(fmt::format("\n{}\n", std::sin(80.0) + 0.1 * (160 % 3) + 48.0)) + 1);
   const auto alone = open_series(folder.write("t.csv", shorter), options);
   ASSERT_EQ(alone->training_steps(), 127);
-  EXPECT_EQ(inner->autoregression()->weights, alone->autoregression()->weights);
-  EXPECT_NE(inner->autoregression()->weights, data->autoregression()->weights);
+  EXPECT_EQ(linear_forecast(*inner)->weights, linear_forecast(*alone)->weights);
+  EXPECT_NE(linear_forecast(*inner)->weights, linear_forecast(*data)->weights);
   EXPECT_EQ(inner->description().inputs[0].mean, alone->description().inputs[0].mean);
   Example ours, theirs;
   for (Index i = 0; inner->validation(i, 4, 16, ours); ++i) {

@@ -15,6 +15,7 @@
 
 #include "base/random.h"
 #include "data/series/series_rows.h"
+#include "forecast/linear_fits.h"
 #include "nn/model/model_impl.h"
 #include "penstock/error.h"
 #include "penstock/forecast/score.h"
@@ -45,8 +46,8 @@ class SeriesFinish : public testing::Test {
   }
 
   static Model model(const Dataset& data, std::uint64_t seed) {
-    const ModelSpec spec{
-        .cell = "gru", .width = 8, .blocks = 1, .from_last = true, .lags = data.autoregression()->lags};
+    ModelSpec spec{.cell = "gru", .width = 8, .blocks = 1, .from_last = true};
+    take_autoregression(spec, data);
     Model result(spec, data.description(), seed);
     fit_autoregression(result, data);
     return result;
@@ -324,13 +325,13 @@ TEST_F(SeriesFinish, ValuesThatWerePutInAreNoErrors) {
     options.targets = {"x"};
     options.missing = missing;
     const auto data = open_series(folder_.write("gaps.csv", text), options);
-    const training::SeriesRows& series = *training::SeriesRows::of(*data);
+    const training::SeriesRows& series = *data->series_rows();
     for (std::size_t row = 0; row < values.size(); ++row) {
       EXPECT_EQ(series.is_known(static_cast<Index>(row), 0), !lacks(row));
     }
     Model trained = model(*data, 1);
     const training::RowErrors held_out = training::held_out_errors(trained, series, {});
-    for (const training::RowErrors* all : {&held_out, &series.past_errors()}) {
+    for (const training::RowErrors* all : {&held_out, &training::linear_fits(*data)->past_errors}) {
       ASSERT_FALSE(all->rows.empty());
       for (std::size_t i = 0; i < all->errors.size(); ++i) {
         const auto row = static_cast<std::size_t>(all->rows[i / 2]) + 1 + i % 2;
@@ -390,7 +391,7 @@ TEST_F(SeriesFinish, HeldOutValuesAreThoseOfTheFile) {
   std::vector<double> values = walk(200);
   for (double& value : values) value += 1e9;
   const auto data = open(values, 2);
-  const training::SeriesRows& rows = *training::SeriesRows::of(*data);
+  const training::SeriesRows& rows = *data->series_rows();
   const Model trained = model(*data, 1);
   Index seen = 0;
   score_held_out(trained, *data, {},

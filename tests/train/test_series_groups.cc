@@ -170,9 +170,9 @@ TEST(SeriesGroups, OneSeriesIsLearntAsWithoutAName) {
     // Scales of changes are sums of 600 squares of values divided before and not behind.
     EXPECT_NEAR(example.targets[i], expected.targets[i], 1e-5f * (1.0f + std::abs(expected.targets[i])));
   }
-  ASSERT_EQ(with->autoregression()->lags, without->autoregression()->lags);
-  for (std::size_t i = 0; i < with->autoregression()->weights.size(); ++i) {
-    EXPECT_NEAR(with->autoregression()->weights[i], without->autoregression()->weights[i], 1e-4f) << i;
+  ASSERT_EQ(linear_forecast(*with)->lags, linear_forecast(*without)->lags);
+  for (std::size_t i = 0; i < linear_forecast(*with)->weights.size(); ++i) {
+    EXPECT_NEAR(linear_forecast(*with)->weights[i], linear_forecast(*without)->weights[i], 1e-4f) << i;
   }
 }
 
@@ -270,7 +270,8 @@ class GroupModel : public testing::Test {
   }
 
   Model model() const {
-    ModelSpec spec{.cell = "gru", .width = 8, .blocks = 1, .from_last = true, .lags = data_->autoregression()->lags};
+    ModelSpec spec{.cell = "gru", .width = 8, .blocks = 1, .from_last = true};
+    take_autoregression(spec, *data_);
     Model result(spec, data_->description(), 1);
     fit_autoregression(result, *data_);
     return result;

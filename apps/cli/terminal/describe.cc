@@ -17,7 +17,9 @@ Json column_names(const std::vector<Column>& columns) {
 }  // namespace
 
 std::string describe_layers(const ModelSpec& spec) {
-  if (spec.blocks == 0) return counted(spec.filters * spec.dilations, "convolution filter");
+  const FixedBranchFields fixed = spec.branch_fields();
+  const Index filters = fixed.filters * fixed.dilations;
+  if (spec.blocks == 0) return counted(filters, "convolution filter");
   std::string text = fmt::format("{}, {} of width {}", spec.cell, counted(spec.blocks, "block"), spec.width);
   if (spec.hidden_size != 0) text += fmt::format(", hidden size {}", spec.hidden_size);
   if (spec.heads > 1) text += fmt::format(", {} heads", spec.heads);
@@ -25,8 +27,8 @@ std::string describe_layers(const ModelSpec& spec) {
   if (spec.feed_forward > 0.0) text += fmt::format(", feed-forward x {:g}", spec.feed_forward);
   if (spec.dropout > 0.0) text += fmt::format(", dropout {:g}", spec.dropout);
   if (spec.from_last) text += ", relative to the last value";
-  if (spec.lags > 0) text += ", plus a linear forecast from " + counted(spec.lags, "row");
-  if (spec.filters > 0) text += fmt::format(", plus {} filters", with_commas(spec.filters * spec.dilations));
+  if (fixed.lags > 0) text += ", plus a linear forecast from " + counted(fixed.lags, "row");
+  if (filters > 0) text += fmt::format(", plus {} filters", with_commas(filters));
   return text;
 }
 
@@ -38,6 +40,7 @@ std::string describe_model(const Model& model) {
 
 Json model_json(const Model& model) {
   const ModelSpec& spec = model.spec();
+  const FixedBranchFields fixed = spec.branch_fields();
   const DataDescription& data = model.data();
   Json json = {{"cell", spec.cell},
                {"width", spec.width},
@@ -48,9 +51,9 @@ Json model_json(const Model& model) {
                {"feed_forward", spec.feed_forward},
                {"dropout", spec.dropout},
                {"from_last", spec.from_last},
-               {"lags", spec.lags},
-               {"filters", spec.filters},
-               {"dilations", spec.dilations},
+               {"lags", fixed.lags},
+               {"filters", fixed.filters},
+               {"dilations", fixed.dilations},
                {"members", spec.members},
                {"parameters", model.parameter_count()},
                {"task", to_string(data.task)}};

@@ -32,7 +32,7 @@ struct EvaluateArguments {
 
 /// Rows that are not scored: in the first ones a linear forecast has not seen as much as it reads.
 Index lead_in(const Model& model, const EvaluateArguments& arguments) {
-  return arguments.skip.value_or(model.spec().lags);
+  return arguments.skip.value_or(model.spec().branch_fields().lags);
 }
 
 Score score_file(const Model& model, const std::string& path, const EvaluateArguments& arguments) {
@@ -93,7 +93,7 @@ int evaluate_files(const CLI::App& app, EvaluateArguments arguments) {
     Json entry = {{"file", path}};
     entry.update(score_json(model, score));
     all.push_back(std::move(entry));
-    const Index lags = model.spec().lags;
+    const Index lags = model.spec().branch_fields().lags;
     if (!arguments.json && lags > 0 && !arguments.skip) {
       output.write(fmt::format("the first {} read but not scored (--skip 0 scores {} too)\n",
                                lags == 1 ? "row is" : with_commas(lags) + " rows are", lags == 1 ? "it" : "them"));

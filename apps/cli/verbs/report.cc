@@ -144,7 +144,7 @@ class ReportMaker {
     }
     ForecastTraces trace;
     SeriesScoring scoring;
-    scoring.lead = arguments_.skip > 0 ? arguments_.skip : model.spec().lags;
+    scoring.lead = arguments_.skip > 0 ? arguments_.skip : model.spec().branch_fields().lags;
     scoring.watch = [&](const auto&... row) { trace.add(row...); };
     const Score score = score_series(model, file, arguments_.rows.format, scoring, arguments_.execution);
     std::vector<Json> records = trace.records(score.groups);

@@ -49,7 +49,7 @@ class TrainingRun {
     if (!arguments_.init.empty()) start_from_origin();
     SeriesChoices& series = arguments_.data.choices;
     if (arguments_.model.no_changes || (resumed_ && !resumed_->from_last)) series.from_last = false;
-    if (arguments_.model.no_linear || (resumed_ && resumed_->lags == 0)) series.autoregression = false;
+    if (arguments_.model.no_linear || (resumed_ && !resumed_->corrects_branch())) series.autoregression = false;
     arguments_.data.series.threads = arguments_.fit.train.execution.threads;
     open();
     for (std::string& finding : data_.reading) finding = with_options(app_, finding);
@@ -117,6 +117,7 @@ class TrainingRun {
       return false;  // a signal ends the program, as there is nothing to save yet
     });
     data_ = open_data(arguments_.data, kind_, arguments_.fit.train.seed);
+    linear_forecast(*data_.dataset);  // fits it, which takes as long again
   }
 
   /// A slip in the name of the data is said before a model that is there already.

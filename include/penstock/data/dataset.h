@@ -26,18 +26,10 @@ struct Example {
   bool continues = false;
 };
 
-/// A linear forecast of a series from its last rows, fitted by a dataset (ModelSpec::lags).
-///
-/// The forecast is x_t + bias + sum_k weights_k x_{t-k}, with x normalised as targets are. With `effects`, x is the
-/// value minus the effects in its row, and the effects in the forecast row are added to the result.
-struct Autoregression {
-  Index lags = 0;
-  std::vector<float> weights;  ///< [lags, horizon, targets]; the current row comes first.
-  std::vector<float> bias;     ///< [horizon, targets]
-  /// [I, targets]: coefficients of the normalised inputs of a row in the targets of the same row. Only inputs that are
-  /// known in advance have coefficients other than 0. Empty: no effects.
-  std::vector<float> effects = {};
-};
+namespace training {
+class LabelledBatches;
+class SeriesRows;
+}  // namespace training
 
 /// A source of training and validation batches. Its state is a short text, position(), with which a resumed run
 /// continues at the same batch.
@@ -55,8 +47,6 @@ class Dataset {
   /// Fills `example` with validation batch `i`, which is the same in every call. Returns false and leaves `example`
   /// unchanged if there is no such batch.
   virtual bool validation(Index i, Index rows, Index steps, Example& example) const = 0;
-  /// Returns the linear forecast that was fitted to the training part; null if there is none.
-  virtual const Autoregression* autoregression() const { return nullptr; }
   /// Returns the position in the training data and the random state as JSON.
   virtual std::string position() const = 0;
   /// Continues at a position that position() returned. Throws Error(incompatible) for the position of another dataset.
@@ -64,6 +54,10 @@ class Dataset {
   /// Returns what was detected about the files, one finding per entry: "separator ';', decimal ','", "3 columns read, 1
   /// left out: week (dates)".
   virtual std::vector<std::string> reading() const { return {}; }
+  /// Internal. Returns the rows of a time series; null for other data.
+  virtual const training::SeriesRows* series_rows() const { return nullptr; }
+  /// Internal. Returns the batches of labelled sequences; null for other data.
+  virtual const training::LabelledBatches* labelled_batches() const { return nullptr; }
 };
 
 namespace data {

@@ -7,7 +7,7 @@
 
 #include "penstock/data/dataset.h"
 
-/// Datasets of time series: opening tables, with normalisation, calendar, season and linear forecast.
+/// Datasets of time series: opening tables, with normalisation, calendar and season.
 namespace penstock {
 
 /// A period of the calendar.
@@ -36,7 +36,8 @@ struct SeriesOptions {
   /// Scales each target that is also an input by the root mean square of its change over the horizon; a mean squared
   /// error of 1 is then that of the baseline "last value". For models with ModelSpec::from_last.
   bool from_last = false;
-  /// Fits a linear forecast of the targets that are also inputs; the layers learn its residuals. Requires `from_last`.
+  /// Chooses a linear forecast of the targets that are also inputs, which linear_forecast() fits; the layers learn its
+  /// residuals. Requires `from_last`.
   bool autoregression = false;
   Transform transform = Transform::none;  ///< automatic: the better one in the training part; needs `autoregression`.
   Index season = 0;                       ///< Rows of a seasonal period of the targets; 1: no season; 0: detect.

@@ -130,11 +130,26 @@ struct TrainCallbacks {
 TrainResult train(Model& model, Dataset& data, const TrainOptions& options, const TrainCallbacks& callbacks = {},
                   bool resume = false);
 
-/// Sets ModelSpec::lags and known_effects to those of the dataset's linear forecast; 0 and false if there is none or
-/// `spec` has no from_last.
+/// A linear forecast of a series from its last rows (FixedBranchFields::lags).
+///
+/// The forecast is x_t + bias + sum_k weights_k x_{t-k}, with x normalised as targets are. With `effects`, x is the
+/// value minus the effects in its row, and the effects in the forecast row are added to the result.
+struct Autoregression {
+  Index lags = 0;
+  std::vector<float> weights;  ///< [lags, horizon, targets]; the current row comes first.
+  std::vector<float> bias;     ///< [horizon, targets]
+  /// [I, targets]: coefficients of the normalised inputs of a row in the targets of the same row. Only inputs that are
+  /// known in advance have coefficients other than 0. Empty: no effects.
+  std::vector<float> effects = {};
+};
+/// Returns the linear forecast of a series (SeriesOptions::autoregression), fitted to the training part; null for other
+/// data. The first call fits it, which may take seconds. The result lives as long as the dataset.
+const Autoregression* linear_forecast(const Dataset& data);
+/// Sets ModelSpec::branch to a branch for the linear forecast of a dataset; to null if there is none or `spec` has no
+/// from_last.
 void take_autoregression(ModelSpec& spec, const Dataset& data);
-/// Copies the dataset's linear forecast into a model with ModelSpec::lags. Throws Error(incompatible) if the dataset
-/// has none with these lags.
+/// Copies the linear forecast of a dataset into a model with a branch for it. Throws Error(incompatible) if the dataset
+/// has none with the same lags.
 void fit_autoregression(Model& model, const Dataset& data);
 /// Replaces the linear forecast of a model by one that is fitted to the training and the hold-out rows. Call it after
 /// the model was scored: the latest rows tell most about the future. Does nothing to a model without lags.
@@ -149,9 +164,9 @@ double shrink_correction(Model& model, const Dataset& data, const Execution& exe
 /// of the linear forecast, so shrink_correction() would set it to 0.
 bool linear_stands_alone(const Dataset& data);
 
-/// Estimates the distribution of the forecast errors of a series model, SeriesDescription::spread, from which prediction
-/// intervals follow. Uses the errors on the hold-out rows and those of the linear forecast on the training rows. Does
-/// nothing for other data or without such errors.
+/// Estimates the distribution of the forecast errors of a series model, SeriesDescription::spread, from which
+/// prediction intervals follow. Uses the errors on the hold-out rows and those of the linear forecast on the training
+/// rows. Does nothing for other data or without such errors.
 void fit_spread(Model& model, const Dataset& data, const Execution& execution = {});
 
 /// Weights of the outputs of the layers and of the filter bank in a model's answer, each 0 to 1.
@@ -160,7 +175,7 @@ struct FilterShares {
   double filters = 0.0;
 };
 
-/// Returns a trained model of labelled sequences with an additional bank of convolution filters (ModelSpec::filters).
+/// Returns a trained model of labelled sequences with an additional bank of convolution filters (ModelSpec::branch).
 ///
 /// A classifier of the filters is fitted in closed form to the training part, on the CPU. `shares` receives the weights
 /// of layers and filters, chosen on the hold-out set; if that is too small, the filters get all the weight. Filters run

@@ -55,7 +55,7 @@ std::unique_ptr<SharedModel> make_model(const nb::dict& fields, SharedDataset& s
                                         const std::string& weights, double chrono) {
   const SharedDataset::Reading dataset(shared);
   ModelSpec spec = spec_from(fields);
-  take_autoregression(spec, **dataset);
+  unless_interrupted([&] { take_autoregression(spec, **dataset); });
   const Initialisation initial{.weights = parse_initial_weights(weights), .chrono = chrono};
   return std::make_unique<SharedModel>(new_model(spec, **dataset, seed, initial), "the model");
 }
@@ -64,7 +64,8 @@ std::unique_ptr<SharedModel> make_model(const nb::dict& fields, SharedDataset& s
 std::unique_ptr<SharedModel> make_continuation(SharedModel& origin, SharedDataset& shared, double dropout) {
   const SharedModel::Reading model(origin);
   const SharedDataset::Reading dataset(shared);
-  return std::make_unique<SharedModel>(continue_from(*model, **dataset, dropout), "the model");
+  return std::make_unique<SharedModel>(unless_interrupted([&] { return continue_from(*model, **dataset, dropout); }),
+                                       "the model");
 }
 
 /// Returns the names of the columns behind the inputs of a model, each once.

@@ -209,10 +209,11 @@ nb::dict run_search(SharedDataset& data, const nb::dict& spec_fields, const nb::
   FitPlan plan;
   {
     const SharedDataset::Writing dataset(data);
-    const nb::gil_scoped_release unlocked;
-    take_autoregression(spec, **dataset);
-    plan = complete(**dataset, request);
-    settle_device(plan, spec, **dataset);
+    unless_interrupted([&] {
+      take_autoregression(spec, **dataset);
+      plan = complete(**dataset, request);
+      settle_device(plan, spec, **dataset);
+    });
   }
   SearchResult result;
   {

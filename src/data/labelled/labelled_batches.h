@@ -11,9 +11,6 @@ class LabelledBatches {
   /// The i-th batch of at most `rows` training sequences, in an order that the seed alone decides; false (example
   /// untouched) when there are no more. As Dataset::validation has it.
   virtual bool training(Index i, Index rows, Example& example) const = 0;
-
-  /// Null if the data are no labelled sequences.
-  static const LabelledBatches* of(const Dataset& data) { return dynamic_cast<const LabelledBatches*>(&data); }
 };
 
 }  // namespace penstock::training

@@ -24,6 +24,7 @@ class LabelledPasses : public Dataset, public training::LabelledBatches {
 
   void next(Index rows, Index steps, Example& example) override;
   bool validation(Index i, Index rows, Index steps, Example& example) const override;
+  const LabelledBatches* labelled_batches() const override { return this; }
   bool training(Index i, Index rows, Example& example) const override;
   std::string position() const override;
   void restore(const std::string& position) override;

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <array>
 #include <iterator>
 #include <memory>
 #include <mutex>
@@ -7,7 +6,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/side_by_side.h"
 #include "base/threads.h"
 #include "data/divisible.h"
 #include "data/normalise.h"
@@ -24,7 +22,6 @@
 #include "data/stream_dataset.h"
 #include "data/table/csv_table.h"
 #include "data/table/sentinels.h"
-#include "forecast/linear/autoregression.h"
 #include "penstock/data/dataset.h"
 #include "penstock/data/series.h"
 #include "penstock/data_description.h"
@@ -64,8 +61,6 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
     return std::make_unique<SeriesDataset>(part);
   }
 
-  const Autoregression* autoregression() const override { return autoregression_ ? &*autoregression_ : nullptr; }
-
   const std::vector<Segment>& segments() const override { return segments_; }
   std::span<const float> inputs() const override { return inputs_; }
   std::span<const float> targets() const override { return targets_; }
@@ -79,15 +74,22 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
     const auto& calendar = source_.series->calendar;
     return calendar && calendar->rises() ? std::optional(calendar->seconds[row]) : std::nullopt;
   }
-  const training::RowErrors& past_errors() const override { return past_errors_; }
-  const Autoregression* refitted() const override { return autoregression_ ? &refitted_ : nullptr; }
+  const SeriesRows* series_rows() const override { return this; }
+  const training::LinearPlans& linear_plans() const override { return plan_.linear; }
+  training::LinearPlans plan_by_all_rows() const override {
+    return data::plan_again(plan_, *source_.table, *source_.series, source_.options, source_.columns);
+  }
+  int threads() const override { return resolve_threads(source_.options.threads); }
 
-  /// Where a linear forecast reads a past, every row of a batch is led in by what stands before it, and that is not
-  /// scored. Without one, as in a text, rows start without a past.
   bool validation(Index i, Index rows, Index steps, Example& example) const override {
-    if (lead_ == 0) return StreamDataset::validation(i, rows, steps, example);
+    return held_out_batch(i, rows, steps, 0, example);
+  }
+  /// What leads in a row is not scored. Without a linear forecast, as in a text, rows start without a past.
+  bool held_out_batch(Index i, Index rows, Index steps, Index past_rows, Example& example) const override {
+    const Index lead = lead_for(past_rows);
+    if (lead == 0) return StreamDataset::validation(i, rows, steps, example);
     data::check_batch(rows, steps);
-    const auto batch = batches_of(rows, steps)->batch(i);
+    const auto batch = batches_of(lead, rows, steps)->batch(i);
     if (!batch) return false;
     data::clear(example, static_cast<Index>(batch->lengths.size()), batch->steps);
     example.continues = batch->continues;
@@ -103,11 +105,19 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
   }
 
  private:
+  /// Rows that lead in a row of a held-out batch, at most.
+  Index lead_for(Index past_rows) const {
+    if (plan_.linear.empty()) return 0;
+    constexpr Index past = 128;  // that a state needs to settle
+    const Index longest = std::ranges::max(segments_, {}, &Segment::training_rows).training_rows();
+    return std::min(longest - 1, std::max(past, past_rows));
+  }
+
   /// Any number of threads may ask for batches of their sizes.
-  std::shared_ptr<const data::HeldOutBatches> batches_of(Index rows, Index steps) const {
+  std::shared_ptr<const data::HeldOutBatches> batches_of(Index lead, Index rows, Index steps) const {
     const std::lock_guard lock(batches_guard_);
-    if (!batches_ || !batches_->are_of(rows, steps)) {
-      batches_ = std::make_shared<const data::HeldOutBatches>(segments_, lead_, rows, steps);
+    if (!batches_ || !batches_->are_of(lead, rows, steps)) {
+      batches_ = std::make_shared<const data::HeldOutBatches>(segments_, lead, rows, steps);
     }
     return batches_;
   }
@@ -120,8 +130,8 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
     const auto& [inputs, targets, known] = source.columns;
     const SeriesOptions& options = source.options;
     const DataDescription* const origin = source.origin ? &*source.origin : nullptr;
-    const data::SeriesPlan plan = data::plan_series(table, series, options, source.columns, origin);
-    describe(table, series, inputs, targets, plan, options);
+    plan_ = data::plan_series(table, series, options, source.columns, origin);
+    describe(table, series, inputs, targets, options);
     if (options.from_last) scale_by_changes(series, inputs, targets);
     if (origin != nullptr) data::take_scaling(description_, *origin, table.header().source());
     inputs_ = normalise(series, inputs, &DataDescription::inputs, &Group::inputs);
@@ -135,15 +145,11 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
     std::vector<std::size_t> known_inputs;
     for (const std::size_t position : known) known_inputs.push_back(input_at(position));
     data::add_ahead(known_inputs, segments_, description_, inputs_);
-    if (options.autoregression) {
-      const data::SeriesPlan by_all_rows = data::plan_again(plan, table, series, options, source.columns);
-      fit(plan, by_all_rows, known, resolve_threads(options.threads));
-    }
     take_fingerprint(options);
   }
 
   void describe(const CsvTable& table, const SeriesTable& series, const std::vector<std::size_t>& inputs,
-                const std::vector<std::size_t>& targets, const data::SeriesPlan& plan, const SeriesOptions& options) {
+                const std::vector<std::size_t>& targets, const SeriesOptions& options) {
     description_.task = Task::forecast;
     description_.series.horizon = options.horizon;
     description_.table.delimiter = table.format().delimiter;
@@ -154,7 +160,7 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
     if (series.calendar && series.calendar->rises() && series.calendar->dates.irregular != Irregular::ignore) {
       description_.series.row_dates = series.calendar->dates;
     }
-    description_.series.season = plan.season;
+    description_.series.season = plan_.season;
     description_.series.group_column = options.group_by_file ? "file" : options.group;
     description_.series.groups_are_files = options.group_by_file;
     for (const std::string& name : series.groups)
@@ -163,7 +169,7 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
                          std::vector<Scaling> Group::*scaling) {
       for (const std::size_t position : chosen) {
         data::FittedColumn fitted =
-            data::fit_column(series, table, position, SeriesPart::training, plan.logarithms[position]);
+            data::fit_column(series, table, position, SeriesPart::training, plan_.logarithms[position]);
         columns.push_back(std::move(fitted.column));
         for (std::size_t g = 0; g < fitted.groups.size(); ++g) {
           (description_.series.groups[g].*scaling).push_back(fitted.groups[g]);
@@ -205,39 +211,6 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
       }
       data::fit_changes(column, seen, description_.series.horizon);
     }
-  }
-
-  void fit(const data::SeriesPlan& plan, const data::SeriesPlan& by_all_rows, const std::vector<std::size_t>& known,
-           int threads) {
-    data::TargetRows rows{
-        targets_, static_cast<Index>(description_.targets.size()), description_.series.horizon, segments_,
-        inputs_,  static_cast<Index>(description_.inputs.size())};
-    for (const std::size_t position : known) rows.known.push_back(input_at(position));
-    for (const Column& target : description_.targets) {
-      rows.zeros.push_back(data::zero_of(target, description_.series.groups.size()));
-    }
-    std::vector<Index> training_ends, ends;
-    Index longest = 0;
-    for (const Segment& segment : segments_) {
-      training_ends.push_back(segment.training_end);
-      ends.push_back(segment.end);
-      longest = std::max(longest, segment.training_rows());
-    }
-    std::array<Autoregression, 2> fits;
-    side_by_side(threads, fits.size(), [&](std::size_t i) {
-      fits[i] = i == 0 ? data::fit_linear(rows, plan, training_ends) : data::fit_linear(rows, by_all_rows, ends);
-    });
-    autoregression_ = std::move(fits[0]);
-    refitted_ = std::move(fits[1]);
-    const auto counts = [&](Index row, Index target) { return is_known(row, target); };
-    past_errors_ = data::past_errors(rows, plan, counts, threads);
-    const Index lags = std::max(autoregression_->lags, refitted_.lags);
-    for (Autoregression* const each : {&*autoregression_, &refitted_}) {
-      each->weights.resize(static_cast<std::size_t>(lags * description_.output_size()), 0.0f);
-      each->lags = lags;
-    }
-    constexpr Index past = 128;  // that a state needs to settle
-    lead_ = std::min(longest - 1, std::max(past, lags));
   }
 
   void take_fingerprint(const SeriesOptions& options) {
@@ -342,10 +315,7 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
   std::vector<Index> row_of_step_;     // that training and validation walk through
   std::vector<std::uint8_t> unknown_;  // [rows, targets], 1 where a value is filled in; empty if none is
   bool masks_ = false;                 // what is filled in: training never asks for it
-  std::optional<Autoregression> autoregression_;
-  Autoregression refitted_;  // with as many lags
-  training::RowErrors past_errors_;
-  Index lead_ = 0;
+  data::SeriesPlan plan_;
   mutable std::mutex batches_guard_;
   mutable std::shared_ptr<const data::HeldOutBatches> batches_;  // of the sizes that were asked for last
   std::vector<float> inputs_;                                    // [rows, I]

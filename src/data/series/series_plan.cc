@@ -41,7 +41,7 @@ class SeriesPlanner {
   }
 
   /// `season`: 0 if it is to be found.
-  LinearPlan choose(std::size_t position, bool logarithm, Index season) const {
+  training::LinearPlan choose(std::size_t position, bool logarithm, Index season) const {
     const FittedColumn fitted = fit_column(series_, table_, position, part_, logarithm);
     const auto values = normal_values(position, fitted, logarithm);
     const auto z = spans_of(values);
@@ -65,7 +65,7 @@ class SeriesPlanner {
   /// Logarithms are taken where they forecast clearly better: they cost a forecast that is off upwards dearly. With a
   /// season that is because its swings grow with the values, and will be so later; without one because growth was
   /// exponential, which seldom lasts.
-  std::pair<LinearPlan, bool> choose(std::size_t position, Transform transform) const {
+  std::pair<training::LinearPlan, bool> choose(std::size_t position, Transform transform) const {
     const bool possible = is_positive(position);
     if (transform == Transform::logarithm) {
       if (!possible) {
@@ -74,9 +74,9 @@ class SeriesPlanner {
       }
       return {choose(position, true, options_.season), true};
     }
-    LinearPlan plain = choose(position, false, options_.season);
+    training::LinearPlan plain = choose(position, false, options_.season);
     if (transform == Transform::none || !options_.autoregression || !possible) return {std::move(plain), false};
-    LinearPlan logarithm = choose(position, true, options_.season);
+    training::LinearPlan logarithm = choose(position, true, options_.season);
     const bool seasonal = logarithm.choice.season > 1 && plain.choice.season > 1;
     if (!(logarithm.choice.error < (seasonal ? clearly : by_far) * plain.choice.error))
       return {std::move(plain), false};
@@ -141,71 +141,6 @@ class SeriesPlanner {
   std::vector<std::vector<std::vector<double>>> known_values_;  // [columns known in advance][segments][rows]
   std::vector<training::Covariates> known_;                     // the same, of each segment
 };
-
-/// What the effects of inputs leave of a target in a row.
-float rest_of(const TargetRows& rows, const Autoregression& linear, Index row, Index target) {
-  float rest = rows.values[row * rows.targets + target];
-  if (linear.effects.empty()) return rest;
-  for (const std::size_t input : rows.known) {
-    const auto i = static_cast<Index>(input);
-    rest -= linear.effects[i * rows.targets + target] * rows.features[row * rows.inputs + i];
-  }
-  return rest;
-}
-
-/// Errors of a linear forecast from one row.
-void add_errors(const TargetRows& rows, const SeriesPlan& plan, const Autoregression& linear, const Segment& segment,
-                Index row, const std::function<bool(Index, Index)>& is_known, training::RowErrors& to) {
-  to.rows.push_back(row);
-  const Index width = rows.targets * rows.horizon;
-  for (Index i = 0; i < width; ++i) {
-    const Index c = i % rows.targets, ahead = row + 1 + i / rows.targets;
-    float error = std::numeric_limits<float>::quiet_NaN();
-    if (plan.linear[c] && ahead < segment.training_end && is_known(ahead, c)) {
-      float forecast = rest_of(rows, linear, row, c) + linear.bias[i];
-      for (Index k = 0; k < linear.lags; ++k) {
-        forecast += linear.weights[k * width + i] * rest_of(rows, linear, row - k, c);
-      }
-      error = forecast - rest_of(rows, linear, ahead, c);
-    }
-    to.errors.push_back(error);
-  }
-}
-
-/// The values of the covariates of a target, segment by segment, and those of the target up to `ends`.
-struct PastRows {
-  PastRows(const TargetRows& rows, const std::vector<Index>& ends, Index target) {
-    for (std::size_t i = 0; i < ends.size(); ++i) {
-      const Index first = rows.segments[i].first;
-      auto& values = z.emplace_back();
-      auto& known = x.emplace_back(rows.known.size());
-      for (Index row = first; row < ends[i]; ++row) {
-        values.push_back(static_cast<double>(rows.values[row * rows.targets + target]));
-        for (std::size_t k = 0; k < known.size(); ++k) {
-          known[k].push_back(static_cast<double>(rows.features[row * rows.inputs + static_cast<Index>(rows.known[k])]));
-        }
-      }
-    }
-  }
-
-  std::vector<training::Covariates> covariates() const {
-    std::vector<training::Covariates> result;
-    for (const auto& segment : x) result.emplace_back(segment.begin(), segment.end());
-    return result;
-  }
-
-  std::vector<std::vector<double>> z;               // [segments][rows]
-  std::vector<std::vector<std::vector<double>>> x;  // [segments][known][rows]
-};
-
-/// The end of so large a part of what each segment trains on.
-std::vector<Index> ends_of(const std::vector<Segment>& segments, double share) {
-  std::vector<Index> ends;
-  for (const Segment& segment : segments) {
-    ends.push_back(segment.first + static_cast<Index>(share * static_cast<double>(segment.training_rows())));
-  }
-  return ends;
-}
 
 }  // namespace
 
@@ -277,7 +212,7 @@ SeriesPlan plan_series(const CsvTable& table, const SeriesTable& series, const S
   };
   SeriesPlan result;
   result.logarithms.assign(series.columns.size(), false);
-  result.linear.resize(targets.size());
+  if (options.autoregression) result.linear.resize(targets.size());
   for (std::size_t c = 0; c < targets.size(); ++c) {
     if (std::ranges::find(inputs, targets[c]) == inputs.end()) continue;
     auto [plan, logarithm] = planner.choose(targets[c], transform_of(targets[c]));
@@ -288,91 +223,16 @@ SeriesPlan plan_series(const CsvTable& table, const SeriesTable& series, const S
   return result;
 }
 
-SeriesPlan plan_again(const SeriesPlan& first, const CsvTable& table, const SeriesTable& series,
-                      const SeriesOptions& options, const SeriesColumns& columns) {
+training::LinearPlans plan_again(const SeriesPlan& first, const CsvTable& table, const SeriesTable& series,
+                                 const SeriesOptions& options, const SeriesColumns& columns) {
   const SeriesPlanner planner(table, series, columns, SeriesPart::all, options);
-  SeriesPlan result = first;
+  training::LinearPlans result = first.linear;
   for (std::size_t c = 0; c < columns.targets.size(); ++c) {
-    if (!result.linear[c]) continue;
+    if (!result[c]) continue;
     const std::size_t position = columns.targets[c];
-    result.linear[c] = planner.choose(position, first.logarithms[position], first.linear[c]->choice.season);
+    result[c] = planner.choose(position, first.logarithms[position], first.linear[c]->choice.season);
   }
   return result;
-}
-
-Autoregression fit_linear(const TargetRows& rows, const SeriesPlan& plan, const std::vector<Index>& ends) {
-  const auto targets = static_cast<std::size_t>(rows.targets);
-  const Index width = rows.targets * rows.horizon;
-  std::vector<training::LinearForecast> forecasts(targets);
-  Autoregression result;
-  for (std::size_t c = 0; c < targets; ++c) {
-    if (!plan.linear[c]) continue;
-    PastRows past(rows, ends, static_cast<Index>(c));
-    std::optional<double> zero = rows.zeros[c];
-    if (plan.linear[c]->effects) {
-      zero.reset();  // what effects leave of nothing differs from row to row
-      const auto x = past.covariates();
-      const auto effects = training::estimate_effects(spans_of(past.z), x, *plan.linear[c]->effects);
-      past.z = training::without_effects(spans_of(past.z), x, effects);
-      result.effects.resize(static_cast<std::size_t>(rows.inputs * rows.targets), 0.0f);
-      for (std::size_t k = 0; k < effects.size(); ++k) {
-        result.effects[rows.known[k] * targets + c] = static_cast<float>(effects[k]);
-      }
-    }
-    forecasts[c] = training::fit_linear_forecast(spans_of(past.z), plan.linear[c]->choice, zero);
-    result.lags = std::max(result.lags, forecasts[c].lags);
-  }
-  result.weights.assign(static_cast<std::size_t>(result.lags * width), 0.0f);
-  result.bias.assign(static_cast<std::size_t>(width), 0.0f);
-  for (std::size_t c = 0; c < targets; ++c) {
-    const training::LinearForecast& forecast = forecasts[c];
-    for (Index h = 0; plan.linear[c] && h < rows.horizon; ++h) {
-      const auto at = static_cast<std::size_t>(h) * targets + c;
-      result.bias[at] = static_cast<float>(forecast.bias[h]);
-      for (Index k = 0; k < forecast.lags; ++k) {
-        const double last = k == 0 ? 1.0 : 0.0;  // which the model adds anyway
-        result.weights[k * width + at] = static_cast<float>(forecast.weights[k * rows.horizon + h] - last);
-      }
-    }
-  }
-  return result;
-}
-
-training::RowErrors past_errors(const TargetRows& rows, const SeriesPlan& plan,
-                                const std::function<bool(Index, Index)>& is_known, int threads) {
-  constexpr double shares[] = {0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0};
-  constexpr Index most_origins = 200;  // behind each beginning
-  struct Beginning {
-    std::vector<Index> firsts, ends;  // rows of each segment that are forecast
-    Autoregression linear = {};
-  };
-  std::vector<Beginning> beginnings;
-  for (std::size_t i = 0; i + 1 < std::size(shares); ++i) {
-    beginnings.push_back({ends_of(rows.segments, shares[i]), ends_of(rows.segments, shares[i + 1])});
-    Index longest = 0;
-    for (std::size_t s = 0; s < rows.segments.size(); ++s) {
-      longest = std::max(longest, beginnings.back().firsts[s] - rows.segments[s].first);
-    }
-    if (longest <= 2 * rows.horizon) beginnings.pop_back();
-  }
-  side_by_side(threads, beginnings.size(), [&](std::size_t i) {
-    Beginning& latest_first = beginnings[beginnings.size() - 1 - i];  // which takes longest
-    latest_first.linear = fit_linear(rows, plan, latest_first.firsts);
-  });
-  training::RowErrors errors;
-  for (const auto& [firsts, ends, linear] : beginnings) {
-    Index origins = 0;
-    for (std::size_t s = 0; s < firsts.size(); ++s) origins += ends[s] - firsts[s];
-    const Index stride = std::max<Index>(1, origins / most_origins);
-    for (std::size_t s = 0; s < firsts.size(); ++s) {
-      const Segment& segment = rows.segments[s];
-      const Index first = std::max(firsts[s], segment.first + linear.lags) - 1;
-      for (Index row = first; row + 1 < ends[s]; row += stride) {
-        add_errors(rows, plan, linear, segment, row, is_known, errors);
-      }
-    }
-  }
-  return errors;
 }
 
 }  // namespace penstock::data

@@ -8,7 +8,15 @@
 
 namespace penstock::training {
 
-const SeriesRows* SeriesRows::of(const Dataset& data) { return dynamic_cast<const SeriesRows*>(&data); }
+const LinearFits& SeriesRows::linear_fits(const std::function<std::shared_ptr<const LinearFits>()>& fit) const {
+  const std::lock_guard lock(guard_);
+  if (!fits_) fits_ = fit();
+  return *fits_;
+}
+
+bool has_linear_forecast(const Dataset& data) {
+  return data.series_rows() != nullptr && !data.series_rows()->linear_plans().empty();
+}
 
 Index SeriesRows::held_out() const {
   Index sum = 0;

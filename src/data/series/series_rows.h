@@ -1,10 +1,13 @@
 #pragma once
 
 #include <functional>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <vector>
 
+#include "forecast/linear/covariates.h"
 #include "penstock/data/dataset.h"
 #include "penstock/data_description.h"
 #include "penstock/model.h"
@@ -29,6 +32,16 @@ struct Segment {
   Index held_out() const { return end - training_end; }
 };
 
+/// How the past of a target is forecast from, and whether effects of what is known in advance are taken away before.
+struct LinearPlan {
+  LinearChoice choice;
+  std::optional<EffectsChoice> effects;
+};
+/// Those of all targets [targets]; none for a target whose past is not read.
+using LinearPlans = std::vector<std::optional<LinearPlan>>;
+
+struct LinearFits;  // of forecast/linear_fits.h, the layer above
+
 /// The rows of a series as a dataset keeps them, segment by segment.
 class SeriesRows {
  public:
@@ -45,18 +58,30 @@ class SeriesRows {
   std::vector<double> known_values(Index row, Index targets) const;
   /// When a row was, in seconds since the start of 1970, if that is read.
   virtual std::optional<double> date(Index row) const = 0;
-  /// A linear forecast that is chosen by all rows and fitted to them; null without one.
-  virtual const Autoregression* refitted() const = 0;
-  /// Of linear forecasts fitted to beginnings of the training part.
-  virtual const RowErrors& past_errors() const = 0;
+  /// The linear forecast as it is chosen by the training part; empty if there is none.
+  virtual const LinearPlans& linear_plans() const = 0;
+  /// The same as it is chosen by all rows.
+  virtual LinearPlans plan_by_all_rows() const = 0;
+  /// Threads that fit it.
+  virtual int threads() const = 0;
+  /// Dataset::validation(). With a linear forecast, each row of a batch is led in by `past_rows` or more of the rows
+  /// before it, as far as there are some.
+  virtual bool held_out_batch(Index i, Index rows, Index steps, Index past_rows, Example& example) const = 0;
+
+  /// Returns what `fit` makes of these rows. Only the first call calls it. Any thread may call this.
+  const LinearFits& linear_fits(const std::function<std::shared_ptr<const LinearFits>()>& fit) const;
 
   Index held_out() const;
   /// Of a row.
   const Segment& segment_of(Index row) const;
 
-  /// The rows of a dataset; null if it is no series.
-  static const SeriesRows* of(const Dataset& data);
+ private:
+  mutable std::mutex guard_;
+  mutable std::shared_ptr<const LinearFits> fits_;
 };
+
+/// Returns whether a dataset has a linear forecast (SeriesOptions::autoregression), without fitting it.
+bool has_linear_forecast(const Dataset& data);
 
 /// The segment that holds a row; segments ascend.
 const Segment& segment_of(const std::vector<Segment>& segments, Index row);

@@ -20,7 +20,7 @@ SeriesSteps::SeriesSteps(const std::vector<Segment>& segments) {
 }
 
 HeldOutBatches::HeldOutBatches(const std::vector<Segment>& segments, Index lead, Index rows, Index steps)
-    : rows_(rows), steps_(steps) {
+    : lead_(lead), rows_(rows), steps_(steps) {
   find_rows(segments, lead);
   turns_ = (static_cast<Index>(all_.size()) + rows - 1) / std::max<Index>(rows, 1);
   Index end = 0;

@@ -33,7 +33,7 @@ class HeldOutBatches {
  public:
   HeldOutBatches(const std::vector<training::Segment>& segments, Index lead, Index rows, Index steps);
 
-  bool are_of(Index rows, Index steps) const { return rows == rows_ && steps == steps_; }
+  bool are_of(Index lead, Index rows, Index steps) const { return lead == lead_ && rows == rows_ && steps == steps_; }
   /// The i-th one; nothing if there are no more.
   std::optional<HeldOutBatch> batch(Index i) const;
 
@@ -47,7 +47,7 @@ class HeldOutBatches {
   void find_rows(const std::vector<training::Segment>& segments, Index lead);
   Index longest_of(Index turn) const;
 
-  Index rows_, steps_;
+  Index lead_, rows_, steps_;
   std::vector<LedRows> all_;
   Index turns_ = 0;          // turn k is of rows k, k + turns, k + 2 turns, ...
   std::vector<Index> ends_;  // batches of all turns up to and with each

@@ -69,6 +69,8 @@ Recurrent<Real>::Impl::Impl(const RecurrentSpec& spec_, std::uint64_t seed_, std
   const std::vector<ParameterShape> shapes = parameter_shapes(spec);
   states = find_cell(spec.cell).states;
   row_state = states * spec.layers * spec.directions() * spec.hidden_size;
+  common.form.weights = dtype_of<Real>();
+  common.form.add_gradients = true;
   const bool host = !device.is_cuda();
   if (!host && dtype_of<Real>() == DType::f64) {
     fail(ErrorCode::unsupported, "a network in double runs on the CPU, not on {}: there, Recurrent<float> does",

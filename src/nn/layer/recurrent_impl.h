@@ -53,7 +53,7 @@ template <class Real>
 struct Recurrent<Real>::Impl {
   using TapeContent = typename RecurrentTape<Real>::Content;
 
-  /// What a prepared pass is prepared for.
+  /// Key of a prepared pass.
   struct PassKey {
     Pass pass = Pass::forward;  // first, as the passes of training take turns
     unsigned isa = cpu::isa_generation();
@@ -98,6 +98,7 @@ struct Recurrent<Real>::Impl {
   std::shared_ptr<ops::Queue> queue;
   std::uint64_t identity;  // unique to this network
   Device device;
+  PassKey common;                   // what all calls have in common: to copy it takes less time than to make it
   Index states = 0, row_state = 0;  // of the cell; values of one row, all layers and directions
   std::shared_ptr<graph::Weights> weights;
   ops::Buffer gradients;

@@ -81,20 +81,19 @@ typename Recurrent<Real>::Impl::PassKey Recurrent<Real>::Impl::key_of(const Batc
     fail(ErrorCode::invalid_argument, "x must be {}{}, not {}", to_string(dtype_of<Real>()), gpu ? ", bf16 or f16" : "",
          to_string(x.dtype));
   }
-  PassKey key;
+  PassKey key = common;
+  key.isa = cpu::isa_generation();
   key.pass = pass;
   key.execution = execution;
   key.execution.device = device;
   key.execution.threads = gpu ? 1 : resolve_threads(execution.threads);
   RecurrentForm& form = key.form;
   form.dtype = x.dtype;
-  form.weights = dtype_of<Real>();
   form.rows = batch.rows;
   form.steps = batch.steps;
   form.positions = is_packed(batch) ? x.shape[0] : 0;
   form.lengths = batch.lengths != nullptr;
   form.reset = batch.reset != nullptr;
-  form.add_gradients = true;
   form.x = strides_of(batch, x);
   return key;
 }

@@ -17,7 +17,7 @@ void copy_member(const Model::Impl& member, Index index, Model::Impl& ensemble) 
   const float share = 1.0f / static_cast<float>(ensemble.spec.members);
   for (const nn::ParameterEntry& entry : member.parameters->layout().entries()) {
     const nn::ParameterEntry* const found = ensemble.parameters->layout().find(prefix + entry.name);
-    if (found == nullptr) continue;  // of the linear forecast, which is there once
+    if (found == nullptr) continue;  // of the branch, which is there once
     const auto from = std::as_const(*member.parameters).value(entry);
     const auto to = ensemble.parameters->value(*found);
     const bool head = entry.name.starts_with("head.");
@@ -45,11 +45,11 @@ Model Model::combine(std::span<const Model> members) {
   const Impl& first = members.front().impl();
   ModelSpec spec = first.spec;
   require(spec.members == 1, "members must be single models, not an ensemble of {}", spec.members);
-  require(spec.filters == 0, "members must be without a filter bank, which is fitted to the ensemble");
+  require(!spec.branch || spec.corrects_branch(), "members must be without filters, which are fitted to the ensemble");
   for (const Model& each : members) {
     const ModelSpec& other = each.spec();
     if (other.cell != spec.cell || other.members != 1 || other.from_last != spec.from_last ||
-        other.end_norms != spec.end_norms || other.filters > 0 || !same_shapes(first, each.impl())) {
+        other.end_norms != spec.end_norms || !same_shapes(first, each.impl())) {
       fail(ErrorCode::incompatible, "members must all be of one form: {} of width {} and {} of width {} are not",
            spec.cell, spec.width, other.cell, other.width);
     }
@@ -57,7 +57,7 @@ Model Model::combine(std::span<const Model> members) {
   spec.members = static_cast<Index>(members.size());
   auto impl = std::make_unique<Impl>(spec, first.data);
   for (Index i = 0; i < spec.members; ++i) copy_member(members[static_cast<std::size_t>(i)].impl(), i, *impl);
-  nn::copy_shared(*first.parameters, *impl->parameters);  // the linear forecast
+  nn::copy_shared(*first.parameters, *impl->parameters);  // the branch
   return Model(std::move(impl));
 }
 

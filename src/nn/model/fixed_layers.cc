@@ -88,13 +88,4 @@ ValueId GraphBuilder::fixed_scan(const std::string& name, ValueId x, const std::
   return y;
 }
 
-void GraphBuilder::add_autoregression(Index lags, bool known_effects, ValueId features, ValueId outputs) {
-  // A channel for every value of a forecast reads its target's column, and a convolution of each channel by itself is
-  // then a regression on lags. Levels would lose their changes in a type shorter than that of parameters.
-  const std::string name = "autoregression";
-  const ValueId spread = fixed_linear(name + ".spread", features, width_of(outputs));
-  add(fixed_convolution(name, spread, lags), outputs);
-  if (known_effects) add(fixed_linear(name + ".known", features, width_of(outputs)), outputs);
-}
-
 }  // namespace penstock::nn

@@ -38,6 +38,10 @@ ValueId GraphBuilder::external(const std::string& name, Home home, Extent extent
   return graph_.add({.name = name, .extent = extent, .width = width, .dtype = dtype, .home = home, .offset = offset});
 }
 
+ValueId GraphBuilder::features(Index inputs) {
+  return external("features", Home::features, Extent::positions, inputs, target_.master());
+}
+
 ValueId GraphBuilder::activation(const std::string& name, Index width) {
   return graph_.add({.name = name, .width = width, .dtype = target_.dtype});
 }

@@ -67,15 +67,14 @@ class GraphBuilder {
   ValueId fixed_norm(const std::string& name, ValueId x);
   /// A layer of a scan cell with the width of x.
   ValueId fixed_scan(const std::string& name, ValueId x, const std::string& cell);
-  /// Adds a linear forecast from the last `lags` rows (forecast/linear/autoregression.h) to `outputs` [B, T, horizon,
-  /// targets] in the type of parameters, and the effects of known later rows (forecast/linear/covariates.h).
-  void add_autoregression(Index lags, bool known_effects, ValueId features, ValueId outputs);
 
   Index width_of(ValueId id) const { return graph_.value(id).width; }
   DType type_of(ValueId id) const { return graph_.value(id).dtype; }
   /// Adds an external value.
   ValueId external(const std::string& name, graph::Home home, graph::Extent extent, Index width, DType dtype,
                    Index offset = 0);
+  /// Adds the numeric inputs of the model [B, T, inputs].
+  ValueId features(Index inputs);
   ValueId activation(const std::string& name, Index width);
   /// Adds a node without a backward pass.
   void node(ops::Op op, std::vector<ValueId> reads, std::vector<ValueId> writes, graph::Phase phase,

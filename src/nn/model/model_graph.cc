@@ -6,12 +6,10 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "nn/model/filter_bank.h"
 #include "nn/model/model_spec.h"
 
 namespace penstock::nn {
 
-using graph::Extent;
 using graph::Home;
 
 namespace {
@@ -86,8 +84,7 @@ ValueId add_input(GraphBuilder& builder, const ModelSpec& spec, const DataDescri
                   const std::string& prefix) {
   if (data.vocabulary > 0) return builder.embedding(prefix + "embedding", data.vocabulary, spec.width);
   const ops::Target& target = builder.target();
-  const ValueId features =
-      builder.external("features", Home::features, Extent::positions, data.input_size(), target.master());
+  const ValueId features = builder.features(data.input_size());
   ValueId x = features;
   if (spec.from_last) {
     x = builder.read_changes(changes_of(data), features);
@@ -133,8 +130,8 @@ ValueId add_member(GraphBuilder& builder, const ModelSpec& spec, const DataDescr
   for (Index i = 0; i < spec.blocks; ++i) add_block(builder, spec, prefix, i, stream);
   const ValueId last = spec.end_norms ? stream.normal(builder, prefix + "norm", spec.dropout)
                                       : stream.sum(builder, prefix + "sum", spec.dropout);
-  // What the layers add to a linear forecast that has been fitted is nothing at first.
-  const double scale = spec.lags > 0 ? 0.0 : spec.end_norms ? normalised_head : plain_head;
+  // What the layers add to a branch that has been fitted is nothing at first.
+  const double scale = spec.corrects_branch() ? 0.0 : spec.end_norms ? normalised_head : plain_head;
   return builder.linear(prefix + "head", last, data.output_size(), scale, true, head);
 }
 
@@ -147,7 +144,7 @@ std::string member_prefix(const ModelSpec& spec, Index member) {
 ModelEnds add_model(GraphBuilder& builder, const ModelSpec& spec, const DataDescription& data, Home outputs) {
   const ops::Target& target = builder.target();
   // Logits of a training step stay in the type of activations: they are the largest tensor of a small model.
-  const bool adds = spec.from_last || spec.filters > 0 || spec.members > 1;
+  const bool adds = spec.from_last || spec.branch || spec.members > 1;
   const bool cast = target.dtype != target.master() && (outputs == Home::outputs || adds);
   ValueId head = add_member(builder, spec, data, member_prefix(spec, 0), cast ? Home::workspace : outputs);
   const ValueId y = cast ? builder.as_master(head, outputs) : head;
@@ -155,13 +152,8 @@ ModelEnds add_model(GraphBuilder& builder, const ModelSpec& spec, const DataDesc
     head = add_member(builder, spec, data, member_prefix(spec, member), Home::workspace);
     builder.add(cast ? builder.as_master(head, Home::workspace) : head, y);
   }
-  if (spec.from_last) {
-    const ValueId features =
-        builder.external("features", Home::features, Extent::positions, data.input_size(), target.master());
-    builder.add_last_values(changes_of(data), features, y);
-    if (spec.lags > 0) builder.add_autoregression(spec.lags, spec.known_effects, features, y);
-  }
-  if (spec.filters > 0) add_filter_bank(builder, spec, data, y);
+  if (spec.from_last) builder.add_last_values(changes_of(data), builder.features(data.input_size()), y);
+  if (spec.branch) spec.branch->add_to(builder, data, y);
   return {y, head};
 }
 

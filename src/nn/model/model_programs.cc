@@ -15,7 +15,7 @@ using graph::Phase;
 
 namespace {
 
-/// What passes between the ops of a training step, in Home::status.
+/// Values that pass between the ops of a training step, in Home::status.
 struct StepValues {
   ValueId state, time_fraction;
 };

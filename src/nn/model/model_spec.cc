@@ -5,7 +5,6 @@
 
 #include "base/check.h"
 #include "base/quote.h"
-#include "nn/model/filter_bank.h"
 #include "nn/model/model_graph.h"
 #include "plan/cell_table.h"
 
@@ -16,9 +15,6 @@ namespace {
 constexpr Index largest_width = 65536;
 constexpr Index largest_blocks = 1024;
 constexpr Index largest_taps = 1024;
-constexpr Index largest_lags = 65536;
-constexpr Index most_filters = 65536;  // of a dilation
-constexpr Index most_dilations = 7;    // whose filters span 513 steps
 constexpr Index most_members = 1024;
 constexpr Index largest_season = Index{1} << 40;
 constexpr double largest_feed_forward = 64.0;
@@ -27,10 +23,6 @@ constexpr Index largest_text = 1 << 20;
 constexpr Index largest_horizon = 65536;
 constexpr Index largest_output = 1 << 20;
 constexpr double largest_model = 1ull << 33;  // parameters: 32 GiB in float
-
-void check_range(const char* name, Index value, Index low, Index high) {
-  require(value >= low && value <= high, "{} must be {} to {}, not {}", name, low, high, value);
-}
 
 void check_columns(const char* name, const std::vector<Column>& columns) {
   check_range(fmt::format("number of {}", name).c_str(), static_cast<Index>(columns.size()), 1, largest_width);
@@ -122,19 +114,21 @@ double count(const ModelSpec& spec, const DataDescription& data) {
   if (inner > 0.0) block += width + 2.0 * inner * (width + 1.0) + width * (inner + 1.0);
   const Index inputs = spec.from_last ? changes_of(data).width() : data.input_size();
   const double input = data.vocabulary > 0 ? real(data.vocabulary) * width : width * (real(inputs) + 1.0);
-  double linear_forecast = spec.lags > 0 ? outputs * (real(spec.lags) + real(data.input_size()) + 2.0) : 0.0;
-  if (spec.known_effects) linear_forecast += outputs * (real(data.input_size()) + 1.0);
   const double norms = real(spec.end_norms ? spec.blocks + 1 : std::max<Index>(spec.blocks - 1, 0));
   const double member = input + real(spec.blocks) * block + norms * width + outputs * (width + 1.0);
-  return real(spec.members) * member + linear_forecast + filter_bank_parameters(spec, data);
+  return real(spec.members) * member + (spec.branch ? spec.branch->parameter_count(data) : 0.0);
 }
 
 }  // namespace
 
+void check_range(const char* name, Index value, Index low, Index high) {
+  require(value >= low && value <= high, "{} must be {} to {}, not {}", name, low, high, value);
+}
+
 void check_spec(const ModelSpec& spec, const DataDescription& data) {
   const CellInfo& cell = find_cell(spec.cell);
   check_range("width", spec.width, 1, largest_width);
-  check_range("blocks", spec.blocks, spec.filters > 0 ? 0 : 1, largest_blocks);
+  check_range("blocks", spec.blocks, spec.branch && !spec.branch->precedes_layers() ? 0 : 1, largest_blocks);
   check_range("hidden_size", spec.hidden_size, 0, largest_width);
   check_range("heads", spec.heads, 1, largest_width);
   require(spec.heads == 1 || !cell.scan, "heads must be 1 for cell {}, which has no recurrent matrix, not {}",
@@ -148,16 +142,8 @@ void check_spec(const ModelSpec& spec, const DataDescription& data) {
   check_data(data);
   require(!spec.from_last || (data.task == Task::forecast && !changes_of(data).columns.empty()),
           "from_last must be false for a model that forecasts none of its inputs");
-  check_range("lags", spec.lags, 0, largest_lags);
   check_range("members", spec.members, 1, most_members);
-  require(spec.lags == 0 || spec.from_last, "lags must be 0 for a model that does not forecast from the last value");
-  require(!spec.known_effects || (spec.lags > 0 && data.reads_ahead()),
-          "known_effects must be false for a model without lags, or of data that read no later rows");
-  check_range("filters", spec.filters, 0, most_filters);
-  check_range("dilations", spec.dilations, spec.filters > 0 ? 1 : 0, spec.filters > 0 ? most_dilations : 0);
-  require(spec.filters % 2 == 0, "filters must be even, since half of them read differences, not {}", spec.filters);
-  require(spec.filters == 0 || data.labels_sequences(),
-          "filters must be 0 for a model that does not label sequences of numbers");
+  if (spec.branch) spec.branch->check(spec, data);
   const double parameters = count(spec, data);
   require(parameters <= largest_model,
           "width, blocks and hidden_size make a model of {:.3g} parameters, more than {:.3g}", parameters,

@@ -6,6 +6,8 @@
 /// Checks of model specs, and the sizes that follow from them.
 namespace penstock::nn {
 
+/// Throws Error(invalid_argument) "<name> must be <low> to <high>, not <value>" for a value outside.
+void check_range(const char* name, Index value, Index low, Index high);
 /// Throws Error(invalid_argument) that names a field that is impossible, alone or with the data. Bounds everything that
 /// a file may claim before memory of that size is allocated.
 void check_spec(const ModelSpec& spec, const DataDescription& data);

@@ -41,7 +41,7 @@ class HostCall {
   /// otherwise rows after rows. No data: a tensor without data.
   template <class Real>
   Tensor in(int slot, const SequenceView<const Real>& view, Index channels);
-  /// The same of one that an earlier call with the same copies has copied.
+  /// Returns the tensor of a sequence that an earlier call with the same copies has copied.
   template <class Real>
   Tensor again(int slot, const SequenceView<const Real>& view, Index channels);
   /// Memory for one that the call will write, to be fetched by fetch(). Where it is copied, throws

@@ -43,7 +43,7 @@ struct ModelOptions {
     if (norms) spec.end_norms = *norms == "all";
     if (no_changes) {
       spec.from_last = false;
-      spec.lags = 0;
+      spec.branch = nullptr;
     }
   }
 };

@@ -26,7 +26,7 @@ bool continues(const std::string& checkpoint, const std::string& output) {
   if (!std::filesystem::exists(checkpoint) || !std::filesystem::exists(output)) return false;
   if (inspect_model_file(output).kind == ModelFile::Kind::other) return false;
   ModelSpec spec = Model::load(output).spec();
-  spec.filters = spec.dilations = 0;  // which no checkpoint has: they are fitted at the end
+  if (!spec.corrects_branch()) spec.branch = nullptr;  // which no checkpoint has: filters are fitted at the end
   return describe_layers(Model::load(checkpoint).spec()) == describe_layers(spec);
 }
 

@@ -183,7 +183,8 @@ std::string introduction_of_linear(const RunStart& start, const Model& model) {
   add_line(text, "model",
            fmt::format("a linear forecast from {}; layers are not trained, because a hold-out set of {} is too small "
                        "to show their gain (--steps, --seconds or --epochs trains them)",
-                       counted(model.spec().lags, "row"), counted(start.data.dataset->held_out_steps(), "row")));
+                       counted(model.spec().branch_fields().lags, "row"),
+                       counted(start.data.dataset->held_out_steps(), "row")));
   return text;
 }
 
@@ -260,7 +261,7 @@ Json run_json(const RunEnd& end) {
       json[field] = nullptr;
   }
   if (end.data.kind == DataKind::series) json["share_of_layers"] = end.result.finished.share;
-  if (end.model.spec().filters > 0) {
+  if (end.model.spec().branch_fields().filters > 0) {
     json["share_of_layers"] = end.result.finished.filter_shares.layers;
     json["share_of_filters"] = end.result.finished.filter_shares.filters;
   }

@@ -3,8 +3,7 @@
 #include <string>
 
 #include "nn/model/graph_builder.h"
-#include "penstock/data_description.h"
-#include "penstock/model.h"
+#include "penstock/fixed_branch.h"
 
 /// A bank of convolution filters in parallel to the layers of a model that labels sequences, after MiniRocket
 /// (Dempster, Schmidt and Webb 2021).
@@ -24,10 +23,8 @@ constexpr double forgetting_logit = -11.090354888959125;  // ln(2^-16)
 /// the sums that it divides.
 constexpr double step_weight = 65536.0;
 
-/// Returns the number of banks: two for each dilation. Filters of the first bank read values. Filters of the second
-/// read differences from the previous step, which show shapes that large slow changes hide.
-inline Index filter_banks(const ModelSpec& spec) { return 2 * spec.dilations; }
-inline Index filters_of_bank(const ModelSpec& spec) { return spec.filters / 2; }
+/// Returns whether the filters of a bank read differences from the previous step, which show shapes that large slow
+/// changes hide. Those of the other banks read values.
 inline bool reads_differences(Index bank) { return bank % 2 == 1; }
 /// Returns the steps between two taps.
 inline Index dilation_of(Index bank) { return Index{1} << (bank / 2); }
@@ -37,18 +34,30 @@ inline Index span_of(Index bank) { return (filter_taps - 1) * dilation_of(bank) 
 std::string filter_prefix(Index bank);
 /// Returns the number of channels that filters read: the inputs, or mixtures of them if there are more than 16.
 Index filter_channels(const DataDescription& data);
-/// Returns the number of parameters of all banks.
-double filter_bank_parameters(const ModelSpec& spec, const DataDescription& data);
 
 /// Outputs of the filters of one bank.
 enum class FilterValues {
   sums,        ///< [B, T, 2 * filters of the bank]: filter outputs minus their thresholds, followed by ones
   activations  ///< [B, T, filters of the bank]: the part above the threshold
 };
-/// Adds the filters of one bank and returns their outputs.
-ValueId add_filters(GraphBuilder& builder, const ModelSpec& spec, const DataDescription& data, Index bank,
-                    FilterValues wanted, graph::Home home);
-/// Adds all banks; their logits of each class so far are added to outputs [B, T, classes], in the type of parameters.
-void add_filter_bank(GraphBuilder& builder, const ModelSpec& spec, const DataDescription& data, ValueId outputs);
+
+/// Banks of filters and their classifier. A model adds their logits of each class so far.
+class FilterBranch final : public FixedBranch {
+ public:
+  using FixedBranch::FixedBranch;
+
+  /// Returns the number of banks: two for each dilation.
+  Index banks() const { return 2 * fields().dilations; }
+  Index filters_of_bank() const { return fields().filters / 2; }
+  /// Adds the filters of one bank alone and returns their outputs.
+  ValueId add_filters(GraphBuilder& builder, const DataDescription& data, Index bank, FilterValues wanted,
+                      graph::Home home) const;
+
+  bool precedes_layers() const override { return false; }
+  Index past_rows() const override { return 0; }
+  void check(const ModelSpec& spec, const DataDescription& data) const override;
+  double parameter_count(const DataDescription& data) const override;
+  void add_to(GraphBuilder& builder, const DataDescription& data, ValueId outputs) const override;
+};
 
 }  // namespace penstock::nn
