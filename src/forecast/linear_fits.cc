@@ -136,7 +136,7 @@ class LinearFitter {
     return past;
   }
 
-  /// What the effects of inputs leave of a target in a row.
+  /// Returns the residual of a target in a row after the effects of inputs.
   float rest_of(const Autoregression& linear, Index row, Index target) const {
     const auto at = static_cast<std::size_t>(row), c = static_cast<std::size_t>(target);
     float rest = rows_.targets()[at * targets_ + c];

@@ -51,7 +51,7 @@ struct RowFinding {
   }
 };
 
-/// What a reader found in all rows so far.
+/// Findings of a reader in all rows so far.
 struct RowFindings {
   RowFinding replaced;             ///< Values that were missing or unreadable and were replaced.
   RowFinding undated;              ///< Lines that were left out because of their date.

@@ -257,7 +257,7 @@ struct RowReader::Impl {
   const DataDescription data;
   StreamColumns columns;
   data::SeriesSet series;
-  // Of the row read last:
+  // State of the row read last:
   Index line;
   std::vector<data::Field> read;      // as it comes in ...
   std::vector<data::Field> fields;    // ... and once it was found to be sound
@@ -271,7 +271,7 @@ struct RowReader::Impl {
   double elapsed = 1.0;                // since the row before, in units of the usual time
   const data::Field* dated = nullptr;  // the field that `date_read` is of
   double date_read = 0.0;
-  // Of all rows:
+  // State of all rows:
   std::vector<data::ColumnKind> kinds;  // [I]
   Missing missing;
   Undated undated;

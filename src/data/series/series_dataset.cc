@@ -35,7 +35,7 @@ using data::SeriesPart;
 using data::SeriesTable;
 using training::Segment;
 
-/// What a dataset is made of, and a part of it again.
+/// Sources of a dataset, and of a part of it.
 struct SeriesSource {
   std::shared_ptr<const CsvTable> table;
   std::shared_ptr<const SeriesTable> series;
@@ -84,7 +84,7 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
   bool validation(Index i, Index rows, Index steps, Example& example) const override {
     return held_out_batch(i, rows, steps, 0, example);
   }
-  /// What leads in a row is not scored. Without a linear forecast, as in a text, rows start without a past.
+  /// Lead-in rows are not scored. Without a linear forecast, as in a text, rows start without a past.
   bool held_out_batch(Index i, Index rows, Index steps, Index past_rows, Example& example) const override {
     const Index lead = lead_for(past_rows);
     if (lead == 0) return StreamDataset::validation(i, rows, steps, example);

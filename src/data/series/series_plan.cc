@@ -21,7 +21,7 @@ std::vector<std::span<const double>> spans_of(const std::vector<std::vector<doub
   return {values.begin(), values.end()};
 }
 
-/// What is subtracted from the values of a segment, and what they are divided by then.
+/// Returns the mean and the scale by which the values of a segment are normalised.
 Scaling scaling_of(const FittedColumn& fitted, const Segment& segment) {
   if (segment.group < 0) return {fitted.column.mean, fitted.column.scale};
   return fitted.groups[static_cast<std::size_t>(segment.group)];
@@ -87,7 +87,7 @@ class SeriesPlanner {
   static constexpr double clearly = 0.95;  // of the mean square error: so much less is no chance
   static constexpr double by_far = 0.5;
 
-  /// Of series that are scaled alike.
+  /// Chooses a linear forecast of series that are scaled alike.
   training::LinearChoice choose(training::ManySeries z, Index season, const training::RawValue& raw,
                                 std::optional<double> zero) const {
     const auto found =

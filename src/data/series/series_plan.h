@@ -26,7 +26,8 @@ struct FittedColumn {
 FittedColumn fit_column(const SeriesTable& series, const CsvTable& table, std::size_t position, SeriesPart part,
                         bool logarithm);
 
-/// What a raw value of 0 is in a column, for values to grow from; none of logarithms, and of groups each has its own.
+/// Returns the normalised value of a raw 0 in a column, for values to grow from; none for logarithms, and for groups,
+/// since each has its own.
 std::optional<double> zero_of(const Column& column, std::size_t groups);
 
 /// How the targets that are inputs too are forecast by straight regressions, and by which of their values.

@@ -37,7 +37,7 @@ struct LinearPlan {
   LinearChoice choice;
   std::optional<EffectsChoice> effects;
 };
-/// Those of all targets [targets]; none for a target whose past is not read.
+/// Plans of all targets [targets]; none for a target whose past is not read.
 using LinearPlans = std::vector<std::optional<LinearPlan>>;
 
 struct LinearFits;  // of forecast/linear_fits.h, the layer above
@@ -50,19 +50,20 @@ class SeriesRows {
   virtual const std::vector<Segment>& segments() const = 0;
   virtual std::span<const float> inputs() const = 0;   ///< [rows, I], normalised
   virtual std::span<const float> targets() const = 0;  ///< [rows, targets], normalised
-  /// As the table has it: what was normalised and is restored lacks digits, and is no longer zero where it was.
+  /// Returns a value as in the table. Restoring a normalised value loses digits, and zeros become other numbers.
   virtual double value(Index row, Index target) const = 0;
-  /// Whether a value is one of the data: forecasts are compared with no other, whatever was put in its place.
+  /// Returns whether a value is in the data: forecasts are compared with no value that was put in place of a missing
+  /// one.
   virtual bool is_known(Index row, Index target) const = 0;
-  /// Those of all targets [targets]; not numbers where they are not known.
+  /// Returns the values of all targets [targets]; NaN for unknown ones.
   std::vector<double> known_values(Index row, Index targets) const;
-  /// When a row was, in seconds since the start of 1970, if that is read.
+  /// Returns the date of a row in seconds since the start of 1970, if that is read.
   virtual std::optional<double> date(Index row) const = 0;
   /// The linear forecast as it is chosen by the training part; empty if there is none.
   virtual const LinearPlans& linear_plans() const = 0;
-  /// The same as it is chosen by all rows.
+  /// Returns the linear forecast as it is chosen by all rows.
   virtual LinearPlans plan_by_all_rows() const = 0;
-  /// Threads that fit it.
+  /// Returns the number of threads that fit it.
   virtual int threads() const = 0;
   /// Dataset::validation(). With a linear forecast, each row of a batch is led in by `past_rows` or more of the rows
   /// before it, as far as there are some.
@@ -72,7 +73,7 @@ class SeriesRows {
   const LinearFits& linear_fits(const std::function<std::shared_ptr<const LinearFits>()>& fit) const;
 
   Index held_out() const;
-  /// Of a row.
+  /// Returns the segment of a row.
   const Segment& segment_of(Index row) const;
 
  private:
@@ -109,8 +110,8 @@ using ForecastSink = std::function<void(Index row, std::span<const float> foreca
 void forecast_segment(const Model& model, const SeriesRows& series, const Segment& segment, Index first,
                       const Execution& execution, const ForecastSink& sink);
 
-/// Of what is forecast from the last rows before the held-out ones and from all later ones, about the latest ten
-/// thousand.
+/// Returns the errors of forecasts from the last rows before the held-out ones and from all later ones, about the
+/// latest ten thousand.
 RowErrors held_out_errors(const Model& model, const SeriesRows& series, const Execution& execution);
 
 }  // namespace penstock::training

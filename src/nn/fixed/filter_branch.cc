@@ -16,7 +16,7 @@ constexpr const char* pooling_cell = "mingru";
 
 /// Every channel once for each tap: a convolution of each channel by itself then delays it by as much as its tap says.
 ValueId add_spread(GraphBuilder& builder, const DataDescription& data) {
-  // What stands beyond a row's length may be anything; the convolutions that follow put zeros there.
+  // Values beyond a row's length may be anything; the convolutions that follow put zeros there.
   return builder.fixed_linear("filters.spread", builder.features(data.input_size()),
                               filter_taps * filter_channels(data));
 }

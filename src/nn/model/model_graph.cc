@@ -62,8 +62,8 @@ void add_block(GraphBuilder& builder, const ModelSpec& spec, const std::string& 
                ResidualStream& stream) {
   const std::string name = fmt::format("{}blocks.{}", prefix, index);
   const Index inner = feed_forward_size(spec);
-  // What a branch adds is scaled so that the sum over all branches has about unit variance at the start, whatever the
-  // depth (Radford et al. 2019). Only a branch that ends in a matrix can be scaled.
+  // Branches are scaled so that the sum over all of them has about unit variance at the start, whatever the depth
+  // (Radford et al. 2019). Only a branch that ends in a matrix can be scaled.
   const double scale = 1.0 / std::sqrt(static_cast<double>(spec.blocks * (inner > 0 ? 2 : 1)));
   builder.layout().set_block(index);
   const ValueId read =
@@ -130,7 +130,7 @@ ValueId add_member(GraphBuilder& builder, const ModelSpec& spec, const DataDescr
   for (Index i = 0; i < spec.blocks; ++i) add_block(builder, spec, prefix, i, stream);
   const ValueId last = spec.end_norms ? stream.normal(builder, prefix + "norm", spec.dropout)
                                       : stream.sum(builder, prefix + "sum", spec.dropout);
-  // What the layers add to a branch that has been fitted is nothing at first.
+  // The layers add nothing to a fitted branch at first.
   const double scale = spec.corrects_branch() ? 0.0 : spec.end_norms ? normalised_head : plain_head;
   return builder.linear(prefix + "head", last, data.output_size(), scale, true, head);
 }
