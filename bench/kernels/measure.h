@@ -18,7 +18,7 @@
 #include "base/random.h"
 #include "base/timing.h"
 #include "penstock/error.h"
-#include "plan/gpu/gpu.h"
+#include "plan/gpu/scan.h"
 
 /// Numbers to measure with and a clock, for the programs that measure on a GPU.
 namespace penstock::bench::cuda {

@@ -9,7 +9,7 @@
 #include "penstock/data/dataset.h"
 #include "penstock/train/guard.h"
 #include "penstock/train/train.h"
-#include "train/optimizer.h"
+#include "train/optimizer_state.h"
 #include "train/stopping.h"
 
 namespace penstock::training {

@@ -11,8 +11,8 @@
 #include "data/device_batch.h"
 #include "data/series/series_rows.h"
 #include "penstock/stop.h"
-#include "train/optimizer.h"
-#include "train/train_options.h"
+#include "train/check_options.h"
+#include "train/optimizer_state.h"
 
 namespace penstock {
 

@@ -15,8 +15,8 @@
 #include "penstock/data/dataset.h"
 #include "penstock/data_description.h"
 #include "penstock/train/train.h"
+#include "train/check_options.h"
 #include "train/step_runner.h"
-#include "train/train_options.h"
 
 namespace penstock {
 

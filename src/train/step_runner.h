@@ -9,7 +9,7 @@
 #include "data/device_batch.h"
 #include "nn/model/model_impl.h"
 #include "penstock/data/dataset.h"
-#include "train/optimizer.h"
+#include "train/optimizer_state.h"
 
 namespace penstock::training {
 

@@ -10,8 +10,8 @@
 #include "nn/enough_memory.h"
 #include "ops/pointwise/elementwise.h"
 #include "penstock/stop.h"
+#include "train/check_options.h"
 #include "train/evaluate.h"
-#include "train/train_options.h"
 
 namespace penstock {
 

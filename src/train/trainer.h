@@ -11,7 +11,7 @@
 #include "penstock/train/train.h"
 #include "train/checkpoint.h"
 #include "train/metrics_log.h"
-#include "train/optimizer.h"
+#include "train/optimizer_state.h"
 #include "train/step_runner.h"
 #include "train/stopping.h"
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "plan/gpu/gpu.h"
+#include "plan/gpu/scan.h"
 
 namespace penstock::plan {
 

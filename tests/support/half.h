@@ -6,7 +6,7 @@
 #include <cstring>
 #include <vector>
 
-#include "plan/gpu/gpu.h"
+#include "plan/gpu/scan.h"
 
 namespace penstock::test {
 

@@ -1,6 +1,6 @@
 // Two updates worked out by hand for each rule.
 
-#include "train/optimizer.h"
+#include "train/optimizer_state.h"
 
 #include <gtest/gtest.h>
 

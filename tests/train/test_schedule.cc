@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "ops/training/training.h"
-#include "train/optimizer.h"
+#include "train/optimizer_state.h"
 
 namespace penstock::training {
 namespace {

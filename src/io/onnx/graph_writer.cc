@@ -6,7 +6,7 @@
 #include <numeric>
 #include <stdexcept>
 
-#include "io/onnx/recurrence.h"
+#include "io/onnx/layer.h"
 #include "io/onnx/transposed.h"
 
 namespace penstock::io {

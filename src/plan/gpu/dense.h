@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "plan/gpu/gpu.h"
+#include "plan/gpu/scan.h"
 
 namespace penstock::plan {
 

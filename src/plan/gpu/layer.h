@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "plan/gpu/gpu.h"
+#include "plan/gpu/scan.h"
 
 namespace penstock::plan {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "plan/gpu/gpu.h"
+#include "plan/gpu/scan.h"
 
 namespace penstock::plan {
 

@@ -2,7 +2,7 @@
 
 #include <bit>
 
-#include "plan/gpu/gpu.h"
+#include "plan/gpu/scan.h"
 #include "plan/rule.h"
 
 namespace penstock::plan {

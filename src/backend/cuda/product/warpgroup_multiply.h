@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "plan/gpu/gpu.h"
+#include "plan/gpu/scan.h"
 
 namespace penstock::cuda {
 

@@ -7,7 +7,7 @@
 
 #include "backend/cuda/runtime/api.h"
 #include "backend/cuda/runtime/device.h"
-#include "plan/gpu/gpu.h"
+#include "plan/gpu/scan.h"
 
 namespace penstock::cuda {
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "backend/cuda/runtime/api.h"
-#include "plan/gpu/gpu.h"
+#include "plan/gpu/scan.h"
 
 namespace penstock::cuda {
 

@@ -4,7 +4,7 @@
 
 #include "backend/cuda/runtime/api.h"
 #include "penstock/types.h"
-#include "plan/gpu/gpu.h"
+#include "plan/gpu/scan.h"
 
 namespace penstock::cuda {
 

@@ -4,7 +4,7 @@
 
 #include "backend/cuda/runtime/kernel.h"
 #include "backend/cuda/scan/scan_rule.h"
-#include "plan/gpu/gpu.h"
+#include "plan/gpu/scan.h"
 
 namespace penstock::cuda {
 

@@ -1,4 +1,4 @@
-#include "train/train_options.h"
+#include "train/check_options.h"
 
 #include <cmath>
 

@@ -1,4 +1,4 @@
-#include "io/onnx/recurrence.h"
+#include "io/onnx/layer.h"
 
 #include <fmt/format.h>
 

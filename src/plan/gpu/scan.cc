@@ -1,4 +1,4 @@
-#include "plan/gpu/gpu.h"
+#include "plan/gpu/scan.h"
 
 #include <algorithm>
 #include <array>

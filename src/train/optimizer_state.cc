@@ -1,4 +1,4 @@
-#include "train/optimizer.h"
+#include "train/optimizer_state.h"
 
 namespace penstock::training {
 
