@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 #include "base/quote.h"
-#include "data/table/csv_table.h"
+#include "data/table/open_table.h"
 #include "data/table/text_columns.h"
 #include "penstock/data/dataset.h"
 #include "penstock/data/labelled_texts.h"
@@ -18,7 +18,7 @@ namespace penstock {
 
 namespace {
 
-using data::CsvTable;
+using data::OpenTable;
 
 /// Names of columns stand where training found them.
 TableFormat format_for(const DataDescription& data, TableFormat format) {
@@ -26,7 +26,7 @@ TableFormat format_for(const DataDescription& data, TableFormat format) {
   return format;
 }
 
-std::vector<TextRow> read_rows(const CsvTable& table, std::size_t text, const std::vector<std::size_t>& kept) {
+std::vector<TextRow> read_rows(const OpenTable& table, std::size_t text, const std::vector<std::size_t>& kept) {
   std::vector<TextRow> result;
   for (auto rows = table.rows(); rows.next();) {
     TextRow row{.text = rows.fields()[text].text(), .kept = {}};
@@ -36,18 +36,18 @@ std::vector<TextRow> read_rows(const CsvTable& table, std::size_t text, const st
   return result;
 }
 
-std::size_t text_column_of(const CsvTable& table, const DataDescription& data) {
+std::size_t text_column_of(const OpenTable& table, const DataDescription& data) {
   return table.column(data.labels.text_column, "the model's text_column");
 }
 
-std::vector<TextRow> read_rows(const CsvTable& table, const DataDescription& data,
+std::vector<TextRow> read_rows(const OpenTable& table, const DataDescription& data,
                                const std::vector<std::string>& keep) {
   std::vector<std::size_t> kept;
   for (const std::string& name : keep) kept.push_back(table.column(name, "keep"));
   return read_rows(table, text_column_of(table, data), kept);
 }
 
-LabelScore score(const Model& model, const CsvTable& table, const std::string& label_column,
+LabelScore score(const Model& model, const OpenTable& table, const std::string& label_column,
                  const Execution& execution) {
   const DataDescription& data = model.data();
   const std::size_t text = text_column_of(table, data);
@@ -131,12 +131,12 @@ class Labeller {
 
 std::vector<TextRow> read_text_rows(const Sources& sources, const DataDescription& data, const TableFormat& given,
                                     const std::vector<std::string>& keep) {
-  return read_rows(CsvTable(sources, format_for(data, given)), data, keep);
+  return read_rows(OpenTable(sources, format_for(data, given)), data, keep);
 }
 
 std::vector<TextRow> read_text_rows(const Table& table, const DataDescription& data, const TableFormat& given,
                                     const std::vector<std::string>& keep) {
-  return read_rows(CsvTable(std::vector<Table>{table}, format_for(data, given)), data, keep);
+  return read_rows(OpenTable(std::vector<Table>{table}, format_for(data, given)), data, keep);
 }
 
 std::vector<float> label_texts(const Model& model, std::span<const std::string_view> texts,
@@ -158,12 +158,12 @@ std::vector<float> label_texts(const Model& model, std::span<const std::string_v
 
 LabelScore score_labelled_texts(const Model& model, const Sources& sources, const std::string& label_column,
                                 const Execution& execution) {
-  return score(model, CsvTable(sources, format_for(model.data(), {})), label_column, execution);
+  return score(model, OpenTable(sources, format_for(model.data(), {})), label_column, execution);
 }
 
 LabelScore score_labelled_texts(const Model& model, const Table& table, const TableFormat& format,
                                 const std::string& label_column, const Execution& execution) {
-  return score(model, CsvTable(std::vector<Table>{table}, format_for(model.data(), format)), label_column, execution);
+  return score(model, OpenTable(std::vector<Table>{table}, format_for(model.data(), format)), label_column, execution);
 }
 
 }  // namespace penstock

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "base/random.h"
-#include "data/table/csv_table.h"
 #include "data/table/dates.h"
 #include "data/table/number.h"
+#include "data/table/open_table.h"
 #include "penstock/data.h"
 #include "support/arrow_table.h"
 #include "support/expect_error.h"
@@ -19,8 +19,8 @@
 namespace penstock {
 namespace {
 
-using data::CsvTable;
 using data::Field;
+using data::OpenTable;
 using test::arrow_column;
 using test::ArrowColumn;
 using test::ArrowTable;
@@ -28,7 +28,7 @@ using test::bytes_of;
 using test::expect_error;
 
 /// The fields of a table of one column. They refer to it.
-std::vector<Field> fields_of(const CsvTable& table) {
+std::vector<Field> fields_of(const OpenTable& table) {
   std::vector<Field> fields;
   for (auto rows = table.rows(); rows.next();) fields.push_back(rows.fields()[0]);
   return fields;
@@ -37,7 +37,7 @@ std::vector<Field> fields_of(const CsvTable& table) {
 std::vector<std::string> texts_of(ArrowColumn column) {
   const std::int64_t rows = column.length - column.offset;
   ArrowTable arrow({std::move(column)}, rows);
-  const CsvTable table({arrow.read()}, {});
+  const OpenTable table({arrow.read()}, {});
   EXPECT_EQ(arrow.not_released(), 0);
   std::vector<std::string> texts;
   for (const Field& field : fields_of(table)) {
@@ -86,7 +86,7 @@ TEST(Arrow, NumbersNeedNoDecimalMark) {
   for (const ArrowColumn& column : {arrow_column<double>("g", {1.234}), arrow_column<std::int64_t>("d:10,3,64", {1234}),
                                     ArrowColumn{"u", 1, {std::nullopt, bytes_of<std::int32_t>({0, 5}), "1,234"}}}) {
     ArrowTable arrow({column}, 1);
-    const CsvTable table({arrow.read()}, {.delimiter = 0, .decimal = ',', .header = {}});
+    const OpenTable table({arrow.read()}, {.delimiter = 0, .decimal = ',', .header = {}});
     auto rows = table.rows();
     ASSERT_TRUE(rows.next());
     EXPECT_EQ(rows.header().number(rows.fields(), 0), 1.234) << column.format;
@@ -139,7 +139,7 @@ TEST(Arrow, ATimeOutsideOfTheCalendarIsNoDate) {
 
 TEST(Arrow, RowsThatABatchLacksAreMissing) {
   ArrowTable arrow({arrow_column<double>("g", {1.0, 2.0, 3.0})}, 3, std::string("\x5"));
-  const CsvTable table({arrow.read()}, {});
+  const OpenTable table({arrow.read()}, {});
   const std::vector<Field> fields = fields_of(table);
   EXPECT_EQ(fields[0].text() + "," + fields[1].text() + "," + fields[2].text(), "1,,3");
 }

@@ -6,7 +6,7 @@
 
 #include "data/normalise.h"
 #include "data/table/csv.h"
-#include "data/table/csv_table.h"
+#include "data/table/open_table.h"
 #include "penstock/data.h"
 #include "support/expect_error.h"
 #include "support/temporary_folder.h"
@@ -88,7 +88,7 @@ TEST(Csv, Delimiters) {
   }
 }
 
-CsvHeader header_of(std::string_view text) {
+TableHeader header_of(std::string_view text) {
   CsvReader reader(text, ',', "f.csv");
   std::vector<Field> fields;
   reader.next(fields);
@@ -150,10 +150,10 @@ TEST(Csv, Numbers) {
 
 TEST(Csv, Table) {
   const TemporaryFolder folder;
-  const CsvTable table({folder.write("t.csv",
-                                     "time,x,note,y,late,odd\n2020-01-01,1,a,NA,,inf\n2020-01-02,2,3,4,5,6\n"
-                                     "2020-01-03,2,3,5,6,6\n")},
-                       {});
+  const OpenTable table({folder.write("t.csv",
+                                      "time,x,note,y,late,odd\n2020-01-01,1,a,NA,,inf\n2020-01-02,2,3,4,5,6\n"
+                                      "2020-01-03,2,3,5,6,6\n")},
+                        {});
   EXPECT_EQ(table.choose_columns({}).columns, (std::vector<std::size_t>{1, 3, 4, 5}))
       << "the first value decides; infinity is a number too, to be refused where it is read";
   EXPECT_EQ(table.choose_columns({.excluded = {3, 1}}).columns, (std::vector<std::size_t>{4, 5}));
@@ -168,13 +168,13 @@ TEST(Csv, Table) {
   });
 
   const auto open = [&](std::string_view content) {
-    return [path = folder.write("u.csv", content)] { (void)CsvTable({path}, {}).choose_columns({}); };
+    return [path = folder.write("u.csv", content)] { (void)OpenTable({path}, {}).choose_columns({}); };
   };
   expect_error(ErrorCode::bad_input, "u.csv: the file is empty; it must start with the names of its columns", open(""));
   expect_error(ErrorCode::bad_input, "u.csv: no rows after the header", open("a,b\n"));
   expect_error(ErrorCode::bad_input, "u.csv: no numeric column to use as input among \"a\", \"b\"", open("a,b\nx,y\n"));
   expect_error(ErrorCode::bad_input, "u.csv:2:1: 1 field, the header has 2", open("a,b\n1\n"));
-  expect_error(ErrorCode::io_failure, "No such file or directory", [&] { CsvTable({folder.path("none")}, {}); });
+  expect_error(ErrorCode::io_failure, "No such file or directory", [&] { OpenTable({folder.path("none")}, {}); });
 }
 
 TEST(Normalise, MeanAndSpread) {

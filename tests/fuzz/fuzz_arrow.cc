@@ -2,9 +2,9 @@
 #include <cmath>
 #include <cstdint>
 
-#include "data/table/csv_table.h"
 #include "data/table/dates.h"
 #include "data/table/number.h"
+#include "data/table/open_table.h"
 #include "data/text_encoding.h"
 #include "fuzz/refusal.h"
 #include "support/arrow_table.h"
@@ -90,7 +90,7 @@ void check_field(const data::Field& field) {
 }
 
 void check_table(const Table& table, std::int64_t rows) {
-  const data::CsvTable read({table}, {});
+  const data::OpenTable read({table}, {});
   std::int64_t count = 0;
   for (auto each = read.rows(); each.next(); ++count) {
     test::check(each.fields().size() == read.header().width(), "a row of another width");

@@ -47,7 +47,7 @@ void read_numbers(std::string_view text) {
   data::CsvReader reader(text, ',', "fuzz");
   std::vector<data::Field> fields;
   if (!reader.next(fields)) return;
-  const data::CsvHeader header(fields, "fuzz");
+  const data::TableHeader header(fields, "fuzz");
   while (reader.next(fields)) {
     header.check_width(fields);
     for (std::size_t i = 0; i < fields.size(); ++i) {

@@ -33,7 +33,7 @@ void read_field(const std::string& text) {
 }
 
 /// Every column is read as numbers, read as categories or left out, and only one of these.
-void check_choice(const data::CsvTable::Choice& choice, std::size_t width) {
+void check_choice(const data::OpenTable::Choice& choice, std::size_t width) {
   std::vector<int> uses(width, 0);
   const auto use = [&](std::size_t column) {
     test::check(column < width, "a column that the table lacks");
@@ -54,8 +54,9 @@ void check_table(const std::string& text) {
   data::CsvReader reader(std::string_view(text).substr(format.skipped), format.delimiter, "fuzz", format.first_line);
   std::vector<data::Field> fields;
   if (!reader.next(fields)) return;
-  const data::CsvHeader header = format.header ? data::CsvHeader(fields, "fuzz", format.decimal)
-                                               : data::CsvHeader::without_names(fields.size(), "fuzz", format.decimal);
+  const data::TableHeader header = format.header
+                                       ? data::TableHeader(fields, "fuzz", format.decimal)
+                                       : data::TableHeader::without_names(fields.size(), "fuzz", format.decimal);
   data::ColumnChooser chooser(header, format.decimal, {});
   while (reader.next(fields)) {
     header.check_width(fields);

@@ -13,7 +13,7 @@
 #include "data/labelled/labels.h"
 #include "data/normalise.h"
 #include "data/origin.h"
-#include "data/table/csv_table.h"
+#include "data/table/open_table.h"
 #include "data/table/sentinels.h"
 #include "data/table/sequence_names.h"
 #include "data/table/table_values.h"
@@ -25,10 +25,10 @@
 namespace penstock {
 namespace {
 
-using data::CsvHeader;
-using data::CsvTable;
 using data::Field;
+using data::OpenTable;
 using data::shuffled;
+using data::TableHeader;
 
 struct Sequence {
   Index first = 0;  // row
@@ -45,8 +45,8 @@ struct LabelledRows {
 /// Collects rows into sequences and labels into classes, which get their final numbers at the end.
 class LabelledReader {
  public:
-  LabelledReader(const CsvTable& table, std::size_t sequence, std::size_t label, const std::vector<std::size_t>& inputs,
-                 Missing missing)
+  LabelledReader(const OpenTable& table, std::size_t sequence, std::size_t label,
+                 const std::vector<std::size_t>& inputs, Missing missing)
       : table_(table), sequence_(sequence), label_(label), values_(table, inputs, missing) {}
 
   LabelledRows read() {
@@ -58,7 +58,7 @@ class LabelledReader {
 
  private:
   void add(const data::TableRows& rows) {
-    const CsvHeader& header = rows.header();
+    const TableHeader& header = rows.header();
     const std::string& sequence = header.label(rows.fields(), sequence_);
     const std::string& label = header.label(rows.fields(), label_);
     if (rows.starts_file()) names_.clear();
@@ -83,7 +83,7 @@ class LabelledReader {
     rows_.classes = labels_.labels();
   }
 
-  const CsvTable& table_;
+  const OpenTable& table_;
   std::size_t sequence_, label_;
   data::ValueReader values_;
   Index count_ = 0;  // rows
@@ -103,7 +103,7 @@ void take_classes(LabelledRows& rows, const std::vector<std::string>& classes, c
 /// Whole sequences, never cut.
 class LabelledDataset final : public data::LabelledPasses, public training::Divisible {
  public:
-  LabelledDataset(const CsvTable& table, LabelledRows rows, const std::vector<std::size_t>& inputs, Index held_out,
+  LabelledDataset(const OpenTable& table, LabelledRows rows, const std::vector<std::size_t>& inputs, Index held_out,
                   const LabelledOptions& options, const DataDescription* origin)
       : LabelledPasses("labelled", options.seed), sequences_(std::move(rows.sequences)) {
     description_.task = Task::classify;
@@ -167,7 +167,7 @@ class LabelledDataset final : public data::LabelledPasses, public training::Divi
   }
 
   /// Mean and spread over the training sequences alone.
-  Column fit(const CsvHeader& header, std::size_t position, const std::vector<double>& raw) const {
+  Column fit(const TableHeader& header, std::size_t position, const std::vector<double>& raw) const {
     if (const auto* const category = header.category(position)) {
       return {.name = header.names()[category->column], .feature = Feature::category, .category = category->text};
     }
@@ -214,14 +214,14 @@ class LabelledDataset final : public data::LabelledPasses, public training::Divi
 };
 
 /// Returns the columns that a table offers and, for requested ones, whether they are categories.
-CsvTable::Choice offered_inputs(const CsvTable& table, const LabelledOptions& options, std::size_t sequence,
-                                std::size_t label) {
+OpenTable::Choice offered_inputs(const OpenTable& table, const LabelledOptions& options, std::size_t sequence,
+                                 std::size_t label) {
   data::ColumnQuestion question{.excluded = {sequence, label},
                                 .categories = data::category_choice(options.categories, table.header()),
                                 .needs_number = false};
   if (options.inputs.empty()) return table.choose_columns(question);
   question.only = table.columns(options.inputs, "inputs");
-  CsvTable::Choice choice = table.choose_columns(question);
+  OpenTable::Choice choice = table.choose_columns(question);
   choice.left_out.clear();
   return choice;
 }
@@ -234,12 +234,12 @@ std::unique_ptr<Dataset> open_sequences(const From& sources, LabelledOptions opt
     options.inputs = data::value_names(origin->inputs);
   }
   data::check_validation_fraction(options.validation_fraction);
-  CsvTable table(sources, options.format);
+  OpenTable table(sources, options.format);
   const std::string& path = table.header().source();
   const std::size_t sequence = table.column(options.sequence_column, "sequence_column");
   const std::size_t label = table.column(options.label_column, "label_column");
   require(sequence != label, "sequence_column and label_column are both {}", in_quotes(options.label_column));
-  CsvTable::Choice choice;
+  OpenTable::Choice choice;
   if (origin == nullptr) choice = offered_inputs(table, options, sequence, label);
   if (origin != nullptr) choice.categories = data::category_columns(*origin, table.header());
   auto inputs = options.inputs.empty() && origin == nullptr

@@ -9,7 +9,7 @@
 #include "data/labelled/labelled_passes.h"
 #include "data/labelled/labels.h"
 #include "data/origin.h"
-#include "data/table/csv_table.h"
+#include "data/table/open_table.h"
 #include "data/table/text_columns.h"
 #include "penstock/data/labelled_texts.h"
 #include "penstock/data_description.h"
@@ -18,8 +18,8 @@
 namespace penstock {
 namespace {
 
-using data::CsvTable;
 using data::Field;
+using data::OpenTable;
 
 struct LabelledText {
   std::vector<std::int32_t> tokens;
@@ -41,7 +41,7 @@ void check_options(const LabelledTextOptions& options) {
   data::check_validation_fraction(options.validation_fraction);
 }
 
-data::TextColumns columns_of(const CsvTable& table, const LabelledTextOptions& options) {
+data::TextColumns columns_of(const OpenTable& table, const LabelledTextOptions& options) {
   if (!options.text_column.empty()) (void)table.column(options.text_column, "text_column");
   if (!options.label_column.empty()) (void)table.column(options.label_column, "label_column");
   const auto columns = data::find_text_columns(table, options.text_column, options.label_column);
@@ -68,7 +68,7 @@ bool is_whole(const data::TableRows& rows, const data::TextColumns& columns, Mis
   return true;
 }
 
-LabelledTexts read_texts(const CsvTable& table, const data::TextColumns& columns, const DataDescription& description) {
+LabelledTexts read_texts(const OpenTable& table, const data::TextColumns& columns, const DataDescription& description) {
   LabelledTexts texts;
   data::LabelNumbers labels;
   for (auto rows = table.rows(); rows.next();) {
@@ -156,7 +156,7 @@ class LabelledTextDataset final : public data::LabelledPasses {
   std::vector<LabelledText> rows_;
 };
 
-DataDescription describe(const CsvTable& table, const data::TextColumns& columns, const LabelledTextOptions& options) {
+DataDescription describe(const OpenTable& table, const data::TextColumns& columns, const LabelledTextOptions& options) {
   DataDescription description;
   description.task = Task::classify;
   description.vocabulary = 256;
@@ -169,7 +169,7 @@ DataDescription describe(const CsvTable& table, const data::TextColumns& columns
   return description;
 }
 
-std::vector<std::string> findings_of(const CsvTable& table, const data::TextColumns& columns,
+std::vector<std::string> findings_of(const OpenTable& table, const data::TextColumns& columns,
                                      const LabelledTexts& texts, const DataDescription& description) {
   const auto& names = table.header().names();
   std::vector<std::string> findings = table.reading(2, {});
@@ -197,7 +197,7 @@ LabelledTextOptions settled(LabelledTextOptions options, const DataDescription* 
   return options;
 }
 
-std::unique_ptr<Dataset> open(const CsvTable& table, const LabelledTextOptions& options,
+std::unique_ptr<Dataset> open(const OpenTable& table, const LabelledTextOptions& options,
                               const DataDescription* origin) {
   const std::string& path = table.header().source();
   const data::TextColumns columns = columns_of(table, options);
@@ -235,13 +235,13 @@ std::vector<std::int32_t> text_tokens(const DataDescription& data, std::string_v
 std::unique_ptr<Dataset> open_labelled_texts(const Sources& sources, const LabelledTextOptions& given,
                                              const DataDescription* origin) {
   const LabelledTextOptions options = settled(given, origin, data::first_name(sources));
-  return open(CsvTable(sources, options.format), options, origin);
+  return open(OpenTable(sources, options.format), options, origin);
 }
 
 std::unique_ptr<Dataset> open_labelled_text_tables(const std::vector<Table>& tables, const LabelledTextOptions& given,
                                                    const DataDescription* origin) {
   const LabelledTextOptions options = settled(given, origin, data::first_name(tables));
-  return open(CsvTable(tables, options.format), options, origin);
+  return open(OpenTable(tables, options.format), options, origin);
 }
 
 }  // namespace penstock

@@ -8,7 +8,7 @@
 
 namespace penstock::data {
 
-double date_in(const Field& field, const std::string& column, DateForm form, const CsvHeader& header, char decimal) {
+double date_in(const Field& field, const std::string& column, DateForm form, const TableHeader& header, char decimal) {
   if (field.is_missing()) {
     fail(ErrorCode::bad_input, "{}:{}:{}: column {}: the date is missing; {}", header.source(), field.line,
          field.column, in_quotes(column), undated_advice);
@@ -35,7 +35,7 @@ void RowOrder::check(double before, double now, const Field& field, const std::s
   if (lacking > most_missing) refuse(fmt::format("comes after {:.0f} missing rows, too many to insert", lacking));
 }
 
-void RowOrder::check_step(double before, double now, const Field& field, const CsvHeader& header,
+void RowOrder::check_step(double before, double now, const Field& field, const TableHeader& header,
                           std::size_t position) {
   const std::string mistake = steps_.see(before, now);
   if (mistake.empty()) return;
@@ -43,7 +43,7 @@ void RowOrder::check_step(double before, double now, const Field& field, const C
        in_quotes(header.names()[position]), mistake);
 }
 
-void RowOrder::check_direction(double before, double now, const Field& field, const CsvHeader& header,
+void RowOrder::check_direction(double before, double now, const Field& field, const TableHeader& header,
                                std::size_t position) {
   constexpr Index fewest = 3;  // that are no accident
   later_ += now > before ? 1 : 0;

@@ -149,7 +149,7 @@ struct RowReader::Impl {
     }
   }
 
-  const data::CsvHeader& header() const { return columns.opening.header; }
+  const data::TableHeader& header() const { return columns.opening.header; }
   const std::string& source() const { return columns.source(); }
   char decimal() const { return columns.opening.decimal; }
 

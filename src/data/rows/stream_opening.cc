@@ -22,14 +22,14 @@ bool read_line(const std::string& line, char delimiter, const std::string& sourc
 
 namespace {
 
-bool holds_all(const CsvHeader& header, const std::vector<Column>& inputs) {
+bool holds_all(const TableHeader& header, const std::vector<Column>& inputs) {
   return std::all_of(inputs.begin(), inputs.end(), [&](const Column& input) { return header.find(input.name); });
 }
 
 StreamOpening opening_of(const std::vector<Field>& first, char delimiter, char decimal,
                          const DataDescription& description, const std::string& source) {
-  if (!description.table.header) return {delimiter, decimal, CsvHeader::without_names(first.size(), source, decimal)};
-  return {delimiter, decimal, CsvHeader(first, source, decimal)};
+  if (!description.table.header) return {delimiter, decimal, TableHeader::without_names(first.size(), source, decimal)};
+  return {delimiter, decimal, TableHeader(first, source, decimal)};
 }
 
 /// Reads the first line under one delimiter. A stream of commas has points in its numbers, whatever the model's files

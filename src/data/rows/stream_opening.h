@@ -21,7 +21,7 @@ bool is_passed_over(std::string& line, const DataDescription& description, const
 /// How a stream of rows is written, and the names of its columns.
 struct StreamOpening {
   char delimiter, decimal;
-  CsvHeader header;
+  TableHeader header;
 };
 
 /// Opens a stream by its first line: in the given `format`, else in that of the model's files, else with the usual

@@ -30,7 +30,7 @@ constexpr CycleShape cycle_shapes[] = {
 };
 
 /// The fields of one column, as they stand in the files.
-std::vector<Field> read_column(const CsvTable& table, std::size_t column) {
+std::vector<Field> read_column(const OpenTable& table, std::size_t column) {
   std::vector<Field> fields;
   for (auto rows = table.rows(); rows.next();) fields.push_back(rows.fields()[column]);
   return fields;
@@ -62,7 +62,7 @@ Irregular suit(const Calendar& calendar) {
 
 class CalendarFinder {
  public:
-  CalendarFinder(const CsvTable& table, const SeriesOptions& options, const std::vector<RowRun>& runs,
+  CalendarFinder(const OpenTable& table, const SeriesOptions& options, const std::vector<RowRun>& runs,
                  const TableValues& values)
       : table_(table), options_(options), runs_(runs), values_(values) {}
 
@@ -280,7 +280,7 @@ class CalendarFinder {
     if (!on_calendar) ++calendar.off;
   }
 
-  const CsvTable& table_;
+  const OpenTable& table_;
   const SeriesOptions& options_;
   const std::vector<RowRun>& runs_;
   const TableValues& values_;
@@ -372,19 +372,19 @@ std::string Calendar::describe(const std::string& name) const {
 
 namespace {
 
-bool is_one_series(const CsvTable& table, const SeriesOptions& options) {
+bool is_one_series(const OpenTable& table, const SeriesOptions& options) {
   return options.group.empty() && !options.group_by_file && table.sources().size() <= 1;
 }
 
 /// Where nobody says that the table holds many series, but dates that come again show it.
-void refuse_many_series(const CsvTable& table, const SeriesOptions& options, const Calendar& calendar) {
+void refuse_many_series(const OpenTable& table, const SeriesOptions& options, const Calendar& calendar) {
   if (!is_one_series(table, options) || calendar.earlier + calendar.same == 0) return;
   refuse_long_table(table, calendar.column, calendar.seconds);
 }
 
 }  // namespace
 
-std::optional<Calendar> find_calendar(const CsvTable& table, const SeriesOptions& options,
+std::optional<Calendar> find_calendar(const OpenTable& table, const SeriesOptions& options,
                                       const std::vector<std::size_t>& taken, const std::vector<RowRun>& runs,
                                       const TableValues& values) {
   for (const Cycle cycle : options.calendar.cycles) check_enum("cycle", cycle, Cycle::year);

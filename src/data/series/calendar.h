@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "data/series/series_rows.h"
-#include "data/table/csv_table.h"
+#include "data/table/open_table.h"
 #include "data/table/table_values.h"
 #include "penstock/data/series.h"
 #include "penstock/description/row_dates.h"
@@ -55,7 +55,7 @@ using RowRun = std::vector<Index>;
 /// there, or if none rises where one is needed; Error(bad_input) if a field of the calendar is no date and
 /// Undated::refuse says so, or dates go back from row to row, or they are to be regular and are not. With Undated::drop
 /// such a calendar is returned as it is found, to be looked for again once the rows without a date are left out.
-std::optional<Calendar> find_calendar(const CsvTable& table, const SeriesOptions& options,
+std::optional<Calendar> find_calendar(const OpenTable& table, const SeriesOptions& options,
                                       const std::vector<std::size_t>& taken, const std::vector<RowRun>& runs,
                                       const TableValues& values);
 

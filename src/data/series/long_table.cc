@@ -48,7 +48,7 @@ bool may_name_series(const std::string& column) {
 }
 
 /// Columns that may tell series apart: of few values, and not of dates.
-std::vector<Keys> key_columns(const CsvTable& table, std::size_t date_column) {
+std::vector<Keys> key_columns(const OpenTable& table, std::size_t date_column) {
   const auto& names = table.header().names();
   std::vector<Keys> all;
   auto rows = table.rows();
@@ -110,7 +110,7 @@ bool dates_repeat(std::vector<double> seconds) {
 
 }  // namespace
 
-void refuse_long_table(const CsvTable& table, std::size_t date_column, const std::vector<double>& seconds) {
+void refuse_long_table(const OpenTable& table, std::size_t date_column, const std::vector<double>& seconds) {
   if (seconds.empty() || !dates_repeat(seconds)) return;
   const std::vector<Keys> columns = key_columns(table, date_column);
   const auto& names = table.header().names();

@@ -43,7 +43,7 @@ Changes changes_of(const DataDescription& description, const SeriesTable& series
 
 }  // namespace
 
-std::vector<std::string> lost_changes(const DataDescription& description, const CsvTable& table,
+std::vector<std::string> lost_changes(const DataDescription& description, const OpenTable& table,
                                       const SeriesTable& series, const std::vector<std::size_t>& inputs,
                                       std::span<const float> read) {
   std::vector<std::string> findings;

@@ -11,7 +11,7 @@ namespace penstock::data {
 namespace {
 
 /// Which columns a table offers; of those that were asked for, whether they are categories.
-CsvTable::Choice offered_columns(const CsvTable& table, const SeriesOptions& options) {
+OpenTable::Choice offered_columns(const OpenTable& table, const SeriesOptions& options) {
   ColumnQuestion question{.categories = category_choice(options.categories, table.header())};
   if (!options.group.empty()) {
     question.series = table.column(options.group, "group");
@@ -24,7 +24,7 @@ CsvTable::Choice offered_columns(const CsvTable& table, const SeriesOptions& opt
   }
   question.only = table.columns(options.inputs, "inputs");
   for (const std::string& known : options.known) question.only.push_back(table.column(known, "known"));
-  CsvTable::Choice choice = table.choose_columns(question);
+  OpenTable::Choice choice = table.choose_columns(question);
   choice.left_out.clear();
   return choice;
 }
@@ -35,7 +35,7 @@ bool contains(const std::vector<std::size_t>& columns, std::size_t column) {
 
 }  // namespace
 
-SeriesColumns find_columns(CsvTable& table, const SeriesOptions& options, CsvTable::Choice& choice,
+SeriesColumns find_columns(OpenTable& table, const SeriesOptions& options, OpenTable::Choice& choice,
                            const DataDescription* origin) {
   if (origin == nullptr) choice = offered_columns(table, options);
   if (origin != nullptr) choice.categories = category_columns(*origin, table.header());
@@ -69,7 +69,7 @@ SeriesColumns find_columns(CsvTable& table, const SeriesOptions& options, CsvTab
   return columns;
 }
 
-void drop_unseen_categories(const CsvTable& table, const SeriesTable& series, SeriesColumns& columns) {
+void drop_unseen_categories(const OpenTable& table, const SeriesTable& series, SeriesColumns& columns) {
   const auto is_unseen = [&](std::size_t place) {
     const auto* const category = table.header().category(place);
     if (category == nullptr) return false;

@@ -20,7 +20,7 @@
 #include "data/series/series_steps.h"
 #include "data/series/series_table.h"
 #include "data/stream_dataset.h"
-#include "data/table/csv_table.h"
+#include "data/table/open_table.h"
 #include "data/table/sentinels.h"
 #include "penstock/data/dataset.h"
 #include "penstock/data/series.h"
@@ -30,14 +30,14 @@
 namespace penstock {
 namespace {
 
-using data::CsvTable;
+using data::OpenTable;
 using data::SeriesPart;
 using data::SeriesTable;
 using training::Segment;
 
 /// Sources of a dataset, and of a part of it.
 struct SeriesSource {
-  std::shared_ptr<const CsvTable> table;
+  std::shared_ptr<const OpenTable> table;
   std::shared_ptr<const SeriesTable> series;
   data::SeriesColumns columns;
   SeriesOptions options;
@@ -122,7 +122,7 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
     return batches_;
   }
 
-  SeriesDataset(const SeriesSource& source, const CsvTable& table, const SeriesTable& series, data::SeriesSteps steps)
+  SeriesDataset(const SeriesSource& source, const OpenTable& table, const SeriesTable& series, data::SeriesSteps steps)
       : StreamDataset("series", steps.training, steps.held_out, steps.starts),
         source_(source),
         segments_(series.segments),
@@ -148,7 +148,7 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
     take_fingerprint(options);
   }
 
-  void describe(const CsvTable& table, const SeriesTable& series, const std::vector<std::size_t>& inputs,
+  void describe(const OpenTable& table, const SeriesTable& series, const std::vector<std::size_t>& inputs,
                 const std::vector<std::size_t>& targets, const SeriesOptions& options) {
     description_.task = Task::forecast;
     description_.series.horizon = options.horizon;
@@ -250,7 +250,7 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
   }
 
   /// Inputs that are no values: where a date stands in its cycles, and whether a value was missing.
-  void add_features(const CsvTable& table, const SeriesTable& series, const std::vector<std::size_t>& inputs,
+  void add_features(const OpenTable& table, const SeriesTable& series, const std::vector<std::size_t>& inputs,
                     const SeriesOptions& options, const DataDescription* origin) {
     std::vector<data::FeatureValues> features;
     if (series.calendar) {
@@ -324,16 +324,17 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
 
 /// `sources` are Sources, or tables in memory.
 template <class From>
-std::unique_ptr<Dataset> open_table(const From& sources, const SeriesOptions& options, const DataDescription* origin) {
+std::unique_ptr<Dataset> open_series_table(const From& sources, const SeriesOptions& options,
+                                           const DataDescription* origin) {
   data::check_validation_fraction(options.validation_fraction);
   require(options.from_last || !options.autoregression, "autoregression goes with from_last");
   require(options.season >= 0, "season must not be negative, not {}", options.season);
   check_enum("transform", options.transform, Transform::logarithm);
   require(options.horizon >= 1 && options.horizon <= 1'000'000, "horizon must be 1 to 1000000, not {}",
           options.horizon);
-  const auto shared = std::make_shared<CsvTable>(sources, options.format);
-  CsvTable& table = *shared;
-  CsvTable::Choice choice;
+  const auto shared = std::make_shared<OpenTable>(sources, options.format);
+  OpenTable& table = *shared;
+  OpenTable::Choice choice;
   data::SeriesColumns columns = data::find_columns(table, options, choice, origin);
   const auto series = std::make_shared<const SeriesTable>(
       data::read_series(table, columns, options, origin != nullptr ? &origin->series.row_dates : nullptr));
@@ -342,7 +343,7 @@ std::unique_ptr<Dataset> open_table(const From& sources, const SeriesOptions& op
   if (origin != nullptr) source.origin = *origin;
 
   auto dataset = std::make_unique<SeriesDataset>(source);
-  const auto is_read = [&](const CsvTable::LeftOut& column) {
+  const auto is_read = [&](const OpenTable::LeftOut& column) {
     return std::ranges::any_of(dataset->description().inputs, [&](const Column& input) {
       return input.name == table.header().names()[column.column];
     });
@@ -368,9 +369,9 @@ std::unique_ptr<Dataset> open_table(const From& sources, const SeriesOptions& op
 
 template <class From>
 std::unique_ptr<Dataset> open_for(const From& sources, const SeriesOptions& options, const DataDescription* origin) {
-  if (origin == nullptr) return open_table(sources, options, nullptr);
+  if (origin == nullptr) return open_series_table(sources, options, nullptr);
   data::check_origin_task(*origin, Task::forecast, false, data::first_name(sources));
-  return open_table(sources, data::options_of(*origin, options), origin);
+  return open_series_table(sources, data::options_of(*origin, options), origin);
 }
 
 }  // namespace

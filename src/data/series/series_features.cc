@@ -30,7 +30,7 @@ std::vector<FeatureValues> date_features(const Calendar& calendar, const std::st
   return features;
 }
 
-std::vector<FeatureValues> missing_features(const CsvTable& table, const SeriesTable& series,
+std::vector<FeatureValues> missing_features(const OpenTable& table, const SeriesTable& series,
                                             const std::vector<std::size_t>& inputs, bool masks,
                                             const DataDescription* origin) {
   const auto& names = table.header().names();

@@ -5,7 +5,7 @@
 
 #include "data/series/calendar.h"
 #include "data/series/series_table.h"
-#include "data/table/csv_table.h"
+#include "data/table/open_table.h"
 #include "penstock/data_description.h"
 
 /// Inputs of a series that are no values of its rows.
@@ -23,7 +23,7 @@ std::vector<FeatureValues> date_features(const Calendar& calendar, const std::st
 
 /// Returns, for each column with missing values whose rows are masked, which values are missing. For a model that is
 /// trained further (`origin`): for each column of which it reads that.
-std::vector<FeatureValues> missing_features(const CsvTable& table, const SeriesTable& series,
+std::vector<FeatureValues> missing_features(const OpenTable& table, const SeriesTable& series,
                                             const std::vector<std::size_t>& inputs, bool masks,
                                             const DataDescription* origin);
 

@@ -29,7 +29,7 @@ Scaling scaling_of(const FittedColumn& fitted, const Segment& segment) {
 
 class SeriesPlanner {
  public:
-  SeriesPlanner(const CsvTable& table, const SeriesTable& series, const SeriesColumns& columns, SeriesPart part,
+  SeriesPlanner(const OpenTable& table, const SeriesTable& series, const SeriesColumns& columns, SeriesPart part,
                 const SeriesOptions& options)
       : table_(table), series_(series), part_(part), options_(options) {
     const std::size_t segments = series.segments.size();
@@ -133,7 +133,7 @@ class SeriesPlanner {
     };
   }
 
-  const CsvTable& table_;
+  const OpenTable& table_;
   const SeriesTable& series_;
   SeriesPart part_;
   const SeriesOptions& options_;
@@ -164,7 +164,7 @@ std::optional<double> zero_of(const Column& column, std::size_t groups) {
 namespace {
 
 /// A category is 0 or 1 in all series: in one that shows it always, it says which series this is.
-FittedColumn unscaled(const CsvHeader::Category& category, const CsvTable& table, const SeriesTable& series) {
+FittedColumn unscaled(const TableHeader::Category& category, const OpenTable& table, const SeriesTable& series) {
   FittedColumn result;
   result.column.name = table.header().names()[category.column];
   result.column.feature = Feature::category;
@@ -175,7 +175,7 @@ FittedColumn unscaled(const CsvHeader::Category& category, const CsvTable& table
 
 }  // namespace
 
-FittedColumn fit_column(const SeriesTable& series, const CsvTable& table, std::size_t position, SeriesPart part,
+FittedColumn fit_column(const SeriesTable& series, const OpenTable& table, std::size_t position, SeriesPart part,
                         bool logarithm) {
   if (const auto* const category = table.header().category(position)) return unscaled(*category, table, series);
   const std::string& name = table.header().names()[position];
@@ -199,7 +199,7 @@ FittedColumn fit_column(const SeriesTable& series, const CsvTable& table, std::s
   return result;
 }
 
-SeriesPlan plan_series(const CsvTable& table, const SeriesTable& series, const SeriesOptions& options,
+SeriesPlan plan_series(const OpenTable& table, const SeriesTable& series, const SeriesOptions& options,
                        const SeriesColumns& columns, const DataDescription* origin) {
   const auto& [inputs, targets, known] = columns;
   const SeriesPlanner planner(table, series, columns, SeriesPart::training, options);
@@ -223,7 +223,7 @@ SeriesPlan plan_series(const CsvTable& table, const SeriesTable& series, const S
   return result;
 }
 
-training::LinearPlans plan_again(const SeriesPlan& first, const CsvTable& table, const SeriesTable& series,
+training::LinearPlans plan_again(const SeriesPlan& first, const OpenTable& table, const SeriesTable& series,
                                  const SeriesOptions& options, const SeriesColumns& columns) {
   const SeriesPlanner planner(table, series, columns, SeriesPart::all, options);
   training::LinearPlans result = first.linear;

@@ -23,7 +23,7 @@ struct FittedColumn {
   Column column;
   std::vector<Scaling> groups;
 };
-FittedColumn fit_column(const SeriesTable& series, const CsvTable& table, std::size_t position, SeriesPart part,
+FittedColumn fit_column(const SeriesTable& series, const OpenTable& table, std::size_t position, SeriesPart part,
                         bool logarithm);
 
 /// Returns the normalised value of a raw 0 in a column, for values to grow from; none for logarithms, and for groups,
@@ -38,11 +38,11 @@ struct SeriesPlan {
 };
 
 /// `origin`: a model's description that decides about logarithms; null: none.
-SeriesPlan plan_series(const CsvTable& table, const SeriesTable& series, const SeriesOptions& options,
+SeriesPlan plan_series(const OpenTable& table, const SeriesTable& series, const SeriesOptions& options,
                        const SeriesColumns& columns, const DataDescription* origin);
 
 /// The linear forecasts of `first`, chosen anew by all rows, of the same columns by logarithms and the same season.
-training::LinearPlans plan_again(const SeriesPlan& first, const CsvTable& table, const SeriesTable& series,
+training::LinearPlans plan_again(const SeriesPlan& first, const OpenTable& table, const SeriesTable& series,
                                  const SeriesOptions& options, const SeriesColumns& columns);
 
 }  // namespace penstock::data

@@ -101,7 +101,7 @@ void reorder(TableValues& values, const std::vector<Index>& order) {
 
 class SeriesReader {
  public:
-  SeriesReader(CsvTable& table, const SeriesColumns& columns, const std::vector<std::size_t>& used,
+  SeriesReader(OpenTable& table, const SeriesColumns& columns, const std::vector<std::size_t>& used,
                const SeriesOptions& options, const RowDates* dates)
       : table_(table), columns_(columns), options_(options), dates_(dates), path_(table.header().source()) {
     require(options.group.empty() || !options.group_by_file, "group: files name the series, not column {}",
@@ -391,7 +391,7 @@ class SeriesReader {
     }
   }
 
-  CsvTable& table_;
+  OpenTable& table_;
   const SeriesColumns& columns_;
   const SeriesOptions& options_;
   const RowDates* dates_;
@@ -414,7 +414,7 @@ Index SeriesTable::training_rows() const {
   return sum;
 }
 
-SeriesTable read_series(CsvTable& table, const SeriesColumns& columns, const SeriesOptions& options,
+SeriesTable read_series(OpenTable& table, const SeriesColumns& columns, const SeriesOptions& options,
                         const RowDates* dates) {
   std::vector<std::size_t> used = columns.inputs;
   used.insert(used.end(), columns.targets.begin(), columns.targets.end());

@@ -7,7 +7,7 @@
 
 #include "data/series/calendar.h"
 #include "data/series/series_rows.h"
-#include "data/table/csv_table.h"
+#include "data/table/open_table.h"
 #include "data/table/table_values.h"
 #include "penstock/data/series.h"
 #include "penstock/description/row_dates.h"
@@ -44,7 +44,7 @@ struct SeriesColumns {
 /// nothing can be held out that should be; Error(invalid_argument) for a group column that is not there or is to be
 /// read or forecast itself; and as find_calendar() does. `dates` say how far rows are apart for a model that is trained
 /// further; otherwise null.
-SeriesTable read_series(CsvTable& table, const SeriesColumns& columns, const SeriesOptions& options,
+SeriesTable read_series(OpenTable& table, const SeriesColumns& columns, const SeriesOptions& options,
                         const RowDates* dates = nullptr);
 
 /// Returns the part to train on by itself, with the last fifth of every segment held out in turn if that is enough.

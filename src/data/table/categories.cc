@@ -8,7 +8,7 @@
 
 namespace penstock::data {
 
-std::vector<CategoryColumn> category_columns(const DataDescription& description, const CsvHeader& header) {
+std::vector<CategoryColumn> category_columns(const DataDescription& description, const TableHeader& header) {
   std::vector<CategoryColumn> columns;
   for (const Column& input : description.inputs) {
     if (input.feature != Feature::category || input.ahead > 0) continue;
@@ -23,7 +23,7 @@ std::vector<CategoryColumn> category_columns(const DataDescription& description,
   return columns;
 }
 
-std::vector<std::size_t> CategoryFields::add(CsvHeader& header, CategoryColumn column) {
+std::vector<std::size_t> CategoryFields::add(TableHeader& header, CategoryColumn column) {
   std::vector<std::size_t> places;
   for (const std::string& text : column.texts) places.push_back(header.add_category(column.column, text));
   columns_.push_back(std::move(column));
@@ -46,7 +46,7 @@ std::vector<std::size_t> CategoryFields::extend(std::vector<Field>& record) cons
   return unknown;
 }
 
-CategoryChoice category_choice(const std::vector<std::string>& words, const CsvHeader& header) {
+CategoryChoice category_choice(const std::vector<std::string>& words, const TableHeader& header) {
   if (words.empty() || words == std::vector<std::string>{"auto"}) return {};
   if (words == std::vector<std::string>{"none"}) return {.found = false, .named = {}};
   CategoryChoice choice;

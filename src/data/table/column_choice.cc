@@ -19,7 +19,7 @@ constexpr std::size_t least_rows = 10;               // on average, that show ea
 
 }  // namespace
 
-ColumnChooser::ColumnChooser(const CsvHeader& header, char decimal, const ColumnQuestion& question)
+ColumnChooser::ColumnChooser(const TableHeader& header, char decimal, const ColumnQuestion& question)
     : header_(header),
       decimal_(decimal),
       find_categories_(question.categories.found),
@@ -156,14 +156,14 @@ void ColumnChooser::check_named(std::size_t column) const {
   }
 }
 
-CsvTable::TruthColumn ColumnChooser::truth(std::size_t column) const {
+OpenTable::TruthColumn ColumnChooser::truth(std::size_t column) const {
   const Seen& seen = columns_[column];
   const bool yes = parse_truth(seen.first) == 1.0;
   return {column, yes ? seen.first : seen.other, yes ? seen.other : seen.first};
 }
 
 /// Unless nothing else is left.
-void ColumnChooser::leave_out_counters(CsvTable::Choice& choice) const {
+void ColumnChooser::leave_out_counters(OpenTable::Choice& choice) const {
   const auto counts = [&](std::size_t column) {
     const auto& counter = columns_[column].counter;
     return counter && !counter->what().empty();
@@ -174,11 +174,11 @@ void ColumnChooser::leave_out_counters(CsvTable::Choice& choice) const {
     if (counts(column)) choice.left_out.push_back({column, columns_[column].counter->what()});
   }
   std::erase_if(choice.columns, counts);
-  std::ranges::sort(choice.left_out, {}, &CsvTable::LeftOut::column);
+  std::ranges::sort(choice.left_out, {}, &OpenTable::LeftOut::column);
 }
 
-CsvTable::Choice ColumnChooser::choice() const {
-  CsvTable::Choice choice;
+OpenTable::Choice ColumnChooser::choice() const {
+  OpenTable::Choice choice;
   bool constant = false;
   for (std::size_t i = 0; i < columns_.size(); ++i) {
     if (columns_[i].kind == Kind::excluded) continue;

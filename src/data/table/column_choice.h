@@ -6,14 +6,14 @@
 #include <vector>
 
 #include "data/table/counters.h"
-#include "data/table/csv_table.h"
+#include "data/table/open_table.h"
 
 namespace penstock::data {
 
 /// Decides from the rows of a table which of its columns a model can read.
 class ColumnChooser {
  public:
-  ColumnChooser(const CsvHeader& header, char decimal, const ColumnQuestion& question);
+  ColumnChooser(const TableHeader& header, char decimal, const ColumnQuestion& question);
 
   void look(const std::vector<Field>& row);
   /// The next row is the first of a file.
@@ -21,7 +21,7 @@ class ColumnChooser {
   /// Returns whether more rows would change nothing.
   bool decided() const { return undecided_ == 0; }
   /// Throws Error(bad_input) if there is no column to read, or one has too many texts to be categories.
-  CsvTable::Choice choice() const;
+  OpenTable::Choice choice() const;
 
  private:
   enum class Kind { excluded, unknown, number, truth, date, text, named };
@@ -41,16 +41,16 @@ class ColumnChooser {
   std::size_t series_of(const std::vector<Field>& row);
   void look(const Field& field, std::size_t column, std::size_t series);
   void look_at_number(const Field& field, std::size_t series, Seen& seen) const;
-  void leave_out_counters(CsvTable::Choice& choice) const;
+  void leave_out_counters(OpenTable::Choice& choice) const;
   static void look_at_truth(const Field& field, Seen& seen);
   void look_at_text(const Field& field, Seen& seen) const;
   static bool is_half_a_pair(const Seen& seen);
   bool are_categories(std::size_t column) const;
   void check_named(std::size_t column) const;
   std::string reason(std::size_t column) const;
-  CsvTable::TruthColumn truth(std::size_t column) const;
+  OpenTable::TruthColumn truth(std::size_t column) const;
 
-  const CsvHeader& header_;
+  const TableHeader& header_;
   char decimal_;
   bool find_categories_, needs_number_, any_;
   std::vector<Seen> columns_;

@@ -147,8 +147,8 @@ void CsvReader::end_line() {
 
 Index CsvReader::column() const { return static_cast<Index>(position_ - line_begin_) + 1; }
 
-CsvHeader::CsvHeader(const std::vector<Field>& fields, std::string source, char decimal)
-    : CsvHeader(std::move(source), decimal) {
+TableHeader::TableHeader(const std::vector<Field>& fields, std::string source, char decimal)
+    : TableHeader(std::move(source), decimal) {
   std::unordered_set<std::string> seen;
   for (const auto& field : fields) {
     unnamed_.push_back(is_no_name(field.text()));
@@ -162,32 +162,32 @@ CsvHeader::CsvHeader(const std::vector<Field>& fields, std::string source, char 
   }
 }
 
-CsvHeader CsvHeader::without_names(std::size_t count, std::string source, char decimal) {
-  CsvHeader header(std::move(source), decimal);
+TableHeader TableHeader::without_names(std::size_t count, std::string source, char decimal) {
+  TableHeader header(std::move(source), decimal);
   for (std::size_t i = 1; i <= count; ++i) header.names_.push_back(fmt::format("column{}", i));
   header.unnamed_.assign(count, false);
   return header;
 }
 
-std::optional<std::size_t> CsvHeader::find(std::string_view name) const {
+std::optional<std::size_t> TableHeader::find(std::string_view name) const {
   const auto end = names_.begin() + static_cast<std::ptrdiff_t>(width());
   const auto found = std::find(names_.begin(), end, name);
   if (found == end) return std::nullopt;
   return static_cast<std::size_t>(found - names_.begin());
 }
 
-std::size_t CsvHeader::add_category(std::size_t column, const std::string& text) {
+std::size_t TableHeader::add_category(std::size_t column, const std::string& text) {
   names_.push_back(fmt::format("{} = {}", names_[column], text));
   unnamed_.push_back(false);
   categories_.push_back({column, text});
   return names_.size() - 1;
 }
 
-const CsvHeader::Category* CsvHeader::category(std::size_t column) const {
+const TableHeader::Category* TableHeader::category(std::size_t column) const {
   return column < width() ? nullptr : &categories_[column - width()];
 }
 
-std::string CsvHeader::list() const {
+std::string TableHeader::list() const {
   constexpr std::size_t most = 12;
   std::string text;
   for (std::size_t i = 0; i < std::min(width(), most); ++i) {
@@ -197,19 +197,19 @@ std::string CsvHeader::list() const {
   return text;
 }
 
-void CsvHeader::check_width(const std::vector<Field>& record) const {
+void TableHeader::check_width(const std::vector<Field>& record) const {
   if (record.size() == width()) return;
   // Point at the first field too many, or at the last one there is.
   const Field& place = record[std::min(width(), record.size() - 1)];
   fail_at(source_, place.line, place.column, "{}, the header has {}", counted(record.size(), "field"), width());
 }
 
-double CsvHeader::number(const std::vector<Field>& record, std::size_t column) const {
+double TableHeader::number(const std::vector<Field>& record, std::size_t column) const {
   ColumnKind kind = ColumnKind::number;
   return number(record, column, kind);
 }
 
-double CsvHeader::number(const std::vector<Field>& record, std::size_t column, ColumnKind& kind) const {
+double TableHeader::number(const std::vector<Field>& record, std::size_t column, ColumnKind& kind) const {
   const Field& field = record[column];
   const auto mistake = [&](std::string_view problem) {
     fail_at(source_, field.line, field.column, "column {}: {}", in_quotes(names_[column]), problem);
@@ -236,7 +236,7 @@ double CsvHeader::number(const std::vector<Field>& record, std::size_t column, C
   return value;
 }
 
-const std::string& CsvHeader::label(const std::vector<Field>& record, std::size_t column) const {
+const std::string& TableHeader::label(const std::vector<Field>& record, std::size_t column) const {
   const Field& field = record[column];
   if (field.text().empty()) {
     fail_at(source_, field.line, field.column, "column {}: the value is missing", in_quotes(names_[column]));
@@ -248,7 +248,7 @@ const std::string& CsvHeader::label(const std::vector<Field>& record, std::size_
   return field.text();
 }
 
-bool CsvHeader::looks_numeric(const Field& field) const {
+bool TableHeader::looks_numeric(const Field& field) const {
   double value = 0.0;
   return field.number(decimal_, value) != std::errc::invalid_argument;
 }

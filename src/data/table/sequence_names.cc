@@ -5,7 +5,7 @@
 
 namespace penstock::data {
 
-void SequenceNames::begin(const Field& name, const CsvHeader& header, std::size_t column) {
+void SequenceNames::begin(const Field& name, const TableHeader& header, std::size_t column) {
   if (!names_.insert(name.text()).second) {
     fail(ErrorCode::bad_input,
          "{}:{}:{}: sequence {} appears again after others: the rows of a sequence must follow each other. Sort the "

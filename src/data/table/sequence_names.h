@@ -17,7 +17,7 @@ class SequenceNames {
   explicit SequenceNames(std::size_t most = std::numeric_limits<std::size_t>::max()) : most_(most) {}
 
   /// Throws Error(bad_input) for a name that was there, with its place and the column that it stands in.
-  void begin(const Field& name, const CsvHeader& header, std::size_t column);
+  void begin(const Field& name, const TableHeader& header, std::size_t column);
   void clear();
 
  private:

@@ -77,7 +77,7 @@ bool looks_like_table(const std::string& path) {
 /// Returns whether a column of a table can be read as a series; a corpus of texts in JSON lines has none.
 bool holds_numbers(const std::string& path) {
   try {
-    (void)data::CsvTable(std::vector<Table>{{path, table_head(path)}}, {}).choose_columns({});
+    (void)data::OpenTable(std::vector<Table>{{path, table_head(path)}}, {}).choose_columns({});
     return true;
   } catch (const Error&) {
     return false;
@@ -113,7 +113,7 @@ bool holds_labelled_texts(const Sources& sources, const TableFormat& format, con
   try {
     const Sources files = io::expand_folders(sources);
     if (files.empty()) return false;
-    const data::CsvTable table(std::vector<Table>{{files.front(), table_head(files.front())}}, format);
+    const data::OpenTable table(std::vector<Table>{{files.front(), table_head(files.front())}}, format);
     return data::find_text_columns(table, {}, label_column).has_value();
   } catch (const Error&) {
     return false;  // whoever opens it says what is wrong

@@ -71,7 +71,7 @@ Index TableValues::filled_count() const {
   return count;
 }
 
-ValueReader::ValueReader(const CsvTable& table, std::vector<std::size_t> columns, Missing missing)
+ValueReader::ValueReader(const OpenTable& table, std::vector<std::size_t> columns, Missing missing)
     : columns_(std::move(columns)), kinds_(columns_.size(), ColumnKind::unknown), refuse_(missing == Missing::refuse) {
   values_.columns.resize(columns_.size());
   values_.filled.resize(columns_.size());

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "data/table/csv_table.h"
+#include "data/table/open_table.h"
 #include "penstock/description/table.h"
 
 namespace penstock::data {
@@ -28,7 +28,7 @@ struct TableValues {
 /// Takes the values of chosen columns from one row after the other. Missing ones are NaN until fill_missing.
 class ValueReader {
  public:
-  ValueReader(const CsvTable& table, std::vector<std::size_t> columns, Missing missing);
+  ValueReader(const OpenTable& table, std::vector<std::size_t> columns, Missing missing);
   /// Throws Error(bad_input) for what is no number, and for missing values if they are to be refused: unless this is a
   /// row in which they `may_be_missing`, whatever else is asked for.
   void add(const TableRows& rows, bool may_be_missing = false);

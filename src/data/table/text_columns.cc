@@ -24,7 +24,7 @@ struct Seen {
   std::set<std::string> different;
   Index count = 0, bytes = 0, prose = 0, numbers = 0, dates = 0;
 
-  void look(const Field& field, const CsvHeader& header) {
+  void look(const Field& field, const TableHeader& header) {
     const std::string& text = field.text();
     if (text.empty()) return;
     ++count;
@@ -48,7 +48,7 @@ struct Seen {
   }
 };
 
-std::vector<Seen> look_at(const CsvTable& table) {
+std::vector<Seen> look_at(const OpenTable& table) {
   std::vector<Seen> columns(table.header().width());
   TableRows rows = table.rows();
   try {
@@ -63,7 +63,7 @@ std::vector<Seen> look_at(const CsvTable& table) {
 
 /// The first column for which `suits` holds among those that are called as labels usually are.
 template <class Suits>
-std::optional<std::size_t> named_label(const CsvHeader& header, const Suits& suits) {
+std::optional<std::size_t> named_label(const TableHeader& header, const Suits& suits) {
   for (const std::string_view name : label_names) {
     for (std::size_t i = 0; i < header.width(); ++i) {
       if (lower_case(header.names()[i]) == name && suits(i)) return i;
@@ -74,7 +74,8 @@ std::optional<std::size_t> named_label(const CsvHeader& header, const Suits& sui
 
 }  // namespace
 
-std::optional<TextColumns> find_text_columns(const CsvTable& table, const std::string& text, const std::string& label) {
+std::optional<TextColumns> find_text_columns(const OpenTable& table, const std::string& text,
+                                             const std::string& label) {
   const std::vector<Seen> columns = look_at(table);
   const auto found_label = label.empty()
                                ? named_label(table.header(), [&](std::size_t i) { return columns[i].holds_labels(); })
@@ -95,7 +96,7 @@ std::optional<TextColumns> find_text_columns(const CsvTable& table, const std::s
   return TextColumns{*longest, *found_label};
 }
 
-std::optional<std::size_t> usual_label(const CsvHeader& header) {
+std::optional<std::size_t> usual_label(const TableHeader& header) {
   return named_label(header, [](std::size_t) { return true; });
 }
 

@@ -1,4 +1,4 @@
-#include "data/table/csv_table.h"
+#include "data/table/open_table.h"
 
 #include <fmt/ranges.h>
 
@@ -29,12 +29,12 @@ CsvReader reader_of(const std::string& content, const FoundFormat& format, std::
   return {std::string_view(content).substr(format.skipped), format.delimiter, source, format.first_line};
 }
 
-CsvHeader header_of(const std::vector<Field>& first, const FoundFormat& format, const std::string& source) {
-  if (!format.header) return CsvHeader::without_names(first.size(), source, format.decimal);
+TableHeader header_of(const std::vector<Field>& first, const FoundFormat& format, const std::string& source) {
+  if (!format.header) return TableHeader::without_names(first.size(), source, format.decimal);
   return {first, source, format.decimal};
 }
 
-CsvHeader read_header(const std::string& content, const FoundFormat& format, const std::string& path) {
+TableHeader read_header(const std::string& content, const FoundFormat& format, const std::string& path) {
   std::vector<Field> fields;
   if (!reader_of(content, format, path).next(fields)) {
     fail(ErrorCode::bad_input, "{}: the file is empty; it must start with the names of its columns", path);
@@ -53,9 +53,9 @@ std::vector<Table> read_tables(const Sources& sources) {
 
 }  // namespace
 
-CsvTable::CsvTable(const Sources& sources, const TableFormat& format) : CsvTable(read_tables(sources), format) {}
+OpenTable::OpenTable(const Sources& sources, const TableFormat& format) : OpenTable(read_tables(sources), format) {}
 
-CsvTable::CsvTable(std::vector<Table> tables, const TableFormat& format) {
+OpenTable::OpenTable(std::vector<Table> tables, const TableFormat& format) {
   require(!tables.empty(), "sources must name at least one file");
   for (Table& table : tables) {
     sources_.push_back(table.name);
@@ -71,12 +71,12 @@ CsvTable::CsvTable(std::vector<Table> tables, const TableFormat& format) {
   }
 }
 
-CsvTable::File CsvTable::open_columns(const Table& table, const TableFormat& given) {
+OpenTable::File OpenTable::open_columns(const Table& table, const TableFormat& given) {
   const FoundFormat found = find_format(*table.columns, given);
   return {{}, table.columns, found, header_of(table.columns->header(), found, table.name)};
 }
 
-CsvTable::File CsvTable::open_text(Table& table, TableFormat given) {
+OpenTable::File OpenTable::open_text(Table& table, TableFormat given) {
   if (!io::is_utf8(table.text)) {
     table.text = io::windows_1252_to_utf8(table.text);
     windows_1252_ = true;
@@ -85,20 +85,20 @@ CsvTable::File CsvTable::open_text(Table& table, TableFormat given) {
   if (json) given.header = given.header.value_or(true);  // names may look like values
   FoundFormat found = find_format(table.text, given);
   if (json) found.first_line -= json_table_header;
-  CsvHeader header = read_header(table.text, found, table.name);
+  TableHeader header = read_header(table.text, found, table.name);
   return {std::move(table.text), nullptr, found, std::move(header)};
 }
 
-TableRows CsvTable::rows() const { return TableRows(*this); }
+TableRows OpenTable::rows() const { return TableRows(*this); }
 
-std::size_t CsvTable::column(const std::string& name, const char* argument) const {
+std::size_t OpenTable::column(const std::string& name, const char* argument) const {
   const auto found = header().find(name);
   require(found.has_value(), "{}: {} has no column {}, only {}", argument, header().source(), in_quotes(name),
           header().list());
   return *found;
 }
 
-std::vector<std::size_t> CsvTable::columns(const std::vector<std::string>& names, const char* argument) const {
+std::vector<std::size_t> OpenTable::columns(const std::vector<std::string>& names, const char* argument) const {
   std::vector<std::size_t> columns;
   for (const auto& name : names) {
     const std::size_t found = column(name, argument);
@@ -109,7 +109,7 @@ std::vector<std::size_t> CsvTable::columns(const std::vector<std::string>& names
   return columns;
 }
 
-std::vector<std::size_t> CsvTable::add_categories(CategoryColumn column) {
+std::vector<std::size_t> OpenTable::add_categories(CategoryColumn column) {
   for (File& file : files_) {
     if (&file == &files_.front()) continue;
     for (const std::string& text : column.texts) file.header.add_category(column.column, text);
@@ -117,7 +117,7 @@ std::vector<std::size_t> CsvTable::add_categories(CategoryColumn column) {
   return categories_.add(files_.front().header, std::move(column));
 }
 
-void CsvTable::leave_out(const std::vector<Index>& rows) {
+void OpenTable::leave_out(const std::vector<Index>& rows) {
   for (const Index row : rows) {
     const auto place = static_cast<std::size_t>(row);
     if (left_out_.size() <= place) left_out_.resize(place + 1, false);
@@ -125,7 +125,7 @@ void CsvTable::leave_out(const std::vector<Index>& rows) {
   }
 }
 
-CsvTable::Choice CsvTable::choose_columns(const ColumnQuestion& question) const {
+OpenTable::Choice OpenTable::choose_columns(const ColumnQuestion& question) const {
   ColumnChooser chooser(header(), format().decimal, question);
   TableRows rows(*this);
   if (!rows.next()) fail(ErrorCode::bad_input, "{}: no rows after the header", header().source());
@@ -150,7 +150,7 @@ std::string list_of(std::vector<std::string> all) {
 }  // namespace
 
 /// Describes the words of truth values, except true and false, which are plain.
-std::string CsvTable::describe_truths(const Choice& choice) const {
+std::string OpenTable::describe_truths(const Choice& choice) const {
   std::vector<std::string> all;
   for (const TruthColumn& truth : choice.truths) {
     if (lower_case(truth.yes) == "true") continue;
@@ -159,7 +159,7 @@ std::string CsvTable::describe_truths(const Choice& choice) const {
   return all.empty() ? "" : "truth values in " + list_of(std::move(all));
 }
 
-std::vector<std::string> CsvTable::reading(std::size_t read, const Choice& choice) const {
+std::vector<std::string> OpenTable::reading(std::size_t read, const Choice& choice) const {
   std::vector<std::string> findings;
   if (windows_1252_) findings.emplace_back("as text in Windows-1252, because it is not UTF-8");
   if (const std::string text = describe(format()); !text.empty()) findings.push_back(text);
@@ -181,7 +181,7 @@ std::vector<std::string> CsvTable::reading(std::size_t read, const Choice& choic
 }
 
 void TableRows::open(std::size_t file) {
-  const CsvTable::File& opened = table_.files_[file];
+  const OpenTable::File& opened = table_.files_[file];
   opened_ = true;
   file_ = file;
   place_ = 0;
@@ -192,7 +192,7 @@ void TableRows::open(std::size_t file) {
 }
 
 bool TableRows::read_file() {
-  const CsvTable::File& file = table_.files_[file_];
+  const OpenTable::File& file = table_.files_[file_];
   return file.columns ? file.columns->read(place_++, fields_) : reader_->next(fields_);
 }
 

@@ -28,15 +28,15 @@ struct ColumnQuestion {
 class TableRows;
 
 /// CSV files or tables in memory, with their headers read. Several hold the same columns in the same order.
-class CsvTable {
+class OpenTable {
  public:
   /// Throws Error(io_failure) if a file cannot be read, Error(bad_input) if one is empty or no table, its header is not
   /// sound, or it has other columns than the first.
-  CsvTable(const Sources& sources, const TableFormat& format);
-  CsvTable(std::vector<Table> tables, const TableFormat& format);
+  OpenTable(const Sources& sources, const TableFormat& format);
+  OpenTable(std::vector<Table> tables, const TableFormat& format);
 
   /// Header and format of the first file.
-  const CsvHeader& header() const { return files_.front().header; }
+  const TableHeader& header() const { return files_.front().header; }
   const FoundFormat& format() const { return files_.front().format; }
   /// Stands before the first row.
   TableRows rows() const;
@@ -86,7 +86,7 @@ class CsvTable {
     std::string content;
     std::shared_ptr<const TableColumns> columns;  // instead of the content
     FoundFormat format;
-    CsvHeader header;
+    TableHeader header;
   };
 
   static File open_columns(const Table& table, const TableFormat& given);
@@ -103,14 +103,14 @@ class CsvTable {
 
 class TableRows {
  public:
-  explicit TableRows(const CsvTable& table) : table_(table) {}
+  explicit TableRows(const OpenTable& table) : table_(table) {}
 
   /// False behind the last row of the last file. Passes over rows that are left out. Throws Error(bad_input) for a row
   /// of another width than the header.
   bool next();
   const std::vector<Field>& fields() const { return fields_; }
   /// Returns the header of the file that the row is in.
-  const CsvHeader& header() const { return table_.files_[file_].header; }
+  const TableHeader& header() const { return table_.files_[file_].header; }
   std::size_t file() const { return file_; }
   /// Returns whether this is the first row of its file.
   bool starts_file() const { return starts_file_; }
@@ -122,7 +122,7 @@ class TableRows {
   /// The next row of the files, left out or not.
   bool read();
 
-  const CsvTable& table_;
+  const OpenTable& table_;
   bool opened_ = false;
   std::size_t file_ = 0, row_ = 0;   // row_: of those of the files, the next one
   std::optional<CsvReader> reader_;  // of a file; none of columns, of which `place_` is the next row
