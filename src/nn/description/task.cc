@@ -6,10 +6,10 @@ namespace penstock {
 
 namespace {
 
-constexpr Names<3> task_names = {"language", "forecast", "classify"};
+constexpr Names<3> names_of_tasks = {"language", "forecast", "classify"};
 
 }  // namespace
 
-std::string_view to_string(Task task) { return name_of(task_names, task); }
+std::string_view to_string(Task task) { return name_of(names_of_tasks, task); }
 
 }  // namespace penstock
