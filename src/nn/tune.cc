@@ -359,8 +359,8 @@ class Tuner {
     return plan;
   }
 
-  /// Returns the estimate of all nodes of a work. On a CPU the plan covers all of a node's work, of which a backward
-  /// pass has more than a forward one; on a GPU there are further products before and behind.
+  /// Returns the estimate of all nodes of a work. On a CPU the plan covers all work of a node, and a backward pass has
+  /// more than a forward one; on a GPU there are further products before and behind.
   std::function<double(const MeasuredPlan&, const std::vector<double>&)> estimate_of(const Work& work) const {
     const plan::Machine machine = nn::machine_of(programs_.front()->target().execution);
     const double planned = work.asked.microseconds;

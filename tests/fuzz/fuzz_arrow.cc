@@ -26,13 +26,13 @@ class Bytes {
     position_ = end + 1;
     return text_.substr(begin, end - begin);
   }
-  /// So many bytes, each of which is the next one.
+  /// Returns the next `count` bytes of the input.
   std::string take(std::int64_t count) {
     std::string bytes(static_cast<std::size_t>(count), '\0');
     for (char& byte : bytes) byte = static_cast<char>(next());
     return bytes;
   }
-  /// So many values of `T`, each of which is a small number.
+  /// Returns the memory of `count` values of `T`. Each is the next byte of the input, so a small number.
   template <class T>
   std::string small(std::int64_t count) {
     std::vector<T> values(static_cast<std::size_t>(count));

@@ -57,7 +57,7 @@ void read_numbers(std::string_view text) {
   }
 }
 
-/// Reads the same text as a stream of lines, each of which may fail on its own.
+/// Reads the same text as a stream. Each line may fail without the others.
 void read_rows(const std::string& text) {
   DataDescription description;
   description.task = Task::forecast;

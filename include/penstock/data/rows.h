@@ -79,7 +79,7 @@ class Rows {
  private:
   std::string name_;
   std::unique_ptr<Lines> text_;  // of a table in memory
-  Lines* input_ = nullptr;       // empty: a table of columns, of which `next_` is the next row
+  Lines* input_ = nullptr;       // null: rows come from `columns_`, next row `next_`
   std::shared_ptr<const data::TableColumns> columns_;
   std::size_t next_ = 0;
   std::string line_;

@@ -199,7 +199,7 @@ struct DenseBackward {
   Index row_of(Index slot, Index step) const { return first_row[step - step_begin] + slot; }
 };
 
-/// Job that adds rows to the gradient of one gate's matrices of narrow heads, of which a vector holds several.
+/// Job that adds rows to the gradient of one gate's matrices. Heads are narrow: a vector holds several.
 template <class Real>
 struct NarrowGradient {
   Index rows = 0, mixed = 0;  // D

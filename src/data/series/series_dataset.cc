@@ -324,8 +324,7 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
 
 /// `sources` are Sources, or tables in memory.
 template <class From>
-std::unique_ptr<Dataset> open_series_table(const From& sources, const SeriesOptions& options,
-                                           const DataDescription* origin) {
+std::unique_ptr<Dataset> open_from(const From& sources, const SeriesOptions& options, const DataDescription* origin) {
   data::check_validation_fraction(options.validation_fraction);
   require(options.from_last || !options.autoregression, "autoregression goes with from_last");
   require(options.season >= 0, "season must not be negative, not {}", options.season);
@@ -369,9 +368,9 @@ std::unique_ptr<Dataset> open_series_table(const From& sources, const SeriesOpti
 
 template <class From>
 std::unique_ptr<Dataset> open_for(const From& sources, const SeriesOptions& options, const DataDescription* origin) {
-  if (origin == nullptr) return open_series_table(sources, options, nullptr);
+  if (origin == nullptr) return open_from(sources, options, nullptr);
   data::check_origin_task(*origin, Task::forecast, false, data::first_name(sources));
-  return open_series_table(sources, data::options_of(*origin, options), origin);
+  return open_from(sources, data::options_of(*origin, options), origin);
 }
 
 }  // namespace

@@ -21,8 +21,8 @@ struct FeatureValues {
 std::vector<FeatureValues> date_features(const Calendar& calendar, const std::string& name,
                                          const std::vector<training::Segment>& segments);
 
-/// Returns, for each column with missing values whose rows are masked, which values are missing. For a model that is
-/// trained further (`origin`): for each column of which it reads that.
+/// Returns a feature for each masked column with missing values: 1 where the value is missing. A model that is trained
+/// further (`origin`) decides itself which columns have this feature.
 std::vector<FeatureValues> missing_features(const OpenTable& table, const SeriesTable& series,
                                             const std::vector<std::size_t>& inputs, bool masks,
                                             const DataDescription* origin);

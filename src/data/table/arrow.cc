@@ -181,7 +181,7 @@ void read_text_view(const ArrowArray& array, std::int64_t place, TableColumn& co
 std::optional<Conversion> decimals(std::string_view format, const std::string& name) {
   int precision = 0, scale = 0, bits = 128;
   if (std::sscanf(std::string(format).c_str(), "d:%d,%d,%d", &precision, &scale, &bits) < 2) return std::nullopt;
-  constexpr int most = 1000;  // digits, of which no double needs more
+  constexpr int most = 1000;  // digits; no double needs more
   if (scale < -most || scale > most) return std::nullopt;
   const auto of = [&]<class T>(T) -> Conversion {
     return {TableColumn(name, TableColumn::Type::decimal),

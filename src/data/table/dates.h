@@ -25,7 +25,8 @@ bool looks_like_date(std::string_view text);
 /// Advice of messages about a date that cannot be read.
 constexpr std::string_view undated_advice = "the option 'undated' with drop leaves such rows out";
 
-/// Returns whether a column with so many dates among so many fields is one of dates, some of which cannot be read.
+/// Returns whether a column is one of dates, even if some cannot be read: all its fields are dates, or at least three
+/// and more than half.
 bool are_mostly_dates(std::size_t dates, std::size_t fields);
 
 /// The form of fields by which most of these can be read; month first if that is undecided. `ambiguous`, if given, says

@@ -125,7 +125,7 @@ class TableRows {
   const OpenTable& table_;
   bool opened_ = false;
   std::size_t file_ = 0, row_ = 0;   // row_: of those of the files, the next one
-  std::optional<CsvReader> reader_;  // of a file; none of columns, of which `place_` is the next row
+  std::optional<CsvReader> reader_;  // of a file's text; empty for columns, which are read at `place_`
   std::size_t place_ = 0;
   std::vector<Field> fields_;
   bool starts_file_ = false;

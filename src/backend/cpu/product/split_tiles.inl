@@ -62,7 +62,7 @@ HWY_INLINE void PackSplit(const Load& load, std::uint32_t* tile) {
   }
 }
 
-/// Loads a vector of which the first `there` numbers exist, and zeros for the rest.
+/// Loads a vector. Only its first `there` numbers exist in memory; the rest become zeros.
 HWY_INLINE Simd LoadThere(const float* from, Index there) {
   if (there >= Simd::lanes) return Lanes<float>::load(from);
   return there > 0 ? Lanes<float>::load(from, there) : Simd(0);

@@ -1,10 +1,10 @@
 // Code of both passes over many clusters: pieces that all CTAs of a team exchange through the second-level cache, and
 // sums that the CTAs of a cluster add up among themselves.
-// A piece is its own flag: 16 bytes of values of which no 32-bit word has all bits set. The receiver reads it until it
-// is there, on its way to shared memory or to the registers of a product. Buffers take turns: a CTA that has all sums
-// of exchange n knows that every CTA of the team has sent exchange n - 1 and therefore has read exchange n - 2, so it
-// may clear its own pieces of exchange n - 2. Exchange n + 6 is the next one in that place: a fence every fourth time
-// is enough for all CTAs to see the place empty before.
+// A piece is its own flag: 16 bytes of values, and no 32-bit word of them has all bits set. The receiver reads it until
+// it is there, on its way to shared memory or to the registers of a product. Buffers take turns: a CTA that has all
+// sums of exchange n knows that every CTA of the team has sent exchange n - 1 and therefore has read exchange n - 2, so
+// it may clear its own pieces of exchange n - 2. Exchange n + 6 is the next one in that place: a fence every fourth
+// time is enough for all CTAs to see the place empty before.
 //
 // Constants: those of cluster.cuh, kClusters and kDirect of ChipShape. kBackward: which pass it is.
 
