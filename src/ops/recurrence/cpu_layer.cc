@@ -138,9 +138,9 @@ void CpuLayer<Real>::pack_step(const cpu::StepWeights<Real>& weights, Real* pack
 template <class Real>
 void CpuLayer<Real>::prepare(const Batch& batch, SequenceView<const Real> x, const Execution& execution) {
   geometry_.prepare(batch, x.row_stride, x.step_stride, input_, reverse_, !cell_.info.scan);
+  const plan::Problem problem = layer_problem(cell_, input_, hidden_, heads_, batch.rows, batch.steps, execution);
   execution_ = execution;
-  execution_.threads = resolve_threads(execution.threads);
-  const plan::Problem problem = layer_problem(cell_, input_, hidden_, heads_, batch.rows, batch.steps, execution_);
+  execution_.threads = problem.threads;
   if (problem == problem_) return;
   plan_ = plan::make_plan(problem, machine_);  // may refuse; the problem counts as prepared only when it has not
   problem_ = problem;
