@@ -127,8 +127,8 @@ class RecurrentTape {
 /// memory, and all share one set of packed weights. backward() adds to the gradients, so only one thread may call it at
 /// a time. Nobody may compute while weights are written or weights_changed() runs.
 ///
-/// On every device, all calls throw Error(invalid_argument) for impossible shapes, strides or overlaps and for an object
-/// that was moved from.
+/// On every device, all calls throw Error(invalid_argument) for impossible shapes, strides or overlaps and for an
+/// object that was moved from.
 template <class Real>
 class Recurrent {
  public:
