@@ -75,8 +75,8 @@ TEST_P(HostCopiesOnAGpu, SequencesGoThereAndComeBack) {
   Tensor there = sequence_on_host(host, view<const float>(x), channels);
   Tensor out = sequence_on_host(host, view<float>(y), channels);
   HostCall call(copies, queue, host);
-  call.in(0, there);
-  call.out(1, out);
+  call.in({&there});
+  call.out({&out});
   for (const Tensor& tensor : {there, out}) {
     EXPECT_EQ(tensor.device, Device::cuda());
     EXPECT_EQ(tensor.rank, GetParam().packed ? 2 : 3);
@@ -103,12 +103,12 @@ TEST_P(HostCopiesOnAGpu, WhatWasCopiedIsFoundAgain) {
   Batch first_batch = host, second_batch = host;
   Tensor there = here, again = here;
   HostCall first(copies, queue, first_batch);
-  first.in(0, there);
+  first.in({&there});
   EXPECT_NE(first_batch.reset, host.reset);
   EXPECT_EQ(first_batch.cu_seqlens == nullptr, !GetParam().packed);
   x.assign(x.size(), 2.0f);
-  HostCall second(copies, queue, second_batch, HostCall::Arrays::kept);
-  second.again(0, again);
+  HostCall second(copies, queue, second_batch, 1);
+  second.again(again);
   EXPECT_EQ(again.data, there.data);
   EXPECT_EQ(again.shape, there.shape);
   EXPECT_EQ(again.strides, there.strides);
@@ -134,18 +134,17 @@ TEST_F(HostCopiesOnAGpu, StatesGoThereAndComeBack) {
   HostCall call(copies, queue, host);
   Floats state = {1, 2, 3, 4, 5, 6};
   const Floats want = {1, 2, 9, 4, 5, 6};
-  Tensor in = Tensor::contiguous(state.data(), DType::f32, {2, rows}), out = in;
-  call.in(0, in);
-  call.out(0, out);
-  EXPECT_NE(in.data, state.data());
-  EXPECT_EQ(out.data, in.data) << "a slot has one memory";
-  static_cast<float*>(out.data)[2] = 9;
+  Tensor there = Tensor::contiguous(state.data(), DType::f32, {2, rows});
+  call.update(there);
+  EXPECT_NE(there.data, state.data());
+  EXPECT_EQ(static_cast<float*>(there.data)[1], 2.0f);
+  static_cast<float*>(there.data)[2] = 9;
   call.fetch();
   EXPECT_EQ(state, want);
   Tensor none;
-  call.in(1, none);
-  call.out(2, none);
-  call.again(3, none);
+  call.in({&none});
+  call.out({&none});
+  call.again(none);
   EXPECT_FALSE(none);
 }
 

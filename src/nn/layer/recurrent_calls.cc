@@ -7,20 +7,8 @@ namespace penstock {
 
 namespace {
 
-/// Slots of a call's tensors in HostCopies.
-enum Copy {
-  copy_x,
-  copy_y,
-  copy_dy,
-  copy_dx,
-  copy_state_in,
-  copy_state_out,
-  copy_dstate_out,
-  copy_dstate_in,
-  copy_states,
-  copy_dstates
-};
-static_assert(copy_dstates < ops::HostCopies::slots);
+/// Tensors of a forward call with host memory. Their copies stay for the backward call.
+constexpr std::size_t kForwardTensors = 5;
 
 const Tensor no_tensor;
 
@@ -74,11 +62,8 @@ void Recurrent<Real>::forward(const Batch& batch, SequenceView<const Real> x, Se
   if (content != nullptr) impl.start(*content, nn::hash_of(batch));
   if (!impl.device.is_cuda()) return impl.forward(given, content, execution, Impl::Origin::host);
   ops::HostCall call(content != nullptr ? content->copies : impl.works.get().copies, *impl.queue, there);
-  call.in(copy_x, x_there);
-  call.out(copy_y, y_there);
-  call.in(copy_state_in, in_there);
-  call.out(copy_state_out, out_there);
-  call.out(copy_states, states_there);
+  call.in({&x_there, &in_there});
+  call.out({&y_there, &out_there, &states_there});
   impl.forward(given, content, execution, Impl::Origin::host);
   call.fetch();
 }
@@ -108,13 +93,10 @@ void Recurrent<Real>::backward(const Batch& batch, SequenceView<const Real> x, S
   RecurrentProgram::Impl::check_places(given);
   const std::uint64_t hash = nn::hash_of(batch);
   if (!impl.device.is_cuda()) return impl.backward(given, content, hash, execution, Impl::Origin::host);
-  ops::HostCall call(content.copies, *impl.queue, there, ops::HostCall::Arrays::kept);
-  call.again(copy_x, x_there);
-  call.in(copy_dy, dy_there);
-  call.in(copy_dstate_out, dout_there);
-  call.out(copy_dx, dx_there);
-  call.out(copy_dstate_in, din_there);
-  call.in(copy_dstates, dstates_there);
+  ops::HostCall call(content.copies, *impl.queue, there, kForwardTensors);
+  call.again(x_there);
+  call.in({&dy_there, &dout_there, &dstates_there});
+  call.out({&dx_there, &din_there});
   impl.backward(given, content, hash, execution, Impl::Origin::host);
   call.fetch();
   impl.queue->synchronize();
@@ -143,14 +125,13 @@ void Recurrent<Real>::Impl::step_rows(Index rows, const Real* x, Real* y, Real* 
   Batch there = batch;
   Tensor x_there = ops::sequence_on_host(batch, x_view, spec.input_size);
   Tensor y_there = ops::sequence_on_host(batch, y_view, spec.hidden_size);
-  Tensor in_there = state_on_host(state, rows), out_there = in_there;
-  const ForwardTensors given{there, x_there, y_there, in_there, out_there, no_tensor};
+  Tensor state_there = state_on_host(state, rows);
+  const ForwardTensors given{there, x_there, y_there, state_there, state_there, no_tensor};
   if (!device.is_cuda()) return forward(given, nullptr, execution, Origin::host, true);
   ops::HostCall call(works.get().copies, *queue, there);
-  call.in(copy_x, x_there);
-  call.out(copy_y, y_there);
-  call.in(copy_state_in, in_there);
-  call.out(copy_state_in, out_there);
+  call.in({&x_there});
+  call.out({&y_there});
+  call.update(state_there);
   forward(given, nullptr, execution, Origin::host, true);
   call.fetch();
 }

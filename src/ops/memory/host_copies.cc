@@ -61,11 +61,14 @@ Tensor tensor_of(void* data, DType dtype, std::span<const Index> shape, Device d
   return tensor;
 }
 
-HostCall::HostCall(HostCopies& copies, Queue& queue, Batch& batch, Arrays arrays) : copies_(copies), queue_(queue) {
+HostCall::HostCall(HostCopies& copies, Queue& queue, Batch& batch, std::size_t kept)
+    : copies_(copies), queue_(queue), next_(kept) {
   const auto place = [&]<class T>(const T*& array, Buffer& buffer, Index count) {
     if (array == nullptr) return;
-    if (arrays == Arrays::copied) put(buffer, array, static_cast<std::size_t>(count) * sizeof(T));
-    array = static_cast<const T*>(buffer.data());
+    const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(T);
+    void* const there = room(buffer, bytes);
+    if (kept == 0) buffer.upload(array, bytes);
+    array = static_cast<const T*>(there);
   };
   const Index positions = positions_of(batch);
   place(batch.lengths, copies.lengths, batch.rows);
@@ -78,44 +81,57 @@ void* HostCall::room(Buffer& buffer, std::size_t bytes) {
   return buffer.data();
 }
 
-void HostCall::put(Buffer& buffer, const void* from, std::size_t bytes) {
-  room(buffer, bytes);
-  buffer.upload(from, bytes);
-}
-
-void HostCall::in(int slot, Tensor& tensor) {
-  if (!tensor) return;
+void HostCall::copy(Buffer& buffer, Tensor& tensor) {
   const Tensor host = tensor;
   const std::size_t bytes = bytes_of(host), position = position_bytes_of(host);
-  tensor = copy_of(host, room(of(slot), bytes), queue_.device());
-  if (lies_as(host, tensor)) return of(slot).upload(host.data, bytes);
+  tensor = copy_of(host, room(buffer, bytes), queue_.device());
+  if (lies_as(host, tensor)) return buffer.upload(host.data, bytes);
   copies_.gathered.resize(bytes);
   for_each_position(host, position, [&](const std::byte* from, std::size_t at) {
     std::copy_n(from, position, copies_.gathered.data() + at);
   });
-  of(slot).upload(copies_.gathered.data(), bytes);
+  buffer.upload(copies_.gathered.data(), bytes);
 }
 
-void HostCall::again(int slot, Tensor& tensor) {
-  if (tensor) tensor = copy_of(tensor, of(slot).data(), queue_.device());
+void HostCall::replace(Buffer& buffer, Tensor& tensor) {
+  written_.push_back({&buffer, tensor});
+  tensor = copy_of(tensor, room(buffer, bytes_of(tensor)), queue_.device());
 }
 
-void HostCall::out(int slot, Tensor& tensor) {
-  if (!tensor) return;
-  written_.emplace_back(slot, tensor);
-  tensor = copy_of(tensor, room(of(slot), bytes_of(tensor)), queue_.device());
+void HostCall::in(std::initializer_list<Tensor*> tensors) {
+  for (Tensor* const tensor : tensors) {
+    Buffer& buffer = copies_.tensors.at(next_++);
+    if (*tensor) copy(buffer, *tensor);
+  }
+}
+
+void HostCall::out(std::initializer_list<Tensor*> tensors) {
+  for (Tensor* const tensor : tensors) {
+    Buffer& buffer = copies_.tensors.at(next_++);
+    if (*tensor) replace(buffer, *tensor);
+  }
+}
+
+void HostCall::update(Tensor& tensor) {
+  Buffer& buffer = copies_.tensors.at(next_++);
+  Tensor read = tensor;
+  copy(buffer, read);
+  replace(buffer, tensor);
+}
+
+void HostCall::again(Tensor& tensor) {
+  if (tensor) tensor = copy_of(tensor, copies_.tensors.front().data(), queue_.device());
 }
 
 void HostCall::fetch() {
-  for (const auto& [slot, host] : written_) {
+  for (const auto& [buffer, host] : written_) {
     const std::size_t bytes = bytes_of(host), position = position_bytes_of(host);
-    const Buffer& buffer = of(slot);
     if (lies_as(host, copy_of(host, nullptr, {}))) {
-      buffer.download(host.data, bytes);
+      buffer->download(host.data, bytes);
       continue;
     }
     copies_.gathered.resize(bytes);
-    buffer.download(copies_.gathered.data(), bytes);
+    buffer->download(copies_.gathered.data(), bytes);
     for_each_position(host, position, [&, from = copies_.gathered.data()](std::byte* to, std::size_t at) {
       std::copy_n(from + at, position, to);
     });

@@ -1,8 +1,8 @@
 #pragma once
 
 #include <array>
+#include <initializer_list>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "base/dtype.h"
@@ -35,10 +35,7 @@ Tensor sequence_on_host(const Batch& batch, const SequenceView<Real>& view, Inde
 /// Memory of a GPU for copies of a call's tensors. It is reused from call to call and grows only when a tensor is
 /// larger than any before.
 struct HostCopies {
-  /// Tensors of a call have slots, which it numbers as it likes.
-  static constexpr int slots = 12;
-
-  std::array<Buffer, slots> tensors;
+  std::array<Buffer, 12> tensors;  // of a call, in the order in which HostCall gets them
   Buffer lengths, cu_seqlens, reset;
   std::vector<std::byte> gathered;  // what lies on the host in another order
 };
@@ -47,29 +44,35 @@ struct HostCopies {
 /// lie steps after steps if the tensor does, otherwise rows after rows. Tensors without data stay so.
 class HostCall {
  public:
-  enum class Arrays { copied, kept };
-
-  /// Replaces lengths, row offsets and resets of the batch. `arrays`: kept if an earlier call with the same copies had
-  /// the same ones.
-  HostCall(HostCopies& copies, Queue& queue, Batch& batch, Arrays arrays = Arrays::copied);
+  /// Replaces lengths, row offsets and resets of the batch. `kept`: tensors of an earlier call with the same copies
+  /// that stay as they are; if there are any, the batch is that of the earlier call.
+  HostCall(HostCopies& copies, Queue& queue, Batch& batch, std::size_t kept = 0);
 
   /// Copies what the call reads.
-  void in(int slot, Tensor& tensor);
-  /// Replaces a tensor by the copy that in() of an earlier call made.
-  void again(int slot, Tensor& tensor);
-  /// Replaces a tensor that the call writes by memory that fetch() copies back. Its positions must not overlap.
-  void out(int slot, Tensor& tensor);
+  void in(std::initializer_list<Tensor*> tensors);
+  /// Replaces what the call writes by memory that fetch() copies back. Positions of a tensor must not overlap.
+  void out(std::initializer_list<Tensor*> tensors);
+  /// Does both for a tensor that the call updates.
+  void update(Tensor& tensor);
+  /// Replaces a tensor by the copy that the earlier call made first.
+  void again(Tensor& tensor);
   /// Copies what the device has written to the host, and waits for it.
   void fetch();
 
  private:
-  Buffer& of(int slot) { return copies_.tensors[static_cast<std::size_t>(slot)]; }
+  struct Written {
+    Buffer* buffer;
+    Tensor host;
+  };
+
   void* room(Buffer& buffer, std::size_t bytes);
-  void put(Buffer& buffer, const void* from, std::size_t bytes);
+  void copy(Buffer& buffer, Tensor& tensor);
+  void replace(Buffer& buffer, Tensor& tensor);
 
   HostCopies& copies_;
   Queue& queue_;
-  std::vector<std::pair<int, Tensor>> written_;  // slots, and where their tensors lie on the host
+  std::size_t next_;
+  std::vector<Written> written_;
 };
 
 }  // namespace penstock::ops

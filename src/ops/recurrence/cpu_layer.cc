@@ -49,13 +49,6 @@ CpuLayer<Real>::CpuLayer(const plan::CellTraits& cell, Index input, Index hidden
       isa_generation_(cpu::isa_generation()) {
   if (precision == Precision::f16)
     fail(ErrorCode::unsupported, "precision f16 is of GPUs; a CPU has full, bf16-weights and bf16");
-  // Sizes are multiplied freely from here on; the limits keep every product within an Index.
-  constexpr Index most = Index{1} << 20;
-  require(input >= 1 && input <= most, "input_size must be 1 to {}, not {}", most, input);
-  require(hidden >= 1 && hidden <= most, "hidden_size must be 1 to {}, not {}", most, hidden);
-  require(heads >= 1 && hidden % heads == 0, "heads must divide hidden_size = {}, and {} does not", hidden, heads);
-  require(!cell.info.scan || heads == 1, "heads must be 1 for cell {}, which has no recurrent matrix, not {}",
-          cell.info.name, heads);
 }
 
 template <class Real>

@@ -220,13 +220,6 @@ void CpuLayer<Real>::backward_scan(const BackwardArguments<Real>& call, const Ba
   if (call.dx) clear_padding(call.dx, input_);
 }
 
-#define PENSTOCK_INSTANTIATE(Real)                                                                \
-  template void CpuLayer<Real>::forward_scan(const ForwardArguments<Real>&, const ForwardSpace&); \
-  template void CpuLayer<Real>::forward_chunks(cpu::TracedLayer<Real>&, const ForwardSpace&) const;
-PENSTOCK_INSTANTIATE(float)
-PENSTOCK_INSTANTIATE(double)
-#undef PENSTOCK_INSTANTIATE
-
 #define PENSTOCK_INSTANTIATE(Real, Stored)                                                                         \
   template void CpuLayer<Real>::backward_scan(const BackwardArguments<Real>&, const BackwardSpace&, const Stored*, \
                                               const PieceSpace<Stored>&);
@@ -234,5 +227,7 @@ PENSTOCK_INSTANTIATE(float, float)
 PENSTOCK_INSTANTIATE(float, std::uint16_t)
 PENSTOCK_INSTANTIATE(double, double)
 #undef PENSTOCK_INSTANTIATE
+template void CpuLayer<float>::forward_scan(const ForwardArguments<float>&, const ForwardSpace&);
+template void CpuLayer<double>::forward_scan(const ForwardArguments<double>&, const ForwardSpace&);
 
 }  // namespace penstock::ops

@@ -21,23 +21,6 @@ namespace {
 
 constexpr Index kMostChannels = Index{1} << 30;
 
-/// Slots of a call's tensors in HostCopies.
-enum ScanCopy {
-  copied_a,
-  copied_b,
-  copied_factor,
-  copied_h,
-  copied_dh,
-  copied_da,
-  copied_db,
-  copied_dfactor,
-  copied_h0,
-  copied_hT,
-  copied_dhT,
-  copied_dh0
-};
-static_assert(copied_dh0 < ops::HostCopies::slots);
-
 }  // namespace
 
 template <class Real>
@@ -202,12 +185,8 @@ void Scan<Real>::forward(const Batch& batch, const Terms& terms, SequenceView<Re
   if (!impl.on_gpu()) return work.program->forward(impl.context(work), given);
   ops::require_apart(given);
   ops::HostCall call(work.copies, *impl.queue, given.batch);
-  call.in(copied_a, given.terms.a);
-  call.in(copied_b, given.terms.b);
-  call.in(copied_factor, given.terms.factor);
-  call.out(copied_h, given.h);
-  call.in(copied_h0, given.h0);
-  call.out(copied_hT, given.hT);
+  call.in({&given.terms.a, &given.terms.b, &given.terms.factor, &given.h0});
+  call.out({&given.h, &given.hT});
   work.program->forward(impl.context(work), given);
   call.fetch();
 }
@@ -242,17 +221,8 @@ void Scan<Real>::backward(const Batch& batch, const Terms& terms, SequenceView<c
   if (!impl.on_gpu()) return work.program->backward(impl.context(work), given);
   ops::require_apart(given);
   ops::HostCall call(work.copies, *impl.queue, given.batch);
-  call.in(copied_a, given.terms.a);
-  call.in(copied_b, given.terms.b);
-  call.in(copied_factor, given.terms.factor);
-  call.in(copied_h, given.h);
-  call.in(copied_dh, given.dh);
-  call.out(copied_da, given.dterms.a);
-  call.out(copied_db, given.dterms.b);
-  call.out(copied_dfactor, given.dterms.factor);
-  call.in(copied_h0, given.h0);
-  call.in(copied_dhT, given.dhT);
-  call.out(copied_dh0, given.dh0);
+  call.in({&given.terms.a, &given.terms.b, &given.terms.factor, &given.h, &given.dh, &given.h0, &given.dhT});
+  call.out({&given.dterms.a, &given.dterms.b, &given.dterms.factor, &given.dh0});
   work.program->backward(impl.context(work), given);
   call.fetch();
 }

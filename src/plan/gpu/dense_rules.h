@@ -11,6 +11,9 @@ using DenseRule = Rule<GpuDensePlan>;
 /// it can.
 std::string means_refusal(const GpuDenseProblem& problem);
 
+/// Returns "a step takes about 2720 ns, and teams walk all steps once".
+std::string time_of_teams(double step_nanoseconds, Index walks);
+
 // Rules for recurrences of dense cells, one file each.
 DenseRule dense_head_rule(const GpuDenseProblem& problem, const GpuModel& gpu);
 DenseRule dense_cluster_rule(const GpuDenseProblem& problem, const GpuModel& gpu);
