@@ -11,7 +11,8 @@ using DenseRule = Rule<GpuDensePlan>;
 /// it can.
 std::string means_refusal(const GpuDenseProblem& problem);
 
-// Rules for recurrences of dense cells, one file each.
+// Rules for recurrences of dense cells, one file each. A plan reads the values of a solution in the order of the
+// variables, so that a rule for one batch takes the solution of a rule for another (exact mode).
 DenseRule dense_head_rule(const GpuDenseProblem& problem, const GpuModel& gpu);
 DenseRule dense_cluster_rule(const GpuDenseProblem& problem, const GpuModel& gpu);
 DenseRule dense_chip_rule(const GpuDenseProblem& problem, const GpuModel& gpu);
