@@ -6,6 +6,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import penstock
 import penstock.torch
 import torch
 
@@ -183,21 +184,24 @@ def resets(_, quick):
 def batches(_, quick):
     """A row's bits in batches of other sizes
 
-    Each row by itself, and in batches of several sizes: how many of a layer's outputs have other bits, and the price of
-    fixing the batch, which fixes the plan. LSTM, bf16, T = 256, I = H = 512."""
+    The same 256 rows in calls of several sizes: how many outputs of a layer have other bits than in one call of all
+    rows, fast and in exact mode, and the time of a call of so many rows. f32, T = 256, I = H = 512, x on the GPU."""
     torch.manual_seed(0)
-    layer = penstock.torch.LSTM(512, 512, batch_first=True).to("cuda", torch.bfloat16)
-    x = torch.randn(64, 32 if quick else 256, 512, device="cuda").to(torch.bfloat16)
+    x = torch.randn(256, 32 if quick else 256, 512, device="cuda")
     rows = []
-    with torch.no_grad():
-        whole = layer(x)[0]
-        for size in (1, 2, 4, 8, 16, 32):
-            part = torch.cat([layer(x[i:i + size])[0] for i in range(0, 64, size)])
-            differ = float((part != whole).double().mean())
-            rows.append([str(size), f"{100 * differ:.2f} %", f"{error(part, whole.double()):.1e}",
-                         time_text(milliseconds(lambda size=size: layer(x[:size])))])
-        rows.append(["64", "", "", time_text(milliseconds(lambda: layer(x)))])
-    return table(["rows of a call", "outputs unlike those of 64 rows", "greatest difference", "ms of a call"], rows)
+    for cell in ("lstm", "gru", "mingru"):
+        layer = penstock.Recurrent(cell, 512, 512)
+        found = {size: [str(size)] for size in (1, 16, 64, 256)}
+        for exact in (False, True):
+            def outputs(given, exact=exact, layer=layer):
+                return torch.from_dlpack(layer.forward(given, exact=exact)[0])
+            whole = outputs(x)
+            for size, row in found.items():
+                part = torch.cat([outputs(x[i:i + size]) for i in range(0, len(x), size)])
+                row += [f"{100 * float((part != whole).double().mean()):.2f} %",
+                        time_text(milliseconds(lambda size=size: outputs(x[:size])))]
+        rows += [[f"{cell}, {row[0]}", *row[1:]] for row in found.values()]
+    return table(["cell, rows of a call", "fast: other bits", "ms", "exact: other bits", "ms"], rows)
 
 
 def bench(name, *options):

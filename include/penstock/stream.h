@@ -27,8 +27,8 @@ struct Sampling {
 /// A session shares the weights of its model and keeps them alive. Open a new session after the model was trained
 /// further. Sizes: I input features, O outputs of a step. Not safe for concurrent calls on one session.
 ///
-/// On a CPU the answers equal those of Model::forward() on the whole sequence to the bit, in exact mode and the same
-/// precision.
+/// The answers equal those of Model::forward() on the whole sequence to the bit, in exact mode and the same precision.
+/// On a CPU sessions are always exact; on a GPU if Execution::exact says so, which is slower.
 class Session {
  public:
   /// Opens a session on the CPU.

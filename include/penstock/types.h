@@ -46,7 +46,8 @@ enum class Precision {
 struct Execution {
   int threads = 0;  ///< CPU threads; 0: all of the machine.
   Algorithm algorithm = Algorithm::automatic;
-  /// Exact mode, CPU only: results are bit for bit the same for any split of a sequence and any batch around a row.
+  /// Exact mode: results are bit for bit the same for any split of a sequence and any batch around a row. On a GPU this
+  /// holds for forward passes and steps in memory aligned to 16 bytes; gradients are those of the fast mode.
   bool exact = false;
   /// Precision of forward passes and steps. In backward passes only bf16 applies, and not in exact mode; otherwise
   /// gradients are computed in full precision with the unrounded weights.

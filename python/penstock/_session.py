@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Session:
-    """Runs a model step by step on a stream. The answers have the bits of ``Model.forward(..., exact=True)``.
+    """Runs a model step by step on a stream.
 
     A step allocates nothing and takes no lock in the library. In Python it allocates only the array of the answer, and
     nothing with ``out``.
@@ -26,11 +26,14 @@ class Session:
         model: A :class:`Model`. The session keeps its current weights; later training affects only new sessions.
         device: As for :class:`Model`. None: the model's default device.
         precision: As for :meth:`Model.forward`.
+        exact: True: the answers have the bits of ``Model.forward(..., exact=True)``. On a CPU they always have.
     """
 
-    def __init__(self, model: Model, *, device: str | None = None, precision: str = "full") -> None:
+    def __init__(
+        self, model: Model, *, device: str | None = None, precision: str = "full", exact: bool = False
+    ) -> None:
         self.model = model
-        self._session = _core.Session(model_of(model), execution("auto", model._on(device), 1, False, precision))
+        self._session = _core.Session(model_of(model), execution("auto", model._on(device), 1, exact, precision))
 
     def push(self, step: int | ArrayLike, *, out: Buffer | None = None) -> NDArray:
         """Runs one step and returns the outputs ``[O]``.

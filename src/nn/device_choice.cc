@@ -85,17 +85,20 @@ struct CallTime {
   double of(Index calls) const { return start + static_cast<double>(calls) * (work + copies); }
 };
 
+/// Bits differ between devices, and a choice by the size of a batch would make them depend on it.
+void refuse_exact_on_gpu(const Execution& execution) {
+  if (!execution.device.is_cuda() || !execution.exact) return;
+  fail(ErrorCode::unsupported, "exact results differ between devices, and auto takes those of the CPU");
+}
+
 CallWork work_of(const ModelSpec& spec, const DataDescription& data, const DeviceQuestion& question,
                  const Execution& execution) {
-  const bool cuda = execution.device.is_cuda();
-  if (cuda && execution.exact) {
-    fail(ErrorCode::unsupported, "exact results are the CPU's, since a GPU's products depend on the batch");
-  }
+  refuse_exact_on_gpu(execution);
   nn::refuse_f16_on_cpu(execution);
   CallWork work{.target = model_target(question.rows, question.steps, execution), .graphs = {}};
   ops::Target& target = work.target;
   target.training = question.training;
-  target.step = !cuda && !question.training && question.rows == 1 && question.steps == 1;
+  target.step = !execution.device.is_cuda() && !question.training && question.rows == 1 && question.steps == 1;
   TrainingShape shape;
   shape.loss = data.task == Task::forecast ? ops::LossKind::mse : ops::LossKind::cross_entropy;
   work.graphs.push_back(question.training ? training_graph(spec, data, shape, target)
@@ -119,6 +122,7 @@ CallWork work_of(const RecurrentSpec& spec, const DeviceQuestion& question, cons
                            .steps = question.steps,
                            .training = question.training};
   check_form(spec, form, execution);
+  refuse_exact_on_gpu(execution);
   CallWork work{.target = stack_target(form, execution), .graphs = pass_graphs(spec, form, execution)};
   const double states =
       static_cast<double>(find_cell(spec.cell).states * spec.layers * spec.directions() * spec.hidden_size);

@@ -1,12 +1,17 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "penstock/types.h"
 #include "plan/cell_table.h"
 #include "plan/machine.h"
 
 namespace penstock::plan {
+
+/// Why a scan is refused in exact mode.
+inline constexpr std::string_view kScanIsNotExact =
+    "algorithm must be auto or sequential in exact mode, not scan: chunks round differently where a sequence is split";
 
 /// A problem of the CPU planner: one recurrent layer in one direction over one batch.
 struct Problem {

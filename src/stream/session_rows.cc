@@ -19,7 +19,7 @@ ops::Target step_target(Index rows, const Execution& execution) {
   Execution step = execution;
   if (rows == 1) step.threads = 1;
   step.algorithm = Algorithm::automatic;
-  step.exact = !execution.device.is_cuda();
+  step.exact = execution.exact || !execution.device.is_cuda();
   ops::Target target = model_target(rows, 1, step);
   target.step = rows == 1;
   return target;

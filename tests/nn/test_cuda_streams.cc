@@ -156,6 +156,46 @@ TEST_F(CudaStreams, InfiniteStatesStayInfinite) {
   EXPECT_EQ(h, std::vector<float>(steps, h0));
 }
 
+/// In exact mode, whatever lies around a row and wherever its steps are cut.
+TEST_F(CudaStreams, ExactScansHaveTheBitsOfTheirPieces) {
+  constexpr Index rows = 5, steps = 3000, cut = 1111, channels = 70;
+  const Execution exact{.exact = true, .device = Device::cuda()};
+  for (const ScanForm form : {ScanForm::linear, ScanForm::logarithmic}) {
+    std::vector<float> a(rows * steps * channels), b = a, whole = a, pieces = a;
+    for (float& value : a) value = static_cast<float>(random.uniform(-1.0, 0.0));
+    for (float& value : b) value = static_cast<float>(random.uniform(-1.0, 1.0));
+    const auto from = [&](auto& values, Index row, Index step) {
+      using Value = std::remove_reference_t<decltype(values[0])>;
+      return SequenceView<Value>{&values[static_cast<std::size_t>((row * steps + step) * channels)], steps * channels,
+                                 channels};
+    };
+    const auto run = [&](Index row, Index count, Index step, Index length, std::vector<float>& h, const float* h0,
+                         float* hT) {
+      const Scan<float>::Terms terms{from(std::as_const(a), row, step), from(std::as_const(b), row, step), {}};
+      Scan<float>(channels, *stream, form)
+          .forward({.rows = count, .steps = length}, terms, from(h, row, step), h0, hT, exact);
+    };
+    run(0, rows, 0, steps, whole, nullptr, nullptr);
+    for (Index row = 0; row < rows; ++row) {
+      std::vector<float> between(channels);
+      run(row, 1, 0, cut, pieces, nullptr, between.data());
+      run(row, 1, cut, steps - cut, pieces, between.data(), nullptr);
+    }
+    EXPECT_EQ(pieces, whole);
+  }
+  Execution chunks = exact;
+  chunks.algorithm = Algorithm::scan;
+  const std::vector<float> one(channels, 0.5f);
+  std::vector<float> h = one;
+  const auto view = [](auto& values) {
+    return SequenceView<std::remove_reference_t<decltype(values[0])>>::batch_first(values.data(), 1, channels);
+  };
+  expect_error(ErrorCode::invalid_argument, "algorithm must be auto or sequential in exact mode", [&] {
+    Scan<float>(channels, *stream)
+        .forward({.rows = 1, .steps = 1}, {view(one), view(one), {}}, view(h), nullptr, nullptr, chunks);
+  });
+}
+
 /// Logarithms a breath below 0, whose exponentials are all but 1 in a float: over a million steps, in chunks and by
 /// threads that walk alone.
 TEST_F(CudaStreams, LogarithmsNearZeroKeepTheDigitsOfALoop) {

@@ -2,8 +2,11 @@
 
 #include "plan/gpu/dense.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <tuple>
 
 #include "plan/h200.h"
 #include "support/expect_error.h"
@@ -92,6 +95,37 @@ TEST(GpuDense, RefusesWhatNoBlockHolds) {
                      [] { plan_gpu_dense(dense("mingru", Storage::bf16, 16, 1, 64), h200()); });
   test::expect_error(ErrorCode::invalid_argument, "must be at least 1",
                      [] { plan_gpu_dense(dense("lstm", Storage::bf16, 0, 1, 64), h200()); });
+}
+
+/// What decides on the order of a row's sums.
+auto order_of_sums(const GpuDensePlan& plan) {
+  return std::tuple(plan.algorithm, plan.slots, plan.warps, plan.chunks, plan.cluster, plan.clusters, plan.octets,
+                    plan.groups, plan.parts, plan.pieces, plan.direct, plan.shares);
+}
+
+/// In exact mode a row's sums have one order in any batch, with all that a batch can have.
+TEST(GpuDense, ExactPlansFollowNeitherRowsNorSteps) {
+  for (const char* const cell : {"elman", "gru", "lstm", "slstm"}) {
+    for (const Storage storage : {Storage::f32, Storage::bf16}) {
+      for (const Index head : {1, 7, 64, 250, 512, 1024, 2048}) {
+        SCOPED_TRACE(fmt::format("{}, {}, {} units", cell, to_string(storage), head));
+        GpuDenseProblem problem = dense(cell, storage, 1, 1, head);
+        problem.exact = true, problem.steps = 1;
+        const GpuDensePlan one = plan_gpu_dense(problem, h200());
+        for (const Index rows : {3, 16, 17, 64, 1000}) {
+          problem.rows = rows, problem.steps = 100 * rows;
+          problem.training = !problem.training, problem.ragged = rows > 10, problem.reset = rows > 20;
+          const GpuDensePlan many = plan_gpu_dense(problem, h200());
+          EXPECT_EQ(order_of_sums(many), order_of_sums(one)) << many.explain();
+          EXPECT_GE(many.slices * many.slots, rows);
+          EXPECT_LE(many.shared, h200().block_bytes);
+        }
+      }
+    }
+  }
+  GpuDenseProblem asked = dense("lstm", Storage::f32, 4, 1, 1024);
+  asked.exact = true, asked.algorithm = DenseAlgorithm::head;
+  test::expect_error(ErrorCode::unsupported, "at most 256 units", [&] { plan_gpu_dense(asked, h200()); });
 }
 
 }  // namespace

@@ -103,7 +103,7 @@ Verb add_plan(CLI::App& program) {
   options.choice("--algorithm", question.execution.algorithm,
                  {{"auto", Algorithm::automatic}, {"sequential", Algorithm::sequential}, {"scan", Algorithm::scan}},
                  "Algorithm on the CPU [auto]");
-  options.flag("--exact", question.execution.exact, "On the CPU: equal bits for any split of a sequence");
+  options.flag("--exact", question.execution.exact, "Equal bits for any batch and any split of a sequence");
   options.group("Options");
   options.flag("--json", arguments->json, "Print one JSON array");
   options.finish(

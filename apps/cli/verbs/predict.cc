@@ -448,7 +448,7 @@ Verb add_predict(CLI::App& program) {
   options.add("--seed", arguments->task.seed, "N", "task:NAME: seed of the sequences");
   options.add("--threads", arguments->execution.threads, "N", "CPU threads; 0: all");
   options.device(arguments->execution, &arguments->automatic);
-  options.flag("--exact", arguments->execution.exact, "Compute the same bits as 'penstock stream'; slower");
+  options.flag("--exact", arguments->execution.exact, "Compute the same bits as 'penstock stream --exact'; slower");
   options.flag("--json", arguments->json, "Print JSON: one object for texts, otherwise one per line");
   options.add("-o,--output", arguments->output, "FILE", "File for the answers [standard output]");
   options.flag("--force", arguments->force, "Overwrite an existing file");

@@ -370,6 +370,8 @@ Verb add_stream(CLI::App& program) {
   options.positional("[OUT.wav]", arguments->output, "Sound: the file to write");
   options.group("Options");
   options.device(arguments->execution, &arguments->automatic);
+  options.flag("--exact", arguments->execution.exact,
+               "On a GPU: compute the same bits as 'penstock predict --exact'; slower. On a CPU they always are");
   options.flag("--bits", arguments->bits,
                "A text: print only how unexpected each byte is: -log2 of its probability, in bits");
   options.add("--keep", arguments->rows.keep, "A,B", "Rows: copy these input columns to the front of the output");

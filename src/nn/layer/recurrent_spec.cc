@@ -52,9 +52,6 @@ void check_form(const RecurrentSpec& spec, const RecurrentForm& form, const Exec
     fail(ErrorCode::unsupported, "precision must be full on a GPU, where the form's dtype says it, not {}",
          to_string(execution.precision));
   }
-  if (cuda && execution.exact) {
-    fail(ErrorCode::unsupported, "exact must be false on a GPU, whose products depend on the batch");
-  }
   require(execution.algorithm != Algorithm::scan || find_cell(spec.cell).scan,
           "algorithm must be auto or sequential for cell {}, not scan: its gates depend on the previous state",
           spec.cell);

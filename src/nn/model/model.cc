@@ -142,9 +142,6 @@ void Model::Impl::take_weights_from(Device device) {
 ops::Target model_target(Index rows, Index steps, const Execution& execution) {
   ops::Target target{.device = execution.device, .rows = rows, .steps = steps, .execution = execution};
   if (!execution.device.is_cuda()) return target;
-  require(!execution.exact,
-          "exact mode is of the CPU; on {} results are the same in every run, but depend on the batch",
-          to_string(execution.device));
   switch (execution.precision) {
     case Precision::full:
       target.dtype = DType::f32;

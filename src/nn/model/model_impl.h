@@ -49,7 +49,7 @@ struct Model::Impl {
 };
 
 /// Returns the target that programs of a model are prepared for. The precision decides the type of activations. Throws
-/// Error: unsupported for a precision that the device does not have; invalid_argument for exact mode on a GPU.
+/// Error(unsupported) for a precision that the device does not have.
 ops::Target model_target(Index rows, Index steps, const Execution& execution);
 
 }  // namespace penstock

@@ -2,7 +2,9 @@
 
 #include "backend/cuda/runtime/device.h"
 #include "backend/cuda/scan/scan.h"
+#include "base/check.h"
 #include "ops/op.h"
+#include "plan/plan.h"
 
 /// Conversions from the terms of ops to those of the CUDA backend.
 namespace penstock::ops {
@@ -13,8 +15,11 @@ inline plan::Storage storage_of(DType type) {
   return type == DType::f32 ? plan::Storage::f32 : type == DType::bf16 ? plan::Storage::bf16 : plan::Storage::f16;
 }
 
-/// How a recurrence that knows several ways runs over T: `sequential` is one thread for all steps of its channels.
-inline plan::Regime regime_of(const Execution& execution) {
+/// How a recurrence that knows several ways runs over T: `sequential` is one thread for all steps of its channels,
+/// which exact forward passes are, too.
+inline plan::Regime regime_of(const Execution& execution, bool backward) {
+  require(!execution.exact || execution.algorithm != Algorithm::scan, "{}", plan::kScanIsNotExact);
+  if (execution.exact && !backward) return plan::Regime::direct;
   switch (execution.algorithm) {
     case Algorithm::automatic:
       return plan::Regime::automatic;

@@ -16,7 +16,7 @@ cuda::ScanTerms device_terms(const std::array<ScanSequence, 3>& terms) {
   return {device_sequence(terms[0]), device_sequence(terms[1]), device_sequence(terms[2])};
 }
 
-cuda::ScanShape scan_shape(const GivenScan& shape, const Target& target, const Batch& batch) {
+cuda::ScanShape scan_shape(const GivenScan& shape, const Target& target, const Batch& batch, bool backward) {
   cuda::ScanShape scan = ops::shape_of(batch, target.packed);
   scan.rule = shape.form == ScanForm::linear ? cuda::given_terms
               : shape.factor                 ? cuda::given_signed_logs
@@ -25,7 +25,7 @@ cuda::ScanShape scan_shape(const GivenScan& shape, const Target& target, const B
   scan.channels = shape.channels;
   scan.reverse = shape.reverse;
   scan.corrects = shape.correction;
-  scan.regime = regime_of(target.execution);
+  scan.regime = regime_of(target.execution, backward);
   return scan;
 }
 
@@ -40,7 +40,7 @@ ScanSequence planned_terms(const GivenScan& shape, const Target& target) {
 
 cuda::ScanForward device_call(const GivenScan& shape, const Target& target, const Batch& batch,
                               const GivenScanForward& memory) {
-  return {scan_shape(shape, target, batch),
+  return {scan_shape(shape, target, batch, false),
           device_terms(memory.terms),
           device_sequence(memory.h),
           address_of(memory.h0),
@@ -51,7 +51,7 @@ cuda::ScanForward device_call(const GivenScan& shape, const Target& target, cons
 cuda::ScanBackward device_call(const GivenScan& shape, const Target& target, const Batch& batch,
                                const GivenScanBackward& memory) {
   cuda::ScanBackward call;
-  call.shape = scan_shape(shape, target, batch);
+  call.shape = scan_shape(shape, target, batch, true);
   call.terms = device_terms(memory.terms);
   call.dterms = device_terms(memory.dterms);
   call.y = device_sequence(memory.h);

@@ -12,6 +12,7 @@ Prepared cuda_linear_forward(const Linear& shape, const Target& target) {
   cuda::ProductShape product{.storage = storage_of(target.dtype), .result = storage_of(target.dtype)};
   product.m = target.positions(), product.n = shape.outputs, product.k = shape.inputs;
   product.m_varies = true;
+  product.exact = target.execution.exact;
   product.b_transposed = true;
   product.a_stride = shape.inputs, product.b_stride = shape.inputs, product.d_stride = shape.outputs;
   product.epilogue = cuda::Epilogue::add_bias;

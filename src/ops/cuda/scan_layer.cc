@@ -13,7 +13,7 @@ namespace penstock::ops {
 
 namespace {
 
-cuda::LayerSpec spec_of(const Recurrence& shape, const Target& target) {
+cuda::LayerSpec spec_of(const Recurrence& shape, const Target& target, bool backward) {
   return {.cell = shape.cell,
           .input = shape.input,
           .hidden = shape.hidden,
@@ -21,7 +21,8 @@ cuda::LayerSpec spec_of(const Recurrence& shape, const Target& target) {
           .gradients = plan::Storage::f32,
           .bias = shape.bias != Bias::none,
           .reverse = shape.reverse,
-          .regime = regime_of(target.execution)};
+          .exact = target.execution.exact && !backward,
+          .regime = regime_of(target.execution, backward)};
 }
 
 /// [P, G, H]: what the input product makes of all positions.
@@ -39,7 +40,7 @@ class ScanLayerForward final : public Executable {
         target_(target),
         gate_bytes_(gate_bytes(shape, target)),
         input_(shape, target, false, false),
-        layer_(gpu_of(target), spec_of(shape, target), planned()),
+        layer_(gpu_of(target), spec_of(shape, target, false), planned()),
         parts_(layer_.parts()) {}
 
   std::size_t scratch_bytes() const override { return input_place() + input_.scratch_bytes(); }
@@ -98,7 +99,7 @@ class ScanLayerBackward final : public Executable {
         wants_dx_(wants_dx),
         input_(shape, target, true, wants_dx),
         gradients_(shape, target),
-        layer_(gpu_of(target), spec_of(shape, target), planned()),
+        layer_(gpu_of(target), spec_of(shape, target, true), planned()),
         parts_(layer_.parts()) {}
 
   std::size_t scratch_bytes() const override { return gradients_place() + gradients_.scratch_bytes(); }
@@ -166,7 +167,7 @@ class ScanLayerStep final : public Executable {
 
  public:
   ScanLayerStep(const Recurrence& shape, const Target& target)
-      : shape_(shape), target_(target), layer_(gpu_of(target), spec_of(shape, target), planned()) {}
+      : shape_(shape), target_(target), layer_(gpu_of(target), spec_of(shape, target, false), planned()) {}
 
   std::size_t scratch_bytes() const override { return padded(state_bytes()); }
 

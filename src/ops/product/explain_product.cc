@@ -25,6 +25,7 @@ PlanReport InputProducts::forward(const plan::GpuModel& gpu) const {
   shape.m = positions, shape.n = outputs, shape.k = inputs;
   shape.b_transposed = true;
   if (bias) shape.epilogue = cuda::Epilogue::add_bias;
+  shape.exact = exact;
   return product_report("input product", shape, gpu);
 }
 
@@ -43,7 +44,8 @@ std::vector<PlanReport> InputProducts::backward(bool wants_dx, const plan::GpuMo
 std::vector<PlanReport> explain_linear(const Linear& shape, bool backward, bool wants_dx, const Target& target,
                                        const plan::Machine& machine) {
   if (!target.device.is_cuda()) return {};
-  const InputProducts products{target.positions(), shape.inputs, shape.outputs, storage_of(target.dtype), true};
+  const InputProducts products{target.positions(),       shape.inputs, shape.outputs,
+                               storage_of(target.dtype), true,         target.execution.exact};
   if (!backward) return {products.forward(machine.gpu)};
   return products.backward(wants_dx, machine.gpu);
 }

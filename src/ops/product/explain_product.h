@@ -12,6 +12,7 @@ struct InputProducts {
   Index positions, inputs, outputs;
   plan::Storage storage;
   bool bias;
+  bool exact = false;  ///< The forward pass.
 
   PlanReport forward(const plan::GpuModel& gpu) const;
   std::vector<PlanReport> backward(bool wants_dx, const plan::GpuModel& gpu) const;

@@ -12,8 +12,8 @@ namespace {
 int row_alignment(Index bytes) { return cuda::common_alignment(16, {bytes}); }
 
 InputProducts products_of(const Recurrence& shape, const Target& target) {
-  return {target.positions(), shape.input, plan::cell_traits(shape.cell).info.gates * shape.hidden,
-          storage_of(target.dtype), shape.is_scan()};
+  return {target.positions(),       shape.input,     plan::cell_traits(shape.cell).info.gates * shape.hidden,
+          storage_of(target.dtype), shape.is_scan(), target.execution.exact};
 }
 
 std::vector<PlanReport> dense_reports(const Recurrence& shape, bool backward, const Target& target,
@@ -62,6 +62,7 @@ plan::GpuLayerProblem scan_problem(const Recurrence& shape, bool backward, const
   scan.computed = true;
   scan.alignment = row_alignment(shape.hidden * plan::size_of(scan.storage));
   scan.lengths = target.lengths || target.packed > 0, scan.reset = target.reset;
+  scan.regime = regime_of(target.execution, backward);
   problem.input = shape.input;
   problem.keep_gates = target.training;
   return problem;
@@ -78,6 +79,7 @@ plan::GpuDenseProblem dense_problem(const Recurrence& shape, bool backward, cons
   problem.ragged = target.lengths || target.packed > 0, problem.falling = target.falling;
   problem.reset = target.reset, problem.reverse = shape.reverse;
   problem.every_state = shape.every_state;
+  problem.exact = target.execution.exact && !backward;
   problem.clipped = backward && shape.gradient_clip > 0;
   const Index size = plan::size_of(problem.storage);
   problem.alignment = cuda::common_alignment(16, {shape.hidden / shape.heads * size, shape.alignment,

@@ -20,7 +20,7 @@ struct Recurrence {
   Index state_pitch = 1;        ///< From state to state of a row, in blocks of [B, H].
   int alignment = 256;          ///< Bytes that addresses of x, y and their gradients are multiples of.
   int parameter_alignment = 0;  ///< Alignment of weights and their gradients; 0: as in a flat store
-  bool one_launch = false;      ///< GPUs, scan cells: a step of all rows is one launch.
+  bool one_launch = false;      ///< GPUs, scan cells: a step of all rows is one launch. Not in exact mode.
   bool add_dx = false;          ///< The backward pass adds to dx instead of writing it.
   bool add_gradients = false;   ///< And to the gradients of weights.
 

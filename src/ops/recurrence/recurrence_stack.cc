@@ -173,7 +173,7 @@ plan::GpuWavefront plan_gpu_stack(const RecurrenceStack& stack, const Target& ta
                                   bool backward) {
   const std::vector<Recurrence>& layers = stack.layers;
   const bool drops = target.training && stack.dropout > 0;
-  if (layers.front().is_scan() || target.lengths || target.packed > 0 || drops) return {};
+  if (target.execution.exact || layers.front().is_scan() || target.lengths || target.packed > 0 || drops) return {};
   for (std::size_t l = 1; l < layers.size(); ++l) {
     if (!steps_follow(layers[l - 1], layers[l], target, backward)) return {};
   }

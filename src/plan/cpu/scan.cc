@@ -120,9 +120,7 @@ Rule<Plan> from_first_to_last(const Problem& problem, const CpuCosts& costs, Sco
 }  // namespace
 
 std::vector<Rule<Plan>> cpu_scan_rules(const Problem& problem, const CpuModel& cpu, Scope scope) {
-  require(problem.algorithm != Algorithm::scan || !problem.exact,
-          "algorithm must be auto or sequential in exact mode, not scan: chunks round differently where a sequence "
-          "is split");
+  require(problem.algorithm != Algorithm::scan || !problem.exact, "{}", kScanIsNotExact);
   std::vector<Rule<Plan>> rules;
   rules.push_back(in_chunks(problem, cpu.costs, scope));
   rules.push_back(from_first_to_last(problem, cpu.costs, scope));

@@ -176,8 +176,30 @@ std::vector<DenseRule> dense_rules(const GpuDenseProblem& problem, const GpuMode
 
 namespace {
 
+/// Returns the plan of exact mode: algorithm and shape are those of one batch, the same for all, and only the number of
+/// blocks follows the rows. The batch has everything that a batch can have, so what runs it runs all others.
+GpuDensePlan exact_plan(const GpuDenseProblem& problem, const GpuModel& gpu) {
+  constexpr Index rows = 16, steps = 1024;
+  GpuDenseProblem same = problem;
+  same.rows = rows, same.steps = steps;
+  same.training = same.ragged = same.reset = true;
+  same.every_state = cell_traits(problem.cell).states() > 1;
+  same.falling = false, same.parts = problem.head_size() == 1 ? 1 : problem.parts;
+  const DenseAlgorithm algorithm =
+      problem.algorithm != DenseAlgorithm::automatic ? problem.algorithm : plan_quickest(same, gpu).algorithm;
+  GpuDenseProblem asked = problem;
+  same.algorithm = asked.algorithm = algorithm, asked.parts = same.parts;
+  const DenseRule rule = rule_by(algorithm, same, gpu);
+  const std::optional<csp::Solution> shape = rule.refused.empty() ? rule.model.solve() : std::nullopt;
+  if (!shape) fail(ErrorCode::unsupported, "{}", reason_of(rule));
+  GpuDensePlan plan = rule_by(algorithm, asked, gpu).plan_of(*shape);
+  plan.why += fmt::format("; exact mode: the shape for {} rows, whatever their number", rows);
+  return plan;
+}
+
 GpuDensePlan plan_of_these_steps(const GpuDenseProblem& problem, const GpuModel& gpu) {
   const auto make = [&] {
+    if (problem.exact) return exact_plan(problem, gpu);
     // Any algorithm can run backward over a tape. If warpgroups are requested but not possible, another one does it.
     if (problem.algorithm == DenseAlgorithm::warpgroup && problem.backward) {
       if (const auto plan = best_plan(dense_warpgroup_rule(problem, gpu))) return *plan;

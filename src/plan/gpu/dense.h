@@ -38,6 +38,7 @@ struct GpuDenseProblem {
   bool every_state = false;  ///< Forward: all states except h are written at each step; backward: they have gradients.
   bool clipped = false;      ///< Backward: the gradient from step to step is limited.
   bool reverse = false;
+  bool exact = false;  ///< Forward: what decides on the order of sums is the same for any rows and steps.
   int alignment =
       16;  ///< Largest power of two, up to 16 bytes, that divides all addresses, strides and heads in bytes.
   DenseAlgorithm algorithm = DenseAlgorithm::automatic;
@@ -95,6 +96,10 @@ struct GpuDensePlan {
 
 /// Returns whether all blocks of a launch run at the same time and wait for each other.
 bool takes_the_chip(const GpuDensePlan& plan);
+
+/// DenseAlgorithm::diagonal: most walks of all pieces by Newton's iteration. Chains that have not joined then are walked
+/// as a whole. Trained cells join at the second or third walk, and a walk of chains that have joined ends at once.
+inline constexpr int diagonal_walks = 5;
 
 /// DenseAlgorithm::diagonal: returns the number of pieces that the thread which joins them reads ahead.
 int diagonal_batch(Index states);

@@ -54,7 +54,7 @@ double diagonal_time(const GpuDenseProblem& problem, const GpuModel& gpu, Index 
   const double second = walk_time(problem, gpu, pieces, bytes.read + bytes.written, !problem.backward);
   const double batches = std::ceil(static_cast<double>(pieces) / diagonal_batch(cell_traits(problem.cell).states()));
   const double joins = cost.diagonal.join * batches * (problem.backward ? 1 : 2) / 1000;
-  const double launches = problem.backward ? 3 : 11;
+  const double launches = problem.backward ? 3 : 2 * diagonal_walks + 1;
   return first + second + joins + launches * cost.common.launch;
 }
 
@@ -82,7 +82,9 @@ GpuDensePlan diagonal_plan(const GpuDenseProblem& problem, const GpuModel& gpu, 
   plan.microseconds = diagonal_time(problem, gpu, pieces);
   plan.why = problem.parts != 0 ? "asked for"
              : pieces == 1      ? "no cut of the steps would be quicker"
-                                : "Newton's iteration joins the pieces";
+             : problem.backward
+                 ? "pieces are joined by their linear effects"
+                 : fmt::format("Newton's iteration joins the pieces, in {} walks at most", diagonal_walks);
   return plan;
 }
 
@@ -106,7 +108,7 @@ DenseRule dense_diagonal_rule(const GpuDenseProblem& problem, const GpuModel& gp
   // With a limit, the gradient is not linear in the gradient that enters a piece.
   if (problem.clipped) m.require("gradients with a limit are walked in one piece", pieces == csp::Integer{1});
   m.require("one launch numbers the threads", pieces * csp::Integer{problem.rows * problem.hidden} <= most_threads);
-  rule.plan_of = [=](const csp::Solution& solution) { return diagonal_plan(problem, gpu, solution[pieces]); };
+  rule.plan_of = [=](const csp::Solution& solution) { return diagonal_plan(problem, gpu, solution.values()[0]); };
   m.minimise([=](const csp::Solution& solution) { return diagonal_time(problem, gpu, solution[pieces]); });
   return rule;
 }

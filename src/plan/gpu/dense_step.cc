@@ -65,7 +65,7 @@ DenseRule dense_step_rule(const GpuDenseProblem& problem, const GpuModel& gpu) {
     return csp::max(beyond, csp::Interval(0) - beyond);
   });
   rule.plan_of = [=](const csp::Solution& solution) {
-    return step_plan(problem, gpu, static_cast<int>(solution[warps]));
+    return step_plan(problem, gpu, static_cast<int>(solution.values()[0]));
   };
   return rule;
 }

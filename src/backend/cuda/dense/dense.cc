@@ -195,6 +195,7 @@ plan::GpuDenseProblem problem_of(const DenseForward& call, const DenseSpec& spec
   require_weights(call.weights, spec);
   alignment.add(call.weights.recurrent);
   problem.training = call.tape.sums != 0;
+  problem.exact = spec.exact;
   alignment.add(call.tape.sums);
   require(!problem.training || cell.states() == 1 || call.tape.states != 0,
           "the tape of {} needs states besides the sums, not null", spec.cell);

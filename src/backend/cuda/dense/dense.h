@@ -19,6 +19,7 @@ struct DenseSpec {
   plan::Storage storage = plan::Storage::bf16;
   bool reverse = false;  ///< The recurrence runs from the last step of a row to the first.
   plan::DenseAlgorithm algorithm = plan::DenseAlgorithm::automatic;
+  bool exact = false;  ///< Forward: the bits of a row depend neither on its batch nor on where its steps are cut.
   /// For tests: numbers of rows, falling, for which plans walk falling rows, however short their stages are. Empty:
   /// only plans that are worth it.
   std::vector<Index> stage_rows = {};

@@ -10,10 +10,6 @@ using namespace fill;  // NOLINT(google-build-using-namespace): one file's worth
 
 namespace {
 
-/// Walks of all pieces before chains that have not joined are walked as a whole. Trained cells join at the second or
-/// third, and a walk of chains that have joined ends at once.
-constexpr int kMostWalks = 5;
-
 /// Threads of a block that walks from piece to piece: few, so that the chains are spread over many multiprocessors.
 constexpr int kJoinThreads = 32;
 
@@ -95,7 +91,7 @@ void DiagonalForward::run(const DenseForwardArguments& call, Index steps, Device
   DenseDiagonalForwardArguments of_pieces = arguments;
   of_pieces.pieces = static_cast<int>(plan_.pieces);
   of_pieces.piece_steps = static_cast<int>(piece_steps(steps, plan_.pieces));
-  for (of_pieces.iteration = 1; of_pieces.iteration <= kMostWalks; ++of_pieces.iteration) {
+  for (of_pieces.iteration = 1; of_pieces.iteration <= plan::diagonal_walks; ++of_pieces.iteration) {
     kernels_[0]->launch(launch(plan_.pieces), of_pieces, stream);
     kernels_[1]->launch(join_launch(), of_pieces, stream);
   }

@@ -14,6 +14,7 @@ ProductShape step_product(const plan::GpuDenseProblem& problem, Index count) {
   const Index D = problem.head_size(), gates = plan::cell_traits(problem.cell).gates();
   ProductShape shape{.storage = problem.storage, .result = plan::Storage::f32};
   shape.m = problem.rows;
+  shape.exact = problem.exact;
   shape.b_transposed = !problem.backward;
   shape.b_stride = D;
   if (problem.backward) {

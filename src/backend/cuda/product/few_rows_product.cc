@@ -33,7 +33,7 @@ int few_rows_lanes(const ProductShape& shape) {
 
 bool FewRowsProduct::fits(const ProductShape& shape) {
   return shape.m <= most_rows && !shape.a_transposed && shape.b_transposed && shape.epilogue != Epilogue::sum_columns &&
-         !shape.tf32;
+         !shape.tf32 && !shape.exact;
 }
 
 KernelSource few_rows_source(const ProductShape& shape) {

@@ -39,7 +39,8 @@ ProductShape checked(const ProductShape& shape) {
 plan::GpuProductProblem problem_of(const ProductShape& shape) {
   plan::GpuProductProblem problem{.m = shape.m, .n = shape.n, .k = shape.k};
   problem.a_transposed = shape.a_transposed, problem.b_transposed = shape.b_transposed;
-  problem.one_split = shape.epilogue == Epilogue::add_bias;
+  problem.one_split = shape.epilogue == Epilogue::add_bias || shape.exact;
+  if (shape.exact) problem.m = kExactRows;
   return problem;
 }
 

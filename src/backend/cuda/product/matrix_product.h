@@ -9,10 +9,11 @@ namespace penstock::cuda {
 
 /// Returns whether a product of many rows runs in our own kernels. They compute floats without TF32: by warpgroups for
 /// any size, by warps up to the size from which cuBLASLt was measured to be quicker (docs/results/gpu.md). cuBLASLt
-/// computes all other products.
+/// computes all other products. Exact products of floats are all ours.
 inline bool in_own_kernels(const plan::GpuModel& gpu, const ProductShape& shape) {
   const double size = static_cast<double>(shape.m) * static_cast<double>(shape.n) * static_cast<double>(shape.k);
-  return shape.storage == plan::Storage::f32 && !shape.tf32 && (has_warpgroups(gpu) || size <= gpu.costs.product.own);
+  return shape.storage == plan::Storage::f32 && !shape.tf32 &&
+         (shape.exact || has_warpgroups(gpu) || size <= gpu.costs.product.own);
 }
 
 /// A matrix product, in our own kernels or by cuBLASLt. Not safe for two calls at once.

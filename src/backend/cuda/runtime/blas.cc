@@ -93,7 +93,7 @@ std::string choice_name(const Device& device, const ProductShape& shape) {
   const plan::GpuModel& gpu = device.model();
   // Every member by name, so that a new one is not forgotten. Sizes that vary were rounded by chosen_for().
   const auto& [storage, result, m, n, k, a_transposed, b_transposed, a_stride, b_stride, d_stride, epilogue, tf32,
-               m_varies, k_varies, a_alignment, b_alignment, d_alignment] = shape;
+               m_varies, k_varies, exact, a_alignment, b_alignment, d_alignment] = shape;
   ContentHash hash;
   hash.add("cuBLASLt's choice");
   hash.add(find_blas().build);
@@ -101,6 +101,7 @@ std::string choice_name(const Device& device, const ProductShape& shape) {
   hash.add(
       fmt::format("{} {} {} {} {} {} {}", to_string(storage), to_string(result), m, n, k, a_transposed, b_transposed));
   hash.add(fmt::format("{} {} {} {} {}", a_stride, b_stride, d_stride, static_cast<int>(epilogue), tf32));
+  if (exact) hash.add("exact");
   hash.add(fmt::format("{} {} {}", a_alignment, b_alignment, d_alignment));
   return hash.digits();
 }
@@ -123,6 +124,10 @@ Index next_round_size(Index size) {
 /// Returns the shape for which cuBLASLt's heuristic is asked in place of this one: sizes that vary are rounded up.
 ProductShape chosen_for(const ProductShape& shape) {
   ProductShape alike = shape;
+  if (shape.exact) {
+    alike.m = kExactRows;
+    return alike;
+  }
   if (shape.m_varies) alike.m = next_round_size(shape.m);
   if (shape.k_varies) alike.k = next_round_size(shape.k);
   return alike;
@@ -135,9 +140,16 @@ std::optional<Product> product_alike(Device& device, const ProductShape& shape) 
   try {
     return Product(device, alike);
   } catch (const Error& error) {
-    if (error.code() != ErrorCode::unsupported) throw;
+    if (error.code() != ErrorCode::unsupported || shape.exact) throw;
     return std::nullopt;
   }
+}
+
+[[noreturn]] void refuse_exact(const ProductShape& shape) {
+  fail(ErrorCode::unsupported,
+       "exact mode multiplies by one algorithm for any number of rows, and that of cuBLASLt for {} rows of {} x {} in "
+       "{} cannot do {}: use f32",
+       kExactRows, shape.n, shape.k, to_string(shape.storage), shape.m);
 }
 
 /// Programs are prepared by several threads, and nothing is promised of one handle in the hands of two. Guards the
@@ -208,7 +220,7 @@ void Product::prepare(Device& device, const ProductShape& shape, int rank) {
   describe(shape);
   device.make_current();
   if (rank > 0) {
-    choice_ = choose(shape, rank);
+    choice_ = choose(shape, rank, !shape.exact);
     return;
   }
   if (other) {
@@ -216,13 +228,14 @@ void Product::prepare(Device& device, const ProductShape& shape, int rank) {
       choice_ = *taken;
       return;
     }
+    if (shape.exact) refuse_exact(shape);
   }
   const std::string name = choice_name(device, shape);
   if (const std::optional<BlasChoice> kept = recall(name)) {
     choice_ = *kept;
     return;
   }
-  choice_ = choose(shape, 0);
+  choice_ = choose(shape, 0, !shape.exact);
   keep(name, choice_.algorithm);
 }
 

@@ -35,6 +35,9 @@ enum class Epilogue {
   sum_columns,  ///< The sums of A's columns over k go to a vector [m]: the gradient of a bias.
 };
 
+/// Rows for which an exact product chooses how to run, whatever number it has.
+inline constexpr Index kExactRows = 1024;
+
 /// D [m, n] = A [m, k] B [k, n], all row by row, rows `*_stride` elements apart. Arithmetic is float.
 struct ProductShape {
   plan::Storage storage = plan::Storage::f32;  ///< Storage of A, B and the bias.
@@ -48,6 +51,8 @@ struct ProductShape {
   /// True if m or k differs in many calls, as the number of positions of a batch does. cuBLASLt then chooses for the
   /// next of sizes at most a sixteenth apart, since its choice takes longer than many products.
   bool m_varies = false, k_varies = false;
+  /// The bits of a row of D are the same for any m: an algorithm that does not divide k, chosen for kExactRows rows.
+  bool exact = false;
   /// Bytes, powers of two up to 256, that the addresses are multiples of; of the rows cuBLASLt knows from the strides.
   int a_alignment = 16, b_alignment = 16, d_alignment = 16;
 };

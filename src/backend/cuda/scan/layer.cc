@@ -139,6 +139,7 @@ ProductShape forward_product(const LayerForward& call, const LayerSpec& spec, co
   ProductShape shape{.storage = spec.storage, .result = spec.storage, .tf32 = spec.tf32};
   shape.m = positions.count, shape.n = rule.gates * spec.hidden, shape.k = spec.input;
   shape.m_varies = true;
+  shape.exact = spec.exact;
   shape.b_transposed = true;
   shape.a_stride = positions.x_stride, shape.b_stride = spec.input, shape.d_stride = shape.n;
   shape.epilogue = spec.bias ? Epilogue::add_bias : Epilogue::nothing;

@@ -21,7 +21,8 @@ struct LayerSpec {
   plan::Storage gradients = plan::Storage::f32;  ///< Storage of the gradients of weight and bias: f32, or `storage`
   bool bias = true;
   bool reverse = false;
-  bool tf32 = false;  ///< f32 storage only: products with factors rounded to 10 bits of mantissa
+  bool tf32 = false;   ///< f32 storage only: products with factors rounded to 10 bits of mantissa
+  bool exact = false;  ///< Forward: the input product is exact (ProductShape), and the regime is direct.
   /// Regime of the forward pass. The backward pass, which is never fused, is then planned by itself; direct and scan
   /// hold for both.
   plan::Regime regime = plan::Regime::automatic;
