@@ -134,7 +134,7 @@ struct Recurrent<Real>::Impl {
   /// Returns a hash of a batch in the memory of the network's device; 0 where the host cannot read it.
   std::uint64_t hash_of(const Batch& batch) const { return device.is_cuda() ? 0 : nn::hash_of(batch); }
 
-  /// Who made the tensors of a call: a HostCall, in the right types and shapes, or the caller.
+  /// Origin of the tensors of a call: host memory, checked already, or the caller.
   enum class Origin { host, device };
 
   // Calls with tensors of the network's device, but for weights, workspace and tape.
