@@ -127,8 +127,8 @@ class RecurrentTape {
 /// memory, and all share one set of packed weights. backward() adds to the gradients, so only one thread may call it at
 /// a time. Nobody may compute while weights are written or weights_changed() runs.
 ///
-/// All calls throw Error(invalid_argument) for impossible shapes, strides or overlaps and for an object that was moved
-/// from.
+/// On every device, all calls throw Error(invalid_argument) for impossible shapes, strides or overlaps and for an
+/// object that was moved from.
 template <class Real>
 class Recurrent {
  public:
@@ -191,7 +191,7 @@ class Recurrent {
   ///
   /// `states` [B, T, directions * (S - 1) * H], if it has data, receives after each step all states of the last layer
   /// except the output, direction by direction and state by state. For an LSTM this is c_t. Only for cells with more
-  /// than one state.
+  /// than one state. Must overlap neither x nor y.
   void forward(const Batch& batch, SequenceView<const Real> x, SequenceView<Real> y, const Real* state_in,
                Real* state_out, RecurrentTape<Real>* tape = nullptr, const Execution& execution = {},
                SequenceView<Real> states = {}) const;

@@ -99,17 +99,18 @@ class RecurrentProgram {
 
   /// Arguments of a forward call.
   struct Forward {
-    std::span<const Tensor> weights;  ///< In the order of parameters(), each without gaps.
-    Batch batch;       ///< Rows and steps as in the form. lengths, cu_seqlens and reset are in device memory.
-    Tensor x, y;       ///< [B, T, I] and [B, T, H * directions]; packed: [positions, C]. They must not overlap.
-    Tensor state_in;   ///< No data: zeros.
-    Tensor state_out;  ///< Written; no data: not wanted. May be state_in unless a backward pass follows.
-    Memory workspace;  ///< At least workspace_bytes().
-    Memory tape;       ///< In training: at least tape_bytes(), written.
-    Memory packed;     ///< Result of pack() for these weights. No data: the call packs them in the workspace.
+    std::span<const Tensor> weights = {};  ///< In the order of parameters(), each without gaps.
+    Batch batch = {};       ///< Rows and steps as in the form. lengths, cu_seqlens and reset are in device memory.
+    Tensor x = {};          ///< [B, T, I]; packed: [positions, I].
+    Tensor y = {};          ///< [B, T, H * directions]; packed: [positions, H * directions]. Must not overlap x.
+    Tensor state_in = {};   ///< No data: zeros.
+    Tensor state_out = {};  ///< Written; no data: not wanted. May be state_in unless a backward pass follows.
+    Memory workspace = {};  ///< At least workspace_bytes().
+    Memory tape = {};       ///< In training: at least tape_bytes(), written.
+    Memory packed = {};     ///< Result of pack() for these weights. No data: the call packs them in the workspace.
     /// Required if the form has every_state: [B, T, directions * (S - 1) * H], packed: [positions, C], of f32 (f64 if x
     /// is). Receives after each step all states of the last layer except the output, direction by direction and state
-    /// by state; for an LSTM, c_t. Zeros beyond a row's length.
+    /// by state; for an LSTM, c_t. Zeros beyond a row's length. Must overlap neither x nor y.
     Tensor states = {};
   };
   /// Computes y and state_out. Positions of y beyond a row's length are set to zero; those of x are not read.
@@ -120,20 +121,21 @@ class RecurrentProgram {
 
   /// Arguments of a backward call.
   struct Backward {
-    std::span<const Tensor> weights;    ///< As in the forward call.
-    Batch batch;                        ///< As in the forward call.
-    Tensor x, y, dy;                    ///< x and y of the forward call, and the gradient of y.
-    Tensor state_in;                    ///< As in the forward call.
-    Tensor dstate_out;                  ///< Gradient of state_out; no data: zeros.
-    Tensor dx;                          ///< Written if the form has input_gradient, otherwise without data. Zeros
-                                        ///< beyond a row's length.
-    Tensor dstate_in;                   ///< Gradient of state_in: written; no data: not wanted.
-    std::span<const Tensor> gradients;  ///< One per parameter, f32 or f64: overwritten, or added to (RecurrentForm).
-    Memory workspace;                   ///< At least workspace_bytes().
-    Memory tape;                        ///< As the forward call left it. The call may overwrite it.
-    std::uint64_t pass = 0;             ///< Return value of the forward call; 0: unknown. On a CPU the tape has it too.
-    Memory packed;                      ///< Result of pack() for Pass::backward. No data: the call packs.
-    Tensor dstates = {};                ///< Gradients of Forward::states; no data: zeros.
+    std::span<const Tensor> weights = {};    ///< As in the forward call.
+    Batch batch = {};                        ///< As in the forward call.
+    Tensor x = {}, y = {}, dy = {};          ///< x and y of the forward call, and the gradient of y.
+    Tensor state_in = {};                    ///< As in the forward call.
+    Tensor dstate_out = {};                  ///< Gradient of state_out; no data: zeros.
+    Tensor dx = {};                          ///< Written if the form has input_gradient, otherwise without data. Zeros
+                                             ///< beyond a row's length. Must overlap neither x nor dy.
+    Tensor dstate_in = {};                   ///< Gradient of state_in: written; no data: not wanted.
+    std::span<const Tensor> gradients = {};  ///< One per parameter, f32 or f64: overwritten, or added to
+                                             ///< (RecurrentForm).
+    Memory workspace = {};                   ///< At least workspace_bytes().
+    Memory tape = {};                        ///< As the forward call left it. The call may overwrite it.
+    std::uint64_t pass = 0;  ///< Return value of the forward call; 0: unknown. On a CPU the tape has it too.
+    Memory packed = {};      ///< Result of pack() for Pass::backward. No data: the call packs.
+    Tensor dstates = {};     ///< Gradients of Forward::states; no data: zeros.
   };
   /// Computes the gradients of the forward call that filled the tape. Throws Error(invalid_argument) for arguments that
   /// do not match the form or the tape, or if the form is not of training.

@@ -33,7 +33,7 @@ enum class ScanForm {
 /// Threads: any number of threads may call one object at once. Each has its own scratch memory, which grows only when a
 /// batch is larger than all before.
 ///
-/// All calls throw Error(invalid_argument) for an impossible batch, a missing tensor or an overlap.
+/// On every device, all calls throw Error(invalid_argument) for an impossible batch, a missing tensor or an overlap.
 template <class Real>
 class Scan {
  public:

@@ -14,9 +14,10 @@ constexpr unsigned kZeros = _MM_FLUSH_ZERO_ON | 0x0040u;  // results that are de
 
 DenormalMode DenormalMode::of_this_thread() { return DenormalMode(_mm_getcsr() & kZeros); }
 DenormalMode DenormalMode::zeros() { return DenormalMode(kZeros); }
-void DenormalMode::set() const {
+DenormalMode DenormalMode::set() const {
   const unsigned now = _mm_getcsr();
   if ((now & kZeros) != bits_) _mm_setcsr((now & ~kZeros) | bits_);
+  return DenormalMode(now & kZeros);
 }
 
 #else
@@ -24,7 +25,7 @@ void DenormalMode::set() const {
 // Where nothing is known of a mode there is one.
 DenormalMode DenormalMode::of_this_thread() { return DenormalMode(0); }
 DenormalMode DenormalMode::zeros() { return DenormalMode(0); }
-void DenormalMode::set() const {}
+DenormalMode DenormalMode::set() const { return *this; }
 
 #endif
 

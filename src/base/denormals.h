@@ -27,7 +27,8 @@ class DenormalMode {
  public:
   static DenormalMode of_this_thread();
   static DenormalMode zeros();
-  void set() const;
+  /// Sets this thread's mode and returns the one before.
+  DenormalMode set() const;
 
  private:
   explicit DenormalMode(unsigned bits) : bits_(bits) {}
@@ -37,7 +38,7 @@ class DenormalMode {
 /// While it lives, this thread computes in that mode.
 class WithDenormals {
  public:
-  explicit WithDenormals(DenormalMode mode) : before_(DenormalMode::of_this_thread()) { mode.set(); }
+  explicit WithDenormals(DenormalMode mode) : before_(mode.set()) {}
   ~WithDenormals() { before_.set(); }
   WithDenormals(const WithDenormals&) = delete;
   WithDenormals& operator=(const WithDenormals&) = delete;

@@ -107,18 +107,20 @@ struct Op {
 template <class Run>
 class Simple final : public Executable {
  public:
-  explicit Simple(Run run, std::size_t scratch = 0) : run_(std::move(run)), scratch_(scratch) {}
+  Simple(Run run, std::size_t scratch, std::size_t persistent)
+      : run_(std::move(run)), scratch_(scratch), persistent_(persistent) {}
   std::size_t scratch_bytes() const override { return scratch_; }
+  std::size_t persistent_bytes() const override { return persistent_; }
   void run(const Call& call, const Operands& memory) override { run_(call, memory); }
 
  private:
   Run run_;
-  std::size_t scratch_;
+  std::size_t scratch_, persistent_;
 };
 
 template <class Run>
-std::unique_ptr<Executable> simple(Run run, std::size_t scratch = 0) {
-  return std::make_unique<Simple<Run>>(std::move(run), scratch);
+std::unique_ptr<Executable> simple(Run run, std::size_t scratch = 0, std::size_t persistent = 0) {
+  return std::make_unique<Simple<Run>>(std::move(run), scratch, persistent);
 }
 
 }  // namespace penstock::ops

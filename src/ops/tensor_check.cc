@@ -16,18 +16,36 @@ std::span<const Index> extents(const std::array<Index, Tensor::max_rank>& all, i
   return {all.data(), static_cast<std::size_t>(rank)};
 }
 
-/// Elements from the data to the first and behind the last that belong to a sequence.
-std::pair<Index, Index> reach(const SequencePlace& place) {
-  const Index row = (place.rows - 1) * place.strides.row, step = (place.steps - 1) * place.strides.step;
-  return {std::min<Index>(0, row) + std::min<Index>(0, step),
-          std::max<Index>(0, row) + std::max<Index>(0, step) + place.channels};
+/// Elements from the data to the first and behind the last that belong to a tensor.
+std::pair<Index, Index> reach(const Tensor& tensor) {
+  Index first = 0, end = 1;
+  for (std::size_t axis = 0; axis < static_cast<std::size_t>(tensor.rank); ++axis) {
+    const Index last = (tensor.shape[axis] - 1) * tensor.strides[axis];
+    (last < 0 ? first : end) += last;
+  }
+  return {first, end};
+}
+
+bool is_empty(const Tensor& tensor) {
+  const std::span<const Index> shape = extents(tensor.shape, tensor.rank);
+  return std::ranges::find(shape, 0) != shape.end();
+}
+
+/// Throws unless every position of a tensor has a place of its own.
+void require_apart(const NamedTensor& written) {
+  const Tensor& tensor = written.tensor;
+  const auto last = static_cast<std::size_t>(tensor.rank) - 1;
+  for (std::size_t axis = last; axis-- > 0;) {
+    require(tensor.shape[axis] <= 1 || std::abs(tensor.strides[axis]) >= tensor.shape[last],
+            "{} must have a {} stride of at least its {} channels, not {}: batch_first() and time_first() make views",
+            written.name, axis + 1 == last ? "step" : "row", tensor.shape[last], tensor.strides[axis]);
+  }
 }
 
 }  // namespace
 
-bool share_memory(const SequencePlace& a, const SequencePlace& b) {
-  if (a.rows * a.steps == 0 || b.rows * b.steps == 0) return false;
-  const auto a_size = static_cast<Index>(a.size), b_size = static_cast<Index>(b.size);
+bool share_memory(const Tensor& a, const Tensor& b) {
+  const auto a_size = static_cast<Index>(size_of(a.dtype)), b_size = static_cast<Index>(size_of(b.dtype));
   const auto* const a_data = static_cast<const std::byte*>(a.data);
   const auto* const b_data = static_cast<const std::byte*>(b.data);
   const auto [a_first, a_end] = reach(a);
@@ -37,38 +55,35 @@ bool share_memory(const SequencePlace& a, const SequencePlace& b) {
       before(b_data + b_end * b_size, a_data + a_first * a_size)) {
     return false;
   }
+  if (is_empty(a) || is_empty(b)) return false;
   // Channels of one wider tensor, side by side: same strides, and no position of one touches the other's.
-  if (a.strides != b.strides || a.rows != b.rows || a.steps != b.steps || a_size != b_size) return true;
+  if (a.rank != b.rank || a_size != b_size) return true;
+  const auto last = static_cast<std::size_t>(a.rank) - 1;
+  Index smallest = std::numeric_limits<Index>::max();
+  for (std::size_t axis = 0; axis < last; ++axis) {
+    if (a.shape[axis] != b.shape[axis] || a.strides[axis] != b.strides[axis]) return true;
+    if (a.shape[axis] > 1) smallest = std::min(smallest, std::abs(a.strides[axis]));
+  }
   const Index apart = (b_data - a_data) / a_size;
-  constexpr Index none = std::numeric_limits<Index>::max();
-  const Index smallest =
-      std::min(a.rows > 1 ? std::abs(a.strides.row) : none, a.steps > 1 ? std::abs(a.strides.step) : none);
-  return apart >= 0 ? !(apart >= a.channels && apart + b.channels <= smallest)
-                    : !(-apart >= b.channels && -apart + a.channels <= smallest);
+  return apart >= 0 ? !(apart >= a.shape[last] && apart + b.shape[last] <= smallest)
+                    : !(-apart >= b.shape[last] && -apart + a.shape[last] <= smallest);
 }
 
-void require_no_overlap(const NamedPlace& written, std::initializer_list<NamedPlace> others) {
-  if (written.at.data == nullptr) return;
-  for (const NamedPlace& other : others) {
-    require(other.at.data == nullptr || !share_memory(written.at, other.at), "{} must not overlap {}", written.name,
+void require_no_overlap(const NamedTensor& written, std::initializer_list<NamedTensor> others) {
+  if (!written.tensor) return;
+  require_apart(written);
+  for (const NamedTensor& other : others) {
+    require(!other.tensor || !share_memory(written.tensor, other.tensor), "{} must not overlap {}", written.name,
             other.name);
   }
 }
 
-void require_in_place_or_apart(const NamedPlace& written, const NamedPlace& other) {
-  if (written.at.data == nullptr || other.at.data == nullptr) return;
-  const bool in_place = written.at.data == other.at.data && written.at.strides == other.at.strides;
-  require(in_place || !share_memory(written.at, other.at), "{} must not overlap {} unless it takes its place",
+void require_in_place_or_apart(const NamedTensor& written, const NamedTensor& other) {
+  if (!written.tensor || !other.tensor) return;
+  const bool in_place =
+      written.tensor.data == other.tensor.data && strides_of(written.tensor) == strides_of(other.tensor);
+  require(in_place || !share_memory(written.tensor, other.tensor), "{} must not overlap {} unless it takes its place",
           written.name, other.name);
-}
-
-void require_apart(const char* name, const SequencePlace& place) {
-  require(place.steps <= 1 || std::abs(place.strides.step) >= place.channels,
-          "{} must have a step stride of at least its {} channels, not {}: batch_first() and time_first() make views",
-          name, place.channels, place.strides.step);
-  require(place.rows <= 1 || std::abs(place.strides.row) >= place.channels,
-          "{} must have a row stride of at least its {} channels, not {}: batch_first() and time_first() make views",
-          name, place.channels, place.strides.row);
 }
 
 void require_tensor(const char* name, const Tensor& tensor, DType dtype, Device device, std::size_t alignment) {

@@ -15,30 +15,26 @@ inline std::size_t count_of(std::span<const Index> shape) {
   return count;
 }
 
-/// A sequence [B, T, C] in memory, for questions about where it lies. Packed rows: one row of all their steps.
-struct SequencePlace {
-  const void* data = nullptr;
-  Index rows = 1, steps = 1, channels = 1;
-  SequenceStrides strides;
-  std::size_t size = 1;  // bytes of a number
-};
+/// Strides of the rows and steps of a sequence: [B, T, C], or packed [positions, C], which has no rows.
+inline SequenceStrides strides_of(const Tensor& sequence) {
+  return sequence.rank == 2 ? SequenceStrides{0, sequence.strides[0]}
+                            : SequenceStrides{sequence.strides[0], sequence.strides[1]};
+}
 
-/// Do two sequences share memory? Views of the same rows and steps that interleave without touching do not.
-bool share_memory(const SequencePlace& a, const SequencePlace& b);
+/// Returns whether two tensors share memory. Views of the same rows and steps that interleave without touching do not.
+bool share_memory(const Tensor& a, const Tensor& b);
 
-/// An argument of a call, and where it lies; without data there is none.
-struct NamedPlace {
+/// An argument of a call; without data there is none.
+struct NamedTensor {
   const char* name;
-  SequencePlace at;
+  const Tensor& tensor;
 };
 
-/// Throws Error(invalid_argument) naming both if what is written shares memory with one of the others.
-void require_no_overlap(const NamedPlace& written, std::initializer_list<NamedPlace> others);
-/// Throws like require_no_overlap(), but allows that both take exactly the same place.
-void require_in_place_or_apart(const NamedPlace& written, const NamedPlace& other);
-
-/// Throws Error(invalid_argument) naming the sequence unless every position of it has a place of its own.
-void require_apart(const char* name, const SequencePlace& place);
+/// Throws Error(invalid_argument) that names the tensors if what is written shares memory with one of the others, or if
+/// positions of it share memory.
+void require_no_overlap(const NamedTensor& written, std::initializer_list<NamedTensor> others);
+/// Throws if both share memory, unless they take exactly the same place.
+void require_in_place_or_apart(const NamedTensor& written, const NamedTensor& other);
 
 /// Returns whether a tensor has that shape. A call checks several tensors, and the C library's comparison of memory
 /// takes longer than a few numbers.

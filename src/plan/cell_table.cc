@@ -1,5 +1,7 @@
 #include "plan/cell_table.h"
 
+#include <ranges>
+
 #include "base/check.h"
 #include "plan/defined_cells.h"
 
@@ -46,13 +48,13 @@ const std::vector<CellTraits>& cell_table() {
 }
 
 const CellTraits& cell_traits(std::string_view name) {
-  std::string known;
   for (const CellTraits& traits : cell_table()) {
     if (traits.info.name == name) return traits;
-    known += (known.empty() ? "" : ", ") + std::string(traits.info.name);
   }
   if (const CellTraits* const defined = find_defined_cell(name)) return *defined;
-  fail(ErrorCode::invalid_argument, "cell must be one of {}, not '{}'", known + defined_cell_names(), name);
+  const auto known = cells() | std::views::transform(&CellInfo::name);
+  fail(ErrorCode::invalid_argument, "cell must be one of {}{}, not '{}'", fmt::join(known, ", "), defined_cell_names(),
+       name);
 }
 
 }  // namespace plan

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/counted.h"
 #include "plan/cpu/rules.h"
 #include "plan/gpu/dense_rules.h"
 #include "plan/gpu/falling_rows.h"
@@ -101,11 +102,11 @@ std::string describe(const CpuModel& cpu) {
 
 namespace {
 
-/// Returns "; 32, 16 rows that are left have plans of their own", or an empty text.
+/// Returns "; steps with 32, 16 rows left have plans of their own", or an empty text.
 std::string plans_of_fewer_rows(const GpuDenseProblem& problem, const GpuModel& gpu) {
   const std::vector<Index> counts = rows_worth_a_plan(problem, gpu);
   if (counts.size() < 2) return {};
-  return fmt::format("; {} rows that are left have plans of their own",
+  return fmt::format("; steps with {} rows left have plans of their own",
                      fmt::join(std::next(counts.begin()), counts.end(), ", "));
 }
 
@@ -184,7 +185,7 @@ PlanReport explain(const Problem& problem, const CpuModel& cpu) {
   report.work = fmt::format("layer of {}: B = {}, T = {}, {} -> {} units", problem.cell->info.name, problem.rows,
                             problem.steps, problem.input, problem.hidden);
   if (problem.heads > 1) report.work += fmt::format(" in {} heads", problem.heads);
-  report.machine = fmt::format("{}, {} thread{}", describe(cpu), problem.threads, problem.threads == 1 ? "" : "s");
+  report.machine = fmt::format("{}, {}", describe(cpu), counted(problem.threads, "thread"));
   for (const Rule<Plan>& rule : cpu_rules(problem, cpu)) report.alternatives.push_back(attempt(rule));
   const Plan plan = make_plan(problem, cpu);
   choose(report, std::string(to_string(plan.algorithm)), plan);

@@ -1,6 +1,7 @@
 #include "plan/plan.h"
 
 #include "base/check.h"
+#include "base/counted.h"
 #include "plan/cpu/rules.h"
 #include "plan/tuning.h"
 
@@ -19,9 +20,9 @@ struct CpuQuestion {
 }  // namespace
 
 std::string Plan::explain() const {
-  return fmt::format("{} on {} thread{} ({} row part{} x {} channel part{}{}): {}", to_string(algorithm), threads(),
-                     threads() == 1 ? "" : "s", row_parts, row_parts == 1 ? "" : "s", channel_parts,
-                     channel_parts == 1 ? "" : "s", chunk > 0 ? fmt::format(", chunks of {}", chunk) : "", why);
+  return fmt::format("{} on {} ({} x {}{}): {}", to_string(algorithm), counted(threads(), "thread"),
+                     counted(row_parts, "row part"), counted(channel_parts, "channel part"),
+                     chunk > 0 ? fmt::format(", chunks of {}", chunk) : "", why);
 }
 
 std::vector<Rule<Plan>> cpu_rules(const Problem& problem, const CpuModel& cpu) {
@@ -40,8 +41,8 @@ Plan make_plan(const Problem& problem, const CpuModel& cpu) {
     for (const Rule<Plan>& rule : cpu_rules(problem, cpu)) {
       if (const std::optional<Plan> plan = best_plan(rule)) return *plan;
     }
-    fail(ErrorCode::unsupported, "there is no plan for {} rows of {} units of {} on {} threads", problem.rows,
-         problem.hidden, problem.cell->info.name, problem.threads);
+    fail(ErrorCode::unsupported, "there is no plan for {} of {} of {} on {}", counted(problem.rows, "row"),
+         counted(problem.hidden, "unit"), problem.cell->info.name, counted(problem.threads, "thread"));
   };
   const auto make = [&] {
     if (problem.algorithm != Algorithm::automatic) return ranked();

@@ -9,6 +9,7 @@
 #include "penstock/data/dataset.h"
 #include "penstock/data_description.h"
 #include "penstock/plan.h"
+#include "penstock/train/fields.h"
 #include "penstock/train/fine_tune.h"
 #include "penstock/train/fit.h"
 #include "train/suggest.h"
@@ -26,9 +27,9 @@ bool gives_limits(const FitRequest& request) { return request.max_steps || reque
 
 /// Returns whether the caller says how to train layers, and so wants them trained.
 bool asks_for_layers(const FitRequest& request) {
-  return request.layers || request.resume || request.search || request.continues || request.seeds != 1 ||
-         gives_limits(request) || request.batch || request.length || request.validate_steps || request.patience ||
-         request.learning_rate || request.validate_every || request.keep_best;
+  bool asks = request.layers || request.resume || request.search || request.continues || request.seeds != 1;
+  visit_open_options([&](const char*, const auto& given) { asks = asks || given; }, request);
+  return asks;
 }
 
 void check_request(const FitRequest& request) {
@@ -51,21 +52,17 @@ void complete_options(FitPlan& plan, Dataset& data) {
   const FitRequest& request = plan.request;
   TrainOptions& options = plan.options = request.train;
   const Device device = options.execution.device;
-  const TrainOptions suggested =
+  TrainOptions suggested =
       plan.resume ? suggest_resumed(options.checkpoint_path, data, device) : suggest_options(data, device);
   const bool limited = gives_limits(request);
   plan.sized = !limited && suggested.max_steps > 0 && data.training_steps() > 0;
-  options.max_steps = request.max_steps.value_or(limited ? 0 : suggested.max_steps);
-  options.max_seconds = request.max_seconds.value_or(limited ? 0.0 : suggested.max_seconds);
-  options.max_epochs = request.max_epochs.value_or(limited ? 0.0 : suggested.max_epochs);
-  options.batch = request.batch.value_or(suggested.batch);
-  options.length = request.length.value_or(suggested.length);
-  options.learning_rate =
-      request.learning_rate.value_or(request.continues ? fine_tuning_rate : suggested.learning_rate);
-  options.validate_every = request.validate_every.value_or(suggested.validate_every);
-  options.validate_steps = request.validate_steps.value_or(suggested.validate_steps);
-  options.patience = request.patience.value_or(options.validate_steps > 0 ? suggested.patience : 0);
-  options.keep_best = request.keep_best.value_or(suggested.keep_best);
+  if (limited) suggested.max_steps = 0, suggested.max_seconds = suggested.max_epochs = 0.0;
+  if (request.continues) suggested.learning_rate = fine_tuning_rate;
+  if (request.validate_steps.value_or(suggested.validate_steps) <= 0) suggested.patience = 0;
+  const auto choose = [](const char*, const auto& given, const auto& otherwise, auto& option) {
+    option = given.value_or(otherwise);
+  };
+  visit_open_options(choose, request, suggested, options);
   options.execution.precision = request.precision.value_or(suggested.execution.precision);
 }
 

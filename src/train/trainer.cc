@@ -205,7 +205,7 @@ void Trainer::give_up_if_hopeless(const StepResult& result) const {
   if (!is_skipped(result.state) || result.state.skipped_in_a_row < options_.give_up_after) return;
   fail(ErrorCode::numerical,
        "gave up at step {}: the {} was not finite in {} in a row; lower learning_rate or check the data",
-       result.state.step, broken_by(result.state), counted(static_cast<Index>(result.state.skipped_in_a_row), "step"));
+       result.state.step, broken_by(result.state), counted(result.state.skipped_in_a_row, "step"));
 }
 
 Evaluation Trainer::evaluation(Index most_batches) const {

@@ -35,7 +35,19 @@ def test_a_layer_on_this_machine():
     text = plan("--cell", "mingru", "--shape", "1x100x64x64", "--threads", "2").out
     assert text.startswith("on CPU (")
     assert "sequential on 2 threads" in text
-    assert "not scan: T is long enough to cut" in text
+    assert "(1 row part x 2 channel parts)" in text
+    assert "not scan: rows and channels occupy the threads; a chunked scan would compute gates twice" in text
+    few = plan("--cell", "mingru", "--shape", "1x4096x64x64", "--threads", "5").out
+    assert "not scan: a chunked scan computes gates twice and needs at least 7 threads to be faster" in few
+    short = plan("--cell", "mingru", "--shape", "1x100x64x64", "--threads", "16").out
+    assert "not scan: T must be at least 2048 to cut it into chunks" in short
+
+
+def test_counts_have_the_right_plural():
+    one = plan("--cell", "lstm", "--shape", "1x50x10x10", "--chip", "h100").out
+    assert "head: 1 block of 32 threads and 5 KB" in one and "1 of 1 chunk of the matrix in registers" in one
+    chip = plan("--cell", "lstm", "--shape", "16x1024x768x768", "--chip", "h100").out
+    assert "and teams walk all steps once" in chip and " 1 groups" not in chip and "of 1 blocks" not in chip
 
 
 def test_types_that_a_gpu_lacks_are_refused():

@@ -86,6 +86,25 @@ TEST_P(CallsOnAGpu, ATapeServesOneBackwardPass) {
   expect_error(ErrorCode::invalid_argument, "tape must hold a forward pass of this network", backward);
 }
 
+TEST_P(CallsOnAGpu, RefuseTensorsThatOverlapAsACpuDoes) {
+  const auto refuses = [](const char* what, const auto& call) {
+    expect_error(ErrorCode::invalid_argument, what, call);
+  };
+  const auto in_x = SequenceView<float>::batch_first(x.data(), steps, hidden);
+  refuses("y must not overlap x", [&] { network.forward(batch, x_view, in_x, nullptr, nullptr); });
+  refuses("y must have a step stride of at least its 32 channels, not 1", [&] {
+    network.forward(batch, x_view, {y.data(), steps * hidden, 1}, nullptr, nullptr);
+  });
+  RecurrentTape<float> tape;
+  network.forward(batch, x_view, y_view, nullptr, nullptr, &tape);
+  const auto backward = [&](SequenceView<float> gradient) {
+    network.backward(batch, x_view, dy_view, nullptr, gradient, nullptr, tape);
+  };
+  refuses("dx must not overlap x", [&] { backward(SequenceView<float>::batch_first(x.data(), steps, inputs)); });
+  refuses("dx must not overlap dy", [&] { backward(SequenceView<float>::batch_first(dy.data(), steps, inputs)); });
+  backward(dx_view);
+}
+
 TEST_P(CallsOnAGpu, StatesOfABatchWithoutStepsGoOutAsTheyCameIn) {
   const Index starts[] = {0, 0, 0};
   const Batch none{.rows = rows, .steps = steps, .cu_seqlens = starts};

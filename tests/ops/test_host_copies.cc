@@ -1,14 +1,18 @@
-// Tensors of calls with host memory: read in place on a CPU, copied to and from a GPU, here one of a driver that does
-// what it is told (fake_cuda/).
+// Tensors of calls with host memory, copied to and from a GPU: here one of a driver that does what it is told
+// (fake_cuda/).
 
 #include "ops/memory/host_copies.h"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <numeric>
+#include <utility>
 #include <vector>
 
+#include "penstock/scan.h"
 #include "support/expect_error.h"
 #include "support/fake_cuda.h"
 
@@ -67,10 +71,12 @@ TEST_P(HostCopiesOnAGpu, SequencesGoThereAndComeBack) {
   HostCopies copies;
   Floats x(200), y(200, -1.0f);
   std::iota(x.begin(), x.end(), 0.0f);
-  const Batch host = batch();
+  Batch host = batch();
+  Tensor there = sequence_on_host(host, view<const float>(x), channels);
+  Tensor out = sequence_on_host(host, view<float>(y), channels);
   HostCall call(copies, queue, host);
-  const Tensor there = call.in(0, view<const float>(x), channels);
-  const Tensor out = call.out(1, "y", view<float>(y), channels);
+  call.in({&there});
+  call.out({&out});
   for (const Tensor& tensor : {there, out}) {
     EXPECT_EQ(tensor.device, Device::cuda());
     EXPECT_EQ(tensor.rank, GetParam().packed ? 2 : 3);
@@ -82,7 +88,7 @@ TEST_P(HostCopiesOnAGpu, SequencesGoThereAndComeBack) {
   Floats want = y;
   for_each(view<float>(want), out,
            [](float* here, float* copy) { copy[0] = here[0] = 3.0f, copy[1] = here[1] = 4.0f; });
-  call.fetch(1, view<float>(y), channels);
+  call.fetch();
   EXPECT_EQ(y, want) << "and what lies between positions stays";
 }
 
@@ -93,52 +99,68 @@ TEST_P(HostCopiesOnAGpu, WhatWasCopiedIsFoundAgain) {
   const std::vector<std::uint8_t> reset(rows * steps, 1);
   Batch host = batch();
   host.reset = reset.data();
-  HostCall first(copies, queue, host);
-  const Tensor there = first.in(0, view<const float>(x), channels);
-  EXPECT_NE(first.batch().reset, host.reset);
-  EXPECT_EQ(first.batch().cu_seqlens == nullptr, !GetParam().packed);
+  const Tensor here = sequence_on_host(host, view<const float>(x), channels);
+  Batch first_batch = host, second_batch = host;
+  Tensor there = here, again = here;
+  HostCall first(copies, queue, first_batch);
+  first.in({&there});
+  EXPECT_NE(first_batch.reset, host.reset);
+  EXPECT_EQ(first_batch.cu_seqlens == nullptr, !GetParam().packed);
   x.assign(x.size(), 2.0f);
-  HostCall second(copies, queue, host, HostCall::Arrays::kept);
-  const Tensor again = second.again(0, view<const float>(x), channels);
+  HostCall second(copies, queue, second_batch, 1);
+  second.again(again);
   EXPECT_EQ(again.data, there.data);
   EXPECT_EQ(again.shape, there.shape);
   EXPECT_EQ(again.strides, there.strides);
   EXPECT_EQ(static_cast<const float*>(again.data)[0], 1.0f) << "nothing is copied";
-  EXPECT_EQ(second.batch().reset, first.batch().reset);
-  EXPECT_EQ(second.batch().cu_seqlens, first.batch().cu_seqlens);
+  EXPECT_EQ(second_batch.reset, first_batch.reset);
+  EXPECT_EQ(second_batch.cu_seqlens, first_batch.cu_seqlens);
 }
 
-TEST_P(HostCopiesOnAGpu, ACpuReadsThemInPlace) {
-  Queue queue(Device::cpu());
-  HostCopies copies;
+TEST_P(HostCopiesOnAGpu, TensorsOfSequencesLieOnTheHost) {
   Floats x(200);
-  const Batch host = batch();
-  HostCall call(copies, queue, host);
   const auto seen = view<float>(x);
-  for (const Tensor& tensor : {call.in<float>(0, seen, channels), call.out(1, "y", seen, channels)}) {
-    EXPECT_EQ(tensor.data, seen.data);
-    EXPECT_EQ(tensor.strides[GetParam().packed ? 0 : 1], seen.step_stride);
-    EXPECT_EQ(tensor.shape[0], GetParam().packed ? positions : rows);
-  }
-  EXPECT_EQ(call.batch().cu_seqlens, host.cu_seqlens);
+  const Tensor tensor = sequence_on_host(batch(), seen, channels);
+  EXPECT_EQ(tensor.data, seen.data);
+  EXPECT_EQ(tensor.strides[GetParam().packed ? 0 : 1], seen.step_stride);
+  EXPECT_EQ(tensor.shape[0], GetParam().packed ? positions : rows);
+  EXPECT_EQ(tensor.device, Device::cpu());
 }
 
-TEST_F(HostCopiesOnAGpu, StatesAndOverlaps) {
+TEST_F(HostCopiesOnAGpu, StatesGoThereAndComeBack) {
   Queue queue(Device::cuda());
   HostCopies copies;
-  const Batch host{.rows = rows, .steps = steps};
+  Batch host{.rows = rows, .steps = steps};
   HostCall call(copies, queue, host);
-  const Index shape[] = {2, rows};
-  Floats state = {1, 2, 3, 4, 5, 6}, back(6);
-  const Tensor there = call.state_in<float>(0, state.data(), shape);
+  Floats state = {1, 2, 3, 4, 5, 6};
+  const Floats want = {1, 2, 9, 4, 5, 6};
+  Tensor there = Tensor::contiguous(state.data(), DType::f32, {2, rows});
+  call.update(there);
   EXPECT_NE(there.data, state.data());
-  call.fetch_state(0, back.data(), shape);
-  EXPECT_EQ(back, state);
-  EXPECT_FALSE(call.state_in<float>(0, nullptr, shape));
-  EXPECT_FALSE(call.state_out<float>(0, nullptr, shape));
-  Floats y(100);
-  test::expect_error(ErrorCode::invalid_argument, "y must have a step stride of at least its 2 channels, not 1", [&] {
-    call.out<float>(1, "y", {y.data(), 8, 1}, channels);
+  EXPECT_EQ(static_cast<float*>(there.data)[1], 2.0f);
+  static_cast<float*>(there.data)[2] = 9;
+  call.fetch();
+  EXPECT_EQ(state, want);
+  Tensor none;
+  call.in({&none});
+  call.out({&none});
+  call.again(none);
+  EXPECT_FALSE(none);
+}
+
+TEST_F(HostCopiesOnAGpu, ScansRefuseTensorsThatOverlapAsACpuDoes) {
+  ::setenv("PENSTOCK_CACHE_DIR", "", 1);  // what is compiled here is no kernel
+  Stream stream(Device::cuda());
+  const Scan<float> scan(channels, stream);
+  const Batch batch{.rows = rows, .steps = steps};
+  Floats a(100), b(100);
+  const auto at = [](auto* data) { return SequenceView<std::remove_pointer_t<decltype(data)>>{data, 8, channels}; };
+  const Scan<float>::Terms terms{at(std::as_const(a).data()), at(std::as_const(b).data()), {}};
+  scan.forward(batch, terms, at(a.data()));
+  test::expect_error(ErrorCode::invalid_argument, "h must not overlap terms.a unless it takes its place",
+                     [&] { scan.forward(batch, terms, at(a.data() + 1)); });
+  test::expect_error(ErrorCode::invalid_argument, "dterms.b must not overlap terms.b", [&] {
+    scan.backward(batch, terms, at(a.data()), nullptr, at(b.data()), nullptr, {at(a.data() + 50), at(b.data()), {}});
   });
 }
 

@@ -32,8 +32,8 @@ double Latency::percentile(double fraction) const {
 
 std::string Latency::summary() const {
   if (steps_ == 0) return "no steps";
-  return fmt::format("{} step{}, p50 {:.1f} us, p99 {:.1f} us, longest {:.1f} us", with_commas(steps_),
-                     steps_ == 1 ? "" : "s", percentile(0.5), percentile(0.99), longest_);
+  return fmt::format("{}, p50 {:.1f} us, p99 {:.1f} us, longest {:.1f} us", counted(steps_, "step"), percentile(0.5),
+                     percentile(0.99), longest_);
 }
 
 }  // namespace penstock::cli

@@ -8,15 +8,25 @@
 /// The fields of structs of training under their names in Python and in metrics.
 namespace penstock {
 
+/// Calls visit(name, fields...) for each option of training that a FitRequest may leave open, with its field in each of
+/// some FitRequests and TrainOptions.
+void visit_open_options(const auto& visit, auto&... structs) {
+  visit("max_steps", structs.max_steps...);
+  visit("max_seconds", structs.max_seconds...);
+  visit("max_epochs", structs.max_epochs...);
+  visit("batch", structs.batch...);
+  visit("length", structs.length...);
+  visit("learning_rate", structs.learning_rate...);
+  visit("validate_every", structs.validate_every...);
+  visit("validate_steps", structs.validate_steps...);
+  visit("patience", structs.patience...);
+  visit("keep_best", structs.keep_best...);
+}
+
 /// Calls visit(name, field) for each field of TrainOptions but the loss, the optimiser, the execution and the note.
 void visit_fields(FieldsOf<TrainOptions> auto& options, const auto& visit) {
-  visit("max_steps", options.max_steps);
-  visit("max_seconds", options.max_seconds);
-  visit("max_epochs", options.max_epochs);
-  visit("batch", options.batch);
-  visit("length", options.length);
+  visit_open_options(visit, options);
   visit("carry_state", options.carry_state);
-  visit("learning_rate", options.learning_rate);
   visit("weight_decay", options.weight_decay);
   visit("beta1", options.beta1);
   visit("beta2", options.beta2);
@@ -27,10 +37,6 @@ void visit_fields(FieldsOf<TrainOptions> auto& options, const auto& visit) {
   visit("clip", options.clip);
   visit("give_up_after", options.give_up_after);
   visit("rollbacks", options.rollbacks);
-  visit("validate_every", options.validate_every);
-  visit("validate_steps", options.validate_steps);
-  visit("patience", options.patience);
-  visit("keep_best", options.keep_best);
   visit("validation_batches", options.validation_batches);
   visit("log_every", options.log_every);
   visit("metrics_path", options.metrics_path);
@@ -43,16 +49,7 @@ void visit_fields(FieldsOf<TrainOptions> auto& options, const auto& visit) {
 /// Calls visit(name, field) for each field of a FitRequest but the options, the precision, the choice of a device and
 /// the initial weights.
 void visit_fields(FieldsOf<FitRequest> auto& request, const auto& visit) {
-  visit("max_steps", request.max_steps);
-  visit("max_seconds", request.max_seconds);
-  visit("max_epochs", request.max_epochs);
-  visit("batch", request.batch);
-  visit("length", request.length);
-  visit("learning_rate", request.learning_rate);
-  visit("validate_every", request.validate_every);
-  visit("validate_steps", request.validate_steps);
-  visit("patience", request.patience);
-  visit("keep_best", request.keep_best);
+  visit_open_options(visit, request);
   visit("seeds", request.seeds);
   visit("search", request.search);
   visit("fixed", request.fixed);

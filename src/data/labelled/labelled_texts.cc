@@ -205,7 +205,7 @@ std::unique_ptr<Dataset> open(const OpenTable& table, const LabelledTextOptions&
   LabelledTexts texts = read_texts(table, columns, description);
   if (texts.classes.size() < 2) {
     fail(ErrorCode::bad_input, "{}: {} with {}; there must be at least two labels", path,
-         counted(static_cast<Index>(texts.rows.size()), "text"),
+         counted(texts.rows.size(), "text"),
          texts.classes.empty() ? "no label" : "the label " + in_quotes(texts.classes.front()) + " alone");
   }
   if (origin != nullptr) {

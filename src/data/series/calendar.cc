@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "base/check.h"
+#include "base/counted.h"
 #include "base/quote.h"
 #include "data/series/long_table.h"
 #include "data/table/dates.h"
@@ -327,7 +328,7 @@ namespace {
 std::string describe_uneven(const Calendar& calendar) {
   std::string text;
   if (calendar.uneven > 0) {
-    text += fmt::format(", with {} irregular step{}, {} to {}", calendar.uneven, calendar.uneven == 1 ? "" : "s",
+    text += fmt::format(", with {}, {} to {}", counted(calendar.uneven, "irregular step"),
                         calendar.shortest > 0.0 ? describe_step(calendar.shortest) : "none",
                         describe_step(calendar.longest));
   }

@@ -172,9 +172,9 @@ class SeriesReader {
             table_.header().list());
     if (!calendar || calendar->undated.empty()) return;
     table_.leave_out(calendar->undated);
-    undated_ = fmt::format("{} without a readable date in {} left out, the first {}",
-                           counted(static_cast<Index>(calendar->undated.size()), "row"),
-                           table_.header().names()[calendar->column], calendar->first_undated);
+    undated_ =
+        fmt::format("{} without a readable date in {} left out, the first {}", counted(calendar->undated.size(), "row"),
+                    table_.header().names()[calendar->column], calendar->first_undated);
   }
 
   void name_files() {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <ranges>
 
 #include "base/alive.h"
 #include "base/random.h"
@@ -126,8 +127,7 @@ template <class Real>
 typename Recurrent<Real>::Parameter& Recurrent<Real>::Impl::parameter(std::string_view name) {
   const auto found = std::ranges::find(parameters, name, &Parameter::name);
   if (found != parameters.end()) return *found;
-  std::vector<std::string_view> names;
-  for (const Parameter& one : parameters) names.emplace_back(one.name);
+  const auto names = parameters | std::views::transform(&Parameter::name);
   fail(ErrorCode::invalid_argument, "name must be one of {}, not {}", fmt::join(names, ", "), name);
 }
 

@@ -7,20 +7,10 @@ namespace penstock {
 
 namespace {
 
-/// Slots of a call's tensors in HostCopies.
-enum Copy {
-  copy_x,
-  copy_y,
-  copy_dy,
-  copy_dx,
-  copy_state_in,
-  copy_state_out,
-  copy_dstate_out,
-  copy_dstate_in,
-  copy_states,
-  copy_dstates
-};
-static_assert(copy_dstates < ops::HostCopies::slots);
+/// Tensors of a forward call with host memory. Their copies stay for the backward call.
+constexpr std::size_t kForwardTensors = 5;
+
+const Tensor no_tensor;
 
 /// Throws unless the view can be told from one that was made from a pointer alone.
 template <class Real>
@@ -44,34 +34,38 @@ Tensor one_step(const char* name, const Tensor& tensor) {
 }  // namespace
 
 template <class Real>
+void Recurrent<Real>::Impl::check_on_host(const Batch& batch) const {
+  ops::Geometry::check(batch);
+  require(batch.batch_sizes == nullptr, "batch.batch_sizes must be null, as it belongs to forms that are `falling`");
+  require(!batch.by_steps || !device.is_cuda(), "batch.by_steps must be false on {}", to_string(device));
+}
+
+template <class Real>
 void Recurrent<Real>::forward(const Batch& batch, SequenceView<const Real> x, SequenceView<Real> y,
                               const Real* state_in, Real* state_out, RecurrentTape<Real>* tape,
                               const Execution& execution, SequenceView<Real> states) const {
   Impl& impl = held();
   const RecurrentSpec& spec = impl.spec;
-  ops::Geometry::check(batch);
+  impl.check_on_host(batch);
   require(static_cast<bool>(x), "x must not be null");
   require(static_cast<bool>(y), "y must not be null");
   require_strides("x", batch, x);
   require_strides("states", batch, states);
+  Batch there = batch;
+  Tensor x_there = ops::sequence_on_host(batch, x, spec.input_size);
+  Tensor y_there = ops::sequence_on_host(batch, y, spec.output_size());
+  Tensor in_there = impl.state_on_host(state_in, batch.rows), out_there = impl.state_on_host(state_out, batch.rows);
+  Tensor states_there = ops::sequence_on_host(batch, states, impl.other_states());
+  const typename Impl::ForwardTensors given{there, x_there, y_there, in_there, out_there, states_there};
+  RecurrentProgram::Impl::check_places(given);
   typename Impl::TapeContent* const content = tape != nullptr ? &tape->content() : nullptr;
   if (content != nullptr) impl.start(*content, nn::hash_of(batch));
-  const auto shape = impl.state_shape(batch.rows);
-  ops::HostCall call(content != nullptr ? content->copies : impl.works.get().copies, *impl.queue, batch);
-  RecurrentProgram::Forward given{.weights = {},
-                                  .batch = call.batch(),
-                                  .x = call.in(copy_x, x, spec.input_size),
-                                  .y = call.out(copy_y, "y", y, spec.output_size()),
-                                  .state_in = call.state_in(copy_state_in, state_in, shape),
-                                  .state_out = call.state_out(copy_state_out, state_out, shape),
-                                  .workspace = {},
-                                  .tape = {},
-                                  .packed = {},
-                                  .states = call.out(copy_states, "states", states, impl.other_states())};
+  if (!impl.device.is_cuda()) return impl.forward(given, content, execution, Impl::Origin::host);
+  ops::HostCall call(content != nullptr ? content->copies : impl.works.get().copies, *impl.queue, there);
+  call.in({&x_there, &in_there});
+  call.out({&y_there, &out_there, &states_there});
   impl.forward(given, content, execution, Impl::Origin::host);
-  call.fetch(copy_y, y, spec.output_size());
-  call.fetch_state(copy_state_out, state_out, shape);
-  call.fetch(copy_states, states, impl.other_states());
+  call.fetch();
 }
 
 template <class Real>
@@ -81,32 +75,30 @@ void Recurrent<Real>::backward(const Batch& batch, SequenceView<const Real> x, S
                                SequenceView<const Real> dstates) {
   Impl& impl = held();
   const RecurrentSpec& spec = impl.spec;
-  ops::Geometry::check(batch);
+  impl.check_on_host(batch);
   require(static_cast<bool>(x), "x must not be null");
   require(static_cast<bool>(dy), "dy must not be null");
   auto& content = tape.content();
   impl.require_tape_of_this(content);
   require_strides("dy", batch, dy);
   require_strides("dstates", batch, dstates);
-  const auto shape = impl.state_shape(batch.rows);
-  ops::HostCall call(content.copies, *impl.queue, batch, ops::HostCall::Arrays::kept);
-  RecurrentProgram::Backward given{.weights = {},
-                                   .batch = call.batch(),
-                                   .x = call.again(copy_x, x, spec.input_size),
-                                   .y = {},
-                                   .dy = call.in(copy_dy, dy, spec.output_size()),
-                                   .state_in = {},
-                                   .dstate_out = call.state_in(copy_dstate_out, dstate_out, shape),
-                                   .dx = call.out(copy_dx, "dx", dx, spec.input_size),
-                                   .dstate_in = call.state_out(copy_dstate_in, dstate_in, shape),
-                                   .gradients = {},
-                                   .workspace = {},
-                                   .tape = {},
-                                   .packed = {},
-                                   .dstates = call.in(copy_dstates, dstates, impl.other_states())};
-  impl.backward(given, content, nn::hash_of(batch), execution, Impl::Origin::host);
-  call.fetch(copy_dx, dx, spec.input_size);
-  call.fetch_state(copy_dstate_in, dstate_in, shape);
+  Batch there = batch;
+  Tensor x_there = ops::sequence_on_host(batch, x, spec.input_size);
+  Tensor dy_there = ops::sequence_on_host(batch, dy, spec.output_size());
+  Tensor dx_there = ops::sequence_on_host(batch, dx, spec.input_size);
+  Tensor dout_there = impl.state_on_host(dstate_out, batch.rows), din_there = impl.state_on_host(dstate_in, batch.rows);
+  Tensor dstates_there = ops::sequence_on_host(batch, dstates, impl.other_states());
+  const typename Impl::BackwardTensors given{there,      x_there,  content.y, dy_there,     content.state,
+                                             dout_there, dx_there, din_there, dstates_there};
+  RecurrentProgram::Impl::check_places(given);
+  const std::uint64_t hash = nn::hash_of(batch);
+  if (!impl.device.is_cuda()) return impl.backward(given, content, hash, execution, Impl::Origin::host);
+  ops::HostCall call(content.copies, *impl.queue, there, kForwardTensors);
+  call.again(x_there);
+  call.in({&dy_there, &dout_there, &dstates_there});
+  call.out({&dx_there, &din_there});
+  impl.backward(given, content, hash, execution, Impl::Origin::host);
+  call.fetch();
   impl.queue->synchronize();
 }
 
@@ -114,33 +106,34 @@ template <class Real>
 void Recurrent<Real>::step(Index rows, const Real* x, Real* y, Real* state, const Execution& execution) const {
   Impl& impl = held();
   if (rows == 1 && impl.accepts_row(x, y, state, execution)) return impl.step_row(x, y, state, execution.precision);
+  impl.step_rows(rows, x, y, state, execution);
+}
+
+template <class Real>
+void Recurrent<Real>::Impl::step_rows(Index rows, const Real* x, Real* y, Real* state, const Execution& execution) {
   require(x != nullptr, "x must not be null");
   require(y != nullptr, "y must not be null");
   require(state != nullptr, "state must not be null");
-  const RecurrentSpec& spec = impl.spec;
   require(spec.direction == Direction::forward,
           "step() needs direction forward, not {}: the end of a stream is not known", to_string(spec.direction));
   const Batch batch{.rows = rows};
   ops::Geometry::check(batch);
   require(nn::are_apart(y, rows * spec.hidden_size, x, rows * spec.input_size), "y must not overlap x");
-  require(nn::are_apart(y, rows * spec.hidden_size, state, rows * impl.row_state), "y must not overlap state");
+  require(nn::are_apart(y, rows * spec.hidden_size, state, rows * row_state), "y must not overlap state");
   const auto x_view = SequenceView<const Real>::batch_first(x, 1, spec.input_size);
   const auto y_view = SequenceView<Real>::batch_first(y, 1, spec.hidden_size);
-  const auto shape = impl.state_shape(rows);
-  ops::HostCall call(impl.works.get().copies, *impl.queue, batch);
-  const Tensor carried = call.state_in<Real>(copy_state_in, state, shape);
-  RecurrentProgram::Forward given{.weights = {},
-                                  .batch = batch,
-                                  .x = call.in(copy_x, x_view, spec.input_size),
-                                  .y = call.out(copy_y, "y", y_view, spec.hidden_size),
-                                  .state_in = carried,
-                                  .state_out = carried,
-                                  .workspace = {},
-                                  .tape = {},
-                                  .packed = {}};
-  impl.forward(given, nullptr, execution, Impl::Origin::host, true);
-  call.fetch(copy_y, y_view, spec.hidden_size);
-  call.fetch_state(copy_state_in, state, shape);
+  Batch there = batch;
+  Tensor x_there = ops::sequence_on_host(batch, x_view, spec.input_size);
+  Tensor y_there = ops::sequence_on_host(batch, y_view, spec.hidden_size);
+  Tensor state_there = state_on_host(state, rows);
+  const ForwardTensors given{there, x_there, y_there, state_there, state_there, no_tensor};
+  if (!device.is_cuda()) return forward(given, nullptr, execution, Origin::host, true);
+  ops::HostCall call(works.get().copies, *queue, there);
+  call.in({&x_there});
+  call.out({&y_there});
+  call.update(state_there);
+  forward(given, nullptr, execution, Origin::host, true);
+  call.fetch();
 }
 
 template <class Real>
@@ -151,17 +144,7 @@ void Recurrent<Real>::forward(const Batch& batch, const Tensor& x, const Tensor&
   if (!impl.device.is_cuda()) ops::Geometry::check(batch);
   typename Impl::TapeContent* const content = tape != nullptr ? &tape->content() : nullptr;
   if (content != nullptr) impl.start(*content, impl.hash_of(batch));
-  RecurrentProgram::Forward given{.weights = {},
-                                  .batch = batch,
-                                  .x = x,
-                                  .y = y,
-                                  .state_in = state_in,
-                                  .state_out = state_out,
-                                  .workspace = {},
-                                  .tape = {},
-                                  .packed = {},
-                                  .states = states};
-  impl.forward(given, content, execution, Impl::Origin::device);
+  impl.forward({batch, x, y, state_in, state_out, states}, content, execution, Impl::Origin::device);
 }
 
 template <class Real>
@@ -173,21 +156,8 @@ void Recurrent<Real>::backward(const Batch& batch, const Tensor& x, const Tensor
   auto& content = tape.content();
   impl.require_tape_of_this(content);
   require(x.data == content.x.data || content.places == 0, "x must be that of the forward call that filled the tape");
-  RecurrentProgram::Backward given{.weights = {},
-                                   .batch = batch,
-                                   .x = x,
-                                   .y = {},
-                                   .dy = dy,
-                                   .state_in = {},
-                                   .dstate_out = dstate_out,
-                                   .dx = dx,
-                                   .dstate_in = dstate_in,
-                                   .gradients = {},
-                                   .workspace = {},
-                                   .tape = {},
-                                   .packed = {},
-                                   .dstates = dstates};
-  impl.backward(given, content, impl.hash_of(batch), execution, Impl::Origin::device);
+  impl.backward({batch, x, content.y, dy, content.state, dstate_out, dx, dstate_in, dstates}, content,
+                impl.hash_of(batch), execution, Impl::Origin::device);
 }
 
 template <class Real>
@@ -200,16 +170,8 @@ void Recurrent<Real>::step(const Tensor& x, const Tensor& y, const Tensor& state
   require(spec.direction == Direction::forward,
           "step() needs direction forward, not {}: the end of a stream is not known", to_string(spec.direction));
   if (rows > 1 || impl.device.is_cuda()) {
-    RecurrentProgram::Forward given{.weights = {},
-                                    .batch = {.rows = rows},
-                                    .x = x_step,
-                                    .y = y_step,
-                                    .state_in = state,
-                                    .state_out = state,
-                                    .workspace = {},
-                                    .tape = {},
-                                    .packed = {}};
-    return impl.forward(given, nullptr, execution, Impl::Origin::device, true);
+    return impl.forward({{.rows = rows}, x_step, y_step, state, state, no_tensor}, nullptr, execution,
+                        Impl::Origin::device, true);
   }
   const auto pointer = [&](const char* name, const Tensor& tensor, std::span<const Index> shape) {
     ops::require_tensor(name, tensor, dtype_of<Real>(), impl.device, sizeof(Real));

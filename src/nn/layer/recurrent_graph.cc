@@ -29,7 +29,7 @@ class StackBuilder {
       pass_.weights.push_back(given(parameter.name, size, form.weights));
       sizes_.push_back(size);
     }
-    pass_.x = given_sequence("x", spec.input_size);
+    pass_.x = given_sequence("x", spec.input_size, form.dtype);
     pass_.state_in = given("state_in", shape_.state_values(), target_.master());
   }
 
@@ -61,11 +61,11 @@ class StackBuilder {
   void add_forward() {
     shape_.choose_storage(false);
     pass_.rounds_tape = ops::rounds_tape(shape_.layer({}), target_);
-    pass_.y = given_sequence("y", spec_.output_size());
+    pass_.y = given_sequence("y", spec_.output_size(), form_.dtype);
     input_ = in_floats(pass_.x, spec_.input_size, form_.x);
     output_ = shape_.casts() ? workspace_sequence("y f32", spec_.output_size()) : pass_.y;
     pass_.state_out = given("state_out", shape_.state_values(), target_.master());
-    if (form_.every_state) pass_.states = every_state("states");
+    if (form_.every_state) pass_.states = given_sequence("states", every_state_size(), target_.master());
     if (shape_.stacked()) {
       forward_stack();
     } else {
@@ -95,15 +95,15 @@ class StackBuilder {
   void add_backward(const StackTape& tape) {
     shape_.choose_storage(true);
     pass_.rounds_tape = ops::rounds_tape(shape_.layer({}), target_);
-    pass_.y = given_sequence("y", spec_.output_size());
-    pass_.dy = given_sequence("dy", spec_.output_size());
+    pass_.y = given_sequence("y", spec_.output_size(), form_.dtype);
+    pass_.dy = given_sequence("dy", spec_.output_size(), form_.dtype);
     input_ = in_floats(pass_.x, spec_.input_size, form_.x);
     output_ = in_floats(pass_.y, spec_.output_size(), form_.y);
     const ValueId dy = in_floats(pass_.dy, spec_.output_size(), ops::strides_or(form_.dy, form_.y));
     pass_.dstate_out = given("dstate_out", shape_.state_values(), target_.master());
     pass_.dstate_in = given("dstate_in", shape_.state_values(), target_.master());
-    if (form_.every_state) pass_.dstates = every_state("dstates");
-    if (form_.input_gradient) pass_.dx = given_sequence("dx", spec_.input_size);
+    if (form_.every_state) pass_.dstates = given_sequence("dstates", every_state_size(), target_.master());
+    if (form_.input_gradient) pass_.dx = given_sequence("dx", spec_.input_size, form_.dtype);
     const bool casts_dx = shape_.casts() && form_.input_gradient;
     dx_ = casts_dx ? workspace_sequence("dx f32", spec_.input_size) : pass_.dx;
     for (std::size_t i = 0; i < pass_.weights.size(); ++i) {
@@ -206,14 +206,11 @@ class StackBuilder {
       std::vector<ValueId> reads = {x, part_of(y, direction), part_of(gradient, direction),
                                     state_part(pass_.state_in, at)};
       const std::vector<ValueId> weights = read_weights(at);
-      reads.insert(reads.end(), weights.begin(), weights.end());
-      reads.push_back(panels(at, shape, ops::Panels::backward, weights));
-      reads.push_back(pass_.tape_kept[shape_.index_of(at)]);
-      reads.push_back(state_part(pass_.dstate_out, at));
-      reads.push_back(states_part(pass_.dstates, at));
+      append(reads, weights);
+      append(reads, {panels(at, shape, ops::Panels::backward, weights), pass_.tape_kept[shape_.index_of(at)],
+                     state_part(pass_.dstate_out, at), states_part(pass_.dstates, at)});
       std::vector<ValueId> writes = gradients_of(at);
-      writes.push_back(dx);
-      writes.push_back(state_part(pass_.dstate_in, at));
+      append(writes, {dx, state_part(pass_.dstate_in, at)});
       node(ops::recurrence_backward(shape, static_cast<bool>(dx)), std::move(reads), std::move(writes));
     }
     if (layer == 0 || !drops()) return dx;
@@ -234,21 +231,12 @@ class StackBuilder {
   ValueId given(const std::string& what, Index width, DType type) {
     return graph_.add({.name = what, .extent = Extent::fixed, .width = width, .dtype = type, .home = Home::given});
   }
-  /// A sequence of the caller's.
-  ValueId given_sequence(const std::string& what, Index width) {
-    return graph_.add({.name = what, .width = width, .dtype = form_.dtype, .home = Home::given});
+  /// A sequence of the caller's, or of the tape.
+  ValueId given_sequence(const std::string& what, Index width, DType type) {
+    return graph_.add({.name = what, .width = width, .dtype = type, .home = Home::given});
   }
-  /// A layer's output, of the tape.
-  ValueId tape_sequence(const std::string& what, Index width) {
-    return graph_.add({.name = what, .width = width, .dtype = target_.dtype, .home = Home::given});
-  }
-  /// The states but h of the last layer, all directions side by side.
-  ValueId every_state(const std::string& what) {
-    return graph_.add({.name = what,
-                       .width = spec_.directions() * shape_.other_states(),
-                       .dtype = target_.master(),
-                       .home = Home::given});
-  }
+  /// Channels of the states but h of the last layer, all directions side by side.
+  Index every_state_size() const { return spec_.directions() * shape_.other_states(); }
   ValueId workspace_sequence(const std::string& what, Index width) {
     return graph_.add({.name = what, .width = width, .dtype = target_.dtype});
   }
@@ -262,9 +250,10 @@ class StackBuilder {
     if (layer + 1 == spec_.layers) return output_;
     while (static_cast<Index>(outputs_.size()) <= layer) outputs_.emplace_back();
     ValueId& output = outputs_[static_cast<std::size_t>(layer)];
-    if (!output)
-      output = target_.training ? tape_sequence("output", spec_.output_size())
+    if (!output) {
+      output = target_.training ? given_sequence("output", spec_.output_size(), target_.dtype)
                                 : workspace_sequence("output", spec_.output_size());
+    }
     return output;
   }
 

@@ -52,6 +52,8 @@ struct RecurrentTape<Real>::Content {
 template <class Real>
 struct Recurrent<Real>::Impl {
   using TapeContent = typename RecurrentTape<Real>::Content;
+  using ForwardTensors = RecurrentProgram::Impl::ForwardTensors;
+  using BackwardTensors = RecurrentProgram::Impl::BackwardTensors;
 
   /// Key of a prepared pass.
   struct PassKey {
@@ -116,6 +118,12 @@ struct Recurrent<Real>::Impl {
   std::array<Index, 4> state_shape(Index rows) const {
     return {states, spec.layers * spec.directions(), rows, spec.hidden_size};
   }
+  /// Returns the states of some rows on the host; null: a tensor without data.
+  Tensor state_on_host(const Real* values, Index rows) const {
+    const Index B = rows, H = spec.hidden_size, layers = spec.layers * spec.directions();
+    // Calls only read what is const here. NOLINTNEXTLINE(cppcoreguidelines-pro-type-const-cast)
+    return {const_cast<Real*>(values), dtype_of<Real>(), {}, 4, {states, layers, B, H}, {layers * B * H, B * H, H, 1}};
+  }
   /// Returns the channels of all states except the output.
   Index other_states() const { return (states - 1) * spec.output_size(); }
 
@@ -126,15 +134,15 @@ struct Recurrent<Real>::Impl {
   /// Returns a hash of a batch in the memory of the network's device; 0 where the host cannot read it.
   std::uint64_t hash_of(const Batch& batch) const { return device.is_cuda() ? 0 : nn::hash_of(batch); }
 
-  /// Who made the tensors of a call: a HostCall, in the right types and shapes, or the caller.
+  /// Origin of the tensors of a call: host memory, checked already, or the caller.
   enum class Origin { host, device };
 
   // Calls with tensors of the network's device, but for weights, workspace and tape.
   /// `tape`: null if no backward pass follows; otherwise start() has been called. `step`: the call is a step.
-  void forward(RecurrentProgram::Forward& call, TapeContent* tape, const Execution& execution, Origin origin,
+  void forward(const ForwardTensors& call, TapeContent* tape, const Execution& execution, Origin origin,
                bool step = false);
   /// `batch`: hash of the batch.
-  void backward(RecurrentProgram::Backward& call, TapeContent& tape, std::uint64_t batch, const Execution& execution,
+  void backward(const BackwardTensors& call, TapeContent& tape, std::uint64_t batch, const Execution& execution,
                 Origin origin);
 
   /// Returns whether step_row() can take these arguments. If not, step() reports why.
@@ -144,6 +152,10 @@ struct Recurrent<Real>::Impl {
            execution.precision >= Precision::full && nn::are_apart(y, spec.hidden_size, x, spec.input_size) &&
            nn::are_apart(y, spec.hidden_size, state, row_state);
   }
+  /// Throws Error(invalid_argument) for a batch that no call with host memory can have.
+  void check_on_host(const Batch& batch) const;
+  /// Computes one step of some rows in host memory: x [B, I] to y [B, H], state [S, layers, B, H].
+  void step_rows(Index rows, const Real* x, Real* y, Real* state, const Execution& execution);
   /// Computes one step of one row on a CPU: x [I] to y [H], state [S, layers, H].
   void step_row(const Real* x, Real* y, Real* state, Precision precision);
 
@@ -151,8 +163,8 @@ struct Recurrent<Real>::Impl {
   PassKey key_of(const Batch& batch, const Tensor& x, const Execution& execution, Pass pass) const;
   void set_states(RecurrentForm& form, const char* name, const Tensor& tensor, const Batch& batch) const;
   int alignment_of(int most, const Tensor& a, const Tensor& b) const;
-  /// Saves what a backward pass reads of a forward call.
-  void keep(TapeContent& tape, const Prepared& prepared, RecurrentProgram::Forward& call) const;
+  /// Saves what a backward pass reads of a forward call. Returns its copy of the initial state.
+  const Tensor& keep(TapeContent& tape, const Prepared& prepared, const ForwardTensors& call) const;
   template <class Call>
   void run(Work& work, Prepared& prepared, const Call& call, const TapeContent* tape) const;
   /// Gives a prepared pass the thread's workspace, and packs its weights if they have changed.

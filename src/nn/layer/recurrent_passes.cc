@@ -11,11 +11,6 @@ namespace {
 
 bool is_packed(const Batch& batch) { return batch.cu_seqlens != nullptr; }
 
-SequenceStrides strides_of(const Batch& batch, const Tensor& sequence) {
-  return is_packed(batch) ? SequenceStrides{0, sequence.strides[0]}
-                          : SequenceStrides{sequence.strides[0], sequence.strides[1]};
-}
-
 /// Throws unless a sequence has data and the axes that its batch has, before its strides are read.
 void require_axes(const char* name, const Batch& batch, const Tensor& sequence) {
   require(sequence.data != nullptr, "{} must not be null", name);
@@ -94,7 +89,7 @@ typename Recurrent<Real>::Impl::PassKey Recurrent<Real>::Impl::key_of(const Batc
   form.positions = is_packed(batch) ? x.shape[0] : 0;
   form.lengths = batch.lengths != nullptr;
   form.reset = batch.reset != nullptr;
-  form.x = strides_of(batch, x);
+  form.x = ops::strides_of(x);
   return key;
 }
 
@@ -104,7 +99,7 @@ void Recurrent<Real>::Impl::set_states(RecurrentForm& form, const char* name, co
   if (!tensor) return;
   require_axes(name, batch, tensor);
   form.every_state = true;
-  form.states = strides_of(batch, tensor);
+  form.states = ops::strides_of(tensor);
 }
 
 /// A CPU's programs serve any alignment.
@@ -165,22 +160,24 @@ void Recurrent<Real>::Impl::pass_on(const Batch& batch, const char* in_name, con
 }
 
 template <class Real>
-void Recurrent<Real>::Impl::keep(TapeContent& tape, const Prepared& prepared, RecurrentProgram::Forward& call) const {
+const Tensor& Recurrent<Real>::Impl::keep(TapeContent& tape, const Prepared& prepared,
+                                          const ForwardTensors& call) const {
   tape.rounded = prepared.pass.rounds_tape;
   tape.x = call.x, tape.y = call.y;
   const std::size_t bytes = prepared.program.tape_bytes();
   if (tape.memory.bytes() < bytes) tape.memory = ops::Buffer(*queue, bytes);
   tape.state = call.state_in;
-  if (!call.state_in) return;
+  if (!call.state_in) return tape.state;
   const auto shape = state_shape(call.batch.rows);
   const std::size_t state_bytes = ops::count_of(shape) * sizeof(Real);
   if (tape.state_in.bytes() < state_bytes) tape.state_in = ops::Buffer(*queue, state_bytes);
   ops::copy_memory(device, tape.state_in.data(), call.state_in.data, state_bytes, queue->stream());
-  tape.state.data = call.state_in.data = tape.state_in.data();
+  tape.state.data = tape.state_in.data();
+  return tape.state;
 }
 
 template <class Real>
-void Recurrent<Real>::Impl::forward(RecurrentProgram::Forward& call, TapeContent* tape, const Execution& execution,
+void Recurrent<Real>::Impl::forward(const ForwardTensors& call, TapeContent* tape, const Execution& execution,
                                     Origin origin, bool step) {
   const bool empty = is_packed(call.batch) && call.x.rank == 2 && call.x.shape[0] == 0;
   if (!empty && origin == Origin::device) {
@@ -190,7 +187,7 @@ void Recurrent<Real>::Impl::forward(RecurrentProgram::Forward& call, TapeContent
   PassKey key = key_of(call.batch, call.x, execution, Pass::forward);
   RecurrentForm& form = key.form;
   form.training = tape != nullptr;
-  form.y = strides_of(call.batch, call.y);
+  form.y = ops::strides_of(call.y);
   form.alignment = alignment_of(form.alignment, call.x, call.y);
   form.step = step && device.is_cuda() && find_cell(spec.cell).scan;
   if (form.step) form.x = form.y = {};
@@ -204,17 +201,15 @@ void Recurrent<Real>::Impl::forward(RecurrentProgram::Forward& call, TapeContent
   } else {
     Work& work = works.get();
     Prepared& prepared = work.prepared.get(key, [&] { return Prepared(*this, key); });
-    prepared.program.check_batch(call.batch);
-    if (origin == Origin::device) prepared.program.check_tensors(call);
-    prepared.program.check_places(call);
-    if (tape != nullptr) keep(*tape, prepared, call);
-    run(work, prepared, call, tape);
+    if (origin == Origin::device) prepared.program.check(call);
+    const Tensor& state_in = tape != nullptr ? keep(*tape, prepared, call) : call.state_in;
+    run(work, prepared, ForwardTensors{call.batch, call.x, call.y, state_in, call.state_out, call.states}, tape);
   }
   if (tape != nullptr) tape->filled = true;
 }
 
 template <class Real>
-void Recurrent<Real>::Impl::backward(RecurrentProgram::Backward& call, TapeContent& tape, std::uint64_t batch,
+void Recurrent<Real>::Impl::backward(const BackwardTensors& call, TapeContent& tape, std::uint64_t batch,
                                      const Execution& execution, Origin origin) {
   const RecurrentForm& kept = tape.form;
   const bool empty = tape.places == 0;
@@ -241,10 +236,10 @@ void Recurrent<Real>::Impl::backward(RecurrentProgram::Backward& call, TapeConte
           "dstates must be null, as the forward call had no states");
   set_states(form, "dstates", call.dstates, call.batch);
   // Left empty where they say nothing new, so that both passes are most often of one program.
-  if (const SequenceStrides strides = strides_of(call.batch, call.dy); strides != form.y) form.dy = strides;
+  if (const SequenceStrides strides = ops::strides_of(call.dy); strides != form.y) form.dy = strides;
   form.input_gradient = static_cast<bool>(call.dx);
   if (call.dx) {
-    if (const SequenceStrides strides = strides_of(call.batch, call.dx); strides != form.x) form.dx = strides;
+    if (const SequenceStrides strides = ops::strides_of(call.dx); strides != form.x) form.dx = strides;
   }
   form.alignment = alignment_of(kept.alignment, call.dy, call.dx);
   Work& work = works.get();
@@ -253,11 +248,7 @@ void Recurrent<Real>::Impl::backward(RecurrentProgram::Backward& call, TapeConte
           "tape must hold a forward pass in the precision of the backward pass, exact or not as it is: of {} it holds "
           "{}",
           spec.cell, tape.rounded ? "bfloat16" : "floats");
-  call.y = tape.y;
-  call.state_in = tape.state;
-  prepared.program.check_batch(call.batch);
-  if (origin == Origin::device) prepared.program.check_tensors(call);
-  prepared.program.check_places(call);
+  if (origin == Origin::device) prepared.program.check(call);
   run(work, prepared, call, &tape);
   tape.filled = !device.is_cuda();  // its kernels work in the tape
 }
@@ -304,13 +295,12 @@ void Recurrent<Real>::Impl::prepare_step(Work& work, std::optional<PreparedStep>
       has_denormals(static_cast<const Real*>(values.data()), static_cast<Index>(values.bytes() / sizeof(Real)));
 }
 
-#define PENSTOCK_RECURRENT_PASSES(Real)                                                                            \
-  template void Recurrent<Real>::Impl::start(TapeContent&, std::uint64_t);                                         \
-  template void Recurrent<Real>::Impl::require_tape_of_this(const TapeContent&) const;                             \
-  template void Recurrent<Real>::Impl::forward(RecurrentProgram::Forward&, TapeContent*, const Execution&, Origin, \
-                                               bool);                                                              \
-  template void Recurrent<Real>::Impl::backward(RecurrentProgram::Backward&, TapeContent&, std::uint64_t,          \
-                                                const Execution&, Origin);                                         \
+#define PENSTOCK_RECURRENT_PASSES(Real)                                                                                \
+  template void Recurrent<Real>::Impl::start(TapeContent&, std::uint64_t);                                             \
+  template void Recurrent<Real>::Impl::require_tape_of_this(const TapeContent&) const;                                 \
+  template void Recurrent<Real>::Impl::forward(const ForwardTensors&, TapeContent*, const Execution&, Origin, bool);   \
+  template void Recurrent<Real>::Impl::backward(const BackwardTensors&, TapeContent&, std::uint64_t, const Execution&, \
+                                                Origin);                                                               \
   template void Recurrent<Real>::Impl::step_row(const Real*, Real*, Real*, Precision);
 PENSTOCK_RECURRENT_PASSES(float)
 PENSTOCK_RECURRENT_PASSES(double)

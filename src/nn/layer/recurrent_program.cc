@@ -54,16 +54,6 @@ const nn::StackPass& RecurrentProgram::Impl::pass(Pass which) const {
   return which == Pass::forward ? forward : *backward;
 }
 
-ops::SequencePlace RecurrentProgram::Impl::place(const Tensor& tensor, Index channels) const {
-  const bool packed = form.positions > 0;
-  return {tensor.data,
-          packed ? 1 : form.rows,
-          packed ? form.positions : form.steps,
-          channels,
-          packed ? SequenceStrides{0, tensor.strides[0]} : SequenceStrides{tensor.strides[0], tensor.strides[1]},
-          size_of(tensor.dtype)};
-}
-
 void RecurrentProgram::Impl::check_sequence(const char* name, const Tensor& tensor, Index channels,
                                             const SequenceStrides& planned) const {
   const auto alignment = static_cast<std::size_t>(execution.device.is_cuda() ? form.alignment : 1);
@@ -74,11 +64,12 @@ void RecurrentProgram::Impl::check_sequence(const char* name, const Tensor& tens
 void RecurrentProgram::Impl::check_strides(const char* name, const Tensor& tensor, Index channels,
                                            const SequenceStrides& planned) const {
   ops::require_sequence(name, tensor, extent(), channels);
-  const ops::SequencePlace at = place(tensor, channels);
+  const SequenceStrides at = ops::strides_of(tensor);
   const SequenceStrides strides = ops::strides_or(planned, {form.steps * channels, channels});
-  require((at.rows == 1 || at.strides.row == strides.row) && (at.steps == 1 || at.strides.step == strides.step),
+  const bool one_row = form.positions > 0 || form.rows == 1, one_step = tensor.shape[tensor.rank - 2] == 1;
+  require((one_row || at.row == strides.row) && (one_step || at.step == strides.step),
           "{} must have the strides of the program's form, {} and {}, not {} and {}", name, strides.row, strides.step,
-          at.strides.row, at.strides.step);
+          at.row, at.step);
 }
 
 void RecurrentProgram::Impl::check_every_state(const char* name, const Tensor& states) const {
@@ -124,7 +115,8 @@ void RecurrentProgram::Impl::check_batch(const Batch& batch) const {
   check_batch_sizes(batch);
 }
 
-void RecurrentProgram::Impl::check_tensors(const Forward& call) const {
+void RecurrentProgram::Impl::check(const ForwardTensors& call) const {
+  check_batch(call.batch);
   check_sequence("x", call.x, spec.input_size, form.x);
   check_sequence("y", call.y, spec.output_size(), form.y);
   check_state("state_in", call.state_in);
@@ -133,19 +125,11 @@ void RecurrentProgram::Impl::check_tensors(const Forward& call) const {
           form.every_state ? "there" : "null");
   if (call.states) check_every_state("states", call.states);
   require(!form.step || call.state_out.data != nullptr, "state_out must not be null for a step");
+  check_places(call);
 }
 
-void RecurrentProgram::Impl::check_places(const Forward& call) const {
-  const ops::NamedPlace x = {"x", place(call.x, spec.input_size)}, y = {"y", place(call.y, spec.output_size())};
-  ops::require_apart("y", y.at);
-  ops::require_no_overlap(y, {x});
-  if (!call.states) return;
-  const ops::SequencePlace states = place(call.states, other_states());
-  ops::require_apart("states", states);
-  ops::require_no_overlap({"states", states}, {x, y});
-}
-
-void RecurrentProgram::Impl::check_tensors(const Backward& call) const {
+void RecurrentProgram::Impl::check(const BackwardTensors& call) const {
+  check_batch(call.batch);
   check_sequence("x", call.x, spec.input_size, form.x);
   check_sequence("y", call.y, spec.output_size(), form.y);
   check_sequence("dy", call.dy, spec.output_size(), ops::strides_or(form.dy, form.y));
@@ -158,14 +142,16 @@ void RecurrentProgram::Impl::check_tensors(const Backward& call) const {
   require(form.every_state || !call.dstates,
           "dstates must be null, as the program's form has no states after each step");
   if (call.dstates) check_every_state("dstates", call.dstates);
+  check_places(call);
 }
 
-void RecurrentProgram::Impl::check_places(const Backward& call) const {
-  if (!call.dx) return;
-  const ops::SequencePlace dx = place(call.dx, spec.input_size);
-  ops::require_apart("dx", dx);
-  ops::require_no_overlap({"dx", dx},
-                          {{"dy", place(call.dy, spec.output_size())}, {"x", place(call.x, spec.input_size)}});
+void RecurrentProgram::Impl::check_places(const ForwardTensors& call) {
+  ops::require_no_overlap({"y", call.y}, {{"x", call.x}});
+  ops::require_no_overlap({"states", call.states}, {{"x", call.x}, {"y", call.y}});
+}
+
+void RecurrentProgram::Impl::check_places(const BackwardTensors& call) {
+  ops::require_no_overlap({"dx", call.dx}, {{"dy", call.dy}, {"x", call.x}});
 }
 
 std::uint64_t RecurrentProgram::Impl::pass_number(const Batch& batch) const {
@@ -198,7 +184,7 @@ void RecurrentProgram::Impl::place(graph::Workspace& workspace, void* memory, co
   if (persistent > 0) ops::clear_memory(execution.device, memory, persistent, call.stream);
 }
 
-void RecurrentProgram::Impl::bind(graph::Workspace& workspace, const Forward& call) const {
+void RecurrentProgram::Impl::bind(graph::Workspace& workspace, const ForwardTensors& call) const {
   workspace.bind(forward.x, call.x.data);
   workspace.bind(forward.y, call.y.data);
   workspace.bind(forward.state_in, call.state_in.data);
@@ -206,7 +192,7 @@ void RecurrentProgram::Impl::bind(graph::Workspace& workspace, const Forward& ca
   if (form.every_state) workspace.bind(forward.states, call.states.data);
 }
 
-void RecurrentProgram::Impl::bind(graph::Workspace& workspace, const Backward& call) const {
+void RecurrentProgram::Impl::bind(graph::Workspace& workspace, const BackwardTensors& call) const {
   workspace.bind(backward->x, call.x.data);
   workspace.bind(backward->y, call.y.data);
   workspace.bind(backward->dy, call.dy.data);
@@ -290,11 +276,10 @@ std::size_t RecurrentProgram::packed_bytes(Pass pass) const { return held().pass
 std::uint64_t RecurrentProgram::forward(const Context& context, const Forward& given) const {
   const Impl& impl = held();
   const nn::StackPass& pass = impl.forward;
+  const Impl::ForwardTensors tensors{given.batch, given.x, given.y, given.state_in, given.state_out, given.states};
   ops::require_device(context, impl.execution.device);
   impl.check_parameters("weights", given.weights, impl.form.weights);
-  impl.check_batch(given.batch);
-  impl.check_tensors(given);
-  impl.check_places(given);
+  impl.check(tensors);
   require(given.packed.data == nullptr || !impl.form.packs_each_call,
           "packed must be null, as the program's form packs in each call");
   check_memory(pass, given.workspace, given.packed);
@@ -304,7 +289,7 @@ std::uint64_t RecurrentProgram::forward(const Context& context, const Forward& g
   ops::Call call = impl.call_of(context, given.batch);
   const std::uint64_t number = impl.pass_number(given.batch);
   Impl::bind_weights(*workspace, pass, given.weights);
-  impl.bind(*workspace, given);
+  impl.bind(*workspace, tensors);
   if (impl.form.training) {
     if (!impl.execution.device.is_cuda()) static_cast<Impl::TapeHeader*>(given.tape.data)->pass = number;
     impl.bind_tape(*workspace, pass, given.tape.data, call);
@@ -318,11 +303,11 @@ std::uint64_t RecurrentProgram::forward(const Context& context, const Forward& g
 void RecurrentProgram::backward(const Context& context, const Backward& given) const {
   const Impl& impl = held();
   const nn::StackPass& pass = impl.pass(Pass::backward);
+  const Impl::BackwardTensors tensors{given.batch,      given.x,  given.y,         given.dy,     given.state_in,
+                                      given.dstate_out, given.dx, given.dstate_in, given.dstates};
   ops::require_device(context, impl.execution.device);
   impl.check_parameters("weights", given.weights, impl.form.weights);
-  impl.check_batch(given.batch);
-  impl.check_tensors(given);
-  impl.check_places(given);
+  impl.check(tensors);
   impl.check_parameters("gradients", given.gradients, impl.form.dtype == DType::f64 ? DType::f64 : DType::f32);
   check_memory(pass, given.workspace, given.packed);
   ops::require_memory("tape", given.tape, tape_bytes());
@@ -334,7 +319,7 @@ void RecurrentProgram::backward(const Context& context, const Backward& given) c
   const Impl::Workspaces::Lease workspace(impl.workspaces(Pass::backward));
   ops::Call call = impl.call_of(context, given.batch);
   Impl::bind_weights(*workspace, pass, given.weights, given.gradients);
-  impl.bind(*workspace, given);
+  impl.bind(*workspace, tensors);
   impl.bind_tape(*workspace, pass, given.tape.data, call);
   impl.place(*workspace, given.workspace.data, call);
   bind_packed(*workspace, pass, given.workspace, given.packed, call);

@@ -54,27 +54,6 @@ cuda::Changes changes_of(const Changes& changes, const Target& target) {
   return spec;
 }
 
-class SiluGateBackward final : public Executable {
- public:
-  SiluGateBackward(const SiluGate& shape, bool wants_sums, const Target& target)
-      : kernel_(gpu_of(target), {.rows = target.positions(),
-                                 .width = shape.inner,
-                                 .storage = storage_of(target.dtype),
-                                 .backward = true,
-                                 .sums = wants_sums}) {}
-  std::size_t persistent_bytes() const override { return kernel_.workspace_bytes(); }
-  void run(const Call& call, const Operands& memory) override {
-    kernel_.run({.gv = address_of(memory, SiluGateBackwardOperand::x),
-                 .dy = address_of(memory, SiluGateBackwardOperand::dy),
-                 .to = address_of(memory, SiluGateBackwardOperand::dx),
-                 .sums = address_of(memory, SiluGateBackwardOperand::column_sums)},
-                address_of(memory.persistent), stream_of(call));
-  }
-
- private:
-  cuda::SiluGateExecutable kernel_;
-};
-
 }  // namespace
 
 Prepared cuda_embedding_forward(const Embedding& shape, const Target& target) {
@@ -178,7 +157,20 @@ Prepared cuda_silu_gate_forward(const SiluGate& shape, const Target& target) {
 }
 
 Prepared cuda_silu_gate_backward(const SiluGate& shape, bool wants_sums, const Target& target) {
-  return std::make_unique<SiluGateBackward>(shape, wants_sums, target);
+  const cuda::SiluGateExecutable kernel(gpu_of(target), {.rows = target.positions(),
+                                                         .width = shape.inner,
+                                                         .storage = storage_of(target.dtype),
+                                                         .backward = true,
+                                                         .sums = wants_sums});
+  return simple(
+      [kernel](const Call& call, const Operands& memory) {
+        kernel.run({.gv = address_of(memory, SiluGateBackwardOperand::x),
+                    .dy = address_of(memory, SiluGateBackwardOperand::dy),
+                    .to = address_of(memory, SiluGateBackwardOperand::dx),
+                    .sums = address_of(memory, SiluGateBackwardOperand::column_sums)},
+                   address_of(memory.persistent), stream_of(call));
+      },
+      0, kernel.workspace_bytes());
 }
 
 Prepared cuda_causal_convolution_forward(const CausalConvolution& shape, const Target& target) {

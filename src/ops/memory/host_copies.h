@@ -1,75 +1,78 @@
 #pragma once
 
 #include <array>
+#include <initializer_list>
 #include <span>
 #include <vector>
 
+#include "base/dtype.h"
 #include "ops/memory/memory.h"
 #include "penstock/recurrent.h"
 #include "penstock/tensor.h"
 
 namespace penstock::ops {
 
-/// Steps of a batch whose arrays lie on the host: of packed rows all together, otherwise B * T.
-Index positions_of(const Batch& batch);
+/// Returns the steps of a batch whose arrays lie on the host: of packed rows all together, otherwise B * T.
+inline Index positions_of(const Batch& batch) {
+  return batch.cu_seqlens != nullptr ? batch.cu_seqlens[batch.rows] : batch.rows * batch.steps;
+}
 
 /// Returns a contiguous tensor of a shape of up to four axes.
 Tensor tensor_of(void* data, DType dtype, std::span<const Index> shape, Device device);
 
-/// Device memory for copies of a call's tensors. It is reused from call to call and grows only when a tensor is larger
-/// than any before. On a CPU it stays empty.
-struct HostCopies {
-  /// Tensors of a call have slots, which it numbers as it likes.
-  static constexpr int slots = 12;
+/// Returns a sequence where it lies on the host: [B, T, C], packed [positions, C]. No data: a tensor without data.
+template <class Real>
+Tensor sequence_on_host(const Batch& batch, const SequenceView<Real>& view, Index channels) {
+  // Calls only read what is const here. NOLINTNEXTLINE(cppcoreguidelines-pro-type-const-cast)
+  auto* const data = const_cast<std::remove_const_t<Real>*>(view.data);
+  constexpr DType type = dtype_of<std::remove_const_t<Real>>();
+  if (batch.cu_seqlens != nullptr) {
+    return {data, type, {}, 2, {positions_of(batch), channels}, {view.step_stride, 1}};
+  }
+  return {data, type, {}, 3, {batch.rows, batch.steps, channels}, {view.row_stride, view.step_stride, 1}};
+}
 
-  std::array<Buffer, slots> tensors;
+/// Memory of a GPU for copies of a call's tensors. It is reused from call to call and grows only when a tensor is
+/// larger than any before.
+struct HostCopies {
+  std::array<Buffer, 12> tensors;  // of a call, in the order in which HostCall gets them
   Buffer lengths, cu_seqlens, reset;
   std::vector<std::byte> gathered;  // what lies on the host in another order
 };
 
-/// The tensors of one call with host memory, on a device: where they lie on a CPU, copies on a GPU.
+/// Moves a call whose tensors lie on the host to a GPU: replaces them by copies. Copies of sequences have no gaps and
+/// lie steps after steps if the tensor does, otherwise rows after rows. Tensors without data stay so.
 class HostCall {
  public:
-  enum class Arrays { copied, kept };
+  /// Replaces lengths, row offsets and resets of the batch. `kept`: tensors of an earlier call with the same copies
+  /// that stay as they are; if there are any, the batch is that of the earlier call.
+  HostCall(HostCopies& copies, Queue& queue, Batch& batch, std::size_t kept = 0);
 
-  /// `arrays`: kept if an earlier call with the same copies had the same lengths, row offsets and resets.
-  HostCall(HostCopies& copies, Queue& queue, const Batch& host, Arrays arrays = Arrays::copied);
-
-  /// The batch with lengths, row offsets and resets on the device.
-  const Batch& batch() const { return batch_; }
-  /// A sequence of the batch: [B, T, C], packed [positions, C]. A copy lies steps after steps if the view does,
-  /// otherwise rows after rows. No data: a tensor without data.
-  template <class Real>
-  Tensor in(int slot, const SequenceView<const Real>& view, Index channels);
-  /// Returns the tensor of a sequence that an earlier call with the same copies has copied.
-  template <class Real>
-  Tensor again(int slot, const SequenceView<const Real>& view, Index channels);
-  /// Memory for one that the call will write, to be fetched by fetch(). Where it is copied, throws
-  /// Error(invalid_argument) that calls it `name` unless every position has a place of its own.
-  template <class Real>
-  Tensor out(int slot, const char* name, const SequenceView<Real>& view, Index channels);
-  /// States of any shape; null: a tensor without data.
-  template <class Real>
-  Tensor state_in(int slot, const Real* state, std::span<const Index> shape);
-  template <class Real>
-  Tensor state_out(int slot, Real* state, std::span<const Index> shape);
-
+  /// Copies what the call reads.
+  void in(std::initializer_list<Tensor*> tensors);
+  /// Replaces what the call writes by memory that fetch() copies back. Positions of a tensor must not overlap.
+  void out(std::initializer_list<Tensor*> tensors);
+  /// Does both for a tensor that the call updates.
+  void update(Tensor& tensor);
+  /// Replaces a tensor by the copy that the earlier call made first.
+  void again(Tensor& tensor);
   /// Copies what the device has written to the host, and waits for it.
-  template <class Real>
-  void fetch(int slot, const SequenceView<Real>& view, Index channels);
-  template <class Real>
-  void fetch_state(int slot, Real* state, std::span<const Index> shape);
+  void fetch();
 
  private:
-  bool copying() const { return queue_.device().is_cuda(); }
-  Buffer& of(int slot) { return copies_.tensors[static_cast<std::size_t>(slot)]; }
+  struct Written {
+    Buffer* buffer;
+    Tensor host;
+  };
+
   void* room(Buffer& buffer, std::size_t bytes);
-  void* put(Buffer& buffer, const void* from, std::size_t bytes);
+  void copy(Buffer& buffer, Tensor& tensor);
+  void replace(Buffer& buffer, Tensor& tensor);
 
   HostCopies& copies_;
   Queue& queue_;
-  const Batch& host_;
-  Batch batch_;
+  std::size_t next_;
+  std::vector<Written> written_;
 };
 
 }  // namespace penstock::ops

@@ -49,13 +49,6 @@ CpuLayer<Real>::CpuLayer(const plan::CellTraits& cell, Index input, Index hidden
       isa_generation_(cpu::isa_generation()) {
   if (precision == Precision::f16)
     fail(ErrorCode::unsupported, "precision f16 is of GPUs; a CPU has full, bf16-weights and bf16");
-  // Sizes are multiplied freely from here on; the limits keep every product within an Index.
-  constexpr Index most = Index{1} << 20;
-  require(input >= 1 && input <= most, "input_size must be 1 to {}, not {}", most, input);
-  require(hidden >= 1 && hidden <= most, "hidden_size must be 1 to {}, not {}", most, hidden);
-  require(heads >= 1 && hidden % heads == 0, "heads must divide hidden_size = {}, and {} does not", hidden, heads);
-  require(!cell.info.scan || heads == 1, "heads must be 1 for cell {}, which has no recurrent matrix, not {}",
-          cell.info.name, heads);
 }
 
 template <class Real>
@@ -138,9 +131,9 @@ void CpuLayer<Real>::pack_step(const cpu::StepWeights<Real>& weights, Real* pack
 template <class Real>
 void CpuLayer<Real>::prepare(const Batch& batch, SequenceView<const Real> x, const Execution& execution) {
   geometry_.prepare(batch, x.row_stride, x.step_stride, input_, reverse_, !cell_.info.scan);
+  const plan::Problem problem = layer_problem(cell_, input_, hidden_, heads_, batch.rows, batch.steps, execution);
   execution_ = execution;
-  execution_.threads = resolve_threads(execution.threads);
-  const plan::Problem problem = layer_problem(cell_, input_, hidden_, heads_, batch.rows, batch.steps, execution_);
+  execution_.threads = problem.threads;
   if (problem == problem_) return;
   plan_ = plan::make_plan(problem, machine_);  // may refuse; the problem counts as prepared only when it has not
   problem_ = problem;

@@ -234,7 +234,4 @@ class CpuLayer {
   unsigned isa_generation_;
 };
 
-extern template class CpuLayer<float>;
-extern template class CpuLayer<double>;
-
 }  // namespace penstock::ops

@@ -344,30 +344,7 @@ void CpuLayer<Real>::rounded_recurrent_gradients(const BackwardArguments<Real>& 
   }
 }
 
-#define PENSTOCK_INSTANTIATE(Real)                                                                                   \
-  template void CpuLayer<Real>::backward(const BackwardArguments<Real>&, Real*, StepRange);                          \
-  template void CpuLayer<Real>::backward_dense(const BackwardArguments<Real>&, BackwardSpace&, StepRange);           \
-  template void CpuLayer<Real>::backward_pieces(const BackwardArguments<Real>&, const cpu::TracedBackward<Real>&,    \
-                                                BackwardSpace&, StepRange);                                          \
-  template StepRange CpuLayer<Real>::piece_before(Index) const;                                                      \
-  template Index CpuLayer<Real>::rows_before(const BackwardSpace&, StepRange, Index) const;                          \
-  template void CpuLayer<Real>::list_rows(StepRange, const cpu::RowMap&, const cpu::RowMap&,                         \
-                                          const BackwardArguments<Real>&, const Real*, BackwardSpace&) const;        \
-  template void CpuLayer<Real>::weight_gradients(const BackwardArguments<Real>&, const BackwardSpace&, Index,        \
-                                                 const Member&) const;                                               \
-  template void CpuLayer<Real>::learnt_gradients(const BackwardArguments<Real>&, const BackwardSpace&, Index,        \
-                                                 const Member&, Real*) const;                                        \
-  template void CpuLayer<Real>::recurrent_gradients(const BackwardArguments<Real>&, const BackwardSpace&, Index,     \
-                                                    Index, Index, Real*) const;                                      \
-  template void CpuLayer<Real>::narrow_gradients(const BackwardArguments<Real>&, const BackwardSpace&, Index, Index, \
-                                                 Index, Real*) const;                                                \
-  template void CpuLayer<Real>::input_gradients(const BackwardArguments<Real>&, const BackwardSpace&, Index, Index,  \
-                                                const Member&) const;                                                \
-  template void CpuLayer<Real>::round_inputs(const BackwardArguments<Real>&, std::uint16_t*);                        \
-  template void CpuLayer<Real>::rounded_input_gradients(const BackwardArguments<Real>&, const BackwardSpace&);       \
-  template void CpuLayer<Real>::rounded_recurrent_gradients(const BackwardArguments<Real>&, const BackwardSpace&);
-PENSTOCK_INSTANTIATE(float)
-PENSTOCK_INSTANTIATE(double)
-#undef PENSTOCK_INSTANTIATE
+template void CpuLayer<float>::backward(const BackwardArguments<float>&, float*, StepRange);
+template void CpuLayer<double>::backward(const BackwardArguments<double>&, double*, StepRange);
 
 }  // namespace penstock::ops

@@ -122,12 +122,9 @@ void CpuLayer<Real>::enter_forward(const ForwardArguments<Real>& call, const cpu
   }
 }
 
-#define PENSTOCK_INSTANTIATE(Real)                                                                            \
-  template void CpuLayer<Real>::clear_padding(const StoredView<Real>&, Index) const;                          \
-  template void CpuLayer<Real>::forward(const ForwardArguments<Real>&, Real*, StepRange);                     \
-  template bool CpuLayer<Real>::streams_tape(const Real*) const;                                              \
-  template void CpuLayer<Real>::forward_dense(const ForwardArguments<Real>&, const ForwardSpace&, StepRange); \
-  template void CpuLayer<Real>::enter_forward(const ForwardArguments<Real>&, const cpu::DenseForward<Real>&);
+#define PENSTOCK_INSTANTIATE(Real)                                                   \
+  template void CpuLayer<Real>::clear_padding(const StoredView<Real>&, Index) const; \
+  template void CpuLayer<Real>::forward(const ForwardArguments<Real>&, Real*, StepRange);
 PENSTOCK_INSTANTIATE(float)
 PENSTOCK_INSTANTIATE(double)
 #undef PENSTOCK_INSTANTIATE

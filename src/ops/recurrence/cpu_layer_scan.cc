@@ -11,27 +11,27 @@ namespace penstock::ops {
 
 template <class Real>
 void CpuLayer<Real>::forward_scan(const ForwardArguments<Real>& call, const ForwardSpace& space) {
-  cpu::TracedLayer<Real> layer;
-  layer.traced = traced(call.weights.bias_ih);
-  layer.plan = geometry_.plan();
-  layer.input = input_;
-  layer.hidden = hidden_;
-  layer.gates = G();
-  layer.x = call.x.data;
-  layer.x_bf16 = call.x.bf16;
-  layer.x_map = geometry_.map(Geometry::input_map, call.x.row_stride, call.x.step_stride);
-  layer.packed = call.weights.packed;
-  layer.bias = call.weights.bias_ih;
-  if (call.tape != nullptr) {
-    const Tape kept = tape(call.tape);
-    layer.wx = kept.wx;
-    layer.rounded_wx = kept.rounded_wx;
-  }
+  const cpu::RowPlan& rows = geometry_.plan();
+  const cpu::RowMap x_map = geometry_.map(Geometry::input_map, call.x.row_stride, call.x.step_stride);
   const cpu::RowMap y_map = geometry_.map(Geometry::output_map, call.y.row_stride, call.y.step_stride);
-  layer.y = {call.y.data, y_map, 1};
-  layer.y_bf16 = {call.y.bf16, y_map, 1};
-  layer.carry = space.last;
-  layer.rounded = space.rounded.x;
+  const Tape kept = call.tape != nullptr ? tape(call.tape) : Tape{};
+  // All members are given, as zeroing them first would take a twentieth of a short call.
+  cpu::TracedLayer<Real> layer{{.plan = rows,
+                                .input = input_,
+                                .hidden = hidden_,
+                                .gates = G(),
+                                .x = call.x.data,
+                                .x_bf16 = call.x.bf16,
+                                .x_map = x_map,
+                                .packed = call.weights.packed,
+                                .bias = call.weights.bias_ih,
+                                .wx = kept.wx,
+                                .rounded_wx = kept.rounded_wx,
+                                .y = {call.y.data, y_map, 1},
+                                .y_bf16 = {call.y.bf16, y_map, 1},
+                                .carry = space.last,
+                                .rounded = space.rounded.x},
+                               traced(call.weights.bias_ih)};
   load_state(call.state_in, space.last);
   if (plan_.algorithm == Algorithm::scan) {
     if (layer.wx == nullptr) layer.wx = space.wx;
@@ -220,13 +220,6 @@ void CpuLayer<Real>::backward_scan(const BackwardArguments<Real>& call, const Ba
   if (call.dx) clear_padding(call.dx, input_);
 }
 
-#define PENSTOCK_INSTANTIATE(Real)                                                                \
-  template void CpuLayer<Real>::forward_scan(const ForwardArguments<Real>&, const ForwardSpace&); \
-  template void CpuLayer<Real>::forward_chunks(cpu::TracedLayer<Real>&, const ForwardSpace&) const;
-PENSTOCK_INSTANTIATE(float)
-PENSTOCK_INSTANTIATE(double)
-#undef PENSTOCK_INSTANTIATE
-
 #define PENSTOCK_INSTANTIATE(Real, Stored)                                                                         \
   template void CpuLayer<Real>::backward_scan(const BackwardArguments<Real>&, const BackwardSpace&, const Stored*, \
                                               const PieceSpace<Stored>&);
@@ -234,5 +227,7 @@ PENSTOCK_INSTANTIATE(float, float)
 PENSTOCK_INSTANTIATE(float, std::uint16_t)
 PENSTOCK_INSTANTIATE(double, double)
 #undef PENSTOCK_INSTANTIATE
+template void CpuLayer<float>::forward_scan(const ForwardArguments<float>&, const ForwardSpace&);
+template void CpuLayer<double>::forward_scan(const ForwardArguments<double>&, const ForwardSpace&);
 
 }  // namespace penstock::ops

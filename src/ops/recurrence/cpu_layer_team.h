@@ -12,6 +12,7 @@ namespace penstock::ops {
 /// Calls body(member) once on each of `threads` threads, whose members can wait for each other.
 template <class Body>
 void run_meeting_team(int threads, const Body& body) {
+  if (threads == 1) return body(Member{});
   // OpenMP may grant fewer threads than were asked for; there is a barrier for each number of them.
   std::deque<SpinBarrier> barriers;
   for (int team = 2; team <= threads; ++team) barriers.emplace_back(team);

@@ -177,8 +177,10 @@ class CpuBackward final : public CpuRecurrence<Real> {
                          memory.get<const Real>(Of::panels)};
     arguments.tape = memory.get<const Real>(Of::tape);
     arguments.dstate_out = memory.get<const Real>(Of::dstate_out);
-    arguments.dstates =
-        strided(memory.get<const Real>(Of::dstates), shape.state_strides, call.batch, shape.other_states_size());
+    if (shape.every_state) {
+      arguments.dstates =
+          strided(memory.get<const Real>(Of::dstates), shape.state_strides, call.batch, shape.other_states_size());
+    }
     arguments.clip = static_cast<Real>(shape.gradient_clip);
     arguments.gradients = {memory.get<Real>(Of::dweight_ih), memory.get<Real>(Of::dweight_hh),
                            memory.get<Real>(Of::dbias_ih), memory.get<Real>(Of::dbias_hh)};

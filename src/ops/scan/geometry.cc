@@ -15,6 +15,7 @@ void Geometry::check(const Batch& batch) {
           "batch.lengths and batch.cu_seqlens exclude each other: rows are either padded or packed");
   if (starts != nullptr) require(starts[0] == 0, "batch.cu_seqlens[0] must be 0, not {}", starts[0]);
   require(!batch.by_steps || starts != nullptr, "batch.by_steps is of packed rows, and batch.cu_seqlens is null");
+  if (starts == nullptr && lengths == nullptr) return;
   for (Index b = 0; b < batch.rows; ++b) {
     if (starts != nullptr) {
       if (batch.by_steps && b > 0) {
@@ -101,7 +102,11 @@ void Geometry::number_cells(const Batch& batch, Index x_row_stride, Index x_step
 
 void Geometry::prepare(const Batch& batch, Index x_row_stride, Index x_step_stride, Index input, bool reverse,
                        bool step_by_step) {
+  const bool whole = batch.lengths == nullptr && batch.cu_seqlens == nullptr && batch.reset == nullptr;
+  const WholeRows now{whole, reverse, step_by_step, batch.rows, batch.steps, x_row_stride, x_step_stride, input};
+  if (whole && now == last_) return;
   check(batch);
+  last_ = now;
   read_lengths(batch);
   order_rows();
   number_cells(batch, x_row_stride, x_step_stride, input, step_by_step);

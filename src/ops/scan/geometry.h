@@ -73,6 +73,14 @@ class Geometry {
   /// Returns the place of step t of a packed row among all positions.
   Index position(Index row, Index t) const { return by_steps_ ? step_start_[t] + row : start_of_row_[row] + t; }
 
+  /// Arguments of prepare() for a batch whose rows all have T steps, without resets. The same again need no work.
+  struct WholeRows {
+    bool whole = false, reverse = false, step_by_step = false;
+    Index rows = 0, steps = 0, x_row_stride = 0, x_step_stride = 0, input = 0;
+    bool operator==(const WholeRows&) const = default;
+  };
+
+  WholeRows last_;
   Index rows_ = 0, steps_ = 0, cells_ = 0, input_stride_ = 0;
   bool gathered_ = false, packed_ = false, by_steps_ = false;
   std::vector<Index> length_of_row_, start_of_row_, row_of_slot_, length_of_slot_, first_cell_, first_reset_;

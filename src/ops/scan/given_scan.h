@@ -5,7 +5,7 @@
 #include <string>
 
 #include "ops/op.h"
-#include "penstock/scan.h"
+#include "penstock/scan_program.h"
 
 namespace penstock::ops {
 
@@ -61,5 +61,9 @@ class ScanPass {
 /// `backward`: which pass. Throws Error: invalid_argument for what cannot be, unsupported for what the device has not.
 std::unique_ptr<ScanPass> prepare_scan(const GivenScan& shape, const Target& target, bool backward);
 std::unique_ptr<ScanPass> prepare_cuda_scan(const GivenScan& shape, const Target& target, bool backward);
+
+/// Throws Error(invalid_argument) that names the tensors if what a call writes overlaps what it must not.
+void require_apart(const ScanProgram::Forward& call);
+void require_apart(const ScanProgram::Backward& call);
 
 }  // namespace penstock::ops

@@ -12,6 +12,7 @@
 #include "ops/memory/host_copies.h"
 #include "ops/memory/stream_queue.h"
 #include "ops/scan/geometry.h"
+#include "ops/scan/given_scan.h"
 #include "ops/tensor_check.h"
 #include "penstock/scan_program.h"
 
@@ -19,23 +20,6 @@ namespace penstock {
 namespace {
 
 constexpr Index kMostChannels = Index{1} << 30;
-
-/// Slots of a call's tensors in HostCopies.
-enum ScanCopy {
-  copied_a,
-  copied_b,
-  copied_factor,
-  copied_h,
-  copied_dh,
-  copied_da,
-  copied_db,
-  copied_dfactor,
-  copied_h0,
-  copied_hT,
-  copied_dhT,
-  copied_dh0
-};
-static_assert(copied_dh0 < ops::HostCopies::slots);
 
 }  // namespace
 
@@ -67,7 +51,10 @@ struct Scan<Real>::Impl {
   }
 
   bool on_gpu() const { return queue->device().is_cuda(); }
-  std::array<Index, 2> state_shape(const Batch& batch) const { return {batch.rows, form.channels}; }
+  /// Returns one state [B, C] on the host; null: a tensor without data.
+  Tensor state_on_host(const Real* values, Index rows) const {
+    return Tensor::contiguous(values, form.dtype, {rows, form.channels});
+  }
 
   /// Throws unless a call on the scan's device can be meant.
   Execution resolved(const Execution& execution) const {
@@ -188,19 +175,20 @@ void Scan<Real>::forward(const Batch& batch, const Terms& terms, SequenceView<Re
   typename Impl::Work& work =
       impl.prepare(impl.form_of(batch, positions, static_cast<bool>(terms.factor), false), execution);
   if (has_no_steps(batch, impl.form.channels, h0, hT)) return;
-  const Index channels = impl.form.channels;
-  const auto states = impl.state_shape(batch);
-  ops::HostCall call(work.copies, *impl.queue, batch);
-  work.program->forward(impl.context(work),
-                        {.batch = call.batch(),
-                         .terms = {call.in(copied_a, terms.a, channels), call.in(copied_b, terms.b, channels),
-                                   call.in(copied_factor, terms.factor, channels)},
-                         .h = call.out(copied_h, "h", h, channels),
-                         .h0 = call.state_in(copied_h0, h0, states),
-                         .hT = call.state_out(copied_hT, hT, states),
-                         .workspace = Impl::workspace(work)});
-  call.fetch(copied_h, h, channels);
-  call.fetch_state(copied_hT, hT, states);
+  const auto sequence = [&](const auto& view) { return ops::sequence_on_host(batch, view, impl.form.channels); };
+  ScanProgram::Forward given{.batch = batch,
+                             .terms = {sequence(terms.a), sequence(terms.b), sequence(terms.factor)},
+                             .h = sequence(h),
+                             .h0 = impl.state_on_host(h0, batch.rows),
+                             .hT = impl.state_on_host(hT, batch.rows),
+                             .workspace = Impl::workspace(work)};
+  if (!impl.on_gpu()) return work.program->forward(impl.context(work), given);
+  ops::require_apart(given);
+  ops::HostCall call(work.copies, *impl.queue, given.batch);
+  call.in({&given.terms.a, &given.terms.b, &given.terms.factor, &given.h0});
+  call.out({&given.h, &given.hT});
+  work.program->forward(impl.context(work), given);
+  call.fetch();
 }
 
 template <class Real>
@@ -220,26 +208,23 @@ void Scan<Real>::backward(const Batch& batch, const Terms& terms, SequenceView<c
   typename Impl::Work& work =
       impl.prepare(impl.form_of(batch, positions, static_cast<bool>(terms.factor), true), execution);
   if (has_no_steps(batch, impl.form.channels, dhT, dh0)) return;
-  const Index channels = impl.form.channels;
-  const auto states = impl.state_shape(batch);
-  ops::HostCall call(work.copies, *impl.queue, batch);
-  const auto in = [&](ScanCopy slot, const SequenceView<const Real>& view) { return call.in(slot, view, channels); };
-  work.program->backward(impl.context(work),
-                         {.batch = call.batch(),
-                          .terms = {in(copied_a, terms.a), in(copied_b, terms.b), in(copied_factor, terms.factor)},
-                          .h = in(copied_h, h),
-                          .dh = in(copied_dh, dh),
-                          .dterms = {call.out(copied_da, "gradients.a", gradients.a, channels),
-                                     call.out(copied_db, "gradients.b", gradients.b, channels),
-                                     call.out(copied_dfactor, "gradients.factor", gradients.factor, channels)},
-                          .h0 = call.state_in(copied_h0, h0, states),
-                          .dhT = call.state_in(copied_dhT, dhT, states),
-                          .dh0 = call.state_out(copied_dh0, dh0, states),
-                          .workspace = Impl::workspace(work)});
-  call.fetch(copied_da, gradients.a, channels);
-  call.fetch(copied_db, gradients.b, channels);
-  call.fetch(copied_dfactor, gradients.factor, channels);
-  call.fetch_state(copied_dh0, dh0, states);
+  const auto sequence = [&](const auto& view) { return ops::sequence_on_host(batch, view, impl.form.channels); };
+  ScanProgram::Backward given{.batch = batch,
+                              .terms = {sequence(terms.a), sequence(terms.b), sequence(terms.factor)},
+                              .h = sequence(h),
+                              .dh = sequence(dh),
+                              .dterms = {sequence(gradients.a), sequence(gradients.b), sequence(gradients.factor)},
+                              .h0 = impl.state_on_host(h0, batch.rows),
+                              .dhT = impl.state_on_host(dhT, batch.rows),
+                              .dh0 = impl.state_on_host(dh0, batch.rows),
+                              .workspace = Impl::workspace(work)};
+  if (!impl.on_gpu()) return work.program->backward(impl.context(work), given);
+  ops::require_apart(given);
+  ops::HostCall call(work.copies, *impl.queue, given.batch);
+  call.in({&given.terms.a, &given.terms.b, &given.terms.factor, &given.h, &given.dh, &given.h0, &given.dhT});
+  call.out({&given.dterms.a, &given.dterms.b, &given.dterms.factor, &given.dh0});
+  work.program->backward(impl.context(work), given);
+  call.fetch();
 }
 
 template <class Real>

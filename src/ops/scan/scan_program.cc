@@ -44,6 +44,38 @@ ops::Target scan_target(const ScanCallForm& form, const Execution& execution) {
 
 }  // namespace
 
+namespace ops {
+
+/// Each step is read before it is written, so that h may take the place of a term; but no part of another step's.
+void require_apart(const ScanProgram::Forward& given) {
+  const NamedTensor a{"terms.a", given.terms.a}, b{"terms.b", given.terms.b},
+      factor{"terms.factor", given.terms.factor};
+  const NamedTensor h{"h", given.h}, h0{"h0", given.h0}, hT{"hT", given.hT}, earlier{"earlier_h0", given.earlier_h0};
+  for (const NamedTensor& term : {a, b, factor}) require_in_place_or_apart(h, term);
+  require_no_overlap(h, {h0, earlier});
+  require_in_place_or_apart(hT, h0);
+  require_no_overlap(hT, {a, b, factor, h, earlier});
+}
+
+/// The backward pass reads neighbouring steps, in chunks that run side by side: no gradient may take any place.
+void require_apart(const ScanProgram::Backward& given) {
+  const NamedTensor a{"terms.a", given.terms.a}, b{"terms.b", given.terms.b},
+      factor{"terms.factor", given.terms.factor};
+  const NamedTensor h{"h", given.h}, dh{"dh", given.dh}, h0{"h0", given.h0}, dhT{"dhT", given.dhT};
+  const NamedTensor da{"dterms.a", given.dterms.a}, db{"dterms.b", given.dterms.b};
+  const NamedTensor dfactor{"dterms.factor", given.dterms.factor}, dh0{"dh0", given.dh0};
+  const NamedTensor earlier{"earlier_dhT", given.earlier_dhT};
+  for (const NamedTensor& gradient : {da, db, dfactor}) {
+    require_no_overlap(gradient, {a, b, factor, h, dh, h0, dhT, earlier});
+  }
+  require_no_overlap(db, {da});
+  require_no_overlap(dfactor, {da, db});
+  require_in_place_or_apart(dh0, dhT);
+  require_no_overlap(dh0, {a, b, factor, h, dh, h0, earlier, da, db, dfactor});
+}
+
+}  // namespace ops
+
 struct ScanProgram::Impl {
   ScanCallForm form;
   Execution execution;
@@ -66,66 +98,18 @@ struct ScanProgram::Impl {
     bytes = std::max(bytes, back->workspace_bytes());
   }
 
-  ops::SequencePlace place(const Tensor& tensor) const {
-    const bool packed = form.positions > 0;
-    return {tensor.data,
-            packed ? 1 : form.rows,
-            packed ? form.positions : form.steps,
-            form.channels,
-            packed ? SequenceStrides{0, tensor.strides[0]} : SequenceStrides{tensor.strides[0], tensor.strides[1]},
-            size_of(form.dtype)};
-  }
-
-  ops::ScanSequence sequence(const char* name, const Tensor& tensor, bool written) const {
+  ops::ScanSequence sequence(const char* name, const Tensor& tensor) const {
     const auto alignment = static_cast<std::size_t>(execution.device.is_cuda() ? form.alignment : 1);
     ops::require_tensor(name, tensor, form.dtype, execution.device, std::max(alignment, size_of(form.dtype)));
     ops::require_sequence(name, tensor, {form.rows, form.steps, form.positions}, form.channels);
-    const ops::SequencePlace at = place(tensor);
-    if (written) ops::require_apart(name, at);
-    return {tensor.data, at.strides};
+    return {tensor.data, ops::strides_of(tensor)};
   }
 
-  std::array<ops::ScanSequence, 3> terms(const std::array<const char*, 3>& names, const Terms& of, bool written) const {
+  std::array<ops::ScanSequence, 3> terms(const std::array<const char*, 3>& names, const Terms& of) const {
     require(static_cast<bool>(of.factor) == form.factor, "{} must be {} by the program's form", names[2],
             form.factor ? "there" : "null");
-    return {sequence(names[0], of.a, written), sequence(names[1], of.b, written),
-            form.factor ? sequence(names[2], of.factor, written) : ops::ScanSequence{}};
-  }
-
-  ops::NamedPlace named(const char* name, const Tensor& tensor) const {
-    return {name, tensor ? place(tensor) : ops::SequencePlace{}};
-  }
-  ops::NamedPlace named_state(const char* name, const Tensor& state) const {
-    return {name, {state.data, form.rows, 1, form.channels, {form.channels, 0}, size_of(state.dtype)}};
-  }
-
-  /// Each step is read before it is written, so that h may take the place of a term; but no part of another step's.
-  void require_apart(const Forward& given) const {
-    const ops::NamedPlace a = named("terms.a", given.terms.a), b = named("terms.b", given.terms.b),
-                          factor = named("terms.factor", given.terms.factor), h = named("h", given.h),
-                          h0 = named_state("h0", given.h0), earlier = named_state("earlier_h0", given.earlier_h0),
-                          hT = named_state("hT", given.hT);
-    for (const ops::NamedPlace& term : {a, b, factor}) ops::require_in_place_or_apart(h, term);
-    ops::require_no_overlap(h, {h0, earlier});
-    ops::require_in_place_or_apart(hT, h0);
-    ops::require_no_overlap(hT, {a, b, factor, h, earlier});
-  }
-
-  /// The backward pass reads neighbouring steps, in chunks that run side by side: no gradient may take any place.
-  void require_apart(const Backward& given) const {
-    const ops::NamedPlace a = named("terms.a", given.terms.a), b = named("terms.b", given.terms.b),
-                          factor = named("terms.factor", given.terms.factor), h = named("h", given.h),
-                          dh = named("dh", given.dh), h0 = named_state("h0", given.h0),
-                          dhT = named_state("dhT", given.dhT), earlier = named_state("earlier_dhT", given.earlier_dhT);
-    const ops::NamedPlace da = named("dterms.a", given.dterms.a), db = named("dterms.b", given.dterms.b),
-                          dfactor = named("dterms.factor", given.dterms.factor), dh0 = named_state("dh0", given.dh0);
-    for (const ops::NamedPlace& gradient : {da, db, dfactor}) {
-      ops::require_no_overlap(gradient, {a, b, factor, h, dh, h0, dhT, earlier});
-    }
-    ops::require_no_overlap(db, {da});
-    ops::require_no_overlap(dfactor, {da, db});
-    ops::require_in_place_or_apart(dh0, dhT);
-    ops::require_no_overlap(dh0, {a, b, factor, h, dh, h0, earlier, da, db, dfactor});
+    return {sequence(names[0], of.a), sequence(names[1], of.b),
+            form.factor ? sequence(names[2], of.factor) : ops::ScanSequence{}};
   }
 
   const void* earlier(const char* name, const Tensor& given) const {
@@ -188,12 +172,12 @@ void ScanProgram::forward(const Context& context, const Forward& given) const {
   const Impl& impl = held();
   const ops::Call call = impl.call(context, given.batch, given.workspace);
   ops::GivenScanForward memory;
-  memory.terms = impl.terms({"terms.a", "terms.b", "terms.factor"}, given.terms, false);
-  memory.h = impl.sequence("h", given.h, true);
+  memory.terms = impl.terms({"terms.a", "terms.b", "terms.factor"}, given.terms);
+  memory.h = impl.sequence("h", given.h);
   memory.h0 = impl.state("h0", given.h0);
   memory.hT = impl.state("hT", given.hT);
   memory.earlier_h0 = impl.earlier("earlier_h0", given.earlier_h0);
-  impl.require_apart(given);
+  ops::require_apart(given);
   memory.workspace = given.workspace.data;
   const Pool<ops::ScanPass>::Lease pass(impl.forward);
   const WithDenormals as_zeros(DenormalMode::zeros());
@@ -205,15 +189,15 @@ void ScanProgram::backward(const Context& context, const Backward& given) const 
   require(impl.form.training, "a backward pass needs a program whose form is of training");
   const ops::Call call = impl.call(context, given.batch, given.workspace);
   ops::GivenScanBackward memory;
-  memory.terms = impl.terms({"terms.a", "terms.b", "terms.factor"}, given.terms, false);
-  memory.h = impl.sequence("h", given.h, false);
-  memory.dh = impl.sequence("dh", given.dh, false);
-  memory.dterms = impl.terms({"dterms.a", "dterms.b", "dterms.factor"}, given.dterms, true);
+  memory.terms = impl.terms({"terms.a", "terms.b", "terms.factor"}, given.terms);
+  memory.h = impl.sequence("h", given.h);
+  memory.dh = impl.sequence("dh", given.dh);
+  memory.dterms = impl.terms({"dterms.a", "dterms.b", "dterms.factor"}, given.dterms);
   memory.h0 = impl.state("h0", given.h0);
   memory.dhT = impl.state("dhT", given.dhT);
   memory.dh0 = impl.state("dh0", given.dh0);
   memory.earlier_dhT = impl.earlier("earlier_dhT", given.earlier_dhT);
-  impl.require_apart(given);
+  ops::require_apart(given);
   memory.workspace = given.workspace.data;
   const Pool<ops::ScanPass>::Lease pass(impl.backward);
   const WithDenormals as_zeros(DenormalMode::zeros());

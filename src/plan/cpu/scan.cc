@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "base/counted.h"
 #include "plan/cpu/rules.h"
 
 namespace penstock::plan {
@@ -35,6 +36,25 @@ double scan_microseconds(const Problem& problem, const CpuCosts& costs, Index th
   return (products + values / costs.gates) / static_cast<double>(threads);
 }
 
+/// Returns why chunks would take longer than rows and channels; empty if they would not.
+std::string why_not_in_chunks(const Problem& problem, const CpuCosts& costs) {
+  if (problem.rows * channel_groups(problem) >= problem.threads) {
+    return "rows and channels occupy the threads; a chunked scan would compute gates twice";
+  }
+  if (problem.steps < 2 * kChunk) return fmt::format("T must be at least {} to cut it into chunks", 2 * kChunk);
+  const Index fewest = quicker_from(problem, costs);
+  if (problem.threads >= fewest) return {};
+  return fmt::format("a chunked scan computes gates twice and needs at least {} to be faster",
+                     counted(fewest, "thread"));
+}
+
+std::string why_sequential(const Problem& problem, const CpuCosts& costs) {
+  if (problem.algorithm == Algorithm::sequential) return "asked for";
+  if (problem.exact) return "exact mode: one order of operations";
+  const std::string why = why_not_in_chunks(problem, costs);
+  return why.empty() ? "chunks would be quicker" : why;
+}
+
 Rule<Plan> in_chunks(const Problem& problem, const CpuCosts& costs, Scope scope) {
   Rule<Plan> rule{.name = "scan"};
   if (problem.exact) {
@@ -45,17 +65,12 @@ Rule<Plan> in_chunks(const Problem& problem, const CpuCosts& costs, Scope scope)
     rule.refused = "sequential was asked for";
     return rule;
   }
-  csp::Model& m = rule.model;
+  const bool asked = problem.algorithm == Algorithm::scan;
+  if (!asked && scope == Scope::worthwhile) rule.refused = why_not_in_chunks(problem, costs);
+  if (!rule.refused.empty()) return rule;
   // Any free thread takes the next chunk: rows need not be split into parts.
   const auto threads = rule.var("threads", csp::range(1, problem.threads));
-  if (problem.algorithm != Algorithm::scan && scope == Scope::worthwhile) {
-    m.require("rows and channels leave threads idle",
-              csp::Expression(problem.rows * channel_groups(problem)) < threads);
-    m.require("T is long enough to cut", csp::Expression(problem.steps) >= 2 * kChunk);
-    m.require("threads make up for the second pass over the steps", threads >= quicker_from(problem, costs));
-  }
-  m.maximise(threads);
-  const bool asked = problem.algorithm == Algorithm::scan;
+  rule.model.maximise(threads);
   rule.plan_of = [=](const csp::Solution& solution) {
     Plan plan;
     plan.algorithm = Algorithm::scan;
@@ -66,15 +81,6 @@ Rule<Plan> in_chunks(const Problem& problem, const CpuCosts& costs, Scope scope)
     return plan;
   };
   return rule;
-}
-
-std::string why_sequential(const Problem& problem) {
-  if (problem.rows * channel_groups(problem) >= problem.threads) {
-    return "rows and channels occupy the threads; a chunked scan would compute gates twice";
-  }
-  if (problem.exact) return "exact mode: one order of operations";
-  if (problem.steps < 2 * kChunk) return "T too short to cut into chunks";
-  return problem.algorithm == Algorithm::sequential ? "asked for" : "too few threads to make up for a second pass";
 }
 
 /// Returns the number of threads with more work than the cost of starting them. Short sequences run on one thread.
@@ -105,7 +111,7 @@ Rule<Plan> from_first_to_last(const Problem& problem, const CpuCosts& costs, Sco
     plan.row_parts = static_cast<int>(solution[row_parts]);
     plan.channel_parts = static_cast<int>(solution[channel_parts]);
     plan.microseconds = scan_microseconds(problem, costs, plan.threads());
-    plan.why = why_sequential(problem);
+    plan.why = why_sequential(problem, costs);
     return plan;
   };
   return rule;

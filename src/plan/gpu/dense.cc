@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "base/counted.h"
 #include "base/names.h"
 #include "plan/cell_table.h"
 #include "plan/gpu/dense_rules.h"
@@ -104,39 +105,58 @@ std::vector<DenseAlgorithm> dense_algorithms() {
           DenseAlgorithm::chip,     DenseAlgorithm::warpgroup, DenseAlgorithm::step};
 }
 
+namespace {
+
+/// Returns what the blocks of a plan hold.
+std::string held(const GpuDensePlan& plan) {
+  return fmt::format("{} of {} of the matrix in registers, {} of inputs in shared memory", plan.resident,
+                     counted(plan.chunks, "chunk"), counted(plan.stages, "step"));
+}
+
+}  // namespace
+
 std::string GpuDensePlan::explain() const {
   if (algorithm == DenseAlgorithm::step) {
-    return fmt::format("step: a matrix product and {} blocks of {} threads for each step; {}", grid, threads(), why);
+    return fmt::format("step: a matrix product and {} of {} threads for each step; {}", counted(grid, "block"),
+                       threads(), why);
   }
   if (algorithm == DenseAlgorithm::diagonal) {
     const std::string cut = pieces == 1 ? std::string("all steps of a unit")
                                         : fmt::format("one of {} pieces of the steps of a unit", pieces);
-    return fmt::format("diagonal: {} blocks of {} threads, each of which walks {}; {}", grid, threads(), cut, why);
+    return fmt::format("diagonal: {} of {} threads, each of which walks {}; {}", counted(grid, "block"), threads(), cut,
+                       why);
   }
   if (algorithm == DenseAlgorithm::cluster || algorithm == DenseAlgorithm::chip) {
+    const std::string of_blocks = cluster == 1
+                                      ? counted(grid, "block")
+                                      : fmt::format("{} of {} blocks", counted(grid / cluster, "cluster"), cluster);
     std::string team = clusters == 1 ? "" : fmt::format(", {} of which share a matrix", clusters);
     if (direct) team += " and exchange from registers to registers";
+    const std::string of_warps = counted(parts, "warp");
     return fmt::format(
-        "{}: {} clusters of {} blocks of {} threads and {} KB{}, each {} rows of a head; a block has {} units, shared "
-        "by {} groups of {} warps; {} of {} chunks of the matrix in registers, {} steps of inputs in shared memory; {}",
-        to_string(algorithm), grid / cluster, cluster, threads(), shared / 1024, team, slots, 8 * octets, groups, parts,
-        resident, chunks, stages, why);
+        "{}: {} of {} threads and {} KB{}, each with {} of a head; a block has {} units, shared by {}; {}; {}",
+        to_string(algorithm), of_blocks, threads(), shared / 1024, team, counted(slots, "row"), 8 * octets,
+        groups == 1 ? of_warps : fmt::format("{} groups of {}", groups, of_warps), held(*this), why);
   }
   if (algorithm == DenseAlgorithm::warpgroup) {
     std::string sharing = shares > 1 ? fmt::format("; {} blocks share sums", shares) : "";
     if (streamed > 0)
       sharing += fmt::format("; {} of {} loads of the matrix at every step", streamed, chunks / 4 / depth);
     return fmt::format(
-        "warpgroup: {} teams of {} blocks of {} threads and {} KB, each {} rows of a head in {} portions; {} of {} "
-        "steps of the matrix in registers, {} copies of what it multiplies under way{}; {}",
-        teams, clusters * cluster, threads(), shared / 1024, slots, groups, resident, chunks, stages, sharing, why);
+        "warpgroup: {} of {} of {} threads and {} KB, each with {} of a head in {}; {} of {} of the matrix in "
+        "registers, {} of what it multiplies under way{}; {}",
+        counted(teams, "team"), counted(clusters * cluster, "block"), threads(), shared / 1024, counted(slots, "row"),
+        counted(groups, "portion"), resident, counted(chunks, "step"),
+        stages == 1 ? "1 copy" : fmt::format("{} copies", stages), sharing, why);
   }
-  return fmt::format(
-      "{}: {} blocks of {} threads and {} KB, {} at once on a multiprocessor, each {} rows of a head; {} of {} chunks "
-      "of the matrix in registers, {} "
-      "steps "
-      "of inputs in shared memory; {}",
-      to_string(algorithm), grid, threads(), shared / 1024, blocks, slots, resident, chunks, stages, why);
+  return fmt::format("{}: {} of {} threads and {} KB, {} at once on a multiprocessor, each with {} of a head; {}; {}",
+                     to_string(algorithm), counted(grid, "block"), threads(), shared / 1024, blocks,
+                     counted(slots, "row"), held(*this), why);
+}
+
+std::string time_of_teams(double step_nanoseconds, Index walks) {
+  return fmt::format("a step takes about {:.0f} ns, and teams walk all steps {}", step_nanoseconds,
+                     walks == 1 ? "once" : fmt::format("{} times", walks));
 }
 
 bool takes_the_chip(const GpuDensePlan& plan) {

@@ -233,7 +233,7 @@ GpuDensePlan chip_plan(const GpuDenseProblem& problem, const GpuModel& gpu, cons
   plan.exchange = best.teams * best.shape.exchange_bytes(problem.backward) * chip::ChipShape::exchanges;
   plan.grid = best.teams * best.team();
   plan.microseconds = static_cast<double>(best.waves) * step / 1000 * static_cast<double>(problem.steps);
-  plan.why = fmt::format("some {:.0f} ns a step, {} times", step, best.waves);
+  plan.why = time_of_teams(step, best.waves);
   return plan;
 }
 

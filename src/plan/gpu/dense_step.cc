@@ -37,7 +37,7 @@ GpuDensePlan step_plan(const GpuDenseProblem& problem, const GpuModel& gpu, int 
       means ? problem.rows * problem.heads : (problem.rows * problem.hidden + plan.threads() - 1) / plan.threads();
   const double step = launched_step_time(problem, gpu);
   plan.microseconds = step / 1000 * static_cast<double>(problem.steps);
-  plan.why = fmt::format("some {:.0f} ns a step", step);
+  plan.why = fmt::format("a step takes about {:.0f} ns", step);
   return plan;
 }
 

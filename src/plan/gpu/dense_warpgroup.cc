@@ -222,7 +222,7 @@ GpuDensePlan warpgroup_plan(const GpuDenseProblem& problem, const WarpgroupCandi
   plan.teams = c.teams, plan.grid = c.teams * shape.blocks();
   plan.exchange = c.teams * shape.exchange_bytes();
   plan.microseconds = static_cast<double>(c.waves) * step / 1000 * static_cast<double>(problem.steps);
-  plan.why = fmt::format("some {:.0f} ns a step, {} times", step, c.waves);
+  plan.why = time_of_teams(step, c.waves);
   return plan;
 }
 

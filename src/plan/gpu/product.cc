@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/counted.h"
 #include "plan/gpu/product_rules.h"
 #include "plan/tuning.h"
 
@@ -34,13 +35,11 @@ std::vector<ProductRule> product_rules(const GpuProductProblem& problem, const G
 std::string GpuProductPlan::explain() const {
   const std::string teams = fmt::format("{} x {} {} of {} x {} sums", teams_m, teams_n,
                                         warpgroups ? "warpgroups" : "warps", tiles_m * rows, tiles_n * columns);
-  const std::string room = fmt::format("{} steps of {}{} in {} KB of shared memory", depth, step,
+  const std::string room = fmt::format("{} of {}{} in {} KB of shared memory", counted(depth, "step"), step,
                                        resident() ? ", all there are," : " under way", shared / 1024);
   return fmt::format(
-      "floats on tensor cores: tiles of {} x {} by {} threads ({}), {}, {} split{} of {}, {} block{} a "
-      "multiprocessor: {}",
-      tile_m(), tile_n(), threads(), teams, room, splits, splits == 1 ? "" : "s", split_k, blocks,
-      blocks == 1 ? "" : "s", why);
+      "floats on tensor cores: tiles of {} x {} by {} threads ({}), {}, {} of {}, {} a multiprocessor: {}", tile_m(),
+      tile_n(), threads(), teams, room, counted(splits, "split"), split_k, counted(blocks, "block"), why);
 }
 
 GpuProductPlan plan_gpu_product(const GpuProductProblem& problem, const GpuModel& gpu) {

@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "base/counted.h"
 #include "base/names.h"
 #include "plan/gpu/scan_rules.h"
 #include "plan/tuning.h"
@@ -65,28 +66,29 @@ Index GpuScanPlan::workspace_bytes() const {
 
 std::string GpuScanPlan::explain() const {
   if (regime == Regime::direct) {
-    return fmt::format(
-        "direct: {} tiles of a row and {} channels in {} blocks of {} threads ({} x {}), {} steps asked "
-        "for at once: {}",
-        tiles, tile_channels(), grid, threads(), groups, lanes, steps, why);
+    return fmt::format("direct: {} of a row and {} channels in {} of {} threads ({} x {}), {} asked for at once: {}",
+                       counted(tiles, "tile"), tile_channels(), counted(grid, "block"), threads(), groups, lanes,
+                       counted(steps, "step"), why);
   }
   if (regime == Regime::fused) {
     return fmt::format(
-        "fused: product, gates and recurrence in one launch of {} blocks of {} threads ({} x {}), chunks of {} steps x "
-        "{} channels, {} KB of shared memory, {} block{} a multiprocessor: {}",
-        grid, threads(), groups, lanes, chunk(), tile_channels(), shared / 1024, blocks, blocks == 1 ? "" : "s", why);
+        "fused: product, gates and recurrence in one launch of {} of {} threads ({} x {}), chunks of {} x {} channels, "
+        "{} KB of shared memory, {} a multiprocessor: {}",
+        counted(grid, "block"), threads(), groups, lanes, counted(chunk(), "step"), tile_channels(), shared / 1024,
+        counted(blocks, "block"), why);
   }
   if (regime == Regime::epilogue) {
     return fmt::format(
-        "epilogue: {} tiles, {} steps x {} channels with all gates, multiplied by warpgroups in {} blocks, {} "
-        "stages of {} inputs, {} KB of shared memory, the recurrence as their epilogue: {}",
-        tiles, chunk(), tile_channels(), grid, depth, stage_inputs, shared / 1024, why);
+        "epilogue: {}, {} x {} channels with all gates, multiplied by warpgroups in {}, {} of {} inputs, {} KB of "
+        "shared memory, the recurrence as their epilogue: {}",
+        counted(tiles, "tile"), counted(chunk(), "step"), tile_channels(), counted(grid, "block"),
+        counted(depth, "stage"), stage_inputs, shared / 1024, why);
   }
   return fmt::format(
-      "scan with look-back over {} tiles, {} steps x {} channels, in {} blocks of {} threads ({} x {}), {} value{} an "
-      "access, {} KB of shared memory, {} block{} a multiprocessor: {}",
-      tiles, chunk(), tile_channels(), grid, threads(), groups, lanes, vector, vector == 1 ? "" : "s", shared / 1024,
-      blocks, blocks == 1 ? "" : "s", why);
+      "scan with look-back over {}, {} x {} channels, in {} of {} threads ({} x {}), {} an access, {} KB of shared "
+      "memory, {} a multiprocessor: {}",
+      counted(tiles, "tile"), counted(chunk(), "step"), tile_channels(), counted(grid, "block"), threads(), groups,
+      lanes, counted(vector, "value"), shared / 1024, counted(blocks, "block"), why);
 }
 
 GpuScanPlan complete(GpuScanPlan plan, const GpuScanProblem& problem, const GpuModel& gpu) {

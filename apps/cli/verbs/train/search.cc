@@ -39,13 +39,12 @@ void SearchReport::trial(const SearchTrial& trial, Index number, bool best) {
 }
 
 std::string describe_search(const SearchResult& result) {
-  std::size_t trainings = 0;
-  for (const SearchTrial& trial : result.trials) trainings += trial.losses.size();
-  return fmt::format(
-      "{} training{} of {} model{} in {}; best: {}: loss {} on the rest of the training part, {} with the defaults",
-      trainings, trainings == 1 ? "" : "s", result.trials.size(), result.trials.size() == 1 ? "" : "s",
-      clock_time(result.seconds), result.best.text(), short_number(result.loss()),
-      short_number(result.trials.front().loss()));
+  Index trainings = 0;
+  for (const SearchTrial& trial : result.trials) trainings += static_cast<Index>(trial.losses.size());
+  return fmt::format("{} of {} in {}; best: {}: loss {} on the rest of the training part, {} with the defaults",
+                     counted(trainings, "training"), counted(static_cast<Index>(result.trials.size()), "model"),
+                     clock_time(result.seconds), result.best.text(), short_number(result.loss()),
+                     short_number(result.trials.front().loss()));
 }
 
 Json search_json(const SearchResult& result) {

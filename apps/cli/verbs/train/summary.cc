@@ -22,11 +22,8 @@ std::string few_held_out(const OpenedData& data, const std::string& else_for) {
   const Index count = data.dataset->held_out_steps();
   const bool labelled = is_labelled(data.kind);
   if ((!labelled && data.kind != DataKind::series) || count == 0 || count >= (labelled ? 10 : 12)) return {};
-  return fmt::format("the hold-out set has only {} {}{}: too few for a reliable score{}", count,
-                     !labelled                         ? "row"
-                     : data.kind == DataKind::labelled ? "sequence"
-                                                       : "text",
-                     count == 1 ? "" : "s", else_for);
+  const char* const noun = !labelled ? "row" : data.kind == DataKind::labelled ? "sequence" : "text";
+  return fmt::format("the hold-out set has only {}: too few for a reliable score{}", counted(count, noun), else_for);
 }
 
 /// Returns how often the planned steps read the training part.
@@ -58,7 +55,7 @@ std::string describe_place(const Execution& execution) {
   }
   const SystemInfo system = system_info();
   const int threads = execution.threads > 0 ? execution.threads : system.threads;
-  return fmt::format("{} ({}), {} thread{}", system.cpu, system.isa, threads, threads == 1 ? "" : "s");
+  return fmt::format("{} ({}), {}", system.cpu, system.isa, counted(threads, "thread"));
 }
 
 void add_line(std::string& text, const char* what, const std::string& value) {
