@@ -29,6 +29,23 @@ def test_compiles_to_one_graph_with_gradients(cell):
         torch.testing.assert_close(got, expected)
 
 
+@pytest.mark.parametrize("cell", ["lstm", "mingru"])
+def test_compiled_training_runs_forward_once(cell):
+    """With a tape, the backward pass need not run forward again."""
+    tapes = []
+
+    def keep(graph, _):
+        tapes.extend(node.args[-2] for node in graph.graph.nodes if "penstock" in str(node.target))
+        return graph
+
+    stack = STACKS[cell](3, 5, batch_first=True)
+    torch.compile(stack, fullgraph=True, backend=keep)(torch.randn(2, 7, 3))
+    assert tapes == [True]
+    with torch.no_grad():
+        torch.compile(stack, fullgraph=True, backend=keep)(torch.randn(2, 7, 3))
+    assert tapes == [True, False]
+
+
 @pytest.mark.parametrize("options", [{}, {"proj_size": 2, "num_layers": 2}])
 def test_compiles_for_sizes_that_vary(options):
     stack = ours.LSTM(3, 5, **options)

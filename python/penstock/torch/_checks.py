@@ -17,6 +17,12 @@ def no_onnx_export(what, remedy):
     return RuntimeError(f"torch.onnx cannot write {what}: {remedy}")
 
 
+def is_exported():
+    """Returns True in torch.export and torch.jit.trace, and not in torch.compile."""
+    # PyTorch 2.11 compiles torch.compiler.is_exporting() as True in every graph; the flag behind it is right.
+    return torch.compiler._is_exporting_flag or torch.jit.is_tracing()
+
+
 def refuse_onnx_export():
     """Raises RuntimeError early if an op of Penstock is to be written. torch.onnx would fail in words of its own."""
     if torch.onnx.is_in_onnx_export():

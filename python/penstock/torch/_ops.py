@@ -4,7 +4,7 @@ import torch
 
 from . import _higher_derivatives as higher
 from . import _onnx, _scans, _tangents
-from ._checks import refuse_onnx_export
+from ._checks import is_exported, refuse_onnx_export
 from ._library import TYPES, tape_bytes
 from ._composed import CELLS
 from ._higher_derivatives import state_type
@@ -19,7 +19,7 @@ def keeps_tape():
 
     Exported models do not save one. If they are trained nevertheless, the backward pass runs forward again.
     """
-    return torch.is_grad_enabled() and not torch.compiler.is_exporting() and not torch.jit.is_tracing()
+    return torch.is_grad_enabled() and not is_exported()
 
 
 # ---- shapes ----------------------------------------------------------------------------------------------------------

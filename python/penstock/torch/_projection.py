@@ -115,10 +115,9 @@ def _folded_layer(x, parts, states, rows, cell, batch_first, every_state):
         firsts = [_at_first_step(h, x, rows, batch_first, i == 1) for i, h in enumerate(h0.unbind(0))]
         x = torch.cat([x, *firsts], -1)
     weights = []
-    for part in parts:
-        weight_ih, weight_hh, *biases, weight_hr = part
+    for own, (weight_ih, weight_hh, *biases, weight_hr) in enumerate(parts):
         if states:
-            columns = [weight_hh if other is part else torch.zeros_like(weight_hh) for other in parts]
+            columns = [weight_hh if i == own else torch.zeros_like(weight_hh) for i in range(len(parts))]
             weight_ih = torch.cat([weight_ih, *columns], 1)
         weights += [weight_ih, _product(weight_hh, weight_hr), *biases]
     form = (cell, 1, len(parts) == 2, batch_first, every_state)

@@ -7,6 +7,7 @@ from torch.nn import functional
 
 from penstock import variants
 
+from ._checks import is_exported
 from ._composed import CELLS, composed_op
 from ._higher_derivatives import entering
 
@@ -148,7 +149,7 @@ def regularise(layer, *, drop_connect=0.0, recurrent_dropout=0.0, zoneout=0.0, c
 def run_noisy(noise, training, x, weights, states, rows, form, every_state):
     """Runs layers with noise, dense cells step by step; `form` is (cell, layers, bidirectional, batch_first). Returns what
     run_layers() does."""
-    if torch.onnx.is_in_onnx_export() or torch.compiler.is_exporting() or torch.jit.is_tracing():
+    if torch.onnx.is_in_onnx_export() or is_exported():
         raise RuntimeError(
             "a layer that trains with recurrent_dropout or zoneout, or evaluates zoneout of such a cell, cannot be "
             "exported: call eval() first, and set zoneout to 0 by penstock.torch.regularise()"
