@@ -118,7 +118,9 @@ PlanReport explain(const GpuDenseProblem& problem, const GpuModel& gpu) {
                             pass_of(problem.backward), problem.training ? " with a tape" : "", problem.rows,
                             problem.steps, problem.heads, problem.head_size(), to_string(problem.storage));
   report.machine = describe(gpu);
-  for (const DenseRule& rule : dense_rules(problem, gpu)) {
+  // In exact mode the plan is that of another batch.
+  const std::vector<DenseRule> rules = problem.exact ? std::vector<DenseRule>() : dense_rules(problem, gpu);
+  for (const DenseRule& rule : rules) {
     report.alternatives.push_back(attempt(rule));
     PlanAlternative& one = report.alternatives.back();
     if (!one.possible) one.reason += heads_that_fit(problem, gpu, rule.name);

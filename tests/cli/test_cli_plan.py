@@ -50,6 +50,17 @@ def test_counts_have_the_right_plural():
     assert "and teams walk all steps once" in chip and " 1 groups" not in chip and "of 1 blocks" not in chip
 
 
+def test_exact_plans_have_one_shape_for_all_batches():
+    def shape_of(rows):
+        text = plan("--cell", "lstm", "--shape", f"{rows}x100x64x512", "--chip", "h100", "--exact").out
+        assert "exact mode: the shape for 16 rows, whatever their number" in text and "not " not in text
+        assert f"product of floats: {100 * rows} x 2048 x 64, planned for 1024 rows" in text
+        return text[text.index(" clusters of ") : text.index(" of a head")].replace("rows", "row")
+
+    assert shape_of(1) == shape_of(300)
+    assert "direct: " in plan("--cell", "mingru", "--shape", "1x5000x64x64", "--chip", "h100", "--exact").out
+
+
 def test_types_that_a_gpu_lacks_are_refused():
     refused = plan("--shape", "16x1024x64x300", "--chip", "a100", "--precision", "bf16-weights", expect=1)
     assert "bf16-weights is of the CPU" in refused.err
