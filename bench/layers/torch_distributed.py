@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """Times scans over sequences that are spread over several GPUs, compared with one GPU that has them whole.
 
-    torchrun --nproc-per-node 2 bench/layers/torch_distributed.py [--seconds S] [--groups P] [--profile] [--layer]
+    torchrun --nproc-per-node 2 bench/layers/torch_distributed.py [--seconds S] [--groups P] [--profile]
+                                      [--layer | --training]
 
 First it checks the timed operations, and training with DistributedDataParallel and fully_shard, against one GPU. Then it
 times scans in bfloat16 (forward, and forward with backward) and a minGRU layer. A line has the least and the median time
 of each, and the throughput of all GPUs relative to one. At the end it times scans with decays close to one, which forget
-slowly. --layer: only the layer. --profile: the time of the last process by kernel.
+slowly. --layer: only the layer. --training: only training steps of six layers on one GPU, and with as many rows on each
+GPU under DistributedDataParallel, eager and under torch.compile. --profile: the time of the last process by kernel.
 """
 
 import argparse
@@ -245,16 +247,68 @@ def time_layer(clock, profiled):
         profile(f"MinGRU {LAYER} bf16 with backward", trained(layer, x_mine))
 
 
+class SixLayers(nn.Module):
+    """Layers of 1,024 units and a linear layer to 256 outputs: an LSTM of six layers, or six minGRUs with residuals."""
+
+    def __init__(self, kind):
+        super().__init__()
+        modules, layers = (1, 6) if kind is ours.LSTM else (6, 1)
+        self.layers = nn.ModuleList(kind(1024, 1024, layers, batch_first=True) for _ in range(modules))
+        self.outputs = nn.Linear(1024, 256)
+
+    def forward(self, x):
+        for layer in self.layers:
+            y, _ = layer(x)
+            x = y if len(self.layers) == 1 else x + y
+        return self.outputs(x)
+
+
+def training_step(kind, x, compiled, shared):
+    """A step of AdamW under bfloat16 autocast."""
+    model = SixLayers(kind).cuda()
+    if shared:
+        model = nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
+    optimizer = torch.optim.AdamW(model.parameters(), fused=True)
+    run = torch.compile(model) if compiled else model
+
+    def step():
+        with torch.autocast("cuda", torch.bfloat16):
+            loss = run(x).float().square().mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
+
+
+def time_training(clock):
+    count = distributed.get_world_size()
+    for kind, steps in ((ours.LSTM, 512), (ours.MinGRU, 1024)):
+        x = torch.randn(32, steps, 1024, device="cuda")
+        for compiled in (False, True):
+            torch.compiler.reset()
+            alone, shared = (training_step(kind, x, compiled, of_all) for of_all in (False, True))
+            (_, one), (_, each) = clock.compare([alone if rank() == 0 else lambda: None, shared])
+            how = "compiled" if compiled else "eager"
+            say(f"6 x {kind.__name__} {tuple(x.shape)}, {how:8}: one GPU {1e3 * one:6.2f} ms, {count} GPUs with as many "
+                f"rows each {1e3 * each:6.2f} ms, {count * one / each:.2f} x")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=0.5)
     parser.add_argument("--groups", type=int)
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--layer", action="store_true")
+    parser.add_argument("--training", action="store_true")
     options = parser.parse_args()
     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     distributed.init_process_group("nccl", device_id=torch.device("cuda", int(os.environ["LOCAL_RANK"])))
     clock = Clock(options.seconds)
+    if options.training:
+        time_training(clock)
+        distributed.destroy_process_group()
+        return
     if not options.layer:
         check_scans()
         check_training()

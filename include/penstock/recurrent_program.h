@@ -31,7 +31,8 @@ struct RecurrentForm {
   bool training = false;       ///< The forward pass fills a tape for a backward pass, and dropout applies.
   bool input_gradient = true;  ///< The backward pass computes dx.
   bool add_gradients = false;  ///< The backward pass adds to the gradients of weights; false: it overwrites them.
-  bool every_state = false;    ///< Calls have Forward::states. Only for cells with more than one state.
+  bool keep_tape = false;    ///< The backward pass leaves its tape as it is, for another one. It may take more memory.
+  bool every_state = false;  ///< Calls have Forward::states. Only for cells with more than one state.
   /// Calls are single steps of a stream: steps is 1, without training, lengths, resets and packed rows, in
   /// Direction::forward. CPU: one row, f32 or f64. GPU: scan cells with any number of rows, in one launch; their gates
   /// are never rounded to `dtype`.
@@ -132,7 +133,7 @@ class RecurrentProgram {
     std::span<const Tensor> gradients = {};  ///< One per parameter, f32 or f64: overwritten, or added to
                                              ///< (RecurrentForm).
     Memory workspace = {};                   ///< At least workspace_bytes().
-    Memory tape = {};                        ///< As the forward call left it. The call may overwrite it.
+    Memory tape = {};        ///< As the forward call left it. Overwritten unless RecurrentForm::keep_tape.
     std::uint64_t pass = 0;  ///< Return value of the forward call; 0: unknown. On a CPU the tape has it too.
     Memory packed = {};      ///< Result of pack() for Pass::backward. No data: the call packs.
     Tensor dstates = {};     ///< Gradients of Forward::states; no data: zeros.

@@ -1,7 +1,5 @@
 #include "plan/cell_table.h"
 
-#include <ranges>
-
 #include "base/check.h"
 #include "plan/defined_cells.h"
 
@@ -52,9 +50,9 @@ const CellTraits& cell_traits(std::string_view name) {
     if (traits.info.name == name) return traits;
   }
   if (const CellTraits* const defined = find_defined_cell(name)) return *defined;
-  const auto known = cells() | std::views::transform(&CellInfo::name);
-  fail(ErrorCode::invalid_argument, "cell must be one of {}{}, not '{}'", fmt::join(known, ", "), defined_cell_names(),
-       name);
+  std::string known;
+  for (const CellInfo& cell : cells()) known += (known.empty() ? "" : ", ") + std::string(cell.name);
+  fail(ErrorCode::invalid_argument, "cell must be one of {}, not '{}'", known + defined_cell_names(), name);
 }
 
 }  // namespace plan

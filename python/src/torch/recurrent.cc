@@ -30,6 +30,7 @@ class ProgramCall {
     form_.dtype = dtype_of(type_);
     form_.x = strides(x_);
     form_.every_state = call.every_state;
+    form_.keep_tape = true;  // a retained graph may run another backward pass
     form_.packs_each_call = true;
   }
 
@@ -121,9 +122,7 @@ class ProgramCall {
       ProgramCall(call_).forward(y, state_out, again, states, true);
       return again;
     }
-    // A backward pass may overwrite its tape, but a retained graph may run another backward pass.
-    const TorchTensor settled = Tape::settled(tape, bytes);
-    return call_.x.is_cuda() && find_cell(call_.spec.cell).scan ? settled.clone() : settled.share();
+    return Tape::settled(tape, bytes);
   }
 
   void take_weights() {
@@ -260,7 +259,7 @@ std::int64_t tape_bytes(const TapeForm& asked) {
   form.weights = types.at(static_cast<std::size_t>(asked.weight_type));
   form.rows = asked.rows, form.steps = asked.steps;
   form.lengths = asked.lengths != 0, form.reset = asked.reset != 0;
-  form.training = true;
+  form.training = form.keep_tape = true;
   form.every_state = asked.every_state != 0;
   form.packs_each_call = true;
   if (asked.batch_first == 0) {

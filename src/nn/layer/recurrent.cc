@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <ranges>
 
 #include "base/alive.h"
 #include "base/random.h"
@@ -127,7 +126,8 @@ template <class Real>
 typename Recurrent<Real>::Parameter& Recurrent<Real>::Impl::parameter(std::string_view name) {
   const auto found = std::ranges::find(parameters, name, &Parameter::name);
   if (found != parameters.end()) return *found;
-  const auto names = parameters | std::views::transform(&Parameter::name);
+  std::vector<std::string_view> names;
+  for (const Parameter& one : parameters) names.emplace_back(one.name);
   fail(ErrorCode::invalid_argument, "name must be one of {}, not {}", fmt::join(names, ", "), name);
 }
 

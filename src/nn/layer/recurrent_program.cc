@@ -23,8 +23,8 @@ namespace {
 /// Two forms whose tapes are alike have one number. The bindings name every member, so that a new one is not forgotten.
 std::uint64_t fingerprint(const RecurrentSpec& spec, const RecurrentForm& form, const Execution& execution) {
   const auto& [cell, input, hidden, heads, layers, direction, bias, dropout, clip] = spec;
-  const auto& [dtype, weights, rows, steps, positions, falling, lengths, reset, training, dx_wanted, adds, every_state,
-               step, packs_each_call, x, y, dx, dy, states, alignment] = form;
+  const auto& [dtype, weights, rows, steps, positions, falling, lengths, reset, training, dx_wanted, adds, keep_tape,
+               every_state, step, packs_each_call, x, y, dx, dy, states, alignment] = form;
   const auto& [threads, algorithm, exact, precision, device] = execution;
   nn::Hash hash;
   hash.add(cell).add(input).add(hidden).add(heads).add(layers).add(direction).add(bias);

@@ -67,6 +67,7 @@ ops::Recurrence StackShape::layer(const Place& at) const {
   shape.alignment = first || last ? form_.alignment : 256;
   while (own % shape.alignment != 0) shape.alignment /= 2;
   shape.parameter_alignment = 16;
+  shape.keep_tape = form_.keep_tape;
   shape.one_launch = form_.step && target_.device.is_cuda() && !target_.execution.exact;
   return shape;
 }

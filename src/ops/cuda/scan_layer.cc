@@ -102,7 +102,9 @@ class ScanLayerBackward final : public Executable {
         layer_(gpu_of(target), spec_of(shape, target, true), planned()),
         parts_(layer_.parts()) {}
 
-  std::size_t scratch_bytes() const override { return gradients_place() + gradients_.scratch_bytes(); }
+  std::size_t scratch_bytes() const override {
+    return dgates_place() + (shape_.keep_tape ? gate_bytes(shape_, target_) : 0);
+  }
   std::size_t persistent_bytes() const override { return padded(parts_.passed) + padded(parts_.sums); }
 
   void run(const Call& call, const Operands& memory) override {
@@ -116,7 +118,8 @@ class ScanLayerBackward final : public Executable {
     backward.dy = sequence_of(address_of(memory, Of::dy), dy_strides(), call.batch, shape_.hidden);
     backward.state_in = address_of(memory, Of::state_in);
     backward.weights = {address_of(memory, Of::weight_ih), address_of(memory, Of::bias_ih)};
-    backward.gates = backward.dgates = address_of(memory, Of::tape);
+    backward.gates = address_of(memory, Of::tape);
+    backward.dgates = shape_.keep_tape ? scratch + dgates_place() : backward.gates;
     backward.dstate_out = address_of(memory, Of::dstate_out);
     backward.gradients = {gradients_.address(memory, 0, sums), gradients_.address(memory, 2, sums)};
     if (wants_dx_) backward.dx = input_.enter_dx(call, dx, copies);
@@ -130,6 +133,7 @@ class ScanLayerBackward final : public Executable {
 
  private:
   std::size_t gradients_place() const { return padded(parts_.products) + input_.scratch_bytes(); }
+  std::size_t dgates_place() const { return gradients_place() + padded(gradients_.scratch_bytes()); }
   const SequenceStrides& dy_strides() const { return strides_or(shape_.dy_strides, shape_.y_strides); }
 
   cuda::LayerBackward planned() const {

@@ -167,31 +167,37 @@ typename CpuLayer<Real>::ForwardSpace CpuLayer<Real>::forward_space(Real* memory
   ForwardSpace space;
   const Index row_state = geometry_.rows() * hidden_;
   space.last = carver.take(S() * row_state);
-  if (cell_.info.scan) {
-    if (plan_.algorithm == Algorithm::scan) space.wx = carver.take(geometry_.cells() * G() * hidden_);
-    space.chunks = chunk_space(carver, geometry_.rows() * chunk_count(), hidden_);
-    if (kernels_.rounded_inputs != nullptr) {
-      const Index rows = plan_.threads() * (cpu::kScanSites + cpu::kRoundedRows);
-      space.rounded.x = carver.take_rounded(rows * kernels_.rounded_inputs(input_));
-    }
-  } else {
-    space.zeros = carver.take(G() * hidden_);
-    if (!input_on_the_way()) space.wx = carver.take(piece_steps() * geometry_.rows() * gates_stride());
-    space.places = carver.template take_items<cpu::RowPlace<Real>>(plan_.channel_parts * geometry_.rows());
-    if (cell_.averages) space.sums = carver.take(2 * G() * row_state);
-    space.heads = carver.take(plan_.threads() * head_values());
-    for (Real*& h : space.h) h = carver.take(row_state);
-    space.state = carver.take((S() - 1) * row_state);
-    if (cell_.phases == 2) {
-      space.operand = carver.take(row_state);
-      space.between = carver.take(row_state * cell_.saved);
-    }
-    if (kernels_.rounded_inputs != nullptr) {
-      const Index inputs = kernels_.rounded_inputs(input_), states = rounded_states();
-      space.rounded.x = carver.take_rounded((piece_steps() * geometry_.rows() + cpu::kRoundedRows) * inputs);
-      for (std::uint16_t*& h : space.rounded.h) h = carver.take_rounded(states);
-      if (cell_.phases == 2) space.rounded.operand = carver.take_rounded(states);
-    }
+  space.zeros = carver.take(G() * hidden_);
+  if (!input_on_the_way()) space.wx = carver.take(piece_steps() * geometry_.rows() * gates_stride());
+  space.places = carver.template take_items<cpu::RowPlace<Real>>(plan_.channel_parts * geometry_.rows());
+  if (cell_.averages) space.sums = carver.take(2 * G() * row_state);
+  space.heads = carver.take(plan_.threads() * head_values());
+  for (Real*& h : space.h) h = carver.take(row_state);
+  space.state = carver.take((S() - 1) * row_state);
+  if (cell_.phases == 2) {
+    space.operand = carver.take(row_state);
+    space.between = carver.take(row_state * cell_.saved);
+  }
+  if (kernels_.rounded_inputs != nullptr) {
+    const Index inputs = kernels_.rounded_inputs(input_), states = rounded_states();
+    space.rounded.x = carver.take_rounded((piece_steps() * geometry_.rows() + cpu::kRoundedRows) * inputs);
+    for (std::uint16_t*& h : space.rounded.h) h = carver.take_rounded(states);
+    if (cell_.phases == 2) space.rounded.operand = carver.take_rounded(states);
+  }
+  if (size != nullptr) *size = carver.used();
+  return space;
+}
+
+template <class Real>
+typename CpuLayer<Real>::ScanSpace CpuLayer<Real>::scan_space(Real* memory, std::size_t* size) const {
+  Carver<Real> carver(memory);
+  ScanSpace space;
+  space.carry = carver.take(geometry_.rows() * hidden_);
+  if (plan_.algorithm == Algorithm::scan) space.wx = carver.take(geometry_.cells() * G() * hidden_);
+  space.chunks = chunk_space(carver, geometry_.rows() * chunk_count(), hidden_);
+  if (kernels_.rounded_inputs != nullptr) {
+    const Index rows = plan_.threads() * (cpu::kScanSites + cpu::kRoundedRows);
+    space.rounded = carver.take_rounded(rows * kernels_.rounded_inputs(input_));
   }
   if (size != nullptr) *size = carver.used();
   return space;
@@ -319,7 +325,11 @@ std::size_t CpuLayer<Real>::tape_size() const {
 template <class Real>
 std::size_t CpuLayer<Real>::forward_workspace() const {
   std::size_t size = 0;
-  forward_space(nullptr, &size);
+  if (cell_.info.scan) {
+    scan_space(nullptr, &size);
+  } else {
+    forward_space(nullptr, &size);
+  }
   return size;
 }
 

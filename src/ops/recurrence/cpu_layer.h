@@ -128,6 +128,7 @@ class CpuLayer {
  private:
   struct Tape;
   struct ForwardSpace;
+  struct ScanSpace;
   struct PieceRows;
   struct BackwardSpace;
   template <class Stored>
@@ -168,6 +169,7 @@ class CpuLayer {
   Index channel_vectors() const { return (hidden_ + kernels_.lanes - 1) / kernels_.lanes; }
   Tape tape(Real* memory) const;
   ForwardSpace forward_space(Real* memory, std::size_t* size) const;
+  ScanSpace scan_space(Real* memory, std::size_t* size) const;
   BackwardSpace backward_space(Real* memory, std::size_t* size) const;
 
   /// One state from or to the first block of [B, H] of it.
@@ -181,7 +183,7 @@ class CpuLayer {
   bool streams_tape(const Real* tape) const;
   void forward_dense(const ForwardArguments<Real>& call, const ForwardSpace& space, StepRange range);
   void enter_forward(const ForwardArguments<Real>& call, const cpu::DenseForward<Real>& job);
-  void forward_scan(const ForwardArguments<Real>& call, const ForwardSpace& space);
+  void forward_scan(const ForwardArguments<Real>& call, const ScanSpace& space);
   void backward_dense(const BackwardArguments<Real>& call, BackwardSpace& space, StepRange range);
   template <class Stored>
   void backward_scan(const BackwardArguments<Real>& call, const BackwardSpace& space, const Stored* wx,
@@ -217,7 +219,7 @@ class CpuLayer {
   void clear_padding(const StoredView<Real>& sequence, Index channels) const;
   template <class Body>
   void run_dense(const cpu::PanelShape& shape, const Body& body) const;
-  void forward_chunks(cpu::TracedLayer<Real>& layer, const ForwardSpace& space) const;
+  void forward_chunks(cpu::TracedLayer<Real>& layer, const ScanSpace& space) const;
 
   const plan::CellTraits& cell_;
   Index input_, hidden_, heads_;

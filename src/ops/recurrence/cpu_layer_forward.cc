@@ -9,11 +9,10 @@ namespace penstock::ops {
 
 template <class Real>
 void CpuLayer<Real>::forward(const ForwardArguments<Real>& call, Real* workspace, StepRange range) {
-  const ForwardSpace space = forward_space(workspace, nullptr);
   if (cell_.info.scan) {
-    forward_scan(call, space);
+    forward_scan(call, scan_space(workspace, nullptr));
   } else {
-    forward_dense(call, space, range);
+    forward_dense(call, forward_space(workspace, nullptr), range);
   }
   if (range.end < geometry_.steps()) return;
   clear_padding(call.y, hidden_);

@@ -10,7 +10,7 @@
 namespace penstock::ops {
 
 template <class Real>
-void CpuLayer<Real>::forward_scan(const ForwardArguments<Real>& call, const ForwardSpace& space) {
+void CpuLayer<Real>::forward_scan(const ForwardArguments<Real>& call, const ScanSpace& space) {
   const cpu::RowPlan& rows = geometry_.plan();
   const cpu::RowMap x_map = geometry_.map(Geometry::input_map, call.x.row_stride, call.x.step_stride);
   const cpu::RowMap y_map = geometry_.map(Geometry::output_map, call.y.row_stride, call.y.step_stride);
@@ -29,10 +29,10 @@ void CpuLayer<Real>::forward_scan(const ForwardArguments<Real>& call, const Forw
                                 .rounded_wx = kept.rounded_wx,
                                 .y = {call.y.data, y_map, 1},
                                 .y_bf16 = {call.y.bf16, y_map, 1},
-                                .carry = space.last,
-                                .rounded = space.rounded.x},
+                                .carry = space.carry,
+                                .rounded = space.rounded},
                                traced(call.weights.bias_ih)};
-  load_state(call.state_in, space.last);
+  load_state(call.state_in, space.carry);
   if (plan_.algorithm == Algorithm::scan) {
     if (layer.wx == nullptr) layer.wx = space.wx;
     forward_chunks(layer, space);
@@ -50,7 +50,7 @@ void CpuLayer<Real>::forward_scan(const ForwardArguments<Real>& call, const Forw
       kernels_.scan_layer(layer, part);
     });
   }
-  store_state(space.last, call.state_out);
+  store_state(space.carry, call.state_out);
 }
 
 /// Sets `gate` to the rows of each gate in wx [cells, G, H].
@@ -62,7 +62,7 @@ void CpuLayer<Real>::gates_from(const Stored* wx, cpu::ChannelRows<const Stored>
 
 /// Gates are written, chunk by chunk, and then walked from each chunk's true carry.
 template <class Real>
-void CpuLayer<Real>::forward_chunks(cpu::TracedLayer<Real>& layer, const ForwardSpace& space) const {
+void CpuLayer<Real>::forward_chunks(cpu::TracedLayer<Real>& layer, const ScanSpace& space) const {
   cpu::TracedScanForward<Real> job;
   job.traced = layer.traced;
   job.plan = layer.plan;
@@ -227,7 +227,7 @@ PENSTOCK_INSTANTIATE(float, float)
 PENSTOCK_INSTANTIATE(float, std::uint16_t)
 PENSTOCK_INSTANTIATE(double, double)
 #undef PENSTOCK_INSTANTIATE
-template void CpuLayer<float>::forward_scan(const ForwardArguments<float>&, const ForwardSpace&);
-template void CpuLayer<double>::forward_scan(const ForwardArguments<double>&, const ForwardSpace&);
+template void CpuLayer<float>::forward_scan(const ForwardArguments<float>&, const ScanSpace&);
+template void CpuLayer<double>::forward_scan(const ForwardArguments<double>&, const ScanSpace&);
 
 }  // namespace penstock::ops

@@ -66,20 +66,29 @@ struct CpuLayer<Real>::PieceSpace {
   Stored* columns = nullptr;  // [threads, kColumns, column_stride()], of bfloat16 only
 };
 
+/// Memory of the forward pass of a dense cell.
 template <class Real>
 struct CpuLayer<Real>::ForwardSpace {
   Real* zeros = nullptr;  // [G, H], stands in for absent biases
-  Real* wx = nullptr;     // dense [piece_steps(), B, gates_stride()]; scan [cells, G, H], in chunks only
+  Real* wx = nullptr;     // [piece_steps(), B, gates_stride()]
   Real* h[2] = {nullptr, nullptr};
   Real* state = nullptr;  // [S - 1, B, H]
-  Real* last = nullptr;   // [S, B, H]; scan: the carry
+  Real* last = nullptr;   // [S, B, H]
   Real* operand = nullptr;
   Real* between = nullptr;
-  ChunkSpace<Real> chunks;  // [B, chunks, H]
   cpu::RoundedOperands rounded;
   cpu::RowPlace<Real>* places = nullptr;  // [channel parts, B]
   Real* sums = nullptr;                   // [B, 2, G, H], cells whose units read means
   Real* heads = nullptr;                  // [threads, head_values()]
+};
+
+/// Memory of the forward pass of a scan cell.
+template <class Real>
+struct CpuLayer<Real>::ScanSpace {
+  Real* carry = nullptr;             // [B, H] in slot order
+  Real* wx = nullptr;                // [cells, G, H], in chunks only
+  ChunkSpace<Real> chunks;           // [B, chunks, H]
+  std::uint16_t* rounded = nullptr;  // inputs of all threads
 };
 
 /// Places of the rows of a piece of the sequence, slot after slot of each step.

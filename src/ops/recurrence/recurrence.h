@@ -23,6 +23,7 @@ struct Recurrence {
   bool one_launch = false;      ///< GPUs, scan cells: a step of all rows is one launch. Not in exact mode.
   bool add_dx = false;          ///< The backward pass adds to dx instead of writing it.
   bool add_gradients = false;   ///< And to the gradients of weights.
+  bool keep_tape = false;       ///< The backward pass does not write to the tape.
 
   // CPUs: what is stored in bfloat16 though it is computed with in float, as takes_bf16() allows it. dx is stored as x
   // is, and dy as y; of weights, the matrices.
