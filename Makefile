@@ -15,7 +15,7 @@ ARM64_TESTS := test_cells_list test_backend_functions test_ops_scan test_ops_sca
 # apart, for those who change one of them; a folder stays as it began.
 UNITY := $(if $(wildcard build/release/CMakeCache.txt),,-D CMAKE_UNITY_BUILD=ON -D CMAKE_UNITY_BUILD_BATCH_SIZE=20)
 
-.PHONY: help demo build test test-gpu check python wheel docs sanitize portable lint format install clean setup setup-test configured-test built-test pytest
+.PHONY: help demo build test test-gpu check python wheel docs sanitize portable lint format install clean setup setup-test configured-test built-test pytest sanitize-asan sanitize-tsan
 # Targets share folders, so they run one after the other. Those that share none may run side by side: each leaves a core
 # idle at times, during downloads, in CMake and at the end of the tests.
 ifndef SIDE_BY_SIDE
@@ -52,10 +52,14 @@ test-gpu: configured-test ## Run the tests of the GPU on this machine's, also un
 docs: pytest ## Build the documentation as a site, into build/site; a warning is an error
 	@$(VENV)/bin/python -m sphinx -q -W --keep-going --jobs $(JOBS) docs build/site
 
-sanitize: setup-test ## Build and run the C++ tests under AddressSanitizer, UndefinedBehaviorSanitizer and ThreadSanitizer
+sanitize: sanitize-asan sanitize-tsan ## Build and run the C++ tests under AddressSanitizer, UndefinedBehaviorSanitizer and ThreadSanitizer
+
+sanitize-asan: setup-test
 	@$(call configure,sanitize)
 	@cmake --build --preset sanitize --parallel $(JOBS)
 	@$(CTEST) --preset sanitize
+
+sanitize-tsan: setup-test
 	@$(call configure,tsan)
 	@cmake --build --preset tsan --parallel $(JOBS)
 	@$(CTEST) --preset tsan

@@ -16,11 +16,19 @@ class Var;
 /// a derivative changes if each factor changes by a relative error.
 enum class Terms { signed_ones, sizes };
 
-/// Records all operations between Vars during its lifetime. One tape at a time per thread.
+/// Records all operations between Vars during its lifetime. One tape at a time per thread. A tape takes over the memory
+/// of the one before: to grow to millions of nodes each time took a sixth of the time of a test under sanitizers.
 class Tape {
  public:
-  Tape() { current_ = this; }
-  ~Tape() { current_ = nullptr; }
+  Tape() {
+    current_ = this;
+    nodes_.swap(spare_nodes_), values_.swap(spare_values_), dots_.swap(spare_dots_);
+    nodes_.clear(), values_.clear(), dots_.clear();
+  }
+  ~Tape() {
+    current_ = nullptr;
+    nodes_.swap(spare_nodes_), values_.swap(spare_values_), dots_.swap(spare_dots_);
+  }
   Tape(const Tape&) = delete;
   Tape& operator=(const Tape&) = delete;
 
@@ -60,6 +68,9 @@ class Tape {
   std::vector<double> values_;  // values of all nodes
   std::vector<Dot> dots_;
   static thread_local Tape* current_;
+  inline static thread_local std::vector<Node> spare_nodes_;
+  inline static thread_local std::vector<double> spare_values_;
+  inline static thread_local std::vector<Dot> spare_dots_;
 };
 
 inline thread_local Tape* Tape::current_ = nullptr;
