@@ -97,8 +97,9 @@ struct GpuDensePlan {
 /// Returns whether all blocks of a launch run at the same time and wait for each other.
 bool takes_the_chip(const GpuDensePlan& plan);
 
-/// DenseAlgorithm::diagonal: most walks of all pieces by Newton's iteration. Chains that have not joined then are walked
-/// as a whole. Trained cells join at the second or third walk, and a walk of chains that have joined ends at once.
+/// DenseAlgorithm::diagonal: most walks of all pieces by Newton's iteration. Chains that have not joined then are
+/// walked as a whole. Trained cells join at the second or third walk, and a walk of chains that have joined ends at
+/// once.
 inline constexpr int diagonal_walks = 5;
 
 /// DenseAlgorithm::diagonal: returns the number of pieces that the thread which joins them reads ahead.
