@@ -5,7 +5,7 @@ SHELL := /bin/bash
 
 JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
-FUZZ_SECONDS ?= 20
+FUZZ_SECONDS ?= 10
 CTEST := ctest --no-tests=error --parallel $(JOBS)
 VENV := build/venv
 # One of each kind that an emulator runs in seconds: every cell, the vectors' functions, engines, a stream.
@@ -15,7 +15,7 @@ ARM64_TESTS := test_cells_list test_backend_functions test_ops_scan test_ops_sca
 # apart, for those who change one of them; a folder stays as it began.
 UNITY := $(if $(wildcard build/release/CMakeCache.txt),,-D CMAKE_UNITY_BUILD=ON -D CMAKE_UNITY_BUILD_BATCH_SIZE=20)
 
-.PHONY: help demo build test test-gpu check python wheel docs sanitize portable lint format install clean setup setup-test configured-test built-test pytest sanitize-asan sanitize-tsan
+.PHONY: help demo build test test-gpu check python wheel docs sanitize portable lint format install clean setup setup-test configured-test built-test pytest installed sanitize-asan sanitize-tsan
 # Targets share folders, so they run one after the other. Those that share none may run side by side: each leaves a core
 # idle at times, during downloads, in CMake and at the end of the tests.
 ifndef SIDE_BY_SIDE
@@ -31,7 +31,7 @@ demo: build ## Install what is missing, build, train a model on a text, let it w
 
 test: ## Install what is missing, then run the linters and every test, and build the documentation
 	@$(MAKE) SIDE_BY_SIDE=1 --jobs=2 lint check
-	@$(MAKE) python docs
+	@$(MAKE) SIDE_BY_SIDE=1 --jobs=2 python docs
 
 build: setup ## Build the library and the program into build/release
 	@$(call configure,release,$(UNITY))
@@ -49,7 +49,7 @@ test-gpu: configured-test ## Run the tests of the GPU on this machine's, also un
 	@cmake --build --preset test --parallel $(JOBS) --target gpu_tests
 	@tools/test_gpu.sh build/release/tests
 
-docs: pytest ## Build the documentation as a site, into build/site; a warning is an error
+docs: installed ## Build the documentation as a site, into build/site; a warning is an error
 	@$(VENV)/bin/python -m sphinx -q -W --keep-going --jobs $(JOBS) docs build/site
 
 sanitize: sanitize-asan sanitize-tsan ## Build and run the C++ tests under AddressSanitizer, UndefinedBehaviorSanitizer and ThreadSanitizer
@@ -100,8 +100,12 @@ configured-test: setup-test
 built-test: configured-test
 	@cmake --build --preset test --parallel $(JOBS)
 
-pytest: $(VENV)/ready built-test wheel
+# The wheel after the tests, since both are built in one folder.
+installed: $(VENV)/ready built-test
+	@tools/wheel.sh $(VENV)/bin/python build/release
 	@$(VENV)/bin/pip install --quiet --force-reinstall --no-deps dist/*.whl
+
+pytest: installed
 	@OMP_WAIT_POLICY=passive $(VENV)/bin/python -m pytest -q -n $(JOBS) --dist worksteal --timeout 900 tests/python tests/cli tests/faults
 
 # uv installs them in a third of pip's time; pip knows more ways to configure an index.

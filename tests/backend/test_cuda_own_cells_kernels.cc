@@ -48,6 +48,7 @@ TEST_P(OwnDenseKernels, FitTheirRegisters) {
   const auto& [engine, cell, chip] = GetParam();
   if (chip < engine.oldest) GTEST_SKIP() << "not on sm_" << chip;
   test::need_nvrtc(chip);
+  test::need_sample(chip == 90);
   if (IsSkipped()) return;
   GpuDenseProblem problem = problem_of(cell, engine.storage, engine.head, engine.rows, engine.algorithm);
   problem.ragged = problem.reset = problem.reverse = engine.ragged;
@@ -94,7 +95,10 @@ INSTANTIATE_TEST_SUITE_P(Cuda, OwnDenseKernels,
 
 class OwnCellKernels : public testing::TestWithParam<int> {
  protected:
-  void SetUp() override { test::need_nvrtc(GetParam()); }
+  void SetUp() override {
+    test::need_nvrtc(GetParam());
+    test::need_sample(GetParam() == 90);
+  }
 
   /// All kernels of diagonal matrices, of which those in pieces differentiate the text of the cell.
   void compile_diagonals(const std::string& cell, bool sound) const {

@@ -68,11 +68,16 @@ inline void need_nvrtc(int architecture) {
 /// The generations of chips that kernels are compiled for.
 constexpr int kChips[] = {80, 86, 89, 90, 100, 120};
 
-/// Returns whether every kernel is compiled for every chip, which takes half an hour. Otherwise chips besides sm_80 and
-/// sm_90 have a sample.
+/// Returns whether every kernel is compiled for every chip, which takes half an hour. Otherwise chips besides sm_90
+/// have a sample, and so have cells whose text is a part of another's.
 inline bool compiles_all() {
   const char* which = std::getenv("PENSTOCK_TEST_KERNELS");
   return which != nullptr && std::string_view(which) == "all";
+}
+
+/// Skips what is no part of the sample, unless every kernel is compiled.
+inline void need_sample(bool sampled) {
+  if (!sampled && !compiles_all()) GTEST_SKIP() << "PENSTOCK_TEST_KERNELS=all compiles it";
 }
 
 /// Compiles without spills and warnings. `shared`: bytes of shared memory beside what the launch gives.
