@@ -100,8 +100,9 @@ configured-test: setup-test
 built-test: configured-test
 	@cmake --build --preset test --parallel $(JOBS)
 
-# The wheel after the tests, since both are built in one folder.
-installed: $(VENV)/ready built-test
+# One after the other: a folder that has built the package once asks for the environment whenever CMake runs in it.
+installed: $(VENV)/ready
+	@$(MAKE) built-test
 	@tools/wheel.sh $(VENV)/bin/python build/release
 	@$(VENV)/bin/pip install --quiet --force-reinstall --no-deps dist/*.whl
 
