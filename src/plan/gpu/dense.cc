@@ -123,7 +123,7 @@ std::string GpuDensePlan::explain() const {
   if (algorithm == DenseAlgorithm::diagonal) {
     const std::string cut = pieces == 1 ? std::string("all steps of a unit")
                                         : fmt::format("one of {} pieces of the steps of a unit", pieces);
-    return fmt::format("diagonal: {} of {} threads, each of which walks {}; {}", counted(grid, "block"), threads(), cut,
+    return fmt::format("diagonal: {} of {} threads; a thread walks {}; {}", counted(grid, "block"), threads(), cut,
                        why);
   }
   if (algorithm == DenseAlgorithm::cluster || algorithm == DenseAlgorithm::chip) {

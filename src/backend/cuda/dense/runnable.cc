@@ -42,13 +42,12 @@ plan::GpuDensePlan runnable_plan(Device& device, const plan::GpuDenseProblem& pr
     if (plan.cluster == 1 || problem.cluster != 0) return plan;
     const Index held = clusters_held(device, Kernel::load(device, dense_source(problem, plan)), plan);
     if (held >= clusters_needed(plan)) return plan;
-    // Their number follows the rows, and with it another shape would.
+    // The number of clusters follows the rows, so another shape would follow them, too.
     if (problem.exact && takes_the_chip(plan)) {
-      fail(
-          ErrorCode::unsupported,
-          "exact mode has one shape for any number of rows, of which {} runs {} clusters at once, and {} rows need {}: "
-          "use fewer rows a call",
-          model.name, held, problem.rows, clusters_needed(plan));
+      fail(ErrorCode::unsupported,
+           "exact mode has one plan for any number of rows; {} rows need {} clusters at once, and {} runs {}: use "
+           "fewer rows a call",
+           problem.rows, clusters_needed(plan), model.name, held);
     }
     refused += fmt::format("; {} runs only {} clusters of {} blocks at once", model.name, held, plan.cluster);
     if (plan.algorithm == plan::DenseAlgorithm::chip) {
