@@ -63,7 +63,8 @@ class Cell(_Network):
         """Runs one step and returns the new state. The output of the cell is its first state.
 
         Args:
-            x: The input, ``[B, I]`` or ``[I]``.
+            x: The input, ``[B, I]`` or ``[I]``. If x is on a GPU, the step runs there, and ``h`` and ``out`` must be on
+                the same GPU.
             h: The state before the step, ``[B, H]`` or ``[H]``. For cells with several states ``[S, B, H]`` or
                 ``[S, H]``, or a tuple of them. None: zeros.
             out: Array for the new state, which may be ``h`` itself. None: a new array.

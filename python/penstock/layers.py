@@ -151,7 +151,8 @@ class _Network:
         Args:
             x: ``[B, T, I]``, one row ``[T, I]``, or with ``cu_seqlens`` the concatenated rows ``[total, I]``. If x is
                 on a GPU, the pass runs there, ``h0`` and ``out`` must be on the same GPU, and channels must be
-                contiguous.
+                contiguous. There x may be bfloat16 or float16 too: products then take factors of this dtype, ``y`` has
+                it, and states are float32.
             h0: The initial state, with the shape of :meth:`zero_state`. Cells with several states also take a tuple of
                 them, ``(h, c)``. None: zeros.
             mode: How the recurrence runs over T: ``"sequential"``, ``"scan"`` (parallel over chunks of T, for minGRU
@@ -412,7 +413,8 @@ class Recurrent(_Network):
         """Runs one step of every row and returns ``(y, state)``. It needs the direction ``"forward"``.
 
         Args:
-            x: The input, ``[B, I]`` or ``[I]``.
+            x: The input, ``[B, I]`` or ``[I]``. If x is on a GPU, the step runs there, and ``h`` and ``out`` must be on
+                the same GPU.
             h: The state before the step. None: zeros.
             out: Array for the new state, which may be ``h`` itself. None: a new array.
 

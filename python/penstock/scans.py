@@ -41,11 +41,12 @@ def scan(
 
     Args:
         a: ``[B, T, C]``, one row ``[T, C]``, or with ``cu_seqlens`` the concatenated rows ``[total, C]``. float32 or
-            float64, of either sign.
+            float64, of either sign. If a is on a GPU, the scan runs there; the other arrays must be on the same GPU, and
+            channels must be contiguous. There a may be float32, bfloat16 or float16, and states are float32.
         b: Same shape and dtype as ``a``.
         h0: The initial state, ``[B, C]``, or ``[C]`` for one row. None: zeros.
         mode: ``"sequential"``, ``"scan"`` (parallel over chunks of T), or ``"auto"`` (the faster by estimate).
-        device: ``"cpu"`` or ``"auto"``, the device of the arrays.
+        device: The device of the arrays, or ``"auto"`` for whichever that is.
         reverse: True: runs every row from its last step to its first.
         lengths: int64 ``[B]``: number of steps of each row. Later steps are never read and are zero in ``h``.
         cu_seqlens: int64 ``[B + 1]``: row ``b`` has the steps ``cu_seqlens[b]`` to ``cu_seqlens[b + 1] - 1``.
@@ -56,7 +57,8 @@ def scan(
         exact: True: the same bits for any split of a sequence. This is slower.
 
     Returns:
-        ``h`` in the shape of ``a``, and the state after the last step of each row.
+        ``h`` in the shape and dtype of ``a``, and the state after the last step of each row. If a is on a GPU, both are
+        :class:`penstock.cuda.Array`, and the call returns when they are complete.
 
     Raises:
         InvalidArgument: An argument has the wrong shape or an impossible value.

@@ -80,6 +80,38 @@ def case_results():
         assert y[-1].shape == (5, 8)
 
 
+def case_halves():
+    """Results have the type of the arrays, and states are floats."""
+    for wrap in (Dlpack, Interface):
+        h, last = penstock.scan(wrap(X.astype(np.float16)), wrap(X.astype(np.float16)))
+        assert (h.dtype, last.dtype) == ("float16", "float32")
+        assert h.__cuda_array_interface__["typestr"] == "<f2" and np.asarray(h).dtype == np.float16
+    half = Dlpack(X.astype(np.float16))
+    refused(TypeError, "out must be float16, not float32", lambda: CELL.forward(half, out=Dlpack(np.zeros((2, 5, 8), np.float32))))
+    refused(TypeError, "b must be float16, not float32", lambda: penstock.scan(half, Dlpack(X)))
+
+
+def case_steps_and_scans():
+    """Their results stay on the GPU, and arrays elsewhere are refused."""
+    step, zeros = X[:, 0].copy(), np.zeros((2, 2, 8), np.float32)
+    state = CELL.step(Dlpack(step))
+    assert isinstance(state, penstock.cuda.Array) and state.shape == (2, 2, 8)
+    assert CELL.step(Dlpack(step), state, out=state) is state
+    assert CELL.step(Dlpack(step[0]), (state[0][0], state[1][0])).shape == (2, 8)
+    y, _ = penstock.Recurrent("gru", 3, 8, layers=2).step(Dlpack(step))
+    assert y.shape == (2, 8) and y.device == "cuda:0"
+    h, last = penstock.scan(Dlpack(X), Interface(X), Dlpack(step))
+    assert h.shape == (2, 5, 3) and last.shape == (2, 3) and h.device == "cuda:0"
+    gradients = penstock.log_scan_backward(Dlpack(X), Dlpack(X), h, h, sign=Dlpack(X))
+    assert [array.shape for array in gradients] == [(2, 5, 3), (2, 5, 3), (2, 5, 3), (2, 3)]
+    refused(ValueError, "h must be in the memory of cuda:0, where the call runs", lambda: CELL.step(Dlpack(step), Dlpack(zeros, (1, 0))))
+    refused(ValueError, "h must be in the memory of cuda:0, where the call runs", lambda: CELL.step(Dlpack(step), zeros))
+    refused(ValueError, "b must be in the memory of cuda:0", lambda: penstock.scan(Dlpack(X), X))
+    refused(penstock.Unsupported, "not 'cuda:1'", lambda: penstock.scan(Dlpack(X), Dlpack(X), device="cuda:1"))
+    refused(penstock.Unsupported, "'cpu', or 'auto' for a scan, not 'cuda:0'", lambda: penstock.scan(X, X, device="cuda"))
+    refused(TypeError, "a must be float32, bfloat16 or float16, not float64", lambda: penstock.scan(Dlpack(X.astype(float)), Dlpack(X)))
+
+
 def case_order():
     """Every array is asked for use in the stream of the network, or its stream is waited for."""
     x = Dlpack(X)
@@ -135,7 +167,7 @@ def case_training():
         dx, _ = CELL.backward(None, tape=tape, input_gradient=False)
         assert dx is None
         CELL.forward(wrap(X), tape=tape)
-        refused(ValueError, "dy must be in the memory of cuda:0, where x is, not of cpu", lambda: CELL.backward(X, tape=tape))
+        refused(ValueError, "dy must be in the memory of cuda:0, where the call runs, not of cpu", lambda: CELL.backward(X, tape=tape))
         with CELL.edit():
             pass
         refused(ValueError, "the weights as they are now", lambda wrap=wrap: CELL.backward(wrap(out.array), tape=tape))
@@ -160,9 +192,9 @@ def case_refusals():
     y = np.zeros((2, 5, 8), np.float32)
     state = np.zeros((2, 2, 8), np.float32)
     forward = CELL.forward
-    refused(TypeError, "x must be float32, not float64", lambda: forward(Dlpack(X.astype(float))))
-    refused(TypeError, "x must be float32, not float64", lambda: forward(Interface(X.astype(float))))
-    refused(TypeError, "x must be float32, not int16", lambda: forward(Interface(X.astype(np.int16))))
+    refused(TypeError, "x must be float32, bfloat16 or float16, not float64", lambda: forward(Dlpack(X.astype(float))))
+    refused(TypeError, "x must be float32, bfloat16 or float16, not float64", lambda: forward(Interface(X.astype(float))))
+    refused(TypeError, "x must be float32, bfloat16 or float16, not int16", lambda: forward(Interface(X.astype(np.int16))))
     refused(TypeError, "x must be an array of numbers", lambda: forward(Interface(X, typestr=">f4")))
     refused(TypeError, "x must be an array of numbers", lambda: forward(Interface(X, typestr="|V4")))
     refused(ValueError, "x on a GPU must have contiguous channels", lambda: forward(Dlpack(np.ones((2, 5, 6), np.float32)[..., ::2])))
@@ -174,12 +206,12 @@ def case_refusals():
             lambda: forward(Dlpack(X, device=(10, 0))))  # fmt: skip
     refused(ValueError, "device must be 'cuda:0', where x is, not 'cuda:1'", lambda: forward(Dlpack(X), device="cuda:1"))
     refused(ValueError, "device must be 0 to 0", lambda: forward(Dlpack(X, device=(2, 1))))
-    refused(ValueError, "h0 must be in the memory of cuda:0, where x is, not of cpu", lambda: forward(Dlpack(X), state))
-    refused(ValueError, "h0 must be in the memory of cuda:0, where x is, not of cuda:1",
+    refused(ValueError, "h0 must be in the memory of cuda:0, where the call runs, not of cpu", lambda: forward(Dlpack(X), state))
+    refused(ValueError, "h0 must be in the memory of cuda:0, where the call runs, not of cuda:1",
             lambda: forward(Dlpack(X), Dlpack(state, device=(2, 1))))  # fmt: skip
     refused(ValueError, "h0 must be in the memory of the CPU, not of cuda:0", lambda: forward(X, Dlpack(state)))
     refused(ValueError, "out must be in the memory of the CPU, not of cuda:0", lambda: forward(X, out=Dlpack(y)))
-    refused(ValueError, "out must be in the memory of cuda:0, where x is, not of cpu", lambda: forward(Dlpack(X), out=y))
+    refused(ValueError, "out must be in the memory of cuda:0, where the call runs, not of cpu", lambda: forward(Dlpack(X), out=y))
     refused(ValueError, "h0 on a GPU must be contiguous", lambda: forward(Dlpack(X), Dlpack(state.transpose(1, 0, 2))))
     read_only = y.copy()
     read_only.flags.writeable = False
@@ -188,8 +220,6 @@ def case_refusals():
     refused(ValueError, "y must not overlap x", lambda: penstock.LSTMCell(8, 8).forward(Dlpack(y), out=Dlpack(y)))
     refused(penstock.Unsupported, "dtype must be 'float32' on a GPU",
             lambda: penstock.LSTMCell(3, 8, dtype="float64").forward(Dlpack(X.astype(float))))  # fmt: skip
-    refused(ValueError, "x must be in the memory of the CPU, not of cuda:0", lambda: CELL.step(Dlpack(X[:, 0])))
-    refused(ValueError, "a must be in the memory of the CPU, not of cuda:0", lambda: penstock.scan(Dlpack(X), Dlpack(X)))
 
 
 if __name__ == "__main__":

@@ -24,9 +24,9 @@ def normal(seed, *shape):
     return np.random.default_rng(seed).standard_normal(shape, np.float32)
 
 
-def close(got, expected, terms, steps):
+def close(got, expected, terms, steps, epsilon=EPSILON):
     """Sums of `terms` products, and a random walk of `steps` roundings."""
-    bound = 8 * EPSILON * (terms**0.5 + 4) * (steps + 1) ** 0.5 * max(1.0, np.abs(expected).max(initial=0.0))
+    bound = 8 * epsilon * (terms**0.5 + 4) * (steps + 1) ** 0.5 * max(1.0, np.abs(expected).max(initial=0.0))
     np.testing.assert_allclose(got, expected, rtol=0, atol=bound)
 
 

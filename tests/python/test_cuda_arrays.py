@@ -116,6 +116,82 @@ def test_stacks_with_rows_of_any_length(cell, kind, wrap):
             close(here(got), wanted, 64, 20)
 
 
+HALVES = [(torch.bfloat16, 2.0**-8), (torch.float16, 2.0**-11)]
+
+
+@pytest.mark.parametrize("cell", CELLS, ids=str)
+@pytest.mark.parametrize("dtype, epsilon", HALVES, ids=["bf16", "f16"])
+def test_halves_train(cell, dtype, epsilon):
+    """Sequences and their gradients have the type of x; states are floats."""
+    single, double = networks(cell, 5, 16, layers=2)
+    x, h0, dy, dh = arguments(single, 4, 20)
+    x, dy = (there(array).to(dtype) for array in (x, dy))
+    expected = passes(double, *(here(array.double()) for array in (x, torch.from_numpy(h0), dy, torch.from_numpy(dh))))
+    results = passes(single, x, there(h0), dy, there(dh))
+    names = [array.dtype for array in results[:4]]
+    assert names == [str(dtype).removeprefix("torch."), "float32"] * 2
+    for got, wanted in zip(results, expected, strict=True):
+        close(here(got), wanted, 80 + 16, 40, epsilon)
+    for got, again in zip(passes(single, x, there(h0), dy, there(dh)), results, strict=True):
+        np.testing.assert_array_equal(here(got), here(again))
+    assert torch.from_dlpack(results[0]).dtype == dtype
+    np.testing.assert_array_equal(here(torch.from_dlpack(results[0]).float()), here(results[0]).astype(np.float32))
+
+
+@pytest.mark.parametrize("cell", CELLS, ids=str)
+def test_steps_are_those_of_a_sequence(cell):
+    single, double = networks(cell, 5, 16, layers=2)
+    x, h0, _, _ = arguments(single, 4, 6)
+    expected, expected_last = double.forward(x.astype(np.float64), h0.astype(np.float64))
+    for wrap in WAYS[:2]:  # no bfloat16 by the third
+        for dtype, epsilon in [(torch.float32, np.finfo(np.float32).eps), *HALVES]:
+            state, outputs = there(h0), []
+            for step in range(6):
+                y, state = single.step(wrap(there(x[:, step]).to(dtype)), state)
+                outputs.append(here(y).astype(np.float64))
+            close(np.stack(outputs, 1), expected, 32, 24, epsilon)
+            close(here(state), expected_last, 32, 24, epsilon)
+    out = there(h0)
+    y, state = single.step(there(x[:, 0]), out, out=out)
+    assert state is out
+    close(here(out), double.step(x[:, 0].astype(np.float64), h0.astype(np.float64))[1], 32, 4)
+    one, _ = single.step(there(x[0, 0]), there(np.ascontiguousarray(np.moveaxis(h0, -2, 0)[0])))
+    close(here(one), double.step(x[:, 0].astype(np.float64), h0.astype(np.float64))[0][0], 32, 4)
+
+
+@pytest.mark.parametrize("dtype, epsilon", [(torch.float32, np.finfo(np.float32).eps), *HALVES], ids=["f32", "bf16", "f16"])
+@pytest.mark.parametrize("kind", ["padded", "packed", "time_first"])
+@pytest.mark.parametrize("logarithmic", [False, True])
+def test_scans(logarithmic, kind, dtype, epsilon):
+    a, b, dh = normal(1, 4, 300, 33), normal(2, 4, 300, 33), normal(3, 4, 300, 33)
+    a = -np.abs(a) - 0.01 if logarithmic else np.tanh(a)
+    h0, dlast, options = normal(4, 4, 33), normal(5, 4, 33), {}
+    if kind == "padded":
+        options = {"lengths": np.array([300, 0, 5, 129]), "reset_mask": np.random.default_rng(4).random((4, 300)) < 0.02}
+    if kind == "packed":
+        a, b, dh = (array.reshape(1200, 33) for array in (a, b, dh))
+        options = {"cu_seqlens": np.array([0, 3, 700, 700, 1200])}
+    if kind == "time_first":
+        a, b, dh = (np.ascontiguousarray(array.transpose(1, 0, 2)) for array in (a, b, dh))
+        options = {"layout": "time_first", "reverse": True}
+    a, b, dh = (there(array).to(dtype) for array in (a, b, dh))
+    forward, backward = (penstock.log_scan, penstock.log_scan_backward) if logarithmic else (penstock.scan, penstock.scan_backward)
+    signs = {"sign": torch.sign(b)} if logarithmic else {}
+    wide = {key: here(value.double()) for key, value in signs.items()}
+    h, last = forward(a, b, there(h0), **signs, **options)
+    expected = forward(here(a.double()), here(b.double()), h0.astype(np.float64), **wide, **options)
+    assert h.dtype == str(dtype).removeprefix("torch.") and last.dtype == "float32"
+    for got, wanted in zip((h, last), expected, strict=True):
+        close(here(got), wanted, 8, 300, epsilon)
+    gradients = backward(a, b, h, dh, there(h0), there(dlast), **signs, **options)
+    wanted = backward(here(a.double()), here(b.double()), expected[0], here(dh.double()), h0.astype(np.float64),
+                      dlast.astype(np.float64), **wide, **options)  # fmt: skip
+    for got, reference in zip(gradients, wanted, strict=True):
+        close(here(got), reference, 8, 600, epsilon)
+    for got, again in zip(backward(a, b, h, dh, there(h0), there(dlast), **signs, **options), gradients, strict=True):
+        np.testing.assert_array_equal(here(got), here(again))
+
+
 def test_one_row_strides_and_out():
     single, double = networks("gru", 3, 16)
     wide = there(normal(1, 4, 9, 8))
@@ -268,16 +344,19 @@ def test_refusals():
     network = penstock.Recurrent("gru", 8, 32)
     x = there(normal(1, 4, 9, 8))
     for message, call in {
-        "h0 must be in the memory of cuda:0, where x is, not of cpu": lambda: network.forward(x, network.zero_state(4)),
+        "h0 must be in the memory of cuda:0, where the call runs, not of cpu": lambda: network.forward(x, network.zero_state(4)),
         "out must be in the memory of the CPU, not of cuda:0": lambda: network.forward(x.cpu(), out=x),
         "y must not overlap x": lambda: penstock.Recurrent("gru", 8, 8).forward(x, out=x),
         "device must be 'cuda:0', where x is, not 'cuda:1'": lambda: network.forward(x, device="cuda:1"),
-        "x must be in the memory of the CPU, not of cuda:0": lambda: penstock.GRUCell(8, 32).step(x[:, 0]),
+        "h must be in the memory of cuda:0, where the call runs": lambda: penstock.GRUCell(8, 32).step(x[:, 0], np.zeros((4, 32), "f4")),
+        "b must be in the memory of cuda:0": lambda: penstock.scan(x, here(x)),
     }.items():
         with pytest.raises(penstock.InvalidArgument, match=message):
             call()
-    with pytest.raises(TypeError, match="x must be float32, not bfloat16"):
-        network.forward(x.bfloat16())
+    with pytest.raises(TypeError, match="out must be bfloat16, not float32"):
+        network.forward(x.bfloat16(), out=torch.zeros(4, 9, 32, device="cuda"))
+    with pytest.raises(TypeError, match="x must be float32, bfloat16 or float16, not float64"):
+        network.forward(x.double())
 
 
 @pytest.mark.skipif(penstock.cuda.device_count() < 2, reason="there is one GPU")
@@ -290,7 +369,7 @@ def test_the_gpu_of_x():
             y, _ = network.forward(wrap(x.to("cuda:1")))
         assert y.device == "cuda:1"
         np.testing.assert_array_equal(here(y), expected)
-    with pytest.raises(penstock.InvalidArgument, match="h0 must be in the memory of cuda:1, where x is, not of cuda:0"):
+    with pytest.raises(penstock.InvalidArgument, match="h0 must be in the memory of cuda:1, where the call runs, not of cuda:0"):
         network.forward(x.to("cuda:1"), torch.zeros(1, 4, 32, device="cuda"))
 
 
@@ -305,5 +384,5 @@ def test_arrays_of_cupy_are_read_and_written():
     out = cupy.zeros((2, 5, 8), cupy.float32)
     cell.forward(x, out=out)
     np.testing.assert_array_equal(cupy.asnumpy(out), expected)
-    with pytest.raises(ValueError, match="a must be in the memory of the CPU"):
-        penstock.scan(x, x)
+    h, _ = penstock.scan(x, x)
+    np.testing.assert_array_equal(cupy.asnumpy(cupy.from_dlpack(h)), here(penstock.scan(there(cupy.asnumpy(x)), x)[0]))

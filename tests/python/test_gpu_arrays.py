@@ -16,7 +16,7 @@ BUILD = pathlib.Path(os.environ.get("PENSTOCK_BUILD", pathlib.Path(__file__).par
 NAMES = [cell["name"] for cell in penstock.cells()]
 
 
-@pytest.mark.parametrize("case", ["results", "order", "exported_memory", "training", "rows", "refusals"])
+@pytest.mark.parametrize("case", ["results", "halves", "steps_and_scans", "order", "exported_memory", "training", "rows", "refusals"])
 def test_with_a_driver_that_computes_nothing(case, tmp_path):
     fake_cuda = BUILD / "tests" / "fake_cuda"
     if not (fake_cuda / "libcuda.so.1").exists():
@@ -62,6 +62,53 @@ def test_training_on_the_cpu_as_the_device(name, rows, dtype):
     for wrap in (Dlpack, lambda array: array):  # a copy of the network reads both
         for got, wanted in zip(passes(wrap, True), expected, strict=True):
             np.testing.assert_array_equal(got, wanted)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", NAMES)
+def test_steps_on_the_cpu_as_the_device(name, dtype):
+    network = penstock.Recurrent(name, 3, 6, layers=2, dtype=dtype)
+    for shape in ((4, 3), (1, 3), (3,)):
+        x = normal(1, *shape).astype(dtype)
+        h = np.abs(normal(2, *network.zero_state(*shape[:-1]).shape)).astype(dtype)
+        for state in (None, h):
+            expected = network.step(x, state)
+            got = network._network.step(Dlpack(x), None if state is None else Dlpack(state), None, True)
+            for array, wanted in zip(got, expected, strict=True):
+                assert isinstance(array, _core.Array)
+                np.testing.assert_array_equal(np.asarray(array), wanted)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("rows", ["padded", "packed", "time_first", "one"])
+@pytest.mark.parametrize("logarithmic, signs", [(False, False), (True, False), (True, True)])
+def test_scans_on_the_cpu_as_the_device(logarithmic, signs, rows, dtype):
+    a, b, dh = (normal(seed, 4, 7, 3).astype(dtype) for seed in range(3))
+    sign, h0, which = np.sign(normal(3, 4, 7, 3)).astype(dtype), normal(4, 4, 3).astype(dtype), None
+    if rows == "padded":
+        which = (np.array([7, 2, 5, 1]), None, normal(2, 4, 7) > 1)
+    if rows == "packed":
+        a, b, dh, sign = (array.reshape(28, 3) for array in (a, b, dh, sign))
+        which = (None, np.array([0, 3, 10, 17, 28]), None)
+    if rows == "time_first":
+        a, b, dh, sign = (array.transpose(1, 0, 2) for array in (a, b, dh, sign))
+    if rows == "one":
+        a, b, dh, sign, h0 = (array[0] for array in (a, b, dh, sign, h0))
+    how = logarithmic, False, which, rows == "time_first", _core.Execution("auto", "cpu", 1, True, "full")
+
+    typed = type("Typed", (Dlpack,), {"dtype": np.dtype(dtype)})
+
+    def passes(wrap, copied):
+        terms = wrap(a), wrap(b), wrap(sign) if signs else None
+        h, last = _core.scan(terms, wrap(h0), None, *how, copied)
+        gradients = _core.scan_backward(terms, wrap(h0), (h, wrap(dh), wrap(h0)), *how, copied)
+        arrays = [array for array in (h, last, *gradients) if array is not None]
+        assert len(arrays) == 5 + signs
+        assert all(isinstance(array, _core.Array if copied else np.ndarray) for array in arrays)
+        return [np.asarray(array) for array in arrays]
+
+    for got, wanted in zip(passes(typed, True), passes(lambda array: array, False), strict=True):
+        np.testing.assert_array_equal(got, wanted)
 
 
 def dtype_one(dtype):

@@ -13,7 +13,7 @@ namespace {
 /// Functions and dtypes of NumPy that calls need again and again. Never released, since it may be used until exit.
 struct Numpy {
   nb::object ndarray, empty, asarray, ascontiguousarray, from_dlpack, can_cast, shares_memory;
-  nb::object types[5];
+  nb::object types[6];
 
   static const Numpy& get() {
     static const Numpy* numpy = new Numpy();
@@ -30,7 +30,7 @@ struct Numpy {
     from_dlpack = module.attr("from_dlpack");
     can_cast = module.attr("can_cast");
     shares_memory = module.attr("shares_memory");
-    for (const Scalar scalar : {Scalar::f32, Scalar::f64, Scalar::i32, Scalar::i64, Scalar::u8}) {
+    for (const Scalar scalar : {Scalar::f32, Scalar::f64, Scalar::i32, Scalar::i64, Scalar::u8, Scalar::f16}) {
       types[static_cast<int>(scalar)] = module.attr("dtype")(name_of(scalar));
     }
   }
@@ -51,9 +51,13 @@ bool is_item(const char* format, Py_ssize_t size, Scalar scalar) {
     case Scalar::i64:
       return (*format == 'l' || *format == 'q') && size == 8;
     case Scalar::u8:
+      return *format == 'B' || *format == '?' || *format == 'b';
+    case Scalar::f16:
+    case Scalar::bf16:
+    case Scalar::gpu_floats:
       break;
   }
-  return *format == 'B' || *format == '?' || *format == 'b';
+  return false;
 }
 
 /// Returns Python's name for the type of the numbers in a buffer.
@@ -125,9 +129,15 @@ const char* name_of(Scalar scalar) {
     case Scalar::i64:
       return "int64";
     case Scalar::u8:
+      return "uint8";
+    case Scalar::f16:
+      return "float16";
+    case Scalar::bf16:
+      return "bfloat16";
+    case Scalar::gpu_floats:
       break;
   }
-  return "uint8";
+  return "float32, bfloat16 or float16";
 }
 
 Scalar floats_of(nb::handle object) {

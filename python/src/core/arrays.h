@@ -15,8 +15,9 @@ namespace nb = nanobind;
 
 using Shape = std::vector<Index>;
 
-/// Types of numbers in arguments and results.
-enum class Scalar { f32, f64, i32, i64, u8 };
+/// Types of numbers in arguments and results. Only arrays on a GPU are of bf16, or f16; `gpu_floats` is whichever of
+/// f32, bf16 and f16 such an argument has.
+enum class Scalar { f32, f64, i32, i64, u8, f16, bf16, gpu_floats };
 
 template <class T>
 constexpr Scalar scalar_of();
@@ -41,7 +42,7 @@ constexpr Scalar scalar_of<std::uint8_t>() {
   return Scalar::u8;  // also for NumPy's bool
 }
 
-/// Returns NumPy's name of a type, such as "float32".
+/// Returns NumPy's name of a type, such as "float32", or that of JAX and PyTorch, "bfloat16".
 const char* name_of(Scalar scalar);
 
 /// Returns a shape as NumPy prints it, such as "(2, 3)".

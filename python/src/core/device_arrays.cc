@@ -7,7 +7,9 @@
 #include <nanobind/stl/vector.h>
 
 #include <atomic>
+#include <bit>
 #include <cstdint>
+#include <cstring>
 #include <utility>
 
 #include "bindings.h"
@@ -32,9 +34,15 @@ nb::dlpack::dtype number_type(Scalar scalar) {
     case Scalar::i64:
       return nb::dtype<std::int64_t>();
     case Scalar::u8:
+      return nb::dtype<std::uint8_t>();
+    case Scalar::f16:
+      return {static_cast<std::uint8_t>(NumberCode::Float), 16, 1};
+    case Scalar::bf16:
+      return {static_cast<std::uint8_t>(NumberCode::Bfloat), 16, 1};
+    case Scalar::gpu_floats:
       break;
   }
-  return nb::dtype<std::uint8_t>();
+  return {};
 }
 
 std::size_t number_bytes(Scalar scalar) { return number_type(scalar).bits / 8; }
@@ -55,7 +63,8 @@ std::string number_name(nb::dlpack::dtype type) {
 /// Returns the type that this one counts as.
 std::optional<Scalar> counted_as(nb::dlpack::dtype type) {
   if (static_cast<NumberCode>(type.code) == NumberCode::Bool && type.bits == 8 && type.lanes == 1) return Scalar::u8;
-  for (const Scalar scalar : {Scalar::f32, Scalar::f64, Scalar::i32, Scalar::i64, Scalar::u8}) {
+  for (const Scalar scalar :
+       {Scalar::f32, Scalar::f64, Scalar::i32, Scalar::i64, Scalar::u8, Scalar::f16, Scalar::bf16}) {
     if (type == number_type(scalar)) return scalar;
   }
   return std::nullopt;
@@ -165,20 +174,24 @@ DeviceArray::DeviceArray(nb::handle object, const char* name, Scalar scalar, con
     import_interface(object.attr("__cuda_array_interface__"), writable);
     owner_ = std::make_shared<nb::object>(nb::borrow(object));
   } else {
-    refuse(std::string(name) + " must be an array on " + to_string(stream->device()) + ", as x is");
+    refuse(std::string(name) + " must be an array on " + to_string(stream->device()) + ", where the call runs");
   }
 }
 
 void DeviceArray::check_device(Device given) const {
   if (given == stream_->device()) return;
-  refuse(std::string(name_) + " must be in the memory of " + to_string(stream_->device()) + ", where x is, not of " +
-         to_string(given));
+  refuse(std::string(name_) + " must be in the memory of " + to_string(stream_->device()) +
+         ", where the call runs, not of " + to_string(given));
 }
 
 void DeviceArray::check_type(std::optional<Scalar> given, const std::string& text) {
   if (given == scalar_) return;
   if (scalar_ == Scalar::i64 && given == Scalar::i32) {
     scalar_ = Scalar::i32;  // what JAX has for whole numbers
+    return;
+  }
+  if (scalar_ == Scalar::gpu_floats && (given == Scalar::f32 || given == Scalar::bf16 || given == Scalar::f16)) {
+    scalar_ = *given;
     return;
   }
   throw nb::type_error((std::string(name_) + " must be " + name_of(scalar_) + ", not " + text).c_str());
@@ -282,6 +295,7 @@ void DeviceArray::require_shape(std::span<const Index> wanted, const char* axes)
 nb::object DeviceArray::object() const { return stream_ ? nb::cast(*this) : nb::none(); }
 
 nb::object DeviceArray::numpy() const {
+  if (scalar_ == Scalar::bf16) return widened();
   const Array copy = Array::empty(shape_, scalar_);
   {
     const nb::gil_scoped_release unlocked;
@@ -289,6 +303,24 @@ nb::object DeviceArray::numpy() const {
     stream_->download(copy.data(), data_, bytes());
   }
   return copy.object();
+}
+
+nb::object DeviceArray::widened() const {
+  const Array wide = Array::empty(shape_, Scalar::f32);
+  {
+    const nb::gil_scoped_release unlocked;
+    settle();
+    // The upper half of the floats' memory has the numbers until each float is written.
+    auto* const numbers = wide.as<float>();
+    auto* const halves = reinterpret_cast<std::byte*>(numbers) + bytes();
+    stream_->download(halves, data_, bytes());
+    for (Index i = 0; i < size(); ++i) {
+      std::uint16_t half = 0;
+      std::memcpy(&half, halves + 2 * i, sizeof half);
+      numbers[i] = std::bit_cast<float>(static_cast<std::uint32_t>(half) << 16);
+    }
+  }
+  return wide.object();
 }
 
 DeviceArray DeviceArray::entry(Index i) const {
@@ -313,6 +345,7 @@ nb::object DeviceArray::capsule(nb::handle self) const {
 }
 
 nb::dict DeviceArray::interface() const {
+  if (scalar_ == Scalar::bf16) throw nb::attribute_error("__cuda_array_interface__ has no bfloat16: use DLPack");
   settle();
   memory_->exported = true;
   nb::dict all;
@@ -340,12 +373,12 @@ first axis, so ``h, c = state`` works. Its numbers are complete when the call re
           nb::sig("def shape(self) -> tuple[int, ...]"), "The sizes of all axes.")
       .def_prop_ro(
           "dtype", [](const DeviceArray& self) { return name_of(self.scalar()); },
-          "The name of the type of its numbers: ``\"float32\"``.")
+          "The name of the type of its numbers: ``\"float32\"``, ``\"bfloat16\"`` or ``\"float16\"``.")
       .def_prop_ro(
           "device", [](const DeviceArray& self) { return to_string(self.device()); },
           "The name of its device: ``\"cuda:0\"``.")
       .def("numpy", &DeviceArray::numpy, nb::sig("def numpy(self) -> numpy.ndarray"),
-           "Returns a copy in CPU memory, a NumPy array.")
+           "Returns a copy in CPU memory, a NumPy array. bfloat16 becomes float32, since NumPy does not have it.")
       .def(
           "__array__",
           [](const DeviceArray& self, nb::handle dtype, std::optional<bool> copy) {

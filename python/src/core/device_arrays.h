@@ -60,7 +60,7 @@ class DeviceArray {
 
   /// Returns a Python object of this array; None for no array.
   nb::object object() const;
-  /// Returns a copy in CPU memory, a NumPy array.
+  /// Returns a copy in CPU memory, a NumPy array; of bf16 in floats.
   nb::object numpy() const;
   /// Returns the view [i] along the first axis.
   DeviceArray entry(Index i) const;
@@ -72,6 +72,7 @@ class DeviceArray {
  private:
   struct Memory;
 
+  nb::object widened() const;
   void import_dlpack(nb::handle object, bool writable);
   void import_interface(nb::handle object, bool writable);
   void check_device(Device given) const;

@@ -4,62 +4,67 @@
 
 #include <map>
 #include <memory>
+#include <optional>
+#include <string>
 #include <tuple>
+#include <type_traits>
+#include <utility>
 
 #include "bindings.h"
-#include "sequences.h"
+#include "tapes.h"
 
 namespace penstock::python {
 namespace {
 
 using Terms = std::tuple<nb::object, nb::object, nb::object>;
 
-/// The arrays of one scan call, forward or backward, with one element type.
-template <class Real>
+/// The arrays of one scan call, forward or backward, with one element type. States on a GPU are floats.
+template <class Real, class Memory>
 class ScanCall {
+  using Arrays = typename Memory::Arrays;
+  static constexpr bool on_device = std::is_same_v<Arrays, DeviceArray>;
+
  public:
   /// `terms` are a, b, and the factor of b or None.
-  ScanCall(ScanForm form, const Terms& terms, nb::handle h0, nb::handle which, bool time_first)
-      : a_(read(std::get<0>(terms), form == ScanForm::linear ? "a" : "log_a")),
-        b_(read(std::get<1>(terms), form == ScanForm::linear ? "b" : "log_b")),
-        rows_(a_.shape(), a_.name(), time_first ? Layout::time_first : Layout::batch_first, which) {
+  ScanCall(Memory memory, ScanForm form, const Terms& terms, nb::handle h0, nb::handle which, bool time_first)
+      : memory_(std::move(memory)),
+        a_(read(std::get<0>(terms), form == ScanForm::linear ? "a" : "log_a", memory_.sequences(scalar))),
+        type_(memory_.type_of(a_, scalar)),
+        b_(read(std::get<1>(terms), form == ScanForm::linear ? "b" : "log_b", type_)),
+        rows_(a_.shape(), a_.name(), time_first ? Layout::time_first : Layout::batch_first, which, memory_.stream()) {
     rows_.check(b_, channels());
     if (const nb::object& factor = std::get<2>(terms); !factor.is_none()) {
-      factor_ = read(factor, "sign");
+      factor_ = read(factor, "sign", type_);
       rows_.check(factor_, channels());
     }
     h0_ = read_state(h0, "h0");
   }
 
   nb::tuple forward(const Scan<Real>& scan, nb::handle out, const Execution& execution) const {
-    Array h = out.is_none() ? Array::empty(rows_.shape(channels()), scalar)
-                            : Array::output(out, "out", scalar).with_whole_rows();
+    const Arrays h = out.is_none() ? memory_.empty(rows_.shape(channels()), type_)
+                                   : memory_.output(out, "out", type_).with_whole_rows();
     if (!out.is_none()) rows_.check(h, channels());
-    const Array hT = Array::empty(state_shape(), scalar);
-    {
-      const nb::gil_scoped_release unlocked;
-      scan.forward(rows_.batch(), terms(), rows_.view<Real>(h), data(h0_), hT.as<Real>(), execution);
-    }
+    const Arrays hT = memory_.empty(state_shape(), scalar);
+    run([&](const auto& batch, const auto& terms, const auto& view, const auto& state) {
+      scan.forward(batch, terms, view(h), state(h0_), state(hT), execution);
+    });
     return nb::make_tuple(out.is_none() ? h.object() : nb::borrow(out), hT.object());
   }
 
   /// `outputs` are h, its gradient, and the gradient of the last state or None.
   nb::tuple backward(const Scan<Real>& scan, const Terms& outputs, const Execution& execution) const {
-    const Array h = read(std::get<0>(outputs), "h"), dh = read(std::get<1>(outputs), "dh");
-    const Array dhT = read_state(std::get<2>(outputs), "dhT");
+    const Arrays h = read(std::get<0>(outputs), "h", type_), dh = read(std::get<1>(outputs), "dh", type_);
+    const Arrays dhT = read_state(std::get<2>(outputs), "dhT");
     rows_.check(h, channels());
     rows_.check(dh, channels());
     const Shape shape = rows_.shape(channels());
-    const Array da = Array::empty(shape, scalar), db = Array::empty(shape, scalar);
-    const Array dfactor = factor_ ? Array::empty(shape, scalar) : Array();
-    const Array dh0 = Array::empty(state_shape(), scalar);
-    {
-      const nb::gil_scoped_release unlocked;
-      const typename Scan<Real>::TermGradients gradients = {rows_.view<Real>(da), rows_.view<Real>(db),
-                                                            rows_.view<Real>(dfactor)};
-      scan.backward(rows_.batch(), terms(), rows_.view<const Real>(h), data(h0_), rows_.view<const Real>(dh), data(dhT),
-                    gradients, dh0.as<Real>(), execution);
-    }
+    const Arrays da = memory_.empty(shape, type_), db = memory_.empty(shape, type_);
+    const Arrays dfactor = factor_ ? memory_.empty(shape, type_) : Arrays();
+    const Arrays dh0 = memory_.empty(state_shape(), scalar);
+    run([&](const auto& batch, const auto& terms, const auto& view, const auto& state) {
+      scan.backward(batch, terms, view(h), state(h0_), view(dh), state(dhT), {view(da), view(db), view(dfactor)},
+                    state(dh0), execution);
+    });
     return nb::make_tuple(da.object(), db.object(), dfactor.object(), dh0.object());
   }
 
@@ -68,54 +73,107 @@ class ScanCall {
  private:
   static constexpr Scalar scalar = scalar_of<Real>();
 
-  static Array read(nb::handle object, const char* name) {
-    Array array = Array(object, name, scalar).with_whole_rows();
-    if (array.rank() == 0) refuse(std::string(name) + " must have the shape (T, C) or (B, T, C), not ()");
+  Arrays read(nb::handle object, const char* name, Scalar type) const {
+    Arrays array = memory_.read(object, name, type).with_whole_rows();
+    if (array.shape().empty()) refuse(std::string(name) + " must have the shape (T, C) or (B, T, C), not ()");
     return array;
   }
-  static const Real* data(const Array& array) { return array ? array.as<const Real>() : nullptr; }
 
   Shape state_shape() const { return rows_.one_row() ? Shape{channels()} : Shape{rows_.batch().rows, channels()}; }
-  Array read_state(nb::handle object, const char* name) const {
+  Arrays read_state(nb::handle object, const char* name) const {
     if (object.is_none()) return {};
-    Array state = Array(object, name, scalar).contiguous();
+    Arrays state = memory_.read(object, name, scalar).contiguous();
     state.require_shape(state_shape(), rows_.one_row() ? "(C,)" : "(B, C)");
     return state;
   }
-  typename Scan<Real>::Terms terms() const {
-    return {rows_.view<const Real>(a_), rows_.view<const Real>(b_), rows_.view<const Real>(factor_)};
+
+  /// Calls pass(batch, terms, view, state) without the GIL, and waits; view(array) and state(array) are what the
+  /// library takes for a sequence and for a state.
+  template <class Pass>
+  void run(const Pass& pass) const {
+    const nb::gil_scoped_release unlocked;
+    if constexpr (on_device) {
+      const DeviceBatch batch(*memory_.stream(), rows_);
+      Wait results(memory_.stream());
+      const auto view = [&](const DeviceArray& array) { return rows_.template tensor<Real>(array); };
+      const auto state = [&](const DeviceArray& array) {
+        if (!array) return Tensor();
+        return Tensor::contiguous(array.data(), dtype_of(scalar), {rows_.batch().rows, channels()}, array.device());
+      };
+      pass(batch.batch(), typename Scan<Real>::TensorTerms{view(a_), view(b_), view(factor_)}, view, state);
+      results.now();
+    } else {
+      const auto view = [&](const Array& array) { return rows_.template view<Real>(array); };
+      const auto state = [](const Array& array) { return array ? array.as<Real>() : nullptr; };
+      pass(rows_.batch(), typename Scan<Real>::Terms{view(a_), view(b_), view(factor_)}, view, state);
+    }
   }
 
-  Array a_, b_, factor_, h0_;
+  Memory memory_;
+  Arrays a_;
+  Scalar type_;  // of sequences
+  Arrays b_, factor_, h0_;
   Rows rows_;
 };
 
-/// Returns a scan from a cache: making one takes longer than a short call. The GIL protects the cache.
+/// Returns a scan from a cache: making one takes longer than a short call. `stream`: null for the CPU. The GIL protects
+/// the cache.
 template <class Real>
-std::shared_ptr<const Scan<Real>> scan_of(Index channels, ScanForm form, bool reverse) {
-  static auto* known = new std::map<std::tuple<Index, ScanForm, bool>, std::shared_ptr<const Scan<Real>>>();
+std::shared_ptr<const Scan<Real>> scan_of(Index channels, ScanForm form, bool reverse,
+                                          const std::shared_ptr<Stream>& stream) {
+  static auto* known = new std::map<std::tuple<Index, ScanForm, bool, Stream*>, std::shared_ptr<const Scan<Real>>>();
   constexpr std::size_t most = 256;
   if (known->size() >= most) known->clear();
-  auto& scan = (*known)[{channels, form, reverse}];
-  if (!scan) scan = std::make_shared<const Scan<Real>>(channels, form, reverse);
+  auto& scan = (*known)[{channels, form, reverse, stream.get()}];
+  if (!scan) {
+    scan = stream ? std::make_shared<const Scan<Real>>(channels, *stream, form, reverse)
+                  : std::make_shared<const Scan<Real>>(channels, form, reverse);
+  }
   return scan;
 }
 
-/// Calls run(call, scan) for the arguments that the passes share, in the element type of the arrays.
+/// Returns the stream of all scans on a device. The GIL protects the list.
+std::shared_ptr<Stream> stream_on(Device device) {
+  static auto* known = new std::map<std::string, std::shared_ptr<Stream>>();
+  auto& stream = (*known)[to_string(device)];
+  if (!stream) stream = std::make_shared<Stream>(device);
+  return stream;
+}
+
+/// The arguments of a call besides its arrays of terms.
+struct Options {
+  bool logarithmic, reverse;
+  nb::handle which;
+  bool time_first;
+  CallExecution execution;
+  bool copied;  // for tests: an array of DLPack on the CPU is treated like one on a GPU
+};
+
+/// Calls run(call, scan, execution) for the arguments that the passes share, in the element type and on the device of
+/// the arrays.
 template <class Run>
-nb::tuple with_scan(nb::handle terms, nb::handle h0, bool logarithmic, bool reverse, nb::handle which, bool time_first,
-                    const CallExecution& execution, const Run& run) {
-  if (execution.on.device.is_cuda()) {
-    throw Error(ErrorCode::unsupported, "device must be 'cpu' for a scan of arrays in the memory of the CPU");
-  }
+nb::tuple with_scan(nb::handle terms, nb::handle h0, const Options& options, const Run& run) {
   const Terms given = nb::cast<Terms>(terms);
-  const ScanForm form = logarithmic ? ScanForm::logarithmic : ScanForm::linear;
-  const auto in_type = [&]<class Real>(Real) {
-    const ScanCall<Real> call(form, given, h0, which, time_first);
-    return run(call, *scan_of<Real>(call.channels(), form, reverse));
+  const nb::object& first = std::get<0>(given);
+  const ScanForm form = options.logarithmic ? ScanForm::logarithmic : ScanForm::linear;
+  const std::optional<Device> place = device_of(first, options.logarithmic ? "log_a" : "a");
+  const bool there = place && (place->is_cuda() || options.copied);
+  Execution execution = options.execution.on;
+  if (execution.device.is_cuda() && !(there && execution.device == *place)) {
+    throw Error(ErrorCode::unsupported, "device must be that of the arrays, '" + to_string(place.value_or(Device())) +
+                                            "', or 'auto' for a scan, not '" + to_string(execution.device) + "'");
+  }
+  const auto in_memory = [&]<class Real>(Real, auto memory) {
+    const auto stream = memory.stream();
+    const ScanCall<Real, decltype(memory)> call(std::move(memory), form, given, h0, options.which, options.time_first);
+    return run(call, *scan_of<Real>(call.channels(), form, options.reverse, stream), execution);
   };
-  if (floats_of(std::get<0>(given)) == Scalar::f64) return in_type(double());
-  return in_type(float());
+  const auto in_type = [&](auto real) {
+    if (!there) return in_memory(real, CpuMemory());
+    execution.device = *place;
+    return in_memory(real, DeviceMemory(stream_on(*place)));
+  };
+  return floats_of(first) == Scalar::f64 ? in_type(double()) : in_type(float());
 }
 
 }  // namespace
@@ -124,22 +182,26 @@ void bind_scans(nb::module_& module) {
   module.def(
       "scan",
       [](nb::handle terms, nb::handle h0, nb::handle out, bool logarithmic, bool reverse, nb::handle which,
-         bool time_first, const CallExecution& execution) {
-        const auto run = [&](const auto& call, const auto& scan) { return call.forward(scan, out, execution.on); };
-        return with_scan(terms, h0, logarithmic, reverse, which, time_first, execution, run);
+         bool time_first, const CallExecution& execution, bool copied) {
+        const auto run = [&](const auto& call, const auto& scan, const Execution& on) {
+          return call.forward(scan, out, on);
+        };
+        return with_scan(terms, h0, {logarithmic, reverse, which, time_first, execution, copied}, run);
       },
       nb::arg("terms"), nb::arg("h0").none(), nb::arg("out").none(), nb::arg("logarithmic"), nb::arg("reverse"),
-      nb::arg("which").none(), nb::arg("time_first"), nb::arg("execution"));
+      nb::arg("which").none(), nb::arg("time_first"), nb::arg("execution"), nb::arg("copied") = false);
   module.def(
       "scan_backward",
       [](nb::handle terms, nb::handle h0, nb::handle gradients, bool logarithmic, bool reverse, nb::handle which,
-         bool time_first, const CallExecution& execution) {
+         bool time_first, const CallExecution& execution, bool copied) {
         const Terms outputs = nb::cast<Terms>(gradients);
-        const auto run = [&](const auto& call, const auto& scan) { return call.backward(scan, outputs, execution.on); };
-        return with_scan(terms, h0, logarithmic, reverse, which, time_first, execution, run);
+        const auto run = [&](const auto& call, const auto& scan, const Execution& on) {
+          return call.backward(scan, outputs, on);
+        };
+        return with_scan(terms, h0, {logarithmic, reverse, which, time_first, execution, copied}, run);
       },
       nb::arg("terms"), nb::arg("h0").none(), nb::arg("gradients"), nb::arg("logarithmic"), nb::arg("reverse"),
-      nb::arg("which").none(), nb::arg("time_first"), nb::arg("execution"));
+      nb::arg("which").none(), nb::arg("time_first"), nb::arg("execution"), nb::arg("copied") = false);
 }
 
 }  // namespace penstock::python

@@ -10,6 +10,14 @@
 /// Sequences in arguments: arrays [T, C] of one row, [B, T, C], or packed [total, C].
 namespace penstock::python {
 
+/// Returns the library's name of a type of floats.
+inline DType dtype_of(Scalar scalar) {
+  return scalar == Scalar::f64    ? DType::f64
+         : scalar == Scalar::bf16 ? DType::bf16
+         : scalar == Scalar::f16  ? DType::f16
+                                  : DType::f32;
+}
+
 /// Order of the axes of rows and steps.
 enum class Layout { batch_first, time_first };
 
@@ -65,7 +73,7 @@ class Rows {
     Tensor tensor =
         packed() ? Tensor::contiguous(at.data, DType::f32, {total_, channels}, sequence.device())
                  : Tensor::contiguous(at.data, DType::f32, {batch_.rows, batch_.steps, channels}, sequence.device());
-    tensor.dtype = sizeof(Real) == sizeof(double) ? DType::f64 : DType::f32;
+    tensor.dtype = dtype_of(sequence.scalar());
     if (packed()) {
       tensor.strides[0] = at.step_stride;
     } else {

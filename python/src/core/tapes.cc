@@ -24,6 +24,20 @@ Array CpuMemory::zeros(const Shape& shape, Scalar scalar) {
   return array;
 }
 
+void CpuMemory::fill(const Array& array, const Array& given) {
+  const auto bytes = static_cast<std::size_t>(array.bytes());
+  if (!given) {
+    std::memset(array.data(), 0, bytes);
+  } else if (given.data() != array.data()) {
+    std::memmove(array.data(), given.data(), bytes);
+  }
+}
+
+void DeviceMemory::fill(const DeviceArray& array, const DeviceArray& given) const {
+  const DeviceArray from = given ? given : zeros(Shape(array.shape().begin(), array.shape().end()), array.scalar());
+  if (from.data() != array.data()) stream_->copy(array.data(), from.data(), array.bytes());
+}
+
 DeviceArray DeviceMemory::zeros(const Shape& shape, Scalar scalar) const {
   DeviceArray array = empty(shape, scalar);
   array.clear();

@@ -14,6 +14,12 @@ struct CpuMemory {
   using Arrays = Array;
 
   static Array read(nb::handle object, const char* name, Scalar scalar) { return {object, name, scalar}; }
+  /// Returns what `read` has to ask for in a sequence of a call that computes in `scalar`.
+  static Scalar sequences(Scalar scalar) { return scalar; }
+  /// Returns the type of the numbers of a sequence that was read.
+  static Scalar type_of(const Array&, Scalar scalar) { return scalar; }
+  /// Returns x [B, I] with strides that a step can have: none on the CPU, whose copies are cheap.
+  static Array for_step(Array x) { return std::move(x).contiguous(); }
   /// Reads one array of all states, or a tuple with an array of each.
   static Array read_states(nb::handle object, const char* name, Scalar scalar) { return {object, name, scalar}; }
   static Array output(nb::handle object, const char* name, Scalar scalar) {
@@ -21,6 +27,8 @@ struct CpuMemory {
   }
   static Array empty(const Shape& shape, Scalar scalar) { return Array::empty(shape, scalar); }
   static Array zeros(const Shape& shape, Scalar scalar);
+  /// Copies `given`, or zeros if it is none, to an array of the same size, which may be the same.
+  static void fill(const Array& array, const Array& given);
   static std::shared_ptr<Stream> stream() { return nullptr; }
 };
 
@@ -32,6 +40,9 @@ class DeviceMemory {
   explicit DeviceMemory(std::shared_ptr<Stream> stream) : stream_(std::move(stream)) {}
 
   DeviceArray read(nb::handle object, const char* name, Scalar scalar) const { return {object, name, scalar, stream_}; }
+  static Scalar sequences(Scalar scalar) { return scalar == Scalar::f32 ? Scalar::gpu_floats : scalar; }
+  static Scalar type_of(const DeviceArray& array, Scalar) { return array.scalar(); }
+  static DeviceArray for_step(DeviceArray x) { return std::move(x).with_whole_rows(); }
   /// A tuple is copied into one array.
   DeviceArray read_states(nb::handle object, const char* name, Scalar scalar) const;
   DeviceArray output(nb::handle object, const char* name, Scalar scalar) const {
@@ -39,6 +50,7 @@ class DeviceMemory {
   }
   DeviceArray empty(const Shape& shape, Scalar scalar) const { return DeviceArray::empty(stream_, shape, scalar); }
   DeviceArray zeros(const Shape& shape, Scalar scalar) const;
+  void fill(const DeviceArray& array, const DeviceArray& given) const;
   const std::shared_ptr<Stream>& stream() const { return stream_; }
 
  private:
