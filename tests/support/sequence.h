@@ -60,11 +60,11 @@ class Sequence {
 
   /// Padding must have become zeros, and nothing between the positions may have been touched.
   testing::AssertionResult was_written_where_due() const {
-    std::vector<bool> owned(memory_.size(), false);
+    std::vector<char> owned(memory_.size(), 0);  // quicker than bits without optimisation
     std::string complaint;
     for_each_position([&](Index position, Index first, bool valid) {
       for (Index c = 0; c < channels_; ++c) {
-        owned[first + c] = true;
+        owned[first + c] = 1;
         if (!valid && memory_[first + c] != Real(0)) {
           complaint = "padding at position " + std::to_string(position) + " is " + std::to_string(memory_[first + c]);
         }
@@ -72,7 +72,7 @@ class Sequence {
     });
     for (std::size_t i = 0; i < memory_.size(); ++i) {
       const Real untouched = poison();
-      if (!owned[i] && std::memcmp(&memory_[i], &untouched, sizeof(Real)) != 0) {
+      if (owned[i] == 0 && std::memcmp(&memory_[i], &untouched, sizeof(Real)) != 0) {
         complaint = "element " + std::to_string(i) + " between steps was overwritten";
       }
     }
