@@ -11,16 +11,18 @@ VENV := build/venv
 # One of each kind that an emulator runs in seconds: every cell, the vectors' functions, engines, a stream.
 ARM64_TESTS := test_cells_list test_backend_functions test_ops_scan test_ops_scan_precision test_stream_session
 
-# A build from nothing is quicker if the compiler takes twenty sources as one. The presets by themselves keep sources
+# A build from nothing is quicker if the compiler takes forty sources as one. The presets by themselves keep sources
 # apart, for those who change one of them; a folder stays as it began.
-UNITY := $(if $(wildcard build/release/CMakeCache.txt),,-D CMAKE_UNITY_BUILD=ON -D CMAKE_UNITY_BUILD_BATCH_SIZE=20)
+UNITY := $(if $(wildcard build/release/CMakeCache.txt),,-D CMAKE_UNITY_BUILD=ON -D CMAKE_UNITY_BUILD_BATCH_SIZE=40)
 
-.PHONY: help demo build test test-gpu check python wheel docs sanitize portable lint format install clean setup setup-test configured-test built-test pytest installed sanitize-asan sanitize-tsan
+.PHONY: help demo build test test-gpu check python wheel docs sanitize portable lint format install clean setup setup-test configured-test built-test pytest installed sanitize-asan sanitize-tsan fuzz arm64
 # Targets share folders, so they run one after the other. Those that share none may run side by side: each leaves a core
 # idle at times, during downloads, in CMake and at the end of the tests.
 ifndef SIDE_BY_SIDE
 .NOTPARALLEL:
 endif
+# Two targets at a time, or as many as a make above this one allows in all.
+two_at_once = $(MAKE) $(if $(SIDE_BY_SIDE),,SIDE_BY_SIDE=1 --jobs=2)
 
 help: ## Say what there is to make
 	@echo 'Penstock: gated recurrent networks. What there is to make:'
@@ -30,8 +32,8 @@ demo: build ## Install what is missing, build, train a model on a text, let it w
 	@tools/demo.sh build/release/penstock build/demo
 
 test: ## Install what is missing, then run the linters and every test, and build the documentation
-	@$(MAKE) SIDE_BY_SIDE=1 --jobs=2 lint check
-	@$(MAKE) SIDE_BY_SIDE=1 --jobs=2 python docs
+	@$(two_at_once) lint check
+	@$(two_at_once) python docs
 
 build: setup ## Build the library and the program into build/release
 	@$(call configure,release,$(UNITY))
@@ -64,11 +66,17 @@ sanitize-tsan: setup-test
 	@cmake --build --preset tsan --parallel $(JOBS)
 	@$(CTEST) --preset tsan
 
-portable: configured-test ## Compile with clang and fuzz for FUZZ_SECONDS a target; cross-compile for arm64 and test that under an emulator
+portable: fuzz arm64 ## Compile with clang and fuzz for FUZZ_SECONDS a target; cross-compile for arm64 and test that under an emulator
+
+# What runs for seconds need not be optimised: that takes longer than it saves.
+fuzz: setup-test
 	@tools/setup.sh portable
-	@$(call configure,fuzz)
+	@$(call configure,fuzz,-D CMAKE_CXX_FLAGS_DEBUG='-O0 -g1')
 	@cmake --build --preset fuzz --parallel $(JOBS)
 	@tools/fuzz.sh build/fuzz/tests/fuzz $(FUZZ_SECONDS)
+
+arm64: configured-test
+	@tools/setup.sh portable
 	@tools/arm64_sysroot.sh build/arm64_sysroot
 	@$(call configure,arm64)
 	@cmake --build --preset arm64 --parallel $(JOBS) --target penstock-cli $(ARM64_TESTS)
