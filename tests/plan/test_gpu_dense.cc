@@ -49,10 +49,32 @@ TEST(GpuDense, TakesFewRowsABlockWhileAllRunAtOnce) {
 TEST(GpuDense, PutsTheRestOfTheMatrixInSharedMemory) {
   const GpuDensePlan halves = plan_gpu_dense(dense("lstm", Storage::bf16, 16, 4, 128), h200());
   EXPECT_EQ(halves.resident, halves.chunks);
-  const GpuDensePlan floats = plan_gpu_dense(dense("lstm", Storage::f32, 16, 4, 128), h200());
+  GpuDenseProblem asked = dense("lstm", Storage::f32, 16, 4, 128);
+  asked.algorithm = DenseAlgorithm::head;
+  const GpuDensePlan floats = plan_gpu_dense(asked, h200());
   EXPECT_LT(floats.resident, floats.chunks);
   EXPECT_GT(floats.shared, Index{floats.chunks - floats.resident} * 4 * 8 * 1024);
   EXPECT_LE(floats.shared, h200().block_bytes);
+}
+
+/// Where a block could hold the matrix but would read most of it from shared memory at each step, or multiplies floats,
+/// clusters are quicker: these were measured.
+TEST(GpuDense, SharesHeadsThatABlockCanHoldWhereThatIsQuicker) {
+  const auto chosen = [](const char* cell, Storage storage, Index rows, Index head, bool backward = false) {
+    GpuDenseProblem problem = dense(cell, storage, rows, 1, head);
+    problem.training = true, problem.backward = backward;
+    return plan_gpu_dense(problem, h200()).algorithm;
+  };
+  for (const bool backward : {false, true}) {
+    EXPECT_EQ(chosen("lstm", Storage::f32, 16, 32, backward), DenseAlgorithm::head);
+    EXPECT_EQ(chosen("lstm", Storage::f32, 16, 128, backward), DenseAlgorithm::cluster);
+    EXPECT_EQ(chosen("gru", Storage::f32, 64, 96, backward), DenseAlgorithm::cluster);
+    EXPECT_EQ(chosen("elman", Storage::f32, 64, 64, backward), DenseAlgorithm::head);
+    EXPECT_EQ(chosen("lstm", Storage::bf16, 64, 128, backward), DenseAlgorithm::head);
+    EXPECT_EQ(chosen("lstm", Storage::bf16, 16, 176, backward), DenseAlgorithm::cluster);
+  }
+  EXPECT_EQ(chosen("lstm", Storage::f32, 16, 64), DenseAlgorithm::cluster);
+  EXPECT_EQ(chosen("gru", Storage::f32, 64, 64, true), DenseAlgorithm::head);
 }
 
 /// Few long rows are cut into pieces; many rows, short ones, and gradients with a limit are not.

@@ -106,6 +106,9 @@ double head_microseconds(const GpuDenseProblem& problem, const GpuModel& gpu, co
   double step = costs.step + costs.gate * cell.gates() + costs.state * (cell.states() - 1) +
                 costs.rows * (plan.slots / 2 - 1) + costs.product * floats * of_quarter * products;
   if (problem.training) step *= costs.training;
+  const auto matrix = static_cast<double>(cell.gates() * problem.head_size() * problem.head_size()) *
+                      static_cast<double>(size_of(problem.storage));
+  step += matrix * (plan.chunks - plan.resident) / plan.chunks / costs.shared_bytes;
   if (problem.backward) step *= costs.backward;
   step *= 1 + costs.neighbour * (plan.blocks - 1);
   const Index at_once = Index{gpu.multiprocessors} * plan.blocks;
