@@ -173,7 +173,8 @@ nb::tuple with_scan(nb::handle terms, nb::handle h0, const Options& options, con
     execution.device = *place;
     return in_memory(real, DeviceMemory(stream_on(*place)));
   };
-  return floats_of(first) == Scalar::f64 ? in_type(double()) : in_type(float());
+  if (floats_of(first) == Scalar::f64) return in_type(double());
+  return in_type(float());
 }
 
 }  // namespace
