@@ -116,14 +116,14 @@ PENSTOCK_END_COSTS(step);
 
 // Recurrences of dense cells in one block, in nanoseconds per step unless stated.
 PENSTOCK_COSTS(Head, head);
-PENSTOCK_COST(step, "head_step", 130);             ///< Barrier, and the dependent chain from loading h to storing it
-PENSTOCK_COST(gate, "head_gate", 4);               ///< Each gate
-PENSTOCK_COST(state, "head_state", 15);            ///< Each state except the output
-PENSTOCK_COST(rows, "head_rows", 30);              ///< Each pair of rows of a block after the first
-PENSTOCK_COST(product, "head_product", 4);         ///< One multiplication of 16 x 8 x 16 on one of four tensor cores
-PENSTOCK_COST(floats, "head_floats", 6.5);         ///< A multiplication of floats, as a multiple of a 16-bit one
+PENSTOCK_COST(step, "head_step", 130);      ///< Barrier, and the dependent chain from loading h to storing it
+PENSTOCK_COST(gate, "head_gate", 4);        ///< Each gate
+PENSTOCK_COST(state, "head_state", 15);     ///< Each state except the output
+PENSTOCK_COST(rows, "head_rows", 30);       ///< Each pair of rows of a block after the first
+PENSTOCK_COST(product, "head_product", 4);  ///< One multiplication of 16 x 8 x 16 on one of four tensor cores
+PENSTOCK_COST(floats, "head_floats", 6.5);  ///< A multiplication of floats, as a multiple of a 16-bit one
 PENSTOCK_COST(shared_bytes, "head_shared_bytes", 300);  ///< Bytes read per nanosecond of the matrix in shared memory
-PENSTOCK_COST(training, "head_training", 1.13);    ///< A step with a tape, as a multiple of one without
+PENSTOCK_COST(training, "head_training", 1.13);         ///< A step with a tape, as a multiple of one without
 PENSTOCK_COST(backward, "head_backward", 1.2);     ///< A step of the backward pass, as a multiple of a forward step
 PENSTOCK_COST(neighbour, "head_neighbour", 0.45);  ///< A further block on a multiprocessor, as a fraction of one
 PENSTOCK_END_COSTS(head);
