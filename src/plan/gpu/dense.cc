@@ -63,12 +63,10 @@ GpuDensePlan plan_by(DenseAlgorithm algorithm, const GpuDenseProblem& problem, c
 }
 
 /// Returns the plan of a block per head, or of clusters if these are estimated to be clearly quicker. At heads that fit
-/// a block, measured times of clusters exceed the estimates by about 1 / this share (docs/results/gpu.md).
+/// a block, clusters take longer than estimated by the inverse of this share (docs/results/gpu.md).
 GpuDensePlan head_or_cluster(const GpuDenseProblem& problem, const GpuModel& gpu, const GpuDensePlan& head) {
-  constexpr double forward = 0.8, backward = 0.55;
-  const DenseRule rule = rule_by(DenseAlgorithm::cluster, problem, gpu);
-  const std::optional<GpuDensePlan> cluster = best_plan(rule);
-  const double share = problem.backward ? backward : forward;
+  constexpr double share = 0.8;
+  const std::optional<GpuDensePlan> cluster = best_plan(rule_by(DenseAlgorithm::cluster, problem, gpu));
   return cluster && cluster->microseconds < share * head.microseconds ? *cluster : head;
 }
 

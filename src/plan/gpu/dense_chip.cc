@@ -233,6 +233,7 @@ GpuDensePlan chip_plan(const GpuDenseProblem& problem, const GpuModel& gpu, cons
   plan.exchange = best.teams * best.shape.exchange_bytes(problem.backward) * chip::ChipShape::exchanges;
   plan.grid = best.teams * best.team();
   plan.microseconds = static_cast<double>(best.waves) * step / 1000 * static_cast<double>(problem.steps);
+  if (problem.backward) plan.microseconds *= gpu.costs.chip.walk;
   plan.why = time_of_teams(step, best.waves);
   return plan;
 }

@@ -119,6 +119,7 @@ GpuDensePlan cluster_plan(const GpuDenseProblem& problem, const GpuModel& gpu, c
   plan.grid = best.slices * problem.heads * best.shape.cluster;
   plan.microseconds =
       gpu.costs.cluster.overlap * cluster_nanoseconds(problem, gpu, best) / 1000 * static_cast<double>(problem.steps);
+  if (problem.backward) plan.microseconds *= gpu.costs.cluster.backward;
   plan.why = fmt::format("a step takes about {:.0f} ns", best.step);
   return plan;
 }
