@@ -21,7 +21,7 @@ TEST(FallingRows, HavePlansThatAreWorthIt) {
   for (const bool backward : {false, true}) {
     const std::vector<Index> counts = rows_worth_a_plan(layer_of(64, 1024, backward), gpu);
     EXPECT_EQ(counts.front(), 64);
-    EXPECT_GE(counts.size(), 3u);
+    EXPECT_GE(counts.size(), backward ? 2u : 3u);  // backward, teams of warpgroups stay the best plan for longer
     EXPECT_TRUE(std::ranges::is_sorted(counts, std::greater_equal<>()));
   }
   EXPECT_THAT(rows_worth_a_plan(layer_of(64, 64), gpu), ElementsAre(64)) << "blocks that wait for nobody";
