@@ -8,7 +8,7 @@ namespace penstock::csp {
 namespace {
 
 /// Search steps to test whether a constraint can be omitted from a reason; they take some milliseconds.
-constexpr Integer effort = 500;
+constexpr Integer kEffort = 500;
 
 /// Returns the indices of at most `most` values nearest to a chosen one, without it, in ascending order.
 std::vector<Integer> neighbours(const Domain& domain, Integer chosen, Integer most) {
@@ -77,7 +77,7 @@ Explanation Model::explain(Integer most) const {
       if (const auto solution = search.best()) {
         alternative.cost = solution->cost();
       } else {
-        alternative.excluded_by = names(search.conflict(effort));
+        alternative.excluded_by = names(search.conflict(kEffort));
       }
       result.alternatives.push_back(std::move(alternative));
     }

@@ -13,7 +13,7 @@
 namespace penstock::data {
 namespace {
 
-constexpr float unknown = std::numeric_limits<float>::quiet_NaN();
+constexpr float kUnknown = std::numeric_limits<float>::quiet_NaN();
 
 /// The ends of what a model can compute with, as Column::normal() counts: logarithms where there are any.
 double lower_end(const Scaling& scaling) { return scaling.mean - Column::furthest * scaling.scale; }
@@ -62,7 +62,7 @@ StreamSeries::StreamSeries(const DataDescription& data, Group of, bool trained)
 void StreamSeries::restart() {
   for (std::size_t i = 0; i < values.size(); ++i) {
     // Categories are not scaled: what is not known of them is none.
-    values[i] = settled || inputs[i].feature == Feature::category ? 0.0f : unknown;
+    values[i] = settled || inputs[i].feature == Feature::category ? 0.0f : kUnknown;
   }
   date.reset();
 }
