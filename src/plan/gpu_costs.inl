@@ -79,7 +79,7 @@ PENSTOCK_COST(exchange_of_8, "exchange_of_8", 300);    ///< An all-gather in a c
 PENSTOCK_COST(exchange_of_16, "exchange_of_16", 350);  ///< An all-gather among 16 blocks
 PENSTOCK_COST(uneven_rows, "uneven_rows", 45);         ///< Bank conflicts if rows are not a multiple of four
 PENSTOCK_COST(overlap, "cluster_overlap", 0.8);        ///< Time of a step as a fraction of the sum of its parts
-PENSTOCK_COST(backward, "cluster_backward", 1.45);     ///< The same of a backward pass, as a multiple
+PENSTOCK_COST(backward, "cluster_backward", 1.45);     ///< A step of a backward pass, as a multiple of that time
 PENSTOCK_END_COSTS(cluster);
 
 // Recurrences of dense cells over the whole chip, in nanoseconds per step.
@@ -91,7 +91,7 @@ PENSTOCK_COST(sums, "chip_sums", 500);                ///< Exchange of sums amon
 PENSTOCK_COST(pair_sums, "pair_sums", 420);           ///< Exchange of sums in clusters of two
 PENSTOCK_COST(block_sums, "block_sums", 60);          ///< Exchange of sums within one block
 PENSTOCK_COST(backward, "chip_backward", 250);        ///< Further time of a step of a backward pass
-PENSTOCK_COST(walk, "chip_walk", 1.25);  ///< A step of a backward pass, as a multiple of the sum of its parts
+PENSTOCK_COST(walk, "chip_walk", 1.25);               ///< A step of a backward pass, as a multiple of the estimate
 PENSTOCK_END_COSTS(chip);
 
 // Recurrences of dense cells over the whole chip with exchange from registers to registers, in nanoseconds per step.

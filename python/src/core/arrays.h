@@ -15,8 +15,8 @@ namespace nb = nanobind;
 
 using Shape = std::vector<Index>;
 
-/// Types of numbers in arguments and results. Only arrays on a GPU are of bf16, or f16; `gpu_floats` is whichever of
-/// f32, bf16 and f16 such an argument has.
+/// Types of numbers in arguments and results. Arguments are bf16 or f16 on a GPU only; `gpu_floats` stands for
+/// whichever of f32, bf16 and f16 such an argument has.
 enum class Scalar { f32, f64, i32, i64, u8, f16, bf16, gpu_floats };
 
 template <class T>

@@ -6,11 +6,12 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <atomic>
 #include <bit>
 #include <cstdint>
-#include <cstring>
 #include <utility>
+#include <vector>
 
 #include "bindings.h"
 #include "penstock/cuda.h"
@@ -152,6 +153,12 @@ std::optional<Device> device_of(nb::handle object, const char* name) {
   const std::uintptr_t address = address_of(object.attr("__cuda_array_interface__"));
   if (address == 0) refuse(std::string(name) + " must not be an empty array");
   return gpu_of(reinterpret_cast<const void*>(address));  // NOLINT(performance-no-int-to-ptr)
+}
+
+std::optional<Device> place_of(nb::handle object, const char* name, bool copied) {
+  std::optional<Device> place = device_of(object, name);
+  if (place && !place->is_cuda() && !copied) place.reset();
+  return place;
 }
 
 DeviceArray::DeviceArray(nb::handle object, const char* name, Scalar scalar, const std::shared_ptr<Stream>& stream,
@@ -310,15 +317,11 @@ nb::object DeviceArray::widened() const {
   {
     const nb::gil_scoped_release unlocked;
     settle();
-    // The upper half of the floats' memory has the numbers until each float is written.
-    auto* const numbers = wide.as<float>();
-    auto* const halves = reinterpret_cast<std::byte*>(numbers) + bytes();
-    stream_->download(halves, data_, bytes());
-    for (Index i = 0; i < size(); ++i) {
-      std::uint16_t half = 0;
-      std::memcpy(&half, halves + 2 * i, sizeof half);
-      numbers[i] = std::bit_cast<float>(static_cast<std::uint32_t>(half) << 16);
-    }
+    std::vector<std::uint16_t> halves(static_cast<std::size_t>(size()));
+    stream_->download(halves.data(), data_, bytes());
+    std::ranges::transform(halves, wide.as<float>(), [](std::uint16_t half) {
+      return std::bit_cast<float>(static_cast<std::uint32_t>(half) << 16);  // a bfloat16 is the upper half of a float
+    });
   }
   return wide.object();
 }

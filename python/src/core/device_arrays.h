@@ -18,6 +18,10 @@ namespace penstock::python {
 /// argument, for devices that are neither a CPU nor an NVIDIA GPU.
 std::optional<Device> device_of(nb::handle object, const char* name);
 
+/// Returns the device on which a call with this array computes in place: the array's own, if it is a GPU. None: the
+/// call works in CPU memory. For tests, `copied` treats an array of DLPack on the CPU like one on a GPU.
+std::optional<Device> place_of(nb::handle object, const char* name, bool copied);
+
 /// A view of an array on the device of a stream. It keeps the memory alive.
 ///
 /// Calls wait for their results, so other streams may use the memory of a result at once. Other libraries may use an

@@ -53,8 +53,8 @@ class Network {
   /// tests, `on_copy` treats an array of DLPack on the CPU in the same way.
   nb::tuple forward(ForwardCall<Real> call) {
     const typename Tape<Real>::InUse using_tape(call.tape);
-    const std::optional<Device> place = device_of(call.x, "x");
-    if (!place || !(place->is_cuda() || call.on_copy)) {
+    const std::optional<Device> place = place_of(call.x, "x", call.on_copy);
+    if (!place) {
       call.on_copy = call.on_copy || call.execution.device.is_cuda();
       return forward_in(CpuMemory(), call);
     }
@@ -107,8 +107,8 @@ class Network {
   /// Runs one step from x [I] or [B, I] and a state. Returns the new state; for a stack (h of the last layer, state).
   /// If x is on a GPU, the step runs there and the results stay there; `on_copy` as in forward().
   nb::object step(nb::handle x, nb::handle state, nb::handle out, bool on_copy, const Execution& execution) {
-    const std::optional<Device> place = device_of(x, "x");
-    if (!place || !(place->is_cuda() || on_copy)) return step_in(CpuMemory(), x, state, out, execution);
+    const std::optional<Device> place = place_of(x, "x", on_copy);
+    if (!place) return step_in(CpuMemory(), x, state, out, execution);
     return step_in(DeviceMemory(stream_of(*place)), x, state, out, execution);
   }
 

@@ -156,10 +156,9 @@ nb::tuple with_scan(nb::handle terms, nb::handle h0, const Options& options, con
   const Terms given = nb::cast<Terms>(terms);
   const nb::object& first = std::get<0>(given);
   const ScanForm form = options.logarithmic ? ScanForm::logarithmic : ScanForm::linear;
-  const std::optional<Device> place = device_of(first, options.logarithmic ? "log_a" : "a");
-  const bool there = place && (place->is_cuda() || options.copied);
+  const std::optional<Device> place = place_of(first, options.logarithmic ? "log_a" : "a", options.copied);
   Execution execution = options.execution.on;
-  if (execution.device.is_cuda() && !(there && execution.device == *place)) {
+  if (execution.device.is_cuda() && execution.device != place) {
     throw Error(ErrorCode::unsupported, "device must be that of the arrays, '" + to_string(place.value_or(Device())) +
                                             "', or 'auto' for a scan, not '" + to_string(execution.device) + "'");
   }
@@ -169,7 +168,7 @@ nb::tuple with_scan(nb::handle terms, nb::handle h0, const Options& options, con
     return run(call, *scan_of<Real>(call.channels(), form, options.reverse, stream), execution);
   };
   const auto in_type = [&](auto real) {
-    if (!there) return in_memory(real, CpuMemory());
+    if (!place) return in_memory(real, CpuMemory());
     execution.device = *place;
     return in_memory(real, DeviceMemory(stream_on(*place)));
   };

@@ -18,7 +18,7 @@ struct CpuMemory {
   static Scalar sequences(Scalar scalar) { return scalar; }
   /// Returns the type of the numbers of a sequence that was read.
   static Scalar type_of(const Array&, Scalar scalar) { return scalar; }
-  /// Returns x [B, I] with strides that a step can have: none on the CPU, whose copies are cheap.
+  /// Returns x [B, I] as a step takes it: on the CPU without gaps, on a GPU with any stride of B.
   static Array for_step(Array x) { return std::move(x).contiguous(); }
   /// Reads one array of all states, or a tuple with an array of each.
   static Array read_states(nb::handle object, const char* name, Scalar scalar) { return {object, name, scalar}; }
