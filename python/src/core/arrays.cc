@@ -90,6 +90,7 @@ bool has(nb::handle object, const char* attribute) { return nb::hasattr(object, 
 
 /// Refuses masked arrays: masked values would be read as ordinary numbers.
 void refuse_masked(nb::handle object, const char* name) {
+  if (is_numpy(object)) return;  // as most are, and a masked array is of a subclass
   // The stable ABI of Python 3.12 and later has no tp_name.
   const auto type = nb::borrow<nb::str>(object.type().attr("__name__"));
   if (std::strcmp(type.c_str(), "MaskedArray") != 0) return;

@@ -185,11 +185,7 @@ class Network {
     const Shape shape = state_shape(rows, one_row);
     const Arrays state = out.is_none() ? memory.empty(shape, scalar) : memory.output(out, "out", scalar).contiguous();
     if (!out.is_none()) state.require_shape(shape, state_axes(one_row));
-    Arrays given;
-    if (!state_in.is_none()) {
-      given = memory.read_states(state_in, "h", scalar).contiguous();
-      given.require_shape(shape, state_axes(one_row));
-    }
+    const Arrays given = read_state(memory, state_in, shape, one_row, "h");
     const Index width = spec().output_size();
     Arrays y;
     if (stacked_ || memory.stream() != nullptr) {
@@ -235,7 +231,7 @@ class Network {
     const Scalar type = memory.type_of(x, scalar);
     auto rows = std::make_unique<Rows>(x.shape(), "x", layout, call.which, memory.stream());
     rows->check(x, spec().input_size);
-    const Arrays h0 = read_state(memory, call.state, *rows, "h0");
+    const Arrays h0 = read_state(memory, call.state, state_shape(*rows), rows->one_row(), "h0");
     const bool fresh = call.out.is_none();
     Arrays y = fresh ? memory.empty(rows->shape(spec().output_size()), type)
                      : memory.output(call.out, "out", type).with_whole_rows();
@@ -302,7 +298,7 @@ class Network {
     const Arrays dy = dy_in.is_none() ? memory.zeros(rows.shape(spec().output_size()), type)
                                       : memory.read(dy_in, "dy", type).with_whole_rows();
     rows.check(dy, spec().output_size());
-    const Arrays dhT = read_state(memory, dstate_in, rows, "dstate");
+    const Arrays dhT = read_state(memory, dstate_in, state_shape(rows), rows.one_row(), "dstate");
     const Arrays dx = input_gradient ? memory.empty(rows.shape(spec().input_size), type) : Arrays();
     const Arrays dh0 = memory.empty(state_shape(rows), scalar);
     {
@@ -384,11 +380,11 @@ class Network {
   }
 
   template <class Memory>
-  typename Memory::Arrays read_state(const Memory& memory, nb::handle object, const Rows& rows,
+  typename Memory::Arrays read_state(const Memory& memory, nb::handle object, const Shape& shape, bool one_row,
                                      const char* name) const {
     if (object.is_none()) return {};
     auto state = memory.read_states(object, name, scalar).contiguous();
-    state.require_shape(state_shape(rows), state_axes(rows.one_row()));
+    state.require_shape(shape, state_axes(one_row));
     return state;
   }
 
