@@ -63,15 +63,9 @@ GpuDensePlan plan_by(DenseAlgorithm algorithm, const GpuDenseProblem& problem, c
 }
 
 /// Returns the plan if no algorithm is requested: diagonal if every unit is a head; a block per head or a cluster if a
-/// block can hold the matrix; otherwise the fastest of the others, with the reasons of those that cannot run.
+/// block can hold the matrix; otherwise the fastest of the others.
 GpuDensePlan plan_quickest(const GpuDenseProblem& problem, const GpuModel& gpu) {
-  std::string reasons;
-  const auto attempt = [&](DenseAlgorithm algorithm) {
-    const DenseRule rule = rule_by(algorithm, problem, gpu);
-    std::optional<GpuDensePlan> plan = best_plan(rule);
-    if (!plan) reasons += "; " + reason_of(rule);
-    return plan;
-  };
+  const auto attempt = [&](DenseAlgorithm algorithm) { return best_plan(rule_by(algorithm, problem, gpu)); };
   const bool means = cell_traits(problem.cell).averages;
   if (problem.head_size() == 1 && !means) return plan_by(DenseAlgorithm::diagonal, problem, gpu);
   if (const auto head = attempt(DenseAlgorithm::head)) {
@@ -86,7 +80,6 @@ GpuDensePlan plan_quickest(const GpuDenseProblem& problem, const GpuModel& gpu) 
     const auto plan = attempt(algorithm);
     if (plan && plan->microseconds < clearly_quicker * best.microseconds) best = *plan;
   }
-  best.why += reasons;
   return best;
 }
 
