@@ -331,13 +331,18 @@ def test_threads_share_a_network():
 def test_memory_is_returned():
     network = penstock.Recurrent("lstm", 8, 64)
     given = [there(array) for array in arguments(network, 64, 200)]
-    free = []
-    for _ in range(30):
-        passes(network, *given)
-        torch.from_dlpack(network.forward(given[0])[0]).sum().item()
-        gc.collect()
-        free.append(torch.cuda.mem_get_info()[0])
-    assert free[10] - free[-1] < 4 << 20
+
+    def taken_by_twenty_passes():
+        free = []
+        for _ in range(20):
+            passes(network, *given)
+            torch.from_dlpack(network.forward(given[0])[0]).sum().item()
+            gc.collect()
+            free.append(torch.cuda.mem_get_info()[0])
+        return free[0] - free[-1]
+
+    # The first passes fill pools. Other processes take and return memory of the same GPU; a leak would show every time.
+    assert min(taken_by_twenty_passes() for _ in range(4)) < 4 << 20
 
 
 def test_refusals():
