@@ -285,51 +285,34 @@ DataKind kind_of(const DataOptions& options) {
 void refuse_foreign_options(const CLI::App& app, const DataOptions& options, DataKind kind) {
   using enum DataKind;
   struct Scope {
-    const char* option;
     std::initializer_list<DataKind> kinds;
+    std::initializer_list<const char*> options;
   };
   static const std::initializer_list<Scope> scopes = {
-      {"--as", {text, series, labelled, labelled_texts, sound}},
-      {"--text-column", {labelled_texts}},
-      {"--longest", {labelled_texts}},
-      {"--target", {sound}},
-      {"--columns", {series, labelled}},
-      {"--categories", {series, labelled}},
-      {"--target-columns", {series}},
-      {"--horizon", {series}},
-      {"--group", {series}},
-      {"--group-by-file", {series}},
-      {"--irregular", {series}},
-      {"--undated", {series}},
-      {"--known", {series}},
-      {"--season", {series}},
-      {"--transform", {series}},
-      {"--calendar", {series}},
-      {"--date-column", {series}},
-      {"--no-linear", {series}},
-      {"--no-filters", {labelled}},
-      {"--sequence-column", {labelled}},
-      {"--label-column", {labelled, labelled_texts}},
-      {"--delimiter", {series, labelled, labelled_texts}},
-      {"--decimal", {series, labelled, labelled_texts}},
-      {"--header", {series, labelled, labelled_texts}},
-      {"--missing", {series, labelled, labelled_texts}},
-      {"--bytes", {text}},
-      {"--validation-fraction", {text, series, labelled, labelled_texts, sound}},
-      {"--task-length", {task}},
-      {"--validation-length", {task}},
-      {"--modulus", {task}},
-      {"--copy-tokens", {task}},
-      {"--length", {text, series, sound}},  // the others' sequences are never cut
-      {"--no-carry", {text, series, sound}},
-      {"--no-changes", {series}},
-      {"--search", {text, series, labelled, sound}},  // of what is generated without end there is no part
+      {{text, series, labelled, labelled_texts, sound}, {"--as"}},
+      {{labelled_texts}, {"--text-column", "--longest"}},
+      {{sound}, {"--target"}},
+      {{series, labelled}, {"--columns", "--categories"}},
+      {{series},
+       {"--target-columns", "--horizon", "--group", "--group-by-file", "--irregular", "--undated", "--known",
+        "--season", "--transform", "--calendar", "--date-column", "--no-linear"}},
+      {{labelled}, {"--no-filters", "--sequence-column"}},
+      {{labelled, labelled_texts}, {"--label-column"}},
+      {{series, labelled, labelled_texts}, {"--delimiter", "--decimal", "--header", "--missing"}},
+      {{text}, {"--bytes"}},
+      {{text, series, labelled, labelled_texts, sound}, {"--validation-fraction"}},
+      {{task}, {"--task-length", "--validation-length", "--modulus", "--copy-tokens"}},
+      {{text, series, sound}, {"--length", "--no-carry"}},  // the others' sequences are never cut
+      {{series}, {"--no-changes"}},
+      {{text, series, labelled, sound}, {"--search"}},  // of what is generated without end there is no part
   };
   for (const Scope& scope : scopes) {
-    const bool applies = std::find(scope.kinds.begin(), scope.kinds.end(), kind) != scope.kinds.end();
-    if (applies || app.count(scope.option) == 0) continue;
-    fail(ErrorCode::invalid_argument, "{} does not apply to {}: {} is read as {}", scope.option, describe(kind),
-         printable(options.source), describe(kind));
+    if (std::ranges::find(scope.kinds, kind) != scope.kinds.end()) continue;
+    for (const char* const option : scope.options) {
+      if (app.count(option) == 0) continue;
+      fail(ErrorCode::invalid_argument, "{} does not apply to {}: {} is read as {}", option, describe(kind),
+           printable(options.source), describe(kind));
+    }
   }
 }
 
