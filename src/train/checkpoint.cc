@@ -8,11 +8,13 @@
 #include "io/model_file.h"
 #include "io/model_json.h"
 
-namespace penstock::training {
-
-namespace {
+namespace penstock {
 
 using nlohmann::json;
+
+namespace training {
+
+namespace {
 
 constexpr const char* metadata_key = "penstock.training";
 constexpr Index format_version = 1;
@@ -189,19 +191,6 @@ void read_good_slots(const io::SafetensorsFile& file, const char* prefix, const 
 
 }  // namespace
 
-TrainOptions options_of_checkpoint(const std::string& path, TrainOptions options) {
-  const json fields = fields_of(io::SafetensorsFile::open(path), path);
-  FieldReader reader(fields, path, metadata_key);
-  const std::string name = std::string(metadata_key) + ".options";
-  FieldReader there(reader.object("options"), path, name);
-  options.batch = there.integer("batch");
-  options.length = there.integer("length");
-  options.patience = 0;
-  there.optional("patience", options.patience);
-  if (options.patience > 0) options.validate_steps = there.integer("validate_steps");
-  return options;
-}
-
 RunState load_checkpoint(const std::string& path, Model::Impl& model, OptimizerState& optimizer, Dataset& data,
                          const json& identity) {
   const io::SafetensorsFile file = io::SafetensorsFile::open(path);
@@ -244,4 +233,21 @@ RunState load_checkpoint(const std::string& path, Model::Impl& model, OptimizerS
   return state;
 }
 
-}  // namespace penstock::training
+}  // namespace training
+
+TrainOptions suggest_resumed(const std::string& checkpoint, Dataset& data, Device device) {
+  using training::metadata_key;
+  TrainOptions options = suggest_options(data, device);
+  const json fields = training::fields_of(io::SafetensorsFile::open(checkpoint), checkpoint);
+  FieldReader reader(fields, checkpoint, metadata_key);
+  const std::string name = std::string(metadata_key) + ".options";
+  FieldReader there(reader.object("options"), checkpoint, name);
+  options.batch = there.integer("batch");
+  options.length = there.integer("length");
+  options.patience = 0;
+  there.optional("patience", options.patience);
+  if (options.patience > 0) options.validate_steps = there.integer("validate_steps");
+  return options;
+}
+
+}  // namespace penstock

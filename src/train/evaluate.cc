@@ -1,5 +1,3 @@
-#include "train/evaluate.h"
-
 #include <array>
 #include <memory>
 #include <numbers>
@@ -92,18 +90,25 @@ class Scorer {
 
 }  // namespace
 
-Evaluation evaluate_model(const Model::Impl& model, const Dataset& data, const TrainOptions& options, Loss loss) {
+}  // namespace training
+
+Evaluation evaluate(const Model& model, const Dataset& data, const TrainOptions& options) {
+  using namespace training;  // NOLINT(google-build-using-namespace)
+  check_batches(options);
+  const Model::Impl& impl = model.impl();
+  check_same_data(impl.data, data.description());
+  const Loss loss = resolve_loss(options.loss, impl.data.task);
   Example example;
   ops::LossSums total = {};
-  Scorer scorer(model, kind_of(loss), options.execution);
+  Scorer scorer(impl, kind_of(loss), options.execution);
   const SeriesRows* const series = data.series_rows();
-  const Index past_rows = model.spec.branch ? model.spec.branch->past_rows() : 0;
+  const Index past_rows = impl.spec.branch ? impl.spec.branch->past_rows() : 0;
   for (Index i = 0; options.validation_batches == 0 || i < options.validation_batches; ++i) {
     stop_if_asked();
     const bool found = series == nullptr ? data.validation(i, options.batch, options.length, example)
                                          : series->held_out_batch(i, options.batch, options.length, past_rows, example);
     if (!found) break;
-    check_example(example, model.data);
+    check_example(example, impl.data);
     ops::add_loss(total, scorer.score(example));
   }
   Evaluation result;
@@ -114,18 +119,6 @@ Evaluation evaluate_model(const Model::Impl& model, const Dataset& data, const T
     result.accuracy = total.scored > 0 ? static_cast<double>(total.correct) / static_cast<double>(total.scored) : 0.0;
   }
   return result;
-}
-
-}  // namespace training
-
-Evaluation evaluate(const Model& model, const Dataset& data, const TrainOptions& options) {
-  require(options.batch >= 1, "batch must be at least 1, not {}", options.batch);
-  require(options.length >= 1, "length must be at least 1, not {}", options.length);
-  require(options.validation_batches >= 0, "validation_batches must not be negative, not {}",
-          options.validation_batches);
-  training::check_same_data(model.impl().data, data.description());
-  return training::evaluate_model(model.impl(), data, options,
-                                  training::resolve_loss(options.loss, data.description().task));
 }
 
 }  // namespace penstock

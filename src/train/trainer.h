@@ -22,7 +22,7 @@ GuardOptions guard_options(const TrainOptions& options, Loss loss, const Model::
 /// One run of penstock::train(). The arguments must have been checked.
 class Trainer {
  public:
-  Trainer(Model::Impl& model, Dataset& data, const TrainOptions& options, const TrainCallbacks& callbacks, bool resume);
+  Trainer(Model& whole, Dataset& data, const TrainOptions& options, const TrainCallbacks& callbacks, bool resume);
 
   TrainResult run();
 
@@ -79,6 +79,7 @@ class Trainer {
   double time_fraction(double seconds) const;
   std::string describe_skip(const StepResult& result) const;
 
+  const Model& whole_;
   Model::Impl& model_;
   Dataset& data_;
   TrainOptions options_;
