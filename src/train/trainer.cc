@@ -140,11 +140,6 @@ void Trainer::count(const StepResult& result) {
   if (state.broken == 0) ops::add_loss(reported_loss_, state.loss);
 }
 
-std::string Trainer::describe_skip(const StepResult& result) const {
-  return fmt::format("step {} skipped: the {} was not finite ({} in a row, giving up after {})", result.state.step,
-                     broken_by(result.state), result.state.skipped_in_a_row, options_.give_up_after);
-}
-
 void Trainer::report(const StepResult& result, double seconds) {
   const ops::StepState& state = result.state;
   Progress& progress = result_.last;
@@ -166,7 +161,8 @@ void Trainer::report(const StepResult& result, double seconds) {
   progress.skipped = state.skipped;
   progress.warning.clear();
   if (is_skipped(state)) {
-    progress.warning = describe_skip(result);
+    progress.warning = fmt::format("step {} skipped: the {} was not finite ({} in a row, giving up after {})",
+                                   state.step, broken_by(state), state.skipped_in_a_row, options_.give_up_after);
   } else if (state.apply != 0) {
     progress.gradient_norm = state.gradient_norm;
     progress.clipped_norm = state.clipped_norm;

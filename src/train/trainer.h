@@ -77,7 +77,6 @@ class Trainer {
   double fraction(Index steps, Index scored, double seconds) const;
   /// Returns the part of the fraction that the steps themselves do not determine.
   double time_fraction(double seconds) const;
-  std::string describe_skip(const StepResult& result) const;
 
   const Model& whole_;
   Model::Impl& model_;

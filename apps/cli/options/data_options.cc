@@ -41,9 +41,7 @@ OpenedData open_text_file(const DataOptions& options) {
   auto dataset = open_text(options.sources, text);
   const Index size = dataset->training_steps() + 1 + dataset->held_out_steps();
   return {std::move(dataset),
-          DataKind::text,
-          fmt::format("{} of text, {}", counted(size, "byte"), held_out(text.validation_fraction, "the last")),
-          {}};
+          fmt::format("{} of text, {}", counted(size, "byte"), held_out(text.validation_fraction, "the last"))};
 }
 
 /// Returns what was found about the rows of a series.
@@ -83,7 +81,7 @@ OpenedData open_series_file(const DataOptions& options) {
       groups > 0 ? fmt::format(" of {} series", with_commas(groups)) : "",
       held_out(series.validation_fraction, groups > 0 ? "of each the next" : "the next"), column_list(data.targets),
       data.series.horizon == 1 ? "" : "1 to ", counted(data.series.horizon, "row"), findings(*dataset));
-  return {std::move(dataset), DataKind::series, summary, {}};
+  return {std::move(dataset), summary};
 }
 
 OpenedData open_labelled_file(const DataOptions& options, std::uint64_t seed) {
@@ -99,7 +97,7 @@ OpenedData open_labelled_file(const DataOptions& options, std::uint64_t seed) {
   const std::string summary = fmt::format("{} of {} in {} classes, {}", counted(dataset->training_steps(), "sequence"),
                                           column_list(data.inputs), data.labels.classes.size(),
                                           held_out(labelled.validation_fraction, "another"));
-  return {std::move(dataset), DataKind::labelled, summary, {}};
+  return {std::move(dataset), summary};
 }
 
 OpenedData open_labelled_text_file(const DataOptions& options, std::uint64_t seed) {
@@ -113,7 +111,7 @@ OpenedData open_labelled_text_file(const DataOptions& options, std::uint64_t see
   const std::string summary =
       fmt::format("{} in {} classes, {}", counted(dataset->training_steps(), "text"),
                   dataset->description().labels.classes.size(), held_out(texts.validation_fraction, "of each another"));
-  return {std::move(dataset), DataKind::labelled_texts, summary, {}};
+  return {std::move(dataset), summary};
 }
 
 OpenedData open_sound_files(const DataOptions& options) {
@@ -134,7 +132,7 @@ OpenedData open_sound_files(const DataOptions& options) {
   const std::string summary =
       fmt::format("{:.3g} s at {} Hz, {}; target {}", seconds, dataset->description().sample_rate,
                   held_out(sound.validation_fraction, "another"), printable(options.target));
-  return {std::move(dataset), DataKind::sound, summary, {}};
+  return {std::move(dataset), summary};
 }
 
 OpenedData open_builtin_task(const DataOptions& options, std::uint64_t seed) {
@@ -143,11 +141,8 @@ OpenedData open_builtin_task(const DataOptions& options, std::uint64_t seed) {
   const std::string name = task_name(options.source);
   try {
     auto dataset = open_task(name, task);
-    return {std::move(dataset),
-            DataKind::task,
-            fmt::format("generated sequences of {}, validated on {}", counted(task.length, "step"),
-                        counted(task.validation_length, "step")),
-            {}};
+    return {std::move(dataset), fmt::format("generated sequences of {}, validated on {}", counted(task.length, "step"),
+                                            counted(task.validation_length, "step"))};
   } catch (const Error& error) {
     // The task calls it length; on the command line --length is the window of a text.
     const std::string message = error.what();
@@ -335,6 +330,7 @@ OpenedData open_data(const DataOptions& options, DataKind kind, std::uint64_t se
     return open_builtin_task(options, seed);
   };
   OpenedData opened = open();
+  opened.kind = kind;
   opened.reading = opened.dataset->reading();
   const bool table = kind == DataKind::series || kind == DataKind::labelled || kind == DataKind::labelled_texts;
   if (table && !options.kind && is_unnamed_table(options.sources)) {

@@ -9,7 +9,6 @@
 #include "formula/cell.h"
 #include "io/onnx/own_cell.h"
 #include "io/onnx/symbol.h"
-#include "io/onnx/transposed.h"
 #include "plan/cell_table.h"
 
 namespace penstock::io {

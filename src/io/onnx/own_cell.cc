@@ -10,7 +10,7 @@ namespace {
 using formula::Operation;
 
 Symbol one_if(const char* comparison, const Symbol& a, const Symbol& b) {
-  return Symbol::apply("Where", {Symbol::apply(comparison, {a, b}), Symbol(1.0f), Symbol(0.0f)});
+  return Symbol::write("Where", {Symbol::write(comparison, {a, b}), Symbol(1.0f), Symbol(0.0f)});
 }
 
 /// The operator of ONNX for a function of one argument, or null.
@@ -25,7 +25,7 @@ const char* function_name(Operation operation) {
 }
 
 Symbol written(Operation operation, const Symbol& a, const Symbol& b, const Symbol& c) {
-  if (const char* const name = function_name(operation)) return Symbol::apply(name, {a});
+  if (const char* const name = function_name(operation)) return Symbol::write(name, {a});
   switch (operation) {
     case Operation::add:
       return a + b;
@@ -48,11 +48,11 @@ Symbol written(Operation operation, const Symbol& a, const Symbol& b, const Symb
     case Operation::softplus:
       return Softplus(a);
     case Operation::min:
-      return Symbol::apply("Min", {a, b});
+      return Symbol::write("Min", {a, b});
     case Operation::max:
       return Max(a, b);
     case Operation::clamp:  // limits of Clip are scalars
-      return Symbol::apply("Min", {Max(a, b), c});
+      return Symbol::write("Min", {Max(a, b), c});
     case Operation::less:
       return one_if("Less", a, b);
     case Operation::less_equal:
