@@ -175,55 +175,27 @@ class Stream {
     }
   }
 
+  /// Rows of one series or of many, each with a state of its own; the name of one of many stands in front of its
+  /// answers.
   void answer_rows() {
-    if (!model_.data().series.group_column.empty()) {
-      answer_groups();
-      return;
-    }
-    Rows rows(input_, model_.data(), arguments_.rows);
-    if (state_) state_->restore(rows.reader());
-    RowAnswers answers(output_, model_.data(), arguments_.rows.keep, arguments_.json, arguments_.quantiles);
-    SpreadTracker tracker(model_.data());
-    answers.of_spread(tracker.spread());
-    if (state_) state_->restore(tracker);
-    const auto reset = [&] {
-      session_.reset();
-      tracker.reset();
-    };
-    answer_while_read(answers, [&] {
-      for (auto kind = next_row(rows, reset); kind != Rows::Kind::end; kind = next_row(rows, reset)) {
-        if (rows.starts_sequence()) reset();
-        const std::span<const float> features(rows.features()), outputs = push(features);
-        tracker.add(features, outputs, rows.target_values());
-        if (kind == Rows::Kind::missing) continue;
-        answers.answer(rows.kept(), outputs);
-        output_.flush();
-        say_first_replaced(rows);
-      }
-    });
-    say_counts(rows);
-    if (state_) state_->intervals = tracker.state();
-    if (state_) state_->last_rows = rows.reader().last_rows();
-  }
-
-  /// Rows of many series, each with a state of its own; its name stands in front of each answer.
-  void answer_groups() {
     const DataDescription& data = model_.data();
-    std::vector<std::string> names = arguments_.rows.keep;
-    names.insert(names.begin(), data.series.group_column);
+    const bool grouped = !data.series.group_column.empty();
     RowOptions options = arguments_.rows;
-    options.keep = names;
+    if (grouped) options.keep.insert(options.keep.begin(), data.series.group_column);
     Rows rows(input_, data, options);
-    RowAnswers answers(output_, data, names, arguments_.json, arguments_.quantiles);
+    RowAnswers answers(output_, data, options.keep, arguments_.json, arguments_.quantiles);
     GroupStreams streams(session_, data);
-    SpreadTracker any(data);
-    if (state_) state_->restore(any);  // which says what is wrong with it
-    if (state_) streams.restore(*state_, rows);
-    if (state_) state_->restore(rows.reader());
+    if (state_) {
+      SpreadTracker any(data);
+      state_->restore(any);  // which says what is wrong with it
+      streams.restore(*state_, rows);
+      state_->restore(rows.reader());
+    }
     const auto inputs = static_cast<std::size_t>(data.input_size()), targets = data.targets.size();
     answer_while_read(answers, [&] {
       const auto reset = [&] { streams.reset_all(); };
       for (auto kind = next_row(rows, reset); kind != Rows::Kind::end; kind = next_row(rows, reset)) {
+        if (!grouped && rows.starts_sequence()) reset();
         if (const auto ready = streams.take(rows)) {
           std::span<const float> features(ready->rows.features), forecast;
           std::span<const double> values(ready->rows.target_values);
