@@ -4,6 +4,7 @@
 #include <chrono>
 #include <map>
 #include <memory>
+#include <set>
 #include <utility>
 
 #include "backend/cuda/runtime/kernel.h"
@@ -187,13 +188,12 @@ double median(std::vector<double> values) {
 
 /// Bytes of everything that a node reads and writes, each value once.
 double bytes_of(const graph::Program& program, const graph::Node& node) {
-  std::vector<graph::ValueId> all = node.reads;
-  all.insert(all.end(), node.writes.begin(), node.writes.end());
+  std::set<int> seen;
   double bytes = 0.0;
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    const bool again = std::find(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(i), all[i]) !=
-                       all.begin() + static_cast<std::ptrdiff_t>(i);
-    if (all[i] && !again) bytes += static_cast<double>(program.bytes(all[i]));
+  for (const std::vector<graph::ValueId>* const values : {&node.reads, &node.writes}) {
+    for (const graph::ValueId id : *values) {
+      if (id && seen.insert(id.index).second) bytes += static_cast<double>(program.bytes(id));
+    }
   }
   return bytes;
 }

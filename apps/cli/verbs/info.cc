@@ -9,6 +9,7 @@
 #include "options/device_choice.h"
 #include "options/load_model.h"
 #include "options/options.h"
+#include "penstock/fields.h"
 #include "penstock/penstock.h"
 #include "terminal/describe.h"
 #include "terminal/terminal.h"
@@ -238,10 +239,9 @@ Json origin_json(const ModelFile& file) {
     json["seconds"] = file.seconds;
   }
   if (file.history) {
-    json["history"] = {{"trained", file.history->trained}, {"data", file.history->data},
-                       {"score", file.history->score},     {"version", file.history->version},
-                       {"steps", file.history->steps},     {"origin", file.history->origin},
-                       {"weight", file.history->weight}};
+    visit_fields(*file.history, [&](const std::string& name, const auto& value) {
+      if (name != "search") json["history"][name] = value;
+    });
   }
   return json;
 }
