@@ -209,7 +209,7 @@ class Stream {
           answers.answer(rows.kept(), forecast);
           output_.flush();
         }
-        say_first_replaced(rows);
+        say_first_findings(rows);
       }
     });
     say_counts(rows);
@@ -224,22 +224,16 @@ class Stream {
     say_unknown_categories(rows);
   }
 
-  /// Reports the first row that was left out, once: a stream has no end at which to report more.
-  void say_first_left(const Rows& rows) {
-    const std::string& undated = rows.reader().findings().undated.first;
-    const std::string& returning = rows.reader().findings().returning_sequences.first;
-    if (!undated.empty() && !said_undated_) say(fmt::format("note: {}; left out\n", printable(undated)));
-    if (!returning.empty() && !said_returning_)
-      say(fmt::format("note: {}; its state is reset\n", printable(returning)));
-    said_undated_ = !undated.empty();
-    said_returning_ = !returning.empty();
-  }
-
-  void say_first_replaced(const Rows& rows) {
-    say_first_left(rows);
-    if (rows.replaced() > 0 && !said_)
-      say(fmt::format("note: {}; replaced by the last value\n", printable(first_replaced(rows))));
-    said_ = said_ || rows.replaced() > 0;
+  /// Reports the first row that was left out or changed, once: a stream has no end at which to report more.
+  void say_first_findings(const Rows& rows) {
+    const auto say_once = [](bool& said, const std::string& text, const char* what) {
+      if (!text.empty() && !std::exchange(said, true)) say(fmt::format("note: {}; {}\n", printable(text), what));
+    };
+    const RowFindings& found = rows.reader().findings();
+    say_once(said_undated_, found.undated.first, "left out");
+    say_once(said_returning_, found.returning_sequences.first, "its state is reset");
+    if (rows.replaced() > 0 && !said_replaced_)
+      say_once(said_replaced_, first_replaced(rows), "replaced by the last value");
   }
 
   /// A file at once, but sample by sample, as a device would: how long that takes says whether it would keep up.
@@ -322,9 +316,8 @@ class Stream {
   Model model_;
   Session session_;
   std::optional<StreamState> state_;
-  bool said_ = false;       // that a value was replaced
   bool said_anew_ = false;  // that the state was not finite
-  bool said_undated_ = false, said_returning_ = false;
+  bool said_replaced_ = false, said_undated_ = false, said_returning_ = false;
   Input input_;
   Output output_;
   Latency latency_;
