@@ -49,7 +49,7 @@ class SequenceRun {
   }
 
   /// Adds a step of a sequence of which only the outputs of the last step matter.
-  void add_to_be_last(const auto& step) {
+  void add_for_last(const auto& step) {
     if (steps_ == piece) run();
     add(step);
   }

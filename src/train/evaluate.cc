@@ -11,6 +11,7 @@
 #include "penstock/stop.h"
 #include "train/check_options.h"
 #include "train/optimizer_state.h"
+#include "train/trainer.h"
 
 namespace penstock {
 
@@ -90,25 +91,19 @@ class Scorer {
 
 }  // namespace
 
-}  // namespace training
-
-Evaluation evaluate(const Model& model, const Dataset& data, const TrainOptions& options) {
-  using namespace training;  // NOLINT(google-build-using-namespace)
-  check_batches(options);
-  const Model::Impl& impl = model.impl();
-  check_same_data(impl.data, data.description());
-  const Loss loss = resolve_loss(options.loss, impl.data.task);
+Evaluation evaluate_checked(const Model::Impl& model, const Dataset& data, const TrainOptions& options) {
+  const Loss loss = resolve_loss(options.loss, model.data.task);
   Example example;
   ops::LossSums total = {};
-  Scorer scorer(impl, kind_of(loss), options.execution);
+  Scorer scorer(model, kind_of(loss), options.execution);
   const SeriesRows* const series = data.series_rows();
-  const Index past_rows = impl.spec.branch ? impl.spec.branch->past_rows() : 0;
+  const Index past_rows = model.spec.branch ? model.spec.branch->past_rows() : 0;
   for (Index i = 0; options.validation_batches == 0 || i < options.validation_batches; ++i) {
     stop_if_asked();
     const bool found = series == nullptr ? data.validation(i, options.batch, options.length, example)
                                          : series->held_out_batch(i, options.batch, options.length, past_rows, example);
     if (!found) break;
-    check_example(example, impl.data);
+    check_example(example, model.data);
     ops::add_loss(total, scorer.score(example));
   }
   Evaluation result;
@@ -119,6 +114,14 @@ Evaluation evaluate(const Model& model, const Dataset& data, const TrainOptions&
     result.accuracy = total.scored > 0 ? static_cast<double>(total.correct) / static_cast<double>(total.scored) : 0.0;
   }
   return result;
+}
+
+}  // namespace training
+
+Evaluation evaluate(const Model& model, const Dataset& data, const TrainOptions& options) {
+  training::check_batches(options);
+  training::check_same_data(model.impl().data, data.description());
+  return training::evaluate_checked(model.impl(), data, options);
 }
 
 }  // namespace penstock

@@ -66,27 +66,27 @@ double saturated_share(const std::vector<std::int64_t>& counts) {
 
 }  // namespace
 
-Trainer::Trainer(Model& whole, Dataset& data, const TrainOptions& options, const TrainCallbacks& callbacks, bool resume)
-    : whole_(whole),
-      model_(whole.impl()),
+Trainer::Trainer(Model::Impl& model, Dataset& data, const TrainOptions& options, const TrainCallbacks& callbacks,
+                 bool resume)
+    : model_(model),
       data_(data),
       options_(with_default_limit(options)),
       callbacks_(callbacks),
       loss_(resolve_loss(options.loss, data.description().task)),
       identity_(identity(options, data.description().task)),
-      optimizer_(options, model_.parameters->layout()),
+      optimizer_(options, model.parameters->layout()),
       metrics_("", "", false),
       stopping_(options_, {}),
-      guard_(guard_options(options_, loss_, model_)) {
-  if (!model_.origin.empty()) identity_["origin"] = model_.origin;
+      guard_(guard_options(options_, loss_, model)) {
+  if (!model.origin.empty()) identity_["origin"] = model.origin;
   if (resume) {
-    state_ = load_checkpoint(options.checkpoint_path, model_, optimizer_, data, identity_);
+    state_ = load_checkpoint(options.checkpoint_path, model, optimizer_, data, identity_);
     seconds_before_ = state_.seconds;
     stopping_ = Stopping(options_, state_.history);
-    guard_ = Guard(guard_options(options_, loss_, model_), std::move(state_.guard));
+    guard_ = Guard(guard_options(options_, loss_, model), std::move(state_.guard));
   }
   metrics_ = MetricsLog(options.metrics_path, options.tensorboard_path, resume);
-  metrics_.run(model_, identity_, options.metrics_note);
+  metrics_.run(model, identity_, options.metrics_note);
   if (resume) metrics_.resume(state_.step);
   submitted_ = state_.step;
   submitted_scored_ = state_.scored;
@@ -206,7 +206,7 @@ void Trainer::give_up_if_hopeless(const StepResult& result) const {
 Evaluation Trainer::evaluation(Index most_batches) const {
   TrainOptions options = options_;
   options.validation_batches = most_batches;
-  return evaluate(whole_, data_, options);
+  return evaluate_checked(model_, data_, options);
 }
 
 void Trainer::validate(double seconds, Index most_batches) {
@@ -408,7 +408,7 @@ TrainResult train(Model& model, Dataset& data, const TrainOptions& options, cons
   };
   return nn::with_enough_memory(options.execution.device, need, [&] {
     model.impl().part_from_sessions();
-    return training::Trainer(model, data, options, callbacks, resume).run();
+    return training::Trainer(model.impl(), data, options, callbacks, resume).run();
   });
 }
 

@@ -19,10 +19,13 @@ namespace penstock::training {
 
 GuardOptions guard_options(const TrainOptions& options, Loss loss, const Model::Impl& model);
 
+/// Does the work of penstock::evaluate() for a dataset that was checked.
+Evaluation evaluate_checked(const Model::Impl& model, const Dataset& data, const TrainOptions& options);
+
 /// One run of penstock::train(). The arguments must have been checked.
 class Trainer {
  public:
-  Trainer(Model& whole, Dataset& data, const TrainOptions& options, const TrainCallbacks& callbacks, bool resume);
+  Trainer(Model::Impl& model, Dataset& data, const TrainOptions& options, const TrainCallbacks& callbacks, bool resume);
 
   TrainResult run();
 
@@ -78,7 +81,6 @@ class Trainer {
   /// Returns the part of the fraction that the steps themselves do not determine.
   double time_fraction(double seconds) const;
 
-  const Model& whole_;
   Model::Impl& model_;
   Dataset& data_;
   TrainOptions options_;

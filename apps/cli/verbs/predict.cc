@@ -323,7 +323,7 @@ class Prediction {
     std::string line;
     for (Index number = 1; input.line(line); ++number) {
       for (const auto token : parse_tokens(line, data().vocabulary, input.name(), number)) {
-        sequence.add_to_be_last(token);
+        sequence.add_for_last(token);
       }
       if (sequence.waiting() == 0) continue;
       answers.answer(std::vector{fmt::format("{}", ++sequences)}, sequence.end());

@@ -85,7 +85,7 @@ template <class Seen, class Answer>
 void label_rows(const Model& model, Rows& rows, const Execution& execution, const Seen& seen, const Answer& answer) {
   SequenceRun sequence(model, execution);
   const auto add = [&] {
-    sequence.add_to_be_last(rows.features());
+    sequence.add_for_last(rows.features());
     seen();
   };
   const auto finish = [&] {
