@@ -55,10 +55,7 @@ std::string default_text(const auto& value) {
 }
 
 // Returns the text of a value in a configuration file; empty if it is not set.
-template <class T>
-std::string config_text(const T& value) {
-  return fmt::format("{}", value);
-}
+std::string config_text(const auto& value) { return fmt::format("{}", value); }
 template <class T>
 std::string config_text(const std::vector<T>& value) {
   return fmt::format("{}", fmt::join(value, ","));
