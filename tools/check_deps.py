@@ -78,7 +78,7 @@ THIRD_PARTY = {
     "dnnl": {"backend", "ops", "bench"},
     "xxhash.h": {"backend", "io"},
     "zlib.h": {"data", "apps"},
-    "nlohmann/": {"formula", "plan", "io", "data", "train", "bench", "apps"},
+    "nlohmann/": {"base", "formula", "plan", "io", "data", "train", "bench", "apps"},
     "CLI/": {"apps"},
     "nanobind/": {"python"},
 }

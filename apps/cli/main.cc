@@ -2,6 +2,7 @@
 
 #include <clocale>
 #include <filesystem>
+#include <functional>
 #include <new>
 #include <string>
 #include <vector>
@@ -58,27 +59,10 @@ int report(const CLI::App* verb, ErrorCode code, const std::string& message) {
   return status;
 }
 
-/// Prints to standard output; 0 also when nobody reads it.
-int print(const std::string& text) {
+/// Does the work of a verb, or of the program itself, and reports what it throws; 0 also when nobody reads the output.
+int guarded(const CLI::App* verb, const std::function<int()>& work) {
   try {
-    Output output;
-    output.write(text);
-    output.flush();
-  } catch (const ClosedPipe&) {
-    return 0;
-  } catch (const Interrupted&) {
-    return interrupted_status();
-  } catch (const Error& error) {
-    return report(nullptr, error.code(), error.what());
-  }
-  return 0;
-}
-
-int run_verb(const Verb& verb) {
-  try {
-    refuse_extras(*verb.app);
-    if (verb.app->count("--print-config") > 0) return print(configuration_text(*verb.app));
-    return verb.run();
+    return work();
   } catch (const ClosedPipe&) {
     return 0;
   } catch (const Interrupted&) {
@@ -87,16 +71,28 @@ int run_verb(const Verb& verb) {
     if (error.code() == ErrorCode::interrupted && interrupted()) return interrupted_status();
     const bool use = error.code() == ErrorCode::invalid_argument;
     const bool advises = std::string_view(error.what()).find("the option '") != std::string_view::npos;
-    return report(verb.app, error.code(), use || advises ? in_terms_of_options(*verb.app, error.what()) : error.what());
+    const bool names_fields = verb != nullptr && (use || advises);
+    return report(verb, error.code(), names_fields ? in_terms_of_options(*verb, error.what()) : error.what());
   } catch (const std::bad_alloc&) {
-    return report(verb.app, ErrorCode::io_failure, "there is not enough memory");
+    return report(verb, ErrorCode::io_failure, "there is not enough memory");
   } catch (const std::filesystem::filesystem_error& error) {
-    return report(verb.app, ErrorCode::io_failure,
+    return report(verb, ErrorCode::io_failure,
                   fmt::format("{}: {}", printable(error.path1().string()),
                               why_not_written(error.path1().string(), error.code().value())));
   } catch (const std::exception& error) {
-    return report(verb.app, ErrorCode::io_failure, printable(error.what()));
+    return report(verb, ErrorCode::io_failure, printable(error.what()));
   }
+}
+
+int print(const std::string& text) {
+  return guarded(nullptr, [&] { return print_answer(text); });
+}
+
+int run_verb(const Verb& verb) {
+  return guarded(verb.app, [&] {
+    refuse_extras(*verb.app);
+    return verb.app->count("--print-config") > 0 ? print(configuration_text(*verb.app)) : verb.run();
+  });
 }
 
 const CLI::App* chosen_verb(const CLI::App& program) {

@@ -48,6 +48,17 @@ class SequenceRun {
     return outputs_;
   }
 
+  /// Adds a step of a sequence of which only the outputs of the last step matter.
+  void add_for_last(const auto& step) {
+    if (steps_ == piece) run();
+    add(step);
+  }
+  /// Ends such a sequence, of at least one step: returns the outputs [O] of its last step, and starts a new one.
+  std::span<const float> end() {
+    const auto outputs = run().last(static_cast<std::size_t>(model_.data().output_size()));
+    restart();
+    return outputs;
+  }
   /// Starts a new sequence.
   void restart() { state_ = model_.state(1); }
 

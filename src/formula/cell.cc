@@ -133,52 +133,15 @@ class Checker {
   ErrorCode code_;
 };
 
-bool has_mean(const Formula& formula, std::span<const NodeId> outputs) {
+/// Returns whether the outputs need one of these operations.
+bool needs_any(const Formula& formula, std::span<const NodeId> outputs, std::initializer_list<Operation> operations) {
   const std::vector<bool> used = reachable(formula, outputs);
   for (NodeId id = 0; id < formula.size(); ++id) {
-    if (used[static_cast<std::size_t>(id)] && formula[id].operation == Operation::mean) return true;
+    if (!used[static_cast<std::size_t>(id)]) continue;
+    if (std::ranges::find(operations, formula[id].operation) != operations.end()) return true;
   }
   return false;
 }
-
-bool has_kink(const Formula& formula, std::span<const NodeId> outputs) {
-  const std::vector<bool> used = reachable(formula, outputs);
-  for (std::size_t id = 0; id < used.size(); ++id) {
-    switch (formula[static_cast<NodeId>(id)].operation) {
-      case Operation::relu:
-      case Operation::abs:
-      case Operation::min:
-      case Operation::max:
-      case Operation::clamp:
-      case Operation::less:
-      case Operation::less_equal:
-      case Operation::equal:
-        if (used[id]) return true;
-        break;
-      default:
-        break;
-    }
-  }
-  return false;
-}
-
-/// The gradient of each leaf of one kind, a constant 0 where nothing depends on it.
-class LeafGradients {
- public:
-  LeafGradients(Formula& formula, const std::vector<NodeId>& gradient) : formula_(formula), gradient_(gradient) {}
-
-  void append(Operation operation, std::size_t count, std::vector<NodeId>& to) {
-    for (std::size_t i = 0; i < count; ++i) {
-      const auto leaf = static_cast<std::size_t>(formula_.leaf(operation, static_cast<int>(i)));
-      const NodeId found = leaf < gradient_.size() ? gradient_[leaf] : kNoNode;
-      to.push_back(found != kNoNode ? found : formula_.constant(0));
-    }
-  }
-
- private:
-  Formula& formula_;
-  const std::vector<NodeId>& gradient_;
-};
 
 std::vector<NodeId> backward_roots(CellFormula& cell) {
   Formula& formula = cell.formula;
@@ -188,15 +151,21 @@ std::vector<NodeId> backward_roots(CellFormula& cell) {
     seeds.push_back(formula.leaf(Operation::gradient, static_cast<int>(k)));
   }
   const std::vector<NodeId> gradient = gradients(formula, cell.outputs, seeds, count);
-  LeafGradients leaves(formula, gradient);
   std::vector<NodeId> roots;
+  const auto append = [&](Operation operation, std::size_t leaves) {
+    for (std::size_t i = 0; i < leaves; ++i) {
+      const auto leaf = static_cast<std::size_t>(formula.leaf(operation, static_cast<int>(i)));
+      const NodeId found = leaf < gradient.size() ? gradient[leaf] : kNoNode;
+      roots.push_back(found != kNoNode ? found : formula.constant(0));  // 0 where nothing depends on it
+    }
+  };
   const auto gates = static_cast<std::size_t>(cell.gates);
-  leaves.append(Operation::input, gates, roots);
+  append(Operation::input, gates);
   if (!cell.scan) {
-    leaves.append(Operation::recurrent, gates, roots);
-    leaves.append(Operation::state, cell.states.size(), roots);
+    append(Operation::recurrent, gates);
+    append(Operation::state, cell.states.size());
   }
-  leaves.append(Operation::learnt, cell.learnt.size(), roots);
+  append(Operation::learnt, cell.learnt.size());
   if (cell.scan) roots.insert(roots.end(), cell.outputs.begin(), cell.outputs.end());
   return roots;
 }
@@ -248,8 +217,10 @@ void check_cell(const CellFormula& cell, std::string_view source, ErrorCode code
 
 DerivedCell derive(CellFormula cell, std::string_view source, ErrorCode code) {
   DerivedCell derived;
-  derived.has_kink = has_kink(cell.formula, cell.outputs);
-  derived.averages = has_mean(cell.formula, cell.outputs);
+  using enum Operation;
+  derived.has_kink = needs_any(cell.formula, cell.outputs,
+                               {relu, Operation::abs, Operation::min, Operation::max, clamp, less, less_equal, equal});
+  derived.averages = needs_any(cell.formula, cell.outputs, {mean});
   const std::vector<NodeId> roots = backward_roots(cell);
   const auto gates = static_cast<std::ptrdiff_t>(cell.gates);
   if (!cell.scan) {

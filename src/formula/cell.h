@@ -6,6 +6,7 @@
 
 #include "formula/formula.h"
 #include "formula/program.h"
+#include "penstock/cell.h"
 #include "penstock/error.h"
 
 namespace penstock::formula {
@@ -19,22 +20,8 @@ constexpr int kMostNodes = 1024;
 constexpr int kMostDepth = 256;
 constexpr int kMostSlots = 512;  ///< Values that are alive at the same time in a derived program.
 
-/// One value per unit that training learns.
-struct LearntVector {
-  std::string name;
-  double initial = 0;
-};
-
 /// A cell as its author gave it.
-struct CellFormula {
-  std::string name, description;
-  bool scan = false;
-  int gates = 1;
-  std::vector<std::string> states;  ///< Names; state 0 is the output. Scan cells have one.
-  std::vector<LearntVector> learnt;
-  int keep_gate = -1;          ///< As in cells/contract.h.
-  int overwrite_gate = -1;     ///< As in cells/contract.h.
-  bool spread_memory = false;  ///< As in cells/contract.h.
+struct CellFormula : CellDefinition {
   Formula formula;
   std::vector<NodeId> outputs;  ///< The next states or, of a scan cell, a and b of h' = a h + b.
 };

@@ -87,16 +87,7 @@ std::vector<CellValue> leaves(Formula& formula, Operation operation, std::size_t
 }  // namespace
 
 CellFormula trace_cell(const CellDefinition& definition, const CellEquations& equations) {
-  CellFormula cell;
-  cell.name = definition.name;
-  cell.description = definition.description;
-  cell.scan = definition.scan;
-  cell.gates = definition.gates;
-  cell.states = definition.states;
-  for (const CellVector& learnt : definition.learnt) cell.learnt.push_back({learnt.name, learnt.initial});
-  cell.keep_gate = definition.keep_gate;
-  cell.overwrite_gate = definition.overwrite_gate;
-  cell.spread_memory = definition.spread_memory;
+  CellFormula cell{definition, {}, {}};
   const std::string source = "cell " + in_quotes(definition.name);
   const int most = cell.scan ? kMostScanGates : kMostGates;
   require(cell.gates >= 1 && cell.gates <= most, "{}: gates must be 1 to {} for a {} cell, not {}", source, most,

@@ -56,7 +56,7 @@ Metadata model_metadata(const ModelSpec& spec, const DataDescription& data) {
 namespace {
 
 /// The model that a parsed description asks for, checked.
-ModelDescription described(ObjectReader& reader, const std::string& source) {
+ModelDescription described(FieldReader& reader, const std::string& source) {
   ModelDescription result{model_spec_from_json(reader.object("model"), source),
                           data_description_from_json(reader.object("data"), source)};
   reader.finish();
@@ -68,7 +68,7 @@ ModelDescription described(ObjectReader& reader, const std::string& source) {
   return result;
 }
 
-Index checked_version(ObjectReader& reader, const std::string& source) {
+Index checked_version(FieldReader& reader, const std::string& source) {
   const Index version = reader.integer("format_version");
   if (version < 1 || version > format_version) {
     fail(ErrorCode::incompatible, "{}: format_version is {}, this version of Penstock reads 1 to {}", source, version,
@@ -85,7 +85,7 @@ ModelDescription read_description(const SafetensorsFile& file) {
     fail(ErrorCode::incompatible, "{}: not a Penstock model: its metadata have no \"{}\"", file.source(), metadata_key);
   }
   const nlohmann::json json = parse_object(text->second, file.source(), fmt::format("metadata \"{}\"", metadata_key));
-  ObjectReader reader(json, file.source(), metadata_key);
+  FieldReader reader(json, file.source(), metadata_key);
   const Index version = checked_version(reader, file.source());
   if (version >= first_with_checksum && !file.has_checksum()) {
     fail(ErrorCode::bad_input, "{}: damaged: files of format_version {} carry a checksum", file.source(), version);
@@ -145,7 +145,7 @@ std::string model_description(const Model& model) {
 
 Model make_model(const std::string& description, std::span<const ModelTensor> tensors, const std::string& source) {
   const nlohmann::json json = io::parse_object(description, source, "its description");
-  io::ObjectReader reader(json, source, "description");
+  FieldReader reader(json, source, "description");
   io::checked_version(reader, source);
   const io::ModelDescription described = io::described(reader, source);
   Model model(described.spec, described.data);

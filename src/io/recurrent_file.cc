@@ -15,16 +15,23 @@ namespace {
 
 constexpr const char* kSpecKey = "penstock.recurrent";
 
+/// Describes the fields of a spec but the cell, for a FieldReader or a FieldWriter.
+void spec_fields(auto& of, auto& spec) {
+  of.field("input_size", spec.input_size);
+  of.field("hidden_size", spec.hidden_size);
+  of.field("heads", spec.heads);
+  of.field("layers", spec.layers);
+  of.named("direction", spec.direction, parse_direction);
+  of.named("bias", spec.bias, parse_bias);
+  of.field("dropout", spec.dropout);
+  of.optional("gradient_clip", spec.gradient_clip, spec.gradient_clip != 0.0);
+}
+
 std::string text_of(const RecurrentSpec& spec) {
-  nlohmann::json json{{"input_size", spec.input_size},
-                      {"hidden_size", spec.hidden_size},
-                      {"heads", spec.heads},
-                      {"layers", spec.layers},
-                      {"direction", std::string(to_string(spec.direction))},
-                      {"bias", std::string(to_string(spec.bias))},
-                      {"dropout", spec.dropout}};
+  FieldWriter fields;
+  spec_fields(fields, spec);
+  nlohmann::json json = fields.written();
   io::add_cell(spec.cell, json);
-  if (spec.gradient_clip != 0.0) json["gradient_clip"] = spec.gradient_clip;
   return io::to_text(json);
 }
 
@@ -35,18 +42,11 @@ RecurrentSpec spec_from(const io::SafetensorsFile& file) {
     fail(ErrorCode::incompatible, "{} holds no recurrent stack: its metadata has no {}", file.source(), kSpecKey);
   }
   const nlohmann::json json = io::parse_object(found->second, file.source(), kSpecKey);
-  io::ObjectReader reader(json, file.source(), kSpecKey);
+  FieldReader reader(json, file.source(), kSpecKey);
   RecurrentSpec spec;
   try {
     spec.cell = io::read_cell(reader, json, file.source());
-    spec.input_size = reader.integer("input_size");
-    spec.hidden_size = reader.integer("hidden_size");
-    spec.heads = reader.integer("heads");
-    spec.layers = reader.integer("layers");
-    spec.direction = parse_direction(reader.string("direction"));
-    spec.bias = parse_bias(reader.string("bias"));
-    spec.dropout = reader.number("dropout");
-    if (json.contains("gradient_clip")) spec.gradient_clip = reader.number("gradient_clip");
+    spec_fields(reader, spec);
     reader.finish();
     parameter_shapes(spec);
   } catch (const Error& error) {

@@ -13,8 +13,12 @@ void check_positive(const char* name, double value) {
   require(std::isfinite(value) && value > 0.0, "{} must be positive, not {}", name, value);
 }
 
-void check_not_negative(const char* name, double value) {
-  require(std::isfinite(value) && value >= 0.0, "{} must not be negative, not {}", name, value);
+void check_not_negative(const char* name, auto value) {
+  require(std::isfinite(value) && value >= 0, "{} must not be negative, not {}", name, value);
+}
+
+void check_at_least_one(const char* name, Index value) {
+  require(value >= 1, "{} must be at least 1, not {}", name, value);
 }
 
 void check_fraction(const char* name, double value) {
@@ -32,8 +36,14 @@ std::string_view name(Loss loss) {
 
 }  // namespace
 
+void check_batches(const TrainOptions& options) {
+  check_at_least_one("batch", options.batch);
+  check_at_least_one("length", options.length);
+  check_not_negative("validation_batches", options.validation_batches);
+}
+
 void check_options(const TrainOptions& options, const Dataset& data) {
-  require(options.max_steps >= 0, "max_steps must not be negative, not {}", options.max_steps);
+  check_not_negative("max_steps", options.max_steps);
   check_not_negative("max_seconds", options.max_seconds);
   check_not_negative("max_epochs", options.max_epochs);
   if (data.training_steps() <= 0) {
@@ -41,8 +51,7 @@ void check_options(const TrainOptions& options, const Dataset& data) {
     require(options.max_steps > 0 || options.max_seconds > 0.0,
             "max_steps or max_seconds must be given for data that are generated without end");
   }
-  require(options.batch >= 1, "batch must be at least 1, not {}", options.batch);
-  require(options.length >= 1, "length must be at least 1, not {}", options.length);
+  check_batches(options);
   check_positive("learning_rate", options.learning_rate);
   check_not_negative("weight_decay", options.weight_decay);
   require(options.learning_rate * options.weight_decay < 1.0,
@@ -54,15 +63,13 @@ void check_options(const TrainOptions& options, const Dataset& data) {
   check_fraction("warmup", options.warmup);
   check_fraction("final_rate", options.final_rate);
   check_not_negative("clip", options.clip);
-  require(options.give_up_after >= 1, "give_up_after must be at least 1, not {}", options.give_up_after);
-  require(options.rollbacks >= 0, "rollbacks must not be negative, not {}", options.rollbacks);
+  check_at_least_one("give_up_after", options.give_up_after);
+  check_not_negative("rollbacks", options.rollbacks);
   check_not_negative("validate_every", options.validate_every);
-  require(options.validate_steps >= 0, "validate_steps must not be negative, not {}", options.validate_steps);
-  require(options.patience >= 0, "patience must not be negative, not {}", options.patience);
+  check_not_negative("validate_steps", options.validate_steps);
+  check_not_negative("patience", options.patience);
   require(options.patience == 0 || options.validate_steps > 0,
           "patience counts validations by steps: validate_steps must be given too");
-  require(options.validation_batches >= 0, "validation_batches must not be negative, not {}",
-          options.validation_batches);
   check_not_negative("log_every", options.log_every);
   check_not_negative("checkpoint_every", options.checkpoint_every);
   check_enum("optimizer", options.optimizer, Optimizer::sgd);

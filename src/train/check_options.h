@@ -11,6 +11,9 @@ namespace penstock::training {
 /// Throws Error(invalid_argument) naming the option that is out of range, or limits that never end a run over `data`.
 void check_options(const TrainOptions& options, const Dataset& data);
 
+/// Throws it for the sizes of batches, and their number in a validation.
+void check_batches(const TrainOptions& options);
+
 /// The loss that `automatic` stands for. Throws Error(invalid_argument) if the task has no such loss.
 Loss resolve_loss(Loss loss, Task task);
 

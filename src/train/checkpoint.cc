@@ -1,16 +1,20 @@
 #include "train/checkpoint.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
+#include "base/json_fields.h"
 #include "io/model_file.h"
 #include "io/model_json.h"
 
-namespace penstock::training {
-
-namespace {
+namespace penstock {
 
 using nlohmann::json;
+
+namespace training {
+
+namespace {
 
 constexpr const char* metadata_key = "penstock.training";
 constexpr Index format_version = 1;
@@ -32,29 +36,64 @@ void check_same(const std::string& path, const std::string& name, const json& th
   if (!difference.empty()) fail(ErrorCode::incompatible, "{}: checkpoint of another run: {}", path, difference);
 }
 
-json to_json(const GuardMemory& memory) {
-  return {{"losses", memory.losses},
-          {"norms", memory.norms},
-          {"first_loss", memory.first_loss},
-          {"first_norm", memory.first_norm},
-          {"accepted", memory.accepted}};
+/// Describe the fields of a state, of which counts are at most `step`, for a FieldReader or a FieldWriter.
+auto memory_fields(Index step) {
+  return [step](auto& of, auto& memory) {
+    of.field("losses", memory.losses);
+    of.field("norms", memory.norms);
+    of.field("first_loss", memory.first_loss);
+    of.field("first_norm", memory.first_norm);
+    of.count("accepted", memory.accepted, step);
+  };
 }
 
-json to_json(const GuardPoint& point, const GoodState& state) {
-  json object = {{"step", point.step},
-                 {"updates", state.updates},
-                 {"good_steps", state.good_steps},
-                 {"memory", to_json(point.memory)}};
-  if (state.loss_scale) object["loss_scale"] = *state.loss_scale;
-  return object;
+auto point_fields(auto& state, Index step) {
+  return [&state, step](auto& of, auto& point) {
+    of.count("step", point.step, step);
+    of.count("updates", state.updates, point.step);
+    of.count("good_steps", state.good_steps, point.step);
+    of.optional("loss_scale", state.loss_scale);
+    of.object("memory", point.memory, memory_fields(point.step));
+  };
 }
 
-json to_json(const GuardState& guard, const RunState& state) {
-  json object = {{"memory", to_json(guard.memory)},      {"rollbacks", guard.rollbacks},
-                 {"last_rollback", guard.last_rollback}, {"rate_changed", guard.rate_changed},
-                 {"rate_factor", guard.rate_factor},     {"good", to_json(guard.good, state.good)}};
-  if (guard.pending) object["pending"] = to_json(guard.pending, state.pending);
-  return object;
+auto guard_fields(auto& state) {
+  return [&state](auto& of, auto& guard) {
+    of.object("memory", guard.memory, memory_fields(state.step));
+    of.count("rollbacks", guard.rollbacks, state.step);
+    of.count("last_rollback", guard.last_rollback, state.step);
+    of.count("rate_changed", guard.rate_changed, state.step);
+    of.field("rate_factor", guard.rate_factor);
+    of.object("good", guard.good, point_fields(state.good, state.step));
+    if (of.has("pending", static_cast<bool>(guard.pending))) {
+      of.object("pending", guard.pending, point_fields(state.pending, state.step));
+    }
+  };
+}
+
+auto history_fields(Index step) {
+  return [step](auto& of, auto& history) {
+    of.field("best_loss", history.best_loss);
+    of.count("best_step", history.best_step, step);
+    of.count("without_gain", history.without_gain, step);
+    of.count("cooldown_begin", history.cooldown_begin, step);
+    of.field("cooldown_from", history.cooldown_from);
+  };
+}
+
+void run_fields(auto& of, auto& state, auto& guard) {
+  constexpr Index any = Index{1} << 60;
+  of.count("step", state.step, any);
+  of.count("skipped", state.skipped, state.step);
+  of.count("skipped_in_a_row", state.skipped_in_a_row, state.skipped);
+  of.count("updates", state.updates, state.step);
+  of.count("scored", state.scored, any);
+  of.field("seconds", state.seconds);
+  of.count("carried_rows", state.carried_rows, Index{1} << 32);
+  of.optional("loss_scale", state.loss_scale);
+  if (state.loss_scale) of.count("good_steps", state.good_steps, state.step);
+  if (of.has("validations", state.history.known)) of.object("validations", state.history, history_fields(state.step));
+  if (of.has("guard", static_cast<bool>(guard.good))) of.object("guard", guard, guard_fields(state));
 }
 
 /// The tensors point into `values`.
@@ -63,14 +102,6 @@ void add_slot(std::vector<io::TensorData>& tensors, const std::string& name, std
   for (const nn::ParameterEntry& entry : layout.entries()) {
     tensors.push_back(io::tensor_data(slot_tensor(name, entry), entry.shape, values.subspan(entry.offset, entry.size)));
   }
-}
-
-json to_json(const ValidationHistory& history) {
-  return {{"best_loss", history.best_loss},
-          {"best_step", history.best_step},
-          {"without_gain", history.without_gain},
-          {"cooldown_begin", history.cooldown_begin},
-          {"cooldown_from", history.cooldown_from}};
 }
 
 std::vector<float> read_slot(const io::SafetensorsFile& file, const std::string& name,
@@ -82,16 +113,10 @@ std::vector<float> read_slot(const io::SafetensorsFile& file, const std::string&
   return values;
 }
 
-std::vector<float> read_state(const io::SafetensorsFile& file, Index size) {
+std::vector<float> read_carried(const io::SafetensorsFile& file, Index size) {
   std::vector<float> values(static_cast<std::size_t>(size));
   if (size > 0) file.read(state_tensor(), {size}, std::span(values));
   return values;
-}
-
-Index read_count(io::ObjectReader& reader, const char* field, Index largest) {
-  const Index value = reader.integer(field);
-  if (value < 0 || value > largest) reader.refuse(field, fmt::format("must be 0 to {}, not {}", largest, value));
-  return value;
 }
 
 }  // namespace
@@ -111,23 +136,12 @@ void save_checkpoint(const std::string& path, const Model::Impl& model, const Op
     tensors.push_back(io::tensor_data(state_tensor(), {static_cast<Index>(carried.size())}, carried));
   }
   io::Metadata metadata = io::model_metadata(model.spec, model.data);
-  json fields = {{"format_version", format_version},
-                 {"options", identity},
-                 {"step", state.step},
-                 {"skipped", state.skipped},
-                 {"skipped_in_a_row", state.skipped_in_a_row},
-                 {"updates", state.updates},
-                 {"scored", state.scored},
-                 {"seconds", state.seconds},
-                 {"carried_rows", state.carried_rows},
-                 {"position", data.position()}};
-  if (state.loss_scale) {
-    fields["loss_scale"] = *state.loss_scale;
-    fields["good_steps"] = state.good_steps;
-  }
-  if (state.history.known) fields["validations"] = to_json(state.history);
-  if (guard.good) fields["guard"] = to_json(guard, state);
-  metadata[metadata_key] = io::to_text(fields);
+  FieldWriter fields;
+  fields.field("format_version", format_version);
+  fields.field("options", identity);
+  fields.field("position", data.position());
+  run_fields(fields, state, guard);
+  metadata[metadata_key] = io::to_text(fields.written());
   io::write_safetensors(path, tensors, metadata);
 }
 
@@ -141,67 +155,27 @@ json fields_of(const io::SafetensorsFile& file, const std::string& path) {
   return io::parse_object(text->second, path, metadata_key);
 }
 
-ValidationHistory read_history(const json& object, const std::string& path, Index step) {
-  io::ObjectReader reader(object, path, std::string(metadata_key) + ".validations");
-  ValidationHistory history;
-  history.known = true;
-  history.best_loss = reader.number("best_loss");
-  history.best_step = read_count(reader, "best_step", step);
-  history.without_gain = read_count(reader, "without_gain", step);
-  history.cooldown_begin = read_count(reader, "cooldown_begin", step);
-  history.cooldown_from = reader.number("cooldown_from");
-  if (!(history.cooldown_from >= 0.0 && history.cooldown_from <= 1.0)) {
-    reader.refuse("cooldown_from", fmt::format("must be 0 to 1, not {}", history.cooldown_from));
+/// Reads what a checkpoint says of its run, and refuses values that no run has.
+RunState read_state(FieldReader& reader) {
+  RunState state;
+  run_fields(reader, state, state.guard);
+  reader.finish();
+  const auto demand = [&](bool condition, const std::string& field, const std::string& problem) {
+    if (!condition) reader.refuse(field, problem);
+  };
+  demand(state.seconds >= 0.0, "seconds", "must not be negative");
+  demand(state.loss_scale.value_or(1.0) >= 1.0, "loss_scale", "must be at least 1");
+  state.history.known = reader.has("validations");
+  const double cooldown = state.history.cooldown_from, rate = state.guard.rate_factor;
+  demand(cooldown >= 0.0 && cooldown <= 1.0, "validations.cooldown_from",
+         fmt::format("must be 0 to 1, not {}", cooldown));
+  demand(rate > 0.0 && rate <= 1.0, "guard.rate_factor", fmt::format("must be in (0, 1], not {}", rate));
+  for (const auto& [name, memory] : {std::pair("guard.memory.losses", &state.guard.memory),
+                                     std::pair("guard.good.memory.losses", &state.guard.good.memory),
+                                     std::pair("guard.pending.memory.losses", &state.guard.pending.memory)}) {
+    demand(memory->losses.size() == memory->norms.size(), name, "must hold as many numbers as norms");
   }
-  reader.finish();
-  return history;
-}
-
-GuardMemory read_memory(const json& object, const std::string& path, const std::string& place, Index step) {
-  io::ObjectReader reader(object, path, place);
-  GuardMemory memory;
-  memory.losses = reader.numbers("losses");
-  memory.norms = reader.numbers("norms");
-  if (memory.losses.size() != memory.norms.size()) reader.refuse("losses", "must hold as many numbers as norms");
-  memory.first_loss = reader.number("first_loss");
-  memory.first_norm = reader.number("first_norm");
-  memory.accepted = read_count(reader, "accepted", step);
-  reader.finish();
-  return memory;
-}
-
-GuardPoint read_point(const json& object, const std::string& path, const std::string& place, Index step,
-                      GoodState& state) {
-  io::ObjectReader reader(object, path, place);
-  GuardPoint point;
-  point.step = read_count(reader, "step", step);
-  state.updates = read_count(reader, "updates", point.step);
-  state.good_steps = read_count(reader, "good_steps", point.step);
-  if (object.contains("loss_scale")) state.loss_scale = reader.number("loss_scale");
-  point.memory = read_memory(reader.object("memory"), path, place + ".memory", point.step);
-  reader.finish();
-  return point;
-}
-
-GuardState read_guard(const json& object, const std::string& path, RunState& state) {
-  const Index step = state.step;
-  const std::string place = std::string(metadata_key) + ".guard";
-  io::ObjectReader reader(object, path, place);
-  GuardState guard;
-  guard.memory = read_memory(reader.object("memory"), path, place + ".memory", step);
-  guard.rollbacks = read_count(reader, "rollbacks", step);
-  guard.last_rollback = read_count(reader, "last_rollback", step);
-  guard.rate_changed = read_count(reader, "rate_changed", step);
-  guard.rate_factor = reader.number("rate_factor");
-  if (!(guard.rate_factor > 0.0 && guard.rate_factor <= 1.0)) {
-    reader.refuse("rate_factor", fmt::format("must be in (0, 1], not {}", guard.rate_factor));
-  }
-  guard.good = read_point(reader.object("good"), path, place + ".good", step, state.good);
-  if (object.contains("pending")) {
-    guard.pending = read_point(reader.object("pending"), path, place + ".pending", step, state.pending);
-  }
-  reader.finish();
-  return guard;
+  return state;
 }
 
 /// Reads the tensors of a state: the weights, and the slots of the optimiser.
@@ -217,24 +191,12 @@ void read_good_slots(const io::SafetensorsFile& file, const char* prefix, const 
 
 }  // namespace
 
-TrainOptions options_of_checkpoint(const std::string& path, TrainOptions options) {
-  const json fields = fields_of(io::SafetensorsFile::open(path), path);
-  io::ObjectReader reader(fields, path, metadata_key);
-  const std::string name = std::string(metadata_key) + ".options";
-  io::ObjectReader there(reader.object("options"), path, name);
-  options.batch = there.integer("batch");
-  options.length = there.integer("length");
-  options.patience = there.integer("patience", 0);
-  if (options.patience > 0) options.validate_steps = there.integer("validate_steps");
-  return options;
-}
-
 RunState load_checkpoint(const std::string& path, Model::Impl& model, OptimizerState& optimizer, Dataset& data,
                          const json& identity) {
   const io::SafetensorsFile file = io::SafetensorsFile::open(path);
   const io::ModelDescription description = io::read_description(file);
   const json fields = fields_of(file, path);
-  io::ObjectReader reader(fields, path, metadata_key);
+  FieldReader reader(fields, path, metadata_key);
   const Index version = reader.integer("format_version");
   if (version != format_version) {
     fail(ErrorCode::incompatible, "{}: checkpoint format_version is {}, this version of Penstock reads {}", path,
@@ -244,25 +206,8 @@ RunState load_checkpoint(const std::string& path, Model::Impl& model, OptimizerS
   check_same(path, "data", io::to_json(description.data), io::to_json(model.data));
   check_same(path, "options", reader.object("options"), identity);
 
-  constexpr Index any = Index{1} << 60;
-  RunState state;
-  state.step = read_count(reader, "step", any);
-  state.skipped = read_count(reader, "skipped", state.step);
-  state.skipped_in_a_row = read_count(reader, "skipped_in_a_row", state.skipped);
-  state.updates = read_count(reader, "updates", state.step);
-  state.scored = read_count(reader, "scored", any);
-  state.seconds = reader.number("seconds");
-  if (!(state.seconds >= 0.0)) reader.refuse("seconds", "must not be negative");
-  state.carried_rows = read_count(reader, "carried_rows", Index{1} << 32);
   const std::string position = reader.string("position");
-  if (fields.contains("loss_scale")) {
-    state.loss_scale = reader.number("loss_scale");
-    if (!(*state.loss_scale >= 1.0)) reader.refuse("loss_scale", "must be at least 1");
-    state.good_steps = read_count(reader, "good_steps", state.step);
-  }
-  if (fields.contains("validations")) state.history = read_history(reader.object("validations"), path, state.step);
-  if (fields.contains("guard")) state.guard = read_guard(reader.object("guard"), path, state);
-  reader.finish();
+  RunState state = read_state(reader);
 
   // Everything that can fail comes before the first change.
   const nn::ParameterLayout& layout = model.parameters->layout();
@@ -279,7 +224,7 @@ RunState load_checkpoint(const std::string& path, Model::Impl& model, OptimizerS
     reader.refuse("carried_rows", fmt::format("is {}, which does not fit tensor {}", state.carried_rows, stored->name));
   }
   if (state_size > 0 && !stored) reader.refuse("carried_rows", "is not 0, but there is no tensor " + state_tensor());
-  state.carried = read_state(file, state_size);
+  state.carried = read_carried(file, state_size);
   data.restore(position);
 
   std::ranges::copy(parameters.values(), model.parameters->values().begin());
@@ -288,4 +233,21 @@ RunState load_checkpoint(const std::string& path, Model::Impl& model, OptimizerS
   return state;
 }
 
-}  // namespace penstock::training
+}  // namespace training
+
+TrainOptions suggest_resumed(const std::string& checkpoint, Dataset& data, Device device) {
+  using training::metadata_key;
+  TrainOptions options = suggest_options(data, device);
+  const json fields = training::fields_of(io::SafetensorsFile::open(checkpoint), checkpoint);
+  FieldReader reader(fields, checkpoint, metadata_key);
+  const std::string name = std::string(metadata_key) + ".options";
+  FieldReader there(reader.object("options"), checkpoint, name);
+  options.batch = there.integer("batch");
+  options.length = there.integer("length");
+  options.patience = 0;
+  there.optional("patience", options.patience);
+  if (options.patience > 0) options.validate_steps = there.integer("validate_steps");
+  return options;
+}
+
+}  // namespace penstock

@@ -54,8 +54,4 @@ void save_checkpoint(const std::string& path, const Model::Impl& model, const Op
 RunState load_checkpoint(const std::string& path, Model::Impl& model, OptimizerState& optimizer, Dataset& data,
                          const nlohmann::json& identity);
 
-/// `options` with those of the run that a checkpoint is of which a device decides: sizes of batches, and when the run
-/// ends. Throws Error(incompatible) for a model, Error(bad_input) for a file that is damaged.
-TrainOptions options_of_checkpoint(const std::string& path, TrainOptions options);
-
 }  // namespace penstock::training

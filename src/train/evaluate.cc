@@ -1,5 +1,3 @@
-#include "train/evaluate.h"
-
 #include <array>
 #include <memory>
 #include <numbers>
@@ -13,6 +11,7 @@
 #include "penstock/stop.h"
 #include "train/check_options.h"
 #include "train/optimizer_state.h"
+#include "train/trainer.h"
 
 namespace penstock {
 
@@ -92,7 +91,8 @@ class Scorer {
 
 }  // namespace
 
-Evaluation evaluate_model(const Model::Impl& model, const Dataset& data, const TrainOptions& options, Loss loss) {
+Evaluation evaluate_checked(const Model::Impl& model, const Dataset& data, const TrainOptions& options) {
+  const Loss loss = resolve_loss(options.loss, model.data.task);
   Example example;
   ops::LossSums total = {};
   Scorer scorer(model, kind_of(loss), options.execution);
@@ -119,13 +119,9 @@ Evaluation evaluate_model(const Model::Impl& model, const Dataset& data, const T
 }  // namespace training
 
 Evaluation evaluate(const Model& model, const Dataset& data, const TrainOptions& options) {
-  require(options.batch >= 1, "batch must be at least 1, not {}", options.batch);
-  require(options.length >= 1, "length must be at least 1, not {}", options.length);
-  require(options.validation_batches >= 0, "validation_batches must not be negative, not {}",
-          options.validation_batches);
+  training::check_batches(options);
   training::check_same_data(model.impl().data, data.description());
-  return training::evaluate_model(model.impl(), data, options,
-                                  training::resolve_loss(options.loss, data.description().task));
+  return training::evaluate_checked(model.impl(), data, options);
 }
 
 }  // namespace penstock

@@ -34,12 +34,6 @@ Json progress_fields(const char* kind, const Progress& progress, Loss loss) {
   return record;
 }
 
-Json evaluation_fields(const Evaluation& evaluation, Loss loss) {
-  Json record;
-  add_fields(record, evaluation, loss);
-  return record;
-}
-
 }  // namespace
 
 MetricsLog::MetricsLog(const std::string& path, const std::string& tensorboard_path, bool append)
@@ -80,20 +74,16 @@ void MetricsLog::train(const Progress& progress, Loss loss) {
   events_.scalars(progress.step, values);
 }
 
-void MetricsLog::scored(Index step, Loss loss, const Evaluation& evaluation) {
+void MetricsLog::validation(const Progress& progress, Loss loss, const Evaluation& evaluation) {
+  Json record = {{"kind", "validation"}, {"step", progress.step}, {"seconds", progress.seconds}};
+  add_fields(record, evaluation, loss);
+  write(record.dump());
   std::vector<Scalar> values = {{"loss/validation", evaluation.loss}};
   if (loss == Loss::cross_entropy) {
     values.emplace_back("accuracy/validation", evaluation.accuracy);
     values.emplace_back("bits_per_step/validation", evaluation.bits_per_step);
   }
-  events_.scalars(step, values);
-}
-
-void MetricsLog::validation(const Progress& progress, Loss loss, const Evaluation& evaluation) {
-  Json record = {{"kind", "validation"}, {"step", progress.step}, {"seconds", progress.seconds}};
-  record.update(evaluation_fields(evaluation, loss));
-  write(record.dump());
-  scored(progress.step, loss, evaluation);
+  events_.scalars(progress.step, values);
 }
 
 void MetricsLog::final(const TrainResult& result, Loss loss) {
@@ -102,7 +92,7 @@ void MetricsLog::final(const TrainResult& result, Loss loss) {
   record["stopped_early"] = result.stopped_early;
   if (!result.gave_up.empty()) record["gave_up"] = result.gave_up;
   record["model_step"] = result.model_step;
-  if (result.validation) record["validation"] = evaluation_fields(*result.validation, loss);
+  if (result.validation) add_fields(record["validation"], *result.validation, loss);
   write(record.dump());
 }
 

@@ -30,7 +30,6 @@ class MetricsLog {
 
  private:
   void write(const std::string& line);
-  void scored(Index step, Loss loss, const Evaluation& evaluation);
 
   LogFile file_;
   EventFile events_;

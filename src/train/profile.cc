@@ -4,6 +4,7 @@
 #include <chrono>
 #include <map>
 #include <memory>
+#include <set>
 #include <utility>
 
 #include "backend/cuda/runtime/kernel.h"
@@ -55,19 +56,8 @@ Example made_up(const DataDescription& data, Index rows, Index steps) {
   return example;
 }
 
-/// One kind of pass of a model, over and over.
-class ProfiledRun {
- public:
-  ProfiledRun() = default;
-  virtual ~ProfiledRun() = default;
-  ProfiledRun(const ProfiledRun&) = delete;
-  ProfiledRun& operator=(const ProfiledRun&) = delete;
-  virtual const graph::Program& program() = 0;
-  virtual ops::Queue& queue() = 0;
-  virtual void run(graph::Observer* observer) = 0;
-};
-
-class ForwardPass final : public ProfiledRun {
+/// A forward pass of a model, over and over. Like TrainingPass, it has program(), queue() and run().
+class ForwardPass {
  public:
   ForwardPass(Model::Impl& model, const Example& example, const Execution& execution)
       : weights_(model.weights_on(execution.device)),
@@ -92,9 +82,9 @@ class ForwardPass final : public ProfiledRun {
     workspace_.refresh(call_);
   }
 
-  const graph::Program& program() override { return workspace_.program(); }
-  ops::Queue& queue() override { return weights_->queue(); }
-  void run(graph::Observer* observer) override {
+  const graph::Program& program() { return workspace_.program(); }
+  ops::Queue& queue() { return weights_->queue(); }
+  void run(graph::Observer* observer) {
     workspace_.observe(observer);
     if (observer != nullptr) return workspace_.run(call_);
     if (!recording_) recording_.emplace(queue(), [this] { workspace_.run(call_); });
@@ -110,7 +100,7 @@ class ForwardPass final : public ProfiledRun {
   std::optional<ops::Recording> recording_;
 };
 
-class TrainingPass final : public ProfiledRun {
+class TrainingPass {
  public:
   TrainingPass(Model::Impl& model, Example example, const Execution& execution)
       : model_(model),
@@ -124,9 +114,9 @@ class TrainingPass final : public ProfiledRun {
     program_ = nn::training_program(model.spec, model.data, shape_, target);
   }
 
-  const graph::Program& program() override { return *program_; }
-  ops::Queue& queue() override { return model_.weights_on(options_.execution.device)->queue(); }
-  void run(graph::Observer* observer) override {
+  const graph::Program& program() { return *program_; }
+  ops::Queue& queue() { return model_.weights_on(options_.execution.device)->queue(); }
+  void run(graph::Observer* observer) {
     runner_.observe(observer);
     runner_.submit(example_, false, 0.0, {});
     while (runner_.take(observer != nullptr || !options_.execution.device.is_cuda())) {
@@ -198,13 +188,12 @@ double median(std::vector<double> values) {
 
 /// Bytes of everything that a node reads and writes, each value once.
 double bytes_of(const graph::Program& program, const graph::Node& node) {
-  std::vector<graph::ValueId> all = node.reads;
-  all.insert(all.end(), node.writes.begin(), node.writes.end());
+  std::set<int> seen;
   double bytes = 0.0;
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    const bool again = std::find(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(i), all[i]) !=
-                       all.begin() + static_cast<std::ptrdiff_t>(i);
-    if (all[i] && !again) bytes += static_cast<double>(program.bytes(all[i]));
+  for (const std::vector<graph::ValueId>* const values : {&node.reads, &node.writes}) {
+    for (const graph::ValueId id : *values) {
+      if (id && seen.insert(id.index).second) bytes += static_cast<double>(program.bytes(id));
+    }
   }
   return bytes;
 }
@@ -227,7 +216,7 @@ class Delay {
   ops::Buffer buffer_;
 };
 
-double usual_seconds(ProfiledRun& pass, Index passes) {
+double usual_seconds(auto& pass, Index passes) {
   using Clock = std::chrono::steady_clock;
   constexpr Index rounds = 5;
   const Index each = std::max<Index>(1, passes / rounds);
@@ -242,7 +231,7 @@ double usual_seconds(ProfiledRun& pass, Index passes) {
   return median(std::move(seconds));
 }
 
-std::vector<ProfileEntry> entries_of(ProfiledRun& pass, Index passes, double positions) {
+std::vector<ProfileEntry> entries_of(auto& pass, Index passes, double positions) {
   const graph::Program& program = pass.program();
   const std::vector<graph::Node>& nodes = program.graph().nodes();
   Stopwatch stopwatch(pass.queue());
@@ -280,6 +269,19 @@ std::vector<ProfileEntry> entries_of(ProfiledRun& pass, Index passes, double pos
   return entries;
 }
 
+Profile measured(auto&& pass, const ops::Target& target, Index passes, double positions) {
+  constexpr int warm_up = 3;
+  for (int i = 0; i < warm_up; ++i) pass.run(nullptr);
+  const double seconds = usual_seconds(pass, passes);
+  std::vector<ProfileEntry> entries = entries_of(pass, passes, positions);
+  const ops::Limits limits = ops::measure_limits(pass.queue(), target);
+  return {.entries = std::move(entries),
+          .seconds = seconds,
+          .passes = passes,
+          .copied = limits.copied,
+          .products = limits.products};
+}
+
 }  // namespace
 
 }  // namespace training
@@ -299,22 +301,11 @@ Profile profile(const Model& model, Index rows, Index steps, ProfiledPass kind, 
   Example example = made_up(model.data(), rows, steps);
   const ops::Target target = target_of(example, execution);
 
-  std::unique_ptr<ProfiledRun> pass;
-  if (kind == ProfiledPass::training) {
-    pass = std::make_unique<TrainingPass>(copy.impl(), std::move(example), execution);
-  } else {
-    pass = std::make_unique<ForwardPass>(copy.impl(), example, execution);
+  const double positions = static_cast<double>(rows) * static_cast<double>(steps);
+  if (kind == ProfiledPass::forward) {
+    return measured(ForwardPass(copy.impl(), example, execution), target, passes, positions);
   }
-  constexpr int warm_up = 3;
-  for (int i = 0; i < warm_up; ++i) pass->run(nullptr);
-  Profile result;
-  result.seconds = usual_seconds(*pass, passes);
-  result.passes = passes;
-  result.entries = entries_of(*pass, passes, static_cast<double>(rows) * static_cast<double>(steps));
-  const ops::Limits limits = ops::measure_limits(pass->queue(), target);
-  result.copied = limits.copied;
-  result.products = limits.products;
-  return result;
+  return measured(TrainingPass(copy.impl(), std::move(example), execution), target, passes, positions);
 }
 
 }  // namespace penstock

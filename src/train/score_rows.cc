@@ -5,8 +5,6 @@
 #include "base/check.h"
 #include "base/quote.h"
 #include "penstock/data_description.h"
-#include "penstock/sequence_run.h"
-#include "penstock/spread_tracker.h"
 #include "penstock/train/answer_rows.h"
 #include "penstock/train/score_rows.h"
 
@@ -60,55 +58,44 @@ class SeriesScorer {
         name_(std::move(name)),
         options_(options),
         scorer_(data_, options.levels),
-        tracker_(data_),
-        sequence_(model, execution) {}
+        run_(model, data_, execution, [this](const auto&... row) { answer(row...); }) {}
+  SeriesScorer(const SeriesScorer&) = delete;
+  SeriesScorer& operator=(const SeriesScorer&) = delete;
 
   /// `values` of the targets, raw; `lacking` as a ForecastWatcher is told it.
-  void add(std::span<const float> features, std::vector<double> values, std::optional<double> date, Index lacking = 0) {
-    if (sequence_.waiting() == SequenceRun::piece) answer();
-    sequence_.add(features);
-    waiting_.push_back({{features.begin(), features.end()}, std::move(values), date, lacking});
+  void add(std::span<const float> features, std::span<const double> values, std::optional<double> date,
+           Index lacking = 0) {
+    run_.add(features, values, {date, lacking});
   }
 
   GroupScore finish() {
-    if (!waiting_.empty()) answer();
+    run_.finish();
     return {.group = name_, .columns = scorer_.scores()};
   }
 
  private:
-  void answer() {
-    const auto outputs = static_cast<std::size_t>(data_.output_size());
-    const auto all = sequence_.run();
-    std::vector<double> forecasts(outputs);
-    for (std::size_t i = 0; i < waiting_.size(); ++i) {
-      const bool counts = ++row_ >= options_.lead;
-      for (std::size_t j = 0; j < outputs; ++j) {
-        forecasts[j] = data_.targets[j % data_.targets.size()].raw(static_cast<double>(all[i * outputs + j]));
-      }
-      const auto scored = counts ? std::span<const double>(forecasts) : std::span<const double>();
-      const auto& [features, values, date, lacking] = waiting_[i];
-      tracker_.add(features, all.subspan(i * outputs, outputs), values);
-      if (options_.watch) data_.series.spread = tracker_.spread();
-      scorer_.add(values, scored, tracker_.widths());
-      if (options_.watch) options_.watch(name_, data_, values, scored, date, lacking);
-    }
-    waiting_.clear();
-  }
-
   struct Row {
-    std::vector<float> features;
-    std::vector<double> values;  // of the targets, raw
     std::optional<double> date;
     Index lacking;  // rows, of what is known in advance
   };
+
+  void answer(const Row& row, std::span<const double> values, std::span<const float> outputs,
+              const SpreadTracker& tracker) {
+    const bool counts = ++row_ >= options_.lead;
+    std::vector<double> forecasts;
+    for (std::size_t j = 0; counts && j < outputs.size(); ++j) {
+      forecasts.push_back(data_.targets[j % data_.targets.size()].raw(static_cast<double>(outputs[j])));
+    }
+    if (options_.watch) data_.series.spread = tracker.spread();
+    scorer_.add(values, forecasts, tracker.widths());
+    if (options_.watch) options_.watch(name_, data_, values, forecasts, row.date, row.lacking);
+  }
 
   DataDescription data_;  // with the spread of the latest forecasts
   std::string name_;
   const SeriesScoring& options_;
   ForecastScorer scorer_;
-  SpreadTracker tracker_;
-  SequenceRun sequence_;
-  std::vector<Row> waiting_;  // in the sequence
+  ForecastRun<Row> run_;
   Index row_ = 0;
 };
 
@@ -133,7 +120,7 @@ SeriesScore score_grouped(const Model& model, Rows& rows, const SeriesScoring& o
     SeriesScorer scorer(model, series.data, series.name, options, execution);
     for (std::size_t row = 0; row < series.values.size(); ++row) {
       const auto features = std::span<const float>(series.features).subspan(row * inputs, inputs);
-      scorer.add(features, std::move(series.values[row]), series.dates[row], series.lacking(static_cast<Index>(row)));
+      scorer.add(features, series.values[row], series.dates[row], series.lacking(static_cast<Index>(row)));
     }
     GroupScore group = scorer.finish();
     if (!group.columns.empty()) score.groups.push_back(std::move(group));
@@ -161,8 +148,7 @@ SeriesScore score_series(const Model& model, Rows& rows, const SeriesScoring& op
   SeriesScore score;
   for (auto kind = rows.next(); kind != Rows::Kind::end; kind = rows.next()) {
     if (kind == Rows::Kind::blank) continue;
-    std::vector<double> values = targets.read(rows, kind == Rows::Kind::missing);
-    scorer.add(rows.features(), std::move(values), rows.date());
+    scorer.add(rows.features(), targets.read(rows, kind == Rows::Kind::missing), rows.date());
     ++score.longest;
   }
   score.columns = scorer.finish().columns;

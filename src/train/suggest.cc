@@ -7,7 +7,6 @@
 #include "penstock/data_description.h"
 #include "penstock/system.h"
 #include "penstock/train/train.h"
-#include "train/checkpoint.h"
 #include "train/suggest.h"
 
 namespace penstock {
@@ -156,10 +155,6 @@ TrainOptions suggest_options(Dataset& data, Device device) {
     options.keep_best = false;
   }
   return options;
-}
-
-TrainOptions suggest_resumed(const std::string& checkpoint, Dataset& data, Device device) {
-  return training::options_of_checkpoint(checkpoint, suggest_options(data, device));
 }
 
 }  // namespace penstock

@@ -11,7 +11,6 @@
 #include "ops/pointwise/elementwise.h"
 #include "penstock/stop.h"
 #include "train/check_options.h"
-#include "train/evaluate.h"
 
 namespace penstock {
 
@@ -141,11 +140,6 @@ void Trainer::count(const StepResult& result) {
   if (state.broken == 0) ops::add_loss(reported_loss_, state.loss);
 }
 
-std::string Trainer::describe_skip(const StepResult& result) const {
-  return fmt::format("step {} skipped: the {} was not finite ({} in a row, giving up after {})", result.state.step,
-                     broken_by(result.state), result.state.skipped_in_a_row, options_.give_up_after);
-}
-
 void Trainer::report(const StepResult& result, double seconds) {
   const ops::StepState& state = result.state;
   Progress& progress = result_.last;
@@ -167,7 +161,8 @@ void Trainer::report(const StepResult& result, double seconds) {
   progress.skipped = state.skipped;
   progress.warning.clear();
   if (is_skipped(state)) {
-    progress.warning = describe_skip(result);
+    progress.warning = fmt::format("step {} skipped: the {} was not finite ({} in a row, giving up after {})",
+                                   state.step, broken_by(state), state.skipped_in_a_row, options_.give_up_after);
   } else if (state.apply != 0) {
     progress.gradient_norm = state.gradient_norm;
     progress.clipped_norm = state.clipped_norm;
@@ -211,7 +206,7 @@ void Trainer::give_up_if_hopeless(const StepResult& result) const {
 Evaluation Trainer::evaluation(Index most_batches) const {
   TrainOptions options = options_;
   options.validation_batches = most_batches;
-  return evaluate_model(model_, data_, options, loss_);
+  return evaluate_checked(model_, data_, options);
 }
 
 void Trainer::validate(double seconds, Index most_batches) {

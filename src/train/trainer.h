@@ -19,6 +19,9 @@ namespace penstock::training {
 
 GuardOptions guard_options(const TrainOptions& options, Loss loss, const Model::Impl& model);
 
+/// Does the work of penstock::evaluate() for a dataset that was checked.
+Evaluation evaluate_checked(const Model::Impl& model, const Dataset& data, const TrainOptions& options);
+
 /// One run of penstock::train(). The arguments must have been checked.
 class Trainer {
  public:
@@ -77,7 +80,6 @@ class Trainer {
   double fraction(Index steps, Index scored, double seconds) const;
   /// Returns the part of the fraction that the steps themselves do not determine.
   double time_fraction(double seconds) const;
-  std::string describe_skip(const StepResult& result) const;
 
   Model::Impl& model_;
   Dataset& data_;

@@ -62,7 +62,7 @@ TEST(CellJson, IsRefusedByNodeAndField) {
   EXPECT_EQ(refusal(R"([{"op": "kept", "index": 0}])"), "x.json: cell.nodes[0].op \"kept\" is no operation of cells");
   EXPECT_EQ(refusal(R"([{"op": "input", "index": 1}])"), "x.json: node 0 reads gate wx 1, and there are 1");
   EXPECT_EQ(refusal(R"([{"op": "constant", "value": null}])"),
-            "x.json: cell.nodes[0].value must be a finite number, not null");
+            "x.json: cell.nodes[0].value must be a number, not null");
   EXPECT_EQ(refusal("[" + input + "]", "[1]"), "x.json: cell.outputs[0] must be 0 to 0, not 1");
   EXPECT_EQ(
       refusal("[" + input + "]", "[0, 0]"),

@@ -81,8 +81,6 @@ class RowAnswers {
   void of_series(const DataDescription& data) { data_ = &data; }
   /// The answer that follows has this spread.
   void of_spread(const Spread& spread) { spread_ = &spread; }
-  /// Number of outputs that a step has.
-  Index size() const { return data_->output_size(); }
   void answer(std::span<const std::string> kept, std::span<const float> outputs);
 
  private:

@@ -10,6 +10,13 @@
 
 namespace penstock::cli {
 
+GroupStreams::GroupStreams(Session& session, const DataDescription& data)
+    : session_(session), data_(data), descriptions_(data) {
+  if (grouped()) return;
+  in_session_ = &all_[""];
+  describe(*in_session_, data_);
+}
+
 /// Whose mean and size tell how a series is scaled: at least a season.
 Index GroupStreams::rows_to_scale() const {
   constexpr Index fewest = 8;
@@ -42,10 +49,9 @@ GroupStreams::WaitingRows GroupStreams::take_in(const Rows& row, WaitingRows beh
 }
 
 std::optional<GroupStreams::Ready> GroupStreams::take(Rows& rows) {
-  const std::string name = rows.reader().group().name;
-  const bool is_scaled = rows.reader().knows_group();
+  const std::string name = grouped() ? rows.reader().group().name : "";
   Series& series = all_[name];
-  if (is_scaled) {
+  if (!grouped() || rows.reader().knows_group()) {
     if (!series.data) describe(series, descriptions_.of(rows.reader().group()));
     switch_to(name);
     return Ready{*series.data, *series.tracker, take_in(rows, {})};
@@ -81,6 +87,7 @@ void GroupStreams::reset_all() {
 }
 
 void GroupStreams::restore(const StreamState& state, Rows& rows) {
+  if (!grouped()) return in_session_->tracker->restore(state.intervals);
   for (const auto& [name, saved] : state.groups) {
     Series& series = all_[name];
     series.state = saved.state;
@@ -92,6 +99,10 @@ void GroupStreams::restore(const StreamState& state, Rows& rows) {
 }
 
 void GroupStreams::save(StreamState& state) {
+  if (!grouped()) {
+    state.intervals = in_session_->tracker->state();
+    return;
+  }
   if (in_session_ != nullptr) in_session_->state = kept_state(session_);
   for (const auto& [name, series] : all_) {
     if (!series.state.empty() || series.scaling) {

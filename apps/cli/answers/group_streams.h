@@ -12,11 +12,11 @@
 
 namespace penstock::cli {
 
-/// The series of a stream whose rows say which of them they are of. One session answers all: it goes on from the state
-/// of the series that a row is of.
+/// The series of a stream: one, or many whose rows say which of them they are of. One session answers all: it goes on
+/// from the state of the series that a row is of.
 class GroupStreams {
  public:
-  GroupStreams(Session& session, const DataDescription& data) : session_(session), data_(data), descriptions_(data) {}
+  GroupStreams(Session& session, const DataDescription& data);
 
   /// Takes in the row that was read last. A series that training did not see is scaled by its first rows: until there
   /// are enough of them there is nothing to push.
@@ -49,6 +49,7 @@ class GroupStreams {
   };
 
   static WaitingRows take_in(const Rows& row, WaitingRows behind);
+  bool grouped() const { return !data_.series.group_column.empty(); }
   Index rows_to_scale() const;
   void switch_to(const std::string& name);
   /// Sets the description of a series, whose scaling is known from now on.
@@ -57,7 +58,7 @@ class GroupStreams {
   Session& session_;
   const DataDescription& data_;
   GroupDescriptions descriptions_;
-  std::map<std::string, Series> all_;
+  std::map<std::string, Series> all_;  // a single one has no name
   Series* in_session_ = nullptr;
 };
 

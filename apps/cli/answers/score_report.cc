@@ -18,6 +18,7 @@
 #include "answers/group_table.h"
 #include "answers/text_score.h"
 #include "penstock/error.h"
+#include "penstock/sequence_run.h"
 #include "penstock/stop.h"
 #include "terminal/input.h"
 #include "terminal/units.h"
@@ -185,6 +186,23 @@ std::optional<std::size_t> xz_size(std::string_view text) {
 }
 #endif
 
+Score score_text(const Model& model, const std::string& path, const Execution& execution) {
+  constexpr std::size_t most_compressed = 64 << 20;  // beyond that nobody waits for a compressor
+  Input input(path);
+  input.show_progress();
+  Output output;
+  ByteAnswers answers(output, ByteAnswers::Style::silent);
+  std::string kept;
+  answer_bytes(model, input, execution, answers, [&](std::string_view text) {
+    if (kept.size() < most_compressed) kept.append(text.substr(0, most_compressed - kept.size()));
+  });
+  Score score;
+  score.bytes = answers.scored();
+  score.bits_per_byte = score.bytes > 0 ? answers.bits() / static_cast<double>(score.bytes) : 0.0;
+  score.compressors = compress(kept);
+  return score;
+}
+
 }  // namespace
 
 std::vector<Compressed> compress(std::string_view text) {
@@ -203,35 +221,35 @@ std::vector<Compressed> compress(std::string_view text) {
   return all;
 }
 
-Score score_series(const Model& model, const std::string& path, const RowFormat& format, const SeriesScoring& options,
-                   const Execution& execution) {
-  Input input(path, Input::Holds::table);
-  input.show_progress();
-  Rows rows(input, model.data(), {.keep = {}, .format = format});
-  SeriesScore found = penstock::score_series(model, rows, options, execution);
-  say_new_groups(found.new_groups, path, found.scaled_by);
-  say_undated(rows);
-  Score score;
-  score.columns = std::move(found.columns);
-  score.groups = std::move(found.groups);
-  score.longest = found.longest;
-  return score;
+bool reads_task_only(const Model& model) {
+  const DataDescription& data = model.data();
+  return data.task != Task::language && data.vocabulary > 0 && !data.labels_texts();
 }
 
-Score score_labelled(const Model& model, const std::string& path, const RowOptions& options,
-                     const std::string& label_column, const Execution& execution) {
-  if (model.data().labels_texts()) {
-    Score score;
-    score.labels = score_labelled_texts(model, {path}, label_column, execution);
+Score score_file(const Model& model, const std::string& path, const Scoring& scoring) {
+  const DataDescription& data = model.data();
+  if (data.task == Task::language) return score_text(model, path, scoring.execution);
+  Score score;
+  if (data.labels_texts()) {
+    score.labels = score_labelled_texts(model, {path}, scoring.label_column, scoring.execution);
     return score;
   }
   Input input(path, Input::Holds::table);
   input.show_progress();
-  RowOptions with_label = options;
-  with_label.keep = {label_column.empty() ? "label" : label_column};
-  Rows rows(input, model.data(), with_label);
-  Score score;
-  score.labels = penstock::score_labelled(model, rows, execution);
+  if (data.task == Task::classify) {
+    RowOptions with_label = scoring.rows;
+    with_label.keep = {scoring.label_column.empty() ? "label" : scoring.label_column};
+    Rows rows(input, data, with_label);
+    score.labels = score_labelled(model, rows, scoring.execution);
+    return score;
+  }
+  Rows rows(input, data, {.keep = {}, .format = scoring.rows.format});
+  SeriesScore found = score_series(model, rows, scoring.series, scoring.execution);
+  say_new_groups(found.new_groups, path, found.scaled_by);
+  say_undated(rows);
+  score.columns = std::move(found.columns);
+  score.groups = std::move(found.groups);
+  score.longest = found.longest;
   return score;
 }
 
@@ -240,41 +258,20 @@ Score score_held_out_labels(const Model& model, const Dataset& data, const Execu
   const auto inputs = static_cast<std::size_t>(model.data().input_size());
   std::vector<std::vector<Index>> confusion(classes, std::vector<Index>(classes, 0));
   Example example;
-  std::vector<float> outputs;
+  SequenceRun sequence(model, execution);
   for (Index i = 0; data.validation(i, 1, 1, example); ++i) {
-    stop_if_asked();
-    const Index steps = example.lengths.empty() ? example.steps : example.lengths.front();
-    ModelState state = model.state(1);
-    outputs.resize(static_cast<std::size_t>(steps) * classes);
-    if (model.data().vocabulary > 0) {
-      const auto tokens = std::span<const std::int32_t>(example.tokens).first(static_cast<std::size_t>(steps));
-      model.forward(1, steps, tokens, outputs, state, execution);
-    } else {
-      const auto features = std::span<const float>(example.features).first(static_cast<std::size_t>(steps) * inputs);
-      model.forward(1, steps, features, outputs, state, execution);
+    const auto steps = static_cast<std::size_t>(example.lengths.empty() ? example.steps : example.lengths.front());
+    for (std::size_t t = 0; t < steps; ++t) {
+      if (model.data().vocabulary > 0) {
+        sequence.add(example.tokens[t]);
+      } else {
+        sequence.add(std::span<const float>(example.features).subspan(t * inputs, inputs));
+      }
     }
-    const auto label = static_cast<std::size_t>(example.labels[static_cast<std::size_t>(steps - 1)]);
-    ++confusion[label][best_of(std::span<const float>(outputs).last(classes))];
+    ++confusion[static_cast<std::size_t>(example.labels[steps - 1])][best_of(sequence.end())];
   }
   Score score;
   score.labels = score_labels(std::move(confusion));
-  return score;
-}
-
-Score score_text(const Model& model, const std::string& path, const Execution& execution) {
-  constexpr std::size_t most_compressed = 64 << 20;  // beyond that nobody waits for a compressor
-  Input input(path);
-  input.show_progress();
-  Output output;
-  ByteAnswers answers(output, ByteAnswers::Style::silent);
-  std::string kept;
-  answer_bytes(model, input, execution, answers, [&](std::string_view text) {
-    if (kept.size() < most_compressed) kept.append(text.substr(0, most_compressed - kept.size()));
-  });
-  Score score;
-  score.bytes = answers.scored();
-  score.bits_per_byte = score.bytes > 0 ? answers.bits() / static_cast<double>(score.bytes) : 0.0;
-  score.compressors = compress(kept);
   return score;
 }
 

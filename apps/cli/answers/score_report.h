@@ -29,15 +29,19 @@ struct Score {
   std::vector<Compressed> compressors;
 };
 
-/// Forecasts compared with the rows that follow.
-Score score_series(const Model& model, const std::string& path, const RowFormat& format, const SeriesScoring& options,
-                   const Execution& execution);
-/// Every sequence or text of the file by its label column; if that is empty, by the one of a usual name.
-Score score_labelled(const Model& model, const std::string& path, const RowOptions& rows,
-                     const std::string& label_column, const Execution& execution);
+/// How a file is scored, as far as the model's task reads it.
+struct Scoring {
+  RowOptions rows = {};
+  std::string label_column = {};  ///< Of sequences or texts; if it is empty, the one of a usual name.
+  SeriesScoring series = {};
+  Execution execution = {};
+};
+/// Scores a file: forecasts compared with the rows that follow, every label, or how surprising a text is.
+Score score_file(const Model& model, const std::string& path, const Scoring& scoring);
+/// Returns whether a model reads the sequences of a built-in task, and no file.
+bool reads_task_only(const Model& model);
 /// The held-out sequences of a dataset.
 Score score_held_out_labels(const Model& model, const Dataset& data, const Execution& execution);
-Score score_text(const Model& model, const std::string& path, const Execution& execution);
 
 /// Lines for a person, each ending in a line end: `first` begins the first one, and as many blanks the others.
 std::string score_lines(const Model& model, const Score& score, const std::string& first);

@@ -76,8 +76,7 @@ class ConfigurationReader {
 
   void begin_section(const std::string& line) {
     const std::string name = line.back() == ']' ? trim(line.substr(1, line.size() - 2)) : "";
-    std::vector<std::string> verbs;
-    for (const CLI::App* verb : verbs_of(program_)) verbs.push_back(verb->get_name());
+    const std::vector<std::string> verbs = verb_names(program_);
     if (std::find(verbs.begin(), verbs.end(), name) == verbs.end()) {
       refuse(fmt::format("there is no verb '{}'{}", printable(line), suggestion(name, verbs)));
     }

@@ -41,9 +41,7 @@ OpenedData open_text_file(const DataOptions& options) {
   auto dataset = open_text(options.sources, text);
   const Index size = dataset->training_steps() + 1 + dataset->held_out_steps();
   return {std::move(dataset),
-          DataKind::text,
-          fmt::format("{} of text, {}", counted(size, "byte"), held_out(text.validation_fraction, "the last")),
-          {}};
+          fmt::format("{} of text, {}", counted(size, "byte"), held_out(text.validation_fraction, "the last"))};
 }
 
 /// Returns what was found about the rows of a series.
@@ -83,7 +81,7 @@ OpenedData open_series_file(const DataOptions& options) {
       groups > 0 ? fmt::format(" of {} series", with_commas(groups)) : "",
       held_out(series.validation_fraction, groups > 0 ? "of each the next" : "the next"), column_list(data.targets),
       data.series.horizon == 1 ? "" : "1 to ", counted(data.series.horizon, "row"), findings(*dataset));
-  return {std::move(dataset), DataKind::series, summary, {}};
+  return {std::move(dataset), summary};
 }
 
 OpenedData open_labelled_file(const DataOptions& options, std::uint64_t seed) {
@@ -99,7 +97,7 @@ OpenedData open_labelled_file(const DataOptions& options, std::uint64_t seed) {
   const std::string summary = fmt::format("{} of {} in {} classes, {}", counted(dataset->training_steps(), "sequence"),
                                           column_list(data.inputs), data.labels.classes.size(),
                                           held_out(labelled.validation_fraction, "another"));
-  return {std::move(dataset), DataKind::labelled, summary, {}};
+  return {std::move(dataset), summary};
 }
 
 OpenedData open_labelled_text_file(const DataOptions& options, std::uint64_t seed) {
@@ -113,7 +111,7 @@ OpenedData open_labelled_text_file(const DataOptions& options, std::uint64_t see
   const std::string summary =
       fmt::format("{} in {} classes, {}", counted(dataset->training_steps(), "text"),
                   dataset->description().labels.classes.size(), held_out(texts.validation_fraction, "of each another"));
-  return {std::move(dataset), DataKind::labelled_texts, summary, {}};
+  return {std::move(dataset), summary};
 }
 
 OpenedData open_sound_files(const DataOptions& options) {
@@ -134,7 +132,7 @@ OpenedData open_sound_files(const DataOptions& options) {
   const std::string summary =
       fmt::format("{:.3g} s at {} Hz, {}; target {}", seconds, dataset->description().sample_rate,
                   held_out(sound.validation_fraction, "another"), printable(options.target));
-  return {std::move(dataset), DataKind::sound, summary, {}};
+  return {std::move(dataset), summary};
 }
 
 OpenedData open_builtin_task(const DataOptions& options, std::uint64_t seed) {
@@ -143,11 +141,8 @@ OpenedData open_builtin_task(const DataOptions& options, std::uint64_t seed) {
   const std::string name = task_name(options.source);
   try {
     auto dataset = open_task(name, task);
-    return {std::move(dataset),
-            DataKind::task,
-            fmt::format("generated sequences of {}, validated on {}", counted(task.length, "step"),
-                        counted(task.validation_length, "step")),
-            {}};
+    return {std::move(dataset), fmt::format("generated sequences of {}, validated on {}", counted(task.length, "step"),
+                                            counted(task.validation_length, "step"))};
   } catch (const Error& error) {
     // The task calls it length; on the command line --length is the window of a text.
     const std::string message = error.what();
@@ -285,51 +280,34 @@ DataKind kind_of(const DataOptions& options) {
 void refuse_foreign_options(const CLI::App& app, const DataOptions& options, DataKind kind) {
   using enum DataKind;
   struct Scope {
-    const char* option;
     std::initializer_list<DataKind> kinds;
+    std::initializer_list<const char*> options;
   };
   static const std::initializer_list<Scope> scopes = {
-      {"--as", {text, series, labelled, labelled_texts, sound}},
-      {"--text-column", {labelled_texts}},
-      {"--longest", {labelled_texts}},
-      {"--target", {sound}},
-      {"--columns", {series, labelled}},
-      {"--categories", {series, labelled}},
-      {"--target-columns", {series}},
-      {"--horizon", {series}},
-      {"--group", {series}},
-      {"--group-by-file", {series}},
-      {"--irregular", {series}},
-      {"--undated", {series}},
-      {"--known", {series}},
-      {"--season", {series}},
-      {"--transform", {series}},
-      {"--calendar", {series}},
-      {"--date-column", {series}},
-      {"--no-linear", {series}},
-      {"--no-filters", {labelled}},
-      {"--sequence-column", {labelled}},
-      {"--label-column", {labelled, labelled_texts}},
-      {"--delimiter", {series, labelled, labelled_texts}},
-      {"--decimal", {series, labelled, labelled_texts}},
-      {"--header", {series, labelled, labelled_texts}},
-      {"--missing", {series, labelled, labelled_texts}},
-      {"--bytes", {text}},
-      {"--validation-fraction", {text, series, labelled, labelled_texts, sound}},
-      {"--task-length", {task}},
-      {"--validation-length", {task}},
-      {"--modulus", {task}},
-      {"--copy-tokens", {task}},
-      {"--length", {text, series, sound}},  // the others' sequences are never cut
-      {"--no-carry", {text, series, sound}},
-      {"--no-changes", {series}},
-      {"--search", {text, series, labelled, sound}},  // of what is generated without end there is no part
+      {{text, series, labelled, labelled_texts, sound}, {"--as"}},
+      {{labelled_texts}, {"--text-column", "--longest"}},
+      {{sound}, {"--target"}},
+      {{series, labelled}, {"--columns", "--categories"}},
+      {{series},
+       {"--target-columns", "--horizon", "--group", "--group-by-file", "--irregular", "--undated", "--known",
+        "--season", "--transform", "--calendar", "--date-column", "--no-linear"}},
+      {{labelled}, {"--no-filters", "--sequence-column"}},
+      {{labelled, labelled_texts}, {"--label-column"}},
+      {{series, labelled, labelled_texts}, {"--delimiter", "--decimal", "--header", "--missing"}},
+      {{text}, {"--bytes"}},
+      {{text, series, labelled, labelled_texts, sound}, {"--validation-fraction"}},
+      {{task}, {"--task-length", "--validation-length", "--modulus", "--copy-tokens"}},
+      {{text, series, sound}, {"--length", "--no-carry"}},  // the others' sequences are never cut
+      {{series}, {"--no-changes"}},
+      {{text, series, labelled, sound}, {"--search"}},  // of what is generated without end there is no part
   };
   for (const Scope& scope : scopes) {
-    const bool applies = std::find(scope.kinds.begin(), scope.kinds.end(), kind) != scope.kinds.end();
-    if (applies || app.count(scope.option) == 0) continue;
-    fail(ErrorCode::invalid_argument, "{} does not apply to {}: {} is read as {}", scope.option, describe(kind),
-         printable(options.source), describe(kind));
+    if (std::ranges::find(scope.kinds, kind) != scope.kinds.end()) continue;
+    for (const char* const option : scope.options) {
+      if (app.count(option) == 0) continue;
+      fail(ErrorCode::invalid_argument, "{} does not apply to {}: {} is read as {}", option, describe(kind),
+           printable(options.source), describe(kind));
+    }
   }
 }
 
@@ -352,6 +330,7 @@ OpenedData open_data(const DataOptions& options, DataKind kind, std::uint64_t se
     return open_builtin_task(options, seed);
   };
   OpenedData opened = open();
+  opened.kind = kind;
   opened.reading = opened.dataset->reading();
   const bool table = kind == DataKind::series || kind == DataKind::labelled || kind == DataKind::labelled_texts;
   if (table && !options.kind && is_unnamed_table(options.sources)) {

@@ -53,10 +53,10 @@ struct DataOptions {
 
 struct OpenedData {
   std::unique_ptr<Dataset> dataset;
-  DataKind kind = DataKind::text;
   /// Summary for a person: "4,305,367 bytes of text, the last 5 % held out".
-  std::string summary;
-  std::vector<std::string> reading;  ///< How the files were read, as far as that was guessed.
+  std::string summary = {};
+  DataKind kind = DataKind::text;
+  std::vector<std::string> reading = {};  ///< How the files were read, as far as that was guessed.
 };
 
 /// Declares --delimiter, --decimal, --missing and --undated; `missing` is the help of the third, `undated` says what is

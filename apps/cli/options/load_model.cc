@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <fstream>
 
@@ -46,10 +47,10 @@ std::string reads(const DataDescription& data) {
 }  // namespace
 
 bool begins_as_model(const std::string& path) {
-  constexpr std::size_t length = 8;
+  std::array<char, 9> begin = {};
   std::ifstream file(path, std::ios::binary);
-  std::string begin(length + 1, '\0');
-  return file.read(begin.data(), static_cast<std::streamsize>(begin.size())) && begin.back() == '{';
+  if (!file.read(begin.data(), begin.size())) return false;
+  return begin[4] == 0 && begin[5] == 0 && begin[6] == 0 && begin[7] == 0 && begin[8] == '{';
 }
 
 Model load_model(const std::string& verb, const std::string& path, const std::vector<std::string>& others) {

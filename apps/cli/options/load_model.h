@@ -8,7 +8,7 @@
 /// The model that a verb is called with, and the data behind it.
 namespace penstock::cli {
 
-/// Returns whether a file begins like a model: with the length of a header in JSON.
+/// Returns whether a file begins like a model: with a length of at most 100 MB and a brace, as no text does.
 bool begins_as_model(const std::string& path);
 
 /// Loads the first argument of a verb. Throws Error(invalid_argument) with the command that was meant where it is no

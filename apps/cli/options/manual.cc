@@ -94,8 +94,7 @@ std::vector<std::string> argument_words(const CLI::App& program, const CLI::App&
   std::vector<std::string> words;
   for (const CLI::Option* option : verb.get_options([](const CLI::Option* o) { return o->get_positional(); })) {
     if (option->get_option_text() == "SHELL") words = shells;
-    if (option->get_option_text() != "[VERB]") continue;
-    for (const CLI::App* each : verbs_of(program)) words.push_back(each->get_name());
+    if (option->get_option_text() == "[VERB]") words = verb_names(program);
   }
   return words;
 }
@@ -129,12 +128,10 @@ std::string bash_completion(const CLI::App& program) {
       "  local current=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} verb=${COMP_WORDS[1]}\n"
       "  local options=\"\" words=\"\"\n"
       "  COMPREPLY=()\n";
-  std::vector<std::string> verbs;
-  for (const CLI::App* verb : verbs_of(program)) verbs.push_back(verb->get_name());
   text += fmt::format(
       "  if ((COMP_CWORD == 1)); then\n    COMPREPLY=($(compgen -W \"{} --help --version\" -- \"$current\"))\n"
       "    return\n  fi\n  case \"$verb $before\" in\n",
-      fmt::join(verbs, " "));
+      fmt::join(verb_names(program), " "));
   for (const CLI::App* verb : verbs_of(program)) {
     for (const OptionEntry& entry : option_table(*verb)) {
       const std::vector<std::string> words = words_of(entry);
@@ -240,12 +237,10 @@ std::string completion_of(const CLI::App& program, const std::string& shell) {
 
 std::string manual_of(const CLI::App& program, const std::string& name) {
   if (name.empty()) return manual_page(program);
-  std::vector<std::string> names;
   for (const CLI::App* verb : verbs_of(program)) {
     if (verb->get_name() == name) return manual_page(*verb);
-    names.push_back(verb->get_name());
   }
-  fail_choice("VERB", name, names);
+  fail_choice("VERB", name, verb_names(program));
 }
 
 int write_pages(const CLI::App& program, const std::string& folder) {

@@ -166,6 +166,12 @@ std::vector<const CLI::App*> verbs_of(const CLI::App& app) {
   return app.get_subcommands([](const CLI::App*) { return true; });
 }
 
+std::vector<std::string> verb_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* verb : verbs_of(app)) names.push_back(verb->get_name());
+  return names;
+}
+
 std::vector<std::string> wrap(const std::string& text, std::size_t width) {
   std::vector<std::string> lines(1);
   for (const std::string& word : CLI::detail::split(text, ' ')) {
@@ -370,8 +376,7 @@ void refuse_extras(const CLI::App& app) {
     misuse(fmt::format("there is no option '{}'{}", printable(name), hint));
   }
   if (app.get_parent() != nullptr) refuse_argument(app, extras.front());
-  std::vector<std::string> verbs;
-  for (const CLI::App* verb : verbs_of(app)) verbs.push_back(verb->get_name());
+  const std::vector<std::string> verbs = verb_names(app);
   std::string hint = where_else(extras.front());
   if (hint.empty()) hint = suggestion(extras.front(), verbs);
   if (hint.empty()) hint = fmt::format(", only {}", fmt::join(verbs, ", "));

@@ -9,6 +9,7 @@
 #include <initializer_list>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -43,25 +44,18 @@ void parse_value(const std::string& option, const std::string& text, std::option
 [[noreturn]] void fail_choice(const std::string& option, const std::string& text,
                               const std::vector<std::string>& names);
 
-template <class T>
-std::string default_text(const T& value) {
-  return fmt::format(" [{}]", value);
-}
-inline std::string default_text(const std::string& value) { return value.empty() ? "" : " [" + value + "]"; }
-template <class T>
-std::string default_text(const std::vector<T>&) {
-  return "";
-}
-template <class T>
-std::string default_text(const std::optional<T>&) {
+/// Returns the default of an option as its help shows it; empty where there is none.
+std::string default_text(const auto& value) {
+  constexpr bool is_plain = std::is_arithmetic_v<std::remove_cvref_t<decltype(value)>>;
+  if constexpr (is_plain || std::is_convertible_v<decltype(value), std::string>) {
+    const std::string text = fmt::format("{}", value);
+    return text.empty() ? "" : " [" + text + "]";
+  }
   return "";
 }
 
 // Returns the text of a value in a configuration file; empty if it is not set.
-template <class T>
-std::string config_text(const T& value) {
-  return fmt::format("{}", value);
-}
+std::string config_text(const auto& value) { return fmt::format("{}", value); }
 template <class T>
 std::string config_text(const std::vector<T>& value) {
   return fmt::format("{}", fmt::join(value, ","));
@@ -163,6 +157,7 @@ std::vector<std::string> option_names(const CLI::App& app);
 /// Breaks a text into lines of at most `width` characters.
 std::vector<std::string> wrap(const std::string& text, std::size_t width);
 std::vector<const CLI::App*> verbs_of(const CLI::App& app);
+std::vector<std::string> verb_names(const CLI::App& app);
 /// "penstock train DATA... [options]"
 std::string usage_line(const CLI::App& app);
 

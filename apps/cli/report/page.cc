@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <numbers>
+#include <utility>
 
 #include "penstock/model_file.h"
 #include "penstock/version.h"
@@ -254,25 +256,13 @@ std::string warnings_card(const Run& run) {
 const std::string_view page_begin = "<!DOCTYPE html>\n<html lang=\"en\">\n<meta name=\"generator\" content=\"penstock";
 
 std::string html(std::string_view text) {
+  constexpr std::pair<char, const char*> entities[] = {{'&', "&amp;"}, {'<', "&lt;"}, {'>', "&gt;"}, {'"', "&quot;"}};
   std::string out;
   for (const char c : text) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      default:
-        // Two control characters are allowed in a page.
-        out += static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t' ? ' ' : c;
-    }
+    const auto* const entity = std::ranges::find(entities, c, &std::pair<char, const char*>::first);
+    // Two control characters are allowed in a page.
+    const char allowed = static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t' ? ' ' : c;
+    out += entity != std::end(entities) ? entity->second : std::string(1, allowed);
   }
   return out;
 }

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <ctime>
@@ -97,16 +98,6 @@ std::string written(const char* format, double seconds) {
   return fmt::format(fmt::runtime(format), fmt::gmtime(static_cast<std::time_t>(std::floor(seconds))));
 }
 
-/// A unit that begins now and then, and what is written where it does.
-struct TickUnit {
-  double (*until)(double seconds);  ///< How often it has begun.
-  double times;                     ///< Of which only every so many count.
-  const char* format;
-
-  double number(double seconds) const { return std::floor(until(seconds) / times); }
-  bool begins(double before, double now) const { return number(before) != number(now); }
-};
-
 double years_until(double seconds) { return static_cast<int>(civil_date(seconds).year()); }
 double weeks_until(double seconds) { return std::floor((seconds - first_monday) / week); }
 double seconds_until(double seconds) { return seconds; }
@@ -114,34 +105,22 @@ double seconds_until(double seconds) { return seconds; }
 constexpr const char *year_text = "{:%Y}", *month_text = "{:%Y-%m}", *day_text = "{:%Y-%m-%d}",
                      *minute_text = "{:%m-%d %H:%M}", *second_text = "{:%H:%M:%S}";
 
+/// A unit that begins now and then, and what is written where it does.
+struct TickUnit {
+  double (*until)(double seconds);  ///< How often it has begun.
+  const char* format;
+  std::array<double, 7> times;  ///< Of which only every so many count; 0: none.
+};
+
 /// Units of ticks, from the longest to the shortest.
 constexpr TickUnit tick_units[] = {
-    {years_until, 100, year_text},
-    {years_until, 50, year_text},
-    {years_until, 20, year_text},
-    {years_until, 10, year_text},
-    {years_until, 5, year_text},
-    {years_until, 2, year_text},
-    {years_until, 1, year_text},
-    {months_until, 6, month_text},
-    {months_until, 3, month_text},
-    {months_until, 1, month_text},
-    {weeks_until, 2, day_text},
-    {weeks_until, 1, day_text},
-    {seconds_until, 2 * day, day_text},
-    {seconds_until, day, day_text},
-    {seconds_until, 12 * hour, minute_text},
-    {seconds_until, 6 * hour, minute_text},
-    {seconds_until, 3 * hour, minute_text},
-    {seconds_until, hour, minute_text},
-    {seconds_until, 30 * minute, minute_text},
-    {seconds_until, 10 * minute, minute_text},
-    {seconds_until, 5 * minute, minute_text},
-    {seconds_until, minute, minute_text},
-    {seconds_until, 30, second_text},
-    {seconds_until, 10, second_text},
-    {seconds_until, 5, second_text},
-    {seconds_until, 1, second_text},
+    {years_until, year_text, {100, 50, 20, 10, 5, 2, 1}},
+    {months_until, month_text, {6, 3, 1}},
+    {weeks_until, day_text, {2, 1}},
+    {seconds_until, day_text, {2 * day, day}},
+    {seconds_until, minute_text, {12 * hour, 6 * hour, 3 * hour, hour}},
+    {seconds_until, minute_text, {30 * minute, 10 * minute, 5 * minute, minute}},
+    {seconds_until, second_text, {30, 10, 5, 1}},
 };
 
 /// Returns whether `count` dates, so far apart, can all be written.
@@ -214,13 +193,16 @@ std::string DateWriter::text(double seconds) const {
 std::vector<DateTick> date_ticks(const std::vector<double>& dates, std::size_t most) {
   std::vector<DateTick> finest;
   for (const TickUnit& unit : tick_units) {
-    std::vector<DateTick> ticks;
-    for (std::size_t row = 0; row < dates.size(); ++row) {
-      const double before = row > 0 ? dates[row - 1] : dates[row] - 1.0;
-      if (unit.begins(before, dates[row])) ticks.push_back({row, written(unit.format, dates[row])});
+    for (auto times = unit.times.begin(); times != unit.times.end() && *times > 0.0; ++times) {
+      const auto number = [&](double seconds) { return std::floor(unit.until(seconds) / *times); };
+      std::vector<DateTick> ticks;
+      for (std::size_t row = 0; row < dates.size(); ++row) {
+        const double before = row > 0 ? dates[row - 1] : dates[row] - 1.0;
+        if (number(before) != number(dates[row])) ticks.push_back({row, written(unit.format, dates[row])});
+      }
+      if (ticks.size() > most) return finest;
+      if (ticks.size() > finest.size()) finest = std::move(ticks);
     }
-    if (ticks.size() > most) break;
-    if (ticks.size() > finest.size()) finest = std::move(ticks);
   }
   return finest;
 }

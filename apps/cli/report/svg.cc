@@ -33,25 +33,25 @@ std::string points(const Frame& frame, const std::vector<double>& x, const std::
   return text;
 }
 
-/// The runs of points between gaps.
+/// Calls visit(begin, end) for each run of points without a gap.
+void for_each_run(std::size_t count, const auto& drawable, const auto& visit) {
+  for (std::size_t begin = 0, end = 0; begin < count; begin = ++end) {
+    while (end < count && drawable(end)) ++end;
+    if (end > begin) visit(begin, end);
+  }
+}
+
 std::string polylines(const Frame& frame, const Line& line) {
   std::string out;
   const auto drawable = [&](std::size_t i) { return frame.holds(line.x[i], line.y[i]); };
-  for (std::size_t begin = 0; begin < line.x.size();) {
-    if (!drawable(begin)) {
-      ++begin;
-      continue;
-    }
-    std::size_t end = begin + 1;
-    while (end < line.x.size() && drawable(end)) ++end;
+  for_each_run(line.x.size(), drawable, [&](std::size_t begin, std::size_t end) {
     if (end - begin == 1) {
       out += fmt::format(R"(<circle class="dot c{}" cx="{:.1f}" cy="{:.1f}" r="3"/>)", line.colour % colours,
                          frame.across(line.x[begin]), frame.down(line.y[begin]));
     }
     out += fmt::format(R"(<polyline class="{}" data-name="{}" points="{}"/>)", line_class(line), html(line.name),
                        points(frame, line.x, line.y, begin, end));
-    begin = end;
-  }
+  });
   return out;
 }
 
@@ -60,18 +60,13 @@ std::string band_shape(const Frame& frame, const Band& band) {
   const auto drawable = [&](std::size_t i) {
     return frame.holds(band.x[i], band.low[i]) && frame.holds(band.x[i], band.high[i]);
   };
-  for (std::size_t begin = 0; begin < band.x.size();) {
-    std::size_t end = begin;
-    while (end < band.x.size() && drawable(end)) ++end;
-    if (end > begin) {
-      std::string shape = points(frame, band.x, band.high, begin, end);
-      for (std::size_t i = end; i-- > begin;) {
-        shape += fmt::format(" {:.1f},{:.1f}", frame.across(band.x[i]), frame.down(band.low[i]));
-      }
-      out += fmt::format(R"(<polygon class="band c{}" points="{}"/>)", band.colour % colours, shape);
+  for_each_run(band.x.size(), drawable, [&](std::size_t begin, std::size_t end) {
+    std::string shape = points(frame, band.x, band.high, begin, end);
+    for (std::size_t i = end; i-- > begin;) {
+      shape += fmt::format(" {:.1f},{:.1f}", frame.across(band.x[i]), frame.down(band.low[i]));
     }
-    begin = end + 1;
-  }
+    out += fmt::format(R"(<polygon class="band c{}" points="{}"/>)", band.colour % colours, shape);
+  });
   return out;
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "penstock/error.h"
+#include "penstock/fields.h"
 #include "terminal/units.h"
 
 namespace penstock::cli {
@@ -40,23 +41,14 @@ std::string describe_model(const Model& model) {
 
 Json model_json(const Model& model) {
   const ModelSpec& spec = model.spec();
-  const FixedBranchFields fixed = spec.branch_fields();
   const DataDescription& data = model.data();
-  Json json = {{"cell", spec.cell},
-               {"width", spec.width},
-               {"blocks", spec.blocks},
-               {"hidden_size", spec.hidden_size == 0 ? spec.width : spec.hidden_size},
-               {"heads", spec.heads},
-               {"convolution", spec.convolution},
-               {"feed_forward", spec.feed_forward},
-               {"dropout", spec.dropout},
-               {"from_last", spec.from_last},
-               {"lags", fixed.lags},
-               {"filters", fixed.filters},
-               {"dilations", fixed.dilations},
-               {"members", spec.members},
-               {"parameters", model.parameter_count()},
-               {"task", to_string(data.task)}};
+  Json json = {{"cell", spec.cell}};
+  visit_fields(spec, [&](const std::string& name, const auto& value) {
+    if (name != "end_norms" && name != "known_effects") json[name] = value;
+  });
+  if (spec.hidden_size == 0) json["hidden_size"] = spec.width;
+  json["parameters"] = model.parameter_count();
+  json["task"] = to_string(data.task);
   if (data.vocabulary > 0) json["vocabulary"] = data.vocabulary;
   if (!data.inputs.empty()) json["inputs"] = column_names(data.inputs);
   if (data.task == Task::forecast) {

@@ -1,7 +1,6 @@
 #include "terminal/progress.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
@@ -9,7 +8,6 @@
 #include <numbers>
 #include <utility>
 
-#include "terminal/progress_line.h"
 #include "terminal/terminal.h"
 #include "terminal/units.h"
 
@@ -38,18 +36,13 @@ std::string shown_rate(const Measures& measures, double per_second) {
 }
 
 ProgressReport::ProgressReport(Measures measures, bool quiet)
-    : measures_(std::move(measures)),
-      style_(quiet                        ? Style::quiet
-             : is_terminal(STDERR_FILENO) ? Style::bar
-                                          : Style::lines) {}
-
-ProgressReport::~ProgressReport() { finish(); }
+    : measures_(std::move(measures)), quiet_(quiet), line_(quiet) {}
 
 void ProgressReport::step(const Progress& progress) {
   measure(progress);
   if (!progress.warning.empty()) warn(progress);
-  if (style_ == Style::bar) draw_bar(progress);
-  if (style_ == Style::lines && is_due()) print_line(progress);
+  if (line_.shown()) return draw_bar(progress);
+  if (!quiet_ && is_due()) print_line(progress);
 }
 
 bool ProgressReport::is_due() const {
@@ -59,9 +52,9 @@ bool ProgressReport::is_due() const {
 
 void ProgressReport::validation(const Progress& progress, const Evaluation& evaluation) {
   validation_ = evaluation;
-  if (style_ == Style::bar) draw_bar(progress);
+  if (line_.shown()) return draw_bar(progress);
   // Validations by steps come many a second where the data are few.
-  if (style_ == Style::lines && (is_due() || progress.fraction >= 1.0)) print_line(progress);
+  if (!quiet_ && (is_due() || progress.fraction >= 1.0)) print_line(progress);
 }
 
 /// A report's rate is that since the report before it; the first one counts from our own start, because the seconds of
@@ -108,10 +101,9 @@ void ProgressReport::draw_bar(const Progress& progress) {
   }
   const std::size_t width = room > used() ? std::min({room - used(), widest, bar_width_}) : 0;
   bar_width_ = width;
-  std::string line = "\r" + percent + bar(progress.fraction, width);
+  std::string line = percent + bar(progress.fraction, width);
   for (const Field& field : all) line += std::string(gap, ' ') + field.text;
-  say(line + "\x1b[K");
-  drawn_ = true;
+  line_.draw(line);
 }
 
 void ProgressReport::print_line(const Progress& progress) {
@@ -132,18 +124,8 @@ void ProgressReport::warn(const Progress& progress) {
   const auto [said, first] = warned_.try_emplace(kind, Clock::now());
   if (!news && !first && Clock::now() - said->second < pause) return;
   said->second = Clock::now();
-  erase_bar();
+  line_.erase();
   say(fmt::format("warning: {}\n", printable(progress.warning)));
-}
-
-void ProgressReport::erase_bar() {
-  if (drawn_) say("\r\x1b[K");
-  drawn_ = false;
-}
-
-void ProgressReport::finish() {
-  if (drawn_) say("\n");
-  drawn_ = false;
 }
 
 }  // namespace penstock::cli

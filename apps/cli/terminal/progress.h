@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "penstock/train.h"
+#include "terminal/progress_line.h"
 
 namespace penstock::cli {
 
@@ -28,8 +29,7 @@ std::string shown_rate(const Measures& measures, double per_second);
 class ProgressReport {
  public:
   ProgressReport(Measures measures, bool quiet);
-  /// Leaves the terminal with a clean line.
-  ~ProgressReport();
+  ~ProgressReport() { finish(); }
   ProgressReport(const ProgressReport&) = delete;
   ProgressReport& operator=(const ProgressReport&) = delete;
 
@@ -40,11 +40,10 @@ class ProgressReport {
   /// Returns the optimiser steps per second over the whole run.
   double step_rate() const { return seconds_ > 0.0 ? static_cast<double>(last_step_ - first_step_) / seconds_ : 0.0; }
   /// Ends the bar; what follows starts on a fresh line.
-  void finish();
+  void finish() { line_.end(); }
 
  private:
   using Clock = std::chrono::steady_clock;
-  enum class Style { bar, lines, quiet };
 
   /// A part of the report that is left out, the least important first, where the terminal is too narrow.
   struct Field {
@@ -59,13 +58,12 @@ class ProgressReport {
   void draw_bar(const Progress& progress);
   void print_line(const Progress& progress);
   void warn(const Progress& progress);
-  void erase_bar();
 
   Measures measures_;
-  Style style_;
-  std::size_t bar_width_ =
-      1000;             // shrinks to what there is room for, and then stays: a bar that breathes is hard to read
-  bool drawn_ = false;  // a bar stands on the current line
+  bool quiet_;
+  ProgressLine line_;
+  // Shrinks to what there is room for, and then stays: a bar that breathes is hard to read.
+  std::size_t bar_width_ = 1000;
   std::optional<Evaluation> validation_;
   double done_ = 0.0, seconds_ = 0.0;  // time steps in the seconds of this run, without those it resumes
   std::optional<double> last_seconds_;

@@ -58,6 +58,11 @@ void ProgressLine::erase() {
   drawn_ = false;
 }
 
+void ProgressLine::end() {
+  if (drawn_) say("\n");
+  drawn_ = false;
+}
+
 void ReadProgress::add(std::uint64_t bytes) {
   done_ += bytes;
   if (!line_.due()) return;

@@ -26,6 +26,8 @@ class ProgressLine {
   /// Draws a bar with a text behind it, which is cut where the terminal ends.
   void draw_bar(double fraction, const std::string& text);
   void erase();
+  /// Leaves the line as it is; what follows starts on a fresh one.
+  void end();
   double seconds() const { return std::chrono::duration<double>(Clock::now() - started_).count(); }
 
  private:

@@ -74,18 +74,9 @@ std::string short_number(double value) {
 }
 
 std::string readable_byte(unsigned char byte) {
-  switch (byte) {
-    case '\n':
-      return "'\\n'";
-    case '\r':
-      return "'\\r'";
-    case '\t':
-      return "'\\t'";
-    case '\'':
-    case '\\':
-      return fmt::format("'\\{}'", static_cast<char>(byte));
-    default:
-      break;
+  constexpr std::string_view special = "\n\r\t'\\", letters = "nrt'\\";
+  if (const auto place = special.find(static_cast<char>(byte)); place != special.npos) {
+    return fmt::format("'\\{}'", letters[place]);
   }
   if (byte < 0x20 || byte >= 0x7f) return fmt::format("'\\x{:02x}'", byte);
   return fmt::format("'{}'", static_cast<char>(byte));

@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdint>
 #include <memory>
-#include <random>
 #include <string>
 #include <vector>
 
@@ -19,13 +17,9 @@
 namespace penstock::cli {
 namespace {
 
-struct DemoArguments {
-  std::string what, model, cell = "elman";
-  Index hidden = 64, steps = 200;
+struct DemoArguments : CellDemo {
+  std::string what, model;
   double scale = 3.0, clip = 1.0;
-  std::uint64_t seed = 1;
-  Execution execution;
-  bool json = false;
 };
 
 /// Norms of the gradient by all weights.
@@ -50,14 +44,6 @@ void check(const DemoArguments& arguments) {
   if (arguments.hidden < 1 || arguments.hidden > largest) {
     fail(ErrorCode::invalid_argument, "--width must be 1 to {}, not {}", largest, arguments.hidden);
   }
-}
-
-/// Returns numbers in -1 to 1, the same on every machine.
-std::vector<double> random_numbers(std::size_t count, std::uint64_t seed) {
-  std::mt19937_64 random(seed);
-  std::vector<double> numbers(count);
-  for (double& number : numbers) number = static_cast<double>(random() >> 11) * 0x1p-52 - 1.0;
-  return numbers;
 }
 
 /// The recurrent matrix of a new network times `scale`.
@@ -100,8 +86,8 @@ double gradient_norm(Recurrent<double>& network, const std::vector<double>& x, c
 
 std::vector<Norm> measure(const DemoArguments& arguments) {
   Recurrent<double> usual = network_of(arguments, 1.0), scaled = network_of(arguments, arguments.scale);
-  const std::vector<double> x = random_numbers(static_cast<std::size_t>(arguments.steps * kInputs), arguments.seed + 1);
-  std::vector<double> c = random_numbers(static_cast<std::size_t>(arguments.hidden), arguments.seed + 2);
+  const std::vector<double> x = random_numbers(arguments.steps * kInputs, arguments.seed + 1);
+  std::vector<double> c = random_numbers(arguments.hidden, arguments.seed + 2);
   for (double& factor : c) factor /= std::sqrt(static_cast<double>(arguments.hidden));
   std::vector<Norm> norms;
   for (const Index part : {8, 4, 2, 1}) {
@@ -167,12 +153,9 @@ int show_cell(const DemoArguments& arguments) {
   const std::vector<std::string>& cells = demo_cells();
   if (std::ranges::find(cells, arguments.model) == cells.end()) fail_choice("--model", arguments.model, cells);
   check(arguments);
-  return print_answer(run_cell_demo({.cell = arguments.model,
-                                     .hidden = arguments.hidden,
-                                     .steps = arguments.steps,
-                                     .seed = arguments.seed,
-                                     .execution = arguments.execution,
-                                     .json = arguments.json}));
+  CellDemo demo = arguments;
+  demo.cell = arguments.model;
+  return print_answer(run_cell_demo(demo));
 }
 
 int run_demo(const DemoArguments& arguments) {

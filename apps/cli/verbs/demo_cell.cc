@@ -50,12 +50,9 @@ const Equations& equations_of(const std::string& cell) {
   return *std::ranges::find(all_equations, cell, &Equations::cell);
 }
 
-/// Numbers in -1 to 1, the same on every machine.
-std::vector<float> random_inputs(std::size_t count, std::uint64_t seed) {
-  std::mt19937_64 random(seed);
-  std::vector<float> numbers(count);
-  for (float& number : numbers) number = static_cast<float>(static_cast<double>(random() >> 11) * 0x1p-52 - 1.0);
-  return numbers;
+std::vector<float> random_inputs(Index count, std::uint64_t seed) {
+  const std::vector<double> numbers = random_numbers(count, seed);
+  return {numbers.begin(), numbers.end()};
 }
 
 /// Seconds of the same call, made many times.
@@ -160,13 +157,13 @@ Findings find(const CellDemo& demo) {
   found.x = random_inputs(2, demo.seed);
   found.next = small.step_by_step(found.x, found.state);
   const Network network(demo, kCellInputs, demo.hidden);
-  const std::vector<float> x = random_inputs(static_cast<std::size_t>(demo.steps * kCellInputs), demo.seed + 1);
+  const std::vector<float> x = random_inputs(demo.steps * kCellInputs, demo.seed + 1);
   const std::vector<float> whole = network.forward(x, Algorithm::sequential);
   std::vector<float> state;
   found.largest_step_difference = largest_difference(network.step_by_step(x, state), whole);
   if (scans) found.largest_scan_difference = largest_difference(network.forward(x, Algorithm::scan), whole);
   for (Index steps = 64; steps <= 4096; steps *= 4) {
-    const std::vector<float> longer = random_inputs(static_cast<std::size_t>(steps * kCellInputs), demo.seed + 1);
+    const std::vector<float> longer = random_inputs(steps * kCellInputs, demo.seed + 1);
     found.times.push_back({steps, seconds_of(network, longer, Algorithm::sequential),
                            scans ? seconds_of(network, longer, Algorithm::scan) : Seconds()});
   }
@@ -264,6 +261,13 @@ Json json_of(const CellDemo& demo, const Findings& found) {
 }
 
 }  // namespace
+
+std::vector<double> random_numbers(Index count, std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::vector<double> numbers(static_cast<std::size_t>(count));
+  for (double& number : numbers) number = static_cast<double>(random() >> 11) * 0x1p-52 - 1.0;
+  return numbers;
+}
 
 const std::vector<std::string>& demo_cells() {
   static const std::vector<std::string> names = [] {

@@ -9,12 +9,15 @@
 namespace penstock::cli {
 
 struct CellDemo {
-  std::string cell;
+  std::string cell = "elman";
   Index hidden = 64, steps = 200;
   std::uint64_t seed = 1;
   Execution execution;
   bool json = false;
 };
+
+/// Returns numbers in -1 to 1, the same on every machine.
+std::vector<double> random_numbers(Index count, std::uint64_t seed);
 
 /// Names of the cells that have a demo.
 const std::vector<std::string>& demo_cells();

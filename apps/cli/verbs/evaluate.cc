@@ -21,34 +21,16 @@ namespace {
 struct EvaluateArguments {
   std::string model;
   std::vector<std::string> data;
-  RowOptions rows;
-  std::string label_column;
+  Scoring scoring;
   std::optional<Index> skip;
   std::vector<double> quantiles;
   bool json = false;
-  Execution execution;
   bool automatic = false;  // of --device
 };
 
 /// Rows that are not scored: in the first ones a linear forecast has not seen as much as it reads.
 Index lead_in(const Model& model, const EvaluateArguments& arguments) {
   return arguments.skip.value_or(model.spec().branch_fields().lags);
-}
-
-Score score_file(const Model& model, const std::string& path, const EvaluateArguments& arguments) {
-  const DataDescription& data = model.data();
-  if (data.task == Task::language) return score_text(model, path, arguments.execution);
-  if (data.vocabulary > 0 && !data.labels_texts()) {
-    fail(ErrorCode::invalid_argument, "{} is a model of a built-in task: 'penstock predict' scores those",
-         printable(arguments.model));
-  }
-  if (data.task == Task::forecast) {
-    SeriesScoring options;
-    options.lead = lead_in(model, arguments);
-    if (!arguments.quantiles.empty()) options.levels = arguments.quantiles;
-    return score_series(model, path, arguments.rows.format, options, arguments.execution);
-  }
-  return score_labelled(model, path, arguments.rows, arguments.label_column, arguments.execution);
 }
 
 bool is_empty(const Score& score) {
@@ -81,11 +63,17 @@ int evaluate_files(const CLI::App& app, EvaluateArguments arguments) {
   if (app.count("--undated") > 0) require_task(model, arguments.model, Task::forecast, "--undated");
   if (arguments.skip.value_or(0) < 0) throw Error(ErrorCode::invalid_argument, "--skip must not be negative");
   check_quantiles(model, arguments.model, arguments.quantiles);
-  settle_device(arguments.automatic, arguments.execution, model, reading_of(model, arguments.data));
+  settle_device(arguments.automatic, arguments.scoring.execution, model, reading_of(model, arguments.data));
+  if (reads_task_only(model)) {
+    fail(ErrorCode::invalid_argument, "{} is a model of a built-in task: 'penstock predict' scores those",
+         printable(arguments.model));
+  }
+  arguments.scoring.series.lead = lead_in(model, arguments);
+  if (!arguments.quantiles.empty()) arguments.scoring.series.levels = arguments.quantiles;
   Output output;
   Json all = Json::array();
   for (const std::string& path : arguments.data) {
-    const Score score = score_file(model, path, arguments);
+    const Score score = score_file(model, path, arguments.scoring);
     if (is_empty(score)) {
       fail(ErrorCode::bad_input, "{}: there is nothing to score{}", printable(path),
            why_nothing(model, arguments, score));
@@ -121,12 +109,13 @@ Verb add_evaluate(CLI::App& program) {
               "A series: read the first N rows without scoring them [as many as the linear forecast reads]");
   options.add("--quantiles", arguments->quantiles, "A,B",
               "A series: quantiles of the forecasts to score, such as 0.05,0.5,0.95 [0.1,0.5,0.9]");
-  options.add("--sequence-column", arguments->rows.sequence_column, "NAME", "Column that names the sequence of a row");
-  options.add("--label-column", arguments->label_column, "NAME",
+  options.add("--sequence-column", arguments->scoring.rows.sequence_column, "NAME",
+              "Column that names the sequence of a row");
+  options.add("--label-column", arguments->scoring.label_column, "NAME",
               "Column with the label of the sequence or text [label; for texts also class, sentiment, ...]");
-  add_undated_option(options, arguments->rows.format.undated, "as in training");
-  options.add("--threads", arguments->execution.threads, "N", "CPU threads; 0: all");
-  options.device(arguments->execution, &arguments->automatic);
+  add_undated_option(options, arguments->scoring.rows.format.undated, "as in training");
+  options.add("--threads", arguments->scoring.execution.threads, "N", "CPU threads; 0: all");
+  options.device(arguments->scoring.execution, &arguments->automatic);
   options.flag("--json", arguments->json, "Print one JSON object");
   options.finish(
       "  penstock evaluate co2.safetensors co2.csv --skip 1827  # against drift\n"

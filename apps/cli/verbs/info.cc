@@ -1,15 +1,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <string>
 
 #include "options/data_options.h"
 #include "options/device_choice.h"
+#include "options/load_model.h"
 #include "options/options.h"
+#include "penstock/fields.h"
 #include "penstock/penstock.h"
 #include "terminal/describe.h"
 #include "terminal/terminal.h"
@@ -239,10 +239,9 @@ Json origin_json(const ModelFile& file) {
     json["seconds"] = file.seconds;
   }
   if (file.history) {
-    json["history"] = {{"trained", file.history->trained}, {"data", file.history->data},
-                       {"score", file.history->score},     {"version", file.history->version},
-                       {"steps", file.history->steps},     {"origin", file.history->origin},
-                       {"weight", file.history->weight}};
+    visit_fields(*file.history, [&](const std::string& name, const auto& value) {
+      if (name != "search") json["history"][name] = value;
+    });
   }
   return json;
 }
@@ -302,18 +301,10 @@ int describe_data(const InfoArguments& arguments, const CLI::App& train) {
   return print_answer(text);
 }
 
-/// A length of at most 100 MB and a brace begin every safetensors file, and no text.
-bool begins_as_safetensors(const std::string& path) {
-  std::array<char, 9> begin = {};
-  std::ifstream file(path, std::ios::binary);
-  if (!file.read(begin.data(), begin.size())) return false;
-  return begin[4] == 0 && begin[5] == 0 && begin[6] == 0 && begin[7] == 0 && begin[8] == '{';
-}
-
 /// Returns whether a file should be a model, by its name or its first bytes. The reader of models then says what is
 /// wrong.
 bool should_be_model(const std::string& path) {
-  return path.ends_with(".safetensors") || path.ends_with(".checkpoint") || begins_as_safetensors(path);
+  return path.ends_with(".safetensors") || path.ends_with(".checkpoint") || begins_as_model(path);
 }
 
 int info(InfoArguments arguments, const CLI::App& train) {

@@ -168,40 +168,27 @@ class Prediction {
     }
     RowAnswers answers(output_, data(), arguments_.rows.keep, arguments_.json, arguments_.quantiles);
     answers.header();
-    SequenceRun sequence(model_, arguments_.execution);
-    SpreadTracker tracker(data());
-    answers.of_spread(tracker.spread());
-    std::vector<std::vector<std::string>> kept;  // of the rows that wait in the sequence ...
-    std::vector<float> features;                 // ... and what the model reads of them
-    std::vector<double> values;                  // the same: of the targets, raw
-    std::vector<bool> missing;                   // the same: they are not in the file
-    const auto size = static_cast<std::size_t>(data().output_size());
-    const auto answer = [&](bool end) {
-      const auto outputs = sequence.run();
-      const std::size_t inputs = features.size() / kept.size(), targets = values.size() / kept.size();
-      for (std::size_t i = 0; i < kept.size(); ++i) {
-        const auto forecasts = outputs.subspan(i * size, size);
-        tracker.add(std::span(features).subspan(i * inputs, inputs), forecasts,
-                    std::span(values).subspan(i * targets, targets));
-        const bool wanted = arguments_.last ? end && i + 1 == kept.size() : !missing[i];
-        if (wanted) answers.answer(kept[i], forecasts);
-      }
-      kept.clear();
-      features.clear();
-      values.clear();
-      missing.clear();
+    struct Row {
+      std::vector<std::string> kept;
+      bool missing;  // in the file
     };
+    Index rows_read = 0, answered = 0;
+    bool ended = false;
+    const auto answer = [&](const Row& row, auto, std::span<const float> forecasts, const SpreadTracker& tracker) {
+      const bool is_last = ++answered == rows_read && ended;
+      if (arguments_.last ? !is_last : row.missing) return;
+      answers.of_spread(tracker.spread());
+      answers.answer(row.kept, forecasts);
+    };
+    ForecastRun<Row> run(model_, data(), arguments_.execution, answer);
     for (auto kind = rows.next(); kind != Rows::Kind::end; kind = rows.next()) {
       if (kind == Rows::Kind::blank) continue;
-      if (sequence.waiting() == SequenceRun::piece) answer(false);
-      sequence.add(rows.features());
-      features.insert(features.end(), rows.features().begin(), rows.features().end());
-      values.insert(values.end(), rows.target_values().begin(), rows.target_values().end());
-      kept.push_back(rows.kept());
-      missing.push_back(kind == Rows::Kind::missing);
+      run.add(rows.features(), rows.target_values(), {rows.kept(), kind == Rows::Kind::missing});
+      ++rows_read;
     }
-    if (kept.empty()) nothing_to_read("rows after the header");
-    answer(true);
+    if (rows_read == 0) nothing_to_read("rows after the header");
+    ended = true;
+    run.finish();
     say_replaced(rows);
   }
 
@@ -249,16 +236,16 @@ class Prediction {
   }
 
   void write_wide(const std::vector<GroupedRows>& groups, const std::vector<Index>& counts) {
-    std::vector<std::string> names = arguments_.rows.keep;
     const bool named = !data().series.group_column.empty();
-    if (named) names.insert(names.begin(), data().series.group_column);
-    RowAnswers answers(output_, data(), names, arguments_.json, arguments_.quantiles);
+    const auto with_name = [&](const std::string& name, const std::vector<std::string>& kept) {
+      return named ? with_first(name, kept) : kept;
+    };
+    RowAnswers answers(output_, data(), with_name(data().series.group_column, arguments_.rows.keep), arguments_.json,
+                       arguments_.quantiles);
     write_groups(groups, counts, answers, [&](std::size_t series, Index row, const Spread& spread, const auto& own) {
       answers.of_series(groups[series].data);
       answers.of_spread(spread);
-      std::vector<std::string> kept = groups[series].kept[static_cast<std::size_t>(row)];
-      if (named) kept.insert(kept.begin(), groups[series].name);
-      answers.answer(kept, own);
+      answers.answer(with_name(groups[series].name, groups[series].kept[static_cast<std::size_t>(row)]), own);
     });
   }
 
@@ -283,17 +270,26 @@ class Prediction {
     Input input(source(), Input::Holds::table);
     if (shows_progress()) input.show_progress();
     Rows rows(input, data(), arguments_.rows);
-    LabelWriter writer(*this, arguments_.rows.keep);
+    RowAnswers answers(output_, data(), with_first("sequence", arguments_.rows.keep), arguments_.json);
+    answers.header();
+    Index sequences = 0;
     std::string name;
     std::vector<std::string> kept;
-    const auto add = [&] {
-      writer.add(rows.features());
+    const auto seen = [&] {
       name = rows.sequence();
       kept = rows.kept();
     };
-    for_each_sequence(rows, add, [&] { writer.finish(name, kept); });
-    if (writer.sequences() == 0) nothing_to_read("rows after the header");
+    label_rows(model_, rows, arguments_.execution, seen, [&](std::span<const float> logits) {
+      ++sequences;
+      answers.answer(with_first(name.empty() ? fmt::format("{}", sequences) : name, kept), logits);
+    });
+    if (sequences == 0) nothing_to_read("rows after the header");
     say_replaced(rows);
+  }
+
+  static std::vector<std::string> with_first(const std::string& first, std::vector<std::string> rest) {
+    rest.insert(rest.begin(), first);
+    return rest;
   }
 
   /// One answer a row of a table, in its order.
@@ -301,9 +297,7 @@ class Prediction {
     const auto& keep = arguments_.rows.keep;
     const auto rows = read_text_rows(Sources{source()}, data(), arguments_.table.format(), keep);
     if (rows.empty()) nothing_to_read("rows after the header");
-    std::vector<std::string> names = keep;
-    names.insert(names.begin(), "row");
-    RowAnswers answers(output_, data(), names, arguments_.json);
+    RowAnswers answers(output_, data(), with_first("row", keep), arguments_.json);
     answers.header();
     const auto classes = static_cast<std::size_t>(data().output_size());
     constexpr std::size_t part = 1024;  // are answered before the next are looked at
@@ -312,9 +306,8 @@ class Prediction {
       for (std::size_t i = first; i < std::min(rows.size(), first + part); ++i) texts.emplace_back(rows[i].text);
       const std::vector<float> logits = penstock::label_texts(model_, texts, arguments_.execution);
       for (std::size_t i = 0; i < texts.size(); ++i) {
-        std::vector<std::string> front = rows[first + i].kept;
-        front.insert(front.begin(), fmt::format("{}", first + i + 1));
-        answers.answer(front, std::span(logits).subspan(i * classes, classes));
+        answers.answer(with_first(fmt::format("{}", first + i + 1), rows[first + i].kept),
+                       std::span(logits).subspan(i * classes, classes));
       }
     }
   }
@@ -323,13 +316,19 @@ class Prediction {
   void predict_tokens() {
     Input input(source());
     if (shows_progress()) input.show_progress();
-    LabelWriter writer(*this, {});
+    RowAnswers answers(output_, data(), {"sequence"}, arguments_.json);
+    answers.header();
+    SequenceRun sequence(model_, arguments_.execution);
+    Index sequences = 0;
     std::string line;
     for (Index number = 1; input.line(line); ++number) {
-      for (const auto token : parse_tokens(line, data().vocabulary, input.name(), number)) writer.add(token);
-      writer.finish("", {});
+      for (const auto token : parse_tokens(line, data().vocabulary, input.name(), number)) {
+        sequence.add_for_last(token);
+      }
+      if (sequence.waiting() == 0) continue;
+      answers.answer(std::vector{fmt::format("{}", ++sequences)}, sequence.end());
     }
-    if (writer.sequences() == 0) nothing_to_read("tokens");
+    if (sequences == 0) nothing_to_read("tokens");
   }
 
   void predict_task() {
@@ -351,44 +350,6 @@ class Prediction {
                                 counted(task.validation_length, "step")));
     }
   }
-
-  /// Collects the steps of one sequence after the other and writes what label each gets behind its last step.
-  class LabelWriter {
-   public:
-    LabelWriter(Prediction& owner, const std::vector<std::string>& kept)
-        : sequence_(owner.model_, owner.arguments_.execution),
-          answers_(owner.output_, owner.data(), with_name("sequence", kept), owner.arguments_.json) {
-      answers_.header();
-    }
-
-    template <class Step>
-    void add(const Step& step) {
-      if (sequence_.waiting() == SequenceRun::piece) sequence_.run();
-      sequence_.add(step);
-    }
-
-    /// `name` of the sequence; its number if that is empty.
-    void finish(const std::string& name, const std::vector<std::string>& kept) {
-      if (sequence_.waiting() == 0) return;
-      const auto outputs = sequence_.run();
-      const auto size = static_cast<std::size_t>(answers_.size());
-      ++sequences_;
-      answers_.answer(with_name(name.empty() ? fmt::format("{}", sequences_) : name, kept), outputs.last(size));
-      sequence_.restart();
-    }
-
-    Index sequences() const { return sequences_; }
-
-   private:
-    static std::vector<std::string> with_name(const std::string& name, std::vector<std::string> kept) {
-      kept.insert(kept.begin(), name);
-      return kept;
-    }
-
-    SequenceRun sequence_;
-    RowAnswers answers_;
-    Index sequences_ = 0;
-  };
 
   void nothing_to_read(const char* what) const {
     if (interrupted()) return;

@@ -26,11 +26,10 @@ namespace {
 
 struct ReportArguments {
   std::vector<std::string> runs;
-  std::string output = "report.html", data, png, python = "python3", label_column;
-  RowOptions rows;
+  std::string output = "report.html", data, png, python = "python3";
+  Scoring scoring;
   Index skip = 0;
   bool force = false, json = false;
-  Execution execution;
 };
 
 bool is_model(const std::string& path) {
@@ -113,7 +112,7 @@ class ReportMaker {
       run.forecasts.clear();
     }
     if (model.data().task == Task::language && run.samples.empty()) {
-      records.push_back(sample_record(model, arguments_.execution));
+      records.push_back(sample_record(model, arguments_.scoring.execution));
     }
     // By way of text, which makes sure that it is UTF-8.
     for (const Json& record : records) add_record(run, Json::parse(json_line(record)), printable(path));
@@ -131,24 +130,17 @@ class ReportMaker {
   }
 
   std::vector<Json> score_records(const Model& model, const std::string& path) const {
-    const DataDescription& data = model.data();
-    if (data.task != Task::language && data.vocabulary > 0 && !data.labels_texts()) {
+    if (reads_task_only(model)) {
       fail(ErrorCode::invalid_argument, "--data: {} is a model of a built-in task, which reads no file",
            printable(path));
     }
-    const std::string& file = arguments_.data;
-    if (data.task == Task::language) return {score_record(model, score_text(model, file, arguments_.execution), file)};
-    if (data.task == Task::classify) {
-      const Score score = score_labelled(model, file, arguments_.rows, arguments_.label_column, arguments_.execution);
-      return {score_record(model, score, file)};
-    }
     ForecastTraces trace;
-    SeriesScoring scoring;
-    scoring.lead = arguments_.skip > 0 ? arguments_.skip : model.spec().branch_fields().lags;
-    scoring.watch = [&](const auto&... row) { trace.add(row...); };
-    const Score score = score_series(model, file, arguments_.rows.format, scoring, arguments_.execution);
+    Scoring scoring = arguments_.scoring;
+    scoring.series.lead = arguments_.skip > 0 ? arguments_.skip : model.spec().branch_fields().lags;
+    scoring.series.watch = [&](const auto&... row) { trace.add(row...); };
+    const Score score = score_file(model, arguments_.data, scoring);
     std::vector<Json> records = trace.records(score.groups);
-    records.push_back(score_record(model, score, file));
+    records.push_back(score_record(model, score, arguments_.data));
     return records;
   }
 
@@ -250,12 +242,13 @@ Verb add_report(CLI::App& program) {
   options.group("Scores on other data");
   options.add("--data", arguments->data, "FILE", "Score the models on this file [the hold-out set of training]");
   options.add("--skip", arguments->skip, "N", "A series: read the first N rows without scoring them");
-  options.add("--sequence-column", arguments->rows.sequence_column, "NAME", "Column that names the sequence of a row");
-  options.add("--label-column", arguments->label_column, "NAME",
+  options.add("--sequence-column", arguments->scoring.rows.sequence_column, "NAME",
+              "Column that names the sequence of a row");
+  options.add("--label-column", arguments->scoring.label_column, "NAME",
               "Column with the label of the sequence or text [label; for texts also class, sentiment, ...]");
-  add_undated_option(options, arguments->rows.format.undated, "as in training");
-  options.add("--threads", arguments->execution.threads, "N", "CPU threads; 0: all");
-  options.device(arguments->execution);
+  add_undated_option(options, arguments->scoring.rows.format.undated, "as in training");
+  options.add("--threads", arguments->scoring.execution.threads, "N", "CPU threads; 0: all");
+  options.device(arguments->scoring.execution);
   options.finish(
       "  penstock train co2.csv --horizon 12 --metrics co2.jsonl\n"
       "  penstock report co2.jsonl                           # report.html\n"

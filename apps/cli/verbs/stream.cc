@@ -175,55 +175,27 @@ class Stream {
     }
   }
 
+  /// Rows of one series or of many, each with a state of its own; the name of one of many stands in front of its
+  /// answers.
   void answer_rows() {
-    if (!model_.data().series.group_column.empty()) {
-      answer_groups();
-      return;
-    }
-    Rows rows(input_, model_.data(), arguments_.rows);
-    if (state_) state_->restore(rows.reader());
-    RowAnswers answers(output_, model_.data(), arguments_.rows.keep, arguments_.json, arguments_.quantiles);
-    SpreadTracker tracker(model_.data());
-    answers.of_spread(tracker.spread());
-    if (state_) state_->restore(tracker);
-    const auto reset = [&] {
-      session_.reset();
-      tracker.reset();
-    };
-    answer_while_read(answers, [&] {
-      for (auto kind = next_row(rows, reset); kind != Rows::Kind::end; kind = next_row(rows, reset)) {
-        if (rows.starts_sequence()) reset();
-        const std::span<const float> features(rows.features()), outputs = push(features);
-        tracker.add(features, outputs, rows.target_values());
-        if (kind == Rows::Kind::missing) continue;
-        answers.answer(rows.kept(), outputs);
-        output_.flush();
-        say_first_replaced(rows);
-      }
-    });
-    say_counts(rows);
-    if (state_) state_->intervals = tracker.state();
-    if (state_) state_->last_rows = rows.reader().last_rows();
-  }
-
-  /// Rows of many series, each with a state of its own; its name stands in front of each answer.
-  void answer_groups() {
     const DataDescription& data = model_.data();
-    std::vector<std::string> names = arguments_.rows.keep;
-    names.insert(names.begin(), data.series.group_column);
+    const bool grouped = !data.series.group_column.empty();
     RowOptions options = arguments_.rows;
-    options.keep = names;
+    if (grouped) options.keep.insert(options.keep.begin(), data.series.group_column);
     Rows rows(input_, data, options);
-    RowAnswers answers(output_, data, names, arguments_.json, arguments_.quantiles);
+    RowAnswers answers(output_, data, options.keep, arguments_.json, arguments_.quantiles);
     GroupStreams streams(session_, data);
-    SpreadTracker any(data);
-    if (state_) state_->restore(any);  // which says what is wrong with it
-    if (state_) streams.restore(*state_, rows);
-    if (state_) state_->restore(rows.reader());
+    if (state_) {
+      SpreadTracker any(data);
+      state_->restore(any);  // which says what is wrong with it
+      streams.restore(*state_, rows);
+      state_->restore(rows.reader());
+    }
     const auto inputs = static_cast<std::size_t>(data.input_size()), targets = data.targets.size();
     answer_while_read(answers, [&] {
       const auto reset = [&] { streams.reset_all(); };
       for (auto kind = next_row(rows, reset); kind != Rows::Kind::end; kind = next_row(rows, reset)) {
+        if (!grouped && rows.starts_sequence()) reset();
         if (const auto ready = streams.take(rows)) {
           std::span<const float> features(ready->rows.features), forecast;
           std::span<const double> values(ready->rows.target_values);
@@ -237,7 +209,7 @@ class Stream {
           answers.answer(rows.kept(), forecast);
           output_.flush();
         }
-        say_first_replaced(rows);
+        say_first_findings(rows);
       }
     });
     say_counts(rows);
@@ -252,22 +224,16 @@ class Stream {
     say_unknown_categories(rows);
   }
 
-  /// Reports the first row that was left out, once: a stream has no end at which to report more.
-  void say_first_left(const Rows& rows) {
-    const std::string& undated = rows.reader().findings().undated.first;
-    const std::string& returning = rows.reader().findings().returning_sequences.first;
-    if (!undated.empty() && !said_undated_) say(fmt::format("note: {}; left out\n", printable(undated)));
-    if (!returning.empty() && !said_returning_)
-      say(fmt::format("note: {}; its state is reset\n", printable(returning)));
-    said_undated_ = !undated.empty();
-    said_returning_ = !returning.empty();
-  }
-
-  void say_first_replaced(const Rows& rows) {
-    say_first_left(rows);
-    if (rows.replaced() > 0 && !said_)
-      say(fmt::format("note: {}; replaced by the last value\n", printable(first_replaced(rows))));
-    said_ = said_ || rows.replaced() > 0;
+  /// Reports the first row that was left out or changed, once: a stream has no end at which to report more.
+  void say_first_findings(const Rows& rows) {
+    const auto say_once = [](bool& said, const std::string& text, const char* what) {
+      if (!text.empty() && !std::exchange(said, true)) say(fmt::format("note: {}; {}\n", printable(text), what));
+    };
+    const RowFindings& found = rows.reader().findings();
+    say_once(said_undated_, found.undated.first, "left out");
+    say_once(said_returning_, found.returning_sequences.first, "its state is reset");
+    if (rows.replaced() > 0 && !said_replaced_)
+      say_once(said_replaced_, first_replaced(rows), "replaced by the last value");
   }
 
   /// A file at once, but sample by sample, as a device would: how long that takes says whether it would keep up.
@@ -350,9 +316,8 @@ class Stream {
   Model model_;
   Session session_;
   std::optional<StreamState> state_;
-  bool said_ = false;       // that a value was replaced
   bool said_anew_ = false;  // that the state was not finite
-  bool said_undated_ = false, said_returning_ = false;
+  bool said_replaced_ = false, said_undated_ = false, said_returning_ = false;
   Input input_;
   Output output_;
   Latency latency_;

@@ -267,7 +267,7 @@ class TrainingRun {
   }
 
   void print(const Model& model, const FitResult& result) const {
-    const RunEnd end{arguments_, plan_.options, data_, model, result, measures_, mean_rate_, step_rate_, score_};
+    const RunEnd end{{arguments_, plan_.options, data_}, model, result, measures_, mean_rate_, step_rate_, score_};
     if (arguments_.quiet && !arguments_.json) return;
     print_answer(arguments_.json ? json_line(run_json(end)) : run_summary(end));
   }

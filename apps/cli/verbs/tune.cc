@@ -26,15 +26,9 @@ struct TuneArguments {
   bool compare = false, plans_only = false, json = false, quiet = false;
 };
 
-/// A layer of --compare.
-struct ComparedLayer {
-  const char* cell;
-  Index rows, steps, input, hidden, heads;
-  bool training;
-};
-
-/// Layers of every algorithm of a device, with the shapes that decide between them.
-constexpr ComparedLayer kCpuLayers[] = {
+/// Layers of --compare, of every algorithm of a device, with the shapes that decide between them: cell, B, T, I, H,
+/// heads, and whether to train.
+const std::vector<LayerQuestion> cpu_layers = {
     {"lstm", 1, 512, 64, 64, 1, false},     {"lstm", 1, 256, 128, 256, 1, false},
     {"lstm", 1, 64, 128, 768, 1, false},    {"lstm", 2, 256, 128, 128, 1, false},
     {"lstm", 5, 128, 100, 100, 1, false},   {"lstm", 16, 100, 128, 256, 1, false},
@@ -46,7 +40,7 @@ constexpr ComparedLayer kCpuLayers[] = {
     {"mingru", 1, 4096, 8, 8, 1, false},    {"mingru", 16, 512, 128, 128, 1, true},
     {"minlstm", 1, 8192, 16, 16, 1, false}, {"minlstm", 8, 512, 64, 256, 1, false},
 };
-constexpr ComparedLayer kGpuLayers[] = {
+const std::vector<LayerQuestion> gpu_layers = {
     {"lstm", 16, 512, 768, 768, 12, true},    {"lstm", 16, 512, 768, 768, 6, true},
     {"slstm", 16, 512, 512, 512, 4, true},    {"lstm", 256, 256, 768, 768, 12, true},
     {"lstm", 16, 512, 512, 512, 1, true},     {"lstm", 1, 512, 512, 512, 1, false},
@@ -60,21 +54,8 @@ constexpr ComparedLayer kGpuLayers[] = {
 };
 
 std::vector<LayerQuestion> compared_layers(const Execution& execution) {
-  std::vector<LayerQuestion> questions;
-  const auto add = [&](const ComparedLayer& layer) {
-    LayerQuestion question;
-    question.cell = layer.cell;
-    question.rows = layer.rows, question.steps = layer.steps;
-    question.input = layer.input, question.hidden = layer.hidden, question.heads = layer.heads;
-    question.training = layer.training;
-    question.execution = execution;
-    questions.push_back(question);
-  };
-  if (execution.device.is_cuda()) {
-    for (const ComparedLayer& layer : kGpuLayers) add(layer);
-  } else {
-    for (const ComparedLayer& layer : kCpuLayers) add(layer);
-  }
+  std::vector<LayerQuestion> questions = execution.device.is_cuda() ? gpu_layers : cpu_layers;
+  for (LayerQuestion& question : questions) question.execution = execution;
   return questions;
 }
 

@@ -7,7 +7,6 @@
 #include <stdexcept>
 
 #include "io/onnx/layer.h"
-#include "io/onnx/transposed.h"
 
 namespace penstock::io {
 

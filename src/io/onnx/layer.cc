@@ -9,7 +9,6 @@
 #include "formula/cell.h"
 #include "io/onnx/own_cell.h"
 #include "io/onnx/symbol.h"
-#include "io/onnx/transposed.h"
 #include "plan/cell_table.h"
 
 namespace penstock::io {
@@ -135,9 +134,12 @@ class Layer {
     Symbol inputs[Cell::gates], a, b;
     for (int gate = 0; gate < Cell::gates; ++gate) inputs[gate] = {graph_, wx[static_cast<std::size_t>(gate)]};
     Cell::affine(inputs, a, b);
-    return loop({a.name(), b.name()}, states, [](OnnxGraph& body, const Names& terms, const Names& before) {
-      const Symbol of_a(body, terms[0]), of_b(body, terms[1]), h(body, before[0]);
-      return Names{MulAdd(of_a, h, of_b).name()};
+    return affine_loop(a.name(), b.name(), states);
+  }
+
+  OnnxRecurrentValues affine_loop(const std::string& a, const std::string& b, const Names& states) {
+    return loop({a, b}, states, [](OnnxGraph& body, const Names& terms, const Names& before) {
+      return Names{MulAdd(Symbol(body, terms[0]), Symbol(body, before[0]), Symbol(body, terms[1])).name()};
     });
   }
 
@@ -175,11 +177,7 @@ class Layer {
         write_formula(cell.formula, cell.outputs, [&](formula::Operation operation, int i) {
           return operation == formula::Operation::input ? gate(i) : learnt(graph_, i);
         });
-    return loop({name_of(terms[0], gate(0)), name_of(terms[1], gate(0))}, states,
-                [](OnnxGraph& body, const Names& of_step, const Names& before) {
-                  const Symbol a(body, of_step[0]), b(body, of_step[1]), h(body, before[0]);
-                  return Names{MulAdd(a, h, b).name()};
-                });
+    return affine_loop(name_of(terms[0], gate(0)), name_of(terms[1], gate(0)), states);
   }
 
   OnnxRecurrentValues write_own_dense(const Names& wx, const Names& states) {

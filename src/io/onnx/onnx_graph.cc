@@ -100,6 +100,14 @@ OnnxAttribute OnnxAttribute::graph(const std::string& name, const std::string& e
   return result;
 }
 
+std::vector<float> transposed(std::span<const float> values, Index rows, Index columns) {
+  std::vector<float> result;
+  for (Index j = 0; j < columns; ++j) {
+    for (Index i = 0; i < rows; ++i) result.push_back(values[static_cast<std::size_t>(i * columns + j)]);
+  }
+  return result;
+}
+
 std::string OnnxGraph::node(const std::string& op, const std::vector<std::string>& inputs,
                             const OnnxAttributes& attributes) {
   return node(1, op, inputs, attributes).front();

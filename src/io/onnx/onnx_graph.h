@@ -29,6 +29,9 @@ class OnnxAttribute {
 };
 using OnnxAttributes = std::vector<OnnxAttribute>;
 
+/// Returns values [rows, columns] as [columns, rows]. ONNX multiplies by matrices from the right.
+std::vector<float> transposed(std::span<const float> values, Index rows, Index columns);
+
 /// A graph of ONNX operators. Values are identified by unique names.
 class OnnxGraph {
  public:

@@ -1,7 +1,6 @@
 #include "io/onnx/own_cell.h"
 
-#include <stdexcept>
-#include <utility>
+#include <map>
 
 namespace penstock::io {
 
@@ -10,60 +9,47 @@ namespace {
 using formula::Operation;
 
 Symbol one_if(const char* comparison, const Symbol& a, const Symbol& b) {
-  return Symbol::apply("Where", {Symbol::apply(comparison, {a, b}), Symbol(1.0f), Symbol(0.0f)});
+  return Symbol::write("Where", {Symbol::write(comparison, {a, b}), Symbol(1.0f), Symbol(0.0f)});
 }
 
-/// The operator of ONNX for a function of one argument, or null.
-const char* function_name(Operation operation) {
-  constexpr std::pair<Operation, const char*> names[] = {
-      {Operation::log, "Log"}, {Operation::relu, "Relu"}, {Operation::erf, "Erf"}, {Operation::sin, "Sin"},
-      {Operation::cos, "Cos"}, {Operation::sqrt, "Sqrt"}, {Operation::abs, "Abs"}};
-  for (const auto& [known, name] : names) {
-    if (known == operation) return name;
-  }
-  return nullptr;
-}
-
-Symbol written(Operation operation, const Symbol& a, const Symbol& b, const Symbol& c) {
-  if (const char* const name = function_name(operation)) return Symbol::apply(name, {a});
-  switch (operation) {
-    case Operation::add:
-      return a + b;
-    case Operation::subtract:
-      return a - b;
-    case Operation::multiply:
-      return a * b;
-    case Operation::divide:
-      return a / b;
-    case Operation::multiply_add:
-      return MulAdd(a, b, c);
-    case Operation::subtract_product:
-      return c - a * b;
-    case Operation::exp:
-      return Exp(a);
-    case Operation::tanh:
-      return Tanh(a);
-    case Operation::sigmoid:
-      return Sigmoid(a);
-    case Operation::softplus:
-      return Softplus(a);
-    case Operation::min:
-      return Symbol::apply("Min", {a, b});
-    case Operation::max:
-      return Max(a, b);
-    case Operation::clamp:  // limits of Clip are scalars
-      return Symbol::apply("Min", {Max(a, b), c});
-    case Operation::less:
-      return one_if("Less", a, b);
-    case Operation::less_equal:
-      return one_if("LessOrEqual", a, b);
-    case Operation::equal:
-      return one_if("Equal", a, b);
-    case Operation::where:
-      return SelectZero(a, c, b);
-    default:
-      throw std::logic_error("a leaf has no operands");
-  }
+Symbol written(Operation operation, const Symbol& first, const Symbol& second, const Symbol& third) {
+  using enum Operation;
+  using Operand = const Symbol&;
+  using Write = Symbol (*)(Operand a, Operand b, Operand c);
+  static const std::map<Operation, Write> all = {
+      {add, [](Operand a, Operand b, Operand) { return a + b; }},
+      {subtract, [](Operand a, Operand b, Operand) { return a - b; }},
+      {multiply, [](Operand a, Operand b, Operand) { return a * b; }},
+      {divide, [](Operand a, Operand b, Operand) { return a / b; }},
+      {multiply_add, [](Operand a, Operand b, Operand c) { return MulAdd(a, b, c); }},
+      {subtract_product, [](Operand a, Operand b, Operand c) { return c - a * b; }},
+      {exp, [](Operand a, Operand, Operand) { return Exp(a); }},
+      {log, [](Operand a, Operand, Operand) { return Symbol::write("Log", {a}); }},
+      {tanh, [](Operand a, Operand, Operand) { return Tanh(a); }},
+      {sigmoid, [](Operand a, Operand, Operand) { return Sigmoid(a); }},
+      {softplus, [](Operand a, Operand, Operand) { return Softplus(a); }},
+      {relu, [](Operand a, Operand, Operand) { return Symbol::write("Relu", {a}); }},
+      {erf, [](Operand a, Operand, Operand) { return Symbol::write("Erf", {a}); }},
+      {sin, [](Operand a, Operand, Operand) { return Symbol::write("Sin", {a}); }},
+      {cos, [](Operand a, Operand, Operand) { return Symbol::write("Cos", {a}); }},
+      {sqrt, [](Operand a, Operand, Operand) { return Symbol::write("Sqrt", {a}); }},
+      {Operation::abs, [](Operand a, Operand, Operand) { return Abs(a); }},
+      {Operation::min,
+       [](Operand a, Operand b, Operand) {
+         return Symbol::write("Min", {a, b});
+       }},
+      {Operation::max, [](Operand a, Operand b, Operand) { return Max(a, b); }},
+      // Limits of Clip are scalars.
+      {clamp,
+       [](Operand a, Operand b, Operand c) {
+         return Symbol::write("Min", {Max(a, b), c});
+       }},
+      {less, [](Operand a, Operand b, Operand) { return one_if("Less", a, b); }},
+      {less_equal, [](Operand a, Operand b, Operand) { return one_if("LessOrEqual", a, b); }},
+      {equal, [](Operand a, Operand b, Operand) { return one_if("Equal", a, b); }},
+      {where, [](Operand a, Operand b, Operand c) { return SelectZero(a, c, b); }},
+  };
+  return all.at(operation)(first, second, third);
 }
 
 }  // namespace

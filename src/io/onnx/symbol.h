@@ -20,7 +20,7 @@ class Symbol {
 
   bool is_constant() const { return graph_ == nullptr; }
   /// Adds a node of this operator. At least one operand must not be a constant.
-  static Symbol apply(const char* op, std::initializer_list<Symbol> operands) { return write(op, operands); }
+  static Symbol write(const char* op, std::initializer_list<Symbol> operands);
 
   friend Symbol operator+(const Symbol& a, const Symbol& b) { return write("Add", {a, b}); }
   friend Symbol operator-(const Symbol& a, const Symbol& b) {
@@ -51,8 +51,6 @@ class Symbol {
 
  private:
   bool is_zero() const { return graph_ == nullptr && constant_ == 0.0f; }
-  /// Adds a node. At least one operand must not be a constant.
-  static Symbol write(const char* op, std::initializer_list<Symbol> operands);
 
   OnnxGraph* graph_ = nullptr;  // null: a constant
   float constant_ = 0.0f;

@@ -31,10 +31,7 @@ std::string introduction_of_linear(const RunStart& start, const Model& model);
 std::string introduction_of_filters(const RunStart& start, const std::vector<std::string>& given);
 
 /// Facts for the last lines of a run.
-struct RunEnd {
-  const TrainArguments& arguments;
-  const TrainOptions& options;
-  const OpenedData& data;
+struct RunEnd : RunStart {
   const Model& model;
   const FitResult& result;
   Measures measures;
