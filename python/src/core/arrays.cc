@@ -36,45 +36,27 @@ struct Numpy {
   }
 };
 
-/// Returns whether items with this format of Python's module `struct` and this size are numbers of type `scalar`.
+/// A type: its name, and the formats of Python's module `struct` for items in CPU memory, of this size.
+struct Type {
+  const char *name, *formats;
+  Py_ssize_t bytes;
+};
+
+/// Returns the facts of a type.
+const Type& type_of(Scalar scalar) {
+  static constexpr Type types[] = {
+      {"float32", "f", 4}, {"float64", "d", 8}, {"int32", "il", 4},  {"int64", "lq", 8},
+      {"uint8", "B?b", 1}, {"float16", "", 2},  {"bfloat16", "", 2}, {"float32, bfloat16 or float16", "", 0}};
+  return types[static_cast<std::size_t>(scalar)];
+}
+
+/// Returns whether items with this format and this size are numbers of type `scalar`.
 bool is_item(const char* format, Py_ssize_t size, Scalar scalar) {
   if (format == nullptr) return scalar == Scalar::u8;
   if (*format == '@' || *format == '=' || *format == '<') ++format;
   if (format[0] == '\0' || format[1] != '\0') return false;
-  switch (scalar) {
-    case Scalar::f32:
-      return *format == 'f';
-    case Scalar::f64:
-      return *format == 'd';
-    case Scalar::i32:
-      return (*format == 'i' || *format == 'l') && size == 4;
-    case Scalar::i64:
-      return (*format == 'l' || *format == 'q') && size == 8;
-    case Scalar::u8:
-      return *format == 'B' || *format == '?' || *format == 'b';
-    case Scalar::f16:
-    case Scalar::bf16:
-    case Scalar::gpu_floats:
-      break;
-  }
-  return false;
-}
-
-/// Returns Python's name for the type of the numbers in a buffer.
-std::string item_name(const Py_buffer& view) {
-  const std::string format = view.format == nullptr ? "B" : view.format;
-  if (format == "e") return "float16";
-  if (format == "f") return "float32";
-  if (format == "d") return "float64";
-  if (format == "?") return "bool";
-  if (format == "Zf") return "complex64";
-  if (format == "Zd") return "complex128";
-  if (format.size() == 1 && std::strchr("bhilq", format[0]) != nullptr)
-    return "int" + std::to_string(8 * view.itemsize);
-  if (format.size() == 1 && std::strchr("BHILQ", format[0]) != nullptr) {
-    return "uint" + std::to_string(8 * view.itemsize);
-  }
-  return "of type '" + format + "'";
+  const Type& type = type_of(scalar);
+  return size == type.bytes && std::strchr(type.formats, *format) != nullptr;
 }
 
 /// Returns whether a buffer has integers of any width. Integer arguments are small: other widths are copied to int64.
@@ -119,27 +101,7 @@ nb::object from_dlpack(nb::handle object, const char* name) {
 
 }  // namespace
 
-const char* name_of(Scalar scalar) {
-  switch (scalar) {
-    case Scalar::f32:
-      return "float32";
-    case Scalar::f64:
-      return "float64";
-    case Scalar::i32:
-      return "int32";
-    case Scalar::i64:
-      return "int64";
-    case Scalar::u8:
-      return "uint8";
-    case Scalar::f16:
-      return "float16";
-    case Scalar::bf16:
-      return "bfloat16";
-    case Scalar::gpu_floats:
-      break;
-  }
-  return "float32, bfloat16 or float16";
-}
+const char* name_of(Scalar scalar) { return type_of(scalar).name; }
 
 Scalar floats_of(nb::handle object) {
   Py_buffer view;
@@ -278,7 +240,11 @@ nb::object Array::object() const { return view_.obj == nullptr ? nb::none() : nb
 
 void Array::check_type(Scalar scalar) const {
   if (is_item(view_.format, view_.itemsize, scalar)) return;
-  refuse_type(name_, scalar, item_name(view_) + "; convert it with .astype(numpy." + name_of(scalar) + ")");
+  const auto items = nb::steal(PyMemoryView_FromObject(view_.obj));
+  if (!items.is_valid()) throw nb::python_error();
+  const nb::object given = Numpy::get().asarray(items).attr("dtype");
+  refuse_type(name_, scalar,
+              nb::cast<std::string>(nb::str(given)) + "; convert it with .astype(numpy." + name_of(scalar) + ")");
 }
 
 bool Array::is_contiguous() const { return PyBuffer_IsContiguous(&view_, 'C') != 0; }
@@ -298,15 +264,16 @@ Array Array::contiguous() && {
   const bool aligned = reinterpret_cast<std::uintptr_t>(view_.buf) % static_cast<std::size_t>(view_.itemsize) == 0;
   if (is_contiguous() && aligned) return std::move(*this);
   if (output_) refuse(std::string(name_) + " must be contiguous");
-  Array copy;
-  copy.name_ = name_;
-  if (!copy.acquire(Numpy::get().ascontiguousarray(object().attr("copy")()), 0)) throw nb::python_error();
-  return copy;
+  return contiguous_copy();
 }
 
 Array Array::with_whole_rows() && {
   if (has_whole_rows()) return std::move(*this);
   if (output_) refuse(std::string(name_) + " must have contiguous channels and positive strides");
+  return contiguous_copy();
+}
+
+Array Array::contiguous_copy() const {
   Array copy;
   copy.name_ = name_;
   if (!copy.acquire(Numpy::get().ascontiguousarray(object().attr("copy")()), 0)) throw nb::python_error();

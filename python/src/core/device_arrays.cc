@@ -7,6 +7,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <bit>
 #include <cstdint>
@@ -24,27 +25,14 @@ using NumberCode = nb::dlpack::dtype_code;
 /// The default stream of CUDA, which waits for all streams but non-blocking ones, as both protocols number it.
 constexpr std::uintptr_t kLegacyStream = 1;
 
-nb::dlpack::dtype number_type(Scalar scalar) {
-  switch (scalar) {
-    case Scalar::f32:
-      return nb::dtype<float>();
-    case Scalar::f64:
-      return nb::dtype<double>();
-    case Scalar::i32:
-      return nb::dtype<std::int32_t>();
-    case Scalar::i64:
-      return nb::dtype<std::int64_t>();
-    case Scalar::u8:
-      return nb::dtype<std::uint8_t>();
-    case Scalar::f16:
-      return {static_cast<std::uint8_t>(NumberCode::Float), 16, 1};
-    case Scalar::bf16:
-      return {static_cast<std::uint8_t>(NumberCode::Bfloat), 16, 1};
-    case Scalar::gpu_floats:
-      break;
-  }
-  return {};
-}
+constexpr nb::dlpack::dtype half(NumberCode code) { return {static_cast<std::uint8_t>(code), 16, 1}; }
+
+/// The types of numbers in the order of Scalar.
+constexpr std::array kNumberTypes = {nb::dtype<float>(),        nb::dtype<double>(),       nb::dtype<std::int32_t>(),
+                                     nb::dtype<std::int64_t>(), nb::dtype<std::uint8_t>(), half(NumberCode::Float),
+                                     half(NumberCode::Bfloat)};
+
+nb::dlpack::dtype number_type(Scalar scalar) { return kNumberTypes[static_cast<std::size_t>(scalar)]; }
 
 std::size_t number_bytes(Scalar scalar) { return number_type(scalar).bits / 8; }
 
@@ -64,11 +52,9 @@ std::string number_name(nb::dlpack::dtype type) {
 /// Returns the type that this one counts as.
 std::optional<Scalar> counted_as(nb::dlpack::dtype type) {
   if (static_cast<NumberCode>(type.code) == NumberCode::Bool && type.bits == 8 && type.lanes == 1) return Scalar::u8;
-  for (const Scalar scalar :
-       {Scalar::f32, Scalar::f64, Scalar::i32, Scalar::i64, Scalar::u8, Scalar::f16, Scalar::bf16}) {
-    if (type == number_type(scalar)) return scalar;
-  }
-  return std::nullopt;
+  const auto* const found = std::ranges::find(kNumberTypes, type);
+  if (found == kNumberTypes.end()) return std::nullopt;
+  return Scalar{static_cast<int>(found - kNumberTypes.begin())};
 }
 
 [[noreturn]] void refuse_read_only(const char* name) {

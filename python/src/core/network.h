@@ -169,7 +169,7 @@ class Network {
   }
 
  private:
-  static constexpr Scalar scalar = scalar_of<Real>();
+  static constexpr Scalar scalar = scalar_of<Real>;
 
   template <class Memory>
   nb::object step_in(const Memory& memory, nb::handle x_in, nb::handle state_in, nb::handle out,

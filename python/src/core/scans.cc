@@ -71,7 +71,7 @@ class ScanCall {
   Index channels() const { return a_.shape().back(); }
 
  private:
-  static constexpr Scalar scalar = scalar_of<Real>();
+  static constexpr Scalar scalar = scalar_of<Real>;
 
   Arrays read(nb::handle object, const char* name, Scalar type) const {
     Arrays array = memory_.read(object, name, type).with_whole_rows();
