@@ -22,7 +22,6 @@ using Terms = std::tuple<nb::object, nb::object, nb::object>;
 template <class Real, class Memory>
 class ScanCall {
   using Arrays = typename Memory::Arrays;
-  static constexpr bool on_device = std::is_same_v<Arrays, DeviceArray>;
 
  public:
   /// `terms` are a, b, and the factor of b or None.
@@ -92,21 +91,14 @@ class ScanCall {
   template <class Pass>
   void run(const Pass& pass) const {
     const nb::gil_scoped_release unlocked;
-    if constexpr (on_device) {
-      const DeviceBatch batch(*memory_.stream(), rows_);
-      Wait results(memory_.stream());
-      const auto view = [&](const DeviceArray& array) { return rows_.template tensor<Real>(array); };
-      const auto state = [&](const DeviceArray& array) {
-        if (!array) return Tensor();
-        return Tensor::contiguous(array.data(), dtype_of(scalar), {rows_.batch().rows, channels()}, array.device());
-      };
-      pass(batch.batch(), typename Scan<Real>::TensorTerms{view(a_), view(b_), view(factor_)}, view, state);
-      results.now();
-    } else {
-      const auto view = [&](const Array& array) { return rows_.template view<Real>(array); };
-      const auto state = [](const Array& array) { return array ? array.as<Real>() : nullptr; };
-      pass(rows_.batch(), typename Scan<Real>::Terms{view(a_), view(b_), view(factor_)}, view, state);
-    }
+    const DeviceBatch batch(memory_.stream(), rows_);
+    Wait results(memory_.stream());
+    const auto view = [&](const Arrays& array) { return rows_.template view<Real>(array); };
+    const auto state = [&](const Arrays& array) { return states_view<Real>(array, {rows_.batch().rows, channels()}); };
+    constexpr bool on_device = std::is_same_v<Arrays, DeviceArray>;
+    using Views = std::conditional_t<on_device, typename Scan<Real>::TensorTerms, typename Scan<Real>::Terms>;
+    pass(batch.batch(), Views{view(a_), view(b_), view(factor_)}, view, state);
+    results.now();
   }
 
   Memory memory_;
