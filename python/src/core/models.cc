@@ -44,12 +44,6 @@ nb::list describe(const std::vector<Column>& columns) {
   return all;
 }
 
-nb::dict describe(const ModelSpec& spec) {
-  nb::dict result = fields_of(spec);
-  result["cell"] = spec.cell;
-  return result;
-}
-
 /// Returns a model with new weights, and with the linear forecast of the dataset if it has one.
 std::unique_ptr<SharedModel> make_model(const nb::dict& fields, SharedDataset& shared, std::uint64_t seed,
                                         const std::string& weights, double chrono) {
@@ -279,6 +273,12 @@ Execution settled(const Model& model, const CallExecution& execution, DeviceQues
   question.execution = execution.on;
   if (execution.automatic) question.execution.device = choose_device(model, question).device;
   return question.execution;
+}
+
+nb::dict describe(const ModelSpec& spec) {
+  nb::dict result = fields_of(spec);
+  result["cell"] = spec.cell;
+  return result;
 }
 
 nb::dict describe(const DataDescription& data) {

@@ -83,7 +83,8 @@ Enum chosen(const char* argument, const std::string& text, std::initializer_list
 Execution settled(const Model& model, const CallExecution& execution, DeviceQuestion question);
 /// Returns the architecture of a model from the fields of a dictionary.
 ModelSpec spec_from(const nb::dict& fields);
-/// Returns the description of data as a dictionary of plain values.
+/// Returns an architecture or the description of data as a dictionary of plain values.
+nb::dict describe(const ModelSpec& spec);
 nb::dict describe(const DataDescription& data);
 
 /// Binds what reads and writes files of models, as functions of the module and methods of its class Model.

@@ -236,14 +236,7 @@ void bind_training(nb::module_& module) {
   module.def("fit", &run_fit, nb::arg("model"), nb::arg("data"), nb::arg("request"), nb::arg("progress").none(),
              nb::arg("validation").none(), nb::arg("trial").none());
   module.def("suggest_spec", [](SharedDataset& data, const std::string& cell, const std::string& device) {
-    const ModelSpec spec = suggest_spec(**SharedDataset::Reading(data), cell, device_of_defaults(device));
-    return dict_of({{"cell", spec.cell},
-                    {"width", spec.width},
-                    {"dropout", spec.dropout},
-                    {"blocks", spec.blocks},
-                    {"convolution", spec.convolution},
-                    {"feed_forward", spec.feed_forward},
-                    {"end_norms", spec.end_norms}});
+    return describe(suggest_spec(**SharedDataset::Reading(data), cell, device_of_defaults(device)));
   });
   module.def("add_filters", &run_filters);
   module.def("evaluate", &run_evaluation);
