@@ -315,14 +315,6 @@ def _scan_second_gradients(ctx, dda, ddb, ddh0):
 # ---- the same passes in operations that have forward-mode derivatives ------------------------------------------------
 
 
-def _composed_recurrent(*call):
-    return higher.recurrent(scan, *call[:-2], keep_tape=call[-2], every_state=call[-1])
-
-
-def _composed_recurrent_backward(*call):
-    return higher.recurrent_backward(scan, *call[:-3], every_state=call[-3], want_dx=call[-2], want_dweights=call[-1])
-
-
 def _composed_scan_backward(dh, dh_last, a, b, h0, lengths, reset, h, logarithmic, reverse):
     return _scans.backward(scan, dh, dh_last, a, b, h0, (lengths, reset, logarithmic, reverse))
 
@@ -338,7 +330,7 @@ def _scan_with_tangents(*call):
 
 recurrent_backward = _Differentiable(
     "recurrent_backward", _save_recurrent_backward, _recurrent_second_gradients, batch_recurrent_backward,
-    _composed_recurrent_backward, lists=(4, 2),
+    lambda *call: higher.recurrent_backward(scan, *call), lists=(4, 2),
 )  # fmt: skip
 scan_backward = _Differentiable(
     "scan_backward", _save_scan_backward, _scan_second_gradients, batch_scan_backward, _composed_scan_backward
@@ -348,8 +340,9 @@ scan: _Differentiable = _Differentiable(
     tangents=lambda inputs, moving: _scans.tangents(scan, inputs[:3], moving[:3], inputs[3:]),
 )  # fmt: skip
 recurrent = _Differentiable(
-    "recurrent", _save_recurrent, _recurrent_gradients, batch_recurrent, _composed_recurrent, lists=(1, None)
-)
+    "recurrent", _save_recurrent, _recurrent_gradients, batch_recurrent,
+    lambda *call: higher.recurrent(scan, *call), lists=(1, None),
+)  # fmt: skip
 
 
 def autocast_sequence(x):
@@ -428,7 +421,7 @@ def run_layers(x, weights, states, rows, cell, layers, bidirectional, batch_firs
     if has_tangents(x, states, weights):
         with torch.inference_mode(False):  # inference mode would lose tangents
             form = (cell, layers, bidirectional, batch_first)
-            return _run_op(_composed_recurrent, x, weights, states, rows, form, every_state)
+            return _run_op(recurrent.composed, x, weights, states, rows, form, every_state)
     # _any_requires_grad looks into lists, but not into lists of lists.
     if torch.is_grad_enabled() and (weights[0].requires_grad or torch._C._any_requires_grad(x, *states, *weights)):
         form = (cell, layers, bidirectional, batch_first, True, every_state)
