@@ -122,27 +122,6 @@ def _digits(value: float) -> str:
     return repr(float(value)).removesuffix(".0").replace("-", "m").replace(".", "_").replace("+", "")
 
 
-def _limit(option: str, value: float | None) -> float | None:
-    if value is None:
-        return None
-    number = _number(option, value)
-    if number <= 0:
-        raise InvalidArgument(f"{option} must be positive, or None for no limit, not {value!r}")
-    return number
-
-
-def _zoned(option: str, value: float) -> Callable[[Any, Any], Any]:
-    """Returns the expectation of zoneout, as a function of a state before and after a step."""
-    share = _number(option, value)
-    if not 0 <= share <= 1:
-        raise InvalidArgument(f"{option} must be 0 to 1, not {value!r}")
-    return lambda before, after: share * before + (1 - share) * after if share else after
-
-
-def _within(limit: float | None) -> Callable[[Any], Any]:
-    return (lambda x: x) if limit is None else (lambda x: clamp(x, -limit, limit))
-
-
 class _Variant:
     """Options that differ from those of the built-in cell, and the name that they give."""
 
@@ -156,9 +135,25 @@ class _Variant:
             self.words += [option, *chosen.words]
         return chosen
 
-    def number(self, option: str, value: float | None) -> None:
-        if value:
-            self.words += [option, _digits(value)]
+    def limit(self, option: str, value: float | None) -> Callable[[Any], Any]:
+        """Returns a function that limits a symbol to +-value."""
+        if value is None:
+            return lambda x: x
+        number = _number(option, value)
+        if number <= 0:
+            raise InvalidArgument(f"{option} must be positive, or None for no limit, not {value!r}")
+        self.words += [option, _digits(number)]
+        return lambda x: clamp(x, -number, number)
+
+    def zoneout(self, option: str, value: float) -> Callable[[Any, Any], Any]:
+        """Returns the expectation of zoneout, as a function of a state before and after a step."""
+        share = _number(option, value)
+        if not 0 <= share <= 1:
+            raise InvalidArgument(f"{option} must be 0 to 1, not {value!r}")
+        if not share:
+            return lambda before, after: after
+        self.words += [option, _digits(share)]
+        return lambda before, after: share * before + (1 - share) * after
 
     def flag(self, option: str, value: bool) -> None:
         if value:
@@ -216,12 +211,8 @@ def lstm(
     of_state = made.activation("output", output, "tanh")
     made.flag("peepholes", peepholes)
     made.flag("coupled", coupled)
-    limited, held = _within(_limit("clip", clip)), _within(_limit("cell_clip", cell_clip))
-    of_h, of_c = _zoned("zoneout", zoneout), _zoned("cell_zoneout", cell_zoneout)
-    made.number("clip", clip)
-    made.number("cell_clip", cell_clip)
-    made.number("zoneout", zoneout)
-    made.number("cell_zoneout", cell_zoneout)
+    limited, held = made.limit("clip", clip), made.limit("cell_clip", cell_clip)
+    of_h, of_c = made.zoneout("zoneout", zoneout), made.zoneout("cell_zoneout", cell_zoneout)
     g, o = (1, 2) if coupled else (2, 3)
 
     def equations(wx: Any, rh: Any, s: Any, p: Any) -> Any:
@@ -269,9 +260,7 @@ def gru(
     made = _Variant("gru" if reset_after else "gru-before")
     of_gate = made.activation("gates", gates, "sigmoid")
     of_candidate = made.activation("candidate", candidate, "tanh")
-    limited, of_h = _within(_limit("clip", clip)), _zoned("zoneout", zoneout)
-    made.number("clip", clip)
-    made.number("zoneout", zoneout)
+    limited, of_h = made.limit("clip", clip), made.zoneout("zoneout", zoneout)
     if not reset_after and (made.words or name is not None):
         raise InvalidArgument(
             f"reset_after must be True for a GRU with {', '.join(made.words) or 'a name'}, not False: a reset before the "
@@ -308,9 +297,7 @@ def elman(
     """
     made = _Variant("elman-relu" if activation == "relu" else "elman")
     chosen = made.activation("activation", activation, "relu" if activation == "relu" else "tanh")
-    limited, of_h = _within(_limit("clip", clip)), _zoned("zoneout", zoneout)
-    made.number("clip", clip)
-    made.number("zoneout", zoneout)
+    limited, of_h = made.limit("clip", clip), made.zoneout("zoneout", zoneout)
 
     def equations(wx: Any, rh: Any, s: Any) -> Any:
         h = chosen(limited(wx[0] + rh[0]))

@@ -40,7 +40,8 @@ class Cell(CellNote, Foreign, nn.Module):
         self.reset_parameters()
 
     def _cell(self):
-        raise NotImplementedError
+        """Returns the name of the cell in the library."""
+        return self._kind
 
     def reset_parameters(self):
         bound = self.hidden_size**-0.5
@@ -142,22 +143,19 @@ class RNNCell(Cell):
 class GRUCell(Cell):
     """One step of a gated recurrent unit, like ``torch.nn.GRUCell``."""
 
-    def _cell(self):
-        return "gru"
+    _kind = "gru"
 
 
 class LSTMCell(Cell):
     """One step of an LSTM, like ``torch.nn.LSTMCell``. Returns ``(h, c)``."""
 
-    def _cell(self):
-        return "lstm"
+    _kind = "lstm"
 
 
 class SLSTMCell(Cell):
     """One step of an sLSTM. Returns ``(h, c, n, m)``."""
 
-    def _cell(self):
-        return "slstm"
+    _kind = "slstm"
 
 
 class _ScanCell(Cell):
@@ -170,6 +168,9 @@ class _ScanCell(Cell):
         self.candidate = candidate
         super().__init__(input_size, hidden_size, bias, device, dtype, num_heads=num_heads)
 
+    def _cell(self):
+        return minimal_cell(self._kind, self.candidate)
+
 
 class MinGRUCell(_ScanCell):
     """One step of a minGRU.
@@ -180,12 +181,10 @@ class MinGRUCell(_ScanCell):
     The other arguments are those of ``torch.nn.GRUCell``.
     """
 
-    def _cell(self):
-        return minimal_cell("mingru", self.candidate)
+    _kind = "mingru"
 
 
 class MinLSTMCell(_ScanCell):
     """One step of a minLSTM. The arguments are those of :class:`MinGRUCell`."""
 
-    def _cell(self):
-        return minimal_cell("minlstm", self.candidate)
+    _kind = "minlstm"

@@ -11,8 +11,8 @@ _CELLS = {"LSTM": "lstm", "GRU": "gru", "RNN_TANH": "elman", "RNN_RELU": "elman-
 
 
 def cell_of(module):
-    """Returns the name of the cell of a recurrent layer, of Penstock or of torch.nn."""
-    return module._cell() if isinstance(module, Stack) else _CELLS[module.mode]
+    """Returns the name of the cell of a recurrent layer or a cell, of Penstock or of torch.nn's layers."""
+    return module._cell() if hasattr(module, "_cell") else _CELLS[module.mode]
 
 
 def recurrent_layers(model):

@@ -207,11 +207,8 @@ class SequenceModel(nn.Module):
 
     def __init__(self, spec, data):
         super().__init__()
-        self.spec, self.data = dict(spec), dict(data)
-        self.spec.setdefault("from_last", False)
-        self.spec.setdefault("end_norms", True)
-        self.spec.setdefault("lags", 0)
-        self.spec.setdefault("known_effects", False)
+        self.spec = {"from_last": False, "end_norms": True, "lags": 0, "known_effects": False, **spec}
+        self.data = dict(data)
         self._members = self.spec.get("members", 1)
         inputs, targets = len(data["inputs"]), len(data["targets"])
         self._columns = _shared_columns(data) if self.spec["from_last"] else []

@@ -78,6 +78,8 @@ class LSTM(Stack):
     The other arguments are those of ``torch.nn.LSTM``.
     """
 
+    _kind = "lstm"
+
     def __init__(self, input_size, hidden_size, num_layers=1, bias=True, batch_first=False, dropout=0.0,
                  bidirectional=False, proj_size=0, device=None, dtype=None, *, num_heads=1):  # fmt: skip
         super().__init__(
@@ -85,9 +87,6 @@ class LSTM(Stack):
             dtype,
         )  # fmt: skip
         self._divide_into_heads(num_heads)
-
-    def _cell(self):
-        return "lstm"
 
 
 class _OwnStack(Stack):
@@ -187,8 +186,7 @@ class SLSTM(_OwnStack):
     The arguments are those of ``torch.nn.LSTM`` without ``proj_size``, and ``num_heads`` as for :class:`LSTM`.
     """
 
-    def _cell(self):
-        return "slstm"
+    _kind = "slstm"
 
 
 class _Shared:
@@ -212,6 +210,9 @@ class _ScanStack(_OwnStack):
         super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, device, dtype)
         self._process_group = _Shared(process_group)
         self._reach = Reach()
+
+    def _cell(self):
+        return minimal_cell(self._kind, self.candidate)
 
     @property
     def process_group(self):
@@ -275,8 +276,7 @@ class MinGRU(_ScanStack):
     The other arguments are those of ``torch.nn.GRU``.
     """
 
-    def _cell(self):
-        return minimal_cell("mingru", self.candidate)
+    _kind = "mingru"
 
 
 class MinLSTM(_ScanStack):
@@ -285,5 +285,4 @@ class MinLSTM(_ScanStack):
     It runs as a scan, in parallel over the sequence. The arguments are those of :class:`MinGRU`.
     """
 
-    def _cell(self):
-        return minimal_cell("minlstm", self.candidate)
+    _kind = "minlstm"

@@ -25,7 +25,7 @@ class Stack(CellNote, Foreign, nn.RNNBase):
 
     def _cell(self):
         """Returns the name of the cell in the library."""
-        raise NotImplementedError
+        return self._kind
 
     def flatten_parameters(self):
         """Does nothing: Penstock needs no flattened weights."""

@@ -229,24 +229,19 @@ class StableTrainer:
         self._look_for_vanishing()
         self._update()
         self.steps += 1
-        norm = norm.item()
-        return {
-            "loss": loss.item(),
-            "grad_norm": norm,
-            "clipped_norm": norm if self.clip is None else min(norm, self.clip),
-            "skipped": False,
-            "where": [],
-            "scale": self.scaler.get_scale(),
-        }
+        return self._report(loss, norm.item(), [])
 
     def _skip(self, loss, where, norm=None):
         self.optimizer.zero_grad(set_to_none=True)
         self.skipped += 1
+        return self._report(loss, norm, where)
+
+    def _report(self, loss, norm, where):
         return {
             "loss": None if loss is None else loss.item(),
             "grad_norm": norm,
-            "clipped_norm": None,
-            "skipped": True,
+            "clipped_norm": None if where else norm if self.clip is None else min(norm, self.clip),
+            "skipped": bool(where),
             "where": where,
             "scale": self.scaler.get_scale(),
         }
