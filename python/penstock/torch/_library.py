@@ -1,7 +1,6 @@
 """Loads the library of ops, which registers itself with PyTorch."""
 
 import ctypes
-import os
 import pathlib
 
 try:
@@ -23,13 +22,8 @@ if _version(torch.__version__) < (2, 10):
     )
 
 
-def _path():
-    named = os.environ.get("PENSTOCK_TORCH_LIBRARY")
-    return pathlib.Path(named) if named else pathlib.Path(__file__).parent.parent / "libpenstock_torch.so"
-
-
 #: Path of the library of ops. C++ programs that run an exported model load it with dlopen().
-library_path = _path()
+library_path = pathlib.Path(__file__).parent.parent / "libpenstock_torch.so"
 
 
 def _load():

@@ -9,7 +9,7 @@ from ._library import TYPES, tape_bytes
 from ._composed import CELLS
 from ._higher_derivatives import state_type
 from ._tangents import has_tangents, is_forward_mode, register_gradients
-from ._vmap import batch_recurrent, batch_recurrent_backward, batch_scan, batch_scan_backward
+from ._vmap import batch_recurrent, batch_recurrent_backward, batch_scan
 
 _extension = torch.library.Library("penstock", "FRAGMENT")
 
@@ -333,7 +333,7 @@ recurrent_backward = _Differentiable(
     lambda *call: higher.recurrent_backward(scan, *call), lists=(4, 2),
 )  # fmt: skip
 scan_backward = _Differentiable(
-    "scan_backward", _save_scan_backward, _scan_second_gradients, batch_scan_backward, _composed_scan_backward
+    "scan_backward", _save_scan_backward, _scan_second_gradients, batch_scan, _composed_scan_backward
 )
 scan: _Differentiable = _Differentiable(
     "scan", _save_scan, _scan_gradients, batch_scan, _scan_with_tangents,

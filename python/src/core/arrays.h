@@ -2,6 +2,7 @@
 
 #include <nanobind/nanobind.h>
 
+#include <algorithm>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -102,6 +103,14 @@ class Array {
   const char* name_ = "";
   bool output_ = false;
 };
+
+/// Returns numbers as a new array of NumPy.
+template <class Real>
+nb::object array_of(std::span<const Index> shape, const std::vector<Real>& numbers) {
+  const Array array = Array::empty(shape, scalar_of<Real>);
+  std::ranges::copy(numbers, array.as<Real>());
+  return array.object();
+}
 
 /// Returns whether two arrays have elements in common.
 bool share_memory(const Array& a, const Array& b);

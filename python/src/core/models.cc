@@ -208,12 +208,6 @@ ModelState state_from(const Model& model, Index rows, nb::handle given) {
   return state;
 }
 
-Array array_of(const std::vector<float>& values) {
-  Array array = Array::empty(Shape{static_cast<Index>(values.size())}, Scalar::f32);
-  std::ranges::copy(values, array.as<float>());
-  return array;
-}
-
 /// Returns the outputs [..., O] for tokens [...] or features [..., I] of one row or of rows of equal length, and the
 /// state.
 nb::tuple forward(SharedModel& shared, nb::handle inputs, nb::handle state_in, const CallExecution& execution) {
@@ -246,7 +240,7 @@ nb::tuple forward(SharedModel& shared, nb::handle inputs, nb::handle state_in, c
       model->forward(rows, steps, x.values<float>(), y, state, on);
     }
   }
-  return nb::make_tuple(outputs.object(), array_of(state.values).object());
+  return nb::make_tuple(outputs.object(), array_of(Shape{static_cast<Index>(state.values.size())}, state.values));
 }
 
 /// Generates `count` bytes after a prompt.

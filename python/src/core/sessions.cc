@@ -64,9 +64,7 @@ class BoundSession {
 
   nb::object state() const {
     const std::vector<float> values = session_.state();
-    const Array array = Array::empty(Shape{static_cast<Index>(values.size())}, Scalar::f32);
-    std::ranges::copy(values, array.as<float>());
-    return array.object();
+    return array_of(Shape{static_cast<Index>(values.size())}, values);
   }
   void restore(nb::handle state) {
     const Array values = Array(state, "state", Scalar::f32).contiguous();
