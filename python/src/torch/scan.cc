@@ -249,9 +249,10 @@ void run_scan(StableValue* stack, Into into) {
   if (into == Into::fresh) {
     h = call.a.empty(call.a.sizes(), call.a.dtype());
     last = call.a.empty(call.state_sizes(), call.a.dtype());
+  } else {
+    call.check_sequence(h, "h");
+    call.check_state(last, "h_last");
   }
-  call.check_sequence(h, "h");
-  call.check_state(last, "h_last");
   call.forward(h, last);
   if (into != Into::fresh) return;
   stack[0] = h.release();
@@ -272,10 +273,11 @@ void run_backward(StableValue* stack, Into into) {
     da = a.empty(a.sizes(), a.dtype());
     db = a.empty(a.sizes(), a.dtype());
     dh0 = a.empty(call.scan.state_sizes(), a.dtype());
+  } else {
+    call.scan.check_sequence(da, "da");
+    call.scan.check_sequence(db, "db");
+    call.scan.check_state(dh0, "dh0");
   }
-  call.scan.check_sequence(da, "da");
-  call.scan.check_sequence(db, "db");
-  call.scan.check_state(dh0, "dh0");
   call.run(da, db, dh0);
   if (into != Into::fresh) return;
   stack[0] = da.release();
