@@ -90,7 +90,14 @@ void refuse_gpu(nb::handle object, const char* name) {
          "; copy it by .cpu(), .get() or .numpy()");
 }
 
-nb::object from_dlpack(nb::handle object, const char* name) {
+/// Returns an object with the buffer protocol for the memory of an array; a null object for anything else.
+nb::object with_buffer(nb::handle object, const char* name) {
+  if (PyObject_CheckBuffer(object.ptr())) return nb::borrow(object);
+  if (has(object, "__array_interface__")) {
+    refuse_gpu(object, name);  // it may offer copies
+    return Numpy::get().asarray(object);
+  }
+  if (!has(object, "__dlpack__")) return {};
   try {
     return Numpy::get().from_dlpack(object);
   } catch (const nb::python_error&) {
@@ -144,31 +151,25 @@ void Array::set_shape() {
 Array::Array(nb::handle object, const char* name, Scalar scalar) : Array() {
   name_ = name;
   refuse_masked(object, name);
-  if (PyObject_CheckBuffer(object.ptr())) {
-    if (!acquire(object, 0)) {
-      nb::python_error error;
-      refuse_gpu(object, name);
-      error.restore();
-      throw nb::python_error();
-    }
-  } else {
+  nb::object array = with_buffer(object, name);
+  if (!array.is_valid() && has(object, "__array__")) {
+    refuse_gpu(object, name);
+    array = Numpy::get().asarray(object);
+  } else if (!array.is_valid()) {
+    // A list without a dtype. Fractions are refused for integers instead of being cut off.
     const Numpy& numpy = Numpy::get();
-    nb::object array;
-    if (has(object, "__dlpack__") && !has(object, "__array_interface__")) {
-      array = from_dlpack(object, name);
-    } else if (has(object, "__array_interface__") || has(object, "__array__")) {
-      refuse_gpu(object, name);  // it may offer copies
-      array = numpy.asarray(object);
-    } else {
-      // A list without a dtype. Fractions are refused for integers instead of being cut off.
-      const nb::object given = numpy.asarray(object), from = given.attr("dtype");
-      const nb::object& type = numpy.types[static_cast<int>(scalar)];
-      if (!nb::cast<bool>(numpy.can_cast(from, type, "same_kind"))) {
-        refuse_type(name, scalar, nb::cast<std::string>(nb::str(from)));
-      }
-      array = given.attr("astype")(type);
+    const nb::object given = numpy.asarray(object), from = given.attr("dtype");
+    const nb::object& type = numpy.types[static_cast<int>(scalar)];
+    if (!nb::cast<bool>(numpy.can_cast(from, type, "same_kind"))) {
+      refuse_type(name, scalar, nb::cast<std::string>(nb::str(from)));
     }
-    if (!acquire(array, 0)) throw nb::python_error();
+    array = given.attr("astype")(type);
+  }
+  if (!acquire(array, 0)) {
+    nb::python_error error;
+    refuse_gpu(object, name);
+    error.restore();
+    throw nb::python_error();
   }
   if (scalar == Scalar::i64 && !is_item(view_.format, view_.itemsize, scalar) && is_whole(view_)) {
     *this = Array(this->object().attr("astype")("int64"), name, scalar);
@@ -181,18 +182,11 @@ Array Array::output(nb::handle object, const char* name, Scalar scalar) {
   array.name_ = name;
   array.output_ = true;
   refuse_masked(object, name);
-  nb::object view = nb::borrow(object);
-  if (!PyObject_CheckBuffer(object.ptr())) {
-    const Numpy& numpy = Numpy::get();
-    if (has(object, "__array_interface__")) {
-      view = numpy.asarray(object);
-    } else if (has(object, "__dlpack__")) {
-      view = from_dlpack(object, name);
-    } else {
-      refuse_gpu(object, name);
-      const std::string type = nb::cast<std::string>(nb::handle(object.type()).attr("__name__"));
-      throw nb::type_error((std::string(name) + " must be an array to write to, not " + type).c_str());
-    }
+  const nb::object view = with_buffer(object, name);
+  if (!view.is_valid()) {
+    refuse_gpu(object, name);
+    const std::string type = nb::cast<std::string>(nb::handle(object.type()).attr("__name__"));
+    throw nb::type_error((std::string(name) + " must be an array to write to, not " + type).c_str());
   }
   if (!array.acquire(view, PyBUF_WRITABLE)) {
     PyErr_Clear();
