@@ -94,30 +94,6 @@ def _number(option: str, value: Any) -> float:
     return number
 
 
-class _Chosen:
-    """An activation that a caller chose: what it computes, and the words for it in the name of a cell."""
-
-    def __init__(self, option: str, given: Activation) -> None:
-        self.function: Callable[..., Any]
-        self.parameters: list[float] = []
-        if callable(given):
-            self.function, self.words = given, [str(getattr(given, "__name__", "function"))]
-            return
-        chosen: list[Any] = [given] if isinstance(given, str) else list(given)
-        name, parameters = (chosen or [None])[0], chosen[1:]
-        if name not in ACTIVATIONS:
-            raise InvalidArgument(f"{option} must be one of {', '.join(ACTIVATIONS)} or a function, not {name!r}")
-        self.function = ACTIVATIONS[name]
-        most = len(inspect.signature(self.function).parameters) - 1
-        if len(parameters) > most:
-            raise InvalidArgument(f"{option}: {name} has {most} parameters, not {len(parameters)}")
-        self.parameters = [_number(f"{option}: each parameter of {name}", each) for each in parameters]
-        self.words = [name, *map(_digits, self.parameters)]
-
-    def __call__(self, x: Any) -> Any:
-        return self.function(x, *self.parameters)
-
-
 def _digits(value: float) -> str:
     return repr(float(value)).removesuffix(".0").replace("-", "m").replace(".", "_").replace("+", "")
 
@@ -129,11 +105,24 @@ class _Variant:
         self.base = base
         self.words: list[str] = []
 
-    def activation(self, option: str, given: Activation, usual: str) -> _Chosen:
-        chosen = _Chosen(option, given)
-        if chosen.words != [usual]:
-            self.words += [option, *chosen.words]
-        return chosen
+    def activation(self, option: str, given: Activation, usual: str) -> Callable[[Any], Any]:
+        """Returns the function of a symbol that a caller chose."""
+        parameters: list[float] = []
+        if callable(given):
+            function, words = given, [str(getattr(given, "__name__", "function"))]
+        else:
+            name, *rest = [given] if isinstance(given, str) else list(given) or [None]
+            if name not in ACTIVATIONS:
+                raise InvalidArgument(f"{option} must be one of {', '.join(ACTIVATIONS)} or a function, not {name!r}")
+            function = ACTIVATIONS[name]
+            most = len(inspect.signature(function).parameters) - 1
+            if len(rest) > most:
+                raise InvalidArgument(f"{option}: {name} has {most} parameters, not {len(rest)}")
+            parameters = [_number(f"{option}: each parameter of {name}", each) for each in rest]
+            words = [name, *map(_digits, parameters)]
+        if words != [usual]:
+            self.words += [option, *words]
+        return lambda x: function(x, *parameters)
 
     def limit(self, option: str, value: float | None) -> Callable[[Any], Any]:
         """Returns a function that limits a symbol to +-value."""

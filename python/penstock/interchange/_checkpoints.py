@@ -120,10 +120,11 @@ def _kind_of_zip(path):
         return "it is an archive of NumPy: read it by numpy.load, and give its arrays to from_torch"
     if any(name.endswith("data.pkl") for name in names):
         return None
-    return f"it is a zip archive of {_some(names)}, and torch.save writes data.pkl"
+    return f"it is a zip archive of {some(names)}, and torch.save writes data.pkl"
 
 
-def _some(names, shown=5):
+def some(names, shown=5):
+    """Returns the first names of a list, and how many there are besides."""
     return ", ".join(names[:shown]) + (f", and {len(names) - shown} more" if len(names) > shown else "")
 
 
@@ -173,7 +174,7 @@ def _seen(content):
         return f"an object of the class {content.seen}"
     if isinstance(content, dict):
         names = [f"{name} ({_class(value)})" for name, value in content.items()]
-        return _some(names) if names else "an empty dictionary"
+        return some(names) if names else "an empty dictionary"
     return f"a {_class(content)}"
 
 

@@ -246,13 +246,9 @@ def _load(path, format, prefix, options):
     places = [p for p in _layers(tensors) if format in (None, p[0]) and wanted in (None, p[1].removesuffix("."))]
     if not places:
         what = f"no recurrent layer of {format}" if format else "no recurrent layer that is known"
-        raise BadInput(f"{path}: {what}{f' at {prefix!r}' if prefix else ''}; its tensors are {_some(tensors)}")
+        some = _checkpoints.some(list(tensors)) or "none"
+        raise BadInput(f"{path}: {what}{f' at {prefix!r}' if prefix else ''}; its tensors are {some}")
     return _read_layers(tensors, _cells(metadata, path), places, options, path)
-
-
-def _some(tensors, shown=5):
-    names = ", ".join(list(tensors)[:shown]) or "none"
-    return names + (f", and {len(tensors) - shown} more" if len(tensors) > shown else "")
 
 
 def save(path, layers, *, format="torch", max_shard_bytes=None, **options):

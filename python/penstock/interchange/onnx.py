@@ -285,9 +285,8 @@ def _cell_of(node, attributes, peepholes, source):
     return _variant(node, found[:half], bool(attributes.get("input_forget")), peepholes, attributes, source)
 
 
-def _refuse_inputs(node, graph, source):
+def _refuse_inputs(inputs, graph, source):
     """Raises Unsupported for further inputs that are stored in the file. Those given to the graph are the caller's."""
-    inputs = dict(zip(_INPUTS, node.input))
     for name in ("initial_h", "initial_c"):
         if inputs.get(name) and graph.held(inputs[name]) == "stored":
             raise Unsupported(
@@ -307,12 +306,13 @@ _INPUTS = ("X", "W", "R", "B", "sequence_lens", "initial_h", "initial_c", "P")
 
 def _layer(node, graph, onnx, source):
     attributes = {each.name: onnx.helper.get_attribute_value(each) for each in node.attribute}
-    peepholes = len(node.input) > 7 and node.input[7] and graph.held(node.input[7]) != "zero"
-    cell = _cell_of(node, attributes, bool(peepholes), source)
-    _refuse_inputs(node, graph, source)
+    inputs = dict(zip(_INPUTS, node.input))
+    peepholes = bool(inputs.get("P")) and graph.held(inputs["P"]) != "zero"
+    cell = _cell_of(node, attributes, peepholes, source)
+    _refuse_inputs(inputs, graph, source)
     tensors = {}
-    for name, i in (("W", 1), ("R", 2), ("B", 3), ("P", 7)):
-        given = node.input[i] if len(node.input) > i else ""
+    for name in ("W", "R", "B", "P"):
+        given = inputs.get(name, "")
         if (not given and name == "B") or (name == "P" and not peepholes):
             continue
         tensors[name] = graph.array(given)
