@@ -112,9 +112,6 @@ class _Network:
         gradient_clip: float = 0.0,
     ) -> None:
         self.dtype = _dtype_name(dtype)
-        for name, size in (("input_size", input_size), ("hidden_size", hidden_size), ("heads", heads), ("layers", layers)):
-            if not hasattr(size, "__index__"):
-                raise TypeError(f"{name} must be a whole number, not {size!r}")
         if isinstance(bias, bool):
             bias = "both" if bias else "none"
         self.cell = cell

@@ -147,7 +147,11 @@ class _Differentiable:
         self.before_list = len(self.op._schema.arguments) - 1  # number of a Function's arguments before the list
         self.save, self.gradients, self.batch, self.composed, self.tangents = save, gradients, batch, composed, tangents
         self.list_argument, self.list_result = lists
-        register_gradients(_extension, self.op, gradients, self._save, composed)
+
+        def gradients_of_op(ctx, *given):
+            return gradients(ctx, ctx.needs_input_grad, *given)
+
+        register_gradients(_extension, self.op, gradients_of_op, self._save, composed)
         torch.library.register_vmap(self.op, lambda info, dims, *call: batch(self.op, info.batch_size, dims, *call))
         self.eager, self.transformed = self._functions()
 
@@ -190,9 +194,7 @@ class _Differentiable:
         this = self
 
         def backward(ctx, *gradients):
-            needs = ctx.needs_input_grad
-            ctx_of_op = _NestedContext(ctx, this._nested(needs))
-            return this._flat(this.gradients(ctx_of_op, *this._again(gradients)))
+            return this._flat(this.gradients(ctx, this._nested(ctx.needs_input_grad), *this._again(gradients)))
 
         class Eager(torch.autograd.Function):
             @staticmethod
@@ -228,17 +230,6 @@ class _Differentiable:
         return Eager, Transformed
 
 
-class _NestedContext:
-    """Wraps the context of a Function: needs_input_grad has a list where the op takes one."""
-
-    def __init__(self, ctx, needs_input_grad):
-        self._ctx = ctx
-        self.needs_input_grad = needs_input_grad
-
-    def __getattr__(self, name):
-        return getattr(self._ctx, name)
-
-
 # ---- first derivatives -----------------------------------------------------------------------------------------------
 
 
@@ -249,9 +240,9 @@ def _save_recurrent(ctx, inputs, output):
     ctx.form = (*form, every_state)
 
 
-def _recurrent_gradients(ctx, dy, dstate, _, dstates):
+def _recurrent_gradients(ctx, needs, dy, dstate, _, dstates):
     x, state, lengths, batch_sizes, reset, y, tape, *weights = ctx.saved_tensors
-    need_x, need_weights, need_state, *_ = ctx.needs_input_grad
+    need_x, need_weights, need_state, *_ = needs
     nothing = [None] * len(weights)
     if not ctx.form[-1]:
         dstates = None  # the gradient of an empty tensor
@@ -274,12 +265,12 @@ def _save_scan(ctx, inputs, output):
     ctx.save_for_backward(a, b, h0, lengths, reset, output[0])
 
 
-def _scan_gradients(ctx, dh, dh_last):
+def _scan_gradients(ctx, needs, dh, dh_last):
     a, b, h0, lengths, reset, h = ctx.saved_tensors
     if dh is None and dh_last is None:
         return (None,) * 7
     da, db, dh0 = scan_backward(dh, dh_last, a, b, h0, lengths, reset, h, *ctx.form)
-    return da, db, dh0.to(h0.dtype) if ctx.needs_input_grad[2] else None, *[None] * 4
+    return da, db, dh0.to(h0.dtype) if needs[2] else None, *[None] * 4
 
 
 # ---- second derivatives, through the same passes written in PyTorch's operations -------------------------------------
@@ -291,7 +282,7 @@ def _save_recurrent_backward(ctx, inputs, output):
     ctx.save_for_backward(dy, dstate, dstates, x, state, lengths, batch_sizes, reset, *weights)
 
 
-def _recurrent_second_gradients(ctx, ddx, ddstate, ddweights):
+def _recurrent_second_gradients(ctx, _, ddx, ddstate, ddweights):
     dy, dstate, dstates, x, state, *rows = ctx.saved_tensors
     rows, weights = tuple(rows[:3]), rows[3:]
     *form, every_state = ctx.form
@@ -306,7 +297,7 @@ def _save_scan_backward(ctx, inputs, output):
     ctx.save_for_backward(dh, dh_last, a, b, h0, lengths, reset)
 
 
-def _scan_second_gradients(ctx, dda, ddb, ddh0):
+def _scan_second_gradients(ctx, _, dda, ddb, ddh0):
     dh, dh_last, a, b, h0, *form = ctx.saved_tensors
     seconds = (dda, ddb, ddh0)
     return *higher.scan_second_gradients(scan, (dh, dh_last), a, b, h0, (*form, *ctx.form), seconds), *[None] * 5
