@@ -432,32 +432,26 @@ def _write_layer(group, name, weights, counts):
         for i, array in enumerate(to_keras(part)):
             own.create_dataset(f"{place}/{i}", data=array)
         own[place].attrs["penstock.cell"] = weights.cell
-    layer = {"module": "keras.layers", "class_name": kind, "config": config, "registered_name": None}
+    layer = _entry(kind, config)
     if not both:
         return layer
     inner = {**config, "name": f"{name}_forward"}
     backward = {**config, "name": f"{name}_backward", "go_backwards": True}
     wrapped = {"name": name, "merge_mode": "concat", "layer": {**layer, "config": inner}}
     wrapped["backward_layer"] = {**layer, "config": backward}
-    return {"module": "keras.layers", "class_name": "Bidirectional", "config": wrapped, "registered_name": None}
+    return _entry("Bidirectional", wrapped)
+
+
+def _entry(kind, config, module="keras.layers"):
+    return {"module": module, "class_name": kind, "config": config, "registered_name": None}
 
 
 def _archive(weights, layers, inputs):
     """Returns the bytes of a .keras file."""
     shape = [None, None, inputs]
-    entry = {
-        "module": "keras.layers",
-        "class_name": "InputLayer",
-        "config": {"batch_shape": shape},
-        "registered_name": None,
-    }
-    config = {
-        "module": "keras",
-        "class_name": "Sequential",
-        "config": {"name": "penstock", "trainable": True, "layers": [entry, *layers], "build_input_shape": shape},
-        "registered_name": None,
-        "build_config": {"input_shape": shape},
-    }
+    layers = [_entry("InputLayer", {"batch_shape": shape}), *layers]
+    config = {"name": "penstock", "trainable": True, "layers": layers, "build_input_shape": shape}
+    config = _entry("Sequential", config, "keras") | {"build_config": {"input_shape": shape}}
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
         archive.writestr("metadata.json", json.dumps({"keras_version": "3.0.0"}))

@@ -5,7 +5,7 @@ from torch import nn
 
 from .._minimal import minimal_cell
 from ._checks import Foreign
-from ._composed import CELLS
+from ._composed import CELLS, parameter_shapes
 from ._notes import CellNote
 from ._ops import one_step, run_layers
 
@@ -24,19 +24,10 @@ class Cell(CellNote, Foreign, nn.Module):
         self.num_heads = num_heads
         if hidden_size % num_heads != 0:
             raise ValueError(f"num_heads must divide hidden_size {hidden_size}, got {num_heads}")
-        gates, _, scans = CELLS[self._cell()]
-        rows = gates * hidden_size
-        recurrent_shape = (
-            (rows, hidden_size) if num_heads == 1 else (num_heads, rows // num_heads, hidden_size // num_heads)
-        )
-        for name, shape in [
-            ("weight_ih", (rows, input_size)),
-            ("weight_hh", None if scans else recurrent_shape),
-            ("bias_ih", (rows,) if bias else None),
-            ("bias_hh", (rows,) if bias and not scans else None),
-        ]:
-            value = None if shape is None else nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
-            self.register_parameter(name, value)
+        shapes = parameter_shapes(self._cell(), input_size, hidden_size, num_heads, "both" if bias else "none")
+        for name in _WEIGHTS:
+            given = nn.Parameter(torch.empty(shapes[name], device=device, dtype=dtype)) if name in shapes else None
+            self.register_parameter(name, given)
         self.reset_parameters()
 
     def _cell(self):

@@ -9,7 +9,7 @@ from torch.nn import functional
 from penstock import _core, reference
 from penstock.errors import InvalidArgument
 
-from ._own import own_step, own_terms, split_bias
+from ._own import learnt_vectors, own_step, own_terms, split_bias
 
 
 class _Cells(dict):
@@ -32,6 +32,20 @@ class _Cells(dict):
 CELLS = _Cells(
     {name: (gates, states, name in reference.TERMS) for name, (_, gates, states) in reference.CELLS.items()}
 )
+
+
+def parameter_shapes(cell, inputs, hidden, heads, bias):
+    """Returns {name: shape} of the parameters of one direction of a layer. `bias` is "none", "single" or "both"."""
+    gates, _, scans = CELLS[cell]
+    shapes = {"weight_ih": (gates * hidden, inputs)}
+    if not scans:
+        whole = (gates * hidden, hidden)
+        shapes["weight_hh"] = whole if heads == 1 else (heads, gates * hidden // heads, hidden // heads)
+    if bias != "none":
+        shapes["bias_ih"] = ((gates + learnt_vectors(cell)) * hidden,)
+    if bias == "both" and not scans:
+        shapes["bias_hh"] = (gates * hidden,)
+    return shapes
 
 
 class _OfTensors:

@@ -9,8 +9,7 @@ from torch import nn
 from torch.nn import functional
 
 from .. import _core
-from ._composed import CELLS
-from ._own import learnt_vectors
+from ._composed import parameter_shapes
 from ._ops import run_layers
 
 _FORMAT_VERSION = 2  # version of descriptions
@@ -56,12 +55,8 @@ class Recurrence(nn.Module):
     def __init__(self, cell, inputs, hidden, heads):
         super().__init__()
         self.cell = cell
-        gates, _, scans = CELLS[cell]
-        self.weight_ih = nn.Parameter(torch.zeros(gates * hidden, inputs))
-        if not scans:
-            shape = (gates * hidden, hidden) if heads == 1 else (heads, gates * hidden // heads, hidden // heads)
-            self.weight_hh = nn.Parameter(torch.zeros(shape))
-        self.bias_ih = nn.Parameter(torch.zeros((gates + learnt_vectors(cell)) * hidden))
+        for name, shape in parameter_shapes(cell, inputs, hidden, heads, "single").items():
+            self.register_parameter(name, nn.Parameter(torch.zeros(shape)))
 
     def forward(self, x, state):
         states = () if state is None else state.unbind(0)

@@ -77,17 +77,9 @@ class Neighbours:
         self._sent.clear()
 
 
-class _Form:
-    """The arguments that all scans of one call share."""
-
-    def __init__(self, lengths, reset, logarithmic, reverse):
-        self.lengths, self.reset, self.directions = lengths, reset, (logarithmic, reverse)
-
-    def of(self, rows):
-        """Returns the op's arguments after the initial state, for these rows: lengths, reset, logarithmic, reverse."""
-        lengths = None if self.lengths is None else self.lengths[rows]
-        reset = None if self.reset is None else self.reset[rows]
-        return lengths, reset, *self.directions
+def _form_of(rows, lengths, reset, *directions):
+    """Returns the op's arguments after the initial state, for some of the rows: lengths, reset, logarithmic, reverse."""
+    return None if lengths is None else lengths[rows], None if reset is None else reset[rows], *directions
 
 
 def _scan(neighbours, a, b, h0, h, form, parts, at_once):
@@ -104,10 +96,10 @@ def _scan(neighbours, a, b, h0, h, form, parts, at_once):
         state = None if h0 is None or neighbours.before is not None else h0[r, c].to(width)
         if neighbours.before is not None and not at_once:
             state = neighbours.receive(torch.empty_like(leaving), neighbours.before)
-        torch.ops.penstock.scan_out(*terms, state, *form.of(r), **results)
+        torch.ops.penstock.scan_out(*terms, state, *_form_of(r, *form), **results)
         if neighbours.before is not None and at_once:
             state = neighbours.receive(torch.empty_like(leaving), neighbours.before)
-            torch.ops.penstock.scan_correct(*terms, state, *form.of(r), None, **results)
+            torch.ops.penstock.scan_correct(*terms, state, *_form_of(r, *form), None, **results)
         if neighbours.after is not None:
             neighbours.send(leaving, neighbours.after)
         last[r, c] = leaving
@@ -122,7 +114,8 @@ def _backward(neighbours, dh, dlast, a, b, states, h, form, da, db, parts, at_on
     dbefore = a.new_empty(a.shape[0], a.shape[2], dtype=width)
     for (r, c), state in zip(parts, states):
         dstate = a.new_empty(r.stop - r.start, c.stop - c.start, dtype=width)
-        terms = (a[r, :, c], b[r, :, c], state, *form.of(r)[:2], h[r, :, c], *form.directions)
+        lengths, reset, *directions = _form_of(r, *form)
+        terms = (a[r, :, c], b[r, :, c], state, lengths, reset, h[r, :, c], *directions)
         results = {"da": da[r, :, c], "db": db[r, :, c], "dh0": dstate}
         given = None if dh is None else dh[r, :, c]
         own = whole = None if dlast is None else dlast[r, c].to(width)
@@ -150,12 +143,12 @@ class _Scan(torch.autograd.Function):
     def forward(ctx, a, b, h0, lengths, reset, logarithmic, reverse, process_group, groups):
         neighbours = Neighbours(process_group, reverse)
         h = torch.empty_like(a)
-        form = _Form(lengths, reset, logarithmic, reverse)
+        form = (lengths, reset, logarithmic, reverse)
         ctx.parts = groups_of(a.shape[0], a.shape[2], groups or 1), groups is None
         states, last = _scan(neighbours, a, b, h0, h, form, *ctx.parts)
         ctx.save_for_backward(a, b, h, lengths, reset, *states)
         ctx.h0_dtype = None if h0 is None or neighbours.before is not None else h0.dtype
-        ctx.directions = form.directions
+        ctx.directions = logarithmic, reverse
         ctx.process_group = process_group
         ctx.set_materialize_grads(False)
         return h, last.to(a.dtype)
@@ -166,7 +159,7 @@ class _Scan(torch.autograd.Function):
         a, b, h, lengths, reset, *states = ctx.saved_tensors
         neighbours = Neighbours(ctx.process_group, ctx.directions[1])
         da, db = torch.empty_like(a), torch.empty_like(b)
-        form = _Form(lengths, reset, *ctx.directions)
+        form = (lengths, reset, *ctx.directions)
         dstate = _backward(neighbours, dh, dlast, a, b, states, h, form, da, db, *ctx.parts)
         return da, db, None if ctx.h0_dtype is None else dstate.to(ctx.h0_dtype), *[None] * 6
 

@@ -142,7 +142,6 @@ class Rows {
   Index total_ = 0;  // steps of all rows, if packed
   std::shared_ptr<Stream> stream_;
   Array lengths_, cu_seqlens_, reset_;
-  std::vector<std::uint8_t> transposed_reset_;
 };
 
 }  // namespace penstock::python
