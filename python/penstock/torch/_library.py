@@ -11,12 +11,7 @@ except ModuleNotFoundError as error:
     raise ModuleNotFoundError("penstock.torch needs PyTorch 2.10 or later: pip install 'torch>=2.10'", name="torch") from None
 
 
-def _version(text):
-    major, minor = text.split(".")[:2]
-    return int(major), int(minor)
-
-
-if _version(torch.__version__) < (2, 10):
+if tuple(map(int, torch.__version__.split(".")[:2])) < (2, 10):
     raise ImportError(
         f"penstock.torch needs PyTorch 2.10 or later, not {torch.__version__}: pip install 'torch>=2.10'"
     )

@@ -207,7 +207,7 @@ class SequenceModel(nn.Module):
         self._members = self.spec.get("members", 1)
         inputs, targets = len(data["inputs"]), len(data["targets"])
         self._columns = _shared_columns(data) if self.spec["from_last"] else []
-        outputs = _output_size(data, targets)
+        outputs = len(data["classes"]) or data["vocabulary"] or targets * data["horizon"]
         if self._members > 1:
             self.members = nn.ModuleList(nn.Module() for _ in range(self._members))
         for module in self.members if self._members > 1 else [self]:
@@ -300,33 +300,19 @@ class SequenceModel(nn.Module):
         return last.repeat(1, 1, self.data["horizon"])
 
 
-def _output_size(data, targets):
-    if data["vocabulary"] > 0 and not data["classes"]:
-        return data["vocabulary"]
-    if data["classes"]:
-        return len(data["classes"])
-    return targets * data["horizon"]
-
-
 def _shared_columns(data):
     """Returns the columns that are both inputs and targets.
 
     `offset + factor * input` converts a normalised input to the normalisation of the target.
     """
-    inputs = {}
-    for i, column in enumerate(data["inputs"]):
-        inputs.setdefault(column["name"], i)
-    columns = []
-    for target, to in enumerate(data["targets"]):
-        if to["name"] not in inputs:
-            continue
-        source = data["inputs"][inputs[to["name"]]]
-        columns.append(
-            {
-                "input": inputs[to["name"]],
-                "target": target,
-                "factor": source["scale"] / to["scale"],
-                "offset": (source["mean"] - to["mean"]) / to["scale"],
-            }
-        )
-    return columns
+    first = {column["name"]: (i, column) for i, column in reversed(list(enumerate(data["inputs"])))}
+    return [
+        {
+            "input": i,
+            "target": target,
+            "factor": source["scale"] / to["scale"],
+            "offset": (source["mean"] - to["mean"]) / to["scale"],
+        }
+        for target, to in enumerate(data["targets"])
+        for i, source in ([first[to["name"]]] if to["name"] in first else [])
+    ]
