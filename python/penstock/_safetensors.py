@@ -190,6 +190,8 @@ def write(path, tensors, metadata=None, max_shard_bytes=None):
 
     Files that an older call wrote under the same name in the other form are removed afterwards.
     """
+    if max_shard_bytes is not None and max_shard_bytes <= 0:
+        raise InvalidArgument(f"max_shard_bytes must be positive, not {max_shard_bytes}")
     path = pathlib.Path(path)
     sizes = {name: np.asarray(array).nbytes for name, array in tensors.items()}
     index = path.with_name(path.stem + _INDEX)

@@ -81,13 +81,7 @@ def write_tensors(path, tensors, *, max_shard_bytes=None):
         InvalidArgument: A tensor has an unsupported dtype, or ``max_shard_bytes`` is not positive.
         IoFailure: A file cannot be written.
     """
-    _write(path, tensors, None, max_shard_bytes)
-
-
-def _write(path, tensors, metadata, max_shard_bytes):
-    if max_shard_bytes is not None and max_shard_bytes <= 0:
-        raise InvalidArgument(f"max_shard_bytes must be positive, not {max_shard_bytes}")
-    _safetensors.write(path, tensors, metadata, max_shard_bytes)
+    _safetensors.write(path, tensors, max_shard_bytes=max_shard_bytes)
 
 
 def _stack(tensors, description, source):
@@ -308,4 +302,4 @@ def save(path, layers, *, format="torch", max_shard_bytes=None, **options):
     metadata = {_LAYERS: json.dumps(cells)}
     if equations := _equations(cells.values()):
         metadata[_EQUATIONS] = json.dumps(equations)
-    _write(path, tensors, metadata, max_shard_bytes)
+    _safetensors.write(path, tensors, metadata, max_shard_bytes)

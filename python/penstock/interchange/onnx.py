@@ -164,15 +164,12 @@ class _Graph:
             self.limits.step()
             each = todo[-1]
             sources = self._sources(each)
-            if isinstance(sources, str):
-                known[each] = sources
-            missing = [s for s in sources if s not in known] if not isinstance(sources, str) else []
+            missing = [] if isinstance(sources, str) else [s for s in sources if s not in known]
             if each not in known and missing and len(todo) <= len(self.makers):
-                todo += missing[:1]
+                todo.append(missing[0])
                 continue
-            states = {known.get(s, "given") for s in sources} if not isinstance(sources, str) else {known[each]}
-            known[each] = next((state for state in ("given", "stored") if state in states), "zero")
-            todo.pop()
+            states = {sources} if isinstance(sources, str) else {known.get(s, "given") for s in sources}
+            known[todo.pop()] = next((state for state in ("given", "stored") if state in states), "zero")
         return known[name]
 
     def _sources(self, name):
