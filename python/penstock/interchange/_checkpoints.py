@@ -53,7 +53,7 @@ def _arrays_and_cells(torch, path, limits):
     for place, state in found:
         start = "".join(f"{part}." for part in place) if len(found) > 1 else ""
         for name, value in state.items():
-            if _is_tensor(torch, value):
+            if isinstance(value, torch.Tensor):
                 arrays[start + name] = _array(torch, value, f"{path}: tensor '{start + name}'", limits)
         for name, note in getattr(state, "_metadata", {}).items():
             if isinstance(note, dict) and isinstance(note.get("cell"), str):
@@ -128,10 +128,6 @@ def some(names, shown=5):
     return ", ".join(names[:shown]) + (f", and {len(names) - shown} more" if len(names) > shown else "")
 
 
-def _is_tensor(torch, value):
-    return isinstance(value, torch.Tensor)
-
-
 def _state_dicts(torch, value, place, found, visited):
     """Returns [(place, mapping)] of mappings with a float tensor under a name, except states of optimisers."""
     if id(value) in visited or len(place) > _DEEPEST:
@@ -141,7 +137,7 @@ def _state_dicts(torch, value, place, found, visited):
         members = {str(i): each for i, each in enumerate(value)}
     elif isinstance(value, dict) and "param_groups" not in value and all(isinstance(name, str) for name in value):
         members = value
-        if any(_is_tensor(torch, each) and each.is_floating_point() and each.ndim > 0 for each in value.values()):
+        if any(isinstance(each, torch.Tensor) and each.is_floating_point() and each.ndim > 0 for each in value.values()):
             found.append((place, value))
     else:
         return found
@@ -153,7 +149,7 @@ def _state_dicts(torch, value, place, found, visited):
 
 def _outermost(torch, found):
     """Removes mappings with other content than tensors if they contain a mapping of tensors only."""
-    whole = [place for place, state in found if all(_is_tensor(torch, value) for value in state.values())]
+    whole = [place for place, state in found if all(isinstance(value, torch.Tensor) for value in state.values())]
     return [(p, state) for p, state in found if not any(len(w) > len(p) and w[: len(p)] == p for w in whole)]
 
 

@@ -68,8 +68,6 @@ bool is_whole(const Py_buffer& view) {
   throw nb::type_error((std::string(name) + " must be " + name_of(wanted) + ", not " + given).c_str());
 }
 
-bool has(nb::handle object, const char* attribute) { return nb::hasattr(object, attribute); }
-
 /// Refuses masked arrays: masked values would be read as ordinary numbers.
 void refuse_masked(nb::handle object, const char* name) {
   if (is_numpy(object)) return;  // as most are, and a masked array is of a subclass
@@ -93,11 +91,11 @@ void refuse_gpu(nb::handle object, const char* name) {
 /// Returns an object with the buffer protocol for the memory of an array; a null object for anything else.
 nb::object with_buffer(nb::handle object, const char* name) {
   if (PyObject_CheckBuffer(object.ptr())) return nb::borrow(object);
-  if (has(object, "__array_interface__")) {
+  if (nb::hasattr(object, "__array_interface__")) {
     refuse_gpu(object, name);  // it may offer copies
     return Numpy::get().asarray(object);
   }
-  if (!has(object, "__dlpack__")) return {};
+  if (!nb::hasattr(object, "__dlpack__")) return {};
   try {
     return Numpy::get().from_dlpack(object);
   } catch (const nb::python_error&) {
@@ -152,7 +150,7 @@ Array::Array(nb::handle object, const char* name, Scalar scalar) : Array() {
   name_ = name;
   refuse_masked(object, name);
   nb::object array = with_buffer(object, name);
-  if (!array.is_valid() && has(object, "__array__")) {
+  if (!array.is_valid() && nb::hasattr(object, "__array__")) {
     refuse_gpu(object, name);
     array = Numpy::get().asarray(object);
   } else if (!array.is_valid()) {
