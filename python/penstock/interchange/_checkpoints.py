@@ -137,7 +137,8 @@ def _state_dicts(torch, value, place, found, visited):
         members = {str(i): each for i, each in enumerate(value)}
     elif isinstance(value, dict) and "param_groups" not in value and all(isinstance(name, str) for name in value):
         members = value
-        if any(isinstance(each, torch.Tensor) and each.is_floating_point() and each.ndim > 0 for each in value.values()):
+        tensors = [each for each in value.values() if isinstance(each, torch.Tensor)]
+        if any(each.is_floating_point() and each.ndim > 0 for each in tensors):
             found.append((place, value))
     else:
         return found

@@ -255,7 +255,8 @@ def _read_group(file, limits, config, name=None, cell=None):
     for title, (place, names, entry) in zip(titles, configured):
         own = _groups_of_layer(place, names, ordered)
         used |= set(own)
-        readers[title] = functools.partial(_configured, {name: groups[name] for name in own}, place, entry, title, limits)
+        mine = {group: groups[group] for group in own}
+        readers[title] = functools.partial(_configured, mine, place, entry, title, limits)
     for title, parts in _unconfigured([g for g in ordered if g not in used]).items():
         title = title if title not in readers else title + "#"
         readers[title] = functools.partial(_unconfigured_layer, groups, parts, title, cell, limits)

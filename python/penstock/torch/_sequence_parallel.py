@@ -78,7 +78,7 @@ class Neighbours:
 
 
 def _form_of(rows, lengths, reset, *directions):
-    """Returns the op's arguments after the initial state, for some of the rows: lengths, reset, logarithmic, reverse."""
+    """Returns the op's arguments after the initial state for some rows: lengths, reset, logarithmic, reverse."""
     return None if lengths is None else lengths[rows], None if reset is None else reset[rows], *directions
 
 

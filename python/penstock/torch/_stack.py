@@ -98,7 +98,8 @@ class Stack(CellNote, Foreign, nn.RNNBase):
             reset_mask = reset_mask.unsqueeze(0)
         results = self._run(x, states, (None, None, reset_mask), every_state)
         y, last, *every = self._leaving(results, every_state)
-        return y.squeeze(axis), _each_of(last, lambda s: s.squeeze(1)), *(tuple(s.squeeze(axis) for s in others) for others in every)
+        last = _each_of(last, lambda s: s.squeeze(1))
+        return y.squeeze(axis), last, *(tuple(s.squeeze(axis) for s in others) for others in every)
 
     def _forward_packed(self, input, hx, lengths, reset_mask, every_state):
         if lengths is not None:
