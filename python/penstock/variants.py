@@ -38,22 +38,14 @@ def _elu(x: Any, alpha: float = 1.0) -> Any:
     return where(x > 0, x, alpha * (exp(minimum(x, 0)) - 1))
 
 
-def _celu(x: Any, alpha: float = 1.0) -> Any:
-    return where(x > 0, x, alpha * (exp(minimum(x, 0) / alpha) - 1))
-
-
 def _hard_sigmoid(x: Any, slope: float = 1 / 6, offset: float = 0.5) -> Any:
     return clamp(slope * x + offset, 0, 1)
-
-
-def _sparse_plus(x: Any) -> Any:
-    return where(x >= 1, x, where(x <= -1, 0, 0.25 * (x + 1) ** 2))
 
 
 #: Activations by name: functions of a symbol, whose further arguments are their parameters.
 ACTIVATIONS: dict[str, Callable[..., Any]] = {
     "affine": lambda x, alpha=1.0, beta=0.0: alpha * x + beta,
-    "celu": _celu,
+    "celu": lambda x, alpha=1.0: where(x > 0, x, alpha * (exp(minimum(x, 0) / alpha) - 1)),
     "elu": _elu,
     "exponential": exp,
     "gelu": gelu,
@@ -75,7 +67,7 @@ ACTIVATIONS: dict[str, Callable[..., Any]] = {
     "soft_shrink": lambda x, threshold=0.5: where(x > threshold, x - threshold, where(x < -threshold, x + threshold, 0)),
     "softplus": softplus,
     "softsign": lambda x: x / (1 + abs(x)),
-    "sparse_plus": _sparse_plus,
+    "sparse_plus": lambda x: where(x >= 1, x, where(x <= -1, 0, 0.25 * (x + 1) ** 2)),
     "sparse_sigmoid": lambda x: clamp(0.5 * (x + 1), 0, 1),
     "squareplus": lambda x, b=4.0: 0.5 * (x + sqrt(x * x + b)),
     "tanh": tanh,

@@ -273,7 +273,8 @@ def save(path, layers, *, format="torch", max_shard_bytes=None, **options):
     if format == "onnx":
         if len(layers) != 1:
             raise InvalidArgument(f"a file of ONNX holds one stack, not {len(layers)}")
-        onnx.write_onnx(path, *layers.values())
+        (weights,) = layers.values()
+        weights.to_numpy("float32").save_onnx(path)
         return
     if os.fspath(path).endswith((*_CHECKPOINTS, *_OF_KERAS, ".onnx")):
         raise InvalidArgument(

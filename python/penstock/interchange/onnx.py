@@ -450,8 +450,3 @@ def _read_layers(path, name, onnx, graph, limits):
         for title, (node, own) in zip(names, found)
         if name in (None, title)
     }
-
-
-def write_onnx(path, weights):
-    """Writes a stack of any cell as an ONNX file."""
-    weights.to_numpy("float32").save_onnx(path)
