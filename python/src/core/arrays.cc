@@ -56,7 +56,8 @@ bool is_item(const char* format, Py_ssize_t size, Scalar scalar) {
   if (*format == '@' || *format == '=' || *format == '<') ++format;
   if (format[0] == '\0' || format[1] != '\0') return false;
   const Type& type = type_of(scalar);
-  return size == type.bytes && std::strchr(type.formats, *format) != nullptr;
+  // The first format is the usual one.
+  return size == type.bytes && (*format == type.formats[0] || std::strchr(type.formats, *format) != nullptr);
 }
 
 /// Returns whether a buffer has integers of any width. Integer arguments are small: other widths are copied to int64.
@@ -88,9 +89,8 @@ void refuse_gpu(nb::handle object, const char* name) {
          "; copy it by .cpu(), .get() or .numpy()");
 }
 
-/// Returns an object with the buffer protocol for the memory of an array; a null object for anything else.
+/// Returns an object with the buffer protocol for the memory of an array without it; a null object for no array.
 nb::object with_buffer(nb::handle object, const char* name) {
-  if (PyObject_CheckBuffer(object.ptr())) return nb::borrow(object);
   if (nb::hasattr(object, "__array_interface__")) {
     refuse_gpu(object, name);  // it may offer copies
     return Numpy::get().asarray(object);
@@ -102,6 +102,24 @@ nb::object with_buffer(nb::handle object, const char* name) {
     refuse_gpu(object, name);
     throw;
   }
+}
+
+/// Returns an array of NumPy for an object without a buffer: a view of its memory, or a copy of a list.
+nb::object as_numpy(nb::handle object, const char* name, Scalar scalar) {
+  const nb::object view = with_buffer(object, name);
+  if (view.is_valid()) return view;
+  const Numpy& numpy = Numpy::get();
+  if (nb::hasattr(object, "__array__")) {
+    refuse_gpu(object, name);
+    return numpy.asarray(object);
+  }
+  // A list without a dtype. Fractions are refused for integers instead of being cut off.
+  const nb::object given = numpy.asarray(object), from = given.attr("dtype");
+  const nb::object& type = numpy.types[static_cast<int>(scalar)];
+  if (!nb::cast<bool>(numpy.can_cast(from, type, "same_kind"))) {
+    refuse_type(name, scalar, nb::cast<std::string>(nb::str(from)));
+  }
+  return given.attr("astype")(type);
 }
 
 }  // namespace
@@ -149,21 +167,9 @@ void Array::set_shape() {
 Array::Array(nb::handle object, const char* name, Scalar scalar) : Array() {
   name_ = name;
   refuse_masked(object, name);
-  nb::object array = with_buffer(object, name);
-  if (!array.is_valid() && nb::hasattr(object, "__array__")) {
-    refuse_gpu(object, name);
-    array = Numpy::get().asarray(object);
-  } else if (!array.is_valid()) {
-    // A list without a dtype. Fractions are refused for integers instead of being cut off.
-    const Numpy& numpy = Numpy::get();
-    const nb::object given = numpy.asarray(object), from = given.attr("dtype");
-    const nb::object& type = numpy.types[static_cast<int>(scalar)];
-    if (!nb::cast<bool>(numpy.can_cast(from, type, "same_kind"))) {
-      refuse_type(name, scalar, nb::cast<std::string>(nb::str(from)));
-    }
-    array = given.attr("astype")(type);
-  }
-  if (!acquire(array, 0)) {
+  nb::object made;
+  if (!PyObject_CheckBuffer(object.ptr())) made = as_numpy(object, name, scalar);
+  if (!acquire(made.is_valid() ? nb::handle(made) : object, 0)) {
     nb::python_error error;
     refuse_gpu(object, name);
     error.restore();
@@ -180,13 +186,16 @@ Array Array::output(nb::handle object, const char* name, Scalar scalar) {
   array.name_ = name;
   array.output_ = true;
   refuse_masked(object, name);
-  const nb::object view = with_buffer(object, name);
-  if (!view.is_valid()) {
-    refuse_gpu(object, name);
-    const std::string type = nb::cast<std::string>(nb::handle(object.type()).attr("__name__"));
-    throw nb::type_error((std::string(name) + " must be an array to write to, not " + type).c_str());
+  nb::object view;
+  if (!PyObject_CheckBuffer(object.ptr())) {
+    view = with_buffer(object, name);
+    if (!view.is_valid()) {
+      refuse_gpu(object, name);
+      const std::string type = nb::cast<std::string>(nb::handle(object.type()).attr("__name__"));
+      throw nb::type_error((std::string(name) + " must be an array to write to, not " + type).c_str());
+    }
   }
-  if (!array.acquire(view, PyBUF_WRITABLE)) {
+  if (!array.acquire(view.is_valid() ? nb::handle(view) : object, PyBUF_WRITABLE)) {
     PyErr_Clear();
     throw nb::value_error((std::string(name) + " must be writable").c_str());
   }
