@@ -106,7 +106,7 @@ nb::object with_buffer(nb::handle object, const char* name) {
 
 /// Returns an array of NumPy for an object without a buffer: a view of its memory, or a copy of a list.
 nb::object as_numpy(nb::handle object, const char* name, Scalar scalar) {
-  const nb::object view = with_buffer(object, name);
+  nb::object view = with_buffer(object, name);
   if (view.is_valid()) return view;
   const Numpy& numpy = Numpy::get();
   if (nb::hasattr(object, "__array__")) {
