@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Iterable, Iterator
-from typing import Union
+from typing import Any, Union
 
 from . import _core
 from .errors import InvalidArgument
@@ -13,6 +13,8 @@ from .errors import InvalidArgument
 TYPE_CHECKING = False  # typing.TYPE_CHECKING without the import
 if TYPE_CHECKING:
     from .csp import Model
+
+_Binary = Callable[[Any, Any], Any]
 
 #: Largest magnitude of all numbers.
 LARGEST = 2**62 - 1
@@ -28,21 +30,21 @@ def whole_number(value: object, name: str) -> int:
     return number
 
 
-def _arithmetic(name: str, *, swapped: bool = False) -> Callable[[Expression, Number], Expression]:
+def _arithmetic(function: _Binary, *, swapped: bool = False) -> Callable[[Expression, Number], Expression]:
     """Returns the method of an operator; ``swapped``: the expression is its right operand."""
 
     def method(self: Expression, other: Number) -> Expression:
-        return _combined(name, other, self) if swapped else _combined(name, self, other)
+        return _combined(function, other, self) if swapped else _combined(function, self, other)
 
     return method
 
 
-def _comparison(name: str) -> Callable[[Expression, Number], Constraint]:
+def _comparison(function: _Binary) -> Callable[[Expression, Number], Constraint]:
     """Returns the method of a comparison."""
 
     def method(self: Expression, other: Number) -> Constraint:
         right = expression_of(other)
-        return Constraint(_core.csp_compared(name, self._core, right._core), self._model or right._model)
+        return Constraint(function(self._core, right._core), self._model or right._model)
 
     return method
 
@@ -61,15 +63,15 @@ class Expression:
         self._core = core
         self._model = model  # keeps what the core refers to; None for a constant
 
-    __add__, __radd__ = _arithmetic("+"), _arithmetic("+", swapped=True)
-    __sub__, __rsub__ = _arithmetic("-"), _arithmetic("-", swapped=True)
-    __mul__, __rmul__ = _arithmetic("*"), _arithmetic("*", swapped=True)
+    __add__, __radd__ = _arithmetic(operator.add), _arithmetic(operator.add, swapped=True)
+    __sub__, __rsub__ = _arithmetic(operator.sub), _arithmetic(operator.sub, swapped=True)
+    __mul__, __rmul__ = _arithmetic(operator.mul), _arithmetic(operator.mul, swapped=True)
 
     def __neg__(self) -> Expression:
-        return _combined("-", 0, self)
+        return 0 - self
 
     def __floordiv__(self, other: Number) -> Expression:
-        quotient, remainder = _combined("/", self, other), _combined("%", self, other)
+        quotient, remainder = truncated_div(self, other), _combined(operator.mod, self, other)
         if _are_natural(self, other):
             return quotient
         return select((remainder != 0) & (remainder * other < 0), quotient - 1, quotient)
@@ -78,7 +80,7 @@ class Expression:
         return expression_of(other) // self
 
     def __mod__(self, other: Number) -> Expression:
-        remainder = _combined("%", self, other)
+        remainder = _combined(operator.mod, self, other)
         if _are_natural(self, other):
             return remainder
         return select((remainder != 0) & (remainder * other < 0), remainder + other, remainder)
@@ -89,9 +91,9 @@ class Expression:
     def __truediv__(self, other: object) -> Expression:
         raise TypeError("numbers are whole: use a // b, which rounds down, csp.ceil_div(a, b) or csp.truncated_div(a, b)")
 
-    __eq__ = _comparison("==")  # type: ignore[assignment]
-    __ne__ = _comparison("!=")  # type: ignore[assignment]
-    __le__, __lt__, __ge__, __gt__ = map(_comparison, ("<=", "<", ">=", ">"))
+    __eq__ = _comparison(operator.eq)  # type: ignore[assignment]
+    __ne__ = _comparison(operator.ne)  # type: ignore[assignment]
+    __le__, __lt__, __ge__, __gt__ = map(_comparison, (operator.le, operator.lt, operator.ge, operator.gt))
 
     def __bool__(self) -> bool:
         raise TypeError(f"'{self}' has a value only in a solution: compare it, as in {self} != 0")
@@ -113,9 +115,9 @@ def expression_of(value: object, name: str = "a number of an expression") -> Exp
     return Expression(_core.CspExpression(whole_number(value, name)), None)
 
 
-def _combined(name: str, a: Number, b: Number) -> Expression:
+def _combined(function: _Binary, a: Number, b: Number) -> Expression:
     left, right = expression_of(a), expression_of(b)
-    return Expression(_core.csp_combined(name, left._core, right._core), left._model or right._model)
+    return Expression(function(left._core, right._core), left._model or right._model)
 
 
 def _are_natural(a: Number, b: Number) -> bool:
@@ -133,13 +135,13 @@ class Constraint:
         self._model = model
 
     def __and__(self, other: Constraint) -> Constraint:
-        return Constraint(_core.csp_both(self._core, constraint_of(other)._core), self._model or other._model)
+        return Constraint(self._core & constraint_of(other)._core, self._model or other._model)
 
     def __or__(self, other: Constraint) -> Constraint:
-        return Constraint(_core.csp_either(self._core, constraint_of(other)._core), self._model or other._model)
+        return Constraint(self._core | constraint_of(other)._core, self._model or other._model)
 
     def __invert__(self) -> Constraint:
-        return Constraint(_core.csp_negated(self._core), self._model)
+        return Constraint(~self._core, self._model)
 
     def __bool__(self) -> bool:
         raise TypeError(
@@ -220,22 +222,22 @@ def multiples(step: int, first: int, last: int) -> Domain:
 
 def ceil_div(a: Number, b: Number) -> Expression:
     """Returns ``a / b``, rounded up."""
-    return _combined("ceil_div", a, b)
+    return _combined(_core.csp_ceil_div, a, b)
 
 
 def truncated_div(a: Number, b: Number) -> Expression:
     """Returns ``a / b``, rounded towards zero, as the text format and C++ divide."""
-    return _combined("/", a, b)
+    return _combined(operator.truediv, a, b)
 
 
 def minimum(first: Number, *others: Number) -> Expression:
     """Returns the smallest of the expressions."""
-    return functools.reduce(functools.partial(_combined, "min"), others, expression_of(first))
+    return functools.reduce(functools.partial(_combined, _core.csp_min), others, expression_of(first))
 
 
 def maximum(first: Number, *others: Number) -> Expression:
     """Returns the largest of the expressions."""
-    return functools.reduce(functools.partial(_combined, "max"), others, expression_of(first))
+    return functools.reduce(functools.partial(_combined, _core.csp_max), others, expression_of(first))
 
 
 def select(condition: Constraint, yes: Number, no: Number) -> Expression:

@@ -17,7 +17,8 @@ def dataset_of(data: Any) -> _core.Dataset:
     if hasattr(data, "_model"):
         raise TypeError("data must be a penstock.Dataset, not a Model: the model is the argument before it")
     reader = "open_text" if isinstance(data, str) and data.endswith(".txt") else "open_series"
-    raise TypeError(f"data must be a penstock.Dataset, which penstock.{reader}({_shown(data)}) returns, not {_kind(data)}")
+    shown, kind = repr(data) if isinstance(data, str) else "...", type(data).__name__
+    raise TypeError(f"data must be a penstock.Dataset, which penstock.{reader}({shown}) returns, not {kind}")
 
 
 def model_of(model: Any) -> _core.Model:
@@ -29,12 +30,4 @@ def model_of(model: Any) -> _core.Model:
         raise TypeError("model must be a penstock.Model, not a Dataset: penstock.Model(data) makes one")
     if isinstance(model, str):
         raise TypeError(f"model must be a penstock.Model, which penstock.Model.load({model!r}) returns, not str")
-    raise TypeError(f"model must be a penstock.Model, not {_kind(model)}")
-
-
-def _kind(value: Any) -> str:
-    return type(value).__name__
-
-
-def _shown(data: Any) -> str:
-    return repr(data) if isinstance(data, str) else "..."
+    raise TypeError(f"model must be a penstock.Model, not {type(model).__name__}")

@@ -7,19 +7,10 @@ nothing. Settings of the user in the environment are kept. If libgomp is loaded 
 
 import os
 
-_NAME = "GOMP_SPINCOUNT"
-
-
-def _load():
-    if _NAME in os.environ or "OMP_WAIT_POLICY" in os.environ:
-        from . import _core
-        return _core
-    os.environ[_NAME] = "50000"
-    try:
-        from . import _core
-        return _core
-    finally:
-        del os.environ[_NAME]  # child processes must not inherit it
-
-
-_load()
+_ours = {} if os.environ.keys() & {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} else {"GOMP_SPINCOUNT": "50000"}
+os.environ.update(_ours)
+try:
+    from . import _core
+finally:
+    for _name in _ours:
+        del os.environ[_name]  # child processes must not inherit it

@@ -45,13 +45,6 @@ _OTHERS = {
 _INDEX = ".safetensors.index.json"
 
 
-def _read_bytes(path):
-    try:
-        return pathlib.Path(path).read_bytes()
-    except OSError as error:
-        raise IoFailure(f"{path}: cannot read: {error.strerror}") from error
-
-
 def other_kind(content):
     """Returns a description of a file that begins with these bytes; None if its kind is unknown."""
     return next((text for start, text in _OTHERS.items() if content.startswith(start)), None)
@@ -93,8 +86,9 @@ def read_file(path):
 def _shards(path):
     """Returns {file: [names of tensors]} of an index."""
     try:
-        index = json.loads(_read_bytes(path))
-        places = index["weight_map"].items()
+        places = json.loads(pathlib.Path(path).read_bytes())["weight_map"].items()
+    except OSError as error:
+        raise IoFailure(f"{path}: cannot read: {error.strerror}") from error
     except (ValueError, RecursionError, TypeError, KeyError, AttributeError) as error:
         raise BadInput(f"{path}: no index of shards: it has no object 'weight_map'") from error
     shards = {}
@@ -190,6 +184,8 @@ def write(path, tensors, metadata=None, max_shard_bytes=None):
 
     Files that an older call wrote under the same name in the other form are removed afterwards.
     """
+    if max_shard_bytes is not None and max_shard_bytes <= 0:
+        raise InvalidArgument(f"max_shard_bytes must be positive, not {max_shard_bytes}")
     path = pathlib.Path(path)
     sizes = {name: np.asarray(array).nbytes for name, array in tensors.items()}
     index = path.with_name(path.stem + _INDEX)

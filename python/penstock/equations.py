@@ -220,10 +220,6 @@ def load_cell(path: str | os.PathLike[str]) -> OwnCell:
         return _defined(file.read(), os.fspath(path))
 
 
-def _name_of(function: Callable[..., Any]) -> str:
-    return re.sub(r"[^a-z0-9_-]", "-", function.__name__.lower()).strip("-_")
-
-
 def _leaves(trace: Trace, operation: str, count: int) -> list[Symbol]:
     return [trace.add({"op": operation, "index": i}) for i in range(count)]
 
@@ -337,7 +333,9 @@ def cell(
         initial = dict(learnt) if isinstance(learnt, Mapping) else dict.fromkeys(learnt, 0.0)
 
     def define(equations: Callable[..., Any]) -> OwnCell:
-        called = name if name is not None else _name_of(equations)
+        called = name
+        if called is None:
+            called = re.sub(r"[^a-z0-9_-]", "-", equations.__name__.lower()).strip("-_")
         trace, vectors, outputs = _traced(equations, called, names, gates, scan, initial)
         text = {
             "format": "penstock-cell",

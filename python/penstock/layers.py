@@ -17,7 +17,7 @@ from .errors import InvalidArgument
 
 TYPE_CHECKING = False  # typing.TYPE_CHECKING without the import
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from contextlib import AbstractContextManager
     from typing import Any
 
@@ -74,23 +74,6 @@ class _StateDict(dict):
         self._metadata = {"": {"cell": cell}}
 
 
-class _Edit:
-    """Context manager with writable weights."""
-
-    def __init__(self, network: Any) -> None:
-        self._network = network
-
-    def __enter__(self) -> dict[str, NDArray]:
-        self._network.weights_changed()  # makes filled tapes invalid
-        self._weights: dict[str, NDArray] = self._network.parameters(False, True)
-        return dict(self._weights)
-
-    def __exit__(self, *_: object) -> None:
-        for array in self._weights.values():
-            array.flags.writeable = False  # nobody would notice a later change
-        self._network.weights_changed()
-
-
 class _Network:
     """Base of cells and stacks."""
 
@@ -112,9 +95,6 @@ class _Network:
         gradient_clip: float = 0.0,
     ) -> None:
         self.dtype = _dtype_name(dtype)
-        for name, size in (("input_size", input_size), ("hidden_size", hidden_size), ("heads", heads), ("layers", layers)):
-            if not hasattr(size, "__index__"):
-                raise TypeError(f"{name} must be a whole number, not {size!r}")
         if isinstance(bias, bool):
             bias = "both" if bias else "none"
         self.cell = cell
@@ -318,7 +298,20 @@ class _Network:
         >>> cell.parameters["bias_ih_l0"].tolist()
         [0.0, 0.0]
         """
-        return _Edit(self._network)
+        import contextlib
+
+        @contextlib.contextmanager
+        def writable() -> Iterator[dict[str, NDArray]]:
+            self._network.weights_changed()  # makes filled tapes invalid
+            weights: dict[str, NDArray] = self._network.parameters(False, True)
+            try:
+                yield dict(weights)
+            finally:
+                for array in weights.values():
+                    array.flags.writeable = False  # nobody would notice a later change
+                self._network.weights_changed()
+
+        return writable()
 
     def initialise(self, weights: str = "standard", *, chrono: float = 0.0, seed: int = 0) -> None:
         """Draws new initial weights.

@@ -225,24 +225,19 @@ def train(
     finally:
         bar.close()
     found = search_result(result.pop("search"), model._arguments, model.spec["blocks"])
-    weight, filters_alone = result.pop("weight"), result.pop("filters_alone")
-    names = ("stopped_early", "model_step", "interrupted", "gave_up", "checkpoint_error", "share", "filter_share")
-    end = {name: result.pop(name) for name in names}
-    end["gave_up"] = in_python(end["gave_up"])
-    validation = result.pop("validation")
+    last, validation, weight = Progress(**result.pop("last")), result.pop("validation"), result.pop("weight")
+    result["gave_up"] = in_python(result["gave_up"])
     if found is None or not found.interrupted:
         model._data = model._model.data()
-        model._history = _history(model, data, result["step"], validation, found, weight)
-    if end["gave_up"]:
-        warn_caller(end["gave_up"])
-    if filters_alone:
+        model._history = _history(model, data, last.step, validation, found, weight)
+    if result["gave_up"]:
+        warn_caller(result["gave_up"])
+    if result.pop("filters_alone"):
         warn_caller(
             "too few sequences are held out to say what layers add: the filters stand alone (filters=False trains "
             "layers)"
         )
-    return TrainResult(
-        Progress(**result), None if validation is None else Evaluation(**validation), **end, search=found
-    )
+    return TrainResult(last, None if validation is None else Evaluation(**validation), **result, search=found)
 
 
 #: The field of the library's request for each argument of :func:`train` that is taken as it is.

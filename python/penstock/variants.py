@@ -38,22 +38,14 @@ def _elu(x: Any, alpha: float = 1.0) -> Any:
     return where(x > 0, x, alpha * (exp(minimum(x, 0)) - 1))
 
 
-def _celu(x: Any, alpha: float = 1.0) -> Any:
-    return where(x > 0, x, alpha * (exp(minimum(x, 0) / alpha) - 1))
-
-
 def _hard_sigmoid(x: Any, slope: float = 1 / 6, offset: float = 0.5) -> Any:
     return clamp(slope * x + offset, 0, 1)
-
-
-def _sparse_plus(x: Any) -> Any:
-    return where(x >= 1, x, where(x <= -1, 0, 0.25 * (x + 1) ** 2))
 
 
 #: Activations by name: functions of a symbol, whose further arguments are their parameters.
 ACTIVATIONS: dict[str, Callable[..., Any]] = {
     "affine": lambda x, alpha=1.0, beta=0.0: alpha * x + beta,
-    "celu": _celu,
+    "celu": lambda x, alpha=1.0: where(x > 0, x, alpha * (exp(minimum(x, 0) / alpha) - 1)),
     "elu": _elu,
     "exponential": exp,
     "gelu": gelu,
@@ -75,7 +67,7 @@ ACTIVATIONS: dict[str, Callable[..., Any]] = {
     "soft_shrink": lambda x, threshold=0.5: where(x > threshold, x - threshold, where(x < -threshold, x + threshold, 0)),
     "softplus": softplus,
     "softsign": lambda x: x / (1 + abs(x)),
-    "sparse_plus": _sparse_plus,
+    "sparse_plus": lambda x: where(x >= 1, x, where(x <= -1, 0, 0.25 * (x + 1) ** 2)),
     "sparse_sigmoid": lambda x: clamp(0.5 * (x + 1), 0, 1),
     "squareplus": lambda x, b=4.0: 0.5 * (x + sqrt(x * x + b)),
     "tanh": tanh,
@@ -94,53 +86,8 @@ def _number(option: str, value: Any) -> float:
     return number
 
 
-class _Chosen:
-    """An activation that a caller chose: what it computes, and the words for it in the name of a cell."""
-
-    def __init__(self, option: str, given: Activation) -> None:
-        self.function: Callable[..., Any]
-        self.parameters: list[float] = []
-        if callable(given):
-            self.function, self.words = given, [str(getattr(given, "__name__", "function"))]
-            return
-        chosen: list[Any] = [given] if isinstance(given, str) else list(given)
-        name, parameters = (chosen or [None])[0], chosen[1:]
-        if name not in ACTIVATIONS:
-            raise InvalidArgument(f"{option} must be one of {', '.join(ACTIVATIONS)} or a function, not {name!r}")
-        self.function = ACTIVATIONS[name]
-        most = len(inspect.signature(self.function).parameters) - 1
-        if len(parameters) > most:
-            raise InvalidArgument(f"{option}: {name} has {most} parameters, not {len(parameters)}")
-        self.parameters = [_number(f"{option}: each parameter of {name}", each) for each in parameters]
-        self.words = [name, *map(_digits, self.parameters)]
-
-    def __call__(self, x: Any) -> Any:
-        return self.function(x, *self.parameters)
-
-
 def _digits(value: float) -> str:
     return repr(float(value)).removesuffix(".0").replace("-", "m").replace(".", "_").replace("+", "")
-
-
-def _limit(option: str, value: float | None) -> float | None:
-    if value is None:
-        return None
-    number = _number(option, value)
-    if number <= 0:
-        raise InvalidArgument(f"{option} must be positive, or None for no limit, not {value!r}")
-    return number
-
-
-def _zoned(option: str, value: float) -> Callable[[Any, Any], Any]:
-    """Returns the expectation of zoneout, as a function of a state before and after a step."""
-    share = _number(option, value)
-    if not 0 <= share <= 1:
-        raise InvalidArgument(f"{option} must be 0 to 1, not {value!r}")
-    return lambda before, after: share * before + (1 - share) * after if share else after
-
-
-def _within(limit: float | None) -> Callable[[Any], Any]:
-    return (lambda x: x) if limit is None else (lambda x: clamp(x, -limit, limit))
 
 
 class _Variant:
@@ -150,15 +97,44 @@ class _Variant:
         self.base = base
         self.words: list[str] = []
 
-    def activation(self, option: str, given: Activation, usual: str) -> _Chosen:
-        chosen = _Chosen(option, given)
-        if chosen.words != [usual]:
-            self.words += [option, *chosen.words]
-        return chosen
+    def activation(self, option: str, given: Activation, usual: str) -> Callable[[Any], Any]:
+        """Returns the function of a symbol that a caller chose."""
+        parameters: list[float] = []
+        if callable(given):
+            function, words = given, [str(getattr(given, "__name__", "function"))]
+        else:
+            name, *rest = [given] if isinstance(given, str) else list(given) or [None]
+            if name not in ACTIVATIONS:
+                raise InvalidArgument(f"{option} must be one of {', '.join(ACTIVATIONS)} or a function, not {name!r}")
+            function = ACTIVATIONS[name]
+            most = len(inspect.signature(function).parameters) - 1
+            if len(rest) > most:
+                raise InvalidArgument(f"{option}: {name} has {most} parameters, not {len(rest)}")
+            parameters = [_number(f"{option}: each parameter of {name}", each) for each in rest]
+            words = [name, *map(_digits, parameters)]
+        if words != [usual]:
+            self.words += [option, *words]
+        return lambda x: function(x, *parameters)
 
-    def number(self, option: str, value: float | None) -> None:
-        if value:
-            self.words += [option, _digits(value)]
+    def limit(self, option: str, value: float | None) -> Callable[[Any], Any]:
+        """Returns a function that limits a symbol to +-value."""
+        if value is None:
+            return lambda x: x
+        number = _number(option, value)
+        if number <= 0:
+            raise InvalidArgument(f"{option} must be positive, or None for no limit, not {value!r}")
+        self.words += [option, _digits(number)]
+        return lambda x: clamp(x, -number, number)
+
+    def zoneout(self, option: str, value: float) -> Callable[[Any, Any], Any]:
+        """Returns the expectation of zoneout, as a function of a state before and after a step."""
+        share = _number(option, value)
+        if not 0 <= share <= 1:
+            raise InvalidArgument(f"{option} must be 0 to 1, not {value!r}")
+        if not share:
+            return lambda before, after: after
+        self.words += [option, _digits(share)]
+        return lambda before, after: share * before + (1 - share) * after
 
     def flag(self, option: str, value: bool) -> None:
         if value:
@@ -216,12 +192,8 @@ def lstm(
     of_state = made.activation("output", output, "tanh")
     made.flag("peepholes", peepholes)
     made.flag("coupled", coupled)
-    limited, held = _within(_limit("clip", clip)), _within(_limit("cell_clip", cell_clip))
-    of_h, of_c = _zoned("zoneout", zoneout), _zoned("cell_zoneout", cell_zoneout)
-    made.number("clip", clip)
-    made.number("cell_clip", cell_clip)
-    made.number("zoneout", zoneout)
-    made.number("cell_zoneout", cell_zoneout)
+    limited, held = made.limit("clip", clip), made.limit("cell_clip", cell_clip)
+    of_h, of_c = made.zoneout("zoneout", zoneout), made.zoneout("cell_zoneout", cell_zoneout)
     g, o = (1, 2) if coupled else (2, 3)
 
     def equations(wx: Any, rh: Any, s: Any, p: Any) -> Any:
@@ -269,9 +241,7 @@ def gru(
     made = _Variant("gru" if reset_after else "gru-before")
     of_gate = made.activation("gates", gates, "sigmoid")
     of_candidate = made.activation("candidate", candidate, "tanh")
-    limited, of_h = _within(_limit("clip", clip)), _zoned("zoneout", zoneout)
-    made.number("clip", clip)
-    made.number("zoneout", zoneout)
+    limited, of_h = made.limit("clip", clip), made.zoneout("zoneout", zoneout)
     if not reset_after and (made.words or name is not None):
         raise InvalidArgument(
             f"reset_after must be True for a GRU with {', '.join(made.words) or 'a name'}, not False: a reset before the "
@@ -308,9 +278,7 @@ def elman(
     """
     made = _Variant("elman-relu" if activation == "relu" else "elman")
     chosen = made.activation("activation", activation, "relu" if activation == "relu" else "tanh")
-    limited, of_h = _within(_limit("clip", clip)), _zoned("zoneout", zoneout)
-    made.number("clip", clip)
-    made.number("zoneout", zoneout)
+    limited, of_h = made.limit("clip", clip), made.zoneout("zoneout", zoneout)
 
     def equations(wx: Any, rh: Any, s: Any) -> Any:
         h = chosen(limited(wx[0] + rh[0]))

@@ -43,6 +43,17 @@ def test_convert_swaps_layers_in_place_and_back():
         ours.convert_back(ours.GRU(2, 4, num_heads=2))
 
 
+def test_hooks_go_with_the_layer():
+    layer, calls = nn.GRU(2, 3), []
+    layer.register_forward_hook(lambda *_: calls.append("forward"))
+    layer.register_full_backward_hook(lambda *_: calls.append("backward"))
+    for change in (ours.convert, ours.convert_back):
+        layer = change(layer)
+        layer(torch.ones(4, 1, 2, requires_grad=True))[0].sum().backward()
+        assert calls == ["forward", "backward"]
+        calls.clear()
+
+
 class Subclass(ours.LSTM):
     pass
 

@@ -53,7 +53,7 @@ def _arrays_and_cells(torch, path, limits):
     for place, state in found:
         start = "".join(f"{part}." for part in place) if len(found) > 1 else ""
         for name, value in state.items():
-            if _is_tensor(torch, value):
+            if isinstance(value, torch.Tensor):
                 arrays[start + name] = _array(torch, value, f"{path}: tensor '{start + name}'", limits)
         for name, note in getattr(state, "_metadata", {}).items():
             if isinstance(note, dict) and isinstance(note.get("cell"), str):
@@ -120,15 +120,12 @@ def _kind_of_zip(path):
         return "it is an archive of NumPy: read it by numpy.load, and give its arrays to from_torch"
     if any(name.endswith("data.pkl") for name in names):
         return None
-    return f"it is a zip archive of {_some(names)}, and torch.save writes data.pkl"
+    return f"it is a zip archive of {some(names)}, and torch.save writes data.pkl"
 
 
-def _some(names, shown=5):
+def some(names, shown=5):
+    """Returns the first names of a list, and how many there are besides."""
     return ", ".join(names[:shown]) + (f", and {len(names) - shown} more" if len(names) > shown else "")
-
-
-def _is_tensor(torch, value):
-    return isinstance(value, torch.Tensor)
 
 
 def _state_dicts(torch, value, place, found, visited):
@@ -140,7 +137,8 @@ def _state_dicts(torch, value, place, found, visited):
         members = {str(i): each for i, each in enumerate(value)}
     elif isinstance(value, dict) and "param_groups" not in value and all(isinstance(name, str) for name in value):
         members = value
-        if any(_is_tensor(torch, each) and each.is_floating_point() and each.ndim > 0 for each in value.values()):
+        tensors = [each for each in value.values() if isinstance(each, torch.Tensor)]
+        if any(each.is_floating_point() and each.ndim > 0 for each in tensors):
             found.append((place, value))
     else:
         return found
@@ -152,7 +150,7 @@ def _state_dicts(torch, value, place, found, visited):
 
 def _outermost(torch, found):
     """Removes mappings with other content than tensors if they contain a mapping of tensors only."""
-    whole = [place for place, state in found if all(_is_tensor(torch, value) for value in state.values())]
+    whole = [place for place, state in found if all(isinstance(value, torch.Tensor) for value in state.values())]
     return [(p, state) for p, state in found if not any(len(w) > len(p) and w[: len(p)] == p for w in whole)]
 
 
@@ -173,7 +171,7 @@ def _seen(content):
         return f"an object of the class {content.seen}"
     if isinstance(content, dict):
         names = [f"{name} ({_class(value)})" for name, value in content.items()]
-        return _some(names) if names else "an empty dictionary"
+        return some(names) if names else "an empty dictionary"
     return f"a {_class(content)}"
 
 

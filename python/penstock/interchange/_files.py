@@ -81,13 +81,7 @@ def write_tensors(path, tensors, *, max_shard_bytes=None):
         InvalidArgument: A tensor has an unsupported dtype, or ``max_shard_bytes`` is not positive.
         IoFailure: A file cannot be written.
     """
-    _write(path, tensors, None, max_shard_bytes)
-
-
-def _write(path, tensors, metadata, max_shard_bytes):
-    if max_shard_bytes is not None and max_shard_bytes <= 0:
-        raise InvalidArgument(f"max_shard_bytes must be positive, not {max_shard_bytes}")
-    _safetensors.write(path, tensors, metadata, max_shard_bytes)
+    _safetensors.write(path, tensors, max_shard_bytes=max_shard_bytes)
 
 
 def _stack(tensors, description, source):
@@ -246,13 +240,9 @@ def _load(path, format, prefix, options):
     places = [p for p in _layers(tensors) if format in (None, p[0]) and wanted in (None, p[1].removesuffix("."))]
     if not places:
         what = f"no recurrent layer of {format}" if format else "no recurrent layer that is known"
-        raise BadInput(f"{path}: {what}{f' at {prefix!r}' if prefix else ''}; its tensors are {_some(tensors)}")
+        some = _checkpoints.some(list(tensors)) or "none"
+        raise BadInput(f"{path}: {what}{f' at {prefix!r}' if prefix else ''}; its tensors are {some}")
     return _read_layers(tensors, _cells(metadata, path), places, options, path)
-
-
-def _some(tensors, shown=5):
-    names = ", ".join(list(tensors)[:shown]) or "none"
-    return names + (f", and {len(tensors) - shown} more" if len(tensors) > shown else "")
 
 
 def save(path, layers, *, format="torch", max_shard_bytes=None, **options):
@@ -283,7 +273,8 @@ def save(path, layers, *, format="torch", max_shard_bytes=None, **options):
     if format == "onnx":
         if len(layers) != 1:
             raise InvalidArgument(f"a file of ONNX holds one stack, not {len(layers)}")
-        onnx.write_onnx(path, *layers.values())
+        (weights,) = layers.values()
+        weights.to_numpy("float32").save_onnx(path)
         return
     if os.fspath(path).endswith((*_CHECKPOINTS, *_OF_KERAS, ".onnx")):
         raise InvalidArgument(
@@ -312,4 +303,4 @@ def save(path, layers, *, format="torch", max_shard_bytes=None, **options):
     metadata = {_LAYERS: json.dumps(cells)}
     if equations := _equations(cells.values()):
         metadata[_EQUATIONS] = json.dumps(equations)
-    _write(path, tensors, metadata, max_shard_bytes)
+    _safetensors.write(path, tensors, metadata, max_shard_bytes)

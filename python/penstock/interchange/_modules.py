@@ -8,6 +8,7 @@ from torch.nn import functional
 
 from ..errors import InvalidArgument
 from ..torch import GRU, LSTM, RNN, SLSTM, MinGRU, MinLSTM, Recurrent
+from ..torch._initial import cell_of
 from ._weights import RecurrentWeights
 
 _KINDS = {
@@ -22,7 +23,6 @@ _KINDS = {
     "minlstm": (MinLSTM, {}),
     "minlstm-log": (MinLSTM, {"candidate": "positive"}),
 }
-_THEIRS = {nn.LSTM: "lstm", nn.GRU: "gru"}
 
 
 def module_of(weights, batch_first):
@@ -52,21 +52,12 @@ def module_of(weights, batch_first):
     return module
 
 
-def _cell_of(module):
-    if hasattr(module, "_cell"):
-        return module._cell()
-    if isinstance(module, nn.RNN):
-        return "elman" if module.nonlinearity == "tanh" else "elman-relu"
-    for kind, cell in _THEIRS.items():
-        if isinstance(module, kind):
-            return cell
-    raise InvalidArgument(
-        f"module must be a recurrent layer of torch.nn or penstock.torch, not {type(module).__name__}"
-    )
-
-
 def weights_of(module):
-    cell = _cell_of(module)
+    if not hasattr(module, "_cell") and not isinstance(module, nn.RNNBase):
+        raise InvalidArgument(
+            f"module must be a recurrent layer of torch.nn or penstock.torch, not {type(module).__name__}"
+        )
+    cell = cell_of(module)
     if getattr(module, "proj_size", 0) > 0:
         raise InvalidArgument(
             f"module must have no projections (proj_size), not {module.proj_size}, since RecurrentWeights cannot hold "

@@ -55,11 +55,11 @@ def of_own_cell(weights, cell, gates, learnt=()):
     return RecurrentWeights(cell, tensors)
 
 
-def floats(name, array):
+def floats(name, array, source="weights"):
     """Returns an array of float32 or float64; float16 becomes float32. Raises BadInput for other types."""
     array = np.asarray(array)
     if array.dtype.kind != "f":
-        raise BadInput(f"weights: tensor '{name}' is of type {array.dtype}, expected floats")
+        raise BadInput(f"{source}: tensor '{name}' is of type {array.dtype}, expected floats")
     return array if array.dtype == np.float64 else array.astype(np.float32, copy=False)
 
 
@@ -74,14 +74,12 @@ def take(tensors, name, source, *shape):
     """
     if name not in tensors:
         raise BadInput(f"{source}: there is no tensor '{name}'")
-    array = np.asarray(tensors[name])
-    if array.dtype.kind != "f":
-        raise BadInput(f"{source}: tensor '{name}' is of type {array.dtype}, expected floats")
+    array = floats(name, tensors[name], source)
     fits = len(array.shape) == len(shape) and all(e is None or e == a for e, a in zip(shape, array.shape))
     if not fits:
         expected = "[" + ", ".join("any" if extent is None else str(extent) for extent in shape) + "]"
         raise BadInput(f"{source}: tensor '{name}' is {shape_text(array.shape)}, expected {expected}")
-    return array if array.dtype == np.float64 else array.astype(np.float32, copy=False)
+    return array
 
 
 def refuse_others(tensors, known, source):

@@ -7,6 +7,7 @@ cells of :mod:`penstock.variants`. Files need the package h5py, but not Keras.
 
 from __future__ import annotations
 
+import functools
 import io
 import json
 import re
@@ -195,27 +196,24 @@ def _directions(entry, name, source):
     return [("", (title, f"forward_{title}"), both[0]), ("_reverse", titles, both[1])]
 
 
-def _groups_of_keras_3(place, directions, groups):
-    """Returns {suffix: groups} of the cells of each direction in a Keras 3 file."""
-    found = {}
-    for suffix, titles, cells in directions:
-        folder = place + (f"/{'backward' if suffix else 'forward'}_layer" if titles else "") + "/cell"
-        stacked = [name for name in groups if name.startswith(f"{folder}/cells/")]
-        found[suffix] = [f"{folder}/vars"] if not stacked else stacked
-        if len(stacked) > 1 and len(cells) > 1:  # in the order of their numbers: lstm_cell, lstm_cell_1
-            found[suffix] = sorted(stacked, key=lambda name: int((re.search(r"_(\d+)/vars$", name) or [0, 0])[1]))
-    return found
-
-
-def _groups_by_name(names, directions, groups, top):
-    """Returns {suffix: groups} in the older format, which names groups by layers."""
+def _groups_of_layer(place, names, groups):
+    """Returns the groups of a layer, in a Keras 3 file by its place, in the older format by its names."""
+    if any(group.endswith("/vars") for group in groups):
+        return [group for group in groups if group.startswith(place + "/")]
     own = [g for g in groups if g.removeprefix("/model_weights").split("/")[1] == names[0]]
-    if not top:
-        own = [g for g in own if names[-1] in g.split("/")[2:]]
-    found = {}
-    for suffix, titles, _ in directions:
-        found[suffix] = [g for g in own if not titles or set(titles) & set(g.split("/"))]
-    return found
+    return own if len(names) == 1 else [g for g in own if names[-1] in g.split("/")[2:]]
+
+
+def _groups_of_direction(place, direction, groups):
+    """Returns the groups of the cells of one direction among those of its layer."""
+    suffix, titles, cells = direction
+    if not any(group.endswith("/vars") for group in groups):
+        return [g for g in groups if not titles or set(titles) & set(g.split("/"))]
+    folder = place + (f"/{'backward' if suffix else 'forward'}_layer" if titles else "") + "/cell"
+    stacked = [name for name in groups if name.startswith(f"{folder}/cells/")]
+    if len(stacked) > 1 and len(cells) > 1:  # in the order of their numbers: lstm_cell, lstm_cell_1
+        return sorted(stacked, key=lambda name: int((re.search(r"_(\d+)/vars$", name) or [0, 0])[1]))
+    return stacked or [name for name in groups if name == f"{folder}/vars"]
 
 
 def _order_of(file, groups):
@@ -253,19 +251,15 @@ def _read_group(file, limits, config, name=None, cell=None):
     ordered = _order_of(file, list(groups))
     configured = _configurations(config)
     readers, used = {}, set()
-    modern = any(group.endswith("/vars") for group in groups)
     titles = unique_names([tuple(map(str, names)) for _, names, _ in configured])
     for title, (place, names, entry) in zip(titles, configured):
-        mine = [g for g in ordered if g.startswith(place + "/")] if modern else [
-            g for found in _groups_by_name(names, [("", (), [])], ordered, len(names) == 1).values() for g in found
-        ]
-        used |= set(mine)
-        readers[title] = lambda place=place, names=names, entry=entry, title=title: _configured(
-            groups, ordered, (place, names, entry, title, modern), limits
-        )
+        own = _groups_of_layer(place, names, ordered)
+        used |= set(own)
+        mine = {group: groups[group] for group in own}
+        readers[title] = functools.partial(_configured, mine, place, entry, title, limits)
     for title, parts in _unconfigured([g for g in ordered if g not in used]).items():
         title = title if title not in readers else title + "#"
-        readers[title] = lambda parts=parts, title=title: _unconfigured_layer(groups, parts, title, cell, limits)
+        readers[title] = functools.partial(_unconfigured_layer, groups, parts, title, cell, limits)
     if name is not None and name not in readers:
         raise BadInput(f"{source}: there is no layer '{name}', but {', '.join(readers)}")
     layers = {title: read() for title, read in readers.items() if name in (None, title)}
@@ -274,17 +268,13 @@ def _read_group(file, limits, config, name=None, cell=None):
     return layers
 
 
-def _configured(groups, ordered, what, limits):
+def _configured(groups, place, entry, title, limits):
     """Returns the weights of one layer with a known configuration."""
-    source, (place, names, entry, title, modern) = limits.path, what
-    directions = _directions(entry, title, source)
-    if modern:
-        places = _groups_of_keras_3(place, directions, ordered)
-    else:
-        places = _groups_by_name(names, directions, ordered, len(names) == 1)
+    source = limits.path
     parts = {}
-    for suffix, _, cells in directions:
-        own = [group for group in places[suffix] if group in groups]
+    for direction in _directions(entry, title, source):
+        suffix, _, cells = direction
+        own = _groups_of_direction(place, direction, list(groups))
         if len(own) != len(cells) or not cells:
             raise BadInput(
                 f"{source}: layer '{title}' has {len(own)} groups of weights in the file, expected {len(cells)}; a layer "
@@ -443,32 +433,26 @@ def _write_layer(group, name, weights, counts):
         for i, array in enumerate(to_keras(part)):
             own.create_dataset(f"{place}/{i}", data=array)
         own[place].attrs["penstock.cell"] = weights.cell
-    layer = {"module": "keras.layers", "class_name": kind, "config": config, "registered_name": None}
+    layer = _entry(kind, config)
     if not both:
         return layer
     inner = {**config, "name": f"{name}_forward"}
     backward = {**config, "name": f"{name}_backward", "go_backwards": True}
     wrapped = {"name": name, "merge_mode": "concat", "layer": {**layer, "config": inner}}
     wrapped["backward_layer"] = {**layer, "config": backward}
-    return {"module": "keras.layers", "class_name": "Bidirectional", "config": wrapped, "registered_name": None}
+    return _entry("Bidirectional", wrapped)
+
+
+def _entry(kind, config, module="keras.layers"):
+    return {"module": module, "class_name": kind, "config": config, "registered_name": None}
 
 
 def _archive(weights, layers, inputs):
     """Returns the bytes of a .keras file."""
     shape = [None, None, inputs]
-    entry = {
-        "module": "keras.layers",
-        "class_name": "InputLayer",
-        "config": {"batch_shape": shape},
-        "registered_name": None,
-    }
-    config = {
-        "module": "keras",
-        "class_name": "Sequential",
-        "config": {"name": "penstock", "trainable": True, "layers": [entry, *layers], "build_input_shape": shape},
-        "registered_name": None,
-        "build_config": {"input_shape": shape},
-    }
+    layers = [_entry("InputLayer", {"batch_shape": shape}), *layers]
+    config = {"name": "penstock", "trainable": True, "layers": layers, "build_input_shape": shape}
+    config = _entry("Sequential", config, "keras") | {"build_config": {"input_shape": shape}}
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
         archive.writestr("metadata.json", json.dumps({"keras_version": "3.0.0"}))

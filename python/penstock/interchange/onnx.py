@@ -164,15 +164,12 @@ class _Graph:
             self.limits.step()
             each = todo[-1]
             sources = self._sources(each)
-            if isinstance(sources, str):
-                known[each] = sources
-            missing = [s for s in sources if s not in known] if not isinstance(sources, str) else []
+            missing = [] if isinstance(sources, str) else [s for s in sources if s not in known]
             if each not in known and missing and len(todo) <= len(self.makers):
-                todo += missing[:1]
+                todo.append(missing[0])
                 continue
-            states = {known.get(s, "given") for s in sources} if not isinstance(sources, str) else {known[each]}
-            known[each] = next((state for state in ("given", "stored") if state in states), "zero")
-            todo.pop()
+            states = {sources} if isinstance(sources, str) else {known.get(s, "given") for s in sources}
+            known[todo.pop()] = next((state for state in ("given", "stored") if state in states), "zero")
         return known[name]
 
     def _sources(self, name):
@@ -285,9 +282,8 @@ def _cell_of(node, attributes, peepholes, source):
     return _variant(node, found[:half], bool(attributes.get("input_forget")), peepholes, attributes, source)
 
 
-def _refuse_inputs(node, graph, source):
+def _refuse_inputs(inputs, graph, source):
     """Raises Unsupported for further inputs that are stored in the file. Those given to the graph are the caller's."""
-    inputs = dict(zip(_INPUTS, node.input))
     for name in ("initial_h", "initial_c"):
         if inputs.get(name) and graph.held(inputs[name]) == "stored":
             raise Unsupported(
@@ -307,12 +303,13 @@ _INPUTS = ("X", "W", "R", "B", "sequence_lens", "initial_h", "initial_c", "P")
 
 def _layer(node, graph, onnx, source):
     attributes = {each.name: onnx.helper.get_attribute_value(each) for each in node.attribute}
-    peepholes = len(node.input) > 7 and node.input[7] and graph.held(node.input[7]) != "zero"
-    cell = _cell_of(node, attributes, bool(peepholes), source)
-    _refuse_inputs(node, graph, source)
+    inputs = dict(zip(_INPUTS, node.input))
+    peepholes = bool(inputs.get("P")) and graph.held(inputs["P"]) != "zero"
+    cell = _cell_of(node, attributes, peepholes, source)
+    _refuse_inputs(inputs, graph, source)
     tensors = {}
-    for name, i in (("W", 1), ("R", 2), ("B", 3), ("P", 7)):
-        given = node.input[i] if len(node.input) > i else ""
+    for name in ("W", "R", "B", "P"):
+        given = inputs.get(name, "")
         if (not given and name == "B") or (name == "P" and not peepholes):
             continue
         tensors[name] = graph.array(given)
@@ -453,8 +450,3 @@ def _read_layers(path, name, onnx, graph, limits):
         for title, (node, own) in zip(names, found)
         if name in (None, title)
     }
-
-
-def write_onnx(path, weights):
-    """Writes a stack of any cell as an ONNX file."""
-    weights.to_numpy("float32").save_onnx(path)

@@ -5,7 +5,7 @@ from torch import nn
 
 from .._minimal import minimal_cell
 from ._checks import Foreign
-from ._composed import CELLS
+from ._composed import CELLS, parameter_shapes
 from ._notes import CellNote
 from ._ops import one_step, run_layers
 
@@ -24,23 +24,15 @@ class Cell(CellNote, Foreign, nn.Module):
         self.num_heads = num_heads
         if hidden_size % num_heads != 0:
             raise ValueError(f"num_heads must divide hidden_size {hidden_size}, got {num_heads}")
-        gates, _, scans = CELLS[self._cell()]
-        rows = gates * hidden_size
-        recurrent_shape = (
-            (rows, hidden_size) if num_heads == 1 else (num_heads, rows // num_heads, hidden_size // num_heads)
-        )
-        for name, shape in [
-            ("weight_ih", (rows, input_size)),
-            ("weight_hh", None if scans else recurrent_shape),
-            ("bias_ih", (rows,) if bias else None),
-            ("bias_hh", (rows,) if bias and not scans else None),
-        ]:
-            value = None if shape is None else nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
-            self.register_parameter(name, value)
+        shapes = parameter_shapes(self._cell(), input_size, hidden_size, num_heads, "both" if bias else "none")
+        for name in _WEIGHTS:
+            given = nn.Parameter(torch.empty(shapes[name], device=device, dtype=dtype)) if name in shapes else None
+            self.register_parameter(name, given)
         self.reset_parameters()
 
     def _cell(self):
-        raise NotImplementedError
+        """Returns the name of the cell in the library."""
+        return self._kind
 
     def reset_parameters(self):
         bound = self.hidden_size**-0.5
@@ -142,22 +134,19 @@ class RNNCell(Cell):
 class GRUCell(Cell):
     """One step of a gated recurrent unit, like ``torch.nn.GRUCell``."""
 
-    def _cell(self):
-        return "gru"
+    _kind = "gru"
 
 
 class LSTMCell(Cell):
     """One step of an LSTM, like ``torch.nn.LSTMCell``. Returns ``(h, c)``."""
 
-    def _cell(self):
-        return "lstm"
+    _kind = "lstm"
 
 
 class SLSTMCell(Cell):
     """One step of an sLSTM. Returns ``(h, c, n, m)``."""
 
-    def _cell(self):
-        return "slstm"
+    _kind = "slstm"
 
 
 class _ScanCell(Cell):
@@ -170,6 +159,9 @@ class _ScanCell(Cell):
         self.candidate = candidate
         super().__init__(input_size, hidden_size, bias, device, dtype, num_heads=num_heads)
 
+    def _cell(self):
+        return minimal_cell(self._kind, self.candidate)
+
 
 class MinGRUCell(_ScanCell):
     """One step of a minGRU.
@@ -180,12 +172,10 @@ class MinGRUCell(_ScanCell):
     The other arguments are those of ``torch.nn.GRUCell``.
     """
 
-    def _cell(self):
-        return minimal_cell("mingru", self.candidate)
+    _kind = "mingru"
 
 
 class MinLSTMCell(_ScanCell):
     """One step of a minLSTM. The arguments are those of :class:`MinGRUCell`."""
 
-    def _cell(self):
-        return minimal_cell("minlstm", self.candidate)
+    _kind = "minlstm"

@@ -9,7 +9,7 @@ from torch.nn import functional
 from penstock import _core, reference
 from penstock.errors import InvalidArgument
 
-from ._own import own_step, own_terms, split_bias
+from ._own import learnt_vectors, own_step, own_terms, split_bias
 
 
 class _Cells(dict):
@@ -32,6 +32,20 @@ class _Cells(dict):
 CELLS = _Cells(
     {name: (gates, states, name in reference.TERMS) for name, (_, gates, states) in reference.CELLS.items()}
 )
+
+
+def parameter_shapes(cell, inputs, hidden, heads, bias):
+    """Returns {name: shape} of the parameters of one direction of a layer. `bias` is "none", "single" or "both"."""
+    gates, _, scans = CELLS[cell]
+    shapes = {"weight_ih": (gates * hidden, inputs)}
+    if not scans:
+        whole = (gates * hidden, hidden)
+        shapes["weight_hh"] = whole if heads == 1 else (heads, gates * hidden // heads, hidden // heads)
+    if bias != "none":
+        shapes["bias_ih"] = ((gates + learnt_vectors(cell)) * hidden,)
+    if bias == "both" and not scans:
+        shapes["bias_hh"] = (gates * hidden,)
+    return shapes
 
 
 class _OfTensors:
@@ -211,26 +225,3 @@ def composed_op(x, weights, states, lengths, batch_sizes, reset, cell, layers, b
     form = (lengths, batch_sizes, reset, cell, layers, bidirectional, batch_first, every_state, loop, scan, around)
     y, last, every = composed(x.to(dtype), [w.to(dtype) for w in weights], states, *form)
     return y.to(x.dtype), last, every
-
-
-def composed_scan(a, b, h0, lengths, reset, logarithmic, reverse, loop=unrolled):
-    """Computes the op `penstock::scan`. h0 must be given."""
-    valid = None
-    if lengths is not None:
-        valid = (torch.arange(a.shape[1], device=a.device) < lengths.unsqueeze(1)).unsqueeze(-1)
-        a, b = (torch.where(valid, t, torch.zeros_like(t)) for t in (a, b))
-    if logarithmic:
-        a, b = torch.exp(a), torch.exp(b)
-    if reset is not None:
-        a = torch.where(reset.bool().unsqueeze(-1), torch.zeros_like(a), a)
-
-    def step(given, state):
-        a, b, now = given
-        after = a * state[0] + b
-        if now is None:
-            return (after,), (after,)
-        return (torch.where(now, after, state[0]),), (torch.where(now, after, torch.zeros_like(after)),)
-
-    terms = (t if t is None else t.transpose(0, 1) for t in (a, b, valid))
-    (h,), (last,) = loop(step, tuple(terms), (h0,), reverse)
-    return h.transpose(0, 1), last

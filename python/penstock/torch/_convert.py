@@ -13,19 +13,7 @@ from ._stack import Stack
 _OURS = {nn.RNN: RNN, nn.GRU: GRU, nn.LSTM: LSTM, nn.RNNCell: RNNCell, nn.GRUCell: GRUCell, nn.LSTMCell: LSTMCell}
 _THEIRS = {ours: theirs for theirs, ours in _OURS.items()}
 _OPTIONS = ("bias", "nonlinearity", "num_layers", "batch_first", "dropout", "bidirectional")
-_HOOKS = (
-    "_forward_hooks",
-    "_forward_hooks_with_kwargs",
-    "_forward_hooks_always_called",
-    "_forward_pre_hooks",
-    "_forward_pre_hooks_with_kwargs",
-    "_backward_hooks",
-    "_backward_pre_hooks",
-    "_state_dict_hooks",
-    "_state_dict_pre_hooks",
-    "_load_state_dict_pre_hooks",
-    "_load_state_dict_post_hooks",
-)
+_HOOKS = [name for name in vars(nn.Module()) if "_hook" in name]
 
 
 def _other(module, kind):
@@ -44,9 +32,7 @@ def _other(module, kind):
     other._parameters.update(module._parameters)
     if hasattr(other, "_init_flat_weights"):
         other._init_flat_weights()
-    for hooks in _HOOKS:
-        if hasattr(module, hooks):
-            setattr(other, hooks, getattr(module, hooks))
+    vars(other).update({name: value for name, value in vars(module).items() if name in _HOOKS})
     return other.train(module.training)
 
 

@@ -26,8 +26,9 @@ def entering(x, weights, state, batch_sizes, cell, layers, bidirectional, batch_
     return x.new_zeros(states, slots, rows, weights[0].shape[0] // gates, dtype=dtype)
 
 
-def recurrent(scan, x, weights, state, lengths, batch_sizes, reset, *form, keep_tape, every_state):
+def recurrent(scan, x, weights, state, lengths, batch_sizes, reset, *form):
     """Computes the op `penstock::recurrent`, with an empty tape."""
+    *form, _, every_state = form
     state = entering(x, weights, state, batch_sizes, *form)
     rows = (lengths, batch_sizes, reset)
     y, last, every = composed_op(x, weights, tuple(state), *rows, *form, every_state, scan=scan)
@@ -50,9 +51,9 @@ def _forward(scan, rows, form, every_state):
     return forward
 
 
-def recurrent_backward(scan, dy, dstate, dstates, x, weights, state, lengths, batch_sizes, reset, y, tape, *form,
-                       every_state, want_dx, want_dweights):  # fmt: skip
+def recurrent_backward(scan, dy, dstate, dstates, x, weights, state, lengths, batch_sizes, reset, y, tape, *form):
     """Computes the op `penstock::recurrent_backward`."""
+    *form, every_state, want_dx, want_dweights = form
     inputs = (x, entering(x, weights, state, batch_sizes, *form), *weights)
     forward = _forward(scan, (lengths, batch_sizes, reset), form, every_state)
     dx, dstate_in, *dweights = _vjp(forward, inputs, (dy, dstate, dstates)[: 3 if every_state else 2])

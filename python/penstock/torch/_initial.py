@@ -3,16 +3,14 @@
 import torch
 from torch import nn
 
-import penstock
-
 from ._stack import Stack
 
 _CELLS = {"LSTM": "lstm", "GRU": "gru", "RNN_TANH": "elman", "RNN_RELU": "elman-relu"}
 
 
 def cell_of(module):
-    """Returns the name of the cell of a recurrent layer, of Penstock or of torch.nn."""
-    return module._cell() if isinstance(module, Stack) else _CELLS[module.mode]
+    """Returns the name of the cell of a recurrent layer or a cell, of Penstock or of torch.nn's layers."""
+    return module._cell() if hasattr(module, "_cell") else _CELLS[module.mode]
 
 
 def recurrent_layers(model):
@@ -56,16 +54,8 @@ def initialise(model, weights="standard", *, chrono=0.0):
 
 
 def _drawn(layer, weights, chrono):
-    network = penstock.Recurrent(
-        cell_of(layer),
-        layer.input_size,
-        layer.hidden_size,
-        layers=layer.num_layers,
-        direction="bidirectional" if layer.bidirectional else "forward",
-        heads=getattr(layer, "num_heads", 1),
-        bias=layer.bias,
-    )
-    own = {name: getattr(layer, name).detach().float().cpu().numpy() for name in network.parameters}
-    network.load_state_dict(own)
+    from ..interchange import RecurrentWeights  # whose modules are those of this package
+
+    network = RecurrentWeights.from_torch(layer).to_numpy("float32")
     network.initialise(weights, chrono=chrono, seed=int(torch.randint(2**62, ()).item()))
     return network.state_dict()

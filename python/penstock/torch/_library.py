@@ -1,7 +1,6 @@
 """Loads the library of ops, which registers itself with PyTorch."""
 
 import ctypes
-import os
 import pathlib
 
 try:
@@ -12,24 +11,14 @@ except ModuleNotFoundError as error:
     raise ModuleNotFoundError("penstock.torch needs PyTorch 2.10 or later: pip install 'torch>=2.10'", name="torch") from None
 
 
-def _version(text):
-    major, minor = text.split(".")[:2]
-    return int(major), int(minor)
-
-
-if _version(torch.__version__) < (2, 10):
+if tuple(map(int, torch.__version__.split(".")[:2])) < (2, 10):
     raise ImportError(
         f"penstock.torch needs PyTorch 2.10 or later, not {torch.__version__}: pip install 'torch>=2.10'"
     )
 
 
-def _path():
-    named = os.environ.get("PENSTOCK_TORCH_LIBRARY")
-    return pathlib.Path(named) if named else pathlib.Path(__file__).parent.parent / "libpenstock_torch.so"
-
-
 #: Path of the library of ops. C++ programs that run an exported model load it with dlopen().
-library_path = _path()
+library_path = pathlib.Path(__file__).parent.parent / "libpenstock_torch.so"
 
 
 def _load():

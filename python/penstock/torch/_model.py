@@ -9,8 +9,7 @@ from torch import nn
 from torch.nn import functional
 
 from .. import _core
-from ._composed import CELLS
-from ._own import learnt_vectors
+from ._composed import parameter_shapes
 from ._ops import run_layers
 
 _FORMAT_VERSION = 2  # version of descriptions
@@ -56,12 +55,8 @@ class Recurrence(nn.Module):
     def __init__(self, cell, inputs, hidden, heads):
         super().__init__()
         self.cell = cell
-        gates, _, scans = CELLS[cell]
-        self.weight_ih = nn.Parameter(torch.zeros(gates * hidden, inputs))
-        if not scans:
-            shape = (gates * hidden, hidden) if heads == 1 else (heads, gates * hidden // heads, hidden // heads)
-            self.weight_hh = nn.Parameter(torch.zeros(shape))
-        self.bias_ih = nn.Parameter(torch.zeros((gates + learnt_vectors(cell)) * hidden))
+        for name, shape in parameter_shapes(cell, inputs, hidden, heads, "single").items():
+            self.register_parameter(name, nn.Parameter(torch.zeros(shape)))
 
     def forward(self, x, state):
         states = () if state is None else state.unbind(0)
@@ -207,15 +202,12 @@ class SequenceModel(nn.Module):
 
     def __init__(self, spec, data):
         super().__init__()
-        self.spec, self.data = dict(spec), dict(data)
-        self.spec.setdefault("from_last", False)
-        self.spec.setdefault("end_norms", True)
-        self.spec.setdefault("lags", 0)
-        self.spec.setdefault("known_effects", False)
+        self.spec = {"from_last": False, "end_norms": True, "lags": 0, "known_effects": False, **spec}
+        self.data = dict(data)
         self._members = self.spec.get("members", 1)
         inputs, targets = len(data["inputs"]), len(data["targets"])
         self._columns = _shared_columns(data) if self.spec["from_last"] else []
-        outputs = _output_size(data, targets)
+        outputs = len(data["classes"]) or data["vocabulary"] or targets * data["horizon"]
         if self._members > 1:
             self.members = nn.ModuleList(nn.Module() for _ in range(self._members))
         for module in self.members if self._members > 1 else [self]:
@@ -308,33 +300,19 @@ class SequenceModel(nn.Module):
         return last.repeat(1, 1, self.data["horizon"])
 
 
-def _output_size(data, targets):
-    if data["vocabulary"] > 0 and not data["classes"]:
-        return data["vocabulary"]
-    if data["classes"]:
-        return len(data["classes"])
-    return targets * data["horizon"]
-
-
 def _shared_columns(data):
     """Returns the columns that are both inputs and targets.
 
     `offset + factor * input` converts a normalised input to the normalisation of the target.
     """
-    inputs = {}
-    for i, column in enumerate(data["inputs"]):
-        inputs.setdefault(column["name"], i)
-    columns = []
-    for target, to in enumerate(data["targets"]):
-        if to["name"] not in inputs:
-            continue
-        source = data["inputs"][inputs[to["name"]]]
-        columns.append(
-            {
-                "input": inputs[to["name"]],
-                "target": target,
-                "factor": source["scale"] / to["scale"],
-                "offset": (source["mean"] - to["mean"]) / to["scale"],
-            }
-        )
-    return columns
+    first = {column["name"]: (i, column) for i, column in reversed(list(enumerate(data["inputs"])))}
+    return [
+        {
+            "input": i,
+            "target": target,
+            "factor": source["scale"] / to["scale"],
+            "offset": (source["mean"] - to["mean"]) / to["scale"],
+        }
+        for target, to in enumerate(data["targets"])
+        for i, source in ([first[to["name"]]] if to["name"] in first else [])
+    ]

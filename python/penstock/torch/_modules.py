@@ -7,7 +7,7 @@ from torch.nn.parameter import Parameter
 
 from .._minimal import minimal_cell
 from ._checks import check_sizes, refuse_projection
-from ._composed import CELLS, terms_of
+from ._composed import parameter_shapes, terms_of
 from ._ops import autocast_sequence, keeps_tape
 from ._own import describe_cell, initial_values, learnt_vectors
 from ._parallel_layer import Reach, parallel_layer
@@ -78,6 +78,8 @@ class LSTM(Stack):
     The other arguments are those of ``torch.nn.LSTM``.
     """
 
+    _kind = "lstm"
+
     def __init__(self, input_size, hidden_size, num_layers=1, bias=True, batch_first=False, dropout=0.0,
                  bidirectional=False, proj_size=0, device=None, dtype=None, *, num_heads=1):  # fmt: skip
         super().__init__(
@@ -85,9 +87,6 @@ class LSTM(Stack):
             dtype,
         )  # fmt: skip
         self._divide_into_heads(num_heads)
-
-    def _cell(self):
-        return "lstm"
 
 
 class _OwnStack(Stack):
@@ -118,20 +117,8 @@ class _OwnStack(Stack):
         self.reset_parameters()
         self._divide_into_heads(num_heads)
 
-    def _learnt(self):
-        """Returns the number of vectors behind the gates of bias_ih."""
-        return 0
-
     def _add_parameters(self, suffix, width, device, dtype):
-        gates, _, scans = CELLS[self._cell()]
-        rows = gates * self.hidden_size
-        shapes = {"weight_ih": (rows, width)}
-        if not scans:
-            shapes["weight_hh"] = (rows, self.hidden_size)
-        if self.bias:
-            shapes["bias_ih"] = (rows + self._learnt() * self.hidden_size,)
-            if not scans:
-                shapes["bias_hh"] = (rows,)
+        shapes = parameter_shapes(self._cell(), width, self.hidden_size, 1, "both" if self.bias else "none")
         names = [name + suffix for name in shapes]
         for name, shape in zip(names, shapes.values()):
             self.register_parameter(name, Parameter(torch.empty(shape, device=device, dtype=dtype)))
@@ -153,7 +140,7 @@ class Recurrent(_OwnStack):
     def __init__(self, cell, input_size, hidden_size, num_layers=1, bias=True, batch_first=False, dropout=0.0,
                  bidirectional=False, device=None, dtype=None, *, num_heads=1):  # fmt: skip
         self._name, self._json = describe_cell(cell)
-        if self._learnt() and not bias:
+        if learnt_vectors(self._name) and not bias:
             raise ValueError(f"bias must be True for the cell {self._name}, whose learnt vectors stand behind bias_ih")
         options = (num_layers, bias, batch_first, dropout, bidirectional, device, dtype)
         super().__init__(input_size, hidden_size, *options, num_heads=num_heads)
@@ -161,9 +148,6 @@ class Recurrent(_OwnStack):
 
     def _cell(self):
         return self._name
-
-    def _learnt(self):
-        return learnt_vectors(self._name)
 
     def reset_parameters(self):
         """Sets initial weights as torch.nn does, and learnt vectors to the initial values of the cell."""
@@ -187,8 +171,7 @@ class SLSTM(_OwnStack):
     The arguments are those of ``torch.nn.LSTM`` without ``proj_size``, and ``num_heads`` as for :class:`LSTM`.
     """
 
-    def _cell(self):
-        return "slstm"
+    _kind = "slstm"
 
 
 class _Shared:
@@ -212,6 +195,9 @@ class _ScanStack(_OwnStack):
         super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, device, dtype)
         self._process_group = _Shared(process_group)
         self._reach = Reach()
+
+    def _cell(self):
+        return minimal_cell(self._kind, self.candidate)
 
     @property
     def process_group(self):
@@ -275,8 +261,7 @@ class MinGRU(_ScanStack):
     The other arguments are those of ``torch.nn.GRU``.
     """
 
-    def _cell(self):
-        return minimal_cell("mingru", self.candidate)
+    _kind = "mingru"
 
 
 class MinLSTM(_ScanStack):
@@ -285,5 +270,4 @@ class MinLSTM(_ScanStack):
     It runs as a scan, in parallel over the sequence. The arguments are those of :class:`MinGRU`.
     """
 
-    def _cell(self):
-        return minimal_cell("minlstm", self.candidate)
+    _kind = "minlstm"

@@ -9,7 +9,8 @@ import warnings
 import torch
 
 from ._checks import no_onnx_export
-from ._composed import CELLS, composed_op, composed_scan
+from ._composed import CELLS, composed_op
+from ._scans import Terms
 
 #: Layers that an exporter writes as one operator. That of torch.export would write an RNN for one length.
 _OPERATORS = {"lstm": torch.lstm, "gru": torch.gru}
@@ -43,8 +44,18 @@ def _zeros(x, weights, cell, count, bidirectional, batch_first):
 
 def scan(a, b, h0, lengths, reset, logarithmic, reverse):
     """Computes _ops.scan()."""
-    entering = a.new_zeros(a.shape[0], a.shape[2]) if h0 is None else h0.to(a.dtype)
-    return composed_scan(a, b, entering, lengths, reset, logarithmic, reverse, loop)
+    terms = Terms(a, b, h0, lengths, reset, logarithmic, reverse)
+
+    def step(given, state):
+        decay, b, now = given
+        after = decay * state[0] + b
+        if now is None:
+            return (after,), (after,)
+        return (torch.where(now, after, state[0]),), (torch.where(now, after, torch.zeros_like(after)),)
+
+    xs = tuple(t if t is None else t.transpose(0, 1) for t in (terms.decay, terms.b, terms.valid))
+    (h,), (last,) = loop(step, xs, (terms.h0,), reverse)
+    return h.transpose(0, 1), last
 
 
 def loop(step, xs, state, reverse):

@@ -9,7 +9,7 @@ from ._library import TYPES, tape_bytes
 from ._composed import CELLS
 from ._higher_derivatives import state_type
 from ._tangents import has_tangents, is_forward_mode, register_gradients
-from ._vmap import batch_recurrent, batch_recurrent_backward, batch_scan, batch_scan_backward
+from ._vmap import batch_recurrent, batch_recurrent_backward, batch_scan
 
 _extension = torch.library.Library("penstock", "FRAGMENT")
 
@@ -147,7 +147,11 @@ class _Differentiable:
         self.before_list = len(self.op._schema.arguments) - 1  # number of a Function's arguments before the list
         self.save, self.gradients, self.batch, self.composed, self.tangents = save, gradients, batch, composed, tangents
         self.list_argument, self.list_result = lists
-        register_gradients(_extension, self.op, gradients, self._save, composed)
+
+        def gradients_of_op(ctx, *given):
+            return gradients(ctx, ctx.needs_input_grad, *given)
+
+        register_gradients(_extension, self.op, gradients_of_op, self._save, composed)
         torch.library.register_vmap(self.op, lambda info, dims, *call: batch(self.op, info.batch_size, dims, *call))
         self.eager, self.transformed = self._functions()
 
@@ -190,9 +194,7 @@ class _Differentiable:
         this = self
 
         def backward(ctx, *gradients):
-            needs = ctx.needs_input_grad
-            ctx_of_op = _NestedContext(ctx, this._nested(needs))
-            return this._flat(this.gradients(ctx_of_op, *this._again(gradients)))
+            return this._flat(this.gradients(ctx, this._nested(ctx.needs_input_grad), *this._again(gradients)))
 
         class Eager(torch.autograd.Function):
             @staticmethod
@@ -228,17 +230,6 @@ class _Differentiable:
         return Eager, Transformed
 
 
-class _NestedContext:
-    """Wraps the context of a Function: needs_input_grad has a list where the op takes one."""
-
-    def __init__(self, ctx, needs_input_grad):
-        self._ctx = ctx
-        self.needs_input_grad = needs_input_grad
-
-    def __getattr__(self, name):
-        return getattr(self._ctx, name)
-
-
 # ---- first derivatives -----------------------------------------------------------------------------------------------
 
 
@@ -249,9 +240,9 @@ def _save_recurrent(ctx, inputs, output):
     ctx.form = (*form, every_state)
 
 
-def _recurrent_gradients(ctx, dy, dstate, _, dstates):
+def _recurrent_gradients(ctx, needs, dy, dstate, _, dstates):
     x, state, lengths, batch_sizes, reset, y, tape, *weights = ctx.saved_tensors
-    need_x, need_weights, need_state, *_ = ctx.needs_input_grad
+    need_x, need_weights, need_state, *_ = needs
     nothing = [None] * len(weights)
     if not ctx.form[-1]:
         dstates = None  # the gradient of an empty tensor
@@ -274,12 +265,12 @@ def _save_scan(ctx, inputs, output):
     ctx.save_for_backward(a, b, h0, lengths, reset, output[0])
 
 
-def _scan_gradients(ctx, dh, dh_last):
+def _scan_gradients(ctx, needs, dh, dh_last):
     a, b, h0, lengths, reset, h = ctx.saved_tensors
     if dh is None and dh_last is None:
         return (None,) * 7
     da, db, dh0 = scan_backward(dh, dh_last, a, b, h0, lengths, reset, h, *ctx.form)
-    return da, db, dh0.to(h0.dtype) if ctx.needs_input_grad[2] else None, *[None] * 4
+    return da, db, dh0.to(h0.dtype) if needs[2] else None, *[None] * 4
 
 
 # ---- second derivatives, through the same passes written in PyTorch's operations -------------------------------------
@@ -291,7 +282,7 @@ def _save_recurrent_backward(ctx, inputs, output):
     ctx.save_for_backward(dy, dstate, dstates, x, state, lengths, batch_sizes, reset, *weights)
 
 
-def _recurrent_second_gradients(ctx, ddx, ddstate, ddweights):
+def _recurrent_second_gradients(ctx, _, ddx, ddstate, ddweights):
     dy, dstate, dstates, x, state, *rows = ctx.saved_tensors
     rows, weights = tuple(rows[:3]), rows[3:]
     *form, every_state = ctx.form
@@ -306,21 +297,13 @@ def _save_scan_backward(ctx, inputs, output):
     ctx.save_for_backward(dh, dh_last, a, b, h0, lengths, reset)
 
 
-def _scan_second_gradients(ctx, dda, ddb, ddh0):
+def _scan_second_gradients(ctx, _, dda, ddb, ddh0):
     dh, dh_last, a, b, h0, *form = ctx.saved_tensors
     seconds = (dda, ddb, ddh0)
     return *higher.scan_second_gradients(scan, (dh, dh_last), a, b, h0, (*form, *ctx.form), seconds), *[None] * 5
 
 
 # ---- the same passes in operations that have forward-mode derivatives ------------------------------------------------
-
-
-def _composed_recurrent(*call):
-    return higher.recurrent(scan, *call[:-2], keep_tape=call[-2], every_state=call[-1])
-
-
-def _composed_recurrent_backward(*call):
-    return higher.recurrent_backward(scan, *call[:-3], every_state=call[-3], want_dx=call[-2], want_dweights=call[-1])
 
 
 def _composed_scan_backward(dh, dh_last, a, b, h0, lengths, reset, h, logarithmic, reverse):
@@ -338,18 +321,19 @@ def _scan_with_tangents(*call):
 
 recurrent_backward = _Differentiable(
     "recurrent_backward", _save_recurrent_backward, _recurrent_second_gradients, batch_recurrent_backward,
-    _composed_recurrent_backward, lists=(4, 2),
+    lambda *call: higher.recurrent_backward(scan, *call), lists=(4, 2),
 )  # fmt: skip
 scan_backward = _Differentiable(
-    "scan_backward", _save_scan_backward, _scan_second_gradients, batch_scan_backward, _composed_scan_backward
+    "scan_backward", _save_scan_backward, _scan_second_gradients, batch_scan, _composed_scan_backward
 )
 scan: _Differentiable = _Differentiable(
     "scan", _save_scan, _scan_gradients, batch_scan, _scan_with_tangents,
     tangents=lambda inputs, moving: _scans.tangents(scan, inputs[:3], moving[:3], inputs[3:]),
 )  # fmt: skip
 recurrent = _Differentiable(
-    "recurrent", _save_recurrent, _recurrent_gradients, batch_recurrent, _composed_recurrent, lists=(1, None)
-)
+    "recurrent", _save_recurrent, _recurrent_gradients, batch_recurrent,
+    lambda *call: higher.recurrent(scan, *call), lists=(1, None),
+)  # fmt: skip
 
 
 def autocast_sequence(x):
@@ -428,7 +412,7 @@ def run_layers(x, weights, states, rows, cell, layers, bidirectional, batch_firs
     if has_tangents(x, states, weights):
         with torch.inference_mode(False):  # inference mode would lose tangents
             form = (cell, layers, bidirectional, batch_first)
-            return _run_op(_composed_recurrent, x, weights, states, rows, form, every_state)
+            return _run_op(recurrent.composed, x, weights, states, rows, form, every_state)
     # _any_requires_grad looks into lists, but not into lists of lists.
     if torch.is_grad_enabled() and (weights[0].requires_grad or torch._C._any_requires_grad(x, *states, *weights)):
         form = (cell, layers, bidirectional, batch_first, True, every_state)

@@ -99,12 +99,9 @@ def own_terms(cell, wx, learnt):
 def own_step(cell, learnt, heads):
     """Returns the step of a cell as penstock.reference has steps."""
 
-    def scan_step(_, wx, recurrent, h):
-        a, b = own_terms(cell, wx, learnt)
-        return (a * h + b,)
-
     def step(_, wx, recurrent, *states):
         leaves = {"input": wx, "recurrent": recurrent(states[0]), "state": states, "learnt": learnt}
         return _evaluate(cell, leaves, heads)
 
-    return scan_step if _read(cell)["kind"] == "scan" else step
+    is_scan = _read(cell)["kind"] == "scan"
+    return reference._step_of(lambda _, wx: own_terms(cell, wx, learnt)) if is_scan else step

@@ -8,7 +8,7 @@ import torch
 from torch.autograd import forward_ad
 
 
-class _Terms:
+class Terms:
     """The terms of a scan as plain numbers, without those that are not read, and where each row begins and ends."""
 
     def __init__(self, a, b, h0, lengths, reset, logarithmic, reverse):
@@ -61,7 +61,7 @@ class _Terms:
 
 def tangents(scan, primals, moving, form):
     """Returns the tangents of h and of the last state. `moving` are those of a, b and h0, None for zeros."""
-    terms, (lengths, reset, _, reverse) = _Terms(*primals, *form), form
+    terms, (lengths, reset, _, reverse) = Terms(*primals, *form), form
     ta, tb, th0 = moving
     steps = torch.zeros_like(terms.a)
     if ta is not None:
@@ -84,7 +84,7 @@ def with_tangents(scan, a, b, h0, *form):
 
 def backward(scan, dh, dh_last, a, b, h0, form):
     """Computes the op `penstock::scan_backward`: the gradients of a, b and h0."""
-    terms, (lengths, _, _, reverse) = _Terms(a, b, h0, *form), form
+    terms, (lengths, _, _, reverse) = Terms(a, b, h0, *form), form
     dh = torch.zeros_like(terms.a) if dh is None else terms.read(dh.to(a.dtype))
     dh_last = torch.zeros_like(terms.h0) if dh_last is None else dh_last.to(a.dtype)
     h, _ = scan(a, b, h0, *form)

@@ -77,67 +77,29 @@ class Neighbours:
         self._sent.clear()
 
 
-class _Form:
-    """The arguments that all scans of one call share."""
-
-    def __init__(self, lengths, reset, logarithmic, reverse):
-        self.lengths, self.reset, self.directions = lengths, reset, (logarithmic, reverse)
-
-    def of(self, rows):
-        """Returns the op's arguments after the initial state, for these rows: lengths, reset, logarithmic, reverse."""
-        lengths = None if self.lengths is None else self.lengths[rows]
-        reset = None if self.reset is None else self.reset[rows]
-        return lengths, reset, *self.directions
+def _form_of(rows, lengths, reset, *directions):
+    """Returns the op's arguments after the initial state for some rows: lengths, reset, logarithmic, reverse."""
+    return None if lengths is None else lengths[rows], None if reset is None else reset[rows], *directions
 
 
-_ALL = slice(None)
+def _scan(neighbours, a, b, h0, h, form, parts, at_once):
+    """Fills h, part by part. Returns the states before the parts of this chunk, and the state after all.
 
-
-def _scan_at_once(neighbours, a, b, h0, h, form):
-    """Fills h. Returns the state before this chunk and the state after it."""
-    width = state_type(a.dtype)
-    last = a.new_empty(a.shape[0], a.shape[2], dtype=width)
-    state = None if h0 is None or neighbours.before is not None else h0.to(width)
-    torch.ops.penstock.scan_out(a, b, state, *form.of(_ALL), h=h, h_last=last)
-    if neighbours.before is not None:
-        state = neighbours.receive(torch.empty_like(last), neighbours.before)
-        torch.ops.penstock.scan_correct(a, b, state, *form.of(_ALL), None, h=h, h_last=last)
-    if neighbours.after is not None:
-        neighbours.send(last, neighbours.after)
-    neighbours.finish()
-    return [state], last
-
-
-def _backward_at_once(neighbours, dh, dlast, a, b, states, h, form, da, db):
-    """Fills da and db. Returns the gradient of the state before this chunk."""
-    width = state_type(a.dtype)
-    (state,) = states
-    dlast = None if dlast is None else dlast.to(width)
-    dstate = a.new_empty(a.shape[0], a.shape[2], dtype=width)
-    terms, results = (a, b, state, *form.of(_ALL)[:2], h, *form.directions), {"da": da, "db": db, "dh0": dstate}
-    torch.ops.penstock.scan_backward_out(dh, dlast, *terms, **results)
-    if neighbours.after is not None:
-        received = neighbours.receive(torch.empty_like(dstate), neighbours.after)
-        whole = received if dlast is None else dlast + received
-        torch.ops.penstock.scan_backward_correct(dh, whole, *terms, dlast, **results)
-    if neighbours.before is not None:
-        neighbours.send(dstate, neighbours.before)
-    neighbours.finish()
-    return dstate
-
-
-def _scan_in_groups(neighbours, a, b, h0, h, form, parts):
-    """Fills h. Returns the states before the parts of this chunk, and the state after all."""
+    `at_once`: scans from a zero state, and corrects the results for the state that arrives.
+    """
     width = state_type(a.dtype)
     last = a.new_empty(a.shape[0], a.shape[2], dtype=width)
     states = []
     for r, c in parts:
         leaving = a.new_empty(r.stop - r.start, c.stop - c.start, dtype=width)
-        if neighbours.before is not None:
+        terms, results = (a[r, :, c], b[r, :, c]), {"h": h[r, :, c], "h_last": leaving}
+        state = None if h0 is None or neighbours.before is not None else h0[r, c].to(width)
+        if neighbours.before is not None and not at_once:
             state = neighbours.receive(torch.empty_like(leaving), neighbours.before)
-        else:
-            state = None if h0 is None else h0[r, c].to(width)
-        torch.ops.penstock.scan_out(a[r, :, c], b[r, :, c], state, *form.of(r), h=h[r, :, c], h_last=leaving)
+        torch.ops.penstock.scan_out(*terms, state, *_form_of(r, *form), **results)
+        if neighbours.before is not None and at_once:
+            state = neighbours.receive(torch.empty_like(leaving), neighbours.before)
+            torch.ops.penstock.scan_correct(*terms, state, *_form_of(r, *form), None, **results)
         if neighbours.after is not None:
             neighbours.send(leaving, neighbours.after)
         last[r, c] = leaving
@@ -146,20 +108,27 @@ def _scan_in_groups(neighbours, a, b, h0, h, form, parts):
     return states, last
 
 
-def _backward_in_groups(neighbours, dh, dlast, a, b, states, h, form, da, db, parts):
-    """Fills da and db, group by group. Returns the gradient of the state before this chunk."""
+def _backward(neighbours, dh, dlast, a, b, states, h, form, da, db, parts, at_once):
+    """Fills da and db, part by part. Returns the gradient of the state before this chunk."""
     width = state_type(a.dtype)
     dbefore = a.new_empty(a.shape[0], a.shape[2], dtype=width)
     for (r, c), state in zip(parts, states):
         dstate = a.new_empty(r.stop - r.start, c.stop - c.start, dtype=width)
-        dleaving = None if dlast is None else dlast[r, c].to(width)
-        if neighbours.after is not None:
-            received = neighbours.receive(torch.empty_like(dstate), neighbours.after)
-            dleaving = received if dleaving is None else dleaving + received
-        torch.ops.penstock.scan_backward_out(
-            None if dh is None else dh[r, :, c], dleaving, a[r, :, c], b[r, :, c], state, *form.of(r)[:2],
-            h[r, :, c], *form.directions, da=da[r, :, c], db=db[r, :, c], dh0=dstate,
-        )  # fmt: skip
+        lengths, reset, *directions = _form_of(r, *form)
+        terms = (a[r, :, c], b[r, :, c], state, lengths, reset, h[r, :, c], *directions)
+        results = {"da": da[r, :, c], "db": db[r, :, c], "dh0": dstate}
+        given = None if dh is None else dh[r, :, c]
+        own = whole = None if dlast is None else dlast[r, c].to(width)
+
+        def received():
+            arrived = neighbours.receive(torch.empty_like(dstate), neighbours.after)
+            return arrived if own is None else own + arrived
+
+        if neighbours.after is not None and not at_once:
+            whole = received()
+        torch.ops.penstock.scan_backward_out(given, whole, *terms, **results)
+        if neighbours.after is not None and at_once:
+            torch.ops.penstock.scan_backward_correct(given, received(), *terms, own, **results)
         if neighbours.before is not None:
             neighbours.send(dstate, neighbours.before)
         dbefore[r, c] = dstate
@@ -174,15 +143,12 @@ class _Scan(torch.autograd.Function):
     def forward(ctx, a, b, h0, lengths, reset, logarithmic, reverse, process_group, groups):
         neighbours = Neighbours(process_group, reverse)
         h = torch.empty_like(a)
-        form = _Form(lengths, reset, logarithmic, reverse)
-        ctx.parts = None if groups is None else groups_of(a.shape[0], a.shape[2], groups)
-        if ctx.parts is None:
-            states, last = _scan_at_once(neighbours, a, b, h0, h, form)
-        else:
-            states, last = _scan_in_groups(neighbours, a, b, h0, h, form, ctx.parts)
+        form = (lengths, reset, logarithmic, reverse)
+        ctx.parts = groups_of(a.shape[0], a.shape[2], groups or 1), groups is None
+        states, last = _scan(neighbours, a, b, h0, h, form, *ctx.parts)
         ctx.save_for_backward(a, b, h, lengths, reset, *states)
         ctx.h0_dtype = None if h0 is None or neighbours.before is not None else h0.dtype
-        ctx.directions = form.directions
+        ctx.directions = logarithmic, reverse
         ctx.process_group = process_group
         ctx.set_materialize_grads(False)
         return h, last.to(a.dtype)
@@ -193,8 +159,8 @@ class _Scan(torch.autograd.Function):
         a, b, h, lengths, reset, *states = ctx.saved_tensors
         neighbours = Neighbours(ctx.process_group, ctx.directions[1])
         da, db = torch.empty_like(a), torch.empty_like(b)
-        given = (neighbours, dh, dlast, a, b, states, h, _Form(lengths, reset, *ctx.directions), da, db)
-        dstate = _backward_at_once(*given) if ctx.parts is None else _backward_in_groups(*given, ctx.parts)
+        form = (lengths, reset, *ctx.directions)
+        dstate = _backward(neighbours, dh, dlast, a, b, states, h, form, da, db, *ctx.parts)
         return da, db, None if ctx.h0_dtype is None else dstate.to(ctx.h0_dtype), *[None] * 6
 
 

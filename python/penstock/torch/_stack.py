@@ -14,6 +14,11 @@ from ._projection import run_projected
 from ._regularise import run_noisy
 
 
+def _each_of(states, change):
+    """Returns the changed states: one, or a tuple of them."""
+    return change(states) if isinstance(states, torch.Tensor) else tuple(map(change, states))
+
+
 class Stack(CellNote, Foreign, nn.RNNBase):
     """Base of all stacks of layers: passes inputs, states, lengths and packed rows to the op.
 
@@ -25,7 +30,7 @@ class Stack(CellNote, Foreign, nn.RNNBase):
 
     def _cell(self):
         """Returns the name of the cell in the library."""
-        raise NotImplementedError
+        return self._kind
 
     def flatten_parameters(self):
         """Does nothing: Penstock needs no flattened weights."""
@@ -93,7 +98,7 @@ class Stack(CellNote, Foreign, nn.RNNBase):
             reset_mask = reset_mask.unsqueeze(0)
         results = self._run(x, states, (None, None, reset_mask), every_state)
         y, last, *every = self._leaving(results, every_state)
-        last = last.squeeze(1) if isinstance(last, torch.Tensor) else tuple(s.squeeze(1) for s in last)
+        last = _each_of(last, lambda s: s.squeeze(1))
         return y.squeeze(axis), last, *(tuple(s.squeeze(axis) for s in others) for others in every)
 
     def _forward_packed(self, input, hx, lengths, reset_mask, every_state):
@@ -111,10 +116,7 @@ class Stack(CellNote, Foreign, nn.RNNBase):
         results = self._run(data, states, (None, batch_sizes, reset_mask), every_state)
         y, last, *every = self._leaving(results, every_state)
         if unsorted_indices is not None:
-            if isinstance(last, torch.Tensor):
-                last = last.index_select(1, unsorted_indices)
-            else:
-                last = tuple(s.index_select(1, unsorted_indices) for s in last)
+            last = _each_of(last, lambda s: s.index_select(1, unsorted_indices))
         form = (batch_sizes, sorted_indices, unsorted_indices)
         return PackedSequence(y, *form), last, *(tuple(PackedSequence(s, *form) for s in others) for others in every)
 

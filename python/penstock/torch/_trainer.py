@@ -189,7 +189,7 @@ class StableTrainer:
         Raises:
             ValueError: ``state`` is not of a StableTrainer. Nothing has changed then.
         """
-        missing = sorted({"optimizer", "scaler", "guard", "counters", "warned_vanishing", "good", "pending"} - set(state))
+        missing = sorted(self.state_dict().keys() - state.keys())
         if missing:
             raise ValueError(f"state must be of a StableTrainer's state_dict(), and has no {', '.join(missing)}")
         self._guard.restore(state["guard"])
@@ -229,24 +229,19 @@ class StableTrainer:
         self._look_for_vanishing()
         self._update()
         self.steps += 1
-        norm = norm.item()
-        return {
-            "loss": loss.item(),
-            "grad_norm": norm,
-            "clipped_norm": norm if self.clip is None else min(norm, self.clip),
-            "skipped": False,
-            "where": [],
-            "scale": self.scaler.get_scale(),
-        }
+        return self._report(loss, norm.item(), [])
 
     def _skip(self, loss, where, norm=None):
         self.optimizer.zero_grad(set_to_none=True)
         self.skipped += 1
+        return self._report(loss, norm, where)
+
+    def _report(self, loss, norm, where):
         return {
             "loss": None if loss is None else loss.item(),
             "grad_norm": norm,
-            "clipped_norm": None,
-            "skipped": True,
+            "clipped_norm": None if where else norm if self.clip is None else min(norm, self.clip),
+            "skipped": bool(where),
             "where": where,
             "scale": self.scaler.get_scale(),
         }
@@ -276,15 +271,15 @@ class StableTrainer:
     def _update(self):
         """Runs the optimiser with a learning rate that may be lowered; schedulers see the usual one."""
         rates = [group["lr"] for group in self.optimizer.param_groups]
-        factor = self._guard.rate_factor
-        if factor != 1.0:
-            for group, rate in zip(self.optimizer.param_groups, rates):
-                group["lr"] = rate * factor
+        if self._guard.rate_factor != 1.0:
+            self._set_rates([rate * self._guard.rate_factor for rate in rates])
         self.scaler.step(self.optimizer)
-        if factor != 1.0:
-            for group, rate in zip(self.optimizer.param_groups, rates):
-                group["lr"] = rate
+        self._set_rates(rates)
         self.scaler.update()
+
+    def _set_rates(self, rates):
+        for group, rate in zip(self.optimizer.param_groups, rates):
+            group["lr"] = rate
 
     def _warning(self, report):
         if self._calls % _WATCHED == 0:
@@ -320,8 +315,7 @@ class StableTrainer:
         rates = [group["lr"] for group in self.optimizer.param_groups]
         for part, state in zip((self.model, self.optimizer, self.scaler), self._good):
             part.load_state_dict(copy.deepcopy(state))
-        for group, rate in zip(self.optimizer.param_groups, rates):
-            group["lr"] = rate
+        self._set_rates(rates)
         self._guard.rolled_back(trouble, self._calls)
         if self._guard.exhausted:
             raise NumericalError(in_python(self._guard.describe_end(trouble)))

@@ -75,12 +75,7 @@ def batch_recurrent_backward(op, size, dims, *call):
 
 
 def batch_scan(op, size, dims, *call):
-    *tensors, logarithmic, reverse = call
-    h, last = op(*[_fold(t, dim, size, 0) for t, dim in zip(tensors, dims)], logarithmic, reverse)
-    return (h.unflatten(0, (size, -1)), last.unflatten(0, (size, -1))), (0, 0)
-
-
-def batch_scan_backward(op, size, dims, *call):
+    """Runs scans or their backward passes as rows of one call."""
     *tensors, logarithmic, reverse = call
     results = op(*[_fold(t, dim, size, 0) for t, dim in zip(tensors, dims)], logarithmic, reverse)
-    return tuple(g.unflatten(0, (size, -1)) for g in results), (0, 0, 0)
+    return tuple(each.unflatten(0, (size, -1)) for each in results), (0,) * len(results)

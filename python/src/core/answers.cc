@@ -78,15 +78,6 @@ SeriesForecast forecast(const Model& model, const GroupedRows& series, const std
   return result;
 }
 
-nb::object quantiles_of(const SeriesForecast& series, const DataDescription& data, std::size_t levels) {
-  if (levels == 0) return nb::none();
-  const Array values = Array::empty(
-      Shape{series.rows, data.series.horizon, static_cast<Index>(data.targets.size()), static_cast<Index>(levels)},
-      Scalar::f64);
-  std::ranges::copy(series.quantiles, values.as<double>());
-  return values.object();
-}
-
 /// Returns (name, forecasts, quantiles) of each series. Quantiles are None without levels.
 nb::list forecast_table(SharedModel& shared, const Source& source, const std::vector<double>& levels,
                         const CallExecution& execution) {
@@ -106,10 +97,11 @@ nb::list forecast_table(SharedModel& shared, const Source& source, const std::ve
   });
   nb::list answers;
   for (const SeriesForecast& series : forecasts) {
-    const Array values =
-        Array::empty(Shape{series.rows, data.series.horizon, static_cast<Index>(data.targets.size())}, Scalar::f64);
-    std::ranges::copy(series.values, values.as<double>());
-    answers.append(nb::make_tuple(series.name, values.object(), quantiles_of(series, data, levels.size())));
+    Shape shape = {series.rows, data.series.horizon, static_cast<Index>(data.targets.size())};
+    const nb::object values = array_of(shape, series.values);
+    shape.push_back(static_cast<Index>(levels.size()));
+    answers.append(
+        nb::make_tuple(series.name, values, levels.empty() ? nb::none() : array_of(shape, series.quantiles)));
   }
   return answers;
 }
@@ -117,9 +109,7 @@ nb::list forecast_table(SharedModel& shared, const Source& source, const std::ve
 /// Returns logits as an array [sequences, classes].
 nb::object logits_of(const DataDescription& data, const std::vector<float>& logits) {
   const auto classes = static_cast<Index>(data.labels.classes.size());
-  const Array values = Array::empty(Shape{static_cast<Index>(logits.size()) / classes, classes}, Scalar::f32);
-  std::ranges::copy(logits, values.as<float>());
-  return values.object();
+  return array_of(Shape{static_cast<Index>(logits.size()) / classes, classes}, logits);
 }
 
 /// Returns the logits [sequences, classes] after the last row of each sequence.
@@ -218,12 +208,6 @@ nb::object label_texts_given(SharedModel& shared, const std::vector<nb::bytes>& 
   return logits_of(model->data(), logits);
 }
 
-std::vector<std::string_view> texts_of(const std::vector<TextRow>& rows) {
-  std::vector<std::string_view> texts;
-  for (const TextRow& row : rows) texts.emplace_back(row.text);
-  return texts;
-}
-
 nb::object label_text_table(SharedModel& shared, const Source& source, const CallExecution& execution) {
   const SharedModel::Reading model(shared);
   const Table table = table_from(source);
@@ -231,7 +215,8 @@ nb::object label_text_table(SharedModel& shared, const Source& source, const Cal
   unless_interrupted([&] {
     const std::vector<TextRow> rows = read_text_rows(table, model->data(), {}, {});
     if (rows.empty()) refuse(table.name + ": there are no rows after the header");
-    const std::vector<std::string_view> texts = texts_of(rows);
+    std::vector<std::string_view> texts;
+    for (const TextRow& row : rows) texts.emplace_back(row.text);
     logits = label_texts(*model, texts, settled(*model, execution, {}));
   });
   return logits_of(model->data(), logits);

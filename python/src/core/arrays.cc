@@ -36,45 +36,28 @@ struct Numpy {
   }
 };
 
-/// Returns whether items with this format of Python's module `struct` and this size are numbers of type `scalar`.
+/// A type: its name, and the formats of Python's module `struct` for items in CPU memory, of this size.
+struct Type {
+  const char *name, *formats;
+  Py_ssize_t bytes;
+};
+
+/// Returns the facts of a type.
+const Type& type_of(Scalar scalar) {
+  static constexpr Type types[] = {
+      {"float32", "f", 4}, {"float64", "d", 8}, {"int32", "il", 4},  {"int64", "lq", 8},
+      {"uint8", "B?b", 1}, {"float16", "", 2},  {"bfloat16", "", 2}, {"float32, bfloat16 or float16", "", 0}};
+  return types[static_cast<std::size_t>(scalar)];
+}
+
+/// Returns whether items with this format and this size are numbers of type `scalar`.
 bool is_item(const char* format, Py_ssize_t size, Scalar scalar) {
   if (format == nullptr) return scalar == Scalar::u8;
   if (*format == '@' || *format == '=' || *format == '<') ++format;
   if (format[0] == '\0' || format[1] != '\0') return false;
-  switch (scalar) {
-    case Scalar::f32:
-      return *format == 'f';
-    case Scalar::f64:
-      return *format == 'd';
-    case Scalar::i32:
-      return (*format == 'i' || *format == 'l') && size == 4;
-    case Scalar::i64:
-      return (*format == 'l' || *format == 'q') && size == 8;
-    case Scalar::u8:
-      return *format == 'B' || *format == '?' || *format == 'b';
-    case Scalar::f16:
-    case Scalar::bf16:
-    case Scalar::gpu_floats:
-      break;
-  }
-  return false;
-}
-
-/// Returns Python's name for the type of the numbers in a buffer.
-std::string item_name(const Py_buffer& view) {
-  const std::string format = view.format == nullptr ? "B" : view.format;
-  if (format == "e") return "float16";
-  if (format == "f") return "float32";
-  if (format == "d") return "float64";
-  if (format == "?") return "bool";
-  if (format == "Zf") return "complex64";
-  if (format == "Zd") return "complex128";
-  if (format.size() == 1 && std::strchr("bhilq", format[0]) != nullptr)
-    return "int" + std::to_string(8 * view.itemsize);
-  if (format.size() == 1 && std::strchr("BHILQ", format[0]) != nullptr) {
-    return "uint" + std::to_string(8 * view.itemsize);
-  }
-  return "of type '" + format + "'";
+  const Type& type = type_of(scalar);
+  // The first format is the usual one.
+  return size == type.bytes && (*format == type.formats[0] || std::strchr(type.formats, *format) != nullptr);
 }
 
 /// Returns whether a buffer has integers of any width. Integer arguments are small: other widths are copied to int64.
@@ -85,8 +68,6 @@ bool is_whole(const Py_buffer& view) {
 [[noreturn]] void refuse_type(const char* name, Scalar wanted, const std::string& given) {
   throw nb::type_error((std::string(name) + " must be " + name_of(wanted) + ", not " + given).c_str());
 }
-
-bool has(nb::handle object, const char* attribute) { return nb::hasattr(object, attribute); }
 
 /// Refuses masked arrays: masked values would be read as ordinary numbers.
 void refuse_masked(nb::handle object, const char* name) {
@@ -108,7 +89,13 @@ void refuse_gpu(nb::handle object, const char* name) {
          "; copy it by .cpu(), .get() or .numpy()");
 }
 
-nb::object from_dlpack(nb::handle object, const char* name) {
+/// Returns an object with the buffer protocol for the memory of an array without it; a null object for no array.
+nb::object with_buffer(nb::handle object, const char* name) {
+  if (nb::hasattr(object, "__array_interface__")) {
+    refuse_gpu(object, name);  // it may offer copies
+    return Numpy::get().asarray(object);
+  }
+  if (!nb::hasattr(object, "__dlpack__")) return {};
   try {
     return Numpy::get().from_dlpack(object);
   } catch (const nb::python_error&) {
@@ -117,29 +104,27 @@ nb::object from_dlpack(nb::handle object, const char* name) {
   }
 }
 
+/// Returns an array of NumPy for an object without a buffer: a view of its memory, or a copy of a list.
+nb::object as_numpy(nb::handle object, const char* name, Scalar scalar) {
+  nb::object view = with_buffer(object, name);
+  if (view.is_valid()) return view;
+  const Numpy& numpy = Numpy::get();
+  if (nb::hasattr(object, "__array__")) {
+    refuse_gpu(object, name);
+    return numpy.asarray(object);
+  }
+  // A list without a dtype. Fractions are refused for integers instead of being cut off.
+  const nb::object given = numpy.asarray(object), from = given.attr("dtype");
+  const nb::object& type = numpy.types[static_cast<int>(scalar)];
+  if (!nb::cast<bool>(numpy.can_cast(from, type, "same_kind"))) {
+    refuse_type(name, scalar, nb::cast<std::string>(nb::str(from)));
+  }
+  return given.attr("astype")(type);
+}
+
 }  // namespace
 
-const char* name_of(Scalar scalar) {
-  switch (scalar) {
-    case Scalar::f32:
-      return "float32";
-    case Scalar::f64:
-      return "float64";
-    case Scalar::i32:
-      return "int32";
-    case Scalar::i64:
-      return "int64";
-    case Scalar::u8:
-      return "uint8";
-    case Scalar::f16:
-      return "float16";
-    case Scalar::bf16:
-      return "bfloat16";
-    case Scalar::gpu_floats:
-      break;
-  }
-  return "float32, bfloat16 or float16";
-}
+const char* name_of(Scalar scalar) { return type_of(scalar).name; }
 
 Scalar floats_of(nb::handle object) {
   Py_buffer view;
@@ -182,31 +167,13 @@ void Array::set_shape() {
 Array::Array(nb::handle object, const char* name, Scalar scalar) : Array() {
   name_ = name;
   refuse_masked(object, name);
-  if (PyObject_CheckBuffer(object.ptr())) {
-    if (!acquire(object, 0)) {
-      nb::python_error error;
-      refuse_gpu(object, name);
-      error.restore();
-      throw nb::python_error();
-    }
-  } else {
-    const Numpy& numpy = Numpy::get();
-    nb::object array;
-    if (has(object, "__dlpack__") && !has(object, "__array_interface__")) {
-      array = from_dlpack(object, name);
-    } else if (has(object, "__array_interface__") || has(object, "__array__")) {
-      refuse_gpu(object, name);  // it may offer copies
-      array = numpy.asarray(object);
-    } else {
-      // A list without a dtype. Fractions are refused for integers instead of being cut off.
-      const nb::object given = numpy.asarray(object), from = given.attr("dtype");
-      const nb::object& type = numpy.types[static_cast<int>(scalar)];
-      if (!nb::cast<bool>(numpy.can_cast(from, type, "same_kind"))) {
-        refuse_type(name, scalar, nb::cast<std::string>(nb::str(from)));
-      }
-      array = given.attr("astype")(type);
-    }
-    if (!acquire(array, 0)) throw nb::python_error();
+  nb::object made;
+  if (!PyObject_CheckBuffer(object.ptr())) made = as_numpy(object, name, scalar);
+  if (!acquire(made.is_valid() ? nb::handle(made) : object, 0)) {
+    nb::python_error error;
+    refuse_gpu(object, name);
+    error.restore();
+    throw nb::python_error();
   }
   if (scalar == Scalar::i64 && !is_item(view_.format, view_.itemsize, scalar) && is_whole(view_)) {
     *this = Array(this->object().attr("astype")("int64"), name, scalar);
@@ -219,20 +186,16 @@ Array Array::output(nb::handle object, const char* name, Scalar scalar) {
   array.name_ = name;
   array.output_ = true;
   refuse_masked(object, name);
-  nb::object view = nb::borrow(object);
+  nb::object view;
   if (!PyObject_CheckBuffer(object.ptr())) {
-    const Numpy& numpy = Numpy::get();
-    if (has(object, "__array_interface__")) {
-      view = numpy.asarray(object);
-    } else if (has(object, "__dlpack__")) {
-      view = from_dlpack(object, name);
-    } else {
+    view = with_buffer(object, name);
+    if (!view.is_valid()) {
       refuse_gpu(object, name);
       const std::string type = nb::cast<std::string>(nb::handle(object.type()).attr("__name__"));
       throw nb::type_error((std::string(name) + " must be an array to write to, not " + type).c_str());
     }
   }
-  if (!array.acquire(view, PyBUF_WRITABLE)) {
+  if (!array.acquire(view.is_valid() ? nb::handle(view) : object, PyBUF_WRITABLE)) {
     PyErr_Clear();
     throw nb::value_error((std::string(name) + " must be writable").c_str());
   }
@@ -278,7 +241,11 @@ nb::object Array::object() const { return view_.obj == nullptr ? nb::none() : nb
 
 void Array::check_type(Scalar scalar) const {
   if (is_item(view_.format, view_.itemsize, scalar)) return;
-  refuse_type(name_, scalar, item_name(view_) + "; convert it with .astype(numpy." + name_of(scalar) + ")");
+  const auto items = nb::steal(PyMemoryView_FromObject(view_.obj));
+  if (!items.is_valid()) throw nb::python_error();
+  const nb::object given = Numpy::get().asarray(items).attr("dtype");
+  refuse_type(name_, scalar,
+              nb::cast<std::string>(nb::str(given)) + "; convert it with .astype(numpy." + name_of(scalar) + ")");
 }
 
 bool Array::is_contiguous() const { return PyBuffer_IsContiguous(&view_, 'C') != 0; }
@@ -298,15 +265,16 @@ Array Array::contiguous() && {
   const bool aligned = reinterpret_cast<std::uintptr_t>(view_.buf) % static_cast<std::size_t>(view_.itemsize) == 0;
   if (is_contiguous() && aligned) return std::move(*this);
   if (output_) refuse(std::string(name_) + " must be contiguous");
-  Array copy;
-  copy.name_ = name_;
-  if (!copy.acquire(Numpy::get().ascontiguousarray(object().attr("copy")()), 0)) throw nb::python_error();
-  return copy;
+  return contiguous_copy();
 }
 
 Array Array::with_whole_rows() && {
   if (has_whole_rows()) return std::move(*this);
   if (output_) refuse(std::string(name_) + " must have contiguous channels and positive strides");
+  return contiguous_copy();
+}
+
+Array Array::contiguous_copy() const {
   Array copy;
   copy.name_ = name_;
   if (!copy.acquire(Numpy::get().ascontiguousarray(object().attr("copy")()), 0)) throw nb::python_error();

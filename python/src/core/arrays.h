@@ -2,8 +2,10 @@
 
 #include <nanobind/nanobind.h>
 
+#include <algorithm>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "penstock/penstock.h"
@@ -15,32 +17,13 @@ namespace nb = nanobind;
 
 using Shape = std::vector<Index>;
 
-/// Types of numbers in arguments and results. Arguments are bf16 or f16 on a GPU only; `gpu_floats` stands for
-/// whichever of f32, bf16 and f16 such an argument has.
+/// Types of numbers in arguments and results. u8 is also NumPy's bool. Arguments are bf16 or f16 on a GPU only;
+/// `gpu_floats` stands for whichever of f32, bf16 and f16 such an argument has.
 enum class Scalar { f32, f64, i32, i64, u8, f16, bf16, gpu_floats };
 
-template <class T>
-constexpr Scalar scalar_of();
-template <>
-constexpr Scalar scalar_of<float>() {
-  return Scalar::f32;
-}
-template <>
-constexpr Scalar scalar_of<double>() {
-  return Scalar::f64;
-}
-template <>
-constexpr Scalar scalar_of<std::int32_t>() {
-  return Scalar::i32;
-}
-template <>
-constexpr Scalar scalar_of<Index>() {
-  return Scalar::i64;
-}
-template <>
-constexpr Scalar scalar_of<std::uint8_t>() {
-  return Scalar::u8;  // also for NumPy's bool
-}
+/// The type of floats of a float or a double.
+template <class Real>
+constexpr Scalar scalar_of = std::is_same_v<Real, double> ? Scalar::f64 : Scalar::f32;
 
 /// Returns NumPy's name of a type, such as "float32", or that of JAX and PyTorch, "bfloat16".
 const char* name_of(Scalar scalar);
@@ -110,6 +93,7 @@ class Array {
 
  private:
   bool acquire(nb::handle object, int flags);
+  Array contiguous_copy() const;
   void set_shape();
   bool has_whole_rows() const;
   void check_type(Scalar scalar) const;
@@ -119,6 +103,14 @@ class Array {
   const char* name_ = "";
   bool output_ = false;
 };
+
+/// Returns numbers as a new array of NumPy.
+template <class Real>
+nb::object array_of(std::span<const Index> shape, const std::vector<Real>& numbers) {
+  const Array array = Array::empty(shape, scalar_of<Real>);
+  std::ranges::copy(numbers, array.as<Real>());
+  return array.object();
+}
 
 /// Returns whether two arrays have elements in common.
 bool share_memory(const Array& a, const Array& b);

@@ -1,18 +1,19 @@
 #include "penstock/csp.h"
 
 #include <nanobind/nanobind.h>
+#include <nanobind/operators.h>
 #include <nanobind/stl/function.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include <map>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "bindings.h"
+#include "dicts.h"
 
 namespace penstock::python {
 namespace {
@@ -23,34 +24,6 @@ using csp::Domain;
 using csp::Expression;
 using csp::Integer;
 using csp::Solution;
-
-/// Returns the entry of a table of operators.
-template <class Table>
-const auto& entry(const Table& table, const std::string& name) {
-  const auto found = table.find(name);
-  if (found == table.end()) throw Error(ErrorCode::invalid_argument, "no operator " + name);
-  return found->second;
-}
-
-Expression combined(const std::string& name, const Expression& a, const Expression& b) {
-  using Operator = Expression (*)(const Expression&, const Expression&);
-  static const auto* table = new std::map<std::string, Operator>{
-      {"+", csp::operator+ },
-       {"-", csp::operator- },
-        {"*", csp::operator* },
-         {"/", csp::operator/ },
-          {"%", csp::operator% }, {"ceil_div", csp::ceil_div}, {"min", csp::min}, {"max", csp::max}};
-  return entry(*table, name)(a, b);
-}
-
-Constraint compared(const std::string& name, const Expression& a, const Expression& b) {
-  using Operator = Constraint (*)(const Expression&, const Expression&);
-  static const auto* table = new std::map<std::string, Operator>{
-      {"==", csp::operator== },
-       {"!=", csp::operator!= },
-        {"<=", csp::operator<= }, {"<", csp::operator<}, {">=", csp::operator>= }, {">", csp::operator> } };
-  return entry(*table, name)(a, b);
-}
 
 /// A problem, and what its searches need of Python. The GIL is held throughout: the functions of a cost are Python's.
 class Problem {
@@ -118,24 +91,16 @@ void minimise_function(Problem& problem, const nb::callable& cost) {
   problem.model().minimise(std::function<double(const Solution&)>(computed));
 }
 
-nb::list as_list(const std::vector<Solution>& solutions) {
-  nb::list result;
-  for (const Solution& solution : solutions) result.append(nb::cast(solution));
-  return result;
-}
-
 nb::dict described(const csp::Explanation& explanation) {
   nb::list alternatives;
   for (const csp::Alternative& other : explanation.alternatives) {
-    alternatives.append(nb::make_tuple(other.variable, other.value, nb::cast(other.excluded_by), other.cost));
+    alternatives.append(nb::make_tuple(other.variable, other.value, other.excluded_by, other.cost));
   }
-  nb::dict result;
-  result["best"] = explanation.best ? nb::cast(*explanation.best) : nb::none();
-  result["conflict"] = explanation.conflict;
-  result["alternatives"] = alternatives;
-  result["left_out"] = explanation.left_out;
-  result["text"] = explanation.text();
-  return result;
+  return dict_of({{"best", explanation.best},
+                  {"conflict", explanation.conflict},
+                  {"alternatives", alternatives},
+                  {"left_out", explanation.left_out},
+                  {"text", explanation.text()}});
 }
 
 void bind_expressions(nb::module_& module) {
@@ -152,13 +117,28 @@ void bind_expressions(nb::module_& module) {
   nb::class_<Expression>(module, "CspExpression")
       .def(nb::init<Integer>())
       .def("low", [](const Expression& a) { return a.bounds().low; })
-      .def("text", &Expression::text);
-  nb::class_<Constraint>(module, "CspConstraint").def("text", &Constraint::text);
-  module.def("csp_combined", &combined);
-  module.def("csp_compared", &compared);
-  module.def("csp_both", [](const Constraint& a, const Constraint& b) { return a && b; });
-  module.def("csp_either", [](const Constraint& a, const Constraint& b) { return a || b; });
-  module.def("csp_negated", [](const Constraint& a) { return !a; });
+      .def("text", &Expression::text)
+      // NOLINTBEGIN(misc-redundant-expression): nanobind names operators like this
+      .def(nb::self + nb::self)
+      .def(nb::self - nb::self)
+      .def(nb::self * nb::self)
+      .def(nb::self / nb::self)
+      .def(nb::self % nb::self)
+      .def(nb::self == nb::self)
+      .def(nb::self != nb::self)
+      .def(nb::self <= nb::self)
+      .def(nb::self < nb::self)
+      .def(nb::self >= nb::self)
+      .def(nb::self > nb::self);
+  // NOLINTEND(misc-redundant-expression)
+  nb::class_<Constraint>(module, "CspConstraint")
+      .def("text", &Constraint::text)
+      .def("__and__", [](const Constraint& a, const Constraint& b) { return a && b; })
+      .def("__or__", [](const Constraint& a, const Constraint& b) { return a || b; })
+      .def("__invert__", [](const Constraint& a) { return !a; });
+  module.def("csp_ceil_div", &csp::ceil_div);
+  module.def("csp_min", [](const Expression& a, const Expression& b) { return csp::min(a, b); });
+  module.def("csp_max", [](const Expression& a, const Expression& b) { return csp::max(a, b); });
   module.def("csp_select", &csp::select);
   module.def("csp_one_of", &csp::one_of);
   module.def("csp_all_different", &csp::all_different);
@@ -190,7 +170,7 @@ void bind_problem(nb::module_& module) {
            })
       .def("solve", [](Problem& p) { return p.run([&] { return p.model().solve(); }); })
       .def("first", [](Problem& p) { return p.run([&] { return p.model().first(); }); })
-      .def("all", [](Problem& p, Integer most) { return as_list(p.run([&] { return p.model().all(most); })); })
+      .def("all", [](Problem& p, Integer most) { return p.run([&] { return p.model().all(most); }); })
       .def("conflict", [](Problem& p) { return p.run([&] { return p.model().conflict(); }); })
       .def("explain",
            [](Problem& p, Integer most) { return described(p.run([&] { return p.model().explain(most); })); })

@@ -7,6 +7,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <bit>
 #include <cstdint>
@@ -24,27 +25,14 @@ using NumberCode = nb::dlpack::dtype_code;
 /// The default stream of CUDA, which waits for all streams but non-blocking ones, as both protocols number it.
 constexpr std::uintptr_t kLegacyStream = 1;
 
-nb::dlpack::dtype number_type(Scalar scalar) {
-  switch (scalar) {
-    case Scalar::f32:
-      return nb::dtype<float>();
-    case Scalar::f64:
-      return nb::dtype<double>();
-    case Scalar::i32:
-      return nb::dtype<std::int32_t>();
-    case Scalar::i64:
-      return nb::dtype<std::int64_t>();
-    case Scalar::u8:
-      return nb::dtype<std::uint8_t>();
-    case Scalar::f16:
-      return {static_cast<std::uint8_t>(NumberCode::Float), 16, 1};
-    case Scalar::bf16:
-      return {static_cast<std::uint8_t>(NumberCode::Bfloat), 16, 1};
-    case Scalar::gpu_floats:
-      break;
-  }
-  return {};
-}
+constexpr nb::dlpack::dtype half(NumberCode code) { return {static_cast<std::uint8_t>(code), 16, 1}; }
+
+/// The types of numbers in the order of Scalar.
+constexpr std::array kNumberTypes = {nb::dtype<float>(),        nb::dtype<double>(),       nb::dtype<std::int32_t>(),
+                                     nb::dtype<std::int64_t>(), nb::dtype<std::uint8_t>(), half(NumberCode::Float),
+                                     half(NumberCode::Bfloat)};
+
+nb::dlpack::dtype number_type(Scalar scalar) { return kNumberTypes[static_cast<std::size_t>(scalar)]; }
 
 std::size_t number_bytes(Scalar scalar) { return number_type(scalar).bits / 8; }
 
@@ -58,34 +46,11 @@ std::string number_name(nb::dlpack::dtype type) {
                      : code == NumberCode::Bfloat  ? "bfloat"
                      : code == NumberCode::Complex ? "complex"
                                                    : "of another kind with bits: ";
-  return kind + std::to_string(type.bits);
-}
-
-/// Returns the type that this one counts as.
-std::optional<Scalar> counted_as(nb::dlpack::dtype type) {
-  if (static_cast<NumberCode>(type.code) == NumberCode::Bool && type.bits == 8 && type.lanes == 1) return Scalar::u8;
-  for (const Scalar scalar :
-       {Scalar::f32, Scalar::f64, Scalar::i32, Scalar::i64, Scalar::u8, Scalar::f16, Scalar::bf16}) {
-    if (type == number_type(scalar)) return scalar;
-  }
-  return std::nullopt;
+  return kind + std::to_string(type.bits) + (type.lanes == 1 ? "" : " in vectors");
 }
 
 [[noreturn]] void refuse_read_only(const char* name) {
   throw nb::value_error((std::string(name) + " must be writable").c_str());
-}
-
-/// Returns the type of a `typestr` such as "<f4".
-nb::dlpack::dtype typestr_type(const std::string& typestr, const char* name) {
-  const std::size_t kind = std::string("?buifc").find(typestr.size() > 2 ? typestr[1] : '?');
-  if (typestr.size() < 3 || typestr[0] == '>' || kind == 0 || kind == std::string::npos) {
-    throw nb::type_error(
-        (std::string(name) + " must be an array of numbers, not of the type '" + typestr + "'").c_str());
-  }
-  constexpr NumberCode codes[] = {NumberCode::Bool, NumberCode::Bool,  NumberCode::UInt,
-                                  NumberCode::Int,  NumberCode::Float, NumberCode::Complex};
-  const int bits = 8 * std::stoi(typestr.substr(2));
-  return {static_cast<std::uint8_t>(codes[kind]), static_cast<std::uint8_t>(bits), 1};
 }
 
 std::uintptr_t address_of(nb::handle interface) { return nb::cast<std::uintptr_t>(interface["data"][0]); }
@@ -168,7 +133,7 @@ DeviceArray::DeviceArray(nb::handle object, const char* name, Scalar scalar, con
   if (nb::try_cast(object, own) && own != nullptr) {
     check_device(own->device());
     own->settle();
-    check_type(own->scalar_, name_of(own->scalar_));
+    check_type(name_of(own->scalar_));
     memory_ = own->memory_;
     data_ = own->data_;
     shape_ = own->shape_, strides_ = own->strides_;
@@ -191,17 +156,16 @@ void DeviceArray::check_device(Device given) const {
          ", where the call runs, not of " + to_string(given));
 }
 
-void DeviceArray::check_type(std::optional<Scalar> given, const std::string& text) {
-  if (given == scalar_) return;
-  if (scalar_ == Scalar::i64 && given == Scalar::i32) {
-    scalar_ = Scalar::i32;  // what JAX has for whole numbers
-    return;
+void DeviceArray::check_type(const std::string& given) {
+  if (given == name_of(scalar_) || (scalar_ == Scalar::u8 && given == "bool")) return;
+  std::vector<Scalar> others;
+  if (scalar_ == Scalar::i64) others = {Scalar::i32};  // what JAX has for whole numbers
+  if (scalar_ == Scalar::gpu_floats) others = {Scalar::f32, Scalar::bf16, Scalar::f16};
+  const auto found = std::ranges::find(others, given, name_of);
+  if (found == others.end()) {
+    throw nb::type_error((std::string(name_) + " must be " + name_of(scalar_) + ", not " + given).c_str());
   }
-  if (scalar_ == Scalar::gpu_floats && (given == Scalar::f32 || given == Scalar::bf16 || given == Scalar::f16)) {
-    scalar_ = *given;
-    return;
-  }
-  throw nb::type_error((std::string(name_) + " must be " + name_of(scalar_) + ", not " + text).c_str());
+  scalar_ = *found;
 }
 
 void DeviceArray::import_dlpack(nb::handle object, bool writable) {
@@ -214,7 +178,7 @@ void DeviceArray::import_dlpack(nb::handle object, bool writable) {
   } else {
     array = nb::cast<nb::ndarray<nb::ro>>(capsule);
   }
-  check_type(counted_as(array.dtype()), number_name(array.dtype()));
+  check_type(number_name(array.dtype()));
   data_ = const_cast<void*>(array.data());
   shape_.assign(array.shape_ptr(), array.shape_ptr() + array.ndim());
   strides_.assign(array.stride_ptr(), array.stride_ptr() + array.ndim());
@@ -223,8 +187,8 @@ void DeviceArray::import_dlpack(nb::handle object, bool writable) {
 
 void DeviceArray::import_interface(nb::handle interface, bool writable) {
   const auto entry = [&](const char* key) -> nb::object { return interface.attr("get")(key, nb::none()); };
-  const auto type = typestr_type(nb::cast<std::string>(interface["typestr"]), name_);
-  check_type(counted_as(type), number_name(type));
+  const nb::object type = nb::module_::import_("numpy").attr("dtype")(interface["typestr"]);
+  check_type(nb::cast<std::string>(nb::str(type)));
   if (!entry("mask").is_none()) refuse(std::string(name_) + " must be an array without a mask");
   if (writable && nb::cast<bool>(interface["data"][1])) refuse_read_only(name_);
   data_ = reinterpret_cast<void*>(address_of(interface));  // NOLINT(performance-no-int-to-ptr)

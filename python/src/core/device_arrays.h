@@ -80,7 +80,8 @@ class DeviceArray {
   void import_dlpack(nb::handle object, bool writable);
   void import_interface(nb::handle object, bool writable);
   void check_device(Device given) const;
-  void check_type(std::optional<Scalar> given, const std::string& text);
+  /// Takes the type of that name. Throws TypeError if it is another than wanted.
+  void check_type(const std::string& given);
   /// Waits for work of others on memory that was exported.
   void settle() const;
 

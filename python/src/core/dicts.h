@@ -28,11 +28,23 @@ inline nb::dict dict_of(std::initializer_list<Entry> entries) {
   return result;
 }
 
-/// Returns the fields of a struct for which there is visit_fields().
+/// A struct for which there is visit_fields().
 template <class T>
+concept HasFields = requires(const T& value) {
+  visit_fields(value, [](const char*, const auto&) {});
+};
+
+/// Returns the fields of a struct. Those that are structs become dictionaries, too.
+template <HasFields T>
 nb::dict fields_of(const T& value) {
   nb::dict result;
-  visit_fields(value, [&](const char* name, const auto& field) { result[name] = nb::cast(field); });
+  visit_fields(value, [&]<class Field>(const char* name, const Field& field) {
+    if constexpr (HasFields<Field>) {
+      result[name] = fields_of(field);
+    } else {
+      result[name] = nb::cast(field);
+    }
+  });
   return result;
 }
 
@@ -57,8 +69,8 @@ class Fields {
     read(name, value);
     return value;
   }
-  /// Reads all fields of a struct for which there is visit_fields().
-  template <class T>
+  /// Reads all fields of a struct.
+  template <HasFields T>
   void read_all(T& value) {
     visit_fields(value, [&](const char* name, auto& field) { read(name, field); });
   }

@@ -5,38 +5,19 @@
 #include <type_traits>
 #include <utility>
 
-#include "arrays.h"
 #include "bindings.h"
+#include "dicts.h"
 #include "penstock/train/fields.h"
 
 namespace penstock::python {
 namespace {
 
 template <class T>
-nb::dict to_dict(const T& value);
-
-nb::object to_object(const GuardMemory& value) { return to_dict(value); }
-nb::object to_object(const GuardPoint& value) { return to_dict(value); }
-template <class T>
-nb::object to_object(const T& value) {
-  return nb::cast(value);
-}
-
-/// Returns a struct of the guard as plain numbers.
-template <class T>
-nb::dict to_dict(const T& value) {
-  nb::dict dict;
-  visit_fields(value, [&](const char* name, const auto& field) { dict[name] = to_object(field); });
-  return dict;
-}
-
-template <class T>
 void read(const nb::dict& dict, const char* name, T& value) {
   if (!dict.contains(name)) refuse(std::string("the state of a guard lacks ") + name);
-  constexpr bool nested = std::is_same_v<T, GuardMemory> || std::is_same_v<T, GuardPoint>;
-  std::conditional_t<nested, nb::dict, T> found{};
+  std::conditional_t<HasFields<T>, nb::dict, T> found{};
   if (!nb::try_cast(dict[name], found)) refuse(std::string(name) + " in the state of a guard has the wrong type");
-  if constexpr (nested) {
+  if constexpr (HasFields<T>) {
     visit_fields(value, [&](const char* inner, auto& field) { read(found, inner, field); });
   } else {
     value = std::move(found);
@@ -93,7 +74,7 @@ void bind_guard(nb::module_& module) {
            })
       .def("state",
            [](const Guard& self) {
-             nb::dict state = to_dict(self.state());
+             nb::dict state = fields_of(self.state());
              state["untrained_loss"] = self.options().untrained_loss;
              return state;
            })

@@ -44,12 +44,6 @@ nb::list describe(const std::vector<Column>& columns) {
   return all;
 }
 
-nb::dict describe(const ModelSpec& spec) {
-  nb::dict result = fields_of(spec);
-  result["cell"] = spec.cell;
-  return result;
-}
-
 /// Returns a model with new weights, and with the linear forecast of the dataset if it has one.
 std::unique_ptr<SharedModel> make_model(const nb::dict& fields, SharedDataset& shared, std::uint64_t seed,
                                         const std::string& weights, double chrono) {
@@ -214,12 +208,6 @@ ModelState state_from(const Model& model, Index rows, nb::handle given) {
   return state;
 }
 
-Array array_of(const std::vector<float>& values) {
-  Array array = Array::empty(Shape{static_cast<Index>(values.size())}, Scalar::f32);
-  std::ranges::copy(values, array.as<float>());
-  return array;
-}
-
 /// Returns the outputs [..., O] for tokens [...] or features [..., I] of one row or of rows of equal length, and the
 /// state.
 nb::tuple forward(SharedModel& shared, nb::handle inputs, nb::handle state_in, const CallExecution& execution) {
@@ -252,7 +240,7 @@ nb::tuple forward(SharedModel& shared, nb::handle inputs, nb::handle state_in, c
       model->forward(rows, steps, x.values<float>(), y, state, on);
     }
   }
-  return nb::make_tuple(outputs.object(), array_of(state.values).object());
+  return nb::make_tuple(outputs.object(), array_of(Shape{static_cast<Index>(state.values.size())}, state.values));
 }
 
 /// Generates `count` bytes after a prompt.
@@ -279,6 +267,12 @@ Execution settled(const Model& model, const CallExecution& execution, DeviceQues
   question.execution = execution.on;
   if (execution.automatic) question.execution.device = choose_device(model, question).device;
   return question.execution;
+}
+
+nb::dict describe(const ModelSpec& spec) {
+  nb::dict result = fields_of(spec);
+  result["cell"] = spec.cell;
+  return result;
 }
 
 nb::dict describe(const DataDescription& data) {

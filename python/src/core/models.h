@@ -4,6 +4,7 @@
 #include <initializer_list>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "arrays.h"
@@ -19,40 +20,30 @@ class Shared {
   /// `what` is its name in messages, such as "the model".
   Shared(T value, const char* what) : value_(std::move(value)), what_(what) {}
 
-  class Reading {
+  /// A call that reads the value (`Seen` is const T) or changes it.
+  template <class Seen>
+  class Use {
    public:
-    /// Throws Error(invalid_argument) while another call changes it.
-    explicit Reading(Shared& owner) : owner_(owner) {
-      int users = owner_.users_;
-      do {
+    /// Throws Error(invalid_argument) while another call changes the value or, to change it, uses it.
+    explicit Use(Shared& owner) : owner_(owner) {
+      int users = 0;
+      while (!owner_.users_.compare_exchange_weak(users, changes ? changing : users + 1)) {
+        if (changes && users != 0) owner_.refuse_use(" is in use by another call");
         if (users == changing) owner_.refuse_use(" is being trained with: use it once train() has returned");
-      } while (!owner_.users_.compare_exchange_weak(users, users + 1));
+      }
     }
-    ~Reading() { --owner_.users_; }
-    Reading(const Reading&) = delete;
-    Reading& operator=(const Reading&) = delete;
-    const T& operator*() const { return owner_.value_; }
-    const T* operator->() const { return &owner_.value_; }
+    ~Use() { owner_.users_ += changes ? 1 : -1; }
+    Use(const Use&) = delete;
+    Use& operator=(const Use&) = delete;
+    Seen& operator*() const { return owner_.value_; }
+    Seen* operator->() const { return &owner_.value_; }
 
    private:
+    static constexpr bool changes = !std::is_const_v<Seen>;
     Shared& owner_;
   };
-
-  class Writing {
-   public:
-    /// Throws Error(invalid_argument) while another call uses it.
-    explicit Writing(Shared& owner) : owner_(owner) {
-      int nobody = 0;
-      if (!owner_.users_.compare_exchange_strong(nobody, changing)) owner_.refuse_use(" is in use by another call");
-    }
-    ~Writing() { owner_.users_ = 0; }
-    Writing(const Writing&) = delete;
-    Writing& operator=(const Writing&) = delete;
-    T& operator*() const { return owner_.value_; }
-
-   private:
-    Shared& owner_;
-  };
+  using Reading = Use<const T>;
+  using Writing = Use<T>;
 
  private:
   static constexpr int changing = -1;
@@ -83,7 +74,8 @@ Enum chosen(const char* argument, const std::string& text, std::initializer_list
 Execution settled(const Model& model, const CallExecution& execution, DeviceQuestion question);
 /// Returns the architecture of a model from the fields of a dictionary.
 ModelSpec spec_from(const nb::dict& fields);
-/// Returns the description of data as a dictionary of plain values.
+/// Returns an architecture or the description of data as a dictionary of plain values.
+nb::dict describe(const ModelSpec& spec);
 nb::dict describe(const DataDescription& data);
 
 /// Binds what reads and writes files of models, as functions of the module and methods of its class Model.

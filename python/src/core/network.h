@@ -163,13 +163,11 @@ class Network {
   /// Returns the shape of the state for this many rows, or for one row without the axis B.
   nb::tuple zero_state_shape(std::optional<Index> rows) const {
     if (rows && *rows < 1) refuse("rows must be at least 1, not " + std::to_string(*rows));
-    nb::list sizes;
-    for (const Index size : state_shape(rows.value_or(1), !rows)) sizes.append(size);
-    return nb::tuple(sizes);
+    return nb::tuple(nb::cast(state_shape(rows.value_or(1), !rows)));
   }
 
  private:
-  static constexpr Scalar scalar = scalar_of<Real>();
+  static constexpr Scalar scalar = scalar_of<Real>;
 
   template <class Memory>
   nb::object step_in(const Memory& memory, nb::handle x_in, nb::handle state_in, nb::handle out,
@@ -218,8 +216,7 @@ class Network {
       return rows_of;
     };
     current_copy(x.device())
-        .network.step(tensor(x, spec().input_size), tensor(y, spec().output_size()), state_tensor(spec(), rows, state),
-                      there);
+        .network.step(tensor(x, spec().input_size), tensor(y, spec().output_size()), state_view(rows, state), there);
   }
 
   template <class Memory>
@@ -242,16 +239,19 @@ class Network {
     const Arrays hT = memory.empty(state_shape(*rows), scalar);
     if (tape != nullptr) tape->clear();  // a failing call leaves the tape empty
     DeviceBatch batch;
+    const auto view = [&](const Arrays& array) { return rows->template view<Real>(array); };
+    const auto state = [&](const Arrays& array) { return state_view(rows->batch().rows, array); };
     {
       const nb::gil_scoped_release unlocked;
       Execution on = call.execution;
       if (call.automatic && tape == nullptr) on.device = device_for(rows->batch(), on);
-      if (memory.stream() != nullptr) batch = DeviceBatch(*memory.stream(), *rows);
+      batch = DeviceBatch(memory.stream(), *rows);
       Wait results(memory.stream());
       const std::shared_lock lock(mutex_);
       const bool on_copy = call.on_copy || on.device.is_cuda();
       const Recurrent<Real>& network = on_copy ? current_copy(on.device).network : network_;
-      run(network, *rows, batch, x, y, h0, hT, tape, on);
+      network.forward(batch.batch(), view(x), view(y), state(h0), state(hT), tape == nullptr ? nullptr : &tape->content,
+                      on);
       results.now();
     }
     const nb::object result = fresh ? y.object() : nb::borrow(call.out);
@@ -267,21 +267,6 @@ class Network {
       tape->of_copy = call.on_copy;
     }
     return nb::make_tuple(result, hT.object());
-  }
-
-  static void run(const Recurrent<Real>& network, const Rows& rows, const DeviceBatch&, const Array& x, const Array& y,
-                  const Array& h0, const Array& hT, Tape<Real>* tape, const Execution& execution) {
-    network.forward(rows.batch(), rows.template view<const Real>(x), rows.template view<Real>(y),
-                    h0 ? h0.as<const Real>() : nullptr, hT.as<Real>(), tape == nullptr ? nullptr : &tape->content,
-                    execution);
-  }
-  static void run(const Recurrent<Real>& network, const Rows& rows, const DeviceBatch& batch, const DeviceArray& x,
-                  const DeviceArray& y, const DeviceArray& h0, const DeviceArray& hT, Tape<Real>* tape,
-                  const Execution& execution) {
-    network.forward(batch.batch(), rows.template tensor<Real>(x), rows.template tensor<Real>(y),
-                    state_tensor(network.spec(), rows.batch().rows, h0),
-                    state_tensor(network.spec(), rows.batch().rows, hT), tape == nullptr ? nullptr : &tape->content,
-                    execution);
   }
 
   template <class Memory>
@@ -301,16 +286,22 @@ class Network {
     const Arrays dhT = read_state(memory, dstate_in, state_shape(rows), rows.one_row(), "dstate");
     const Arrays dx = input_gradient ? memory.empty(rows.shape(spec().input_size), type) : Arrays();
     const Arrays dh0 = memory.empty(state_shape(rows), scalar);
+    const auto view = [&](const Arrays& array) { return rows.template view<Real>(array); };
+    const auto state = [&](const Arrays& array) { return state_view(rows.batch().rows, array); };
+    const auto run = [&](Recurrent<Real>& network) {
+      network.backward(tape.batch.batch(), view(x), view(dy), state(dhT), view(dx), state(dh0), tape.content,
+                       tape.execution);
+    };
     {
       const nb::gil_scoped_release unlocked;
       Wait results(memory.stream());
       const std::unique_lock lock(mutex_);
       if (!tape.of_copy) {
-        run_backward(network_, rows, x, dy, dhT, dx, dh0, tape);
+        run(network_);
       } else {
         Recurrent<Real>& network = current_copy(tape.execution.device).network;
         network.zero_gradients();
-        run_backward(network, rows, x, dy, dhT, dx, dh0, tape);
+        run(network);
         results.now();
         add_gradients_of(network);
       }
@@ -319,25 +310,9 @@ class Network {
     return nb::make_tuple(dx.object(), dh0.object());
   }
 
-  static void run_backward(Recurrent<Real>& network, const Rows& rows, const Array& x, const Array& dy,
-                           const Array& dhT, const Array& dx, const Array& dh0, Tape<Real>& tape) {
-    network.backward(rows.batch(), rows.template view<const Real>(x), rows.template view<const Real>(dy),
-                     dhT ? dhT.as<const Real>() : nullptr, rows.template view<Real>(dx), dh0.as<Real>(), tape.content,
-                     tape.execution);
-  }
-  static void run_backward(Recurrent<Real>& network, const Rows& rows, const DeviceArray& x, const DeviceArray& dy,
-                           const DeviceArray& dhT, const DeviceArray& dx, const DeviceArray& dh0, Tape<Real>& tape) {
-    network.backward(tape.batch.batch(), rows.template tensor<Real>(x), rows.template tensor<Real>(dy),
-                     state_tensor(network.spec(), rows.batch().rows, dhT), rows.template tensor<Real>(dx),
-                     state_tensor(network.spec(), rows.batch().rows, dh0), tape.content, tape.execution);
-  }
-
   /// Returns a state as the library takes it, [S, layers * directions, B, H].
-  static Tensor state_tensor(const RecurrentSpec& spec, Index rows, const DeviceArray& state) {
-    if (!state) return {};
-    return Tensor::contiguous(state.data(), scalar == Scalar::f64 ? DType::f64 : DType::f32,
-                              {find_cell(spec.cell).states, spec.layers * spec.directions(), rows, spec.hidden_size},
-                              state.device());
+  auto state_view(Index rows, const auto& state) const {
+    return states_view<Real>(state, {states_, spec().layers * spec().directions(), rows, spec().hidden_size});
   }
 
   /// Adds the gradients of a copy to those of the network. The caller holds the writer lock.

@@ -22,7 +22,6 @@ using Terms = std::tuple<nb::object, nb::object, nb::object>;
 template <class Real, class Memory>
 class ScanCall {
   using Arrays = typename Memory::Arrays;
-  static constexpr bool on_device = std::is_same_v<Arrays, DeviceArray>;
 
  public:
   /// `terms` are a, b, and the factor of b or None.
@@ -71,7 +70,7 @@ class ScanCall {
   Index channels() const { return a_.shape().back(); }
 
  private:
-  static constexpr Scalar scalar = scalar_of<Real>();
+  static constexpr Scalar scalar = scalar_of<Real>;
 
   Arrays read(nb::handle object, const char* name, Scalar type) const {
     Arrays array = memory_.read(object, name, type).with_whole_rows();
@@ -92,21 +91,14 @@ class ScanCall {
   template <class Pass>
   void run(const Pass& pass) const {
     const nb::gil_scoped_release unlocked;
-    if constexpr (on_device) {
-      const DeviceBatch batch(*memory_.stream(), rows_);
-      Wait results(memory_.stream());
-      const auto view = [&](const DeviceArray& array) { return rows_.template tensor<Real>(array); };
-      const auto state = [&](const DeviceArray& array) {
-        if (!array) return Tensor();
-        return Tensor::contiguous(array.data(), dtype_of(scalar), {rows_.batch().rows, channels()}, array.device());
-      };
-      pass(batch.batch(), typename Scan<Real>::TensorTerms{view(a_), view(b_), view(factor_)}, view, state);
-      results.now();
-    } else {
-      const auto view = [&](const Array& array) { return rows_.template view<Real>(array); };
-      const auto state = [](const Array& array) { return array ? array.as<Real>() : nullptr; };
-      pass(rows_.batch(), typename Scan<Real>::Terms{view(a_), view(b_), view(factor_)}, view, state);
-    }
+    const DeviceBatch batch(memory_.stream(), rows_);
+    Wait results(memory_.stream());
+    const auto view = [&](const Arrays& array) { return rows_.template view<Real>(array); };
+    const auto state = [&](const Arrays& array) { return states_view<Real>(array, {rows_.batch().rows, channels()}); };
+    constexpr bool on_device = std::is_same_v<Arrays, DeviceArray>;
+    using Views = std::conditional_t<on_device, typename Scan<Real>::TensorTerms, typename Scan<Real>::Terms>;
+    pass(batch.batch(), Views{view(a_), view(b_), view(factor_)}, view, state);
+    results.now();
   }
 
   Memory memory_;
@@ -140,32 +132,29 @@ std::shared_ptr<Stream> stream_on(Device device) {
   return stream;
 }
 
-/// The arguments of a call besides its arrays of terms.
-struct Options {
-  bool logarithmic, reverse;
-  nb::handle which;
-  bool time_first;
-  CallExecution execution;
-  bool copied;  // for tests: an array of DLPack on the CPU is treated like one on a GPU
-};
-
-/// Calls run(call, scan, execution) for the arguments that the passes share, in the element type and on the device of
-/// the arrays.
-template <class Run>
-nb::tuple with_scan(nb::handle terms, nb::handle h0, const Options& options, const Run& run) {
-  const Terms given = nb::cast<Terms>(terms);
-  const nb::object& first = std::get<0>(given);
-  const ScanForm form = options.logarithmic ? ScanForm::logarithmic : ScanForm::linear;
-  const std::optional<Device> place = place_of(first, options.logarithmic ? "log_a" : "a", options.copied);
-  Execution execution = options.execution.on;
+/// Runs a pass in the element type and on the device of its arrays. `given` is what forward() or backward() of a
+/// ScanCall takes besides. For tests, `copied` treats an array of DLPack on the CPU like one on a GPU.
+template <bool is_backward>
+nb::tuple run_scan(nb::handle terms, nb::handle h0, nb::handle given, bool logarithmic, bool reverse, nb::handle which,
+                   bool time_first, const CallExecution& asked, bool copied) {
+  const Terms inputs = nb::cast<Terms>(terms);
+  const nb::object& first = std::get<0>(inputs);
+  const ScanForm form = logarithmic ? ScanForm::logarithmic : ScanForm::linear;
+  const std::optional<Device> place = place_of(first, logarithmic ? "log_a" : "a", copied);
+  Execution execution = asked.on;
   if (execution.device.is_cuda() && execution.device != place) {
     throw Error(ErrorCode::unsupported, "device must be that of the arrays, '" + to_string(place.value_or(Device())) +
                                             "', or 'auto' for a scan, not '" + to_string(execution.device) + "'");
   }
   const auto in_memory = [&]<class Real>(Real, auto memory) {
     const auto stream = memory.stream();
-    const ScanCall<Real, decltype(memory)> call(std::move(memory), form, given, h0, options.which, options.time_first);
-    return run(call, *scan_of<Real>(call.channels(), form, options.reverse, stream), execution);
+    const ScanCall<Real, decltype(memory)> call(std::move(memory), form, inputs, h0, which, time_first);
+    const auto scan = scan_of<Real>(call.channels(), form, reverse, stream);
+    if constexpr (is_backward) {
+      return call.backward(*scan, nb::cast<Terms>(given), execution);
+    } else {
+      return call.forward(*scan, given, execution);
+    }
   };
   const auto in_type = [&](auto real) {
     if (!place) return in_memory(real, CpuMemory());
@@ -179,29 +168,13 @@ nb::tuple with_scan(nb::handle terms, nb::handle h0, const Options& options, con
 }  // namespace
 
 void bind_scans(nb::module_& module) {
-  module.def(
-      "scan",
-      [](nb::handle terms, nb::handle h0, nb::handle out, bool logarithmic, bool reverse, nb::handle which,
-         bool time_first, const CallExecution& execution, bool copied) {
-        const auto run = [&](const auto& call, const auto& scan, const Execution& on) {
-          return call.forward(scan, out, on);
-        };
-        return with_scan(terms, h0, {logarithmic, reverse, which, time_first, execution, copied}, run);
-      },
-      nb::arg("terms"), nb::arg("h0").none(), nb::arg("out").none(), nb::arg("logarithmic"), nb::arg("reverse"),
-      nb::arg("which").none(), nb::arg("time_first"), nb::arg("execution"), nb::arg("copied") = false);
-  module.def(
-      "scan_backward",
-      [](nb::handle terms, nb::handle h0, nb::handle gradients, bool logarithmic, bool reverse, nb::handle which,
-         bool time_first, const CallExecution& execution, bool copied) {
-        const Terms outputs = nb::cast<Terms>(gradients);
-        const auto run = [&](const auto& call, const auto& scan, const Execution& on) {
-          return call.backward(scan, outputs, on);
-        };
-        return with_scan(terms, h0, {logarithmic, reverse, which, time_first, execution, copied}, run);
-      },
-      nb::arg("terms"), nb::arg("h0").none(), nb::arg("gradients"), nb::arg("logarithmic"), nb::arg("reverse"),
-      nb::arg("which").none(), nb::arg("time_first"), nb::arg("execution"), nb::arg("copied") = false);
+  const auto bind = [&](const char* name, const auto& run) {
+    module.def(name, run, nb::arg("terms"), nb::arg("h0").none(), nb::arg("given").none(), nb::arg("logarithmic"),
+               nb::arg("reverse"), nb::arg("which").none(), nb::arg("time_first"), nb::arg("execution"),
+               nb::arg("copied") = false);
+  };
+  bind("scan", &run_scan<false>);
+  bind("scan_backward", &run_scan<true>);
 }
 
 }  // namespace penstock::python

@@ -87,13 +87,8 @@ void Rows::read_resets(nb::handle object) {
     reset_.require_shape(Shape{batch_.rows, batch_.steps}, "(B, T)");
   } else {
     reset_.require_shape(Shape{batch_.steps, batch_.rows}, "(T, B)");
-    const auto given = reset_.values<std::uint8_t>();
-    transposed_reset_.resize(given.size());
-    for (Index t = 0; t < batch_.steps; ++t) {
-      for (Index b = 0; b < batch_.rows; ++b) transposed_reset_[b * batch_.steps + t] = given[t * batch_.rows + b];
-    }
-    batch_.reset = transposed_reset_.data();
-    return;
+    const nb::object transposed = nb::module_::import_("numpy").attr("transpose")(reset_.object());
+    reset_ = Array(transposed, "reset_mask", Scalar::u8).contiguous();
   }
   batch_.reset = reset_.as<const std::uint8_t>();
 }

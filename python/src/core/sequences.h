@@ -18,6 +18,17 @@ inline DType dtype_of(Scalar scalar) {
                                   : DType::f32;
 }
 
+/// Returns what the library takes for contiguous states of this shape, or for no array: their address or a tensor.
+template <class Real>
+Real* states_view(const Array& states, std::initializer_list<Index>) {
+  return states ? states.as<Real>() : nullptr;
+}
+template <class Real>
+Tensor states_view(const DeviceArray& states, std::initializer_list<Index> shape) {
+  if (!states) return {};
+  return Tensor::contiguous(states.data(), dtype_of(states.scalar()), shape, states.device());
+}
+
 /// Order of the axes of rows and steps.
 enum class Layout { batch_first, time_first };
 
@@ -45,38 +56,25 @@ class Rows {
     sequence.require_shape(shape(channels), axes());
   }
 
-  /// Returns the library's view of an array of this shape with contiguous channels.
-  template <class Real, class AnyArray>
-  SequenceView<Real> view(const AnyArray& sequence) const {
-    if (!sequence) return {};
-    auto* data = sequence.template as<Real>();
-    // An axis of size 1 may have any stride, but the library needs strides that do not overlap.
-    const Index channels = sequence.shape().back();
-    if (packed() || one_row_) {
-      const Index step = sequence.shape()[0] > 1 ? sequence.stride(0) : channels;
-      return {data, step * std::max<Index>(sequence.shape()[0], 1), step};
-    }
-    const std::size_t row_axis = layout_ == Layout::time_first ? 1 : 0;
-    const std::size_t step_axis = 1 - row_axis;
-    const Index rows = sequence.shape()[row_axis], steps = sequence.shape()[step_axis];
-    const Index step = steps > 1 ? sequence.stride(step_axis) : channels;
-    const Index row = rows > 1 ? sequence.stride(row_axis) : step * std::max<Index>(steps, 1);
-    return {data, row, step};
-  }
-
-  /// Returns the same view as a tensor [B, T, C], or [total, C] of packed rows.
+  /// Returns what the library takes for an array of this shape with contiguous channels, or for no array: in CPU memory
+  /// a view, on a device a tensor [B, T, C], or [total, C] of packed rows.
   template <class Real>
-  Tensor tensor(const DeviceArray& sequence) const {
+  SequenceView<Real> view(const Array& sequence) const {
+    return strided<Real>(sequence);
+  }
+  template <class Real>
+  Tensor view(const DeviceArray& sequence) const {
     if (!sequence) return {};
-    const SequenceView<Real> at = view<Real>(sequence);
+    const SequenceView<Real> at = strided<Real>(sequence);
     const Index channels = sequence.shape().back();
-    Tensor tensor =
-        packed() ? Tensor::contiguous(at.data, DType::f32, {total_, channels}, sequence.device())
-                 : Tensor::contiguous(at.data, DType::f32, {batch_.rows, batch_.steps, channels}, sequence.device());
-    tensor.dtype = dtype_of(sequence.scalar());
+    Tensor tensor{.data = at.data, .dtype = dtype_of(sequence.scalar()), .device = sequence.device()};
     if (packed()) {
-      tensor.strides[0] = at.step_stride;
+      tensor.rank = 2;
+      tensor.shape = {total_, channels};
+      tensor.strides = {at.step_stride, 1};
     } else {
+      tensor.rank = 3;
+      tensor.shape = {batch_.rows, batch_.steps, channels};
       tensor.strides = {at.row_stride, at.step_stride, 1};
     }
     return tensor;
@@ -104,6 +102,24 @@ class Rows {
   }
 
  private:
+  template <class Real, class AnyArray>
+  SequenceView<Real> strided(const AnyArray& sequence) const {
+    if (!sequence) return {};
+    auto* data = sequence.template as<Real>();
+    // An axis of size 1 may have any stride, but the library needs strides that do not overlap.
+    const Index channels = sequence.shape().back();
+    if (packed() || one_row_) {
+      const Index step = sequence.shape()[0] > 1 ? sequence.stride(0) : channels;
+      return {data, step * std::max<Index>(sequence.shape()[0], 1), step};
+    }
+    const std::size_t row_axis = layout_ == Layout::time_first ? 1 : 0;
+    const std::size_t step_axis = 1 - row_axis;
+    const Index rows = sequence.shape()[row_axis], steps = sequence.shape()[step_axis];
+    const Index step = steps > 1 ? sequence.stride(step_axis) : channels;
+    const Index row = rows > 1 ? sequence.stride(row_axis) : step * std::max<Index>(steps, 1);
+    return {data, row, step};
+  }
+
   Index length(Index row) const {
     if (packed()) return batch_.cu_seqlens[row + 1] - batch_.cu_seqlens[row];
     return batch_.lengths != nullptr ? batch_.lengths[row] : batch_.steps;
@@ -126,7 +142,6 @@ class Rows {
   Index total_ = 0;  // steps of all rows, if packed
   std::shared_ptr<Stream> stream_;
   Array lengths_, cu_seqlens_, reset_;
-  std::vector<std::uint8_t> transposed_reset_;
 };
 
 }  // namespace penstock::python

@@ -2,9 +2,8 @@
 
 #include <algorithm>
 #include <limits>
-#include <memory>
-#include <optional>
 #include <string>
+#include <utility>
 
 #include "bindings.h"
 #include "models.h"
@@ -19,8 +18,12 @@ namespace {
 /// arrays are read and created before.
 class BoundSession {
  public:
-  BoundSession(SharedModel& shared, const CallExecution& execution)
-      : BoundSession(*std::make_unique<Opened>(shared, execution)) {}
+  static BoundSession open(SharedModel& shared, const CallExecution& execution) {
+    const nb::gil_scoped_release unlocked;
+    const SharedModel::Reading model(shared);
+    // The length of a stream is unknown: the device is chosen for a single step.
+    return {Session(*model, settled(*model, execution, {})), model->data(), model->data().output_size()};
+  }
 
   nb::object push(nb::handle input, nb::handle out) {
     const bool is_token = PyLong_Check(input.ptr());
@@ -29,10 +32,7 @@ class BoundSession {
     if (!is_token && features.rank() != 1) {
       refuse("features must have the shape (I,), not " + text_of(features.shape()));
     }
-    const Shape shape = {outputs_};
-    const Array answer =
-        out.is_none() ? Array::empty(shape, Scalar::f32) : Array::output(out, "out", Scalar::f32).contiguous();
-    answer.require_shape(shape, "(O,)");
+    const Array answer = answer_in(out, {outputs_}, "(O,)");
     std::ranges::copy(is_token ? session_.push(token) : session_.push(features.values<float>()), answer.as<float>());
     return out.is_none() ? answer.object() : nb::borrow(out);
   }
@@ -47,11 +47,7 @@ class BoundSession {
              text_of(given.shape()));
     }
     if (!is_text) given.require_shape(Shape{-1, data_.input_size()}, "(T, I)");
-    const Index count = given.shape()[0];
-    const Shape shape = {count, outputs_};
-    const Array answer =
-        out.is_none() ? Array::empty(shape, Scalar::f32) : Array::output(out, "out", Scalar::f32).contiguous();
-    answer.require_shape(shape, "(T, O)");
+    const Array answer = answer_in(out, {given.shape()[0], outputs_}, "(T, O)");
     const Stoppable on_a_signal([] { return PyErr_CheckSignals() != 0; });
     try {
       std::ranges::copy(is_text ? session_.process_chunk(given.values<std::int32_t>())
@@ -68,9 +64,7 @@ class BoundSession {
 
   nb::object state() const {
     const std::vector<float> values = session_.state();
-    const Array array = Array::empty(Shape{static_cast<Index>(values.size())}, Scalar::f32);
-    std::ranges::copy(values, array.as<float>());
-    return array.object();
+    return array_of(Shape{static_cast<Index>(values.size())}, values);
   }
   void restore(nb::handle state) {
     const Array values = Array(state, "state", Scalar::f32).contiguous();
@@ -82,21 +76,13 @@ class BoundSession {
   BoundSession(Session session, DataDescription data, Index outputs)
       : session_(std::move(session)), data_(std::move(data)), outputs_(outputs) {}
 
-  struct Opened {
-    Opened(SharedModel& shared, const CallExecution& execution) {
-      const nb::gil_scoped_release unlocked;
-      const SharedModel::Reading model(shared);
-      data = model->data();
-      outputs = data.output_size();
-      // The length of a stream is unknown: the device is chosen for a single step.
-      session.emplace(*model, settled(*model, execution, {}));
-    }
-    std::optional<Session> session;
-    DataDescription data;
-    Index outputs = 0;
-  };
-  explicit BoundSession(Opened& opened)
-      : BoundSession(std::move(*opened.session), std::move(opened.data), opened.outputs) {}
+  /// Returns `out`, or a new array for None, to hold outputs of this shape.
+  static Array answer_in(nb::handle out, const Shape& shape, const char* axes) {
+    Array answer =
+        out.is_none() ? Array::empty(shape, Scalar::f32) : Array::output(out, "out", Scalar::f32).contiguous();
+    answer.require_shape(shape, axes);
+    return answer;
+  }
 
   static std::int32_t token_from(nb::handle input) {
     const auto token = PyLong_AsLongLong(input.ptr());
@@ -116,7 +102,10 @@ class BoundSession {
 
 void bind_sessions(nb::module_& module) {
   nb::class_<BoundSession>(module, "Session")
-      .def(nb::init<SharedModel&, const CallExecution&>())
+      .def("__init__",
+           [](BoundSession* self, SharedModel& model, const CallExecution& execution) {
+             new (self) BoundSession(BoundSession::open(model, execution));
+           })
       .def("push", &BoundSession::push, nb::arg("input"), nb::arg("out").none())
       .def("run", &BoundSession::run, nb::arg("steps"), nb::arg("out").none())
       .def("state", &BoundSession::state)

@@ -65,10 +65,11 @@ DeviceArray DeviceMemory::read_states(nb::handle object, const char* name, Scala
   return std::move(whole).named(name);
 }
 
-DeviceBatch::DeviceBatch(Stream& stream, const Rows& rows) : batch_(rows.batch()) {
-  batch_.lengths = copied_to(stream, lengths_, batch_.lengths, batch_.rows);
-  batch_.cu_seqlens = copied_to(stream, cu_seqlens_, batch_.cu_seqlens, batch_.rows + 1);
-  batch_.reset = copied_to(stream, reset_, batch_.reset, rows.positions());
+DeviceBatch::DeviceBatch(const std::shared_ptr<Stream>& stream, const Rows& rows) : batch_(rows.batch()) {
+  if (!stream) return;
+  batch_.lengths = copied_to(*stream, lengths_, batch_.lengths, batch_.rows);
+  batch_.cu_seqlens = copied_to(*stream, cu_seqlens_, batch_.cu_seqlens, batch_.rows + 1);
+  batch_.reset = copied_to(*stream, reset_, batch_.reset, rows.positions());
 }
 
 }  // namespace penstock::python

@@ -79,11 +79,12 @@ class Wait {
   std::shared_ptr<Stream> stream_;
 };
 
-/// Lengths, row offsets and resets in the memory of a device.
+/// Lengths, row offsets and resets in the memory of a stream's device.
 class DeviceBatch {
  public:
   DeviceBatch() = default;
-  DeviceBatch(Stream& stream, const Rows& rows);
+  /// Copies those of `rows`. Without a stream they stay where they are, and `rows` has to outlive this.
+  DeviceBatch(const std::shared_ptr<Stream>& stream, const Rows& rows);
   const Batch& batch() const { return batch_; }
 
  private:

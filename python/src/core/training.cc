@@ -149,20 +149,19 @@ nb::dict run_fit(SharedModel& shared, SharedDataset& data, const nb::dict& field
   }
   reports.raise(!result.search || !result.search->trials.empty());
   const Finished& finished = result.finished;
-  nb::dict described = fields_of(result.last);
-  described["search"] = result.search ? nb::object(describe(*result.search)) : nb::none();
-  described["filters_alone"] = plan.filters_alone;
-  described["interrupted"] = result.interrupted;
-  described["stopped_early"] = result.stopped_early;
-  described["model_step"] = result.model_step;
-  described["gave_up"] = result.gave_up;
-  described["checkpoint_error"] = result.checkpoint_error;
   const bool scored = result.validation && result.validation->scored > 0;
-  described["validation"] = scored ? nb::object(fields_of(*result.validation)) : nb::none();
-  described["weight"] = result.weight();
-  described["share"] = finished.filters ? finished.filter_shares.layers : finished.share;
-  described["filter_share"] = finished.filters ? finished.filter_shares.filters : 0.0;
-  return described;
+  return dict_of({{"last", fields_of(result.last)},
+                  {"search", result.search ? nb::object(describe(*result.search)) : nb::none()},
+                  {"filters_alone", plan.filters_alone},
+                  {"interrupted", result.interrupted},
+                  {"stopped_early", result.stopped_early},
+                  {"model_step", result.model_step},
+                  {"gave_up", result.gave_up},
+                  {"checkpoint_error", result.checkpoint_error},
+                  {"validation", scored ? nb::object(fields_of(*result.validation)) : nb::none()},
+                  {"weight", result.weight()},
+                  {"share", finished.filters ? finished.filter_shares.layers : finished.share},
+                  {"filter_share", finished.filters ? finished.filter_shares.filters : 0.0}});
 }
 
 nb::dict run_evaluation(SharedModel& shared, SharedDataset& data, const nb::dict& fields) {
@@ -236,14 +235,7 @@ void bind_training(nb::module_& module) {
   module.def("fit", &run_fit, nb::arg("model"), nb::arg("data"), nb::arg("request"), nb::arg("progress").none(),
              nb::arg("validation").none(), nb::arg("trial").none());
   module.def("suggest_spec", [](SharedDataset& data, const std::string& cell, const std::string& device) {
-    const ModelSpec spec = suggest_spec(**SharedDataset::Reading(data), cell, device_of_defaults(device));
-    return dict_of({{"cell", spec.cell},
-                    {"width", spec.width},
-                    {"dropout", spec.dropout},
-                    {"blocks", spec.blocks},
-                    {"convolution", spec.convolution},
-                    {"feed_forward", spec.feed_forward},
-                    {"end_norms", spec.end_norms}});
+    return describe(suggest_spec(**SharedDataset::Reading(data), cell, device_of_defaults(device)));
   });
   module.def("add_filters", &run_filters);
   module.def("evaluate", &run_evaluation);

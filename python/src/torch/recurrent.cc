@@ -89,10 +89,13 @@ class ProgramCall {
       if (dstates_given) dstates = by_rows(dstates_given.to(state_type(call_.x)).contiguous());
     }
     const auto program = get({x_.address(), out.address(), dy.address(), din ? din.address() : nullptr});
-    std::vector<TorchTensor> gradients = make_gradients();
+    std::vector<TorchTensor> gradients;
     RecurrentProgram::Backward arguments;
     std::vector<Tensor> gradient_views;
-    for (const TorchTensor& gradient : gradients) gradient_views.push_back(view_of(gradient));
+    for (const TorchTensor& weight : weights_) {
+      gradients.push_back(weight.empty(weight.sizes(), state_type(call_.x)));
+      gradient_views.push_back(view_of(gradients.back()));
+    }
     arguments.weights = weight_views_;
     arguments.batch = batch_;
     arguments.x = view(x_);
@@ -212,12 +215,6 @@ class ProgramCall {
       view.strides = {of_axes.row, of_axes.step, 1};
     }
     return view;
-  }
-
-  std::vector<TorchTensor> make_gradients() const {
-    std::vector<TorchTensor> gradients;
-    for (const TorchTensor& weight : weights_) gradients.push_back(weight.empty(weight.sizes(), state_type(call_.x)));
-    return gradients;
   }
 
   std::shared_ptr<const RecurrentProgram> get(std::initializer_list<const void*> sequences) {

@@ -232,72 +232,66 @@ struct BackwardCall {
   }
 };
 
-/// Runs a scan into tensors of the caller. `corrects`: they have the results of another initial state.
-void scan_into_results(StableValue* stack, bool corrects) {
+/// Where a pass puts its results: into new tensors, into tensors of the caller, or into those that have the results of
+/// another state, which it corrects.
+enum class Into { fresh, given, corrected };
+
+void run_scan(StableValue* stack, Into into) {
   Arguments arguments(stack);
   ScanCall call;
   call.take_terms(arguments);
   call.take_form(arguments);
-  if (corrects) call.take_earlier(arguments);
-  const TorchTensor h = arguments.tensor(), last = arguments.tensor();
-  call.validate();
-  call.check_sequence(h, "h");
-  call.check_state(last, "h_last");
-  const DeviceGuard guard(call.a);
-  call.forward(h, last);
-}
-
-/// Does the same for a backward pass.
-void backward_into_results(StableValue* stack, bool corrects) {
-  Arguments arguments(stack);
-  BackwardCall call;
-  call.take(arguments);
-  if (corrects) call.scan.take_earlier(arguments);
-  const TorchTensor da = arguments.tensor(), db = arguments.tensor(), dh0 = arguments.tensor();
-  call.validate();
-  call.scan.check_sequence(da, "da");
-  call.scan.check_sequence(db, "db");
-  call.scan.check_state(dh0, "dh0");
-  const DeviceGuard guard(call.scan.a);
-  call.run(da, db, dh0);
-}
-
-}  // namespace
-
-void scan(StableValue* stack, std::uint64_t, std::uint64_t) {
-  Arguments arguments(stack);
-  ScanCall call;
-  call.take_terms(arguments);
-  call.take_form(arguments);
+  if (into == Into::corrected) call.take_earlier(arguments);
+  TorchTensor h, last;
+  if (into != Into::fresh) h = arguments.tensor(), last = arguments.tensor();
   call.validate();
   const DeviceGuard guard(call.a);
-  TorchTensor h = call.a.empty(call.a.sizes(), call.a.dtype());
-  TorchTensor last = call.a.empty(call.state_sizes(), call.a.dtype());
+  if (into == Into::fresh) {
+    h = call.a.empty(call.a.sizes(), call.a.dtype());
+    last = call.a.empty(call.state_sizes(), call.a.dtype());
+  } else {
+    call.check_sequence(h, "h");
+    call.check_state(last, "h_last");
+  }
   call.forward(h, last);
+  if (into != Into::fresh) return;
   stack[0] = h.release();
   stack[1] = last.release();
 }
 
-void scan_out(StableValue* stack, std::uint64_t, std::uint64_t) { scan_into_results(stack, false); }
-void scan_correct(StableValue* stack, std::uint64_t, std::uint64_t) { scan_into_results(stack, true); }
-
-void scan_backward(StableValue* stack, std::uint64_t, std::uint64_t) {
+void run_backward(StableValue* stack, Into into) {
   Arguments arguments(stack);
   BackwardCall call;
   call.take(arguments);
+  if (into == Into::corrected) call.scan.take_earlier(arguments);
+  TorchTensor da, db, dh0;
+  if (into != Into::fresh) da = arguments.tensor(), db = arguments.tensor(), dh0 = arguments.tensor();
   call.validate();
   const TorchTensor& a = call.scan.a;
   const DeviceGuard guard(a);
-  TorchTensor da = a.empty(a.sizes(), a.dtype());
-  TorchTensor db = a.empty(a.sizes(), a.dtype());
-  TorchTensor dh0 = a.empty(call.scan.state_sizes(), a.dtype());
+  if (into == Into::fresh) {
+    da = a.empty(a.sizes(), a.dtype());
+    db = a.empty(a.sizes(), a.dtype());
+    dh0 = a.empty(call.scan.state_sizes(), a.dtype());
+  } else {
+    call.scan.check_sequence(da, "da");
+    call.scan.check_sequence(db, "db");
+    call.scan.check_state(dh0, "dh0");
+  }
   call.run(da, db, dh0);
+  if (into != Into::fresh) return;
   stack[0] = da.release();
   stack[1] = db.release();
   stack[2] = dh0.release();
 }
 
-void scan_backward_out(StableValue* stack, std::uint64_t, std::uint64_t) { backward_into_results(stack, false); }
-void scan_backward_correct(StableValue* stack, std::uint64_t, std::uint64_t) { backward_into_results(stack, true); }
+}  // namespace
+
+void scan(StableValue* stack, std::uint64_t, std::uint64_t) { run_scan(stack, Into::fresh); }
+void scan_out(StableValue* stack, std::uint64_t, std::uint64_t) { run_scan(stack, Into::given); }
+void scan_correct(StableValue* stack, std::uint64_t, std::uint64_t) { run_scan(stack, Into::corrected); }
+void scan_backward(StableValue* stack, std::uint64_t, std::uint64_t) { run_backward(stack, Into::fresh); }
+void scan_backward_out(StableValue* stack, std::uint64_t, std::uint64_t) { run_backward(stack, Into::given); }
+void scan_backward_correct(StableValue* stack, std::uint64_t, std::uint64_t) { run_backward(stack, Into::corrected); }
 
 }  // namespace penstock::torch_ops

@@ -116,12 +116,6 @@ TorchTensor TorchTensor::converted(std::int32_t dtype_wanted) const {
   return copy;
 }
 
-TorchTensor TorchTensor::clone() const {
-  TorchTensor copy = empty(sizes(), dtype());
-  copy.copy_from(*this);
-  return copy;
-}
-
 void TorchTensor::copy_from(const TorchTensor& other) {
   // copy_(self, src, non_blocking): the dispatcher takes ownership of the handles on the stack.
   StableValue stack[3] = {share().release(), other.share().release(), 1};

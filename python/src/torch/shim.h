@@ -190,7 +190,7 @@ class TorchTensor {
   TorchTensor to(std::int32_t wanted) const& { return dtype() == wanted ? share() : converted(wanted); }
   TorchTensor to(std::int32_t wanted) && { return dtype() == wanted ? std::move(*this) : converted(wanted); }
   /// Returns a contiguous copy.
-  TorchTensor clone() const;
+  TorchTensor clone() const { return converted(dtype()); }
   void copy_from(const TorchTensor& other);
   void zero();
   /// Returns a new uninitialised contiguous tensor on the same device.
