@@ -211,6 +211,8 @@ def test_initial_weights_that_a_model_cannot_have_are_refused():
         ours.initialise(nn.Linear(2, 2), "uniform")
     with pytest.raises(ValueError, match="proj_size must be 0"):
         ours.initialise(nn.LSTM(3, 5, proj_size=2), "uniform")
+    with pytest.raises(ValueError, match="parametrised weights: initialise it before"):
+        ours.initialise(nn.utils.parametrizations.weight_norm(nn.LSTM(3, 5), "weight_hh_l0"), "uniform")
     layer = ours.LSTM(2, 3)
     before = layer.weight_hh_l0.detach().clone()
     with pytest.raises(penstock.InvalidArgument, match="identity needs a cell with a recurrent matrix and one gate"):

@@ -2,6 +2,7 @@
 
 import torch
 from torch import nn
+from torch.nn.utils import parametrize
 
 from ._stack import Stack
 
@@ -32,7 +33,8 @@ def initialise(model, weights="standard", *, chrono=0.0):
             over 1 to ``chrono`` steps (Tallec and Ollivier 2018). 0: biases stay.
 
     Raises:
-        ValueError: The model has no recurrent layer, a layer has projections, or a cell cannot start so.
+        ValueError: The model has no recurrent layer, a layer has projections or parametrised weights, or a cell
+            cannot start so.
 
     >>> import torch
     >>> layer = initialise(torch.nn.LSTM(3, 5), "orthogonal", chrono=100)
@@ -45,6 +47,8 @@ def initialise(model, weights="standard", *, chrono=0.0):
         raise ValueError(f"model must have a recurrent layer, got {type(model).__name__}")
     if any(getattr(layer, "proj_size", 0) for layer in layers):
         raise ValueError("proj_size must be 0 in all recurrent layers")
+    if any(parametrize.is_parametrized(layer) for layer in layers):
+        raise ValueError("model has a recurrent layer with parametrised weights: initialise it before it gets them")
     drawn = [_drawn(layer, weights, chrono) for layer in layers]
     with torch.no_grad():
         for layer, values in zip(layers, drawn):
