@@ -31,6 +31,10 @@ void visit(const std::vector<Origins>& all, Index stride, const Visit& visitor) 
   }
 }
 
+inline std::vector<std::span<const double>> spans_of(const std::vector<std::vector<double>>& z) {
+  return {z.begin(), z.end()};
+}
+
 inline Index rows_of(ManySeries z) {
   Index rows = 0;
   for (const std::span<const double> each : z) rows += static_cast<Index>(each.size());
