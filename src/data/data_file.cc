@@ -6,12 +6,12 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <filesystem>
 #include <map>
 #include <utility>
 
 #include "base/check.h"
+#include "base/lower_case.h"
 #include "data/text_encoding.h"
 #include "io/file_descriptor.h"
 #include "io/read_file.h"
@@ -168,13 +168,9 @@ std::vector<std::string> files_to_read(const std::vector<std::string>& paths) {
 }
 
 std::string data_extension(const std::string& path) {
-  const auto lower = [](std::string text) {
-    std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
-    return text;
-  };
   const fs::path name(path);
-  const std::string extension = lower(name.extension().string());
-  return extension == ".gz" ? lower(name.stem().extension().string()) : extension;
+  const std::string extension = lower_case(name.extension().string());
+  return extension == ".gz" ? lower_case(name.stem().extension().string()) : extension;
 }
 
 std::string data_name(const std::string& path) {
@@ -184,26 +180,28 @@ std::string data_name(const std::string& path) {
 }
 
 std::string table_advice(const std::string& binary_kind) {
-  for (const auto& [kind, reader] : {std::pair("Parquet", "read_parquet"), std::pair("Excel", "read_excel"),
-                                     std::pair("Arrow", "read_feather"), std::pair("Stata", "read_stata")}) {
-    if (binary_kind.find(kind) == binary_kind.npos) continue;
-    return fmt::format("; pandas turns one into CSV: python3 -c \"import pandas; pandas.{}('in').to_csv('out.csv')\"",
-                       reader);
-  }
-  if (binary_kind.find("NumPy") != binary_kind.npos) {
-    const char* const load =
-        binary_kind.find("arrays") != binary_kind.npos ? "numpy.load('in')['NAME']" : "numpy.load('in')";
-    return fmt::format(
-        "; NumPy turns one into CSV: python3 -c \"import numpy; numpy.savetxt('out.csv', {}, "
-        "delimiter=',')\"",
-        load);
-  }
-  for (const auto& [kind, tool] : {std::pair("ZIP", "unzip"), std::pair("zstd", "unzstd"), std::pair("xz", "unxz"),
-                                   std::pair("bzip2", "bunzip2"), std::pair("7-Zip", "7z x")}) {
-    if (binary_kind.find(kind) != binary_kind.npos) return fmt::format("; unpack it first: {}", tool);
-  }
-  if (binary_kind.find("HDF5") != binary_kind.npos) {
-    return "; pandas turns one into CSV: python3 -c \"import pandas; pandas.read_hdf('in').to_csv('out.csv')\"";
+  constexpr const char* pandas =
+      "; pandas turns one into CSV: python3 -c \"import pandas; pandas.{}('in').to_csv('out.csv')\"";
+  constexpr const char* numpy =
+      "; NumPy turns one into CSV: python3 -c \"import numpy; numpy.savetxt('out.csv', {}, delimiter=',')\"";
+  constexpr const char* unpack = "; unpack it first: {}";
+  struct Advice {
+    const char *kind, *format, *value;
+  };
+  // An archive of arrays is both a ZIP and of NumPy.
+  constexpr Advice all[] = {{"Parquet", pandas, "read_parquet"},
+                            {"Excel", pandas, "read_excel"},
+                            {"Arrow", pandas, "read_feather"},
+                            {"HDF5", pandas, "read_hdf"},
+                            {"NumPy arrays", numpy, "numpy.load('in')['NAME']"},
+                            {"NumPy", numpy, "numpy.load('in')"},
+                            {"ZIP", unpack, "unzip"},
+                            {"zstd", unpack, "unzstd"},
+                            {"xz", unpack, "unxz"},
+                            {"bzip2", unpack, "bunzip2"},
+                            {"7-Zip", unpack, "7z x"}};
+  for (const auto& [kind, format, value] : all) {
+    if (binary_kind.find(kind) != binary_kind.npos) return fmt::format(fmt::runtime(format), value);
   }
   return {};
 }

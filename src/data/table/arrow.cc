@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -109,26 +110,12 @@ std::int64_t whole_item(const ArrowArray& array, std::int64_t place) {
 
 /// Returns null for a format that is not one of whole numbers.
 WholeItem whole_item_of(std::string_view format) {
-  switch (format.size() == 1 ? format.front() : '\0') {
-    case 'c':
-      return whole_item<std::int8_t>;
-    case 'C':
-      return whole_item<std::uint8_t>;
-    case 's':
-      return whole_item<std::int16_t>;
-    case 'S':
-      return whole_item<std::uint16_t>;
-    case 'i':
-      return whole_item<std::int32_t>;
-    case 'I':
-      return whole_item<std::uint32_t>;
-    case 'l':
-      return whole_item<std::int64_t>;
-    case 'L':
-      return whole_item<std::uint64_t>;
-    default:
-      return nullptr;
-  }
+  constexpr std::pair<std::string_view, WholeItem> items[] = {
+      {"c", whole_item<std::int8_t>},   {"C", whole_item<std::uint8_t>}, {"s", whole_item<std::int16_t>},
+      {"S", whole_item<std::uint16_t>}, {"i", whole_item<std::int32_t>}, {"I", whole_item<std::uint32_t>},
+      {"l", whole_item<std::int64_t>},  {"L", whole_item<std::uint64_t>}};
+  const auto found = std::ranges::find(items, format, &std::pair<std::string_view, WholeItem>::first);
+  return found == std::end(items) ? nullptr : found->second;
 }
 
 Reader wholes(WholeItem read, std::int64_t unit = 1) {
