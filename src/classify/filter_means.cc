@@ -232,7 +232,7 @@ Sequences::Sequences(const Dataset& data) : data_(data) {
   constexpr Index positions_of_batch = 1 << 14, most_rows = 32;
   std::vector<Index> all;
   Example example;
-  for (Index i = 0; i < most && data.labelled_batches()->training(i, 1, example); ++i) {
+  for (Index i = 0; i < most && data.labelled_passes()->training(i, 1, example); ++i) {
     all.push_back(length_of(example, 0));
   }
   std::ranges::sort(all);

@@ -8,7 +8,6 @@
 #include "base/counted.h"
 #include "base/quote.h"
 #include "data/dataset.h"
-#include "data/divisible.h"
 #include "data/labelled/labelled_passes.h"
 #include "data/labelled/labels.h"
 #include "data/normalise.h"
@@ -20,7 +19,6 @@
 #include "penstock/data/dataset.h"
 #include "penstock/data/labelled.h"
 #include "penstock/data_description.h"
-#include "penstock/sources.h"
 
 namespace penstock {
 namespace {
@@ -101,17 +99,14 @@ void take_classes(LabelledRows& rows, const std::vector<std::string>& classes, c
 }
 
 /// Whole sequences, never cut.
-class LabelledDataset final : public data::LabelledPasses, public training::Divisible {
+class LabelledDataset final : public data::LabelledPasses {
  public:
   LabelledDataset(const OpenTable& table, LabelledRows rows, const std::vector<std::size_t>& inputs, Index held_out,
                   const LabelledOptions& options, const DataDescription* origin)
       : LabelledPasses("labelled", options.seed), sequences_(std::move(rows.sequences)) {
     description_.task = Task::classify;
     description_.labels.classes = std::move(rows.classes);
-    description_.table.delimiter = table.format().delimiter;
-    description_.table.decimal = table.format().decimal;
-    description_.table.header = table.format().header;
-    description_.table.missing = options.missing;
+    description_.table = data::describe_table(table.format(), options.missing);
     const auto order = shuffled(static_cast<Index>(sequences_.size()), seed_, 0);
     validation_.assign(order.begin(), order.begin() + held_out);
     training_.assign(order.begin() + held_out, order.end());
@@ -189,8 +184,7 @@ class LabelledDataset final : public data::LabelledPasses, public training::Divi
   }
 
   void set_fingerprint() {
-    const auto bytes = std::as_bytes(std::span(features_));
-    fingerprint_ = data::fingerprint({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, seed_);
+    fingerprint_ = data::fingerprint(data::bytes_of(features_), seed_);
     std::string shape = fmt::format("{};", validation_.size());
     for (const auto& sequence : sequences_) shape += fmt::format("{}:{};", sequence.length, sequence.label);
     fingerprint_ = data::fingerprint(shape, fingerprint_);
@@ -226,11 +220,13 @@ OpenTable::Choice offered_inputs(const OpenTable& table, const LabelledOptions& 
   return choice;
 }
 
-/// `sources` are Sources, or tables in memory. The inputs are those of `origin`, if it is there.
-template <class From>
-std::unique_ptr<Dataset> open_sequences(const From& sources, LabelledOptions options, const DataDescription* origin) {
+}  // namespace
+
+std::unique_ptr<Dataset> open_labelled(const TableSources& sources, const LabelledOptions& given,
+                                       const DataDescription* origin) {
+  LabelledOptions options = given;
   if (origin != nullptr) {
-    data::check_origin_task(*origin, Task::classify, false, data::first_name(sources));
+    data::check_origin_use(*origin, "labelled sequences", sources.name());
     options.inputs = data::value_names(origin->inputs);
   }
   data::check_validation_fraction(options.validation_fraction);
@@ -242,9 +238,8 @@ std::unique_ptr<Dataset> open_sequences(const From& sources, LabelledOptions opt
   OpenTable::Choice choice;
   if (origin == nullptr) choice = offered_inputs(table, options, sequence, label);
   if (origin != nullptr) choice.categories = data::category_columns(*origin, table.header());
-  auto inputs = options.inputs.empty() && origin == nullptr
-                    ? choice.columns
-                    : table.columns(options.inputs, origin ? "the model's inputs" : "inputs");
+  auto inputs =
+      options.inputs.empty() ? choice.columns : table.columns(options.inputs, origin ? "the model's inputs" : "inputs");
   for (const data::CategoryColumn& category : choice.categories) {
     std::erase(inputs, category.column);
     std::ranges::copy(table.add_categories(category), std::back_inserter(inputs));
@@ -270,37 +265,14 @@ std::unique_ptr<Dataset> open_sequences(const From& sources, LabelledOptions opt
   }
   if (origin != nullptr) take_classes(rows, origin->labels.classes, path);
   std::string filled = data::describe_filled(rows.values, options.missing);
-  std::vector<std::string> suspect;
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    const data::TableValues& values = rows.values;
-    std::ranges::move(data::sentinels(names[i], values.columns[i], values.filled[i], values),
-                      std::back_inserter(suspect));
-  }
+  std::vector<std::string> suspect = data::sentinels(rows.values, names);
   auto dataset = std::make_unique<LabelledDataset>(table, std::move(rows), inputs, held_out, options, origin);
   choice.categories = data::category_columns(dataset->description(), table.header());
-  const auto numbers = std::ranges::count_if(inputs, [&](std::size_t input) { return input < table.header().width(); });
-  std::vector<std::string> findings =
-      table.reading(static_cast<std::size_t>(numbers) + choice.categories.size(), choice);
+  std::vector<std::string> findings = table.reading(inputs, choice);
   if (!filled.empty()) findings.push_back(std::move(filled));
   std::ranges::move(suspect, std::back_inserter(findings));
   dataset->set_reading(std::move(findings));
   return dataset;
-}
-
-}  // namespace
-
-std::unique_ptr<Dataset> open_labelled(const std::string& path, const LabelledOptions& options) {
-  return open_labelled(Sources{path}, options);
-}
-
-std::unique_ptr<Dataset> open_labelled(const Sources& sources, const LabelledOptions& options,
-                                       const DataDescription* origin) {
-  return open_sequences(sources, options, origin);
-}
-
-std::unique_ptr<Dataset> open_labelled_tables(const std::vector<Table>& tables, const LabelledOptions& options,
-                                              const DataDescription* origin) {
-  return open_sequences(tables, options, origin);
 }
 
 }  // namespace penstock

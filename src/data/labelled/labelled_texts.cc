@@ -13,7 +13,6 @@
 #include "data/table/text_columns.h"
 #include "penstock/data/labelled_texts.h"
 #include "penstock/data_description.h"
-#include "penstock/sources.h"
 
 namespace penstock {
 namespace {
@@ -119,8 +118,7 @@ class LabelledTextDataset final : public data::LabelledPasses {
   void set_fingerprint() {
     fingerprint_ = data::fingerprint(fmt::format("{};", validation_.size()), seed_);
     for (const LabelledText& row : rows_) {
-      const auto bytes = std::as_bytes(std::span(row.tokens));
-      fingerprint_ = data::fingerprint({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, fingerprint_);
+      fingerprint_ = data::fingerprint(data::bytes_of(row.tokens), fingerprint_);
       fingerprint_ = data::fingerprint(fmt::format("{};", row.label), fingerprint_);
     }
   }
@@ -162,17 +160,14 @@ DataDescription describe(const OpenTable& table, const data::TextColumns& column
   description.vocabulary = 256;
   description.labels.text_column = table.header().names()[columns.text];
   description.labels.longest_text = options.longest;
-  description.table.delimiter = table.format().delimiter;
-  description.table.decimal = table.format().decimal;
-  description.table.header = table.format().header;
-  description.table.missing = options.missing;
+  description.table = data::describe_table(table.format(), options.missing);
   return description;
 }
 
 std::vector<std::string> findings_of(const OpenTable& table, const data::TextColumns& columns,
                                      const LabelledTexts& texts, const DataDescription& description) {
   const auto& names = table.header().names();
-  std::vector<std::string> findings = table.reading(2, {});
+  std::vector<std::string> findings = table.reading({columns.text, columns.label}, {});
   findings.insert(findings.begin(), fmt::format("texts from column {}, labels from column {} (the option 'text-column' "
                                                 "and the option 'label-column' choose others)",
                                                 names[columns.text], names[columns.label]));
@@ -197,8 +192,21 @@ LabelledTextOptions settled(LabelledTextOptions options, const DataDescription* 
   return options;
 }
 
-std::unique_ptr<Dataset> open(const OpenTable& table, const LabelledTextOptions& options,
-                              const DataDescription* origin) {
+}  // namespace
+
+std::vector<std::int32_t> text_tokens(const DataDescription& data, std::string_view text) {
+  std::vector<std::int32_t> tokens;
+  for (const char c : text.substr(0, static_cast<std::size_t>(data.labels.longest_text))) {
+    tokens.push_back(static_cast<unsigned char>(c));
+  }
+  tokens.push_back(0);
+  return tokens;
+}
+
+std::unique_ptr<Dataset> open_labelled_texts(const TableSources& sources, const LabelledTextOptions& given,
+                                             const DataDescription* origin) {
+  const LabelledTextOptions options = settled(given, origin, sources.name());
+  const OpenTable table(sources, options.format);
   const std::string& path = table.header().source();
   const data::TextColumns columns = columns_of(table, options);
   DataDescription description = describe(table, columns, options);
@@ -219,29 +227,6 @@ std::unique_ptr<Dataset> open(const OpenTable& table, const LabelledTextOptions&
                                                        options.validation_fraction, options.seed);
   dataset->set_reading(std::move(findings));
   return dataset;
-}
-
-}  // namespace
-
-std::vector<std::int32_t> text_tokens(const DataDescription& data, std::string_view text) {
-  std::vector<std::int32_t> tokens;
-  for (const char c : text.substr(0, static_cast<std::size_t>(data.labels.longest_text))) {
-    tokens.push_back(static_cast<unsigned char>(c));
-  }
-  tokens.push_back(0);
-  return tokens;
-}
-
-std::unique_ptr<Dataset> open_labelled_texts(const Sources& sources, const LabelledTextOptions& given,
-                                             const DataDescription* origin) {
-  const LabelledTextOptions options = settled(given, origin, data::first_name(sources));
-  return open(OpenTable(sources, options.format), options, origin);
-}
-
-std::unique_ptr<Dataset> open_labelled_text_tables(const std::vector<Table>& tables, const LabelledTextOptions& given,
-                                                   const DataDescription* origin) {
-  const LabelledTextOptions options = settled(given, origin, data::first_name(tables));
-  return open(OpenTable(tables, options.format), options, origin);
 }
 
 }  // namespace penstock

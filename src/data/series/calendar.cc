@@ -287,18 +287,13 @@ class CalendarFinder {
   const TableValues& values_;
 };
 
-bool asked_for(const CalendarOptions& options, Cycle cycle) {
-  return std::ranges::find(options.cycles, cycle) != options.cycles.end();
-}
-
 }  // namespace
 
-void choose_cycles(Calendar& calendar, const CalendarOptions& options, const std::vector<training::Segment>& segments,
-                   const CyclesShown& shown) {
+void choose_cycles(Calendar& calendar, const CalendarOptions& options, const training::DatedRows& rows) {
   double earliest = std::numeric_limits<double>::infinity(), latest = -earliest;
-  for (const training::Segment& segment : segments) {
-    earliest = std::min(earliest, calendar.seconds[static_cast<std::size_t>(segment.first)]);
-    latest = std::max(latest, calendar.seconds[static_cast<std::size_t>(segment.training_end) - 1]);
+  for (const training::Segment& segment : rows.segments) {
+    earliest = std::min(earliest, rows.seconds[segment.first]);
+    latest = std::max(latest, rows.seconds[segment.training_end - 1]);
   }
   const double step = calendar.dates.step, span = latest - earliest + step;
   const bool asked = !options.cycles.empty();
@@ -306,12 +301,14 @@ void choose_cycles(Calendar& calendar, const CalendarOptions& options, const std
   std::vector<double> lengths;
   for (const CycleShape& shape : cycle_shapes) {
     const bool fits = 2.0 * step < shape.seconds;
-    if (asked ? !asked_for(options, shape.cycle) : !fits || span < 2.0 * shape.seconds) continue;
+    const bool wanted = asked ? std::ranges::find(options.cycles, shape.cycle) != options.cycles.end()
+                              : fits && span >= 2.0 * shape.seconds;
+    if (!wanted) continue;
     require(fits, "calendar: rows are {} apart, too far for {}", describe_step(step), shape.name);
     possible.push_back(shape);
     lengths.push_back(shape.seconds);
   }
-  const std::vector<bool> follows = asked ? std::vector<bool>(possible.size(), true) : shown(lengths);
+  const std::vector<bool> follows = asked ? std::vector<bool>(possible.size(), true) : cycles_shown(rows, lengths);
   for (std::size_t i = 0; i < possible.size(); ++i) {
     if (follows[i]) {
       calendar.features.push_back(possible[i].sine);
