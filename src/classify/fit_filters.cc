@@ -29,12 +29,10 @@ Index dilations_for(Index length) {
   return count;
 }
 
-/// Returns the filters of each dilation: as many pairs that read values as pairs that read differences.
-Index filters_for(Index dilations) { return most_filters / dilations / 4 * 4; }
-
+/// Of each dilation, as many pairs of filters read values as differences.
 FixedBranchFields fields_for(const Sequences& sequences) {
   const Index dilations = dilations_for(sequences.median_length());
-  return {.filters = filters_for(dilations), .dilations = dilations};
+  return {.filters = most_filters / dilations / 4 * 4, .dilations = dilations};
 }
 
 /// Makes the bank of a model say what a classifier says of means, so many times.

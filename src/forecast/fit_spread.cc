@@ -321,7 +321,7 @@ class HonestWidths {
 
  private:
   std::string group_of(const training::Segment& segment) const {
-    return segment.group < 0 ? "" : data_.series.groups[static_cast<std::size_t>(segment.group)].name;
+    return segment.group < 0 ? "" : data_.series.groups[segment.group].name;
   }
 
   const DataDescription& data_;

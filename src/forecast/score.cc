@@ -89,14 +89,14 @@ std::vector<ForecastScorer::File> ForecastScorer::files() const {
   std::vector<File> all;
   for (std::size_t i = 0; i + 1 < bounds.size(); ++i) {
     Index scored = bounds[i];
-    while (scored < bounds[i + 1] && places_[static_cast<std::size_t>(scored)] < 0) ++scored;
+    while (scored < bounds[i + 1] && places_[scored] < 0) ++scored;
     all.push_back({bounds[i], bounds[i + 1], scored});
   }
   return all;
 }
 
 const double* ForecastScorer::forecasts_from(Index row, std::size_t target) const {
-  return forecasts_.data() + places_[static_cast<std::size_t>(row)] * data_.output_size() + target;
+  return forecasts_.data() + places_[row] * data_.output_size() + target;
 }
 
 namespace {
@@ -187,8 +187,7 @@ QuantileScore ForecastScorer::score_quantiles(std::size_t target, std::span<cons
       for (Index step = 0; step < data_.series.horizon && row + step + 1 < file.end; ++step) {
         const Index output = step * static_cast<Index>(targets) + static_cast<Index>(target);
         if (std::isnan(column[row + step + 1])) continue;
-        spread.scales[static_cast<std::size_t>(output)] =
-            data_.series.spread.scales[static_cast<std::size_t>(output)] * width;
+        spread.scales[output] = data_.series.spread.scales[output] * width;
         const double value = column[row + step + 1], middle = scale.normal(forecasts_from(row, 0)[output]);
         double lowest = 0.0, highest = 0.0;
         for (std::size_t i = 0; i < levels_.size(); ++i) {

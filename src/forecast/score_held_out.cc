@@ -76,8 +76,7 @@ std::vector<GroupScore> score_groups_held_out(const Model& model, const Dataset&
       finish();
       group = segment.group;
       const DataDescription& data = model.data();
-      scorer.emplace(model, *series, descriptions.of(segment),
-                     group < 0 ? "" : data.series.groups[static_cast<std::size_t>(group)].name);
+      scorer.emplace(model, *series, descriptions.of(segment), group < 0 ? "" : data.series.groups[group].name);
     }
     scorer->add(segment, execution, watch);
   }

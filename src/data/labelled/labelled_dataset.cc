@@ -40,56 +40,39 @@ struct LabelledRows {
   std::vector<std::string> classes;
 };
 
-/// Collects rows into sequences and labels into classes, which get their final numbers at the end.
-class LabelledReader {
- public:
-  LabelledReader(const OpenTable& table, std::size_t sequence, std::size_t label,
-                 const std::vector<std::size_t>& inputs, Missing missing)
-      : table_(table), sequence_(sequence), label_(label), values_(table, inputs, missing) {}
-
-  LabelledRows read() {
-    for (auto rows = table_.rows(); rows.next();) add(rows);
-    sort_classes();
-    rows_.values = values_.take();
-    return std::move(rows_);
-  }
-
- private:
-  void add(const data::TableRows& rows) {
+/// Collects rows into sequences, and labels into classes.
+LabelledRows read_rows(const OpenTable& table, std::size_t sequence_column, std::size_t label_column,
+                       const std::vector<std::size_t>& inputs, Missing missing) {
+  data::ValueReader values(table, inputs, missing);
+  LabelledRows result;
+  data::LabelNumbers labels;
+  data::SequenceNames names;  // in this file
+  std::string current_sequence, current_label;
+  Index count = 0;
+  for (auto rows = table.rows(); rows.next(); ++count) {
     const TableHeader& header = rows.header();
-    const std::string& sequence = header.label(rows.fields(), sequence_);
-    const std::string& label = header.label(rows.fields(), label_);
-    if (rows.starts_file()) names_.clear();
-    if (rows_.sequences.empty() || sequence != current_sequence_ || rows.starts_file()) {
-      names_.begin(rows.fields()[sequence_], header, sequence_);
-      rows_.sequences.push_back({count_, 0, labels_.number_of(label)});
-      current_sequence_ = sequence;
-      current_label_ = label;
-    } else if (label != current_label_) {
-      const Field& field = rows.fields()[label_];
+    const std::string& sequence = header.label(rows.fields(), sequence_column);
+    const std::string& label = header.label(rows.fields(), label_column);
+    if (rows.starts_file()) names.clear();
+    if (count == 0 || sequence != current_sequence || rows.starts_file()) {
+      names.begin(rows.fields()[sequence_column], header, sequence_column);
+      result.sequences.push_back({count, 0, labels.number_of(label)});
+      current_sequence = sequence;
+      current_label = label;
+    } else if (label != current_label) {
+      const Field& field = rows.fields()[label_column];
       fail(ErrorCode::bad_input, "{}:{}:{}: label {} in sequence {}, which began with label {}", header.source(),
-           field.line, field.column, in_quotes(label), in_quotes(sequence), in_quotes(current_label_));
+           field.line, field.column, in_quotes(label), in_quotes(sequence), in_quotes(current_label));
     }
-    values_.add(rows);
-    ++count_;
-    ++rows_.sequences.back().length;
+    values.add(rows);
+    ++result.sequences.back().length;
   }
-
-  void sort_classes() {
-    const auto numbers = labels_.sort();
-    for (auto& sequence : rows_.sequences) sequence.label = numbers[sequence.label];
-    rows_.classes = labels_.labels();
-  }
-
-  const OpenTable& table_;
-  std::size_t sequence_, label_;
-  data::ValueReader values_;
-  Index count_ = 0;  // rows
-  LabelledRows rows_;
-  data::LabelNumbers labels_;
-  std::string current_sequence_, current_label_;
-  data::SequenceNames names_;  // in this file
-};
+  const auto sorted = labels.sort();
+  for (Sequence& sequence : result.sequences) sequence.label = sorted[sequence.label];
+  result.classes = labels.labels();
+  result.values = values.take();
+  return result;
+}
 
 /// Numbers the labels as a model does.
 void take_classes(LabelledRows& rows, const std::vector<std::string>& classes, const std::string& source) {
@@ -213,11 +196,8 @@ OpenTable::Choice offered_inputs(const OpenTable& table, const LabelledOptions& 
   data::ColumnQuestion question{.excluded = {sequence, label},
                                 .categories = data::category_choice(options.categories, table.header()),
                                 .needs_number = false};
-  if (options.inputs.empty()) return table.choose_columns(question);
   question.only = table.columns(options.inputs, "inputs");
-  OpenTable::Choice choice = table.choose_columns(question);
-  choice.left_out.clear();
-  return choice;
+  return table.choose_columns(question);
 }
 
 }  // namespace
@@ -247,7 +227,7 @@ std::unique_ptr<Dataset> open_labelled(const TableSources& sources, const Labell
   require(std::find(inputs.begin(), inputs.end(), label) == inputs.end(),
           "inputs: column {} is the label and cannot be an input too", in_quotes(options.label_column));
 
-  LabelledRows rows = LabelledReader(table, sequence, label, inputs, options.missing).read();
+  LabelledRows rows = read_rows(table, sequence, label, inputs, options.missing);
   std::vector<Index> begins;
   for (const Sequence& part : rows.sequences) begins.push_back(part.first);
   std::vector<std::string> names;

@@ -81,7 +81,7 @@ LabelledTexts read_texts(const OpenTable& table, const data::TextColumns& column
         {text_tokens(description, text), labels.number_of(rows.header().label(rows.fields(), columns.label))});
   }
   const auto sorted = labels.sort();
-  for (LabelledText& row : texts.rows) row.label = sorted[static_cast<std::size_t>(row.label)];
+  for (LabelledText& row : texts.rows) row.label = sorted[row.label];
   texts.classes = labels.labels();
   return texts;
 }
@@ -101,7 +101,7 @@ class LabelledTextDataset final : public data::LabelledPasses {
   /// Holds out the same share of every label, rounded; never all of one.
   void hold_out(double fraction) {
     std::vector<Index> quota(description_.labels.classes.size(), 0);
-    for (const LabelledText& row : rows_) ++quota[static_cast<std::size_t>(row.label)];
+    for (const LabelledText& row : rows_) ++quota[row.label];
     for (Index& count : quota) {
       const auto share = static_cast<Index>(std::llround(fraction * static_cast<double>(count)));
       count = std::min(std::max<Index>(count - 1, 0), share);
@@ -140,7 +140,7 @@ class LabelledTextDataset final : public data::LabelledPasses {
     order = std::move(mixed);
   }
 
-  const LabelledText& row(Index i) const { return rows_[static_cast<std::size_t>(i)]; }
+  const LabelledText& row(Index i) const { return rows_[i]; }
   Index length(Index i) const override { return static_cast<Index>(row(i).tokens.size()); }
   std::int32_t label(Index i) const override { return row(i).label; }
 
@@ -218,7 +218,7 @@ std::unique_ptr<Dataset> open_labelled_texts(const TableSources& sources, const 
   }
   if (origin != nullptr) {
     const auto numbers = data::numbers_among(texts.classes, origin->labels.classes, path);
-    for (LabelledText& row : texts.rows) row.label = numbers[static_cast<std::size_t>(row.label)];
+    for (LabelledText& row : texts.rows) row.label = numbers[row.label];
     texts.classes = origin->labels.classes;
   }
   std::vector<std::string> findings = findings_of(table, columns, texts, description);

@@ -153,7 +153,7 @@ class CalendarFinder {
     }
     fail(ErrorCode::bad_input,
          "{}: the dates of column {} do not rise: {} is earlier than the row before; sort the rows",
-         place(found->first_earlier), name, in_quotes(read[static_cast<std::size_t>(found->first_earlier)].text()));
+         place(found->first_earlier), name, in_quotes(read[found->first_earlier].text()));
   }
 
   /// Says what becomes of rows that are not when they should be.
@@ -179,17 +179,14 @@ class CalendarFinder {
   }
 
  private:
-  std::string place(Index row) const {
-    return fmt::format("{}:{}", values_.source(row), values_.lines[static_cast<std::size_t>(row)]);
-  }
+  std::string place(Index row) const { return fmt::format("{}:{}", values_.source(row), values_.lines[row]); }
 
   [[noreturn]] void refuse_uneven(const Calendar& calendar) const {
     const Index row = calendar.first_uneven;
     fail(ErrorCode::bad_input,
          "{}: column {}: {} is not {} after the row before; the option 'irregular' (ignore, elapsed or fill) accepts "
          "such rows",
-         place(row), in_quotes(calendar.dates.column),
-         in_quotes(read_column(table_, calendar.column)[static_cast<std::size_t>(row)].text()),
+         place(row), in_quotes(calendar.dates.column), in_quotes(read_column(table_, calendar.column)[row].text()),
          calendar.dates.working_days ? "a working day" : describe_step(calendar.dates.step));
   }
 
@@ -209,7 +206,7 @@ class CalendarFinder {
     if (runs_.empty()) return false;
     // Every run may begin anew, so that only the first one tells.
     std::vector<double> first;
-    for (const Index row : runs_.front()) first.push_back(numbers[static_cast<std::size_t>(row)]);
+    for (const Index row : runs_.front().rows) first.push_back(numbers[row]);
     const auto form = number_form(table_.header().names()[calendar.column], first);
     calendar.dates.form = form.value_or(calendar.dates.form);
     return form.has_value();
@@ -228,7 +225,7 @@ class CalendarFinder {
       steps.push_back(calendar.dates.seconds_between(calendar.seconds[row], calendar.seconds[next]));
       if (steps.back() >= 0.0 || calendar.first_earlier >= 0) return;
       calendar.first_earlier = next;
-      calendar.earlier_line = values_.lines[static_cast<std::size_t>(next)];
+      calendar.earlier_line = values_.lines[next];
     });
     calendar.earlier = std::ranges::count_if(steps, [](double step) { return step < 0.0; });
     calendar.same = std::ranges::count(steps, 0.0);
@@ -250,7 +247,7 @@ class CalendarFinder {
   void for_each_step(const Calendar& calendar, const Visit& visit) const {
     for (const RowRun& run : runs_) {
       std::optional<Index> before;
-      for (const Index row : run) {
+      for (const Index row : run.rows) {
         if (std::isnan(calendar.seconds[row])) continue;
         if (before) visit(*before, row);
         before = row;

@@ -44,8 +44,11 @@ struct Calendar {
   std::string describe(const std::string& name) const;
 };
 
-/// Numbers of rows that follow each other in time.
-using RowRun = std::vector<Index>;
+/// Rows that follow each other in time.
+struct RowRun {
+  std::vector<Index> rows;
+  Index group = 0;
+};
 
 /// Finds the dates of rows, or nothing; one that does not rise if no other column holds dates, unless it is asked for.
 /// `taken` are columns that are numbers to the model, `values` say where rows stand. A column is one of dates if most

@@ -54,7 +54,7 @@ std::vector<std::string> lost_changes(const DataDescription& description, const 
         "column {}: {} in line {} of {} is so far from the other values that rounding distorts {} of {} changes from "
         "row to row: leave it out, or learn logarithms",
         in_quotes(table.header().names()[inputs[i]]), series.values.columns[inputs[i]][place],
-        series.values.lines[static_cast<std::size_t>(place)], series.values.source(place), lost, all));
+        series.values.lines[place], series.values.source(place), lost, all));
   }
   return findings;
 }

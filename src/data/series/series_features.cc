@@ -35,7 +35,7 @@ std::vector<FeatureValues> date_features(const Calendar& calendar, const std::st
   std::vector<double> elapsed(calendar.seconds.size(), 1.0);  // the first row of a series is none too late
   for (const Segment& segment : segments) {
     for (Index row = segment.first + 1; row < segment.end + segment.to_come; ++row) {
-      elapsed[static_cast<std::size_t>(row)] = calendar.elapsed(row);
+      elapsed[row] = calendar.elapsed(row);
     }
   }
   Column column{.name = name, .feature = Feature::elapsed, .dates = calendar.dates.form};

@@ -21,7 +21,7 @@ using training::Segment;
 /// Returns the mean and the scale by which the values of a segment are normalised.
 Scaling scaling_of(const FittedColumn& fitted, const Segment& segment) {
   if (segment.group < 0) return {fitted.column.mean, fitted.column.scale};
-  return fitted.groups[static_cast<std::size_t>(segment.group)];
+  return fitted.groups[segment.group];
 }
 
 class SeriesPlanner {

@@ -49,13 +49,9 @@ class RowSorter {
     rows_[latest_[number].segment].rows.push_back(count_++);
   }
 
-  struct Rows {
-    std::vector<Index> rows;
-    Index group;
-  };
   /// The segments of a group, in the order of the files, behind those of the group before.
-  std::vector<Rows> take() {
-    std::ranges::stable_sort(rows_, {}, &Rows::group);
+  std::vector<RowRun> take() {
+    std::ranges::stable_sort(rows_, {}, &RowRun::group);
     return std::move(rows_);
   }
   const std::vector<std::string>& groups() const { return groups_; }
@@ -67,7 +63,7 @@ class RowSorter {
   };
   std::unordered_map<std::string, Index> numbers_;
   std::vector<Latest> latest_;  // segment of each group
-  std::vector<Rows> rows_;
+  std::vector<RowRun> rows_;
   std::vector<std::string> groups_;
   Index count_ = 0;
 };
@@ -128,7 +124,7 @@ class SeriesReader {
     SeriesTable result;
     if (grouped_) result.groups = sorter.groups();
     if (!undated_.empty()) result.findings.push_back(undated_);
-    std::vector<RowSorter::Rows> runs = sorter.take();
+    std::vector<RowRun> runs = sorter.take();
     read_dates(runs, values, result);
     split(sorter, runs, values, result);
     reorder(values, result.calendar, order_);
@@ -143,12 +139,6 @@ class SeriesReader {
     return options_.calendar.read || options_.irregular != Irregular::ignore || known;
   }
 
-  static std::vector<RowRun> runs_of(const std::vector<RowSorter::Rows>& all) {
-    std::vector<RowRun> runs;
-    for (const RowSorter::Rows& each : all) runs.push_back(each.rows);
-    return runs;
-  }
-
   /// Before anything else of these rows is looked at: a line "Total" may lack more than a date.
   void leave_out_undated() {
     require(reads_dates() || dates_ != nullptr,
@@ -161,7 +151,7 @@ class SeriesReader {
       const bool by_column = group_.has_value();
       sorter.add(rows.file(), by_column ? rows.fields()[*group_].text() : group_of(rows));
     }
-    const auto calendar = find_calendar(table_, options_, columns_.inputs, runs_of(sorter.take()), places.take());
+    const auto calendar = find_calendar(table_, options_, columns_.inputs, sorter.take(), places.take());
     require(calendar || dates_ != nullptr, "undated: {} has no column of dates among {}", path_,
             table_.header().list());
     if (!calendar || calendar->undated.empty()) return;
@@ -188,10 +178,10 @@ class SeriesReader {
     return group_ ? rows.header().label(rows.fields(), *group_) : std::string();
   }
 
-  void read_dates(std::vector<RowSorter::Rows>& runs, TableValues& values, SeriesTable& result) {
+  void read_dates(std::vector<RowRun>& runs, TableValues& values, SeriesTable& result) {
     result.missing = options_.missing;
     if (!reads_dates()) return;
-    result.calendar = find_calendar(table_, options_, columns_.inputs, runs_of(runs), values);
+    result.calendar = find_calendar(table_, options_, columns_.inputs, runs, values);
     if (!result.calendar) return;
     RowDates& dates = result.calendar->dates;
     if (dates_ != nullptr) check_step(dates, *dates_, path_);
@@ -200,7 +190,7 @@ class SeriesReader {
       dates = {dates.irregular, dates.column, dates.form, dates_->step, dates_->working_days};
     }
     if (dates.irregular != Irregular::fill || result.calendar->missing == 0.0) return;
-    for (RowSorter::Rows& run : runs) put_in_missing(run.rows, values, *result.calendar);
+    for (RowRun& run : runs) put_in_missing(run.rows, values, *result.calendar);
     // Values that are missing by themselves are still refused.
     if (result.missing == Missing::refuse) result.missing = Missing::mask;
   }
@@ -215,7 +205,7 @@ class SeriesReader {
           all.push_back(values.rows());
           values.add_missing_row(row);
           calendar.seconds.push_back(date);
-          to_come_.push_back(to_come_[static_cast<std::size_t>(row)]);
+          to_come_.push_back(to_come_[row]);
         }
       }
       all.push_back(row);
@@ -242,7 +232,7 @@ class SeriesReader {
   /// Rows at the end of a series that say only what is known in advance. Throws for one in the middle that lacks its
   /// targets, if such rows are refused.
   Index count_to_come(const std::vector<Index>& rows, const TableValues& values) const {
-    const auto lacks = [&](Index row) { return to_come_[static_cast<std::size_t>(row)]; };
+    const auto lacks = [&](Index row) { return to_come_[row]; };
     Index count = 0;
     while (count < static_cast<Index>(rows.size()) && lacks(rows[rows.size() - 1 - static_cast<std::size_t>(count)])) {
       ++count;
@@ -253,19 +243,18 @@ class SeriesReader {
       fail(ErrorCode::bad_input,
            "{}:{}: no target has a value, but rows with values follow; the option 'missing' (carry, interpolate or "
            "mask) accepts such rows",
-           values.source(*gap), values.lines[static_cast<std::size_t>(*gap)]);
+           values.source(*gap), values.lines[*gap]);
     }
     return count;
   }
 
-  void split(const RowSorter& sorter, const std::vector<RowSorter::Rows>& all, const TableValues& values,
-             SeriesTable& result) {
+  void split(const RowSorter& sorter, const std::vector<RowRun>& all, const TableValues& values, SeriesTable& result) {
     if (all.size() == 1 && !grouped_) {
       const std::vector<Index>& rows = all.front().rows;
       check_only(static_cast<Index>(rows.size()) - count_to_come(rows, values));
     }
     Index longest = 0, longest_training = 0;
-    for (const RowSorter::Rows& each : all) {
+    for (const RowRun& each : all) {
       const Index to_come = count_to_come(each.rows, values);
       const auto rows = static_cast<Index>(each.rows.size()) - to_come;
       longest = std::max(longest, rows);
@@ -316,8 +305,8 @@ class SeriesReader {
          sorter.groups().size() > 1 ? "the groups" : "the files", longest);
   }
 
-  std::string name_of(const RowSorter::Rows& rows, const SeriesTable& result) const {
-    return grouped_ ? in_quotes(result.groups[static_cast<std::size_t>(rows.group)]) : "a file";
+  std::string name_of(const RowRun& rows, const SeriesTable& result) const {
+    return grouped_ ? in_quotes(result.groups[rows.group]) : "a file";
   }
 
   /// Groups of which nothing is left.
@@ -325,10 +314,10 @@ class SeriesReader {
     std::vector<Index> numbers(result.groups.size(), -1);
     std::vector<std::string> kept;
     for (Segment& segment : result.segments) {
-      Index& number = numbers[static_cast<std::size_t>(segment.group)];
+      Index& number = numbers[segment.group];
       if (number < 0) {
         number = static_cast<Index>(kept.size());
-        kept.push_back(result.groups[static_cast<std::size_t>(segment.group)]);
+        kept.push_back(result.groups[segment.group]);
       }
       segment.group = number;
     }

@@ -57,7 +57,7 @@ class OpenTable {
     std::vector<std::size_t> columns;
     std::vector<CategoryColumn> categories;
     std::vector<TruthColumn> truths;  ///< Those of the columns that hold such words.
-    std::vector<LeftOut> left_out;
+    std::vector<LeftOut> left_out;    ///< Empty if ColumnQuestion::only says which columns are read.
   };
   /// All columns of numbers, as the first value that is not missing shows, or of truth values, as the first two words
   /// show. Later values do not count: one bad value must be an error, not the end of a column. Dates, a first column

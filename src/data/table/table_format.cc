@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <tuple>
 #include <vector>
 
 #include "base/check.h"
@@ -70,9 +69,7 @@ struct Score {
   double values = 0.0;  // part of the fields that are numbers, dates and the like
   std::size_t columns = 0;
 
-  bool operator>(const Score& other) const {
-    return std::tie(kind, values, columns) > std::tie(other.kind, other.values, other.columns);
-  }
+  auto operator<=>(const Score&) const = default;  // NOLINT(modernize-use-nullptr): not one in sight
 };
 
 Score score(const Records& records, char delimiter) {

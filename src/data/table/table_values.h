@@ -20,7 +20,7 @@ struct TableValues {
   /// Adds a row without values, as if it stood where row `behind` does.
   void add_missing_row(Index behind);
   Index rows() const { return static_cast<Index>(lines.size()); }
-  const std::string& source(Index row) const { return sources[files[static_cast<std::size_t>(row)]]; }
+  const std::string& source(Index row) const { return sources[files[row]]; }
   /// Returns whether a value was missing.
   bool is_filled(std::size_t column, Index row) const { return !filled[column].empty() && filled[column][row] != 0; }
 };

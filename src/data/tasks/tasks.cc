@@ -111,7 +111,7 @@ const Permutations& permutations() {
     for (const std::string& first : all.names) {
       for (const std::string& second : all.names) {
         std::string both = first;
-        for (char& point : both) point = second[static_cast<std::size_t>(point - '0')];
+        for (char& point : both) point = second[point - '0'];
         const auto at = std::lower_bound(all.names.begin(), all.names.end(), both);
         all.products.push_back(static_cast<std::int32_t>(at - all.names.begin()));
       }
@@ -138,7 +138,7 @@ void generate_words(const TaskOptions&, Random& random, std::span<std::int32_t> 
   Index state = 0;  // the first in order moves no point
   for (std::size_t t = 0; t < tokens.size(); ++t) {
     const Index next = random.below(size);
-    state = of.products[static_cast<std::size_t>(state * size + next)];
+    state = of.products[state * size + next];
     tokens[t] = static_cast<std::int32_t>(next);
     labels[t] = static_cast<std::int32_t>(state);
   }

@@ -35,10 +35,6 @@ double variance_of(std::span<const double> z) {
   return sum / static_cast<double>(z.size());
 }
 
-bool all_equal_values(std::span<const double> z) {
-  return std::ranges::all_of(z, [&](double value) { return value == z.front(); });
-}
-
 /// Returns whether the level of a series moves, at 5 %: its partial sums are larger than those of a stationary series.
 bool level_moves(std::span<const double> z) {
   constexpr double critical = 0.463;
@@ -107,11 +103,11 @@ struct Differences {
       Numbers w = differenced(orders, each);
       if (w.size() < 2) continue;
       for (const double value : w) square += value * value;
-      equal = equal && all_equal_values(w);
       rows += static_cast<double>(w.size());
       values.push_back(std::move(w));
     }
     spans = spans_of(values);
+    equal = all_equal(spans);
     spread = rows > 0.0 ? std::sqrt(square / rows) : 0.0;
   }
 

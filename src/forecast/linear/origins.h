@@ -41,6 +41,12 @@ inline Index rows_of(ManySeries z) {
   return rows;
 }
 
+inline bool all_equal(ManySeries z) {
+  return std::ranges::all_of(z, [](std::span<const double> each) {
+    return std::ranges::all_of(each, [&](double value) { return value == each.front(); });
+  });
+}
+
 /// Rows that nine in ten of the series have.
 inline Index common_rows(ManySeries z) {
   std::vector<std::size_t> sizes;

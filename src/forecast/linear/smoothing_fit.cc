@@ -153,12 +153,6 @@ std::optional<FittedSmoothing> fit(ManySeries all, const Form& form, Index horiz
   return FittedSmoothing{form.of(found), information};
 }
 
-bool all_equal(ManySeries z) {
-  return std::ranges::all_of(z, [](std::span<const double> each) {
-    return std::ranges::all_of(each, [&](double value) { return value == each.front(); });
-  });
-}
-
 double least_information(const std::vector<FittedSmoothing>& all) {
   double least = std::numeric_limits<double>::infinity();
   for (const FittedSmoothing& each : all) least = std::min(least, each.information);
