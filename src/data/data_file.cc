@@ -90,6 +90,27 @@ std::vector<std::string> files_in(const std::string& folder) {
   return files;
 }
 
+/// Returns the kind of an archive by the name of its first file.
+std::string zip_kind(std::string_view content) {
+  constexpr std::size_t length_at = 26, name_at = 30;
+  if (content.size() < name_at) return "a ZIP archive";
+  const auto byte = [&](std::size_t at) { return static_cast<std::size_t>(static_cast<unsigned char>(content[at])); };
+  const std::string_view name = content.substr(name_at, byte(length_at) + 256 * byte(length_at + 1));
+  for (const char* part : {"[Content_Types].xml", "xl/", "_rels/", "docProps/"}) {
+    if (name.starts_with(part)) return "an Excel file, or another of Office";
+  }
+  if (name.ends_with(".npy")) return "a ZIP archive of NumPy arrays";
+  if (name.ends_with("data.pkl")) return "a file of PyTorch";
+  return "a ZIP archive";
+}
+
+/// The length of a header, and the header in JSON.
+bool is_safetensors(std::string_view content) {
+  constexpr std::size_t length = 8;
+  return content.size() > length && content[length] == '{' && content[length - 1] == '\0' &&
+         content[length - 2] == '\0';
+}
+
 }  // namespace
 
 bool is_gzip(std::string_view content) { return content.starts_with("\x1f\x8b"); }
@@ -205,31 +226,6 @@ std::string table_advice(const std::string& binary_kind) {
   }
   return {};
 }
-
-namespace {
-
-/// Returns the kind of an archive by the name of its first file.
-std::string zip_kind(std::string_view content) {
-  constexpr std::size_t length_at = 26, name_at = 30;
-  if (content.size() < name_at) return "a ZIP archive";
-  const auto byte = [&](std::size_t at) { return static_cast<std::size_t>(static_cast<unsigned char>(content[at])); };
-  const std::string_view name = content.substr(name_at, byte(length_at) + 256 * byte(length_at + 1));
-  for (const char* part : {"[Content_Types].xml", "xl/", "_rels/", "docProps/"}) {
-    if (name.starts_with(part)) return "an Excel file, or another of Office";
-  }
-  if (name.ends_with(".npy")) return "a ZIP archive of NumPy arrays";
-  if (name.ends_with("data.pkl")) return "a file of PyTorch";
-  return "a ZIP archive";
-}
-
-/// The length of a header, and the header in JSON.
-bool is_safetensors(std::string_view content) {
-  constexpr std::size_t length = 8;
-  return content.size() > length && content[length] == '{' && content[length - 1] == '\0' &&
-         content[length - 2] == '\0';
-}
-
-}  // namespace
 
 std::string binary_kind(std::string_view content) {
   using namespace std::string_view_literals;

@@ -47,6 +47,61 @@ Index season_before(Index first, Index row, Index ahead, Index season) {
   return std::max(first, row + ahead - season * seasons);
 }
 
+/// Mean absolute change over a season in parts of a series.
+double seasonal_change(const std::vector<std::span<const double>>& parts, Index season) {
+  double sum = 0.0, count = 0.0;
+  for (const std::span<const double> values : parts) {
+    for (std::size_t row = static_cast<std::size_t>(season); row < values.size(); ++row) {
+      sum += std::abs(values[row] - values[row - static_cast<std::size_t>(season)]);
+      ++count;
+    }
+  }
+  return count > 0.0 ? sum / count : 0.0;
+}
+
+const Rival* find_rival(const ColumnScore& score, const std::string& name) {
+  const auto found = std::ranges::find(score.rivals, name, &Rival::name);
+  return found == score.rivals.end() ? nullptr : &*found;
+}
+
+QuantileScore mean_quantiles(std::span<const GroupScore> groups, std::size_t column, double count) {
+  QuantileScore mean{.levels = groups.front().columns[column].quantiles->levels};
+  for (const GroupScore& group : groups) {
+    const ColumnScore& score = group.columns[column];
+    const double share = static_cast<double>(score.scored) / count;
+    mean.coverage += share * score.quantiles->coverage;
+    mean.pinball += share * score.quantiles->pinball;
+  }
+  return mean;
+}
+
+ColumnScore score_column(std::span<const GroupScore> groups, std::size_t column) {
+  const ColumnScore& first = groups.front().columns[column];
+  ColumnScore all;
+  all.column = first.column;
+  all.season = first.season;
+  MeanErrors model;
+  for (const GroupScore& group : groups) {
+    const ColumnScore& score = group.columns[column];
+    all.scored += score.scored;
+    model.add(score.model, static_cast<double>(score.scored));
+  }
+  all.model = model.errors();
+  for (const Rival& rival : first.rivals) {
+    MeanErrors errors;
+    bool everywhere = true;
+    for (const GroupScore& group : groups) {
+      const ColumnScore& score = group.columns[column];
+      const Rival* const same = find_rival(score, rival.name);
+      everywhere = everywhere && same != nullptr;
+      if (same != nullptr) errors.add(same->errors, static_cast<double>(score.scored));
+    }
+    if (everywhere) all.rivals.push_back({rival.name, errors.errors()});
+  }
+  if (first.quantiles) all.quantiles = mean_quantiles(groups, column, static_cast<double>(all.scored));
+  return all;
+}
+
 }  // namespace
 
 const Rival& ColumnScore::best_rival() const {
@@ -98,22 +153,6 @@ std::vector<ForecastScorer::File> ForecastScorer::files() const {
 const double* ForecastScorer::forecasts_from(Index row, std::size_t target) const {
   return forecasts_.data() + places_[row] * data_.output_size() + target;
 }
-
-namespace {
-
-/// Mean absolute change over a season in parts of a series.
-double seasonal_change(const std::vector<std::span<const double>>& parts, Index season) {
-  double sum = 0.0, count = 0.0;
-  for (const std::span<const double> values : parts) {
-    for (std::size_t row = static_cast<std::size_t>(season); row < values.size(); ++row) {
-      sum += std::abs(values[row] - values[row - static_cast<std::size_t>(season)]);
-      ++count;
-    }
-  }
-  return count > 0.0 ? sum / count : 0.0;
-}
-
-}  // namespace
 
 std::vector<double> ForecastScorer::carry(std::vector<double> column, const std::vector<File>& files) {
   for (const File& file : files) {
@@ -216,53 +255,6 @@ std::vector<ColumnScore> ForecastScorer::scores() const {
   }
   return all;
 }
-
-namespace {
-
-const Rival* find_rival(const ColumnScore& score, const std::string& name) {
-  const auto found = std::ranges::find(score.rivals, name, &Rival::name);
-  return found == score.rivals.end() ? nullptr : &*found;
-}
-
-QuantileScore mean_quantiles(std::span<const GroupScore> groups, std::size_t column, double count) {
-  QuantileScore mean{.levels = groups.front().columns[column].quantiles->levels};
-  for (const GroupScore& group : groups) {
-    const ColumnScore& score = group.columns[column];
-    const double share = static_cast<double>(score.scored) / count;
-    mean.coverage += share * score.quantiles->coverage;
-    mean.pinball += share * score.quantiles->pinball;
-  }
-  return mean;
-}
-
-ColumnScore score_column(std::span<const GroupScore> groups, std::size_t column) {
-  const ColumnScore& first = groups.front().columns[column];
-  ColumnScore all;
-  all.column = first.column;
-  all.season = first.season;
-  MeanErrors model;
-  for (const GroupScore& group : groups) {
-    const ColumnScore& score = group.columns[column];
-    all.scored += score.scored;
-    model.add(score.model, static_cast<double>(score.scored));
-  }
-  all.model = model.errors();
-  for (const Rival& rival : first.rivals) {
-    MeanErrors errors;
-    bool everywhere = true;
-    for (const GroupScore& group : groups) {
-      const ColumnScore& score = group.columns[column];
-      const Rival* const same = find_rival(score, rival.name);
-      everywhere = everywhere && same != nullptr;
-      if (same != nullptr) errors.add(same->errors, static_cast<double>(score.scored));
-    }
-    if (everywhere) all.rivals.push_back({rival.name, errors.errors()});
-  }
-  if (first.quantiles) all.quantiles = mean_quantiles(groups, column, static_cast<double>(all.scored));
-  return all;
-}
-
-}  // namespace
 
 std::vector<ColumnScore> score_all(std::span<const GroupScore> groups) {
   if (groups.size() == 1) return groups.front().columns;

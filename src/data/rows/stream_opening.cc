@@ -22,10 +22,6 @@ bool read_line(const std::string& line, char delimiter, const std::string& sourc
 
 namespace {
 
-bool holds_all(const TableHeader& header, const std::vector<Column>& inputs) {
-  return std::all_of(inputs.begin(), inputs.end(), [&](const Column& input) { return header.find(input.name); });
-}
-
 StreamOpening opening_of(const std::vector<Field>& first, char delimiter, char decimal,
                          const DataDescription& description, const std::string& source) {
   if (!description.table.header) return {delimiter, decimal, TableHeader::without_names(first.size(), source, decimal)};
@@ -45,24 +41,19 @@ StreamOpening open_with(char delimiter, const DataDescription& description, cons
   return opening_of(fields, delimiter, decimal, description, source);
 }
 
-/// Opens a stream by its first line, under this delimiter; nothing unless it has all columns that the model reads.
-std::optional<StreamOpening> try_delimiter(char delimiter, const DataDescription& description, const std::string& line,
-                                           const std::string& source, const RowFormat& format) {
-  try {
-    StreamOpening opening = open_with(delimiter, description, line, source, format);
-    if (holds_all(opening.header, description.inputs)) return opening;
-  } catch (const Error&) {
-    // The model's own delimiter has the better message.
-  }
-  return std::nullopt;
-}
-
-/// Under the delimiter that was given, or the first of the usual ones under which there are all columns.
+/// Opens a stream by its first line, under the delimiter that was given or the first of the usual ones under which
+/// there are all columns that the model reads; nothing if there is no such delimiter.
 std::optional<StreamOpening> opening_with_all(const DataDescription& description, const std::string& line,
                                               const std::string& source, const RowFormat& format) {
-  if (format.delimiter != 0) return try_delimiter(format.delimiter, description, line, source, format);
-  for (const char delimiter : {description.table.delimiter, ',', ';', '\t', '|', ' '}) {
-    if (auto opening = try_delimiter(delimiter, description, line, source, format)) return opening;
+  const std::string usual = description.table.delimiter + std::string(",;\t| ");
+  for (const char delimiter : format.delimiter != 0 ? std::string(1, format.delimiter) : usual) {
+    try {
+      StreamOpening opening = open_with(delimiter, description, line, source, format);
+      const auto is_there = [&](const Column& input) { return opening.header.find(input.name).has_value(); };
+      if (std::ranges::all_of(description.inputs, is_there)) return opening;
+    } catch (const Error&) {
+      // The model's own delimiter has the better message.
+    }
   }
   return std::nullopt;
 }

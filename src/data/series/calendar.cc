@@ -284,6 +284,34 @@ class CalendarFinder {
   const TableValues& values_;
 };
 
+/// Describes irregular steps, as in ", with 12 irregular steps, a day to 3 days", and how they are treated.
+std::string describe_uneven(const Calendar& calendar) {
+  std::string text;
+  if (calendar.uneven > 0) {
+    text += fmt::format(", with {}, {} to {}", counted(calendar.uneven, "irregular step"),
+                        calendar.shortest > 0.0 ? describe_step(calendar.shortest) : "none",
+                        describe_step(calendar.longest));
+  }
+  if (calendar.same > 0) {
+    text += fmt::format(", {} row{} the date of the one before", calendar.same, calendar.same == 1 ? " has" : "s have");
+  }
+  if (calendar.dates.irregular == Irregular::fill && calendar.missing > 0.0) {
+    text += fmt::format("; {:.0f} missing row{} inserted as missing values", calendar.missing,
+                        calendar.missing == 1.0 ? "" : "s");
+  }
+  return text;
+}
+
+bool is_one_series(const OpenTable& table, const SeriesOptions& options) {
+  return options.group.empty() && !options.group_by_file && table.sources().size() <= 1;
+}
+
+/// Where nobody says that the table holds many series, but dates that come again show it.
+void refuse_many_series(const OpenTable& table, const SeriesOptions& options, const Calendar& calendar) {
+  if (!is_one_series(table, options) || calendar.earlier + calendar.same == 0) return;
+  refuse_long_table(table, calendar.column, calendar.seconds);
+}
+
 }  // namespace
 
 void choose_cycles(Calendar& calendar, const CalendarOptions& options, const training::DatedRows& rows) {
@@ -316,28 +344,6 @@ void choose_cycles(Calendar& calendar, const CalendarOptions& options, const tra
   }
 }
 
-namespace {
-
-/// Describes irregular steps, as in ", with 12 irregular steps, a day to 3 days", and how they are treated.
-std::string describe_uneven(const Calendar& calendar) {
-  std::string text;
-  if (calendar.uneven > 0) {
-    text += fmt::format(", with {}, {} to {}", counted(calendar.uneven, "irregular step"),
-                        calendar.shortest > 0.0 ? describe_step(calendar.shortest) : "none",
-                        describe_step(calendar.longest));
-  }
-  if (calendar.same > 0) {
-    text += fmt::format(", {} row{} the date of the one before", calendar.same, calendar.same == 1 ? " has" : "s have");
-  }
-  if (calendar.dates.irregular == Irregular::fill && calendar.missing > 0.0) {
-    text += fmt::format("; {:.0f} missing row{} inserted as missing values", calendar.missing,
-                        calendar.missing == 1.0 ? "" : "s");
-  }
-  return text;
-}
-
-}  // namespace
-
 std::string Calendar::describe(const std::string& name) const {
   if (!rises()) {
     const std::string why = earlier > 0 ? fmt::format("{} row{} earlier than the one before, first in line {}", earlier,
@@ -364,20 +370,6 @@ std::string Calendar::describe(const std::string& name) const {
   }
   return text;
 }
-
-namespace {
-
-bool is_one_series(const OpenTable& table, const SeriesOptions& options) {
-  return options.group.empty() && !options.group_by_file && table.sources().size() <= 1;
-}
-
-/// Where nobody says that the table holds many series, but dates that come again show it.
-void refuse_many_series(const OpenTable& table, const SeriesOptions& options, const Calendar& calendar) {
-  if (!is_one_series(table, options) || calendar.earlier + calendar.same == 0) return;
-  refuse_long_table(table, calendar.column, calendar.seconds);
-}
-
-}  // namespace
 
 std::optional<Calendar> find_calendar(const OpenTable& table, const SeriesOptions& options,
                                       const std::vector<std::size_t>& taken, const std::vector<RowRun>& runs,

@@ -139,6 +139,16 @@ class SeriesPlanner {
   std::vector<training::Covariates> known_;                     // the same, of each segment
 };
 
+/// A category is 0 or 1 in all series: in one that shows it always, it says which series this is.
+FittedColumn unscaled(const TableHeader::Category& category, const OpenTable& table, const SeriesTable& series) {
+  FittedColumn result;
+  result.column.name = table.header().names()[category.column];
+  result.column.feature = Feature::category;
+  result.column.category = category.text;
+  result.groups.resize(series.groups.size());
+  return result;
+}
+
 }  // namespace
 
 std::vector<std::vector<double>> values_of(const SeriesTable& series, std::size_t position, SeriesPart part,
@@ -157,20 +167,6 @@ std::optional<double> zero_of(const Column& column, std::size_t groups) {
   if (column.logarithm || groups > 0) return std::nullopt;
   return column.normal(0.0);
 }
-
-namespace {
-
-/// A category is 0 or 1 in all series: in one that shows it always, it says which series this is.
-FittedColumn unscaled(const TableHeader::Category& category, const OpenTable& table, const SeriesTable& series) {
-  FittedColumn result;
-  result.column.name = table.header().names()[category.column];
-  result.column.feature = Feature::category;
-  result.column.category = category.text;
-  result.groups.resize(series.groups.size());
-  return result;
-}
-
-}  // namespace
 
 FittedColumn fit_column(const SeriesTable& series, const OpenTable& table, std::size_t position, SeriesPart part,
                         bool logarithm) {

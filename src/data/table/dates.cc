@@ -205,6 +205,24 @@ std::optional<double> name_first(Scanner scan) {
   return at(day(scan.digits(4, 4), month, day_of_month), scan);
 }
 
+/// Returns whether these are rising dates, except for a few that are no dates.
+bool are_rising_dates(std::span<const double> values, DateForm form) {
+  constexpr std::size_t least = 3, part = 10;  // a tenth, at least one, of three and more
+  std::size_t others = 0;
+  std::optional<double> first, last;
+  for (const double value : values) {
+    if (!date_from_number(value, form)) {
+      ++others;
+      continue;
+    }
+    if (last && value < *last) return false;
+    first = first.value_or(value);
+    last = value;
+  }
+  if (first == last) return false;
+  return others == 0 || (values.size() - others >= least && others <= std::max<std::size_t>(1, values.size() / part));
+}
+
 }  // namespace
 
 std::optional<double> parse_date(std::string_view text, DateForm form) {
@@ -271,28 +289,6 @@ std::optional<double> date_from_number(double value, DateForm form) {
   }
   return std::nullopt;
 }
-
-namespace {
-
-/// Returns whether these are rising dates, except for a few that are no dates.
-bool are_rising_dates(std::span<const double> values, DateForm form) {
-  constexpr std::size_t least = 3, part = 10;  // a tenth, at least one, of three and more
-  std::size_t others = 0;
-  std::optional<double> first, last;
-  for (const double value : values) {
-    if (!date_from_number(value, form)) {
-      ++others;
-      continue;
-    }
-    if (last && value < *last) return false;
-    first = first.value_or(value);
-    last = value;
-  }
-  if (first == last) return false;
-  return others == 0 || (values.size() - others >= least && others <= std::max<std::size_t>(1, values.size() / part));
-}
-
-}  // namespace
 
 std::optional<DateForm> number_form(std::string_view column, std::span<const double> values) {
   if (!may_name_dates(column)) return std::nullopt;

@@ -118,28 +118,6 @@ std::optional<std::string> plain_form(std::string_view text, char decimal) {
   return plain;
 }
 
-}  // namespace
-
-std::errc parse_number(std::string_view text, char decimal, double& value) {
-  // Nearly all numbers of most files are plain ones, and need no second form.
-  if (decimal == '.') {
-    const std::errc error = parse_plain(text, value);
-    if (error != std::errc::invalid_argument) return error;
-  }
-  const std::optional<std::string> plain = plain_form(text, decimal);
-  return plain ? parse_plain(*plain, value) : std::errc::invalid_argument;
-}
-
-std::optional<double> parse_boolean(std::string_view text) {
-  if (text.size() < 2 || text.size() > 5) return std::nullopt;
-  const std::string word = lower_case(text);
-  if (word == "true" || word == "yes") return 1.0;
-  if (word == "false" || word == "no") return 0.0;
-  return std::nullopt;
-}
-
-namespace {
-
 struct TruthWords {
   std::string_view yes, no;
 };
@@ -165,6 +143,24 @@ constexpr TruthWords truth_words[] = {
 // clang-format on
 
 }  // namespace
+
+std::errc parse_number(std::string_view text, char decimal, double& value) {
+  // Nearly all numbers of most files are plain ones, and need no second form.
+  if (decimal == '.') {
+    const std::errc error = parse_plain(text, value);
+    if (error != std::errc::invalid_argument) return error;
+  }
+  const std::optional<std::string> plain = plain_form(text, decimal);
+  return plain ? parse_plain(*plain, value) : std::errc::invalid_argument;
+}
+
+std::optional<double> parse_boolean(std::string_view text) {
+  if (text.size() < 2 || text.size() > 5) return std::nullopt;
+  const std::string word = lower_case(text);
+  if (word == "true" || word == "yes") return 1.0;
+  if (word == "false" || word == "no") return 0.0;
+  return std::nullopt;
+}
 
 std::optional<double> parse_truth(std::string_view text) {
   if (text.empty() || text.size() > 10) return std::nullopt;
