@@ -457,14 +457,4 @@ LinearForecast fit_linear_forecast(ManySeries z, const LinearChoice& choice, std
   return mean.take().value_or(last_value);
 }
 
-LinearChoice choose_linear_forecast(std::span<const double> z, Index horizon, Index season,
-                                    const std::function<double(double)>& raw) {
-  return choose_linear_forecast(ManySeries(&z, 1), horizon, season, season,
-                                [&](std::size_t, Index, double value) { return raw(value); });
-}
-
-LinearForecast fit_linear_forecast(std::span<const double> z, const LinearChoice& choice) {
-  return fit_linear_forecast(ManySeries(&z, 1), choice);
-}
-
 }  // namespace penstock::training
