@@ -5,7 +5,6 @@
 #include <zlib.h>
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <map>
 #include <utility>
@@ -229,38 +228,34 @@ std::string table_advice(const std::string& binary_kind) {
 
 std::string binary_kind(std::string_view content) {
   using namespace std::string_view_literals;
-  struct Format {
-    std::string_view magic;
-    const char* name;
-  };
-  static constexpr std::array formats = {
-      Format{"PAR1"sv, "a Parquet file"},
-      Format{"\xd0\xcf\x11\xe0"sv, "an old Excel or Word file"},
-      Format{"\x89PNG"sv, "a PNG image"},
-      Format{"\xff\xd8\xff"sv, "a JPEG image"},
-      Format{"GIF8"sv, "a GIF image"},
-      Format{"%PDF-"sv, "a PDF document"},
-      Format{"RIFF"sv, "a sound or video file (RIFF)"},
-      Format{"fLaC"sv, "a FLAC sound file"},
-      Format{"OggS"sv, "an Ogg sound file"},
-      Format{"\x89HDF"sv, "an HDF5 file"},
-      Format{"\x93NUMPY"sv, "a NumPy array"},
-      Format{"ARROW1"sv, "an Arrow file"},
-      Format{"\x28\xb5\x2f\xfd"sv, "compressed by zstd"},
-      Format{"\xfd"
-             "7zXZ"sv,
-             "compressed by xz"},
-      Format{"BZh"sv, "compressed by bzip2"},
-      Format{"7z\xbc\xaf"sv, "a 7-Zip archive"},
-      Format{"\x7f"
-             "ELF"sv,
-             "a program"},
-      Format{"SQLite format 3"sv, "an SQLite database"},
+  constexpr std::pair<std::string_view, const char*> formats[] = {
+      {"PAR1"sv, "a Parquet file"},
+      {"\xd0\xcf\x11\xe0"sv, "an old Excel or Word file"},
+      {"\x89PNG"sv, "a PNG image"},
+      {"\xff\xd8\xff"sv, "a JPEG image"},
+      {"GIF8"sv, "a GIF image"},
+      {"%PDF-"sv, "a PDF document"},
+      {"RIFF"sv, "a sound or video file (RIFF)"},
+      {"fLaC"sv, "a FLAC sound file"},
+      {"OggS"sv, "an Ogg sound file"},
+      {"\x89HDF"sv, "an HDF5 file"},
+      {"\x93NUMPY"sv, "a NumPy array"},
+      {"ARROW1"sv, "an Arrow file"},
+      {"\x28\xb5\x2f\xfd"sv, "compressed by zstd"},
+      {"\xfd"
+       "7zXZ"sv,
+       "compressed by xz"},
+      {"BZh"sv, "compressed by bzip2"},
+      {"7z\xbc\xaf"sv, "a 7-Zip archive"},
+      {"\x7f"
+       "ELF"sv,
+       "a program"},
+      {"SQLite format 3"sv, "an SQLite database"},
   };
   if (content.starts_with("PK\x03\x04"sv)) return zip_kind(content);
   if (is_safetensors(content)) return "a safetensors file";
-  for (const Format& format : formats) {
-    if (content.starts_with(format.magic)) return format.name;
+  for (const auto& [magic, name] : formats) {
+    if (content.starts_with(magic)) return name;
   }
   constexpr std::size_t looked_at = std::size_t{1} << 16;
   const std::size_t zero = content.substr(0, looked_at).find('\0');

@@ -31,13 +31,20 @@ struct LabelledTexts {
   Index cut = 0, left_out = 0;  // rows
 };
 
-void check_options(const LabelledTextOptions& options) {
+/// Returns the options with a model's columns and lengths, and checks the rest.
+LabelledTextOptions settled(LabelledTextOptions options, const DataDescription* origin, const std::string& source) {
+  if (origin != nullptr) {
+    if (!origin->labels_texts()) fail(ErrorCode::incompatible, "{}: the model is not for labelled texts", source);
+    options.text_column = origin->labels.text_column;
+    options.longest = origin->labels.longest_text;
+  }
   constexpr Index most = Index{1} << 20;
   require(options.longest >= 1 && options.longest <= most, "longest must be 1 to {}, not {}", most, options.longest);
   require(options.missing == Missing::refuse || options.missing == Missing::mask,
           "missing must be refuse or mask for texts, which cannot be replaced by others, not {}",
           to_string(options.missing));
   data::check_validation_fraction(options.validation_fraction);
+  return options;
 }
 
 data::TextColumns columns_of(const OpenTable& table, const LabelledTextOptions& options) {
@@ -179,17 +186,6 @@ std::vector<std::string> findings_of(const OpenTable& table, const data::TextCol
     findings.push_back(fmt::format("{} without a text or a label left out", counted(texts.left_out, "row")));
   }
   return findings;
-}
-
-/// Returns the options with a model's columns and lengths, and checks the rest.
-LabelledTextOptions settled(LabelledTextOptions options, const DataDescription* origin, const std::string& source) {
-  if (origin != nullptr) {
-    if (!origin->labels_texts()) fail(ErrorCode::incompatible, "{}: the model is not for labelled texts", source);
-    options.text_column = origin->labels.text_column;
-    options.longest = origin->labels.longest_text;
-  }
-  check_options(options);
-  return options;
 }
 
 }  // namespace

@@ -53,13 +53,11 @@ std::vector<FeatureValues> missing_features(const OpenTable& table, const Series
     const auto& unknown = series.values.filled[input];
     const bool found = masks && std::ranges::find(unknown, 1) != unknown.end();
     if (origin == nullptr ? !found : !reads(*origin, names[input], Feature::missing)) continue;
-    features.emplace_back();
-    features.back().column.name = names[input];
-    features.back().column.feature = Feature::missing;
-    features.back().values.assign(static_cast<std::size_t>(series.rows()), 0.0);
+    std::vector<double> values(static_cast<std::size_t>(series.rows()), 0.0);
     for (std::size_t row = 0; row < unknown.size(); ++row) {
-      if (unknown[row] != 0) features.back().values[row] = std::nan("");
+      if (unknown[row] != 0) values[row] = std::nan("");
     }
+    features.push_back({{.name = names[input], .feature = Feature::missing}, std::move(values)});
   }
   return features;
 }

@@ -141,12 +141,9 @@ class SeriesPlanner {
 
 /// A category is 0 or 1 in all series: in one that shows it always, it says which series this is.
 FittedColumn unscaled(const TableHeader::Category& category, const OpenTable& table, const SeriesTable& series) {
-  FittedColumn result;
-  result.column.name = table.header().names()[category.column];
-  result.column.feature = Feature::category;
-  result.column.category = category.text;
-  result.groups.resize(series.groups.size());
-  return result;
+  const std::string& name = table.header().names()[category.column];
+  return {.column = {.name = name, .feature = Feature::category, .category = category.text},
+          .groups = std::vector<Scaling>(series.groups.size())};
 }
 
 }  // namespace
