@@ -78,8 +78,10 @@ PENSTOCK_COSTS(Cluster, cluster);
 PENSTOCK_COST(exchange_of_8, "exchange_of_8", 300);    ///< An all-gather in a cluster, without its bytes
 PENSTOCK_COST(exchange_of_16, "exchange_of_16", 350);  ///< An all-gather among 16 blocks
 PENSTOCK_COST(uneven_rows, "uneven_rows", 45);         ///< Bank conflicts if rows are not a multiple of four
-PENSTOCK_COST(overlap, "cluster_overlap", 0.8);        ///< Time of a step as a fraction of the sum of its parts
-PENSTOCK_COST(backward, "cluster_backward", 1.45);     ///< A step of a backward pass, as a multiple of that time
+PENSTOCK_COST(back_slot, "cluster_back_slot", 230);    ///< Further time of the cell in a backward pass, as cluster_slot
+PENSTOCK_COST(halves, "cluster_halves", 0.95);         ///< A forward step of 16-bit values, as a multiple of its parts
+PENSTOCK_COST(floats, "cluster_floats", 1.14);         ///< A forward step of floats
+PENSTOCK_COST(backward, "cluster_backward", 1.29);     ///< A backward step
 PENSTOCK_END_COSTS(cluster);
 
 // Recurrences of dense cells over the whole chip, in nanoseconds per step.
@@ -91,7 +93,7 @@ PENSTOCK_COST(sums, "chip_sums", 500);                ///< Exchange of sums amon
 PENSTOCK_COST(pair_sums, "pair_sums", 420);           ///< Exchange of sums in clusters of two
 PENSTOCK_COST(block_sums, "block_sums", 60);          ///< Exchange of sums within one block
 PENSTOCK_COST(backward, "chip_backward", 250);        ///< Further time of a step of a backward pass
-PENSTOCK_COST(walk, "chip_walk", 1.25);               ///< A step of a backward pass, as a multiple of the estimate
+PENSTOCK_COST(step, "chip_step", 1.33);               ///< A step, as a multiple of the sum of its parts
 PENSTOCK_END_COSTS(chip);
 
 // Recurrences of dense cells over the whole chip with exchange from registers to registers, in nanoseconds per step.
@@ -105,6 +107,7 @@ PENSTOCK_COST(shared_bytes, "direct_shared_bytes", 530);  ///< Bytes per nanosec
 PENSTOCK_COST(sums_bytes, "direct_sums_bytes", 100);      ///< Bytes per nanosecond of sums among the warps of a block
 PENSTOCK_COST(pair_bytes, "direct_pair_bytes", 35);  ///< Bytes per nanosecond of sums among the warps of two blocks
 PENSTOCK_COST(slot, "direct_slot", 475);             ///< The cell, per unit and row of a thread after the first
+PENSTOCK_COST(step, "direct_step", 1.12);            ///< A step, as a multiple of the sum of its parts
 PENSTOCK_END_COSTS(direct);
 
 // Recurrences of dense cells with a product and a launch per step.
@@ -112,6 +115,7 @@ PENSTOCK_COSTS(Step, step);
 PENSTOCK_COST(launch, "step_launch", 5000);   ///< Nanoseconds from the start of a small kernel to that of the next
 PENSTOCK_COST(halves, "step_halves", 400e6);  ///< 16-bit multiplications per microsecond of a product of few rows
 PENSTOCK_COST(floats, "step_floats", 60e6);   ///< Multiplications of floats per microsecond of such a product
+PENSTOCK_COST(depth, "step_depth", 12.5);     ///< Nanoseconds of each unit of a head in a product of floats
 PENSTOCK_COST(warps, "step_warps", 4);        ///< Warps of a block that applies the cell
 PENSTOCK_COST(resident_share, "resident_share", 0.75);  ///< Largest share of the L2 cache for a matrix to stay there
 PENSTOCK_END_COSTS(step);
@@ -123,7 +127,7 @@ PENSTOCK_COST(gate, "head_gate", 4);        ///< Each gate
 PENSTOCK_COST(state, "head_state", 15);     ///< Each state except the output
 PENSTOCK_COST(rows, "head_rows", 30);       ///< Each pair of rows of a block after the first
 PENSTOCK_COST(product, "head_product", 4);  ///< One multiplication of 16 x 8 x 16 on one of four tensor cores
-PENSTOCK_COST(floats, "head_floats", 6.5);  ///< A multiplication of floats, as a multiple of a 16-bit one
+PENSTOCK_COST(floats, "head_floats", 7.5);  ///< A multiplication of floats, as a multiple of a 16-bit one
 PENSTOCK_COST(shared_bytes, "head_shared_bytes", 300);  ///< Bytes read per nanosecond of the matrix in shared memory
 PENSTOCK_COST(training, "head_training", 1.13);         ///< A step with a tape, as a multiple of one without
 PENSTOCK_COST(backward, "head_backward", 1.2);     ///< A step of the backward pass, as a multiple of a forward step

@@ -53,7 +53,8 @@ GpuCosts carried_over(const Sheet& to) {
   costs.product.products *= of_cycle;
   costs.warpgroups.bytes *= bandwidth / clock;
   const auto follow_clock = [clock](auto&... nanoseconds) { ((nanoseconds /= clock), ...); };
-  follow_clock(costs.cluster.exchange_of_8, costs.cluster.exchange_of_16, costs.cluster.uneven_rows);
+  follow_clock(costs.cluster.exchange_of_8, costs.cluster.exchange_of_16, costs.cluster.uneven_rows,
+               costs.cluster.back_slot);
   follow_clock(costs.team.warp, costs.team.slot);
   follow_clock(costs.chip.exchange, costs.chip.poll, costs.chip.sums, costs.chip.pair_sums, costs.chip.block_sums,
                costs.chip.backward);

@@ -62,14 +62,6 @@ GpuDensePlan plan_by(DenseAlgorithm algorithm, const GpuDenseProblem& problem, c
   fail(ErrorCode::unsupported, "{}", reason_of(rule));
 }
 
-/// Returns the plan of a block per head, or of clusters if these are estimated to be clearly quicker. At heads that fit
-/// a block, clusters take longer than estimated by the inverse of this share (docs/results/gpu.md).
-GpuDensePlan head_or_cluster(const GpuDenseProblem& problem, const GpuModel& gpu, const GpuDensePlan& head) {
-  constexpr double share = 0.8;
-  const std::optional<GpuDensePlan> cluster = best_plan(rule_by(DenseAlgorithm::cluster, problem, gpu));
-  return cluster && cluster->microseconds < share * head.microseconds ? *cluster : head;
-}
-
 /// Returns the plan if no algorithm is requested: diagonal if every unit is a head; a block per head or a cluster if a
 /// block can hold the matrix; otherwise the fastest of the others, with the reasons of those that cannot run.
 GpuDensePlan plan_quickest(const GpuDenseProblem& problem, const GpuModel& gpu) {
@@ -82,7 +74,10 @@ GpuDensePlan plan_quickest(const GpuDenseProblem& problem, const GpuModel& gpu) 
   };
   const bool means = cell_traits(problem.cell).averages;
   if (problem.head_size() == 1 && !means) return plan_by(DenseAlgorithm::diagonal, problem, gpu);
-  if (const auto head = attempt(DenseAlgorithm::head)) return head_or_cluster(problem, gpu, *head);
+  if (const auto head = attempt(DenseAlgorithm::head)) {
+    const auto cluster = attempt(DenseAlgorithm::cluster);
+    return cluster && cluster->microseconds < head->microseconds ? *cluster : *head;
+  }
   GpuDensePlan best = plan_by(DenseAlgorithm::step, problem, gpu);
   // Estimates are not more accurate than this, and clusters leave unused multiprocessors to other work.
   constexpr double clearly_quicker = 0.97;

@@ -135,11 +135,13 @@ double direct_step_time(const TeamCandidate& c, const GpuCosts& cost) {
   const double of_floats = shape.bytes == 4 ? 3 : 1;
   const double others = static_cast<double>(shape.warps()) * (c.tiles_k() - shape.resident) * c.tiles_m();
   const double sums = shape.sums_floats(c.backward) * 4.0;
-  return cost.direct.exchange + gathered / cost.chip.gathered_bytes +
-         (shape.requests(c.backward) - 1) * cost.direct.request + products * of_floats * cost.direct.tile +
-         others * chip::ClusterShape::tile_bytes / cost.direct.shared_bytes +
-         sums / (shape.cluster == 1 ? cost.direct.sums_bytes : cost.direct.pair_bytes) +
-         (c.slots() - 1) * cost.direct.slot + (c.backward ? cost.direct.backward : 0);
+  const double parts = cost.direct.exchange + gathered / cost.chip.gathered_bytes +
+                       (shape.requests(c.backward) - 1) * cost.direct.request +
+                       products * of_floats * cost.direct.tile +
+                       others * chip::ClusterShape::tile_bytes / cost.direct.shared_bytes +
+                       sums / (shape.cluster == 1 ? cost.direct.sums_bytes : cost.direct.pair_bytes) +
+                       (c.slots() - 1) * cost.direct.slot + (c.backward ? cost.direct.backward : 0);
+  return cost.direct.step * parts;
 }
 
 double team_step_time(const TeamCandidate& c, const GpuCosts& cost) {
@@ -155,12 +157,14 @@ double team_step_time(const TeamCandidate& c, const GpuCosts& cost) {
   const double others = static_cast<double>(shape.warps()) * (c.tiles_k() - shape.resident) * c.tiles_m();
   const double operand = static_cast<double>(shape.warps()) * c.tiles_k() * shape.tiles_n() / 2;
   const int polls = chip::ChipShape::polled(pieces, shape.threads()) * shape.threads();
-  return cost.chip.exchange + ((pieces + polls - 1) / polls - 1) * cost.chip.poll +
-         std::max(gathered / cost.chip.gathered_bytes, of_all / cost.common.l2_bytes) +
-         sums_time(cost.chip, shape.cluster) + received / cost.team.received_bytes +
-         std::max(products * of_floats * cost.team.tensor_tile,
-                  (others + operand) * chip::ClusterShape::tile_bytes / cost.team.shared_bytes) +
-         warps_of_core * cost.team.warp + c.slots() * cost.team.slot + (c.backward ? cost.chip.backward : 0);
+  const double parts = cost.chip.exchange + ((pieces + polls - 1) / polls - 1) * cost.chip.poll +
+                       std::max(gathered / cost.chip.gathered_bytes, of_all / cost.common.l2_bytes) +
+                       sums_time(cost.chip, shape.cluster) + received / cost.team.received_bytes +
+                       std::max(products * of_floats * cost.team.tensor_tile,
+                                (others + operand) * chip::ClusterShape::tile_bytes / cost.team.shared_bytes) +
+                       warps_of_core * cost.team.warp + c.slots() * cost.team.slot +
+                       (c.backward ? cost.chip.backward : 0);
+  return cost.chip.step * parts;
 }
 
 /// Lower bound of the nanoseconds of a step for all teams that take turns, while some variables are open.
@@ -173,7 +177,7 @@ class TeamBound {
     sent_ = problem.backward ? cell.gates() : 1, summed_ = problem.backward ? 1 : cell.gates();
     of_floats_ = problem.storage == Storage::f32 ? 3 : 1;
     backward_ = problem.backward ? cost_.chip.backward : 0;
-    direct_backward_ = problem.backward ? cost_.direct.backward - cost_.chip.backward : 0;
+    direct_backward_ = problem.backward ? cost_.direct.backward : 0;
   }
 
   double operator()(csp::Range cluster, csp::Range rows, csp::Range blocks, csp::Range parts, csp::Range warps,
@@ -197,14 +201,15 @@ class TeamBound {
     const double multiplying = products / 16 * of_floats_ * cost_.team.tensor_tile;
     const double others = sums + received / cost_.team.received_bytes +
                           static_cast<double>((warps.low + 3) / 4) * cost_.team.warp + slots * cost_.team.slot;
-    const double staged_step = gathering + multiplying + others;
-    const double direct_step = cost_.direct.exchange - cost_.chip.exchange + gathered / cost_.chip.gathered_bytes +
-                               products / 16 * of_floats_ * cost_.direct.tile +
-                               received / std::max(cost_.direct.sums_bytes, cost_.direct.pair_bytes) +
-                               (slots - 1) * cost_.direct.slot + direct_backward_;
+    const double staged_step = cost_.chip.step * (cost_.chip.exchange + gathering + multiplying + others + backward_);
+    const double direct_step =
+        cost_.direct.step *
+        (cost_.direct.exchange + gathered / cost_.chip.gathered_bytes + products / 16 * of_floats_ * cost_.direct.tile +
+         received / std::max(cost_.direct.sums_bytes, cost_.direct.pair_bytes) + (slots - 1) * cost_.direct.slot +
+         direct_backward_);
     const double step =
         direct.low == direct.high ? (direct.low != 0 ? direct_step : staged_step) : std::min(staged_step, direct_step);
-    return static_cast<double>((items + teams - 1) / teams) * (cost_.chip.exchange + step + backward_);
+    return static_cast<double>((items + teams - 1) / teams) * step;
   }
 
  private:
@@ -233,7 +238,6 @@ GpuDensePlan chip_plan(const GpuDenseProblem& problem, const GpuModel& gpu, cons
   plan.exchange = best.teams * best.shape.exchange_bytes(problem.backward) * chip::ChipShape::exchanges;
   plan.grid = best.teams * best.team();
   plan.microseconds = static_cast<double>(best.waves) * step / 1000 * static_cast<double>(problem.steps);
-  if (problem.backward) plan.microseconds *= gpu.costs.chip.walk;
   plan.why = time_of_teams(step, best.waves);
   return plan;
 }

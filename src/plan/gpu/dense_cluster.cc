@@ -32,6 +32,11 @@ struct ClusterCandidate {
 constexpr OtherRegisters kForwardUse{.thread = 38, .slot = 14, .gate = 2, .split_gate = 8, .tile_m = 0};
 constexpr OtherRegisters kBackwardUse{.thread = 48, .slot = 8, .gate = 2, .split_gate = 3, .tile_m = 2};
 
+/// Returns the time of a step as a multiple of the sum of its parts.
+double multiple_of_parts(bool backward, int bytes, const GpuCosts::Cluster& cost) {
+  return backward ? cost.backward : bytes == 4 ? cost.floats : cost.halves;
+}
+
 double step_time(const ClusterCandidate& c, const GpuModel& gpu) {
   const GpuCosts& cost = gpu.costs;
   const ClusterShape& shape = c.shape;
@@ -45,11 +50,13 @@ double step_time(const ClusterCandidate& c, const GpuModel& gpu) {
   constexpr int bytes_of_sum = 24;
   double sums = static_cast<double>(shape.warps()) * shape.own_halves() * shape.block_floats() * bytes_of_sum;
   if (c.backward) sums = received;
-  return (shape.cluster > 8 ? cost.cluster.exchange_of_16 : cost.cluster.exchange_of_8) +
-         received / cost.team.received_bytes + products * of_floats * cost.team.tensor_tile +
-         ((others + operand) * ClusterShape::tile_bytes + sums) / cost.team.shared_bytes +
-         warps_of_core * cost.team.warp + c.slots() * cost.team.slot +
-         (shape.rows > 1 && shape.rows % 4 != 0 ? cost.cluster.uneven_rows : 0);
+  const double parts = (shape.cluster > 8 ? cost.cluster.exchange_of_16 : cost.cluster.exchange_of_8) +
+                       received / cost.team.received_bytes + products * of_floats * cost.team.tensor_tile +
+                       ((others + operand) * ClusterShape::tile_bytes + sums) / cost.team.shared_bytes +
+                       warps_of_core * cost.team.warp + c.slots() * cost.team.slot +
+                       (shape.rows > 1 && shape.rows % 4 != 0 ? cost.cluster.uneven_rows : 0);
+  return parts * multiple_of_parts(c.backward, shape.bytes, cost.cluster) +
+         (c.backward ? c.slots() * cost.cluster.back_slot : 0);
 }
 
 ClusterShape shape_of(const GpuDenseProblem& problem) {
@@ -117,9 +124,7 @@ double cluster_nanoseconds(const GpuDenseProblem& problem, const GpuModel& gpu, 
 GpuDensePlan cluster_plan(const GpuDenseProblem& problem, const GpuModel& gpu, const ClusterCandidate& best) {
   GpuDensePlan plan = plan_of_blocks(DenseAlgorithm::cluster, best, problem.training);
   plan.grid = best.slices * problem.heads * best.shape.cluster;
-  plan.microseconds =
-      gpu.costs.cluster.overlap * cluster_nanoseconds(problem, gpu, best) / 1000 * static_cast<double>(problem.steps);
-  if (problem.backward) plan.microseconds *= gpu.costs.cluster.backward;
+  plan.microseconds = cluster_nanoseconds(problem, gpu, best) / 1000 * static_cast<double>(problem.steps);
   plan.why = fmt::format("a step takes about {:.0f} ns", best.step);
   return plan;
 }
@@ -158,7 +163,9 @@ ClusterRule state_cluster(const GpuDenseProblem& problem, const GpuModel& gpu) {
       [=](const csp::Box& at) {
         const csp::Range blocks = at.range(cluster);
         const double exchange = blocks.low > 8 ? gpu.costs.cluster.exchange_of_16 : gpu.costs.cluster.exchange_of_8;
-        return static_cast<double>(turns_of(problem, gpu, blocks.low, at.range(rows).high)) * exchange;
+        const double least =
+            multiple_of_parts(problem.backward, size_of(problem.storage), gpu.costs.cluster) * exchange;
+        return static_cast<double>(turns_of(problem, gpu, blocks.low, at.range(rows).high)) * least;
       });
   rule.plan_of = [=](const csp::Solution& solution) {
     return cluster_plan(problem, gpu, candidate_of(problem, gpu, choice_of(solution.values())));

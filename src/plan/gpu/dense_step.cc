@@ -16,8 +16,10 @@ double launched_step_time(const GpuDenseProblem& problem, const GpuModel& gpu) {
   const bool cached = bytes < cost.step.resident_share * static_cast<double>(gpu.l2_bytes);
   const double memory_bytes = cost.common.bytes / 1000;
   const double reads = bytes / (cached ? cost.common.l2_bytes : memory_bytes);
-  const double products = 1000 * weights * static_cast<double>(problem.rows) /
-                          (problem.storage == Storage::f32 ? cost.step.floats : cost.step.halves);
+  const bool floats = problem.storage == Storage::f32;
+  const double products =
+      1000 * weights * static_cast<double>(problem.rows) / (floats ? cost.step.floats : cost.step.halves) +
+      (floats ? cost.step.depth * static_cast<double>(problem.head_size()) : 0);
   const double values = static_cast<double>(problem.rows) * static_cast<double>(problem.hidden);
   // Bytes of the results of the product, and of the inputs and results of the cell.
   const double of_cell = values * (cell.gates() * (8 + 2 * size_of(problem.storage)) + 12);

@@ -43,6 +43,7 @@ struct WarpgroupCosts {
   double value = 0.024;        ///< Further time per value
   double shared_row = 3.8e-4;  ///< Further time per value and row with R in shared memory
   double row = 0;              ///< Further time per row of a portion
+  double step = 1.05;          ///< A step, as a multiple of the sum of its parts
 };
 
 constexpr WarpgroupCosts kBackwardCosts = {.exchange = 1900,
@@ -51,7 +52,8 @@ constexpr WarpgroupCosts kBackwardCosts = {.exchange = 1900,
                                            .portion = 300,
                                            .value = 0.038,
                                            .shared_row = 0,
-                                           .row = 41};
+                                           .row = 41,
+                                           .step = 0.9};
 
 struct WarpgroupCandidate {
   TeamShape shape{};
@@ -183,11 +185,11 @@ WarpgroupCandidate warpgroup_candidate(const GpuDenseProblem& problem, const Gpu
 /// fitted within about 15 %. Streamed items come from memory, and in part from the L2 cache.
 double wide_step_time(const WarpgroupCandidate& c) {
   const TeamShape& shape = c.shape;
-  constexpr double exchange = 2500, of_backward = 1500, portion = 700, value = 0.055;
+  constexpr double exchange = 2500, row_of_backward = 30, portion = 700, value = 0.055;
   const double values = static_cast<double>(shape.rows) * shape.slices() * TeamShape::slice_units;
   const double streamed = static_cast<double>(c.teams * shape.blocks()) * TeamShape::parts * shape.streamed *
                           static_cast<double>(shape.matrix_item_bytes());
-  return exchange + (shape.backward ? of_backward : 0) +
+  return exchange + (shape.backward ? row_of_backward * shape.rows : 0) +
          shape.portions * (portion + std::max(values * value, streamed / c.bytes_per_ns));
 }
 
@@ -199,9 +201,9 @@ double warpgroup_step_time(const WarpgroupCandidate& c) {
   const double from_shared = 1 - static_cast<double>(shape.resident) / shape.own_steps();
   const double portion =
       cost.portion + cost.row * shape.rows + values * (cost.value + cost.shared_row * shape.rows * from_shared);
-  return std::max(
-      cost.exchange + cost.row * shape.rows + values * cost.alone_value + (shape.portions - 1) * cost.next_portion,
-      shape.portions * portion);
+  const double alone =
+      cost.exchange + cost.row * shape.rows + values * cost.alone_value + (shape.portions - 1) * cost.next_portion;
+  return cost.step * std::max(alone, shape.portions * portion);
 }
 
 GpuDensePlan warpgroup_plan(const GpuDenseProblem& problem, const WarpgroupCandidate& c) {
