@@ -22,12 +22,6 @@ bool read_line(const std::string& line, char delimiter, const std::string& sourc
 
 namespace {
 
-StreamOpening opening_of(const std::vector<Field>& first, char delimiter, char decimal,
-                         const DataDescription& description, const std::string& source) {
-  if (!description.table.header) return {delimiter, decimal, TableHeader::without_names(first.size(), source, decimal)};
-  return {delimiter, decimal, TableHeader(first, source, decimal)};
-}
-
 /// Reads the first line under one delimiter. A stream of commas has points in its numbers, whatever the model's files
 /// had.
 StreamOpening open_with(char delimiter, const DataDescription& description, const std::string& line,
@@ -38,7 +32,7 @@ StreamOpening open_with(char delimiter, const DataDescription& description, cons
   }
   const char usual = delimiter == ',' && description.table.delimiter != ',' ? '.' : description.table.decimal;
   const char decimal = format.decimal != 0 ? format.decimal : usual;
-  return opening_of(fields, delimiter, decimal, description, source);
+  return {delimiter, decimal, {fields, source, decimal, description.table.header}};
 }
 
 /// Opens a stream by its first line, under the delimiter that was given or the first of the usual ones under which
@@ -68,7 +62,7 @@ StreamOpening open_stream(const DataDescription& description, const std::string&
 }
 
 StreamOpening open_columns(const DataDescription& description, const TableColumns& columns, const std::string& source) {
-  return opening_of(columns.header(), ',', '.', description, source);
+  return {',', '.', {columns.header(), source, '.', description.table.header}};
 }
 
 bool is_passed_over(std::string& line, const DataDescription& description, const RowFormat& format) {

@@ -138,12 +138,13 @@ void CsvReader::end_line() {
 
 Index CsvReader::column() const { return static_cast<Index>(position_ - line_begin_) + 1; }
 
-TableHeader::TableHeader(const std::vector<Field>& fields, std::string source, char decimal)
-    : TableHeader(std::move(source), decimal) {
+TableHeader::TableHeader(const std::vector<Field>& fields, std::string source, char decimal, bool named)
+    : source_(std::move(source)), decimal_(decimal) {
   std::unordered_set<std::string> seen;
   for (const auto& field : fields) {
-    unnamed_.push_back(is_no_name(field.text()));
-    names_.push_back(unnamed_.back() ? fmt::format("column{}", names_.size() + 1) : field.text());
+    unnamed_.push_back(named && is_no_name(field.text()));
+    names_.push_back(named && !unnamed_.back() ? field.text() : fmt::format("column{}", names_.size() + 1));
+    if (!named) continue;
     if (!io::is_utf8(field.text())) {
       fail_at(source_, field.line, field.column, "the column name {} is not UTF-8", in_quotes(field.text()));
     }
@@ -151,13 +152,6 @@ TableHeader::TableHeader(const std::vector<Field>& fields, std::string source, c
       fail_at(source_, field.line, field.column, "the header has two columns {}", in_quotes(names_.back()));
     }
   }
-}
-
-TableHeader TableHeader::without_names(std::size_t count, std::string source, char decimal) {
-  TableHeader header(std::move(source), decimal);
-  for (std::size_t i = 1; i <= count; ++i) header.names_.push_back(fmt::format("column{}", i));
-  header.unnamed_.assign(count, false);
-  return header;
 }
 
 std::optional<std::size_t> TableHeader::find(std::string_view name) const {

@@ -62,11 +62,10 @@ enum class ColumnKind { unknown, number, boolean };
 /// The columns of a table: their names, and how their fields are read.
 class TableHeader {
  public:
-  /// `fields` are the first record. A column without a name is called by its place: "column1". `decimal` starts the
-  /// fraction of numbers. Throws Error(bad_input) for a name that is not UTF-8 or there twice.
-  TableHeader(const std::vector<Field>& fields, std::string source, char decimal = '.');
-  /// Makes the header of a table without names: so many columns, called "column1", "column2", ...
-  static TableHeader without_names(std::size_t count, std::string source, char decimal = '.');
+  /// `fields` are the first record: names, or else values (`named`: false). A column without a name is called by its
+  /// place: "column1". `decimal` starts the fraction of numbers. Throws Error(bad_input) for a name that is not UTF-8
+  /// or there twice.
+  TableHeader(const std::vector<Field>& fields, std::string source, char decimal = '.', bool named = true);
 
   const std::string& source() const { return source_; }
   const std::vector<std::string>& names() const { return names_; }
@@ -96,8 +95,6 @@ class TableHeader {
   bool looks_numeric(const Field& field) const;
 
  private:
-  explicit TableHeader(std::string source, char decimal) : source_(std::move(source)), decimal_(decimal) {}
-
   std::string source_;
   char decimal_;
   std::vector<std::string> names_;

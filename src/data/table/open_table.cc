@@ -28,17 +28,12 @@ CsvReader reader_of(const std::string& content, const FoundFormat& format, std::
   return {std::string_view(content).substr(format.skipped), format.delimiter, source, format.first_line};
 }
 
-TableHeader header_of(const std::vector<Field>& first, const FoundFormat& format, const std::string& source) {
-  if (!format.header) return TableHeader::without_names(first.size(), source, format.decimal);
-  return {first, source, format.decimal};
-}
-
 TableHeader read_header(const std::string& content, const FoundFormat& format, const std::string& path) {
   std::vector<Field> fields;
   if (!reader_of(content, format, path).next(fields)) {
     fail(ErrorCode::bad_input, "{}: the file is empty; it must start with the names of its columns", path);
   }
-  return header_of(fields, format, path);
+  return {fields, path, format.decimal, format.header};
 }
 
 std::vector<Table> read_tables(const TableSources& sources) {
@@ -72,7 +67,7 @@ OpenTable::OpenTable(const TableSources& sources, const TableFormat& format) {
 
 OpenTable::File OpenTable::open_columns(const Table& table, const TableFormat& given) {
   const FoundFormat found = find_format(*table.columns, given);
-  return {{}, table.columns, found, header_of(table.columns->header(), found, table.name)};
+  return {{}, table.columns, found, {table.columns->header(), table.name, found.decimal, found.header}};
 }
 
 OpenTable::File OpenTable::open_text(Table& table, TableFormat given) {

@@ -36,9 +36,7 @@ struct Form {
   bool changes() const { return trend == Trend::changing || trend == Trend::damped; }
   bool damped() const { return trend == Trend::damped; }
   bool grows() const { return trend == Trend::growing; }
-  Index constants() const {
-    return 1 + (changes() ? 1 : 0) + (damped() ? 1 : 0) + (grows() ? 1 : 0) + (period > 1 ? 1 : 0);
-  }
+  Index constants() const { return static_cast<Index>(begin().size()); }
   std::vector<double> begin() const {
     std::vector<double> numbers = {0.0};
     if (changes()) numbers.push_back(-2.0);
