@@ -62,31 +62,23 @@ GpuDensePlan plan_by(DenseAlgorithm algorithm, const GpuDenseProblem& problem, c
   fail(ErrorCode::unsupported, "{}", reason_of(rule));
 }
 
-/// Returns the plan if no algorithm is requested: diagonal if every unit is a head; a block per head or a cluster if a
-/// block can hold the matrix; otherwise the fastest of the others, with the reasons of those that cannot run.
+/// Returns the plan if no algorithm is requested: diagonal if every unit is a head, otherwise the fastest of the
+/// others.
 GpuDensePlan plan_quickest(const GpuDenseProblem& problem, const GpuModel& gpu) {
-  std::string reasons;
-  const auto attempt = [&](DenseAlgorithm algorithm) {
-    const DenseRule rule = rule_by(algorithm, problem, gpu);
-    std::optional<GpuDensePlan> plan = best_plan(rule);
-    if (!plan) reasons += "; " + reason_of(rule);
-    return plan;
-  };
   const bool means = cell_traits(problem.cell).averages;
   if (problem.head_size() == 1 && !means) return plan_by(DenseAlgorithm::diagonal, problem, gpu);
-  if (const auto head = attempt(DenseAlgorithm::head)) {
-    const auto cluster = attempt(DenseAlgorithm::cluster);
-    return cluster && cluster->microseconds < head->microseconds ? *cluster : *head;
-  }
-  GpuDensePlan best = plan_by(DenseAlgorithm::step, problem, gpu);
+  const auto attempt = [&](DenseAlgorithm algorithm) { return best_plan(rule_by(algorithm, problem, gpu)); };
+  const std::optional<GpuDensePlan> head = attempt(DenseAlgorithm::head);
+  GpuDensePlan best = head ? *head : plan_by(DenseAlgorithm::step, problem, gpu);
   // Estimates are not more accurate than this, and clusters leave unused multiprocessors to other work.
   constexpr double clearly_quicker = 0.97;
   for (const DenseAlgorithm algorithm : {DenseAlgorithm::cluster, DenseAlgorithm::chip, DenseAlgorithm::warpgroup}) {
+    // A head that one block can hold is small: of the others, only clusters were measured to be quicker.
+    if (head && algorithm != DenseAlgorithm::cluster) continue;
     if (algorithm == DenseAlgorithm::warpgroup && !warpgroups_take(problem, gpu)) continue;
     const auto plan = attempt(algorithm);
     if (plan && plan->microseconds < clearly_quicker * best.microseconds) best = *plan;
   }
-  best.why += reasons;
   return best;
 }
 

@@ -5,7 +5,7 @@
 
 constexpr Index kTileRows = 16;
 
-#include "backend/cpu/product/tile_instructions.inl"
+#include "backend/cpu/product/amx_instructions.inl"
 
 /// Tiles 0 to 3 are sums, 4 and 5 rows of operands, 6 and 7 weights.
 template <>

@@ -1,6 +1,6 @@
 // The forward engines over weights rounded to bfloat16, for AVX-512 with AMX.
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "backend/cpu/amx.cc"
+#define HWY_TARGET_INCLUDE "backend/cpu/bf16_amx.cc"
 
 #include "backend/cpu/kernels.h"
 
@@ -20,7 +20,7 @@ namespace {
 
 #include "backend/cpu/dense/panel_bf16.inl"
 
-#include "backend/cpu/product/tiles.inl"
+#include "backend/cpu/product/amx_bf16.inl"
 
 #include "backend/cpu/dense/input.inl"
 

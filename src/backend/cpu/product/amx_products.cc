@@ -1,6 +1,6 @@
 // Products of floats by AMX.
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "backend/cpu/product/product_tiles.cc"
+#define HWY_TARGET_INCLUDE "backend/cpu/product/amx_products.cc"
 
 #include "backend/cpu/kernels.h"
 #include "base/aligned.h"
@@ -19,13 +19,13 @@ namespace {
 
 #include "backend/cpu/dense/panel_packing.inl"
 
-#include "backend/cpu/product/tiles.inl"
+#include "backend/cpu/product/amx_bf16.inl"
 
 #include "backend/cpu/product/transposed_tile.inl"
 
 #include "backend/cpu/product/transposed_product.inl"
 
-#include "backend/cpu/product/split_tiles.inl"
+#include "backend/cpu/product/amx_floats.inl"
 
 #include "backend/cpu/product/split_product.inl"
 
