@@ -138,7 +138,7 @@ void draw_filters(Filters& filters, const DataDescription& data, Index bank, Ran
     const std::span<float> first = combine.subspan(f * width, width);
     for (const Index channel : draw_subset(channels, random)) {
       for (Index tap = 0; tap < nn::filter_taps; ++tap) {
-        first[tap * channels + channel] = taps[static_cast<std::size_t>(tap)];
+        first[tap * channels + channel] = taps[tap];
       }
     }
     std::ranges::copy(first, first.begin() + width);
@@ -224,7 +224,7 @@ void add_means(const Example& example, std::span<const float> values, Index coun
 }  // namespace
 
 Index length_of(const Example& example, Index row) {
-  return example.lengths.empty() ? example.steps : example.lengths[static_cast<std::size_t>(row)];
+  return example.lengths.empty() ? example.steps : example.lengths[row];
 }
 
 Sequences::Sequences(const Dataset& data) : data_(data) {
@@ -232,7 +232,7 @@ Sequences::Sequences(const Dataset& data) : data_(data) {
   constexpr Index positions_of_batch = 1 << 14, most_rows = 32;
   std::vector<Index> all;
   Example example;
-  for (Index i = 0; i < most && data.labelled_batches()->training(i, 1, example); ++i) {
+  for (Index i = 0; i < most && data.labelled_passes()->training(i, 1, example); ++i) {
     all.push_back(length_of(example, 0));
   }
   std::ranges::sort(all);

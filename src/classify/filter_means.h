@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "classify/ridge_classifier.h"
-#include "data/labelled/labelled_batches.h"
+#include "data/labelled/labelled_passes.h"
 #include "nn/fixed/filter_branch.h"
 #include "nn/model/model_impl.h"
 #include "penstock/data/dataset.h"
@@ -48,7 +48,7 @@ class Sequences {
 
  private:
   bool batch(Part part, Index i, Example& example) const {
-    return part == Part::training ? data_.labelled_batches()->training(i, rows_, example)
+    return part == Part::training ? data_.labelled_passes()->training(i, rows_, example)
                                   : data_.validation(i, rows_, 1, example);
   }
 

@@ -29,12 +29,10 @@ Index dilations_for(Index length) {
   return count;
 }
 
-/// Returns the filters of each dilation: as many pairs that read values as pairs that read differences.
-Index filters_for(Index dilations) { return most_filters / dilations / 4 * 4; }
-
+/// Of each dilation, as many pairs of filters read values as differences.
 FixedBranchFields fields_for(const Sequences& sequences) {
   const Index dilations = dilations_for(sequences.median_length());
-  return {.filters = filters_for(dilations), .dilations = dilations};
+  return {.filters = most_filters / dilations / 4 * 4, .dilations = dilations};
 }
 
 /// Makes the bank of a model say what a classifier says of means, so many times.
@@ -147,7 +145,7 @@ Model with_room(const Model& from, const FixedBranchFields& filters) {
 Model add_filters(const Model& model, const Dataset& data, FilterShares& shares, std::uint64_t seed,
                   const Execution& execution) {
   using namespace training;  // NOLINT(google-build-using-namespace)
-  require(data.labelled_batches() != nullptr, "data must be labelled sequences to fit filters to");
+  require(data.labelled_passes() != nullptr, "data must be labelled sequences to fit filters to");
   require(model.spec().branch == nullptr, "model must be one without filters, it has {} of each dilation",
           model.spec().branch_fields().filters);
   training::check_same_data(model.impl().data, data.description());
@@ -175,7 +173,7 @@ bool filters_stand_alone(const Dataset& data) {
 
 Model fit_filters(const Dataset& data, std::uint64_t seed, const Execution& execution) {
   using namespace training;  // NOLINT(google-build-using-namespace)
-  require(data.labelled_batches() != nullptr, "data must be labelled sequences to fit filters to");
+  require(data.labelled_passes() != nullptr, "data must be labelled sequences to fit filters to");
   const Sequences sequences(data);
   const FixedBranchFields filters = fields_for(sequences);
   Model model({.width = 1, .blocks = 0, .branch = fixed_branch(filters)}, data.description());
@@ -190,7 +188,7 @@ Model fit_filters(const Dataset& data, std::uint64_t seed, const Execution& exec
 void refit_filters(Model& model, const Dataset& data, const FilterShares& shares, const Execution& execution) {
   using namespace training;  // NOLINT(google-build-using-namespace)
   const FixedBranchFields filters = model.spec().branch_fields();
-  if (filters.filters == 0 || data.labelled_batches() == nullptr || data.held_out_steps() == 0) return;
+  if (filters.filters == 0 || data.labelled_passes() == nullptr || data.held_out_steps() == 0) return;
   model.impl().part_from_sessions();
   const Sequences sequences(data);
   FilterMeans bank(nn::FilterBranch(filters), model.data(), execution);

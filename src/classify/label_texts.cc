@@ -21,12 +21,14 @@ namespace {
 using data::OpenTable;
 
 /// Names of columns stand where training found them.
-TableFormat format_for(const DataDescription& data, TableFormat format) {
+OpenTable open(const TableSources& sources, const DataDescription& data, TableFormat format) {
   format.header = format.header.value_or(data.table.header);
-  return format;
+  return {sources, format};
 }
 
-std::vector<TextRow> read_rows(const OpenTable& table, std::size_t text, const std::vector<std::size_t>& kept) {
+std::vector<TextRow> read_rows(const OpenTable& table, const DataDescription& data,
+                               const std::vector<std::size_t>& kept) {
+  const std::size_t text = table.column(data.labels.text_column, "the model's text_column");
   std::vector<TextRow> result;
   for (auto rows = table.rows(); rows.next();) {
     TextRow row{.text = rows.fields()[text].text(), .kept = {}};
@@ -36,25 +38,73 @@ std::vector<TextRow> read_rows(const OpenTable& table, std::size_t text, const s
   return result;
 }
 
-std::size_t text_column_of(const OpenTable& table, const DataDescription& data) {
-  return table.column(data.labels.text_column, "the model's text_column");
+/// Writes the logits [texts, classes] of the texts `rows`, which are of similar length: runs them from their first
+/// bytes to the last ones, some steps at a time.
+void label(const Model& model, std::span<const std::size_t> rows, std::span<const std::vector<std::int32_t>> texts,
+           const Execution& execution, std::span<float> logits) {
+  constexpr std::size_t most_steps = 256, step_unit = 32;
+  const auto classes = static_cast<std::size_t>(model.data().output_size());
+  const std::size_t longest = texts[rows.back()].size();
+  ModelState state = model.state(static_cast<Index>(rows.size()));
+  std::vector<std::int32_t> tokens;
+  std::vector<float> outputs;
+  for (std::size_t first = 0; first < longest; first += most_steps) {
+    stop_if_asked();
+    // Few different numbers of steps: each is a program by itself.
+    const std::size_t steps = (std::min(longest - first, most_steps) + step_unit - 1) / step_unit * step_unit;
+    tokens.assign(rows.size() * steps, 0);
+    for (std::size_t b = 0; b < rows.size(); ++b) {
+      const std::vector<std::int32_t>& text = texts[rows[b]];
+      const std::size_t end = std::min(text.size(), first + steps);
+      for (std::size_t t = first; t < end; ++t) tokens[b * steps + t - first] = text[t];
+    }
+    outputs.resize(tokens.size() * classes);
+    model.forward(static_cast<Index>(rows.size()), static_cast<Index>(steps), tokens, outputs, state, execution);
+    for (std::size_t b = 0; b < rows.size(); ++b) {
+      const std::size_t last = texts[rows[b]].size() - 1;
+      if (last < first || last >= first + steps) continue;
+      const auto own = std::span(outputs).subspan((b * steps + last - first) * classes, classes);
+      std::ranges::copy(own, logits.begin() + static_cast<std::ptrdiff_t>(rows[b] * classes));
+    }
+  }
 }
 
-std::vector<TextRow> read_rows(const OpenTable& table, const DataDescription& data,
-                               const std::vector<std::string>& keep) {
+}  // namespace
+
+std::vector<TextRow> read_text_rows(const TableSources& sources, const DataDescription& data, const TableFormat& given,
+                                    const std::vector<std::string>& keep) {
+  const OpenTable table = open(sources, data, given);
   std::vector<std::size_t> kept;
   for (const std::string& name : keep) kept.push_back(table.column(name, "keep"));
-  return read_rows(table, text_column_of(table, data), kept);
+  return read_rows(table, data, kept);
 }
 
-LabelScore score(const Model& model, const OpenTable& table, const std::string& label_column,
-                 const Execution& execution) {
+std::vector<float> label_texts(const Model& model, std::span<const std::string_view> texts,
+                               const Execution& execution) {
   const DataDescription& data = model.data();
-  const std::size_t text = text_column_of(table, data);
+  require(data.labels_texts(), "the model is not for labelled texts");
+  std::vector<std::vector<std::int32_t>> tokens;
+  for (const std::string_view text : texts) tokens.push_back(text_tokens(data, text));
+  std::vector<std::size_t> order(texts.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, {}, [&](std::size_t i) { return tokens[i].size(); });
+  std::vector<float> logits(texts.size() * static_cast<std::size_t>(data.output_size()));
+  constexpr std::size_t most_rows = 64;
+  for (std::size_t first = 0; first < order.size(); first += most_rows) {
+    const auto rows = std::span(order).subspan(first, std::min(most_rows, order.size() - first));
+    label(model, rows, tokens, execution, logits);
+  }
+  return logits;
+}
+
+LabelScore score_labelled_texts(const Model& model, const TableSources& sources, const std::string& label_column,
+                                const Execution& execution) {
+  const DataDescription& data = model.data();
+  const OpenTable table = open(sources, data, {});
   const auto usual = label_column.empty() ? data::usual_label(table.header()) : std::nullopt;
   const std::size_t label =
       usual ? *usual : table.column(label_column.empty() ? "label" : label_column, "label_column");
-  const std::vector<TextRow> rows = read_rows(table, text, {label});
+  const std::vector<TextRow> rows = read_rows(table, data, {label});
   std::vector<std::string_view> texts;
   std::vector<std::size_t> truths;
   for (const TextRow& row : rows) {
@@ -74,96 +124,6 @@ LabelScore score(const Model& model, const OpenTable& table, const std::string& 
     ++confusion[truths[i]][static_cast<std::size_t>(std::ranges::max_element(own) - own.begin())];
   }
   return score_labels(std::move(confusion));
-}
-
-/// Runs a batch of texts of similar length from their first bytes to the last ones, some steps at a time.
-class Labeller {
- public:
-  Labeller(const Model& model, const Execution& execution, std::span<float> logits)
-      : model_(model), execution_(execution), classes_(model.data().output_size()), logits_(logits) {}
-
-  /// `rows`: which of the texts.
-  void label(std::span<const std::size_t> rows, std::span<const std::vector<std::int32_t>> texts) {
-    std::size_t longest = 0;
-    for (const std::size_t row : rows) longest = std::max(longest, texts[row].size());
-    ModelState state = model_.state(static_cast<Index>(rows.size()));
-    for (std::size_t first = 0; first < longest; first += most_steps) {
-      // Few different numbers of steps: each is a program by itself.
-      const std::size_t left = std::min(longest - first, most_steps);
-      run(rows, texts, first, (left + step_unit - 1) / step_unit * step_unit, state);
-    }
-  }
-
-  static constexpr std::size_t most_rows = 64;
-
- private:
-  static constexpr std::size_t most_steps = 256, step_unit = 32;
-
-  void run(std::span<const std::size_t> rows, std::span<const std::vector<std::int32_t>> texts, std::size_t first,
-           std::size_t steps, ModelState& state) {
-    stop_if_asked();
-    tokens_.assign(rows.size() * steps, 0);
-    for (std::size_t b = 0; b < rows.size(); ++b) {
-      const std::vector<std::int32_t>& text = texts[rows[b]];
-      const std::size_t end = std::min(text.size(), first + steps);
-      for (std::size_t t = first; t < end; ++t) tokens_[b * steps + t - first] = text[t];
-    }
-    const auto classes = static_cast<std::size_t>(classes_);
-    outputs_.resize(tokens_.size() * classes);
-    model_.forward(static_cast<Index>(rows.size()), static_cast<Index>(steps), tokens_, outputs_, state, execution_);
-    for (std::size_t b = 0; b < rows.size(); ++b) {
-      const std::size_t last = texts[rows[b]].size() - 1;
-      if (last < first || last >= first + steps) continue;
-      const auto own = std::span(outputs_).subspan((b * steps + last - first) * classes, classes);
-      std::ranges::copy(own, logits_.begin() + static_cast<std::ptrdiff_t>(rows[b] * classes));
-    }
-  }
-
-  const Model& model_;
-  const Execution& execution_;
-  Index classes_;
-  std::span<float> logits_;  // [texts, classes]
-  std::vector<std::int32_t> tokens_;
-  std::vector<float> outputs_;
-};
-
-}  // namespace
-
-std::vector<TextRow> read_text_rows(const Sources& sources, const DataDescription& data, const TableFormat& given,
-                                    const std::vector<std::string>& keep) {
-  return read_rows(OpenTable(sources, format_for(data, given)), data, keep);
-}
-
-std::vector<TextRow> read_text_rows(const Table& table, const DataDescription& data, const TableFormat& given,
-                                    const std::vector<std::string>& keep) {
-  return read_rows(OpenTable(std::vector<Table>{table}, format_for(data, given)), data, keep);
-}
-
-std::vector<float> label_texts(const Model& model, std::span<const std::string_view> texts,
-                               const Execution& execution) {
-  const DataDescription& data = model.data();
-  require(data.labels_texts(), "the model is not for labelled texts");
-  std::vector<std::vector<std::int32_t>> tokens;
-  for (const std::string_view text : texts) tokens.push_back(text_tokens(data, text));
-  std::vector<std::size_t> order(texts.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::ranges::stable_sort(order, {}, [&](std::size_t i) { return tokens[i].size(); });
-  std::vector<float> logits(texts.size() * static_cast<std::size_t>(data.output_size()));
-  Labeller labeller(model, execution, logits);
-  for (std::size_t first = 0; first < order.size(); first += Labeller::most_rows) {
-    labeller.label(std::span(order).subspan(first, std::min(Labeller::most_rows, order.size() - first)), tokens);
-  }
-  return logits;
-}
-
-LabelScore score_labelled_texts(const Model& model, const Sources& sources, const std::string& label_column,
-                                const Execution& execution) {
-  return score(model, OpenTable(sources, format_for(model.data(), {})), label_column, execution);
-}
-
-LabelScore score_labelled_texts(const Model& model, const Table& table, const TableFormat& format,
-                                const std::string& label_column, const Execution& execution) {
-  return score(model, OpenTable(std::vector<Table>{table}, format_for(model.data(), format)), label_column, execution);
 }
 
 }  // namespace penstock

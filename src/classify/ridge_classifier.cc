@@ -186,7 +186,7 @@ double cross_entropy(std::span<const double> logits, std::span<const std::int32_
     const double largest = *std::ranges::max_element(row);
     double sum = 0.0;
     for (const double logit : row) sum += std::exp(logit - largest);
-    loss += std::log(sum) + largest - row[static_cast<std::size_t>(labels[i])];
+    loss += std::log(sum) + largest - row[labels[i]];
   }
   return loss / static_cast<double>(labels.size());
 }

@@ -34,7 +34,7 @@ LabelScore score_labels(std::vector<std::vector<Index>> confusion) {
   score.macro_f1 = seen > 0.0 ? f1 / seen : 0.0;
   if (classes > 0) {
     score.majority = std::ranges::max_element(truths) - truths.begin();
-    score.majority_accuracy = share(truths[static_cast<std::size_t>(score.majority)]);
+    score.majority_accuracy = share(truths[score.majority]);
   }
   score.confusion = std::move(confusion);
   return score;

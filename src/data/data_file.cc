@@ -5,13 +5,12 @@
 #include <zlib.h>
 
 #include <algorithm>
-#include <array>
-#include <cctype>
 #include <filesystem>
 #include <map>
 #include <utility>
 
 #include "base/check.h"
+#include "base/lower_case.h"
 #include "data/text_encoding.h"
 #include "io/file_descriptor.h"
 #include "io/read_file.h"
@@ -88,6 +87,27 @@ std::vector<std::string> files_in(const std::string& folder) {
   std::sort(files.begin(), files.end());
   if (files.empty()) fail(ErrorCode::bad_input, "{}: there are no files in this folder", folder);
   return files;
+}
+
+/// Returns the kind of an archive by the name of its first file.
+std::string zip_kind(std::string_view content) {
+  constexpr std::size_t length_at = 26, name_at = 30;
+  if (content.size() < name_at) return "a ZIP archive";
+  const auto byte = [&](std::size_t at) { return static_cast<std::size_t>(static_cast<unsigned char>(content[at])); };
+  const std::string_view name = content.substr(name_at, byte(length_at) + 256 * byte(length_at + 1));
+  for (const char* part : {"[Content_Types].xml", "xl/", "_rels/", "docProps/"}) {
+    if (name.starts_with(part)) return "an Excel file, or another of Office";
+  }
+  if (name.ends_with(".npy")) return "a ZIP archive of NumPy arrays";
+  if (name.ends_with("data.pkl")) return "a file of PyTorch";
+  return "a ZIP archive";
+}
+
+/// The length of a header, and the header in JSON.
+bool is_safetensors(std::string_view content) {
+  constexpr std::size_t length = 8;
+  return content.size() > length && content[length] == '{' && content[length - 1] == '\0' &&
+         content[length - 2] == '\0';
 }
 
 }  // namespace
@@ -168,13 +188,9 @@ std::vector<std::string> files_to_read(const std::vector<std::string>& paths) {
 }
 
 std::string data_extension(const std::string& path) {
-  const auto lower = [](std::string text) {
-    std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
-    return text;
-  };
   const fs::path name(path);
-  const std::string extension = lower(name.extension().string());
-  return extension == ".gz" ? lower(name.stem().extension().string()) : extension;
+  const std::string extension = lower_case(name.extension().string());
+  return extension == ".gz" ? lower_case(name.stem().extension().string()) : extension;
 }
 
 std::string data_name(const std::string& path) {
@@ -184,89 +200,62 @@ std::string data_name(const std::string& path) {
 }
 
 std::string table_advice(const std::string& binary_kind) {
-  for (const auto& [kind, reader] : {std::pair("Parquet", "read_parquet"), std::pair("Excel", "read_excel"),
-                                     std::pair("Arrow", "read_feather"), std::pair("Stata", "read_stata")}) {
-    if (binary_kind.find(kind) == binary_kind.npos) continue;
-    return fmt::format("; pandas turns one into CSV: python3 -c \"import pandas; pandas.{}('in').to_csv('out.csv')\"",
-                       reader);
-  }
-  if (binary_kind.find("NumPy") != binary_kind.npos) {
-    const char* const load =
-        binary_kind.find("arrays") != binary_kind.npos ? "numpy.load('in')['NAME']" : "numpy.load('in')";
-    return fmt::format(
-        "; NumPy turns one into CSV: python3 -c \"import numpy; numpy.savetxt('out.csv', {}, "
-        "delimiter=',')\"",
-        load);
-  }
-  for (const auto& [kind, tool] : {std::pair("ZIP", "unzip"), std::pair("zstd", "unzstd"), std::pair("xz", "unxz"),
-                                   std::pair("bzip2", "bunzip2"), std::pair("7-Zip", "7z x")}) {
-    if (binary_kind.find(kind) != binary_kind.npos) return fmt::format("; unpack it first: {}", tool);
-  }
-  if (binary_kind.find("HDF5") != binary_kind.npos) {
-    return "; pandas turns one into CSV: python3 -c \"import pandas; pandas.read_hdf('in').to_csv('out.csv')\"";
+  constexpr const char* pandas =
+      "; pandas turns one into CSV: python3 -c \"import pandas; pandas.{}('in').to_csv('out.csv')\"";
+  constexpr const char* numpy =
+      "; NumPy turns one into CSV: python3 -c \"import numpy; numpy.savetxt('out.csv', {}, delimiter=',')\"";
+  constexpr const char* unpack = "; unpack it first: {}";
+  struct Advice {
+    const char *kind, *format, *value;
+  };
+  // An archive of arrays is both a ZIP and of NumPy.
+  constexpr Advice all[] = {{"Parquet", pandas, "read_parquet"},
+                            {"Excel", pandas, "read_excel"},
+                            {"Arrow", pandas, "read_feather"},
+                            {"HDF5", pandas, "read_hdf"},
+                            {"NumPy arrays", numpy, "numpy.load('in')['NAME']"},
+                            {"NumPy", numpy, "numpy.load('in')"},
+                            {"ZIP", unpack, "unzip"},
+                            {"zstd", unpack, "unzstd"},
+                            {"xz", unpack, "unxz"},
+                            {"bzip2", unpack, "bunzip2"},
+                            {"7-Zip", unpack, "7z x"}};
+  for (const auto& [kind, format, value] : all) {
+    if (binary_kind.find(kind) != binary_kind.npos) return fmt::format(fmt::runtime(format), value);
   }
   return {};
 }
 
-namespace {
-
-/// Returns the kind of an archive by the name of its first file.
-std::string zip_kind(std::string_view content) {
-  constexpr std::size_t length_at = 26, name_at = 30;
-  if (content.size() < name_at) return "a ZIP archive";
-  const auto byte = [&](std::size_t at) { return static_cast<std::size_t>(static_cast<unsigned char>(content[at])); };
-  const std::string_view name = content.substr(name_at, byte(length_at) + 256 * byte(length_at + 1));
-  for (const char* part : {"[Content_Types].xml", "xl/", "_rels/", "docProps/"}) {
-    if (name.starts_with(part)) return "an Excel file, or another of Office";
-  }
-  if (name.ends_with(".npy")) return "a ZIP archive of NumPy arrays";
-  if (name.ends_with("data.pkl")) return "a file of PyTorch";
-  return "a ZIP archive";
-}
-
-/// The length of a header, and the header in JSON.
-bool is_safetensors(std::string_view content) {
-  constexpr std::size_t length = 8;
-  return content.size() > length && content[length] == '{' && content[length - 1] == '\0' &&
-         content[length - 2] == '\0';
-}
-
-}  // namespace
-
 std::string binary_kind(std::string_view content) {
   using namespace std::string_view_literals;
-  struct Format {
-    std::string_view magic;
-    const char* name;
-  };
-  static constexpr std::array formats = {
-      Format{"PAR1"sv, "a Parquet file"},
-      Format{"\xd0\xcf\x11\xe0"sv, "an old Excel or Word file"},
-      Format{"\x89PNG"sv, "a PNG image"},
-      Format{"\xff\xd8\xff"sv, "a JPEG image"},
-      Format{"GIF8"sv, "a GIF image"},
-      Format{"%PDF-"sv, "a PDF document"},
-      Format{"RIFF"sv, "a sound or video file (RIFF)"},
-      Format{"fLaC"sv, "a FLAC sound file"},
-      Format{"OggS"sv, "an Ogg sound file"},
-      Format{"\x89HDF"sv, "an HDF5 file"},
-      Format{"\x93NUMPY"sv, "a NumPy array"},
-      Format{"ARROW1"sv, "an Arrow file"},
-      Format{"\x28\xb5\x2f\xfd"sv, "compressed by zstd"},
-      Format{"\xfd"
-             "7zXZ"sv,
-             "compressed by xz"},
-      Format{"BZh"sv, "compressed by bzip2"},
-      Format{"7z\xbc\xaf"sv, "a 7-Zip archive"},
-      Format{"\x7f"
-             "ELF"sv,
-             "a program"},
-      Format{"SQLite format 3"sv, "an SQLite database"},
+  constexpr std::pair<std::string_view, const char*> formats[] = {
+      {"PAR1"sv, "a Parquet file"},
+      {"\xd0\xcf\x11\xe0"sv, "an old Excel or Word file"},
+      {"\x89PNG"sv, "a PNG image"},
+      {"\xff\xd8\xff"sv, "a JPEG image"},
+      {"GIF8"sv, "a GIF image"},
+      {"%PDF-"sv, "a PDF document"},
+      {"RIFF"sv, "a sound or video file (RIFF)"},
+      {"fLaC"sv, "a FLAC sound file"},
+      {"OggS"sv, "an Ogg sound file"},
+      {"\x89HDF"sv, "an HDF5 file"},
+      {"\x93NUMPY"sv, "a NumPy array"},
+      {"ARROW1"sv, "an Arrow file"},
+      {"\x28\xb5\x2f\xfd"sv, "compressed by zstd"},
+      {"\xfd"
+       "7zXZ"sv,
+       "compressed by xz"},
+      {"BZh"sv, "compressed by bzip2"},
+      {"7z\xbc\xaf"sv, "a 7-Zip archive"},
+      {"\x7f"
+       "ELF"sv,
+       "a program"},
+      {"SQLite format 3"sv, "an SQLite database"},
   };
   if (content.starts_with("PK\x03\x04"sv)) return zip_kind(content);
   if (is_safetensors(content)) return "a safetensors file";
-  for (const Format& format : formats) {
-    if (content.starts_with(format.magic)) return format.name;
+  for (const auto& [magic, name] : formats) {
+    if (content.starts_with(magic)) return name;
   }
   constexpr std::size_t looked_at = std::size_t{1} << 16;
   const std::size_t zero = content.substr(0, looked_at).find('\0');

@@ -27,6 +27,11 @@ void clear(Example& example, Index rows, Index steps);
 
 /// A number that differs (almost surely) when the bytes do, the same on every machine.
 std::uint64_t fingerprint(std::string_view bytes, std::uint64_t start = 0);
+/// The bytes of numbers.
+template <class T>
+std::string_view bytes_of(const std::vector<T>& numbers) {
+  return {reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(T)};
+}
 
 /// Content of Dataset::position().
 struct Position {

@@ -40,14 +40,9 @@ void check_unit(const Column& fitted, const Column& origin, const std::string& s
 
 }  // namespace
 
-void check_origin_task(const DataDescription& origin, Task task, bool sound, const std::string& source) {
-  const bool numbers = origin.vocabulary == 0 && origin.sample_rate == 0;
-  if (sound ? origin.sample_rate > 0 : origin.task == task && numbers) return;
-  DataDescription here;
-  here.task = task;
-  here.sample_rate = sound ? 1 : 0;
-  fail(ErrorCode::incompatible, "{}: the model is for {}, not for {}", source, describe_use(origin),
-       describe_use(here));
+void check_origin_use(const DataDescription& origin, std::string_view use, const std::string& source) {
+  const std::string_view of_origin = describe_use(origin);
+  if (of_origin != use) fail(ErrorCode::incompatible, "{}: the model is for {}, not for {}", source, of_origin, use);
 }
 
 void check_step(const RowDates& here, const RowDates& origin, const std::string& source) {

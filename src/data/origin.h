@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "penstock/data/series.h"
@@ -9,13 +10,8 @@
 /// Data for a model that is trained further: what they take from the description of its data.
 namespace penstock::data {
 
-/// Throws Error(incompatible) unless a model with such data is for this task, with columns of numbers where `sound`
-/// says whether they are sound.
-void check_origin_task(const DataDescription& origin, Task task, bool sound, const std::string& source);
-
-/// Returns the name of the first file or table; empty without any.
-inline std::string first_name(const Sources& sources) { return sources.empty() ? "" : sources.front(); }
-inline std::string first_name(const std::vector<Table>& tables) { return tables.empty() ? "" : tables.front().name; }
+/// Throws Error(incompatible) unless a model with such data is for this use: "series", "sound", "labelled sequences".
+void check_origin_use(const DataDescription& origin, std::string_view use, const std::string& source);
 
 /// Options that open a series as the model reads it. Throws Error(incompatible) if missing values are not to be treated
 /// as an input that the model has.

@@ -1,34 +1,35 @@
 #pragma once
 
-#include <fmt/format.h>
-
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "data/stream_windows.h"
+#include "data/dataset.h"
 #include "penstock/data/dataset.h"
 #include "penstock/data_description.h"
 
 namespace penstock::data {
 
-/// Data that are one long stream, walked through by StreamWindows. What a step holds is for heirs to say.
+/// Data that are one long sequence, walked through in windows for truncated back-propagation. The sequence has
+/// `training` steps, numbered from 0, then `validation` steps. What a step holds is for heirs to say.
+///
+/// Training: row b of B starts at step b/B of the training part and walks on from window to window; behind the last
+/// step it starts again at step 0, which `reset` marks. Each row has its own position, so T may change at any time.
+/// When B changes, the rows that remain walk on, new ones start at their b/B, and that batch does not continue the one
+/// before.
+///
+/// The sequence may be several, one behind the other: their first steps, `starts`, are marked by `reset` too.
+///
+/// Validation: cut into B contiguous rows whose lengths differ by at most one step (fewer rows if they would be
+/// shorter than one window, because every row starts without a past), walked side by side, each step once.
 class StreamDataset : public Dataset {
  public:
   const DataDescription& description() const override { return description_; }
-  Index training_steps() const override { return windows_.training(); }
-  Index held_out_steps() const override { return windows_.held_out(); }
+  Index training_steps() const override { return training_; }
+  Index held_out_steps() const override { return validation_; }
 
-  void next(Index rows, Index steps, Example& example) override {
-    windows_.next(rows, steps, example, places_);
-    fill(places_, Part::training, example);
-  }
-  bool validation(Index i, Index rows, Index steps, Example& example) const override {
-    std::vector<Index> places;
-    if (!windows_.validation(i, rows, steps, example, places)) return false;
-    fill(places, Part::validation, example);
-    return true;
-  }
+  void next(Index rows, Index steps, Example& example) override;
+  bool validation(Index i, Index rows, Index steps, Example& example) const override;
 
   std::vector<std::string> reading() const override { return reading_; }
   void set_reading(std::vector<std::string> findings) { reading_ = std::move(findings); }
@@ -37,35 +38,32 @@ class StreamDataset : public Dataset {
     if (!finding.empty()) reading_.push_back(std::move(finding));
   }
 
-  std::string position() const override { return to_text({kind_, fingerprint_, windows_.positions(), std::nullopt}); }
-  void restore(const std::string& position) override {
-    if (!windows_.restore(parse_position(position, kind_, fingerprint_).numbers)) bad_position(kind_);
-  }
+  std::string position() const override { return to_text({kind_, fingerprint_, positions_, std::nullopt}); }
+  void restore(const std::string& position) override;
 
  protected:
-  /// Leaves the first `training` + `validation` steps alone, and starts anew. For a copy that is a part of its
-  /// original.
-  void narrow(Index training, Index validation) {
-    std::vector<Index> starts = windows_.starts();
-    std::erase_if(starts, [&](Index start) { return start >= training + validation; });
-    windows_ = StreamWindows(training, validation, std::move(starts));
-    fingerprint_ = fingerprint(fmt::format("the first {} and {}", training, validation), fingerprint_);
-  }
-
   enum class Part { training, validation };
 
-  /// `kind` names the data in positions; the numbers of steps are StreamWindows'.
+  /// `kind` names the data in positions; `starts` ascend.
   StreamDataset(const char* kind, Index training, Index validation, std::vector<Index> starts = {})
-      : windows_(training, validation, std::move(starts)), kind_(kind) {}
+      : training_(training), validation_(validation), starts_(std::move(starts)), kind_(kind) {}
 
-  /// Writes what the steps at `places` show and are asked for; a place below 0 is beyond its row.
+  /// Turns a copy into the training part of its original, whose last steps are held out.
+  void narrow(Index held_out);
+
+  /// Writes what the steps at `places` [B, T] show and are asked for; a place below 0 is beyond its row.
   virtual void fill(const std::vector<Index>& places, Part part, Example& example) const = 0;
 
   DataDescription description_;
   std::uint64_t fingerprint_ = 0;
 
  private:
-  StreamWindows windows_;
+  /// Marks a place of an example that begins a sequence, unless the example begins there without a past.
+  void mark_start(Index step, Index row, Index t, Example& example) const;
+
+  Index training_, validation_;  // steps
+  std::vector<Index> starts_;
+  std::vector<Index> positions_;  // next step of each row; empty before the first batch
   const char* kind_;
   std::vector<std::string> reading_;
   std::vector<Index> places_;  // of the last training batch

@@ -9,22 +9,10 @@ namespace penstock::io {
 namespace {
 
 void append_utf8(std::string& text, char32_t code) {
-  const auto continuation = [&](int shift) { text += static_cast<char>(0x80 | (code >> shift & 0x3f)); };
-  if (code < 0x80) {
-    text += static_cast<char>(code);
-  } else if (code < 0x800) {
-    text += static_cast<char>(0xc0 | code >> 6);
-    continuation(0);
-  } else if (code < 0x10000) {
-    text += static_cast<char>(0xe0 | code >> 12);
-    continuation(6);
-    continuation(0);
-  } else {
-    text += static_cast<char>(0xf0 | code >> 18);
-    continuation(12);
-    continuation(6);
-    continuation(0);
-  }
+  int left = code < 0x80 ? 0 : code < 0x800 ? 6 : code < 0x10000 ? 12 : 18;  // bits behind the first byte
+  const char32_t length_mark = left == 0 ? 0 : left == 6 ? 0xc0 : left == 12 ? 0xe0 : 0xf0;
+  text += static_cast<char>(length_mark | code >> left);
+  for (left -= 6; left >= 0; left -= 6) text += static_cast<char>(0x80 | (code >> left & 0x3f));
 }
 
 bool is_surrogate(char32_t code) { return code >= 0xd800 && code < 0xe000; }

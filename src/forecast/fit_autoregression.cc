@@ -15,66 +15,54 @@ namespace penstock {
 
 namespace {
 
-/// The parameters of a model's linear forecast.
-class LinearParameters {
- public:
-  explicit LinearParameters(Model::Impl& model) : model_(model) {}
+/// A parameter of a model's linear forecast; empty if the model has no such parameter.
+std::span<float> parameter(Model::Impl& model, std::string_view name) {
+  const nn::ParameterEntry* const entry = model.parameters->layout().find(name);
+  return entry == nullptr ? std::span<float>() : model.parameters->value(*entry);
+}
 
-  /// Empty if the model has no such parameter.
-  std::span<float> find(std::string_view name) const {
-    const nn::ParameterEntry* const entry = model_.parameters->layout().find(name);
-    return entry == nullptr ? std::span<float>() : model_.parameters->value(*entry);
-  }
-
-  void set(const Autoregression& linear) {
-    std::ranges::copy(linear.weights, find("autoregression.weight").begin());
-    std::ranges::copy(linear.bias, find("autoregression.bias").begin());
-    read_targets();
-    if (model_.spec.branch_fields().known_effects) set_effects(linear);
-    model_.parameters->changed();
-  }
-
- private:
-  /// Makes each channel of the forecast read its target's input, normalised as the target.
-  void read_targets() const {
-    const ops::Changes changes = nn::changes_of(data());
-    const std::span<float> weight = find("autoregression.spread.weight"), bias = find("autoregression.spread.bias");
-    for (const ops::Changes::Shared& column : changes.columns) {
-      for (Index channel = column.target; channel < data().output_size(); channel += changes.targets) {
-        weight[channel * data().input_size() + column.input] = static_cast<float>(column.factor);
-        bias[channel] = static_cast<float>(column.offset);
-      }
+/// Makes each channel of the forecast read its target's input, normalised as the target.
+void read_targets(Model::Impl& model) {
+  const ops::Changes changes = nn::changes_of(model.data);
+  const std::span<float> weight = parameter(model, "autoregression.spread.weight");
+  const std::span<float> bias = parameter(model, "autoregression.spread.bias");
+  for (const ops::Changes::Shared& column : changes.columns) {
+    for (Index channel = column.target; channel < model.data.output_size(); channel += changes.targets) {
+      weight[channel * model.data.input_size() + column.input] = static_cast<float>(column.factor);
+      bias[channel] = static_cast<float>(column.offset);
     }
   }
+}
 
-  /// A channel reads its target less the effects of the row. The last value, which the model adds anyway, is with them:
-  /// those of the row that is forecast are added, and those of the row that was read are taken away.
-  void set_effects(const Autoregression& linear) const {
-    const auto targets = static_cast<Index>(data().targets.size()), inputs = data().input_size();
-    const std::span<float> spread = find("autoregression.spread.weight"), known = find("autoregression.known.weight");
-    std::ranges::fill(known, 0.0f);
-    for (Index later = 0; later < inputs; ++later) {
-      const Column& column = data().inputs[later];
-      if (column.ahead == 0) continue;
-      const auto now = static_cast<Index>(data().now_of(column));
-      for (Index target = 0; target < targets; ++target) {
-        const float effect = linear.effects.empty() ? 0.0f : linear.effects[now * targets + target];
-        const Index channel = (column.ahead - 1) * targets + target;
-        known[channel * inputs + later] = effect;
-        known[channel * inputs + now] = -effect;
-        spread[channel * inputs + now] = -effect;
-      }
+/// A channel reads its target less the effects of the row. The last value, which the model adds anyway, is with them:
+/// those of the row that is forecast are added, and those of the row that was read are taken away.
+void set_effects(Model::Impl& model, const Autoregression& linear) {
+  const auto targets = static_cast<Index>(model.data.targets.size()), inputs = model.data.input_size();
+  const std::span<float> spread = parameter(model, "autoregression.spread.weight");
+  const std::span<float> known = parameter(model, "autoregression.known.weight");
+  std::ranges::fill(known, 0.0f);
+  for (Index later = 0; later < inputs; ++later) {
+    const Column& column = model.data.inputs[later];
+    if (column.ahead == 0) continue;
+    const auto now = static_cast<Index>(model.data.now_of(column));
+    for (Index target = 0; target < targets; ++target) {
+      const float effect = linear.effects.empty() ? 0.0f : linear.effects[now * targets + target];
+      const Index channel = (column.ahead - 1) * targets + target;
+      known[channel * inputs + later] = effect;
+      known[channel * inputs + now] = -effect;
+      spread[channel * inputs + now] = -effect;
     }
   }
+}
 
-  const DataDescription& data() const { return model_.data; }
-
-  Model::Impl& model_;
-};
-
-void set_linear(Model& model, const Autoregression& linear) {
-  model.impl().part_from_sessions();
-  LinearParameters(model.impl()).set(linear);
+void set_linear(Model& owner, const Autoregression& linear) {
+  Model::Impl& model = owner.impl();
+  model.part_from_sessions();
+  std::ranges::copy(linear.weights, parameter(model, "autoregression.weight").begin());
+  std::ranges::copy(linear.bias, parameter(model, "autoregression.bias").begin());
+  read_targets(model);
+  if (model.spec.branch_fields().known_effects) set_effects(model, linear);
+  model.parameters->changed();
 }
 
 }  // namespace

@@ -1,7 +1,9 @@
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
 #include <limits>
-#include <optional>
+#include <span>
+#include <string>
 #include <unordered_map>
 
 #include "data/series/series_rows.h"
@@ -278,57 +280,44 @@ void add_errors(const training::SeriesRows& series, const training::RowErrors& a
   }
 }
 
-/// Widths of prediction intervals by the errors of forecasts that had not seen the values, row by row of one segment.
-class HonestWidths {
- public:
-  HonestWidths(const DataDescription& data, const training::SeriesRows& series)
-      : data_(data), descriptions_(data), series_(series) {}
-
-  void add(const training::RowErrors& errors) {
-    const auto outputs = static_cast<std::size_t>(data_.output_size());
-    for (std::size_t i = 0; i < errors.rows.size(); ++i) {
-      errors_[errors.rows[i]] = std::span(errors.errors).subspan(i * outputs, outputs);
+/// Widths of prediction intervals at the ends of segments, by the errors of forecasts that had not seen the values.
+/// Leaves out segments that are too short to be recognised.
+std::vector<Spread::Ending> endings_of(const DataDescription& data, const training::SeriesRows& series,
+                                       std::initializer_list<const training::RowErrors*> all_errors) {
+  constexpr Index rows_to_know = 8;
+  const Index targets = static_cast<Index>(data.targets.size()), inputs = data.input_size();
+  const auto outputs = static_cast<std::size_t>(data.output_size());
+  std::unordered_map<Index, std::span<const float>> errors;  // of forecasts from a row
+  for (const training::RowErrors* const each : all_errors) {
+    for (std::size_t i = 0; i < each->rows.size(); ++i) {
+      errors[each->rows[i]] = std::span(each->errors).subspan(i * outputs, outputs);
     }
   }
-
-  /// Returns none if the segment is too short to be recognised, or the model cannot see its own errors.
-  std::optional<Spread::Ending> at_end_of(const training::Segment& segment) const {
-    constexpr Index rows_to_know = 8;
-    if (segment.rows() < rows_to_know) return std::nullopt;
-    const auto targets = static_cast<Index>(data_.targets.size());
-    const DataDescription own = descriptions_.of(segment);
+  const training::SegmentDescriptions descriptions(data);
+  std::vector<Spread::Ending> endings;
+  for (const training::Segment& segment : series.segments()) {
+    if (segment.rows() < rows_to_know) continue;
+    const DataDescription own = descriptions.of(segment);
     SpreadTracker tracker(own);
-    std::vector<float> forecasts(static_cast<std::size_t>(own.output_size()));
-    const auto values = series_.targets();
+    std::vector<float> forecasts(outputs);
     for (Index row = segment.first; row < segment.end; ++row) {
       stop_if_asked();
       // Steps without a forecast have no error.
       std::ranges::fill(forecasts, std::numeric_limits<float>::quiet_NaN());
-      if (const auto found = errors_.find(row); found != errors_.end()) {
-        for (std::size_t i = 0; i < forecasts.size(); ++i) {
-          const auto at = (row + 1) * targets + static_cast<Index>(i);
-          if (std::isfinite(found->second[i])) forecasts[i] = values[at] + found->second[i];
+      if (const auto found = errors.find(row); found != errors.end()) {
+        for (std::size_t i = 0; i < outputs; ++i) {
+          const Index at = (row + 1) * targets + static_cast<Index>(i);
+          if (std::isfinite(found->second[i])) forecasts[i] = series.targets()[at] + found->second[i];
         }
       }
-      const auto features = series_.inputs().subspan(row * data_.input_size(), data_.input_size());
-      tracker.add(features, forecasts, series_.known_values(row, targets));
+      tracker.add(series.inputs().subspan(row * inputs, inputs), forecasts, series.known_values(row, targets));
     }
-    Spread::Ending ending{.group = group_of(segment), .values = {}, .widths = tracker.recent()};
-    const auto last = values.subspan((segment.end - rows_to_know) * targets, rows_to_know * targets);
-    ending.values.assign(last.begin(), last.end());
-    return ending;
+    const std::string group = segment.group < 0 ? "" : data.series.groups[segment.group].name;
+    const auto last = series.targets().subspan((segment.end - rows_to_know) * targets, rows_to_know * targets);
+    endings.push_back({.group = group, .values = {last.begin(), last.end()}, .widths = tracker.recent()});
   }
-
- private:
-  std::string group_of(const training::Segment& segment) const {
-    return segment.group < 0 ? "" : data_.series.groups[static_cast<std::size_t>(segment.group)].name;
-  }
-
-  const DataDescription& data_;
-  training::SegmentDescriptions descriptions_;
-  const training::SeriesRows& series_;
-  std::unordered_map<Index, std::span<const float>> errors_;  // of forecasts from a row
-};
+  return endings;
+}
 
 }  // namespace
 
@@ -363,14 +352,7 @@ void fit_spread(Model& model, const Dataset& dataset, const Execution& execution
     }
   }
   data.series.spread = std::move(spread);
-  HonestWidths widths(data, *series);
-  widths.add(past_errors);
-  widths.add(held_out);
-  std::vector<Spread::Ending> endings;
-  for (const training::Segment& segment : series->segments()) {
-    if (auto ending = widths.at_end_of(segment)) endings.push_back(std::move(*ending));
-  }
-  data.series.spread.endings = std::move(endings);
+  data.series.spread.endings = endings_of(data, *series, {&past_errors, &held_out});
   model.impl().data.series.spread = std::move(data.series.spread);
 }
 

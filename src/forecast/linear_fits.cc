@@ -11,6 +11,7 @@
 
 #include "base/side_by_side.h"
 #include "data/series/series_plan.h"
+#include "forecast/linear/origins.h"
 #include "penstock/data_description.h"
 
 namespace penstock::training {
@@ -18,7 +19,6 @@ namespace {
 
 /// The rows of one target before `ends` and of the inputs that are known in advance, segment by segment.
 struct PastRows {
-  std::vector<std::span<const double>> spans() const { return {z.begin(), z.end()}; }
   std::vector<Covariates> covariates() const {
     std::vector<Covariates> result;
     for (const auto& segment : x) result.emplace_back(segment.begin(), segment.end());
@@ -49,14 +49,14 @@ class LinearFitter {
       if (plans[c]->effects) {
         zero.reset();  // what effects leave of nothing differs from row to row
         const auto x = past.covariates();
-        const auto effects = estimate_effects(past.spans(), x, *plans[c]->effects);
-        past.z = without_effects(past.spans(), x, effects);
+        const auto effects = estimate_effects(spans_of(past.z), x, *plans[c]->effects);
+        past.z = without_effects(spans_of(past.z), x, effects);
         result.effects.resize(inputs_ * targets_, 0.0f);
         for (std::size_t k = 0; k < effects.size(); ++k) {
           result.effects[known_[k] * targets_ + c] = static_cast<float>(effects[k]);
         }
       }
-      forecasts[c] = fit_linear_forecast(past.spans(), plans[c]->choice, zero);
+      forecasts[c] = fit_linear_forecast(spans_of(past.z), plans[c]->choice, zero);
       result.lags = std::max(result.lags, forecasts[c].lags);
     }
     result.weights.assign(static_cast<std::size_t>(result.lags * width_), 0.0f);

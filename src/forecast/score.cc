@@ -11,29 +11,95 @@ namespace penstock {
 
 namespace {
 
-/// Sums of errors, from which the means follow.
-struct ErrorSums {
-  double squares = 0.0, absolute = 0.0, relative = 0.0;
-  Index count = 0;
-
+/// Means of errors, weighted by the number of values they are of.
+class MeanErrors {
+ public:
+  void add(const ForecastErrors& errors, double count) {
+    squares_ += count * errors.rmse * errors.rmse;
+    absolute_ += count * errors.mae;
+    relative_ += count * errors.smape;
+    count_ += count;
+    if (!(errors.mase > 0.0)) return;
+    scaled_ += count * errors.mase;
+    scaled_count_ += count;
+  }
+  /// Adds a single forecast, without its MASE.
   void add(double forecast, double value) {
-    const double error = forecast - value, size = std::abs(forecast) + std::abs(value);
-    squares += error * error;
-    absolute += std::abs(error);
-    relative += size > 0.0 ? 2.0 * std::abs(error) / size : 0.0;
-    ++count;
+    const double error = std::abs(forecast - value), size = std::abs(forecast) + std::abs(value);
+    add({.rmse = error, .mae = error, .mase = 0.0, .smape = size > 0.0 ? 2.0 * error / size : 0.0}, 1.0);
   }
-  /// `scale`: the mean absolute error that MASE counts in; 0: unknown.
-  ForecastErrors errors(double scale) const {
-    const double n = static_cast<double>(std::max<Index>(count, 1)), mae = absolute / n;
-    return {.rmse = std::sqrt(squares / n), .mae = mae, .mase = scale > 0.0 ? mae / scale : 0.0, .smape = relative / n};
+  double count() const { return count_; }
+  ForecastErrors errors() const {
+    const double n = std::max(count_, 1.0);
+    return {.rmse = std::sqrt(squares_ / n),
+            .mae = absolute_ / n,
+            .mase = scaled_count_ > 0.0 ? scaled_ / scaled_count_ : 0.0,
+            .smape = relative_ / n};
   }
+
+ private:
+  double squares_ = 0.0, absolute_ = 0.0, relative_ = 0.0, count_ = 0.0, scaled_ = 0.0, scaled_count_ = 0.0;
 };
 
 /// The latest known row of the same season as the one `ahead` of `row`; the first row where that is older.
 Index season_before(Index first, Index row, Index ahead, Index season) {
   const Index seasons = (ahead + season - 1) / season;
   return std::max(first, row + ahead - season * seasons);
+}
+
+/// Mean absolute change over a season in parts of a series.
+double seasonal_change(const std::vector<std::span<const double>>& parts, Index season) {
+  double sum = 0.0, count = 0.0;
+  for (const std::span<const double> values : parts) {
+    for (std::size_t row = static_cast<std::size_t>(season); row < values.size(); ++row) {
+      sum += std::abs(values[row] - values[row - static_cast<std::size_t>(season)]);
+      ++count;
+    }
+  }
+  return count > 0.0 ? sum / count : 0.0;
+}
+
+const Rival* find_rival(const ColumnScore& score, const std::string& name) {
+  const auto found = std::ranges::find(score.rivals, name, &Rival::name);
+  return found == score.rivals.end() ? nullptr : &*found;
+}
+
+QuantileScore mean_quantiles(std::span<const GroupScore> groups, std::size_t column, double count) {
+  QuantileScore mean{.levels = groups.front().columns[column].quantiles->levels};
+  for (const GroupScore& group : groups) {
+    const ColumnScore& score = group.columns[column];
+    const double share = static_cast<double>(score.scored) / count;
+    mean.coverage += share * score.quantiles->coverage;
+    mean.pinball += share * score.quantiles->pinball;
+  }
+  return mean;
+}
+
+ColumnScore score_column(std::span<const GroupScore> groups, std::size_t column) {
+  const ColumnScore& first = groups.front().columns[column];
+  ColumnScore all;
+  all.column = first.column;
+  all.season = first.season;
+  MeanErrors model;
+  for (const GroupScore& group : groups) {
+    const ColumnScore& score = group.columns[column];
+    all.scored += score.scored;
+    model.add(score.model, static_cast<double>(score.scored));
+  }
+  all.model = model.errors();
+  for (const Rival& rival : first.rivals) {
+    MeanErrors errors;
+    bool everywhere = true;
+    for (const GroupScore& group : groups) {
+      const ColumnScore& score = group.columns[column];
+      const Rival* const same = find_rival(score, rival.name);
+      everywhere = everywhere && same != nullptr;
+      if (same != nullptr) errors.add(same->errors, static_cast<double>(score.scored));
+    }
+    if (everywhere) all.rivals.push_back({rival.name, errors.errors()});
+  }
+  if (first.quantiles) all.quantiles = mean_quantiles(groups, column, static_cast<double>(all.scored));
+  return all;
 }
 
 }  // namespace
@@ -78,31 +144,15 @@ std::vector<ForecastScorer::File> ForecastScorer::files() const {
   std::vector<File> all;
   for (std::size_t i = 0; i + 1 < bounds.size(); ++i) {
     Index scored = bounds[i];
-    while (scored < bounds[i + 1] && places_[static_cast<std::size_t>(scored)] < 0) ++scored;
+    while (scored < bounds[i + 1] && places_[scored] < 0) ++scored;
     all.push_back({bounds[i], bounds[i + 1], scored});
   }
   return all;
 }
 
 const double* ForecastScorer::forecasts_from(Index row, std::size_t target) const {
-  return forecasts_.data() + places_[static_cast<std::size_t>(row)] * data_.output_size() + target;
+  return forecasts_.data() + places_[row] * data_.output_size() + target;
 }
-
-namespace {
-
-/// Mean absolute change over a season in parts of a series.
-double seasonal_change(const std::vector<std::span<const double>>& parts, Index season) {
-  double sum = 0.0, count = 0.0;
-  for (const std::span<const double> values : parts) {
-    for (std::size_t row = static_cast<std::size_t>(season); row < values.size(); ++row) {
-      sum += std::abs(values[row] - values[row - static_cast<std::size_t>(season)]);
-      ++count;
-    }
-  }
-  return count > 0.0 ? sum / count : 0.0;
-}
-
-}  // namespace
 
 std::vector<double> ForecastScorer::carry(std::vector<double> column, const std::vector<File>& files) {
   for (const File& file : files) {
@@ -130,9 +180,9 @@ ColumnScore ForecastScorer::score(std::size_t target, const std::vector<File>& f
   }
   ColumnScore result;
   result.column = data_.targets[target].name;
-  result.season = data_.series.season > 0 ? data_.series.season : training::find_common_season(before);
+  result.season = data_.series.season > 0 ? data_.series.season : training::look_for_season(before).rows;
   const Index season = result.season;
-  ErrorSums model, last, seasonal, drift;
+  MeanErrors model, last, seasonal, drift;
   for (const File& file : files) {
     for (Index row = file.scored; row < file.end; ++row) {
       const double* const forecasts = forecasts_from(row, target);
@@ -149,12 +199,17 @@ ColumnScore ForecastScorer::score(std::size_t target, const std::vector<File>& f
     }
   }
   const double scale = seasonal_change(before, season);
-  result.scored = model.count;
-  result.model = model.errors(scale);
+  const auto errors_of = [&](const MeanErrors& mean) {
+    ForecastErrors errors = mean.errors();
+    errors.mase = scale > 0.0 ? errors.mae / scale : 0.0;
+    return errors;
+  };
+  result.scored = static_cast<Index>(model.count());
+  result.model = errors_of(model);
   if (!data_.series.spread.empty()) result.quantiles = score_quantiles(target, column, files);
-  result.rivals.push_back({"the last value", last.errors(scale)});
-  if (season > 1) result.rivals.push_back({"a season ago", seasonal.errors(scale)});
-  result.rivals.push_back({"drift", drift.errors(scale)});
+  result.rivals.push_back({"the last value", errors_of(last)});
+  if (season > 1) result.rivals.push_back({"a season ago", errors_of(seasonal)});
+  result.rivals.push_back({"drift", errors_of(drift)});
   return result;
 }
 
@@ -171,8 +226,7 @@ QuantileScore ForecastScorer::score_quantiles(std::size_t target, std::span<cons
       for (Index step = 0; step < data_.series.horizon && row + step + 1 < file.end; ++step) {
         const Index output = step * static_cast<Index>(targets) + static_cast<Index>(target);
         if (std::isnan(column[row + step + 1])) continue;
-        spread.scales[static_cast<std::size_t>(output)] =
-            data_.series.spread.scales[static_cast<std::size_t>(output)] * width;
+        spread.scales[output] = data_.series.spread.scales[output] * width;
         const double value = column[row + step + 1], middle = scale.normal(forecasts_from(row, 0)[output]);
         double lowest = 0.0, highest = 0.0;
         for (std::size_t i = 0; i < levels_.size(); ++i) {
@@ -198,6 +252,15 @@ std::vector<ColumnScore> ForecastScorer::scores() const {
   for (std::size_t target = 0; target < data_.targets.size(); ++target) {
     ColumnScore of_target = score(target, each);
     if (of_target.scored > 0) all.push_back(std::move(of_target));
+  }
+  return all;
+}
+
+std::vector<ColumnScore> score_all(std::span<const GroupScore> groups) {
+  if (groups.size() == 1) return groups.front().columns;
+  std::vector<ColumnScore> all;
+  for (std::size_t column = 0; !groups.empty() && column < groups.front().columns.size(); ++column) {
+    all.push_back(score_column(groups, column));
   }
   return all;
 }

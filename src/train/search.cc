@@ -12,7 +12,6 @@
 #include "base/check.h"
 #include "base/quote.h"
 #include "base/warning.h"
-#include "data/divisible.h"
 #include "penstock/file_writer.h"
 #include "penstock/train/fit.h"
 #include "train/search_space.h"
@@ -22,7 +21,6 @@ namespace penstock {
 namespace {
 
 using nlohmann::json;
-using training::Divisible;
 
 constexpr double share_to_confirm = 0.35;    // of the time, at the end, for which the best trials are trained again
 constexpr std::size_t most_repetitions = 3;  // with seeds of their own
@@ -126,11 +124,10 @@ class Search {
         options_(options),
         search_(search),
         callbacks_(callbacks),
-        data_(Divisible::of(data)),
         proposals_(search.space, search.seed),
         record_(search, about(data)) {
-    if (data_ == nullptr) fail(ErrorCode::unsupported, "a search needs data that have an end");
-    for (Index fold = 0; fold < data_->folds(); ++fold) inner_.push_back(data_->inner(fold));
+    if (data.folds() == 0) fail(ErrorCode::unsupported, "a search needs data that have an end");
+    for (Index fold = 0; fold < data.folds(); ++fold) inner_.push_back(data.inner(fold));
     options_.checkpoint_path.clear();
     options_.metrics_path.clear();
     options_.tensorboard_path.clear();
@@ -242,7 +239,6 @@ class Search {
   TrainOptions options_;
   SearchOptions search_;
   const SearchCallbacks& callbacks_;
-  const Divisible* data_;
   training::Proposals proposals_;
   SearchRecord record_;
   std::vector<std::unique_ptr<Dataset>> inner_;

@@ -121,7 +121,8 @@ double cell(const std::string& text) {
   std::vector<Field> fields;
   reader.next(fields);
   header.check_width(fields);
-  return header.number(fields, 1);
+  ColumnKind kind = ColumnKind::number;
+  return header.number(fields, 1, kind);
 }
 
 TEST(Csv, Numbers) {
@@ -157,7 +158,7 @@ TEST(Csv, Table) {
   EXPECT_EQ(table.choose_columns({}).columns, (std::vector<std::size_t>{1, 3, 4, 5}))
       << "the first value decides; infinity is a number too, to be refused where it is read";
   EXPECT_EQ(table.choose_columns({.excluded = {3, 1}}).columns, (std::vector<std::size_t>{4, 5}));
-  EXPECT_EQ(table.reading(4, table.choose_columns({})),
+  EXPECT_EQ(table.reading({1, 3, 4, 5}, table.choose_columns({})),
             (std::vector<std::string>{"4 columns read, 2 left out: time (dates), note (text)"}));
   EXPECT_EQ(table.columns({"y", "x"}, "inputs"), (std::vector<std::size_t>{3, 1}));
   expect_error(ErrorCode::invalid_argument,

@@ -51,7 +51,8 @@ void read_numbers(std::string_view text) {
   while (reader.next(fields)) {
     header.check_width(fields);
     for (std::size_t i = 0; i < fields.size(); ++i) {
-      test::check(std::isfinite(header.number(fields, i)), "a number that is none");
+      data::ColumnKind kind = data::ColumnKind::number;
+      test::check(std::isfinite(header.number(fields, i, kind)), "a number that is none");
       test::check(header.looks_numeric(fields[i]), "a number that does not look like one");
     }
   }

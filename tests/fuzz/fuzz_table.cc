@@ -54,9 +54,7 @@ void check_table(const std::string& text) {
   data::CsvReader reader(std::string_view(text).substr(format.skipped), format.delimiter, "fuzz", format.first_line);
   std::vector<data::Field> fields;
   if (!reader.next(fields)) return;
-  const data::TableHeader header = format.header
-                                       ? data::TableHeader(fields, "fuzz", format.decimal)
-                                       : data::TableHeader::without_names(fields.size(), "fuzz", format.decimal);
+  const data::TableHeader header(fields, "fuzz", format.decimal, format.header);
   data::ColumnChooser chooser(header, format.decimal, {});
   while (reader.next(fields)) {
     header.check_width(fields);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <fstream>
 #include <numbers>
@@ -22,9 +23,17 @@
 namespace penstock {
 namespace {
 
-using training::choose_linear_forecast;
-using training::fit_linear_forecast;
 using training::LinearForecast;
+
+training::LinearChoice choose_linear_forecast(std::span<const double> z, Index horizon, Index season,
+                                              double (*raw)(double)) {
+  const auto raw_of_one = [&](std::size_t, Index, double value) { return raw(value); };
+  return training::choose_linear_forecast(std::array{z}, horizon, season, season, raw_of_one);
+}
+
+LinearForecast fit_linear_forecast(std::span<const double> z, const training::LinearChoice& choice) {
+  return training::fit_linear_forecast(std::array{z}, choice);
+}
 
 double same(double value) { return value; }
 double same_of_many(std::size_t, Index, double value) { return value; }

@@ -13,7 +13,6 @@
 #include "base/random.h"
 #include "classify/filter_means.h"
 #include "classify/ridge_classifier.h"
-#include "data/labelled/labelled_batches.h"
 #include "nn/fixed/filter_branch.h"
 #include "nn/model/model_impl.h"
 #include "penstock/data/tasks.h"

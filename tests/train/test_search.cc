@@ -10,7 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "data/divisible.h"
 #include "penstock/train/search.h"
 #include "support/expect_error.h"
 #include "support/temporary_folder.h"
@@ -22,7 +21,6 @@ namespace {
 
 using test::expect_error;
 using test::TemporaryFolder;
-using training::Divisible;
 
 std::string text_of(int bytes, char last) {
   std::string text;
@@ -84,7 +82,7 @@ SearchCallbacks stop_after(std::size_t count, std::vector<std::string>& tried) {
 TEST(Search, ATextsInnerPartIsItsBeginning) {
   const TemporaryFolder folder;
   const auto data = open_text(folder.write("t.txt", text_of(400, '!')), {.validation_fraction = 0.2});
-  const auto inner = Divisible::of(*data)->inner(0);
+  const auto inner = data->inner(0);
   EXPECT_EQ(inner->training_steps() + inner->held_out_steps(), data->training_steps());
   EXPECT_EQ(inner->held_out_steps(), data->training_steps() / 10);
   Example example;
@@ -119,12 +117,11 @@ std::multiset<float> all_of(Dataset& data, bool held_out) {
 TEST(Search, LabelledSequencesAreDividedInSeveralWays) {
   const TemporaryFolder folder;
   const auto data = open_labelled(folder.write("l.csv", labelled(50)), {});
-  const Divisible& whole = *Divisible::of(*data);
-  ASSERT_EQ(whole.folds(), 3);
+  ASSERT_EQ(data->folds(), 3);
   const std::multiset<float> training = all_of(*data, false);
   std::set<std::multiset<float>> parts;
   for (Index fold = 0; fold < 3; ++fold) {
-    const auto inner = whole.inner(fold);
+    const auto inner = data->inner(fold);
     EXPECT_EQ(inner->held_out_steps(), 8) << "a fifth of 40";
     std::multiset<float> together = all_of(*inner, false);
     const std::multiset<float> held_out = all_of(*inner, true);
@@ -142,7 +139,7 @@ TEST(Search, ASeriesInnerPartIsFittedAnew) {
     text += fmt::format("{}\n", std::sin(0.5 * i) + 0.1 * (i % 3) + (i < 128 ? 0.0 : 0.3 * i));
   const SeriesOptions options{.horizon = 2, .from_last = true, .autoregression = true};
   const auto data = open_series(folder.write("s.csv", text), options);
-  const auto inner = Divisible::of(*data)->inner(0);
+  const auto inner = data->inner(0);
   EXPECT_EQ(inner->training_steps(), 127) << "of 160 rows that train, 32 are held out";
   EXPECT_EQ(inner->held_out_steps(), 32);
   // Same as a file that ends before the held-out rows.

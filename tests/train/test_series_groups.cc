@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <numbers>
@@ -206,8 +207,9 @@ TEST(SeriesGroups, ALinearForecastLearnsFromAllSeries) {
   const double of_all = error_of(training::fit_linear_forecast(z, training::choose_linear_forecast(z, 1, 1, 1, same)));
   double alone = 0.0;
   for (const auto& one : z) {
-    const auto choice = training::choose_linear_forecast(one, 1, 1, [](double value) { return value; });
-    alone += error_of(training::fit_linear_forecast(one, choice)) / static_cast<double>(z.size());
+    const std::array single = {one};
+    const auto choice = training::choose_linear_forecast(single, 1, 1, 1, same);
+    alone += error_of(training::fit_linear_forecast(single, choice)) / static_cast<double>(z.size());
   }
   // The noise has variance 1, of which 200 x 12 squares miss the mean by a thirtieth: three of these, and a twentieth
   // for a mean of several kinds of forecast.

@@ -32,10 +32,7 @@ std::vector<float> label_texts(const Model& model, std::span<const std::string_v
 /// Compares the predicted label of every text in a table with its true label. `label_column`: column of the true
 /// labels; empty: the one with a usual name. Throws Error: io_failure if a file cannot be read; bad_input for a bad
 /// table or a label that the model does not know; invalid_argument if there is no such column.
-LabelScore score_labelled_texts(const Model& model, const Sources& sources, const std::string& label_column,
+LabelScore score_labelled_texts(const Model& model, const TableSources& sources, const std::string& label_column,
                                 const Execution& execution = {});
-/// Scores the texts of a table in memory.
-LabelScore score_labelled_texts(const Model& model, const Table& table, const TableFormat& format,
-                                const std::string& label_column, const Execution& execution = {});
 
 }  // namespace penstock

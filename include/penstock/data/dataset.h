@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "penstock/data_description.h"
@@ -26,8 +28,12 @@ struct Example {
   bool continues = false;
 };
 
+namespace data {
+class LabelledPasses;
+class TableColumns;
+}  // namespace data
+
 namespace training {
-class LabelledBatches;
 class SeriesRows;
 }  // namespace training
 
@@ -56,19 +62,39 @@ class Dataset {
   virtual std::vector<std::string> reading() const { return {}; }
   /// Internal. Returns the rows of a time series; null for other data.
   virtual const training::SeriesRows* series_rows() const { return nullptr; }
-  /// Internal. Returns the batches of labelled sequences; null for other data.
-  virtual const training::LabelledBatches* labelled_batches() const { return nullptr; }
+  /// Internal. Returns labelled sequences or texts; null for other data.
+  virtual const data::LabelledPasses* labelled_passes() const { return nullptr; }
+  /// Internal. Returns how many different divisions of the training part are worth averaging over; 0 for data that
+  /// cannot be divided, such as a task that is generated without end.
+  virtual Index folds() const { return 0; }
+  /// Internal. Returns the training part by itself, a part of which is held out: the end of what has an order in time,
+  /// other sequences for each fold of labelled ones. Throws Error(bad_input) if it is too small.
+  virtual std::unique_ptr<Dataset> inner(Index /*fold*/) const { return nullptr; }
 };
-
-namespace data {
-class TableColumns;
-}
 
 /// A table in memory: text in the format of a file, or columns (table_of_arrow()).
 struct Table {
   std::string name;                                             ///< Name of the table in messages.
   std::string text = {};                                        ///< Content, such as CSV; empty for columns.
   std::shared_ptr<const data::TableColumns> columns = nullptr;  ///< Shared by copies of the table.
+};
+
+/// Tables to read: files, by one path or Sources, or tables in memory.
+struct TableSources {
+  // NOLINTBEGIN(google-explicit-constructor): callers name a path or a table
+  TableSources(const char* path) : paths{path} {}
+  TableSources(std::string path) : paths{std::move(path)} {}
+  TableSources(std::initializer_list<std::string> files) : paths(files) {}
+  TableSources(Sources files) : paths(std::move(files)) {}
+  TableSources(Table table) : tables{std::move(table)} {}
+  TableSources(std::vector<Table> in_memory) : tables(std::move(in_memory)) {}
+  // NOLINTEND(google-explicit-constructor)
+
+  /// Returns the name of the first file or table; empty without any.
+  std::string name() const { return !tables.empty() ? tables.front().name : paths.empty() ? "" : paths.front(); }
+
+  Sources paths;              ///< Files and folders.
+  std::vector<Table> tables;  ///< Read instead of `paths`, unless it is empty.
 };
 
 }  // namespace penstock

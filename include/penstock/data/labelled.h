@@ -27,12 +27,7 @@ struct LabelledOptions {
 /// cannot be read; bad_input, with file, line and column, for bad content such as a sequence whose rows are not
 /// consecutive; invalid_argument for impossible options. With the description of a model's data as `origin`, columns,
 /// scaling and labels are those of the model, and labels that it does not know are Error(incompatible).
-std::unique_ptr<Dataset> open_labelled(const Sources& sources, const LabelledOptions& options = {},
+std::unique_ptr<Dataset> open_labelled(const TableSources& sources, const LabelledOptions& options = {},
                                        const DataDescription* origin = nullptr);
-/// Opens one file.
-std::unique_ptr<Dataset> open_labelled(const std::string& path, const LabelledOptions& options = {});
-/// Opens tables in memory.
-std::unique_ptr<Dataset> open_labelled_tables(const std::vector<Table>& tables, const LabelledOptions& options = {},
-                                              const DataDescription* origin = nullptr);
 
 }  // namespace penstock

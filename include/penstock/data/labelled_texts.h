@@ -34,12 +34,8 @@ bool holds_labelled_texts(const Sources& sources, const TableFormat& format, con
 /// Throws Error: io_failure if a file cannot be read; invalid_argument for impossible options; bad_input for a table
 /// without such columns, rows without text or label, or fewer than two labels; incompatible for labels that the model
 /// does not know, or a model of another task.
-std::unique_ptr<Dataset> open_labelled_texts(const Sources& sources, const LabelledTextOptions& options = {},
+std::unique_ptr<Dataset> open_labelled_texts(const TableSources& sources, const LabelledTextOptions& options = {},
                                              const DataDescription* origin = nullptr);
-/// Opens tables in memory.
-std::unique_ptr<Dataset> open_labelled_text_tables(const std::vector<Table>& tables,
-                                                   const LabelledTextOptions& options = {},
-                                                   const DataDescription* origin = nullptr);
 
 /// A row of a table with a text to be labelled.
 struct TextRow {
@@ -48,10 +44,7 @@ struct TextRow {
 };
 /// Reads all rows of a table with the text column of a model, in order. `keep` names further columns to return. Throws
 /// Error(io_failure | bad_input), and invalid_argument if a column of `keep` does not exist.
-std::vector<TextRow> read_text_rows(const Sources& sources, const DataDescription& data, const TableFormat& format,
-                                    const std::vector<std::string>& keep);
-/// Reads all rows of a table in memory.
-std::vector<TextRow> read_text_rows(const Table& table, const DataDescription& data, const TableFormat& format,
+std::vector<TextRow> read_text_rows(const TableSources& sources, const DataDescription& data, const TableFormat& format,
                                     const std::vector<std::string>& keep);
 
 /// Returns the tokens that a model reads for a text: its first LabelDescription::longest_text bytes and a final zero.

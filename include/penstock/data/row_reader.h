@@ -147,9 +147,6 @@ class RowReader {
   struct Impl;
   std::unique_ptr<Impl> impl_;
 
-  /// Reads the fields of a row into features.
-  bool read_fields(std::span<float> features);
-
   /// Throws Error(invalid_argument) if the reader was moved from.
   Impl& held() const;
 };

@@ -83,12 +83,7 @@ SeriesOptions suggest_series(const SeriesChoices& said = {}, SeriesOptions rest 
 /// Throws Error: io_failure if a file cannot be read; bad_input, with file, line and column, for bad content;
 /// invalid_argument for impossible options; incompatible for data of another task than `origin`, without its columns,
 /// or in another unit.
-std::unique_ptr<Dataset> open_series(const Sources& sources, const SeriesOptions& options = {},
+std::unique_ptr<Dataset> open_series(const TableSources& sources, const SeriesOptions& options = {},
                                      const DataDescription* origin = nullptr);
-/// Opens one file.
-std::unique_ptr<Dataset> open_series(const std::string& path, const SeriesOptions& options = {});
-/// Opens tables in memory.
-std::unique_ptr<Dataset> open_series_tables(const std::vector<Table>& tables, const SeriesOptions& options = {},
-                                            const DataDescription* origin = nullptr);
 
 }  // namespace penstock

@@ -226,7 +226,7 @@ nb::dict score_text_table(SharedModel& shared, const Source& source, const std::
   const Table table = table_from(source);
   const SharedModel::Reading model(shared);
   LabelScore score;
-  unless_interrupted([&] { score = score_labelled_texts(*model, table, {}, label_column, {.threads = threads}); });
+  unless_interrupted([&] { score = score_labelled_texts(*model, table, label_column, {.threads = threads}); });
   return describe(score, model->data(), table.name);
 }
 

@@ -32,14 +32,6 @@ Table table_of(const nb::capsule& capsule, const std::string& name) {
   return table_of_arrow(*stream, name);
 }
 
-/// The functions that open one kind of data, from files and from tables. `as` is the description of the data of a model
-/// to train further, or null.
-template <class Options>
-struct Openers {
-  std::unique_ptr<Dataset> (*files)(const Sources&, const Options&, const DataDescription* as);
-  std::unique_ptr<Dataset> (*tables)(const std::vector<Table>&, const Options&, const DataDescription* as);
-};
-
 /// Returns the description of the data of a model to train further; empty without one.
 std::optional<DataDescription> data_of(SharedModel* origin) {
   return origin == nullptr ? std::nullopt : std::optional(SharedModel::Reading(*origin)->data());
@@ -124,7 +116,7 @@ LabelledTextOptions labelled_text_options(Fields& given, const std::optional<Dat
 template <class Options>
 void bind_opener(nb::module_& module, const char* name,
                  Options (*read)(Fields& given, const std::optional<DataDescription>& origin),
-                 const std::type_identity_t<Openers<Options>>& open) {
+                 std::unique_ptr<Dataset> (*open)(const TableSources&, const Options&, const DataDescription*)) {
   module.def(
       name,
       [=](const Sources& paths, const std::vector<Table>& tables, SharedModel* origin, const nb::dict& fields) {
@@ -133,8 +125,7 @@ void bind_opener(nb::module_& module, const char* name,
         const Options options = read(given, description);
         given.finish(name);
         const DataDescription* const as = description ? &*description : nullptr;
-        return opened(
-            [&] { return tables.empty() ? open.files(paths, options, as) : open.tables(tables, options, as); });
+        return opened([&] { return open(tables.empty() ? TableSources(paths) : TableSources(tables), options, as); });
       },
       nb::arg("paths"), nb::arg("tables"), nb::arg("origin").none(), nb::arg("options"));
 }
@@ -169,10 +160,9 @@ void bind_datasets(nb::module_& module) {
     constexpr std::array names = {"text", "series", "labelled", "labelled texts"};
     return names[static_cast<std::size_t>(guess_kind(paths))];
   });
-  bind_opener<SeriesOptions>(module, "open_series", series_options, {open_series, open_series_tables});
-  bind_opener<LabelledOptions>(module, "open_labelled", labelled_options, {open_labelled, open_labelled_tables});
-  bind_opener<LabelledTextOptions>(module, "open_labelled_texts", labelled_text_options,
-                                   {open_labelled_texts, open_labelled_text_tables});
+  bind_opener(module, "open_series", series_options, open_series);
+  bind_opener(module, "open_labelled", labelled_options, open_labelled);
+  bind_opener(module, "open_labelled_texts", labelled_text_options, open_labelled_texts);
   module.def("open_task", [](const std::string& name, Index length, Index validation_length, Index modulus,
                              Index copy_tokens, std::uint64_t seed) {
     const TaskOptions options{.length = length,

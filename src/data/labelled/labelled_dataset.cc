@@ -8,7 +8,6 @@
 #include "base/counted.h"
 #include "base/quote.h"
 #include "data/dataset.h"
-#include "data/divisible.h"
 #include "data/labelled/labelled_passes.h"
 #include "data/labelled/labels.h"
 #include "data/normalise.h"
@@ -20,7 +19,6 @@
 #include "penstock/data/dataset.h"
 #include "penstock/data/labelled.h"
 #include "penstock/data_description.h"
-#include "penstock/sources.h"
 
 namespace penstock {
 namespace {
@@ -42,56 +40,39 @@ struct LabelledRows {
   std::vector<std::string> classes;
 };
 
-/// Collects rows into sequences and labels into classes, which get their final numbers at the end.
-class LabelledReader {
- public:
-  LabelledReader(const OpenTable& table, std::size_t sequence, std::size_t label,
-                 const std::vector<std::size_t>& inputs, Missing missing)
-      : table_(table), sequence_(sequence), label_(label), values_(table, inputs, missing) {}
-
-  LabelledRows read() {
-    for (auto rows = table_.rows(); rows.next();) add(rows);
-    sort_classes();
-    rows_.values = values_.take();
-    return std::move(rows_);
-  }
-
- private:
-  void add(const data::TableRows& rows) {
+/// Collects rows into sequences, and labels into classes.
+LabelledRows read_rows(const OpenTable& table, std::size_t sequence_column, std::size_t label_column,
+                       const std::vector<std::size_t>& inputs, Missing missing) {
+  data::ValueReader values(table, inputs, missing);
+  LabelledRows result;
+  data::LabelNumbers labels;
+  data::SequenceNames names;  // in this file
+  std::string current_sequence, current_label;
+  Index count = 0;
+  for (auto rows = table.rows(); rows.next(); ++count) {
     const TableHeader& header = rows.header();
-    const std::string& sequence = header.label(rows.fields(), sequence_);
-    const std::string& label = header.label(rows.fields(), label_);
-    if (rows.starts_file()) names_.clear();
-    if (rows_.sequences.empty() || sequence != current_sequence_ || rows.starts_file()) {
-      names_.begin(rows.fields()[sequence_], header, sequence_);
-      rows_.sequences.push_back({count_, 0, labels_.number_of(label)});
-      current_sequence_ = sequence;
-      current_label_ = label;
-    } else if (label != current_label_) {
-      const Field& field = rows.fields()[label_];
+    const std::string& sequence = header.label(rows.fields(), sequence_column);
+    const std::string& label = header.label(rows.fields(), label_column);
+    if (rows.starts_file()) names.clear();
+    if (count == 0 || sequence != current_sequence || rows.starts_file()) {
+      names.begin(rows.fields()[sequence_column], header, sequence_column);
+      result.sequences.push_back({count, 0, labels.number_of(label)});
+      current_sequence = sequence;
+      current_label = label;
+    } else if (label != current_label) {
+      const Field& field = rows.fields()[label_column];
       fail(ErrorCode::bad_input, "{}:{}:{}: label {} in sequence {}, which began with label {}", header.source(),
-           field.line, field.column, in_quotes(label), in_quotes(sequence), in_quotes(current_label_));
+           field.line, field.column, in_quotes(label), in_quotes(sequence), in_quotes(current_label));
     }
-    values_.add(rows);
-    ++count_;
-    ++rows_.sequences.back().length;
+    values.add(rows);
+    ++result.sequences.back().length;
   }
-
-  void sort_classes() {
-    const auto numbers = labels_.sort();
-    for (auto& sequence : rows_.sequences) sequence.label = numbers[sequence.label];
-    rows_.classes = labels_.labels();
-  }
-
-  const OpenTable& table_;
-  std::size_t sequence_, label_;
-  data::ValueReader values_;
-  Index count_ = 0;  // rows
-  LabelledRows rows_;
-  data::LabelNumbers labels_;
-  std::string current_sequence_, current_label_;
-  data::SequenceNames names_;  // in this file
-};
+  const auto sorted = labels.sort();
+  for (Sequence& sequence : result.sequences) sequence.label = sorted[sequence.label];
+  result.classes = labels.labels();
+  result.values = values.take();
+  return result;
+}
 
 /// Numbers the labels as a model does.
 void take_classes(LabelledRows& rows, const std::vector<std::string>& classes, const std::string& source) {
@@ -101,17 +82,14 @@ void take_classes(LabelledRows& rows, const std::vector<std::string>& classes, c
 }
 
 /// Whole sequences, never cut.
-class LabelledDataset final : public data::LabelledPasses, public training::Divisible {
+class LabelledDataset final : public data::LabelledPasses {
  public:
   LabelledDataset(const OpenTable& table, LabelledRows rows, const std::vector<std::size_t>& inputs, Index held_out,
                   const LabelledOptions& options, const DataDescription* origin)
       : LabelledPasses("labelled", options.seed), sequences_(std::move(rows.sequences)) {
     description_.task = Task::classify;
     description_.labels.classes = std::move(rows.classes);
-    description_.table.delimiter = table.format().delimiter;
-    description_.table.decimal = table.format().decimal;
-    description_.table.header = table.format().header;
-    description_.table.missing = options.missing;
+    description_.table = data::describe_table(table.format(), options.missing);
     const auto order = shuffled(static_cast<Index>(sequences_.size()), seed_, 0);
     validation_.assign(order.begin(), order.begin() + held_out);
     training_.assign(order.begin() + held_out, order.end());
@@ -189,8 +167,7 @@ class LabelledDataset final : public data::LabelledPasses, public training::Divi
   }
 
   void set_fingerprint() {
-    const auto bytes = std::as_bytes(std::span(features_));
-    fingerprint_ = data::fingerprint({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, seed_);
+    fingerprint_ = data::fingerprint(data::bytes_of(features_), seed_);
     std::string shape = fmt::format("{};", validation_.size());
     for (const auto& sequence : sequences_) shape += fmt::format("{}:{};", sequence.length, sequence.label);
     fingerprint_ = data::fingerprint(shape, fingerprint_);
@@ -219,18 +196,17 @@ OpenTable::Choice offered_inputs(const OpenTable& table, const LabelledOptions& 
   data::ColumnQuestion question{.excluded = {sequence, label},
                                 .categories = data::category_choice(options.categories, table.header()),
                                 .needs_number = false};
-  if (options.inputs.empty()) return table.choose_columns(question);
   question.only = table.columns(options.inputs, "inputs");
-  OpenTable::Choice choice = table.choose_columns(question);
-  choice.left_out.clear();
-  return choice;
+  return table.choose_columns(question);
 }
 
-/// `sources` are Sources, or tables in memory. The inputs are those of `origin`, if it is there.
-template <class From>
-std::unique_ptr<Dataset> open_sequences(const From& sources, LabelledOptions options, const DataDescription* origin) {
+}  // namespace
+
+std::unique_ptr<Dataset> open_labelled(const TableSources& sources, const LabelledOptions& given,
+                                       const DataDescription* origin) {
+  LabelledOptions options = given;
   if (origin != nullptr) {
-    data::check_origin_task(*origin, Task::classify, false, data::first_name(sources));
+    data::check_origin_use(*origin, "labelled sequences", sources.name());
     options.inputs = data::value_names(origin->inputs);
   }
   data::check_validation_fraction(options.validation_fraction);
@@ -242,9 +218,8 @@ std::unique_ptr<Dataset> open_sequences(const From& sources, LabelledOptions opt
   OpenTable::Choice choice;
   if (origin == nullptr) choice = offered_inputs(table, options, sequence, label);
   if (origin != nullptr) choice.categories = data::category_columns(*origin, table.header());
-  auto inputs = options.inputs.empty() && origin == nullptr
-                    ? choice.columns
-                    : table.columns(options.inputs, origin ? "the model's inputs" : "inputs");
+  auto inputs =
+      options.inputs.empty() ? choice.columns : table.columns(options.inputs, origin ? "the model's inputs" : "inputs");
   for (const data::CategoryColumn& category : choice.categories) {
     std::erase(inputs, category.column);
     std::ranges::copy(table.add_categories(category), std::back_inserter(inputs));
@@ -252,7 +227,7 @@ std::unique_ptr<Dataset> open_sequences(const From& sources, LabelledOptions opt
   require(std::find(inputs.begin(), inputs.end(), label) == inputs.end(),
           "inputs: column {} is the label and cannot be an input too", in_quotes(options.label_column));
 
-  LabelledRows rows = LabelledReader(table, sequence, label, inputs, options.missing).read();
+  LabelledRows rows = read_rows(table, sequence, label, inputs, options.missing);
   std::vector<Index> begins;
   for (const Sequence& part : rows.sequences) begins.push_back(part.first);
   std::vector<std::string> names;
@@ -270,37 +245,14 @@ std::unique_ptr<Dataset> open_sequences(const From& sources, LabelledOptions opt
   }
   if (origin != nullptr) take_classes(rows, origin->labels.classes, path);
   std::string filled = data::describe_filled(rows.values, options.missing);
-  std::vector<std::string> suspect;
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    const data::TableValues& values = rows.values;
-    std::ranges::move(data::sentinels(names[i], values.columns[i], values.filled[i], values),
-                      std::back_inserter(suspect));
-  }
+  std::vector<std::string> suspect = data::sentinels(rows.values, names);
   auto dataset = std::make_unique<LabelledDataset>(table, std::move(rows), inputs, held_out, options, origin);
   choice.categories = data::category_columns(dataset->description(), table.header());
-  const auto numbers = std::ranges::count_if(inputs, [&](std::size_t input) { return input < table.header().width(); });
-  std::vector<std::string> findings =
-      table.reading(static_cast<std::size_t>(numbers) + choice.categories.size(), choice);
+  std::vector<std::string> findings = table.reading(inputs, choice);
   if (!filled.empty()) findings.push_back(std::move(filled));
   std::ranges::move(suspect, std::back_inserter(findings));
   dataset->set_reading(std::move(findings));
   return dataset;
-}
-
-}  // namespace
-
-std::unique_ptr<Dataset> open_labelled(const std::string& path, const LabelledOptions& options) {
-  return open_labelled(Sources{path}, options);
-}
-
-std::unique_ptr<Dataset> open_labelled(const Sources& sources, const LabelledOptions& options,
-                                       const DataDescription* origin) {
-  return open_sequences(sources, options, origin);
-}
-
-std::unique_ptr<Dataset> open_labelled_tables(const std::vector<Table>& tables, const LabelledOptions& options,
-                                              const DataDescription* origin) {
-  return open_sequences(tables, options, origin);
 }
 
 }  // namespace penstock

@@ -18,7 +18,7 @@ void LabelledPasses::next(Index rows, Index steps, Example& example) {
   std::vector<Index> chosen;
   while (static_cast<Index>(chosen.size()) < rows) {
     if (done_ == training_steps()) begin_pass(pass_ + 1);
-    chosen.push_back(order_[static_cast<std::size_t>(done_++)]);
+    chosen.push_back(order_[done_++]);
   }
   fill(chosen, example);
 }

@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "data/labelled/labelled_batches.h"
 #include "penstock/data/dataset.h"
 #include "penstock/data_description.h"
 
@@ -14,7 +13,7 @@ namespace penstock::data {
 /// Items with a label each, sequences or texts, as batches of whole items: T is the longest of a batch, and the last
 /// valid step of each carries its label. Each pass over the training part has its own order, drawn from the seed and
 /// the number of the pass.
-class LabelledPasses : public Dataset, public training::LabelledBatches {
+class LabelledPasses : public Dataset {
  public:
   const DataDescription& description() const override { return description_; }
   Index training_steps() const override { return static_cast<Index>(training_.size()); }
@@ -24,8 +23,10 @@ class LabelledPasses : public Dataset, public training::LabelledBatches {
 
   void next(Index rows, Index steps, Example& example) override;
   bool validation(Index i, Index rows, Index steps, Example& example) const override;
-  const LabelledBatches* labelled_batches() const override { return this; }
-  bool training(Index i, Index rows, Example& example) const override;
+  const LabelledPasses* labelled_passes() const override { return this; }
+  /// Fills `example` with the i-th batch of at most `rows` training sequences, in an order that the seed alone decides.
+  /// Returns false and leaves it unchanged if there is no such batch.
+  bool training(Index i, Index rows, Example& example) const;
   std::string position() const override;
   void restore(const std::string& position) override;
 

@@ -13,7 +13,6 @@
 #include "data/table/text_columns.h"
 #include "penstock/data/labelled_texts.h"
 #include "penstock/data_description.h"
-#include "penstock/sources.h"
 
 namespace penstock {
 namespace {
@@ -32,13 +31,20 @@ struct LabelledTexts {
   Index cut = 0, left_out = 0;  // rows
 };
 
-void check_options(const LabelledTextOptions& options) {
+/// Returns the options with a model's columns and lengths, and checks the rest.
+LabelledTextOptions settled(LabelledTextOptions options, const DataDescription* origin, const std::string& source) {
+  if (origin != nullptr) {
+    if (!origin->labels_texts()) fail(ErrorCode::incompatible, "{}: the model is not for labelled texts", source);
+    options.text_column = origin->labels.text_column;
+    options.longest = origin->labels.longest_text;
+  }
   constexpr Index most = Index{1} << 20;
   require(options.longest >= 1 && options.longest <= most, "longest must be 1 to {}, not {}", most, options.longest);
   require(options.missing == Missing::refuse || options.missing == Missing::mask,
           "missing must be refuse or mask for texts, which cannot be replaced by others, not {}",
           to_string(options.missing));
   data::check_validation_fraction(options.validation_fraction);
+  return options;
 }
 
 data::TextColumns columns_of(const OpenTable& table, const LabelledTextOptions& options) {
@@ -82,7 +88,7 @@ LabelledTexts read_texts(const OpenTable& table, const data::TextColumns& column
         {text_tokens(description, text), labels.number_of(rows.header().label(rows.fields(), columns.label))});
   }
   const auto sorted = labels.sort();
-  for (LabelledText& row : texts.rows) row.label = sorted[static_cast<std::size_t>(row.label)];
+  for (LabelledText& row : texts.rows) row.label = sorted[row.label];
   texts.classes = labels.labels();
   return texts;
 }
@@ -102,7 +108,7 @@ class LabelledTextDataset final : public data::LabelledPasses {
   /// Holds out the same share of every label, rounded; never all of one.
   void hold_out(double fraction) {
     std::vector<Index> quota(description_.labels.classes.size(), 0);
-    for (const LabelledText& row : rows_) ++quota[static_cast<std::size_t>(row.label)];
+    for (const LabelledText& row : rows_) ++quota[row.label];
     for (Index& count : quota) {
       const auto share = static_cast<Index>(std::llround(fraction * static_cast<double>(count)));
       count = std::min(std::max<Index>(count - 1, 0), share);
@@ -119,8 +125,7 @@ class LabelledTextDataset final : public data::LabelledPasses {
   void set_fingerprint() {
     fingerprint_ = data::fingerprint(fmt::format("{};", validation_.size()), seed_);
     for (const LabelledText& row : rows_) {
-      const auto bytes = std::as_bytes(std::span(row.tokens));
-      fingerprint_ = data::fingerprint({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, fingerprint_);
+      fingerprint_ = data::fingerprint(data::bytes_of(row.tokens), fingerprint_);
       fingerprint_ = data::fingerprint(fmt::format("{};", row.label), fingerprint_);
     }
   }
@@ -142,7 +147,7 @@ class LabelledTextDataset final : public data::LabelledPasses {
     order = std::move(mixed);
   }
 
-  const LabelledText& row(Index i) const { return rows_[static_cast<std::size_t>(i)]; }
+  const LabelledText& row(Index i) const { return rows_[i]; }
   Index length(Index i) const override { return static_cast<Index>(row(i).tokens.size()); }
   std::int32_t label(Index i) const override { return row(i).label; }
 
@@ -162,17 +167,14 @@ DataDescription describe(const OpenTable& table, const data::TextColumns& column
   description.vocabulary = 256;
   description.labels.text_column = table.header().names()[columns.text];
   description.labels.longest_text = options.longest;
-  description.table.delimiter = table.format().delimiter;
-  description.table.decimal = table.format().decimal;
-  description.table.header = table.format().header;
-  description.table.missing = options.missing;
+  description.table = data::describe_table(table.format(), options.missing);
   return description;
 }
 
 std::vector<std::string> findings_of(const OpenTable& table, const data::TextColumns& columns,
                                      const LabelledTexts& texts, const DataDescription& description) {
   const auto& names = table.header().names();
-  std::vector<std::string> findings = table.reading(2, {});
+  std::vector<std::string> findings = table.reading({columns.text, columns.label}, {});
   findings.insert(findings.begin(), fmt::format("texts from column {}, labels from column {} (the option 'text-column' "
                                                 "and the option 'label-column' choose others)",
                                                 names[columns.text], names[columns.label]));
@@ -186,41 +188,6 @@ std::vector<std::string> findings_of(const OpenTable& table, const data::TextCol
   return findings;
 }
 
-/// Returns the options with a model's columns and lengths, and checks the rest.
-LabelledTextOptions settled(LabelledTextOptions options, const DataDescription* origin, const std::string& source) {
-  if (origin != nullptr) {
-    if (!origin->labels_texts()) fail(ErrorCode::incompatible, "{}: the model is not for labelled texts", source);
-    options.text_column = origin->labels.text_column;
-    options.longest = origin->labels.longest_text;
-  }
-  check_options(options);
-  return options;
-}
-
-std::unique_ptr<Dataset> open(const OpenTable& table, const LabelledTextOptions& options,
-                              const DataDescription* origin) {
-  const std::string& path = table.header().source();
-  const data::TextColumns columns = columns_of(table, options);
-  DataDescription description = describe(table, columns, options);
-  LabelledTexts texts = read_texts(table, columns, description);
-  if (texts.classes.size() < 2) {
-    fail(ErrorCode::bad_input, "{}: {} with {}; there must be at least two labels", path,
-         counted(texts.rows.size(), "text"),
-         texts.classes.empty() ? "no label" : "the label " + in_quotes(texts.classes.front()) + " alone");
-  }
-  if (origin != nullptr) {
-    const auto numbers = data::numbers_among(texts.classes, origin->labels.classes, path);
-    for (LabelledText& row : texts.rows) row.label = numbers[static_cast<std::size_t>(row.label)];
-    texts.classes = origin->labels.classes;
-  }
-  std::vector<std::string> findings = findings_of(table, columns, texts, description);
-  description.labels.classes = std::move(texts.classes);
-  auto dataset = std::make_unique<LabelledTextDataset>(std::move(description), std::move(texts.rows),
-                                                       options.validation_fraction, options.seed);
-  dataset->set_reading(std::move(findings));
-  return dataset;
-}
-
 }  // namespace
 
 std::vector<std::int32_t> text_tokens(const DataDescription& data, std::string_view text) {
@@ -232,16 +199,30 @@ std::vector<std::int32_t> text_tokens(const DataDescription& data, std::string_v
   return tokens;
 }
 
-std::unique_ptr<Dataset> open_labelled_texts(const Sources& sources, const LabelledTextOptions& given,
+std::unique_ptr<Dataset> open_labelled_texts(const TableSources& sources, const LabelledTextOptions& given,
                                              const DataDescription* origin) {
-  const LabelledTextOptions options = settled(given, origin, data::first_name(sources));
-  return open(OpenTable(sources, options.format), options, origin);
-}
-
-std::unique_ptr<Dataset> open_labelled_text_tables(const std::vector<Table>& tables, const LabelledTextOptions& given,
-                                                   const DataDescription* origin) {
-  const LabelledTextOptions options = settled(given, origin, data::first_name(tables));
-  return open(OpenTable(tables, options.format), options, origin);
+  const LabelledTextOptions options = settled(given, origin, sources.name());
+  const OpenTable table(sources, options.format);
+  const std::string& path = table.header().source();
+  const data::TextColumns columns = columns_of(table, options);
+  DataDescription description = describe(table, columns, options);
+  LabelledTexts texts = read_texts(table, columns, description);
+  if (texts.classes.size() < 2) {
+    fail(ErrorCode::bad_input, "{}: {} with {}; there must be at least two labels", path,
+         counted(texts.rows.size(), "text"),
+         texts.classes.empty() ? "no label" : "the label " + in_quotes(texts.classes.front()) + " alone");
+  }
+  if (origin != nullptr) {
+    const auto numbers = data::numbers_among(texts.classes, origin->labels.classes, path);
+    for (LabelledText& row : texts.rows) row.label = numbers[row.label];
+    texts.classes = origin->labels.classes;
+  }
+  std::vector<std::string> findings = findings_of(table, columns, texts, description);
+  description.labels.classes = std::move(texts.classes);
+  auto dataset = std::make_unique<LabelledTextDataset>(std::move(description), std::move(texts.rows),
+                                                       options.validation_fraction, options.seed);
+  dataset->set_reading(std::move(findings));
+  return dataset;
 }
 
 }  // namespace penstock

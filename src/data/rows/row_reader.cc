@@ -252,6 +252,30 @@ struct RowReader::Impl {
     }
   }
 
+  /// Returns when the row was, if the model reads dates and the row has one.
+  std::optional<double> date_of_row() const {
+    if (columns.date) return series->date;
+    return dated != nullptr ? std::optional(date_read) : std::nullopt;
+  }
+
+  /// Turns the fields that were read into features. Returns false for a row that is left out.
+  bool read_fields(std::span<float> features) {
+    dated = nullptr;
+    if (is_left_out()) return false;
+    find_series();
+    find_sequence();
+    to_come = lacks_targets();
+    read_date();
+    for (std::size_t i = 0; i < row.size(); ++i) row[i] = value(i);
+    if (!columns.date && columns.dated_input) follow(date_of_row(), columns.dated_input->position);
+    find_target_values();
+    if (!to_come) series->values = row;
+    if (columns.sequence) sequence = read[*columns.sequence].text();
+    std::ranges::copy(row, features.begin());
+    std::swap(fields, read);
+    return true;
+  }
+
   static constexpr std::size_t most_names = 4096;  // of sequences that a stream may hold side by side
 
   const DataDescription data;
@@ -298,43 +322,22 @@ RowReader::Impl& RowReader::held() const { return alive(impl_, "the reader"); }
 
 bool RowReader::read(const std::string& line, std::span<float> features) {
   held().begin_row(features);
-  return held().parse(line) && read_fields(features);
+  return held().parse(line) && held().read_fields(features);
 }
 
 bool RowReader::read(const data::TableColumns& columns, std::size_t row, std::span<float> features) {
-  held().begin_row(features);
-  require(columns.read(row, held().read), "row must be below {}, not {}", columns.rows(), row);
-  held().line = held().read.front().line;
-  held().header().check_width(held().read);
-  held().extend();
-  return read_fields(features);
-}
-
-bool RowReader::read_fields(std::span<float> features) {
   Impl& self = held();
-  self.dated = nullptr;
-  if (self.is_left_out()) return false;
-  self.find_series();
-  self.find_sequence();
-  self.to_come = self.lacks_targets();
-  self.read_date();
-  for (std::size_t i = 0; i < self.row.size(); ++i) self.row[i] = self.value(i);
-  const StreamColumns& columns = self.columns;
-  if (!columns.date && columns.dated_input) self.follow(date(), columns.dated_input->position);
-  self.find_target_values();
-  if (!self.to_come) self.series->values = self.row;
-  if (columns.sequence) self.sequence = self.read[*columns.sequence].text();
-  std::ranges::copy(self.row, features.begin());
-  std::swap(self.fields, self.read);
-  return true;
+  self.begin_row(features);
+  require(columns.read(row, self.read), "row must be below {}, not {}", columns.rows(), row);
+  self.line = self.read.front().line;
+  self.header().check_width(self.read);
+  self.extend();
+  return self.read_fields(features);
 }
 
 std::span<const float> RowReader::missing_rows() const { return held().missing_rows; }
 std::span<const double> RowReader::target_values() const { return held().target_values; }
-std::optional<double> RowReader::date() const {
-  if (held().columns.date) return held().series->date;
-  return held().dated != nullptr ? std::optional(held().date_read) : std::nullopt;
-}
+std::optional<double> RowReader::date() const { return held().date_of_row(); }
 bool RowReader::starts_sequence() const { return held().starts_sequence; }
 void RowReader::restart() {
   held().series.restart();

@@ -22,16 +22,6 @@ bool read_line(const std::string& line, char delimiter, const std::string& sourc
 
 namespace {
 
-bool holds_all(const TableHeader& header, const std::vector<Column>& inputs) {
-  return std::all_of(inputs.begin(), inputs.end(), [&](const Column& input) { return header.find(input.name); });
-}
-
-StreamOpening opening_of(const std::vector<Field>& first, char delimiter, char decimal,
-                         const DataDescription& description, const std::string& source) {
-  if (!description.table.header) return {delimiter, decimal, TableHeader::without_names(first.size(), source, decimal)};
-  return {delimiter, decimal, TableHeader(first, source, decimal)};
-}
-
 /// Reads the first line under one delimiter. A stream of commas has points in its numbers, whatever the model's files
 /// had.
 StreamOpening open_with(char delimiter, const DataDescription& description, const std::string& line,
@@ -42,27 +32,22 @@ StreamOpening open_with(char delimiter, const DataDescription& description, cons
   }
   const char usual = delimiter == ',' && description.table.delimiter != ',' ? '.' : description.table.decimal;
   const char decimal = format.decimal != 0 ? format.decimal : usual;
-  return opening_of(fields, delimiter, decimal, description, source);
+  return {delimiter, decimal, {fields, source, decimal, description.table.header}};
 }
 
-/// Opens a stream by its first line, under this delimiter; nothing unless it has all columns that the model reads.
-std::optional<StreamOpening> try_delimiter(char delimiter, const DataDescription& description, const std::string& line,
-                                           const std::string& source, const RowFormat& format) {
-  try {
-    StreamOpening opening = open_with(delimiter, description, line, source, format);
-    if (holds_all(opening.header, description.inputs)) return opening;
-  } catch (const Error&) {
-    // The model's own delimiter has the better message.
-  }
-  return std::nullopt;
-}
-
-/// Under the delimiter that was given, or the first of the usual ones under which there are all columns.
+/// Opens a stream by its first line, under the delimiter that was given or the first of the usual ones under which
+/// there are all columns that the model reads; nothing if there is no such delimiter.
 std::optional<StreamOpening> opening_with_all(const DataDescription& description, const std::string& line,
                                               const std::string& source, const RowFormat& format) {
-  if (format.delimiter != 0) return try_delimiter(format.delimiter, description, line, source, format);
-  for (const char delimiter : {description.table.delimiter, ',', ';', '\t', '|', ' '}) {
-    if (auto opening = try_delimiter(delimiter, description, line, source, format)) return opening;
+  const std::string usual = description.table.delimiter + std::string(",;\t| ");
+  for (const char delimiter : format.delimiter != 0 ? std::string(1, format.delimiter) : usual) {
+    try {
+      StreamOpening opening = open_with(delimiter, description, line, source, format);
+      const auto is_there = [&](const Column& input) { return opening.header.find(input.name).has_value(); };
+      if (std::ranges::all_of(description.inputs, is_there)) return opening;
+    } catch (const Error&) {
+      // The model's own delimiter has the better message.
+    }
   }
   return std::nullopt;
 }
@@ -77,7 +62,7 @@ StreamOpening open_stream(const DataDescription& description, const std::string&
 }
 
 StreamOpening open_columns(const DataDescription& description, const TableColumns& columns, const std::string& source) {
-  return opening_of(columns.header(), ',', '.', description, source);
+  return {',', '.', {columns.header(), source, '.', description.table.header}};
 }
 
 bool is_passed_over(std::string& line, const DataDescription& description, const RowFormat& format) {

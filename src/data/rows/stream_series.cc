@@ -131,12 +131,8 @@ void StreamSeries::scale_by(std::size_t input, const Column& column, std::span<f
 void StreamSeries::scale_targets(const DataDescription& data, const TrainedSeries& others) {
   group.targets.clear();
   for (std::size_t c = 0; c < data.targets.size(); ++c) {
-    const auto input = std::ranges::find_if(data.inputs, [&](const Column& column) {
-      return column.feature == Feature::value && column.name == data.targets[c].name;
-    });
-    group.targets.push_back(input != data.inputs.end()
-                                ? group.inputs[static_cast<std::size_t>(input - data.inputs.begin())]
-                                : others.targets()[c]);
+    const auto input = data.input_of(data.targets[c].name);
+    group.targets.push_back(input ? group.inputs[*input] : others.targets()[c]);
   }
 }
 

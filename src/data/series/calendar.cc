@@ -153,7 +153,7 @@ class CalendarFinder {
     }
     fail(ErrorCode::bad_input,
          "{}: the dates of column {} do not rise: {} is earlier than the row before; sort the rows",
-         place(found->first_earlier), name, in_quotes(read[static_cast<std::size_t>(found->first_earlier)].text()));
+         place(found->first_earlier), name, in_quotes(read[found->first_earlier].text()));
   }
 
   /// Says what becomes of rows that are not when they should be.
@@ -179,17 +179,14 @@ class CalendarFinder {
   }
 
  private:
-  std::string place(Index row) const {
-    return fmt::format("{}:{}", values_.source(row), values_.lines[static_cast<std::size_t>(row)]);
-  }
+  std::string place(Index row) const { return fmt::format("{}:{}", values_.source(row), values_.lines[row]); }
 
   [[noreturn]] void refuse_uneven(const Calendar& calendar) const {
     const Index row = calendar.first_uneven;
     fail(ErrorCode::bad_input,
          "{}: column {}: {} is not {} after the row before; the option 'irregular' (ignore, elapsed or fill) accepts "
          "such rows",
-         place(row), in_quotes(calendar.dates.column),
-         in_quotes(read_column(table_, calendar.column)[static_cast<std::size_t>(row)].text()),
+         place(row), in_quotes(calendar.dates.column), in_quotes(read_column(table_, calendar.column)[row].text()),
          calendar.dates.working_days ? "a working day" : describe_step(calendar.dates.step));
   }
 
@@ -209,7 +206,7 @@ class CalendarFinder {
     if (runs_.empty()) return false;
     // Every run may begin anew, so that only the first one tells.
     std::vector<double> first;
-    for (const Index row : runs_.front()) first.push_back(numbers[static_cast<std::size_t>(row)]);
+    for (const Index row : runs_.front().rows) first.push_back(numbers[row]);
     const auto form = number_form(table_.header().names()[calendar.column], first);
     calendar.dates.form = form.value_or(calendar.dates.form);
     return form.has_value();
@@ -228,7 +225,7 @@ class CalendarFinder {
       steps.push_back(calendar.dates.seconds_between(calendar.seconds[row], calendar.seconds[next]));
       if (steps.back() >= 0.0 || calendar.first_earlier >= 0) return;
       calendar.first_earlier = next;
-      calendar.earlier_line = values_.lines[static_cast<std::size_t>(next)];
+      calendar.earlier_line = values_.lines[next];
     });
     calendar.earlier = std::ranges::count_if(steps, [](double step) { return step < 0.0; });
     calendar.same = std::ranges::count(steps, 0.0);
@@ -250,7 +247,7 @@ class CalendarFinder {
   void for_each_step(const Calendar& calendar, const Visit& visit) const {
     for (const RowRun& run : runs_) {
       std::optional<Index> before;
-      for (const Index row : run) {
+      for (const Index row : run.rows) {
         if (std::isnan(calendar.seconds[row])) continue;
         if (before) visit(*before, row);
         before = row;
@@ -287,43 +284,6 @@ class CalendarFinder {
   const TableValues& values_;
 };
 
-bool asked_for(const CalendarOptions& options, Cycle cycle) {
-  return std::ranges::find(options.cycles, cycle) != options.cycles.end();
-}
-
-}  // namespace
-
-void choose_cycles(Calendar& calendar, const CalendarOptions& options, const std::vector<training::Segment>& segments,
-                   const CyclesShown& shown) {
-  double earliest = std::numeric_limits<double>::infinity(), latest = -earliest;
-  for (const training::Segment& segment : segments) {
-    earliest = std::min(earliest, calendar.seconds[static_cast<std::size_t>(segment.first)]);
-    latest = std::max(latest, calendar.seconds[static_cast<std::size_t>(segment.training_end) - 1]);
-  }
-  const double step = calendar.dates.step, span = latest - earliest + step;
-  const bool asked = !options.cycles.empty();
-  std::vector<CycleShape> possible;
-  std::vector<double> lengths;
-  for (const CycleShape& shape : cycle_shapes) {
-    const bool fits = 2.0 * step < shape.seconds;
-    if (asked ? !asked_for(options, shape.cycle) : !fits || span < 2.0 * shape.seconds) continue;
-    require(fits, "calendar: rows are {} apart, too far for {}", describe_step(step), shape.name);
-    possible.push_back(shape);
-    lengths.push_back(shape.seconds);
-  }
-  const std::vector<bool> follows = asked ? std::vector<bool>(possible.size(), true) : shown(lengths);
-  for (std::size_t i = 0; i < possible.size(); ++i) {
-    if (follows[i]) {
-      calendar.features.push_back(possible[i].sine);
-      calendar.features.push_back(possible[i].cosine);
-    } else {
-      calendar.not_followed.push_back(possible[i].cycle);
-    }
-  }
-}
-
-namespace {
-
 /// Describes irregular steps, as in ", with 12 irregular steps, a day to 3 days", and how they are treated.
 std::string describe_uneven(const Calendar& calendar) {
   std::string text;
@@ -342,7 +302,47 @@ std::string describe_uneven(const Calendar& calendar) {
   return text;
 }
 
+bool is_one_series(const OpenTable& table, const SeriesOptions& options) {
+  return options.group.empty() && !options.group_by_file && table.sources().size() <= 1;
+}
+
+/// Where nobody says that the table holds many series, but dates that come again show it.
+void refuse_many_series(const OpenTable& table, const SeriesOptions& options, const Calendar& calendar) {
+  if (!is_one_series(table, options) || calendar.earlier + calendar.same == 0) return;
+  refuse_long_table(table, calendar.column, calendar.seconds);
+}
+
 }  // namespace
+
+void choose_cycles(Calendar& calendar, const CalendarOptions& options, const training::DatedRows& rows) {
+  double earliest = std::numeric_limits<double>::infinity(), latest = -earliest;
+  for (const training::Segment& segment : rows.segments) {
+    earliest = std::min(earliest, rows.seconds[segment.first]);
+    latest = std::max(latest, rows.seconds[segment.training_end - 1]);
+  }
+  const double step = calendar.dates.step, span = latest - earliest + step;
+  const bool asked = !options.cycles.empty();
+  std::vector<CycleShape> possible;
+  std::vector<double> lengths;
+  for (const CycleShape& shape : cycle_shapes) {
+    const bool fits = 2.0 * step < shape.seconds;
+    const bool wanted = asked ? std::ranges::find(options.cycles, shape.cycle) != options.cycles.end()
+                              : fits && span >= 2.0 * shape.seconds;
+    if (!wanted) continue;
+    require(fits, "calendar: rows are {} apart, too far for {}", describe_step(step), shape.name);
+    possible.push_back(shape);
+    lengths.push_back(shape.seconds);
+  }
+  const std::vector<bool> follows = asked ? std::vector<bool>(possible.size(), true) : cycles_shown(rows, lengths);
+  for (std::size_t i = 0; i < possible.size(); ++i) {
+    if (follows[i]) {
+      calendar.features.push_back(possible[i].sine);
+      calendar.features.push_back(possible[i].cosine);
+    } else {
+      calendar.not_followed.push_back(possible[i].cycle);
+    }
+  }
+}
 
 std::string Calendar::describe(const std::string& name) const {
   if (!rises()) {
@@ -370,20 +370,6 @@ std::string Calendar::describe(const std::string& name) const {
   }
   return text;
 }
-
-namespace {
-
-bool is_one_series(const OpenTable& table, const SeriesOptions& options) {
-  return options.group.empty() && !options.group_by_file && table.sources().size() <= 1;
-}
-
-/// Where nobody says that the table holds many series, but dates that come again show it.
-void refuse_many_series(const OpenTable& table, const SeriesOptions& options, const Calendar& calendar) {
-  if (!is_one_series(table, options) || calendar.earlier + calendar.same == 0) return;
-  refuse_long_table(table, calendar.column, calendar.seconds);
-}
-
-}  // namespace
 
 std::optional<Calendar> find_calendar(const OpenTable& table, const SeriesOptions& options,
                                       const std::vector<std::size_t>& taken, const std::vector<RowRun>& runs,

@@ -1,12 +1,10 @@
 #pragma once
 
-#include <functional>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
-#include "data/series/series_rows.h"
+#include "data/series/cycle_test.h"
 #include "data/table/open_table.h"
 #include "data/table/table_values.h"
 #include "penstock/data/series.h"
@@ -46,8 +44,11 @@ struct Calendar {
   std::string describe(const std::string& name) const;
 };
 
-/// Numbers of rows that follow each other in time.
-using RowRun = std::vector<Index>;
+/// Rows that follow each other in time.
+struct RowRun {
+  std::vector<Index> rows;
+  Index group = 0;
+};
 
 /// Finds the dates of rows, or nothing; one that does not rise if no other column holds dates, unless it is asked for.
 /// `taken` are columns that are numbers to the model, `values` say where rows stand. A column is one of dates if most
@@ -59,12 +60,9 @@ std::optional<Calendar> find_calendar(const OpenTable& table, const SeriesOption
                                       const std::vector<std::size_t>& taken, const std::vector<RowRun>& runs,
                                       const TableValues& values);
 
-/// Says of each of these cycles, in seconds, whether the training rows follow it.
-using CyclesShown = std::function<std::vector<bool>(std::span<const double> cycles)>;
-
 /// Chooses which cycles of dates that rise are read: those that options ask for, or those that the training rows hold
-/// twice and follow. Throws Error(invalid_argument) for cycles that are shorter than two rows.
-void choose_cycles(Calendar& calendar, const CalendarOptions& options, const std::vector<training::Segment>& segments,
-                   const CyclesShown& shown);
+/// twice and follow. `rows` have the dates of the calendar. Throws Error(invalid_argument) for cycles that are shorter
+/// than two rows.
+void choose_cycles(Calendar& calendar, const CalendarOptions& options, const training::DatedRows& rows);
 
 }  // namespace penstock::data

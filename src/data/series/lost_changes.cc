@@ -21,7 +21,7 @@ struct Changes {
 Changes changes_of(const DataDescription& description, const SeriesTable& series, std::size_t position,
                    std::size_t input, std::size_t inputs, std::span<const float> read) {
   Changes result;
-  const std::vector<double>& raw = series.columns[position];
+  const std::vector<double>& raw = series.values.columns[position];
   const auto seen = [&](Index row) {
     return static_cast<double>(read[static_cast<std::size_t>(row) * inputs + input]);
   };
@@ -53,8 +53,8 @@ std::vector<std::string> lost_changes(const DataDescription& description, const 
     findings.push_back(fmt::format(
         "column {}: {} in line {} of {} is so far from the other values that rounding distorts {} of {} changes from "
         "row to row: leave it out, or learn logarithms",
-        in_quotes(table.header().names()[inputs[i]]), series.columns[inputs[i]][place],
-        series.values.lines[static_cast<std::size_t>(place)], series.values.source(place), lost, all));
+        in_quotes(table.header().names()[inputs[i]]), series.values.columns[inputs[i]][place],
+        series.values.lines[place], series.values.source(place), lost, all));
   }
   return findings;
 }

@@ -17,16 +17,13 @@ OpenTable::Choice offered_columns(const OpenTable& table, const SeriesOptions& o
     question.series = table.column(options.group, "group");
     question.excluded.push_back(*question.series);
   }
-  if (options.inputs.empty()) {
-    for (const std::string& known : options.known) question.counters.push_back(table.column(known, "known"));
-    for (const std::string& target : options.targets) question.counters.push_back(table.column(target, "targets"));
-    return table.choose_columns(question);
-  }
   question.only = table.columns(options.inputs, "inputs");
-  for (const std::string& known : options.known) question.only.push_back(table.column(known, "known"));
-  OpenTable::Choice choice = table.choose_columns(question);
-  choice.left_out.clear();
-  return choice;
+  auto& named = options.inputs.empty() ? question.counters : question.only;
+  for (const std::string& known : options.known) named.push_back(table.column(known, "known"));
+  for (std::size_t i = 0; i < options.targets.size() && options.inputs.empty(); ++i) {
+    question.counters.push_back(table.column(options.targets[i], "targets"));
+  }
+  return table.choose_columns(question);
 }
 
 bool contains(const std::vector<std::size_t>& columns, std::size_t column) {

@@ -7,7 +7,6 @@
 
 #include "base/check.h"
 #include "base/threads.h"
-#include "data/divisible.h"
 #include "data/normalise.h"
 #include "data/origin.h"
 #include "data/series/calendar.h"
@@ -25,7 +24,6 @@
 #include "penstock/data/dataset.h"
 #include "penstock/data/series.h"
 #include "penstock/data_description.h"
-#include "penstock/sources.h"
 
 namespace penstock {
 namespace {
@@ -45,19 +43,20 @@ struct SeriesSource {
 };
 
 /// Step p reads a row and is asked for those that follow. As in a text, the last training row is the first input of
-/// validation. Training walks through the segments in windows that carry their state (see StreamWindows) and not in
+/// validation. Training walks through the segments in windows that carry their state (see StreamDataset) and not in
 /// windows from random places: a deployed forecaster sees one endless stream, and so states far from a start are what
 /// it must know.
-class SeriesDataset final : public data::StreamDataset, public training::SeriesRows, public training::Divisible {
+class SeriesDataset final : public data::StreamDataset, public training::SeriesRows {
  public:
   explicit SeriesDataset(const SeriesSource& source)
-      : SeriesDataset(source, *source.table, *source.series, data::SeriesSteps(source.series->segments)) {}
+      : SeriesDataset(source, data::SeriesSteps(source.series->segments)) {}
 
   /// The rows before the held-out ones, with everything that is fitted to rows fitted anew.
+  Index folds() const override { return 1; }
   std::unique_ptr<Dataset> inner(Index /*fold*/) const override {
     SeriesSource part = source_;
-    const std::string& path = source_.table->header().source();
-    part.series = std::make_shared<const SeriesTable>(data::training_part(*source_.series, source_.options, path));
+    const std::string& path = table().header().source();
+    part.series = std::make_shared<const SeriesTable>(data::training_part(table_rows(), source_.options, path));
     return std::make_unique<SeriesDataset>(part);
   }
 
@@ -65,19 +64,19 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
   std::span<const float> inputs() const override { return inputs_; }
   std::span<const float> targets() const override { return targets_; }
   double value(Index row, Index target) const override {
-    return source_.series->columns[source_.columns.targets[static_cast<std::size_t>(target)]][row];
+    return table_rows().values.columns[source_.columns.targets[target]][row];
   }
   bool is_known(Index row, Index target) const override {
     return unknown_.empty() || unknown_[row * static_cast<Index>(description_.targets.size()) + target] == 0;
   }
   std::optional<double> date(Index row) const override {
-    const auto& calendar = source_.series->calendar;
+    const auto& calendar = table_rows().calendar;
     return calendar && calendar->rises() ? std::optional(calendar->seconds[row]) : std::nullopt;
   }
   const SeriesRows* series_rows() const override { return this; }
   const training::LinearPlans& linear_plans() const override { return plan_.linear; }
   training::LinearPlans plan_by_all_rows() const override {
-    return data::plan_again(plan_, *source_.table, *source_.series, source_.options, source_.columns);
+    return data::plan_again(plan_, table(), table_rows(), source_.options, source_.columns);
   }
   int threads() const override { return resolve_threads(source_.options.threads); }
 
@@ -122,40 +121,40 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
     return batches_;
   }
 
-  SeriesDataset(const SeriesSource& source, const OpenTable& table, const SeriesTable& series, data::SeriesSteps steps)
+  SeriesDataset(const SeriesSource& source, const data::SeriesSteps& steps)
       : StreamDataset("series", steps.training, steps.held_out, steps.starts),
         source_(source),
-        segments_(series.segments),
-        row_of_step_(std::move(steps.rows)) {
-    const auto& [inputs, targets, known] = source.columns;
-    const SeriesOptions& options = source.options;
-    const DataDescription* const origin = source.origin ? &*source.origin : nullptr;
-    plan_ = data::plan_series(table, series, options, source.columns, origin);
-    describe(table, series, inputs, targets, options);
-    if (options.from_last) scale_by_changes(series, inputs, targets);
-    if (origin != nullptr) data::take_scaling(description_, *origin, table.header().source());
-    inputs_ = normalise(series, inputs, &DataDescription::inputs, &Group::inputs);
-    targets_ = normalise(series, targets, &DataDescription::targets, &Group::targets);
-    keep_unknown(series, targets);
-    masks_ = series.missing == Missing::mask;
-    for (std::string& finding : data::lost_changes(description_, table, series, inputs, inputs_)) {
-      add_reading(std::move(finding));
-    }
-    add_features(table, series, inputs, options, origin);
+        segments_(source.series->segments),
+        row_of_step_(steps.rows) {
+    const auto& [inputs, targets, known] = source_.columns;
+    const DataDescription* const origin = source_.origin ? &*source_.origin : nullptr;
+    plan_ = data::plan_series(table(), table_rows(), source_.options, source_.columns, origin);
+    describe();
+    if (source_.options.from_last) scale_by_changes();
+    if (origin != nullptr) data::take_scaling(description_, *origin, table().header().source());
+    inputs_ = normalise(inputs, &DataDescription::inputs, &Group::inputs);
+    targets_ = normalise(targets, &DataDescription::targets, &Group::targets);
+    keep_unknown();
+    masks_ = table_rows().missing == Missing::mask;
+    set_reading(data::lost_changes(description_, table(), table_rows(), inputs, inputs_));
+    add_features(origin);
     std::vector<std::size_t> known_inputs;
-    for (const std::size_t position : known) known_inputs.push_back(input_at(position));
+    for (const std::size_t position : known) {
+      known_inputs.push_back(static_cast<std::size_t>(std::ranges::find(inputs, position) - inputs.begin()));
+    }
     data::add_ahead(known_inputs, segments_, description_, inputs_);
-    take_fingerprint(options);
+    take_fingerprint();
   }
 
-  void describe(const OpenTable& table, const SeriesTable& series, const std::vector<std::size_t>& inputs,
-                const std::vector<std::size_t>& targets, const SeriesOptions& options) {
+  const OpenTable& table() const { return *source_.table; }
+  const SeriesTable& table_rows() const { return *source_.series; }
+
+  void describe() {
+    const SeriesOptions& options = source_.options;
+    const SeriesTable& series = table_rows();
     description_.task = Task::forecast;
     description_.series.horizon = options.horizon;
-    description_.table.delimiter = table.format().delimiter;
-    description_.table.decimal = table.format().decimal;
-    description_.table.header = table.format().header;
-    description_.table.missing = options.missing;
+    description_.table = data::describe_table(table().format(), options.missing);
     description_.series.undated = options.undated;
     if (series.calendar && series.calendar->rises() && series.calendar->dates.irregular != Irregular::ignore) {
       description_.series.row_dates = series.calendar->dates;
@@ -169,65 +168,58 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
                          std::vector<Scaling> Group::*scaling) {
       for (const std::size_t position : chosen) {
         data::FittedColumn fitted =
-            data::fit_column(series, table, position, SeriesPart::training, plan_.logarithms[position]);
+            data::fit_column(series, table(), position, SeriesPart::training, plan_.logarithms[position]);
         columns.push_back(std::move(fitted.column));
         for (std::size_t g = 0; g < fitted.groups.size(); ++g) {
           (description_.series.groups[g].*scaling).push_back(fitted.groups[g]);
         }
       }
     };
-    add(inputs, description_.inputs, &Group::inputs);
-    add(targets, description_.targets, &Group::targets);
+    add(source_.columns.inputs, description_.inputs, &Group::inputs);
+    add(source_.columns.targets, description_.targets, &Group::targets);
   }
 
   /// The chosen columns, normalised, as [rows, columns].
-  std::vector<float> normalise(const SeriesTable& series, const std::vector<std::size_t>& chosen,
-                               std::vector<Column> DataDescription::*columns,
+  std::vector<float> normalise(const std::vector<std::size_t>& chosen, std::vector<Column> DataDescription::*columns,
                                std::vector<Scaling> Group::*scalings) const {
+    const SeriesTable& series = table_rows();
     std::vector<float> values(static_cast<std::size_t>(series.rows()) * chosen.size());
     for (const Segment& segment : segments_) {
       const std::vector<Column> own = training::columns_of(description_, segment, columns, scalings);
       for (std::size_t c = 0; c < chosen.size(); ++c) {
-        const auto& raw = series.columns[chosen[c]];
+        const auto& raw = series.values.columns[chosen[c]];
         const bool to_come = columns == &DataDescription::inputs;
         for (Index row = segment.first; row < segment.end + (to_come ? segment.to_come : 0); ++row) {
-          values[static_cast<std::size_t>(row) * chosen.size() + c] = data::normalise(
-              raw[row], own[c], series.values.source(row), series.values.lines[static_cast<std::size_t>(row)]);
+          values[static_cast<std::size_t>(row) * chosen.size() + c] =
+              data::normalise(raw[row], own[c], series.values.source(row), series.values.lines[row]);
         }
       }
     }
     return values;
   }
 
-  void scale_by_changes(const SeriesTable& series, const std::vector<std::size_t>& inputs,
-                        const std::vector<std::size_t>& targets) {
+  void scale_by_changes() {
+    const auto& [inputs, targets, known] = source_.columns;
     for (std::size_t c = 0; c < targets.size(); ++c) {
       if (std::ranges::find(inputs, targets[c]) == inputs.end()) continue;
       Column& column = description_.targets[c];
-      auto seen = data::values_of(series, targets[c], SeriesPart::training, column.logarithm);
+      auto seen = data::values_of(table_rows(), targets[c], SeriesPart::training, column.logarithm);
       for (std::size_t i = 0; i < seen.size() && !description_.series.groups.empty(); ++i) {
-        const Scaling& own = description_.series.groups[static_cast<std::size_t>(segments_[i].group)].targets[c];
+        const Scaling& own = description_.series.groups[segments_[i].group].targets[c];
         for (double& value : seen[i]) value = (value - own.mean) / own.scale;
       }
       data::fit_changes(column, seen, description_.series.horizon);
     }
   }
 
-  void take_fingerprint(const SeriesOptions& options) {
+  void take_fingerprint() {
+    const auto horizon = static_cast<std::uint64_t>(description_.series.horizon);
     for (const auto* values : {&inputs_, &targets_}) {
-      const auto bytes = std::as_bytes(std::span(*values));
-      fingerprint_ = data::fingerprint({reinterpret_cast<const char*>(bytes.data()), bytes.size()},
-                                       fingerprint_ + static_cast<std::uint64_t>(options.horizon));
+      fingerprint_ = data::fingerprint(data::bytes_of(*values), fingerprint_ + horizon);
     }
     for (const Segment& segment : segments_) {
       fingerprint_ = data::fingerprint("segment", fingerprint_ + static_cast<std::uint64_t>(segment.training_end));
     }
-  }
-
-  /// The input that is the value of a column of the table.
-  std::size_t input_at(std::size_t position) const {
-    const auto& inputs = source_.columns.inputs;
-    return static_cast<std::size_t>(std::ranges::find(inputs, position) - inputs.begin());
   }
 
   /// A segment's first row starts anew, wherever a batch meets it.
@@ -240,48 +232,42 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
   }
 
   /// [rows, targets], or empty if all targets are known.
-  void keep_unknown(const SeriesTable& series, const std::vector<std::size_t>& targets) {
+  void keep_unknown() {
+    const std::vector<std::size_t>& targets = source_.columns.targets;
     for (std::size_t c = 0; c < targets.size(); ++c) {
-      const auto& unknown = series.unknown[targets[c]];
-      if (unknown.empty()) continue;
-      unknown_.resize(static_cast<std::size_t>(series.rows()) * targets.size(), 0);
+      const auto& unknown = table_rows().values.filled[targets[c]];
+      unknown_.resize(std::max(unknown_.size(), unknown.size() * targets.size()), 0);
       for (std::size_t row = 0; row < unknown.size(); ++row) unknown_[row * targets.size() + c] = unknown[row];
     }
   }
 
   /// Inputs that are no values: where a date stands in its cycles, and whether a value was missing.
-  void add_features(const OpenTable& table, const SeriesTable& series, const std::vector<std::size_t>& inputs,
-                    const SeriesOptions& options, const DataDescription* origin) {
+  void add_features(const DataDescription* origin) {
+    const CalendarOptions& options = source_.options.calendar;
     std::vector<data::FeatureValues> features;
-    if (series.calendar) {
-      data::Calendar calendar = *series.calendar;
-      const std::string& name = table.header().names()[calendar.column];
-      if (calendar.rises() && options.calendar.read) choose_cycles(calendar, options);
+    if (table_rows().calendar) {
+      data::Calendar calendar = *table_rows().calendar;
+      const std::string& name = table().header().names()[calendar.column];
+      if (calendar.rises() && options.read) {
+        data::choose_cycles(calendar, options,
+                            {targets_, static_cast<Index>(description_.targets.size()), table_rows().calendar->seconds,
+                             calendar.dates.step, segments_, [&](Index row, Index c) { return is_known(row, c); }});
+        // To say when rows were and when those behind them are, whether or not the model reads dates.
+        description_.series.row_dates = calendar.dates;
+        description_.series.row_dates.column = name;
+      }
       if (calendar.rises()) features = data::date_features(calendar, name, segments_);
-      if (calendar.rises() && options.calendar.read) keep_dates(calendar, name);
       add_reading(calendar.describe(name));
     }
-    std::ranges::move(data::missing_features(table, series, inputs, masks_, origin), std::back_inserter(features));
+    const auto& inputs = source_.columns.inputs;
+    std::ranges::move(data::missing_features(table(), table_rows(), inputs, masks_, origin),
+                      std::back_inserter(features));
     data::add_features(features, description_, inputs_);
-  }
-
-  void choose_cycles(data::Calendar& calendar, const SeriesOptions& options) const {
-    const training::DatedRows rows{targets_,         static_cast<Index>(description_.targets.size()),
-                                   calendar.seconds, calendar.dates.step,
-                                   segments_,        [&](Index row, Index target) { return is_known(row, target); }};
-    data::choose_cycles(calendar, options.calendar, segments_,
-                        [&](std::span<const double> cycles) { return training::cycles_shown(rows, cycles); });
-  }
-
-  /// To say when rows were and when those behind them are, whether or not the model reads dates.
-  void keep_dates(const data::Calendar& calendar, const std::string& name) {
-    description_.series.row_dates = calendar.dates;
-    description_.series.row_dates.column = name;
   }
 
   void fill(const std::vector<Index>& places, Part part, Example& example) const override {
     std::vector<Index> rows = places;
-    for (Index& row : rows) row = row < 0 ? row : row_of_step_[static_cast<std::size_t>(row)];
+    for (Index& row : rows) row = row < 0 ? row : row_of_step_[row];
     fill_rows(rows, part, example);
   }
 
@@ -322,9 +308,12 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
   std::vector<float> targets_;                                   // [rows, targets]
 };
 
-/// `sources` are Sources, or tables in memory.
-template <class From>
-std::unique_ptr<Dataset> open_from(const From& sources, const SeriesOptions& options, const DataDescription* origin) {
+}  // namespace
+
+std::unique_ptr<Dataset> open_series(const TableSources& sources, const SeriesOptions& given,
+                                     const DataDescription* origin) {
+  if (origin != nullptr) data::check_origin_use(*origin, "series", sources.name());
+  const SeriesOptions options = origin == nullptr ? given : data::options_of(*origin, given);
   data::check_validation_fraction(options.validation_fraction);
   require(options.from_last || !options.autoregression, "autoregression goes with from_last");
   require(options.season >= 0, "season must not be negative, not {}", options.season);
@@ -349,44 +338,14 @@ std::unique_ptr<Dataset> open_from(const From& sources, const SeriesOptions& opt
   };
   std::erase_if(choice.left_out, is_read);
   choice.categories = data::category_columns(dataset->description(), table.header());
-  const auto numbers =
-      std::ranges::count_if(columns.inputs, [&](std::size_t column) { return column < table.header().width(); });
-  std::vector<std::string> reading =
-      table.reading(static_cast<std::size_t>(numbers) + choice.categories.size(), choice);
-  for (const std::string& finding : series->findings) reading.push_back(finding);
-  for (std::size_t column = 0; column < table.header().width(); ++column) {
-    if (series->columns[column].empty()) continue;
-    std::ranges::copy(data::sentinels(table.header().names()[column], series->columns[column], series->unknown[column],
-                                      series->values),
-                      std::back_inserter(reading));
+  std::vector<std::string> reading = table.reading(columns.inputs, choice);
+  for (const auto& findings :
+       {series->findings, data::sentinels(series->values, table.header().names()), dataset->reading()}) {
+    reading.insert(reading.end(), findings.begin(), findings.end());
   }
-  for (std::string& finding : dataset->reading()) reading.push_back(std::move(finding));
   dataset->set_reading(std::move(reading));
   dataset->add_reading(data::describe_filled(series->values, series->missing));
   return dataset;
-}
-
-template <class From>
-std::unique_ptr<Dataset> open_for(const From& sources, const SeriesOptions& options, const DataDescription* origin) {
-  if (origin == nullptr) return open_from(sources, options, nullptr);
-  data::check_origin_task(*origin, Task::forecast, false, data::first_name(sources));
-  return open_from(sources, data::options_of(*origin, options), origin);
-}
-
-}  // namespace
-
-std::unique_ptr<Dataset> open_series(const std::string& path, const SeriesOptions& options) {
-  return open_series(Sources{path}, options);
-}
-
-std::unique_ptr<Dataset> open_series(const Sources& sources, const SeriesOptions& options,
-                                     const DataDescription* origin) {
-  return open_for(sources, options, origin);
-}
-
-std::unique_ptr<Dataset> open_series_tables(const std::vector<Table>& tables, const SeriesOptions& options,
-                                            const DataDescription* origin) {
-  return open_for(tables, options, origin);
 }
 
 }  // namespace penstock

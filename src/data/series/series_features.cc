@@ -11,6 +11,19 @@ namespace penstock::data {
 
 using training::Segment;
 
+namespace {
+
+/// Rows [rows, before] with room for more columns: [rows, width].
+std::vector<float> widened(std::span<const float> values, std::size_t before, std::size_t width) {
+  std::vector<float> result(values.size() / before * width, 0.0f);
+  for (std::size_t row = 0; row < values.size() / before; ++row) {
+    std::ranges::copy(values.subspan(row * before, before), result.begin() + static_cast<std::ptrdiff_t>(row * width));
+  }
+  return result;
+}
+
+}  // namespace
+
 std::vector<FeatureValues> date_features(const Calendar& calendar, const std::string& name,
                                          const std::vector<Segment>& segments) {
   std::vector<FeatureValues> features;
@@ -22,7 +35,7 @@ std::vector<FeatureValues> date_features(const Calendar& calendar, const std::st
   std::vector<double> elapsed(calendar.seconds.size(), 1.0);  // the first row of a series is none too late
   for (const Segment& segment : segments) {
     for (Index row = segment.first + 1; row < segment.end + segment.to_come; ++row) {
-      elapsed[static_cast<std::size_t>(row)] = calendar.elapsed(row);
+      elapsed[row] = calendar.elapsed(row);
     }
   }
   Column column{.name = name, .feature = Feature::elapsed, .dates = calendar.dates.form};
@@ -37,16 +50,14 @@ std::vector<FeatureValues> missing_features(const OpenTable& table, const Series
   std::vector<FeatureValues> features;
   for (const std::size_t input : inputs) {
     if (table.header().category(input) != nullptr) continue;  // where no text is, is no category
-    const auto& unknown = series.unknown[input];
+    const auto& unknown = series.values.filled[input];
     const bool found = masks && std::ranges::find(unknown, 1) != unknown.end();
     if (origin == nullptr ? !found : !reads(*origin, names[input], Feature::missing)) continue;
-    features.emplace_back();
-    features.back().column.name = names[input];
-    features.back().column.feature = Feature::missing;
-    features.back().values.assign(static_cast<std::size_t>(series.rows()), 0.0);
+    std::vector<double> values(static_cast<std::size_t>(series.rows()), 0.0);
     for (std::size_t row = 0; row < unknown.size(); ++row) {
-      if (unknown[row] != 0) features.back().values[row] = std::nan("");
+      if (unknown[row] != 0) values[row] = std::nan("");
     }
+    features.push_back({{.name = names[input], .feature = Feature::missing}, std::move(values)});
   }
   return features;
 }
@@ -54,25 +65,21 @@ std::vector<FeatureValues> missing_features(const OpenTable& table, const Series
 void add_features(const std::vector<FeatureValues>& features, DataDescription& description,
                   std::vector<float>& inputs) {
   if (features.empty()) return;
-  const auto before = static_cast<Index>(description.inputs.size());
-  std::vector<float> widened;
-  for (Index row = 0; row < static_cast<Index>(inputs.size()) / before; ++row) {
-    const auto first = inputs.begin() + row * before;
-    widened.insert(widened.end(), first, first + before);
-    for (const FeatureValues& each : features) {
-      widened.push_back(static_cast<float>(each.column.normal(each.values[static_cast<std::size_t>(row)])));
+  const std::size_t before = description.inputs.size(), width = before + features.size();
+  inputs = widened(inputs, before, width);
+  for (std::size_t i = 0; i < features.size(); ++i) {
+    const auto& [column, values] = features[i];
+    for (std::size_t row = 0; row < inputs.size() / width; ++row) {
+      inputs[row * width + before + i] = static_cast<float>(column.normal(values[row]));
     }
-  }
-  inputs = std::move(widened);
-  for (const FeatureValues& each : features) {
-    description.inputs.push_back(each.column);
+    description.inputs.push_back(column);
     for (Group& group : description.series.groups) group.inputs.emplace_back();
   }
 }
 
 void add_ahead(const std::vector<std::size_t>& known, const std::vector<Segment>& segments,
                DataDescription& description, std::vector<float>& inputs) {
-  const std::size_t before = description.inputs.size(), rows = inputs.size() / before;
+  const std::size_t before = description.inputs.size();
   for (const std::size_t input : known) {
     Column later = description.inputs[input];
     for (later.ahead = 1; later.ahead <= description.series.horizon; ++later.ahead) {
@@ -82,12 +89,7 @@ void add_ahead(const std::vector<std::size_t>& known, const std::vector<Segment>
   }
   const std::size_t width = description.inputs.size();
   if (width == before) return;
-  std::vector<float> widened(rows * width, 0.0f);
-  for (std::size_t row = 0; row < rows; ++row) {
-    std::copy_n(inputs.begin() + static_cast<std::ptrdiff_t>(row * before), before,
-                widened.begin() + static_cast<std::ptrdiff_t>(row * width));
-  }
-  inputs = std::move(widened);
+  inputs = widened(inputs, before, width);
   for (const Segment& segment : segments) {
     const auto all = static_cast<std::size_t>(segment.rows() + segment.to_come);
     fill_ahead(description, std::span(inputs).subspan(static_cast<std::size_t>(segment.first) * width, all * width));

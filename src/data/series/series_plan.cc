@@ -10,6 +10,7 @@
 #include "base/side_by_side.h"
 #include "base/threads.h"
 #include "data/normalise.h"
+#include "forecast/linear/origins.h"
 #include "forecast/linear/season_choice.h"
 
 namespace penstock::data {
@@ -17,14 +18,10 @@ namespace {
 
 using training::Segment;
 
-std::vector<std::span<const double>> spans_of(const std::vector<std::vector<double>>& values) {
-  return {values.begin(), values.end()};
-}
-
 /// Returns the mean and the scale by which the values of a segment are normalised.
 Scaling scaling_of(const FittedColumn& fitted, const Segment& segment) {
   if (segment.group < 0) return {fitted.column.mean, fitted.column.scale};
-  return fitted.groups[static_cast<std::size_t>(segment.group)];
+  return fitted.groups[segment.group];
 }
 
 class SeriesPlanner {
@@ -44,7 +41,7 @@ class SeriesPlanner {
   training::LinearPlan choose(std::size_t position, bool logarithm, Index season) const {
     const FittedColumn fitted = fit_column(series_, table_, position, part_, logarithm);
     const auto values = normal_values(position, fitted, logarithm);
-    const auto z = spans_of(values);
+    const auto z = training::spans_of(values);
     const training::RawValue raw = raw_values(position, fitted, logarithm);
     training::LinearChoice without = choose(z, season, raw, zero_of(fitted.column, series_.groups.size()));
     if (known_values_.empty() || !options_.autoregression) return {std::move(without), std::nullopt};
@@ -54,7 +51,7 @@ class SeriesPlanner {
     const training::RawValue raw_of_rest = [&](std::size_t segment, Index row, double value) {
       return raw(segment, row, value + training::effect_on(known_[segment], row, found));
     };
-    training::LinearChoice with = choose(spans_of(rest), season, raw_of_rest, std::nullopt);
+    training::LinearChoice with = choose(training::spans_of(rest), season, raw_of_rest, std::nullopt);
     const Index longest = std::max(with.season, without.season);
     without.error = training::error_with_effects(z, known_, nullptr, without, longest, raw);
     with.error = training::error_with_effects(z, known_, &effects, with, longest, raw);
@@ -112,7 +109,7 @@ class SeriesPlanner {
   }
 
   bool is_positive(std::size_t position) const {
-    return std::ranges::all_of(series_.columns[position], [](double value) { return value > 0.0; });
+    return std::ranges::all_of(series_.values.columns[position], [](double value) { return value > 0.0; });
   }
 
   /// Errors count in the values' own unit; those of groups in units of the group, whose sizes may differ by much.
@@ -142,13 +139,20 @@ class SeriesPlanner {
   std::vector<training::Covariates> known_;                     // the same, of each segment
 };
 
+/// A category is 0 or 1 in all series: in one that shows it always, it says which series this is.
+FittedColumn unscaled(const TableHeader::Category& category, const OpenTable& table, const SeriesTable& series) {
+  const std::string& name = table.header().names()[category.column];
+  return {.column = {.name = name, .feature = Feature::category, .category = category.text},
+          .groups = std::vector<Scaling>(series.groups.size())};
+}
+
 }  // namespace
 
 std::vector<std::vector<double>> values_of(const SeriesTable& series, std::size_t position, SeriesPart part,
                                            bool logarithm) {
   std::vector<std::vector<double>> all;
   for (const Segment& segment : series.segments) {
-    const auto begin = series.columns[position].begin();
+    const auto begin = series.values.columns[position].begin();
     auto& values = all.emplace_back(begin + segment.first,
                                     begin + (part == SeriesPart::training ? segment.training_end : segment.end));
     for (double& value : values) value = logarithm ? std::log(value) : value;
@@ -160,20 +164,6 @@ std::optional<double> zero_of(const Column& column, std::size_t groups) {
   if (column.logarithm || groups > 0) return std::nullopt;
   return column.normal(0.0);
 }
-
-namespace {
-
-/// A category is 0 or 1 in all series: in one that shows it always, it says which series this is.
-FittedColumn unscaled(const TableHeader::Category& category, const OpenTable& table, const SeriesTable& series) {
-  FittedColumn result;
-  result.column.name = table.header().names()[category.column];
-  result.column.feature = Feature::category;
-  result.column.category = category.text;
-  result.groups.resize(series.groups.size());
-  return result;
-}
-
-}  // namespace
 
 FittedColumn fit_column(const SeriesTable& series, const OpenTable& table, std::size_t position, SeriesPart part,
                         bool logarithm) {
@@ -211,7 +201,7 @@ SeriesPlan plan_series(const OpenTable& table, const SeriesTable& series, const 
     return logarithm ? Transform::logarithm : options.transform;
   };
   SeriesPlan result;
-  result.logarithms.assign(series.columns.size(), false);
+  result.logarithms.assign(series.values.columns.size(), false);
   if (options.autoregression) result.linear.resize(targets.size());
   for (std::size_t c = 0; c < targets.size(); ++c) {
     if (std::ranges::find(inputs, targets[c]) == inputs.end()) continue;

@@ -41,11 +41,11 @@ const Segment& segment_of(const std::vector<Segment>& segments, Index row) {
 std::vector<Column> columns_of(const DataDescription& data, const Segment& segment,
                                std::vector<Column> DataDescription::*columns, std::vector<Scaling> Group::*scalings) {
   if (segment.group < 0) return data.*columns;
-  return with_scalings(data.*columns, data.series.groups[static_cast<std::size_t>(segment.group)].*scalings);
+  return with_scalings(data.*columns, data.series.groups[segment.group].*scalings);
 }
 
 DataDescription SegmentDescriptions::of(const Segment& segment) const {
-  return segment.group < 0 ? data_ : groups_.of(data_.series.groups[static_cast<std::size_t>(segment.group)]);
+  return segment.group < 0 ? data_ : groups_.of(data_.series.groups[segment.group]);
 }
 
 void forecast_segment(const Model& model, const SeriesRows& series, const Segment& segment, Index first,

@@ -57,12 +57,10 @@ Index HeldOutBatches::longest_of(Index turn) const {
 std::optional<HeldOutBatch> HeldOutBatches::batch(Index i) const {
   const Index turn = std::ranges::upper_bound(ends_, i) - ends_.begin();
   if (i < 0 || turn == turns_) return std::nullopt;
-  const Index window = turn == 0 ? i : i - ends_[static_cast<std::size_t>(turn - 1)], begin = window * steps_;
-  HeldOutBatch batch{.steps = std::min(steps_, longest_of(turn) - begin),
-                     .continues = window > 0,
-                     .lengths = {},
-                     .rows = {},
-                     .leads = {}};
+  const Index window = turn == 0 ? i : i - ends_[turn - 1], begin = window * steps_;
+  HeldOutBatch batch;
+  batch.steps = std::min(steps_, longest_of(turn) - begin);
+  batch.continues = window > 0;
   for (auto k = static_cast<std::size_t>(turn); k < all_.size(); k += static_cast<std::size_t>(turns_)) {
     const LedRows& each = all_[k];
     const Index length = std::clamp<Index>(each.length() - begin, 0, batch.steps);

@@ -8,7 +8,7 @@
 /// In which order training and validation walk through the segments of a series.
 namespace penstock::data {
 
-/// The steps of StreamWindows: first those of training, segment by segment, then those whose forecasts are held out.
+/// The steps of a StreamDataset: first those of training, segment by segment, then those whose forecasts are held out.
 struct SeriesSteps {
   explicit SeriesSteps(const std::vector<training::Segment>& segments);
 

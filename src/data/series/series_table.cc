@@ -1,7 +1,5 @@
 #include "data/series/series_table.h"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <span>
 #include <unordered_map>
@@ -38,41 +36,34 @@ bool is_enough(const Split& split, const SeriesOptions& options) {
 /// Where the rows of the files belong: to a segment for each file and group.
 class RowSorter {
  public:
+  /// Files come one after the other.
   void add(std::size_t file, const std::string& group) {
     const auto [found, first] = numbers_.try_emplace(group, static_cast<Index>(groups_.size()));
+    const Index number = found->second;
     if (first) groups_.push_back(group);
-    const auto [place, starts] = places_.try_emplace(std::pair(file, found->second), rows_.size());
-    if (starts) {
-      rows_.emplace_back();
-      segment_groups_.push_back(found->second);
+    if (first) latest_.emplace_back();
+    if (first || latest_[number].file != file) {
+      latest_[number] = {file, rows_.size()};
+      rows_.push_back({{}, number});
     }
-    rows_[place->second].push_back(count_++);
+    rows_[latest_[number].segment].rows.push_back(count_++);
   }
 
-  struct Rows {
-    std::vector<Index> rows;
-    Index group;
-  };
   /// The segments of a group, in the order of the files, behind those of the group before.
-  std::vector<Rows> take() {
-    std::vector<Rows> all;
-    for (std::size_t i = 0; i < rows_.size(); ++i) all.push_back({std::move(rows_[i]), segment_groups_[i]});
-    std::ranges::stable_sort(all, {}, &Rows::group);
-    return all;
+  std::vector<RowRun> take() {
+    std::ranges::stable_sort(rows_, {}, &RowRun::group);
+    return std::move(rows_);
   }
   const std::vector<std::string>& groups() const { return groups_; }
   Index count() const { return count_; }
 
  private:
-  struct PairHash {
-    std::size_t operator()(const std::pair<std::size_t, Index>& pair) const {
-      return pair.first * 0x9e3779b97f4a7c15ULL ^ static_cast<std::size_t>(pair.second);
-    }
+  struct Latest {
+    std::size_t file = 0, segment = 0;
   };
   std::unordered_map<std::string, Index> numbers_;
-  std::unordered_map<std::pair<std::size_t, Index>, std::size_t, PairHash> places_;
-  std::vector<std::vector<Index>> rows_;
-  std::vector<Index> segment_groups_;
+  std::vector<Latest> latest_;  // segment of each group
+  std::vector<RowRun> rows_;
   std::vector<std::string> groups_;
   Index count_ = 0;
 };
@@ -80,23 +71,23 @@ class RowSorter {
 template <typename T>
 std::vector<T> in_order(const std::vector<T>& values, const std::vector<Index>& order) {
   std::vector<T> result;
+  if (values.empty()) return result;
   result.reserve(order.size());
-  for (const Index row : order) result.push_back(values[static_cast<std::size_t>(row)]);
+  for (const Index row : order) result.push_back(values[row]);
   return result;
 }
 
-void reorder(TableValues& values, const std::vector<Index>& order) {
-  const auto rows = static_cast<std::size_t>(values.rows());
+/// Leaves these rows in this order.
+void reorder(TableValues& values, std::optional<Calendar>& calendar, const std::vector<Index>& order) {
   for (auto& column : values.columns) column = in_order(column, order);
   for (auto& filled : values.filled) {
-    if (filled.empty()) continue;
-    filled.resize(rows, 0);
+    if (!filled.empty()) filled.resize(values.lines.size(), 0);
     filled = in_order(filled, order);
     if (std::ranges::find(filled, 1) == filled.end()) filled.clear();
   }
   values.lines = in_order(values.lines, order);
   values.files = in_order(values.files, order);
-  values.starts.clear();
+  if (calendar) calendar->seconds = in_order(calendar->seconds, order);
 }
 
 class SeriesReader {
@@ -133,11 +124,10 @@ class SeriesReader {
     SeriesTable result;
     if (grouped_) result.groups = sorter.groups();
     if (!undated_.empty()) result.findings.push_back(undated_);
-    std::vector<RowSorter::Rows> runs = sorter.take();
+    std::vector<RowRun> runs = sorter.take();
     read_dates(runs, values, result);
     split(sorter, runs, values, result);
-    reorder(values, result.order);
-    if (result.calendar) result.calendar->seconds = in_order(result.calendar->seconds, result.order);
+    reorder(values, result.calendar, order_);
     fill(std::move(values), used, names, result);
     return result;
   }
@@ -147,12 +137,6 @@ class SeriesReader {
   bool reads_dates() const {
     const bool known = dates_ != nullptr && table_.header().find(dates_->column).has_value();
     return options_.calendar.read || options_.irregular != Irregular::ignore || known;
-  }
-
-  static std::vector<RowRun> runs_of(const std::vector<RowSorter::Rows>& all) {
-    std::vector<RowRun> runs;
-    for (const RowSorter::Rows& each : all) runs.push_back(each.rows);
-    return runs;
   }
 
   /// Before anything else of these rows is looked at: a line "Total" may lack more than a date.
@@ -167,7 +151,7 @@ class SeriesReader {
       const bool by_column = group_.has_value();
       sorter.add(rows.file(), by_column ? rows.fields()[*group_].text() : group_of(rows));
     }
-    const auto calendar = find_calendar(table_, options_, columns_.inputs, runs_of(sorter.take()), places.take());
+    const auto calendar = find_calendar(table_, options_, columns_.inputs, sorter.take(), places.take());
     require(calendar || dates_ != nullptr, "undated: {} has no column of dates among {}", path_,
             table_.header().list());
     if (!calendar || calendar->undated.empty()) return;
@@ -194,10 +178,10 @@ class SeriesReader {
     return group_ ? rows.header().label(rows.fields(), *group_) : std::string();
   }
 
-  void read_dates(std::vector<RowSorter::Rows>& runs, TableValues& values, SeriesTable& result) {
+  void read_dates(std::vector<RowRun>& runs, TableValues& values, SeriesTable& result) {
     result.missing = options_.missing;
     if (!reads_dates()) return;
-    result.calendar = find_calendar(table_, options_, columns_.inputs, runs_of(runs), values);
+    result.calendar = find_calendar(table_, options_, columns_.inputs, runs, values);
     if (!result.calendar) return;
     RowDates& dates = result.calendar->dates;
     if (dates_ != nullptr) check_step(dates, *dates_, path_);
@@ -206,7 +190,7 @@ class SeriesReader {
       dates = {dates.irregular, dates.column, dates.form, dates_->step, dates_->working_days};
     }
     if (dates.irregular != Irregular::fill || result.calendar->missing == 0.0) return;
-    for (RowSorter::Rows& run : runs) put_in_missing(run.rows, values, *result.calendar);
+    for (RowRun& run : runs) put_in_missing(run.rows, values, *result.calendar);
     // Values that are missing by themselves are still refused.
     if (result.missing == Missing::refuse) result.missing = Missing::mask;
   }
@@ -221,7 +205,7 @@ class SeriesReader {
           all.push_back(values.rows());
           values.add_missing_row(row);
           calendar.seconds.push_back(date);
-          to_come_.push_back(to_come_[static_cast<std::size_t>(row)]);
+          to_come_.push_back(to_come_[row]);
         }
       }
       all.push_back(row);
@@ -248,7 +232,7 @@ class SeriesReader {
   /// Rows at the end of a series that say only what is known in advance. Throws for one in the middle that lacks its
   /// targets, if such rows are refused.
   Index count_to_come(const std::vector<Index>& rows, const TableValues& values) const {
-    const auto lacks = [&](Index row) { return to_come_[static_cast<std::size_t>(row)]; };
+    const auto lacks = [&](Index row) { return to_come_[row]; };
     Index count = 0;
     while (count < static_cast<Index>(rows.size()) && lacks(rows[rows.size() - 1 - static_cast<std::size_t>(count)])) {
       ++count;
@@ -259,19 +243,18 @@ class SeriesReader {
       fail(ErrorCode::bad_input,
            "{}:{}: no target has a value, but rows with values follow; the option 'missing' (carry, interpolate or "
            "mask) accepts such rows",
-           values.source(*gap), values.lines[static_cast<std::size_t>(*gap)]);
+           values.source(*gap), values.lines[*gap]);
     }
     return count;
   }
 
-  void split(const RowSorter& sorter, const std::vector<RowSorter::Rows>& all, const TableValues& values,
-             SeriesTable& result) {
+  void split(const RowSorter& sorter, const std::vector<RowRun>& all, const TableValues& values, SeriesTable& result) {
     if (all.size() == 1 && !grouped_) {
       const std::vector<Index>& rows = all.front().rows;
       check_only(static_cast<Index>(rows.size()) - count_to_come(rows, values));
     }
     Index longest = 0, longest_training = 0;
-    for (const RowSorter::Rows& each : all) {
+    for (const RowRun& each : all) {
       const Index to_come = count_to_come(each.rows, values);
       const auto rows = static_cast<Index>(each.rows.size()) - to_come;
       longest = std::max(longest, rows);
@@ -282,10 +265,10 @@ class SeriesReader {
         continue;
       }
       if (split.held_out == 0 && options_.validation_fraction > 0.0) ++not_held_out_;
-      const auto first = static_cast<Index>(result.order.size());
+      const auto first = static_cast<Index>(order_.size());
       result.segments.push_back({first, first + split.training, first + rows, grouped_ ? each.group : -1, to_come});
       most_to_come_ = std::max(most_to_come_, to_come);
-      result.order.insert(result.order.end(), each.rows.begin(), each.rows.end());
+      order_.insert(order_.end(), each.rows.begin(), each.rows.end());
       longest_training = std::max(longest_training, split.training);
     }
     if (result.segments.empty()) refuse_short(sorter, longest);
@@ -322,8 +305,8 @@ class SeriesReader {
          sorter.groups().size() > 1 ? "the groups" : "the files", longest);
   }
 
-  std::string name_of(const RowSorter::Rows& rows, const SeriesTable& result) const {
-    return grouped_ ? in_quotes(result.groups[static_cast<std::size_t>(rows.group)]) : "a file";
+  std::string name_of(const RowRun& rows, const SeriesTable& result) const {
+    return grouped_ ? in_quotes(result.groups[rows.group]) : "a file";
   }
 
   /// Groups of which nothing is left.
@@ -331,10 +314,10 @@ class SeriesReader {
     std::vector<Index> numbers(result.groups.size(), -1);
     std::vector<std::string> kept;
     for (Segment& segment : result.segments) {
-      Index& number = numbers[static_cast<std::size_t>(segment.group)];
+      Index& number = numbers[segment.group];
       if (number < 0) {
         number = static_cast<Index>(kept.size());
-        kept.push_back(result.groups[static_cast<std::size_t>(segment.group)]);
+        kept.push_back(result.groups[segment.group]);
       }
       segment.group = number;
     }
@@ -359,12 +342,8 @@ class SeriesReader {
           fmt::format("{} at the end, of which only known columns are read", counted(most_to_come_, "row")));
     }
     if (left_out_.empty()) return;
-    constexpr std::size_t shown = 6;
-    const std::size_t more = left_out_.size() > shown ? left_out_.size() - shown : 0;
-    const auto first = std::vector<std::string>(left_out_.begin(), left_out_.end() - static_cast<std::ptrdiff_t>(more));
-    result.findings.push_back(fmt::format("{} series of fewer than {} rows left out: {}{}", left_out_.size(),
-                                          options_.horizon + 1, fmt::join(first, ", "),
-                                          more > 0 ? fmt::format(" and {} more", more) : ""));
+    result.findings.push_back(fmt::format("{} series of fewer than {} rows left out: {}", left_out_.size(),
+                                          options_.horizon + 1, list_of(left_out_)));
   }
 
   void fill(TableValues values, const std::vector<std::size_t>& used, const std::vector<std::string>& names,
@@ -373,13 +352,14 @@ class SeriesReader {
     for (const Segment& segment : result.segments) begins.push_back(segment.first);
     fill_missing(values, begins, result.missing, names);
     forget_rows_to_come(values, result.segments);
-    result.columns.resize(table_.header().names().size());
-    result.unknown.resize(result.columns.size());
+    auto columns = std::exchange(values.columns, {});
+    auto filled = std::exchange(values.filled, {});
+    values.columns.resize(table_.header().names().size());
+    values.filled.resize(values.columns.size());
     for (std::size_t i = 0; i < used.size(); ++i) {
-      result.columns[used[i]] = std::move(values.columns[i]);
-      result.unknown[used[i]] = values.filled[i];
+      values.columns[used[i]] = std::move(columns[i]);
+      values.filled[used[i]] = std::move(filled[i]);
     }
-    values.columns.clear();
     result.values = std::move(values);
   }
 
@@ -396,6 +376,7 @@ class SeriesReader {
   const SeriesOptions& options_;
   const RowDates* dates_;
   const std::string& path_;
+  std::vector<Index> order_;        // of each row, its number in the files
   std::string undated_;             // what is said of rows that were left out
   Index rows_in_files_ = 0;         // those behind them were put in
   bool grouped_ = false;            // by a column or by files
@@ -407,12 +388,6 @@ class SeriesReader {
 };
 
 }  // namespace
-
-Index SeriesTable::training_rows() const {
-  Index sum = 0;
-  for (const Segment& segment : segments) sum += segment.training_rows();
-  return sum;
-}
 
 SeriesTable read_series(OpenTable& table, const SeriesColumns& columns, const SeriesOptions& options,
                         const RowDates* dates) {
@@ -427,8 +402,9 @@ SeriesTable training_part(const SeriesTable& series, const SeriesOptions& option
   constexpr double share = 0.2;
   SeriesOptions divided = options;
   divided.validation_fraction = share;
-  SeriesTable part;
-  part.groups = series.groups;
+  SeriesTable part = series;
+  part.segments.clear();
+  part.findings.clear();
   std::vector<Index> rows;
   for (const Segment& segment : series.segments) {
     const Split split = split_rows(segment.training_rows(), divided);
@@ -442,19 +418,7 @@ SeriesTable training_part(const SeriesTable& series, const SeriesOptions& option
     fail(ErrorCode::bad_input, "{}: {} of training cannot be divided so that {} of them can be held out", path,
          counted(rows.size(), "row"), options.horizon);
   }
-  part.order = in_order(series.order, rows);
-  for (const auto& column : series.columns) {
-    part.columns.push_back(column.empty() ? std::vector<double>() : in_order(column, rows));
-  }
-  for (const auto& unknown : series.unknown) {
-    part.unknown.push_back(unknown.empty() ? std::vector<std::uint8_t>() : in_order(unknown, rows));
-  }
-  part.values.lines = in_order(series.values.lines, rows);
-  part.values.files = in_order(series.values.files, rows);
-  part.values.sources = series.values.sources;
-  part.missing = series.missing;
-  part.calendar = series.calendar;
-  if (part.calendar) part.calendar->seconds = in_order(part.calendar->seconds, rows);
+  reorder(part.values, part.calendar, rows);
   return part;
 }
 

@@ -19,17 +19,13 @@ namespace penstock::data {
 /// follow each other here.
 struct SeriesTable {
   std::vector<training::Segment> segments;
-  std::vector<std::string> groups;                 // names, in the order of their first rows; empty: there are none
-  std::vector<Index> order;                        // of each row, its number in the files
-  std::vector<std::vector<double>> columns;        // by position in the header; empty if not used
-  std::vector<std::vector<std::uint8_t>> unknown;  // the same: 1 where a value is filled in
-  TableValues values;                              // without columns: where each row came from
-  std::optional<Calendar> calendar;                // if there is one and it matters; seconds of all rows
-  Missing missing = Missing::refuse;               // what became of missing values
-  std::vector<std::string> findings;               // about groups, for Dataset::reading()
+  std::vector<std::string> groups;    // names, in the order of their first rows; empty: there are none
+  TableValues values;                 // columns by position in the header
+  std::optional<Calendar> calendar;   // if there is one and it matters; seconds of all rows
+  Missing missing = Missing::refuse;  // what became of missing values
+  std::vector<std::string> findings;  // about groups, for Dataset::reading()
 
   Index rows() const { return values.rows(); }
-  Index training_rows() const;
 };
 
 /// Positions in the header of what a series model reads and forecasts.

@@ -3,7 +3,6 @@
 #include <span>
 
 #include "base/check.h"
-#include "data/divisible.h"
 #include "data/origin.h"
 #include "data/stream_dataset.h"
 #include "penstock/data/dataset.h"
@@ -30,7 +29,7 @@ std::vector<float> scaled(std::span<const float> samples, const Column& column) 
 }
 
 /// Step p reads sample p of the input and is asked for sample p of the target.
-class SoundDataset final : public data::StreamDataset, public training::Divisible {
+class SoundDataset final : public data::StreamDataset {
  public:
   SoundDataset(const Sound& input, const Sound& target, Index held_out, const std::string& input_path,
                const std::string& target_path, const DataDescription* origin)
@@ -44,17 +43,17 @@ class SoundDataset final : public data::StreamDataset, public training::Divisibl
     input_ = scaled(input.samples, description_.inputs[0]);
     target_ = scaled(target.samples, description_.targets[0]);
     for (const auto* values : {&input_, &target_}) {
-      const auto bytes = std::as_bytes(std::span(*values));
-      fingerprint_ = data::fingerprint({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, fingerprint_ + 1);
+      fingerprint_ = data::fingerprint(data::bytes_of(*values), fingerprint_ + 1);
     }
     fingerprint_ += static_cast<std::uint64_t>(held_out);
   }
 
+  Index folds() const override { return 1; }
   std::unique_ptr<Dataset> inner(Index /*fold*/) const override {
     constexpr double share = 0.2;
     auto part = std::make_unique<SoundDataset>(*this);
     const Index held_out = data::held_out(training_steps(), share);
-    part->narrow(training_steps() - held_out, held_out);
+    part->narrow(held_out);
     return part;
   }
 
@@ -79,7 +78,7 @@ class SoundDataset final : public data::StreamDataset, public training::Divisibl
 
 std::unique_ptr<Dataset> open_sound(const std::string& input, const std::string& target, const SoundOptions& options,
                                     const DataDescription* origin) {
-  if (origin != nullptr) data::check_origin_task(*origin, Task::forecast, true, input);
+  if (origin != nullptr) data::check_origin_use(*origin, "sound", input);
   data::check_validation_fraction(options.validation_fraction);
   const Sound in = read_sound(input), out = read_sound(target);
   if (in.sample_rate != out.sample_rate) {

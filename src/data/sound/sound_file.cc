@@ -125,7 +125,7 @@ Sound read_sound(const std::string& path) {
     stop_if_asked();
     for (std::int64_t i = 0; i < got; ++i) {
       float sum = 0.0f;
-      for (int c = 0; c < info.channels; ++c) sum += frames[static_cast<std::size_t>(i * info.channels + c)];
+      for (int c = 0; c < info.channels; ++c) sum += frames[i * info.channels + c];
       sound.samples.push_back(sum / static_cast<float>(info.channels));
     }
     if (sound.samples.size() > most_samples) fail(ErrorCode::bad_input, "{}: more than {} samples", path, most_samples);

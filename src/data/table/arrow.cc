@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -109,26 +110,12 @@ std::int64_t whole_item(const ArrowArray& array, std::int64_t place) {
 
 /// Returns null for a format that is not one of whole numbers.
 WholeItem whole_item_of(std::string_view format) {
-  switch (format.size() == 1 ? format.front() : '\0') {
-    case 'c':
-      return whole_item<std::int8_t>;
-    case 'C':
-      return whole_item<std::uint8_t>;
-    case 's':
-      return whole_item<std::int16_t>;
-    case 'S':
-      return whole_item<std::uint16_t>;
-    case 'i':
-      return whole_item<std::int32_t>;
-    case 'I':
-      return whole_item<std::uint32_t>;
-    case 'l':
-      return whole_item<std::int64_t>;
-    case 'L':
-      return whole_item<std::uint64_t>;
-    default:
-      return nullptr;
-  }
+  constexpr std::pair<std::string_view, WholeItem> items[] = {
+      {"c", whole_item<std::int8_t>},   {"C", whole_item<std::uint8_t>}, {"s", whole_item<std::int16_t>},
+      {"S", whole_item<std::uint16_t>}, {"i", whole_item<std::int32_t>}, {"I", whole_item<std::uint32_t>},
+      {"l", whole_item<std::int64_t>},  {"L", whole_item<std::uint64_t>}};
+  const auto found = std::ranges::find(items, format, &std::pair<std::string_view, WholeItem>::first);
+  return found == std::end(items) ? nullptr : found->second;
 }
 
 Reader wholes(WholeItem read, std::int64_t unit = 1) {
@@ -302,59 +289,44 @@ class ArrowColumn {
   Reader read_;
 };
 
-class ArrowReader {
- public:
-  ArrowReader(ArrowArrayStream& stream, const std::string& name) : stream_(stream), name_(name) {
-    Released<ArrowSchema> schema;
-    check(stream_.get_schema(&stream_, &schema.value));
-    const std::string format = text_of(schema.value.format);
-    if (format != "+s") {
-      fail(ErrorCode::bad_input,
-           "{}: this is one column of Arrow's type {}, not a table with names of columns; series.to_frame('NAME') of "
-           "pandas, or series.to_frame() of Polars, makes a table of a series",
-           name, in_quotes(format));
-    }
-    if (schema.value.n_children == 0) fail(ErrorCode::bad_input, "{}: the table has no columns", name);
-    for (const bool index : {true, false}) {
-      for (std::int64_t i = 0; i < schema.value.n_children; ++i) {
-        ArrowColumn column(*schema.value.children[i], i, name);
-        if (column.is_index() == index) columns_.push_back(std::move(column));
-      }
-    }
-  }
-
-  Table read() {
-    for (;;) {
-      Released<ArrowArray> batch;
-      check(stream_.get_next(&stream_, &batch.value));
-      if (batch.value.release == nullptr) break;
-      for (ArrowColumn& column : columns_) column.add(batch.value, name_);
-    }
-    std::vector<TableColumn> columns;
-    for (ArrowColumn& column : columns_) columns.push_back(column.take());
-    return {.name = name_, .columns = std::make_shared<const data::TableColumns>(std::move(columns))};
-  }
-
- private:
-  void check(int error) {
-    if (error == 0) return;
-    const char* const why = stream_.get_last_error(&stream_);
-    fail(ErrorCode::bad_input, "{}: the table cannot be read: {}", name_,
-         why != nullptr ? std::string(why) : std::string(std::strerror(error)));
-  }
-
-  ArrowArrayStream& stream_;
-  std::string name_;
-  std::vector<ArrowColumn> columns_;
-};
-
 }  // namespace
 
 Table table_of_arrow(ArrowArrayStream& stream, const std::string& name) {
   require(stream.release != nullptr, "the stream of {} has been read already", name);
   Released<ArrowArrayStream> owned;
   std::swap(owned.value, stream);
-  return ArrowReader(owned.value, name).read();
+  const auto check = [&](int error) {
+    if (error == 0) return;
+    const char* const why = owned.value.get_last_error(&owned.value);
+    fail(ErrorCode::bad_input, "{}: the table cannot be read: {}", name,
+         why != nullptr ? std::string(why) : std::string(std::strerror(error)));
+  };
+  Released<ArrowSchema> schema;
+  check(owned.value.get_schema(&owned.value, &schema.value));
+  const std::string format = text_of(schema.value.format);
+  if (format != "+s") {
+    fail(ErrorCode::bad_input,
+         "{}: this is one column of Arrow's type {}, not a table with names of columns; series.to_frame('NAME') of "
+         "pandas, or series.to_frame() of Polars, makes a table of a series",
+         name, in_quotes(format));
+  }
+  if (schema.value.n_children == 0) fail(ErrorCode::bad_input, "{}: the table has no columns", name);
+  std::vector<ArrowColumn> columns;
+  for (const bool index : {true, false}) {
+    for (std::int64_t i = 0; i < schema.value.n_children; ++i) {
+      ArrowColumn column(*schema.value.children[i], i, name);
+      if (column.is_index() == index) columns.push_back(std::move(column));
+    }
+  }
+  for (;;) {
+    Released<ArrowArray> batch;
+    check(owned.value.get_next(&owned.value, &batch.value));
+    if (batch.value.release == nullptr) break;
+    for (ArrowColumn& column : columns) column.add(batch.value, name);
+  }
+  std::vector<TableColumn> read;
+  for (ArrowColumn& column : columns) read.push_back(column.take());
+  return {.name = name, .columns = std::make_shared<const data::TableColumns>(std::move(read))};
 }
 
 }  // namespace penstock

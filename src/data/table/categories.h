@@ -25,7 +25,6 @@ class CategoryFields {
  public:
   /// Adds the columns of a category. Returns their positions in the header.
   std::vector<std::size_t> add(TableHeader& header, CategoryColumn column);
-  bool empty() const { return columns_.empty(); }
   /// `record` has the fields of the file alone. Returns the columns whose text is none of their categories.
   std::vector<std::size_t> extend(std::vector<Field>& record) const;
 

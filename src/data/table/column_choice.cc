@@ -197,6 +197,7 @@ OpenTable::Choice ColumnChooser::choice() const {
     }
   }
   leave_out_counters(choice);
+  if (!any_) choice.left_out.clear();
   const bool none = any_ && choice.columns.empty() && (needs_number_ || choice.categories.empty());
   if (none && constant) {
     fail(ErrorCode::bad_input, "{}: no numeric column changes, so there is nothing to learn from among {}",

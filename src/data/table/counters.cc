@@ -14,6 +14,9 @@
 
 namespace penstock::data {
 
+namespace {
+
+/// "id", "store_id", "Customer ID", "uuid".
 bool may_name_identifiers(std::string_view column) {
   const std::string name = lower_case(column);
   if (name == "id" || name == "uid" || name == "uuid" || name == "identifier") return true;
@@ -25,6 +28,7 @@ bool may_name_identifiers(std::string_view column) {
          std::isalpha(static_cast<unsigned char>(name[size - 3])) != 0;
 }
 
+/// Counters, or times of rows.
 bool may_name_counters(std::string_view column) {
   // Dates among them that were read as such are none of these numbers.
   constexpr std::array<std::string_view, 23> names = {
@@ -34,6 +38,11 @@ bool may_name_counters(std::string_view column) {
   const std::string name = lower_case(column);
   return std::ranges::find(names, name) != names.end();
 }
+
+}  // namespace
+
+CounterSearch::CounterSearch(std::string_view column)
+    : identifies_(may_name_identifiers(column)), counts_(may_name_counters(column)) {}
 
 void CounterSearch::look(std::optional<double> value, std::size_t series) {
   if (last_.size() <= series) last_.resize(series + 1);

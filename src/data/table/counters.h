@@ -11,16 +11,10 @@
 /// Columns of numbers that count or name rows, and measure nothing: an index, the seconds since a start, an identifier.
 namespace penstock::data {
 
-/// Returns whether a column has a name of identifiers: "id", "store_id", "Customer ID", "uuid".
-bool may_name_identifiers(std::string_view column);
-/// Returns whether a column has a name of counters or times of rows: "index", "row", "time", "step".
-bool may_name_counters(std::string_view column);
-
 /// Looks at the values of one column, row by row in each series, for what makes it a counter.
 class CounterSearch {
  public:
-  explicit CounterSearch(std::string_view column)
-      : identifies_(may_name_identifiers(column)), counts_(may_name_counters(column)) {}
+  explicit CounterSearch(std::string_view column);
 
   /// `series` counts from 0; a row without a value has none.
   void look(std::optional<double> value, std::size_t series);

@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <unordered_set>
 
 #include "base/check.h"
 #include "base/counted.h"
 #include "base/quote.h"
 #include "data/table/number.h"
+#include "data/text_encoding.h"
 
 namespace penstock::data {
 namespace {
@@ -19,15 +19,6 @@ template <class... Args>
 [[noreturn]] void fail_at(std::string_view source, Index line, Index column, fmt::format_string<Args...> format,
                           Args&&... args) {
   fail(ErrorCode::bad_input, "{}:{}:{}: {}", source, line, column, fmt::format(format, std::forward<Args>(args)...));
-}
-
-bool is_utf8(const std::string& text) {
-  try {
-    (void)nlohmann::json(text).dump();
-    return true;
-  } catch (const nlohmann::json::type_error&) {
-    return false;
-  }
 }
 
 /// pandas writes its index as a first column whose name is empty, and reads it back under such a name.
@@ -147,26 +138,20 @@ void CsvReader::end_line() {
 
 Index CsvReader::column() const { return static_cast<Index>(position_ - line_begin_) + 1; }
 
-TableHeader::TableHeader(const std::vector<Field>& fields, std::string source, char decimal)
-    : TableHeader(std::move(source), decimal) {
+TableHeader::TableHeader(const std::vector<Field>& fields, std::string source, char decimal, bool named)
+    : source_(std::move(source)), decimal_(decimal) {
   std::unordered_set<std::string> seen;
   for (const auto& field : fields) {
-    unnamed_.push_back(is_no_name(field.text()));
-    names_.push_back(unnamed_.back() ? fmt::format("column{}", names_.size() + 1) : field.text());
-    if (!is_utf8(field.text())) {
+    unnamed_.push_back(named && is_no_name(field.text()));
+    names_.push_back(named && !unnamed_.back() ? field.text() : fmt::format("column{}", names_.size() + 1));
+    if (!named) continue;
+    if (!io::is_utf8(field.text())) {
       fail_at(source_, field.line, field.column, "the column name {} is not UTF-8", in_quotes(field.text()));
     }
     if (!seen.insert(names_.back()).second) {
       fail_at(source_, field.line, field.column, "the header has two columns {}", in_quotes(names_.back()));
     }
   }
-}
-
-TableHeader TableHeader::without_names(std::size_t count, std::string source, char decimal) {
-  TableHeader header(std::move(source), decimal);
-  for (std::size_t i = 1; i <= count; ++i) header.names_.push_back(fmt::format("column{}", i));
-  header.unnamed_.assign(count, false);
-  return header;
 }
 
 std::optional<std::size_t> TableHeader::find(std::string_view name) const {
@@ -187,14 +172,17 @@ const TableHeader::Category* TableHeader::category(std::size_t column) const {
   return column < width() ? nullptr : &categories_[column - width()];
 }
 
+std::string list_of(std::vector<std::string> all, std::size_t most) {
+  const std::size_t more = all.size() > most ? all.size() - most : 0;
+  all.resize(all.size() - more);
+  return fmt::format("{}{}", fmt::join(all, ", "), more > 0 ? fmt::format(" and {} more", more) : "");
+}
+
 std::string TableHeader::list() const {
   constexpr std::size_t most = 12;
-  std::string text;
-  for (std::size_t i = 0; i < std::min(width(), most); ++i) {
-    text += fmt::format("{}{}", i == 0 ? "" : ", ", in_quotes(names_[i]));
-  }
-  if (width() > most) text += fmt::format(" and {} more", width() - most);
-  return text;
+  std::vector<std::string> quoted;
+  for (std::size_t i = 0; i < width(); ++i) quoted.push_back(in_quotes(names_[i]));
+  return list_of(std::move(quoted), most);
 }
 
 void TableHeader::check_width(const std::vector<Field>& record) const {
@@ -202,11 +190,6 @@ void TableHeader::check_width(const std::vector<Field>& record) const {
   // Point at the first field too many, or at the last one there is.
   const Field& place = record[std::min(width(), record.size() - 1)];
   fail_at(source_, place.line, place.column, "{}, the header has {}", counted(record.size(), "field"), width());
-}
-
-double TableHeader::number(const std::vector<Field>& record, std::size_t column) const {
-  ColumnKind kind = ColumnKind::number;
-  return number(record, column, kind);
 }
 
 double TableHeader::number(const std::vector<Field>& record, std::size_t column, ColumnKind& kind) const {
@@ -241,7 +224,7 @@ const std::string& TableHeader::label(const std::vector<Field>& record, std::siz
   if (field.text().empty()) {
     fail_at(source_, field.line, field.column, "column {}: the value is missing", in_quotes(names_[column]));
   }
-  if (!is_utf8(field.text())) {
+  if (!io::is_utf8(field.text())) {
     fail_at(source_, field.line, field.column, "column {}: {} is not UTF-8", in_quotes(names_[column]),
             in_quotes(field.text()));
   }

@@ -62,11 +62,10 @@ enum class ColumnKind { unknown, number, boolean };
 /// The columns of a table: their names, and how their fields are read.
 class TableHeader {
  public:
-  /// `fields` are the first record. A column without a name is called by its place: "column1". `decimal` starts the
-  /// fraction of numbers. Throws Error(bad_input) for a name that is not UTF-8 or there twice.
-  TableHeader(const std::vector<Field>& fields, std::string source, char decimal = '.');
-  /// Makes the header of a table without names: so many columns, called "column1", "column2", ...
-  static TableHeader without_names(std::size_t count, std::string source, char decimal = '.');
+  /// `fields` are the first record: names, or else values (`named`: false). A column without a name is called by its
+  /// place: "column1". `decimal` starts the fraction of numbers. Throws Error(bad_input) for a name that is not UTF-8
+  /// or there twice.
+  TableHeader(const std::vector<Field>& fields, std::string source, char decimal = '.', bool named = true);
 
   const std::string& source() const { return source_; }
   const std::vector<std::string>& names() const { return names_; }
@@ -87,10 +86,8 @@ class TableHeader {
   std::size_t width() const { return names_.size() - categories_.size(); }
   /// Throws Error(bad_input) unless the record has one field a column of the file.
   void check_width(const std::vector<Field>& record) const;
-  /// The field as a finite number; throws Error(bad_input) with the place, the column's name and what was found.
-  double number(const std::vector<Field>& record, std::size_t column) const;
-  /// Returns the field as a number in a column that may hold truth values; `kind` is the type of the column's fields so
-  /// far, and is set by the first.
+  /// Returns the field as a finite number, 1 or 0 for a truth value. `kind` is the type of the column's fields so far,
+  /// and is set by the first. Throws Error(bad_input) with the place, the column's name and what was found.
   double number(const std::vector<Field>& record, std::size_t column, ColumnKind& kind) const;
   /// The field as text; throws Error(bad_input) if it is empty or not UTF-8.
   const std::string& label(const std::vector<Field>& record, std::size_t column) const;
@@ -98,14 +95,15 @@ class TableHeader {
   bool looks_numeric(const Field& field) const;
 
  private:
-  explicit TableHeader(std::string source, char decimal) : source_(std::move(source)), decimal_(decimal) {}
-
   std::string source_;
   char decimal_;
   std::vector<std::string> names_;
   std::vector<bool> unnamed_;
   std::vector<Category> categories_;  // the last columns
 };
+
+/// "a, b and 3 more": at most so many of all.
+std::string list_of(std::vector<std::string> all, std::size_t most = 6);
 
 /// The field as a number if it is a finite one, written with a point.
 std::optional<double> finite_number(std::string_view text);

@@ -4,6 +4,7 @@
 #include <array>
 #include <cctype>
 #include <charconv>
+#include <chrono>
 #include <cmath>
 
 #include "base/lower_case.h"
@@ -14,26 +15,15 @@ namespace {
 
 constexpr double seconds_a_day = 86400.0;
 
-/// Days since 1970-01-01 in the Gregorian calendar: years counted from March have their leap day at the end.
-double days_from(int year, int month, int day) {
-  const int y = month <= 2 ? year - 1 : year;
-  const int era = (y >= 0 ? y : y - 399) / 400;
-  const int year_of_era = y - era * 400;
-  const int day_of_year = (153 * (month + (month > 2 ? -3 : 9)) + 2) / 5 + day - 1;
-  const int day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
-  return static_cast<double>(era) * 146097.0 + static_cast<double>(day_of_era) - 719468.0;
+double seconds_of(std::chrono::sys_days day) {
+  return static_cast<double>(day.time_since_epoch().count()) * seconds_a_day;
 }
 
-bool is_day(int year, int month, int day) {
-  if (year < 1 || year > 9999 || month < 1 || month > 12 || day < 1) return false;
-  const bool leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-  constexpr std::array days = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
-  return day <= days[static_cast<std::size_t>(month - 1)] + (month == 2 && leap ? 1 : 0);
-}
-
+/// The seconds of a day of the Gregorian calendar; nothing if it has no such day.
 std::optional<double> day(int year, int month, int day_of_month) {
-  if (!is_day(year, month, day_of_month)) return std::nullopt;
-  return days_from(year, month, day_of_month) * seconds_a_day;
+  if (year < 1 || year > 9999 || month < 1 || day_of_month < 1) return std::nullopt;
+  const auto date = std::chrono::year(year) / month / day_of_month;
+  return date.ok() ? std::optional(seconds_of(date)) : std::nullopt;
 }
 
 /// Reads a text from the front; each function leaves it alone when it finds something else.
@@ -153,9 +143,8 @@ int full_year(int year, bool two_digits) { return !two_digits ? year : year < 70
 
 /// The Monday of a week as ISO 8601 counts them: the first one holds the 4th of January.
 double monday_of(int year, int week) {
-  const double fourth = days_from(year, 1, 4);
-  const double weekday = std::fmod(std::fmod(fourth + 3.0, 7.0) + 7.0, 7.0);  // 1970-01-01 was a Thursday; Monday is 0
-  return (fourth - weekday + 7.0 * (week - 1)) * seconds_a_day;
+  const std::chrono::sys_days fourth = std::chrono::year(year) / 1 / 4;
+  return seconds_of(fourth - (std::chrono::weekday(fourth) - std::chrono::Monday) + std::chrono::weeks(week - 1));
 }
 
 /// 2020-03-04, 2020-03, 2020Q1, 2020M03, 2020-W10 and 20200304.
@@ -216,6 +205,24 @@ std::optional<double> name_first(Scanner scan) {
   return at(day(scan.digits(4, 4), month, day_of_month), scan);
 }
 
+/// Returns whether these are rising dates, except for a few that are no dates.
+bool are_rising_dates(std::span<const double> values, DateForm form) {
+  constexpr std::size_t least = 3, part = 10;  // a tenth, at least one, of three and more
+  std::size_t others = 0;
+  std::optional<double> first, last;
+  for (const double value : values) {
+    if (!date_from_number(value, form)) {
+      ++others;
+      continue;
+    }
+    if (last && value < *last) return false;
+    first = first.value_or(value);
+    last = value;
+  }
+  if (first == last) return false;
+  return others == 0 || (values.size() - others >= least && others <= std::max<std::size_t>(1, values.size() / part));
+}
+
 }  // namespace
 
 std::optional<double> parse_date(std::string_view text, DateForm form) {
@@ -266,7 +273,7 @@ std::optional<double> date_from_number(double value, DateForm form) {
       return (value - excels_1970) * seconds_a_day;
     case DateForm::year:
       if (!whole || !(value >= 1000.0 && value <= 2999.0)) return std::nullopt;
-      return days_from(static_cast<int>(value), 1, 1) * seconds_a_day;
+      return day(static_cast<int>(value), 1, 1);
     case DateForm::digits: {
       if (!whole || !(value >= 19000101.0 && value <= 21001231.0)) return std::nullopt;
       const int digits = static_cast<int>(value);
@@ -282,28 +289,6 @@ std::optional<double> date_from_number(double value, DateForm form) {
   }
   return std::nullopt;
 }
-
-namespace {
-
-/// Returns whether these are rising dates, except for a few that are no dates.
-bool are_rising_dates(std::span<const double> values, DateForm form) {
-  constexpr std::size_t least = 3, part = 10;  // a tenth, at least one, of three and more
-  std::size_t others = 0;
-  std::optional<double> first, last;
-  for (const double value : values) {
-    if (!date_from_number(value, form)) {
-      ++others;
-      continue;
-    }
-    if (last && value < *last) return false;
-    first = first.value_or(value);
-    last = value;
-  }
-  if (first == last) return false;
-  return others == 0 || (values.size() - others >= least && others <= std::max<std::size_t>(1, values.size() / part));
-}
-
-}  // namespace
 
 std::optional<DateForm> number_form(std::string_view column, std::span<const double> values) {
   if (!may_name_dates(column)) return std::nullopt;

@@ -16,9 +16,7 @@ namespace penstock::data {
 namespace {
 
 /// The fields of one object, in their order, as a table writes them.
-struct Row {
-  std::vector<std::pair<std::string, std::string>> fields;
-};
+using Row = std::vector<std::pair<std::string, std::string>>;
 
 /// Hears of the keys and values of objects as they are parsed, so that nothing deep is ever built. What it cannot take
 /// it says in `problem`.
@@ -76,7 +74,7 @@ class ObjectReader final : public nlohmann::json_sax<nlohmann::json> {
 
   bool value(std::string text) {
     if (!inside_) return refuse("a value, not an object");
-    rows_.back().fields.emplace_back(key_, std::move(text));
+    rows_.back().emplace_back(key_, std::move(text));
     return true;
   }
 
@@ -145,7 +143,7 @@ std::string table_of_json(std::string_view content, const std::string& source, b
   std::vector<std::string> columns;
   std::map<std::string, std::size_t, std::less<>> positions;
   for (const Row& row : rows) {
-    for (const auto& [key, value] : row.fields) {
+    for (const auto& [key, value] : row) {
       if (positions.try_emplace(key, columns.size()).second) columns.push_back(key);
     }
   }
@@ -158,7 +156,7 @@ std::string table_of_json(std::string_view content, const std::string& source, b
   for (const Row& row : rows) {
     stop_if_asked();
     std::vector<std::string_view> fields(columns.size());
-    for (const auto& [key, value] : row.fields) fields[positions.find(key)->second] = value;
+    for (const auto& [key, value] : row) fields[positions.find(key)->second] = value;
     add_row(table, fields);
   }
   return table;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <span>
 #include <string>
 
 #include "base/lower_case.h"
@@ -19,31 +20,28 @@ std::errc parse_plain(std::string_view text, double& value) {
 }
 
 // Blank, no-break space, narrow no-break space, thin space.
-constexpr std::array<std::string_view, 4> spaces = {" ", "\xc2\xa0", "\xe2\x80\xaf", "\xe2\x80\x89"};
+constexpr std::string_view spaces[] = {" ", "\xc2\xa0", "\xe2\x80\xaf", "\xe2\x80\x89"};
+constexpr std::string_view apostrophes[] = {"'", "\xe2\x80\x99"};
+// Dollar, euro, pound, yen.
+constexpr std::string_view currencies[] = {"$", "\xe2\x82\xac", "\xc2\xa3", "\xc2\xa5"};
 
-/// The space that the text ends with, whole; empty if it ends with none.
-std::string_view trailing_space(std::string_view text) {
-  const auto found = std::find_if(spaces.begin(), spaces.end(), [&](auto space) { return text.ends_with(space); });
-  return found == spaces.end() ? std::string_view() : *found;
+/// Returns the sign among these that the text starts with; empty if it starts with none.
+std::string_view first_of(std::span<const std::string_view> signs, std::string_view text) {
+  const auto found = std::ranges::find_if(signs, [&](auto sign) { return text.starts_with(sign); });
+  return found == signs.end() ? std::string_view() : *found;
 }
 
-/// Returns the space that the text starts with, whole; empty if it starts with none.
-std::string_view leading_space(std::string_view text) {
-  const auto found = std::find_if(spaces.begin(), spaces.end(), [&](auto space) { return text.starts_with(space); });
-  return found == spaces.end() ? std::string_view() : *found;
+/// Returns the sign among these that the text ends with; empty if it ends with none.
+std::string_view last_of(std::span<const std::string_view> signs, std::string_view text) {
+  const auto found = std::ranges::find_if(signs, [&](auto sign) { return text.ends_with(sign); });
+  return found == signs.end() ? std::string_view() : *found;
 }
 
 /// The separator of groups that the text starts with; empty if it is none.
 std::string_view group_separator(std::string_view text, char decimal) {
-  if (!text.empty() && text[0] == (decimal == '.' ? ',' : '.')) return text.substr(0, 1);
-  static constexpr std::array<std::string_view, 2> apostrophes = {"'", "\xe2\x80\x99"};
-  for (const std::string_view separator : apostrophes) {
-    if (text.starts_with(separator)) return separator;
-  }
-  for (const std::string_view separator : spaces) {
-    if (text.starts_with(separator)) return separator;
-  }
-  return {};
+  if (text.starts_with(decimal == '.' ? ',' : '.')) return text.substr(0, 1);
+  const std::string_view apostrophe = first_of(apostrophes, text);
+  return apostrophe.empty() ? first_of(spaces, text) : apostrophe;
 }
 
 /// Drops the separators of a whole part such as "1,234,567"; false if the groups are not of three digits.
@@ -65,26 +63,22 @@ bool join_groups(std::string_view text, char decimal, std::string& digits) {
   return true;
 }
 
-// Dollar, euro, pound, yen.
-constexpr std::array<std::string_view, 4> currencies = {"$", "\xe2\x82\xac", "\xc2\xa3", "\xc2\xa5"};
-
-/// Drops one of these and the spaces between it and the number; false if the text begins with none.
+/// Drops a currency and the spaces between it and the number; false if the text begins with none.
 bool drop_leading_currency(std::string_view& text) {
-  const auto found =
-      std::find_if(currencies.begin(), currencies.end(), [&](auto sign) { return text.starts_with(sign); });
-  if (found == currencies.end()) return false;
-  text.remove_prefix(found->size());
-  for (auto space = leading_space(text); !space.empty(); space = leading_space(text)) text.remove_prefix(space.size());
+  const std::string_view currency = first_of(currencies, text);
+  text.remove_prefix(currency.size());
+  if (currency.empty()) return false;
+  for (auto space = first_of(spaces, text); !space.empty(); space = first_of(spaces, text)) {
+    text.remove_prefix(space.size());
+  }
   return true;
 }
 
 /// Drops a currency or a percent sign behind the number, and the space before it.
 void drop_trailing_unit(std::string_view& text) {
-  const auto found =
-      std::find_if(currencies.begin(), currencies.end(), [&](auto sign) { return text.ends_with(sign); });
-  if (found == currencies.end() && !text.ends_with('%')) return;
-  text.remove_suffix(found == currencies.end() ? 1 : found->size());
-  for (auto space = trailing_space(text); !space.empty(); space = trailing_space(text)) {
+  const std::string_view unit = text.ends_with('%') ? "%" : last_of(currencies, text);
+  text.remove_suffix(unit.size());
+  for (auto space = last_of(spaces, text); !unit.empty() && !space.empty(); space = last_of(spaces, text)) {
     text.remove_suffix(space.size());
   }
 }
@@ -124,28 +118,6 @@ std::optional<std::string> plain_form(std::string_view text, char decimal) {
   return plain;
 }
 
-}  // namespace
-
-std::errc parse_number(std::string_view text, char decimal, double& value) {
-  // Nearly all numbers of most files are plain ones, and need no second form.
-  if (decimal == '.') {
-    const std::errc error = parse_plain(text, value);
-    if (error != std::errc::invalid_argument) return error;
-  }
-  const std::optional<std::string> plain = plain_form(text, decimal);
-  return plain ? parse_plain(*plain, value) : std::errc::invalid_argument;
-}
-
-std::optional<double> parse_boolean(std::string_view text) {
-  if (text.size() < 2 || text.size() > 5) return std::nullopt;
-  const std::string word = lower_case(text);
-  if (word == "true" || word == "yes") return 1.0;
-  if (word == "false" || word == "no") return 0.0;
-  return std::nullopt;
-}
-
-namespace {
-
 struct TruthWords {
   std::string_view yes, no;
 };
@@ -171,6 +143,24 @@ constexpr TruthWords truth_words[] = {
 // clang-format on
 
 }  // namespace
+
+std::errc parse_number(std::string_view text, char decimal, double& value) {
+  // Nearly all numbers of most files are plain ones, and need no second form.
+  if (decimal == '.') {
+    const std::errc error = parse_plain(text, value);
+    if (error != std::errc::invalid_argument) return error;
+  }
+  const std::optional<std::string> plain = plain_form(text, decimal);
+  return plain ? parse_plain(*plain, value) : std::errc::invalid_argument;
+}
+
+std::optional<double> parse_boolean(std::string_view text) {
+  if (text.size() < 2 || text.size() > 5) return std::nullopt;
+  const std::string word = lower_case(text);
+  if (word == "true" || word == "yes") return 1.0;
+  if (word == "false" || word == "no") return 0.0;
+  return std::nullopt;
+}
 
 std::optional<double> parse_truth(std::string_view text) {
   if (text.empty() || text.size() > 10) return std::nullopt;

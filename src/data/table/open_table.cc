@@ -1,8 +1,7 @@
 #include "data/table/open_table.h"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 #include "base/counted.h"
@@ -29,22 +28,18 @@ CsvReader reader_of(const std::string& content, const FoundFormat& format, std::
   return {std::string_view(content).substr(format.skipped), format.delimiter, source, format.first_line};
 }
 
-TableHeader header_of(const std::vector<Field>& first, const FoundFormat& format, const std::string& source) {
-  if (!format.header) return TableHeader::without_names(first.size(), source, format.decimal);
-  return {first, source, format.decimal};
-}
-
 TableHeader read_header(const std::string& content, const FoundFormat& format, const std::string& path) {
   std::vector<Field> fields;
   if (!reader_of(content, format, path).next(fields)) {
     fail(ErrorCode::bad_input, "{}: the file is empty; it must start with the names of its columns", path);
   }
-  return header_of(fields, format, path);
+  return {fields, path, format.decimal, format.header};
 }
 
-std::vector<Table> read_tables(const Sources& sources) {
-  std::vector<Table> tables;
-  for (const std::string& path : io::files_to_read(sources)) {
+std::vector<Table> read_tables(const TableSources& sources) {
+  std::vector<Table> tables = sources.tables;
+  if (!tables.empty()) return tables;
+  for (const std::string& path : io::files_to_read(sources.paths)) {
     tables.push_back({path, read_table(path)});
     refuse_binary(tables.back().text, path);
   }
@@ -53,9 +48,8 @@ std::vector<Table> read_tables(const Sources& sources) {
 
 }  // namespace
 
-OpenTable::OpenTable(const Sources& sources, const TableFormat& format) : OpenTable(read_tables(sources), format) {}
-
-OpenTable::OpenTable(std::vector<Table> tables, const TableFormat& format) {
+OpenTable::OpenTable(const TableSources& sources, const TableFormat& format) {
+  std::vector<Table> tables = read_tables(sources);
   require(!tables.empty(), "sources must name at least one file");
   for (Table& table : tables) {
     sources_.push_back(table.name);
@@ -73,7 +67,7 @@ OpenTable::OpenTable(std::vector<Table> tables, const TableFormat& format) {
 
 OpenTable::File OpenTable::open_columns(const Table& table, const TableFormat& given) {
   const FoundFormat found = find_format(*table.columns, given);
-  return {{}, table.columns, found, header_of(table.columns->header(), found, table.name)};
+  return {{}, table.columns, found, {table.columns->header(), table.name, found.decimal, found.header}};
 }
 
 OpenTable::File OpenTable::open_text(Table& table, TableFormat given) {
@@ -136,19 +130,6 @@ OpenTable::Choice OpenTable::choose_columns(const ColumnQuestion& question) cons
   return chooser.choice();
 }
 
-namespace {
-
-constexpr std::size_t most_named = 6;  // of what was found
-
-/// "a, b and 3 more"
-std::string list_of(std::vector<std::string> all) {
-  const std::size_t more = all.size() > most_named ? all.size() - most_named : 0;
-  all.resize(all.size() - more);
-  return fmt::format("{}{}", fmt::join(all, ", "), more > 0 ? fmt::format(" and {} more", more) : "");
-}
-
-}  // namespace
-
 /// Describes the words of truth values, except true and false, which are plain.
 std::string OpenTable::describe_truths(const Choice& choice) const {
   std::vector<std::string> all;
@@ -159,7 +140,7 @@ std::string OpenTable::describe_truths(const Choice& choice) const {
   return all.empty() ? "" : "truth values in " + list_of(std::move(all));
 }
 
-std::vector<std::string> OpenTable::reading(std::size_t read, const Choice& choice) const {
+std::vector<std::string> OpenTable::reading(const std::vector<std::size_t>& read, const Choice& choice) const {
   std::vector<std::string> findings;
   if (windows_1252_) findings.emplace_back("as text in Windows-1252, because it is not UTF-8");
   if (const std::string text = describe(format()); !text.empty()) findings.push_back(text);
@@ -168,8 +149,9 @@ std::vector<std::string> OpenTable::reading(std::size_t read, const Choice& choi
     for (const LeftOut& column : choice.left_out) {
       all.push_back(fmt::format("{} ({})", header().names()[column.column], column.reason));
     }
-    findings.push_back(
-        fmt::format("{} read, {} left out: {}", counted(read, "column"), choice.left_out.size(), list_of(all)));
+    const auto numbers = std::ranges::count_if(read, [&](std::size_t column) { return column < header().width(); });
+    const std::string used = counted(static_cast<std::size_t>(numbers) + choice.categories.size(), "column");
+    findings.push_back(fmt::format("{} read, {} left out: {}", used, choice.left_out.size(), list_of(all)));
   }
   for (const auto& [column, texts] : choice.categories) {
     const std::string count = texts.size() == 1 ? "a category" : fmt::format("{} categories", texts.size());
@@ -185,7 +167,6 @@ void TableRows::open(std::size_t file) {
   opened_ = true;
   file_ = file;
   place_ = 0;
-  starts_file_ = false;
   if (opened.columns) return;
   reader_.emplace(reader_of(opened.content, opened.format, opened.header.source()));
   if (opened.format.header) reader_->next(fields_);
@@ -197,7 +178,6 @@ bool TableRows::read_file() {
 }
 
 bool TableRows::read() {
-  if (!opened_) open(0);
   while (!read_file()) {
     if (file_ + 1 == table_.files_.size()) return false;
     open(file_ + 1);
@@ -209,12 +189,11 @@ bool TableRows::read() {
 bool TableRows::next() {
   constexpr std::size_t rows_between_stops = 1024;
   if (row_ % rows_between_stops == 0) stop_if_asked();
-  const std::size_t before = opened_ ? file_ : table_.files_.size();
   const auto& left_out = table_.left_out_;
   do {
     if (!read()) return false;
   } while (row_++ < left_out.size() && left_out[row_ - 1]);
-  starts_file_ = file_ != before;
+  starts_file_ = std::exchange(opened_, false);
   (void)table_.categories_.extend(fields_);
   return true;
 }

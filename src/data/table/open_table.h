@@ -32,8 +32,7 @@ class OpenTable {
  public:
   /// Throws Error(io_failure) if a file cannot be read, Error(bad_input) if one is empty or no table, its header is not
   /// sound, or it has other columns than the first.
-  OpenTable(const Sources& sources, const TableFormat& format);
-  OpenTable(std::vector<Table> tables, const TableFormat& format);
+  OpenTable(const TableSources& sources, const TableFormat& format);
 
   /// Header and format of the first file.
   const TableHeader& header() const { return files_.front().header; }
@@ -58,7 +57,7 @@ class OpenTable {
     std::vector<std::size_t> columns;
     std::vector<CategoryColumn> categories;
     std::vector<TruthColumn> truths;  ///< Those of the columns that hold such words.
-    std::vector<LeftOut> left_out;
+    std::vector<LeftOut> left_out;    ///< Empty if ColumnQuestion::only says which columns are read.
   };
   /// All columns of numbers, as the first value that is not missing shows, or of truth values, as the first two words
   /// show. Later values do not count: one bad value must be an error, not the end of a column. Dates, a first column
@@ -73,9 +72,9 @@ class OpenTable {
   /// Leaves out these rows, by their numbers in all files together, from now on.
   void leave_out(const std::vector<Index>& rows);
 
-  /// Returns the sentences of Dataset::reading(); `read` columns were used, and `choice` is empty if they were asked
-  /// for.
-  std::vector<std::string> reading(std::size_t read, const Choice& choice) const;
+  /// Returns the sentences of Dataset::reading(). `read` are the columns that were used, those of categories among
+  /// them; `choice` is empty if they were asked for.
+  std::vector<std::string> reading(const std::vector<std::size_t>& read, const Choice& choice) const;
 
   const Sources& sources() const { return sources_; }
 
@@ -103,7 +102,7 @@ class OpenTable {
 
 class TableRows {
  public:
-  explicit TableRows(const OpenTable& table) : table_(table) {}
+  explicit TableRows(const OpenTable& table) : table_(table) { open(0); }
 
   /// False behind the last row of the last file. Passes over rows that are left out. Throws Error(bad_input) for a row
   /// of another width than the header.
@@ -123,12 +122,11 @@ class TableRows {
   bool read();
 
   const OpenTable& table_;
-  bool opened_ = false;
   std::size_t file_ = 0, row_ = 0;   // row_: of those of the files, the next one
   std::optional<CsvReader> reader_;  // of a file's text; empty for columns, which are read at `place_`
   std::size_t place_ = 0;
   std::vector<Field> fields_;
-  bool starts_file_ = false;
+  bool opened_ = false, starts_file_ = false;  // no row of the file was read yet; the row is the first one
 };
 
 }  // namespace penstock::data

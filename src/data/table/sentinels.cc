@@ -59,12 +59,11 @@ struct Ends {
 
 constexpr std::size_t enough_sizes = 12;
 
-Ends ends_of(const std::vector<double>& values, const std::vector<std::uint8_t>& filled,
-             const std::set<double>& without) {
+Ends ends_of(const TableValues& values, std::size_t column, const std::set<double>& without) {
   Ends ends;
-  for (std::size_t row = 0; row < values.size(); ++row) {
-    const double value = values[row];
-    if (!std::isfinite(value) || (!filled.empty() && filled[row] != 0) || without.contains(value)) continue;
+  for (Index row = 0; row < static_cast<Index>(values.columns[column].size()); ++row) {
+    const double value = values.columns[column][row];
+    if (!std::isfinite(value) || values.is_filled(column, row) || without.contains(value)) continue;
     ends.low.see(value);
     ends.high.see(-value);
     ++ends.all;
@@ -90,45 +89,38 @@ bool is_sentinel(const End& end, const End& other, const Ends& ends) {
   return end.count >= 3 && sizes >= 10 && beyond >= 100.0 * range;
 }
 
-std::string describe(double sentinel, const std::string& name, const std::vector<double>& values,
-                     const std::vector<std::uint8_t>& filled, const TableValues& where) {
+std::string describe(double sentinel, const std::string& name, const TableValues& values, std::size_t column) {
   Index count = 0, known = 0, first = -1;
-  const auto place = [&](Index row) {
-    return std::pair(where.files[static_cast<std::size_t>(row)], where.lines[static_cast<std::size_t>(row)]);
-  };
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const auto row = static_cast<Index>(i);
-    if (!filled.empty() && filled[i] != 0) continue;
+  const auto place = [&](Index row) { return std::pair(values.files[row], values.lines[row]); };
+  for (Index row = 0; row < values.rows(); ++row) {
+    if (values.is_filled(column, row)) continue;
     ++known;
-    if (values[i] != sentinel) continue;
+    if (values.columns[column][row] != sentinel) continue;
     ++count;
     if (first < 0 || place(row) < place(first)) first = row;
   }
   return fmt::format(
       "warning: column {}: {} in {} of {} rows, first in line {} of {}, is far from all other values: if it stands for "
       "a missing value, leave these cells empty, and the option 'missing' (carry, interpolate or mask) deals with them",
-      in_quotes(name), sentinel, count, known, place(first).second, where.source(first));
+      in_quotes(name), sentinel, count, known, values.lines[first], values.source(first));
 }
 
 }  // namespace
 
-std::vector<std::string> sentinels(const std::string& name, const std::vector<double>& values,
-                                   const std::vector<std::uint8_t>& filled, const TableValues& where) {
+std::vector<std::string> sentinels(const TableValues& values, const std::vector<std::string>& names) {
   std::vector<std::string> findings;
-  std::set<double> found;
-  for (;;) {
-    const Ends ends = ends_of(values, filled, found);
-    double sentinel = 0.0;
-    if (is_sentinel(ends.low, ends.high, ends)) {
-      sentinel = ends.low.value;
-    } else if (is_sentinel(ends.high, ends.low, ends)) {
-      sentinel = -ends.high.value;
-    } else {
-      return findings;
+  for (std::size_t column = 0; column < values.columns.size(); ++column) {
+    std::set<double> found;
+    for (;;) {
+      const Ends ends = ends_of(values, column, found);
+      const bool low = is_sentinel(ends.low, ends.high, ends);
+      if (!low && !is_sentinel(ends.high, ends.low, ends)) break;
+      const double sentinel = low ? ends.low.value : -ends.high.value;
+      found.insert(sentinel);
+      findings.push_back(describe(sentinel, names[column], values, column));
     }
-    found.insert(sentinel);
-    findings.push_back(describe(sentinel, name, values, filled, where));
   }
+  return findings;
 }
 
 }  // namespace penstock::data

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -10,10 +9,8 @@
 /// their column, and all forecasts of it.
 namespace penstock::data {
 
-/// Returns warnings about such numbers in a column, for Dataset::reading(): for each number how often and where it
-/// occurs, and what to do. `values` and `filled` are those of the column, as TableValues has them, and `where` says
-/// where its rows come from.
-std::vector<std::string> sentinels(const std::string& name, const std::vector<double>& values,
-                                   const std::vector<std::uint8_t>& filled, const TableValues& where);
+/// Returns warnings about such numbers in all columns, for Dataset::reading(): for each number how often and where it
+/// occurs, and what to do. `names` are those of the columns.
+std::vector<std::string> sentinels(const TableValues& values, const std::vector<std::string>& names);
 
 }  // namespace penstock::data

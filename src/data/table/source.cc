@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <array>
-#include <cctype>
 
 #include "base/check.h"
 #include "base/lower_case.h"
@@ -20,11 +19,12 @@
 namespace penstock {
 namespace {
 
+constexpr std::size_t head_bytes = std::size_t{1} << 16;
+
 /// Returns the head of a file that shows its kind, up to the end of a line.
 std::string table_head(const std::string& path) {
-  constexpr std::size_t enough = std::size_t{1} << 16;
-  std::string head = io::read_data_head(path, enough);
-  const bool cut = head.size() == enough;
+  std::string head = io::read_data_head(path, head_bytes);
+  const bool cut = head.size() == head_bytes;
   if (data::is_json_table(path)) return data::table_of_json(head, path, cut);
   if (cut) head.resize(head.rfind('\n') + 1);
   return head;
@@ -48,14 +48,8 @@ std::vector<std::string> column_names(const std::string& path, const TableFormat
 
 /// Programs in TypeScript have the same extension as the archive's files.
 bool names_series(std::string_view content) {
-  std::string head(content.substr(0, std::size_t{1} << 16));
-  std::transform(head.begin(), head.end(), head.begin(), [](unsigned char c) { return std::tolower(c); });
+  const std::string head = lower_case(content.substr(0, head_bytes));
   return head.find("@data") != head.npos || head.find("@problemname") != head.npos;
-}
-
-bool holds_series(const std::string& path) {
-  constexpr std::size_t enough = std::size_t{1} << 16;
-  return names_series(io::read_data_head(path, enough));
 }
 
 bool is_named_table(const std::string& path) {
@@ -77,7 +71,7 @@ bool looks_like_table(const std::string& path) {
 /// Returns whether a column of a table can be read as a series; a corpus of texts in JSON lines has none.
 bool holds_numbers(const std::string& path) {
   try {
-    (void)data::OpenTable(std::vector<Table>{{path, table_head(path)}}, {}).choose_columns({});
+    (void)data::OpenTable(Table{path, table_head(path)}, {}).choose_columns({});
     return true;
   } catch (const Error&) {
     return false;
@@ -113,7 +107,7 @@ bool holds_labelled_texts(const Sources& sources, const TableFormat& format, con
   try {
     const Sources files = io::expand_folders(sources);
     if (files.empty()) return false;
-    const data::OpenTable table(std::vector<Table>{{files.front(), table_head(files.front())}}, format);
+    const data::OpenTable table(Table{files.front(), table_head(files.front())}, format);
     return data::find_text_columns(table, {}, label_column).has_value();
   } catch (const Error&) {
     return false;  // whoever opens it says what is wrong
@@ -133,7 +127,8 @@ SourceKind guess_kind(const Sources& sources, const TableFormat& format) {
     return SourceKind::text;  // whoever opens it says what is wrong
   }
   if (files.empty()) return SourceKind::text;
-  if (io::data_extension(files.front()) == ".ts" && holds_series(files.front())) return SourceKind::labelled;
+  if (io::data_extension(files.front()) == ".ts" && names_series(io::read_data_head(files.front(), head_bytes)))
+    return SourceKind::labelled;
   const bool json = data::is_json_table(files.front());
   if (!json && !is_named_table(files.front()) && !looks_like_table(files.front())) return SourceKind::text;
   const LabelledOptions names;

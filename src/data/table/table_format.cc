@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <tuple>
 #include <vector>
 
 #include "base/check.h"
@@ -70,9 +69,7 @@ struct Score {
   double values = 0.0;  // part of the fields that are numbers, dates and the like
   std::size_t columns = 0;
 
-  bool operator>(const Score& other) const {
-    return std::tie(kind, values, columns) > std::tie(other.kind, other.values, other.columns);
-  }
+  auto operator<=>(const Score&) const = default;  // NOLINT(modernize-use-nullptr): not one in sight
 };
 
 Score score(const Records& records, char delimiter) {
@@ -130,17 +127,6 @@ bool find_header(const Records& records, char decimal) {
   return numbered;
 }
 
-}  // namespace
-
-bool is_preamble(std::string_view line) { return line.starts_with("sep=") || line.starts_with('#'); }
-
-std::string_view without_comment_sign(std::string_view line) {
-  const std::size_t begin = line.find_first_not_of("# \t");
-  return begin == line.npos ? std::string_view() : line.substr(begin);
-}
-
-namespace {
-
 /// The lines in front of a table.
 struct Preamble {
   std::size_t bytes = 0;
@@ -174,7 +160,20 @@ bool names_columns(std::string_view comment, const Records& records, const Found
                       [&](const Field& field) { return is_value(field, format.decimal); });
 }
 
+void check_format(const TableFormat& given) {
+  if (given.delimiter != 0) check_delimiter(given.delimiter);
+  require(given.decimal == 0 || given.decimal == '.' || given.decimal == ',', "decimal must be '.' or ',', not '{}'",
+          given.decimal);
+}
+
 }  // namespace
+
+bool is_preamble(std::string_view line) { return line.starts_with("sep=") || line.starts_with('#'); }
+
+std::string_view without_comment_sign(std::string_view line) {
+  const std::size_t begin = line.find_first_not_of("# \t");
+  return begin == line.npos ? std::string_view() : line.substr(begin);
+}
 
 bool looks_like_table(std::string_view content) {
   constexpr std::size_t least_records = 3;
@@ -194,16 +193,6 @@ bool looks_like_table(std::string_view content) {
     });
   });
 }
-
-namespace {
-
-void check_format(const TableFormat& given) {
-  if (given.delimiter != 0) check_delimiter(given.delimiter);
-  require(given.decimal == 0 || given.decimal == '.' || given.decimal == ',', "decimal must be '.' or ',', not '{}'",
-          given.decimal);
-}
-
-}  // namespace
 
 FoundFormat find_format(const TableColumns& columns, const TableFormat& given) {
   check_format(given);

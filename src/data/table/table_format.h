@@ -34,6 +34,11 @@ FoundFormat find_format(std::string_view content, const TableFormat& given);
 /// Completes what was given for a table in memory. The first rows show the decimal of its texts; numbers need none.
 FoundFormat find_format(const TableColumns& columns, const TableFormat& given);
 
+/// Returns the description of tables of this format for a model.
+inline TableDescription describe_table(const FoundFormat& format, Missing missing) {
+  return {format.delimiter, format.decimal, format.header, missing};
+}
+
 /// "separator ';', decimal ','; no header: the columns are called column1, column2, ...", as far as it is not what
 /// everyone expects (a comma, a point and a header).
 std::string describe(const FoundFormat& format);

@@ -1,5 +1,6 @@
 #include "data/table/table_values.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <span>
@@ -63,14 +64,6 @@ void TableValues::add_missing_row(Index behind) {
   }
 }
 
-Index TableValues::filled_count() const {
-  Index count = 0;
-  for (const auto& column : filled) {
-    for (const std::uint8_t missing : column) count += missing;
-  }
-  return count;
-}
-
 ValueReader::ValueReader(const OpenTable& table, std::vector<std::size_t> columns, Missing missing)
     : columns_(std::move(columns)), kinds_(columns_.size(), ColumnKind::unknown), refuse_(missing == Missing::refuse) {
   values_.columns.resize(columns_.size());
@@ -80,7 +73,6 @@ ValueReader::ValueReader(const OpenTable& table, std::vector<std::size_t> column
 
 void ValueReader::add(const TableRows& rows, bool may_be_missing) {
   const Index row = values_.rows();
-  if (rows.starts_file() && row > 0) values_.starts.push_back(row);
   values_.lines.push_back(rows.fields()[0].line);
   values_.files.push_back(rows.file());
   for (std::size_t i = 0; i < columns_.size(); ++i) {
@@ -115,7 +107,8 @@ void fill_missing(TableValues& values, const std::vector<Index>& begins, Missing
 }
 
 std::string describe_filled(const TableValues& values, Missing missing) {
-  const Index count = values.filled_count();
+  Index count = 0;
+  for (const auto& column : values.filled) count += std::ranges::count(column, 1);
   if (count == 0) return {};
   const char* how = missing == Missing::interpolate ? "interpolated"
                     : missing == Missing::mask      ? "replaced by the last one, and left out of the loss and scores"

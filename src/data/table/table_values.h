@@ -13,16 +13,16 @@ namespace penstock::data {
 struct TableValues {
   std::vector<Index> lines;                       // of each row, for messages
   std::vector<std::size_t> files;                 // of each row
-  std::vector<Index> starts;                      // the first row of each file, from the second one on
-  std::vector<std::vector<double>> columns;       // one a column that was asked for, [rows]
+  std::vector<std::vector<double>> columns;       // one a column that was asked for, [rows]; empty if not used
   std::vector<std::vector<std::uint8_t>> filled;  // the same: 1 where a value was missing; empty if none was
   std::vector<std::string> sources;               // names of the files
 
   /// Adds a row without values, as if it stood where row `behind` does.
   void add_missing_row(Index behind);
   Index rows() const { return static_cast<Index>(lines.size()); }
-  const std::string& source(Index row) const { return sources[files[static_cast<std::size_t>(row)]]; }
-  Index filled_count() const;
+  const std::string& source(Index row) const { return sources[files[row]]; }
+  /// Returns whether a value was missing.
+  bool is_filled(std::size_t column, Index row) const { return !filled[column].empty() && filled[column][row] != 0; }
 };
 
 /// Takes the values of chosen columns from one row after the other. Missing ones are NaN until fill_missing.

@@ -12,9 +12,10 @@
 namespace penstock {
 namespace {
 
+using Tokens = std::span<std::int32_t>;
+
 /// One generated sequence: writes tokens and labels (-1: not scored), both of the sequence's length.
-using TaskWriter = void (*)(const TaskOptions& options, Random& random, std::span<std::int32_t> tokens,
-                            std::span<std::int32_t> labels);
+using TaskWriter = void (*)(const TaskOptions& options, Random& random, Tokens tokens, Tokens labels);
 
 /// Fills vocabulary and classes; throws Error(invalid_argument) for options that are impossible.
 using Describe = void (*)(const TaskOptions& options, DataDescription& description);
@@ -26,8 +27,7 @@ void describe_parity(const TaskOptions&, DataDescription& description) {
   description.labels.classes = {"even", "odd"};
 }
 
-void generate_parity(const TaskOptions&, Random& random, std::span<std::int32_t> tokens,
-                     std::span<std::int32_t> labels) {
+void generate_parity(const TaskOptions&, Random& random, Tokens tokens, Tokens labels) {
   std::int32_t parity = 0;
   for (std::size_t t = 0; t < tokens.size(); ++t) {
     tokens[t] = static_cast<std::int32_t>(random.below(2));
@@ -43,8 +43,7 @@ void describe_modular(const TaskOptions& options, DataDescription& description) 
   for (Index value = 0; value < options.modulus; ++value) description.labels.classes.push_back(std::to_string(value));
 }
 
-void generate_modular(const TaskOptions& options, Random& random, std::span<std::int32_t> tokens,
-                      std::span<std::int32_t> labels) {
+void generate_modular(const TaskOptions& options, Random& random, Tokens tokens, Tokens labels) {
   const Index m = options.modulus;
   Index value = 0;
   for (std::size_t t = 0; t < tokens.size(); ++t) {
@@ -71,8 +70,7 @@ void describe_copying(const TaskOptions& options, DataDescription& description) 
     description.labels.classes.push_back(std::to_string(token));
 }
 
-void generate_copying(const TaskOptions& options, Random& random, std::span<std::int32_t> tokens,
-                      std::span<std::int32_t> labels) {
+void generate_copying(const TaskOptions& options, Random& random, Tokens tokens, Tokens labels) {
   std::fill(tokens.begin(), tokens.end(), 0);
   std::fill(labels.begin(), labels.end(), -1);
   const Index length = static_cast<Index>(tokens.size()) - options.copy_tokens;
@@ -111,7 +109,7 @@ const Permutations& permutations() {
     for (const std::string& first : all.names) {
       for (const std::string& second : all.names) {
         std::string both = first;
-        for (char& point : both) point = second[static_cast<std::size_t>(point - '0')];
+        for (char& point : both) point = second[point - '0'];
         const auto at = std::lower_bound(all.names.begin(), all.names.end(), both);
         all.products.push_back(static_cast<std::int32_t>(at - all.names.begin()));
       }
@@ -131,14 +129,13 @@ void describe_words(const TaskOptions&, DataDescription& description) {
 }
 
 template <int points, bool even>
-void generate_words(const TaskOptions&, Random& random, std::span<std::int32_t> tokens,
-                    std::span<std::int32_t> labels) {
+void generate_words(const TaskOptions&, Random& random, Tokens tokens, Tokens labels) {
   const Permutations& of = permutations<points, even>();
   const auto size = static_cast<Index>(of.names.size());
   Index state = 0;  // the first in order moves no point
   for (std::size_t t = 0; t < tokens.size(); ++t) {
     const Index next = random.below(size);
-    state = of.products[static_cast<std::size_t>(state * size + next)];
+    state = of.products[state * size + next];
     tokens[t] = static_cast<std::int32_t>(next);
     labels[t] = static_cast<std::int32_t>(state);
   }
@@ -158,8 +155,7 @@ void describe_recall(const TaskOptions& options, DataDescription& description) {
   for (Index value = 1; value <= recall_symbols; ++value) description.labels.classes.push_back(std::to_string(value));
 }
 
-void generate_recall(const TaskOptions& options, Random& random, std::span<std::int32_t> tokens,
-                     std::span<std::int32_t> labels) {
+void generate_recall(const TaskOptions& options, Random& random, Tokens tokens, Tokens labels) {
   std::fill(tokens.begin(), tokens.end(), 0);
   std::fill(labels.begin(), labels.end(), -1);
   std::array<std::int32_t, recall_symbols> keys{};

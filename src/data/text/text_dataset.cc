@@ -3,7 +3,6 @@
 #include "base/check.h"
 #include "base/counted.h"
 #include "data/data_file.h"
-#include "data/divisible.h"
 #include "data/stream_dataset.h"
 #include "data/text_encoding.h"
 #include "penstock/data/text.h"
@@ -13,7 +12,7 @@ namespace {
 
 /// Step p reads byte p and is asked for byte p + 1; the last training byte is the first input of validation, so every
 /// held-out byte is asked for once.
-class TextDataset final : public data::StreamDataset, public training::Divisible {
+class TextDataset final : public data::StreamDataset {
  public:
   TextDataset(std::string text, Index held_out)
       : StreamDataset("text", static_cast<Index>(text.size()) - held_out - 1, held_out), text_(std::move(text)) {
@@ -22,6 +21,7 @@ class TextDataset final : public data::StreamDataset, public training::Divisible
     fingerprint_ = data::fingerprint(text_, static_cast<std::uint64_t>(held_out));
   }
 
+  Index folds() const override { return 1; }
   std::unique_ptr<Dataset> inner(Index /*fold*/) const override {
     constexpr double share = 0.1;
     auto part = std::make_unique<TextDataset>(*this);
@@ -30,7 +30,7 @@ class TextDataset final : public data::StreamDataset, public training::Divisible
       fail(ErrorCode::bad_input, "a text of {} is too short to hold out a part of it",
            counted(training_steps() + 1, "byte"));
     }
-    part->narrow(training_steps() - held_out, held_out);
+    part->narrow(held_out);
     return part;
   }
 

@@ -11,7 +11,7 @@ namespace penstock::training {
 /// Numbers of terms, by themselves or of seasons.
 struct ArimaTerms {
   Index ar = 0, difference = 0, ma = 0;
-  bool operator==(const ArimaTerms&) const = default;
+  auto operator<=>(const ArimaTerms&) const = default;  // NOLINT(modernize-use-nullptr): not one in sight
 };
 
 /// (p, d, q)(P, D, Q) of a period, in the letters of Box and Jenkins.
@@ -19,7 +19,7 @@ struct ArimaOrders {
   ArimaTerms plain = {}, seasonal = {};
   Index period = 1;       ///< Rows of a season; 1: none, and no seasonal terms.
   bool has_mean = false;  ///< Differences have a mean: with one difference the series drifts.
-  bool operator==(const ArimaOrders&) const = default;
+  auto operator<=>(const ArimaOrders&) const = default;  // NOLINT(modernize-use-nullptr): not one in sight
 
   Index constants() const { return plain.ar + plain.ma + seasonal.ar + seasonal.ma + static_cast<Index>(has_mean); }
   Index rows_lost() const { return plain.difference + seasonal.difference * period; }

@@ -1,14 +1,13 @@
 #include "forecast/linear/arima_fit.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 #include <numeric>
 #include <set>
-#include <tuple>
 
 #include "base/algebra/nelder_mead.h"
+#include "forecast/linear/origins.h"
 
 namespace penstock::training {
 
@@ -34,10 +33,6 @@ double variance_of(std::span<const double> z) {
   double sum = 0.0;
   for (const double value : z) sum += (value - mean) * (value - mean);
   return sum / static_cast<double>(z.size());
-}
-
-bool all_equal_values(std::span<const double> z) {
-  return std::ranges::all_of(z, [&](double value) { return value == z.front(); });
 }
 
 /// Returns whether the level of a series moves, at 5 %: its partial sums are larger than those of a stationary series.
@@ -108,11 +103,11 @@ struct Differences {
       Numbers w = differenced(orders, each);
       if (w.size() < 2) continue;
       for (const double value : w) square += value * value;
-      equal = equal && all_equal_values(w);
       rows += static_cast<double>(w.size());
       values.push_back(std::move(w));
     }
-    spans.assign(values.begin(), values.end());
+    spans = spans_of(values);
+    equal = all_equal(spans);
     spread = rows > 0.0 ? std::sqrt(square / rows) : 0.0;
   }
 
@@ -160,10 +155,14 @@ class OrderSearch {
     if (w_.equal) return std::nullopt;
     for (const bool mean : {true, false}) {
       if (mean && !mean_possible_) continue;
-      const Index one = seasonal_ ? 1 : 0;
-      for (const auto& [ar, ma, seasonal_ar, seasonal_ma] :
-           {std::array{Index{2}, Index{2}, one, one}, {0, 0, 0, 0}, {1, 0, one, 0}, {0, 1, 0, one}}) {
-        consider(ar, ma, seasonal_ar, seasonal_ma, mean);
+      for (const auto& [ar, ma] : {std::pair{2, 2}, {0, 0}, {1, 0}, {0, 1}}) {
+        ArimaOrders orders = differences_;
+        orders.plain.ar = ar;
+        orders.plain.ma = ma;
+        orders.seasonal.ar = seasonal_ ? std::min(ar, 1) : 0;
+        orders.seasonal.ma = seasonal_ ? std::min(ma, 1) : 0;
+        orders.has_mean = mean;
+        consider(orders);
       }
     }
     while (best_ && step()) {
@@ -174,34 +173,30 @@ class OrderSearch {
  private:
   bool step() {
     const ArimaOrders from = *best_;
-    for (Index ar = -1; ar <= 1; ++ar) {
-      for (Index ma = -1; ma <= 1; ++ma) consider_near(from, ar, ma, 0, 0, from.has_mean);
+    for (ArimaTerms ArimaOrders::*terms : {&ArimaOrders::plain, &ArimaOrders::seasonal}) {
+      for (Index ar = -1; ar <= 1; ++ar) {
+        for (Index ma = -1; ma <= 1; ++ma) {
+          ArimaOrders near = from;
+          (near.*terms).ar += ar;
+          (near.*terms).ma += ma;
+          consider(near);
+        }
+      }
     }
-    for (Index ar = -1; ar <= 1; ++ar) {
-      for (Index ma = -1; ma <= 1; ++ma) consider_near(from, 0, 0, ar, ma, from.has_mean);
-    }
-    consider_near(from, 0, 0, 0, 0, !from.has_mean);
-    return !(from == *best_);
+    ArimaOrders other_mean = from;
+    other_mean.has_mean = !from.has_mean;
+    consider(other_mean);
+    return from != *best_;
   }
 
-  void consider_near(const ArimaOrders& from, Index ar, Index ma, Index seasonal_ar, Index seasonal_ma, bool mean) {
-    consider(from.plain.ar + ar, from.plain.ma + ma, from.seasonal.ar + seasonal_ar, from.seasonal.ma + seasonal_ma,
-             mean);
-  }
-
-  void consider(Index ar, Index ma, Index seasonal_ar, Index seasonal_ma, bool mean) {
+  void consider(const ArimaOrders& orders) {
+    const auto& [plain, seasonal, period, has_mean] = orders;
     const Index most_of_season = seasonal_ ? most_seasonal_terms : 0;
-    if (std::min({ar, ma, seasonal_ar, seasonal_ma}) < 0 || std::max(ar, ma) > most_terms ||
-        std::max(seasonal_ar, seasonal_ma) > most_of_season || (mean && !mean_possible_)) {
+    if (std::min({plain.ar, plain.ma, seasonal.ar, seasonal.ma}) < 0 || std::max(plain.ar, plain.ma) > most_terms ||
+        std::max(seasonal.ar, seasonal.ma) > most_of_season || (has_mean && !mean_possible_)) {
       return;
     }
-    if (!known_.insert({ar, ma, seasonal_ar, seasonal_ma, mean}).second) return;
-    ArimaOrders orders = differences_;
-    orders.plain.ar = ar;
-    orders.plain.ma = ma;
-    orders.seasonal.ar = seasonal_ar;
-    orders.seasonal.ma = seasonal_ma;
-    orders.has_mean = mean;
+    if (!known_.insert(orders).second) return;
     const double information = information_of(orders);
     if (!(information < least_)) return;
     least_ = information;
@@ -219,7 +214,7 @@ class OrderSearch {
   Differences w_;
   ArimaOrders differences_;
   bool mean_possible_, seasonal_;
-  std::set<std::tuple<Index, Index, Index, Index, bool>> known_;
+  std::set<ArimaOrders> known_;
   std::optional<ArimaOrders> best_;
   double least_ = unlikely;
 };

@@ -355,33 +355,17 @@ std::vector<LinearChoice::Part> weighted(const BestOfKinds& best) {
   return parts;
 }
 
-/// Adds a forecast with its weight to a mean.
-void add(double weight, const LinearForecast& forecast, LinearForecast& mean) {
-  if (forecast.lags > mean.lags) {
-    mean.lags = forecast.lags;
-    mean.weights.resize(forecast.weights.size(), 0.0);
-  }
-  for (std::size_t i = 0; i < forecast.weights.size(); ++i) mean.weights[i] += weight * forecast.weights[i];
-  for (std::size_t h = 0; h < forecast.bias.size(); ++h) mean.bias[h] += weight * forecast.bias[h];
-}
-
 /// The mean of the regressions alone; none if none can be fitted.
 std::optional<LinearForecast> fit_regressions(ManySeries z, const LinearChoice& choice) {
-  LinearForecast mean{.lags = 0, .horizon = choice.horizon, .weights = {}, .bias = {}};
-  mean.bias.assign(static_cast<std::size_t>(choice.horizon), 0.0);
-  double sum = 0.0;
+  MeanForecast mean(choice.horizon);
   for (const LinearChoice::Part& part : choice.parts) {
     LinearForecast forecast;
     const RegressionChoice& each = part.regression;
     const Regression regression(z, each.shape, each.rolled, choice.horizon, choice.season);
-    if (!regression.enough() || !regression.fit(each.intercept, each.penalty, forecast)) continue;
-    add(part.weight, forecast, mean);
-    sum += part.weight;
+    const bool fits = regression.enough() && regression.fit(each.intercept, each.penalty, forecast);
+    if (fits) mean.add(part.weight, forecast);
   }
-  if (!(sum > 0.0)) return std::nullopt;
-  for (double& weight : mean.weights) weight /= sum;
-  for (double& bias : mean.bias) bias /= sum;
-  return mean;
+  return mean.take();
 }
 
 std::optional<LinearForecast> fit_arima_of(ManySeries z, const LinearChoice& choice) {
@@ -461,37 +445,16 @@ LinearChoice choose_linear_forecast(ManySeries z, Index horizon, Index season, I
 }
 
 LinearForecast fit_linear_forecast(ManySeries z, const LinearChoice& choice, std::optional<double> zero) {
-  LinearForecast mean{.lags = 0, .horizon = choice.horizon, .weights = {}, .bias = {}};
-  mean.bias.assign(static_cast<std::size_t>(choice.horizon), 0.0);
-  double sum = 0.0;
+  MeanForecast mean(choice.horizon);
   const auto take = [&](double share, const std::optional<LinearForecast>& forecast) {
-    if (!forecast) return;
-    add(share, *forecast, mean);
-    sum += share;
+    if (forecast) mean.add(share, *forecast);
   };
   if (choice.smoothing > 0.0) take(choice.smoothing, fit_smoothings_of(z, choice, zero));
   if (choice.arima_share > 0.0) take(choice.arima_share, fit_arima_of(z, choice));
   take(1.0 - choice.smoothing - choice.arima_share, fit_regressions(z, choice));
-  if (!(sum > 0.0)) {
-    const auto horizon = static_cast<std::size_t>(choice.horizon);
-    return {.lags = 1,  // the last value
-            .horizon = choice.horizon,
-            .weights = std::vector<double>(horizon, 1.0),
-            .bias = std::vector<double>(horizon, 0.0)};
-  }
-  for (double& weight : mean.weights) weight /= sum;
-  for (double& bias : mean.bias) bias /= sum;
-  return mean;
-}
-
-LinearChoice choose_linear_forecast(std::span<const double> z, Index horizon, Index season,
-                                    const std::function<double(double)>& raw) {
-  return choose_linear_forecast(ManySeries(&z, 1), horizon, season, season,
-                                [&](std::size_t, Index, double value) { return raw(value); });
-}
-
-LinearForecast fit_linear_forecast(std::span<const double> z, const LinearChoice& choice) {
-  return fit_linear_forecast(ManySeries(&z, 1), choice);
+  const auto horizon = static_cast<std::size_t>(choice.horizon);
+  const LinearForecast last_value{1, choice.horizon, std::vector<double>(horizon, 1.0), std::vector<double>(horizon)};
+  return mean.take().value_or(last_value);
 }
 
 }  // namespace penstock::training

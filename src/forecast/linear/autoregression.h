@@ -1,8 +1,6 @@
 #pragma once
 
-#include <functional>
 #include <optional>
-#include <span>
 #include <vector>
 
 #include "forecast/linear/arima.h"
@@ -56,10 +54,5 @@ struct LinearChoice {
 LinearChoice choose_linear_forecast(ManySeries z, Index horizon, Index season, Index longest_season,
                                     const RawValue& raw, int threads = 1, std::optional<double> zero = std::nullopt);
 LinearForecast fit_linear_forecast(ManySeries z, const LinearChoice& choice, std::optional<double> zero = std::nullopt);
-
-/// Chooses and fits for one series.
-LinearChoice choose_linear_forecast(std::span<const double> z, Index horizon, Index season,
-                                    const std::function<double(double)>& raw);
-LinearForecast fit_linear_forecast(std::span<const double> z, const LinearChoice& choice);
 
 }  // namespace penstock::training

@@ -105,8 +105,7 @@ class EffectsFit {
     const Index lags = filter_length(z, season);
     for (int round = 0; round < rounds; ++round) {
       const auto rest = without_effects(z, x, effects(0));
-      const std::vector<std::span<const double>> spans(rest.begin(), rest.end());
-      filter_ = fit_filter(spans, lags);
+      filter_ = fit_filter(spans_of(rest), lags);
     }
   }
 
@@ -190,7 +189,7 @@ double error_with_effects(ManySeries z, ManyCovariates x, const EffectsChoice* e
   return mean_error(beginnings_with(z, season), [&](double share) {
     const Numbers found = effects != nullptr ? estimate_effects(beginnings_of(z, share), x, *effects) : Numbers();
     const auto rest = without_effects(z, x, found);
-    const std::vector<std::span<const double>> spans(rest.begin(), rest.end());
+    const auto spans = spans_of(rest);
     const LinearForecast forecast = fit_linear_forecast(beginnings_of(spans, share), choice);
     return log_error_behind(spans, share, forecast, [&](std::size_t series, Index row, double value) {
       return raw(series, row, value + effect_on(x[series], row, found));

@@ -1,7 +1,10 @@
 #pragma once
 
+#include <algorithm>
 #include <functional>
+#include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "penstock/types.h"
@@ -21,6 +24,34 @@ struct LinearForecast {
 
   /// The forecast `ahead` (from 1) of row `row`, which has lags - 1 rows before it.
   double at(std::span<const double> z, Index row, Index ahead) const;
+};
+
+/// A weighted mean of forecasts with the same horizon.
+class MeanForecast {
+ public:
+  explicit MeanForecast(Index horizon)
+      : mean_{.lags = 0, .horizon = horizon, .weights = {}, .bias = std::vector<double>(horizon, 0.0)} {}
+
+  void add(double weight, const LinearForecast& forecast) {
+    mean_.lags = std::max(mean_.lags, forecast.lags);
+    mean_.weights.resize(std::max(mean_.weights.size(), forecast.weights.size()), 0.0);
+    for (std::size_t i = 0; i < forecast.weights.size(); ++i) mean_.weights[i] += weight * forecast.weights[i];
+    for (std::size_t h = 0; h < forecast.bias.size(); ++h) mean_.bias[h] += weight * forecast.bias[h];
+    sum_ += weight;
+  }
+  /// Returns the sum of the weights so far.
+  double sum() const { return sum_; }
+  /// Returns the mean; nothing if no forecast has a weight.
+  std::optional<LinearForecast> take() {
+    if (!(sum_ > 0.0)) return std::nullopt;
+    for (double& weight : mean_.weights) weight /= sum_;
+    for (double& bias : mean_.bias) bias /= sum_;
+    return std::move(mean_);
+  }
+
+ private:
+  LinearForecast mean_;
+  double sum_ = 0.0;
 };
 
 }  // namespace penstock::training

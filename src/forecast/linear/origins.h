@@ -31,10 +31,20 @@ void visit(const std::vector<Origins>& all, Index stride, const Visit& visitor) 
   }
 }
 
+inline std::vector<std::span<const double>> spans_of(const std::vector<std::vector<double>>& z) {
+  return {z.begin(), z.end()};
+}
+
 inline Index rows_of(ManySeries z) {
   Index rows = 0;
   for (const std::span<const double> each : z) rows += static_cast<Index>(each.size());
   return rows;
+}
+
+inline bool all_equal(ManySeries z) {
+  return std::ranges::all_of(z, [](std::span<const double> each) {
+    return std::ranges::all_of(each, [&](double value) { return value == each.front(); });
+  });
 }
 
 /// Rows that nine in ten of the series have.

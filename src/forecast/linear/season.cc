@@ -132,8 +132,6 @@ training::FoundSeason training::look_for_season(std::span<const std::span<const 
   return season;
 }
 
-Index training::find_common_season(std::span<const std::span<const double>> all) { return look_for_season(all).rows; }
-
-Index find_season(std::span<const double> values) { return training::find_common_season(std::span(&values, 1)); }
+Index find_season(std::span<const double> values) { return training::look_for_season(std::span(&values, 1)).rows; }
 
 }  // namespace penstock

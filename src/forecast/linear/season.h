@@ -14,6 +14,5 @@ struct FoundSeason {
 /// Finds the season of series that repeat themselves after the same number of rows, scaled alike. Each adds to the
 /// correlations in proportion to its rows.
 FoundSeason look_for_season(std::span<const std::span<const double>> series);
-Index find_common_season(std::span<const std::span<const double>> series);
 
 }  // namespace penstock::training

@@ -12,7 +12,7 @@ SmoothingState::SmoothingState(const Smoothing& smoothing, Index one) {
   const Index first_season = smoothing.has_trend ? 2 : 1;
   if (one == 0) level_ = 1.0;
   if (smoothing.has_trend && one == 1) trend_ = 1.0;
-  if (one >= first_season) seasons_[static_cast<std::size_t>(one - first_season)] = 1.0;
+  if (one >= first_season) seasons_[one - first_season] = 1.0;
 }
 
 double SmoothingState::see(const Smoothing& smoothing, Index row, double value) {

@@ -6,6 +6,7 @@
 
 #include "base/algebra/nelder_mead.h"
 #include "base/side_by_side.h"
+#include "forecast/linear/origins.h"
 
 namespace penstock::training {
 
@@ -35,9 +36,7 @@ struct Form {
   bool changes() const { return trend == Trend::changing || trend == Trend::damped; }
   bool damped() const { return trend == Trend::damped; }
   bool grows() const { return trend == Trend::growing; }
-  Index constants() const {
-    return 1 + (changes() ? 1 : 0) + (damped() ? 1 : 0) + (grows() ? 1 : 0) + (period > 1 ? 1 : 0);
-  }
+  Index constants() const { return static_cast<Index>(begin().size()); }
   std::vector<double> begin() const {
     std::vector<double> numbers = {0.0};
     if (changes()) numbers.push_back(-2.0);
@@ -61,9 +60,7 @@ struct Form {
 /// The latest rows of series, or of every so many-th of a great many; those with no more rows than a state has numbers
 /// say nothing.
 std::vector<std::span<const double>> rows_to_fit(ManySeries z, Index states) {
-  Index rows = 0;
-  for (const std::span<const double> each : z) rows += static_cast<Index>(each.size());
-  const auto stride = static_cast<std::size_t>(std::max<Index>(1, rows / most_fitted_of_many));
+  const auto stride = static_cast<std::size_t>(std::max<Index>(1, rows_of(z) / most_fitted_of_many));
   std::vector<std::span<const double>> result;
   for (std::size_t i = 0; i < z.size(); i += stride) {
     if (static_cast<Index>(z[i].size()) <= states + 1) continue;
@@ -124,8 +121,7 @@ double criterion(const Squares& squares) {
 std::optional<FittedSmoothing> fit(ManySeries all, const Form& form, Index horizon) {
   const Index states = form.of(form.begin()).states();
   const auto z = rows_to_fit(all, states);
-  double n = 0.0;
-  for (const std::span<const double> each : z) n += static_cast<double>(each.size());
+  const auto n = static_cast<double>(rows_of(z));
   const double k =
       static_cast<double>(form.constants() + 1) + static_cast<double>(states) * static_cast<double>(z.size());
   if (!(n > k + 3.0)) return std::nullopt;
@@ -153,12 +149,6 @@ std::optional<FittedSmoothing> fit(ManySeries all, const Form& form, Index horiz
   if (!squares) return std::nullopt;
   const double information = n * squares->log_mean(0) + 2.0 * k * n / (n - k - 1.0);
   return FittedSmoothing{form.of(found), information};
-}
-
-bool all_equal(ManySeries z) {
-  return std::ranges::all_of(z, [](std::span<const double> each) {
-    return std::ranges::all_of(each, [&](double value) { return value == each.front(); });
-  });
 }
 
 double least_information(const std::vector<FittedSmoothing>& all) {
@@ -205,25 +195,16 @@ std::optional<LinearForecast> fit_mean_smoothing(ManySeries z, Index period, Ind
   if (all.empty()) return std::nullopt;
   const double least = least_information(all);
   constexpr double counts = 0.01;
-  LinearForecast mean{.lags = lags, .horizon = horizon, .weights = {}, .bias = {}};
-  mean.weights.assign(static_cast<std::size_t>(lags * horizon), 0.0);
-  mean.bias.assign(static_cast<std::size_t>(horizon), 0.0);
-  double sum = 0.0;
+  MeanForecast mean(horizon);
   const auto take = [&](double weight, const Smoothing& smoothing) {
-    if (weight < counts || lags <= smoothing.states()) return;
-    const LinearForecast forecast = smooth(smoothing, lags, horizon);
-    for (std::size_t i = 0; i < mean.weights.size(); ++i) mean.weights[i] += weight * forecast.weights[i];
-    for (std::size_t h = 0; h < mean.bias.size(); ++h) mean.bias[h] += weight * forecast.bias[h];
-    sum += weight;
+    if (weight >= counts && lags > smoothing.states()) mean.add(weight, smooth(smoothing, lags, horizon));
   };
   for (const FittedSmoothing& each : all) take(std::exp(0.5 * (least - each.information)), each.smoothing);
   const auto growing = zero ? fit_growing_smoothing(z, *zero, horizon) : std::nullopt;
   // Half of its share w / (w + sum); w may be infinite.
+  const double sum = mean.sum();
   if (growing) take(sum / (1.0 + 2.0 * sum * std::exp(0.5 * (growing->information - least))), growing->smoothing);
-  if (!(sum > 0.0)) return std::nullopt;
-  for (double& weight : mean.weights) weight /= sum;
-  for (double& bias : mean.bias) bias /= sum;
-  return mean;
+  return mean.take();
 }
 
 LikeliestPeriod likeliest_period(ManySeries z, const std::vector<Index>& periods, Index horizon, int threads) {
