@@ -138,8 +138,8 @@ std::optional<double> at(std::optional<double> day_seconds, const Scanner& rest)
   return *day_seconds + *time;
 }
 
-/// Two digits are a year from 1970 to 2069.
-int full_year(int year, bool two_digits) { return !two_digits ? year : year < 70 ? 2000 + year : 1900 + year; }
+/// Two digits are a year from 1970 to 2069; -1, no digits, stays -1.
+int full_year(int digits) { return digits < 0 ? -1 : digits < 70 ? 2000 + digits : 1900 + digits; }
 
 /// The Monday of a week as ISO 8601 counts them: the first one holds the 4th of January.
 double monday_of(int year, int week) {
@@ -185,7 +185,7 @@ std::optional<double> day_or_month_first(Scanner scan, DateForm form) {
   if (!scan.skip(separator) && (named == 0 || !scan.skip(','))) return std::nullopt;
   scan.skip_blanks();
   int year = scan.digits(4, 4);
-  if (year < 0) year = separator == ' ' ? -1 : full_year(scan.digits(2, 2), true);
+  if (year < 0) year = separator == ' ' ? -1 : full_year(scan.digits(2, 2));
   const bool month_first = named == 0 && separator == '/' && form == DateForm::month_first;
   return at(month_first ? day(year, first, second) : day(year, second, first), scan);
 }
@@ -199,7 +199,7 @@ std::optional<double> name_first(Scanner scan) {
   if (const int year = scan.digits(4, 4); year >= 0) return scan.done() ? day(year, month, 1) : std::nullopt;
   const int day_of_month = scan.digits(1, 2);
   if (day_of_month < 0) return std::nullopt;
-  if (scan.done()) return day(full_year(day_of_month, true), month, 1);
+  if (scan.done()) return day(full_year(day_of_month), month, 1);
   scan.skip(',');
   scan.skip_blanks();
   return at(day(scan.digits(4, 4), month, day_of_month), scan);
