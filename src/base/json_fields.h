@@ -66,7 +66,8 @@ class FieldReader {
          [](const Json& item) { return item.is_number() && std::abs(item.get<double>()) <= most; });
   }
   void field(const char* name, std::vector<std::uint8_t>& values) {
-    list(name, "0 and 1", values, [](const Json& item) { return item == 0 || item == 1; });
+    list(name, "0 and 1", values,
+         [](const Json& item) { return item.is_number_integer() && item.get<std::uint64_t>() <= 1; });
   }
   /// Reads a list of `items`, a noun; fits(json) returns whether a value is one.
   template <class T>

@@ -153,7 +153,7 @@ int show_cell(const DemoArguments& arguments) {
   const std::vector<std::string>& cells = demo_cells();
   if (std::ranges::find(cells, arguments.model) == cells.end()) fail_choice("--model", arguments.model, cells);
   check(arguments);
-  CellDemo demo = arguments;
+  CellDemo demo = static_cast<const CellDemo&>(arguments);
   demo.cell = arguments.model;
   return print_answer(run_cell_demo(demo));
 }
