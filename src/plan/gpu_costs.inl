@@ -78,10 +78,13 @@ PENSTOCK_COSTS(Cluster, cluster);
 PENSTOCK_COST(exchange_of_8, "exchange_of_8", 300);    ///< An all-gather in a cluster, without its bytes
 PENSTOCK_COST(exchange_of_16, "exchange_of_16", 350);  ///< An all-gather among 16 blocks
 PENSTOCK_COST(uneven_rows, "uneven_rows", 45);         ///< Bank conflicts if rows are not a multiple of four
-PENSTOCK_COST(back_slot, "cluster_back_slot", 230);    ///< Further time of the cell in a backward pass, as cluster_slot
-PENSTOCK_COST(halves, "cluster_halves", 0.95);         ///< A forward step of 16-bit values, as a multiple of its parts
-PENSTOCK_COST(floats, "cluster_floats", 1.14);         ///< A forward step of floats
-PENSTOCK_COST(backward, "cluster_backward", 1.29);     ///< A backward step
+PENSTOCK_COST(back_slot, "cluster_back_slot", 200);    ///< Further time of the cell in a backward pass, as cluster_slot
+PENSTOCK_COST(halves, "cluster_halves", 0.9);          ///< A forward step of 16-bit values, as a multiple of its parts
+PENSTOCK_COST(floats, "cluster_floats", 1.18);         ///< A forward step of floats
+PENSTOCK_COST(backward, "cluster_backward", 0.94);     ///< A backward step
+PENSTOCK_COST(back_tiles, "cluster_back_tiles", 1.27);  ///< A backward step of more than eight rows, as a multiple of that
+PENSTOCK_COST(start, "cluster_start", 35e3);           ///< Time before the first backward step
+PENSTOCK_COST(matrix, "cluster_matrix", 330);          ///< Further such time for each KB of R that a block has
 PENSTOCK_END_COSTS(cluster);
 
 // Recurrences of dense cells over the whole chip, in nanoseconds per step.
@@ -93,7 +96,8 @@ PENSTOCK_COST(sums, "chip_sums", 500);                ///< Exchange of sums amon
 PENSTOCK_COST(pair_sums, "pair_sums", 420);           ///< Exchange of sums in clusters of two
 PENSTOCK_COST(block_sums, "block_sums", 60);          ///< Exchange of sums within one block
 PENSTOCK_COST(backward, "chip_backward", 250);        ///< Further time of a step of a backward pass
-PENSTOCK_COST(step, "chip_step", 1.33);               ///< A step, as a multiple of the sum of its parts
+PENSTOCK_COST(step, "chip_step", 1.27);               ///< A step, as a multiple of the sum of its parts
+PENSTOCK_COST(start, "chip_start", 30e3);             ///< Time before the first step
 PENSTOCK_END_COSTS(chip);
 
 // Recurrences of dense cells over the whole chip with exchange from registers to registers, in nanoseconds per step.
@@ -107,7 +111,7 @@ PENSTOCK_COST(shared_bytes, "direct_shared_bytes", 530);  ///< Bytes per nanosec
 PENSTOCK_COST(sums_bytes, "direct_sums_bytes", 100);      ///< Bytes per nanosecond of sums among the warps of a block
 PENSTOCK_COST(pair_bytes, "direct_pair_bytes", 35);  ///< Bytes per nanosecond of sums among the warps of two blocks
 PENSTOCK_COST(slot, "direct_slot", 475);             ///< The cell, per unit and row of a thread after the first
-PENSTOCK_COST(step, "direct_step", 1.12);            ///< A step, as a multiple of the sum of its parts
+PENSTOCK_COST(step, "direct_step", 1.03);            ///< A step, as a multiple of the sum of its parts
 PENSTOCK_END_COSTS(direct);
 
 // Recurrences of dense cells with a product and a launch per step.

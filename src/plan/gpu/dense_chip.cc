@@ -237,7 +237,8 @@ GpuDensePlan chip_plan(const GpuDenseProblem& problem, const GpuModel& gpu, cons
   plan.teams = best.teams;
   plan.exchange = best.teams * best.shape.exchange_bytes(problem.backward) * chip::ChipShape::exchanges;
   plan.grid = best.teams * best.team();
-  plan.microseconds = static_cast<double>(best.waves) * step / 1000 * static_cast<double>(problem.steps);
+  plan.microseconds =
+      (static_cast<double>(best.waves) * step * static_cast<double>(problem.steps) + gpu.costs.chip.start) / 1000;
   plan.why = time_of_teams(step, best.waves);
   return plan;
 }

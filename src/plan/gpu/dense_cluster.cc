@@ -32,9 +32,10 @@ struct ClusterCandidate {
 constexpr OtherRegisters kForwardUse{.thread = 38, .slot = 14, .gate = 2, .split_gate = 8, .tile_m = 0};
 constexpr OtherRegisters kBackwardUse{.thread = 48, .slot = 8, .gate = 2, .split_gate = 3, .tile_m = 2};
 
-/// Returns the time of a step as a multiple of the sum of its parts.
-double multiple_of_parts(bool backward, int bytes, const GpuCosts::Cluster& cost) {
-  return backward ? cost.backward : bytes == 4 ? cost.floats : cost.halves;
+/// Returns the time of a step as a multiple of the sum of its parts. `tiles`: of eight rows.
+double multiple_of_parts(bool backward, int bytes, int tiles, const GpuCosts::Cluster& cost) {
+  if (backward) return cost.backward * (tiles > 1 ? cost.back_tiles : 1);
+  return bytes == 4 ? cost.floats : cost.halves;
 }
 
 double step_time(const ClusterCandidate& c, const GpuModel& gpu) {
@@ -55,8 +56,7 @@ double step_time(const ClusterCandidate& c, const GpuModel& gpu) {
                        ((others + operand) * ClusterShape::tile_bytes + sums) / cost.team.shared_bytes +
                        warps_of_core * cost.team.warp + c.slots() * cost.team.slot +
                        (shape.rows > 1 && shape.rows % 4 != 0 ? cost.cluster.uneven_rows : 0);
-  return parts * multiple_of_parts(c.backward, shape.bytes, cost.cluster) +
-         (c.backward ? c.slots() * cost.cluster.back_slot : 0);
+  return parts * multiple_of_parts(c.backward, shape.bytes, shape.tiles_n(), cost.cluster);
 }
 
 ClusterShape shape_of(const GpuDenseProblem& problem) {
@@ -121,11 +121,23 @@ double cluster_nanoseconds(const GpuDenseProblem& problem, const GpuModel& gpu, 
   return static_cast<double>(turns_of(problem, gpu, c.shape.cluster, c.shape.rows)) * c.step;
 }
 
+/// Returns what the shortest steps leave out: in backward passes, where R is read transposed before the first step, and
+/// more of the cell is computed. In nanoseconds of one turn.
+double cluster_overhead(const GpuDenseProblem& problem, const GpuModel& gpu, const ClusterCandidate& c) {
+  if (!problem.backward) return 0;
+  const GpuCosts::Cluster& cost = gpu.costs.cluster;
+  const auto units = static_cast<double>(problem.head_size());
+  const double kilobytes = units * units * c.shape.gates * c.shape.bytes / c.shape.cluster / 1024;
+  return cost.start + kilobytes * cost.matrix + c.slots() * cost.back_slot * static_cast<double>(problem.steps);
+}
+
 GpuDensePlan cluster_plan(const GpuDenseProblem& problem, const GpuModel& gpu, const ClusterCandidate& best) {
   GpuDensePlan plan = plan_of_blocks(DenseAlgorithm::cluster, best, problem.training);
   plan.grid = best.slices * problem.heads * best.shape.cluster;
-  plan.microseconds = cluster_nanoseconds(problem, gpu, best) / 1000 * static_cast<double>(problem.steps);
-  plan.why = fmt::format("a step takes about {:.0f} ns", best.step);
+  const auto turns = static_cast<double>(turns_of(problem, gpu, best.shape.cluster, best.shape.rows));
+  const double nanoseconds = best.step * static_cast<double>(problem.steps) + cluster_overhead(problem, gpu, best);
+  plan.microseconds = turns * nanoseconds / 1000;
+  plan.why = fmt::format("a step takes about {:.0f} ns", nanoseconds / static_cast<double>(problem.steps));
   return plan;
 }
 
@@ -164,7 +176,7 @@ ClusterRule state_cluster(const GpuDenseProblem& problem, const GpuModel& gpu) {
         const csp::Range blocks = at.range(cluster);
         const double exchange = blocks.low > 8 ? gpu.costs.cluster.exchange_of_16 : gpu.costs.cluster.exchange_of_8;
         const double least =
-            multiple_of_parts(problem.backward, size_of(problem.storage), gpu.costs.cluster) * exchange;
+            multiple_of_parts(problem.backward, size_of(problem.storage), 1, gpu.costs.cluster) * exchange;
         return static_cast<double>(turns_of(problem, gpu, blocks.low, at.range(rows).high)) * least;
       });
   rule.plan_of = [=](const csp::Solution& solution) {
