@@ -82,9 +82,9 @@ PENSTOCK_COST(back_slot, "cluster_back_slot", 200);    ///< Further time of the 
 PENSTOCK_COST(halves, "cluster_halves", 0.9);          ///< A forward step of 16-bit values, as a multiple of its parts
 PENSTOCK_COST(floats, "cluster_floats", 1.18);         ///< A forward step of floats
 PENSTOCK_COST(backward, "cluster_backward", 0.94);     ///< A backward step
-PENSTOCK_COST(back_tiles, "cluster_back_tiles", 1.27);  ///< A backward step of more than eight rows, as a multiple of that
-PENSTOCK_COST(start, "cluster_start", 35e3);           ///< Time before the first backward step
-PENSTOCK_COST(matrix, "cluster_matrix", 330);          ///< Further such time for each KB of R that a block has
+PENSTOCK_COST(back_tiles, "cluster_back_tiles", 1.27);  ///< One of more than eight rows, as a multiple of that
+PENSTOCK_COST(start, "cluster_start", 35e3);            ///< Time before the first backward step
+PENSTOCK_COST(matrix, "cluster_matrix", 330);           ///< Further such time for each KB of R that a block has
 PENSTOCK_END_COSTS(cluster);
 
 // Recurrences of dense cells over the whole chip, in nanoseconds per step.
