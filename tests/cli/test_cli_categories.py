@@ -12,17 +12,19 @@ DAYS = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
 
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory):
-    """Sales that a weekday and holidays decide, in a folder with a model that knows both in advance."""
+    """Sales that a weekday and holidays decide, in a folder with a model that knows both in advance, and one that does
+    not, with what was said of it in plain.txt."""
     folder = tmp_path_factory.mktemp("shop")
     rows = [f"{100 + 9 * (i % 7 > 4) + 30 * (i % 11 == 0) + i % 3},{DAYS[i % 7]},{'Sale' if i % 11 == 0 else ''}" for i in range(280)]
     (folder / "shop.csv").write_text("sales,weekday,holiday\n" + "\n".join(rows) + "\n")
     run("train", "shop.csv", "--known", "weekday,holiday", "--horizon", 2, *QUICK, "-o", "known.safetensors", cwd=folder)
+    (folder / "plain.txt").write_text(run("train", "shop.csv", *QUICK[:-1], "-o", "plain.safetensors", cwd=folder).err)
     return folder
 
 
 def test_train_and_info_say_what_they_are(shop):
-    result = run("train", "shop.csv", *QUICK[:-1], "-o", "plain.safetensors", cwd=shop)
-    assert [line[7:] for line in result.err.splitlines() if line.startswith("read ")] == [
+    said = (shop / "plain.txt").read_text()
+    assert [line[7:] for line in said.splitlines() if line.startswith("read ")] == [
         "weekday as 7 categories: Mon, Tue, Wed, Thu, Fri, Sat and 1 more",
         "holiday as a category: Sale",
     ]
