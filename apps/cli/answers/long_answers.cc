@@ -6,7 +6,7 @@
 #include <limits>
 #include <utility>
 
-#include "answers/answers.h"
+#include "answers/step_answers.h"
 #include "penstock/error.h"
 #include "penstock/spread_tracker.h"
 #include "terminal/describe.h"

@@ -14,8 +14,8 @@
 #include <algorithm>
 #include <memory>
 
-#include "answers/answers.h"
-#include "answers/group_table.h"
+#include "answers/compare_series.h"
+#include "answers/step_answers.h"
 #include "answers/text_score.h"
 #include "penstock/error.h"
 #include "penstock/sequence_run.h"

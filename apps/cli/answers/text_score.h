@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "answers/answers.h"
+#include "answers/step_answers.h"
 #include "penstock/model.h"
 #include "terminal/describe.h"
 #include "terminal/input.h"

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "answers/group_table.h"
+#include "answers/compare_series.h"
 #include "penstock/error.h"
 #include "penstock/log_file.h"
 #include "penstock/stream.h"

@@ -4,8 +4,8 @@
 #include <optional>
 #include <string>
 
-#include "answers/answers.h"
 #include "answers/score_report.h"
+#include "answers/step_answers.h"
 #include "options/data_options.h"
 #include "options/device_choice.h"
 #include "options/load_model.h"

@@ -6,9 +6,9 @@
 #include <string>
 #include <utility>
 
-#include "answers/answers.h"
 #include "answers/long_answers.h"
 #include "answers/rows.h"
+#include "answers/step_answers.h"
 #include "answers/text_score.h"
 #include "options/data_options.h"
 #include "options/device_choice.h"

@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "answers/answers.h"
 #include "answers/group_streams.h"
 #include "answers/rows.h"
+#include "answers/step_answers.h"
 #include "answers/stream_state.h"
 #include "options/data_options.h"
 #include "options/device_choice.h"

@@ -21,7 +21,7 @@ from ._model import SequenceModel
 from ._modules import GRU, LSTM, RNN, SLSTM, MinGRU, MinLSTM, Recurrent
 from ._regularise import regularise
 from ._scan import log_scan, scan
-from ._trainer import StableTrainer
+from ._stable_trainer import StableTrainer
 
 __all__ = [
     "GRU",

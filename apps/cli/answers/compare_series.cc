@@ -1,4 +1,4 @@
-#include "answers/group_table.h"
+#include "answers/compare_series.h"
 
 #include <fmt/format.h>
 

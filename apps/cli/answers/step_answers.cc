@@ -1,4 +1,4 @@
-#include "answers/answers.h"
+#include "answers/step_answers.h"
 
 #include <fmt/format.h>
 
