@@ -124,8 +124,9 @@ void bind_expressions(nb::module_& module) {
       .def(nb::self * nb::self)
       .def(nb::self / nb::self)
       .def(nb::self % nb::self)
-      .def(nb::self == nb::self)
-      .def(nb::self != nb::self)
+      // For checkers of types, == of any object takes an object and returns a bool.
+      .def(nb::self == nb::self, nb::sig("def __eq__(self, arg: object, /) -> typing.Any"))
+      .def(nb::self != nb::self, nb::sig("def __ne__(self, arg: object, /) -> typing.Any"))
       .def(nb::self <= nb::self)
       .def(nb::self < nb::self)
       .def(nb::self >= nb::self)
