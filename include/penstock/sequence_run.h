@@ -48,7 +48,7 @@ class SequenceRun {
     return outputs_;
   }
 
-  /// Adds a step of a sequence of which only the outputs of the last step matter.
+  /// Adds a step of a sequence from which end() returns only the outputs of the last step.
   void add_for_last(const auto& step) {
     if (steps_ == piece) run();
     add(step);

@@ -29,7 +29,7 @@ Index dilations_for(Index length) {
   return count;
 }
 
-/// Of each dilation, as many pairs of filters read values as differences.
+/// Returns the filters of each dilation, in pairs: as many pairs read values as read differences.
 FixedBranchFields fields_for(const Sequences& sequences) {
   const Index dilations = dilations_for(sequences.median_length());
   return {.filters = most_filters / dilations / 4 * 4, .dilations = dilations};

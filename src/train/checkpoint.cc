@@ -36,7 +36,7 @@ void check_same(const std::string& path, const std::string& name, const json& th
   if (!difference.empty()) fail(ErrorCode::incompatible, "{}: checkpoint of another run: {}", path, difference);
 }
 
-/// Describe the fields of a state, of which counts are at most `step`, for a FieldReader or a FieldWriter.
+// The fields of each state, for a FieldReader or a FieldWriter. No count may be larger than `step`.
 auto memory_fields(Index step) {
   return [step](auto& of, auto& memory) {
     of.field("losses", memory.losses);

@@ -67,8 +67,8 @@ class Dataset {
   /// Internal. Returns how many different divisions of the training part are worth averaging over; 0 for data that
   /// cannot be divided, such as a task that is generated without end.
   virtual Index folds() const { return 0; }
-  /// Internal. Returns the training part by itself, a part of which is held out: the end of what has an order in time,
-  /// other sequences for each fold of labelled ones. Throws Error(bad_input) if it is too small.
+  /// Internal. Returns the training part as a dataset with a hold-out set of its own: the end of a series, a text or a
+  /// sound; of labelled sequences, other ones for each fold. Throws Error(bad_input) if it is too small.
   virtual std::unique_ptr<Dataset> inner(Index /*fold*/) const { return nullptr; }
 };
 

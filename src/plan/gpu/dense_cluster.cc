@@ -121,8 +121,8 @@ double cluster_nanoseconds(const GpuDenseProblem& problem, const GpuModel& gpu, 
   return static_cast<double>(turns_of(problem, gpu, c.shape.cluster, c.shape.rows)) * c.step;
 }
 
-/// Returns what the shortest steps leave out: in backward passes, where R is read transposed before the first step, and
-/// more of the cell is computed. In nanoseconds of one turn.
+/// Returns the nanoseconds of one turn that its steps do not include. Only backward passes have any: they first read R
+/// transposed, and compute more of the cell.
 double cluster_overhead(const GpuDenseProblem& problem, const GpuModel& gpu, const ClusterCandidate& c) {
   if (!problem.backward) return 0;
   const GpuCosts::Cluster& cost = gpu.costs.cluster;
