@@ -1,4 +1,4 @@
-# How Penstock's own code is compiled, and how the folders of src/ become layers and then one library.
+# How Penstock's own code is compiled, and how the folders of src/core and src/fit become layers and then one library.
 
 if(PENSTOCK_TRAINING)
   set(PENSTOCK_HAS_TRAINING 1)
@@ -15,7 +15,7 @@ target_compile_options(penstock_plain_flags INTERFACE -Wall -Wextra -Wpedantic -
 add_library(penstock_flags INTERFACE)
 target_link_libraries(penstock_flags INTERFACE penstock_plain_flags)
 # Fuzzers run these layers, under sanitizers; of the others it is enough that clang compiles them.
-set(PENSTOCK_FUZZED base csp formula io forecast_linear data)
+set(PENSTOCK_FUZZED base csp custom io forecast_linear data)
 if(PENSTOCK_EMULATE_AMX)
   target_compile_definitions(penstock_flags INTERFACE PENSTOCK_EMULATE_AMX)
 endif()
@@ -31,15 +31,16 @@ if(PENSTOCK_SANITIZE)
   endif()
 endif()
 
-# penstock_layer(<layer> LINKS <libraries> [EXCEPT <folder>]): src/<layer>/**.cc as static library penstock_<layer>, so that
-# a test (or a wrong call) sees only this layer and those below it; a_b is src/a/b. EXCEPT: a folder in it that is a layer by
-# itself. The objects are compiled once, for this and for the library that users link.
-function(penstock_layer layer)
+# penstock_layer(<house> <layer> LINKS <libraries> [EXCEPT <folder>]): src/<house>/<layer>/**.cc as static library
+# penstock_<layer>, so that a test (or a wrong call) sees only this layer and those below it; a_b is the folder a/b. Includes
+# name a file from its house on; the house core does not see fit. EXCEPT: a folder in it that is a layer by itself. The
+# objects are compiled once, for this and for the library that users link.
+function(penstock_layer house layer)
   cmake_parse_arguments(arg "" "EXCEPT" "LINKS" ${ARGN})
   string(REPLACE _ / folder ${layer})
-  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${folder}/*.cc)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${house}/${folder}/*.cc)
   if(arg_EXCEPT)
-    list(FILTER sources EXCLUDE REGEX "/src/${folder}/${arg_EXCEPT}/")
+    list(FILTER sources EXCLUDE REGEX "/src/${house}/${folder}/${arg_EXCEPT}/")
   endif()
   set(target penstock_${layer})
   set(objects penstock_${layer}_objects)
@@ -55,7 +56,7 @@ function(penstock_layer layer)
     target_compile_options(${objects} PRIVATE -O0 -g0)
   endif()
   set(simd ${sources})
-  list(FILTER simd INCLUDE REGEX "/src/backend/cpu/")
+  list(FILTER simd INCLUDE REGEX "/src/core/backend/cpu/")
   # They include themselves, once for each instruction set.
   set_source_files_properties(${simd} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   if(PENSTOCK_SANITIZE AND flags STREQUAL penstock_flags)
@@ -67,7 +68,7 @@ function(penstock_layer layer)
                                 "-O1;-fno-sanitize=null,alignment,pointer-overflow,object-size;-fno-sanitize-address-use-after-scope")
   endif()
   target_include_directories(${objects} PUBLIC ${PROJECT_SOURCE_DIR}/include ${PROJECT_BINARY_DIR}/include
-                                               ${PROJECT_SOURCE_DIR}/src)
+                                               ${PROJECT_SOURCE_DIR}/src/${house})
   target_link_libraries(${objects} PRIVATE ${flags} PUBLIC ${arg_LINKS})
   add_library(${target} STATIC $<TARGET_OBJECTS:${objects}>)
   target_include_directories(${target} PUBLIC $<TARGET_PROPERTY:${objects},INTERFACE_INCLUDE_DIRECTORIES>)
@@ -76,14 +77,14 @@ endfunction()
 
 # penstock_embed_kernels(<layer>): the texts that NVRTC compiles at run time become part of that layer.
 function(penstock_embed_kernels layer)
-  file(GLOB_RECURSE texts CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/backend/cuda/kernels/*.cuh
-       ${PROJECT_SOURCE_DIR}/src/backend/cuda/kernels/*.h ${PROJECT_SOURCE_DIR}/src/plan/kernels/*.h
-       ${PROJECT_SOURCE_DIR}/src/cells/*.h)
-  list(APPEND texts ${PROJECT_SOURCE_DIR}/src/base/counter_random.h)
+  file(GLOB_RECURSE texts CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/core/backend/cuda/kernels/*.cuh
+       ${PROJECT_SOURCE_DIR}/src/core/backend/cuda/kernels/*.h ${PROJECT_SOURCE_DIR}/src/core/plan/kernels/*.h
+       ${PROJECT_SOURCE_DIR}/src/core/cells/*.h)
+  list(APPEND texts ${PROJECT_SOURCE_DIR}/src/core/base/counter_random.h)
   set(output ${PROJECT_BINARY_DIR}/generated/kernel_sources.cc)
   set(script ${PROJECT_SOURCE_DIR}/cmake/embed_kernels.cmake)
   add_custom_command(OUTPUT ${output}
-                     COMMAND ${CMAKE_COMMAND} -D root=${PROJECT_SOURCE_DIR}/src -D output=${output} -P ${script}
+                     COMMAND ${CMAKE_COMMAND} -D root=${PROJECT_SOURCE_DIR}/src/core -D output=${output} -P ${script}
                      DEPENDS ${texts} ${script} COMMENT "Embedding the texts of CUDA kernels" VERBATIM)
   target_sources(penstock_${layer}_objects PRIVATE ${output})
 endfunction()

@@ -10,7 +10,10 @@ if(NOT PENSTOCK_TRAINING)
 endif()
 install(DIRECTORY include/penstock ${PROJECT_BINARY_DIR}/include/penstock
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h" ${left_out})
-install(TARGETS penstock penstock_solver EXPORT PenstockTargets)
+install(TARGETS penstock_core penstock_solver EXPORT PenstockTargets)
+if(PENSTOCK_TRAINING)
+  install(TARGETS penstock EXPORT PenstockTargets)
+endif()
 if(TARGET penstock-cli)
   install(TARGETS penstock-cli)
   # What `penstock bench` runs in Python, where there is one.

@@ -5,7 +5,7 @@
 
 #include "penstock/cell.h"
 
-/// The library's own cells, and some others, written as a user writes cells.
+/// The built-in cells, and some others, written as a user writes cells.
 namespace penstock::test {
 
 struct WrittenCell {

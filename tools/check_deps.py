@@ -18,25 +18,31 @@ SUFFIXES = {".h", ".cc", ".inl", ".cuh"}
 LENGTH_ALONE = ["tests", "tools", "examples"]
 INCLUDE = re.compile(r'^\s*#\s*include\s+([<"])([^>"]+)[>"]')
 
-# Layer, a folder of src/ -> the layers directly below it; what stands below those is allowed too.
-BELOW = {
-    "base": [],
-    "csp": ["base"],
-    "cells": ["base"],
-    "formula": ["cells"],
-    "plan": ["formula", "csp"],
-    "backend": ["plan"],
-    "ops": ["backend"],
-    "graph": ["ops"],
-    "nn": ["graph"],
-    "io": ["nn"],
-    "stream": ["nn"],
-    "forecast/linear": ["base"],
-    "data": ["io", "forecast/linear"],
-    "forecast": ["data"],
-    "classify": ["data"],
-    "train": ["forecast", "classify"],
+# House, a folder of src/ -> its layers, the folders in it, each with the layers directly below it; what is below those is
+# allowed too. Includes name a file from its house on.
+HOUSES = {
+    "core": {
+        "base": [],
+        "csp": ["base"],
+        "cells": ["base"],
+        "custom": ["cells"],
+        "plan": ["custom", "csp"],
+        "backend": ["plan"],
+        "ops": ["backend"],
+        "graph": ["ops"],
+        "nn": ["graph"],
+        "io": ["nn"],
+        "stream": ["nn"],
+    },
+    "fit": {
+        "forecast/linear": ["base"],
+        "data": ["io", "forecast/linear"],
+        "forecast": ["data"],
+        "classify": ["data"],
+        "train": ["forecast", "classify"],
+    },
 }
+BELOW = {layer: below for layers in HOUSES.values() for layer, below in layers.items()}
 
 # Public headers about data and what follows from them, by prefix: only data and the layers above it see them. What a
 # model needs to know of its data is for nn and the layers above it, too.
@@ -78,7 +84,7 @@ THIRD_PARTY = {
     "dnnl": {"backend", "ops", "bench"},
     "xxhash.h": {"backend", "io"},
     "zlib.h": {"data", "apps"},
-    "nlohmann/": {"base", "formula", "plan", "io", "data", "train", "bench", "apps"},
+    "nlohmann/": {"base", "custom", "plan", "io", "data", "train", "bench", "apps"},
     "CLI/": {"apps"},
     "nanobind/": {"python"},
 }
@@ -96,7 +102,7 @@ UP_TO = {"bench/kernels": "ops", "bench/contenders": "backend"}
 # Text that other compilers read as well (every instruction set, CUDA's) -> the places it may include.
 FREESTANDING = {"cell": ["cell"], "counter": [], "kernel": ["cell", "counter", "kernel"]}
 # Random numbers that the host and kernels draw alike.
-COUNTER = Path("src/base/counter_random.h")
+COUNTER = Path("src/core/base/counter_random.h")
 
 
 def reach(below, start):
@@ -110,14 +116,19 @@ def reach(below, start):
     return found
 
 
+def house_of(root, header):
+    """The house that has this header, or None."""
+    return next((house for house in HOUSES if (root / "src" / house / header).is_file()), None)
+
+
 def layer_of(parts):
-    """The layer of a path below src/."""
+    """The layer of a path below its house."""
     nested = "/".join(parts[:2])
     return nested if nested in BELOW else parts[0]
 
 
 def room_of(parts, layer):
-    """The room of a path below src/ in its layer; empty in none."""
+    """The room of a path below its house in its layer; empty in none."""
     inside = parts[len(layer.split("/")):]
     return inside[0] if len(inside) > 1 else ""
 
@@ -127,7 +138,7 @@ def wrong_room(path, header, layer):
     rooms = ROOMS.get(layer)
     if rooms is None or header in DOORS:
         return None
-    room, other = room_of(path.parts[1:], layer), room_of(Path(header).parts, layer)
+    room, other = room_of(path.parts[2:], layer), room_of(Path(header).parts, layer)
     return None if other in reach(rooms, room) else f"{layer}/{room} may not see {layer}/{other}"
 
 
@@ -148,13 +159,13 @@ def place_of(path):
         return "/".join(parts[:2])
     if parts[0] in BESIDE:
         return parts[0]
-    if parts[1] == "cells" and path.suffix == ".h":
+    if parts[2] == "cells" and path.suffix == ".h":
         return "cell"
     if "kernels" in parts:
         return "kernel"
     if path == COUNTER:
         return "counter"
-    return layer_of(parts[1:])
+    return layer_of(parts[2:])
 
 
 def is_standard(header):
@@ -170,9 +181,9 @@ def violation(root, path, quoted, header):
     """Why this file may not include this header, or None."""
     place = place_of(path)
     folder = place.split("/")[0]
-    of_project = quoted and (root / "src" / header).is_file()
+    house = house_of(root, header) if quoted else None
     if place in FREESTANDING:
-        if of_project and place_of(Path("src") / header) in FREESTANDING[place]:
+        if house and place_of(Path("src") / house / header) in FREESTANDING[place]:
             return None
         return f"a {place} header goes through every compiler and may include nothing but {FREESTANDING[place]}"
     if header.startswith("penstock/"):
@@ -183,7 +194,7 @@ def violation(root, path, quoted, header):
     if quoted and header.split("/")[0] in BESIDE and (root / header).is_file():
         beside = header.split("/")[0]
         return None if beside in BESIDE.get(folder, []) else f"{place} may not see {beside}"
-    if of_project:
+    if house:
         if place == "bench" and header.startswith("base/"):
             return None
         layer = layer_of(header.split("/"))
@@ -208,13 +219,13 @@ def violation(root, path, quoted, header):
 def check_file(root, path):
     """All complaints about one file, as text lines."""
     lines = (root / path).read_text(encoding="utf-8").splitlines()
-    if path.parts[0] == "src" and path.parts[1] not in BELOW:
-        return [f"{path}: src/{path.parts[1]} is no layer that tools/check_deps.py knows"]
     if path.parts[0] == "src":
-        layer = layer_of(path.parts[1:])
-        room = room_of(path.parts[1:], layer)
+        layer = layer_of(path.parts[2:])
+        if layer not in HOUSES.get(path.parts[1], {}):
+            return [f"{path}: {'/'.join(path.parts[:3])} is not a layer that tools/check_deps.py knows"]
+        room = room_of(path.parts[2:], layer)
         if room not in ROOMS.get(layer, {room}):
-            return [f"{path}: src/{layer}/{room} is no room that tools/check_deps.py knows"]
+            return [f"{path}: {path.parts[0]}/{path.parts[1]}/{layer}/{room} is not a room that tools/check_deps.py knows"]
     complaints = []
     for number, line in enumerate(lines, start=1):
         match = INCLUDE.match(line)

@@ -32,7 +32,7 @@ shards() {
     "$(cat "$logs/$1".* | grep -c '^\[  SKIPPED \].*ms)$' || true)"
 }
 for program in test_backend_cuda_runtime test_backend_cuda_products test_backend_cuda_scan test_backend_cuda_layer \
-  test_backend_cuda_pointwise test_backend_cuda_training test_nn_cuda_recurrent_program test_nn_cuda_own_cells \
+  test_backend_cuda_pointwise test_backend_cuda_training test_nn_cuda_recurrent_program test_nn_cuda_custom_cells \
   test_nn_cuda_streams test_train_cuda_models test_train_profile test_stream_cuda_session \
   test_backend_cuda_dense test_ops_op_cases; do
   shards "$program"

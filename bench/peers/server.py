@@ -29,7 +29,7 @@ MODULES = {
     "numba": "numba_peer",
     "numpy": "numpy_peer",
 }
-GROUP_SECONDS = 20e-6  # calls shorter than this are timed in groups; src/base/timing.h has the same rule
+GROUP_SECONDS = 20e-6  # calls shorter than this are timed in groups; src/core/base/timing.h has the same rule
 
 
 class Refused(Exception):
@@ -37,7 +37,7 @@ class Refused(Exception):
 
 
 def time_calls(seconds, call, group_seconds=GROUP_SECONDS):
-    """Seconds per call of calls that together take about `seconds`, as time_calls() in src/base/timing.h."""
+    """Seconds per call of calls that together take about `seconds`, as time_calls() in src/core/base/timing.h."""
     clock = time.perf_counter
 
     def timed(calls):

@@ -8,11 +8,11 @@
 #include "penstock/types.h"
 
 /// Cells of your own: the equations of one step, written once as a function of symbols. Penstock traces the function,
-/// derives its backward pass, and runs it in the same engines as its own cells. See docs/own_cells.md.
+/// derives its backward pass, and runs it in the same engines as the built-in cells. See docs/custom_cells.md.
 namespace penstock {
 
-namespace formula {
-class Formula;
+namespace custom {
+class ExpressionGraph;
 }
 
 /// A symbol in the equations of a cell: the value of one unit at one step. Numbers convert to constants. Its functions
@@ -20,11 +20,11 @@ class Formula;
 class CellValue {
  public:
   CellValue(double constant) : constant_(constant) {}  // NOLINT(google-explicit-constructor)
-  CellValue(formula::Formula& formula, int node) : formula_(&formula), node_(node) {}
+  CellValue(custom::ExpressionGraph& graph, int node) : graph_(&graph), node_(node) {}
 
-  /// Used by the tracer: the symbol's node, in a formula that constants then belong to.
-  int node_in(formula::Formula& formula) const;
-  formula::Formula* formula() const { return formula_; }
+  /// Used by the tracer: the symbol's node, in a graph that constants then belong to.
+  int node_in(custom::ExpressionGraph& graph) const;
+  custom::ExpressionGraph* graph() const { return graph_; }
 
   friend CellValue operator+(CellValue a, CellValue b);
   friend CellValue operator-(CellValue a, CellValue b);
@@ -62,7 +62,7 @@ class CellValue {
   friend CellValue mean(CellValue x);
 
  private:
-  formula::Formula* formula_ = nullptr;
+  custom::ExpressionGraph* graph_ = nullptr;
   int node_ = -1;
   double constant_ = 0;
 };

@@ -29,7 +29,7 @@ _ARRAYS = {
     "BOOL": "?",
 }
 _CHECKSUM = "penstock.checksum"  # checksum of files that the library wrote; it verifies them
-_CHECKED = "penstock.checked"  # marks files that must have a checksum, as in src/io/safetensors.h
+_CHECKED = "penstock.checked"  # marks files that must have a checksum, as in src/core/io/safetensors.h
 _CHECKED_TEXT = "a checksum of all bytes"
 _NAMES = {np.dtype(code): name for name, code in _ARRAYS.items()}
 _MOST_AXES = 32  # limit of NumPy before version 2

@@ -1,4 +1,4 @@
-#include "formula/trace.h"
+#include "custom/trace.h"
 #include "fuzz/damage.h"
 #include "oracle/written_cells.h"
 
@@ -8,7 +8,7 @@ namespace {
 TEST(Fuzz, DamagedCell) {
   std::vector<std::string> seeds;
   for (const WrittenCell& written : {written_peephole(), written_slstm(), written_mingru()}) {
-    seeds.push_back(formula::to_json(formula::trace_cell(written.definition, written.equations)));
+    seeds.push_back(custom::to_json(custom::trace_cell(written.definition, written.equations)));
   }
   feed_damaged(
       seeds,

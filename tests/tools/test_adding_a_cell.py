@@ -36,15 +36,15 @@ def insert(path, mark, text, after=False):
 
 
 class Copy:
-    """src/cells and oracle, with the examples added as the document says; `change` rewrites the text of a header."""
+    """src/core/cells and oracle, with the examples added as the document says; `change` rewrites the text of a header."""
 
     def __init__(self, folder, change=lambda name, text: text):
         self.folder = Path(folder)
-        shutil.copytree(ROOT / "src/cells", self.folder / "src/cells")
+        shutil.copytree(ROOT / "src/core/cells", self.folder / "src/core/cells")
         shutil.copytree(ROOT / "oracle", self.folder / "oracle")
         self.cells = []
         for place, text in examples():
-            if place.startswith("src/cells/"):
+            if place.startswith("src/core/cells/"):
                 self._add_cell(Path(place), change(Path(place).name, text))
             elif place == "oracle/cells.h":
                 insert(self.folder / place, "template <class S>\nconst std::vector<Cell<S>>& cells() {", text + "\n")
@@ -56,14 +56,14 @@ class Copy:
         (self.folder / place).write_text(text)
         struct = re.search(r"^struct (\w+)", text, re.MULTILINE)[1]
         kind = "SCAN" if "bool scan = true" in text else "DENSE"
-        lines = self.folder / "src/cells/list.h"
+        lines = self.folder / "src/core/cells/list.h"
         insert(lines, '#include "cells/elman.h"\n', f'#include "cells/{place.name}"\n', after=True)
         insert(lines, f"#define PENSTOCK_{kind}_CELLS(X)", f" X({struct})", after=True)
         self.cells.append(struct)
 
     def compile(self, *arguments):
-        includes = [f"-I{self.folder / 'src'}", f"-I{self.folder}"]
-        includes += [f"-I{ROOT / place}" for place in ("tests", "include", "src", ".")]
+        includes = [f"-I{self.folder / 'src/core'}", f"-I{self.folder}"]
+        includes += [f"-I{ROOT / place}" for place in ("tests", "tests/core", "include", "src/core", ".")]
         return subprocess.run([*COMPILER, *includes, *map(str, arguments)], capture_output=True, text=True, check=False)
 
     def contract(self):
@@ -84,7 +84,7 @@ class AddingACell(unittest.TestCase):
             copy = Copy(folder)
             for test in ("test_list", "test_special_values"):
                 program = copy.folder / test
-                built = copy.compile(ROOT / f"tests/cells/{test}.cc", "-o", program, "-lgtest", "-lgtest_main", "-lpthread")
+                built = copy.compile(ROOT / f"tests/core/cells/{test}.cc", "-o", program, "-lgtest", "-lgtest_main", "-lpthread")
                 self.assertEqual(built.returncode, 0, built.stderr)
                 ran = subprocess.run([program], capture_output=True, text=True, check=False)
                 self.assertEqual(ran.returncode, 0, ran.stdout)
@@ -96,7 +96,7 @@ class AddingACell(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             copy = Copy(folder, change)
             program = copy.folder / "test_list"
-            built = copy.compile(ROOT / "tests/cells/test_list.cc", "-o", program, "-lgtest", "-lgtest_main", "-lpthread")
+            built = copy.compile(ROOT / "tests/core/cells/test_list.cc", "-o", program, "-lgtest", "-lgtest_main", "-lpthread")
             self.assertEqual(built.returncode, 0, built.stderr)
             ran = subprocess.run([program], capture_output=True, text=True, check=False)
             self.assertNotEqual(ran.returncode, 0)

@@ -16,30 +16,30 @@ import check_deps  # noqa: E402
 CLEAN = {
     "include/penstock/types.h": '#pragma once\n#include <vector>\n',
     "include/penstock/model.h": '#include "penstock/types.h"\n',
-    "src/base/check.h": '#include <fmt/format.h>\n#include "penstock/types.h"\n',
-    "src/csp/search.h": '#include "base/check.h"\n#include "penstock/types.h"\n',
-    "src/plan/rules.h": '#include "csp/search.h"\n',
-    "src/cells/prelude.h": "",
-    "src/cells/gru.h": "",
-    "src/cells/list.h": '#include "cells/gru.h"\n',
-    "src/backend/cpu/dense.cc": '#include <hwy/highway.h>\n#include "base/check.h"\n#include "cells/list.h"\n',
-    "src/backend/cuda/kernels/scan/scan.cuh": '#include "cells/gru.h"\n',
-    "src/nn/layer.h": '#include "base/check.h"\n',
-    "src/io/file.cc": '#include <unistd.h>\n#include <nlohmann/json.hpp>\n#include "nn/layer.h"\n',
-    "src/io/file.h": "",
-    "src/forecast/linear/arima.h": '#include "base/check.h"\n',
-    "src/data/dataset.h": '#include "forecast/linear/arima.h"\n#include "io/file.h"\n',
-    "src/data/table/csv.h": '#include "data/dataset.h"\n',
-    "src/data/series/rows.h": '#include "data/table/csv.h"\n',
-    "src/data/labelled/labels.h": "",
-    "src/forecast/fit.h": '#include "data/series/rows.h"\n',
-    "src/train/trainer.h": '#include "forecast/fit.h"\n#include "io/file.h"\n',
-    "src/ops/op.h": "",
-    "src/ops/cuda/common.h": '#include "ops/recurrence/recurrence.h"\n',
-    "src/ops/pointwise/cast.h": "",
-    "src/ops/pointwise/cast.cc": '#include "ops/cuda/common.h"\n#include "ops/op.h"\n#include "ops/pointwise/cast.h"\n',
-    "src/ops/recurrence/recurrence.h": '#include "ops/pointwise/cast.h"\n',
-    "src/stream/session.cc": '#include "nn/layer.h"\n',
+    "src/core/base/check.h": '#include <fmt/format.h>\n#include "penstock/types.h"\n',
+    "src/core/csp/search.h": '#include "base/check.h"\n#include "penstock/types.h"\n',
+    "src/core/plan/rules.h": '#include "csp/search.h"\n',
+    "src/core/cells/prelude.h": "",
+    "src/core/cells/gru.h": "",
+    "src/core/cells/list.h": '#include "cells/gru.h"\n',
+    "src/core/backend/cpu/dense.cc": '#include <hwy/highway.h>\n#include "base/check.h"\n#include "cells/list.h"\n',
+    "src/core/backend/cuda/kernels/scan/scan.cuh": '#include "cells/gru.h"\n',
+    "src/core/nn/layer.h": '#include "base/check.h"\n',
+    "src/core/io/file.cc": '#include <unistd.h>\n#include <nlohmann/json.hpp>\n#include "nn/layer.h"\n',
+    "src/core/io/file.h": "",
+    "src/fit/forecast/linear/arima.h": '#include "base/check.h"\n',
+    "src/fit/data/dataset.h": '#include "forecast/linear/arima.h"\n#include "io/file.h"\n',
+    "src/fit/data/table/csv.h": '#include "data/dataset.h"\n',
+    "src/fit/data/series/rows.h": '#include "data/table/csv.h"\n',
+    "src/fit/data/labelled/labels.h": "",
+    "src/fit/forecast/fit.h": '#include "data/series/rows.h"\n',
+    "src/fit/train/trainer.h": '#include "forecast/fit.h"\n#include "io/file.h"\n',
+    "src/core/ops/op.h": "",
+    "src/core/ops/cuda/common.h": '#include "ops/recurrence/recurrence.h"\n',
+    "src/core/ops/pointwise/cast.h": "",
+    "src/core/ops/pointwise/cast.cc": '#include "ops/cuda/common.h"\n#include "ops/op.h"\n#include "ops/pointwise/cast.h"\n',
+    "src/core/ops/recurrence/recurrence.h": '#include "ops/pointwise/cast.h"\n',
+    "src/core/stream/session.cc": '#include "nn/layer.h"\n',
     "oracle/cells.h": '#include "penstock/types.h"\n',
     "bench/suite.h": '#include "base/check.h"\n#include "oracle/cells.h"\n#include "penstock/model.h"\n',
     "bench/kernels/times.cc": '#include <fmt/format.h>\n#include "base/check.h"\n#include "bench/suite.h"\n',
@@ -71,51 +71,51 @@ class CheckDeps(unittest.TestCase):
         self.assertEqual(self.complaints(), [])
 
     def test_upward_include(self):
-        self.check_refused("src/base/check.h", '#include "nn/layer.h"', "base may not see nn")
-        self.check_refused("src/nn/layer.h", '#  include "io/file.h"', "nn may not see io")
+        self.check_refused("src/core/base/check.h", '#include "nn/layer.h"', "base may not see nn")
+        self.check_refused("src/core/nn/layer.h", '#  include "io/file.h"', "nn may not see io")
 
     def test_train_and_stream_do_not_see_each_other(self):
-        self.check_refused("src/stream/session.cc", '#include "train/trainer.h"', "stream may not see train")
-        self.check_refused("src/stream/session.cc", '#include "io/file.h"', "stream may not see io")
+        self.check_refused("src/core/stream/session.cc", '#include "train/trainer.h"', "stream may not see train")
+        self.check_refused("src/core/stream/session.cc", '#include "io/file.h"', "stream may not see io")
 
     def test_only_data_and_what_is_above_see_its_public_headers(self):
         for header in ("data.h", "data/series.h", "train/search.h", "forecast/score.h", "classify/labels.h", "penstock.h"):
             line = f'#include "penstock/{header}"'
-            self.check_refused("src/nn/layer.h", line, "nn is below data or beside it")
-            self.check_refused("src/stream/session.cc", line, "stream is below data or beside it")
-            self.check_refused("src/forecast/linear/arima.h", line, "forecast/linear is below data or beside it")
-            for path in ("src/data/dataset.h", "src/forecast/fit.h", "src/train/trainer.h", "apps/cli/main.cc"):
+            self.check_refused("src/core/nn/layer.h", line, "nn is below data or beside it")
+            self.check_refused("src/core/stream/session.cc", line, "stream is below data or beside it")
+            self.check_refused("src/fit/forecast/linear/arima.h", line, "forecast/linear is below data or beside it")
+            for path in ("src/fit/data/dataset.h", "src/fit/forecast/fit.h", "src/fit/train/trainer.h", "apps/cli/main.cc"):
                 self.assertEqual(self.complaints(**{path: line + "\n"}), [])
 
     def test_models_see_what_they_need_of_data(self):
         for header in ("data_description.h", "description/column.h"):
             line = f'#include "penstock/{header}"'
-            for path in ("src/nn/layer.h", "src/io/file.h", "src/stream/session.cc", "src/data/dataset.h"):
+            for path in ("src/core/nn/layer.h", "src/core/io/file.h", "src/core/stream/session.cc", "src/fit/data/dataset.h"):
                 self.assertEqual(self.complaints(**{path: line + "\n" + CLEAN[path]}), [])
-            self.check_refused("src/ops/op.h", line, "ops is below nn or beside it")
-            self.check_refused("src/forecast/linear/arima.h", line, "forecast/linear is below nn or beside it")
+            self.check_refused("src/core/ops/op.h", line, "ops is below nn or beside it")
+            self.check_refused("src/fit/forecast/linear/arima.h", line, "forecast/linear is below nn or beside it")
 
     def test_linear_forecasts_know_numbers_only(self):
-        self.check_refused("src/forecast/linear/arima.h", '#include "data/dataset.h"', "forecast/linear may not see data")
-        self.check_refused("src/forecast/fit.h", '#include "train/trainer.h"', "forecast may not see train")
-        self.check_refused("src/data/dataset.h", '#include "forecast/fit.h"', "data may not see forecast")
+        self.check_refused("src/fit/forecast/linear/arima.h", '#include "data/dataset.h"', "forecast/linear may not see data")
+        self.check_refused("src/fit/forecast/fit.h", '#include "train/trainer.h"', "forecast may not see train")
+        self.check_refused("src/fit/data/dataset.h", '#include "forecast/fit.h"', "data may not see forecast")
 
     def test_rooms_have_an_order_too(self):
-        self.check_refused("src/data/dataset.h", '#include "data/table/csv.h"', "data/ may not see data/table")
-        self.check_refused("src/data/labelled/labels.h", '#include "data/series/rows.h"', "data/labelled may not see data/series")
-        self.check_refused("src/ops/pointwise/cast.h", '#include "ops/recurrence/recurrence.h"',
+        self.check_refused("src/fit/data/dataset.h", '#include "data/table/csv.h"', "data/ may not see data/table")
+        self.check_refused("src/fit/data/labelled/labels.h", '#include "data/series/rows.h"', "data/labelled may not see data/series")
+        self.check_refused("src/core/ops/pointwise/cast.h", '#include "ops/recurrence/recurrence.h"',
                            "ops/pointwise may not see ops/recurrence")
-        found = self.complaints(**{"src/ops/extra/new.cc": ""})
-        self.assertEqual(found, ["src/ops/extra/new.cc: src/ops/extra is no room that tools/check_deps.py knows"])
+        found = self.complaints(**{"src/core/ops/extra/new.cc": ""})
+        self.assertEqual(found, ["src/core/ops/extra/new.cc: src/core/ops/extra is not a room that tools/check_deps.py knows"])
 
     def test_the_solver_knows_nothing_of_plans(self):
-        self.check_refused("src/csp/search.h", '#include "plan/rules.h"', "csp may not see plan")
-        self.check_refused("src/csp/search.h", '#include "cells/list.h"', "csp may not see cells")
+        self.check_refused("src/core/csp/search.h", '#include "plan/rules.h"', "csp may not see plan")
+        self.check_refused("src/core/csp/search.h", '#include "cells/list.h"', "csp may not see cells")
 
     def test_cells_and_kernels_include_nothing_else(self):
-        self.check_refused("src/cells/gru.h", "#include <cmath>", "a cell header goes through every compiler")
-        self.check_refused("src/cells/gru.h", '#include "base/check.h"', "a cell header goes through every compiler")
-        self.check_refused("src/backend/cuda/kernels/scan/scan.cuh", '#include "base/check.h"', "a kernel header goes")
+        self.check_refused("src/core/cells/gru.h", "#include <cmath>", "a cell header goes through every compiler")
+        self.check_refused("src/core/cells/gru.h", '#include "base/check.h"', "a cell header goes through every compiler")
+        self.check_refused("src/core/backend/cuda/kernels/scan/scan.cuh", '#include "base/check.h"', "a kernel header goes")
 
     def test_public_headers_stand_alone(self):
         for line in ("#include <fmt/format.h>", '#include "base/check.h"', "#include <unistd.h>"):
@@ -130,21 +130,21 @@ class CheckDeps(unittest.TestCase):
         self.check_refused("oracle/cells.h", '#include "cells/gru.h"', "oracle sees public headers only")
         self.check_refused("oracle/cells.h", '#include "bench/suite.h"', "oracle may not see bench")
         self.check_refused("apps/cli/main.cc", '#include "oracle/cells.h"', "apps may not see oracle")
-        self.check_refused("src/nn/layer.h", '#include "oracle/cells.h"', "nn may not see oracle")
+        self.check_refused("src/core/nn/layer.h", '#include "oracle/cells.h"', "nn may not see oracle")
 
     def test_third_party_headers_have_their_places(self):
-        self.check_refused("src/nn/layer.h", "#include <hwy/highway.h>", "nn is not among ['backend']")
-        self.check_refused("src/nn/layer.h", "#include <boost/any.hpp>", "nn sees the standard library")
-        self.check_refused("src/nn/layer.h", "#include <unistd.h>", "nn sees the standard library")
+        self.check_refused("src/core/nn/layer.h", "#include <hwy/highway.h>", "nn is not among ['backend']")
+        self.check_refused("src/core/nn/layer.h", "#include <boost/any.hpp>", "nn sees the standard library")
+        self.check_refused("src/core/nn/layer.h", "#include <unistd.h>", "nn sees the standard library")
 
     def test_unknown_files_and_layers(self):
-        self.check_refused("src/nn/layer.h", '#include "nn/nothing.h"', "there is no such file")
-        found = self.complaints(**{"src/extra/new.cc": ""})
-        self.assertEqual(found, ["src/extra/new.cc: src/extra is no layer that tools/check_deps.py knows"])
+        self.check_refused("src/core/nn/layer.h", '#include "nn/nothing.h"', "there is no such file")
+        found = self.complaints(**{"src/core/extra/new.cc": ""})
+        self.assertEqual(found, ["src/core/extra/new.cc: src/core/extra is not a layer that tools/check_deps.py knows"])
 
     def test_long_files(self):
         allowed = check_deps.MAX_LINES
-        for path in ("src/nn/big.cc", "tests/nn/test_big.cc", "tests/python/test_big.py", "python/penstock/big.py", "tools/big.py"):
+        for path in ("src/core/nn/big.cc", "tests/nn/test_big.cc", "tests/python/test_big.py", "python/penstock/big.py", "tools/big.py"):
             self.assertEqual(self.complaints(**{path: "x;\n" * allowed}), [])
             found = self.complaints(**{path: "x;\n" * (allowed + 1)})
             self.assertEqual(found, [f"{path}: {allowed + 1} lines; split it, {allowed} are allowed"])

@@ -12,7 +12,7 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text()
 # Pages with C++ examples.
-PAGES = [ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in ("cpp", "csp", "cuda", "index", "own_cells"))]
+PAGES = [ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in ("cpp", "csp", "cuda", "index", "custom_cells"))]
 LINKED = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
 BUILD = pathlib.Path.cwd().parent  # CTest runs us in BUILD/tests
 

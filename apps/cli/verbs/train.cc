@@ -36,7 +36,7 @@ class TrainingRun {
   int run() {
     arguments_.data.source = arguments_.data.sources.empty() ? "" : arguments_.data.sources.front();
     require_given(arguments_.data.source, "DATA");
-    read_own_cell(arguments_.model);
+    read_custom_cell(arguments_.model);
     if (!arguments_.data.bytes) refuse_models(arguments_.data.sources);
     static_cast<void>(utc_time());  // which the model will note: a wrong one is said before training
     kind_ = kind_of(arguments_.data);

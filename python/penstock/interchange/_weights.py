@@ -43,7 +43,7 @@ def base_of(cell, known):
     return base
 
 
-def of_own_cell(weights, cell, gates, learnt=()):
+def of_custom_cell(weights, cell, gates, learnt=()):
     """Returns weights of a built-in cell as those of a variant of it with these gates and learnt vectors [H]."""
     order, hidden, tensors = weights.gates, weights.hidden_size, {}
     for name, array in weights.tensors.items():

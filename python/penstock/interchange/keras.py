@@ -26,7 +26,7 @@ from ._weights import (
     base_of,
     check_said,
     inverse,
-    of_own_cell,
+    of_custom_cell,
     reordered,
     shape_text,
     take,
@@ -71,7 +71,7 @@ def from_keras(arrays, *, cell=None, source="keras"):
     elif "bias" in tensors:
         named["bias_ih_l0"] = reordered(take(tensors, "bias", source, columns), order)
     weights = RecurrentWeights(base, named)
-    return weights if gates is None else of_own_cell(weights, cell, gates)
+    return weights if gates is None else of_custom_cell(weights, cell, gates)
 
 
 def _cell_by_shape(hidden, columns, tensors, source):

@@ -23,7 +23,7 @@ from ._weights import (
     RecurrentWeights,
     base_of,
     inverse,
-    of_own_cell,
+    of_custom_cell,
     refuse_others,
     reordered,
     take,
@@ -76,7 +76,7 @@ def from_onnx(tensors, *, cell, direction="forward", source="onnx"):
     if seen:
         vectors = take(tensors, "P", source, len(suffixes), 3 * hidden).reshape(len(suffixes), 3, hidden)
         peepholes = [[each[_PEEPHOLES[name]] for name in seen] for each in vectors]
-    return of_own_cell(weights, cell, gates, peepholes)
+    return of_custom_cell(weights, cell, gates, peepholes)
 
 
 def to_onnx(weights):

@@ -133,7 +133,7 @@ void add_output_options(Options& options, TrainArguments& arguments) {
 
 }  // namespace
 
-void read_own_cell(ModelOptions& model) {
+void read_custom_cell(ModelOptions& model) {
   if (!model.cell || !model.cell->ends_with(".json")) return;
   const std::string path = *model.cell;
   std::ifstream file(path, std::ios::binary);

@@ -50,7 +50,7 @@ struct ModelOptions {
 
 /// Makes the cell of a JSON file that --cell names known, and puts its name there. Throws Error(io_failure) for a file
 /// that cannot be read, Error(bad_input) for one that is no cell.
-void read_own_cell(ModelOptions& model);
+void read_custom_cell(ModelOptions& model);
 
 struct TrainArguments {
   DataOptions data;

@@ -1,0 +1,313 @@
+#include "io/onnx/layer.h"
+
+#include <fmt/format.h>
+
+#include <functional>
+#include <optional>
+#include <string_view>
+
+#include "custom/cell.h"
+#include "io/onnx/custom_cell.h"
+#include "io/onnx/symbol.h"
+#include "plan/cell_table.h"
+
+namespace penstock::io {
+
+namespace written_cells {
+
+#include "cells/prelude.h"
+
+#include "cells/list.h"
+
+}  // namespace written_cells
+
+namespace {
+
+using Names = std::vector<std::string>;
+
+/// An operator of ONNX that is one of our cells.
+struct StandardOperator {
+  std::string_view cell;
+  const char* op;
+  std::vector<Index> gates;  // ours, in the operator's order
+  OnnxAttributes attributes;
+};
+
+const StandardOperator* standard_operator(std::string_view cell) {
+  static const std::vector<StandardOperator> all = {
+      {"elman", "RNN", {0}, {{"activations", std::vector<std::string>{"Tanh"}}}},
+      {"elman-relu", "RNN", {0}, {{"activations", std::vector<std::string>{"Relu"}}}},
+      {"lstm", "LSTM", {0, 3, 1, 2}, {}},                       // i, o, f, c
+      {"gru", "GRU", {1, 0, 2}, {{"linear_before_reset", 1}}},  // z, r, h
+      {"gru-before", "GRU", {1, 0, 2}, {{"linear_before_reset", 0}}},
+  };
+  for (const StandardOperator& each : all) {
+    if (each.cell == cell) return &each;
+  }
+  return nullptr;
+}
+
+/// Rows of a matrix or values of a bias, gate by gate in another order; zeros where there are none.
+std::vector<float> in_order(std::span<const float> values, const std::vector<Index>& gates, Index per_gate) {
+  std::vector<float> result;
+  for (const Index gate : gates) {
+    if (values.empty()) {
+      result.insert(result.end(), static_cast<std::size_t>(per_gate), 0.0f);
+    } else {
+      const auto part = values.subspan(static_cast<std::size_t>(gate * per_gate), static_cast<std::size_t>(per_gate));
+      result.insert(result.end(), part.begin(), part.end());
+    }
+  }
+  return result;
+}
+
+/// A layer that is being written.
+class Layer {
+ public:
+  Layer(OnnxGraph& graph, const ops::Recurrence& shape, const OnnxRecurrentWeights& weights, const std::string& name)
+      : graph_(graph), shape_(shape), weights_(weights), name_(name), cell_(plan::cell_traits(shape.cell)) {}
+
+  OnnxRecurrentValues write(const std::string& x, const Names& states) {
+    const StandardOperator* const standard = shape_.heads == 1 ? standard_operator(shape_.cell) : nullptr;
+    if (standard != nullptr) return write_standard(*standard, x, states);
+    const Names wx = of_input(x);
+    if (cell_.custom != nullptr)
+      return cell_.info.scan ? write_custom_scan(wx, states) : write_custom_dense(wx, states);
+    std::optional<OnnxRecurrentValues> result;
+#define PENSTOCK_WRITE_DENSE(Cell) \
+  if (shape_.cell == written_cells::Cell::name) result = write_dense<written_cells::Cell>(wx, states);
+#define PENSTOCK_WRITE_SCAN(Cell) \
+  if (shape_.cell == written_cells::Cell::name) result = write_scan<written_cells::Cell>(wx, states);
+    PENSTOCK_DENSE_CELLS(PENSTOCK_WRITE_DENSE)
+    PENSTOCK_SCAN_CELLS(PENSTOCK_WRITE_SCAN)
+#undef PENSTOCK_WRITE_DENSE
+#undef PENSTOCK_WRITE_SCAN
+    return result.value();
+  }
+
+ private:
+  /// The parts of the last axis, all of one size.
+  static Names parts(OnnxGraph& graph, const std::string& x, int count) {
+    if (count == 1) return {x};
+    return graph.node(count, "Split", {x}, {{"axis", -1}});
+  }
+
+  OnnxRecurrentValues write_standard(const StandardOperator& standard, const std::string& x, const Names& states) {
+    const Index hidden = shape_.hidden, all = cell_.info.gates * hidden;
+    const auto matrix = [&](const char* what, std::span<const float> values, Index width) {
+      return graph_.floats(what, {1, all, width}, in_order(values, standard.gates, hidden * width));
+    };
+    std::vector<float> bias = in_order(weights_.bias_ih, standard.gates, hidden);
+    const std::vector<float> recurrent_bias = in_order(weights_.bias_hh, standard.gates, hidden);
+    bias.insert(bias.end(), recurrent_bias.begin(), recurrent_bias.end());
+    // The operators take one axis more, of directions, and steps before rows.
+    const std::string first = graph_.integers({0}), second = graph_.integers({1});
+    Names reads = {graph_.node("Transpose", {x}, {{"perm", std::vector<Index>{1, 0, 2}}}),
+                   matrix("weight_ih", weights_.ih, shape_.input), matrix("weight_hh", weights_.hh, hidden),
+                   graph_.floats("bias", {1, 2 * all}, bias), ""};
+    for (const std::string& each : states) reads.push_back(graph_.node("Unsqueeze", {each, first}));
+    OnnxAttributes attributes = standard.attributes;
+    attributes.emplace_back("hidden_size", hidden);
+    attributes.emplace_back("direction", shape_.reverse ? "reverse" : "forward");
+    const Names made = graph_.node(1 + cell_.states(), standard.op, reads, attributes);
+    const std::string y =
+        graph_.node("Transpose", {graph_.node("Squeeze", {made[0], second})}, {{"perm", std::vector<Index>{1, 0, 2}}});
+    Names next;
+    for (std::size_t i = 1; i < made.size(); ++i) next.push_back(graph_.node("Squeeze", {made[i], first}));
+    return {y, next};
+  }
+
+  /// W x + bias_ih of all steps, [B, T, H] of each gate.
+  Names of_input(const std::string& x) {
+    const Index all = cell_.info.gates * shape_.hidden;
+    std::string wx = graph_.node(
+        "MatMul", {x, graph_.floats("weight_ih", {shape_.input, all}, transposed(weights_.ih, all, shape_.input))});
+    if (!weights_.bias_ih.empty()) {
+      wx = graph_.node("Add",
+                       {wx, graph_.floats("bias_ih", {all}, weights_.bias_ih.first(static_cast<std::size_t>(all)))});
+    }
+    return parts(graph_, wx, cell_.gates());
+  }
+
+  /// h_t = a_t h_{t-1} + b_t
+  template <class Cell>
+  OnnxRecurrentValues write_scan(const Names& wx, const Names& states) {
+    Symbol inputs[Cell::gates], a, b;
+    for (int gate = 0; gate < Cell::gates; ++gate) inputs[gate] = {graph_, wx[static_cast<std::size_t>(gate)]};
+    Cell::affine(inputs, a, b);
+    return affine_loop(a.name(), b.name(), states);
+  }
+
+  OnnxRecurrentValues affine_loop(const std::string& a, const std::string& b, const Names& states) {
+    return loop({a, b}, states, [](OnnxGraph& body, const Names& terms, const Names& before) {
+      return Names{MulAdd(Symbol(body, terms[0]), Symbol(body, before[0]), Symbol(body, terms[1])).name()};
+    });
+  }
+
+  template <class Cell>
+  OnnxRecurrentValues write_dense(const Names& wx, const Names& states) {
+    return loop(wx, states, [&](OnnxGraph& body, const Names& of_input, const Names& of_before) {
+      Symbol inputs[Cell::gates], recurrent[Cell::gates], before[Cell::states], next[Cell::states], save[Cell::saved];
+      for (int gate = 0; gate < Cell::gates; ++gate) inputs[gate] = {body, of_input[static_cast<std::size_t>(gate)]};
+      for (int i = 0; i < Cell::states; ++i) before[i] = {body, of_before[static_cast<std::size_t>(i)]};
+      if constexpr (Cell::phases == 1) {
+        of_state(body, of_before[0], 0, Cell::gates, recurrent);
+        Cell::forward(inputs, recurrent, before, next, save);
+      } else {
+        Symbol operand;
+        of_state(body, of_before[0], 0, Cell::first_gates, recurrent);
+        Cell::forward_first(inputs, recurrent, before, operand, save);
+        of_state(body, operand.name(), Cell::first_gates, Cell::gates, recurrent);
+        Cell::forward_second(inputs, recurrent, before, next, save);
+      }
+      Names names;
+      for (const Symbol& each : next) names.push_back(each.name());
+      return names;
+    });
+  }
+
+  /// A value as large as `like`, which a constant is not.
+  static std::string name_of(const Symbol& value, const Symbol& like) {
+    return value.is_constant() ? (like * Symbol(0.0f) + value).name() : value.name();
+  }
+
+  OnnxRecurrentValues write_custom_scan(const Names& wx, const Names& states) {
+    const custom::CustomCell& cell = cell_.graph->cell;
+    const auto gate = [&](int i) { return Symbol(graph_, wx[static_cast<std::size_t>(i)]); };
+    const std::vector<Symbol> terms =
+        write_expressions(cell.graph, cell.outputs, [&](custom::Operation operation, int i) {
+          return operation == custom::Operation::input ? gate(i) : learnt(graph_, i);
+        });
+    return affine_loop(name_of(terms[0], gate(0)), name_of(terms[1], gate(0)), states);
+  }
+
+  OnnxRecurrentValues write_custom_dense(const Names& wx, const Names& states) {
+    const custom::CustomCell& cell = cell_.graph->cell;
+    return loop(wx, states, [&](OnnxGraph& body, const Names& of_input, const Names& before) {
+      std::vector<Symbol> recurrent(static_cast<std::size_t>(cell.gates));
+      of_state(body, before[0], 0, cell.gates, recurrent.data());
+      const auto leaf = [&](custom::Operation operation, int index) {
+        const auto i = static_cast<std::size_t>(index);
+        if (operation == custom::Operation::input) return Symbol(body, of_input[i]);
+        if (operation == custom::Operation::recurrent) return recurrent[i];
+        if (operation == custom::Operation::state) return Symbol(body, before[i]);
+        return learnt(body, index);
+      };
+      Names names;
+      const auto mean = [&](const Symbol& x) { return of_units(body, x); };
+      for (const Symbol& next : write_expressions(cell.graph, cell.outputs, leaf, mean)) {
+        names.push_back(name_of(next, Symbol(body, before[0])));
+      }
+      return names;
+    });
+  }
+
+  /// The mean of x [B, H] over the units of each head, as large as x; of one head [B, 1].
+  Symbol of_units(OnnxGraph& body, const Symbol& x) const {
+    const OnnxAttributes last = {{"axes", std::vector<Index>{-1}}, {"keepdims", 1}};
+    if (shape_.heads == 1) return {body, body.node("ReduceMean", {x.name()}, last)};
+    const Index D = shape_.hidden / shape_.heads;
+    const std::string by_head = body.node("Reshape", {x.name(), body.integers({-1, shape_.heads, D})});
+    const std::string wide =
+        body.node("Expand", {body.node("ReduceMean", {by_head}, last), body.integers({1, shape_.heads, D})});
+    return {body, body.node("Reshape", {wide, body.integers({-1, shape_.hidden})})};
+  }
+
+  /// A learnt vector [H], which stands behind the gates of bias_ih.
+  Symbol learnt(OnnxGraph& body, int index) const {
+    const auto hidden = static_cast<std::size_t>(shape_.hidden);
+    const std::size_t first = (static_cast<std::size_t>(cell_.gates()) + static_cast<std::size_t>(index)) * hidden;
+    return {body,
+            body.floats(fmt::format("learnt{}", index), {shape_.hidden}, weights_.bias_ih.subspan(first, hidden))};
+  }
+
+  /// R h + bias_hh, [B, H] of each gate from `begin` to `end`.
+  void of_state(OnnxGraph& body, const std::string& h, int begin, int end, Symbol* recurrent) const {
+    const Index D = shape_.hidden / shape_.heads, heads = shape_.heads, gates = end - begin;
+    // [heads, D, gates * D], of R [heads, G * D, D]; of one head without its axis
+    std::vector<float> matrices;
+    for (Index head = 0; head < heads; ++head) {
+      const Index first = (head * cell_.info.gates + begin) * D * D;
+      const auto rows = weights_.hh.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(gates * D * D));
+      const std::vector<float> matrix = transposed(rows, gates * D, D);
+      matrices.insert(matrices.end(), matrix.begin(), matrix.end());
+    }
+    const std::string suffix = begin == 0 ? "" : ".second";
+    std::vector<Index> extents = {heads, D, gates * D};
+    if (heads == 1) extents.erase(extents.begin());
+    const std::string weight = body.floats("weight_hh" + suffix, extents, matrices);
+    std::string rh = heads == 1 ? body.node("MatMul", {h, weight}) : of_heads(body, h, weight, gates);
+    if (!weights_.bias_hh.empty()) {
+      const auto bias = weights_.bias_hh.subspan(static_cast<std::size_t>(begin * shape_.hidden),
+                                                 static_cast<std::size_t>(gates * shape_.hidden));
+      rh = body.node("Add", {rh, body.floats("bias_hh" + suffix, {gates * shape_.hidden}, bias)});
+    }
+    const Names each = parts(body, rh, static_cast<int>(gates));
+    for (int gate = begin; gate < end; ++gate) recurrent[gate] = {body, each[static_cast<std::size_t>(gate - begin)]};
+  }
+
+  /// h [B, H] and matrices [heads, D, gates * D] -> [B, gates * H]
+  std::string of_heads(OnnxGraph& body, const std::string& h, const std::string& weight, Index gates) const {
+    const Index D = shape_.hidden / shape_.heads;
+    const auto swapped = [&](const std::string& x) {
+      return body.node("Transpose", {x}, {{"perm", std::vector<Index>{1, 0, 2}}});
+    };
+    // [B, heads, D] -> [heads, B, D] -> [heads, B, gates * D] -> [B, heads, gates * D]
+    const std::string by_head = swapped(body.node("Reshape", {h, body.integers({0, shape_.heads, D})}));
+    const std::string product = swapped(body.node("MatMul", {by_head, weight}));
+    // [B, heads, gates, D] -> [B, gates, heads, D]
+    const std::string shaped = body.node("Reshape", {product, body.integers({0, shape_.heads, gates, D})});
+    const std::string by_gate = body.node("Transpose", {shaped}, {{"perm", std::vector<Index>{0, 2, 1, 3}}});
+    return body.node("Reshape", {by_gate, body.integers({0, gates * shape_.hidden})});
+  }
+
+  using Step = std::function<Names(OnnxGraph&, const Names& of_step, const Names& states)>;
+
+  /// A loop over the steps of `sequences` [B, T, H]: `step` says how states follow from those before, of which the
+  /// first is what comes out.
+  OnnxRecurrentValues loop(const Names& sequences, const Names& states, const Step& step) {
+    OnnxGraph body(name_ + "/step/");
+    Names before, of_step;
+    const auto row = [&](const std::string& name) {
+      return OnnxTensor{name_ + "/step/" + name, "float", {"batch", std::to_string(shape_.hidden)}, ""};
+    };
+    const auto read = [&](Names& names, const std::string& name) {
+      body.input(row(name));
+      names.push_back(row(name).name);
+    };
+    for (std::size_t i = 0; i < states.size(); ++i) read(before, fmt::format("state{}", i));
+    for (std::size_t i = 0; i < sequences.size(); ++i) read(of_step, fmt::format("x{}", i));
+    Names next = step(body, of_step, before);
+    next.push_back(next.front());  // what comes out; every output of a body has a name of its own
+    for (std::size_t i = 0; i < next.size(); ++i) body.output(row(fmt::format("next{}", i)), next[i]);
+
+    Names reads = states;
+    reads.insert(reads.end(), sequences.begin(), sequences.end());
+    const auto count = static_cast<Index>(sequences.size());
+    const Names made =
+        graph_.node(cell_.states() + 1, "Scan", reads,
+                    {OnnxAttribute::graph("body", body.encoded("step")),
+                     {"num_scan_inputs", count},
+                     {"scan_input_axes", std::vector<Index>(sequences.size(), 1)},
+                     {"scan_output_axes", std::vector<Index>{1}},
+                     {"scan_input_directions", std::vector<Index>(sequences.size(), shape_.reverse ? 1 : 0)},
+                     {"scan_output_directions", std::vector<Index>{shape_.reverse ? 1 : 0}}});
+    return {made.back(), {made.begin(), made.end() - 1}};
+  }
+
+  OnnxGraph& graph_;
+  const ops::Recurrence& shape_;
+  const OnnxRecurrentWeights& weights_;
+  const std::string& name_;
+  const plan::CellTraits& cell_;
+};
+
+}  // namespace
+
+OnnxRecurrentValues add_recurrence(OnnxGraph& graph, const ops::Recurrence& shape, const OnnxRecurrentWeights& weights,
+                                   const std::string& x, const std::vector<std::string>& states,
+                                   const std::string& name) {
+  return Layer(graph, shape, weights, name).write(x, states);
+}
+
+}  // namespace penstock::io

@@ -1,0 +1,92 @@
+#pragma once
+
+// Code that the passes of a recurrent layer of a dense cell on a GPU share. Private to src/core/ops/cuda.
+
+#include "backend/cuda/dense/executable.h"
+#include "ops/cuda/common.h"
+#include "ops/cuda/layer_memory.h"
+#include "ops/recurrence/recurrence.h"
+#include "plan/cell_table.h"
+
+namespace penstock::ops {
+
+inline cuda::DenseSpec dense_spec(const Recurrence& shape, const Target& target) {
+  return {.cell = shape.cell,
+          .hidden = shape.hidden,
+          .heads = shape.heads,
+          .storage = storage_of(target.dtype),
+          .reverse = shape.reverse,
+          .exact = target.execution.exact};
+}
+
+inline Index gates_of(const Recurrence& shape) { return plan::cell_traits(shape.cell).info.gates * shape.hidden; }
+
+/// `time_first`: what lies over all positions lies steps after steps.
+inline cuda::DenseBatch dense_batch(const Batch& batch, const Target& target, bool time_first) {
+  auto of = ops::shape_of<cuda::DenseBatch>(batch, target.packed);
+  of.time_first = time_first;
+  of.falling = target.falling;
+  if (batch.batch_sizes != nullptr) of.sizes = {batch.batch_sizes, static_cast<std::size_t>(batch.steps)};
+  return of;
+}
+
+/// A tensor over all positions without gaps.
+inline cuda::DeviceSequence gapless(cuda::DeviceAddress data, const cuda::DenseBatch& batch, Index channels) {
+  if (batch.time_first) return {data, channels, batch.rows * channels};
+  return {data, batch.steps * channels, channels};
+}
+
+/// The states but h after each step, or their gradients.
+inline cuda::DeviceSequence other_states(const Recurrence& shape, const Batch& batch, cuda::DeviceAddress data) {
+  return sequence_of(data, shape.state_strides, batch, shape.other_states_size());
+}
+
+/// A tape: what the recurrence keeps, and the input product where its backward pass reads that again.
+struct TapePlaces {
+  TapePlaces(const Recurrence& shape, const Target& target) {
+    const cuda::DenseTapeBytes bytes =
+        tape_bytes(dense_spec(shape, target), dense_batch(planned_batch(target), target, false));
+    gates = padded(static_cast<std::size_t>(target.positions() * gates_of(shape)) * size_of(target.dtype));
+    split = plan::cell_traits(shape.cell).split_gradients;
+    states = padded(bytes.sums);
+    wx = states + padded(bytes.states);
+    end = wx + (split ? gates : 0);
+    has_states = bytes.states > 0;
+  }
+  cuda::DenseTape at(cuda::DeviceAddress tape) const { return {tape, has_states ? tape + states : 0}; }
+
+  std::size_t gates;  // bytes of [P, G, H]
+  std::size_t states, wx, end;
+  bool split, has_states;
+};
+
+/// The product of a layer's input and its weights over so many positions, in one matrix.
+inline cuda::ProductShape input_product(const Recurrence& shape, const Target& target, const InputMatrix& input,
+                                        Index positions) {
+  cuda::ProductShape product{.storage = storage_of(target.dtype), .result = storage_of(target.dtype)};
+  product.m = positions, product.n = gates_of(shape), product.k = shape.input;
+  product.m_varies = true;
+  product.exact = target.execution.exact;
+  product.b_transposed = true;
+  product.a_stride = input.stride(), product.b_stride = shape.input, product.d_stride = product.n;
+  product.a_alignment = input.alignment(), product.d_alignment = planned_value;
+  product.b_alignment = static_cast<int>(planned_weight(shape, target.dtype));
+  return product;
+}
+
+/// A call over all steps, for executables to be made for.
+inline cuda::DenseForward planned_forward(const Recurrence& shape, const Target& target, const InputMatrix& input,
+                                          const TapePlaces& tape) {
+  const Batch batch = planned_batch(target);
+  cuda::DenseForward forward;
+  forward.batch = dense_batch(batch, target, input.time_first());
+  forward.wx = gapless(planned_value, forward.batch, gates_of(shape));
+  forward.y = sequence_of(planned_sequence(shape), shape.y_strides, batch, shape.hidden);
+  forward.weights = {planned_weight(shape, target.dtype), planned_weight(shape, target.master()), 0};
+  forward.state_in = forward.state_out = planned_value;
+  if (target.training) forward.tape = tape.at(planned_value);
+  if (shape.every_state) forward.every_state = other_states(shape, batch, planned_value);
+  return forward;
+}
+
+}  // namespace penstock::ops

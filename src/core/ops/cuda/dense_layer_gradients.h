@@ -1,0 +1,62 @@
+#pragma once
+
+#include <optional>
+
+#include "backend/cuda/product/gradient_products.h"
+#include "ops/cuda/dense_layer.h"
+
+namespace penstock::ops {
+
+/// The backward pass of a layer of a dense cell on a GPU in its parts: the walk over the steps, whole or some steps at
+/// a time, and the products over all positions that follow. Private to src/core/ops/cuda.
+///
+/// The operands x, y, dy, state_in, the four weights, panels, tape, dstate_out, dstates -> the four gradients, dx,
+/// dstate_in.
+class DenseLayerGradients {
+  using Of = BackwardOperand;
+
+ public:
+  /// `wants_dx`: whether the products make dx. `plan`: of the walk, if it is the caller's.
+  DenseLayerGradients(const Recurrence& shape, bool wants_dx, const Target& target,
+                      const std::optional<plan::GpuDensePlan>& plan);
+
+  std::size_t scratch_bytes() const { return state_place() + 3 * states_.scratch_bytes(); }
+  std::size_t persistent_bytes() const {
+    return padded(recurrence_.workspace_bytes()) + padded(products_.sums_bytes());
+  }
+  cuda::DenseSpec spec() const { return dense_spec(shape_, target_); }
+
+  /// Brings operands to where they are read; the walk over all steps.
+  cuda::DenseBackward enter(const Call& call, const Operands& memory) const;
+  /// `walk`: that of all steps, or of some (cuda::steps_of).
+  void walk(const Call& call, const Operands& memory, const cuda::DenseBackward& walk) const {
+    recurrence_.run_walk(walk, address_of(memory.persistent), stream_of(call));
+  }
+  /// Makes all gradients but those of the walk, once that has been over all steps, and brings them to where they are
+  /// wanted.
+  void finish(const Call& call, const Operands& memory, const cuda::DenseBackward& walk) const;
+
+  /// The products of so many positions.
+  cuda::GradientShape products_of(Index positions) const;
+
+ private:
+  std::size_t products_place() const { return tape_.gates * (tape_.split ? 2 : 1); }
+  std::size_t input_place() const { return products_place() + padded(products_.products_bytes()); }
+  std::size_t gradients_place() const { return input_place() + input_.scratch_bytes(); }
+  std::size_t state_place() const { return gradients_place() + gradients_.scratch_bytes(); }
+  const SequenceStrides& dy_strides() const { return strides_or(shape_.dy_strides, shape_.y_strides); }
+  cuda::DenseBackward planned() const;
+  cuda::DenseBackwardExecutable walk_by(const std::optional<plan::GpuDensePlan>& plan) const;
+
+  Recurrence shape_;
+  Target target_;
+  bool wants_dx_;
+  TapePlaces tape_;
+  InputMatrix input_;
+  LayerGradients gradients_;
+  StateBlocks states_;
+  cuda::DenseBackwardExecutable recurrence_;
+  cuda::GradientProducts products_;
+};
+
+}  // namespace penstock::ops

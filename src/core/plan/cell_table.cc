@@ -1,0 +1,71 @@
+#include "plan/cell_table.h"
+
+#include "base/check.h"
+#include "plan/custom_cells.h"
+
+namespace penstock {
+namespace plan {
+namespace {
+
+#include "cells/prelude.h"
+
+#include "cells/list.h"
+
+#include "cells/contract.h"
+
+template <class Cell>
+CellTraits traits_of(std::string_view type, int index) {
+  CellTraits traits;
+  traits.text.type = type;
+  traits.info = {Cell::name, Cell::description, Cell::gates, Cell::states, Cell::scan, Cell::has_kink};
+  traits.index = index;
+  traits.keep_gate = Cell::keep_gate;
+  traits.overwrite_gate = Cell::overwrite_gate;
+  traits.spread_memory = Cell::spread_memory;
+  traits.first_gates = Cell::gates;
+  if constexpr (!Cell::scan) {
+    traits.saved = Cell::saved;
+    traits.phases = Cell::phases;
+    traits.split_gradients = Cell::split_gradients;
+    if constexpr (Cell::phases == 2) traits.first_gates = Cell::first_gates;
+  }
+  return traits;
+}
+
+}  // namespace
+
+const std::vector<CellTraits>& cell_table() {
+  static const std::vector<CellTraits> table = [] {
+    std::vector<CellTraits> traits;
+#define PENSTOCK_ADD(Cell) traits.push_back(traits_of<Cell>(#Cell, static_cast<int>(traits.size())));
+    PENSTOCK_CELLS(PENSTOCK_ADD)
+#undef PENSTOCK_ADD
+    return traits;
+  }();
+  return table;
+}
+
+const CellTraits& cell_traits(std::string_view name) {
+  for (const CellTraits& traits : cell_table()) {
+    if (traits.info.name == name) return traits;
+  }
+  if (const CellTraits* const defined = find_custom_cell(name)) return *defined;
+  std::string known;
+  for (const CellInfo& cell : cells()) known += (known.empty() ? "" : ", ") + std::string(cell.name);
+  fail(ErrorCode::invalid_argument, "cell must be one of {}, not '{}'", known + custom_cell_names(), name);
+}
+
+}  // namespace plan
+
+const std::vector<CellInfo>& cells() {
+  static const std::vector<CellInfo> infos = [] {
+    std::vector<CellInfo> list;
+    for (const plan::CellTraits& traits : plan::cell_table()) list.push_back(traits.info);
+    return list;
+  }();
+  return infos;
+}
+
+const CellInfo& find_cell(std::string_view name) { return plan::cell_traits(name).info; }
+
+}  // namespace penstock

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <algorithm>
+
+#include "plan/gpu/dense.h"
+
+namespace penstock::plan {
+
+/// Registers of a thread that do not hold tiles of R: the observed use of the compiler plus a margin.
+struct OtherRegisters {
+  int thread;            ///< Fixed part
+  int slot;              ///< Per unit and row to which the thread applies the cell
+  int gate, split_gate;  ///< Per gate of these; split_gate if gradients of R h and W x differ
+  int tile_m;            ///< Per tile of its sums
+};
+
+/// Values of a unit that the cells of the list, and so the numbers of OtherRegisters, have at the same time, with the
+/// margin that custom cells were observed to leave.
+constexpr int kCoveredValues = 36;
+
+/// Returns the number of other registers of a candidate, for its forward or backward pass. `more`: further registers
+/// per unit and row.
+template <class Candidate>
+int other_registers(const Candidate& c, const OtherRegisters& of, bool reset, int more) {
+  const auto& shape = c.shape;
+  constexpr int of_float_parts = 24, of_reset = 14;
+  const int tiles = c.tiles_m() * shape.tiles_n();
+  const int products = tiles * 4 * shape.chains(tiles) + c.operand_registers();
+  const int sums = std::max(products, c.polled_registers()) + of.tile_m * c.tiles_m();
+  int slot =
+      more + of.slot + (shape.split ? of.split_gate : of.gate) * shape.gates + shape.states + (reset ? of_reset : 0);
+  if (c.backward) slot += shape.states + 4 * ((shape.read_pieces() + 7) / 8);
+  return of.thread + sums + (shape.bytes == 4 ? of_float_parts : 0) + slot * c.slots();
+}
+
+/// Returns the number of k-tiles of R that fit the registers of a thread; -1 if `other` are too many. `registers` is
+/// the number of a multiprocessor.
+template <class Candidate>
+int resident_tiles(const Candidate& c, int other, int registers) {
+  constexpr int most_registers = 255, of_tile = 4;
+  const int all = std::min(most_registers, registers / c.shape.threads() / 8 * 8);
+  const int left = all - other;
+  return left < 0 ? -1 : std::min(left / (of_tile * c.tiles_m()), c.tiles_k());
+}
+
+/// Returns a plan with the members about blocks of a cluster, for the algorithms with blocks that share the units of a
+/// head. Forward candidates are compared with the shared memory of a training pass; the plan has that of its problem.
+template <class Candidate>
+GpuDensePlan plan_of_blocks(DenseAlgorithm algorithm, const Candidate& candidate, bool training) {
+  Candidate actual = candidate;
+  actual.shape.training = training;
+  GpuDensePlan plan;
+  plan.algorithm = algorithm;
+  plan.slots = candidate.shape.rows;
+  plan.warps = candidate.shape.warps();
+  plan.resident = candidate.shape.resident, plan.chunks = candidate.tiles_k();
+  plan.stages = candidate.shape.stages;
+  plan.shared = actual.shared();
+  plan.slices = candidate.slices;
+  plan.cluster = candidate.shape.cluster, plan.octets = candidate.shape.blocks;
+  plan.groups = candidate.shape.groups, plan.parts = candidate.shape.parts;
+  return plan;
+}
+
+}  // namespace penstock::plan

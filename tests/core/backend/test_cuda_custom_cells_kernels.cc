@@ -1,0 +1,350 @@
+// Cells that a program defines compile into the kernels of every engine, as the library's own do: no register spilled
+// where those spill none. Needs NVRTC, and no GPU.
+
+#include "backend/cuda/dense/source.h"
+#include "backend/cuda/scan/epilogue.h"
+#include "backend/cuda/scan/fused.h"
+#include "backend/cuda/scan/step.h"
+#include "custom/random_cell.h"
+#include "oracle/written_cells.h"
+#include "plan/custom_cells.h"
+#include "support/compiled_kernel.h"
+#include "support/expect_error.h"
+
+namespace penstock::cuda {
+namespace {
+
+using plan::DenseAlgorithm;
+using plan::GpuDenseProblem;
+using plan::Storage;
+
+std::string defined(const test::WrittenCell& written) {
+  return std::string(define_cell(written.definition, written.equations).name);
+}
+
+GpuDenseProblem problem_of(const std::string& cell, Storage storage, Index head, Index rows, DenseAlgorithm algorithm) {
+  GpuDenseProblem problem;
+  problem.cell = cell, problem.storage = storage;
+  problem.rows = rows, problem.steps = 1000;
+  problem.hidden = head;
+  problem.algorithm = algorithm;
+  return problem;
+}
+
+struct Engine {
+  std::string name;
+  DenseAlgorithm algorithm;
+  Storage storage;
+  Index head, rows;
+  int oldest;  ///< Architecture from which on there is the engine.
+  bool ragged = false;
+};
+
+std::ostream& operator<<(std::ostream& out, const Engine& engine) { return out << engine.name; }
+
+class OwnDenseKernels : public testing::TestWithParam<std::tuple<Engine, std::string, int>> {};
+
+TEST_P(OwnDenseKernels, FitTheirRegisters) {
+  const auto& [engine, cell, chip] = GetParam();
+  if (chip < engine.oldest) GTEST_SKIP() << "not on sm_" << chip;
+  test::need_nvrtc(chip);
+  test::need_sample(chip == 90);
+  if (IsSkipped()) return;
+  GpuDenseProblem problem = problem_of(cell, engine.storage, engine.head, engine.rows, engine.algorithm);
+  problem.ragged = problem.reset = problem.reverse = engine.ragged;
+  problem.every_state = engine.ragged && plan::cell_traits(cell).states() > 1;
+  for (const bool backward : {false, true}) {
+    problem.backward = backward, problem.training = !backward;
+    problem.clipped = backward && engine.ragged;
+    const plan::GpuDensePlan plan = plan_gpu_dense(problem, test::chip(chip));
+    SCOPED_TRACE(backward ? "backward" : "forward");
+    EXPECT_EQ(plan.algorithm, engine.algorithm);
+    test::expect_sound(dense_source(problem, plan), chip, plan.threads() * plan.blocks);
+  }
+}
+
+std::vector<Engine> engines() {
+  return {{"head", DenseAlgorithm::head, Storage::bf16, 128, 1000, 80},
+          {"head_ragged", DenseAlgorithm::head, Storage::f32, 64, 1000, 80, true},
+          {"cluster", DenseAlgorithm::cluster, Storage::bf16, 512, 16, 90},
+          {"cluster_ragged", DenseAlgorithm::cluster, Storage::f32, 256, 16, 90, true},
+          {"chip", DenseAlgorithm::chip, Storage::bf16, 640, 16, 80},
+          {"chip_large", DenseAlgorithm::chip, Storage::bf16, 1024, 16, 90, true},
+          {"warpgroup", DenseAlgorithm::warpgroup, Storage::bf16, 1024, 64, 90},
+          {"warpgroup_ragged", DenseAlgorithm::warpgroup, Storage::f16, 512, 512, 90, true},
+          {"step", DenseAlgorithm::step, Storage::bf16, 640, 16, 80, true}};
+}
+
+std::vector<std::string> written_dense() {
+  return {defined(test::written_lstm()), defined(test::written_gru()), defined(test::written_slstm()),
+          defined(test::written_peephole())};
+}
+
+std::string name_of(std::string name) {
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Cuda, OwnDenseKernels,
+                         testing::Combine(testing::ValuesIn(engines()), testing::ValuesIn(written_dense()),
+                                          testing::Values(80, 90)),
+                         [](const auto& of) {
+                           return fmt::format("{}_{}_sm_{}", std::get<0>(of.param).name, name_of(std::get<1>(of.param)),
+                                              std::get<2>(of.param));
+                         });
+
+class CustomCellKernels : public testing::TestWithParam<int> {
+ protected:
+  void SetUp() override {
+    test::need_nvrtc(GetParam());
+    test::need_sample(GetParam() == 90);
+  }
+
+  /// All kernels of diagonal matrices, of which those in pieces differentiate the text of the cell.
+  void compile_diagonals(const std::string& cell, bool sound) const {
+    for (const bool backward : {false, true}) {
+      GpuDenseProblem problem = problem_of(cell, Storage::f32, 100, 2, DenseAlgorithm::automatic);
+      problem.heads = 100, problem.steps = 50'000;
+      problem.backward = backward, problem.training = !backward;
+      const plan::GpuDensePlan plan = plan_gpu_dense(problem, test::chip(GetParam()));
+      ASSERT_EQ(plan.algorithm, DenseAlgorithm::diagonal);
+      for (const DiagonalPart part :
+           {DiagonalPart::pieces, DiagonalPart::between, backward ? DiagonalPart::walk : DiagonalPart::exact}) {
+        SCOPED_TRACE(fmt::format("{}, {}", cell, static_cast<int>(part)));
+        compile(dense_diagonal_source(problem, plan, part), plan.threads(), sound);
+      }
+    }
+  }
+
+  /// All kernels of scans.
+  void fit_scans(const std::string& cell) const;
+
+  void compile(const KernelSource& source, int threads, bool sound) const {
+    if (sound) return test::expect_sound(source, GetParam(), threads);
+    const Compiled compiled = compile_kernel(source, GetParam());
+    EXPECT_THAT(compiled.log, testing::Not(testing::HasSubstr("warning"))) << compiled.log << source.text();
+  }
+};
+
+TEST_P(CustomCellKernels, OfDiagonalsFitTheirRegisters) {
+  for (const std::string& cell : written_dense()) compile_diagonals(cell, true);
+}
+
+plan::GpuLayerProblem layer_of(const ScanRule& rule, Storage storage, Index size, plan::Regime regime) {
+  plan::GpuLayerProblem problem;
+  problem.scan = {.storage = storage, .rows = 8, .steps = 4096, .channels = size};
+  problem.scan.gates = problem.scan.read_back = rule.gates;
+  problem.scan.learnt = rule.learnt;
+  problem.scan.computed = true;
+  problem.scan.regime = regime;
+  problem.input = size, problem.keep_gates = true;
+  return problem;
+}
+
+TEST_P(CustomCellKernels, OfScansFitTheirRegisters) {
+  for (const std::string& cell : {defined(test::written_mingru()), defined(test::written_leaky())}) fit_scans(cell);
+}
+
+void CustomCellKernels::fit_scans(const std::string& cell) const {
+  SCOPED_TRACE(cell);
+  const ScanRule rule = scan_rule(cell);
+  for (const plan::Regime regime : {plan::Regime::scan, plan::Regime::direct}) {
+    for (const bool backward : {false, true}) {
+      plan::GpuScanProblem problem = layer_of(rule, Storage::bf16, 1024, regime).scan;
+      problem.backward = backward, problem.lengths = problem.reset = backward;
+      const plan::GpuScanPlan plan = plan_gpu_scan(problem, test::chip(GetParam()));
+      compile(scan_source(rule, problem, plan), plan.threads() * plan.blocks, true);
+    }
+  }
+  const plan::GpuLayerProblem fused = layer_of(rule, Storage::f32, 100, plan::Regime::fused);
+  const plan::GpuScanPlan plan = plan_gpu_layer(fused, test::chip(GetParam()));
+  compile(fused_source(rule, fused, plan, 16), plan.threads(), true);
+  compile(step_source({.cell = cell, .storage = Storage::bf16}, 1, 16, 4), 1, true);
+  if (GetParam() < 90) return;
+  const plan::GpuLayerProblem epilogue = layer_of(rule, Storage::bf16, 1024, plan::Regime::epilogue);
+  const plan::GpuScanPlan of_epilogue = plan_gpu_layer(epilogue, test::chip(GetParam()));
+  const Compiled compiled = compile_kernel(epilogue_source(rule, epilogue, of_epilogue), GetParam());
+  EXPECT_EQ(test::report_of(compiled.log).spills, 0) << compiled.log;
+}
+
+/// Heads of one warp, heads of several, and many heads.
+TEST_P(CustomCellKernels, WithMeansFitTheirRegisters) {
+  const std::string cell = defined(test::written_norm_lstm());
+  struct Form {
+    Index head, rows;
+    DenseAlgorithm algorithm;
+    Storage storage;
+    int sums;  // bytes of the sums of a warp
+  };
+  for (const Form& form : {Form{24, 16, DenseAlgorithm::head, Storage::bf16, 8},
+                           {128, 1000, DenseAlgorithm::head, Storage::bf16, 16},
+                           {64, 1000, DenseAlgorithm::head, Storage::f32, 16},
+                           {40, 16, DenseAlgorithm::step, Storage::bf16, 4},
+                           {512, 16, DenseAlgorithm::step, Storage::f32, 4}}) {
+    for (const bool backward : {false, true}) {
+      GpuDenseProblem problem = problem_of(cell, form.storage, 2 * form.head, form.rows, form.algorithm);
+      problem.heads = 2;
+      problem.backward = backward, problem.training = !backward;
+      problem.ragged = problem.reset = problem.every_state = true;
+      const plan::GpuDensePlan plan = plan_gpu_dense(problem, test::chip(GetParam()));
+      SCOPED_TRACE(plan.explain());
+      EXPECT_EQ(plan.algorithm, form.algorithm);
+      test::expect_sound(dense_source(problem, plan), GetParam(), plan.threads() * plan.blocks,
+                         form.sums * plan.threads() / 32);
+    }
+  }
+}
+
+/// Every operation, also differentiated.
+TEST_P(CustomCellKernels, OfRandomCellsCompile) {
+  Random random(31);
+  for (int trial = 0; trial < 10; ++trial) {
+    custom::CustomCell cell = test::random_cell(random, trial % 4 == 3, trial % 2 == 0);
+    cell.name = fmt::format("random-kernel-{}", trial);
+    const bool scan = cell.scan;
+    const std::string name(plan::add_custom_cell(std::move(cell), "cell", ErrorCode::invalid_argument).info.name);
+    SCOPED_TRACE(name);
+    if (scan) {
+      const ScanRule rule = scan_rule(name);
+      plan::GpuScanProblem problem = layer_of(rule, Storage::f32, 64, plan::Regime::direct).scan;
+      problem.backward = true;
+      const plan::GpuScanPlan plan = plan_gpu_scan(problem, test::chip(GetParam()));
+      compile(scan_source(rule, problem, plan), 1, false);
+    } else {
+      compile_diagonals(name, false);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Cuda, CustomCellKernels, testing::Values(80, 90),
+                         [](const auto& of) { return fmt::format("sm_{}", of.param); });
+
+/// A cell with `width` values that all are read late, each more than once.
+std::string crowded_cell(int width) {
+  const std::string name = fmt::format("crowded-{}", width);
+  define_cell(test::definition_of(name, {"h", "c", "n", "m"}, 4), [width](const CellSymbols& in) {
+    std::vector<CellValue> values, next;
+    for (int i = 0; i < width; ++i) {
+      const auto gate = static_cast<std::size_t>(i % 4), state = static_cast<std::size_t>(i / 4 % 4);
+      values.push_back(tanh(in.wx[gate] * (0.1 + i) + in.rh[gate] * (0.3 + i * i) + in.s[state]));
+    }
+    for (int k = 0; k < 4; ++k) {
+      CellValue sum = in.s[static_cast<std::size_t>(k)];
+      for (int i = 0; i < width; ++i) {
+        sum =
+            sum * values[static_cast<std::size_t>((i * (2 * k + 1) + k) % width)] + values[static_cast<std::size_t>(i)];
+      }
+      next.push_back(tanh(sum));
+    }
+    return next;
+  });
+  return name;
+}
+
+/// The matrix leaves registers to the values of a large cell.
+TEST(CrowdedCustomCells, FitTheirRegisters) {
+  constexpr int hopper = 90;
+  test::need_nvrtc(hopper);
+  if (IsSkipped()) return;
+  for (const int width : {8, 16}) {
+    for (const DenseAlgorithm algorithm : {DenseAlgorithm::head, DenseAlgorithm::cluster}) {
+      GpuDenseProblem problem = problem_of(crowded_cell(width), Storage::bf16, 128, 16, algorithm);
+      problem.backward = true;
+      const plan::GpuDensePlan plan = plan_gpu_dense(problem, test::chip(hopper));
+      test::expect_sound(dense_source(problem, plan), hopper, plan.threads() * plan.blocks);
+    }
+  }
+}
+
+/// The largest number of learnt vectors.
+TEST(CrowdedCustomCells, FitTheirRegistersWithManyLearntVectors) {
+  constexpr int hopper = 90;
+  constexpr std::size_t vectors = 16;
+  test::need_nvrtc(hopper);
+  if (IsSkipped()) return;
+  CellDefinition definition = test::definition_of("many-vectors", {"h", "c"}, 4);
+  for (std::size_t k = 0; k < vectors; ++k) definition.learnt.push_back({fmt::format("p{}", k), 0.1});
+  define_cell(definition, [](const CellSymbols& in) -> std::vector<CellValue> {
+    CellValue c = in.s[1];
+    for (std::size_t k = 0; k < vectors; ++k) c = c * in.p[k] + tanh(in.wx[k % 4] + in.rh[k % 4]);
+    return {tanh(c), c};
+  });
+  for (const DenseAlgorithm algorithm :
+       {DenseAlgorithm::head, DenseAlgorithm::cluster, DenseAlgorithm::chip, DenseAlgorithm::step}) {
+    for (const bool backward : {false, true}) {
+      GpuDenseProblem problem = problem_of("many-vectors", Storage::bf16, 128, 16, algorithm);
+      problem.backward = backward, problem.training = !backward;
+      const plan::GpuDensePlan plan = plan_gpu_dense(problem, test::chip(hopper));
+      SCOPED_TRACE(plan.explain());
+      test::expect_sound(dense_source(problem, plan), hopper, plan.threads() * plan.blocks);
+    }
+  }
+}
+
+TEST(CrowdedCustomCells, HaveFewLearntVectorsInWarpgroups) {
+  CellDefinition definition = test::definition_of("five-vectors", {"h"}, 1);
+  for (const char* name : {"a", "b", "c", "d", "e"}) definition.learnt.push_back({name, 0.1});
+  define_cell(definition, [](const CellSymbols& in) -> std::vector<CellValue> {
+    CellValue h = in.wx[0] + in.rh[0];
+    for (const CellValue& vector : in.p) h = tanh(h * vector);
+    return {h};
+  });
+  GpuDenseProblem problem = problem_of("five-vectors", Storage::bf16, 1024, 64, DenseAlgorithm::warpgroup);
+  test::expect_error(ErrorCode::unsupported,
+                     "warpgroups have registers for at most 4 learnt vectors, and five-vectors has 5",
+                     [&] { plan_gpu_dense(problem, test::chip(90)); });
+  problem.algorithm = DenseAlgorithm::automatic;
+  EXPECT_NE(plan_gpu_dense(problem, test::chip(90)).algorithm, DenseAlgorithm::warpgroup);
+}
+
+TEST(CustomCellPlans, OfMeansAreOfHeadsThatABlockHolds) {
+  const std::string cell = defined(test::written_norm_lstm());
+  const auto plan = [&](Index heads, DenseAlgorithm algorithm) {
+    GpuDenseProblem problem = problem_of(cell, Storage::f32, 3000, 16, algorithm);
+    problem.heads = heads;
+    return plan_gpu_dense(problem, test::chip(90));
+  };
+  test::expect_error(ErrorCode::unsupported,
+                     "the units of written-norm-lstm read means over their head, which one block computes for at most "
+                     "1024 units, not 3000: use at least 3 heads, or a CPU",
+                     [&] { plan(1, DenseAlgorithm::automatic); });
+  EXPECT_EQ(plan(3, DenseAlgorithm::automatic).threads(), 1024);
+  EXPECT_EQ(plan(30, DenseAlgorithm::automatic).algorithm, DenseAlgorithm::head);
+  for (const DenseAlgorithm algorithm :
+       {DenseAlgorithm::cluster, DenseAlgorithm::chip, DenseAlgorithm::warpgroup, DenseAlgorithm::diagonal}) {
+    test::expect_error(
+        ErrorCode::unsupported,
+        "the units of written-norm-lstm read means over their head, which only the head and step algorithms compute",
+        [&] { plan(3000, algorithm); });
+  }
+}
+
+TEST(CrowdedCustomCells, AreTooLargeForWarpgroups) {
+  const std::string cell = crowded_cell(16);
+  GpuDenseProblem problem = problem_of(cell, Storage::bf16, 1024, 64, DenseAlgorithm::warpgroup);
+  test::expect_error(ErrorCode::unsupported,
+                     "warpgroups have registers for cells of at most 64 values at a time, and crowded-16 has 128",
+                     [&] { plan_gpu_dense(problem, test::chip(90)); });
+  problem.algorithm = DenseAlgorithm::automatic;
+  EXPECT_NE(plan_gpu_dense(problem, test::chip(90)).algorithm, DenseAlgorithm::warpgroup);
+}
+
+/// The name of a cell is no part of its kernels: the equations are, so that no kernel is taken for another's.
+TEST(CustomCellKernelNames, DependOnTheEquations) {
+  const auto name_of_kernel = [](const std::string& cell) {
+    const GpuDenseProblem problem = problem_of(cell, Storage::bf16, 64, 16, DenseAlgorithm::head);
+    return cache_name(dense_source(problem, plan_gpu_dense(problem, test::chip(90))), 90);
+  };
+  const std::string lstm = name_of_kernel(defined(test::written_lstm()));
+  EXPECT_EQ(name_of_kernel(defined(test::written_lstm("lstm-again"))), lstm);
+  test::WrittenCell other = test::written_lstm("lstm-with-half-an-output");
+  other.equations = [](const CellSymbols& in) {
+    std::vector<CellValue> states = test::written_lstm().equations(in);
+    states[0] = states[0] * 0.5;
+    return states;
+  };
+  EXPECT_NE(name_of_kernel(defined(other)), lstm);
+}
+
+}  // namespace
+}  // namespace penstock::cuda
