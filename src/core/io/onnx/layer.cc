@@ -172,7 +172,7 @@ class Layer {
   }
 
   OnnxRecurrentValues write_custom_scan(const Names& wx, const Names& states) {
-    const custom::CustomCell& cell = cell_.graph->cell;
+    const custom::CustomCell& cell = cell_.custom->cell;
     const auto gate = [&](int i) { return Symbol(graph_, wx[static_cast<std::size_t>(i)]); };
     const std::vector<Symbol> terms =
         write_expressions(cell.graph, cell.outputs, [&](custom::Operation operation, int i) {
@@ -182,7 +182,7 @@ class Layer {
   }
 
   OnnxRecurrentValues write_custom_dense(const Names& wx, const Names& states) {
-    const custom::CustomCell& cell = cell_.graph->cell;
+    const custom::CustomCell& cell = cell_.custom->cell;
     return loop(wx, states, [&](OnnxGraph& body, const Names& of_input, const Names& before) {
       std::vector<Symbol> recurrent(static_cast<std::size_t>(cell.gates));
       of_state(body, before[0], 0, cell.gates, recurrent.data());
