@@ -14,7 +14,7 @@ import pathlib
 import re
 import sys
 
-from plot_results import style
+from screens import on_both_screens
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 WIDTH, LEFT, RIGHT = 640, 70, 560  # of the picture, and where rails begin and end
@@ -104,14 +104,14 @@ class Diagram:
             )
 
         markers = "".join(map(marker, ("ink", "blue", "orange")))
-        return "\n".join([
+        return on_both_screens("\n".join([
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{self.height}" viewBox="0 {self.top} {WIDTH} {self.height}"'
             ' font-family="Georgia, \'DejaVu Serif\', serif" role="img">',
             f"<title>{html.escape(self.title)}</title>",
-            f"{style()}<defs>{markers}</defs>",
+            f"<defs>{markers}</defs>",
             f'<rect y="{self.top}" width="{WIDTH}" height="{self.height}" fill="var(--ground)"/>',
             *self.lines, *self.nodes, "</svg>\n",
-        ])  # fmt: skip
+        ]))  # fmt: skip
 
 
 GATES, H_BUS, X_BUS = 150, 205, 230  # heights of gates and of what they read

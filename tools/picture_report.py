@@ -14,9 +14,11 @@ import pathlib
 import re
 import sys
 
+from screens import on_both_screens
+
 WIDTH, GAP, EDGE = 1000, 16, 16  # of the picture, between cards, and inside a card
 LETTER = 6.6  # average width of a letter of 13 pixels
-KEPT = re.compile(r"^(svg text|\.end|\.middle|\.grid|\.axis|\.line|\.faint|\.dashed|\.dotted|\.dot|\.band|\.c\d)\b.*$", re.M)
+KEPT = re.compile(r"^(?:svg text|\.end|\.middle|\.grid|\.axis|\.line|\.faint|\.dashed|\.dotted|\.dot|\.band)\b.*$", re.M)
 
 
 def cards(page):
@@ -36,12 +38,20 @@ def plain(text):
 
 
 def style(page):
-    """The page's colours and the rules of its charts."""
+    """The rules of the page's charts, and its colours: {name: (light, dark)}. A rule for the colour of any line becomes one
+    for each line."""
     sheet = re.search(r"<style>(.*?)</style>", page, re.S)[1]
-    roots = re.findall(r":root \{(.*?)\}", sheet, re.S)
-    colours = [" ".join(re.findall(r"--\w+: #\w+;", root)) for root in roots]
-    rules = "\n".join(match[0] for match in KEPT.finditer(sheet))
-    return f"<style>:root{{{colours[0]}}}@media(prefers-color-scheme:dark){{:root{{{colours[1]}}}}}\n{rules}</style>"
+    light, dark = (dict(re.findall(r"--(\w+): (#\w+);", root)) for root in re.findall(r":root \{(.*?)\}", sheet, re.S))
+    lines = dict(re.findall(r"\.(\w+) \{ --line: var\(--(\w+)\); \}", sheet))
+    rules = []
+    for rule in KEPT.findall(re.sub(r"\.\w+ \{ --line: [^}]*\}", "", sheet)):
+        selector, _, declarations = rule.partition("{")
+        shapes = [shape.strip() for shape in selector.split(",")]
+        for each, colour in lines.items() if "var(--line)" in rule else []:
+            rules.append(", ".join(f"{shape}.{each}" for shape in shapes) + " {" + declarations.replace("--line", f"--{colour}"))
+        if "var(--line)" not in rule:
+            rules.append(rule)
+    return "\n".join(rules), {name: (light[name], dark[name]) for name in light}
 
 
 def drawn(card, x, y, width):
@@ -103,13 +113,14 @@ def picture(page, names):
             body.append(f'<rect x="{x}" y="{y}" width="{width}" height="{tallest:g}" rx="10" fill="var(--card)" stroke="var(--edge)"/>\n{text}')
         y += tallest + GAP
     title = f"Charts of a report: {', '.join(names)}"
-    return "\n".join([
+    rules, colours = style(page)
+    rules += "\n.title{font-weight:600}svg text.title{fill:var(--ink);font-size:15px}svg .unit{fill:var(--faint);font-weight:400}svg text.words{fill:var(--second);font-size:13px}"
+    return on_both_screens("\n".join([
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{y:g}" viewBox="0 0 {WIDTH} {y:g}"'
         " font-family=\"system-ui, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif\" role=\"img\">",
-        f"<title>{html.escape(title)}</title>", style(page),
-        "<style>.title{font-weight:600}svg text.title{fill:var(--ink);font-size:15px}svg .unit{fill:var(--faint);font-weight:400}svg text.words{fill:var(--second);font-size:13px}</style>",
+        f"<title>{html.escape(title)}</title>",
         f'<rect width="{WIDTH}" height="{y:g}" fill="var(--page)"/>', *body, "</svg>\n",
-    ])  # fmt: skip
+    ]), rules, colours)  # fmt: skip
 
 
 def main():

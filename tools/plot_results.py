@@ -16,6 +16,9 @@ import math
 import pathlib
 import re
 import sys
+import textwrap
+
+from screens import COLOURS, on_both_screens
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 OURS = "Penstock"
@@ -102,6 +105,7 @@ class Picture:
     panels: list
     across: str = ""  # what the labels of lines are
     level: str = ""  # what the value 1 stands for, drawn as a line
+    half: bool = False  # also shown at half the width of a page, so narrower with the same letters
 
     def content(self):
         return json.dumps(dataclasses.asdict(self), separators=(",", ":"))
@@ -117,7 +121,7 @@ def torch_on_the_cpu():
             series["two threads"] = [number(rest[5]) for _, rest in rows]
         panels.append(Panel(title, [label for label, _ in rows], series))
     axis = "times as fast as torch.nn on the same CPU (rows, steps, inputs, hidden size)"
-    return Picture("torch_cpu", "points", axis, panels, level="torch.nn")
+    return Picture("torch_cpu", "points", axis, panels, level="torch.nn", half=True)
 
 
 def torch_on_a_gpu():
@@ -137,7 +141,7 @@ def torch_on_a_gpu():
         other = "torch.compile" if found.header[1].startswith("compiled") else "torch.nn"
         title = "minGRU, positive candidate, bfloat16" if other == "torch.compile" else "bfloat16 autocast"
         panels.append(Panel(title, labels, {OURS: ours, other: theirs}))
-    return Picture("torch_gpu", "points", "milliseconds on an NVIDIA H200 (rows, steps, inputs to hidden size)", panels)
+    return Picture("torch_gpu", "points", "milliseconds on an NVIDIA H200 (rows, steps, inputs to hidden size)", panels, half=True)
 
 
 def layers_on_the_cpu():
@@ -196,7 +200,7 @@ def flashrnn_on_a_gpu():
                 if number(times, which):
                     add(panel, f"{name}, {passes}", number(ours, which), number(times, which))
     axis = "milliseconds on an NVIDIA H200, bfloat16, without the input product (16 rows, 1,024 steps, heads x units)"
-    return Picture("flashrnn_gpu", "points", axis, [same_run, other_run])
+    return Picture("flashrnn_gpu", "points", axis, [same_run, other_run], half=True)
 
 
 def steps_of_a_stream():
@@ -214,7 +218,7 @@ def steps_of_a_stream():
         }  # fmt: skip
         series["RTNeural"] = [number(row[2]) for row in compiled.rows if row[0].startswith(cell)]
         panels.append(Panel(cell, [row["cell I, H"].removeprefix(cell).strip() for row in rows], series))
-    return Picture("streaming", "lines", "nanoseconds a step", panels, across="inputs, hidden size")
+    return Picture("streaming", "lines", "nanoseconds a step", panels, across="inputs, hidden size", half=True)
 
 
 def regimes_on_a_gpu():
@@ -257,14 +261,18 @@ def picture_of_papers(name, text):
                         {layer_name(row[0]): [number(cell) for cell in row[1:]] for row in one.rows if "ms" in row[1]})
                   for one in generation]  # fmt: skip
         return Picture("papers_characters", "lines", "milliseconds a byte", panels, across="bytes before")
-    panels = []
+    panels, guessed = [], []
     section = text.partition(f"## {headings[name]}\n")[2].partition("\n## ")[0]
     for task, one in zip(re.findall(r"^`(\w+)`, accuracy", section, re.MULTILINE), found):
         scores = [i for i, title in enumerate(one.header) if title.endswith("steps")]
         rows = [row for row in one.rows if row[1] != "-"]
+        if max(number(row[i]) for row in rows for i in scores) < 10:
+            guessed.append(task)  # which no network learns: a page of dots at the edge
+            continue
         panels.append(Panel(task, [row[0] for row in rows],
                             {one.header[i]: [number(row[i]) for row in rows] for i in scores}))  # fmt: skip
-    return Picture(f"papers_{name}", "shares", "accuracy in per cent", panels)
+    without = f" (without {' and '.join(guessed)}, which no network learns)" if guessed else ""
+    return Picture(f"papers_{name}", "shares", f"accuracy in per cent{without}", panels)
 
 
 def of_papers(name):
@@ -287,19 +295,6 @@ PICTURES = [
 
 # ---- how they look ---------------------------------------------------------------------------------------------------
 
-# A stand-in that matplotlib draws with, and what takes its place on a light and on a dark screen (colours of
-# Okabe and Ito, which the colour-blind tell apart too, those of the dark set lightened).
-COLOURS = {
-    "ground": ("#fefefe", "#ffffff", "#131416"),
-    "ink": ("#212223", "#212223", "#d8dadd"),
-    "faint": ("#c9cbcd", "#d5d7da", "#3a3d42"),
-    "blue": ("#0072b2", "#0072b2", "#5cb3e6"),
-    "orange": ("#d55e00", "#d55e00", "#f0904d"),
-    "green": ("#009e73", "#00855f", "#3fc79f"),
-    "purple": ("#cc79a7", "#b0578a", "#e09ac0"),
-    "grey": ("#777879", "#777879", "#9a9da1"),
-    "yellow": ("#b58900", "#a07800", "#e6c34d"),
-}
 # Every name has one look in all pictures; those that are not here take the first two in order.
 LOOKS = {
     OURS: ("blue", "o"), "torch": ("orange", "s"), "torch.nn": ("orange", "s"), "torch-compile": ("purple", "D"),
@@ -377,6 +372,8 @@ def draw_lines(axes, panel, picture):
     apart = 0.09 * (places[-1] - places[0])  # what a label takes
     shown = [place == 0 or x - places[place - 1] > apart for place, x in enumerate(places)]
     axes.set_xticks(places, [label if there else "" for label, there in zip(panel.labels, shown)])
+    if picture.half:
+        axes.tick_params(axis="x", rotation=60)
     axes.grid(axis="y", color=COLOURS["faint"][0], linewidth=0.5)
     value_axis(axes.yaxis, [v for values in panel.series.values() for v in values if v])
 
@@ -388,36 +385,31 @@ def figure_of(picture):
     from matplotlib import pyplot
 
     count = len(picture.panels)
-    columns = min(count, 3 if picture.kind == "lines" else 2)
+    alike = all(panel.labels == picture.panels[0].labels for panel in picture.panels)
+    columns = 1 if picture.half and not alike else min(count, 3 if picture.kind == "lines" and not picture.half else 2)
     rows = -(-count // columns)
-    longest = max(len(panel.labels) for panel in picture.panels)
-    height = 3.2 if picture.kind == "lines" else 0.6 + 0.22 * longest
+    longest = [max(len(panel.labels) for panel in picture.panels[row * columns : (row + 1) * columns]) for row in range(rows)]
+    heights = [3.2 if picture.kind == "lines" else 0.6 + 0.22 * labels for labels in longest]
     figure, grid = pyplot.subplots(
-        rows, columns, figsize=(9.6, 0.8 + rows * height), squeeze=False, layout="constrained",
-        sharey=picture.kind == "lines",
+        rows, columns, figsize=(5.6 if picture.half else 9.6, 0.8 + sum(heights)), squeeze=False, layout="constrained",
+        sharey=picture.kind == "lines" or picture.half and alike, height_ratios=heights,
     )  # fmt: skip
     drawn = {}
     for axes, panel in zip(grid.flat, picture.panels):
         DRAW[picture.kind](axes, panel, picture)
-        axes.set_title(panel.title, loc="left", fontsize=10)
+        axes.set_title(panel.title, loc="right" if picture.half and columns == 1 else "left", fontsize=10)
         axes.spines[["top", "right"]].set_visible(False)
         handles, names = axes.get_legend_handles_labels()
         drawn.update(zip(names, handles))
     for axes in grid.flat[count:]:
         axes.set_visible(False)
-    figure.supxlabel(picture.across or picture.axis, fontsize=10)
+    across = 68 if picture.half else 120  # letters
+    figure.supxlabel(textwrap.fill(picture.across or picture.axis, across), fontsize=10)
     if picture.across:
         figure.supylabel(picture.axis, fontsize=10)
     if len(drawn) > 1:
-        figure.legend(drawn.values(), drawn.keys(), loc="outside upper center", ncols=6, frameon=False)
+        figure.legend(drawn.values(), drawn.keys(), loc="outside upper center", ncols=3 if picture.half else 6, frameon=False)
     return figure
-
-
-def style():
-    def rules(screen):
-        return "".join(f"--{name}:{colours[screen]};" for name, colours in COLOURS.items())
-
-    return f"<style>:root{{{rules(1)}}}@media(prefers-color-scheme:dark){{:root{{{rules(2)}}}}}</style>"
 
 
 def svg(picture):
@@ -437,9 +429,9 @@ def svg(picture):
         file = io.StringIO()
         figure_of(picture).savefig(file, format="svg", metadata={"Date": None, "Creator": None})
     text = file.getvalue()
-    for name, (stand_in, *_) in COLOURS.items():
-        text = text.replace(stand_in, f"var(--{name})")
-    return re.sub(r"(<svg [^>]*>)", lambda m: f"{m[1]}\n{style()}\n{keep(picture)}", text, count=1)
+    for name, (light, _) in COLOURS.items():
+        text = text.replace(light, f"var(--{name})")
+    return re.sub(r"(<svg [^>]*>)", lambda tag: f"{tag[1]}\n{keep(picture)}", on_both_screens(text), count=1)
 
 
 def keep(picture):

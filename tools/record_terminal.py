@@ -4,8 +4,8 @@
     tools/record_terminal.py build/release/penstock      # trains for a minute on two idle cores
 
 The output is what the program wrote, at the places where a terminal shows it. In the picture, a command takes at most
-SHOWN seconds: a longer one runs in fast motion. A viewer without animation, or with the setting for reduced motion,
-shows the whole session at rest.
+SHOWN seconds: a longer one runs in fast motion. It begins with the whole session for POSTER seconds, and a viewer
+without animation, or with the setting for reduced motion, shows that at rest.
 """
 
 import argparse
@@ -24,7 +24,7 @@ import tempfile
 import termios
 import time
 
-from plot_results import style
+from screens import on_both_screens
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 COLUMNS = 104  # the commands fit, and what the program says of a text
@@ -36,6 +36,18 @@ COMMANDS = [
 ]
 FILES = [ROOT / "data" / name for name in ("kjv.txt", "sunspots.csv")]
 SHOWN, TYPING, FRAME = 5.0, 1.2, 0.2  # seconds: of a command at most, between commands, between pictures of a line
+POSTER = 3.0  # seconds at the start in which the whole session is shown, for stills
+RULES = """
+text { fill: var(--ink); font: 14px ui-monospace, SFMono-Regular, Menlo, "DejaVu Sans Mono", monospace; white-space: pre }
+.prompt { fill: var(--blue); font-weight: bold }
+.passing { visibility: hidden }
+@keyframes hidden { from, to { visibility: hidden } }
+@keyframes visible { from, to { visibility: visible } }
+@media (prefers-reduced-motion: no-preference) {
+  .last { animation-name: hidden }
+  .passing { animation-name: visible }
+}
+"""
 CELL_WIDTH, CELL_HEIGHT, MARGIN = 8.43, 19, 14  # of a character and around all, in units of the picture
 
 
@@ -153,23 +165,11 @@ def svg(screen, prompts, commands):
         for (seconds, content), after in zip(shown, [*shown[1:], None]):
             if not content:
                 continue
-            until = f"animation-delay:{seconds:.2f}s;animation-duration:{after[0] - seconds:.2f}s" if after else ""
-            times = until or f"animation-duration:{seconds:.2f}s"
+            begin, length = (seconds, after[0] - seconds) if after else (0.0, seconds)
+            times = f"animation-delay:{POSTER + begin:.2f}s;animation-duration:{length:.2f}s"
             kind = "passing" if after else "last prompt" if line in prompts else "last"
             text.append(f'<text class="{kind}" x="{MARGIN}" y="{y:g}" style="{times}">{html.escape(content, quote=False)}</text>')
-    return f"""<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}">
-{style()}
-<style>
-text {{ fill: var(--ink); font: 14px ui-monospace, SFMono-Regular, Menlo, "DejaVu Sans Mono", monospace; white-space: pre }}
-.prompt {{ fill: var(--blue); font-weight: bold }}
-.passing {{ visibility: hidden }}
-@keyframes hidden {{ from, to {{ visibility: hidden }} }}
-@keyframes visible {{ from, to {{ visibility: visible }} }}
-@media (prefers-reduced-motion: no-preference) {{
-  .last {{ animation-name: hidden }}
-  .passing {{ animation-name: visible }}
-}}
-</style>
+    picture = f"""<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}">
 <desc>{html.escape(chr(10).join(commands), quote=False)}</desc>
 <rect x="0.5" y="0.5" width="{width - 1}" height="{height - 1}" rx="6" fill="var(--ground)" stroke="var(--faint)"/>
 <g xml:space="preserve">
@@ -177,6 +177,7 @@ text {{ fill: var(--ink); font: 14px ui-monospace, SFMono-Regular, Menlo, "DejaV
 </g>
 </svg>
 """
+    return on_both_screens(picture, RULES)
 
 
 def main():

@@ -1,6 +1,7 @@
 """tools/plot_results.py: the pictures show what the tables of their pages have."""
 
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -25,7 +26,8 @@ class PlotResults(unittest.TestCase):
             copy = pathlib.Path(folder)
             shutil.copytree(ROOT / "docs", copy / "docs")
             (copy / "tools").mkdir()
-            shutil.copy(ROOT / SCRIPT, copy / SCRIPT)
+            for script in ("plot_results.py", "screens.py"):
+                shutil.copy(ROOT / "tools" / script, copy / "tools" / script)
             for name, old, new, picture in [
                 ("gpu.md", "| **8.5** |", "| **8.4** |", "regimes_gpu.svg"),
                 ("gpu.md", "FlashRNN, fused: 2.84 / 7.98 |", "FlashRNN, fused: 2.84 / 7.97 |", "flashrnn_gpu.svg"),
@@ -51,6 +53,25 @@ class PlotResults(unittest.TestCase):
         for path in pictures:
             self.assertTrue(f"images/{path.name})" in pages or f"images/{path.name}\"" in pages, path.name)
             self.assertIn("prefers-color-scheme:dark", path.read_text())
+
+    def test_programs_without_variables_of_css_see_colours(self):
+        for path in (ROOT / "docs" / "images").glob("*.svg"):
+            light, _, dark = path.read_text().partition("@media(prefers-color-scheme:dark)")
+            self.assertNotIn("var(", light + dark, path.name)
+            ground = re.search(r"<rect [^>]*fill=\"(#\w+)\"|style=\"fill: (#\w+)", dark)
+            self.assertGreater(int((ground[1] or ground[2])[1:3], 16), 0xF0, path.name)
+
+    def test_pictures_beside_each_other_are_drawn_for_half_a_page(self):
+        for row in re.findall(r"^\| \[!.*$", (ROOT / "README.md").read_text(), re.MULTILINE):
+            for name in re.findall(r"\]\(docs/images/(\w+)\.svg\)\]", row):
+                width = re.search(r'<svg [^>]*width="([\d.]+)pt"', (ROOT / "docs" / "images" / f"{name}.svg").read_text())[1]
+                self.assertLess(float(width), 420, name)
+
+    def test_panels_in_which_every_network_guesses_are_left_out(self):
+        text = (ROOT / "docs" / "images" / "papers_tracking.svg").read_text()
+        self.assertIn("without a5 and s5, which no network learns", text)
+        self.assertIn(">s3</text>", text)
+        self.assertNotIn(">a5</text>", text)
 
 
 if __name__ == "__main__":

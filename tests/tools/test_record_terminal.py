@@ -1,6 +1,7 @@
 """tools/record_terminal.py: a terminal's lines, and the picture that it keeps of a session."""
 
 import pathlib
+import re
 import sys
 import unittest
 import xml.etree.ElementTree
@@ -50,6 +51,13 @@ class Recording(unittest.TestCase):
         self.assertEqual(texts(picture, "prompt"), [f"$ {command}" for command in commands])
         lines = [f"$ {commands[0]}", "FIRST", "<&> terminal", f"$ {commands[1]}", "second"]
         self.assertEqual(texts(picture, "last"), lines)
+
+    def test_a_still_shows_the_whole_session(self):
+        screen, prompts = record_terminal.record(["printf '1 %%\\r'; sleep 0.3; echo 2"], [], pathlib.Path(sys.executable))
+        root = xml.etree.ElementTree.fromstring(record_terminal.svg(screen, prompts, []))
+        delays = [re.search(r"animation-delay:([\d.]+)s", one.get("style"))[1] for one in root.iter(f"{SVG}text")]
+        self.assertEqual(len(delays), 3)
+        self.assertGreaterEqual(min(map(float, delays)), record_terminal.POSTER)
 
     def test_a_command_that_fails_is_refused(self):
         with self.assertRaisesRegex(SystemExit, "false: exit status 1"):
