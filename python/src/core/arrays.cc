@@ -90,14 +90,14 @@ void refuse_gpu(nb::handle object, const char* name) {
 }
 
 /// Returns an object with the buffer protocol for the memory of an array without it; a null object for no array.
-nb::object with_buffer(nb::handle object, const char* name) {
+nb::object with_buffer(nb::handle object, const char* name, bool output) {
   if (nb::hasattr(object, "__array_interface__")) {
     refuse_gpu(object, name);  // it may offer copies
     return Numpy::get().asarray(object);
   }
   if (!nb::hasattr(object, "__dlpack__")) return {};
   try {
-    return Numpy::get().from_dlpack(object);
+    return Numpy::get().from_dlpack(with_signs(object, name, output));
   } catch (const nb::python_error&) {
     refuse_gpu(object, name);
     throw;
@@ -106,7 +106,7 @@ nb::object with_buffer(nb::handle object, const char* name) {
 
 /// Returns an array of NumPy for an object without a buffer: a view of its memory, or a copy of a list.
 nb::object as_numpy(nb::handle object, const char* name, Scalar scalar) {
-  nb::object view = with_buffer(object, name);
+  nb::object view = with_buffer(object, name, false);
   if (view.is_valid()) return view;
   const Numpy& numpy = Numpy::get();
   if (nb::hasattr(object, "__array__")) {
@@ -188,7 +188,7 @@ Array Array::output(nb::handle object, const char* name, Scalar scalar) {
   refuse_masked(object, name);
   nb::object view;
   if (!PyObject_CheckBuffer(object.ptr())) {
-    view = with_buffer(object, name);
+    view = with_buffer(object, name, true);
     if (!view.is_valid()) {
       refuse_gpu(object, name);
       const std::string type = nb::cast<std::string>(nb::handle(object.type()).attr("__name__"));
@@ -215,6 +215,13 @@ Array Array::empty(std::span<const Index> shape, Scalar scalar) {
   array.output_ = true;
   if (!array.acquire(fresh, PyBUF_WRITABLE)) throw nb::python_error();
   return array;
+}
+
+nb::object with_signs(nb::handle object, const char* name, bool output) {
+  const nb::object is_negative = nb::getattr(object, "is_neg", nb::none());
+  if (is_negative.is_none() || !nb::cast<bool>(is_negative())) return nb::borrow(object);
+  if (output) refuse(std::string(name) + " must hold its values and not their negatives (is_neg() is True)");
+  return object.attr("resolve_neg")();
 }
 
 Array::Array(Array&& other) noexcept { *this = std::move(other); }

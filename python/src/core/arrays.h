@@ -112,6 +112,10 @@ nb::object array_of(std::span<const Index> shape, const std::vector<Real>& numbe
   return array.object();
 }
 
+/// Returns an array of DLPack that holds its values: memory of PyTorch may hold their negatives, as that of
+/// `x.conj().imag` does, and DLPack does not tell. Throws Error(invalid_argument) for such an output.
+nb::object with_signs(nb::handle object, const char* name, bool output);
+
 /// Returns whether two arrays have elements in common.
 bool share_memory(const Array& a, const Array& b);
 

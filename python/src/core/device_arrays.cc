@@ -169,7 +169,7 @@ void DeviceArray::check_type(const std::string& given) {
 }
 
 void DeviceArray::import_dlpack(nb::handle object, bool writable) {
-  const nb::object capsule = capsule_of(object, *stream_);
+  const nb::object capsule = capsule_of(with_signs(object, name_, writable), *stream_);
   nb::ndarray<nb::ro> array;
   if (writable) {
     nb::ndarray<> output;
