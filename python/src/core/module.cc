@@ -35,6 +35,8 @@ std::string checksum_of_pieces(const nanobind::list& pieces) {
 // Python code checks few arguments itself, because everything is checked here.
 NB_MODULE(_core, module) {
   namespace bindings = penstock::python;
+  // A tensor made of a view of parameters may live until Python ends, and then keeps its network: that is no leak.
+  nanobind::set_leak_warnings(false);
   bindings::bind_errors(module);
   module.def("write_file", &write_pieces, nanobind::arg("path"), nanobind::arg("pieces"));
   module.def("checksum_of", &checksum_of_pieces, nanobind::arg("pieces"));
