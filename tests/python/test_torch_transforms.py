@@ -329,6 +329,52 @@ def test_vmap_over_models(kind, options):
     torch.testing.assert_close(y, torch.stack([stack(x)[0] for stack in stacks]))
 
 
+SCANS = {
+    "scan": lambda x: ours.scan(x.sigmoid(), x),
+    "log_scan": lambda x: ours.log_scan(-x.abs(), x, reverse=True),
+    "lengths": lambda x: ours.scan(x, x, lengths=[3, 1]),
+    "resets": lambda x: ours.scan(x, x, reset_mask=torch.tensor([[False, True, False]] * 2)),
+}
+
+
+@pytest.mark.parametrize("name", [*STACKS, "bidirectional", "cell", *SCANS])
+def test_derivatives_of_derivatives_through_func(name):
+    """torch.func.grad of grad of grad, pulls after vjp has ended, and hessians, beside torch.autograd."""
+    torch.manual_seed(0)
+    if name == "cell":
+        cell = ours.MinLSTMCell(2, 3).double()
+        output = lambda x: cell(x[:, 0])  # noqa: E731
+    elif name in SCANS:
+        output = lambda x: SCANS[name](x)[0]  # noqa: E731
+    else:
+        options = {"num_layers": 2, "bidirectional": True} if name == "bidirectional" else {}
+        stack = STACKS.get(name, ours.MinGRU)(2, 3, batch_first=True, **options).double()
+        output = lambda x: stack(x)[0]  # noqa: E731
+    x = torch.randn(2, 3, 2, dtype=torch.float64, requires_grad=True)
+
+    def first(x):
+        return output(x).pow(3).sum()
+
+    def squared_gradient(function):
+        return lambda x: torch.func.grad(function)(x).square().sum()
+
+    def squared_pull(x):
+        _, pull = torch.func.vjp(first, x)
+        return pull(torch.ones((), dtype=x.dtype))[0].square().sum()
+
+    (gradient,) = torch.autograd.grad(first(x), x, create_graph=True)
+    (second,) = torch.autograd.grad(gradient.square().sum(), x, create_graph=True)
+    (third,) = torch.autograd.grad(second.square().sum(), x)
+    x = x.detach()
+    func, twice = torch.func, squared_gradient(first)
+    torch.testing.assert_close(func.grad(twice)(x), second.detach())
+    torch.testing.assert_close(func.grad(squared_gradient(twice))(x), third)
+    torch.testing.assert_close(func.vmap(func.grad(twice))(x.expand(2, *x.shape))[1], second.detach())
+    value, pull = func.vjp(squared_pull, x)
+    torch.testing.assert_close(pull(torch.ones_like(value))[0], second.detach())
+    torch.testing.assert_close(func.jacrev(func.jacrev(first))(x), torch.autograd.functional.hessian(first, x))
+
+
 def test_hessian_vector_product_through_func():
     stack = ours.GRU(2, 3).double()
     x, v = torch.randn(4, 2, 2, dtype=torch.float64), torch.randn(4, 2, 2, dtype=torch.float64)

@@ -149,7 +149,7 @@ class _Differentiable:
         self.list_argument, self.list_result = lists
 
         def gradients_of_op(ctx, *given):
-            return gradients(ctx, ctx.needs_input_grad, *given)
+            return gradients(ctx, ctx.saved_tensors, ctx.needs_input_grad, *given)
 
         register_gradients(_extension, self.op, gradients_of_op, self._save, composed)
         torch.library.register_vmap(self.op, lambda info, dims, *call: batch(self.op, info.batch_size, dims, *call))
@@ -193,8 +193,8 @@ class _Differentiable:
     def _functions(self):
         this = self
 
-        def backward(ctx, *gradients):
-            return this._flat(this.gradients(ctx, this._nested(ctx.needs_input_grad), *this._again(gradients)))
+        def backward(ctx, saved, gradients):
+            return this._flat(this.gradients(ctx, saved, this._nested(ctx.needs_input_grad), *this._again(gradients)))
 
         class Eager(torch.autograd.Function):
             @staticmethod
@@ -204,6 +204,10 @@ class _Differentiable:
                     results = this.called(*call)
                 this._save(ctx, call, results)
                 return this._flat_results(results)
+
+            @staticmethod
+            def backward(ctx, *gradients):
+                return backward(ctx, ctx.saved_tensors, gradients)
 
         class Transformed(torch.autograd.Function):
             @staticmethod
@@ -217,6 +221,10 @@ class _Differentiable:
                     _tangents.keep_inputs(ctx, inputs)
 
             @staticmethod
+            def backward(ctx, *gradients):
+                return backward(ctx, [_tangents.without_dead_wrappers(t) for t in ctx.saved_tensors], gradients)
+
+            @staticmethod
             def jvp(ctx, *moving):
                 return _tangents.tangents_within(this.tangents, _tangents.inputs_of(ctx), moving)
 
@@ -225,8 +233,6 @@ class _Differentiable:
                 results, dims = this.batch(this, info.batch_size, this._nested(in_dims), *this._nested(flat))
                 return this._flat_results(results), this._flat_results(dims)
 
-        Eager.backward = staticmethod(backward)
-        Transformed.backward = staticmethod(backward)
         return Eager, Transformed
 
 
@@ -240,8 +246,8 @@ def _save_recurrent(ctx, inputs, output):
     ctx.form = (*form, every_state)
 
 
-def _recurrent_gradients(ctx, needs, dy, dstate, _, dstates):
-    x, state, lengths, batch_sizes, reset, y, tape, *weights = ctx.saved_tensors
+def _recurrent_gradients(ctx, saved, needs, dy, dstate, _, dstates):
+    x, state, lengths, batch_sizes, reset, y, tape, *weights = saved
     need_x, need_weights, need_state, *_ = needs
     nothing = [None] * len(weights)
     if not ctx.form[-1]:
@@ -265,8 +271,8 @@ def _save_scan(ctx, inputs, output):
     ctx.save_for_backward(a, b, h0, lengths, reset, output[0])
 
 
-def _scan_gradients(ctx, needs, dh, dh_last):
-    a, b, h0, lengths, reset, h = ctx.saved_tensors
+def _scan_gradients(ctx, saved, needs, dh, dh_last):
+    a, b, h0, lengths, reset, h = saved
     if dh is None and dh_last is None:
         return (None,) * 7
     da, db, dh0 = scan_backward(dh, dh_last, a, b, h0, lengths, reset, h, *ctx.form)
@@ -282,8 +288,8 @@ def _save_recurrent_backward(ctx, inputs, output):
     ctx.save_for_backward(dy, dstate, dstates, x, state, lengths, batch_sizes, reset, *weights)
 
 
-def _recurrent_second_gradients(ctx, _, ddx, ddstate, ddweights):
-    dy, dstate, dstates, x, state, *rows = ctx.saved_tensors
+def _recurrent_second_gradients(ctx, saved, _, ddx, ddstate, ddweights):
+    dy, dstate, dstates, x, state, *rows = saved
     rows, weights = tuple(rows[:3]), rows[3:]
     *form, every_state = ctx.form
     seconds = [ddx if ctx.want_dx else None, ddstate, *(ddweights if ctx.want_dw else [None] * len(weights))]
@@ -297,8 +303,8 @@ def _save_scan_backward(ctx, inputs, output):
     ctx.save_for_backward(dh, dh_last, a, b, h0, lengths, reset)
 
 
-def _scan_second_gradients(ctx, _, dda, ddb, ddh0):
-    dh, dh_last, a, b, h0, *form = ctx.saved_tensors
+def _scan_second_gradients(ctx, saved, _, dda, ddb, ddh0):
+    dh, dh_last, a, b, h0, *form = saved
     seconds = (dda, ddb, ddh0)
     return *higher.scan_second_gradients(scan, (dh, dh_last), a, b, h0, (*form, *ctx.form), seconds), *[None] * 5
 

@@ -61,6 +61,16 @@ def tangents_within(function, inputs, moving):
         return function(still, moving)
 
 
+def without_dead_wrappers(value):
+    """Returns a saved tensor without the wrappers of transforms that have ended. PyTorch removes only the outermost."""
+    while isinstance(value, torch.Tensor):
+        inner = torch._C._functorch.unwrap_if_dead(value)
+        if inner is value:
+            break
+        value = inner
+    return value
+
+
 def register_gradients(library, op, gradients, save, composed):
     """Registers gradients like torch.library.register_autograd(op, gradients, setup_context=save), and tangents.
 
