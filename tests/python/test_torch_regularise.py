@@ -3,10 +3,11 @@
 import copy
 import pickle
 
+import numpy as np
 import pytest
 
 import penstock
-from penstock import variants
+from penstock import interchange, variants
 from penstock.equations import tanh
 
 torch = pytest.importorskip("torch")
@@ -14,7 +15,7 @@ torch = pytest.importorskip("torch")
 from torch.nn import functional  # noqa: E402
 
 from penstock import torch as penstock_torch  # noqa: E402
-from penstock.torch import GRU, LSTM, RNN, SLSTM, MinGRU, Recurrent, convert_back, regularise  # noqa: E402
+from penstock.torch import GRU, LSTM, RNN, SLSTM, MinGRU, Recurrent, convert_back, initialise, regularise  # noqa: E402
 
 
 def plain_step(cell, wx, rh, states):
@@ -175,6 +176,45 @@ def test_other_cells():
         torch.testing.assert_close(layer.eval()(x)[0], layer(x)[0])
         regularise(layer)
         assert layer._noise.steps(True) is False
+
+
+@pytest.mark.parametrize("make", [LSTM, GRU, RNN])
+def test_weights_taken_from_a_layer_are_those_of_what_it_evaluates(make, tmp_path):
+    options = {"cell_zoneout": 0.1} if make is LSTM else {}
+    layer = regularise(make(3, 5, num_layers=2, bidirectional=True), drop_connect=0.3, zoneout=0.2, **options).eval()
+    x = torch.randn(7, 2, 3)
+    expected = layer(x)[0].detach().numpy()
+    torch.save({"encoder": layer.state_dict()}, tmp_path / "layer.pt")
+    of_file = interchange.load(tmp_path / "layer.pt")
+    for weights in (
+        interchange.RecurrentWeights.from_torch(layer),
+        interchange.from_torch(layer.state_dict()),
+        *of_file.values(),
+    ):
+        y, _ = weights.to_numpy().forward(x.numpy(), layout="time_first")
+        np.testing.assert_allclose(y, expected, rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(weights.to_torch(False)(x)[0], layer(x)[0])
+    plain = make(3, 5, num_layers=2, bidirectional=True)
+    plain.load_state_dict(layer.state_dict())  # weights alone, for whoever trains on without zoneout
+    initialise(layer, "orthogonal")
+
+
+def test_zoneout_that_no_cell_computes_is_no_plain_layer(tmp_path):
+    for layer in (SLSTM(3, 4), MinGRU(3, 4), Recurrent("gru-before", 3, 4)):
+        regularise(layer, zoneout=0.2)
+        with pytest.raises(penstock.InvalidArgument, match="module must have no zoneout.*zoneout=0.2"):
+            interchange.RecurrentWeights.from_torch(layer)
+        with pytest.raises(penstock.BadInput, match="cell must be one of .* not '.*zoneout=0.2 in evaluation'"):
+            interchange.from_torch(layer.state_dict())
+        regularise(layer)
+        assert interchange.from_torch(layer.state_dict()).cell == layer._cell()
+    for dropped in ({"drop_connect": 0.5}, {"recurrent_dropout": 0.5}):  # in training alone
+        assert interchange.RecurrentWeights.from_torch(regularise(GRU(3, 4), **dropped)).cell == "gru"
+
+
+def test_a_state_dict_says_its_cell():
+    assert interchange.from_torch(SLSTM(3, 4).state_dict()).cell == "slstm"
+    assert interchange.from_torch({"e": SLSTM(3, 4)}["e"].state_dict(prefix="e."), prefix="e.").cell == "slstm"
 
 
 def test_copies_keep_it():

@@ -9,6 +9,7 @@ import zipfile
 from .._safetensors import other_kind
 from ..errors import BadInput, IoFailure, Unsupported
 from ._limits import Limits, reading
+from .torch_nn import noted_cells
 
 _DEEPEST = 8  # largest depth of nested dictionaries; a dictionary in a file may contain itself
 _MEND = "save one by torch.save(model.state_dict(), path)"
@@ -55,9 +56,8 @@ def _arrays_and_cells(torch, path, limits):
         for name, value in state.items():
             if isinstance(value, torch.Tensor):
                 arrays[start + name] = _array(torch, value, f"{path}: tensor '{start + name}'", limits)
-        for name, note in getattr(state, "_metadata", {}).items():
-            if isinstance(note, dict) and isinstance(note.get("cell"), str):
-                cells[(start + name).removesuffix(".")] = note["cell"]
+        for name, cell in noted_cells(state).items():
+            cells[(start + name).removesuffix(".")] = cell
     return arrays, cells
 
 

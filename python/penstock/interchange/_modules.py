@@ -8,8 +8,8 @@ from torch.nn import functional
 
 from ..errors import InvalidArgument
 from ..torch import GRU, LSTM, RNN, SLSTM, MinGRU, MinLSTM, Recurrent
-from ..torch._initial import cell_of
-from ._weights import RecurrentWeights
+from ..torch._initial import cell_of, evaluated_cell
+from ._weights import RecurrentWeights, is_cell
 
 _KINDS = {
     "elman": (RNN, {"nonlinearity": "tanh"}),
@@ -52,12 +52,18 @@ def module_of(weights, batch_first):
     return module
 
 
-def weights_of(module):
+def weights_of(module, plain=False):
+    """Returns the weights of a module, and the cell that it evaluates; `plain`: as if it had no zoneout."""
     if not hasattr(module, "_cell") and not isinstance(module, nn.RNNBase):
         raise InvalidArgument(
             f"module must be a recurrent layer of torch.nn or penstock.torch, not {type(module).__name__}"
         )
-    cell = cell_of(module)
+    cell = cell_of(module) if plain else evaluated_cell(module)
+    if not is_cell(cell):
+        raise InvalidArgument(
+            f"module must have no zoneout, which penstock.variants has for LSTM, GRU and RNN alone, not {module}: remove "
+            "it by penstock.torch.regularise(module), or save the module by torch.save"
+        )
     if getattr(module, "proj_size", 0) > 0:
         raise InvalidArgument(
             f"module must have no projections (proj_size), not {module.proj_size}, since RecurrentWeights cannot hold "

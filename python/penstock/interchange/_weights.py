@@ -8,6 +8,7 @@ import re
 import numpy as np
 
 from .. import _core
+from ..equations import with_equations
 from ..errors import BadInput, InvalidArgument
 
 #: By built-in cell: number of gates, and True if it has a recurrent matrix.
@@ -159,6 +160,7 @@ class RecurrentWeights:
     def __post_init__(self):
         if not is_cell(self.cell):
             raise InvalidArgument(f"cell must be one of {', '.join(GATES)}, or a cell of your own, not '{self.cell}'")
+        self.cell = with_equations(self.cell)  # another process knows it once it is unpickled
         self.tensors = {name: floats(name, array) for name, array in self.tensors.items()}
         self._check()
 
@@ -287,7 +289,14 @@ class RecurrentWeights:
 
     @classmethod
     def from_torch(cls, module):
-        """Copies the weights of a module of ``torch.nn`` or :mod:`penstock.torch` to the CPU."""
+        """Copies the weights of a module of ``torch.nn`` or :mod:`penstock.torch` to the CPU.
+
+        A layer with zoneout (:func:`penstock.torch.regularise`) becomes a cell of :mod:`penstock.variants` that computes
+        what the layer evaluates.
+
+        Raises:
+            InvalidArgument: The module is no recurrent layer, or has projections, or zoneout that no cell computes.
+        """
         from ._modules import weights_of
 
         return weights_of(module)

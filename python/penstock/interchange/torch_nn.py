@@ -1,4 +1,4 @@
-"""Weights with the names of ``torch.nn.RNN``, ``GRU`` and ``LSTM``, and of ``RNNCell``, ``GRUCell`` and ``LSTMCell``."""
+"""Weights with the names of ``torch.nn.RNN``, ``GRU`` and ``LSTM``."""
 
 from __future__ import annotations
 
@@ -9,15 +9,11 @@ import numpy as np
 from ..errors import BadInput
 from ._weights import GATES, RecurrentWeights, is_cell, shape_text
 
-_NAME = r"(?:weight|bias)_[ih]h"
-_PLAIN = rf"{_NAME}(?:_l\d+(?:_reverse)?)?"  # cells such as LSTMCell have no layer in their names
+_PLAIN = r"(?:weight_ih|weight_hh|bias_ih|bias_hh)_l\d+(?:_reverse)?"
 _MEMBER = re.compile(_PLAIN)
 # All members of a recurrent layer: also projections, and parts from which a weight is computed.
-_ANY = re.compile(
-    r"parametrizations\.\w+_l\d+(?:_reverse)?\.[\w.]+|[A-Za-z]\w*_l\d+(?:_reverse)?(?:_[a-z]+)?"
-    rf"|parametrizations\.{_NAME}\.[\w.]+|{_NAME}_[a-z]+"
-)
-_FIRST = re.compile(r"((?:.*\.)?)(?:parametrizations\.)?weight_[ih]h(?:_l0(?:_reverse)?)?(?:_[a-z]+|\.[\w.]+)?")
+_ANY = re.compile(r"parametrizations\.\w+_l\d+(?:_reverse)?\.[\w.]+|[A-Za-z]\w*_l\d+(?:_reverse)?(?:_[a-z]+)?")
+_FIRST = re.compile(r"((?:.*\.)?)(?:parametrizations\.)?weight_[ih]h_l0(?:_reverse)?(?:_[a-z]+|\.[\w.]+)?")
 # Names of the norm and the direction of a weight, for both of PyTorch's implementations of weight_norm.
 _NORMED = [
     (re.compile(rf"((?:.*\.)?{_PLAIN})_g"), "{}_v"),
@@ -29,6 +25,13 @@ def prefix_of(name):
     """Returns the prefix of a layer if this is the name of its first matrix or of a part of it; otherwise None."""
     match = _FIRST.fullmatch(name)
     return match[1] if match else None
+
+
+def noted_cells(state_dict):
+    """Returns {name of a module: cell that it evaluates}, as modules of penstock.torch note it in their state_dict."""
+    notes = getattr(state_dict, "_metadata", {})
+    cells = {n: note.get("evaluates", note.get("cell")) for n, note in notes.items() if isinstance(note, dict)}
+    return {name: cell for name, cell in cells.items() if isinstance(cell, str)}
 
 
 def plain(tensors):
@@ -107,34 +110,27 @@ def _cell_by_shape(tensors, source):
 def from_torch(tensors, *, prefix="", cell=None, source="state_dict"):
     """Returns one stack of a ``state_dict``.
 
-    Weights split by ``torch.nn.utils.weight_norm`` are recombined. Those of a cell (``torch.nn.LSTMCell``) become a stack
-    of one layer.
+    Weights split by ``torch.nn.utils.weight_norm`` are recombined.
 
     Args:
         tensors: {name: array or CPU tensor}.
         prefix: Prefix of the names ("encoder.").
-        cell: The cell. None: LSTM or GRU, by the number of gates. With one gate it must be given: ``"elman"`` (tanh) or
-            ``"elman-relu"``.
+        cell: The cell. None: the one that a module of :mod:`penstock.torch` noted in its ``state_dict``, else LSTM or
+            GRU, by the number of gates. With one gate it must be given: ``"elman"`` (tanh) or ``"elman-relu"``.
         source: Name of the source in error messages.
 
     Raises:
         BadInput: A tensor is missing, unknown or of the wrong shape; the cell is ambiguous; or the layer has
             projections (``proj_size``) or other parametrizations.
     """
+    noted = noted_cells(tensors).get(prefix.removesuffix("."))
     source, tensors = f"{source}: {prefix}" if prefix else source, plain(tensors)
     _refuse_computed(tensors, prefix, source)
     own = {n.removeprefix(prefix): array for n, array in tensors.items() if n.startswith(prefix)}
     own = {name: array for name, array in own.items() if _MEMBER.fullmatch(name)}
-    bare = [name for name in own if re.fullmatch(_NAME, name)]
-    if bare and len(bare) < len(own):
-        layered = next(name for name in own if name not in bare)
-        raise BadInput(f"{source}: '{bare[0]}' belongs to a cell and '{layered}' to a layer, expected names of one kind")
-    if bare:
-        source = f"{source} (a cell, read as layer 0)"
-        own = {f"{name}_l0": array for name, array in own.items()}
     if not any(name.startswith("weight_ih_l0") for name in own):
         raise BadInput(f"{source}: there is no tensor 'weight_ih_l0'")
-    cell = cell or _cell_by_shape(own, source)
+    cell = cell or noted or _cell_by_shape(own, source)
     if not is_cell(cell):
         raise BadInput(f"{source}: cell must be one of {', '.join(GATES)}, not '{cell}'")
     try:

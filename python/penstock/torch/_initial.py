@@ -14,6 +14,11 @@ def cell_of(module):
     return module._cell() if hasattr(module, "_cell") else _CELLS[module.mode]
 
 
+def evaluated_cell(module):
+    """Returns the same of what the module evaluates: with zoneout, a cell that computes the expectation, or no cell."""
+    return module._evaluated() if hasattr(module, "_evaluated") else cell_of(module)
+
+
 def recurrent_layers(model):
     """Returns all recurrent layers of a model."""
     return [module for module in model.modules() if isinstance(module, (Stack, nn.RNNBase))]
@@ -58,8 +63,8 @@ def initialise(model, weights="standard", *, chrono=0.0):
 
 
 def _drawn(layer, weights, chrono):
-    from ..interchange import RecurrentWeights  # whose modules are those of this package
+    from ..interchange._modules import weights_of  # whose modules are those of this package
 
-    network = RecurrentWeights.from_torch(layer).to_numpy("float32")
+    network = weights_of(layer, plain=True).to_numpy("float32")
     network.initialise(weights, chrono=chrono, seed=int(torch.randint(2**62, ()).item()))
     return network.state_dict()

@@ -29,6 +29,8 @@ class Noise:
         self._arguments = (cell, drop_connect, recurrent_dropout, zoneout, cell_zoneout)
         options = {name: value for name, value in zip(("zoneout", "cell_zoneout"), self.zoneout) if value}
         self._expected = str(_EXPECTED[cell](**options)) if cell in _EXPECTED and options else None
+        #: The cell that the layer evaluates, or a text if there is none that does.
+        self.evaluated = self._expected or (f"{cell}{self!r} in evaluation" if options else cell)
 
     def __reduce__(self):
         return Noise, self._arguments  # the expected cell becomes known in the other process, too

@@ -32,6 +32,9 @@ class Stack(CellNote, Foreign, nn.RNNBase):
         """Returns the name of the cell in the library."""
         return self._kind
 
+    def _evaluated(self):
+        return self._noise.evaluated if self._noise else self._cell()
+
     def flatten_parameters(self):
         """Does nothing: Penstock needs no flattened weights."""
 
