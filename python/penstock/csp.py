@@ -47,6 +47,7 @@ from ._csp import (
     whole_number,
 )
 from ._keywords import explain_keywords
+from ._pickling import refuse_pickle
 from .errors import Interrupted, InvalidArgument
 
 __all__ = [
@@ -84,6 +85,8 @@ class Solution(Mapping[str, int]):
         self._core = core
         self._model = model
         self._values = dict(zip(model._variables, core.values()))
+
+    __reduce_ex__ = refuse_pickle("dict(solution) has its values")
 
     @property
     def cost(self) -> float:
@@ -272,6 +275,8 @@ class Model:
         best, conflict = self._solution(found["best"]), found["conflict"]
         alternatives = [Alternative(*other) for other in found["alternatives"]]
         return Explanation(best, conflict, alternatives, found["left_out"], found["text"])
+
+    __reduce_ex__ = refuse_pickle("build it in the process that solves it")
 
     @property
     def variables(self) -> dict[str, Expression]:

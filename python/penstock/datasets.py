@@ -7,6 +7,7 @@ import re
 
 from . import _core
 from ._keywords import defaults, explain_keywords
+from ._pickling import refuse_pickle
 from .errors import BadInput, InvalidArgument
 
 TYPE_CHECKING = False  # typing.TYPE_CHECKING without the import
@@ -54,6 +55,14 @@ class Dataset:
     def reading(self) -> list[str]:
         """What had to be guessed to read the files, one line each: the first lines of ``penstock train``."""
         return self._dataset.reading()
+
+    def __copy__(self) -> Dataset:
+        return self  # nothing changes a dataset
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Dataset:
+        return self
+
+    __reduce_ex__ = refuse_pickle("give the other process the path or the table, and open it there")
 
     def __repr__(self) -> str:
         unit = scored_unit(self.description)

@@ -150,12 +150,12 @@ class _Named:
 
 
 class _Learnt(_Named):
-    """Learnt vectors; without a list of them, each comes into being when it is first used."""
+    """Learnt vectors. Unless they are a list of names, others come into being when they are first used."""
 
-    def __init__(self, trace: Trace, initial: dict[str, float] | None) -> None:
+    def __init__(self, trace: Trace, given: Iterable[str] | Mapping[str, float] | None) -> None:
         self._trace = trace
-        self._open = initial is None
-        self.initial = dict(initial or {})
+        self._open = given is None or isinstance(given, Mapping)
+        self.initial = dict(given) if isinstance(given, Mapping) else dict.fromkeys(given or (), 0.0)
         super().__init__("learnt vector", list(self.initial), [self._leaf(i) for i in range(len(self.initial))])
 
     def _leaf(self, index: int) -> Symbol:
@@ -205,6 +205,13 @@ class OwnCell(str):
             file.write(self.json + "\n")
 
 
+def with_equations(cell: str) -> str:
+    """Returns the name of a cell. That of a cell of your own has its equations: where it is unpickled, they are known."""
+    if isinstance(cell, OwnCell) or cell in {each["name"] for each in _core.cells()}:
+        return cell
+    return OwnCell(_core.cell_json(cell))
+
+
 def _defined(text: str, source: str = "cell") -> OwnCell:
     _core.define_cell(text, source)
     return OwnCell(_core.cell_json(json.loads(text)["name"]))
@@ -235,7 +242,7 @@ def _arguments(function: Callable[..., Any], source: str, given: dict[str, Any])
 
 
 def _traced(function: Callable[..., Any], name: str, states: tuple[str, ...], gates: int, scan: bool,
-            learnt: dict[str, float] | None) -> tuple[Trace, _Learnt, list[Symbol]]:  # fmt: skip
+            learnt: Iterable[str] | Mapping[str, float] | None) -> tuple[Trace, _Learnt, list[Symbol]]:  # fmt: skip
     source = f"cell {name!r}"
     trace = Trace()
     vectors = _Learnt(trace, learnt)
@@ -255,7 +262,20 @@ def _traced(function: Callable[..., Any], name: str, states: tuple[str, ...], ga
 
 
 @overload
-def cell(function: Callable[..., Any], /) -> OwnCell: ...
+def cell(
+    function: Callable[..., Any],
+    /,
+    *,
+    states: Iterable[str] = ...,
+    gates: int = ...,
+    scan: bool = ...,
+    name: str | None = ...,
+    description: str | None = ...,
+    learnt: Iterable[str] | Mapping[str, float] | None = ...,
+    keep_gate: int | None = ...,
+    overwrite_gate: int | None = ...,
+    spread_memory: bool = ...,
+) -> OwnCell: ...
 @overload
 def cell(
     *,
@@ -285,7 +305,7 @@ def cell(
     overwrite_gate: int | None = None,
     spread_memory: bool = False,
 ) -> OwnCell | Callable[[Callable[..., Any]], OwnCell]:
-    """Decorator: defines a cell by a function of symbols, which is called once.
+    """Defines a cell by a function of symbols, which is called once: ``cell(function, gates=2)``, or as a decorator.
 
     The function's parameters are any of these:
 
@@ -303,8 +323,8 @@ def cell(
         scan: True: a scan cell.
         name: Name of the cell: characters a-z, 0-9, - and _. None: the function's name.
         description: One line. None: the first line of the function's docstring.
-        learnt: Names of the learnt vectors, or a mapping to their initial values. None: those that the function
-            uses, with initial value 0.
+        learnt: Initial values of learnt vectors by name; the others that the function uses start at 0. Or a list of all
+            names: any other is refused. None: those that the function uses.
         keep_gate: A gate whose bias starts at 1 in models, so that the memory is long.
         overwrite_gate: A gate whose bias starts at -1 in models, so that the memory is long.
         spread_memory: True: these biases differ from unit to unit, so that time constants do.
@@ -324,19 +344,13 @@ def cell(
     >>> leaky, leaky.gates, leaky.scan
     ('leaky', 2, True)
     """
-    if function is not None:
-        made: OwnCell = cell()(function)
-        return made
     names = tuple(states)
-    initial = None
-    if learnt is not None:
-        initial = dict(learnt) if isinstance(learnt, Mapping) else dict.fromkeys(learnt, 0.0)
 
     def define(equations: Callable[..., Any]) -> OwnCell:
         called = name
         if called is None:
             called = re.sub(r"[^a-z0-9_-]", "-", equations.__name__.lower()).strip("-_")
-        trace, vectors, outputs = _traced(equations, called, names, gates, scan, initial)
+        trace, vectors, outputs = _traced(equations, called, names, gates, scan, learnt)
         text = {
             "format": "penstock-cell",
             "version": 1,
@@ -357,7 +371,7 @@ def cell(
         except ValueError as error:
             raise InvalidArgument(str(error)) from None
 
-    return define
+    return define if function is None else define(function)
 
 
 explain_keywords(globals())

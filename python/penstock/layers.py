@@ -13,6 +13,7 @@ import os
 from . import _core
 from ._execution import execution, is_time_first
 from ._keywords import explain_keywords
+from ._pickling import refuse_pickle
 from .errors import InvalidArgument
 
 TYPE_CHECKING = False  # typing.TYPE_CHECKING without the import
@@ -65,6 +66,8 @@ class Tape:
     def __repr__(self) -> str:
         return f"Tape(dtype='{self.dtype}')"
 
+    __reduce_ex__ = refuse_pickle("run the forward pass where the backward pass runs")
+
 
 class _StateDict(dict):
     """Weights with the name of their cell in ``_metadata``, where PyTorch keeps the versions of modules."""
@@ -106,8 +109,31 @@ class _Network:
         self.bias = bias
         self.dropout = dropout
         self.gradient_clip = gradient_clip
+        self._seed = seed
+        self._network = self._made()
+
+    def _made(self):
         spec = {name: getattr(self, name) for name in _SPEC}
-        self._network = _NETWORKS[self.dtype](**spec, seed=seed, stacked=self._stacked)
+        return _NETWORKS[self.dtype](**spec, seed=self._seed, stacked=self._stacked)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Returns the options and the weights, for pickle and copy. Gradients and the count of dropout masks start anew."""
+        from .equations import with_equations
+
+        return {**vars(self), "cell": with_equations(self.cell), "_network": self.state_dict()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._network = self._made()
+        self._network.set_parameters(state["_network"])
+
+    if not TYPE_CHECKING:  # type checkers must still report unknown attributes
+
+        def __getattr__(self, name):
+            from ._keywords import elsewhere_hint
+
+            message = f"'{type(self).__name__}' object has no attribute '{name}'{elsewhere_hint(name)}"
+            raise AttributeError(message, name=name, obj=self)
 
     def forward(
         self,

@@ -9,7 +9,7 @@ from ._answers import evaluate, predict
 from ._execution import execution
 from ._given import dataset_of
 from ._keywords import explain_keywords
-from ._session import Session, SessionBatch
+from ._session import Session
 
 TYPE_CHECKING = False  # typing.TYPE_CHECKING without the import
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ._types import Mode
     from .datasets import Dataset
 
-__all__ = ["Model", "Session", "SessionBatch"]
+__all__ = ["Model", "Session"]
 
 #: Arguments of :class:`Model` that are fields of :attr:`Model.spec`.
 _SPEC = ("cell", "width", "blocks", "hidden_size", "heads", "convolution", "feed_forward", "dropout", "end_norms",
@@ -235,6 +235,27 @@ class Model:
             Unsupported: The file would have 2 GiB or more, the limit of the format.
         """
         self._model.save_onnx(os.fspath(path), normalised, group)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Returns the bytes of the model file, and what it does not hold, for pickle and copy."""
+        import tempfile
+
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "model.safetensors")
+            self.save(path)
+            with open(path, "rb") as file:
+                return {**vars(self), "_model": file.read(), "_data": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        import tempfile
+
+        vars(self).update(state)
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "model.safetensors")
+            with open(path, "wb") as file:
+                file.write(state["_model"])
+            self._model, _ = _core.Model.load(path)
+        self._data = self._model.data()
 
     @property
     def spec(self) -> dict[str, Any]:

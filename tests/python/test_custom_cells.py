@@ -138,6 +138,30 @@ def test_learnt_vectors_come_into_being_when_used():
     assert py_scaled.learnt == {"a": 0.0, "b": 0.0}
 
 
+def test_other_learnt_vectors_than_those_with_a_value_start_at_zero():
+    cell = penstock.cell(lambda wx, rh, p: p.g * tanh(wx[0] + rh[0] + p.i), name="py_some_learnt", learnt={"g": 1.0})
+    assert cell.learnt == {"g": 1.0, "i": 0.0}
+
+
+def test_options_apply_with_and_without_a_decorator():
+    def equations(wx, rh, s, p):
+        c = sigmoid(wx[1] + rh[1]) * s.c + tanh(wx[0] + rh[0]) * p.g
+        return c, c
+
+    options = {
+        "states": ("h", "c"), "gates": 2, "name": "py_two_forms", "description": "Two forms.", "learnt": {"g": 0.5},
+        "keep_gate": 1, "overwrite_gate": 0, "spread_memory": True,
+    }  # fmt: skip
+    assert penstock.cell(equations, **options).json == penstock.cell(**options)(equations).json
+    scan = penstock.cell(lambda wx: (sigmoid(wx[0]), wx[1]), gates=2, scan=True, name="py_two_forms_of_scan")
+    assert (scan, scan.gates, scan.scan) == ("py_two_forms_of_scan", 2, True)
+    assert penstock.cell(py_wrong_by_name) == "py_wrong_by_name"
+
+
+def py_wrong_by_name(wx, rh):
+    return tanh(wx[0] + rh[0])
+
+
 def test_every_operation_runs():
     @penstock.cell(gates=2)
     def py_everything(wx, rh, s):
@@ -245,44 +269,6 @@ def test_onnx_runtime_computes_the_same(cell, heads, tmp_path):
     session = ort.InferenceSession(tmp_path / "network.onnx", providers=["CPUExecutionProvider"])
     state = np.zeros((len(cell.states), 2, 2, 6), np.float32)
     given = {each.name: value for each, value in zip(session.get_inputs(), (x, state))}
-    np.testing.assert_allclose(session.run(None, given)[0], network.forward(x)[0], rtol=1e-5, atol=1e-6)
-
-
-def constant_condition(wx, rh, s):
-    return where(1.0, tanh(wx[0] + rh[0]), s.h) + where(0.0, s.h, 0.25)
-
-
-def constant_limits(wx, rh, s):
-    return clamp(2.0, 1.0, tanh(wx[0] + rh[0]) + s.h) - multiply_add(where(0.0, s.h, 2.0), 0.5, s.h)
-
-
-def infinite_constant(wx, rh, s):
-    return minimum(tanh(wx[0]) + 0.5 * s.h, exp(where(s.h < 0.0, 800.0, 800.0)))
-
-
-def learnt_alone(wx, rh, s, p):
-    return sigmoid(p.i)
-
-
-def mean_of_constants(wx, rh, s, p):
-    return mean(p.i) + mean(where(1.0, 0.5, s.h))
-
-
-def scan_of_the_learnt(wx, p):
-    return sigmoid(p.i), where(1.0, 0.5, wx[0])
-
-
-@pytest.mark.parametrize("heads", [1, 2])
-@pytest.mark.parametrize("equations", [constant_condition, constant_limits, infinite_constant, learnt_alone, mean_of_constants, scan_of_the_learnt])
-def test_expressions_without_inputs_are_written_as_onnx(equations, heads, tmp_path):
-    ort = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
-    scan = equations is scan_of_the_learnt
-    uses_learnt = equations.__code__.co_varnames[: equations.__code__.co_argcount][-1] == "p"
-    cell = penstock.cell(gates=1, scan=scan, learnt={"i": 0.3} if uses_learnt else {})(equations)
-    network, x = penstock.Recurrent(cell, 3, 6, heads=1 if scan else heads), normal(2, 7, 3)
-    network.save_onnx(tmp_path / "network.onnx")
-    session = ort.InferenceSession(tmp_path / "network.onnx", providers=["CPUExecutionProvider"])
-    given = {each.name: value for each, value in zip(session.get_inputs(), (x, np.zeros((1, 1, 2, 6), np.float32)))}
     np.testing.assert_allclose(session.run(None, given)[0], network.forward(x)[0], rtol=1e-5, atol=1e-6)
 
 

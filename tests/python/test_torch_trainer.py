@@ -1,6 +1,7 @@
 """penstock.torch.StableTrainer: what a step does, and what it leaves alone."""
 
 import math
+import pickle
 
 import pytest
 
@@ -42,6 +43,22 @@ def snapshot(trainer):
 
 def unchanged(trainer, before):
     return all(torch.equal(p, b) for p, b in zip(trainer.model.parameters(), before))
+
+
+def test_arguments_in_the_wrong_place():
+    model = Model()
+    by_name = r"StableTrainer\(model, learning_rate=1e-3, clip=1.0\)"
+    with pytest.raises(TypeError, match=r"loss must be a function loss\(output, y\), not 0.001.*" + by_name):
+        ours.StableTrainer(model, 1e-3, 1.0)
+    with pytest.raises(TypeError, match="optimizer must be an optimiser, not 1.0.*" + by_name):
+        ours.StableTrainer(model, None, 1.0)
+    with pytest.raises(TypeError, match="model must be a torch.nn.Module, not 'model.pt'"):
+        ours.StableTrainer("model.pt")
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    with pytest.raises(ValueError, match="learning_rate=0.01 is that of the default optimiser: give it to optimizer"):
+        ours.StableTrainer(model, optimizer=optimizer, learning_rate=0.01)
+    with pytest.raises(TypeError, match="cannot pickle or copy a StableTrainer: .*state_dict"):
+        pickle.dumps(ours.StableTrainer(model))
 
 
 def test_learns(trainer):

@@ -9,6 +9,7 @@ from torch import nn
 from torch.nn import functional
 
 from .. import _core
+from ..equations import with_equations
 from ._composed import parameter_shapes
 from ._ops import run_layers
 
@@ -57,6 +58,12 @@ class Recurrence(nn.Module):
         self.cell = cell
         for name, shape in parameter_shapes(cell, inputs, hidden, heads, "single").items():
             self.register_parameter(name, nn.Parameter(torch.zeros(shape)))
+
+    def __getstate__(self):
+        return {**vars(self), "cell": with_equations(self.cell)}  # known where it is unpickled
+
+    def __setstate__(self, state):
+        super().__setstate__({**state, "cell": str(state["cell"])})
 
     def forward(self, x, state):
         states = () if state is None else state.unbind(0)

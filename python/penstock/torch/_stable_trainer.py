@@ -7,6 +7,7 @@ import torch
 from torch.nn import functional
 
 from penstock import NumericalError, _core
+from penstock._pickling import refuse_pickle
 from penstock._remedies import in_python
 
 from ._initial import cell_of, recurrent_layers
@@ -56,6 +57,22 @@ def _share_saturated(outputs):
     return torch.stack([(output.abs() > 0.99).float().mean() for output in outputs]).mean().item()
 
 
+def _check_kinds(model, loss, optimizer, learning_rate):
+    """Raises TypeError for numbers in the places of a loss and an optimiser, ValueError for a rate that has no effect."""
+    for name, value, kind, fits in (
+        ("model", model, "a torch.nn.Module", isinstance(model, torch.nn.Module)),
+        ("loss", loss, "a function loss(output, y)", loss is None or callable(loss)),
+        ("optimizer", optimizer, "an optimiser", optimizer is None or hasattr(optimizer, "param_groups")),
+    ):
+        if not fits:
+            raise TypeError(
+                f"{name} must be {kind}, not {value!r}; the numbers go by name: StableTrainer(model, "
+                "learning_rate=1e-3, clip=1.0)"
+            )
+    if optimizer is not None and learning_rate is not None:
+        raise ValueError(f"learning_rate={learning_rate} is that of the default optimiser: give it to optimizer")
+
+
 class StableTrainer:
     """Runs optimiser steps with gradient clipping, skips steps that are not finite, and recovers from instability.
 
@@ -72,14 +89,16 @@ class StableTrainer:
         loss: A function ``loss(output, y)``. None: the mean square error for floating-point y, cross-entropy for
             classes.
         optimizer: An optimiser. None: Adam with ``learning_rate`` over the parameters of the model.
-        learning_rate: Learning rate of the default optimiser.
+        learning_rate: Learning rate of the default optimiser. None: 0.001.
         clip: Largest norm of all gradients together. None: no clipping.
         precision: torch.bfloat16 or torch.float16 for autocast, None for no autocast. With float16 the loss is scaled.
         rollbacks: Number of returns to a good state. One more raises NumericalError with the likeliest remedy; the
             model then has its last good weights. 0: never return.
 
     Raises:
-        ValueError: ``clip``, ``precision`` or ``rollbacks`` is impossible.
+        TypeError: ``model``, ``loss`` or ``optimizer`` is of another kind.
+        ValueError: ``clip``, ``precision`` or ``rollbacks`` is impossible, or ``learning_rate`` was given with an
+            optimiser.
 
     >>> import penstock.torch
     >>> layers = penstock.torch.GRU(3, 5)
@@ -89,8 +108,9 @@ class StableTrainer:
     (False, [])
     """
 
-    def __init__(self, model, loss=None, optimizer=None, *, learning_rate=1e-3, clip=1.0, precision=None,
+    def __init__(self, model, loss=None, optimizer=None, *, learning_rate=None, clip=1.0, precision=None,
                  rollbacks=10):  # fmt: skip
+        _check_kinds(model, loss, optimizer, learning_rate)
         if clip is not None and not clip > 0:
             raise ValueError(f"clip must be positive, or None, got {clip}")
         if precision not in (None, torch.bfloat16, torch.float16):
@@ -99,7 +119,8 @@ class StableTrainer:
             raise ValueError(f"rollbacks must be a whole number of at least 0, got {rollbacks}")
         self.model = model
         self.loss = loss or _default_loss
-        self.optimizer = optimizer or torch.optim.Adam(model.parameters(), lr=learning_rate)
+        rate = 1e-3 if learning_rate is None else learning_rate
+        self.optimizer = optimizer or torch.optim.Adam(model.parameters(), lr=rate)
         self.clip = clip
         self.precision = precision
         device = next(model.parameters()).device.type
@@ -199,6 +220,8 @@ class StableTrainer:
             setattr(self, name, state["counters"][name])
         self._warned_vanishing = state["warned_vanishing"]
         self._good, self._pending = state["good"], state["pending"]
+
+    __reduce_ex__ = refuse_pickle("pickle the model and trainer.state_dict(), and load both into a new trainer")
 
     def _step(self, x, y):
         self.optimizer.zero_grad(set_to_none=True)
