@@ -199,10 +199,34 @@ def _is_explainable(function: object) -> bool:
     return function.__module__.startswith(__package__) and not function.__code__.co_flags & _TAKES_ANY
 
 
+#: By a name of another package or project: what Penstock has instead.
+_ELSEWHERE = {
+    "CUDA_AVAILABLE": "penstock.cuda.is_available()",
+    "StableRNNTrainer": "penstock.torch.StableTrainer(model, learning_rate=1e-3, clip=1.0)",
+    "StreamingRNNInference": "penstock.Session(penstock.Model.load(path)) or penstock.torch.Session(model)",
+    "export_for_deployment": "penstock.torch.export_files(model, inputs, folder)",
+    "flashrnn": 'penstock.Recurrent("lstm", ...) or penstock.torch.LSTM(num_heads=...)',
+    "minGRU": "penstock.torch.MinGRU",
+    "minLSTM": "penstock.torch.MinLSTM",
+    "process_sequence": 'cell.forward(x, mode="sequential")',
+    "process_sequence_parallel": 'cell.forward(x, mode="scan")',
+    "sLSTMLayer": "penstock.torch.SLSTM",
+    "sLSTMCell": "penstock.torch.SLSTMCell",
+}
+
+
+def elsewhere_hint(name: str) -> str:
+    """Returns a hint for a name of another package or project; empty for other names."""
+    meant = _ELSEWHERE.get(name)
+    return f": here it is {meant}; docs/coming_from.md has more" if meant else ""
+
+
 def attribute_hint(name: str) -> str:
     """Returns a hint at the right name for an unknown attribute of the package; empty if there is none."""
     import difflib
 
+    if name in _ELSEWHERE:
+        return elsewhere_hint(name)
     package: Any = sys.modules[__package__]
     modules = ("RNN", "GRU", "LSTM", "SLSTM", "MinGRU", "MinLSTM", "convert", "convert_back", "SequenceModel")
     if name in modules:

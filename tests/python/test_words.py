@@ -171,6 +171,13 @@ def test_addresses_to_write_to(model):
 def test_methods_that_a_model_does_not_have(model):
     with refused(AttributeError, "'Model' object has no attribute 'fit', did you mean penstock.train(model, data)?"):
         model.fit
+    cell, page = penstock.MinGRUCell(1, 1), "docs/coming_from.md has more"
+    for name, meant in (("process_sequence", 'mode="sequential"'), ("process_sequence_parallel", 'mode="scan"')):
+        text = f"'MinGRUCell' object has no attribute '{name}': here it is cell.forward(x, {meant}); {page}"
+        with refused(AttributeError, text):
+            getattr(cell, name)
+    with refused(AttributeError, "'MinGRUCell' object has no attribute 'zzz'"):
+        cell.zzz  # noqa: B018
     with refused(AttributeError, "'Model' object has no attribute 'zzz'"):
         model.zzz
 
@@ -182,6 +189,8 @@ def test_names_that_the_package_does_not_have():
         ("load_model", "; it is a method: penstock.Model.load"),
         ("forecast", ", did you mean 'penstock.Model.predict'?"),
         ("trian", ", did you mean 'penstock.train'?"),
+        ("minGRU", ": here it is penstock.torch.MinGRU; docs/coming_from.md has more"),
+        ("CUDA_AVAILABLE", ": here it is penstock.cuda.is_available(); docs/coming_from.md has more"),
         ("zzz", ""),
     ]:
         with refused(AttributeError, f"module 'penstock' has no attribute '{name}'{text}"):

@@ -21,6 +21,7 @@ from ._model import SequenceModel
 from ._modules import GRU, LSTM, RNN, SLSTM, MinGRU, MinLSTM, Recurrent
 from ._regularise import regularise
 from ._scan import log_scan, scan
+from ._session import Session
 from ._stable_trainer import StableTrainer
 
 __all__ = [
@@ -38,6 +39,7 @@ __all__ = [
     "Recurrent",
     "SLSTMCell",
     "SequenceModel",
+    "Session",
     "StableTrainer",
     "convert",
     "convert_back",
@@ -50,3 +52,12 @@ __all__ = [
 ]
 
 explain_keywords(globals(), constructors_alone=True)
+
+
+def __getattr__(name):
+    import sys
+
+    from .._keywords import elsewhere_hint
+
+    message = f"module 'penstock.torch' has no attribute '{name}'{elsewhere_hint(name)}"
+    raise AttributeError(message, name=name, obj=sys.modules[__name__])
