@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
-"""Writes data/sunspots.csv, data/co2.csv and data/digits_sequences.csv from data sets that PyPI packages carry.
+"""Writes data/sunspots.csv, data/co2.csv and data/digits_sequences.csv from data sets that PyPI packages carry, and
+data/sensors.csv, which is made up.
 
     python3 -m venv build/data && build/data/bin/pip install statsmodels scikit-learn
     build/data/bin/python tools/make_csv.py data
 """
 
 import csv
+import math
+import random
 import sys
 from pathlib import Path
 
@@ -45,10 +48,21 @@ def digit_rows():
     ]
 
 
+def sensor_rows():
+    """Made-up hourly water levels (m) and flows (m³/s) of a river with a tide; the flow follows the level."""
+    noise, level = random.Random(0), 2.0
+    for hour in range(300):
+        tide = 0.4 * math.sin(2 * math.pi * hour / 12.42)
+        before, level = level, 0.9 * level + 0.2 + noise.gauss(0, 0.03)
+        flow = 30 + 12 * (before - 2) + 6 * tide + noise.gauss(0, 0.4)
+        yield hour, f"{level + tide:.3f}", f"{flow:.2f}"
+
+
 def main():
     folder = Path(sys.argv[1])
     write(folder / "sunspots.csv", ["month", "sunspots"], sunspot_rows())
     write(folder / "co2.csv", ["week", "co2"], co2_rows())
+    write(folder / "sensors.csv", ["time", "level", "flow"], sensor_rows())
     write(folder / "digits_sequences.csv", ["sequence", "label", *(f"p{i}" for i in range(8))], digit_rows())
 
 

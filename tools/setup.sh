@@ -54,7 +54,7 @@ probe() {
   folder=$(mktemp -d)
   printf 'cmake_minimum_required(VERSION 3.22)\nproject(probe CXX)\n%s\n' "$modules" >"$folder/CMakeLists.txt"
   cmake -S "$folder" -B "$folder/build" -G Ninja >/dev/null 2>"$folder/errors" || status=1
-  sed -nE 's/.*(configuration file provided by "|Could NOT find )([A-Za-z0-9_]+).*/CMake finds no \2/p' "$folder/errors"
+  sed -nE '/^CMake finds no /p; s/.*Could NOT find ([A-Za-z0-9_]+).*/CMake finds no \1/p' "$folder/errors"
   rm -rf "$folder"
   return "$status"
 }

@@ -46,7 +46,8 @@ struct Peer {
 std::unique_ptr<Contender> make_ours(const std::string& name, const Problem& problem);
 
 /// Makes our contenders on a GPU. With data in its memory: "penstock", "penstock-direct", "penstock-scan",
-/// "penstock-loop". From and to the host's memory: "penstock-copied". On the CPU, for comparison: "penstock-cpu".
+/// "penstock-loop". From and to the host's memory: "penstock-copied". On the CPU, for comparison: "penstock-cpu",
+/// "penstock-cpu-sequential", "penstock-cpu-scan".
 std::unique_ptr<Contender> make_ours_on_gpu(const std::string& name, const Problem& problem);
 
 /// Our layer of a problem's sizes with these values.

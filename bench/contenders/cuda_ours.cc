@@ -253,7 +253,7 @@ double copy_rate() {
 }  // namespace
 
 std::unique_ptr<Contender> make_ours_on_gpu(const std::string& name, const Problem& problem) {
-  if (name == "penstock-copied" || name == "penstock-cpu") return make_ours(name, problem);
+  if (name == "penstock-copied" || name.starts_with("penstock-cpu")) return make_ours(name, problem);
   if (is_bare_scan(problem.test.cell)) return std::make_unique<GpuScan>(name, problem);
   if (name == "penstock-loop") return std::make_unique<GpuLoop>(name, problem);
   if (name == "penstock-recurrence") return make_recurrence_on_gpu(problem);

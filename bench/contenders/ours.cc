@@ -208,8 +208,9 @@ std::unique_ptr<Contender> make_ours(const std::string& name, const Problem& pro
     if (problem.test.dtype != "f32") throw NotOffered{"copies floats"};
     return std::make_unique<Layer>(name, problem, Algorithm::automatic, Device::cuda());
   }
-  if (name == "penstock-sequential") return std::make_unique<Layer>(name, problem, Algorithm::sequential);
-  if (name == "penstock-scan") {
+  if (name == "penstock-sequential" || name == "penstock-cpu-sequential")
+    return std::make_unique<Layer>(name, problem, Algorithm::sequential);
+  if (name == "penstock-scan" || name == "penstock-cpu-scan") {
     if (!scan_cell) throw NotOffered{"is for scan cells"};
     return std::make_unique<Layer>(name, problem, Algorithm::scan);
   }

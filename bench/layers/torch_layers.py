@@ -56,7 +56,10 @@ MINGRU_SHAPE = (8, 4096, 1024)  # rows, steps, inputs and hidden size
 
 
 class LogSpaceMinGRU(torch.nn.Module):
-    """minGRU as it is written in PyTorch (Feng et al. 2024, appendix B): the scan by sums of logarithms."""
+    """minGRU as it is written in PyTorch (Feng et al. 2024, appendix B): the scan by sums of logarithms.
+
+    They are float32 at least. In bfloat16, sums over thousands of steps keep no correct digit.
+    """
 
     def __init__(self, size):
         super().__init__()
@@ -64,10 +67,11 @@ class LogSpaceMinGRU(torch.nn.Module):
 
     def forward(self, x):
         softplus = torch.nn.functional.softplus
-        k, value = self.to_gates(x).chunk(2, -1)
+        gates = self.to_gates(x)
+        k, value = (gates if gates.dtype == torch.float64 else gates.float()).chunk(2, -1)
         log_candidate = torch.where(value >= 0, (value.relu() + 0.5).log(), -softplus(-value))
         decay = torch.cumsum(-softplus(k), 1)
-        return (decay + torch.logcumsumexp(log_candidate - softplus(-k) - decay, 1)).exp()
+        return (decay + torch.logcumsumexp(log_candidate - softplus(-k) - decay, 1)).exp().to(x.dtype)
 
 
 class Clock:
@@ -382,6 +386,9 @@ def mingru_on_a_gpu(clock):
         reference = exact(x[:1].double())
         apart = [distance(y[:1], reference) for y in (theirs(x), ours(x)[0])]
     print(f"MinGRU {MINGRU_SHAPE} bf16: off float64 by {apart[0]:.1e} in PyTorch's operations, ours {apart[1]:.1e}")
+    if apart[0] > 10 * apart[1]:
+        print("PyTorch's operations get no time: their result is wrong")
+        return
     compiled = torch.compile(theirs)
 
     def steps_of(module, take):

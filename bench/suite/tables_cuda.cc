@@ -28,10 +28,10 @@ const std::vector<Shape> gpu_batch_shapes = {
 
 ListsBySubject cuda_lists() {
   const std::vector<std::string> linear = {"mingru", "minlstm"}, logarithmic = {"mingru-log", "minlstm-log"};
-  const std::vector<std::string> regimes = {"penstock", "penstock-direct", "penstock-scan"};
   const std::vector<std::string> torch = {"torch", "torch-compile"};
   const std::string who =
-      "penstock runs what the planner chooses; direct: one thread runs all steps of its channels; scan: in chunks.";
+      "penstock runs what the planner chooses; direct: one thread runs all steps of its channels; scan: in chunks. "
+      "torch is a Python loop over the steps.";
   return {
       {"layer",
        {.groups = {{logarithmic, gpu_layer_shapes}}, .ours = {"penstock"}, .peers = torch, .dtypes = {"bf16", "f32"}}},
@@ -48,20 +48,33 @@ ListsBySubject cuda_lists() {
                "input. penstock-recurrence and flashrnn run the recurrence with that product given.",
         .dtypes = {"bf16"}}},
       {"batch",
-       {.groups = {{{"lstm", "gru"}, gpu_batch_shapes}}, .ours = {"penstock"}, .peers = torch, .dtypes = {"bf16"}}},
+       {.groups = {{{"lstm", "gru"},
+                    {{1, 100, 128, 256}, {8, 100, 128, 256}, {32, 100, 128, 256}, {128, 100, 128, 256}}}},
+        .ours = {"penstock"},
+        .peers = torch,
+        .dtypes = {"f32", "bf16"}}},
       {"throughput",
-       {.groups = {{linear, gpu_batch_shapes}}, .ours = {"penstock"}, .peers = torch, .dtypes = {"bf16"}}},
+       {.groups = {{linear, gpu_batch_shapes}},
+        .ours = {"penstock"},
+        .peers = torch,
+        .who = "torch is a Python loop over the steps.",
+        .dtypes = {"bf16"}}},
       {"fused",
        {.groups = {{linear, {{64, 200, 256, 512}, {1, 200, 64, 128}}}, {{"lstm", "gru"}, {{64, 200, 256, 512}}}},
         .ours = {"penstock", "penstock-loop"},
         .peers = {"torch", "torch-loop"},
-        .who = "penstock-loop and torch-loop make a call for every step."}},
+        .who = "penstock-loop and torch-loop make a call for every step. torch is such a loop, too, for minGRU and "
+               "minLSTM."}},
       {"cuda_rnn",
        {.groups = {{linear, gpu_cuda_rnn_shapes}},
         .ours = {"penstock", "penstock-copied", "penstock-cpu", "penstock-direct", "penstock-scan"},
         .peers = {"torch"},
         .who = "Data are on the GPU (penstock), copied to it and back (copied), or on the CPU (cpu). " + who}},
-      {"cs179", {.groups = {{linear, cs179_shapes()}}, .ours = regimes, .peers = {"torch"}, .who = who}},
+      {"cs179",
+       {.groups = {{linear, cs179_shapes()}},
+        .ours = {"penstock", "penstock-direct", "penstock-scan", "penstock-cpu-sequential", "penstock-cpu-scan"},
+        .peers = {"torch"},
+        .who = who + " cpu: the same on the CPU, step by step or in chunks."}},
   };
 }
 

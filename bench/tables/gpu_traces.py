@@ -70,7 +70,9 @@ def counters(_, quick):
     """Launches, sectors a request and bytes of memory
 
     A forward pass after the first, by ncu. "Least" is reading and writing each of x, y and the weights once; a second
-    level cache of 50 MB keeps a part of what is written. Loads by the copy engine make no requests of threads."""
+    level cache of 50 MB keeps a part of what is written. Loads by the copy engine make no requests of threads. A request
+    is one load of 32 threads, a sector 32 bytes: 16 sectors a request are ideal for loads of 16 bytes a thread, 4 for
+    loads of 4 bytes."""
     if shutil.which("ncu") is None:
         return "ncu is not on the PATH: nothing was counted."
     lines = ["| case | kernel | sectors a request | loads from shared memory | bytes moved | times the least |",

@@ -18,7 +18,7 @@ LAYERS = {"parallel": ("LSTM", "MinGRU", "convolution", "attention", "torch.nn.L
 WHERE = """| layer | batch | time | layers | units |
 |---|---|---|---|---|
 | recurrent (LSTM) | yes | input product only; each state needs the one before | each layer one step behind | yes |
-| minimal recurrent (minGRU) | yes | yes: one product, then a scan of depth log T | in chunks of time | yes |
+| minimal recurrent (minGRU) | yes | yes: one product, then a scan: about 2 C + T / C operations in sequence, for chunks of C steps | in chunks of time | yes |
 | causal convolution | yes | yes | in chunks of time | yes |
 | attention | yes | yes, with work that grows as T² | no: each reads all positions before | yes |
 

@@ -35,7 +35,7 @@ from .errors import (
     Unsupported,
 )
 from .layers import Recurrent, Tape
-from .models import Model, Session
+from .models import Model, Session, SessionBatch
 from .scans import log_scan, log_scan_backward, scan, scan_backward
 
 TYPE_CHECKING = False  # typing.TYPE_CHECKING without the import
@@ -71,6 +71,7 @@ __all__ = [
     "SLSTMCell",
     "SearchResult",
     "Session",
+    "SessionBatch",
     "Tape",
     "TrainResult",
     "Unsupported",

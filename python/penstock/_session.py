@@ -1,4 +1,4 @@
-"""Models on streams, step by step."""
+"""Models on streams, step by step: one row or many."""
 
 from __future__ import annotations
 
@@ -100,3 +100,88 @@ class Session:
 
     def __repr__(self) -> str:
         return f"<penstock.Session of {self.model!r}>"
+
+
+class SessionBatch:
+    """Runs a model step by step on many streams: one step of all rows per call.
+
+    On a CPU each row has the answers of a :class:`Session` to the bit. On a GPU they differ by rounding. Calls release
+    the interpreter's lock; a call while another one uses the batch raises InvalidArgument.
+
+    Args:
+        model: A :class:`Model`. The batch keeps its current weights; later training affects only new batches.
+        rows: Number of streams, B.
+        device: As for :class:`Model`. None: the model's default device.
+        precision: As for :meth:`Model.forward`.
+        exact: As for :class:`Session`.
+        threads: Number of threads on a CPU. 0: all that the machine offers.
+
+    Raises:
+        InvalidArgument: ``rows`` is below 1.
+        OutOfMemory: The states of the rows do not fit into the memory of the device.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        rows: int,
+        *,
+        device: str | None = None,
+        precision: str = "full",
+        exact: bool = False,
+        threads: int = 0,
+    ) -> None:
+        self.model = model
+        self._batch = _core.SessionBatch(
+            model_of(model), rows, execution("auto", model._on(device), threads, exact, precision)
+        )
+
+    @property
+    def rows(self) -> int:
+        """The number of streams."""
+        return self._batch.rows
+
+    def push(self, steps: ArrayLike, *, out: Buffer | None = None) -> NDArray:
+        """Runs one step of every row and returns the outputs ``[B, O]``.
+
+        Outputs are not checked: a row that is not finite stays so until :meth:`reset`.
+
+        Args:
+            steps: Tokens, int32 ``[B]``, or normalised float32 features ``[B, I]``.
+            out: Array for the outputs, float32 ``[B, O]``. None: a new array.
+
+        Raises:
+            InvalidArgument: The steps have the wrong shape or values; all states are as before the call.
+        """
+        outputs: Any = self._batch.push(steps, out)
+        return outputs
+
+    def generate(self, steps: int, *, temperature: float = 0.8, top_k: int = 0, top_p: float = 0.95) -> NDArray:
+        """Samples tokens of a language model and returns them, int32 ``[B, steps]``.
+
+        Each row samples a token from its last logits and reads it, ``steps`` times. On a GPU up to 64 steps follow each
+        other without waiting for the host. Ctrl-C ends the call; the rows keep the steps taken.
+
+        Args:
+            steps: Number of tokens for each row.
+            temperature, top_k, top_p: As for :meth:`Model.generate`.
+
+        Raises:
+            InvalidArgument: The model is not a language model, or an argument is impossible.
+            NumericalError: The logits of a row are not finite. Reset all rows.
+        """
+        tokens: Any = self._batch.generate(steps, temperature, top_k, top_p)
+        return tokens
+
+    def seed(self, row: int, seed: int) -> None:
+        """Sets the seed of the tokens that a row samples from now on. Without it, the seed of a row is its number."""
+        self._batch.seed(row, seed)
+
+    def reset(self, row: int | None = None) -> None:
+        """Returns one row to the start of a sequence. None: all rows. Random numbers continue."""
+        self._batch.reset(row)
+
+    reset_state = reset  #: Another name of :meth:`reset`.
+
+    def __repr__(self) -> str:
+        return f"<penstock.SessionBatch of {self.rows} rows of {self.model!r}>"

@@ -2,7 +2,13 @@
 
 
 class Error(Exception):
-    """Base of all exceptions of Penstock. The message is one line."""
+    """Base of all exceptions of Penstock. The message is one line, with control characters of names in files escaped."""
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        if text.isprintable():
+            return text
+        return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
 class InvalidArgument(Error, ValueError):

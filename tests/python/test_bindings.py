@@ -290,6 +290,7 @@ def model_calls():
     yield "Model.forward x", lambda a: model.forward(a), (8,)
     yield "Model.forward state", lambda a: model.forward(tokens, a), (8,)
     yield "Session.push", lambda a: penstock.Session(model).push(a), (1,)
+    yield "SessionBatch.push", lambda a: penstock.SessionBatch(model, 3).push(a), (3,)
 
 
 BINDINGS = {name: (call, shape) for name, call, shape in [*network_calls(), *model_calls()]}

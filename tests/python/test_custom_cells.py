@@ -272,6 +272,44 @@ def test_onnx_runtime_computes_the_same(cell, heads, tmp_path):
     np.testing.assert_allclose(session.run(None, given)[0], network.forward(x)[0], rtol=1e-5, atol=1e-6)
 
 
+def constant_condition(wx, rh, s):
+    return where(1.0, tanh(wx[0] + rh[0]), s.h) + where(0.0, s.h, 0.25)
+
+
+def constant_limits(wx, rh, s):
+    return clamp(2.0, 1.0, tanh(wx[0] + rh[0]) + s.h) - multiply_add(where(0.0, s.h, 2.0), 0.5, s.h)
+
+
+def infinite_constant(wx, rh, s):
+    return minimum(tanh(wx[0]) + 0.5 * s.h, exp(where(s.h < 0.0, 800.0, 800.0)))
+
+
+def learnt_alone(wx, rh, s, p):
+    return sigmoid(p.i)
+
+
+def mean_of_constants(wx, rh, s, p):
+    return mean(p.i) + mean(where(1.0, 0.5, s.h))
+
+
+def scan_of_the_learnt(wx, p):
+    return sigmoid(p.i), where(1.0, 0.5, wx[0])
+
+
+@pytest.mark.parametrize("heads", [1, 2])
+@pytest.mark.parametrize("equations", [constant_condition, constant_limits, infinite_constant, learnt_alone, mean_of_constants, scan_of_the_learnt])
+def test_expressions_without_inputs_are_written_as_onnx(equations, heads, tmp_path):
+    ort = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    scan = equations is scan_of_the_learnt
+    uses_learnt = equations.__code__.co_varnames[: equations.__code__.co_argcount][-1] == "p"
+    cell = penstock.cell(gates=1, scan=scan, learnt={"i": 0.3} if uses_learnt else {})(equations)
+    network, x = penstock.Recurrent(cell, 3, 6, heads=1 if scan else heads), normal(2, 7, 3)
+    network.save_onnx(tmp_path / "network.onnx")
+    session = ort.InferenceSession(tmp_path / "network.onnx", providers=["CPUExecutionProvider"])
+    given = {each.name: value for each, value in zip(session.get_inputs(), (x, np.zeros((1, 1, 2, 6), np.float32)))}
+    np.testing.assert_allclose(session.run(None, given)[0], network.forward(x)[0], rtol=1e-5, atol=1e-6)
+
+
 torch = pytest.importorskip("torch")
 
 

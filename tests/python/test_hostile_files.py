@@ -14,7 +14,7 @@ import pytest
 
 penstock = pytest.importorskip("penstock", reason="penstock is not installed")
 
-from penstock import interchange  # noqa: E402
+from penstock import _safetensors, interchange  # noqa: E402
 
 MODEST = 5  # seconds; what is refused takes milliseconds
 
@@ -227,3 +227,39 @@ def test_checksums_of_safetensors_are_verified(tmp_path):
     path.write_bytes(content)
     with pytest.raises(penstock.BadInput, match="damaged: the checksum"):
         interchange.read_tensors(path)
+
+
+RED = "\x1b[31mred\x9b\x07\u202e"
+
+
+def test_control_characters_of_files_are_escaped_in_messages(tmp_path):
+    def printable(path, read):
+        with pytest.raises(penstock.Error) as caught:
+            read(path)
+        assert "\\x1b[31mred" in str(caught.value)
+        assert str(caught.value).isprintable()
+
+    weights = interchange.RecurrentWeights("elman", {"weight_ih_l0": np.ones((2, 2)), "weight_hh_l0": np.ones((2, 2))})
+    cell = {"penstock.recurrent": json.dumps({"cell": RED}), "penstock.layers": json.dumps({"": RED})}
+    for name, content in cell.items():
+        _safetensors.write_file(tmp_path / "cell.safetensors", weights.tensors, {name: content})
+        printable(tmp_path / "cell.safetensors", interchange.load)
+    _safetensors.write_file(tmp_path / "tensor.safetensors", {RED: np.ones(2, np.float32)}, {})
+    printable(tmp_path / "tensor.safetensors", interchange.load)
+    penstock.Model(penstock.open_task("parity", length=4), cell="gru", width=4).save(tmp_path / "m.safetensors")
+    tensors, metadata = _safetensors.read_file(tmp_path / "m.safetensors")
+    changed = {name: text.replace('"gru"', json.dumps(RED)).replace('"format_version":2', '"format_version":1') for name, text in metadata.items()}
+    assert changed != metadata
+    _safetensors.write_file(tmp_path / "m.safetensors", tensors, changed)
+    printable(tmp_path / "m.safetensors", penstock.Model.load)
+
+
+def test_a_note_of_another_cell_is_escaped_in_messages():
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    from penstock.torch import GRU
+
+    state = GRU(2, 3).state_dict()
+    state._metadata[""]["cell"] = RED
+    with pytest.raises(RuntimeError, match="weights are those of a cell") as caught:
+        torch.nn.Module.load_state_dict(GRU(2, 3), state)
+    assert "\x1b" not in str(caught.value)

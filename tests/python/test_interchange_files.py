@@ -295,3 +295,45 @@ def test_a_name_that_is_read_as_another_format_is_refused(tmp_path, form, ending
     with pytest.raises(penstock.InvalidArgument, match=f"must end in '.safetensors' for format '{form}', not '.*a{ending}'"):
         interchange.save(path, random_weights("gru", 1, 2), format=form)
     assert not path.exists()
+
+
+@pytest.mark.parametrize("kind, cell", [("LSTMCell", "lstm"), ("GRUCell", "gru"), ("RNNCell", "elman")])
+@pytest.mark.parametrize("form", ["pt", "safetensors"])
+def test_cells_of_pytorch_are_layers(tmp_path, kind, cell, form):
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    module = torch.nn.ModuleDict({"cell": getattr(torch.nn, kind)(3, 5), "head": torch.nn.Linear(5, 1)})
+    path = tmp_path / f"m.{form}"
+    if form == "pt":
+        torch.save(module.state_dict(), path)
+    else:
+        interchange.write_tensors(path, {name: tensor.numpy() for name, tensor in module.state_dict().items()})
+    if cell == "elman":  # one gate may be tanh or relu
+        with pytest.raises(penstock.BadInput, match='say cell="elman" or cell="elman-relu"'):
+            interchange.load(path)
+    layer = interchange.load(path, **({"cell": cell} if cell == "elman" else {}))["cell"]
+    assert layer.cell == cell and layer.layers == 1
+    x = torch.randn(2, 1, 3)
+    with torch.no_grad():
+        state = module["cell"](x[:, 0])
+    h = state[0] if isinstance(state, tuple) else state
+    np.testing.assert_allclose(layer.to_numpy().forward(x.numpy())[0][:, 0], h.numpy(), atol=1e-6)
+
+
+def test_cells_of_pytorch_with_computed_or_missing_weights(tmp_path):
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    cell = torch.nn.GRUCell(3, 5)
+    tensors = {name: tensor.numpy() for name, tensor in cell.state_dict().items()}
+    for normalise in (torch.nn.utils.weight_norm, torch.nn.utils.parametrizations.weight_norm):
+        normed = {"cell." + name: tensor for name, tensor in normalise(torch.nn.GRUCell(3, 5), "weight_hh").state_dict().items()}
+        torch.save(normed, tmp_path / "normed.pt")
+        assert interchange.load(tmp_path / "normed.pt")["cell"].cell == "gru"
+    from torch.nn.utils import prune
+
+    pruned = prune.random_unstructured(torch.nn.GRUCell(3, 5), "weight_hh", 0.5)
+    torch.save(pruned.state_dict(), tmp_path / "pruned.pt")
+    with pytest.raises(penstock.BadInput, match="tensor 'weight_hh_(orig|mask)' is no weight but a part of one"):
+        interchange.load(tmp_path / "pruned.pt")
+    with pytest.raises(penstock.BadInput, match=r"\(a cell, read as layer 0\): there is no tensor 'weight_hh_l0'"):
+        interchange.from_torch({name: array for name, array in tensors.items() if name != "weight_hh"})
+    with pytest.raises(penstock.BadInput, match="'weight_ih' belongs to a cell and 'weight_hh_l0' to a layer"):
+        interchange.from_torch({**tensors, "weight_hh_l0": tensors["weight_hh"]})

@@ -89,6 +89,87 @@ def test_layers_that_pytorch_has_exported_as_onnx(tmp_path, kind, options, cell)
         check(y, module(x)[0].numpy())
 
 
+def in_branch(onnx, weights, then, inputs=("state",)):
+    """Returns a model whose LSTM is in a branch, as PyTorch's scripted modules are exported.
+
+    The LSTM's weights are rearranged by operators, and its states come from an If whose branches capture `state`.
+    """
+    make, array = onnx.helper.make_node, onnx.numpy_helper.from_array
+    constants = {"starts": [0, 15, 5], "ends": [5, 20, 15], "axis": [0], "i": 0, "one": [1]}
+    stored = [array(tensor, name.removesuffix("_l0")) for name, tensor in weights.tensors.items()]
+    stored += [array(np.array(value, np.int64).reshape(-1)[i : i + 1], f"{name}{i}")
+               for name, value in constants.items() for i in range(np.size(value))]  # fmt: skip
+    nodes = []
+    for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):  # gates i, f, g, o become i, o, f, g
+        parts = [f"{name}_{i}" for i in range(3)]
+        nodes += [make("Slice", [name, f"starts{i}", f"ends{i}", "axis0"], [part]) for i, part in enumerate(parts)]
+        nodes.append(make("Concat", parts, [f"{name}_c"], axis=0))
+    nodes.append(make("Concat", ["bias_ih_c", "bias_hh_c"], ["bias"], axis=0))
+    nodes += [make("Unsqueeze", [of, "axis0"], [to]) for of, to in [("weight_ih_c", "W"), ("weight_hh_c", "R"), ("bias", "B")]]
+    captured = onnx.helper.make_graph([make("Gather", ["state", "one0"], ["h1"], axis=0)], "else", [], [value(onnx, "h1")])
+    nodes.append(make("If", ["same"], ["h"], then_branch=then, else_branch=captured))
+    nodes.append(make("LSTM", ["x", "W", "R", "B", "", "h", "h"], ["y"], hidden_size=5, name="rnn"))
+    outer = onnx.helper.make_graph(nodes, "then", [], [value(onnx, "y")])
+    other = onnx.helper.make_graph([make("Identity", ["x"], ["x1"])], "else", [], [value(onnx, "x1")])
+    whole = [make("Equal", ["rate", "i0"], ["same"]), make("If", ["same"], ["out"], then_branch=outer, else_branch=other)]
+    given = [value(onnx, name) for name in ("x", *inputs)] + [value(onnx, "rate", onnx.TensorProto.INT64)]
+    graph = onnx.helper.make_graph(whole, "g", given, [value(onnx, "out")], stored)
+    return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 16)], ir_version=8)
+
+
+def value(onnx, name, kind=1):
+    return onnx.helper.make_tensor_value_info(name, kind, None)
+
+
+def constant(onnx, number, name="h0"):
+    array = onnx.numpy_helper.from_array(np.full((1, 2, 5), number, np.float32))
+    return onnx.helper.make_graph([onnx.helper.make_node("Constant", [], [name], value=array)], "then", [], [value(onnx, name)])
+
+
+def test_a_layer_in_a_branch_whose_state_is_captured(tmp_path):
+    onnx = pytest.importorskip("onnx", reason="onnx is not installed")
+    runtime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    weights, x = random_weights("lstm", 3, 5), values(2, 4, 3)
+    model = in_branch(onnx, weights, constant(onnx, 0))
+    onnx.save(model, str(tmp_path / "m.onnx"))
+    same(interchange.load(tmp_path / "m.onnx")["rnn"], weights)
+    session = runtime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    given = {"x": np.ascontiguousarray(x.swapaxes(0, 1)), "state": np.zeros((2, 2, 5), np.float32), "rate": np.zeros(1, np.int64)}
+    y = session.run(None, given)[0]
+    check(outputs(weights, x), y.transpose(2, 0, 1, 3).reshape(2, 4, -1))
+
+
+@pytest.mark.parametrize("start, refused", [("stored", True), ("state", False)])
+@pytest.mark.parametrize("kind", ["If", "Loop", "Scan"])
+def test_a_state_from_a_branch_or_a_loop(tmp_path, kind, start, refused):
+    onnx = pytest.importorskip("onnx", reason="onnx is not installed")
+    make, weights = onnx.helper.make_node, random_weights("lstm", 3, 5)
+    ends = [value(onnx, name) for name in ("h2", "s2")]
+    if kind == "If":
+        body = onnx.helper.make_graph([make("Identity", [start], ["h2"])], "then", [], ends[:1])
+        nodes = [make("If", ["same"], ["h"], then_branch=body, else_branch=constant(onnx, 0))]
+    elif kind == "Loop":
+        formal = [value(onnx, "n", 7), value(onnx, "c", 9), value(onnx, "h1")]
+        step = [make("Tanh", ["h1"], ["h2"]), make("Identity", ["c"], ["c2"])]
+        body = onnx.helper.make_graph(step, "body", formal, [value(onnx, "c2", 9), ends[0]])
+        nodes = [make("Loop", ["times", "", start], ["h"], body=body)]
+    else:
+        step = [make("Tanh", ["h1"], ["h2"]), make("Identity", ["s"], ["s2"])]
+        body = onnx.helper.make_graph(step, "body", [value(onnx, "h1"), value(onnx, "s")], ends)
+        nodes = [make("Scan", [start, "x"], ["h", "scanned"], body=body, num_scan_inputs=1)]
+    tensors, attributes = interchange.to_onnx(weights)
+    nodes.append(make(attributes.pop("op_type"), ["x", "W", "R", "B", "", "h"], ["y"], name="rnn", **attributes))
+    given = [value(onnx, "x"), value(onnx, "state"), value(onnx, "times", 7), value(onnx, "same", 9)]
+    tensors["stored"] = np.ones((1, 2, 5), np.float32)
+    stored = [onnx.numpy_helper.from_array(array, name) for name, array in tensors.items()]
+    onnx.save(onnx.helper.make_model(onnx.helper.make_graph(nodes, "g", given, [], stored)), str(tmp_path / "m.onnx"))
+    if refused:
+        with pytest.raises(penstock.Unsupported, match="starts from initial_h 'h', which the file holds"):
+            interchange.load(tmp_path / "m.onnx")
+    else:
+        same(interchange.load(tmp_path / "m.onnx")["rnn"], weights)
+
+
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
 @pytest.mark.parametrize("cell", ["lstm", "gru", "gru-before", "elman", "elman-relu"])
 def test_nodes_of_onnx(cell, direction):

@@ -318,6 +318,73 @@ def test_states_of_sessions_are_kept_and_cloned(language, tmp_path):
         resumed.state = np.full_like(session.state, np.nan)
 
 
+def test_rows_of_a_batch_of_sessions_are_sessions(language, forecaster):
+    tokens = np.frombuffer(TEXT[:60], np.uint8).astype(np.int32).reshape(3, 20)
+    batch = penstock.SessionBatch(language, 3, threads=1)
+    assert batch.rows == 3 and repr(batch) == f"<penstock.SessionBatch of 3 rows of {language!r}>"
+    sessions = [penstock.Session(language) for _ in range(3)]
+    out = np.empty((3, 256), np.float32)
+    for t in range(20):
+        if t == 7:
+            batch.reset(1)
+            sessions[1].reset()
+        assert batch.push(tokens[:, t], out=out) is out
+        np.testing.assert_array_equal(out, [session.push(int(row[t])) for session, row in zip(sessions, tokens)])
+    batch.reset()
+    np.testing.assert_array_equal(batch.push(tokens[:, 0].tolist()), [penstock.Session(language).push(int(row[0])) for row in tokens])
+    rows = np.random.default_rng(0).standard_normal((2, 5, 2)).astype(np.float32)
+    batch = penstock.SessionBatch(forecaster, 2)
+    answers = np.stack([batch.push(rows[:, t]) for t in range(5)], axis=1)
+    np.testing.assert_array_equal(answers, [penstock.Session(forecaster).run(row) for row in rows])
+
+
+def test_a_batch_of_sessions_samples_tokens(language):
+    def drawn(batch, steps=(150,), **options):
+        batch.reset()
+        for row in range(batch.rows):
+            batch.seed(row, 5 + row % 2)
+        batch.push(np.full(batch.rows, 10, np.int32))
+        return np.concatenate([batch.generate(count, **options) for count in steps], axis=1)
+
+    batch = penstock.SessionBatch(language, 3)
+    tokens = drawn(batch)
+    assert tokens.shape == (3, 150) and tokens.dtype == np.int32 and tokens.min() >= 0 and tokens.max() < 256
+    np.testing.assert_array_equal(tokens[0], tokens[2])  # of the same seed
+    assert (tokens[0] != tokens[1]).any()
+    np.testing.assert_array_equal(drawn(batch, (64, 1, 0, 85)), tokens)
+    np.testing.assert_array_equal(drawn(penstock.SessionBatch(language, 1)), tokens[:1])
+    likeliest = drawn(batch, (3,), temperature=0.0)
+    session = penstock.Session(language)
+    token = 10
+    for expected in likeliest[0]:
+        token = int(session.push(token).argmax())
+        assert token == expected
+
+
+def test_wrong_calls_of_a_batch_of_sessions(language, forecaster):
+    batch, other = penstock.SessionBatch(language, 2), penstock.SessionBatch(forecaster, 2)
+    expected = batch.push([1, 2])
+    batch.reset()
+    for call, said in [
+        (lambda: penstock.SessionBatch(language, 0), "rows must be at least 1, not 0"),
+        (lambda: batch.push([1, 2, 3]), r"tokens must have the shape \(B,\)"),
+        (lambda: batch.push([1, 256]), "256"),
+        (lambda: batch.push([1, 2], out=np.empty((2, 5), np.float32)), r"out must have the shape \(B, O\)"),
+        (lambda: batch.reset(2), r"row must be in 0\.\.1, not 2"),
+        (lambda: batch.seed(-1, 0), r"row must be in 0\.\.1, not -1"),
+        (lambda: batch.generate(-1), "steps must not be negative, not -1"),
+        (lambda: batch.generate(1, temperature=-1.0), "temperature"),
+        (lambda: other.push(np.zeros((2, 3), np.float32)), r"features must have the shape \(B, I\)"),
+        (lambda: other.push([[0.0, np.nan], [0, 0]]), "features must be numbers"),
+        (lambda: other.generate(3), "reads features, not tokens"),
+    ]:
+        with pytest.raises(penstock.InvalidArgument, match=said):
+            call()
+    np.testing.assert_array_equal(batch.push([1, 2]), expected)
+    with pytest.raises(TypeError, match="model must be a penstock.Model"):
+        penstock.SessionBatch("model.safetensors", 2)
+
+
 def test_a_clone_has_the_weights_of_its_session(tmp_path):
     (tmp_path / "text.txt").write_bytes(TEXT[:2000])
     data = penstock.open_text(tmp_path / "text.txt")

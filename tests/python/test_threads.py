@@ -102,6 +102,16 @@ def test_a_session_answers_one_call_after_the_other(text):
     assert (session.push(65) == expected).all()
 
 
+def test_a_batch_of_sessions_refuses_a_second_call_at_once(text):
+    model, _ = text
+    batch = penstock.SessionBatch(model, 64, threads=1)
+    expected = penstock.SessionBatch(model, 64, threads=1).push(np.full(64, 65, np.int32))
+    messages = at_once(*[lambda: batch.push(np.full(64, 65, np.int32)), lambda: batch.generate(20)] * 2, times=20)
+    assert all("the batch of sessions is in use by another call" in message for message in messages)
+    batch.reset()
+    np.testing.assert_array_equal(batch.push(np.full(64, 65, np.int32)), expected)
+
+
 def test_what_reads_an_array_may_use_the_session_itself(series_model):
     session = penstock.Session(series_model)
     size = series_model.data["input_size"]

@@ -122,26 +122,53 @@ def _package():
 class _Graph:
     """Looks up the sources of the values of a graph."""
 
-    def __init__(self, graph, onnx, limits, outer=None):
-        self.onnx, self.limits, self.outer = onnx, limits, outer
+    def __init__(self, graph, onnx, limits, opsets, outer=None, formals=()):
+        self.onnx, self.limits, self.opsets, self.outer = onnx, limits, opsets, outer
+        self.formals = dict(formals)  # {input of a body: the value of the outer graph that it starts from}
+        self.nodes, self.outputs = graph.node, [each.name for each in graph.output]
         self.stored = {tensor.name: tensor for tensor in graph.initializer}
         self.makers = {name: node for node in graph.node for name in node.output if name}
+        self.bodies = {id(node): self._bodies_of(node) for node in graph.node}
+        self._arrays = {}
+
+    def _bodies_of(self, node):
+        """Returns the graphs of the branches or the loop body of a node, which see the values of this graph, too."""
+        found = []
+        for attribute in node.attribute:
+            for body in [attribute.g] if attribute.HasField("g") else attribute.graphs:
+                self.limits.step()
+                formals = zip([each.name for each in body.input], node.input)
+                found.append(_Graph(body, self.onnx, self.limits, self.opsets, self, formals))
+        return found
 
     def array(self, name):
-        """Returns the array stored under this name, directly or through Identity nodes; otherwise None."""
-        for _ in range(len(self.makers) + 1):
+        """Returns the array that the file stores for a value, also rearranged by operators of _MOVING; otherwise None."""
+        if name not in self._arrays:
             self.limits.step()
-            if name in self.stored:
-                return self._read(self.stored[name])
-            node = self.makers.get(name)
-            if node is None:
-                return self.outer.array(name) if self.outer else None
-            if node.op_type == "Constant" and node.attribute and node.attribute[0].name == "value":
-                return self._read(node.attribute[0].t)
-            if node.op_type != "Identity" or node.domain not in _OWN:
-                return None
-            name = node.input[0]
-        return None
+            self._arrays[name] = None  # while it is looked for: a cycle ends here
+            self._arrays[name] = self._found(name)
+        return self._arrays[name]
+
+    def _found(self, name):
+        if name in self.stored:
+            return self._read(self.stored[name])
+        node = self.makers.get(name)
+        if node is None:
+            return self.outer.array(name) if self.outer and name not in self.formals else None
+        if node.op_type == "Constant" and node.attribute and node.attribute[0].name == "value":
+            return self._read(node.attribute[0].t)
+        if node.domain not in _OWN or node.op_type not in _MOVING:
+            return None
+        inputs = {each: self.array(each) for each in node.input if each}
+        if not inputs or any(array is None for array in inputs.values()):
+            return None
+        if node.op_type == "Identity":
+            return inputs[node.input[0]]
+        from onnx.reference import ReferenceEvaluator
+
+        self.limits.take(sum(inputs[each].nbytes for each in node.input if each), f"'{name}'")
+        results = ReferenceEvaluator(node, opsets=self.opsets).run(None, inputs)
+        return results[list(node.output).index(name)]
 
     def _read(self, tensor):
         dtype = self.onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type)
@@ -159,36 +186,50 @@ class _Graph:
 
         A dependence on the shape of an input does not count.
         """
-        known, todo = {}, [name]
+        seen, todo, states = set(), [(self, name)], set()
         while todo:
+            place = todo.pop()
             self.limits.step()
-            each = todo[-1]
-            sources = self._sources(each)
-            missing = [] if isinstance(sources, str) else [s for s in sources if s not in known]
-            if each not in known and missing and len(todo) <= len(self.makers):
-                todo.append(missing[0])
-                continue
-            states = {sources} if isinstance(sources, str) else {known.get(s, "given") for s in sources}
-            known[todo.pop()] = next((state for state in ("given", "stored") if state in states), "zero")
-        return known[name]
+            if place not in seen:
+                seen.add(place)
+                sources = place[0]._sources(place[1])
+                states |= {sources} if isinstance(sources, str) else set()
+                todo += [] if isinstance(sources, str) else sources
+        return next((state for state in ("given", "stored", "zero") if state in states), "given")
 
     def _sources(self, name):
-        """Returns the source of a value, or the names of the values that it is computed from."""
+        """Returns the source of a value, or the values that it is computed from, each as (its graph, its name)."""
         array = self.array(name)
         if array is not None:
             return "stored" if np.any(array) else "zero"
+        if name in self.formals:
+            return [(self.outer, self.formals[name])]
         node = self.makers.get(name)
         if node is None:
-            return self.outer.held(name) if self.outer else "given"
+            return [(self.outer, name)] if self.outer else "given"
+        if self.bodies[id(node)]:
+            return self._sources_in_bodies(node, list(node.output).index(name))
         if node.op_type in ("Shape", "Size"):
             return "zero"
         if node.op_type == "ConstantOfShape":
             values = [self._read(each.t) for each in node.attribute if each.name == "value"]
             return "stored" if any(np.any(value) for value in values) else "zero"
         first = node.op_type in ("Expand", "Tile", "Reshape", "Unsqueeze", "Squeeze", "Slice", "Gather", "Split", "Cast")
-        return [each for each in node.input[: 1 if first else None] if each] or "stored"
+        return [(self, each) for each in node.input[: 1 if first else None] if each] or "stored"
+
+    def _sources_in_bodies(self, node, index):
+        """Returns what an output comes from: outputs of the bodies, and for a state of a loop its value before the loop."""
+        bodies = self.bodies[id(node)]
+        if node.domain not in _OWN or node.op_type not in ("If", "Loop", "Scan"):
+            return [(body, each) for body in bodies for each in body.outputs]
+        first = node.op_type == "Loop"  # the body returns its condition before the states
+        scanned = next((each.i for each in node.attribute if each.name == "num_scan_inputs"), 0)
+        before = [] if node.op_type == "If" else node.input[2 * first : len(node.input) - scanned]
+        return [(body, body.outputs[first + index]) for body in bodies] + [(self, each) for each in before[index : index + 1]]
 
 
+# Operators that rearrange elements: their results are never larger than their inputs together.
+_MOVING = ("Identity", "Concat", "Flatten", "Reshape", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze")
 _OWN = ("", "ai.onnx")
 _KNOWN = {
     "LSTM": {"input_forget"},
@@ -324,15 +365,13 @@ def _layer(node, graph, onnx, source):
     return weights
 
 
-def _nodes(graph, onnx, limits, outer=None):
+def _nodes(graph):
     """Yields (node, its graph) of every node, including those in the bodies of loops and branches."""
-    own = _Graph(graph, onnx, limits, outer)
-    for node in graph.node:
-        limits.step()
-        yield node, own
-        for attribute in node.attribute:
-            for body in [attribute.g] if attribute.HasField("g") else attribute.graphs:
-                yield from _nodes(body, onnx, limits, own)
+    for node in graph.nodes:
+        graph.limits.step()
+        yield node, graph
+        for body in graph.bodies[id(node)]:
+            yield from _nodes(body)
 
 
 def _place(tensor, size, limits):
@@ -404,7 +443,8 @@ def _opened(path, limits):
 
         _check_functions(model, limits)
         model = onnx.inliner.inline_local_functions(model)
-    return onnx, model.graph
+    opsets = {each.domain: each.version for each in model.opset_import}
+    return onnx, _Graph(model.graph, onnx, limits, opsets)
 
 
 def read_onnx(path, *, name=None):
@@ -424,11 +464,11 @@ def read_onnx(path, *, name=None):
     path = os.fspath(path)
     limits = Limits(path)
     with reading(path, "file of ONNX"):
-        return _read_layers(path, name, *_opened(path, limits), limits)
+        return _read_layers(path, name, *_opened(path, limits))
 
 
-def _read_layers(path, name, onnx, graph, limits):
-    nodes = list(_nodes(graph, onnx, limits))
+def _read_layers(path, name, onnx, graph):
+    nodes = list(_nodes(graph))
     found = [(node, own) for node, own in nodes if node.op_type in _ACTIVATIONS and node.domain in _OWN]
     names = [node.name for node, _ in found]
     counts = collections.Counter(names)
@@ -441,7 +481,7 @@ def _read_layers(path, name, onnx, graph, limits):
             "reads one of the other layers"
         )
     if not found:
-        kinds = ", ".join(sorted({node.op_type for node in graph.node})[:5]) or "none"
+        kinds = ", ".join(sorted({node.op_type for node, _ in nodes})[:5]) or "none"
         raise BadInput(f"{path}: there is no RNN, GRU or LSTM in it; its operators are {kinds}")
     if name is not None and name not in names:
         raise BadInput(f"{path}: there is no layer '{name}', but {', '.join(names)}")

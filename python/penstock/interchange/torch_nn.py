@@ -1,4 +1,4 @@
-"""Weights with the names of ``torch.nn.RNN``, ``GRU`` and ``LSTM``."""
+"""Weights with the names of ``torch.nn.RNN``, ``GRU`` and ``LSTM``, and of ``RNNCell``, ``GRUCell`` and ``LSTMCell``."""
 
 from __future__ import annotations
 
@@ -9,11 +9,15 @@ import numpy as np
 from ..errors import BadInput
 from ._weights import GATES, RecurrentWeights, is_cell, shape_text
 
-_PLAIN = r"(?:weight_ih|weight_hh|bias_ih|bias_hh)_l\d+(?:_reverse)?"
+_NAME = r"(?:weight|bias)_[ih]h"
+_PLAIN = rf"{_NAME}(?:_l\d+(?:_reverse)?)?"  # cells such as LSTMCell have no layer in their names
 _MEMBER = re.compile(_PLAIN)
 # All members of a recurrent layer: also projections, and parts from which a weight is computed.
-_ANY = re.compile(r"parametrizations\.\w+_l\d+(?:_reverse)?\.[\w.]+|[A-Za-z]\w*_l\d+(?:_reverse)?(?:_[a-z]+)?")
-_FIRST = re.compile(r"((?:.*\.)?)(?:parametrizations\.)?weight_[ih]h_l0(?:_reverse)?(?:_[a-z]+|\.[\w.]+)?")
+_ANY = re.compile(
+    r"parametrizations\.\w+_l\d+(?:_reverse)?\.[\w.]+|[A-Za-z]\w*_l\d+(?:_reverse)?(?:_[a-z]+)?"
+    rf"|parametrizations\.{_NAME}\.[\w.]+|{_NAME}_[a-z]+"
+)
+_FIRST = re.compile(r"((?:.*\.)?)(?:parametrizations\.)?weight_[ih]h(?:_l0(?:_reverse)?)?(?:_[a-z]+|\.[\w.]+)?")
 # Names of the norm and the direction of a weight, for both of PyTorch's implementations of weight_norm.
 _NORMED = [
     (re.compile(rf"((?:.*\.)?{_PLAIN})_g"), "{}_v"),
@@ -110,7 +114,8 @@ def _cell_by_shape(tensors, source):
 def from_torch(tensors, *, prefix="", cell=None, source="state_dict"):
     """Returns one stack of a ``state_dict``.
 
-    Weights split by ``torch.nn.utils.weight_norm`` are recombined.
+    Weights split by ``torch.nn.utils.weight_norm`` are recombined. Those of a cell (``torch.nn.LSTMCell``) become a stack
+    of one layer.
 
     Args:
         tensors: {name: array or CPU tensor}.
@@ -128,6 +133,13 @@ def from_torch(tensors, *, prefix="", cell=None, source="state_dict"):
     _refuse_computed(tensors, prefix, source)
     own = {n.removeprefix(prefix): array for n, array in tensors.items() if n.startswith(prefix)}
     own = {name: array for name, array in own.items() if _MEMBER.fullmatch(name)}
+    bare = [name for name in own if re.fullmatch(_NAME, name)]
+    if bare and len(bare) < len(own):
+        layered = next(name for name in own if name not in bare)
+        raise BadInput(f"{source}: '{bare[0]}' belongs to a cell and '{layered}' to a layer, expected names of one kind")
+    if bare:
+        source = f"{source} (a cell, read as layer 0)"
+        own = {f"{name}_l0": array for name, array in own.items()}
     if not any(name.startswith("weight_ih_l0") for name in own):
         raise BadInput(f"{source}: there is no tensor 'weight_ih_l0'")
     cell = cell or noted or _cell_by_shape(own, source)

@@ -26,7 +26,7 @@ class CellNote:
         if said not in (None, own):
             where = f"{prefix.removesuffix('.')}: " if prefix else ""
             errors.append(
-                f"{where}the weights are those of a cell '{said}', and this {type(self).__name__} has '{own}'; "
+                f"{where}the weights are those of a cell {said!r}, and this {type(self).__name__} has '{own}'; "
                 f"build the module that they were trained in. dict(state_dict) drops the note, and takes them anyway."
             )
             return

@@ -1,6 +1,7 @@
 #include <nanobind/nanobind.h>
 
 #include <array>
+#include <cstring>
 
 #include "bindings.h"
 #include "penstock/error.h"
@@ -23,7 +24,11 @@ void bind_errors(nanobind::module_&) {
       PyObject* errors = PyImport_ImportModule("penstock.errors");
       const char* const name = kClasses[static_cast<std::size_t>(error.code())];
       PyObject* type = errors == nullptr ? nullptr : PyObject_GetAttrString(errors, name);
-      if (type != nullptr) PyErr_SetString(type, error.what());
+      // Names from damaged files are not always UTF-8.
+      const auto size = static_cast<Py_ssize_t>(std::strlen(error.what()));
+      PyObject* text = type == nullptr ? nullptr : PyUnicode_DecodeUTF8(error.what(), size, "backslashreplace");
+      if (text != nullptr) PyErr_SetObject(type, text);
+      Py_XDECREF(text);
       Py_XDECREF(type);
       Py_XDECREF(errors);
     }

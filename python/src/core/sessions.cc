@@ -1,9 +1,12 @@
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "bindings.h"
 #include "models.h"
@@ -13,6 +16,13 @@
 namespace penstock::python {
 
 namespace {
+
+/// Returns `out`, or a new array for None, to hold outputs of this shape.
+Array answer_in(nb::handle out, const Shape& shape, const char* axes) {
+  Array answer = out.is_none() ? Array::empty(shape, Scalar::f32) : Array::output(out, "out", Scalar::f32).contiguous();
+  answer.require_shape(shape, axes);
+  return answer;
+}
 
 /// A stream for one call at a time. Calls hold the GIL while they use the session, and run no Python code meanwhile:
 /// arrays are read and created before.
@@ -76,14 +86,6 @@ class BoundSession {
   BoundSession(Session session, DataDescription data, Index outputs)
       : session_(std::move(session)), data_(std::move(data)), outputs_(outputs) {}
 
-  /// Returns `out`, or a new array for None, to hold outputs of this shape.
-  static Array answer_in(nb::handle out, const Shape& shape, const char* axes) {
-    Array answer =
-        out.is_none() ? Array::empty(shape, Scalar::f32) : Array::output(out, "out", Scalar::f32).contiguous();
-    answer.require_shape(shape, axes);
-    return answer;
-  }
-
   static std::int32_t token_from(nb::handle input) {
     const auto token = PyLong_AsLongLong(input.ptr());
     if (token == -1 && PyErr_Occurred() != nullptr) throw nb::python_error();
@@ -96,6 +98,76 @@ class BoundSession {
   Session session_;
   DataDescription data_;
   Index outputs_;
+};
+
+/// Streams of many rows. Calls release the GIL; of two calls at the same time, the second one is refused.
+class BoundSessionBatch {
+ public:
+  BoundSessionBatch(SharedModel& model, Index rows, const CallExecution& execution)
+      : batch_(open(model, rows, execution), "the batch of sessions") {}
+
+  Index rows() const { return rows_; }
+
+  nb::object push(nb::handle steps, nb::handle out) {
+    const bool is_text = data_.vocabulary > 0;
+    const Array given = Array(steps, is_text ? "tokens" : "features", is_text ? Scalar::i32 : Scalar::f32).contiguous();
+    if (is_text) given.require_shape(Shape{rows_}, "(B,)");
+    if (!is_text) given.require_shape(Shape{rows_, data_.input_size()}, "(B, I)");
+    const Array answer = answer_in(out, {rows_, data_.output_size()}, "(B, O)");
+    const auto step = [&] {
+      const nb::gil_scoped_release unlocked;
+      const Batch batch(batch_);
+      std::ranges::copy(is_text ? batch->push(given.values<std::int32_t>()) : batch->push(given.values<float>()),
+                        answer.as<float>());
+    };
+    step();
+    return out.is_none() ? answer.object() : nb::borrow(out);
+  }
+
+  void reset(std::optional<Index> row) {
+    const Batch batch(batch_);
+    row ? batch->reset(*row) : batch->reset();
+  }
+  void seed(Index row, std::uint64_t seed) { Batch(batch_)->seed(row, seed); }
+
+  /// Draws tokens [B, T].
+  nb::object generate(Index steps, double temperature, Index top_k, double top_p) {
+    if (steps < 0) refuse("steps must not be negative, not " + std::to_string(steps));
+    const Batch batch(batch_);
+    const Array tokens = Array::empty(Shape{rows_, steps}, Scalar::i32);
+    std::vector<std::int32_t> part;
+    for (Index done = 0; done < steps;) {
+      const Index now = std::min(steps - done, kBetweenSignals);
+      part.resize(static_cast<std::size_t>(rows_ * now));
+      const auto draw = [&] {
+        const nb::gil_scoped_release unlocked;
+        batch->generate({.temperature = temperature, .top_k = top_k, .top_p = top_p}, now, part);
+      };
+      draw();
+      for (Index row = 0; row < rows_; ++row) {
+        std::copy_n(part.data() + row * now, now, tokens.as<std::int32_t>() + row * steps + done);
+      }
+      done += now;
+      if (PyErr_CheckSignals() != 0) throw nb::python_error();
+    }
+    return tokens.object();
+  }
+
+ private:
+  using Batch = Shared<SessionBatch>::Writing;
+  static constexpr Index kBetweenSignals = 64;  // as many steps as a GPU takes without the host
+
+  SessionBatch open(SharedModel& shared, Index rows, const CallExecution& execution) {
+    const nb::gil_scoped_release unlocked;
+    const SharedModel::Reading model(shared);
+    data_ = model->data();
+    rows_ = rows;
+    return {*model, rows, settled(*model, execution, {.rows = rows})};
+  }
+
+  DataDescription data_;
+  Index rows_ = 0;
+  Shared<SessionBatch> batch_;
 };
 
 }  // namespace
@@ -112,6 +184,14 @@ void bind_sessions(nb::module_& module) {
       .def("restore", &BoundSession::restore)
       .def("clone", &BoundSession::clone)
       .def("reset", &BoundSession::reset);
+  nb::class_<BoundSessionBatch>(module, "SessionBatch")
+      .def(nb::init<SharedModel&, Index, const CallExecution&>())
+      .def_prop_ro("rows", &BoundSessionBatch::rows)
+      .def("push", &BoundSessionBatch::push, nb::arg("steps"), nb::arg("out").none())
+      .def("reset", &BoundSessionBatch::reset, nb::arg("row").none())
+      .def("seed", &BoundSessionBatch::seed, nb::arg("row"), nb::arg("seed"))
+      .def("generate", &BoundSessionBatch::generate, nb::arg("steps"), nb::arg("temperature"), nb::arg("top_k"),
+           nb::arg("top_p"));
 }
 
 }  // namespace penstock::python

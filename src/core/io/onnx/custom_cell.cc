@@ -54,29 +54,41 @@ Symbol written(Operation operation, const Symbol& first, const Symbol& second, c
 
 }  // namespace
 
-std::vector<Symbol> write_expressions(const custom::ExpressionGraph& graph, const std::vector<custom::NodeId>& roots,
-                                      const std::function<Symbol(custom::Operation, int)>& leaf,
-                                      const std::function<Symbol(const Symbol&)>& mean) {
+std::vector<std::string> write_expressions(OnnxGraph& body, const custom::ExpressionGraph& graph,
+                                           const std::vector<custom::NodeId>& roots, const std::string& like,
+                                           const std::function<Symbol(custom::Operation, int)>& leaf,
+                                           const std::function<Symbol(const Symbol&)>& mean) {
   const std::vector<bool> used = reachable(graph, roots);
   std::vector<Symbol> symbols(used.size());
+  std::vector<bool> full(used.size());  // as large as `like`
+  const auto widened = [&](custom::NodeId of) -> Symbol {
+    const auto id = static_cast<std::size_t>(of);
+    if (full[id]) return symbols[id];
+    return {body, body.node("Expand", {symbols[id].name(), body.node("Shape", {like})})};
+  };
   for (std::size_t id = 0; id < used.size(); ++id) {
     if (!used[id]) continue;
     const custom::Node& node = graph[static_cast<custom::NodeId>(id)];
     if (node.operation == Operation::constant) {
-      symbols[id] = Symbol(static_cast<float>(node.value));
+      symbols[id] = {body, body.scalar(static_cast<float>(node.value))};
     } else if (node.operands().empty()) {
       symbols[id] = leaf(node.operation, node.index);
-    } else if (node.operation == custom::Operation::mean) {
-      symbols[id] = mean(symbols[static_cast<std::size_t>(node.of[0])]);
+      full[id] = node.operation != Operation::learnt;
+    } else if (node.operation == Operation::mean) {
+      symbols[id] = mean(widened(node.of[0]));
     } else {
       Symbol of[3];
-      for (std::size_t i = 0; i < node.operands().size(); ++i) of[i] = symbols[static_cast<std::size_t>(node.of[i])];
+      for (std::size_t i = 0; i < node.operands().size(); ++i) {
+        const auto operand = static_cast<std::size_t>(node.of[i]);
+        of[i] = symbols[operand];
+        full[id] = full[id] || full[operand];
+      }
       symbols[id] = written(node.operation, of[0], of[1], of[2]);
     }
   }
-  std::vector<Symbol> results;
-  for (const custom::NodeId root : roots) results.push_back(symbols[static_cast<std::size_t>(root)]);
-  return results;
+  std::vector<std::string> names;
+  for (const custom::NodeId root : roots) names.push_back(widened(root).name());
+  return names;
 }
 
 }  // namespace penstock::io

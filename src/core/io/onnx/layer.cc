@@ -166,19 +166,14 @@ class Layer {
     });
   }
 
-  /// A value as large as `like`, which a constant is not.
-  static std::string name_of(const Symbol& value, const Symbol& like) {
-    return value.is_constant() ? (like * Symbol(0.0f) + value).name() : value.name();
-  }
-
   OnnxRecurrentValues write_custom_scan(const Names& wx, const Names& states) {
     const custom::CustomCell& cell = cell_.custom->cell;
-    const auto gate = [&](int i) { return Symbol(graph_, wx[static_cast<std::size_t>(i)]); };
-    const std::vector<Symbol> terms =
-        write_expressions(cell.graph, cell.outputs, [&](custom::Operation operation, int i) {
-          return operation == custom::Operation::input ? gate(i) : learnt(graph_, i);
-        });
-    return affine_loop(name_of(terms[0], gate(0)), name_of(terms[1], gate(0)), states);
+    const auto leaf = [&](custom::Operation operation, int i) {
+      return operation == custom::Operation::input ? Symbol(graph_, wx[static_cast<std::size_t>(i)])
+                                                   : learnt(graph_, i);
+    };
+    const Names terms = write_expressions(graph_, cell.graph, cell.outputs, wx[0], leaf);
+    return affine_loop(terms[0], terms[1], states);
   }
 
   OnnxRecurrentValues write_custom_dense(const Names& wx, const Names& states) {
@@ -193,12 +188,8 @@ class Layer {
         if (operation == custom::Operation::state) return Symbol(body, before[i]);
         return learnt(body, index);
       };
-      Names names;
       const auto mean = [&](const Symbol& x) { return of_units(body, x); };
-      for (const Symbol& next : write_expressions(cell.graph, cell.outputs, leaf, mean)) {
-        names.push_back(name_of(next, Symbol(body, before[0])));
-      }
-      return names;
+      return write_expressions(body, cell.graph, cell.outputs, before[0], leaf, mean);
     });
   }
 

@@ -18,7 +18,6 @@ class Symbol {
 
   const std::string& name() const { return name_; }
 
-  bool is_constant() const { return graph_ == nullptr; }
   /// Adds a node of this operator. At least one operand must not be a constant.
   static Symbol write(const char* op, std::initializer_list<Symbol> operands);
 
