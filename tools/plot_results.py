@@ -125,23 +125,16 @@ def torch_on_the_cpu():
 
 
 def torch_on_a_gpu():
-    panels = []
-    for found in (one for one in tables("pytorch.md") if one.heading == "How fast"):
-        theirs, ours = [], []
-        labels = []
-        name = ""
-        for first, *rest in found.rows:
-            if "%" in rest[0]:
-                continue
-            name = first.partition("),")[0] + ")" if ")," in first else name
-            labels.append(re.sub(r"the same, packed.*", "training, packed", first.removeprefix(name).lstrip(", ")))
-            labels[-1] = f"{name} {labels[-1]}".replace("forward and backward", "training").strip()
-            theirs.append(number(rest[0], 1))
-            ours.append(number(rest[1], 1))
-        other = "torch.compile" if found.header[1].startswith("compiled") else "torch.nn"
-        title = "minGRU, positive candidate, bfloat16" if other == "torch.compile" else "bfloat16 autocast"
-        panels.append(Panel(title, labels, {OURS: ours, other: theirs}))
-    return Picture("torch_gpu", "points", "milliseconds on an NVIDIA H200 (rows, steps, inputs to hidden size)", panels, half=True)
+    found = next(one for one in tables("pytorch.md") if one.heading == "How fast")
+    theirs, ours, labels, name = [], [], [], ""
+    for first, *rest in found.rows:
+        name = first.partition("),")[0] + ")" if ")," in first else name
+        labels.append(re.sub(r"the same, packed.*", "training, packed", first.removeprefix(name).lstrip(", ")))
+        labels[-1] = f"{name} {labels[-1]}".replace("forward and backward", "training").strip()
+        theirs.append(number(rest[0], 1))
+        ours.append(number(rest[1], 1))
+    panel = Panel("bfloat16 autocast", labels, {OURS: ours, "torch.nn": theirs})
+    return Picture("torch_gpu", "points", "milliseconds on an NVIDIA H200 (rows, steps, inputs to hidden size)", [panel], half=True)
 
 
 def layers_on_the_cpu():
