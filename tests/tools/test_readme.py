@@ -26,6 +26,8 @@ class Readme(unittest.TestCase):
         examples = re.findall(r"```cpp\n(.*?)```", page, re.S)
         self.assertTrue(examples)
         for example in examples:
+            if "int main" in example and re.search(r"(Model|Recurrent)::load\(|open_\w+\(", example):
+                self.assertIn("catch (const penstock::Error&", example)  # a missing file ends in a line, not in abort()
             with tempfile.NamedTemporaryFile("w", suffix=".cc") as source:
                 source.write(example)
                 source.flush()
