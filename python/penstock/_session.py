@@ -183,5 +183,7 @@ class SessionBatch:
 
     reset_state = reset  #: Another name of :meth:`reset`.
 
+    __reduce_ex__ = refuse_pickle("make another one of its model")
+
     def __repr__(self) -> str:
         return f"<penstock.SessionBatch of {self.rows} rows of {self.model!r}>"
