@@ -367,6 +367,8 @@ def make(name, case, arrays):
     if case["dtype"] != "f32" and (case["dtype"] not in halves or case["pass"] == "step" or on_cpu_loop):
         raise Refused(f"is not asked for {case['dtype']} here")
     torch.set_num_threads(case["threads"])
+    # cuDNN's default for float32 is TF32, whose results are off by more than a wrong result may be.
+    torch.backends.cudnn.allow_tf32 = False
     if name == "torch-loop":
         on_gpu = case.get("device") == "cuda"
         if case["cell"] not in CELLS or (case["pass"] != "forward" and not on_gpu):
