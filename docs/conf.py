@@ -12,7 +12,7 @@ version = release = re.search(r"VERSION ([0-9.]+)", (ROOT / "CMakeLists.txt").re
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.mathjax", "sphinx.ext.napoleon"]
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 3
-# The tutorial is kept without its outputs; the site shows those of a run while it is built.
+# The tutorial is kept with outputs, for readers of the repository; the site shows those of a run while it is built.
 nb_execution_mode = "force"
 nb_execution_timeout = 300
 nb_execution_raise_on_error = True
