@@ -317,7 +317,10 @@ def test_auto_is_the_cpu_where_there_is_no_gpu_and_says_why():
 def test_plans_explain_themselves():
     text = penstock.MinGRUCell(16, 32).explain(rows=1, steps=100_000, threads=2)
     assert "mingru" in text or "scan" in text or "sequential" in text
-    assert penstock.Recurrent("lstm", 3, 5, layers=2).explain().count("\n") >= 1
+    layers = penstock.Recurrent("lstm", 3, 5, layers=2).explain()
+    assert layers.startswith("2 layers of lstm, forward"), layers
+    plans, memory = layers.split("memory of the forward pass:\n")
+    assert "bytes at" in memory and "bytes at" not in plans
     for call in (penstock.LSTMCell(3, 5).explain, lambda mode: penstock.LSTMCell(3, 5).forward([[0.0] * 3], mode=mode)):
         with pytest.raises(penstock.InvalidArgument, match="^mode must be 'auto' or 'sequential' for the cell lstm"):
             call(mode="scan")

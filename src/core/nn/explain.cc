@@ -16,6 +16,8 @@
 namespace penstock {
 namespace {
 
+constexpr const char* nothing_to_choose = "nothing to choose";  // in nodes with one way to run
+
 /// The machine that is asked about, and the device on it.
 plan::Machine machine_asked(Execution& execution, const std::string& chip) {
   if (chip.empty()) {
@@ -58,7 +60,7 @@ std::vector<PlanReport> explain_nodes(const graph::Graph& graph, const ops::Targ
     if (reports.empty()) {
       PlanReport report;
       report.work = node.op.name;
-      report.why = "nothing to choose";
+      report.why = nothing_to_choose;
       reports.push_back(std::move(report));
     }
     for (PlanReport& report : reports) report.work = fmt::format("{} ({})", report.work, writes);
@@ -117,9 +119,13 @@ std::vector<PlanReport> explain(const Model& model, Index rows, Index steps, boo
 }
 
 std::string to_text(const std::vector<PlanReport>& reports) {
-  std::string text;
+  std::string text, without_choice;
   double total = 0;
   for (const PlanReport& report : reports) {
+    if (report.why == nothing_to_choose) {
+      without_choice += (without_choice.empty() ? "" : ", ") + report.work;
+      continue;
+    }
     const std::string time = time_text(report.microseconds);
     text += report.work + "\n";
     if (!report.plan.empty()) text += fmt::format("  {}{}\n", report.plan, time.empty() ? "" : ", about " + time);
@@ -128,6 +134,7 @@ std::string to_text(const std::vector<PlanReport>& reports) {
     total += report.microseconds;
   }
   if (total > 0) text += fmt::format("total: about {}\n", time_text(total));
+  if (!without_choice.empty()) text += fmt::format("{}: {}\n", nothing_to_choose, without_choice);
   return text;
 }
 

@@ -345,9 +345,9 @@ std::string RecurrentProgram::explain() const {
     const graph::Program& program = *pass.program;
     return to_text(nn::explain_nodes(program.graph(), program.target(), nn::machine_of(held().execution)));
   };
-  std::string text = held().forward.program->describe() + plans_of(held().forward);
+  std::string text = plans_of(held().forward);
   if (held().backward) text += plans_of(*held().backward);
-  return text;
+  return text + "memory of the forward pass:\n" + held().forward.program->describe();
 }
 
 }  // namespace penstock
