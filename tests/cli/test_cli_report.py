@@ -239,7 +239,7 @@ def test_bands_of_quantiles(runs, tmp_path):
             (x, top), (same_x, bottom) = (map(float, point.split(",")) for point in (above, below))
             assert x == same_x and top < bottom
     words = " ".join(page.words)
-    assert words.count("10 to 90 % quantile") == 1
+    assert page.words.count("10 to 90 % quantile") == 1
     assert "75 % of the values lay in the 80 % interval (quantiles 0.1 to 0.9). Pinball loss 0.5" in words
 
 
@@ -429,3 +429,82 @@ def test_pictures(runs, tmp_path):
         verb="report",
         cwd=runs,
     )
+
+
+def test_the_verdict_comes_first_and_training_last(runs):
+    page = report(runs, "series.jsonl")
+    order = [word for word in page.words if word in ("Runs", "Forecasts and actual values", "Scores and baselines", "Training")]
+    assert order == ["Runs", "Forecasts and actual values", "Scores and baselines", "Training"]
+    (score,) = records_of(runs / "series.jsonl", "score")
+    columns = score["score"]["columns"]
+    better = sum(each["rmse"] < each["rivals"][each["best_rival"]]["rmse"] for each in columns.values())
+    said = f"better than the best baseline in {better} of" if 2 * better >= len(columns) else "WORSE than the best baseline"
+    assert any(word.startswith(said) for word in page.words)
+    assert page.words[page.words.index("Runs") - 3 :][0].startswith("series.csv: training report")
+
+
+def written(folder, *records):
+    (folder / "a.jsonl").write_text("".join(json.dumps(record) + "\n" for record in ({"kind": "run", "task": "forecast"}, *records)))
+    return report(folder, "a.jsonl")
+
+
+def column_score(rmse, rival, name="drift"):
+    errors = {"mae": 1, "mase": 1, "smape": 0.1}
+    return {"rmse": rmse, **errors, "rivals": {name: {"rmse": rival, **errors}}, "best_rival": name}
+
+
+@pytest.mark.parametrize(("score", "said"), [
+    ({"columns": {"x": column_score(3, 2)}}, "WORSE than the baseline drift by 50 %"),
+    ({"columns": {"x": column_score(1, 2)}}, "better than drift by 50 %"),
+    ({"columns": {f"c{i}": column_score(i, 2.5) for i in range(5)}}, "better than the best baseline in 3 of 5 columns"),
+    ({"columns": {f"c{i}": column_score(i, 1.5) for i in range(5)}}, "WORSE than the best baseline in 3 of 5 columns"),
+    ({"columns": {"x": column_score(1, 2)}, "groups": {f"g{i}": {"columns": {"x": column_score(i, 1.5)}} for i in range(4)}},
+     "better than drift by 50 %; better than the best baseline in 2 of 4 series"),
+    ({"accuracy": 0.5, "majority": "a", "majority_accuracy": 0.6, "macro_f1": 0.5, "classes": ["a"], "confusion": [[1]]},
+     "NO BETTER than the most frequent label 'a'"),
+    ({"bits_per_byte": 1.5, "compressors": {"gzip -9": 3, "xz -9e": 2}}, "better than xz -9e of these bytes alone by 25 %"),
+])  # fmt: skip
+def test_verdicts(tmp_path, score, said):
+    page = written(tmp_path, {"kind": "score", "score": score})
+    assert said in page.words
+    bad = [a for tag, a in page.elements if tag == "p" and a.get("class") == "verdict bad"]
+    assert bool(bad) == said.startswith(("WORSE", "NO BETTER"))
+
+
+def test_the_coming_values_are_a_table(tmp_path):
+    days = [seconds(2024, 3, 1) + 86400 * i for i in range(20)]
+    forecast = {"kind": "forecast", "column": "x", "truth": [1.0] * 20, "to_come": [2.5, 3.5], "dates": days,
+                "to_come_quantiles": {"0.1": [1.25, 1.75], "0.9": [4.5, 5.5]}}  # fmt: skip
+    words = written(tmp_path, forecast).words
+    at = words.index("Coming values")
+    assert words[at + 1 : at + 13] == ["date", "forecast", "from", "to", "2024-03-21", "2.500", "1.250", "4.500",
+                                       "2024-03-22", "3.500", "1.750", "5.500"]  # fmt: skip
+    assert "From and to: 10 to 90 % quantiles." in words
+    del forecast["dates"], forecast["to_come_quantiles"]
+    words = written(tmp_path, forecast).words
+    at = words.index("Coming values")
+    assert words[at + 1 : at + 7] == ["row", "forecast", "21", "2.500", "22", "3.500"]
+
+
+def test_series_that_are_not_drawn_are_counted(tmp_path):
+    groups = {f"g{i}": {"columns": {"x": column_score(1 + i, 2)}} for i in range(5)}
+    forecasts = [{"kind": "forecast", "column": "x", "group": f"g{i}", "truth": [1.0, 2.0]} for i in (0, 2, 4)]
+    page = written(tmp_path, *forecasts, {"kind": "score", "score": {"columns": {"x": column_score(1, 2)}, "groups": groups}})
+    words = " ".join(page.words)
+    assert "3 of 5 series, compared with their best baselines: the worst, the middle and the best forecast." in words
+    assert "a: each series" in page.words
+    many = [{"kind": "forecast", "column": f"c{i}", "truth": [1.0, 2.0]} for i in range(13)]
+    assert "8 of 13 charts." in " ".join(written(tmp_path, *many).words)
+
+
+def test_many_columns_are_one_table(tmp_path):
+    values = "".join(",".join(f"{math.sin(i * (k + 2)):.3f}" for k in range(13)) + "\n" for i in range(120))
+    (tmp_path / "macro.csv").write_text(",".join(f"c{k}" for k in range(13)) + "\n" + values)
+    said = run("train", "macro.csv", *TINY, "--horizon", 2, "--steps", 3, "--length", 16, "--metrics", "m.jsonl", "-o", "m",
+               cwd=tmp_path).out  # fmt: skip
+    score = said.partition("score ")[2].partition("saved ")[0].splitlines()
+    assert len(score) == 15 and re.match(r" *better than the best baseline in \d+ of 13 columns; from", score[0])
+    assert {line.split()[0] for line in score[2:]} == {f"c{k}" for k in range(13)}
+    page = report(tmp_path, "m.jsonl")
+    cells = [word for word in page.words if re.fullmatch(r"c\d+", word)]
+    assert len(page.words) and cells.count("c12") == 1 and "RMSE / baseline" in page.words

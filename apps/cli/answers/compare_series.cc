@@ -59,16 +59,17 @@ double ratio_to_rivals(const GroupScore& group) {
   return std::exp(sum / static_cast<double>(group.columns.size()));
 }
 
-std::vector<std::string> group_lines(const std::vector<GroupScore>& groups) {
-  constexpr std::size_t most = 12, shown_worst = 5, shown_best = 3, narrowest = 6, widest = 24;
+std::vector<std::string> group_lines(const std::vector<GroupScore>& groups, const std::string& heading,
+                                     std::size_t most) {
+  constexpr std::size_t shown_worst = 5, shown_best = 3, narrowest = 6, widest = 24;
   const std::vector<double> ratios = ratios_of(groups);
   const std::vector<std::size_t> order = from_the_worst(ratios);
   const auto better = std::ranges::count_if(ratios, [](double ratio) { return ratio < 1.0; });
   std::vector<std::string> lines = {fmt::format(
-      "better than the best baseline in {} of {} series; from the worst to the best:", better, groups.size())};
+      "better than the best baseline in {} of {} {}; from the worst to the best:", better, groups.size(), heading)};
   std::size_t width = narrowest;
   for (const GroupScore& group : groups) width = std::max(width, std::min(widest, printable(group.group).size()));
-  lines.push_back(fmt::format("{:<{}}  {:>9}  {:>6}  RMSE / baseline", "series", width, "RMSE", "MASE"));
+  lines.push_back(fmt::format("{:<{}}  {:>9}  {:>6}  RMSE / baseline", heading, width, "RMSE", "MASE"));
   const bool all = groups.size() <= most;
   for (std::size_t i = 0; i < order.size(); ++i) {
     if (!all && i == shown_worst) {

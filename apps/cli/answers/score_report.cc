@@ -37,19 +37,6 @@ std::string errors_text(const ForecastErrors& errors) {
   return text + fmt::format(", sMAPE {:.1f} %", 100.0 * errors.smape);
 }
 
-/// A sentence that says whether `ours` is below `theirs`, and by how much.
-std::string comparison(double ours, double theirs, const std::string& rival) {
-  if (!(theirs > 0.0)) return fmt::format("{} makes no errors, so no model can be better", rival);
-  const double share = 1.0 - ours / theirs;
-  if (std::abs(share) < 0.005) return fmt::format("no better than {}", rival);
-  if (share > 0.0) return fmt::format("better than {} by {:.0f} %", rival, 100.0 * share);
-  constexpr double told_in_percent = 10.0;
-  const double ratio = ours / theirs;
-  return fmt::format(
-      "WORSE than the baseline {} by {}", rival,
-      ratio < told_in_percent ? fmt::format("{:.0f} %", -100.0 * share) : "a factor of " + short_number(ratio));
-}
-
 std::string rivals_text(const ColumnScore& score) {
   std::string text;
   for (const Rival& rival : score.rivals) {
@@ -70,21 +57,32 @@ std::string quantiles_text(const QuantileScore& score) {
   return text + "pinball loss " + short_number(score.pinball);
 }
 
+std::vector<std::string> column_lines(const ColumnScore& column, const std::string& of_all) {
+  std::vector<std::string> lines = {fmt::format("{}: {} of {}{}", printable(column.column), errors_text(column.model),
+                                                counted(column.scored, "forecast value"), of_all)};
+  if (column.quantiles) lines.push_back(quantiles_text(*column.quantiles));
+  lines.push_back(rivals_text(column));
+  const Rival& best = column.best_rival();
+  lines.push_back(comparison(column.model.rmse, best.errors.rmse, best.name));
+  return lines;
+}
+
+/// One line for each column.
+std::vector<std::string> column_table(const std::vector<ColumnScore>& columns) {
+  constexpr std::size_t most = 40;
+  std::vector<GroupScore> each;
+  for (const ColumnScore& column : columns) each.push_back({.group = column.column, .columns = {column}});
+  return group_lines(each, "columns", most);
+}
+
 std::vector<std::string> series_lines(const Score& score) {
-  constexpr std::size_t shown = 8;
+  constexpr std::size_t most_in_detail = 3;  // columns; more of them are compared in a table
   const std::string of_all = score.groups.size() > 1 ? fmt::format(" in {} series", score.groups.size()) : "";
   std::vector<std::string> lines;
-  for (const ColumnScore& column : score.columns) {
-    if (&column - score.columns.data() >= static_cast<std::ptrdiff_t>(shown)) break;
-    lines.push_back(fmt::format("{}: {} of {}{}", printable(column.column), errors_text(column.model),
-                                counted(column.scored, "forecast value"), of_all));
-    if (column.quantiles) lines.push_back(quantiles_text(*column.quantiles));
-    lines.push_back(rivals_text(column));
-    const Rival& best = column.best_rival();
-    lines.push_back(comparison(column.model.rmse, best.errors.rmse, best.name));
+  if (score.columns.size() > most_in_detail) lines = column_table(score.columns);
+  for (std::size_t i = 0; score.columns.size() <= most_in_detail && i < score.columns.size(); ++i) {
+    for (std::string& line : column_lines(score.columns[i], of_all)) lines.push_back(std::move(line));
   }
-  if (score.columns.size() > shown)
-    lines.push_back(fmt::format("... {} columns; --json has all", score.columns.size()));
   if (score.groups.size() > 1) {
     for (std::string& line : group_lines(score.groups)) lines.push_back(std::move(line));
   }
@@ -204,6 +202,18 @@ Score score_text(const Model& model, const std::string& path, const Execution& e
 }
 
 }  // namespace
+
+std::string comparison(double ours, double theirs, const std::string& rival) {
+  if (!(theirs > 0.0)) return fmt::format("{} makes no errors, so no model can be better", rival);
+  const double share = 1.0 - ours / theirs;
+  if (std::abs(share) < 0.005) return fmt::format("no better than {}", rival);
+  if (share > 0.0) return fmt::format("better than {} by {:.0f} %", rival, 100.0 * share);
+  constexpr double told_in_percent = 10.0;
+  const double ratio = ours / theirs;
+  return fmt::format(
+      "WORSE than the baseline {} by {}", rival,
+      ratio < told_in_percent ? fmt::format("{:.0f} %", -100.0 * share) : "a factor of " + short_number(ratio));
+}
 
 std::vector<Compressed> compress(std::string_view text) {
   std::vector<Compressed> all;

@@ -43,6 +43,8 @@ bool reads_task_only(const Model& model);
 /// The held-out sequences of a dataset.
 Score score_held_out_labels(const Model& model, const Dataset& data, const Execution& execution);
 
+/// Returns a sentence that says whether an error or a size `ours` is below `theirs`, and by how much.
+std::string comparison(double ours, double theirs, const std::string& rival);
 /// Lines for a person, each ending in a line end: `first` begins the first one, and as many blanks the others.
 std::string score_lines(const Model& model, const Score& score, const std::string& first);
 /// Returns the scores of the first column in a few words: "air: RMSE 5.008, ..., better than a season ago by 85 %";

@@ -6,11 +6,14 @@
 #include <cmath>
 #include <iterator>
 #include <numbers>
+#include <set>
 #include <utility>
 
 #include "penstock/model_file.h"
 #include "penstock/version.h"
+#include "report/row_dates.h"
 #include "report/run_charts.h"
+#include "report/verdict.h"
 #include "terminal/units.h"
 
 namespace penstock::cli::reporting {
@@ -107,8 +110,12 @@ std::string run_card(const Run& run, std::size_t index) {
     const std::string where = run.scored_on.empty() ? "held out" : "on " + printable(run.scored_on);
     out += fmt::format(R"(<p class="score">{} <span class="note">{}</span></p>)", html(score), html(where));
   }
+  if (const std::string said = verdict(run); !said.empty()) {
+    const bool bad = said.starts_with("WORSE") || said.starts_with("NO BETTER") || said.starts_with("no better");
+    out += fmt::format(R"(<p class="verdict{}">{}</p>)", bad ? " bad" : "", html(said));
+  }
   out += "<dl>";
-  out += list_entry("model", text_of(run.about, "description"));
+  out += list_entry("model", model_name(run));
   out += list_entry("data", text_of(run.about, "summary"));
   out += list_entry("trained", text_of(run.about, "trained"));
   out += list_entry("steps", steps_of(run));
@@ -137,6 +144,38 @@ std::string legend(const Chart& chart) {
   return out + "</ul>";
 }
 
+/// Returns the values to come as a table, from the lines and bands of their chart; empty if there are none.
+std::string coming_table(const Chart& chart) {
+  constexpr std::size_t shown = 60;
+  const auto line = std::ranges::find(chart.lines, Line::Style::dashed, &Line::style);
+  if (line == chart.lines.end()) return "";
+  const auto band = std::ranges::find_if(chart.bands, [&](const Band& each) {
+    return each.x.size() + 1 == line->x.size() && each.x.front() == line->x[1];
+  });
+  const std::vector<std::string> dates = date_texts(chart.dates);
+  std::string out =
+      fmt::format(R"(<h4>Coming values</h4><div class="scroll coming"><table><tr><th>{}</th>)"
+                  "<th>forecast</th>{}</tr>",
+                  dates.empty() ? "row" : "date", band == chart.bands.end() ? "" : "<th>from</th><th>to</th>");
+  const std::size_t count = line->x.size() - 1;
+  for (std::size_t i = 0; i < std::min(count, shown); ++i) {
+    const double row = line->x[i + 1];
+    const std::string when = dates.empty() ? whole_number(row) : dates[dates.size() - count + i];
+    out += fmt::format("<tr><td>{}</td><td>{}</td>", html(when), number(line->y[i + 1]));
+    if (band != chart.bands.end()) {
+      out += fmt::format("<td>{}</td><td>{}</td>", number(band->low[i]), number(band->high[i]));
+    }
+    out += "</tr>";
+  }
+  out += "</table></div>";
+  if (band != chart.bands.end()) {
+    const auto named = std::ranges::find_if(chart.bands, [](const Band& each) { return !each.name.empty(); });
+    out += fmt::format(R"(<p class="note">From and to: {}s.</p>)", html(named->name));
+  }
+  if (count > shown) out += fmt::format(R"(<p class="note">And {} more rows.</p>)", count - shown);
+  return out;
+}
+
 std::string chart_card(const Chart& chart) {
   std::string out =
       fmt::format(R"(<section class="card{}"><h3>{}{}</h3>)", chart.wide ? " wide" : "", html(chart.title),
@@ -144,8 +183,8 @@ std::string chart_card(const Chart& chart) {
   if (!chart.note.empty()) out += fmt::format(R"(<p class="note">{}</p>)", html(chart.note));
   out += legend(chart);
   if (!chart.wide) return out + svg(chart, 420, 270) + "</section>";
-  return out + fmt::format(R"(<div class="wide-only">{}</div><div class="narrow-only">{}</div></section>)",
-                           svg(chart, 1000, 300), svg(chart, 420, 300));
+  return out + fmt::format(R"(<div class="wide-only">{}</div><div class="narrow-only">{}</div>{}</section>)",
+                           svg(chart, 1000, 300), svg(chart, 420, 300), coming_table(chart));
 }
 
 std::string error_row(const std::string& name, const Json& errors, bool ours) {
@@ -169,10 +208,41 @@ std::string coverage_note(const Json& entry) {
       number(number_of(quantiles, "pinball")));
 }
 
+/// Returns a table with a row for each entry of `all`, compared with its best baseline: columns, or series of one
+/// column (the field that `of` names).
+std::string comparison_table(const std::string& title, const char* heading, const Json& all, const char* of) {
+  constexpr int most = 200;
+  std::string out = fmt::format(R"(<section class="card wide"><h3>{}</h3><div class="scroll"><table><tr><th>{}</th>)",
+                                html(title), heading);
+  out += "<th>RMSE</th><th>MAE</th><th>MASE</th><th>best baseline</th><th>its RMSE</th><th>RMSE / baseline</th></tr>";
+  int rows = 0;
+  for (const auto& [name, whole] : all.items()) {
+    const Json columns = *of != 0 && whole.is_object() ? whole.value(of, Json::object()) : Json();
+    const Json entry = columns.is_object() && !columns.empty() ? columns.begin().value() : whole;
+    if (!entry.is_object() || ++rows > most) continue;
+    const std::string rival = text_of(entry, "best_rival");
+    const Json rivals = entry.value("rivals", Json::object());
+    const double theirs = rivals.is_object() ? number_of(rivals.value(rival, Json::object()), "rmse") : NAN;
+    const auto value = [&](const char* field) { return number(number_of(entry, field)); };
+    const double ratio = number_of(entry, "rmse") / theirs;
+    out += fmt::format("<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td{}>{}</td></tr>",
+                       html(printable(name)), value("rmse"), value("mae"), value("mase"), html(printable(rival)),
+                       number(theirs), ratio >= 1.0 ? " class=\"bad\"" : "", number(ratio));
+  }
+  out += "</table></div>";
+  if (rows > most) out += fmt::format(R"(<p class="note">And {} more.</p>)", rows - most);
+  return out + "</section>";
+}
+
 std::string series_tables(const Run& run) {
-  const Json columns = run.score.value("columns", Json::object());
+  constexpr std::size_t most_in_detail = 3;  // columns; more of them are compared in one table
+  const Json columns = run.score.value("columns", Json::object()), groups = run.score.value("groups", Json::object());
   if (!columns.is_object()) return "";
   std::string out;
+  if (columns.size() > most_in_detail) return comparison_table(run.name, "column", columns, "");
+  if (columns.size() == 1 && groups.is_object() && groups.size() > 1) {
+    out = comparison_table(run.name + ": each series", "series", groups, "columns");
+  }
   for (const auto& [column, entry] : columns.items()) {
     if (!entry.is_object()) continue;
     out += fmt::format(R"(<section class="card"><h3>{}: {}</h3><div class="scroll"><table><tr><th></th><th>RMSE</th>)",
@@ -267,6 +337,36 @@ std::string html(std::string_view text) {
   return out;
 }
 
+namespace {
+
+/// Returns which forecasts are drawn, if some are not.
+std::string choice_note(const Run& run, std::size_t drawn) {
+  std::set<std::string> series;
+  for (const Json& record : run.forecasts) series.insert(text_of(record, "group"));
+  const Json groups = run.score.is_object() ? run.score.value("groups", Json::object()) : Json::object();
+  std::string text;
+  if (groups.size() > series.size()) {
+    text = fmt::format(
+        "{} of {} series, compared with their best baselines: the worst, the middle and the best forecast. ",
+        series.size(), groups.size());
+  }
+  if (run.forecasts.size() > drawn) text += fmt::format("{} of {} charts. ", drawn, run.forecasts.size());
+  if (text.empty()) return "";
+  return fmt::format(R"(<p class="note wide">{}<code>penstock predict --last --long</code> prints all forecasts.</p>)",
+                     text);
+}
+
+/// Returns "sales.csv: training report"; several runs have a name of data only in common.
+std::string title_of(const std::vector<Run>& runs) {
+  std::string name = runs.empty() ? "" : data_name(runs.front());
+  for (const Run& run : runs) name = data_name(run) == name ? name : "";
+  const std::string what =
+      runs.size() == 1 ? "training report" : fmt::format("training report, {} runs side by side", runs.size());
+  return name.empty() ? what : fmt::format("{}: {}", name, what);
+}
+
+}  // namespace
+
 std::string page(const std::vector<Run>& runs, const std::vector<Chart>& training,
                  const std::vector<std::vector<Chart>>& forecasts) {
   std::string cards, charts, ahead, scores, confusions, samples, warnings;
@@ -275,6 +375,7 @@ std::string page(const std::vector<Run>& runs, const std::vector<Chart>& trainin
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const Run& run = runs[i];
     if (!forecasts[i].empty() && runs.size() > 1) ahead += fmt::format(R"(<h3 class="wide">{}</h3>)", html(run.name));
+    ahead += choice_note(run, forecasts[i].size());
     for (const Chart& chart : forecasts[i]) ahead += chart_card(chart);
     if (run.score.is_object()) {
       scores += series_tables(run) + text_table(run);
@@ -287,19 +388,18 @@ std::string page(const std::vector<Run>& runs, const std::vector<Chart>& trainin
     warnings += warnings_card(run);
   }
   std::string out(page_begin);
+  const std::string title = html(title_of(runs));
   out += fmt::format(
       " {}\">\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
       "<title>{}</title>\n<style>\n{}</style>\n<body>\n<header><h1>{}</h1><p>{}</p></header>\n<main>",
-      PENSTOCK_VERSION, runs.size() == 1 ? html(runs[0].name) + ": training report" : "Training report", style_text,
-      runs.size() == 1 ? "Training report" : fmt::format("Training report: {} runs side by side", runs.size()),
-      html(utc_time()));
+      PENSTOCK_VERSION, title, style_text, title, html(utc_time()));
   out += fmt::format(R"(<h2>Runs</h2><div class="runs">{}</div>)", cards);
-  out += section("Training", "charts", charts);
   out += section("Forecasts and actual values", "charts", ahead);
   out += section("Scores and baselines", "charts", scores);
   out += section("Confusion", "charts", confusions);
   out += section("Samples", "charts", samples);
   out += section("Warnings", "charts", warnings);
+  out += section("Training", "charts", charts);
   out +=
       fmt::format("</main>\n<footer><p>Written by penstock {}.</p></footer>\n<script>\n{}</script>\n</body>\n</html>\n",
                   PENSTOCK_VERSION, script_text);

@@ -127,6 +127,8 @@ class ReportMaker {
     run.about["steps"] = history->steps;
     run.about["score"] = printable(history->score);
     run.weight = printable(history->weight);
+    run.layers_count =
+        !run.weight.starts_with("the linear forecast alone") && !run.weight.starts_with("the filters alone");
   }
 
   std::vector<Json> score_records(const Model& model, const std::string& path) const {
