@@ -81,6 +81,8 @@ class Model {
 
   const ModelSpec& spec() const;
   const DataDescription& data() const;
+  /// Lets forecasts be negative that are otherwise at least 0 (Column::non_negative).
+  void allow_negative();
   /// Returns the number of trained and fitted values.
   Index parameter_count() const;
 

@@ -246,6 +246,7 @@ def open_series(
     autoregression: bool | None = None,
     transform: str | None = None,
     season: int = 0,
+    allow_negative: bool = False,
     calendar: str | Sequence[str] | None = None,
     date_column: str = "",
     irregular: str | None = None,
@@ -282,6 +283,8 @@ def open_series(
         transform: ``"none"``, ``"log"`` (all values must be positive), or ``"auto"``, the default with
             ``autoregression``: the better one in the training part.
         season: Number of rows after which the targets repeat. 1: no season. 0: detected.
+        allow_negative: True: forecasts may be negative. Otherwise forecasts and quantiles of a column that is never
+            negative and often near 0, such as rain, are at least 0.
         calendar: Cycles of the date to read as inputs: any of ``"day"``, ``"week"`` and ``"year"``. ``"auto"``, the
             default: the cycles that the training part contains twice and follows. ``"none"``: none.
         date_column: Column of the dates. Empty: the first column of dates.

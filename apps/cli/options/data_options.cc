@@ -55,6 +55,13 @@ std::string findings(const Dataset& dataset) {
                 ? "; log transform"
                 : fmt::format("; log transform of {}", counted(logarithms, "column"));
   }
+  std::vector<Column> bounded = data.targets;
+  std::erase_if(bounded, [](const Column& target) { return !target.non_negative; });
+  if (!bounded.empty()) {
+    const bool all = bounded.size() == data.targets.size();
+    text += fmt::format("; forecasts{} are at least 0 (--allow-negative lifts this)",
+                        all ? "" : " of " + column_list(bounded));
+  }
   return text;
 }
 
@@ -182,6 +189,8 @@ void add_data_options(Options& options, DataOptions& data) {
   options.choice("--transform", data.choices.transform,
                  {{"auto", Transform::automatic}, {"none", Transform::none}, {"log", Transform::logarithm}},
                  "log: learn the logarithms of the values; none: the values [auto: what forecasts better]");
+  options.flag("--allow-negative", data.series.allow_negative,
+               "Let forecasts be negative [at least 0 for columns that are never negative and often near 0]");
   options.add("--calendar", data.choices.calendar, "auto|none|day,week,year",
               "Use the time of day, the day of the week or the day of the year as inputs [auto: cycles that the "
               "training rows contain twice and follow]");
@@ -290,7 +299,7 @@ void refuse_foreign_options(const CLI::App& app, const DataOptions& options, Dat
       {{series, labelled}, {"--columns", "--categories"}},
       {{series},
        {"--target-columns", "--horizon", "--group", "--group-by-file", "--irregular", "--undated", "--known",
-        "--season", "--transform", "--calendar", "--date-column", "--no-linear"}},
+        "--season", "--transform", "--calendar", "--date-column", "--no-linear", "--allow-negative"}},
       {{labelled}, {"--no-filters", "--sequence-column"}},
       {{labelled, labelled_texts}, {"--label-column"}},
       {{series, labelled, labelled_texts}, {"--delimiter", "--decimal", "--header", "--missing"}},

@@ -21,7 +21,7 @@ namespace {
 struct ExportArguments {
   std::string model, output;
   OnnxOptions onnx;
-  bool force = false, json = false;
+  bool force = false, json = false, allow_negative = false;
 };
 
 /// "float [batch, time, 3]  In the units of the data: ..."
@@ -46,7 +46,8 @@ Json tensors_json(const std::vector<OnnxTensor>& tensors) {
 
 int export_model(ExportArguments arguments) {
   require_given(arguments.model, "MODEL");
-  const Model model = load_model("export", arguments.model);
+  Model model = load_model("export", arguments.model);
+  if (arguments.allow_negative) model.allow_negative();
   if (arguments.output.empty()) {
     arguments.output = std::filesystem::path(arguments.model).replace_extension(".onnx").string();
   }
@@ -81,6 +82,8 @@ Verb add_export(CLI::App& program) {
   options.group("Numbers");
   options.flag("--normalised", arguments->onnx.normalised,
                "Inputs and outputs are normalised instead of in the units of the data");
+  options.flag("--allow-negative", arguments->allow_negative,
+               "Let forecasts be negative that are at least 0 otherwise, as in a model of rain");
   options.add("--group", arguments->onnx.group, "NAME", "A model of many series: the series whose units the file uses");
   options.finish(
       "  penstock export co2.safetensors            # writes co2.onnx\n"

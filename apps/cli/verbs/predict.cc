@@ -38,7 +38,7 @@ struct PredictArguments {
   std::vector<std::string> data;
   RowOptions rows;
   TableOptions table;
-  bool per_byte = false, last = false, long_table = false, force = false, json = false;
+  bool per_byte = false, last = false, long_table = false, force = false, json = false, allow_negative = false;
   TaskOptions task;
   Execution execution;
   bool automatic = false;  // the device
@@ -48,6 +48,7 @@ class Prediction {
  public:
   Prediction(const CLI::App& app, PredictArguments arguments, Model model)
       : app_(app), arguments_(std::move(arguments)), model_(std::move(model)), output_(arguments_.output) {
+    if (arguments_.allow_negative) model_.allow_negative();
     arguments_.rows.format = arguments_.table.row_format();
     arguments_.rows.format.series = arguments_.series;
     std::erase(arguments_.rows.keep, model_.data().series.group_column);  // which is kept anyway
@@ -395,6 +396,8 @@ Verb add_predict(CLI::App& program) {
                "A series: print one row per forecast date and column, instead of columns 'sales+1', 'sales+2', ...");
   options.add("--quantiles", arguments->quantiles, "A,B",
               "A series: add quantiles of each forecast, such as 0.1,0.9 for an 80 % prediction interval");
+  options.flag("--allow-negative", arguments->allow_negative,
+               "A series: let forecasts be negative that are at least 0 otherwise, as in a model of rain");
   options.add("--keep", arguments->rows.keep, "A,B", "Copy these input columns to the front of the output");
   options.add("--sequence-column", arguments->rows.sequence_column, "NAME",
               "Column that names the sequence of a row to be labelled");

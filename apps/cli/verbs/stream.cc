@@ -36,7 +36,7 @@ struct StreamArguments {
   TableOptions table;
   std::string state;
   std::vector<double> quantiles;
-  bool bits = false, json = false, reset_on_blank_line = false, stats = false;
+  bool bits = false, json = false, reset_on_blank_line = false, stats = false, allow_negative = false;
 };
 
 /// Reads standard input and answers every step before it reads on.
@@ -47,6 +47,7 @@ class Stream {
         model_(load_model("stream", arguments_.model, {arguments_.input})),
         session_(model_, settled_execution()),
         input_("-") {
+    if (arguments_.allow_negative) model_.allow_negative();
     if (arguments_.bits) require_task(model_, arguments_.model, Task::language, "--bits");
     if (app.count("--sequence-column") > 0) require_task(model_, arguments_.model, Task::classify, "--sequence-column");
     if (app.count("--undated") > 0) require_task(model_, arguments_.model, Task::forecast, "--undated");
@@ -342,6 +343,8 @@ Verb add_stream(CLI::App& program) {
   options.add("--keep", arguments->rows.keep, "A,B", "Rows: copy these input columns to the front of the output");
   options.add("--quantiles", arguments->quantiles, "A,B",
               "A series: add quantiles of each forecast, such as 0.1,0.9 for an 80 % prediction interval");
+  options.flag("--allow-negative", arguments->allow_negative,
+               "Rows of a series: let forecasts be negative that are at least 0 otherwise, as in a model of rain");
   options.add("--sequence-column", arguments->rows.sequence_column, "NAME",
               "Labels: reset the state when this column changes");
   add_table_options(options, arguments->table,

@@ -55,6 +55,9 @@ struct SeriesOptions {
   /// Columns of categories: each different text becomes an input, 1 in the rows that have it. Column names; or "none";
   /// or "auto", as if empty: columns of text with few different values.
   std::vector<std::string> categories = {};
+  /// Lets forecasts of all targets be negative. Otherwise those of a column that is never negative and often near 0,
+  /// such as rain, are at least 0 (Column::non_negative).
+  bool allow_negative = false;
   int threads = 0;  ///< Threads that search the season and the linear forecast; 0: all of the machine.
 };
 /// Explicit choices for suggest_series(); empty fields are suggested.

@@ -55,12 +55,15 @@ struct Column {
   DateForm dates = DateForm::month_first;  ///< Form of the dates, for features of dates.
   std::string category = {};               ///< The text that Feature::category compares with.
   Index ahead = 0;  ///< Reads the value of the row that many rows later, which is known in advance. 0: this row.
+  bool non_negative = false;  ///< Forecasts and their quantiles are at least 0. For targets without `logarithm`.
 
   /// Returns the normalised value of a raw value; NaN if its logarithm does not exist. The raw value of a date is its
   /// seconds since the start of 1970.
   double normal(double value) const;
-  /// Returns the raw value of a normalised value. For Feature::value only.
+  /// Returns the raw value of a normalised value, at least 0 if `non_negative`. For Feature::value only.
   double raw(double normalised) const;
+  /// Returns the normalised forecast that counts: at least that of 0 if `non_negative`.
+  double bounded(double normalised) const;
   /// Largest magnitude of a normalised value that models accept. Larger numbers, such as 3.4e38, are markers for
   /// missing values, and a sum with them would lose all other digits.
   static constexpr double furthest = 1e12;

@@ -83,6 +83,7 @@ SeriesOptions series_options(Fields& given, const std::optional<DataDescription>
   if (origin) options.undated = origin->series.undated;
   read_name(given, "undated", options.undated, parse_undated);
   given.read("season", options.season);
+  given.read("allow_negative", options.allow_negative);
   given.read("group", options.group);
   given.read("group_by_file", options.group_by_file);
   given.read("known", options.known);

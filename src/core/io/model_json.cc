@@ -32,6 +32,7 @@ constexpr auto column_fields = [](auto& of, auto& column) {
   if (of.has("feature", column.feature != Feature::value)) of.named("feature", column.feature, parse_feature);
   of.optional("category", column.category, column.feature == Feature::category);
   of.optional("ahead", column.ahead, column.ahead != 0);
+  of.optional("non_negative", column.non_negative, column.non_negative);
   if (of.has("dates", column.reads_dates())) of.named("dates", column.dates, parse_date_form);
 };
 

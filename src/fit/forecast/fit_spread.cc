@@ -276,7 +276,8 @@ void add_errors(const training::SeriesRows& series, const training::RowErrors& a
     const std::size_t target = i % targets, step = i % outputs / targets;
     const Index row = all.rows[i / outputs] + static_cast<Index>(step) + 1;
     const double value = series.value(row, static_cast<Index>(target)), error = static_cast<double>(all.errors[i]);
-    errors[target].add(step, value, columns[target].normal(value) + error, -error, columns[target], weight);
+    const double forecast = columns[target].normal(value) + error, bounded = columns[target].bounded(forecast);
+    errors[target].add(step, value, bounded, -error - (bounded - forecast), columns[target], weight);
   }
 }
 

@@ -22,6 +22,7 @@ nlohmann::json form_of(const DataDescription& data) {
     form.erase(field);
   }
   for (auto& input : form.at("inputs")) input.erase("dates");
+  for (auto& target : form.at("targets")) target.erase("non_negative");
   if (form.contains("groups")) form["groups"].erase("series");  // there may be others
   if (data.series.row_dates.irregular == Irregular::ignore) form.erase("row_dates");
   if (form.contains("row_dates")) form["row_dates"].erase("dates");

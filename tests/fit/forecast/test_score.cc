@@ -131,6 +131,21 @@ TEST(ForecastScore, QuantilesAreCountedByHand) {
               testing::ThrowsMessage<Error>(testing::HasSubstr("level must be 0.1 to 0.9, not 0.05")));
 }
 
+TEST(Spread, OfAColumnThatEndsAtZeroIsBoundedThere) {
+  Column column{.name = "rain", .mean = 10.0, .scale = 4.0};
+  EXPECT_DOUBLE_EQ(column.raw(-3.0), -2.0);
+  column.non_negative = true;
+  EXPECT_EQ(column.raw(-3.0), 0.0);
+  EXPECT_EQ(column.raw(-2.5), 0.0);
+  EXPECT_FALSE(std::signbit(column.raw(-2.5)));
+  EXPECT_DOUBLE_EQ(column.raw(-2.0), 2.0);
+  EXPECT_TRUE(std::isnan(column.raw(std::nan(""))));
+  const Spread spread{.levels = {0.1, 0.9}, .quantiles = {-1.0, 1.0}, .scales = {1.0}, .relative = {0}, .endings = {}};
+  EXPECT_EQ(spread.quantile(0.1, 0, column, -2.0), 0.0);
+  EXPECT_DOUBLE_EQ(spread.quantile(0.9, 0, column, -3.0), 4.0) << "above the forecast that counts, 0";
+  EXPECT_DOUBLE_EQ(spread.error_between(4.0, -3.0, 0, column), 1.0);
+}
+
 TEST(ForecastScore, NothingThatCouldBeCompared) {
   ForecastScorer scorer(one_column(2, 1));
   EXPECT_TRUE(scorer.scores().empty());

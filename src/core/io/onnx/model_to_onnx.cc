@@ -79,7 +79,11 @@ class Scaler {
     if (doubles_) x = graph_.cast(x, "double");
     x = apply("Mul", x, "scale", &Column::scale);
     x = apply("Add", x, "mean", &Column::mean);
-    return where_logarithm("Exp", x);
+    x = where_logarithm("Exp", x);
+    if (std::ranges::none_of(columns_, &Column::non_negative)) return x;
+    return apply("Max", x, "lowest", [](const Column& column) {
+      return column.non_negative ? 0.0 : -std::numeric_limits<double>::infinity();
+    });
   }
 
  private:

@@ -63,7 +63,12 @@ bool Column::can_read(double value) const { return std::abs(normal(value)) <= fu
 
 double Column::raw(double normalised) const {
   const double value = normalised * scale + mean;
-  return logarithm ? std::exp(value) : value;
+  if (logarithm) return std::exp(value);
+  return non_negative && value <= 0.0 ? 0.0 : value;  // never -0
+}
+
+double Column::bounded(double normalised) const {
+  return non_negative && normalised < normal(0.0) ? normal(0.0) : normalised;
 }
 
 }  // namespace penstock

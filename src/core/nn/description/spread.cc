@@ -34,12 +34,13 @@ double Spread::error(double level, Index output) const {
 
 double Spread::quantile(double level, Index output, const Column& column, double normalised) const {
   const double e = error(level, output), raw = column.raw(normalised);
-  if (relative[static_cast<std::size_t>(output) % relative.size()] == 0) return column.raw(normalised + e);
+  if (relative[static_cast<std::size_t>(output) % relative.size()] == 0)
+    return column.raw(column.bounded(normalised) + e);
   return raw > 0.0 ? raw * std::exp(e) : raw;
 }
 
 double Spread::error_between(double value, double forecast, std::size_t target, const Column& column) const {
-  if (relative[target] == 0) return column.normal(value) - forecast;
+  if (relative[target] == 0) return column.normal(value) - column.bounded(forecast);
   const double raw_forecast = column.raw(forecast);
   return value > 0.0 && raw_forecast > 0.0 ? std::log(value / raw_forecast) : std::numeric_limits<double>::quiet_NaN();
 }

@@ -176,6 +176,9 @@ Model::Impl& Model::refuse_moved_from() {
 
 const ModelSpec& Model::spec() const { return impl().spec; }
 const DataDescription& Model::data() const { return impl().data; }
+void Model::allow_negative() {
+  for (Column& target : impl().data.targets) target.non_negative = false;
+}
 Index Model::parameter_count() const { return impl().parameters->layout().count(); }
 
 ModelState Model::state(Index rows) const {

@@ -131,6 +131,10 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
     plan_ = data::plan_series(table(), table_rows(), source_.options, source_.columns, origin);
     describe();
     if (source_.options.from_last) scale_by_changes();
+    for (std::size_t c = 0; c < targets.size() && !source_.options.allow_negative; ++c) {
+      Column& target = description_.targets[c];
+      target.non_negative = !target.logarithm && data::ends_at_zero(table_rows(), targets[c]);
+    }
     if (origin != nullptr) data::take_scaling(description_, *origin, table().header().source());
     inputs_ = normalise(inputs, &DataDescription::inputs, &Group::inputs);
     targets_ = normalise(targets, &DataDescription::targets, &Group::targets);

@@ -165,6 +165,33 @@ std::optional<double> zero_of(const Column& column, std::size_t groups) {
   return column.normal(0.0);
 }
 
+bool ends_at_zero(const SeriesTable& series, std::size_t position) {
+  constexpr double near = 0.05, least_share = 0.01, least = 3.0;
+  struct Total {
+    double sum = 0.0, count = 0.0;
+  };
+  std::vector<Total> totals(std::max<std::size_t>(series.groups.size(), 1));
+  const auto total_of = [&](const Segment& segment) -> Total& { return totals[std::max<Index>(segment.group, 0)]; };
+  const auto values_of_segment = [&](const Segment& segment) {
+    return std::span(series.values.columns[position]).subspan(segment.first, segment.end - segment.first);
+  };
+  for (const Segment& segment : series.segments) {
+    for (const double value : values_of_segment(segment)) {
+      if (value < 0.0) return false;
+      total_of(segment).sum += value;
+      ++total_of(segment).count;
+    }
+  }
+  double near_zero = 0.0, count = 0.0;
+  for (const Segment& segment : series.segments) {
+    const Total& total = total_of(segment);
+    for (const double value : values_of_segment(segment))
+      near_zero += value * total.count <= near * total.sum ? 1.0 : 0.0;
+    count += static_cast<double>(segment.rows());
+  }
+  return near_zero >= std::max(least, least_share * count);
+}
+
 FittedColumn fit_column(const SeriesTable& series, const OpenTable& table, std::size_t position, SeriesPart part,
                         bool logarithm) {
   if (const auto* const category = table.header().category(position)) return unscaled(*category, table, series);

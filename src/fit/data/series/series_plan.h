@@ -30,6 +30,10 @@ FittedColumn fit_column(const SeriesTable& series, const OpenTable& table, std::
 /// since each has its own.
 std::optional<double> zero_of(const Column& column, std::size_t groups);
 
+/// Returns whether a column has no negative value and at least 1 % of its values, and at least 3 of them, are at most 5
+/// % of the mean of their series. A quantity that comes so near 0 so often without passing it has its limit there.
+bool ends_at_zero(const SeriesTable& series, std::size_t position);
+
 /// How the targets that are inputs too are forecast by straight regressions, and by which of their values.
 struct SeriesPlan {
   std::vector<bool> logarithms;  // by position in the header
