@@ -20,7 +20,7 @@ struct ChipShape : ClusterShape {
   PENSTOCK_LAYOUT int gathered_blocks() const { return clusters * blocks; }
   PENSTOCK_LAYOUT int cell_slots() const { return (blocks * rows + 4 * warps() - 1) / (4 * warps()); }
   PENSTOCK_LAYOUT int sources() const { return cluster * parts; }
-  static constexpr int exchanges = 8;  // exchange buffers, used in turn
+  static constexpr int exchanges = 16;  // exchange buffers, used in turn
 
   /// Values per unit that are exchanged, and that the sums give: forward h and gates, backward gates and h.
   PENSTOCK_LAYOUT int sent_values(bool backward) const { return backward ? gates : 1; }

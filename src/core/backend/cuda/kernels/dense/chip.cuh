@@ -3,8 +3,8 @@
 // A piece is its own flag: 16 bytes of values, and no 32-bit word of them has all bits set. The receiver reads it until
 // it is there, on its way to shared memory or to the registers of a product. Buffers take turns: a CTA that has all
 // sums of exchange n knows that every CTA of the team has sent exchange n - 1 and therefore has read exchange n - 2, so
-// it may clear its own pieces of exchange n - 2. Exchange n + 6 is the next one in that place: a fence every fourth
-// time is enough for all CTAs to see the place empty before.
+// it may clear its own pieces of exchange n - 2. Exchange n + 14 is the next one in that place: a fence every eighth
+// time is enough for all CTAs to see the place empty before. A fence takes as long as half a step.
 //
 // Constants: those of cluster.cuh, kClusters and kDirect of ChipShape. kBackward: which pass it is.
 
@@ -242,7 +242,7 @@ using Operand = ChooseOperand<kDirect>::Operand;
 
 /// Makes what clear() wrote visible before anything is sent later.
 PENSTOCK_DEVICE void ShowCleared(int number) {
-  if ((number & 3) == 3) asm volatile("fence.acq_rel.gpu;" ::: "memory");
+  if ((number & 7) == 7) asm volatile("fence.acq_rel.gpu;" ::: "memory");
 }
 
 /// Sends a warp's sums to the CTAs whose units they are of, four rows at once. Two buffers take turns.

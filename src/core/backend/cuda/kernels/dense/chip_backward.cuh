@@ -31,14 +31,39 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     const char* const of_head = args.recurrent + (Index)team.head * kGates * kHead * kHead * kBytes;
     constexpr int warp_bytes = (kTilesK - kResident) * kTilesM * ClusterShape::tile_bytes;
     constexpr int of_gate = kChip.gathered_blocks() * kPieces;
-    matrix.load(shared + kChip.chip_matrix_at(true) + warp * warp_bytes, [&](int m, int half, int k, int second) {
+    char* const others = shared + kChip.chip_matrix_at(true) + warp * warp_bytes;
+    struct Where {
+      const char* gate;  // null: there is none
+      int unit, block;
+    };
+    // Of the first value of the word that lanes (., t) have in a half of tile m.
+    const auto where = [&](int m, int half, int k, int second, int t) {
       const int of_group = 2 * m + half, q = group * kHalves + of_group;
-      const int number = Operand::piece_of(part, k, second, lane), word = Operand::word_of(k, second, lane);
-      if (of_group >= kHalves || q >= kChip.blocks_of_cluster() || number >= kGates * of_gate) return 0u;
-      const int row = (team.cluster * kChip.blocks_of_cluster() + q) * 8 + lane / 4;
-      const int unit = (team.rank * of_gate + number % of_gate) * kPieceValues + word * (4 / kBytes);
-      return TransposedWord(of_head + (Index)(number / of_gate) * kHead * kHead * kBytes, unit, row);
-    });
+      const int number = Operand::piece_of(part, k, second, t), word = Operand::word_of(k, second, t);
+      const bool exists = of_group < kHalves && q < kChip.blocks_of_cluster() && number < kGates * of_gate;
+      return Where{exists ? of_head + (Index)(number / of_gate) * kHead * kHead * kBytes : nullptr,
+                   (team.rank * of_gate + number % of_gate) * kPieceValues + word * (4 / kBytes),
+                   team.cluster * kChip.blocks_of_cluster() + q};
+    };
+    // Operands, sums and gradients come here only later.
+    constexpr int front = kChip.chip_matrix_at(true) - ClusterShape::start;
+    constexpr int back = kSharedBytes - kChip.chip_sums_at(true);
+    constexpr int at_once = kWhole ? TilesAtOnce(front > back ? front : back, kWarps) : 0;
+    if constexpr (at_once > 0) {
+      char* const stage = shared + (front > back ? ClusterShape::start : kChip.chip_sums_at(true)) +
+                          warp * (at_once * ClusterShape::tile_bytes);
+      matrix.load_transposed<at_once>(others, stage, [&](int m, int half, int k, int second, int t, int i) {
+        const Where p = where(m, half, k, second, t);
+        const bool exists = p.gate != nullptr && p.block * 8 < kHead && p.unit + i < kHead;
+        return exists ? p.gate + ((Index)(p.unit + i) * kHead + p.block * 8) * kBytes : nullptr;
+      });
+    } else {
+      matrix.load(others, [&](int m, int half, int k, int second) {
+        const Where p = where(m, half, k, second, lane % 4);
+        return p.gate == nullptr ? 0u : TransposedWord(p.gate, p.unit, p.block * 8 + lane / 4);
+      });
+    }
+    __syncthreads();
   }
   // Zeros behind the last piece.
   for (int i = threadIdx.x; i < kChip.operand_bytes(true) / 4; i += kThreads) {

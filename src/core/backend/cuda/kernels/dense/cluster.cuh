@@ -28,6 +28,16 @@ PENSTOCK_DEVICE int Held(int number) {
   return number;
 }
 
+/// Brings to the second-level cache, ahead of the loads of single threads, the rows of R of a block of units: `units`
+/// of each gate from `first` on. By one thread a gate.
+PENSTOCK_DEVICE void PrefetchRows(const char* of_head, int first, int units) {
+  if constexpr (!kWhole) return;
+  const int gate = threadIdx.x, count = min(units, kHead - first);
+  if (gate >= kGates || count <= 0) return;
+  const char* const from = of_head + ((Index)gate * kHead + first) * kHead * kBytes;
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(count * kHead * kBytes) : "memory");
+}
+
 PENSTOCK_DEVICE float LoadOne(const char* p) { return One::read(p).get(0); }
 /// Stores a value in shared memory.
 PENSTOCK_DEVICE void KeepOne(char* p, float value) {
@@ -50,6 +60,14 @@ PENSTOCK_DEVICE void StorePiece(char* p, const uint4& v) {
 /// Words of four matrices of 8 rows of 16 bytes; lane l gives the address of row l % 8 of matrix l / 8.
 PENSTOCK_DEVICE void LoadFour(unsigned (&word)[4], unsigned address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(word[0]), "=r"(word[1]), "=r"(word[2]), "=r"(word[3])
+               : "r"(address)
+               : "memory");
+}
+
+/// The same matrices, of halves, transposed.
+PENSTOCK_DEVICE void LoadFourTransposed(unsigned (&word)[4], unsigned address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(word[0]), "=r"(word[1]), "=r"(word[2]), "=r"(word[3])
                : "r"(address)
                : "memory");
@@ -79,8 +97,7 @@ struct Matrix {
   /// tile m.
   template <class Word>
   __device__ __forceinline__ void load(char* shared, const Word& word) {
-    const int lane = threadIdx.x % 32;
-    others = shared + lane * 16;
+    others = shared + threadIdx.x % 32 * 16;
 #pragma unroll
     for (int k = 0; k < kTilesK; ++k) {
 #pragma unroll
@@ -88,13 +105,56 @@ struct Matrix {
         unsigned tile[4];
 #pragma unroll
         for (int i = 0; i < 4; ++i) tile[i] = word(m, i % 2, k, i / 2);
-        if (is_held(k)) {
-          for (int i = 0; i < 4; ++i) held[is_held(k) ? held_before(k) : 0][m][i] = tile[i];
-        } else {
-          *(uint4*)(shared + lane * 16 + ((k - held_before(k)) * kTilesM + m) * ClusterShape::tile_bytes) =
-              make_uint4(tile[0], tile[1], tile[2], tile[3]);
-        }
+        put(shared, k, m, tile);
       }
+    }
+  }
+
+  /// The same of R transposed, whose rows are read 16 bytes at once: of(m, half, k, second, t, i) is where eight
+  /// columns of R begin that are the rows of a half of tile m, in R's row that is value i of the word of lanes (., t);
+  /// null: zeros. `stage`: shared memory of this warp for `kAtOnce` tiles, in which they are transposed.
+  template <int kAtOnce, class Of>
+  __device__ __forceinline__ void load_transposed(char* shared, char* stage, const Of& of) {
+    constexpr int all = kTilesK * kTilesM, tile_bytes = ClusterShape::tile_bytes;
+    const int lane = threadIdx.x % 32;
+    others = shared + lane * 16;
+#pragma unroll
+    for (int first = 0; first < all; first += kAtOnce) {
+      uint4 piece[kAtOnce];
+#pragma unroll
+      for (int j = 0; j < kAtOnce && first + j < all; ++j) {
+        const int k = (first + j) / kTilesM, m = (first + j) % kTilesM;
+        const char* const p = kBytes == 2 ? of(m, lane / 8 % 2, k, lane / 16, lane % 8 / 2, lane % 2)
+                                          : of(m, lane % 4 / 2, k, lane / 16, lane / 4 % 4, 0);
+        piece[j] = p != nullptr ? __ldg((const uint4*)(p + (kBytes == 2 ? 0 : lane % 2 * 16))) : make_uint4(0, 0, 0, 0);
+      }
+      __syncwarp();  // the tiles before these have been read
+#pragma unroll
+      for (int j = 0; j < kAtOnce && first + j < all; ++j) *(uint4*)(stage + j * tile_bytes + lane * 16) = piece[j];
+      __syncwarp();
+#pragma unroll
+      for (int j = 0; j < kAtOnce && first + j < all; ++j) {
+        const char* const from = stage + j * tile_bytes;
+        unsigned tile[4];
+        if constexpr (kBytes == 2) {
+          LoadFourTransposed(tile, (unsigned)__cvta_generic_to_shared(from + lane * 16));
+        } else {
+#pragma unroll
+          for (int i = 0; i < 4; ++i) {
+            tile[i] = *(const unsigned*)(from + (i / 2 * 4 + lane % 4) * 64 + i % 2 * 32 + lane / 4 * 4);
+          }
+        }
+        put(shared, (first + j) / kTilesM, (first + j) % kTilesM, tile);
+      }
+    }
+  }
+
+  __device__ __forceinline__ void put(char* shared, int k, int m, const unsigned (&tile)[4]) {
+    if (is_held(k)) {
+      for (int i = 0; i < 4; ++i) held[is_held(k) ? held_before(k) : 0][m][i] = tile[i];
+    } else {
+      *(uint4*)(shared + threadIdx.x % 32 * 16 + ((k - held_before(k)) * kTilesM + m) * ClusterShape::tile_bytes) =
+          make_uint4(tile[0], tile[1], tile[2], tile[3]);
     }
   }
 
@@ -111,6 +171,13 @@ struct Matrix {
     }
   }
 };
+
+/// Tiles of a warp that a block's shared memory of so many bytes has room for, as load_transposed() takes them. More
+/// than eight would need registers that R has.
+PENSTOCK_DEVICE constexpr int TilesAtOnce(int bytes, int warps) {
+  const int tiles = bytes / (warps * ClusterShape::tile_bytes);
+  return tiles < 8 ? tiles : 8;
+}
 
 /// Addresses at which a lane reads 16-byte pieces [piece][row] in shared memory; rows beyond the last repeat it.
 struct Pieces {

@@ -38,15 +38,37 @@ extern "C" __global__ void __launch_bounds__(kShape.threads(), 1)
   BackwardMatrix matrix;
   {
     const char* const of_head = args.recurrent + (Index)head * kGates * kHead * kHead * kBytes;
+    PrefetchRows(of_head, rank * kBlocks * 8, kBlocks * 8);
     constexpr int warp_bytes = (kShape.back_tiles_k() - kResident) * kTilesM * ClusterShape::tile_bytes;
-    matrix.load(shared + kShape.back_matrix_at() + warp * warp_bytes, [&](int m, int half, int k, int second) {
-      // Row: a unit of the whole head. Word: gradients of one or two of this CTA's units.
-      const int piece = 2 * k + second;
-      const int block = 2 * (warp * kTilesM + m) + half, row = block * 8 + lane / 4, own = piece / kPieces;
-      const int unit = (rank * kBlocks + own % kBlocks) * 8 + piece % kPieces * kPieceValues + lane % 4 * (4 / kBytes);
-      if (own >= kGates * kBlocks) return 0u;
-      return TransposedWord(of_head + (Index)(own / kBlocks) * kHead * kHead * kBytes, unit, row);
-    });
+    char* const others = shared + kShape.back_matrix_at() + warp * warp_bytes;
+    // The first value of a word is the gradient of a gate of one of this CTA's units. -1: there is none.
+    const auto own_block = [&](int k, int second) {
+      const int own = (2 * k + second) / kPieces;
+      return own < kGates * kBlocks ? own : -1;
+    };
+    const auto unit_of = [&](int own, int second, int k, int t) {
+      return (rank * kBlocks + own % kBlocks) * 8 + (2 * k + second) % kPieces * kPieceValues + t * (4 / kBytes);
+    };
+    // Rows are units of the whole head.
+    const auto block_of = [&](int m, int half) { return 2 * (warp * kTilesM + m) + half; };
+    const auto gate_of = [&](int own) { return of_head + (Index)(own / kBlocks) * kHead * kHead * kBytes; };
+    // Gradients and terms come here only later.
+    constexpr int at_once = kWhole ? TilesAtOnce(kShape.back_matrix_at() - ClusterShape::start, kWarps) : 0;
+    if constexpr (at_once > 0) {
+      char* const stage = shared + ClusterShape::start + warp * (at_once * ClusterShape::tile_bytes);
+      matrix.load_transposed<at_once>(others, stage, [&](int m, int half, int k, int second, int t, int i) {
+        const int own = own_block(k, second), block = block_of(m, half);
+        const int unit = unit_of(own, second, k, t) + i;
+        const bool exists = own >= 0 && block * 8 < kHead && unit < kHead;
+        return exists ? gate_of(own) + ((Index)unit * kHead + block * 8) * kBytes : nullptr;
+      });
+    } else {
+      matrix.load(others, [&](int m, int half, int k, int second) {
+        const int own = own_block(k, second), unit = unit_of(own, second, k, lane % 4);
+        return own < 0 ? 0u : TransposedWord(gate_of(own), unit, block_of(m, half) * 8 + lane / 4);
+      });
+    }
+    __syncthreads();
   }
   for (int i = threadIdx.x; i < 2 * kShape.gate_bytes() / 4; i += kShape.threads()) {
     ((unsigned*)(shared + ClusterShape::start))[i] = 0;

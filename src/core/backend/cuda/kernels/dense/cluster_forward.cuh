@@ -39,6 +39,7 @@ extern "C" __global__ void __launch_bounds__(kShape.threads(), 1)
   ForwardMatrix matrix;
   {
     const char* const of_head = args.recurrent + (Index)head * kGates * kHead * kHead * kBytes;
+    PrefetchRows(of_head, rank * kBlocks * 8, kBlocks * 8);
     constexpr int warp_bytes = (kShape.tiles_k() - kResident) * kShape.tiles_m() * ClusterShape::tile_bytes;
     matrix.load(shared + kShape.matrix_at() + warp * warp_bytes, [&](int m, int half, int k, int second) {
       const int q = 2 * m + half, piece = 2 * k + second;
