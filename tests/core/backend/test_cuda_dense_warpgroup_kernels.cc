@@ -47,12 +47,16 @@ TEST_P(WarpgroupKernels, FitTheirRegisters) {
                                                                           {Storage::f16, 128, 100, true},
                                                                           {Storage::bf16, 2048, 256, false, 2},
                                                                           {Storage::f16, 256, 64, true, 2},
+                                                                          {Storage::bf16, 900, 96, false},
+                                                                          {Storage::f16, 1002, 64, true},
+                                                                          {Storage::bf16, 2500, 64, true, 1},
                                                                           {Storage::bf16, 2560, 16, false, 1},
                                                                           {Storage::f16, 4096, 64, true, 1}}) {
     GpuDenseProblem problem = problem_of(GetParam(), storage, head, rows);
     problem.shares = shares, problem.slots = slots, problem.groups = portions;
     problem.training = problem.ragged = problem.reset = problem.reverse = all;
     problem.every_state = all && plan::cell_traits(GetParam()).states() > 1;
+    problem.alignment = common_alignment(16, {head * 2});
     const plan::GpuDensePlan plan = plan_gpu_dense(problem, test::chip(kHopper));
     SCOPED_TRACE(fmt::format("{} of {}: {}", to_string(storage), head, plan.explain()));
     test::expect_sound(dense_warpgroup_source(problem, plan), kHopper, plan.threads());
@@ -66,6 +70,9 @@ TEST_P(WarpgroupKernels, FitTheirRegistersBackwards) {
                                                                           {Storage::f16, 256, 100, true},
                                                                           {Storage::bf16, 2048, 256, false, 8},
                                                                           {Storage::f16, 256, 64, true, 4},
+                                                                          {Storage::bf16, 900, 96, false},
+                                                                          {Storage::f16, 1002, 64, true},
+                                                                          {Storage::bf16, 2500, 64, true, 4},
                                                                           {Storage::bf16, 2560, 32, false, 2},
                                                                           {Storage::bf16, 4096, 64, true, 4}}) {
     GpuDenseProblem problem = problem_of(GetParam(), storage, head, rows);
@@ -73,6 +80,7 @@ TEST_P(WarpgroupKernels, FitTheirRegistersBackwards) {
     problem.backward = true;
     problem.ragged = problem.reset = problem.reverse = problem.clipped = all;
     problem.every_state = all && plan::cell_traits(GetParam()).states() > 1;
+    problem.alignment = common_alignment(16, {head * 2});
     const plan::GpuDensePlan plan = plan_gpu_dense(problem, test::chip(kHopper));
     SCOPED_TRACE(fmt::format("{} of {}: {}", to_string(storage), head, plan.explain()));
     ASSERT_EQ(plan.algorithm, DenseAlgorithm::warpgroup);
@@ -90,7 +98,10 @@ TEST(WarpgroupPlan, RefusesWhatCannotRun) {
   refuses("and a chip of sm_100 is of sm_100", problem_of("lstm", Storage::bf16, 1024, 64), 100);
   refuses("halves, not floats", problem_of("lstm", Storage::f32, 1024, 64));
   refuses("unlike gru-before", problem_of("gru-before", Storage::bf16, 1024, 64));
-  refuses("a multiple of 128 units, up to 4096, not of 4224", problem_of("lstm", Storage::bf16, 4224, 64));
+  refuses("a head of up to 4096 units, not of 4224", problem_of("lstm", Storage::bf16, 4224, 64));
+  GpuDenseProblem odd = problem_of("lstm", Storage::bf16, 1023, 64);
+  odd.alignment = 2;
+  refuses("4 bytes at once, two units, and tensors and heads are multiples of 2", odd);
 }
 
 /// Matrices that pairs of blocks cannot hold: more blocks share the sums, and read the rest of R at every step.

@@ -166,7 +166,7 @@ WarpgroupCandidate warpgroup_candidate(const GpuDenseProblem& problem, const Gpu
   TeamShape shape{};
   shape.backward = problem.backward;
   shape.gates = cell.gates(), shape.states = cell.states(), shape.split = cell.split_gradients;
-  shape.units = static_cast<int>(problem.head_size());
+  shape.units = TeamShape::padded(static_cast<int>(problem.head_size()));
   shape.rows = rows, shape.portions = portions, shape.shares = shares;
   WarpgroupCandidate c = shares > 0 ? wide_candidate(gpu, shape) : narrow_candidate(gpu, shape);
   if (!c.fits) return c;
@@ -231,7 +231,7 @@ GpuDensePlan warpgroup_plan(const GpuDenseProblem& problem, const WarpgroupCandi
 /// Returns why no number of rows gives a plan; an empty text if some may.
 std::string warpgroup_refusal(const GpuDenseProblem& problem, const GpuModel& gpu) {
   const CellTraits& cell = cell_traits(problem.cell);
-  constexpr int hopper = 90, whole = 16, even = TeamShape::parts * TeamShape::slice_units;
+  constexpr int hopper = 90, word = 4;
   constexpr Index most = kMostItemsOfWide * TeamShape::slice_units;
   if (gpu.architecture() != hopper) {
     return fmt::format("warpgroups multiply on chips of sm_{}, and {} is of sm_{}", hopper, gpu.name,
@@ -249,12 +249,12 @@ std::string warpgroup_refusal(const GpuDenseProblem& problem, const GpuModel& gp
     return fmt::format("warpgroups have registers for cells of at most {} values at a time, and {} has {}", kMostValues,
                        problem.cell, cell.alive);
   }
-  if (problem.head_size() % even != 0 || problem.head_size() > most) {
-    return fmt::format("warpgroups share a head of a multiple of {} units, up to {}, not of {}", even, most,
-                       problem.head_size());
+  if (problem.head_size() > most) {
+    return fmt::format("warpgroups share a head of up to {} units, not of {}", most, problem.head_size());
   }
-  if (problem.alignment < whole) {
-    return fmt::format("warpgroups need tensors aligned to {} bytes, not {}", whole, problem.alignment);
+  if (problem.alignment < word) {
+    return fmt::format("warpgroups copy {} bytes at once, two units, and tensors and heads are multiples of {}", word,
+                       problem.alignment);
   }
   // With fewer rows exchanges dominate, and other algorithms exchange faster. Estimates were fitted from this number
   // on. Nothing else keeps larger matrices on the chip.

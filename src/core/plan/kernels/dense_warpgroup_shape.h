@@ -31,7 +31,7 @@ struct WarpgroupShape {
   bool backward;
   int gates, states;  // G, S
   bool split;         // whether the gradients of W x and of R h differ
-  int units;          // units of a head
+  int units;          // units of a head as padded() has them
   int rows;           // rows of a portion, a multiple of 16
   int portions;
   int resident;  // number of a warpgroup's 16-deep steps with R in registers; R of the others is in shared memory
@@ -43,6 +43,10 @@ struct WarpgroupShape {
   static constexpr int parts = 2;  // multiplying warpgroups
   static constexpr int threads = 384, slice_units = 64, tile_rows = 64;
   static constexpr int usual_registers = 184;  // registers() beyond which the other threads have fewer
+  /// Returns the units of a head that both warpgroups share evenly, at least `units`.
+  PENSTOCK_LAYOUT static int padded(int units) {
+    return (units + parts * slice_units - 1) / (parts * slice_units) * (parts * slice_units);
+  }
   PENSTOCK_LAYOUT bool wide() const { return shares > 0; }
   /// Warps that load inputs. Another one reads what is streamed of R.
   PENSTOCK_LAYOUT int loaders() const { return streamed > 0 ? 1 : 2; }

@@ -10,6 +10,7 @@ KernelSource dense_warpgroup_source(const plan::GpuDenseProblem& problem, const 
   const int rows = plan.slots / plan.groups;
   KernelSource source = pass_source(problem, plan, "warpgroup",
                                     {{"constexpr int kHead", problem.head_size()},
+                                     {"constexpr int kAccess", problem.alignment},
                                      {"constexpr int kRows", rows},
                                      {"constexpr bool kEveryState", problem.every_state},
                                      {"constexpr int kPortions", plan.groups},

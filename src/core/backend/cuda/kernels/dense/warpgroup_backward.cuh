@@ -30,7 +30,7 @@ PENSTOCK_DEVICE void StoreRemote(unsigned to, const float4& value, unsigned barr
 
 /// Sends the block's gradients of R h.
 PENSTOCK_DEVICE void SendGradients(const Shared& shared, const TeamExchange& exchange, const Team& team, int steps) {
-  constexpr int slice_units = WarpgroupShape::slice_units, slices_of_gate = kHead / slice_units;
+  constexpr int slice_units = WarpgroupShape::slice_units, slices_of_gate = kUnitsOfTeam / slice_units;
   constexpr int of_row = kUnits / 8, rows_at_once = 32 / of_row, pieces = kOwnRows / rows_at_once;
   // Items of a gate to which the block contributes.
   constexpr int items = kUnits / slice_units > kDepth ? kUnits / slice_units / kDepth : 1;
@@ -91,6 +91,8 @@ struct Multiplier : Product {
   __device__ __forceinline__ int unit_of(int i) const {
     return kWide ? part * WarpgroupShape::tile_rows + 16 * warp + lane / 4 + i / 2 % 2 * 8 : 8 * warp + lane / 4;
   }
+  /// Returns whether one of the block's units is one of the head.
+  __device__ __forceinline__ bool exists(int unit) const { return IsOfHead(team.first_unit() + unit); }
   __device__ __forceinline__ const Row& row_at(int portion, int own) const {
     return shared.rows[portion * kRows + team.own_row() + own];
   }
@@ -98,19 +100,22 @@ struct Multiplier : Product {
     return ((Index)state * args.rows.rows + row.number) * args.hidden + team.channel() + unit;
   }
 
-  /// Returns the address of the weight that the transpose of R has in row `row` of a warp's 16 and a column of the
-  /// block's: R's row of the gate and unit of that column. The columns after it lie a row of R further.
-  PENSTOCK_DEVICE const char* matrix_at(const DenseBackwardArguments& args, const Team& team, int part, int warp,
-                                        int row, int column) {
+  /// Returns the word that the transpose of R has in row `row` of a warp's 16 from a column of the block's on: of R's
+  /// rows of the gates and units of this column and the next one.
+  PENSTOCK_DEVICE unsigned matrix_word(const DenseBackwardArguments& args, const Team& team, int part, int warp,
+                                       int row, int column) {
     const int of_group =
         kWide ? part * WarpgroupShape::tile_rows + 16 * warp + row : row / 8 * kUnits + 8 * warp + row % 8;
     const int unit = team.group() * kShape.group_units() + of_group;
-    const int of_all = team.share() * (kShape.slices() * WarpgroupShape::slice_units) + column;
-    return args.recurrent + (((Index)team.head * kGates * kHead + of_all) * kHead + unit) * kBytes;
-  }
-  PENSTOCK_DEVICE unsigned matrix_word(const char* p) {
-    const unsigned short *const first = (const unsigned short*)p, *const second = first + kHead;
-    return *first | (unsigned)*second << 16;
+    int of_all = team.share() * (kShape.slices() * WarpgroupShape::slice_units) + column;
+    // Found anew for each word: the places of all would take registers that R needs.
+    if constexpr (kPads) asm volatile("" : "+r"(of_all));
+    const int row_of_gate = of_all % kUnitsOfTeam,
+              row_of_r = kPads ? of_all / kUnitsOfTeam * kHead + row_of_gate : of_all;
+    if (!IsOfHead(unit) || !IsOfHead(row_of_gate)) return 0;
+    const unsigned short* const first =
+        (const unsigned short*)args.recurrent + ((Index)team.head * kGates * kHead + row_of_r) * kHead + unit;
+    return *first | (IsOfHead(row_of_gate + 1) ? (unsigned)first[kHead] << 16 : 0);
   }
 
   __device__ __forceinline__ void init() {
@@ -119,18 +124,19 @@ struct Multiplier : Product {
       const int column = column_of(part, kShape.held_place(k / kSteps)) + k % kSteps * 16 + lane % 4 * 2;
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        held[k][i] = matrix_word(matrix_at(args, team, part, warp, lane / 4 + i % 2 * 8, column + i / 2 * 8));
+        held[k][i] = matrix_word(args, team, part, warp, lane / 4 + i % 2 * 8, column + i / 2 * 8);
       }
     }
 #pragma unroll
     for (int u = 0; u < units_of_thread; ++u) {
       const int channel = team.channel() + unit_of(2 * u);
-      learnt[u].read(args.learnt, args.hidden, channel);
+      const bool has_unit = exists(unit_of(2 * u));
+      learnt[u].read(args.learnt, args.hidden, channel, has_unit);
       dlearnt[u].clear();
 #pragma unroll
       for (int g = 0; g < kGates; ++g) {
-        bias_ih[u][g] =
-            DenseCell::split && args.bias_ih != nullptr ? args.bias_ih[(Index)g * args.hidden + channel] : 0.0f;
+        const bool has_bias = DenseCell::split && args.bias_ih != nullptr && has_unit;
+        bias_ih[u][g] = has_bias ? args.bias_ih[(Index)g * args.hidden + channel] : 0.0f;
       }
     }
 #pragma unroll
@@ -140,8 +146,8 @@ struct Multiplier : Product {
         const Row& row = row_at(portion, row_of(i));
 #pragma unroll
         for (int k = 0; k < kStates; ++k) {
-          carried[portion][i][k] =
-              args.dstate_out != nullptr && row.number >= 0 ? args.dstate_out[state_at(k, row, unit_of(i))] : 0.0f;
+          const bool flows = args.dstate_out != nullptr && row.number >= 0 && exists(unit_of(i));
+          carried[portion][i][k] = flows ? args.dstate_out[state_at(k, row, unit_of(i))] : 0.0f;
         }
       }
     }
@@ -244,7 +250,7 @@ struct Multiplier : Product {
                                         int turn) {
     const int stage = turn % kInputStages, row_number = row_of(number), unit = unit_of(number);
     const Row& row = row_at(portion, row_number);
-    const bool live = step < row.length;
+    const bool live = step < row.length && exists(unit);
     const int resets = kReset ? shared.reset(stage)[row_number] : 0;
     const bool reset = resets & 1;
     const char* const input = shared.input(stage) + row_number * kShape.input_pitch();
@@ -260,7 +266,8 @@ struct Multiplier : Product {
     }
     float h = value(kShape.input_h_at());
     if (!HasOutputBefore(args.rows, step)) {
-      h = args.state_in != nullptr && row.number >= 0 ? args.state_in[state_at(0, row, unit)] : 0.0f;
+      const bool entered = args.state_in != nullptr && row.number >= 0 && exists(unit);
+      h = entered ? args.state_in[state_at(0, row, unit)] : 0.0f;
     }
     prev[0] = Real(reset ? 0.0f : h);
     dnext[0] = Real(passed_on(kept[0], through, resets & 2, step + 1 < row.length) + value(kShape.input_dy_at()));
@@ -330,7 +337,8 @@ struct Multiplier : Product {
 #pragma unroll
     for (int u = 0; u < units_of_thread; ++u) {
       const int row = row_at(0, row_of(2 * u)).number;
-      if (row >= 0) dlearnt[u].add_to(args.dlearnt, row, args.hidden, team.channel() + unit_of(2 * u));
+      if (row >= 0 && exists(unit_of(2 * u)))
+        dlearnt[u].add_to(args.dlearnt, row, args.hidden, team.channel() + unit_of(2 * u));
     }
   }
 
@@ -344,7 +352,7 @@ struct Multiplier : Product {
 #pragma unroll
       for (int i = 0; i < kPassed; ++i) {
         const Row& row = row_at(portion, row_of(i));
-        if (row.number < 0) continue;
+        if (row.number < 0 || !exists(unit_of(i))) continue;
         clear_padding(args.dwx, row, unit_of(i));
         if constexpr (DenseCell::split) clear_padding(args.drh, row, unit_of(i));
         if (args.dstate_in == nullptr) continue;
@@ -367,11 +375,12 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   const TeamExchange exchange = TeamExchange::of(all.exchange, team.number);
   Prepare(shared, args.rows, team);
   LayMatrix<true>(memory, exchange, team, [&](int part, int row, int column) {
-    const char* const p = Multiplier::matrix_at(args, team, part, row / 16, row % 16, column);
     uint4 v;
     unsigned* const words = (unsigned*)&v;
 #pragma unroll
-    for (int w = 0; w < 4; ++w) words[w] = Multiplier::matrix_word(p + 2 * w * kHead * kBytes);
+    for (int w = 0; w < 4; ++w) {
+      words[w] = Multiplier::matrix_word(args, team, part, row / 16, row % 16, column + 2 * w);
+    }
     return v;
   });
   // The other block's barriers are there, too.

@@ -93,9 +93,8 @@ PENSTOCK_DEVICE void SendStates(const Shared& shared, const TeamExchange& exchan
         if (kOwnRows % rows_at_once != 0 && slot >= kOwnRows) continue;
         const Row row = shared.rows[portion * kRows + team.own_row() + slot];
         if (number > row.length) continue;
-        Vector<Storage, 8> values;
-        values.word[0] = v[i].x, values.word[1] = v[i].y, values.word[2] = v[i].z, values.word[3] = v[i].w;
-        values.store(row.at(args.y, number - 1, kDescending) + team.channel() * kBytes + piece * 16);
+        StoreUnits(row.at(args.y, number - 1, kDescending) + team.channel() * kBytes + piece * 16, v[i], piece * 8,
+                   team.left());
       }
     }
   }
@@ -103,8 +102,8 @@ PENSTOCK_DEVICE void SendStates(const Shared& shared, const TeamExchange& exchan
 
 /// Brings W x, as `loader` of the warps that do, and writes the gates of the tape.
 struct InputLoader {
-  /// Unrolling factor; with few gates the loop takes more registers.
-  static constexpr int unrolled = kGates > 2 ? 4 : 2;
+  /// Unrolling factor; with few gates or narrow accesses the loop takes more registers.
+  static constexpr int unrolled = kAccess < 8 ? 1 : kGates > 2 ? 4 : 2;
   static constexpr int of_gate = kUnits / 8, pieces = kOwnRows * kGates * of_gate, stride = 32 * kLoaders;
   const Shared& shared;
   const Team& team;
@@ -132,7 +131,8 @@ struct InputLoader {
     for_each([&](int row, int gate, int eight) {
       const Row& of = rows[row];
       if (step < of.length) {
-        CopyAsync<16>(to + place(row, gate, eight), of.at(args.wx, step, kDescending) + channel(gate, eight), true);
+        FetchUnits<kBytes>(to + place(row, gate, eight), of.at(args.wx, step, kDescending) + channel(gate, eight),
+                           eight * 8, team.left());
       }
     });
     if constexpr (kReset) {
@@ -167,8 +167,8 @@ struct InputLoader {
           for_each([&](int row, int gate, int eight) {
             const Row& of = shared.rows[portion * kRows + team.own_row() + row];
             if (step >= of.length) return;
-            Vector<Storage, 8>::read(from + place(row, gate, eight))
-                .store(of.at(args.sums, step, kDescending) + channel(gate, eight));
+            StoreUnits(of.at(args.sums, step, kDescending) + channel(gate, eight),
+                       *(const uint4*)(from + place(row, gate, eight)), eight * 8, team.left());
           });
           __syncwarp();
         }
@@ -200,40 +200,58 @@ struct Multiplier : Product {
   /// Returns the first unit of this warp, counted among the block's units.
   __device__ __forceinline__ int warp_unit() const { return (kWide ? part * 16 : 0) + 4 * warp; }
   __device__ __forceinline__ int unit() const { return team.first_unit() + warp_unit() + u(); }
+  __device__ __forceinline__ bool exists() const { return IsOfHead(unit()); }
 
-  /// Row `row` of a warp's 16 rows of the part's tile of R, from a column of the block's on.
+  /// Row `row` of a warp's 16 rows of the part's tile of R; null: zeros.
   PENSTOCK_DEVICE const char* matrix_row(const DenseForwardArguments& args, const Team& team, int part, int warp,
-                                         int row, int column) {
+                                         int row) {
     const int gate = row / 8 * 2 + row % 2;
     const int unit = team.first_unit() + (kWide ? part * 16 : 0) + 4 * warp + row % 8 / 2;
-    const int of_all = team.share() * (kShape.slices() * WarpgroupShape::slice_units) + column;
-    return gate >= kGates
-               ? nullptr
-               : args.recurrent + ((((Index)team.head * kGates + gate) * kHead + unit) * kHead + of_all) * kBytes;
+    const bool exists = gate < kGates && IsOfHead(unit);
+    return exists ? args.recurrent + (((Index)team.head * kGates + gate) * kHead + unit) * (kHead * kBytes) : nullptr;
+  }
+  /// Returns the head's column that is a column of the block's.
+  PENSTOCK_DEVICE int column_of_head(const Team& team, int column) {
+    return team.share() * (kShape.slices() * WarpgroupShape::slice_units) + column;
+  }
+  /// Returns eight columns of a row.
+  PENSTOCK_DEVICE uint4 matrix_piece(const char* row, int column) {
+    unsigned word[4] = {};
+    if (row != nullptr) {
+      ForAccesses<kBytes>(column, kHead, [&](int at) {
+        const auto part = Vector<Storage, kAccess / kBytes>::read(row + column * kBytes + at);
+#pragma unroll
+        for (int i = 0; i < kAccess / 4; ++i) word[at / 4 + i] = part.word[i];
+      });
+    }
+    return make_uint4(word[0], word[1], word[2], word[3]);
   }
   __device__ __forceinline__ void init() {
     // The steps' columns lie a fixed number of bytes behind the first one's.
     const char* rows[2];
+    const int first = column_of_head(team, column_of(part, 0) + lane % 4 * 2);
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      rows[i] = matrix_row(args, team, part, warp, lane / 4 + i * 8, column_of(part, 0) + lane % 4 * 2);
+      rows[i] = matrix_row(args, team, part, warp, lane / 4 + i * 8);
+      if (rows[i] != nullptr) rows[i] += first * kBytes;
     }
 #pragma unroll
     for (int k = 0; k < kResident; ++k) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const int further = column_of(0, kShape.held_place(k / kSteps)) + k % kSteps * 16 + i / 2 * 8;
-        held[k][i] = rows[i % 2] != nullptr ? *(const unsigned*)(rows[i % 2] + further * kBytes) : 0;
+        const bool exists = rows[i % 2] != nullptr && IsOfHead(first + further);
+        held[k][i] = exists ? *(const unsigned*)(rows[i % 2] + further * kBytes) : 0;
       }
     }
 #pragma unroll
     for (int g = 0; g < kGates; ++g) {
       const Index at = (Index)g * args.hidden + team.head * kHead + unit();
-      bias_ih[g] = args.bias_ih != nullptr ? args.bias_ih[at] : 0.0f;
-      bias_hh[g] = args.bias_hh != nullptr ? args.bias_hh[at] : 0.0f;
+      bias_ih[g] = args.bias_ih != nullptr && exists() ? args.bias_ih[at] : 0.0f;
+      bias_hh[g] = args.bias_hh != nullptr && exists() ? args.bias_hh[at] : 0.0f;
       if constexpr (!DenseCell::split) bias_hh[g] += bias_ih[g], bias_ih[g] = 0.0f;
     }
-    learnt.read(args.learnt, args.hidden, team.head * kHead + unit());
+    learnt.read(args.learnt, args.hidden, team.head * kHead + unit(), exists());
 #pragma unroll
     for (int portion = 0; portion < kPortions; ++portion) {
 #pragma unroll
@@ -242,7 +260,7 @@ struct Multiplier : Product {
 #pragma unroll
         for (int i = 0; i < kStates; ++i) {
           const Index at = ((Index)i * args.rows.rows + number) * args.hidden + team.head * kHead + unit();
-          state[portion][n][i] = args.state_in != nullptr && number >= 0 ? args.state_in[at] : 0.0f;
+          state[portion][n][i] = args.state_in != nullptr && number >= 0 && exists() ? args.state_in[at] : 0.0f;
         }
       }
       send(portion);
@@ -296,7 +314,7 @@ struct Multiplier : Product {
   __device__ __forceinline__ void apply(float (&own)[kStates], const float* sum, int row_number, int portion, int step,
                                         int stage) const {
     const Row& row = row_at(portion, row_number);
-    const bool live = step < row.length, reset = kReset && shared.reset(stage)[row_number] != 0;
+    const bool live = step < row.length && exists(), reset = kReset && shared.reset(stage)[row_number] != 0;
     char* const input = shared.input(stage) + row_number * kShape.input_pitch() + warp_unit() * kBytes;
     char* const of_gate = input + min(u(), kGates - 1) * (kUnits * kBytes);
     unsigned first = ((const unsigned*)of_gate)[0], second = ((const unsigned*)of_gate)[1];
@@ -377,7 +395,7 @@ struct Multiplier : Product {
 #pragma unroll
       for (int n = 0; n < kTiles; ++n) {
         const Row& row = row_at(portion, row_of(n));
-        if (row.number < 0) continue;
+        if (row.number < 0 || !exists()) continue;
         const int channel = team.head * kHead + unit();
         for (int step = row.length; step < row.padded; ++step) {
           *(unsigned short*)(row.at(args.y, step, kDescending) + channel * kBytes) = 0;
@@ -406,8 +424,8 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   const TeamExchange exchange = TeamExchange::of(all.exchange, team.number);
   Prepare(shared, args.rows, team);
   LayMatrix<false>(memory, exchange, team, [&](int part, int row, int column) {
-    const char* const p = Multiplier::matrix_row(args, team, part, row / 16, row % 16, column);
-    return p != nullptr ? *(const uint4*)p : make_uint4(0, 0, 0, 0);
+    return Multiplier::matrix_piece(Multiplier::matrix_row(args, team, part, row / 16, row % 16),
+                                    Multiplier::column_of_head(team, column));
   });
   __syncthreads();
   const int longest = LongestRow(shared.rows);

@@ -6,7 +6,7 @@
 constexpr int kPassed = kShape.passed_values();
 /// Bytes of one gate, and of one float state, of all units of a block.
 constexpr int kGateBytes = kUnits * kBytes, kStateBytes = kUnits * 4;
-static_assert(kHead % kShape.group_units() == 0 && kOwnItems * kItemParts * kDepth == kShape.slices());
+static_assert(kUnitsOfTeam % kShape.group_units() == 0 && kOwnItems * kItemParts * kDepth == kShape.slices());
 static_assert(kPassed == 2 || kPassed % 4 == 0);
 
 /// Shared memory.
@@ -73,15 +73,20 @@ struct TapeLoader {
   /// Returns the byte offset of this thread's piece among every `of_row` pieces of 16 bytes.
   __device__ __forceinline__ int own() const { return thread % of_row * 16; }
 
+  /// Narrow accesses are so many that code for each of them would take registers for their addresses.
+  static constexpr int unrolled = kAccess == 16 ? 16 : 1;
+
   /// Starts copies of this thread's pieces of a step's values of a row, `apart` bytes from each other in the tensor.
   template <int kValues, int kValueBytes>
   __device__ __forceinline__ void copy(char* to, const DenseTensor& tensor, Index apart, const Row& row,
                                        int step) const {
     if (tensor.data == nullptr) return;
     const char* const from = row.at(tensor, step, kDescending) + (Index)team.channel() * (kValueBytes / kUnits) + own();
-#pragma unroll
+#pragma unroll(unrolled)
     for (int at = 0; at < kValues * kValueBytes; at += of_row * 16) {
-      CopyAsync<16>(to + own() + at, from + at / kValueBytes * apart + at % kValueBytes, true);
+      constexpr int unit_bytes = kValueBytes / kUnits;
+      FetchUnits<unit_bytes>(to + own() + at, from + at / kValueBytes * apart + at % kValueBytes,
+                             at % kValueBytes / unit_bytes, team.left() - own() / unit_bytes);
     }
   }
 
@@ -116,12 +121,12 @@ struct TapeLoader {
   __device__ __forceinline__ void store(const DenseTensor& tensor, const Row& row, int turn, int step, int gate) const {
     char* const to = row.at(tensor, step, kDescending) + (Index)team.channel() * kBytes + own();
     const char* const from = shared.sent(turn, gate) + row_number() * kShape.sent_pitch() + own();
-#pragma unroll
+#pragma unroll(unrolled)
     for (int g = 0; g < kGates; ++g) {
 #pragma unroll
       for (int at = 0; at < kGateBytes; at += of_row * 16) {
-        Vector<Storage, 8>::read(from + g * kShape.sent_gate_bytes() + at)
-            .store(to + (Index)g * args.hidden * kBytes + at);
+        StoreUnits(to + (Index)g * args.hidden * kBytes + at, *(const uint4*)(from + g * kShape.sent_gate_bytes() + at),
+                   at / kBytes, team.left() - own() / kBytes);
       }
     }
   }

@@ -3,7 +3,8 @@
 // No block overwrites values that others still read: a step's values take the place of those of two steps before, and a
 // block that has all items of the step between knows that all blocks have multiplied by them.
 //
-// Constants: Storage, Rule, kTanhUnit, kBackward, kHead (D), kDescending, kReset, kEveryState, kSharedBytes; of the
+// Constants: Storage, Rule, kTanhUnit, kBackward, kHead (D), kAccess (bytes that every address, stride and head is a
+// multiple of, at most 16 and at least 4), kDescending, kReset, kEveryState, kSharedBytes; of the
 // plan kRows, kPortions, kResident, kDepth, kStages, kShares, kKept, kStreamed as WarpgroupShape has them.
 
 #include "backend/cuda/kernels/dense/barrier.cuh"
@@ -13,8 +14,11 @@
 #include "plan/kernels/dense_warpgroup_shape.h"
 
 constexpr int kGates = Rule::gates, kStates = Rule::states, kSaved = Rule::saved, kBytes = Storage::bytes;
-constexpr WarpgroupShape kShape = {kBackward, kGates, kStates, DenseCell::split, kHead, kRows,    kPortions,
-                                   kResident, kDepth, kStages, kShares,          kKept, kStreamed};
+/// Units of a team: those of a head, and after them others that no tensor has. Their states and gradients are 0.
+constexpr int kUnitsOfTeam = WarpgroupShape::padded(kHead);
+constexpr bool kPads = kUnitsOfTeam != kHead;
+constexpr WarpgroupShape kShape = {kBackward, kGates, kStates, DenseCell::split, kUnitsOfTeam, kRows,    kPortions,
+                                   kResident, kDepth, kStages, kShares,          kKept,        kStreamed};
 constexpr bool kWide = kShape.wide();
 constexpr int kParts = WarpgroupShape::parts, kThreads = WarpgroupShape::threads, kUnits = kShape.own_units();
 constexpr int kItems = kShape.items(), kOwnItems = kShape.own_items(), kItemBytes = kShape.item_bytes();
@@ -33,6 +37,34 @@ constexpr int kPasses = (kItems + 31) / 32;
 static_assert(kShape.shared_bytes() == kSharedBytes && 8 * kShape.barriers() <= kShape.ring_at());
 static_assert(sizeof(Row) == WarpgroupShape::row_bytes);
 
+/// Returns whether a unit of a team is one of the head.
+PENSTOCK_DEVICE bool IsOfHead(int unit) { return !kPads || unit < kHead; }
+
+/// Moves 16 bytes of units, of `kUnitBytes` each, between shared and global memory. `left`: units of the head from a
+/// place `offset` units before them on; those beyond have no memory.
+template <int kUnitBytes, class Move>
+PENSTOCK_DEVICE void ForAccesses(int offset, int left, const Move& move) {
+  // Compared anew each time: predicates of all pieces of a step would take registers.
+  if constexpr (kPads) asm volatile("" : "+r"(left));
+#pragma unroll
+  for (int at = 0; at < 16; at += kAccess) {
+    if (!kPads || offset + at / kUnitBytes < left) move(at);
+  }
+}
+template <int kUnitBytes>
+PENSTOCK_DEVICE void FetchUnits(char* shared, const char* global, int offset, int left) {
+  ForAccesses<kUnitBytes>(offset, left, [&](int at) { CopyAsync<kAccess>(shared + at, global + at, true); });
+}
+PENSTOCK_DEVICE void StoreUnits(char* global, const uint4& values, int offset, int left) {
+  const unsigned word[4] = {values.x, values.y, values.z, values.w};
+  ForAccesses<kBytes>(offset, left, [&](int at) {
+    Vector<Storage, kAccess / kBytes> part;
+#pragma unroll
+    for (int i = 0; i < kAccess / 4; ++i) part.word[i] = word[at / 4 + i];
+    part.store(global + at);
+  });
+}
+
 /// Place of a block: its team and its place there, its head and the first of its rows.
 struct Team {
   int number, member, head, first_row;
@@ -45,8 +77,10 @@ struct Team {
   }
   /// Returns the block's first channel, counted over all heads.
   __device__ __forceinline__ int channel() const { return head * kHead + first_unit(); }
-  /// Returns the block's first unit, counted within the head.
+  /// Returns the block's first unit, counted within the head. It and units after it may be beyond the head.
   __device__ __forceinline__ int first_unit() const { return kWide ? group() * kUnits : member * kUnits; }
+  /// Returns the number of the head's units from the block's first one on.
+  __device__ __forceinline__ int left() const { return kHead - first_unit(); }
   /// The group of blocks that have the same rows of the matrix, and the block's place there.
   __device__ __forceinline__ int group() const { return member / kShape.sharing(); }
   __device__ __forceinline__ int share() const { return member % kShape.sharing(); }
@@ -81,7 +115,7 @@ struct TeamExchange {
   /// Sums of a group for one of its blocks from another one: [tile][warp][lane].
   __device__ __forceinline__ uint4* sums(int portion, int number, int group, int owner, int source) const {
     const int buffer = portion * 2 + (number & 1);
-    const int at = ((buffer * (kHead / kShape.group_units()) + group) * kShares + owner) * kShares + source;
+    const int at = ((buffer * (kUnitsOfTeam / kShape.group_units()) + group) * kShares + owner) * kShares + source;
     return (uint4*)(first + kShape.sums_at() + (Index)at * kShape.shared_sum_bytes());
   }
   /// Returns the items of R that a part of a block streams.
