@@ -3,8 +3,10 @@
 import datetime
 import gzip
 import math
+import struct
 import subprocess
 import time
+import zlib
 
 import pytest
 
@@ -31,6 +33,10 @@ UNSORTED = (
     "date: not read, because 2 rows are earlier than the one before, first in line 30; if the file holds many series, "
     "--group separates them"
 )
+UNDATED = (
+    "no column says when a row was: each row is read as the step behind the row before; if the rows are no series, "
+    "--label-column reads labels of sequences; if they are, --as series says so"
+)
 TS = "@problemName T\n@timeStamps false\n@data\n" + "".join(
     ",".join(f"{math.sin(t * (1 + i % 2)):.3f}" for t in range(9)) + (":up\n" if i % 2 else ":down\n") for i in range(20)
 )
@@ -49,13 +55,14 @@ TS = "@problemName T\n@timeStamps false\n@data\n" + "".join(
         ("pandas.csv", PANDAS, [], ["x"], ["1 column read, 2 left out: column1 (no name), date (dates)", UNSORTED]),
         ("pandas.csv", PANDAS, ["--columns", "column1,x"], ["column1", "x"], [UNSORTED]),
         ("bare.csv", "".join(f"{v:.2f}|{i % 5}\n" for i, (_, v, _) in enumerate(rows())), [], ["column1", "column2"],
-         ["separator '|', decimal '.'; no header: the columns are called column1, column2, ..."]),
+         ["separator '|', decimal '.'; no header: the columns are called column1, column2, ...",
+      UNDATED]),
         ("us.csv", "a\tb\n" + "".join(f"1,{100 + i * i % 47}\t{i % 4}\n" for i in range(40)), [], ["a", "b"],
-         ["separator tab, decimal '.'"]),
+         ["separator tab, decimal '.'", UNDATED]),
         ("us.csv", "a\tb\n" + "".join(f"1,{100 + i * i % 47}\t{i % 4}\n" for i in range(40)), ["--decimal", "comma"], ["a", "b"],
-         ["separator tab, decimal ','"]),
+         ["separator tab, decimal ','", UNDATED]),
         ("numpy.txt", "# made in 1958\n# a b\n" + "".join(f"{i * i % 47:5}  {100 + i % 4}\n" for i in range(40)), [], ["a", "b"],
-         ["a table, as its first lines show; --as text reads its bytes", "separator blank, decimal '.'"]),
+         ["a table, as its first lines show; --as text reads its bytes", "separator blank, decimal '.'", UNDATED]),
     ],
 )  # fmt: skip
 def test_what_is_found_is_said(tmp_path, name, content, more, columns, said):
@@ -173,6 +180,33 @@ def test_streams_of_what_gzip_has_compressed(models, tmp_path):
     assert scores[0] == scores[1]
     refuses("stream", models / "series.safetensors", stdin=gzip.compress(rows, mtime=0)[:-9], status=1, verb="stream",
             message="-: damaged gzip data: they end too early")
+
+
+def zeros(members, parts):
+    """Gzip data of `members`, each of so many parts of 16 MiB of zeros."""
+    part = bytes(1 << 24)
+    packer = zlib.compressobj(9, zlib.DEFLATED, -15)
+    packed = packer.compress(part) + packer.flush(zlib.Z_FULL_FLUSH)
+    check = 0
+    for _ in range(parts):
+        check = zlib.crc32(part, check)
+    end = struct.pack("<II", check, (parts << 24) % (1 << 32))
+    return members * (b"\x1f\x8b\x08" + bytes(7) + parts * packed + packer.flush() + end)
+
+
+@pytest.mark.parametrize("name, verb, members, parts", [
+    ("z.csv.gz", "info", 1, 140),
+    ("z.txt.gz", "train", 140, 1),
+    ("z.csv.gz", "predict", 1, 260),  # of which the end says that they are 64 MiB
+    ("-", "stream", 1, 140),
+])  # fmt: skip
+def test_what_would_not_fit_is_refused_before_it_takes_memory(models, tmp_path, name, verb, members, parts):
+    packed = zeros(members, parts)
+    (tmp_path / "z.csv.gz").write_bytes(packed)
+    (tmp_path / "z.txt.gz").write_bytes(packed)
+    model = [models / "series.safetensors"] if verb in ("predict", "stream") else []
+    refuses(verb, *model, *([] if name == "-" else [name]), cwd=tmp_path, stdin=packed, memory=1 << 30, status=1, verb=verb,
+            message=f"{name}: more than 2147483648 bytes once it is decompressed, and no more are read: split it")
 
 
 def test_a_stream_may_begin_with_half_of_what_marks_gzip(models):

@@ -72,7 +72,10 @@ std::size_t Input::begin() {
   if (may_go_on) size += read_behind(1);
   if (!is_encoded({buffer_.data(), size})) return size;
   std::string content(buffer_.data(), size);
-  while ((size = read_behind(0)) > 0) content.append(buffer_.data(), size);
+  while ((size = read_behind(0)) > 0) {
+    content.append(buffer_.data(), size);
+    if (content.size() > largest_source) fail(ErrorCode::bad_input, "{}: more than {} bytes", name_, largest_source);
+  }
   if (!interrupted()) take_whole(decoded(content, name_));
   return whole_ ? buffer_.size() : 0;
 }

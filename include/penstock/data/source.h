@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -16,6 +17,10 @@ SourceKind guess_kind(const Sources& sources, const TableFormat& format = {});
 /// Returns whether the first file is a table by its first lines but not by its name: .txt, .dat, .data, .asc, .out or
 /// no extension. Throws Error(io_failure) if a folder cannot be read.
 bool is_unnamed_table(const Sources& sources);
+
+/// Most bytes that are read of a source, compressed and decompressed: they are held in memory, several times over once
+/// parsed.
+inline constexpr std::size_t largest_source = std::size_t{2} << 30;
 
 /// Returns the content of a file, or of standard input for "-", decompressed from gzip and converted from UTF-16 to
 /// UTF-8. Throws Error: io_failure if it cannot be read; bad_input if it cannot be decoded.

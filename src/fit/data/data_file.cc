@@ -46,6 +46,11 @@ class GzipStream {
   }
   /// The compressed bytes ended before the decompressed ones did.
   bool truncated() const { return truncated_; }
+  /// There is no more to decompress.
+  bool ended() {
+    char more = 0;
+    return read(&more, 1) == 0 && !truncated_;
+  }
 
  private:
   void step() {
@@ -74,6 +79,43 @@ class GzipStream {
   std::size_t left_ = 0;
   bool done_ = false, truncated_ = false;
 };
+
+constexpr std::size_t most_at_once = std::size_t{1} << 24;  // a tenth of a second
+
+/// Returns what the end of gzip data says of their size: of the last member, modulo 4 GiB.
+std::uint64_t size_at_end(std::string_view compressed) {
+  std::uint64_t size = 0;
+  for (std::size_t i = compressed.size(); i > 0 && i + 4 > compressed.size(); --i) {
+    size = size << 8 | static_cast<unsigned char>(compressed[i - 1]);
+  }
+  return size;
+}
+
+/// Returns the size of what gzip has compressed.
+std::uint64_t measure(std::string_view compressed, const std::string& path, std::uint64_t limit) {
+  GzipStream stream(compressed, path);
+  std::string room(std::size_t{1} << 18, '\0');
+  std::uint64_t size = 0;
+  for (std::size_t got = room.size(); got == room.size(); size += got) {
+    if (size % most_at_once == 0) stop_if_asked();
+    got = stream.read(room.data(), room.size());
+    if (size + got <= limit) continue;
+    fail(ErrorCode::bad_input, "{}: more than {} bytes once it is decompressed, and no more are read: split it", path,
+         limit);
+  }
+  if (stream.truncated()) fail(ErrorCode::bad_input, "{}: damaged gzip data: they end too early", path);
+  return size;
+}
+
+/// Decompresses into `content` as far as there is room. Returns the number of bytes.
+std::uint64_t fill(GzipStream& stream, std::string& content) {
+  std::uint64_t size = 0;
+  for (std::size_t got = most_at_once; got == most_at_once; size += got) {
+    stop_if_asked();
+    got = stream.read(content.data() + size, std::min(content.size() - size, most_at_once));
+  }
+  return size;
+}
 
 std::vector<std::string> files_in(const std::string& folder) {
   std::vector<std::string> files;
@@ -115,21 +157,21 @@ bool is_safetensors(std::string_view content) {
 bool is_gzip(std::string_view content) { return content.starts_with("\x1f\x8b"); }
 
 std::string decompress(std::string_view compressed, const std::string& path, std::uint64_t limit) {
-  GzipStream stream(compressed, path);
-  constexpr std::size_t most_at_once = std::size_t{1} << 24;  // a tenth of a second
-  std::string content;
-  std::size_t size = 0;
-  for (;;) {
-    stop_if_asked();
-    if (size > limit) fail(ErrorCode::bad_input, "{}: more than {} bytes once it is decompressed", path, limit);
-    content.resize(std::max<std::size_t>(size + size / 2, compressed.size() * 4) + 65536);
-    const std::size_t got = stream.read(content.data() + size, std::min(content.size() - size, most_at_once));
-    if (got == 0) break;
-    size += got;
+  // A text shrinks to a tenth; what shrinks more may hold any number of zeros, and is measured before it takes memory.
+  constexpr std::uint64_t usual_ratio = 100;
+  std::uint64_t size = size_at_end(compressed);
+  bool measured = false;
+  for (std::string content;; content = {}) {
+    if (size == 0 || size > limit || size / usual_ratio > compressed.size()) {
+      size = measure(compressed, path, limit);
+      measured = true;
+    }
+    content.resize(size);
+    GzipStream stream(compressed, path);
+    const std::uint64_t got = fill(stream, content);
+    if (got == size && (measured || stream.ended())) return content;
+    size = 0;  // that at the end was that of another member, or of none
   }
-  if (stream.truncated()) fail(ErrorCode::bad_input, "{}: damaged gzip data: they end too early", path);
-  content.resize(size);
-  return content;
 }
 
 std::string read_data_file(const std::string& path, std::uint64_t limit) {

@@ -12,9 +12,6 @@
 /// Helpers that datasets share.
 namespace penstock::data {
 
-/// Data files are held in memory, several times over once parsed.
-constexpr std::uint64_t largest_file = std::uint64_t{2} << 30;
-
 /// Throws Error(invalid_argument) for batches that are empty or too large to be meant.
 void check_batch(Index rows, Index steps);
 /// Throws Error(invalid_argument) unless the fraction is in [0, 0.5].

@@ -180,6 +180,13 @@ TEST(Sources, CompressedFilesAndFolders) {
   bad[500] = static_cast<char>(bad[500] ^ 255);
   expect_error(ErrorCode::bad_input, "bad.gz: damaged gzip data: ", [&] { read_source(folder.write("bad.gz", bad)); });
 
+  // What the end says of the size is that of the last member, or of no member.
+  const std::string blanks(1 << 20, ' '), padded = gzip(long_text) + std::string(3, '\0');
+  EXPECT_EQ(read_source(folder.write("blanks.gz", gzip(blanks))), blanks);
+  EXPECT_EQ(read_source(folder.write("parts.gz", gzip(blanks) + gzip(long_text) + gzip(""))), blanks + long_text);
+  EXPECT_EQ(read_source(folder.write("padded.gz", padded)), long_text);
+  EXPECT_EQ(read_source(folder.write("empty.gz", gzip(""))), "");
+
   const TemporaryFolder books;
   books.write("b", "2222");
   books.write("a", "1111");

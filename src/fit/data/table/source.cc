@@ -82,9 +82,7 @@ bool holds_numbers(const std::string& path) {
 
 Sources files_of(const Sources& sources) { return io::files_to_read(sources); }
 
-std::string read_source(const std::string& path) {
-  return io::as_utf8(io::read_data_file(path, data::largest_file), path);
-}
+std::string read_source(const std::string& path) { return io::as_utf8(io::read_data_file(path, largest_source), path); }
 
 bool is_converted_table(const std::string& path) {
   return io::data_extension(path) == ".ts" || data::is_json_table(path);
@@ -100,7 +98,7 @@ std::string read_table(const std::string& path) {
 bool is_encoded(std::string_view beginning) { return io::is_gzip(beginning) || io::is_utf16(beginning); }
 
 std::string decoded(const std::string& content, const std::string& name) {
-  return io::as_utf8(io::is_gzip(content) ? io::decompress(content, name, data::largest_file) : content, name);
+  return io::as_utf8(io::is_gzip(content) ? io::decompress(content, name, largest_source) : content, name);
 }
 
 bool holds_labelled_texts(const Sources& sources, const TableFormat& format, const std::string& label_column) {

@@ -5,6 +5,7 @@
 #include "data/data_file.h"
 #include "data/stream_dataset.h"
 #include "data/text_encoding.h"
+#include "penstock/data/source.h"
 #include "penstock/data/text.h"
 
 namespace penstock {
@@ -61,7 +62,7 @@ std::unique_ptr<Dataset> open_text(const Sources& sources, const TextOptions& op
   require(!files.empty(), "sources must name at least one file");
   std::string text;
   for (const std::string& file : files) {
-    std::string content = io::read_data_file(file, data::largest_file - text.size());
+    std::string content = io::read_data_file(file, largest_source - text.size());
     if (!options.bytes) content = io::as_utf8(std::move(content), file);
     const std::string kind = options.bytes ? "" : io::binary_kind(content);
     if (!kind.empty()) {
