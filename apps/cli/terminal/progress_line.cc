@@ -4,7 +4,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <utility>
 
+#include "penstock/work.h"
 #include "terminal/terminal.h"
 #include "terminal/units.h"
 
@@ -61,6 +63,26 @@ void ProgressLine::erase() {
 void ProgressLine::end() {
   if (drawn_) say("\n");
   drawn_ = false;
+}
+
+WorkProgress::WorkProgress(std::string source, bool quiet)
+    : source_(std::move(source)), quiet_(quiet), line_(quiet), watched_([this] {
+        show();
+        return false;
+      }) {}
+
+void WorkProgress::show() {
+  constexpr Index many = 100;
+  const Work* const work = Work::of_this_thread();
+  if (!line_.shown() && !quiet_ && work != nullptr && work->parts() >= many && work->what() != said_) {
+    said_ = work->what();
+    say(fmt::format("fit    {} of {} columns\n", said_, with_commas(work->parts())));
+  }
+  if (!line_.due()) return;
+  const std::string at = work == nullptr ? "reading " + printable(source_)
+                                         : fmt::format("{}, {} of {}", work->what(), with_commas(work->done()),
+                                                       with_commas(work->parts()));
+  line_.draw(fmt::format("{}: {}", at, clock_time(line_.seconds())));
 }
 
 void ReadProgress::add(std::uint64_t bytes) {

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <string>
 
+#include "penstock/stop.h"
+
 namespace penstock::cli {
 
 /// A bar of `width` cells and its two edges; with block characters an eighth of a cell is the smallest step.
@@ -35,6 +37,22 @@ class ProgressLine {
 
   bool shown_, drawn_ = false;
   Clock::time_point started_ = Clock::now(), drawn_at_ = started_;
+};
+
+/// Shows on a terminal that data are read and what is fitted to them, as long as it lives; otherwise it says what is
+/// fitted to many columns. Signals end the program meanwhile.
+class WorkProgress {
+ public:
+  explicit WorkProgress(std::string source, bool quiet = false);
+
+ private:
+  void show();
+
+  std::string source_;
+  bool quiet_;
+  const char* said_ = nullptr;
+  ProgressLine line_;
+  Stoppable watched_;
 };
 
 /// How much of a file has been read, as a bar.

@@ -12,6 +12,7 @@
 #include "penstock/fields.h"
 #include "penstock/penstock.h"
 #include "terminal/describe.h"
+#include "terminal/progress_line.h"
 #include "terminal/terminal.h"
 #include "terminal/units.h"
 #include "verbs/verbs.h"
@@ -269,6 +270,7 @@ std::string as_option(const std::optional<DataKind>& kind) {
 /// train.
 OpenedData open_to_describe(DataOptions data, DataKind kind, const CLI::App& train) {
   data.choices.from_last = false;
+  const WorkProgress shown(data.source);
   try {
     OpenedData opened = open_data(data, kind, 0);
     for (std::string& finding : opened.reading) finding = with_options(train, finding);

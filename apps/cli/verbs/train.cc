@@ -109,13 +109,7 @@ class TrainingRun {
 
   /// Reads the data, and shows meanwhile that it does.
   void open() {
-    ProgressLine line(arguments_.quiet);
-    const Stoppable watched([&] {
-      if (line.due()) {
-        line.draw(fmt::format("reading {}: {}", printable(arguments_.data.source), clock_time(line.seconds())));
-      }
-      return false;  // a signal ends the program, as there is nothing to save yet
-    });
+    const WorkProgress shown(arguments_.data.source, arguments_.quiet);
     data_ = open_data(arguments_.data, kind_, arguments_.fit.train.seed);
     linear_forecast(*data_.dataset);  // fits it, which takes as long again
   }

@@ -13,6 +13,7 @@
 #include "data/series/series_plan.h"
 #include "forecast/linear/origins.h"
 #include "penstock/data_description.h"
+#include "penstock/work.h"
 
 namespace penstock::training {
 namespace {
@@ -29,20 +30,27 @@ struct PastRows {
   std::vector<std::vector<std::vector<double>>> x;  // [segments][known][rows]
 };
 
+constexpr std::size_t fits_of_plans = 2;  // of the training part, of all rows
+
 /// Fits linear forecasts to rows of a series.
 class LinearFitter {
  public:
-  LinearFitter(const SeriesRows& rows, const DataDescription& data) : rows_(rows), data_(data) {
+  LinearFitter(const SeriesRows& rows, const DataDescription& data)
+      : rows_(rows),
+        data_(data),
+        work_("fitting linear forecasts",
+              static_cast<Index>(data.targets.size() * (fits_of_plans + std::size(shares) - 1))) {
     for (const Column& input : data.inputs) {
       if (input.ahead == 1) known_.push_back(data.now_of(input));
     }
   }
 
   /// The linear forecast of these plans, fitted to the rows of each segment before `ends`.
-  Autoregression fit(const LinearPlans& plans, const std::vector<Index>& ends) const {
+  Autoregression fit(const LinearPlans& plans, const std::vector<Index>& ends) {
     std::vector<LinearForecast> forecasts(targets_);
     Autoregression result;
     for (std::size_t c = 0; c < targets_; ++c) {
+      work_.count();
       if (!plans[c]) continue;
       PastRows past = past_rows(ends, c);
       std::optional<double> zero = data::zero_of(data_.targets[c], data_.series.groups.size());
@@ -76,8 +84,7 @@ class LinearFitter {
   }
 
   /// Errors of fits to some beginnings of the training part, each up to the end of the next.
-  RowErrors past_errors() const {
-    constexpr double shares[] = {0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0};
+  RowErrors past_errors() {
     constexpr Index most_origins = 200;  // behind each beginning
     struct Beginning {
       std::vector<Index> firsts, ends;  // rows of each segment that are forecast
@@ -120,6 +127,8 @@ class LinearFitter {
   }
 
  private:
+  static constexpr double shares[] = {0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0};  // of the training part, in past_errors()
+
   PastRows past_rows(const std::vector<Index>& ends, std::size_t target) const {
     PastRows past;
     for (std::size_t i = 0; i < ends.size(); ++i) {
@@ -167,14 +176,15 @@ class LinearFitter {
   std::size_t targets_ = data_.targets.size(), inputs_ = data_.inputs.size();
   Index width_ = data_.output_size();
   std::vector<std::size_t> known_;  // inputs that are the values of columns known in advance
+  Work work_;
 };
 
 std::shared_ptr<const LinearFits> fit_to(const SeriesRows& rows, const DataDescription& data) {
-  const LinearFitter fitter(rows, data);
+  LinearFitter fitter(rows, data);
   std::vector<Index> ends;
   for (const Segment& segment : rows.segments()) ends.push_back(segment.end);
   const LinearPlans by_all_rows = rows.plan_by_all_rows();
-  std::array<Autoregression, 2> fits;
+  std::array<Autoregression, fits_of_plans> fits;
   side_by_side(rows.threads(), fits.size(), [&](std::size_t i) {
     fits[i] = i == 0 ? fitter.fit(rows.linear_plans(), fitter.ends_of(1.0)) : fitter.fit(by_all_rows, ends);
   });

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "data/labelled/labelled_passes.h"
 #include "data/series/series_rows.h"
 #include "penstock/data/dataset.h"
 #include "penstock/data_description.h"
@@ -20,6 +21,9 @@ constexpr double positions_for_fewest = 2.5e6;
 constexpr Index validations = 40;      // of a planned run
 constexpr Index patience = 10;         // a quarter of the plan
 constexpr Index fewest_to_judge = 30;  // held-out sequences by which a run is ended
+
+// A batch of whole sequences takes about a gigabyte.
+constexpr Index most_positions = Index{1} << 17;
 
 /// Model and settings that learn a text in a minute.
 struct TextPlan {
@@ -142,6 +146,9 @@ TrainOptions suggest_options(Dataset& data, Device device) {
       plan_steps(options, data, passes_over_series, static_cast<double>(options.batch * options.length));
       break;
     case Task::classify:
+      if (const auto* const whole = data.labelled_passes()) {
+        options.batch = std::clamp<Index>(most_positions / std::max<Index>(whole->longest(), 1), 1, options.batch);
+      }
       plan_steps(options, data, passes_over_labelled, static_cast<double>(options.batch));
       // The loss on a handful of sequences is mostly chance, and ended runs long before they had learnt anything.
       if (data.held_out_steps() < fewest_to_judge) {

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/counted.h"
 #include "data/batch.h"
+#include "data/labelled/labelled_passes.h"
 #include "nn/enough_memory.h"
 #include "ops/pointwise/elementwise.h"
 #include "penstock/stop.h"
@@ -396,16 +397,24 @@ TrainResult train(Model& model, Dataset& data, const TrainOptions& options, cons
   training::check_same_data(model.impl().data, data.description());
   model.impl().data.series.spread = {};  // of weights that are no more
   require(!resume || !options.checkpoint_path.empty(), "checkpoint_path must be given to resume");
+  const auto* const whole = data.labelled_passes();
+  const Index length = whole != nullptr ? whole->longest() : options.length;
   const auto bytes = [&] {
-    const ModelMemory memory = model.memory(options.batch, options.length, options.execution);
+    const ModelMemory memory = model.memory(options.batch, length, options.execution);
     return memory.weights + memory.optimizer + memory.training;
   };
   const auto need = [&] {
     const bool halves = options.execution.device.is_cuda() && options.execution.precision == Precision::full;
-    return nn::MemoryNeed{fmt::format("training with batches of {} x {}", options.batch, options.length), bytes,
-                          fmt::format("the option 'batch' lowers that, and so does the option 'length'{}",
+    return nn::MemoryNeed{fmt::format("training with batches of {} x {}", options.batch, length), bytes,
+                          fmt::format("the option 'batch' lowers that, and so {}{}",
+                                      whole != nullptr ? "do shorter sequences" : "does the option 'length'",
                                       halves ? ", and precision bf16 or f16 halves most of it" : "")};
   };
+  // The longest sequence may come late in a run, and the system ends what takes too much without a word.
+  const std::size_t left = whole != nullptr && !options.execution.device.is_cuda() ? free_memory() : 0;
+  if (left > 0 && bytes() > left) {
+    nn::fail_for_memory(options.execution.device, need(), fmt::format("{} MB of the host's are free", left >> 20));
+  }
   return nn::with_enough_memory(options.execution.device, need, [&] {
     model.impl().part_from_sessions();
     return training::Trainer(model.impl(), data, options, callbacks, resume).run();

@@ -33,6 +33,25 @@ bool LabelledPasses::training(Index i, Index rows, Example& example) const {
   return fill_batch(training_, i, rows, example);
 }
 
+Index LabelledPasses::longest() const {
+  Index most = 0;
+  for (const auto* part : {&training_, &validation_}) {
+    for (const Index i : *part) most = std::max(most, length(i));
+  }
+  return most;
+}
+
+std::vector<std::string> LabelledPasses::labels_held_out() const {
+  std::vector<bool> trained(description_.labels.classes.size(), false), held_out = trained;
+  for (const Index i : training_) trained[static_cast<std::size_t>(label(i))] = true;
+  for (const Index i : validation_) held_out[static_cast<std::size_t>(label(i))] = true;
+  std::vector<std::string> labels;
+  for (std::size_t c = 0; c < trained.size(); ++c) {
+    if (held_out[c] && !trained[c]) labels.push_back(description_.labels.classes[c]);
+  }
+  return labels;
+}
+
 std::string LabelledPasses::position() const { return to_text({kind_, fingerprint_, {pass_, done_}, std::nullopt}); }
 
 void LabelledPasses::restore(const std::string& position) {

@@ -27,6 +27,10 @@ class LabelledPasses : public Dataset {
   /// Fills `example` with the i-th batch of at most `rows` training sequences, in an order that the seed alone decides.
   /// Returns false and leaves it unchanged if there is no such batch.
   bool training(Index i, Index rows, Example& example) const;
+  /// Returns the length of the longest item.
+  Index longest() const;
+  /// Returns the labels of which every item is held out.
+  std::vector<std::string> labels_held_out() const;
   std::string position() const override;
   void restore(const std::string& position) override;
 

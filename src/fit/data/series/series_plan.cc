@@ -12,6 +12,7 @@
 #include "data/normalise.h"
 #include "forecast/linear/origins.h"
 #include "forecast/linear/season_choice.h"
+#include "penstock/work.h"
 
 namespace penstock::data {
 namespace {
@@ -28,13 +29,29 @@ class SeriesPlanner {
  public:
   SeriesPlanner(const OpenTable& table, const SeriesTable& series, const SeriesColumns& columns, SeriesPart part,
                 const SeriesOptions& options)
-      : table_(table), series_(series), part_(part), options_(options) {
+      : table_(table),
+        series_(series),
+        part_(part),
+        options_(options),
+        work_(options.autoregression ? "choosing linear forecasts" : "looking for a season",
+              options.autoregression ? static_cast<Index>(columns.targets.size()) : 1) {
     const std::size_t segments = series.segments.size();
     known_.resize(segments);
     for (const std::size_t position : columns.known) {
       known_values_.push_back(normal_values(position, fit_column(series_, table_, position, part_, false), false));
       for (std::size_t i = 0; i < segments; ++i) known_[i].emplace_back(known_values_.back()[i]);
     }
+  }
+
+  /// Calls each(c) for the number of every target: side by side if they are many, since each starts threads of its own.
+  template <class Each>
+  void for_each_target(const SeriesColumns& columns, const Each& each) {
+    constexpr std::size_t many = 16;
+    const int threads = columns.targets.size() < many ? 1 : std::exchange(threads_, 1);
+    side_by_side(threads, columns.targets.size(), [&](std::size_t c) {
+      each(c);
+      work_.count();
+    });
   }
 
   /// `season`: 0 if it is to be found.
@@ -134,7 +151,8 @@ class SeriesPlanner {
   const SeriesTable& series_;
   SeriesPart part_;
   const SeriesOptions& options_;
-  int threads_ = resolve_threads(options_.threads);
+  int threads_ = resolve_threads(options_.threads);  // of each choice
+  Work work_;
   std::vector<std::vector<std::vector<double>>> known_values_;  // [columns known in advance][segments][rows]
   std::vector<training::Covariates> known_;                     // the same, of each segment
 };
@@ -218,8 +236,8 @@ FittedColumn fit_column(const SeriesTable& series, const OpenTable& table, std::
 
 SeriesPlan plan_series(const OpenTable& table, const SeriesTable& series, const SeriesOptions& options,
                        const SeriesColumns& columns, const DataDescription* origin) {
-  const auto& [inputs, targets, known] = columns;
-  const SeriesPlanner planner(table, series, columns, SeriesPart::training, options);
+  const auto& [inputs, targets, known, parts] = columns;
+  SeriesPlanner planner(table, series, columns, SeriesPart::training, options);
   const auto transform_of = [&](std::size_t position) {
     const std::string& name = table.header().names()[position];
     const bool logarithm = origin != nullptr && std::ranges::any_of(origin->inputs, [&](const Column& input) {
@@ -230,9 +248,19 @@ SeriesPlan plan_series(const OpenTable& table, const SeriesTable& series, const 
   SeriesPlan result;
   result.logarithms.assign(series.values.columns.size(), false);
   if (options.autoregression) result.linear.resize(targets.size());
+  std::vector<std::optional<std::pair<training::LinearPlan, bool>>> chosen(targets.size());
+  const auto is_input = [&](std::size_t target) { return std::ranges::find(inputs, target) != inputs.end(); };
+  const auto first = std::ranges::find_if(targets, is_input);
+  const auto choose = [&](std::size_t c) {
+    if (!is_input(targets[c])) return;
+    // Without linear forecasts a choice says the season alone, of which the first counts.
+    if (!options.autoregression && options.transform != Transform::logarithm && targets[c] != *first) return;
+    chosen[c] = planner.choose(targets[c], transform_of(targets[c]));
+  };
+  planner.for_each_target(columns, choose);
   for (std::size_t c = 0; c < targets.size(); ++c) {
-    if (std::ranges::find(inputs, targets[c]) == inputs.end()) continue;
-    auto [plan, logarithm] = planner.choose(targets[c], transform_of(targets[c]));
+    if (!chosen[c]) continue;
+    auto& [plan, logarithm] = *chosen[c];
     result.logarithms[targets[c]] = logarithm;
     if (result.season == 0) result.season = plan.choice.season;
     if (options.autoregression) result.linear[c] = std::move(plan);
@@ -242,13 +270,13 @@ SeriesPlan plan_series(const OpenTable& table, const SeriesTable& series, const 
 
 training::LinearPlans plan_again(const SeriesPlan& first, const OpenTable& table, const SeriesTable& series,
                                  const SeriesOptions& options, const SeriesColumns& columns) {
-  const SeriesPlanner planner(table, series, columns, SeriesPart::all, options);
+  SeriesPlanner planner(table, series, columns, SeriesPart::all, options);
   training::LinearPlans result = first.linear;
-  for (std::size_t c = 0; c < columns.targets.size(); ++c) {
-    if (!result[c]) continue;
+  planner.for_each_target(columns, [&](std::size_t c) {
+    if (!result[c]) return;
     const std::size_t position = columns.targets[c];
     result[c] = planner.choose(position, first.logarithms[position], first.linear[c]->choice.season);
-  }
+  });
   return result;
 }
 
