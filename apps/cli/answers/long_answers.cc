@@ -67,7 +67,7 @@ RowTimes::RowTimes(const Rows& rows, const std::vector<GroupedRows>& groups, con
     }
     all.insert(all.end(), dates_.back().begin(), dates_.back().end());
   }
-  writer_.emplace(all, usual.form);
+  writer_.emplace(all, usual.form, rows.reader().findings().zoned);
 }
 
 std::string RowTimes::text(std::size_t series, Index row) const {

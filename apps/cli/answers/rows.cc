@@ -22,29 +22,17 @@ std::string first_replaced(const Rows& rows) {
   return text;
 }
 
-void say_unknown_categories(const Rows& rows) {
-  const auto& [count, first] = rows.reader().findings().unknown_categories;
-  if (count == 0) return;
-  say(fmt::format("note: {} a category that is not in the training part and {} read as no category; the first: {}\n",
-                  count == 1 ? "a field has" : with_commas(count) + " fields have", count == 1 ? "is" : "are",
-                  printable(first)));
-}
-
-void say_undated(const Rows& rows) {
-  const auto& [count, first] = rows.reader().findings().undated;
-  if (count == 0) return;
-  say(fmt::format("note: {} without a readable date left out; the first: {}\n", counted(count, "row"),
-                  printable(first)));
-}
-
-void say_replaced(const Rows& rows) {
+void say_findings(const Rows& rows, bool first_said) {
+  RowFindings found = rows.reader().findings();
+  for (RowFinding* finding : {&found.replaced, &found.undated, &found.earlier, &found.repeated}) {
+    if (first_said && finding->count == 1) *finding = {};
+  }
   if (rows.missing() > 0) {
     say(fmt::format("note: {} missing row{} inserted as missing values\n", with_commas(rows.missing()),
                     rows.missing() == 1 ? " was" : "s were"));
   }
-  say_unknown_categories(rows);
-  say_undated(rows);
-  const Index count = rows.replaced();
+  for (const std::string& text : describe(found)) say(fmt::format("note: {}\n", printable(text)));
+  const Index count = found.replaced.count;
   if (count == 0) return;
   say(fmt::format("note: {} value{} replaced by the last value of {} column; the first: {}\n", with_commas(count),
                   count == 1 ? " was" : "s were", count == 1 ? "its" : "their", printable(first_replaced(rows))));

@@ -13,13 +13,9 @@ namespace penstock::cli {
 /// Returns the message about the first value that was replaced, with the names of options.
 std::string first_replaced(const Rows& rows);
 
-/// Says which rows were left out because of their dates, if any.
-void say_undated(const Rows& rows);
-
-/// Says on standard error how many rows were missing and values replaced, if any were.
-void say_replaced(const Rows& rows);
-/// Says how many texts are none of the categories that the model knows, if any are.
-void say_unknown_categories(const Rows& rows);
+/// Says on standard error how many rows were missing, left out or out of order, values replaced and categories unknown.
+/// `first_said`: not of what was found once and said then.
+void say_findings(const Rows& rows, bool first_said = false);
 
 /// Says on standard error which series training did not see, if any, and how they are scaled.
 void say_new_groups(const std::vector<std::string>& names, const std::string& source, Index scaled_by);

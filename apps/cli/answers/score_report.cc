@@ -15,6 +15,7 @@
 #include <memory>
 
 #include "answers/compare_series.h"
+#include "answers/rows.h"
 #include "answers/step_answers.h"
 #include "answers/text_score.h"
 #include "penstock/error.h"
@@ -251,12 +252,13 @@ Score score_file(const Model& model, const std::string& path, const Scoring& sco
     with_label.keep = {scoring.label_column.empty() ? "label" : scoring.label_column};
     Rows rows(input, data, with_label);
     score.labels = score_labelled(model, rows, scoring.execution);
+    say_findings(rows);
     return score;
   }
   Rows rows(input, data, {.keep = {}, .format = scoring.rows.format});
   SeriesScore found = score_series(model, rows, scoring.series, scoring.execution);
   say_new_groups(found.new_groups, path, found.scaled_by);
-  say_undated(rows);
+  say_findings(rows);
   score.columns = std::move(found.columns);
   score.groups = std::move(found.groups);
   score.longest = found.longest;

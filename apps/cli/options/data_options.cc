@@ -341,6 +341,13 @@ OpenedData open_data(const DataOptions& options, DataKind kind, std::uint64_t se
   OpenedData opened = open();
   opened.kind = kind;
   opened.reading = opened.dataset->reading();
+  const auto undated = std::ranges::find(opened.reading, rows_without_dates);
+  if (undated != opened.reading.end() && options.kind) {
+    opened.reading.erase(undated);  // as somebody knows
+  } else if (undated != opened.reading.end()) {
+    *undated +=
+        "; if the rows are no series, --label-column reads labels of sequences; if they are, --as series says so";
+  }
   const bool table = kind == DataKind::series || kind == DataKind::labelled || kind == DataKind::labelled_texts;
   if (table && !options.kind && is_unnamed_table(options.sources)) {
     opened.reading.insert(opened.reading.begin(), "a table, as its first lines show; --as text reads its bytes");

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cmath>
 #include <ctime>
+#include <map>
 #include <optional>
 
 namespace penstock::cli::reporting {
@@ -64,6 +65,43 @@ bool is_working_day(double seconds) {
   const double days = std::floor((seconds - first_monday) / day);
   return days - 7.0 * std::floor(days / 7.0) < 5.0;
 }
+
+/// Times of the day and days of the week at which there are rows, as at an exchange that opens at nine.
+class OpeningHours {
+ public:
+  OpeningHours() = default;
+  /// Rows are `apart`, less than a day. All times are open unless these dates say plainly that some are not.
+  OpeningHours(const std::vector<double>& dates, double apart) {
+    constexpr std::size_t visits = 3;  // of a time, on average, that make a habit
+    if (!(apart < day) || std::fmod(day, apart) != 0.0) return;
+    for (const double date : dates) ++times_[time_of(date)], ++days_[day_of(date)];
+    if (dates.size() < visits * times_.size()) times_.clear();
+    if (dates.back() - dates.front() <= week) days_.clear();
+  }
+  bool are_known() const { return !times_.empty(); }
+  bool hold(double date) const {
+    return !are_known() || (is_usual(times_, time_of(date)) && is_usual(days_, day_of(date)));
+  }
+
+ private:
+  using Counts = std::map<double, std::size_t>;
+
+  static double time_of(double date) { return date - day * std::floor(date / day); }
+  static double day_of(double date) {
+    const double days = std::floor((date - first_monday) / day);
+    return days - 7.0 * std::floor(days / 7.0);
+  }
+  /// A row at a time of its own is an accident.
+  static bool is_usual(const Counts& counts, double key) {
+    constexpr std::size_t rare = 10;  // times as often as which others come
+    const auto by_count = [](const auto& each) { return each.second; };
+    const auto found = counts.find(key);
+    return counts.empty() ||
+           (found != counts.end() && rare * found->second >= by_count(*std::ranges::max_element(counts, {}, by_count)));
+  }
+
+  Counts times_, days_;
+};
 
 struct EvenSteps {
   double apart = 0.0;
@@ -154,10 +192,16 @@ std::vector<double> dates_to_come(const std::vector<double>& dates, std::size_t 
   const bool as_usual = known && (usual->working_days || dates.size() < telling);
   const EvenSteps steps =
       as_usual ? EvenSteps{.apart = usual->step, .working_days = usual->working_days} : even_steps(dates);
-  const double with_weekends = steps.working_days ? 7.0 / 5.0 * steps.apart : steps.apart;
-  if (!can_be_written(dates.back(), with_weekends, count)) return {};
-  for (double date = dates.back() + steps.apart; all.size() < count; date += steps.apart) {
-    if (!steps.working_days || is_working_day(date)) all.push_back(date);
+  OpeningHours open(dates, steps.apart);
+  const double with_pauses = open.are_known() ? week : steps.working_days ? 7.0 / 5.0 * steps.apart : steps.apart;
+  if (!can_be_written(dates.back(), with_pauses, count)) return {};
+  double last = dates.back();
+  for (double date = last + steps.apart; all.size() < count; date += steps.apart) {
+    if (date - last > 2 * week) {  // the last row was at a time of its own
+      open = {};
+      date = last + steps.apart;
+    }
+    if ((!steps.working_days || is_working_day(date)) && open.hold(date)) all.push_back(last = date);
   }
   return all;
 }
@@ -178,16 +222,17 @@ std::vector<std::string> date_texts(const std::vector<double>& dates) {
   return texts;
 }
 
-DateWriter::DateWriter(std::span<const double> dates, DateForm form) : format_("{:%Y-%m-%d %H:%M:%S}") {
+DateWriter::DateWriter(std::span<const double> dates, DateForm form, bool utc)
+    : format_("{:%Y-%m-%d %H:%M:%S}"), zone_(utc ? "Z" : "") {
   const auto whole = [](double unit) { return [unit](double date) { return std::fmod(date, unit) == 0.0; }; };
   fractions_ = !std::ranges::all_of(dates, whole(1.0));
-  if (std::ranges::all_of(dates, whole(day))) format_ = form == DateForm::year ? year_text : day_text;
+  if (!utc && std::ranges::all_of(dates, whole(day))) format_ = form == DateForm::year ? year_text : day_text;
 }
 
 std::string DateWriter::text(double seconds) const {
-  if (!fractions_) return written(format_, seconds);
+  if (!fractions_) return written(format_, seconds) + zone_;
   const double micros = std::round(seconds * 1e6), whole = std::floor(micros / 1e6);
-  return fmt::format("{}.{:06.0f}", written(format_, whole), micros - whole * 1e6);
+  return fmt::format("{}.{:06.0f}{}", written(format_, whole), micros - whole * 1e6, zone_);
 }
 
 std::vector<DateTick> date_ticks(const std::vector<double>& dates, std::size_t most) {

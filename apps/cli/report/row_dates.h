@@ -18,9 +18,9 @@ std::vector<double> without_gaps(std::vector<double> dates);
 
 /// Behind the last of at least two dates, as many as `count` says: as many months apart as all of them are, where they
 /// are always on the same day of a month or on its last one; otherwise as far apart as most of them, on working days if
-/// these all are. `usual`, if given, says how far apart rows were in training: one date is enough then, and a month
-/// that is missing or a week without a weekend misleads nobody. Empty if they would lie before earliest_date or behind
-/// latest_date.
+/// these all are, and at times of the day and on days of the week at which there mostly are rows. `usual`, if given,
+/// says how far apart rows were in training: one date is enough then, and a month that is missing or a week without a
+/// weekend misleads nobody. Empty if they would lie before earliest_date or behind latest_date.
 std::vector<double> dates_to_come(const std::vector<double>& dates, std::size_t count, const RowDates* usual = nullptr);
 
 /// Returns dates as in ISO 8601, all as precise as the most precise one must be: "1949", "1949-01", "1949-01-31",
@@ -28,15 +28,16 @@ std::vector<double> dates_to_come(const std::vector<double>& dates, std::size_t 
 std::vector<std::string> date_texts(const std::vector<double>& dates);
 
 /// Writes dates as ISO 8601, all in one form: as a year where the data write years, as a day where all begin one,
-/// otherwise with the time, and with a fraction of a second where any has one.
+/// otherwise with the time, and with a fraction of a second where any has one. `utc`: the time and a Z behind it.
 class DateWriter {
  public:
-  DateWriter(std::span<const double> dates, DateForm form);
+  DateWriter(std::span<const double> dates, DateForm form, bool utc = false);
   std::string text(double seconds) const;
 
  private:
   const char* format_;
   bool fractions_ = false;
+  const char* zone_;
 };
 
 struct DateTick {

@@ -190,7 +190,7 @@ class Prediction {
     if (rows_read == 0) nothing_to_read("rows after the header");
     ended = true;
     run.finish();
-    say_replaced(rows);
+    say_findings(rows);
   }
 
   /// Rows of a series that can be forecast from: of the others not all that should be known in advance is.
@@ -233,7 +233,7 @@ class Prediction {
     } else {
       write_wide(groups, counts);
     }
-    say_replaced(rows);
+    say_findings(rows);
   }
 
   void write_wide(const std::vector<GroupedRows>& groups, const std::vector<Index>& counts) {
@@ -285,7 +285,7 @@ class Prediction {
       answers.answer(with_first(name.empty() ? fmt::format("{}", sequences) : name, kept), logits);
     });
     if (sequences == 0) nothing_to_read("rows after the header");
-    say_replaced(rows);
+    say_findings(rows);
   }
 
   static std::vector<std::string> with_first(const std::string& first, std::vector<std::string> rest) {

@@ -213,16 +213,9 @@ class Stream {
         say_first_findings(rows);
       }
     });
-    say_counts(rows);
+    say_findings(rows, true);
     if (state_) streams.save(*state_);
     if (state_) state_->last_rows = rows.reader().last_rows();
-  }
-
-  /// Prints the counts after the last row, except for replaced values, which were reported once.
-  static void say_counts(const Rows& rows) {
-    const bool more = rows.replaced() > 1 || rows.reader().findings().undated.count > 1;
-    if (more || rows.missing() > 0) return say_replaced(rows);
-    say_unknown_categories(rows);
   }
 
   /// Reports the first row that was left out or changed, once: a stream has no end at which to report more.
@@ -232,6 +225,8 @@ class Stream {
     };
     const RowFindings& found = rows.reader().findings();
     say_once(said_undated_, found.undated.first, "left out");
+    say_once(said_earlier_, found.earlier.first, "earlier than the row before");
+    say_once(said_repeated_, found.repeated.first, "the date of the row before, too");
     say_once(said_returning_, found.returning_sequences.first, "its state is reset");
     if (rows.replaced() > 0 && !said_replaced_)
       say_once(said_replaced_, first_replaced(rows), "replaced by the last value");
@@ -319,6 +314,7 @@ class Stream {
   std::optional<StreamState> state_;
   bool said_anew_ = false;  // that the state was not finite
   bool said_replaced_ = false, said_undated_ = false, said_returning_ = false;
+  bool said_earlier_ = false, said_repeated_ = false;
   Input input_;
   Output output_;
   Latency latency_;

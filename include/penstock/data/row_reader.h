@@ -57,7 +57,13 @@ struct RowFindings {
   RowFinding undated;              ///< Lines that were left out because of their date.
   RowFinding unknown_categories;   ///< Fields with a category that training did not see: all inputs of theirs are 0.
   RowFinding returning_sequences;  ///< Names of sequences that came back after other names.
+  RowFinding earlier;              ///< Rows with a date before that of the row before them in their series ...
+  RowFinding repeated;             ///< ... and with the same date.
+  bool zoned = false;              ///< Dates name their time zone; they are read in UTC.
 };
+
+/// Returns sentences about rows that were left out, are not in order or have unknown categories, to be said at the end.
+std::vector<std::string> describe(const RowFindings& findings);
 
 /// Converts lines of CSV into the normalised inputs of a model.
 ///

@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "penstock/data/dataset.h"
@@ -74,6 +75,10 @@ struct SeriesChoices {
 /// the calendar, and Irregular::automatic (Irregular::ignore if the calendar is not read). The other options are those
 /// of `rest`. Throws Error(invalid_argument) for an unknown word in `calendar`.
 SeriesOptions suggest_series(const SeriesChoices& said = {}, SeriesOptions rest = {});
+
+/// Sentence of Dataset::reading() for a table in which nothing shows that it is a series.
+inline constexpr std::string_view rows_without_dates =
+    "no column says when a row was: each row is read as the step behind the row before";
 
 /// Opens a table as a time series, one step per row.
 ///

@@ -35,21 +35,9 @@ void warn(const std::string& text) {
   if (PyErr_WarnEx(PyExc_UserWarning, text.c_str(), 1) < 0) throw nb::python_error();
 }
 
-/// Warns about rows that were left out. The caller does not hold the GIL.
-void warn_of_undated(const Rows& rows) {
-  const auto& [count, first] = rows.reader().findings().undated;
-  if (count == 0) return;
-  warn(std::to_string(count) + (count == 1 ? " row" : " rows") +
-       " without a readable date left out; the first: " + first);
-}
-
-/// Warns about categories that training did not contain. The caller does not hold the GIL.
-void warn_of_unknown_categories(const Rows& rows) {
-  const auto& [count, first] = rows.reader().findings().unknown_categories;
-  if (count == 0) return;
-  warn(std::to_string(count) + (count == 1 ? " field has" : " fields have") +
-       " a category that is not in the training part and " + (count == 1 ? "is" : "are") +
-       " read as no category; the first: " + first);
+/// Warns about rows that were left out or are out of order, and unknown categories. The caller does not hold the GIL.
+void warn_of_findings(const Rows& rows) {
+  for (const std::string& text : describe(rows.reader().findings())) warn(text);
 }
 
 struct SeriesForecast {
@@ -90,8 +78,7 @@ nb::list forecast_table(SharedModel& shared, const Source& source, const std::ve
     Rows rows(table, data, {});
     const std::vector<GroupedRows> groups = read_groups(rows, data, {});
     if (groups.empty()) refuse(table.name + ": there are no rows after the header");
-    warn_of_unknown_categories(rows);
-    warn_of_undated(rows);
+    warn_of_findings(rows);
     const Execution on = settled(*model, execution, {.steps = static_cast<Index>(groups.front().kept.size())});
     for (const GroupedRows& series : groups) forecasts.push_back(forecast(*model, series, levels, on));
   });
@@ -124,7 +111,7 @@ nb::object label_table(SharedModel& shared, const Source& source, const std::str
     label_rows(
         *model, rows, settled(*model, execution, {}), [] {},
         [&](std::span<const float> last) { logits.insert(logits.end(), last.begin(), last.end()); });
-    warn_of_unknown_categories(rows);
+    warn_of_findings(rows);
     if (logits.empty()) refuse(table.name + ": there are no rows after the header");
   });
   return logits_of(data, logits);
@@ -160,7 +147,7 @@ nb::dict score_series_table(SharedModel& shared, const Source& source, Index ski
     const SharedModel::Reading model(shared);
     Rows rows(table, model->data(), {});
     score = score_series(*model, rows, {.lead = skip, .levels = levels}, {.threads = threads});
-    warn_of_undated(rows);
+    warn_of_findings(rows);
   });
   if (score.columns.empty()) {
     refuse(table.name + ": there is nothing to score after row " + std::to_string(skip) + ": the longest series has " +
@@ -195,6 +182,7 @@ nb::dict score_label_table(SharedModel& shared, const Source& source, const std:
   unless_interrupted([&] {
     Rows rows(table, model->data(), {.keep = {label_column}, .sequence_column = sequence_column, .format = {}});
     score = score_labelled(*model, rows, {.threads = threads});
+    warn_of_findings(rows);
   });
   return describe(score, model->data(), table.name);
 }

@@ -100,6 +100,9 @@ TEST(Arrow, TextsAreInOffsetsViewsAndDictionaries) {
             (Texts{"one", "", "two lines"}));
   EXPECT_EQ(texts_of({"U", 3, {std::string("\x2"), bytes_of<std::int64_t>({0, 3, 12, 12}), texts}, 1}),
             (Texts{"two lines", ""}));
+  // As those of a file are: without the blanks around them.
+  EXPECT_EQ(texts_of({"u", 3, {std::nullopt, bytes_of<std::int32_t>({0, 5, 9, 12}), std::string(" one tw o\t  ")}}),
+            (Texts{"one", "tw o", ""}));
   const std::string longer = "more than twelve";
   std::string views = bytes_of<std::int32_t>({3}) + "abc" + std::string(9, '\0');
   views += bytes_of<std::int32_t>({16, 0, 0, 0});

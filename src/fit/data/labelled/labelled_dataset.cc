@@ -251,6 +251,10 @@ std::unique_ptr<Dataset> open_labelled(const TableSources& sources, const Labell
   std::vector<std::string> findings = table.reading(inputs, choice);
   if (!filled.empty()) findings.push_back(std::move(filled));
   std::ranges::move(suspect, std::back_inserter(findings));
+  if (const auto unseen = dataset->labels_held_out(); !unseen.empty()) {
+    findings.push_back("all sequences of a label are held out, so that training learns nothing of it: " +
+                       data::list_of(unseen));
+  }
   dataset->set_reading(std::move(findings));
   return dataset;
 }

@@ -52,6 +52,7 @@ struct RowReader::Impl {
     const data::Field& field = read[position];
     const bool is_date = field.date(form, decimal()).has_value();
     holds_dates = holds_dates || is_date;
+    findings.zoned = findings.zoned || (is_date && !field.zone().empty());
     if (is_date || (!needed && !holds_dates)) return false;
     if (undated == Undated::refuse && (needed || replace_bad)) return false;              // what reads the date says so
     if (undated == Undated::refuse) (void)date(field, header().names()[position], form);  // which throws
@@ -112,6 +113,7 @@ struct RowReader::Impl {
       now.reset();
     }
     if (now && before) {
+      note_order(*before, *now, *columns.date);
       order.check_step(*before, *now, field, header(), *columns.date);
       elapsed = dates.seconds_between(*before, *now) / dates.step;
       if (dates.irregular == Irregular::fill) fill_in(*before, *now);
@@ -129,10 +131,19 @@ struct RowReader::Impl {
   /// Looks at the date of a row, which stands at `position`, where it only says that a series is not what it should be.
   void follow(std::optional<double> now, std::size_t position) {
     if (now && series->date) {
+      note_order(*series->date, *now, position);
       order.check_direction(*series->date, *now, read[position], header(), position);
       order.check_step(*series->date, *now, read[position], header(), position);
     }
     series->date = now;
+  }
+
+  /// A model that learnt rows in order reads others without an error, and its answers are worth little there.
+  void note_order(double before, double now, std::size_t position) {
+    const double apart = data.series.row_dates.seconds_between(before, now);
+    if (apart > 0.0) return;
+    RowFinding& finding = apart < 0.0 ? findings.earlier : findings.repeated;
+    finding.add(place_of(position, in_quotes(read[position].text())));
   }
 
   /// Rows between the last one of the series and that at `now`, which the file has not.

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/counted.h"
+#include "base/lower_case.h"
 #include "base/quote.h"
 #include "data/series/long_table.h"
 #include "data/table/dates.h"
@@ -73,8 +74,12 @@ class CalendarFinder {
     Calendar calendar;
     calendar.column = column;
     if (!find_form(read, calendar)) return std::nullopt;
+    std::optional<std::string_view> zone;
     for (const Field& field : read) {
       const auto date = field.date(calendar.dates.form, table_.format().decimal);
+      if (date) calendar.zones_differ = calendar.zones_differ || field.zone() != zone.value_or(field.zone());
+      if (date) zone = field.zone();
+      calendar.zoned = calendar.zoned || (date && !zone->empty());
       if (!date) calendar.undated.push_back(static_cast<Index>(calendar.seconds.size()));
       calendar.seconds.push_back(date.value_or(std::nan("")));
     }
@@ -118,6 +123,20 @@ class CalendarFinder {
          "{}: column {}: {} is no date, unlike the others{}; {}, the option 'calendar' with none ignores all dates",
          place(calendar.undated.front()), in_quotes(table_.header().names()[calendar.column]), in_quotes(field.text()),
          more > 0 ? fmt::format(" ({} more {} none)", more, more == 1 ? "has" : "have") : "", undated_advice);
+  }
+
+  /// Returns the name of a column that says when in a day rows were: "12:30", or the hour; empty if there is none.
+  std::string column_of_times(std::size_t dates) const {
+    auto rows = table_.rows();
+    if (!rows.next()) return {};
+    for (std::size_t column = 0; column < table_.header().width(); ++column) {
+      const std::string& name = table_.header().names()[column];
+      const std::string& text = rows.fields()[column].text();
+      const bool clock = is_time_of_day(text);
+      const bool hour = lower_case(name) == "hour" && table_.header().looks_numeric(rows.fields()[column]);
+      if (column != dates && (clock || hour)) return name;
+    }
+    return {};
   }
 
   /// The dates of a column of numbers that do not rise, as those of many series below each other; empty for any other.
@@ -349,13 +368,19 @@ std::string Calendar::describe(const std::string& name) const {
     const std::string why = earlier > 0 ? fmt::format("{} row{} earlier than the one before, first in line {}", earlier,
                                                       earlier == 1 ? " is" : "s are", earlier_line)
                                         : fmt::format("{} rows have the date of the one before", same);
-    return fmt::format("{}: not read, because {}; if the file holds many series, the option 'group' separates them",
-                       name, why);
+    const std::string remedy =
+        time_column.empty() ? "if the file holds many series, the option 'group' separates them"
+                            : fmt::format("write the date and {} into one column, as in 2024-03-01 12:30", time_column);
+    return fmt::format("{}: not read, because {}; {}", name, why, remedy);
   }
   const std::string apart = dates.working_days ? "a working day" : describe_step(dates.step);
   std::string text = fmt::format("{}: a row {}{}", name, apart.starts_with('a') ? "" : "every ", apart);
   text += describe_uneven(*this);
   if (ambiguous) text += ", read as month/day/year";
+  if (zoned) text += ", in UTC";
+  if (zones_differ) {
+    text += " (where clocks change, habits of local time move by an hour; local times without a time zone keep them)";
+  }
   std::vector<std::string> read, left_out;
   for (const CycleShape& shape : cycle_shapes) {
     if (std::ranges::find(features, shape.sine) != features.end()) read.emplace_back(shape.name);
@@ -407,6 +432,7 @@ std::optional<Calendar> find_calendar(const OpenTable& table, const SeriesOption
     }
     if (!found) continue;
     std::optional<Calendar>& kept = found->rises() ? partly : falls;
+    if (!found->rises() && found->same > 0) found->time_column = finder.column_of_times(column);
     if (!kept) kept = std::move(found);
   }
   if (partly) {

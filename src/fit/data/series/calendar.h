@@ -16,10 +16,13 @@ namespace penstock::data {
 struct Calendar {
   std::size_t column = 0;  ///< Position in the header.
   RowDates dates;
+  bool zoned = false;                    ///< Dates name their time zones ...
+  bool zones_differ = false;             ///< ... and not all the same.
   bool ambiguous = false;                ///< Texts that could be of either order of day and month.
   std::vector<double> seconds;           ///< Since the start of 1970, of each row; NaN where there is no date.
   std::vector<Index> undated;            ///< Rows whose date cannot be read.
   std::string first_undated;             ///< The field of the first, and its line, as a message says it.
+  std::string time_column;               ///< Says when in a day a row was, as the dates do not; empty: none does.
   std::string passed_over;               ///< Why a column in front is not the calendar; empty: there was none.
   double shortest = 0.0, longest = 0.0;  ///< The least and the most time between two rows.
   Index uneven = 0;                      ///< Rows that follow the one before by another time ...

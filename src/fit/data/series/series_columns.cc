@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/quote.h"
+#include "data/series/calendar_parts.h"
 #include "data/series/series_plan.h"
 
 namespace penstock::data {
@@ -28,6 +29,14 @@ OpenTable::Choice offered_columns(const OpenTable& table, const SeriesOptions& o
 
 bool contains(const std::vector<std::size_t>& columns, std::size_t column) {
   return std::ranges::find(columns, column) != columns.end();
+}
+
+/// What follows from the calendar is nothing to forecast, unless nothing else is left.
+void leave_out_parts(const OpenTable& table, SeriesColumns& columns) {
+  std::vector<std::size_t> parts = calendar_parts(table, columns.targets);
+  if (parts.size() == columns.targets.size()) return;
+  std::erase_if(columns.targets, [&](std::size_t column) { return contains(parts, column); });
+  columns.parts = std::move(parts);
 }
 
 }  // namespace
@@ -57,7 +66,10 @@ SeriesColumns find_columns(OpenTable& table, const SeriesOptions& options, OpenT
     }
   }
   const auto is_known = [&](std::size_t column) { return contains(columns.known, column); };
-  if (options.targets.empty()) std::erase_if(columns.targets, is_known);
+  if (options.targets.empty()) {
+    std::erase_if(columns.targets, is_known);
+    leave_out_parts(table, columns);
+  }
   require(!columns.targets.empty(), "{}: no column of {} is left to be forecast",
           options.known.empty() ? "inputs" : "known", table.header().source());
   const auto both = std::ranges::find_if(columns.targets, is_known);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/lower_case.h"
 #include "base/threads.h"
 #include "data/normalise.h"
 #include "data/origin.h"
@@ -19,6 +20,7 @@
 #include "data/series/series_steps.h"
 #include "data/series/series_table.h"
 #include "data/stream_dataset.h"
+#include "data/table/dates.h"
 #include "data/table/open_table.h"
 #include "data/table/sentinels.h"
 #include "penstock/data/dataset.h"
@@ -126,7 +128,7 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
         source_(source),
         segments_(source.series->segments),
         row_of_step_(steps.rows) {
-    const auto& [inputs, targets, known] = source_.columns;
+    const auto& [inputs, targets, known, parts] = source_.columns;
     const DataDescription* const origin = source_.origin ? &*source_.origin : nullptr;
     plan_ = data::plan_series(table(), table_rows(), source_.options, source_.columns, origin);
     describe();
@@ -203,7 +205,7 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
   }
 
   void scale_by_changes() {
-    const auto& [inputs, targets, known] = source_.columns;
+    const auto& [inputs, targets, known, parts] = source_.columns;
     for (std::size_t c = 0; c < targets.size(); ++c) {
       if (std::ranges::find(inputs, targets[c]) == inputs.end()) continue;
       Column& column = description_.targets[c];
@@ -312,6 +314,18 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
   std::vector<float> targets_;                                   // [rows, targets]
 };
 
+/// Returns whether a column that is not read has a name of times; a column of rising times may count rows, too.
+bool says_when(const OpenTable& table, const std::vector<std::size_t>& read) {
+  const auto& names = table.header().names();
+  for (std::size_t column = 0; column < table.header().width(); ++column) {
+    if (std::ranges::find(read, column) != read.end()) continue;
+    const std::string name = lower_case(names[column]);
+    const bool zone = name.find("zone") != name.npos;
+    if ((data::may_name_dates(name) && !zone) || name == "t" || name == "step" || name == "seconds") return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 std::unique_ptr<Dataset> open_series(const TableSources& sources, const SeriesOptions& given,
@@ -346,6 +360,14 @@ std::unique_ptr<Dataset> open_series(const TableSources& sources, const SeriesOp
   for (const auto& findings :
        {series->findings, data::sentinels(series->values, table.header().names()), dataset->reading()}) {
     reading.insert(reading.end(), findings.begin(), findings.end());
+  }
+  if (!columns.parts.empty()) {
+    std::vector<std::string> parts;
+    for (const std::size_t column : columns.parts) parts.push_back(table.header().names()[column]);
+    reading.push_back(fmt::format("{} as input alone: parts of dates are not forecast", data::list_of(parts)));
+  }
+  if (options.calendar.read && !series->calendar && !says_when(table, columns.inputs)) {
+    reading.emplace_back(rows_without_dates);
   }
   dataset->set_reading(std::move(reading));
   dataset->add_reading(data::describe_filled(series->values, series->missing));

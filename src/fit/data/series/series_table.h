@@ -32,6 +32,7 @@ struct SeriesTable {
 struct SeriesColumns {
   std::vector<std::size_t> inputs, targets;
   std::vector<std::size_t> known;  ///< Those of the inputs that are known in advance.
+  std::vector<std::size_t> parts;  ///< Inputs that are no targets, as they are parts of dates.
 };
 
 /// Reads these columns, leaves out of the table rows whose date cannot be read if they are to be dropped, puts in rows

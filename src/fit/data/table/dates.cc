@@ -234,6 +234,16 @@ std::optional<double> parse_date(std::string_view text, DateForm form) {
   return name_first(scan);
 }
 
+bool is_time_of_day(std::string_view text) {
+  return text.find(':') != text.npos && time_of_day(Scanner(std::string("T").append(text))).has_value();
+}
+
+std::string_view zone_of(std::string_view date) {
+  const std::size_t time = std::min(date.find(':'), date.size());
+  const std::size_t zone = date.find_first_of("+-Zz", time);
+  return zone == date.npos ? std::string_view() : date.substr(zone);
+}
+
 bool looks_like_date(std::string_view text) {
   return parse_date(text, DateForm::month_first) || parse_date(text, DateForm::day_first);
 }

@@ -19,8 +19,14 @@ namespace penstock::data {
 /// Nothing for anything else, a plain number among it.
 std::optional<double> parse_date(std::string_view text, DateForm form = DateForm::month_first);
 
+/// Returns what stands for the time zone behind the time of such a date; empty if it has none.
+std::string_view zone_of(std::string_view date);
+
 /// Returns whether a text is a date in one of these forms, in either order of day and month.
 bool looks_like_date(std::string_view text);
+
+/// Returns whether a text is a time of day: 12:30, 12:30:45, 2:30 PM.
+bool is_time_of_day(std::string_view text);
 
 /// Advice of messages about a date that cannot be read.
 constexpr std::string_view undated_advice = "the option 'undated' with drop leaves such rows out";

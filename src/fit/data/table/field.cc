@@ -49,4 +49,9 @@ std::optional<double> Field::date(DateForm form, char decimal) const {
   return number(decimal, value) == std::errc{} ? date_from_number(value, form) : std::nullopt;
 }
 
+std::string_view Field::zone() const {
+  if (source_ != nullptr && source_->is_time()) return source_->is_utc() ? "Z" : "";
+  return zone_of(text());
+}
+
 }  // namespace penstock::data

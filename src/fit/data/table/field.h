@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -34,6 +35,8 @@ class Field {
   /// Returns the seconds since the start of 1970. A time of a column needs no form. Texts and numbers are read in
   /// `form`; `decimal` starts the fraction of a number in a text. Nothing if the value is no date.
   std::optional<double> date(DateForm form, char decimal) const;
+  /// Returns the time zone that a date names, such as "Z" or "+01:00"; empty if it names none.
+  std::string_view zone() const;
 
   Index line = 0, column = 0;
 

@@ -127,7 +127,27 @@ OpenTable::Choice OpenTable::choose_columns(const ColumnQuestion& question) cons
     if (rows.starts_file()) chooser.restart();
     chooser.look(rows.fields());
   } while (!chooser.decided() && rows.next());
-  return chooser.choice();
+  try {
+    return chooser.choice();
+  } catch (const Error&) {
+    if (question.only.empty()) refuse_units();
+    throw;
+  }
+}
+
+void OpenTable::refuse_units() const {
+  const auto numeric = [&](const Field& field) { return header().looks_numeric(field); };
+  TableRows rows(*this);
+  if (!rows.next() || std::ranges::any_of(rows.fields(), numeric)) return;
+  const std::vector<Field> first = rows.fields();
+  if (!rows.next()) return;
+  const auto number = std::ranges::find_if(rows.fields(), numeric);
+  if (number == rows.fields().end()) return;
+  const auto column = static_cast<std::size_t>(number - rows.fields().begin());
+  fail(ErrorCode::bad_input,
+       "{}:{}:{}: column {}: {} is no number, unlike {} below it: if this is a line of units, leave it out",
+       header().source(), first[column].line, first[column].column, in_quotes(header().names()[column]),
+       in_quotes(first[column].text()), in_quotes(number->text()));
 }
 
 /// Describes the words of truth values, except true and false, which are plain.

@@ -92,6 +92,8 @@ class OpenTable {
   /// Takes the text of the table.
   File open_text(Table& table, TableFormat given);
   std::string describe_truths(const Choice& choice) const;
+  /// Throws Error(bad_input) if the first row alone has no number.
+  void refuse_units() const;
 
   Sources sources_;
   bool windows_1252_ = false;  // some of the files are

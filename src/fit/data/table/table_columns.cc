@@ -71,6 +71,9 @@ void TableColumn::add(double value) {
 }
 
 void TableColumn::add(std::string_view text) {
+  constexpr std::string_view blanks = " \t";  // which no field of a file has around it either
+  text.remove_prefix(std::min(text.find_first_not_of(blanks), text.size()));
+  text = text.substr(0, text.find_last_not_of(blanks) + 1);
   missing_.push_back(false);
   characters_ += text;
   blank_line_breaks(characters_.end() - static_cast<std::ptrdiff_t>(text.size()), characters_.end());

@@ -40,6 +40,7 @@ class TableColumn {
   void add(std::string_view text);
 
   bool is_time() const { return type_ == Type::time; }
+  bool is_utc() const { return utc_; }
   /// Returns whether the values are kept as characters: texts and decimals.
   bool is_text() const { return type_ == Type::decimal || type_ == Type::text; }
   bool is_missing(std::size_t row) const;

@@ -38,6 +38,7 @@ struct Seen {
   }
   double mean_length() const { return count == 0 ? 0.0 : static_cast<double>(bytes) / static_cast<double>(count); }
   bool holds_dates() const { return count > 0 && 2 * dates > count; }
+  bool holds_numbers() const { return count > 0 && 2 * numbers >= count; }
   bool holds_texts() const {
     return count > 0 && mean_length() >= least_length && 2 * static_cast<Index>(different.size()) > count &&
            2 * prose > count && !holds_dates() && 2 * numbers < count;
@@ -86,10 +87,13 @@ std::optional<TextColumns> find_text_columns(const OpenTable& table, const std::
     if (!named) return std::nullopt;
     return TextColumns{*named, *found_label};
   }
+  bool others = false;  // to learn from than texts
+  for (std::size_t i = 0; i < columns.size(); ++i) others = others || (i != *found_label && columns[i].holds_numbers());
+  const auto is_named = [&](std::size_t i) { return !others && lower_case(table.header().names()[i]) == "text"; };
   std::optional<std::size_t> longest;
   for (std::size_t i = 0; i < columns.size(); ++i) {
     if (columns[i].holds_dates()) return std::nullopt;  // rows that follow each other in time
-    if (i == *found_label || !columns[i].holds_texts()) continue;
+    if (i == *found_label || columns[i].count == 0 || !(columns[i].holds_texts() || is_named(i))) continue;
     if (!longest || columns[i].mean_length() > columns[*longest].mean_length()) longest = i;
   }
   if (!longest) return std::nullopt;
