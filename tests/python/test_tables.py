@@ -203,6 +203,17 @@ def test_dates_that_cannot_be_read():
         penstock.open_series(broken, undated="ignore")
 
 
+def test_what_is_unlike_the_training_data_is_named():
+    table = pandas.DataFrame({"when": hours(), "pump": columns()["pump"], "level": columns()["level"]})
+    model = penstock.Model(penstock.open_series(table, horizon=2), width=8, blocks=1)
+    unknown, halves = table.replace("south", "west"), pandas.concat([table[60:], table[:60]])
+    for call in (model.predict, model.evaluate):
+        with pytest.warns(UserWarning, match="60 fields have a category that is not in the training part"):
+            call(unknown)
+        with pytest.warns(UserWarning, match="1 row is earlier than the one before: sort the rows from old to new"):
+            call(halves)
+
+
 def test_missing_values():
     level = np.sin(np.arange(ROWS))
     frame = pandas.DataFrame({"level": np.where(level > 0.9, np.nan, level)})
