@@ -144,7 +144,8 @@ def test_every_type():
 
 def test_indices_of_pandas():
     frame = pandas.DataFrame({"level": np.arange(ROWS) ** 2 % 17}, index=np.arange(ROWS)[::-1])
-    assert penstock.open_series(frame).reading == ["1 column read, 1 left out: column1 (no name)"]
+    undated = "no column says when a row was: each row is read as the step behind the row before"
+    assert penstock.open_series(frame).reading == ["1 column read, 1 left out: column1 (no name)", undated]
     dates = pandas.DataFrame({"level": np.sin(np.arange(ROWS))}, index=pandas.DatetimeIndex(hours()))
     data = penstock.open_series(dates, horizon=2)
     assert [column["name"] for column in data.description["targets"]] == ["level"]
