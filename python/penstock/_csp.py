@@ -18,6 +18,8 @@ _Binary = Callable[[Any, Any], Any]
 
 #: Largest magnitude of all numbers.
 LARGEST = 2**62 - 1
+#: Largest number of values of a list.
+MOST_VALUES = 1_000_000
 
 
 def whole_number(value: object, name: str) -> int:
@@ -193,11 +195,27 @@ Values = Union[Domain, range, Iterable[int]]
 def domain_of(given: Values) -> Domain:
     if isinstance(given, Domain):
         return given
-    if isinstance(given, range) and given.step == 1 and len(given) > 0:
-        return values(given[0], given[-1])
+    if isinstance(given, range) and abs(given.step) == 1 and given:
+        return values(min(given[0], given[-1]), max(given[0], given[-1]))
+    if isinstance(given, range) and given:
+        _check_length((given[-1] - given[0]) // given.step + 1)
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise TypeError(f"domain must be a Domain, a range or a list of whole numbers, not {given!r}")
-    return Domain(_core.CspDomain([whole_number(value, "a value of a domain") for value in given]))
+    found: list[int] = []
+    for value in given:
+        found.append(whole_number(value, "a value of a domain"))
+        if len(found) > 2 * MOST_VALUES:
+            found = list(set(found)) if hasattr(given, "__len__") else found  # a generator may have no end
+            _check_length(len(found))
+    return Domain(_core.CspDomain(found))
+
+
+def _check_length(count: int) -> None:
+    if count > MOST_VALUES:
+        raise InvalidArgument(
+            f"a list of values must have at most {MOST_VALUES}, not {count} or more: use csp.values(first, last), which "
+            "may have any length, with a constraint such as x % 7 == 0"
+        )
 
 
 def values(first: int, last: int) -> Domain:

@@ -4,6 +4,7 @@ import gc
 import itertools
 import operator
 import random
+import resource
 import signal
 import weakref
 
@@ -218,6 +219,23 @@ def test_mistakes_are_named(work, error, said):
     x, y = m.var("x", range(1, 4)), m.var("y", range(1, 4))
     with pytest.raises(error, match=said):
         work(m, x, y)
+
+
+@pytest.mark.parametrize("domain, count", [
+    (range(0, 10**9, 7), 142857143), (range(10**30, 0, -7), None), (itertools.count(), 2000001),
+    (itertools.cycle([1, 2]), 2000001), ((2 * i for i in range(10**12)), 2000001),
+])  # fmt: skip
+@pytest.mark.parametrize("take", [lambda d: csp.Model().var("x", d), lambda d: csp.one_of(3, d)])
+def test_lists_without_end_are_refused_at_once(domain, count, take):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(penstock.InvalidArgument, match=rf"at most 1000000, not {count or ''}.* or more: use csp.values"):
+        take(domain)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300 << 10  # kB
+
+
+def test_long_lists_of_few_values_are_taken():
+    assert len(csp.Model().var("x", [1, 2, 3] * 10**6)._model._variables) == 1
+    assert csp.Model().var("x", range(10**15, 0, -1)) is not None
 
 
 def test_domains():
