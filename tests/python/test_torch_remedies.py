@@ -144,6 +144,36 @@ def test_a_chain_of_sigmoids_vanishes():
     assert "the gradient vanishes: in the first matrix its norm is" in warnings[9]
 
 
+@pytest.mark.parametrize("layer", [ours.LSTM(2, 8, batch_first=True), nn.LSTM(2, 8, batch_first=True)])
+def test_a_gradient_of_zero_vanishes(layer):
+    with torch.no_grad():
+        layer.bias_ih_l0[24:] = -60.0  # the output gate stays closed
+    stable = ours.StableTrainer(Model(layer), learning_rate=1e-9)
+    x, y = torch.randn(4, 20, 2), torch.randn(4, 20, 1)
+    warnings = [stable.train_step(x, y)["warning"] for _ in range(20)]
+    assert "the gradient vanishes: in the first matrix its norm is 0; try" in warnings[9]
+    assert not any(warnings[10:])
+
+
+def test_no_gradient_at_all_vanishes_at_once_unless_nothing_is_lost():
+    model = nn.Sequential(nn.Linear(2, 4), nn.ReLU(), nn.Linear(4, 1), nn.ReLU())
+    with torch.no_grad():
+        model[2].bias.fill_(-100.0)
+    x = torch.randn(4, 2)
+    perfect = ours.StableTrainer(model).train_step(x, torch.zeros(4, 1))
+    assert perfect["loss"] == perfect["grad_norm"] == 0.0 and perfect["warning"] == ""
+    dead = ours.StableTrainer(model).train_step(x, torch.ones(4, 1))
+    assert dead["grad_norm"] == 0.0 and dead["warning"].startswith("step 1: the gradient vanishes: in the first matrix")
+
+
+def test_a_skipped_step_says_why():
+    stable = trainer()
+    (x, y), *_ = batches(1)
+    report = stable.train_step(x * math.nan, y)
+    assert report["skipped"] and report["warning"] == "step 1 skipped: input not finite"
+    assert stable.train_step(x, y)["warning"] == ""
+
+
 @pytest.mark.parametrize("layer", [ours.RNN(2, 64, batch_first=True), nn.RNN(2, 64, batch_first=True)])
 def test_a_larger_recurrent_matrix_explodes(layer):
     torch.manual_seed(2)

@@ -160,8 +160,8 @@ class StableTrainer:
               NAME".
             * ``scale``: the scale of the loss.
             * ``rolled_back``: True if the model returned to its last good state.
-            * ``warning``: one line if the model returned to a good state, or if gradients vanish or explode or
-              recurrent outputs are saturated; otherwise empty.
+            * ``warning``: one line if the step was skipped, if the model returned to a good state, or if gradients
+              vanish or explode or recurrent outputs are saturated; otherwise empty.
 
         Raises:
             NumericalError: The run was still unstable after ``rollbacks`` returns. The message names the likeliest
@@ -174,6 +174,7 @@ class StableTrainer:
         report |= {"rolled_back": False, "warning": ""}
         if report["skipped"]:
             trouble = self._note_skip(report)
+            report["warning"] = f"step {self._calls} skipped: {', '.join(report['where'])} not finite"
         else:
             self._skipped_in_a_row = 0
             trouble = self._guard.note(self._calls, report["loss"], report["grad_norm"])
@@ -249,7 +250,7 @@ class StableTrainer:
             return report
         if self.clip is not None:
             torch.nn.utils.clip_grads_with_norm_(parameters, self.clip, norm)
-        self._look_for_vanishing()
+        self._look_for_vanishing(loss.item(), norm.item())
         self._update()
         self.steps += 1
         return self._report(loss, norm.item(), [])
@@ -282,14 +283,17 @@ class StableTrainer:
             for hook in hooks:
                 hook.remove()
 
-    def _look_for_vanishing(self):
+    def _look_for_vanishing(self, loss, norm):
         self._ratio = 1.0
+        if norm == 0.0 or loss == 0.0:  # without a loss, none is expected
+            self._ratio = float(loss == 0.0)
+            return
         if self._calls % _WATCHED != 0:
             return
         matrices = [p.grad for p in self.model.parameters() if p.grad is not None and p.dim() >= 2]
         if len(matrices) > 1:
             first, last = (matrices[place].float().norm().item() for place in (0, -1))
-            self._ratio = first / last if last > 0 else 1.0
+            self._ratio = first / last if last > 0 else float(first > 0)
 
     def _update(self):
         """Runs the optimiser with a learning rate that may be lowered; schedulers see the usual one."""
@@ -311,9 +315,10 @@ class StableTrainer:
             self._outputs = []
         if self._ratio < _VANISHING and not self._warned_vanishing:
             self._warned_vanishing = True
+            norm = f"{self._ratio:.1e} of that in the last" if self._ratio > 0 else "0"
             return in_python(
-                f"step {self._calls}: the gradient vanishes: in the first matrix its norm is {self._ratio:.1e} of that "
-                f"in the last; try {self._guard.remedy(True)}"
+                f"step {self._calls}: the gradient vanishes: in the first matrix its norm is {norm}; "
+                f"try {self._guard.remedy(True)}"
             )
         return in_python(self._guard.warning(self._calls, report["grad_norm"], self._saturated))
 
