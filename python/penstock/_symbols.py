@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import sys
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from typing import Any, Union
 from .errors import InvalidArgument
 
 Value = Union["Symbol", float, int]
+_LARGEST = (2 - 2**-23) * 2.0**127
 _PACKAGE = os.path.dirname(os.path.abspath(__file__))
 
 
@@ -21,6 +21,13 @@ def place() -> str:
     while frame.f_back is not None and os.path.abspath(frame.f_code.co_filename).startswith(_PACKAGE):
         frame = frame.f_back
     return f"{os.path.basename(frame.f_code.co_filename)}, line {frame.f_lineno}: "
+
+
+def finite(number: float, name: str) -> float:
+    """Returns a number that stays finite in 32 bits."""
+    if not abs(number) <= _LARGEST:
+        raise InvalidArgument(place() + f"{name} must be finite in 32 bits (3.4e38 at most), not {number}")
+    return number
 
 
 class Trace:
@@ -46,13 +53,13 @@ class Trace:
             number = float(value) if hasattr(value, "__float__") else None
         except (TypeError, ValueError):
             number = None
+        except OverflowError:  # of a whole number
+            number = float("inf")
         if number is None:
             raise InvalidArgument(
                 place() + f"a cell computes with symbols and numbers, not with {type(value).__name__}"
             )
-        if not math.isfinite(number):
-            raise InvalidArgument(place() + f"a constant of a cell must be finite, not {number}")
-        return self.add({"op": "constant", "value": number})
+        return self.add({"op": "constant", "value": finite(number, "a constant of a cell")})
 
 
 def _operator(operation: str, *, swapped: bool = False) -> Callable[[Symbol, Value], Symbol]:

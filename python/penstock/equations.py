@@ -27,7 +27,7 @@ from typing import Any, overload
 
 from . import _core
 from ._keywords import explain_keywords
-from ._symbols import Symbol, Trace, Value, apply, place
+from ._symbols import Symbol, Trace, Value, apply, finite, place
 from .errors import InvalidArgument
 
 __all__ = [
@@ -41,7 +41,7 @@ def multiply_add(a: Value, b: Value, c: Value) -> Symbol:
 
 
 def exp(x: Value) -> Symbol:
-    """Returns e^x. It saturates at e^-87 and e^87."""
+    """Returns e^x. It saturates at e^-87.33 and e^87.3 (float64: e^-707 and e^707; on a GPU: e^-86 and e^86)."""
     return apply("exp", x)
 
 
@@ -156,6 +156,9 @@ class _Learnt(_Named):
         self._trace = trace
         self._open = given is None or isinstance(given, Mapping)
         self.initial = dict(given) if isinstance(given, Mapping) else dict.fromkeys(given or (), 0.0)
+        for name, value in self.initial.items():
+            if hasattr(value, "__float__"):
+                finite(value, f"the initial value of learnt vector {name!r}")
         super().__init__("learnt vector", list(self.initial), [self._leaf(i) for i in range(len(self.initial))])
 
     def _leaf(self, index: int) -> Symbol:

@@ -209,6 +209,8 @@ def test_errors_name_the_line():
     assert "gate of wx must be 0 to 0, not 1" in refusal(define(lambda wx: wx[1]))
     assert "computes with symbols and numbers, not with str" in refusal(define(lambda wx: wx[0] + "1"))
     assert "must be finite" in refusal(define(lambda wx: wx[0] * float("nan")))
+    for large in (1e39, -1e39, float("inf"), 10**400, np.float64(3.5e38)):
+        assert "a constant of a cell must be finite in 32 bits (3.4e38 at most)" in refusal(define(lambda wx: wx[0] * large))
     assert "there is no learnt vector 'q'; there are p" in refusal(define(lambda wx, p: wx[0] * p.q, learnt=["p"]))
     wrong_count = refusal(define(lambda wx: wx[0], states=("h", "c")))
     assert "the function must return 2, the next h, c, not 1" in wrong_count

@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/quote.h"
 #include "custom/derive.h"
+#include "custom/finite.h"
 
 namespace penstock::custom {
 
@@ -65,7 +66,13 @@ class Checker {
              in_quotes(name));
     };
     for (std::size_t i = 0; i < cell_.states.size(); ++i) check("states", i, cell_.states[i]);
-    for (std::size_t i = 0; i < cell_.learnt.size(); ++i) check("learnt", i, cell_.learnt[i].name);
+    for (std::size_t i = 0; i < cell_.learnt.size(); ++i) {
+      const auto& [name, initial] = cell_.learnt[i];
+      check("learnt", i, name);
+      demand(is_finite_float(initial),
+             "the initial value of learnt vector {} must be finite in 32 bits (3.4e38 at most), not {}",
+             in_quotes(name), initial);
+    }
   }
 
   void check_outputs() const {

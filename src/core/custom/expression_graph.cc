@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "custom/finite.h"
 
 namespace penstock::custom {
 
@@ -95,7 +96,7 @@ NodeId ExpressionGraph::leaf(Operation operation, int index) {
 }
 
 NodeId ExpressionGraph::constant(double value) {
-  require(std::isfinite(value), "a constant of a cell must be finite, not {}", value);
+  require(is_finite_float(value), "a constant of a cell must be finite in 32 bits (3.4e38 at most), not {}", value);
   Node node;
   node.value = value;
   return share(node);
@@ -137,7 +138,7 @@ NodeId ExpressionGraph::share(const Node& node) {
   return place->second;
 }
 
-/// Returns whether all operands are constants and the result is finite. Writes the result to `value`.
+/// Returns whether all operands are constants and the result is a finite float. Writes the result to `value`.
 bool ExpressionGraph::folded(const Node& node, double& value) const {
   double operands[3] = {};
   std::size_t i = 0;
@@ -146,7 +147,7 @@ bool ExpressionGraph::folded(const Node& node, double& value) const {
     operands[i++] = (*this)[operand].value;
   }
   value = apply(node.operation, operands[0], operands[1], operands[2]);
-  return std::isfinite(value);
+  return is_finite_float(value);
 }
 
 /// A node that has the same value for every argument, NaN and infinity included, or kNoNode.

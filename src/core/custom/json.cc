@@ -10,6 +10,7 @@
 #include "base/json_fields.h"
 #include "base/quote.h"
 #include "custom/cell.h"
+#include "custom/finite.h"
 
 namespace penstock::custom {
 
@@ -127,7 +128,11 @@ class CellReader {
     }
     if (operation == Operation::constant) {
       allow(item, source_, place, {"op", "value"});
-      return cell_.graph.constant(fields.number("value"));
+      const double value = fields.number("value");
+      if (!is_finite_float(value)) {
+        fields.refuse("value", fmt::format("must be finite in 32 bits (3.4e38 at most), not {}", value));
+      }
+      return cell_.graph.constant(value);
     }
     if (arity(operation) == 0) {
       allow(item, source_, place, {"op", "index"});

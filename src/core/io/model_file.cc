@@ -20,7 +20,12 @@ constexpr const char* metadata_key = "penstock";
 constexpr Index format_version = 2;
 constexpr Index first_with_checksum = 2;
 
-bool is_training(const TensorInfo& tensor) { return tensor.name.starts_with(training_prefix); }
+bool is_training(const auto& tensor) { return tensor.name.starts_with(training_prefix); }
+
+void check_finite(std::string_view tensor, std::span<const float> values, const std::string& source) {
+  if (ops::all_finite(0, static_cast<Index>(values.size()), values.data())) return;
+  fail(ErrorCode::bad_input, "{}: tensor {} holds values that are not finite", source, tensor);
+}
 
 /// Building a network takes memory of the order of its parameters, so an architecture far beyond the tensors of its
 /// file is refused first. A factor, so that one missing tensor is reported by its name.
@@ -79,6 +84,20 @@ Index checked_version(FieldReader& reader, const std::string& source) {
 
 }  // namespace
 
+void write_model(const std::string& path, std::span<const TensorData> tensors, const Metadata& metadata) {
+  const std::string source = fmt::format("cannot write '{}', which nobody could read back", path);
+  const nlohmann::json json = parse_object(metadata.at(metadata_key), source, metadata_key);
+  FieldReader reader(json, source, metadata_key);
+  checked_version(reader, source);
+  described(reader, source);
+  for (const TensorData& tensor : tensors) {
+    if (is_training(tensor)) continue;
+    check_finite(tensor.name,
+                 {reinterpret_cast<const float*>(tensor.values.data()), tensor.values.size() / sizeof(float)}, source);
+  }
+  write_safetensors(path, tensors, metadata);
+}
+
 ModelDescription read_description(const SafetensorsFile& file) {
   const auto text = file.metadata().find(metadata_key);
   if (text == file.metadata().end()) {
@@ -100,9 +119,7 @@ void read_parameters(const SafetensorsFile& file, nn::Parameters<float>& paramet
   for (const nn::ParameterEntry& entry : parameters.layout().entries()) {
     const std::span<float> value = parameters.value(entry);
     file.read(entry.name, entry.shape, value);
-    if (!ops::all_finite(0, entry.size, value.data())) {
-      fail(ErrorCode::bad_input, "{}: tensor {} holds values that are not finite", file.source(), entry.name);
-    }
+    check_finite(entry.name, value, file.source());
     known.insert(entry.name);
   }
   for (const TensorInfo& tensor : file.tensors()) {
@@ -157,9 +174,7 @@ Model make_model(const std::string& description, std::span<const ModelTensor> te
       fail(ErrorCode::incompatible, "{}: tensor {} [{}] belongs to no part of this architecture", source,
            in_quotes(tensor.name), fmt::join(tensor.shape, ", "));
     }
-    if (!ops::all_finite(0, entry->size, tensor.values.data())) {
-      fail(ErrorCode::bad_input, "{}: tensor {} holds values that are not finite", source, tensor.name);
-    }
+    io::check_finite(tensor.name, tensor.values, source);
     std::ranges::copy(tensor.values, parameters.value(*entry).begin());
   }
   for (const nn::ParameterEntry& entry : parameters.layout().entries()) {
@@ -170,7 +185,7 @@ Model make_model(const std::string& description, std::span<const ModelTensor> te
 }
 
 void Model::save(const std::string& path) const {
-  io::write_safetensors(path, io::model_tensors(impl()), io::model_metadata(impl().spec, impl().data));
+  io::write_model(path, io::model_tensors(impl()), io::model_metadata(impl().spec, impl().data));
 }
 
 }  // namespace penstock

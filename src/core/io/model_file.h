@@ -21,6 +21,10 @@ std::vector<TensorData> model_tensors(const Model::Impl& model);
 /// Returns the metadata of a model file.
 Metadata model_metadata(const ModelSpec& spec, const DataDescription& data);
 
+/// Writes a model file as write_safetensors() does. Before, it reads what it will write as Model::load() would, so that
+/// nothing replaces `path` that cannot be read back: throws Error(bad_input) that says why.
+void write_model(const std::string& path, std::span<const TensorData> tensors, const Metadata& metadata);
+
 /// Architecture and data description of a model.
 struct ModelDescription {
   ModelSpec spec;

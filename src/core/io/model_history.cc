@@ -65,7 +65,7 @@ void save_model(const Model& model, const std::string& path, const History& hist
     if (fields[name].get_ref<const std::string&>().empty()) fields.erase(name);
   }
   metadata[history_key] = io::to_text(fields);
-  io::write_safetensors(path, io::model_tensors(model.impl()), metadata);
+  io::write_model(path, io::model_tensors(model.impl()), metadata);
 }
 
 TensorFile read_tensor_file(const std::string& path) {

@@ -142,7 +142,7 @@ void save_checkpoint(const std::string& path, const Model::Impl& model, const Op
   fields.field("position", data.position());
   run_fields(fields, state, guard);
   metadata[metadata_key] = io::to_text(fields.written());
-  io::write_safetensors(path, tensors, metadata);
+  io::write_model(path, tensors, metadata);
 }
 
 namespace {

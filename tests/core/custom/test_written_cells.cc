@@ -133,6 +133,23 @@ TEST(WrittenCells, RefuseWrongEquationsInWords) {
               [](const CellSymbols& in) -> std::vector<CellValue> { return {in.wx[0] / 0.0 * (CellValue(1.0) / 0.0)}; })
           .find("a constant of a cell must be finite"),
       std::string::npos);
+  const auto with_large = [](const CellSymbols& in) -> std::vector<CellValue> { return {in.wx[0] * -1e39}; };
+  EXPECT_NE(message(test::definition_of("large", {"h"}, 1), with_large)
+                .find("a constant of a cell must be finite in 32 bits (3.4e38 at most), not -1e+39"),
+            std::string::npos);
+  CellDefinition initial = test::definition_of("initial", {"h"}, 1);
+  initial.learnt = {{"bias", 3.5e38}};
+  EXPECT_EQ(message(initial, one),
+            "cell \"initial\": the initial value of learnt vector \"bias\" must be finite in 32 bits (3.4e38 at most), "
+            "not 3.5e+38");
+}
+
+/// What no float holds is computed in each step and not written into files, which have floats alone.
+TEST(WrittenCells, ConstantsBeyondFloatsAreNotFolded) {
+  ExpressionGraph graph;
+  const NodeId large = graph.constant(1e30);
+  EXPECT_EQ(graph[graph.make(Operation::multiply, large, large)].operation, Operation::multiply);
+  EXPECT_EQ(graph[graph.make(Operation::divide, large, large)].value, 1.0);
 }
 
 }  // namespace

@@ -78,6 +78,24 @@ TEST_F(ModelFile, ComesBackToTheBit) {
   EXPECT_EQ(folder_.read("model.safetensors"), first);
 }
 
+TEST_F(ModelFile, IsNotWrittenIfNobodyCouldReadIt) {
+  const Model good(spec, description(), 3);
+  good.save(path_);
+  const std::string before = folder_.read("model.safetensors");
+  const Model bad(spec, description(), 3);
+  bad.impl().parameters->values()[5] = std::numeric_limits<float>::infinity();
+  const auto refused = "cannot write '" + path_ + "', which nobody could read back: tensor ";
+  expect_error(ErrorCode::bad_input, refused, [&] { bad.save(path_); });
+  expect_error(ErrorCode::bad_input, refused, [&] { save_model(bad, path_, {}); });
+  DataDescription no_number = description();
+  no_number.inputs[0].mean = std::numeric_limits<double>::quiet_NaN();
+  io::Metadata metadata = io::model_metadata(spec, no_number);
+  expect_error(ErrorCode::bad_input, "which nobody could read back: ", [&] {
+    io::write_model(path_, io::model_tensors(good.impl()), metadata);
+  });
+  EXPECT_EQ(folder_.read("model.safetensors"), before) << "the good model stays";
+}
+
 TEST_F(ModelFile, FromBeforeThereWereChangesAndFiltersLoads) {
   ModelSpec older = spec;
   older.from_last = false;
