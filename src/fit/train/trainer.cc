@@ -48,9 +48,12 @@ const char* broken_by(const ops::StepState& state) {
 
 /// The norm of the first block's gradient over that of the last, or, of a single block, over that of the head. Beside a
 /// linear forecast the head starts at zero and passes nothing on at first, so that a single block has no baseline: 1.
+/// 0 if there is a loss, and no gradient at all or none in both places.
 double first_gradient_ratio(const ModelSpec& spec, const ops::StepState& state) {
-  const bool has_baseline = (spec.blocks > 1 || !spec.corrects_branch()) && state.last_squares > 0.0;
-  return has_baseline ? std::sqrt(state.first_squares / state.last_squares) : 1.0;
+  if (state.gradient_norm == 0.0) return state.loss.sum > 0.0 ? 0.0 : 1.0;
+  if (spec.blocks == 1 && spec.corrects_branch()) return 1.0;
+  if (state.last_squares > 0.0) return std::sqrt(state.first_squares / state.last_squares);
+  return state.first_squares > 0.0 || spec.corrects_branch() ? 1.0 : 0.0;
 }
 
 /// Returns whether the step was skipped because of its numbers, and not because the loss scale was too large.
@@ -170,9 +173,11 @@ void Trainer::report(const StepResult& result, double seconds) {
     progress.saturated = saturated_share(result.saturation);
     progress.first_gradient_ratio = first_gradient_ratio(model_.spec, state);
     if (progress.first_gradient_ratio < vanishing_ratio) {
+      const double ratio = progress.first_gradient_ratio;
+      const char* const baseline = model_.spec.blocks > 1 ? "the last" : "the head's";
       progress.warning = fmt::format(
-          "step {}: the gradient vanishes: in the first block its norm is {:.1e} of {}; try {}", state.step,
-          progress.first_gradient_ratio, model_.spec.blocks > 1 ? "the last" : "the head's", guard_.remedy(true));
+          "step {}: the gradient vanishes: in the first block its norm is {}; try {}", state.step,
+          state.last_squares > 0.0 ? fmt::format("{:.1e} of {}", ratio, baseline) : "0", guard_.remedy(true));
     }
   }
   metrics_.train(progress, loss_);

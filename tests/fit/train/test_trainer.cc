@@ -342,6 +342,23 @@ TEST(Train, ComparesTheFirstBlocksGradientWithTheLasts) {
   }
 }
 
+TEST(Train, WarnsOfAGradientOfZero) {
+  for (const auto& [blocks, norm] : {std::pair(1, "0.0e+00 of the head's; try"), std::pair(2, "0; try")}) {
+    CopyTask data;
+    Model model({.cell = "elman", .width = 8, .blocks = blocks}, data.description(), 1);
+    auto& parameters = *model.impl().parameters;
+    for (const auto& entry : parameters.layout().entries()) {
+      // A head that passes nothing on and, since nothing reaches it, learns nothing but its bias.
+      if (entry.name.starts_with("head.") || entry.name == "norm.weight")
+        std::ranges::fill(parameters.value(entry), 0.0f);
+    }
+    const TrainResult result = train(model, data, steps(1));
+    EXPECT_EQ(result.last.first_gradient_ratio, 0.0) << blocks;
+    EXPECT_THAT(result.last.warning,
+                HasSubstr("the gradient vanishes: in the first block its norm is " + std::string(norm)));
+  }
+}
+
 TEST(Train, WarnsOfAVanishingGradient) {
   for (const auto& [blocks, compared] : {std::pair(1, "of the head's"), std::pair(2, "of the last")}) {
     CopyTask data;
