@@ -225,6 +225,7 @@ bool Propagation::try_values(const Constraint& constraint) {
   }
   // Ranges of fixed variables are exact, but the variables may have become fixed only now.
   if (count == 0) return holds(constraint);
+  if (!tries_values) return true;
   const int x = unknown[0];
   if (!domains_.has_bits(x)) return true;
   if (count == 2) return try_pairs(constraint, x, unknown[1]);

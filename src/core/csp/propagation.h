@@ -6,6 +6,9 @@
 
 namespace penstock::csp {
 
+/// Whether constraints with one or two open variables try their values. False only to measure what that gains.
+inline bool tries_values = true;
+
 /// Propagates all constraints of a model over one state of its variables. Bounds are propagated through an expression
 /// up to its root and back down to its variables. If few assignments are left, each one is tried, which also makes
 /// holes in domains.
