@@ -33,9 +33,25 @@ def test_json_of_training(model):
     assert {"mingru.backward", "optimizer"} <= {op["op"] for op in profile["ops"]}
 
 
+@pytest.mark.parametrize("cell", ["lstm", "mingru"])
+def test_a_layer_alone(cell):
+    out = run("profile", "--cell", cell, "--shape", "2x30x8x16", "--passes", "3", "--threads", "1").out
+    assert out.startswith(f"A forward pass of {cell}, 2x30x8x16 rows, steps, inputs and units on cpu, full: ")
+    profile = json.loads(run("profile", "--cell", cell, "--layers", "2", "--shape", "2x30x8x16", "--passes", "3",
+                             "--threads", "2", "--training", "--json").out)  # fmt: skip
+    assert profile["cell"] == cell and profile["seconds"] > 0
+    backward = [op for op in profile["ops"] if op["op"].startswith(cell) and op["op"].endswith(".backward")]
+    assert backward and all(op["seconds"] > 0 and op["operations"] > 0 for op in backward)
+
+
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
+        (["MODEL", "--cell", "lstm"], "MODEL and --cell exclude each other"),
+        (["--cell", "lstm", "--shape", "2x30"], "--shape must be BxTxIxH"),
+        (["--cell", "lsmt", "--shape", "2x30x8x8"], "lsmt"),
+        (["--cell", "lstm", "--shape", "2x30x8x9", "--heads", "2"], "heads"),
+        (["MODEL", "--threads", "-1"], "threads must be 0"),
         ([], "MODEL"),
         (["MODEL", "--shape", "30"], "--shape must be BxT"),
         (["MODEL", "--shape", "0x30"], "rows must be at least 1, not 0"),

@@ -1,4 +1,4 @@
-#include "penstock/train/profile.h"
+#include "penstock/train/layer_profile.h"
 
 #include <fmt/format.h>
 
@@ -16,8 +16,8 @@ namespace penstock::cli {
 namespace {
 
 struct ProfileArguments {
-  std::string model;
-  std::string shape = "16x256";
+  std::string model, shape;
+  RecurrentSpec layer{.cell = ""};
   bool training = false;
   Index passes = 20;
   Execution execution;
@@ -61,10 +61,13 @@ std::string wrong_limit(const Profile& profile) {
 
 std::string table(const Profile& profile, const ProfileArguments& arguments) {
   const double sum = sum_of(profile);
-  std::string text = fmt::format("{} of {} rows and steps on {}, {}: {} ms, the median of {} passes\n\n",
-                                 arguments.training ? "A training step" : "A forward pass", arguments.shape,
-                                 to_string(arguments.execution.device), to_string(arguments.execution.precision),
-                                 milliseconds(profile.seconds), profile.passes);
+  const std::string& cell = arguments.layer.cell;
+  const std::string of = cell.empty() ? arguments.shape + " rows and steps"
+                                      : fmt::format("{}, {} rows, steps, inputs and units", cell, arguments.shape);
+  std::string text =
+      fmt::format("{} of {} on {}, {}: {} ms, the median of {} passes\n\n",
+                  arguments.training ? "A training step" : "A forward pass", of, to_string(arguments.execution.device),
+                  to_string(arguments.execution.precision), milliseconds(profile.seconds), profile.passes);
   text += fmt::format("{:<26} {:>5} {:>8} {:>10} {:>6}  {:>9}  {:>13}  {:>8}\n", "op", "nodes", "launches", "ms",
                       "share", "moves", "multiplies at", "of limit");
   for (const ProfileEntry& entry : profile.entries) {
@@ -93,7 +96,8 @@ Json json_of(const Profile& profile, const ProfileArguments& arguments) {
                    {"operations", entry.operations},
                    {"of_limit", share_of_limit(profile, entry)}});
   }
-  return {{"model", arguments.model},
+  return {{arguments.layer.cell.empty() ? "model" : "cell",
+           arguments.layer.cell.empty() ? arguments.model : arguments.layer.cell},
           {"shape", arguments.shape},
           {"training", arguments.training},
           {"device", to_string(arguments.execution.device)},
@@ -105,13 +109,28 @@ Json json_of(const Profile& profile, const ProfileArguments& arguments) {
           {"ops", ops}};
 }
 
-int profile_verb(const ProfileArguments& arguments) {
-  require_given(arguments.model, "MODEL");
-  const std::vector<Index> sizes = parse_sizes(arguments.shape, "BxT");
-  const Model model = load_model("profile", arguments.model);
-  const Profile profile =
-      penstock::profile(model, sizes[0], sizes[1], arguments.training ? ProfiledPass::training : ProfiledPass::forward,
-                        arguments.execution, arguments.passes);
+Profile measured(const ProfileArguments& arguments) {
+  const ProfiledPass pass = arguments.training ? ProfiledPass::training : ProfiledPass::forward;
+  const bool layer = !arguments.layer.cell.empty();
+  const std::vector<Index> sizes = parse_sizes(arguments.shape, layer ? "BxTxIxH" : "BxT");
+  if (!layer) {
+    const Model model = load_model("profile", arguments.model);
+    return penstock::profile(model, sizes[0], sizes[1], pass, arguments.execution, arguments.passes);
+  }
+  RecurrentSpec spec = arguments.layer;
+  spec.input_size = sizes[2], spec.hidden_size = sizes[3];
+  return penstock::profile(spec, sizes[0], sizes[1], pass, arguments.execution, arguments.passes);
+}
+
+int profile_verb(ProfileArguments arguments) {
+  const bool layer = !arguments.layer.cell.empty();
+  if (layer && !arguments.model.empty()) {
+    fail(ErrorCode::invalid_argument,
+         "MODEL and --cell exclude each other: name a model, or a cell for a single layer");
+  }
+  if (!layer) require_given(arguments.model, "MODEL or --cell");
+  if (arguments.shape.empty()) arguments.shape = layer ? "16x256x256x256" : "16x256";
+  const Profile profile = measured(arguments);
   return print_answer(arguments.json ? json_line(json_of(profile, arguments)) : table(profile, arguments));
 }
 
@@ -122,15 +141,23 @@ Verb add_profile(CLI::App& program) {
   auto arguments = std::make_shared<ProfileArguments>();
   Options options(*app);
   options.positional("MODEL", arguments->model, "A model or a checkpoint; its inputs are generated");
+  options.group("Layer");
+  options.add("--cell", arguments->layer.cell, "NAME", "Measure a layer of this cell instead of a model");
+  options.add("--heads", arguments->layer.heads, "N", "Heads of its recurrent matrix");
+  options.add("--layers", arguments->layer.layers, "N", "Layers on top of each other");
   options.group("Options");
-  options.add("--shape", arguments->shape, "BxT", "Batch rows and time steps of a pass");
+  options.add("--shape", arguments->shape, "BxT",
+              "Batch rows and time steps of a pass; with --cell BxTxIxH, "
+              "also input and hidden size [16x256, 16x256x256x256]");
   options.flag("--training", arguments->training, "Measure training steps on a copy of the model [forward passes]");
   options.add("--passes", arguments->passes, "N", "Passes to measure");
   options.device(arguments->execution);
+  options.add("--threads", arguments->execution.threads, "N", "CPU threads; 0: all");
   options.flag("--json", arguments->json, "Print one JSON object");
   options.finish(
       "  penstock profile model.safetensors --shape 1x1000\n"
       "  penstock profile model.safetensors --training --device cuda\n"
+      "  penstock profile --cell lstm --shape 64x128x256x256 --threads 1\n"
       "  penstock profile model.safetensors --json | jq '.ops[0]'");
   return {app, [arguments] { return profile_verb(*arguments); }};
 }

@@ -10,13 +10,16 @@
 #include "backend/cuda/runtime/kernel.h"
 #include "base/check.h"
 #include "base/random.h"
+#include "base/threads.h"
 #include "data/batch.h"
 #include "ops/memory/moment.h"
 #include "ops/product/limits.h"
 #include "penstock/data/dataset.h"
 #include "penstock/data_description.h"
+#include "penstock/train/layer_profile.h"
 #include "penstock/train/train.h"
 #include "train/check_options.h"
+#include "train/layer_pass.h"
 #include "train/step_runner.h"
 
 namespace penstock {
@@ -286,12 +289,47 @@ Profile measured(auto&& pass, const ops::Target& target, Index passes, double po
 
 }  // namespace training
 
-Profile profile(const Model& model, Index rows, Index steps, ProfiledPass kind, const Execution& execution,
-                Index passes) {
-  using namespace training;  // NOLINT(google-build-using-namespace)
+namespace {
+
+void check_sizes(Index rows, Index steps, Index passes) {
   require(rows >= 1, "rows must be at least 1, not {}", rows);
   require(steps >= 1, "steps must be at least 1, not {}", steps);
   require(passes >= 1, "passes must be at least 1, not {}", passes);
+}
+
+DType type_of(const Execution& execution) {
+  if (!execution.device.is_cuda() || execution.precision == Precision::full) return DType::f32;
+  return execution.precision == Precision::f16 ? DType::f16 : DType::bf16;
+}
+
+}  // namespace
+
+Profile profile(const RecurrentSpec& spec, Index rows, Index steps, ProfiledPass kind, const Execution& execution,
+                Index passes) {
+  check_sizes(rows, steps, passes);
+  nn::check_spec(spec);
+  const bool training = kind == ProfiledPass::training;
+  RecurrentForm form{.dtype = type_of(execution), .rows = rows, .steps = steps, .training = training};
+  Execution whole = execution;
+  whole.threads = execution.device.is_cuda() ? 1 : resolve_threads(execution.threads);
+  nn::check_form(spec, form, whole);
+  const auto measure = [&](Pass pass) {
+    return training::measured(training::LayerPass(spec, form, whole, pass), nn::stack_target(form, whole), passes,
+                              static_cast<double>(rows) * static_cast<double>(steps));
+  };
+  Profile found = measure(Pass::forward);
+  if (!training) return found;
+  Profile back = measure(Pass::backward);
+  found.seconds += back.seconds;
+  std::ranges::move(back.entries, std::back_inserter(found.entries));
+  std::ranges::sort(found.entries, std::ranges::greater{}, &ProfileEntry::seconds);
+  return found;
+}
+
+Profile profile(const Model& model, Index rows, Index steps, ProfiledPass kind, const Execution& execution,
+                Index passes) {
+  using namespace training;  // NOLINT(google-build-using-namespace)
+  check_sizes(rows, steps, passes);
   require(kind != ProfiledPass::training || model.spec().members == 1,
           "model must be a single one for a training step, not an ensemble of {}: its members are trained one by one",
           model.spec().members);
