@@ -45,8 +45,10 @@ constexpr const char* examples =
     "  PENSTOCK_CUDA_PATH  folders to search for CUDA's libraries first\n"
     "  PENSTOCK_PLANS      file of 'penstock tune' to use\n"
     "  OMP_NUM_THREADS     CPU threads where --threads is not given\n"
+    "  OMP_DYNAMIC         false: keep all threads while other programs delay\n"
+    "                      them [use fewer]\n"
     "  GOMP_SPINCOUNT      turns of the loop in which a thread waits for\n"
-    "                      another one before it sleeps [10000]\n"
+    "                      another one before it sleeps [40 us]\n"
     "  SOURCE_DATE_EPOCH   creation time to write into models, in seconds\n"
     "                      since 1970, to make files reproducible";
 

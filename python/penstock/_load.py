@@ -1,4 +1,4 @@
-"""Loads the library of the package and limits the spinning of idle threads to less than 0.1 ms.
+"""Loads the library of the package and limits the spinning of idle threads to 40 us.
 
 libgomp reads GOMP_SPINCOUNT once, when it is loaded. By default its threads spin for some milliseconds before they
 sleep. On a machine with other work, steps of small models then wait for threads that do not run. Longer spinning gains
@@ -7,7 +7,10 @@ nothing. Settings of the user in the environment are kept. If libgomp is loaded 
 
 import os
 
-_ours = {} if os.environ.keys() & {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} else {"GOMP_SPINCOUNT": "50000"}
+from . import _spin
+
+_given = os.environ.keys() & {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"}
+_ours = {} if _given else {"GOMP_SPINCOUNT": str(_spin.turns())}
 os.environ.update(_ours)
 try:
     from . import _core

@@ -28,7 +28,8 @@ TINY = ["--width", "16", "--blocks", "1", "--batch", "4", "--threads", "1"]
 
 
 def environment():
-    return {**os.environ, "LC_ALL": "C.UTF-8", "TERM": "xterm", "OMP_NUM_THREADS": "2", "SOURCE_DATE_EPOCH": "0"}
+    return {**os.environ, "LC_ALL": "C.UTF-8", "TERM": "xterm", "OMP_NUM_THREADS": "2",
+            "OMP_DYNAMIC": "false", "SOURCE_DATE_EPOCH": "0"}  # fmt: skip
 
 
 def start(*arguments, cwd=".", file_size=None, memory=None, **options):

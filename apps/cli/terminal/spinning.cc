@@ -6,7 +6,10 @@
 #include <array>
 #include <climits>
 #include <cstdlib>
+#include <string>
 #include <string_view>
+
+#include "penstock/spin_turns.h"
 
 namespace penstock::cli {
 namespace {
@@ -35,7 +38,7 @@ void limit_spinning(char** arguments) {
   const ssize_t size = readlink("/proc/self/exe", program.data(), program.size() - 1);
   if (size <= 0) return;  // no such file system: threads spin as they do
   program[static_cast<std::size_t>(size)] = '\0';
-  setenv(spin_count, "10000", 0);
+  setenv(spin_count, std::to_string(spin_turns(kSpinMicroseconds)).c_str(), 0);
   setenv(started_anew, "1", 0);
   execv(program.data(), arguments);
   unsetenv(started_anew);

@@ -2,7 +2,7 @@
 
 namespace penstock::cli {
 
-/// Starts the program anew with threads that wait for each other by spinning for some ten microseconds at most, where
+/// Starts the program anew with threads that wait for each other by spinning for kSpinMicroseconds at most, where
 /// neither OMP_WAIT_POLICY nor GOMP_SPINCOUNT says for how long; returns in the program that has it so.
 ///
 /// GNU's OpenMP has them spin for a millisecond. On a quiet machine that is no quicker; on one that has other work, the
