@@ -2,7 +2,6 @@
 
 #include "base/free_memory.h"
 
-#include <fmt/format.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -13,6 +12,8 @@
 #include <limits>
 #include <sstream>
 #include <string_view>
+
+#include "base/control_groups.h"
 
 namespace penstock {
 namespace {
@@ -52,37 +53,17 @@ constexpr GroupFiles version_1{
     "memory.limit_in_bytes", "memory.usage_in_bytes", {"total_inactive_file", "total_active_file"}};
 constexpr GroupFiles version_2{"memory.max", "memory.current", {"inactive_file", "active_file"}};
 
-/// Returns the memory that a group and all its parents leave. A container may see its own group as the outermost one,
-/// under the host's name of it, so that inner folders may be missing.
-Bytes left_by_groups(const std::string& mount, std::string group, const GroupFiles& files) {
-  Bytes left = unlimited;
-  for (bool outermost = false; !outermost;) {
-    outermost = group.empty() || group == "/";
-    std::string folder = mount;
-    if (!outermost) folder += group;
-    const Bytes limit = number_in(folder + "/" + files.limit);
-    if (limit != unlimited) {
-      Bytes used = number_in(folder + "/" + files.usage);
-      for (const char* const name : files.cached) used = difference(used, number_of(folder + "/memory.stat", name));
-      left = std::min(left, difference(limit, used));
-    }
-    group.resize(std::min(group.size(), group.rfind('/')));
-  }
-  return left;
-}
-
+/// Returns the memory that the groups of the process and all their parents leave.
 Bytes left_by_groups(const std::string& root) {
-  const std::string mount = root + "/sys/fs/cgroup";
   Bytes left = unlimited;
-  std::ifstream file(root + "/proc/self/cgroup");
-  for (std::string line; std::getline(file, line);) {  // "4:memory:/group", or "0::/group" of version 2
-    const std::size_t name = line.find(':') + 1, group = line.find(':', name) + 1;
-    if (name == 0 || group == 0) continue;
-    const std::string controllers = fmt::format(",{},", line.substr(name, group - 1 - name));
-    if (controllers == ",,") left = std::min(left, left_by_groups(mount, line.substr(group), version_2));
-    if (controllers.find(",memory,") == std::string::npos) continue;
-    left = std::min(left, left_by_groups(mount + "/memory", line.substr(group), version_1));
-  }
+  for_each_control_group(root, "memory", [&](const ControlGroup& group) {
+    const GroupFiles& files = group.version == 1 ? version_1 : version_2;
+    const Bytes limit = number_in(group.folder + "/" + files.limit);
+    if (limit == unlimited) return;
+    Bytes used = number_in(group.folder + "/" + files.usage);
+    for (const char* const name : files.cached) used = difference(used, number_of(group.folder + "/memory.stat", name));
+    left = std::min(left, difference(limit, used));
+  });
   return left;
 }
 

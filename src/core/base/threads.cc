@@ -3,19 +3,30 @@
 #include <dlfcn.h>
 #include <omp.h>
 #include <pthread.h>
+#include <strings.h>
 
+#include <atomic>
+#include <chrono>
+#include <cmath>
 #include <exception>
 #include <mutex>
 #include <thread>
 
+#include "base/attendance.h"
 #include "base/check.h"
+#include "base/control_groups.h"
 #include "base/denormals.h"
 #include "base/environment.h"
+#include "base/warning.h"
 
 namespace penstock {
 namespace {
 
 constexpr int most_threads = 1024;
+
+using Clock = Attendance::Clock;
+/// Time that this thread has waited at barriers for threads that were far behind.
+thread_local Clock::duration waited_at_barriers{};
 
 /// OpenMP 5's omp_pause_resource_all(), which ends the threads that OpenMP keeps for the calling thread; its next team
 /// starts new ones, some ten microseconds each. It is looked up and not linked, because the process may have brought an
@@ -59,8 +70,10 @@ struct Team {
   int size;                 // of those who have something to do
   const std::function<void(int, int)>& body;
   DenormalMode mode = DenormalMode::of_this_thread();
+  bool asks;  // for delays
   std::mutex guard;
   std::exception_ptr failure;
+  TeamTimes times;
 
   void work(int thread, int members) {
     const WithDenormals as_the_caller(mode);
@@ -71,13 +84,34 @@ struct Team {
       if (!failure) failure = std::current_exception();
     }
   }
+
+  void work_of_caller(int members) {
+    const Clock::time_point before = Clock::now();
+    waited_at_barriers = {};
+    work(0, members);
+    times.useful = Clock::now() - before - waited_at_barriers;
+  }
+
+  void report(int thread) {
+    thread_local std::chrono::nanoseconds before{};
+    const auto now = delay_of_this_thread(), delay = now - before;
+    before = now;
+    const std::lock_guard lock(guard);
+    auto& slowest = thread == 0 ? times.caller_delayed : times.others_delayed;
+    slowest = std::max(slowest, delay);
+  }
 };
 
 /// A nested or limited OpenMP may grant fewer threads than asked for, so the size that was granted is announced.
 void join_team(Team& team) {
   happens_after(&team.begin);
   const int thread = omp_get_thread_num(), members = std::min(team.size, omp_get_num_threads());
-  if (thread < members) team.work(thread, members);
+  if (thread == 0) {
+    team.work_of_caller(members);
+  } else if (thread < members) {
+    team.work(thread, members);
+  }
+  if (team.asks) team.report(thread);
   happens_before(&team.end);
 }
 
@@ -86,13 +120,23 @@ PENSTOCK_UNSEEN void run_team_of(Team& team, int threads) {
   join_team(team);
 }
 
+/// OpenMP's variable for runtimes that adjust teams to the load of the machine.
+bool adjusts_teams() {
+  static const char* const asked_for = environment("OMP_DYNAMIC");
+  static const bool adjusts = asked_for == nullptr || strcasecmp(asked_for, "false") != 0;
+  return adjusts;
+}
+
 }  // namespace
 
 int default_threads() {
+  // Containers limit the time of processors and not their number, which OpenMP takes.
+  static const double quota = std::clamp(std::floor(processor_quota()), 1.0, double{most_threads});
+  static const int most = environment("OMP_NUM_THREADS") == nullptr ? static_cast<int>(quota) : most_threads;
   const int threads = omp_get_max_threads();
-  if (threads >= 1 && threads <= most_threads) return threads;
+  if (threads >= 1 && threads <= most_threads) return std::min(threads, most);
   const char* asked_for = environment("OMP_NUM_THREADS");
-  if (asked_for == nullptr) return most_threads;  // of a machine with more cores
+  if (asked_for == nullptr) return most;  // of a machine with more cores
   fail(ErrorCode::invalid_argument, "OMP_NUM_THREADS must be 1 to {}, not '{}': unset it for all cores", most_threads,
        asked_for);
 }
@@ -110,8 +154,12 @@ namespace detail {
 // far as there are cores, and those who are not wanted have nothing to do.
 void run_parallel(int team, const std::function<void(int, int)>& body) {
   thread_local int largest = 1;
-  largest = std::max(largest, team);
-  const int kept = std::max(team, std::min(largest, default_threads()));
+  thread_local Attendance attendance;
+  const Clock::time_point begin = Clock::now();
+  const int granted = adjusts_teams() ? attendance.granted(team, begin) : team;
+  if (granted == 1) return body(0, 1);
+  largest = granted < team ? granted : std::max(largest, team);  // nobody waits for those who have nothing to do
+  const int kept = std::max(granted, std::min(largest, default_threads()));
   if (left_threads_behind && kept > 1) {
     fail(ErrorCode::unsupported,
          "a child of fork() cannot compute on {} threads with this OpenMP library, which is older than OpenMP 5: ask "
@@ -119,10 +167,23 @@ void run_parallel(int team, const std::function<void(int, int)>& body) {
          "one thread, or start the process anew (in Python, multiprocessing's \"spawn\")",
          team);
   }
-  Team all{.size = team, .body = body, .guard = {}, .failure = {}};
+  Team all{.size = granted,
+           .body = body,
+           .asks = adjusts_teams() && attendance.wants_report(),
+           .guard = {},
+           .failure = {},
+           .times = {}};
   happens_before(&all.begin);
   run_team_of(all, kept);
   happens_after(&all.end);
+  const Clock::time_point end = Clock::now();
+  all.times.all = end - begin;
+  if (adjusts_teams() && !attendance.record(granted, all.times, all.asks, end)) {
+    warn(
+        "other programs use the processors, so that threads wait for each other: fewer than {} are used meanwhile "
+        "(OMP_DYNAMIC=false keeps all)",
+        team);
+  }
   if (all.failure) std::rethrow_exception(all.failure);
 }
 
@@ -135,9 +196,13 @@ void SpinBarrier::wait() {
     round_.store(round + 1, std::memory_order_release);
     return;
   }
-  for (int spins = 0; round_.load(std::memory_order_acquire) == round; ++spins) {
-    if (spins > 4096) std::this_thread::yield();
+  constexpr int patience = 4096;
+  for (int spins = 0; spins < patience; ++spins) {
+    if (round_.load(std::memory_order_acquire) != round) return;
   }
+  const Clock::time_point before = Clock::now();
+  while (round_.load(std::memory_order_acquire) == round) std::this_thread::yield();
+  waited_at_barriers += Clock::now() - before;
 }
 
 }  // namespace penstock

@@ -16,6 +16,7 @@
 #include "base/threads.h"
 #include "nn/layer/recurrent_graph.h"
 #include "nn/model/model_impl.h"
+#include "plan/cpu/team_work.h"
 
 namespace penstock {
 namespace nn {
@@ -55,7 +56,7 @@ double node_time(const graph::Graph& graph, const graph::Node& node, const ops::
     return costs.host.recorded_launch + std::max(products / rate, bytes / costs.common.bytes);
   }
   const plan::CpuCosts& costs = machine.cpu.costs;
-  const bool shared = products >= costs.product_grain;
+  const bool shared = plan::pays_for_team(products / costs.multiply_adds);
   const double threads = shared ? static_cast<double>(resolve_threads(target.execution.threads)) : 1.0;
   return std::max(products / costs.multiply_adds, bytes / costs.bytes) / threads;
 }

@@ -27,12 +27,12 @@ std::string Plan::explain() const {
 
 std::vector<Rule<Plan>> cpu_rules(const Problem& problem, const CpuModel& cpu) {
   check_enum("algorithm", problem.algorithm, Algorithm::scan);
-  return problem.cell->info.scan ? cpu_scan_rules(problem, cpu, Scope::worthwhile) : cpu_dense_rules(problem, cpu);
+  return (problem.cell->info.scan ? cpu_scan_rules : cpu_dense_rules)(problem, cpu, Scope::worthwhile);
 }
 
 std::vector<Rule<Plan>> possible_cpu_rules(const Problem& problem, const CpuModel& cpu) {
   check_enum("algorithm", problem.algorithm, Algorithm::scan);
-  return problem.cell->info.scan ? cpu_scan_rules(problem, cpu, Scope::possible) : cpu_dense_rules(problem, cpu);
+  return (problem.cell->info.scan ? cpu_scan_rules : cpu_dense_rules)(problem, cpu, Scope::possible);
 }
 
 Plan make_plan(const Problem& problem, const CpuModel& cpu) {

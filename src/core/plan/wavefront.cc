@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "plan/cell_table.h"
+#include "plan/cpu/team_work.h"
 #include "plan/tuning.h"
 
 namespace penstock::plan {
@@ -78,7 +79,7 @@ class WaveTime {
 Index wavefront_chunk(const WavefrontProblem& problem, const CpuModel& machine) {
   const CpuCosts& costs = machine.costs;
   const auto steps = static_cast<double>(problem.steps);
-  if (problem.layers < 2 || problem.threads < 2) return 0;
+  if (problem.layers < 2 || problem.threads < 2 || !pays_for_team(problem.microseconds)) return 0;
   if (static_cast<double>(problem.rows) >= costs.wave_rows * problem.threads) return 0;
   if (steps < 2 * costs.wave_steps) return 0;
   // Backward passes: threads with one row each do not wait, and read only the tape of their row. Two rows of 128 to 256

@@ -14,6 +14,7 @@ struct WavefrontProblem {
   Index rows = 1;   ///< B
   Index steps = 1;  ///< T
   int threads = 1;
+  double microseconds = 0;       ///< Estimated time of all layers on one thread
   std::int64_t layer_bytes = 0;  ///< Bytes of the recurrent matrix of a layer, which every step reads
   bool backward = false;
 };

@@ -10,6 +10,7 @@
 #include "base/random.h"
 #include "oracle/network.h"
 #include "penstock/recurrent.h"
+#include "plan/cpu/team_work.h"
 #include "support/cases.h"
 #include "support/names.h"
 #include "support/sequence.h"
@@ -18,6 +19,9 @@
 /// One check for every cell of the list: run a network forwards and backwards through memory full of traps, and
 /// compare everything that comes out, with the oracle or with another run.
 namespace penstock::test {
+
+/// Small networks, too, run on several threads.
+[[maybe_unused]] inline const double shares_every_call = plan::team_microseconds = 0;
 
 /// Inputs of a network; sequences in the oracle's order, states [S, layers * directions, B, H].
 template <class Real>

@@ -53,6 +53,14 @@ TEST(Plan, OneRowOfALargeCellSharesItsUnits) {
   EXPECT_EQ(make_plan(problem("lstm", 1, 100, 32, 2), {}).channel_parts, 1);
 }
 
+TEST(Plan, ShortCallsRunOnOneThread) {
+  for (const char* cell : {"mingru", "minlstm-log", "lstm", "gru", "elman"}) {
+    EXPECT_EQ(make_plan(problem(cell, 1, 16, 16, 4), {}).threads(), 1) << cell;
+    EXPECT_GT(make_plan(problem(cell, 64, 128, 64, 4), {}).threads(), 1) << cell;
+  }
+  EXPECT_THAT(make_plan(problem("lstm", 8, 1, 16, 4), {}).why, HasSubstr("too short to share"));
+}
+
 /// Plans are remembered, and those of cells that differ in this alone must not be mixed up.
 TEST(Plan, CellsWithMeansDoNotShareTheUnitsOfARow) {
   CellTraits averaging = cell_traits("lstm");

@@ -9,7 +9,8 @@ namespace penstock::plan {
 namespace {
 
 Index chunk_of(Index layers, Index rows, Index steps, int threads, const CpuModel& machine = {}) {
-  return wavefront_chunk({.layers = layers, .rows = rows, .steps = steps, .threads = threads}, machine);
+  return wavefront_chunk({.layers = layers, .rows = rows, .steps = steps, .threads = threads, .microseconds = 1e4},
+                         machine);
 }
 
 TEST(Wavefront, IsPlannedWhereItPays) {
@@ -19,7 +20,7 @@ TEST(Wavefront, IsPlannedWhereItPays) {
   EXPECT_EQ(chunk_of(4, 1, 200, 1), 0) << "one thread";
   EXPECT_EQ(chunk_of(4, 64, 200, 2), 0) << "rows for all threads";
   EXPECT_EQ(chunk_of(4, 1, 8, 4), 0) << "no chunks to speak of";
-  WavefrontProblem large{.layers = 4, .steps = 200, .threads = 2, .layer_bytes = 4 << 20};
+  WavefrontProblem large{.layers = 4, .steps = 200, .threads = 2, .microseconds = 1e4, .layer_bytes = 4 << 20};
   CpuModel machine;
   machine.l2_bytes = 1 << 20;
   EXPECT_EQ(wavefront_chunk(large, machine), 0) << "a matrix that one core's cache does not hold";

@@ -2,14 +2,11 @@
 
 #include "backend/cpu/element_kernels.h"
 #include "base/check.h"
-#include "base/threads.h"
 #include "ops/cuda/ops.h"
+#include "ops/pointwise/elementwise.h"
 
 namespace penstock::ops {
 namespace {
-
-/// Fewer values are no work for a thread more.
-constexpr Index kValuesOfThread = Index{1} << 15;
 
 template <class From, class To>
 std::unique_ptr<Executable> cpu_cast(const CastShape& shape, const Target& target,
@@ -18,7 +15,7 @@ std::unique_ptr<Executable> cpu_cast(const CastShape& shape, const Target& targe
   const int threads = resolve_threads(target.execution.threads);
   if (!shape.per_position) {
     return simple([=](const Call&, const Operands& memory) {
-      parallel_for(threads, shape.width, kValuesOfThread, [&](Index begin, Index end) {
+      for_range(threads, shape.width, 1, [&](Index begin, Index end) {
         convert(end - begin, memory.get<const From>(UnaryOperand::x) + begin, memory.get<To>(UnaryOperand::y) + begin);
       });
     });
@@ -26,7 +23,7 @@ std::unique_ptr<Executable> cpu_cast(const CastShape& shape, const Target& targe
   const SequenceStrides from = strides_or(shape.from_strides, gapless), to = strides_or(shape.to_strides, gapless);
   const Index positions = target.positions(), steps = target.packed > 0 ? positions : target.steps;
   return simple([=](const Call&, const Operands& memory) {
-    parallel_for(threads, positions, std::max<Index>(1, kValuesOfThread / shape.width), [&](Index begin, Index end) {
+    for_range(threads, positions, shape.width, [&](Index begin, Index end) {
       for (Index i = begin; i < end; ++i) {
         const Index b = i / steps, t = i % steps;
         convert(shape.width, memory.get<const From>(UnaryOperand::x) + b * from.row + t * from.step,

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "backend/cpu/machine.h"
 #include "base/dtype.h"
 #include "base/threads.h"
 #include "ops/op.h"
 #include "penstock/recurrent.h"
+#include "plan/cpu/team_work.h"
 
 /// The CPU's loops between the matrix products. Each value depends on its own position alone and sums run in a fixed
 /// order, so results depend neither on the number of threads nor on the batch.
@@ -23,10 +25,17 @@ constexpr Index gradient_parts(Index positions) { return (positions + positions_
 /// Number of steps that row b has.
 inline Index row_length(const Batch& batch, Index b) { return batch.lengths ? batch.lengths[b] : batch.steps; }
 
+/// Returns the threads for `values` values: one where the planner estimates that a team does not pay.
+inline int threads_for(int threads, Index values) {
+  const double microseconds = static_cast<double>(values) * sizeof(float) / cpu::machine().costs.bytes;
+  return plan::pays_for_team(microseconds) ? resolve_threads(threads) : 1;
+}
+
 /// body(begin, end) over parts of 0..count-1 that hold `width` values each. Allocates nothing.
 template <class Body>
 void for_range(int threads, Index count, Index width, const Body& body) {
-  parallel_for(resolve_threads(threads), count, grain_values / std::max<Index>(width, 1) + 1, body);
+  const Index each = std::max<Index>(width, 1);
+  parallel_for(threads_for(threads, count * each), count, grain_values / each + 1, body);
 }
 
 /// body(position, b, t) for every position of the batch, those beyond a row's length included.

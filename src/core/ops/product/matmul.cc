@@ -10,6 +10,7 @@
 #include "backend/cpu/product_kernels.h"
 #include "base/check.h"
 #include "base/threads.h"
+#include "plan/cpu/team_work.h"
 
 namespace penstock::ops {
 namespace {
@@ -36,7 +37,10 @@ constexpr Index least_of_thread = Index{1} << 18, least_of_halves = Index{1} << 
 /// so ends some that other ops have (run_parallel()): that is too dear for less.
 constexpr Index much_of_thread = Index{1} << 22;
 
-Index threads_worth(Index work, Index least, int threads) { return std::clamp<Index>(work / least, 1, threads); }
+Index threads_worth(Index work, Index least, int threads) {
+  if (!plan::pays_for_team(static_cast<double>(work) / cpu::machine().costs.multiply_adds)) return 1;
+  return std::clamp<Index>(work / least, 1, threads);
+}
 
 void library_block(const ProductSize& size, const Matrix<float>& a, const Matrix<float>& b,
                    const ProductResult<float>& c) {
@@ -122,8 +126,9 @@ void fixed_order_product(const ProductSize& size, const Matrix<Real>& a, const M
   const Index m = size.m, n = size.n, k = size.k;
   const Real beta = c.add ? Real(1) : Real(0);
   const cpu::ProductKernels<Real> kernels = cpu::product_kernels<Real>();
-  const auto of_thread = static_cast<Index>(cpu::machine().costs.product_grain);  // multiply-adds, at least
-  const Index grain = std::max<Index>(1, of_thread / std::max<Index>(1, n * k));
+  const auto least = static_cast<Index>(cpu::machine().costs.product_grain);  // multiply-adds of a thread
+  const Index grain = std::max<Index>(1, least / std::max<Index>(1, n * k));
+  threads = static_cast<int>(threads_worth(size.multiply_adds(), least, threads));
   if (b.transposed) {
     require(!a.transposed, "a product of two transposed matrices has no fixed-order kernel");
     parallel_for(threads, m, grain, [&](Index begin, Index end) {

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "custom/cell.h"
 #include "ops/recurrence/cpu_layer_space.h"
+#include "plan/cpu/team_work.h"
 
 namespace penstock::ops {
 
@@ -76,8 +77,8 @@ template <class Real>
 template <class First, class Second>
 void CpuLayer<Real>::pack_both(int threads, const First& of_state, const Second& of_input) const {
   const Index weights = G() * hidden_ * std::min(input_, hidden_ / heads_);
-  const double work = machine_.costs.packing * static_cast<double>(weights);
-  run_team(threads > 1 && work >= machine_.costs.product_grain ? 2 : 1, [&](int thread, int team) {
+  const double work = 2 * machine_.costs.packing * static_cast<double>(weights);
+  run_team(threads > 1 && plan::pays_for_team(work / machine_.costs.multiply_adds) ? 2 : 1, [&](int thread, int team) {
     if (thread == 0) of_state();
     if (thread == team - 1) of_input();
   });

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "ops/pointwise/elementwise.h"
 #include "ops/product/matmul.h"
 #include "ops/recurrence/cpu_layer.h"
 #include "ops/recurrence/cpu_layer_space.h"
@@ -14,7 +15,7 @@ namespace {
 void add_column_sums(Index rows, Index columns, const std::uint16_t* matrix, float* sums, int threads) {
   if (sums == nullptr) return;
   constexpr Index block = 64;
-  parallel_for(threads, (columns + block - 1) / block, 1, [&](Index begin, Index end) {
+  for_range(threads, (columns + block - 1) / block, rows * block, [&](Index begin, Index end) {
     const Index first = begin * block, last = std::min(columns, end * block);
     for (Index r = 0; r < rows; ++r) {
       const std::uint16_t* row = matrix + r * columns;
@@ -280,7 +281,7 @@ void CpuLayer<Real>::input_gradients(const BackwardArguments<Real>& call, const 
 template <class Real>
 void CpuLayer<Real>::round_inputs(const BackwardArguments<Real>& call, std::uint16_t* rounded) {
   const cpu::RowMap x = geometry_.map(Geometry::input_map, call.x.row_stride, call.x.step_stride);
-  parallel_for(execution_.threads, geometry_.rows(), 1, [&](Index begin, Index end) {
+  for_range(execution_.threads, geometry_.rows(), geometry_.steps() * input_, [&](Index begin, Index end) {
     for (Index row = begin; row < end; ++row) {
       for (Index t = 0; t < geometry_.length(row); ++t) {
         const Index cell = geometry_.plan().cells.at(row, t);

@@ -9,6 +9,7 @@
 #include "backend/cpu/kernels.h"
 #include "base/check.h"
 #include "base/threads.h"
+#include "ops/pointwise/elementwise.h"
 #include "ops/recurrence/cpu_layer.h"
 #include "ops/recurrence/recurrence.h"
 #include "plan/cell_table.h"
@@ -203,7 +204,7 @@ class CpuBackward final : public CpuRecurrence<Real> {
   void add(const Batch& batch, const SequenceView<Real>& from, const SequenceView<Real>& to) const {
     const bool packed = batch.cu_seqlens != nullptr;
     const Index rows = packed ? 1 : batch.rows, steps = packed ? batch.cu_seqlens[batch.rows] : batch.steps;
-    parallel_for(this->execution_.threads, rows * steps, kPositionsOfThread, [&](Index begin, Index end) {
+    for_range(this->execution_.threads, rows * steps, this->shape_.input, [&](Index begin, Index end) {
       for (Index i = begin; i < end; ++i) {
         const Real* const term = from.data + i / steps * from.row_stride + i % steps * from.step_stride;
         Real* const sum = to.data + i / steps * to.row_stride + i % steps * to.step_stride;
@@ -225,7 +226,6 @@ class CpuBackward final : public CpuRecurrence<Real> {
     zero(gradients.bias_hh, gates);
   }
 
-  static constexpr Index kPositionsOfThread = 64;
   std::size_t own_ = 0;  // bytes of scratch that the engines use
 };
 

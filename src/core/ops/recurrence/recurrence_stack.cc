@@ -167,6 +167,17 @@ Op stack_op(const RecurrenceStack& stack, std::string name, bool backward, const
   return op;
 }
 
+/// Returns the estimated time of all layers on one thread.
+double stack_microseconds(const RecurrenceStack& stack, const Target& target, const plan::CpuCosts& costs) {
+  double products = 0, units = 0;
+  for (const Recurrence& layer : stack.layers) {
+    const Index read = layer.hidden / layer.heads + layer.input;
+    units += static_cast<double>(layer.hidden);
+    products += static_cast<double>(plan::cell_traits(layer.cell).info.gates * layer.hidden * read);
+  }
+  return static_cast<double>(target.positions()) * (products / costs.multiply_adds + units / costs.gates);
+}
+
 }  // namespace
 
 plan::GpuWavefront plan_gpu_stack(const RecurrenceStack& stack, const Target& target, const plan::GpuModel& gpu,
@@ -190,6 +201,7 @@ Index plan_cpu_stack(const RecurrenceStack& stack, const Target& target, const p
                                 .rows = target.rows,
                                 .steps = target.steps,
                                 .threads = resolve_threads(target.execution.threads),
+                                .microseconds = stack_microseconds(stack, target, machine.costs),
                                 .layer_bytes = recurrent_bytes(layers.back(), target),
                                 .backward = backward},
                                machine);

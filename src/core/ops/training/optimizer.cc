@@ -1,8 +1,8 @@
 #include <algorithm>
 
 #include "backend/cpu/element_kernels.h"
-#include "base/threads.h"
 #include "ops/cuda/ops.h"
+#include "ops/pointwise/elementwise.h"
 #include "ops/training/on_cpu.h"
 #include "ops/training/training.h"
 
@@ -54,18 +54,22 @@ void run_optimizer(const OptimizerShape& shape, const std::vector<StoredTensor>&
   auto* const first = memory.get<float>(OptimizerOperand::first);
   auto* const second = memory.get<float>(OptimizerOperand::second);
   const auto adam = cpu::element_kernels<float>().adam;
-  parallel_for(resolve_threads(call.threads), static_cast<Index>(pieces.size()), 2, [&](Index from, Index to) {
-    for (Index i = from; i < to; ++i) {
-      const StoredTensor& piece = pieces[static_cast<std::size_t>(i)];
-      const Index begin = piece.offset, end = piece.offset + piece.size;
-      if (shape.adam) {
-        adam(adam_step(shape, state, piece.decay), piece.size, gradients + begin, values + begin, first + begin,
-             second + begin);
-      } else {
-        update_sgd(shape, state, piece.decay, begin, end, gradients, values, first);
-      }
-    }
-  });
+  Index numbers = 0;
+  for (const StoredTensor& piece : pieces) numbers += piece.size;
+  constexpr Index arrays = 4;  // that a step reads
+  parallel_for(threads_for(call.threads, arrays * numbers), static_cast<Index>(pieces.size()), 2,
+               [&](Index from, Index to) {
+                 for (Index i = from; i < to; ++i) {
+                   const StoredTensor& piece = pieces[static_cast<std::size_t>(i)];
+                   const Index begin = piece.offset, end = piece.offset + piece.size;
+                   if (shape.adam) {
+                     adam(adam_step(shape, state, piece.decay), piece.size, gradients + begin, values + begin,
+                          first + begin, second + begin);
+                   } else {
+                     update_sgd(shape, state, piece.decay, begin, end, gradients, values, first);
+                   }
+                 }
+               });
 }
 
 }  // namespace

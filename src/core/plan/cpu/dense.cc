@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "plan/cpu/narrow_heads.h"
 #include "plan/cpu/rules.h"
+#include "plan/cpu/team_work.h"
 
 namespace penstock::plan {
 namespace {
@@ -84,7 +85,7 @@ bool packing_pays(Index steps, Index positions, const CpuModel& cpu) {
   return lying > costs.packing;
 }
 
-std::vector<Rule<Plan>> cpu_dense_rules(const Problem& problem, const CpuModel& cpu) {
+std::vector<Rule<Plan>> cpu_dense_rules(const Problem& problem, const CpuModel& cpu, Scope scope) {
   require(problem.algorithm != Algorithm::scan,
           "algorithm must be auto or sequential for cell {}, not scan: its gates depend on the previous state",
           problem.cell->info.name);
@@ -96,6 +97,11 @@ std::vector<Rule<Plan>> cpu_dense_rules(const Problem& problem, const CpuModel& 
   m.require("each thread has units", channel_parts * kFewestUnits <= std::max(problem.hidden, kFewestUnits));
   if (problem.cell->averages) m.require("means read all units of a head", channel_parts == 1);
   const StepWork work(problem, cpu);
+  const auto microseconds = [=](Index rows, Index channels) {
+    return static_cast<double>(problem.steps) * work.of(rows, channels) / cpu.costs.multiply_adds;
+  };
+  const bool too_short = scope == Scope::worthwhile && !pays_for_team(microseconds(1, 1));
+  if (too_short) m.require("the call pays for its threads", row_parts * channel_parts <= 1);
   // In a tie prefer more groups: they do not wait for each other, and balance rows of different lengths better.
   m.minimise([=](const csp::Solution& solution) {
     constexpr double of_group = 1e-6;
@@ -106,13 +112,13 @@ std::vector<Rule<Plan>> cpu_dense_rules(const Problem& problem, const CpuModel& 
     Plan plan;
     plan.row_parts = static_cast<int>(solution[row_parts]);
     plan.channel_parts = static_cast<int>(solution[channel_parts]);
-    plan.microseconds =
-        static_cast<double>(problem.steps) * work.of(plan.row_parts, plan.channel_parts) / cpu.costs.multiply_adds;
+    plan.microseconds = microseconds(plan.row_parts, plan.channel_parts);
     plan.why =
         plan.channel_parts > 1 && work.apart(plan.channel_parts) ? "heads are independent: no thread waits for another"
         : plan.channel_parts > 1 ? "few rows for each thread, and a step large enough to share units at a barrier"
         : plan.row_parts > 1     ? "rows are independent: no thread waits for another"
         : problem.threads == 1   ? "there is one thread"
+        : too_short              ? "the call is too short to share"
                                  : "one row, and a step too small to share";
     return plan;
   };

@@ -15,7 +15,7 @@ std::vector<Rule<Plan>> possible_cpu_rules(const Problem& problem, const CpuMode
 enum class Scope { worthwhile, possible };
 
 // One file each.
-std::vector<Rule<Plan>> cpu_dense_rules(const Problem& problem, const CpuModel& cpu);
+std::vector<Rule<Plan>> cpu_dense_rules(const Problem& problem, const CpuModel& cpu, Scope scope);
 std::vector<Rule<Plan>> cpu_scan_rules(const Problem& problem, const CpuModel& cpu, Scope scope);
 
 }  // namespace penstock::plan

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/counted.h"
 #include "plan/cpu/rules.h"
+#include "plan/cpu/team_work.h"
 
 namespace penstock::plan {
 namespace {
@@ -42,6 +43,7 @@ std::string why_not_in_chunks(const Problem& problem, const CpuCosts& costs) {
     return "rows and channels occupy the threads; a chunked scan would compute gates twice";
   }
   if (problem.steps < 2 * kChunk) return fmt::format("T must be at least {} to cut it into chunks", 2 * kChunk);
+  if (!pays_for_team(scan_microseconds(problem, costs, 1))) return "the call is too short to share";
   const Index fewest = quicker_from(problem, costs);
   if (problem.threads >= fewest) return {};
   return fmt::format("a chunked scan computes gates twice and needs at least {} to be faster",
@@ -85,8 +87,9 @@ Rule<Plan> in_chunks(const Problem& problem, const CpuCosts& costs, Scope scope)
 
 /// Returns the number of threads with more work than the cost of starting them. Short sequences run on one thread.
 Index worthwhile_threads(const Problem& problem, const CpuCosts& costs) {
-  const double grain = costs.product_grain / costs.multiply_adds;  // microseconds
-  const double threads = std::min(scan_microseconds(problem, costs, 1) / grain, 1e6);
+  const double alone = scan_microseconds(problem, costs, 1);
+  if (!pays_for_team(alone)) return 1;
+  const double threads = std::min(alone / (costs.product_grain / costs.multiply_adds), 1e6);
   return std::clamp<Index>(static_cast<Index>(threads), 1, problem.threads);
 }
 
