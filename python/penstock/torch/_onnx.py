@@ -4,6 +4,7 @@ LSTM and GRU are ONNX's own operators. Other cells become loops: a Scan of the e
 of the older one, which traces.
 """
 
+import functools
 import warnings
 
 import torch
@@ -12,9 +13,10 @@ from ._checks import no_onnx_export
 from ._composed import CELLS, composed_op
 from ._scans import Terms
 
-#: Layers that an exporter writes as one operator. That of torch.export would write an RNN for one length.
-_OPERATORS = {"lstm": torch.lstm, "gru": torch.gru}
-_OPERATORS_OF_TRACES = {**_OPERATORS, "elman": torch.rnn_tanh, "elman-relu": torch.rnn_relu}
+#: Layers that the older exporter writes as one operator.
+_OPERATORS_OF_TRACES = {
+    "lstm": torch.lstm, "gru": torch.gru, "elman": torch.rnn_tanh, "elman-relu": torch.rnn_relu
+}  # fmt: skip
 
 
 def layers(x, weights, states, rows, cell, count, bidirectional, batch_first, every_state):
@@ -24,7 +26,7 @@ def layers(x, weights, states, rows, cell, count, bidirectional, batch_first, ev
         raise no_onnx_export("a PackedSequence", "pass padded rows and lengths= to the layer")
     if not states:
         states = _zeros(x, weights, cell, count, bidirectional, batch_first)
-    operators = _OPERATORS_OF_TRACES if torch.jit.is_tracing() else _OPERATORS
+    operators = _OPERATORS_OF_TRACES if torch.jit.is_tracing() else _operators_of_exports()
     each = len(weights) // (count * (2 if bidirectional else 1))
     has_heads = any(w.dim() == 3 for w in weights)
     if cell in operators and lengths is None and reset is None and not every_state and not has_heads:
@@ -34,6 +36,17 @@ def layers(x, weights, states, rows, cell, count, bidirectional, batch_first, ev
     form = (lengths, None, reset, cell, count, bidirectional, batch_first, every_state)
     y, last, every = composed_op(x, weights, tuple(states), *form, loop)
     return [y, *last, every] if every_state else [y, *last]
+
+
+@functools.cache
+def _operators_of_exports():
+    """Returns those of the exporter that torch.export feeds. An RNN, and older versions an LSTM and a GRU, would be
+    written for one length."""
+    try:
+        from torch.onnx._internal.exporter._capture_strategies import patch_dynamic_shape_rnn_decompositions  # noqa: F401
+    except ImportError:
+        return {}
+    return {cell: _OPERATORS_OF_TRACES[cell] for cell in ("lstm", "gru")}
 
 
 def _zeros(x, weights, cell, count, bidirectional, batch_first):

@@ -65,14 +65,13 @@ def _mean(x, heads):
     return parts.mean(-1, keepdim=True).expand_as(parts).flatten(-2)
 
 
-def _evaluate(cell, leaves, heads=1):
-    """Returns the outputs of a cell's graph; `leaves` has a list of tensors by operation."""
-    given = _read(cell)
+def _evaluate(given, leaves, heads=1):
+    """Returns the outputs of a cell's graph, as _read() does; `leaves` has a list of tensors by operation."""
     like = leaves["input"][0]
     values = []
     for node in given["nodes"]:
         if node["op"] == "constant":
-            values.append(like.new_tensor(node["value"]))
+            values.append(like.new_full((), node["value"]))  # a tensor of a number could not be exported
         elif "index" in node:
             values.append(leaves[node["op"]][node["index"]])
         elif node["op"] == "mean":
@@ -93,15 +92,19 @@ def split_bias(cell, bias, gates):
 
 def own_terms(cell, wx, learnt):
     """Returns a and b of a scan cell for its gates and learnt vectors."""
-    return _evaluate(cell, {"input": wx, "learnt": learnt})
+    return _evaluate(_read(cell), {"input": wx, "learnt": learnt})
 
 
 def own_step(cell, learnt, heads):
     """Returns the step of a cell as penstock.reference has steps."""
 
+    given = _read(cell)  # not within a step, which an exporter traces
+
     def step(_, wx, recurrent, *states):
         leaves = {"input": wx, "recurrent": recurrent(states[0]), "state": states, "learnt": learnt}
-        return _evaluate(cell, leaves, heads)
+        return _evaluate(given, leaves, heads)
 
-    is_scan = _read(cell)["kind"] == "scan"
-    return reference._step_of(lambda _, wx: own_terms(cell, wx, learnt)) if is_scan else step
+    def terms(_, wx):
+        return _evaluate(given, {"input": wx, "learnt": learnt})
+
+    return reference._step_of(terms) if given["kind"] == "scan" else step

@@ -38,7 +38,8 @@ class Stack(CellNote, Foreign, nn.RNNBase):
     def flatten_parameters(self):
         """Does nothing: Penstock needs no flattened weights."""
 
-    def forward(self, input, hx=None, *, lengths=None, reset_mask=None, every_state=False):
+    # torch.onnx.export(dynamo=False) gives all arguments by position, and of other values than tensors None alone.
+    def forward(self, input, hx=None, lengths=None, reset_mask=None, every_state=None):
         """Runs whole sequences and returns the outputs and the last states.
 
         Args:
