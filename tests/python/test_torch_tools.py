@@ -9,6 +9,9 @@ ours = pytest.importorskip("penstock.torch", reason="penstock is not installed")
 
 from torch import nn  # noqa: E402
 
+import penstock  # noqa: E402
+from penstock import variants  # noqa: E402
+
 torch.set_num_threads(1)  # these sizes are too small to share
 
 
@@ -34,6 +37,28 @@ def test_dynamic_quantisation_names_what_it_leaves(layer):
 def test_dynamic_quantisation_says_what_has_no_quantised_form():
     with pytest.warns(UserWarning, match="has no MinGRU: the layer stays as it is"):
         torch.ao.quantization.quantize_dynamic(nn.Sequential(ours.MinGRU(3, 4)), {ours.MinGRU})
+
+
+@pytest.mark.parametrize("layer", [ours.GRU(3, 4, batch_first=True), ours.Recurrent(variants.gru(candidate="elu"), 3, 4)])
+def test_files_for_other_programs(layer, tmp_path):
+    runtime = pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
+    x = torch.randn(5, 2, 3)
+    paths = ours.export_files(layer.train(), x, tmp_path / "new", "net")
+    assert not layer.training
+    assert [path.name for path in paths.values()] == ["net.pt", "net_optimised.pt", "net.onnx"]
+    assert sorted(path.name for path in (tmp_path / "new").iterdir()) == sorted(path.name for path in paths.values())
+    x = torch.randn(7, 4, 3)
+    expected = [result.detach() for result in layer(x)]
+    session = runtime.InferenceSession(paths["onnx"])
+    of_onnx = [torch.from_numpy(each) for each in session.run(None, {session.get_inputs()[0].name: x.numpy()})]
+    for found in (torch.jit.load(paths["traced"])(x), torch.jit.load(paths["optimised"])(x), of_onnx):
+        for got, wanted in zip(found, expected, strict=True):
+            torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-6)
+    with pytest.raises(penstock.IoFailure, match="net.pt"):
+        (tmp_path / "taken" / "net.pt").mkdir(parents=True)
+        ours.export_files(layer, x, tmp_path / "taken", "net")
+    with pytest.raises(TypeError, match="model must be a torch.nn.Module, not str"):
+        ours.export_files("model.pt", x, tmp_path)
 
 
 @pytest.mark.filterwarnings("ignore")

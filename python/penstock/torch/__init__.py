@@ -16,6 +16,7 @@ from ._library import library_path, release_memory  # first: it checks the versi
 from .._keywords import explain_keywords
 from ._cells import GRUCell, LSTMCell, MinGRUCell, MinLSTMCell, RNNCell, SLSTMCell
 from ._convert import convert, convert_back
+from ._export import export_files
 from ._initial import initialise
 from ._model import SequenceModel
 from ._modules import GRU, LSTM, RNN, SLSTM, MinGRU, MinLSTM, Recurrent
@@ -43,6 +44,7 @@ __all__ = [
     "StableTrainer",
     "convert",
     "convert_back",
+    "export_files",
     "initialise",
     "library_path",
     "log_scan",
