@@ -34,7 +34,7 @@ class CellValue {
 
   /// a b + c with one rounding.
   friend CellValue multiply_add(CellValue a, CellValue b, CellValue c);
-  /// e^x; saturates at e^-87 and e^87.
+  /// e^x; saturates at e^-87.33 and e^87.3 (in double at e^-707 and e^707, on a GPU at e^-86 and e^86).
   friend CellValue exp(CellValue x);
   friend CellValue log(CellValue x);
   friend CellValue tanh(CellValue x);

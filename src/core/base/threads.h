@@ -8,7 +8,8 @@
 
 namespace penstock {
 
-/// Threads of an Execution that asks for 0: OpenMP's (OMP_NUM_THREADS, else all cores). Throws as resolve_threads().
+/// Threads of an Execution that asks for 0: OMP_NUM_THREADS, else all cores or their quota. Throws as
+/// resolve_threads().
 int default_threads();
 
 /// `requested` if positive (at most 1024), default_threads() for 0. Throws Error(invalid_argument) otherwise.
@@ -18,8 +19,9 @@ namespace detail {
 void run_parallel(int team, const std::function<void(int thread, int team)>& body);
 }
 
-/// Calls body(thread, team) once on each of `team` threads, in the caller's mode for denormals, and waits; exceptions
-/// reach the caller. With one thread this is a plain call: a step must not pay for a thread pool, nor allocate.
+/// Calls body(thread, team) on `team` threads, or fewer if OpenMP or attendance.h grants fewer, in the caller's mode
+/// for denormals; exceptions reach the caller. With one thread it is a plain call: a step pays for no pool and no
+/// memory.
 template <class Body>
 void run_team(int team, const Body& body) {
   if (team <= 1) {

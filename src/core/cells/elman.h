@@ -1,4 +1,4 @@
-// Elman network: h = act(W x + R h).
+// Elman network (Elman 1990; with relu: Le et al. 2015, arXiv:1504.00941): h = act(W x + R h).
 
 struct TanhActivation {
   static constexpr bool has_kink = false;

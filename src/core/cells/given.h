@@ -1,4 +1,4 @@
-// Scans without a cell: the terms of h_t = a_t h_{t-1} + b_t are given directly or as logarithms.
+// Scans without a cell: terms of h_t = a_t h_{t-1} + b_t, given directly or as logarithms (Heinsen, arXiv:2311.06281).
 
 /// Terms a, b.
 struct GivenTerms {

@@ -1,4 +1,4 @@
-// Gated recurrent unit, gates r, z, n as in PyTorch. h = (1 - z) n + z h.
+// Gated recurrent unit (Cho et al. 2014, arXiv:1406.1078), gates r, z, n as in PyTorch. h = (1 - z) n + z h.
 
 /// Reset after the product, as in PyTorch and cuDNN: n = tanh(W_n x + r (R_n h)).
 struct Gru {

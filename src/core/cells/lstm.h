@@ -1,4 +1,4 @@
-// Long short-term memory, gates i, f, g, o as in PyTorch. c = f c + i g, h = o tanh(c).
+// LSTM (Hochreiter and Schmidhuber 1997; this form: arXiv:1503.04069), gates i, f, g, o. c = f c + i g, h = o tanh(c).
 
 struct Lstm {
   static constexpr const char* name = "lstm";

@@ -1,7 +1,7 @@
-// minGRU and minLSTM (Feng et al. 2024): gates depend on the input only, and h_t = a_t h_{t-1} + b_t with a and b known
-// for all t in advance. The candidate is linear (h~ = W x), or positive (h~ = g(W x), appendix B of the paper): with
-// h0 >= 0 all terms of the recurrence are then positive. a and b are computed from sigmoids of a logit and of its
-// negative, never as 1 - sigmoid, which would lose digits near 0 and 1.
+// minGRU and minLSTM (Feng et al. 2024, arXiv:2410.01201): gates depend on the input only, and h_t = a_t h_{t-1} + b_t
+// with a and b known for all t in advance. The candidate is linear (h~ = W x), or positive (h~ = g(W x), appendix B of
+// the paper): with h0 >= 0 all terms of the recurrence are positive. a and b are computed from sigmoids of a logit and
+// of its negative, never as 1 - sigmoid, which would lose digits near 0 and 1.
 
 struct LinearCandidate {
   static constexpr bool has_kink = false;

@@ -73,8 +73,8 @@ PENSTOCK_CELL V NearlyMinusLogs(V x, V n) {
   return MinusLogs(x, n);
 }
 
-/// Returns e^x within 2 ULP. It saturates at e^-87.3 and e^87.3 (in double at e^-707 and e^707) instead of reaching 0
-/// and infinity: a quotient of two results is never NaN, and neither a result nor its reciprocal is subnormal.
+/// Returns e^x within 2 ULP. It saturates at e^-87.33 and e^87.3 (in double at e^-707 and e^707) instead of reaching
+/// 0 and infinity: a quotient of two results is never NaN, and neither a result nor its reciprocal is subnormal.
 template <class V>
 PENSTOCK_CELL V Exp(V x) {
   V n, scale;

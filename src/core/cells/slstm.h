@@ -1,4 +1,4 @@
-// sLSTM of xLSTM (Beck et al. 2024): exponential input gate, normaliser n, stabiliser m. Gates i, f, z, o.
+// sLSTM of xLSTM (Beck et al. 2024, arXiv:2405.04517): exponential input gate, normaliser n, stabiliser m; i, f, z, o.
 //   m' = max(i, log sigmoid(f) + m);  i' = e^(i - m');  f' = e^(log sigmoid(f) + m - m')
 //   c' = f' c + i' tanh(z);  n' = f' n + i';  h = sigmoid(o) c' / n'
 // One of i' and f' is 1: starting from n = 0, n is never below 1 afterwards. n = 0 marks an empty state. Then m' = i
