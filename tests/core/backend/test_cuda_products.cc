@@ -5,8 +5,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <filesystem>
+#include <tuple>
 #include <vector>
 
 #include "backend/cuda/product/matrix_product.h"
@@ -323,6 +325,55 @@ TEST(KeptChoices, AreCheckedBeforeTheyAreUsed) {
   EXPECT_GE(spoilt, 1);
   forget_choices();
   expect_sixteens(stream);
+}
+
+/// Factors of bf16 whose rows are no multiples of 16 bytes: large ones are copied, and with them nothing that lies
+/// behind their rows is multiplied.
+TEST(HalfProduct, CopiesFactorsOfNarrowAlignment) {
+  if (!driver_complaint().empty()) GTEST_SKIP() << driver_complaint();
+  Stream stream(Device::get(0));
+  Random random(5);
+  const auto halves = [&](Index count) {
+    std::vector<std::uint16_t> values;
+    for (Index i = 0; i < count; ++i) {
+      const auto value = static_cast<float>(2 * random.uniform() - 1);
+      values.push_back(static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(value) >> 16));
+    }
+    return values;
+  };
+  const auto value = [](std::uint16_t half) {
+    return static_cast<double>(std::bit_cast<float>(static_cast<std::uint32_t>(half) << 16));
+  };
+  const auto on_gpu = [&](const auto& values) {
+    Buffer buffer(stream, values.size() * sizeof(values[0]));
+    buffer.upload(values.data(), buffer.bytes());
+    return buffer;
+  };
+  for (const auto& [m, n, k, a_transposed, b_transposed] :
+       {std::tuple{6000, 3004, 2804, false, true}, {1802, 901, 30000, true, false}, {12000, 700, 1600, false, false}}) {
+    ProductShape shape{.storage = Storage::bf16, .a_transposed = a_transposed, .b_transposed = b_transposed};
+    shape.m = m, shape.n = n, shape.k = k;
+    shape.a_stride = a_transposed ? m : k, shape.b_stride = b_transposed ? k : n, shape.d_stride = n;
+    const std::vector<std::uint16_t> a = halves(shape.m * shape.k), b = halves(shape.k * shape.n);
+    const Buffer a_gpu = on_gpu(a), b_gpu = on_gpu(b), d_gpu(stream, sizeof(float) * m * n);
+    const MatrixProduct product(stream.device(), shape);
+    EXPECT_GE(product.workspace_bytes(), 2 * b.size()) << "b is to be copied";
+    Buffer workspace(stream, product.workspace_bytes());
+    workspace.fill(0xff);
+    product.run(a_gpu.address(), b_gpu.address(), d_gpu.address(), 0, workspace.address(), stream.handle());
+    product.run(a_gpu.address(), b_gpu.address(), d_gpu.address(), 0, workspace.address(), stream.handle(), true);
+    const std::vector<float> got = download(d_gpu, shape.m * shape.n);
+    for (Index row = 0; row < m; row += m / 3) {
+      for (Index column = 0; column < n; ++column) {
+        double want = 0;
+        for (Index inner = 0; inner < k; ++inner) {
+          want += value(a[static_cast<std::size_t>(a_transposed ? inner * m + row : row * k + inner)]) *
+                  value(b[static_cast<std::size_t>(b_transposed ? column * k + inner : inner * n + column)]);
+        }
+        ASSERT_NEAR(got[static_cast<std::size_t>(row * n + column)], 2 * want, 1e-2) << "row " << row << " of " << m;
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -166,7 +166,7 @@ WarpgroupCandidate warpgroup_candidate(const GpuDenseProblem& problem, const Gpu
   TeamShape shape{};
   shape.backward = problem.backward;
   shape.gates = cell.gates(), shape.states = cell.states(), shape.split = cell.split_gradients;
-  shape.units = TeamShape::padded(static_cast<int>(problem.head_size()));
+  shape.units = TeamShape::padded(static_cast<int>(problem.head_size()), problem.backward, cell.gates());
   shape.rows = rows, shape.portions = portions, shape.shares = shares;
   WarpgroupCandidate c = shares > 0 ? wide_candidate(gpu, shape) : narrow_candidate(gpu, shape);
   if (!c.fits) return c;

@@ -43,9 +43,11 @@ struct WarpgroupShape {
   static constexpr int parts = 2;  // multiplying warpgroups
   static constexpr int threads = 384, slice_units = 64, tile_rows = 64;
   static constexpr int usual_registers = 184;  // registers() beyond which the other threads have fewer
-  /// Returns the units of a head that both warpgroups share evenly, at least `units`.
-  PENSTOCK_LAYOUT static int padded(int units) {
-    return (units + parts * slice_units - 1) / (parts * slice_units) * (parts * slice_units);
+  /// Returns the units of a head, at least `units`, that both warpgroups share evenly; backward, whose summed axis is
+  /// that of all gates, also those of an odd number of gates.
+  PENSTOCK_LAYOUT static int padded(int units, bool backward, int gates) {
+    const int even = parts * slice_units * (backward && gates % 2 != 0 ? 2 : 1);
+    return (units + even - 1) / even * even;
   }
   PENSTOCK_LAYOUT bool wide() const { return shares > 0; }
   /// Warps that load inputs. Another one reads what is streamed of R.

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <optional>
 #include <variant>
 
+#include "backend/cuda/pointwise/copy.h"
 #include "backend/cuda/product/few_rows_product.h"
 #include "backend/cuda/product/float_product.h"
 
@@ -16,6 +18,23 @@ inline bool in_own_kernels(const plan::GpuModel& gpu, const ProductShape& shape)
          (shape.exact || has_warpgroups(gpu) || size <= gpu.costs.product.own);
 }
 
+/// Rows that are no multiples of 16 bytes, and a copy of them that are: cuBLASLt multiplies others a third as fast.
+/// What the copy has more than the rows is 0.
+class AlignedRows {
+ public:
+  /// `to_copy`: from the rows to a copy of so many. `writes`: the rows' values come from it.
+  AlignedRows(Device& device, const CopyRows& to_copy, Index rows_of_copy, bool writes);
+  std::size_t bytes() const { return bytes_; }
+  void copy(DeviceAddress rows, DeviceAddress copy, StreamHandle stream) const;
+  void write(DeviceAddress copy, DeviceAddress rows, StreamHandle stream) const;
+
+ private:
+  std::size_t bytes_;
+  FillExecutable clear_;
+  CopyRowsExecutable copy_;
+  std::optional<CopyRowsExecutable> write_;
+};
+
 /// A matrix product, in our own kernels or by cuBLASLt. Not safe for two calls at once.
 class MatrixProduct {
  public:
@@ -28,7 +47,12 @@ class MatrixProduct {
            StreamHandle stream, bool add = false) const;
 
  private:
+  std::size_t engine_bytes() const;
+  /// Returns the product of copies, if it is worth them.
+  ProductShape align(Device& device, const ProductShape& shape);
+
   std::variant<Product, FloatProduct, FewRowsProduct> engine_;
+  std::optional<AlignedRows> a_, b_, d_;
 };
 
 }  // namespace penstock::cuda

@@ -15,7 +15,7 @@
 
 constexpr int kGates = Rule::gates, kStates = Rule::states, kSaved = Rule::saved, kBytes = Storage::bytes;
 /// Units of a team: those of a head, and after them others that no tensor has. Their states and gradients are 0.
-constexpr int kUnitsOfTeam = WarpgroupShape::padded(kHead);
+constexpr int kUnitsOfTeam = WarpgroupShape::padded(kHead, kBackward, kGates);
 constexpr bool kPads = kUnitsOfTeam != kHead;
 constexpr WarpgroupShape kShape = {kBackward, kGates, kStates, DenseCell::split, kUnitsOfTeam, kRows,    kPortions,
                                    kResident, kDepth, kStages, kShares,          kKept,        kStreamed};
