@@ -2,13 +2,13 @@
 // channels of the timed outputs against a loop in double. One line of Markdown a case; exit status 1, and no time, for
 // one whose error is above the bound.
 //
-//   cuda_scan_times [--sweep] [CASE...]  CASE: STORAGE,DIRECTION,B,T,C[,RULE], such as bf16,backward,8,16384,1024;
-//   RULE:
+//   cuda_scan_times [--sweep|--regimes] [CASE...]  CASE: STORAGE,DIRECTION,B,T,C[,RULE], such as
+//   bf16,backward,8,16384,1024; RULE:
 //                                        terms (the default), mingru or minlstm
 //   cuda_scan_times --first                 what the first call of a process costs, and the host's share of later ones
 //   cuda_scan_times --first-layer [STORAGE] the same of a layer, which needs cuBLASLt unless it is of floats
 //
-// --sweep times other shapes of blocks than the planned one as well.
+// --sweep times other shapes of blocks than the planned one as well, --regimes both regimes beside their estimates.
 
 #include <fmt/format.h>
 
@@ -27,6 +27,7 @@
 #include "backend/cuda/scan/scan.h"
 #include "bench/kernels/measure.h"
 #include "penstock/error.h"
+#include "plan/gpu/scan_rules.h"
 
 namespace {
 
@@ -160,7 +161,8 @@ double bound(Storage storage) { return storage == Storage::f32 ? 1e-5 : storage 
 bool measure(Run& run, Clock& clock, const std::optional<GpuScanPlan>& chosen, double copy_ms) {
   cuda::Device& device = run.stream.device();
   const plan::GpuScanProblem problem = run.c.backward ? problem_of(run.backward()) : problem_of(run.forward());
-  const GpuScanPlan plan = chosen ? complete(*chosen, problem, device.model()) : plan_gpu_scan(problem, device.model());
+  GpuScanPlan plan = chosen ? *chosen : plan_gpu_scan(problem, device.model());
+  if (plan.regime != plan::Regime::direct) plan = complete(plan, problem, device.model());
   const ScanExecutable executable =
       run.c.backward ? ScanExecutable(device, run.backward(), plan) : ScanExecutable(device, run.forward(), plan);
   run.workspace = Buffer(run.stream, executable.workspace_bytes());
@@ -176,8 +178,9 @@ bool measure(Run& run, Clock& clock, const std::optional<GpuScanPlan>& chosen, d
   const double ms = clock.median(work);
   const double error = run.error();
   const auto [registers, shared, local] = executable.kernel().resources();
-  const std::string form = fmt::format("{} x {} threads, {} steps, {} values, {} blocks{}", plan.groups, plan.lanes,
-                                       plan.steps, plan.vector, plan.blocks, plan.keep ? ", kept" : "");
+  const std::string form = fmt::format("{}, estimated {:.1f} us: {} x {} threads, {} steps, {} values, {} blocks{}",
+                                       to_string(plan.regime), plan.microseconds, plan.groups, plan.lanes, plan.steps,
+                                       plan.vector, plan.blocks, plan.keep ? ", kept" : "");
   if (!(error < bound(run.c.storage))) {
     fmt::print("| {} {} {} {},{},{} | {} | wrong by {} |\n", run.c.rule, to_string(run.c.storage),
                run.c.backward ? "backward" : "forward", run.c.rows, run.c.steps, run.c.channels, form, error);
@@ -344,7 +347,17 @@ int first_call(std::optional<Storage> layer) {
   return last == static_cast<float>(c.steps) ? 0 : 1;
 }
 
-int run(const std::vector<std::string>& cases, bool sweep) {
+/// Measures the best plan of each regime.
+bool measure_regimes(Run& one, Clock& clock, double copy_ms) {
+  const plan::GpuModel& gpu = one.stream.device().model();
+  bool right = true;
+  for (const auto& rule : scan_rules(one.c.backward ? problem_of(one.backward()) : problem_of(one.forward()), gpu)) {
+    if (const std::optional<GpuScanPlan> plan = best_plan(rule)) right &= measure(one, clock, plan, copy_ms);
+  }
+  return right;
+}
+
+int run(const std::vector<std::string>& cases, bool sweep, bool regimes) {
   cuda::Device& device = cuda::Device::get(0);
   Stream stream(device);
   Clock clock(stream);
@@ -356,6 +369,10 @@ int run(const std::vector<std::string>& cases, bool sweep) {
   for (const std::string& text : cases) {
     Run one(parse(text), stream);
     const double copy_ms = one.copy_time(clock);
+    if (regimes) {
+      right &= measure_regimes(one, clock, copy_ms);
+      continue;
+    }
     right &= measure(one, clock, std::nullopt, copy_ms);
     if (!sweep) continue;
     const plan::GpuScanProblem problem = one.c.backward ? problem_of(one.backward()) : problem_of(one.forward());
@@ -371,12 +388,13 @@ int run(const std::vector<std::string>& cases, bool sweep) {
 int main(int argc, char** argv) {
   std::vector<std::string> cases(argv + 1, argv + argc);
   const bool sweep = !cases.empty() && cases.front() == "--sweep";
-  if (sweep) cases.erase(cases.begin());
+  const bool regimes = !cases.empty() && cases.front() == "--regimes";
+  if (sweep || regimes) cases.erase(cases.begin());
   if (cases.empty()) cases.assign(std::begin(kCases), std::end(kCases));
   try {
     if (cases.front() == "--first") return first_call(std::nullopt);
     if (cases.front() == "--first-layer") return first_call(cases.size() > 1 ? parse_storage(cases[1]) : Storage::bf16);
-    return run(cases, sweep);
+    return run(cases, sweep, regimes);
   } catch (const Error& error) {
     fmt::print(stderr, "cuda_scan_times: {}\n", error.what());
     return exit_status(error.code());

@@ -121,14 +121,14 @@ double cluster_nanoseconds(const GpuDenseProblem& problem, const GpuModel& gpu, 
   return static_cast<double>(turns_of(problem, gpu, c.shape.cluster, c.shape.rows)) * c.step;
 }
 
-/// Returns the nanoseconds of one turn that its steps do not include. Only backward passes have any: they first read R
-/// transposed, and compute more of the cell.
+/// Returns the nanoseconds of one turn that its steps do not include: a block first reads its part of R. Backward
+/// passes also compute more of the cell.
 double cluster_overhead(const GpuDenseProblem& problem, const GpuModel& gpu, const ClusterCandidate& c) {
-  if (!problem.backward) return 0;
   const GpuCosts::Cluster& cost = gpu.costs.cluster;
   const auto units = static_cast<double>(problem.head_size());
   const double kilobytes = units * units * c.shape.gates * c.shape.bytes / c.shape.cluster / 1024;
-  return cost.start + kilobytes * cost.matrix + c.slots() * cost.back_slot * static_cast<double>(problem.steps);
+  const double more = problem.backward ? c.slots() * cost.back_slot * static_cast<double>(problem.steps) : 0;
+  return cost.start + kilobytes * cost.matrix + more;
 }
 
 GpuDensePlan cluster_plan(const GpuDenseProblem& problem, const GpuModel& gpu, const ClusterCandidate& best) {

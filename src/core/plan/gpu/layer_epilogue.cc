@@ -33,7 +33,8 @@ double epilogue_time(const GpuScanPlan& plan, const GpuLayerProblem& problem, co
       problem.keep_gates ? recurrence_bytes(problem.scan) : recurrence_bytes(problem.scan) / (problem.scan.gates + 1);
   // With fewer rows and channel tiles than blocks, several blocks work on chunks of one row and wait for each other.
   const auto chains = static_cast<double>(problem.scan.rows * plan.channel_tiles(problem.scan.channels));
-  const double waiting = costs.scan.look_back * std::max(0.0, 1 - chains / gpu.multiprocessors);
+  const bool waits = plan.chunks(problem.scan.steps) > 1;
+  const double waiting = waits ? 2 * costs.scan.look_back * std::max(0.0, 1 - chains / gpu.multiprocessors) : 0;
   return costs.common.launch + costs.epilogue.launch + waiting +
          std::max((waves * of_tile + walk) / costs.common.clock, written / costs.common.bytes);
 }

@@ -48,7 +48,8 @@ double fused_time(const GpuScanPlan& plan, const GpuLayerProblem& problem, const
   const double cycles = waves * (chunks * of_chunk + columns * input / threads * gpu.costs.fused.weight);
   const double written =
       problem.keep_gates ? recurrence_bytes(problem.scan) : recurrence_bytes(problem.scan) / (problem.scan.gates + 1);
-  return gpu.costs.common.launch + std::max(cycles / gpu.costs.common.clock, written / gpu.costs.common.bytes);
+  return gpu.costs.common.launch + gpu.costs.fused.launch +
+         std::max(cycles / gpu.costs.common.clock, written / gpu.costs.common.bytes);
 }
 
 /// Returns the shape of a block, whether or not it fits.
@@ -79,7 +80,7 @@ double least_fused_time(const GpuLayerProblem& problem, const GpuModel& gpu, csp
       static_cast<double>(problem.scan.gates * vector.low) * input / static_cast<double>(groups.high) * costs.weight;
   constexpr double rounding = 1 - 1e-12;  // these sums have another order than those of complete plans
   const auto chunks = static_cast<double>(widest.chunks(problem.scan.steps));
-  return common.launch + waves * (chunks * of_chunk + weights) / common.clock * rounding;
+  return common.launch + costs.launch + waves * (chunks * of_chunk + weights) / common.clock * rounding;
 }
 
 }  // namespace

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "base/counted.h"
@@ -39,11 +41,18 @@ double scan_microseconds(const GpuScanPlan& plan, const GpuScanProblem& problem,
   const int values = problem.backward ? problem.read_back + 2 + problem.gates : problem.gates + 1;
   const double traffic = static_cast<double>(problem.rows) * static_cast<double>(problem.steps) *
                          static_cast<double>(problem.channels) * values * size_of(problem.storage);
-  const auto steps = static_cast<double>(problem.steps);
-  const double walk = plan.regime == Regime::direct
-                          ? std::max(traffic / costs.scan.direct_bytes, steps / plan.steps * costs.scan.steps_ahead)
-                          : costs.scan.look_back + traffic / costs.common.bytes;
-  return costs.common.launch + walk;
+  if (plan.regime == Regime::direct) {
+    // Threads wait for batches of steps, and all of them for memory.
+    const auto batches = static_cast<double>((problem.steps + plan.steps - 1) / plan.steps);
+    const double batch = problem.backward ? costs.scan.back_steps_ahead : costs.scan.steps_ahead;
+    return costs.common.launch + std::hypot(traffic / costs.scan.direct_bytes, batches * batch);
+  }
+  // A tile takes as long if few of its steps exist.
+  const double tile = costs.scan.tile + static_cast<double>(plan.chunk() * plan.tile_channels()) * problem.gates *
+                                            (problem.backward ? costs.scan.back_gate : costs.scan.gate);
+  const double halves = problem.backward && problem.storage != Storage::f32 ? costs.scan.back_halves : 0;
+  const double others = static_cast<double>(plan.tiles) / static_cast<double>(plan.grid) - 1;
+  return costs.common.launch + costs.scan.look_back + halves + std::max(traffic / costs.scan.bytes, others * tile);
 }
 
 int fitting_vector(const GpuScanProblem& problem, int wished) {
@@ -126,13 +135,24 @@ GpuScanPlan plan_gpu_scan(const GpuScanProblem& problem, const GpuModel& gpu) {
          to_string(problem.regime), problem.backward ? "a backward pass" : "a recurrence by itself");
   }
   const auto ranked = [&] {
-    std::vector<Rule<GpuScanPlan>> rules;
-    rules.push_back(direct_scan_rule(problem, gpu));
-    rules.push_back(chunked_scan_rule(problem, gpu));
-    std::string reasons;
-    for (const Rule<GpuScanPlan>& rule : rules) {
-      if (const std::optional<GpuScanPlan> plan = best_plan(rule)) return *plan;
-      reasons += fmt::format("; {}: {}", rule.name, fmt::join(conflict_of(rule), ", "));
+    std::optional<GpuScanPlan> best;
+    std::string reasons, others;
+    for (const Rule<GpuScanPlan>& rule : {direct_scan_rule(problem, gpu), chunked_scan_rule(problem, gpu)}) {
+      const std::optional<GpuScanPlan> plan = best_plan(rule);
+      if (!plan) {
+        reasons += fmt::format("; {}: {}", rule.name, fmt::join(conflict_of(rule), ", "));
+        continue;
+      }
+      const bool quicker = !best || plan->microseconds < best->microseconds;
+      if (best) {
+        const GpuScanPlan& other = quicker ? *best : *plan;
+        others = fmt::format("; {} estimated at {:.0f} us", to_string(other.regime), other.microseconds);
+      }
+      if (quicker) best = plan;
+    }
+    if (best) {
+      best->why += others;
+      return *best;
     }
     fail(ErrorCode::invalid_argument, "there is no plan for {} rows, {} steps and {} channels on {}{}", problem.rows,
          problem.steps, problem.channels, gpu.name, reasons);

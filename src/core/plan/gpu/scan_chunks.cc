@@ -98,10 +98,10 @@ ScanRegimeRule chunked_scan_rule(const GpuScanProblem& problem, const GpuModel& 
   rule.model.maximise(vector * 1024 + steps);
   rule.plan_of = [=](const csp::Solution& solution) {
     const std::vector<csp::Integer>& v = solution.values();
-    GpuScanPlan plan = chunk_shape(problem, best, v[0], v[1]);
+    GpuScanPlan plan = complete(chunk_shape(problem, best, v[0], v[1]), problem, gpu);
     plan.microseconds = scan_microseconds(plan, problem, gpu);
     plan.why = why_chunks(problem, best, plan);
-    return complete(plan, problem, gpu);
+    return plan;
   };
   return rule;
 }
