@@ -46,7 +46,7 @@ GpuCosts carried_over(const Sheet& to) {
   GpuCosts costs;
   const double bandwidth = to.bandwidth / from.bandwidth, halves = to.halves / from.halves;
   const double clock = static_cast<double>(to.clock_mhz) / from.clock_mhz;
-  costs.common.bytes *= bandwidth, costs.scan.direct_bytes *= bandwidth;
+  costs.common.bytes *= bandwidth, costs.scan.direct_bytes *= bandwidth, costs.scan.bytes *= bandwidth;
   costs.common.halves *= halves, costs.common.tf32 *= halves;
   costs.common.clock *= clock;
   const double of_cycle = halves / clock * from.multiprocessors / to.multiprocessors;
