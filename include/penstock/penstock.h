@@ -18,6 +18,7 @@
 #include "penstock/model.h"
 #include "penstock/model_file.h"
 #include "penstock/onnx.h"
+#include "penstock/output_files.h"
 #include "penstock/plan.h"
 #include "penstock/recurrent.h"
 #include "penstock/recurrent_program.h"

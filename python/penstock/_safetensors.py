@@ -138,7 +138,7 @@ def write_entries(path, entries, metadata=None):
     pieces = [struct.pack("<Q", len(text)) + text, *(bytes(entries[name][2]) for name in sorted(entries))]
     digits = _core.checksum_of(pieces)
     pieces[0] = pieces[0].replace(f'"{_CHECKSUM}":"{zeros}"'.encode(), f'"{_CHECKSUM}":"{digits}"'.encode(), 1)
-    _core.write_file(os.fspath(path), pieces)
+    _core.write_file(os.fspath(path), pieces, _core.FileKind.tensors)
 
 
 def write_file(path, tensors, metadata=None):
@@ -206,6 +206,8 @@ def write(path, tensors, metadata=None, max_shard_bytes=None):
             room = max_shard_bytes
         shards[-1][name] = tensors[name]
         room -= sizes[name]
+    _core.check_output(os.fspath(path), _core.FileKind.tensors)
+    _core.check_output(os.fspath(index), _core.FileKind.shards)
     # Older files stay until the new index is in place: at any time one of both versions is complete.
     places = {}
     names = _shard_names(path.stem, len(shards), before)
@@ -213,5 +215,5 @@ def write(path, tensors, metadata=None, max_shard_bytes=None):
         write_file(path.parent / name, shard, metadata)
         places |= dict.fromkeys(shard, name)
     content = {"metadata": {"total_size": sum(sizes.values())}, "weight_map": places}
-    _core.write_file(os.fspath(index), [json.dumps(content, indent=2).encode()])
+    _core.write_file(os.fspath(index), [json.dumps(content, indent=2).encode()], _core.FileKind.shards)
     _remove_older([path, *(path.parent / name for name in sorted(older.difference(names)))])

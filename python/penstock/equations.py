@@ -204,8 +204,7 @@ class OwnCell(str):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the cell as a JSON file, for ``penstock train --cell FILE`` and :func:`load_cell`."""
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(self.json + "\n")
+        _core.write_file(os.fspath(path), [f"{self.json}\n".encode()], _core.FileKind.cell)
 
 
 def with_equations(cell: str) -> str:

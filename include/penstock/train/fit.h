@@ -1,11 +1,13 @@
 #pragma once
 
+#include <array>
 #include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "penstock/initial_weights.h"
+#include "penstock/output_files.h"
 #include "penstock/train/search.h"
 #include "penstock/train/train.h"
 
@@ -102,6 +104,12 @@ struct FitCallbacks {
 
 /// Returns the file of one of several models: PATH, PATH.2, PATH.3, ...; empty for an empty path.
 std::string member_path(const std::string& path, Index number);
+
+/// Returns the files that a run writes, for check_outputs(). `names`: the roles of TrainOptions::checkpoint_path,
+/// metrics_path and tensorboard_path in messages.
+std::vector<OutputFile> training_outputs(const FitRequest& request,
+                                         const std::array<const char*, 3>& names = {"checkpoint_path", "metrics_path",
+                                                                                    "tensorboard_path"});
 
 /// Runs a plan. After a search, `model` is a new one of the best choice. Trains `model` and the models with the next
 /// seeds, combines them and calls finish_training(). Then scores the model on the hold-out set and calls refit().

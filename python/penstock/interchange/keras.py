@@ -410,7 +410,7 @@ def write_keras(path, layers):
         content = buffer.getvalue()
     else:
         content = _archive(buffer.getvalue(), configs, next(iter(layers.values())).input_size)
-    _core.write_file(path, [content])
+    _core.write_file(path, [content], _core.FileKind.keras)
 
 
 def _write_layer(group, name, weights, counts):

@@ -20,6 +20,7 @@
 #include "models.h"
 #include "penstock/model_file.h"
 #include "penstock/onnx.h"
+#include "penstock/output_files.h"
 
 namespace penstock::python {
 namespace {
@@ -36,6 +37,7 @@ void save(SharedModel& shared, const std::string& path, const nb::dict& fields) 
   History history;
   Fields(fields).read_all(history);
   const bool known = nb::len(fields) > 0;
+  check_outputs({}, {{"path", path, FileKind::model}}, advice_to_remove);
   const nb::gil_scoped_release unlocked;
   const SharedModel::Reading model(shared);
   if (known) {
@@ -83,11 +85,13 @@ void write_parts(const std::string& path, const std::string& description, const 
     tensors.push_back(
         {nb::cast<std::string>(name), {array.shape().begin(), array.shape().end()}, array.values<float>()});
   }
+  check_outputs({}, {{"path", path, FileKind::model}}, advice_to_remove);
   const nb::gil_scoped_release unlocked;
   make_model(description, tensors, path).save(path);
 }
 
 void save_as_onnx(SharedModel& shared, const std::string& path, bool normalised, const std::string& group) {
+  check_outputs({}, {{"path", path, FileKind::onnx}}, advice_to_remove);
   const nb::gil_scoped_release unlocked;
   save_onnx(*SharedModel::Reading(shared), path, {.normalised = normalised, .group = group});
 }

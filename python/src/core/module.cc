@@ -7,11 +7,18 @@
 #include "bindings.h"
 #include "penstock/checksum.h"
 #include "penstock/file_writer.h"
+#include "penstock/output_files.h"
 
 namespace {
 
-/// Writes a list of bytes objects to a file, atomically.
-void write_pieces(const std::string& path, const nanobind::list& pieces) {
+/// Refuses to replace a file of another kind.
+void check_output(const std::string& path, penstock::FileKind kind) {
+  penstock::check_outputs({}, {{"path", path, kind}}, penstock::advice_to_remove);
+}
+
+/// Writes a list of bytes objects to a file, atomically. `kind`: what the content is.
+void write_pieces(const std::string& path, const nanobind::list& pieces, penstock::FileKind kind) {
+  check_output(path, kind);
   penstock::FileWriter file(path);
   for (const nanobind::handle piece : pieces) {
     const auto bytes = nanobind::cast<nanobind::bytes>(piece);
@@ -38,7 +45,14 @@ NB_MODULE(_core, module) {
   // A tensor made of a view of parameters may live until Python ends, and then keeps its network: that is no leak.
   nanobind::set_leak_warnings(false);
   bindings::bind_errors(module);
-  module.def("write_file", &write_pieces, nanobind::arg("path"), nanobind::arg("pieces"));
+  using enum penstock::FileKind;
+  nanobind::enum_<penstock::FileKind>(module, "FileKind")
+      .value("tensors", tensors)
+      .value("shards", shards)
+      .value("keras", keras)
+      .value("cell", cell);
+  module.def("check_output", &check_output, nanobind::arg("path"), nanobind::arg("kind"));
+  module.def("write_file", &write_pieces, nanobind::arg("path"), nanobind::arg("pieces"), nanobind::arg("kind"));
   module.def("checksum_of", &checksum_of_pieces, nanobind::arg("pieces"));
   bindings::bind_machine(module);
   bindings::bind_device_arrays(module);

@@ -92,6 +92,7 @@ class Network {
     if constexpr (scalar == Scalar::f64) {
       refuse("dtype must be float32 for ONNX, not float64");
     } else {
+      check_outputs({}, {{"path", path, FileKind::onnx}}, advice_to_remove);
       const nb::gil_scoped_release unlocked;
       const std::shared_lock lock(mutex_);
       penstock::save_onnx(network_, path);

@@ -133,6 +133,7 @@ nb::dict run_fit(SharedModel& shared, SharedDataset& data, const nb::dict& field
                  nb::handle validation, nb::handle trial) {
   Reports reports(progress, validation, trial);
   const FitRequest request = request_from(fields);
+  check_outputs({}, training_outputs(request, {"checkpoint", "metrics", "tensorboard"}), advice_to_remove);
   FitPlan plan;
   FitResult result;
   {
@@ -204,6 +205,7 @@ nb::dict run_search(SharedDataset& data, const nb::dict& spec_fields, const nb::
                     bool resume, nb::handle trial) {
   Reports reports(nb::none(), nb::none(), trial);
   const FitRequest request = request_from(fields);
+  check_outputs({}, {{"record", record, FileKind::trials}}, advice_to_remove);
   ModelSpec spec = spec_from(spec_fields);
   FitPlan plan;
   {

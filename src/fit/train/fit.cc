@@ -1,5 +1,6 @@
 #include "penstock/train/fit.h"
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <utility>
@@ -139,6 +140,19 @@ class Fit {
 
 std::string member_path(const std::string& path, Index number) {
   return number == 0 || path.empty() ? path : fmt::format("{}.{}", path, number + 1);
+}
+
+std::vector<OutputFile> training_outputs(const FitRequest& request, const std::array<const char*, 3>& names) {
+  const TrainOptions& train = request.train;
+  std::vector<OutputFile> files;
+  if (request.search) files.push_back({names[0], search_record(train.checkpoint_path), FileKind::trials});
+  constexpr Index most = 1000;  // beyond all ensembles; the number is checked later
+  for (Index i = 0; i < std::min(request.seeds, most); ++i) {
+    files.push_back({names[0], member_path(train.checkpoint_path, i), FileKind::checkpoint});
+    files.push_back({names[1], member_path(train.metrics_path, i), FileKind::metrics});
+    files.push_back({names[2], member_path(train.tensorboard_path, i)});
+  }
+  return files;
 }
 
 Model new_model(const ModelSpec& spec, const Dataset& data, std::uint64_t seed, const Initialisation& initial) {

@@ -10,6 +10,7 @@
 #include "data/labelled/labelled_passes.h"
 #include "nn/enough_memory.h"
 #include "ops/pointwise/elementwise.h"
+#include "penstock/output_files.h"
 #include "penstock/stop.h"
 #include "train/check_options.h"
 
@@ -205,7 +206,7 @@ void Trainer::watch(const StepResult& result) {
 void Trainer::give_up_if_hopeless(const StepResult& result) const {
   if (!is_skipped(result.state) || result.state.skipped_in_a_row < options_.give_up_after) return;
   fail(ErrorCode::numerical,
-       "gave up at step {}: the {} was not finite in {} in a row; lower learning_rate or check the data",
+       "gave up at step {}: the {} was not finite in {} in a row; lower the option 'learning_rate' or check the data",
        result.state.step, broken_by(result.state), counted(result.state.skipped_in_a_row, "step"));
 }
 
@@ -393,6 +394,11 @@ TrainResult Trainer::run() {
 TrainResult train(Model& model, Dataset& data, const TrainOptions& options, const TrainCallbacks& callbacks,
                   bool resume) {
   training::check_options(options, data);
+  check_outputs({},
+                {{"checkpoint_path", options.checkpoint_path},
+                 {"metrics_path", options.metrics_path},
+                 {"tensorboard_path", options.tensorboard_path}},
+                "");
   require(model.spec().members == 1,
           "model must be a single one, not an ensemble of {}: its members are trained one by one",
           model.spec().members);
