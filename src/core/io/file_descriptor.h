@@ -5,6 +5,8 @@
 #include <cerrno>
 #include <utility>
 
+#include "penstock/stop.h"
+
 /// Ownership of POSIX file descriptors, and system calls that signals interrupt.
 namespace penstock::io {
 
@@ -29,11 +31,15 @@ class FileDescriptor {
   int value_;
 };
 
-/// Repeats a system call while signals interrupt it, and returns its result.
+/// Repeats a system call while signals interrupt it, and returns its result. Throws Error(interrupted) if the work of
+/// this thread was asked to stop (Stoppable): a pipe may never have more to read.
 template <class Call>
 auto retry(Call call) {
   auto result = call();
-  while (result < 0 && errno == EINTR) result = call();
+  while (result < 0 && errno == EINTR) {
+    stop_if_asked();
+    result = call();
+  }
   return result;
 }
 

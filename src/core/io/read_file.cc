@@ -38,6 +38,8 @@ std::string read_open_file(int file, const std::string& path, std::uint64_t limi
   struct stat status {};
   if (::fstat(file, &status) != 0) fail_reading(path, errno);
   if (S_ISDIR(status.st_mode)) fail_reading(path, EISDIR);
+  constexpr std::uint64_t most_of_device = std::uint64_t{1} << 26;  // /dev/zero has no end
+  if (S_ISCHR(status.st_mode)) limit = std::min(limit, most_of_device);
   const auto refuse = [&] { fail(ErrorCode::bad_input, "{}: more than {} bytes", path, limit); };
   constexpr std::size_t most_at_once = std::size_t{1} << 24;  // so that a slow disk can be interrupted
   // The size is a hint: a pipe has none and a file may grow while it is read.

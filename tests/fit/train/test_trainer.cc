@@ -155,8 +155,8 @@ TEST(Train, GivesUp) {
     warnings.push_back(progress.warning);
   };
   expect_error(ErrorCode::numerical,
-               "gave up at step 8: the forward output was not finite in 3 steps in a row; lower learning_rate or check "
-               "the data",
+               "gave up at step 8: the forward output was not finite in 3 steps in a row; lower the option "
+               "'learning_rate' or check the data",
                [&] { train(model, data, options, callbacks); });
   EXPECT_EQ(weights(model), last_good);
   EXPECT_THAT(warnings, testing::ElementsAre("", "", HasSubstr("(1 in a row"), HasSubstr("(2 in a row"), "",

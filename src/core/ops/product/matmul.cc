@@ -9,6 +9,7 @@
 #include "backend/cpu/machine.h"
 #include "backend/cpu/product_kernels.h"
 #include "base/check.h"
+#include "base/free_memory.h"
 #include "base/threads.h"
 #include "plan/cpu/team_work.h"
 
@@ -53,6 +54,15 @@ void library_block(const ProductSize& size, const Matrix<float>& a, const Matrix
   }
 }
 
+/// oneDNN crashes where it cannot have the memory for the code of its kernels.
+void require_room_for_kernels() {
+  constexpr std::size_t least = std::size_t{1} << 24;
+  static const std::size_t left = free_memory();  // at the first product, which prepares most of them
+  if (left == 0 || left >= least) return;
+  fail(ErrorCode::out_of_memory, "{} kB of memory are free, and matrix products need {} MB (see 'ulimit -v')",
+       left >> 10, least >> 20);
+}
+
 /// A part of 0..count-1 in whole tiles.
 struct Tiles {
   Index count, parts;
@@ -87,6 +97,7 @@ struct Blocks {
 /// Multiplies by the library in blocks of the result, one for each thread with enough work.
 void library_product(const ProductSize& size, const Matrix<float>& a, const Matrix<float>& b,
                      const ProductResult<float>& c, int threads) {
+  require_room_for_kernels();
   const Index work = size.multiply_adds(), wanted = threads_worth(work, least_of_thread, threads);
   const Blocks blocks(size.m, size.n, wanted);
   if (wanted == 1 || work / threads >= much_of_thread || 2 * blocks.count() <= wanted) {
