@@ -56,9 +56,45 @@ def test_they_are_the_same_table(tmp_path, kind):
 def test_a_corpus_is_a_text(tmp_path):
     (tmp_path / "corpus.jsonl").write_text("".join(f'{{"text": "line number {i} of a corpus"}}\n' for i in range(100)))
     out = run("train", "corpus.jsonl", *TINY, "--steps", 2, cwd=tmp_path).err
-    assert "bytes" in out
+    assert "read   a text, byte by byte, as no column with numbers or with labels was found; --as text " in out
+    told = run("train", "corpus.jsonl", "--as", "text", *TINY, "--steps", 2, "--force", cwd=tmp_path).err
+    assert "read   " not in told
     said = run("predict", "model.safetensors", "corpus.jsonl", "--json", cwd=tmp_path).json()["files"][0]
     assert said["bytes"] == (tmp_path / "corpus.jsonl").stat().st_size
+
+
+BROKEN = {
+    "nan.jsonl": ('{"x": 1, "y": 2}\n' * 50 + '{"x": NaN, "y": 2}\n', "nan.jsonl:51: no JSON from its byte 7 on; JSON has no NaN"),
+    "first.jsonl": ('{"x": NaN}\n' + '{"x": 1}\n' * 90, "first.jsonl:1: no JSON from its byte 7 on; JSON has no NaN: write null"),
+    "inf.ndjson": ('{"x": 1}\n{"x": -Infinity}\n', "inf.ndjson:2: no JSON from its byte 8 on; JSON has no Infinity"),
+    "inf.json": ('[{"x": 1}, {"x": Infinity}]', "inf.json: object 2 of the array: no JSON from its byte 18 on; JSON has"),
+    "broken.jsonl": ('{"x": 1}\n' * 90 + "oops\n" + '{"x": 1}\n' * 90, "broken.jsonl:91: no JSON from its byte 1 on"),
+    "nested.json": ('{"name": "x", "of": {"a": [1, 2]}}\n', 'nested.json:1: an object under "of", not a value'),
+    "nested.jsonl.gz": ('{"x": 1, "of": [2]}\n' * 40, 'nested.jsonl.gz:1: an array under "of", not a value'),
+    "pretty.json": ('{\n  "x": 1\n}\n', "pretty.json:1: no JSON from its byte 2 on; an object needs a line of its own"),
+    "list.json": ("[1, 2, 3]", "list.json: object 1 of the array: a value, not an object"),
+    "late.jsonl": ('{"x": 1}\n' * 20_000 + '{"x": }\n', "late.jsonl:20001: no JSON from its byte 7 on"),
+    "late.json": ("[" + '{"x": 1},' * 20_000 + "{]", "late.json: object 20001 of the array: no JSON from its byte"),
+    "torn.json": ('[{"x": 1}, {"x"', "torn.json: object 2 of the array: no JSON from its byte"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_table_is_not_read_as_a_text(tmp_path, name):
+    content, message = BROKEN[name]
+    (tmp_path / name).write_bytes(gzip.compress(content.encode()) if name.endswith(".gz") else content.encode())
+    result = run("train", name, *TINY, "--steps", 2, expect=1, cwd=tmp_path)
+    assert result.err.startswith(f"penstock train: {message}"), result.err
+    assert result.err.endswith("; --as text reads the bytes of the file\n")
+    if len(content) > 100:
+        run("train", name, "--as", "text", *TINY, "--steps", 2, "--length", 8, cwd=tmp_path)
+
+
+def test_a_table_in_another_format_is_read_as_a_text_with_a_note(tmp_path):
+    for name in ("iris.arff", "series.ts"):
+        (tmp_path / name).write_text("@relation iris\n" + "5.1,3.5\n" * 200)
+        out = run("train", name, *TINY, "--steps", 2, "--length", 8, "--force", cwd=tmp_path).err
+        assert "read   a text, byte by byte, " in out
 
 
 def test_what_is_no_object_is_refused_with_its_line(tmp_path):

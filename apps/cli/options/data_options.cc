@@ -338,7 +338,15 @@ OpenedData open_data(const DataOptions& options, DataKind kind, std::uint64_t se
     }
     return open_builtin_task(options, seed);
   };
-  OpenedData opened = open();
+  const bool is_json =
+      !options.kind && kind != DataKind::task && is_converted_table(options.source) && !options.source.ends_with(".ts");
+  OpenedData opened;
+  try {
+    opened = open();
+  } catch (const Error& error) {
+    if (!is_json || error.code() != ErrorCode::bad_input) throw;
+    throw Error(error.code(), std::string(error.what()) + "; --as text reads the bytes of the file");
+  }
   opened.kind = kind;
   opened.reading = opened.dataset->reading();
   const auto undated = std::ranges::find(opened.reading, rows_without_dates);
@@ -351,6 +359,12 @@ OpenedData open_data(const DataOptions& options, DataKind kind, std::uint64_t se
   const bool table = kind == DataKind::series || kind == DataKind::labelled || kind == DataKind::labelled_texts;
   if (table && !options.kind && is_unnamed_table(options.sources)) {
     opened.reading.insert(opened.reading.begin(), "a table, as its first lines show; --as text reads its bytes");
+  }
+  if (kind == DataKind::text && !options.kind && is_named_table(options.sources)) {
+    opened.reading.insert(
+        opened.reading.begin(),
+        "a text, byte by byte, as no column with numbers or with labels was found; --as text reads it "
+        "so without this note");
   }
   return opened;
 }

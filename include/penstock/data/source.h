@@ -17,6 +17,9 @@ SourceKind guess_kind(const Sources& sources, const TableFormat& format = {});
 /// Returns whether the first file is a table by its first lines but not by its name: .txt, .dat, .data, .asc, .out or
 /// no extension. Throws Error(io_failure) if a folder cannot be read.
 bool is_unnamed_table(const Sources& sources);
+/// Returns whether the name of the first file is that of a table: .csv, .tsv, .tab, .psv, .ts, .json, .jsonl, .ndjson,
+/// or a format that Penstock does not read. Throws as above.
+bool is_named_table(const Sources& sources);
 
 /// Most bytes that are read of a source, compressed and decompressed: they are held in memory, several times over once
 /// parsed.

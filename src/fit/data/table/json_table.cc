@@ -22,8 +22,9 @@ using Row = std::vector<std::pair<std::string, std::string>>;
 /// it says in `problem`.
 class ObjectReader final : public nlohmann::json_sax<nlohmann::json> {
  public:
-  /// `array`: the objects stand in an array.
-  ObjectReader(std::vector<Row>& rows, bool array) : rows_(rows), array_ahead_(array) {}
+  /// `text`: what is parsed. `array`: its objects are the elements of an array.
+  ObjectReader(std::string_view text, std::vector<Row>& rows, bool array)
+      : text_(text), rows_(rows), array_ahead_(array) {}
 
   const std::string& problem() const { return problem_; }
   /// Returns whether the text ended, or stopped being JSON, within an object.
@@ -57,10 +58,18 @@ class ObjectReader final : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
   bool parse_error(std::size_t position, const std::string&, const nlohmann::json::exception&) override {
-    return refuse(fmt::format("no JSON from its byte {} on", position));
+    return refuse(fmt::format("no JSON from its byte {} on{}", position, remedy(position)));
   }
 
  private:
+  /// Returns what mends the mistakes that other programs make most often; empty for others.
+  std::string remedy(std::size_t position) const {
+    const std::string_view rest = text_.substr(std::min(text_.size(), std::max<std::size_t>(position, 1) - 1));
+    for (const std::string_view name : {"NaN", "nan", "Infinity", "inf"}) {
+      if (rest.starts_with(name)) return fmt::format("; JSON has no {}: write null", name);
+    }
+    return inside_ && rest.empty() && !array_ ? "; an object needs a line of its own, or all objects an array" : "";
+  }
   bool refuse(const std::string& what) {
     if (problem_.empty()) problem_ = what;
     return false;
@@ -78,16 +87,17 @@ class ObjectReader final : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
 
+  std::string_view text_;
   std::vector<Row>& rows_;
   std::string key_, problem_;
-  bool inside_ = false, array_ahead_;
+  bool inside_ = false, array_ahead_, array_ = array_ahead_;
 };
 
 constexpr std::string_view json_blanks = " \t\r\n";
 
 std::vector<Row> objects_of_array(std::string_view content, const std::string& source, bool cut) {
   std::vector<Row> rows;
-  ObjectReader reader(rows, true);
+  ObjectReader reader(content, rows, true);
   if (nlohmann::json::sax_parse(content, &reader)) return rows;
   if (!cut) {
     const std::size_t number = rows.size() + (reader.inside() ? 0 : 1);
@@ -104,7 +114,7 @@ std::vector<Row> objects_of_lines(std::string_view content, const std::string& s
     const std::string_view line = content.substr(0, content.find('\n'));
     content.remove_prefix(std::min(content.size(), line.size() + 1));
     if (line.find_first_not_of(json_blanks) == line.npos) continue;
-    ObjectReader reader(rows, false);
+    ObjectReader reader(line, rows, false);
     if (!nlohmann::json::sax_parse(line, &reader))
       fail(ErrorCode::bad_input, "{}:{}: {}", source, number, reader.problem());
   }

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <charconv>
 
 #include "base/check.h"
 #include "base/lower_case.h"
@@ -68,13 +69,25 @@ bool looks_like_table(const std::string& path) {
   }
 }
 
-/// Returns whether a column of a table can be read as a series; a corpus of texts in JSON lines has none.
-bool holds_numbers(const std::string& path) {
+/// Returns whether a JSON file has a row for each object, but no number in it: a corpus of texts.
+bool is_corpus(const std::string& path) {
   try {
-    (void)data::OpenTable(Table{path, table_head(path)}, {}).choose_columns({});
+    const std::string head = table_head(path);
+    const data::FoundFormat found = data::find_format(head, {});
+    data::CsvReader rows(std::string_view(head).substr(found.skipped), found.delimiter, path);
+    std::vector<data::Field> fields;
+    const auto is_number = [](const data::Field& field) {
+      double value = 0.0;
+      const std::string text = field.text();
+      return std::from_chars(text.data(), text.data() + text.size(), value).ptr == text.data() + text.size() &&
+             !text.empty();
+    };
+    for (rows.next(fields); rows.next(fields);) {
+      if (std::ranges::any_of(fields, is_number)) return false;
+    }
     return true;
   } catch (const Error&) {
-    return false;
+    return false;  // whoever opens it says what is wrong
   }
 }
 
@@ -117,6 +130,14 @@ bool is_unnamed_table(const Sources& sources) {
   return !files.empty() && looks_like_table(files.front());
 }
 
+bool is_named_table(const Sources& sources) {
+  constexpr std::array others{".arff", ".geojson", ".libsvm", ".svm"};
+  const Sources files = io::expand_folders(sources);
+  if (files.empty()) return false;
+  const bool other = std::ranges::find(others, io::data_extension(files.front())) != others.end();
+  return other || is_named_table(files.front()) || is_converted_table(files.front());
+}
+
 SourceKind guess_kind(const Sources& sources, const TableFormat& format) {
   Sources files;
   try {
@@ -137,7 +158,7 @@ SourceKind guess_kind(const Sources& sources, const TableFormat& format) {
   };
   if (has(names.sequence_column) && has(names.label_column)) return SourceKind::labelled;
   if (holds_labelled_texts(files, format)) return SourceKind::labelled_texts;
-  return json && !holds_numbers(files.front()) ? SourceKind::text : SourceKind::series;
+  return json && is_corpus(files.front()) ? SourceKind::text : SourceKind::series;
 }
 
 }  // namespace penstock
