@@ -5,6 +5,7 @@
 #include <functional>
 #include <new>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "options/configuration.h"
@@ -56,7 +57,7 @@ constexpr const char* examples =
 int report(const CLI::App* verb, ErrorCode code, const std::string& message) {
   const std::string name = verb == nullptr ? "penstock" : "penstock " + verb->get_name();
   const int status = exit_status(code);
-  say(fmt::format("{}: {}{}\n", name, without_controls(message),
+  say(fmt::format("{}: {}{}\n", name, without_controls(with_near_value(message)),
                   status == 2 ? fmt::format(" (see '{} --help')", name) : ""));
   return status;
 }
@@ -81,6 +82,11 @@ int guarded(const CLI::App* verb, const std::function<int()>& work) {
     return report(verb, ErrorCode::io_failure,
                   fmt::format("{}: {}", printable(error.path1().string()),
                               why_not_written(error.path1().string(), error.code().value())));
+  } catch (const std::system_error& error) {
+    const bool thread = error.code() == std::errc::resource_unavailable_try_again;
+    return report(
+        verb, ErrorCode::io_failure,
+        printable(error.what()) + (thread ? ": a thread cannot be started (see 'ulimit -u', 'ulimit -v')" : ""));
   } catch (const std::exception& error) {
     return report(verb, ErrorCode::io_failure, printable(error.what()));
   }
@@ -161,6 +167,9 @@ int main(int argc, char** argv) {
   penstock::cli::ignore_write_signals();
   try {
     return penstock::cli::run(argc, argv);
+  } catch (const std::bad_alloc&) {
+    penstock::cli::say("penstock: there is not enough memory\n");
+    return 1;
   } catch (const std::exception& error) {
     penstock::cli::say("penstock: ");
     penstock::cli::say(penstock::cli::without_controls(error.what()));

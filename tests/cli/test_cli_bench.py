@@ -201,7 +201,7 @@ def test_thread_counts():
     "arguments, message",
     [
         ([], "TABLE is missing"),
-        (["layers"], "TABLE must be one of layer, scan, stream, batch, latency, throughput, fused, recurrent, cuda_rnn, cs179 or all, not 'layers'"),
+        (["layers"], "TABLE must be one of layer, scan, stream, batch, latency, throughput, fused, recurrent, cuda_rnn, cs179 or all, not 'layers'; did you mean 'layer'?"),
         (["layer", "--threads", 5000], "--threads must be 0 to 1024, not 5000"),
         (["layer", "--threads", "1,-2"], "--threads must be 0 to 1024, not -2"),
         (["layer", "--threads", "many"], "--threads must be a whole number, not 'many'"),
@@ -214,7 +214,7 @@ def test_thread_counts():
         (["layer", "--seconds", 0], "--seconds must be above 0 and at most 3600, not 0"),
         (["layer", "--peers", "none,torch"],
          "--peers must be among torch, torch-compile, onnxruntime, onednn, numpy, numba, torch-loop, or none, not 'none'"),
-        (["layer", "--device", "tpu"], "--device must be cpu or cuda, not 'tpu'"),
+        (["layer", "--device", "tpu"], "--device must be cpu or cuda, not 'tpu'; did you mean 'cpu'?"),
         (["stream", "--device", "cuda"],
          "TABLE must be one of layer, scan, recurrent, batch, throughput, fused, cuda_rnn, cs179 or all on device cuda, not 'stream'"),
         (["layer", "--device", "cuda", "--threads", 2], "--threads are the CPU's: device cuda has none to choose"),

@@ -27,6 +27,6 @@ def test_wrong_cells_are_refused_by_node_and_field(tmp_path):
         return result.err
 
     assert "wrong.json: cell.nodes[6].of[0] must be 0 to 5, not 6" in refused("wrong.json")
-    assert "--cell: cannot read none.json" in refused("none.json")
+    assert "--cell none.json: cannot read: No such file or directory" in refused("none.json")
     (tmp_path / "lstm.json").write_text(json.dumps(CELL | {"name": "lstm"}))
     assert '"lstm" is a cell that Penstock brings along: choose another name' in refused("lstm.json")

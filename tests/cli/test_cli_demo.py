@@ -74,6 +74,12 @@ def test_the_step_follows_the_equations(cell):
         assert math.isclose(step["h"][unit], STEPS[cell](products[unit::3], recurrent[unit::3]), abs_tol=1e-6)
 
 
+def test_without_a_word_a_demo_is_shown():
+    shown, asked = (run("demo", *words, *SMALL, "--json").json() for words in ([], ["--model", "mingru"]))
+    assert shown["step"] == asked["step"]
+    assert "norms" in run("demo", "--scale", 2, *SMALL[:2], "--length", 4, "--json").json()
+
+
 MATRIX = (
     "--cell must have a recurrent matrix (elman, gru, lstm, slstm): mingru has none, and its gradient passes through no "
     "products"
@@ -83,7 +89,9 @@ MATRIX = (
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "WHAT is missing"),
+        (["mingru"], "'mingru' is a cell: 'penstock demo --model mingru' shows it"),
+        (["cilp"], "WHAT must be one of clip, not 'cilp'; did you mean 'clip'?"),
+        (["--model", "ltsm"], "--model must be one of gru, lstm, mingru, minlstm, not 'ltsm'; did you mean 'lstm'?"),
         (["--model", "elman"], "--model must be one of gru, lstm, mingru, minlstm, not 'elman'"),
         (["clip", "--model", "gru"], "--model shows a cell and 'clip' shows gradients: give one of them"),
         (["clip", "--device", "cuda"], "--device cuda is for --model: 'clip' computes in double precision on the CPU"),

@@ -7,6 +7,7 @@ import signal
 import sys
 import time
 
+import pytest
 from program import PATIENCE, SERIES, TINY, FullPipe, refuses, run, start
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "faults"))
@@ -76,3 +77,24 @@ def test_too_many_seeds_are_refused_at_once(models, tmp_path):
 def test_a_folder_is_no_configuration(tmp_path):
     refuses("train", "x.txt", "--config", tmp_path, message=f"--config {tmp_path}: it is a folder; name a file in it",
             status=1, verb="")  # fmt: skip
+
+
+@pytest.mark.parametrize("words", [["train", "s.csv", "--config", "/dev/zero"], ["train", "s.csv", "--cell", "zero.json"],
+                                   ["csp", "/dev/zero"], ["info", "/dev/zero"], ["report", "/dev/zero"],
+                                   ["train", "/dev/zero"], ["predict", "s.csv", "/dev/zero"]])  # fmt: skip
+def test_a_file_without_end_is_refused(tmp_path, words):
+    (tmp_path / "s.csv").write_text(SERIES)
+    (tmp_path / "zero.json").symlink_to("/dev/zero")
+    process = start(*words, cwd=tmp_path)
+    _, complaint = process.communicate(timeout=PATIENCE)
+    assert process.returncode in (1, 2) and complaint.count(b"\n") == 1, complaint
+
+
+def test_too_small_an_address_space_is_an_error_and_no_crash(tmp_path):
+    (tmp_path / "s.csv").write_text(SERIES)
+    for megabytes in range(60, 100, 2):
+        process = start("train", "s.csv", *TINY, "--steps", 2, "-o", f"{megabytes}", cwd=tmp_path, memory=megabytes << 20)
+        out, complaint = process.communicate(timeout=PATIENCE)
+        # 127: the loader has no room for the libraries.
+        assert process.returncode in (0, 1, 127), (megabytes, process.returncode, complaint)
+        assert process.returncode == 0 or complaint.strip(), megabytes

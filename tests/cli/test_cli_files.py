@@ -331,8 +331,10 @@ def test_a_stream_survives_bad_rows_and_counts_them(models):
     result = run("stream", "series.safetensors", stdin=bad, cwd=models)
     assert result.out == expected.out and expected.err == ""
     lines = result.err.splitlines()
-    assert lines[0] == f'note: -:4:1: column "level": {MISSING}; replaced by the last value'
-    assert lines[1].startswith("note: 5 values were replaced by the last value of their column; the first: -:4:1: ")
+    instead = "--missing refuse ends the stream instead"
+    assert lines[0] == f'note: -:4:1: column "level": {MISSING}; replaced by the last value; {instead}'
+    counted = "note: 5 values were replaced by the last value of their column (--missing refuse ends with an error instead)"
+    assert lines[1].startswith(f"{counted}; the first: -:4:1: ")
     assert len(lines) == 2
     predicted = run("predict", "series.safetensors", "-", "--missing", "carry", stdin="level,flow\n10,2\n,3\n", cwd=models)
     assert predicted.out == run("predict", "series.safetensors", "-", stdin="level,flow\n10,2\n10,3\n", cwd=models).out

@@ -35,6 +35,10 @@ def files(tmp_path_factory):
     run("train", "short.csv", *options, "-o", "series", cwd=folder)
     run("train", "few_groups.csv", "--group", "shop", *options, "-o", "groups", cwd=folder)
     run("train", "short.txt", *options, "-o", "text", cwd=folder)
+    labelled = "".join(f"{i // 5},{'ab'[i // 5 % 2]},{i % 7}\n" for i in range(200))
+    (folder / "labelled.csv").write_text("sequence,label,x\n" + labelled)
+    run("train", "labelled.csv", *options, "-o", "labelled", cwd=folder)
+    run("train", "task:parity", *options, "-o", "tokens", cwd=folder)
     return folder
 
 
@@ -79,6 +83,70 @@ def test_ctrl_c_ends_a_verb_at_once(files, verb, arguments, stdin, saves):
     assert taken < AT_ONCE
     text = (files / "answers").read_text()
     assert text == "" or text.endswith("\n")  # whole lines
+
+
+IDLE = [
+    ("stream", ["series", "--state", "state"], "state"),
+    ("stream", ["series", "--json"], None),
+    ("stream", ["groups", "--state", "state"], "state"),
+    ("stream", ["text", "--state", "state"], "state"),
+    ("stream", ["labelled", "--state", "state"], "state"),
+    ("stream", ["tokens", "--state", "state"], "state"),
+    ("predict", ["series", "-"], None),
+    ("predict", ["series", "-", "-o", "forecasts"], None),
+    ("predict", ["groups", "-"], None),
+    ("predict", ["text", "-"], None),
+    ("predict", ["labelled", "-"], None),
+    ("predict", ["tokens", "-"], None),
+    ("generate", ["text", "--interactive"], None),
+    ("csp", ["-"], None),
+]
+
+
+# Of the table that each model reads.
+HEADERS = {"series": "day,level,flow\n", "groups": "shop,day,level\n", "labelled": "sequence,label,x\n"}
+
+
+@pytest.mark.parametrize(
+    "source, kind",
+    [
+        ("pipe", signal.SIGINT),
+        ("pipe", signal.SIGTERM),
+        ("pipe", signal.SIGHUP),
+        ("terminal", signal.SIGINT),
+        ("half a line", signal.SIGINT),
+        ("fifo", signal.SIGINT),
+    ],
+)
+@pytest.mark.parametrize("verb, arguments, saved", IDLE)
+def test_one_signal_ends_a_verb_that_waits_for_input(files, tmp_path, verb, arguments, saved, source, kind):
+    words = [str(files / word) if (files / word).exists() else word for word in arguments]
+    ours, theirs = pty.openpty() if source == "terminal" else os.pipe()[::-1]
+    if source == "fifo":  # that nobody opens for writing
+        if "-" not in words:
+            pytest.skip("the verb reads standard input alone")
+        os.mkfifo(tmp_path / "fifo")
+        words[words.index("-")] = "fifo"
+    process = start(verb, *words, cwd=tmp_path, stdin=theirs)
+    if source == "half a line":
+        os.write(ours, b"1")
+    end = time.monotonic() + PATIENCE
+    while not catches(process):
+        assert process.poll() is None and time.monotonic() < end
+        time.sleep(0.01)
+    time.sleep(0.2)
+    assert process.poll() is None
+    begin = time.monotonic()
+    process.send_signal(kind)
+    _, complaint = process.communicate(timeout=PATIENCE)
+    assert time.monotonic() - begin < AT_ONCE
+    os.close(ours)
+    os.close(theirs)
+    assert process.returncode == 128 + kind, complaint
+    assert complaint == b"" or b" byte" in complaint, complaint
+    assert {path.name for path in tmp_path.iterdir()} - {"fifo"} == ({saved} if saved else set())
+    if saved:
+        run(verb, *words, cwd=tmp_path, stdin=HEADERS.get(arguments[0], ""))  # which reads the state
 
 
 def test_a_long_table_shows_that_it_is_read(files):

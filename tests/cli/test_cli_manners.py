@@ -36,6 +36,8 @@ def test_manual_as_files(tmp_path):
         for path in tmp_path.iterdir():
             made = subprocess.run(["groff", "-man", "-Tutf8", "-ww", path], capture_output=True, text=True, check=True)
             assert made.stderr == "" and "penstock" in made.stdout
+    shown = read_terminal(80, "man", "train")
+    assert "--horizon" in shown and ".TH" not in shown and ".SH" not in shown
     refuses("man", "sing", message=f"VERB must be one of {', '.join(VERBS)}, not 'sing'", status=2, verb="man")
 
 
@@ -149,7 +151,7 @@ def test_mistakes_in_a_file_of_options(tmp_path, text, message):
 
 
 def test_a_file_of_options_that_is_not_there(tmp_path):
-    refuses("train", "x", "--config", "c", message="--config c: cannot be read", status=1, verb="", cwd=tmp_path)
+    refuses("train", "x", "--config", "c", message="--config c: cannot read: No such file or directory", status=1, verb="", cwd=tmp_path)
 
 
 def test_help_says_what_scripts_need():
@@ -221,6 +223,12 @@ def test_sound_to_sound(tmp_path):
     error = float(re.search(r"error-to-signal ratio ([\d.e-]+), of which DC", shown)[1])
     assert 0 < error < 0.3, "halving is learnt"
     assert (tmp_path / "out.wav").read_bytes()[:4] == b"RIFF"
+    # Standard output has the sound alone, and the report goes elsewhere.
+    with open(tmp_path / "piped.wav", "wb") as piped:
+        process = start("stream", "model.safetensors", "in.wav", "/dev/stdout", cwd=tmp_path, stdout=piped)
+        _, said = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0 and said.startswith(b"/dev/stdout: 1.000 s of sound in ")
+    assert (tmp_path / "piped.wav").read_bytes() == (tmp_path / "out.wav").read_bytes()
     assert "one channel in and one out, at 8000 Hz" in run("info", "model.safetensors", cwd=tmp_path).out
 
     tone(tmp_path / "short.wav", values[:100])

@@ -381,7 +381,7 @@ def test_what_is_refused(runs, models, tmp_path):
         status=2,
         verb="report",
         cwd=runs,
-        message=f"--output {tmp_path / 'kept.txt'} is there already, and is no report; --force replaces it",
+        message=f"--output {tmp_path / 'kept.txt'} is there already, not a page of 'penstock report'; --force replaces it",
     )
     assert (tmp_path / "kept.txt").read_text() == "dear diary"
     (tmp_path / "a.jsonl").write_bytes((runs / "series.jsonl").read_bytes())

@@ -68,7 +68,7 @@ def test_misuse_of_the_program(arguments, message):
         (["text.txt", "--clip", -1], "--clip must not be negative, not -1"),
         (["text.txt", "--seed", -1], "--seed must be a whole number from 0, not '-1'"),
         (["text.txt", "--steps", 0], "--steps, --seconds or --epochs must be above 0"),
-        (["text.txt", "--optimizer", "adam"], "--optimizer must be one of adamw, sgd, not 'adam'"),
+        (["text.txt", "--optimizer", "adam"], "--optimizer must be one of adamw, sgd, not 'adam'; did you mean 'adamw'?"),
         (["text.txt", "--horizon", 3], "--horizon does not apply to a text: text.txt is read as a text"),
         (["text.txt", "--no-changes"], "--no-changes does not apply to a text: text.txt is read as a text"),
         (
@@ -86,7 +86,7 @@ def test_misuse_of_the_program(arguments, message):
         (["task:chess"], "there is no task 'chess', only parity, modular, s3, a5, s5, copying, recall"),
         (["task:parity", "--task-length", 0], "--task-length must be 1 to 16777216, not 0"),
         (["task:parity", "--epochs", 3], "--epochs means nothing for data that are generated without end"),
-        (["text.txt", "-o", "a", "--checkpoint", "a"], "--checkpoint and --output must be different files"),
+        (["text.txt", "-o", "a", "--checkpoint", "a"], "--output and --checkpoint must be different files, not both a"),
     ],
 )
 def test_misuse_of_train(models, tmp_path, arguments, message):

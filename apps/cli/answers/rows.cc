@@ -34,8 +34,11 @@ void say_findings(const Rows& rows, bool first_said) {
   for (const std::string& text : describe(found)) say(fmt::format("note: {}\n", printable(text)));
   const Index count = found.replaced.count;
   if (count == 0) return;
-  say(fmt::format("note: {} value{} replaced by the last value of {} column; the first: {}\n", with_commas(count),
-                  count == 1 ? " was" : "s were", count == 1 ? "its" : "their", printable(first_replaced(rows))));
+  say(
+      fmt::format("note: {} value{} replaced by the last value of {} column (--missing refuse ends with an error "
+                  "instead); the first: {}\n",
+                  with_commas(count), count == 1 ? " was" : "s were", count == 1 ? "its" : "their",
+                  printable(first_replaced(rows))));
 }
 
 void say_new_groups(const std::vector<std::string>& groups, const std::string& source, Index scaled_by) {

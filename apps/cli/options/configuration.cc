@@ -4,10 +4,11 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
+#include <sstream>
 
 #include "options/options.h"
 #include "penstock/error.h"
+#include "terminal/input.h"
 #include "terminal/units.h"
 
 namespace penstock::cli {
@@ -41,6 +42,11 @@ std::string unquoted(const std::string& text) {
   return quoted ? text.substr(1, text.size() - 2) : text;
 }
 
+std::vector<std::string>& files_read() {
+  static std::vector<std::string> files;
+  return files;
+}
+
 class ConfigurationReader {
  public:
   ConfigurationReader(const CLI::App& program, const CLI::App& verb, std::string path)
@@ -51,8 +57,8 @@ class ConfigurationReader {
     if (std::filesystem::is_directory(path_, unreadable)) {
       fail(ErrorCode::io_failure, "--config {}: it is a folder; name a file in it", printable(path_));
     }
-    std::ifstream file(path_);
-    if (!file) fail(ErrorCode::io_failure, "--config {}: cannot be read", printable(path_));
+    constexpr std::size_t longest = 1 << 20;
+    std::istringstream file(read_option_file("--config", path_, longest));
     std::string line;
     while (std::getline(file, line)) {
       ++number_;
@@ -122,6 +128,7 @@ std::vector<std::string> with_configuration(const CLI::App& program, std::vector
       continue;
     }
     const std::string path = joined ? arguments[i].substr(arguments[i].find('=') + 1) : arguments[i + 1];
+    files_read().push_back(path);
     for (std::string& argument : ConfigurationReader(program, **verb, path).read()) {
       from_files.push_back(std::move(argument));
     }
@@ -131,6 +138,8 @@ std::vector<std::string> with_configuration(const CLI::App& program, std::vector
   arguments.insert(arguments.begin() + 1, from_files.begin(), from_files.end());
   return arguments;
 }
+
+const std::vector<std::string>& configuration_files() { return files_read(); }
 
 std::string configuration_text(const CLI::App& verb) {
   std::string text = fmt::format("[{}]\n", verb.get_name());

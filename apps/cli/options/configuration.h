@@ -13,6 +13,9 @@ namespace penstock::cli {
 /// file cannot be read, Error(invalid_argument) naming the line of a mistake.
 std::vector<std::string> with_configuration(const CLI::App& program, std::vector<std::string> arguments);
 
+/// Returns the files of --config that with_configuration() has read.
+const std::vector<std::string>& configuration_files();
+
 /// The options of a verb and their values as such a file. Those that are not set stand behind a '#'.
 std::string configuration_text(const CLI::App& verb);
 

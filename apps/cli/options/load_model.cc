@@ -27,6 +27,8 @@ std::string model_in(const std::string& folder) {
   return "";
 }
 
+bool is_readable(const std::string& path) { return std::ifstream(path, std::ios::binary).is_open(); }
+
 std::string command(const std::string& verb, const std::string& model, const std::string& rest) {
   return fmt::format("'penstock {} {}{}{}'", verb, shell_word(model), rest.empty() ? "" : " ", rest);
 }
@@ -60,7 +62,7 @@ Model load_model(const std::string& verb, const std::string& path, const std::ve
     refuse_model(fmt::format("MODEL {} is a folder{}", printable(path),
                              inside.empty() ? ", not a model" : ", not a file such as " + shell_word(inside)));
   }
-  if (!fs::exists(path, unknown) || begins_as_model(path)) return Model::load(path);
+  if (!is_readable(path) || begins_as_model(path)) return Model::load(path);  // which says why it cannot be read
   for (const std::string& other : others) {
     if (!begins_as_model(other)) continue;
     refuse_model(fmt::format("{} is not a model, but {} is: {}", printable(path), printable(other),
@@ -81,8 +83,7 @@ void refuse_models(const std::vector<std::string>& sources) {
 
 void require_data(const std::string& verb, const std::string& model, const std::vector<std::string>& data) {
   if (!data.empty() && !data.front().empty()) return;
-  std::error_code unknown;
-  if (fs::exists(model, unknown) && !begins_as_model(model)) {
+  if (is_readable(model) && !begins_as_model(model)) {
     refuse_model(fmt::format("MODEL is missing: {}", command(verb, "model.safetensors", shell_word(model))));
   }
   const Model loaded = load_model(verb, model);

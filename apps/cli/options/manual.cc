@@ -2,14 +2,17 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <cctype>
+#include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <string>
 
 #include "options/options.h"
 #include "penstock/file_writer.h"
+#include "penstock/output_files.h"
 #include "penstock/recurrent.h"
 #include "penstock/version.h"
 #include "terminal/terminal.h"
@@ -243,15 +246,30 @@ std::string manual_of(const CLI::App& program, const std::string& name) {
   fail_choice("VERB", name, verb_names(program));
 }
 
+/// A terminal gets the page as `man` shows it; without that program, as it stands in the help.
+int show_page(const CLI::App& program, const std::string& name) {
+  const std::string page = manual_of(program, name);
+  if (!is_terminal(STDOUT_FILENO)) return print_answer(page);
+  FILE* const man = popen("exec man -l - 2>/dev/null", "w");
+  if (man != nullptr) {
+    std::fwrite(page.data(), 1, page.size(), man);
+    if (pclose(man) == 0) return 0;
+  }
+  return print_answer(help_text(name.empty() ? program : *program.get_subcommand(name)));
+}
+
 int write_pages(const CLI::App& program, const std::string& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) fail(ErrorCode::io_failure, "--folder {}: {}", printable(folder), why_not_written(folder, error.value()));
-  const auto write = [&](const std::string& name, const std::string& page) {
-    write_file(folder + "/" + name + ".1", page);
-  };
-  write("penstock", manual_page(program));
-  for (const CLI::App* verb : verbs_of(program)) write("penstock-" + verb->get_name(), manual_page(*verb));
+  std::vector<std::pair<std::string, const CLI::App*>> pages = {{folder + "/penstock.1", &program}};
+  for (const CLI::App* verb : verbs_of(program)) {
+    pages.emplace_back(fmt::format("{}/penstock-{}.1", folder, verb->get_name()), verb);
+  }
+  std::vector<OutputFile> files;
+  for (const auto& [path, app] : pages) files.push_back({"--folder", path, FileKind::manual});
+  check_outputs({}, files, advice_to_remove);
+  for (const auto& [path, app] : pages) write_file(path, manual_page(*app));
   return 0;
 }
 
@@ -272,7 +290,8 @@ Verb add_completion(CLI::App& program) {
 }
 
 Verb add_man(CLI::App& program) {
-  CLI::App* app = program.add_subcommand("man", "Print the manual page of the program or of a verb");
+  CLI::App* app = program.add_subcommand(
+      "man", "Show the manual page of the program or of a verb; in a pipe or a file, its source");
   auto name = std::make_shared<std::string>(), folder = std::make_shared<std::string>();
   Options options(*app);
   options.positional("[VERB]", *name, "The verb [the program]");
@@ -283,7 +302,7 @@ Verb add_man(CLI::App& program) {
       "  penstock man --folder /usr/share/man/man1\n"
       "  penstock man train > /usr/share/man/man1/penstock-train.1");
   return {app, [&program, name, folder] {
-            return folder->empty() ? print_answer(manual_of(program, *name)) : write_pages(program, *folder);
+            return folder->empty() ? show_page(program, *name) : write_pages(program, *folder);
           }};
 }
 

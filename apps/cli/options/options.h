@@ -152,6 +152,8 @@ void require_given(const std::string& value, const std::string& name);
 
 /// ", did you mean 'x'?" for a name that is close to what was typed, or that people mean by it; empty if there is none.
 std::string suggestion(const std::string& text, const std::vector<std::string>& names);
+/// Returns a message "... must be one of a, b, not 'x'" with the suggestion for the value, if there is one.
+std::string with_near_value(const std::string& message);
 /// "--width", ... of a verb.
 std::vector<std::string> option_names(const CLI::App& app);
 /// Breaks a text into lines of at most `width` characters.

@@ -6,11 +6,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 
+#include "options/configuration.h"
 #include "penstock/error.h"
 #include "penstock/file_writer.h"
 #include "penstock/model_file.h"
@@ -45,11 +47,11 @@ bool is_named(int descriptor, const std::string& path) {
          open_file.st_dev == named.st_dev;
 }
 
-/// The number that the holder of a lock has written into it.
-std::string holder(int descriptor) {
+/// Reads a lock: the number of the process that holds it.
+std::string content_of(int descriptor) {
   std::array<char, 32> text = {};
   const ssize_t size = pread(descriptor, text.data(), text.size() - 1, 0);
-  return size > 0 ? fmt::format(" (process {})", std::string(text.data(), static_cast<std::size_t>(size))) : "";
+  return {text.data(), static_cast<std::size_t>(std::max<ssize_t>(size, 0))};
 }
 
 /// Opens a new file without a name: nothing is left of it, even if the process is killed. A file system without such
@@ -77,6 +79,12 @@ void check_folder(const std::string& option, const std::string& path) {
 
 }  // namespace
 
+bool is_standard_output(const std::string& path) {
+  struct stat named = {}, ours = {};
+  return stat(path.c_str(), &named) == 0 && fstat(STDOUT_FILENO, &ours) == 0 && named.st_dev == ours.st_dev &&
+         named.st_ino == ours.st_ino && !S_ISCHR(ours.st_mode);
+}
+
 void refuse_standard_output(const std::string& option, const std::string& path) {
   if (path != "-") return;
   fail(ErrorCode::invalid_argument,
@@ -86,6 +94,10 @@ void refuse_standard_output(const std::string& option, const std::string& path) 
 
 void check_writable_file(const std::string& option, const std::string& path) {
   refuse_standard_output(option, path);
+  if (is_standard_output(path)) {
+    fail(ErrorCode::invalid_argument, "{} must name a file, not {}: other output of this command goes there", option,
+         printable(path));
+  }
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   if (status.type() == fs::file_type::none) cannot_write(option, path, why_not_written(path, error.value()));
@@ -93,6 +105,10 @@ void check_writable_file(const std::string& option, const std::string& path) {
     if (fs::is_directory(status)) cannot_write(option, path, "it is a folder; name a file in it");
     if (!fs::is_regular_file(status)) cannot_write(option, path, "it is not a regular file");
     if (access(path.c_str(), W_OK) != 0) cannot_write(option, path, std::strerror(errno));
+  }
+  const std::string target = behind_links(path);
+  if (target.starts_with("/proc/") || target.starts_with("/dev/fd/")) {
+    cannot_write(option, path, "it names an open file; name a file of a folder");
   }
   check_folder(option, path);
 }
@@ -103,13 +119,15 @@ void check_not_there(const std::string& option, const std::string& path, const s
        advice);
 }
 
-void check_not_one_of(const std::string& option, const std::string& path, const std::string& name,
-                      const std::vector<std::string>& files) {
-  std::error_code not_there;
-  for (const std::string& file : files) {
-    if (!fs::equivalent(path, file, not_there)) continue;
-    fail(ErrorCode::invalid_argument, "{} {} would overwrite {}", option, printable(path), name);
-  }
+std::vector<InputFile> input_files(const std::string& role, const std::vector<std::string>& paths) {
+  std::vector<InputFile> files;
+  for (const std::string& path : paths) files.push_back({role, path});
+  return files;
+}
+
+void check_files(std::vector<InputFile> inputs, const std::vector<OutputFile>& outputs, bool force) {
+  for (const std::string& path : configuration_files()) inputs.push_back({"--config", path});
+  check_outputs(inputs, outputs, force ? "" : "--force replaces it");
 }
 
 OutputLock::OutputLock(const std::string& option, const std::string& path) : path_(behind_links(path) + ".lock") {
@@ -117,16 +135,27 @@ OutputLock::OutputLock(const std::string& option, const std::string& path) : pat
     descriptor_ = open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (descriptor_ < 0) cannot_write(option, path_, why_not_written(path_, errno));
     if (flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
-      const std::string who = holder(descriptor_);
+      const std::string who = content_of(descriptor_);
       close(descriptor_);
-      fail(ErrorCode::invalid_argument, "{} {}: another run{} is writing to it", option, printable(path), who);
+      fail(ErrorCode::invalid_argument, "{} {}: another run{} is writing to it", option, printable(path),
+           who.empty() ? "" : fmt::format(" (process {})", printable(who)));
     }
     if (is_named(descriptor_, path_)) break;
     close(descriptor_);
   }
+  check_is_lock(option);
   // Only for the message of whoever finds the lock taken.
   const std::string process = fmt::format("{}", getpid());
   if (ftruncate(descriptor_, 0) != 0 || pwrite(descriptor_, process.data(), process.size(), 0) < 0) return;
+}
+
+/// Refuses a file that somebody else keeps under the name of the lock.
+void OutputLock::check_is_lock(const std::string& option) const {
+  const std::string content = content_of(descriptor_);
+  if (content.find_first_not_of("0123456789") == content.npos) return;
+  close(descriptor_);
+  fail(ErrorCode::invalid_argument, "{}: {} is there already and is not a lock; move it, or name another output",
+       option, printable(path_));
 }
 
 OutputLock::~OutputLock() {

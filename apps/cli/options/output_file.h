@@ -3,11 +3,16 @@
 #include <string>
 #include <vector>
 
+#include "penstock/output_files.h"
+
 namespace penstock::cli {
 
 /// Makes sure, before any work is done, that a file can be written to `path` later. `option` is named in messages.
 /// Throws Error(io_failure) if the system will not let us write, Error(invalid_argument) for '-'.
 void check_writable_file(const std::string& option, const std::string& path);
+
+/// Returns whether a path is that of our standard output, such as /dev/stdout; never for standard output to a device.
+bool is_standard_output(const std::string& path);
 
 /// Throws Error(invalid_argument) if `path` is '-', which other options take for standard output.
 void refuse_standard_output(const std::string& option, const std::string& path);
@@ -16,10 +21,12 @@ void refuse_standard_output(const std::string& option, const std::string& path);
 /// ends the message: which option does what.
 void check_not_there(const std::string& option, const std::string& path, const std::string& advice);
 
-/// Throws Error(invalid_argument) if `path` is one of `files`, which messages call `name`: not even --force should cost
-/// anyone their data.
-void check_not_one_of(const std::string& option, const std::string& path, const std::string& name,
-                      const std::vector<std::string>& files);
+/// Returns files with one role in messages.
+std::vector<InputFile> input_files(const std::string& role, const std::vector<std::string>& paths);
+
+/// Applies check_outputs() to the files of a call; the files of --config are inputs too. `force`: a file of another
+/// kind may be replaced.
+void check_files(std::vector<InputFile> inputs, const std::vector<OutputFile>& outputs, bool force);
 
 /// Keeps other processes from writing to the same path for as long as it lives, by a lock on `path`.lock.
 class OutputLock {
@@ -31,6 +38,8 @@ class OutputLock {
   OutputLock& operator=(const OutputLock&) = delete;
 
  private:
+  void check_is_lock(const std::string& option) const;
+
   std::string path_;
   int descriptor_ = -1;
 };

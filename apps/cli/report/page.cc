@@ -19,6 +19,10 @@
 namespace penstock::cli::reporting {
 namespace {
 
+/// By which check_outputs() knows a page.
+constexpr std::string_view page_begin =
+    "<!DOCTYPE html>\n<html lang=\"en\">\n<meta name=\"generator\" content=\"penstock";
+
 std::string number(double value) { return std::isfinite(value) ? short_number(value) : "-"; }
 
 /// "12.5 %"
@@ -322,8 +326,6 @@ std::string warnings_card(const Run& run) {
 }
 
 }  // namespace
-
-const std::string_view page_begin = "<!DOCTYPE html>\n<html lang=\"en\">\n<meta name=\"generator\" content=\"penstock";
 
 std::string html(std::string_view text) {
   constexpr std::pair<char, const char*> entities[] = {{'&', "&amp;"}, {'<', "&lt;"}, {'>', "&gt;"}, {'"', "&quot;"}};

@@ -16,9 +16,6 @@ std::string html(std::string_view text);
 std::string page(const std::vector<Run>& runs, const std::vector<Chart>& training,
                  const std::vector<std::vector<Chart>>& forecasts);
 
-/// Beginning of every such page.
-extern const std::string_view page_begin;
-
 // The texts of style.css, script.js and draw.py, which the build puts into the program.
 extern const char* const style_text;
 extern const char* const script_text;

@@ -14,6 +14,7 @@
 #include "penstock/error.h"
 #include "penstock/sources.h"
 #include "terminal/signals.h"
+#include "terminal/terminal.h"
 #include "terminal/units.h"
 
 namespace penstock::cli {
@@ -32,6 +33,7 @@ Input::Input(const std::string& path, Holds holds) : name_(path), buffer_(1 << 1
     return;
   }
   descriptor_ = path == "-" ? STDIN_FILENO : open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor_ < 0 && errno == EINTR && interrupted()) throw Interrupted();  // nobody wrote to a FIFO
   if (descriptor_ < 0) cannot_read(name_);
   struct stat status = {};
   may_wait_ = fstat(descriptor_, &status) != 0 || !S_ISREG(status.st_mode);
@@ -51,7 +53,8 @@ std::size_t Input::read_behind(std::size_t begin) {
   while (!interrupted()) {
     // A signal that comes just before read() would not end its wait.
     pollfd waiting[] = {{descriptor_, POLLIN, 0}, {interrupt_descriptor(), POLLIN, 0}};
-    if (may_wait_ && poll(waiting, 2, -1) > 0 && waiting[0].revents == 0) continue;
+    const int ready = may_wait_ ? poll(waiting, 2, -1) : 0;
+    if ((ready < 0 && errno == EINTR) || (ready > 0 && waiting[0].revents == 0)) continue;
     const ssize_t size = ::read(descriptor_, buffer_.data() + begin, buffer_.size() - begin);
     if (size >= 0 && progress_) progress_->add(static_cast<std::uint64_t>(size));
     if (size >= 0) return static_cast<std::size_t>(size);
@@ -90,12 +93,28 @@ std::string_view Input::read() {
   return interrupted() ? std::string_view() : std::string_view(buffer_.data(), size);
 }
 
+std::string Input::rest(std::size_t most) {
+  std::string text;
+  for (std::string_view part = read(); !part.empty(); part = read()) {
+    text += part;
+    if (text.size() > most) fail(ErrorCode::bad_input, "{}: more than {} bytes", name_, most);
+  }
+  return text;
+}
+
+std::string read_option_file(const std::string& option, const std::string& path, std::size_t most) {
+  try {
+    return Input(path).rest(most);
+  } catch (const Error& error) {
+    throw Error(error.code(), option + " " + error.what());
+  }
+}
+
 bool Input::line(std::string& line) {
   constexpr std::size_t longest = 1 << 24;
   line.clear();
-  if (interrupted()) return false;
   bool found = false;
-  while (!found) {
+  while (!found && !interrupted()) {
     if (waiting_.empty()) waiting_ = read();
     if (waiting_.empty()) break;
     const std::size_t end = waiting_.find('\n');
@@ -106,8 +125,8 @@ bool Input::line(std::string& line) {
       fail(ErrorCode::bad_input, "{}:{}: a line of more than {} bytes", name_, lines_ + 1, longest);
     }
   }
-  if (!found && line.empty()) return false;
-  if (interrupted() && !found) return false;  // half a line is none
+  if (!found && interrupted() && lines_ == 0) throw Interrupted();
+  if (!found && (line.empty() || interrupted())) return false;  // half a line is none
   ++lines_;
   if (line.ends_with('\r')) line.pop_back();
   return true;

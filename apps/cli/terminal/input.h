@@ -33,8 +33,13 @@ class Input final : public Lines {
   /// the next call.
   std::string_view read();
 
+  /// Returns all that follows. Throws Error(bad_input) for more than `most` bytes: a device such as /dev/zero has no
+  /// end.
+  std::string rest(std::size_t most);
+
   /// The next line without its line end (LF or CRLF); false at the end. The last line needs no line end.
-  /// Throws Error(bad_input) for lines that are too long to be meant.
+  /// Throws Error(bad_input) for lines that are too long to be meant, Interrupted if the user wants to stop before the
+  /// first line, as no reader can tell that from an empty file.
   bool line(std::string& line) override;
 
  private:
@@ -54,5 +59,8 @@ class Input final : public Lines {
   std::size_t begin();
   void take_whole(std::string_view text);
 };
+
+/// Returns the content of a file that an option names, at most `most` bytes of it. Throws as Input, naming the option.
+std::string read_option_file(const std::string& option, const std::string& path, std::size_t most);
 
 }  // namespace penstock::cli

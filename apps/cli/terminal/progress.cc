@@ -42,7 +42,23 @@ void ProgressReport::step(const Progress& progress) {
   measure(progress);
   if (!progress.warning.empty()) warn(progress);
   if (line_.shown()) return draw_bar(progress);
-  if (!quiet_ && is_due()) print_line(progress);
+  print_or_keep(progress);
+}
+
+/// Prints a line if the one before is old enough.
+void ProgressReport::print_or_keep(const Progress& progress) {
+  if (quiet_) return;
+  if (progress.fraction >= 1.0) {
+    last_ = progress;
+  } else if (is_due()) {
+    print_line(progress);
+  }
+}
+
+void ProgressReport::finish() {
+  if (last_) print_line(*last_);
+  last_.reset();
+  line_.end();
 }
 
 bool ProgressReport::is_due() const {
@@ -53,8 +69,7 @@ bool ProgressReport::is_due() const {
 void ProgressReport::validation(const Progress& progress, const Evaluation& evaluation) {
   validation_ = evaluation;
   if (line_.shown()) return draw_bar(progress);
-  // Validations by steps come many a second where the data are few.
-  if (!quiet_ && (is_due() || progress.fraction >= 1.0)) print_line(progress);
+  print_or_keep(progress);  // validations by steps come many a second where the data are few
 }
 
 /// A report's rate is that since the report before it; the first one counts from our own start, because the seconds of

@@ -39,8 +39,8 @@ class ProgressReport {
   double mean_rate() const { return seconds_ > 0.0 ? done_ / seconds_ : 0.0; }
   /// Returns the optimiser steps per second over the whole run.
   double step_rate() const { return seconds_ > 0.0 ? static_cast<double>(last_step_ - first_step_) / seconds_ : 0.0; }
-  /// Ends the bar; what follows starts on a fresh line.
-  void finish() { line_.end(); }
+  /// Prints the last line, and ends the bar: the next text starts on a fresh line.
+  void finish();
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -57,6 +57,7 @@ class ProgressReport {
   std::vector<Field> fields(const Progress& progress) const;
   void draw_bar(const Progress& progress);
   void print_line(const Progress& progress);
+  void print_or_keep(const Progress& progress);
   void warn(const Progress& progress);
 
   Measures measures_;
@@ -72,6 +73,7 @@ class ProgressReport {
   Index skipped_ = 0, rollbacks_ = 0;
   std::map<std::string, Clock::time_point> warned_;  // by what was said, without its numbers
   std::optional<Clock::time_point> reported_;
+  std::optional<Progress> last_;  // of the end of the run, where several reports come: only the last is printed
 };
 
 }  // namespace penstock::cli

@@ -24,7 +24,7 @@ struct BenchArguments {
   std::string table;
   std::vector<std::string> cells, shapes, passes, dtypes, threads, peers;
   bench::Settings settings;
-  bool quick = false, quiet = false;
+  bool quick = false, quiet = false, force = false;
   std::string json, markdown, plot;
 };
 
@@ -111,7 +111,10 @@ void write_plot(const bench::Report& report, const std::string& path) {
   write_file(path, picture);
 }
 
-int bench_verb(const BenchArguments& arguments) {
+int bench_verb(BenchArguments arguments) {
+  for (std::string* const path : {&arguments.json, &arguments.markdown}) {
+    if (is_standard_output(*path)) *path = "-";
+  }
   const std::vector<const bench::Table*> wanted = tables_of(arguments.table, arguments.settings.device);
   bench::Settings settings = arguments.settings;
   constexpr double quick_seconds = 0.05, longest = 3600.0;
@@ -126,6 +129,11 @@ int bench_verb(const BenchArguments& arguments) {
   }
   settings.peers_folder = bench::find_peers_folder();
   refuse_standard_output("--plot", arguments.plot);
+  check_files({},
+              {{"--json", arguments.json, FileKind::benchmark},
+               {"--markdown", arguments.markdown, FileKind::tables},
+               {"--plot", arguments.plot, FileKind::picture}},
+              arguments.force);
   check_writable(arguments.json);
   check_writable(arguments.markdown);
   check_writable(arguments.plot);
@@ -186,6 +194,7 @@ Verb add_bench(CLI::App& program) {
   options.add("--markdown", arguments->markdown, "FILE",
               "Write the tables as Markdown; '-': to standard output. Without it, a terminal gets tables of its width");
   options.add("--plot", arguments->plot, "FILE", "Draw the ratios with matplotlib (.svg, .png)");
+  options.flag("--force", arguments->force, "Overwrite files that are not such reports");
   options.flag("-q,--quiet", arguments->quiet, "Print no progress and no notes on missing peers");
   options.finish(
       "  penstock bench layer --cells lstm --shapes 16x200x256x256 --threads 1,2\n"

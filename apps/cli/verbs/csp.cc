@@ -44,22 +44,11 @@ void refuse_contradictions(const CspArguments& arguments) {
   }
 }
 
-std::string read_all(const std::string& path) {
-  constexpr std::size_t longest = 1 << 24;
-  Input input(path);
-  std::string text;
-  for (auto block = input.read(); !block.empty(); block = input.read()) {
-    text += block;
-    if (text.size() > longest) {
-      fail(ErrorCode::bad_input, "{}: a problem must have at most {} bytes", printable(path), longest);
-    }
-  }
-  return text;
-}
-
 /// A mistake in the text is wrong use, like one in an option.
 csp::Model read_model(const std::string& path) {
-  const std::string text = read_all(path);
+  constexpr std::size_t longest = 1 << 24;
+  const std::string text = Input(path).rest(longest);
+  if (interrupted()) throw Interrupted();  // the text has not come to its end
   try {
     return csp::parse(text);
   } catch (const Error& error) {

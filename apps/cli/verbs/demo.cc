@@ -158,9 +158,21 @@ int show_cell(const DemoArguments& arguments) {
   return print_answer(run_cell_demo(demo));
 }
 
-int run_demo(const DemoArguments& arguments) {
+/// Without a word of what to show, options of gradients ask for those; the cell of minimal size is the best start.
+void choose_demo(const CLI::App& app, DemoArguments& arguments) {
+  if (!arguments.model.empty() || !arguments.what.empty()) return;
+  const auto given = [&](const char* option) { return app.count(option) > 0; };
+  const bool of_gradients = given("--cell") || given("--scale") || given("--clip");
+  (of_gradients ? arguments.what : arguments.model) = of_gradients ? "clip" : "mingru";
+}
+
+int run_demo(const CLI::App& app, DemoArguments arguments) {
+  choose_demo(app, arguments);
   if (!arguments.model.empty()) return show_cell(arguments);
-  require_given(arguments.what, "WHAT");
+  if (std::ranges::find(demo_cells(), arguments.what) != demo_cells().end()) {
+    fail(ErrorCode::invalid_argument, "'{}' is a cell: 'penstock demo --model {}' shows it", arguments.what,
+         arguments.what);
+  }
   if (arguments.what != "clip") fail_choice("WHAT", arguments.what, {"clip"});
   if (arguments.execution.device.is_cuda()) {
     fail(ErrorCode::invalid_argument, "--device {} is for --model: 'clip' computes in double precision on the CPU",
@@ -178,7 +190,7 @@ Verb add_demo(CLI::App& program) {
   auto arguments = std::make_shared<DemoArguments>();
   Options options(*app);
   options.positional("[WHAT]", arguments->what,
-                     "clip: print the norms of gradients before and after clipping; not with --model");
+                     "clip: print the norms of gradients before and after clipping; not with --model [--model mingru]");
   options.group("Network");
   options.add("--model", arguments->model, "NAME",
               "Show a cell: its equations, a step, a sequence, times and a picture: gru, lstm, mingru, minlstm");
@@ -193,11 +205,12 @@ Verb add_demo(CLI::App& program) {
   options.device(arguments->execution);
   options.flag("--json", arguments->json, "Print one JSON object");
   options.finish(
+      "  penstock demo\n"
       "  penstock demo --model gru\n"
       "  penstock demo clip\n"
       "  penstock demo clip --cell lstm --scale 5 --length 1000\n"
       "  penstock demo clip --json | jq .norms");
-  return {app, [arguments] { return run_demo(*arguments); }};
+  return {app, [app, arguments] { return run_demo(*app, *arguments); }};
 }
 
 }  // namespace penstock::cli

@@ -51,6 +51,7 @@ int export_model(ExportArguments arguments) {
   if (arguments.output.empty()) {
     arguments.output = std::filesystem::path(arguments.model).replace_extension(".onnx").string();
   }
+  check_files({{"MODEL", arguments.model}}, {{"--output", arguments.output}}, arguments.force);
   check_writable_file("--output", arguments.output);
   if (!arguments.force)
     check_not_there("--output", arguments.output, "--force replaces it, -o FILE writes another one");

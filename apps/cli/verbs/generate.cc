@@ -42,10 +42,8 @@ std::string read_prompt(const GenerateArguments& arguments) {
     throw Error(ErrorCode::invalid_argument, "--prompt and --prompt-file cannot be given both");
   }
   if (!arguments.prompt_file) return arguments.prompt.value_or("");
-  Input file(*arguments.prompt_file);
-  std::string prompt;
-  for (std::string_view part = file.read(); !part.empty(); part = file.read()) prompt += part;
-  return prompt;
+  constexpr std::size_t longest = std::size_t{1} << 30;
+  return Input(*arguments.prompt_file).rest(longest);
 }
 
 /// Texts that are written side by side, stream i as by itself with the seed + i.

@@ -368,9 +368,11 @@ class Prediction {
 int predict(const CLI::App& app, const PredictArguments& arguments) {
   require_given(arguments.model, "MODEL");
   require_data("predict", arguments.model, arguments.data);
+  std::vector<InputFile> inputs = input_files("DATA", arguments.data);
+  inputs.push_back({"MODEL", arguments.model});
+  const bool prints = arguments.output.empty() || arguments.output == "-";
+  check_files(inputs, {{prints ? "standard output" : "--output", prints ? "-" : arguments.output}}, arguments.force);
   if (!arguments.output.empty() && arguments.output != "-") {
-    check_not_one_of("--output", arguments.output, "DATA", arguments.data);
-    check_not_one_of("--output", arguments.output, "MODEL", {arguments.model});
     check_writable_file("--output", arguments.output);
     if (!arguments.force)
       check_not_there("--output", arguments.output, "--force replaces it, -o FILE writes another one");

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -57,6 +58,7 @@ class ReportMaker {
     name_runs(runs_);
     training_ = training_charts(runs_);
     for (const Run& run : runs_) forecasts_.push_back(forecast_charts(run));
+    if (!arguments_.png.empty()) check_clash(input_files("RUN", arguments_.runs));
     catch_interrupts();  // no half of a page shall stay behind
     write_page();
     if (!arguments_.png.empty()) draw();
@@ -73,19 +75,17 @@ class ReportMaker {
            arguments_.runs.size());
     }
     if (arguments_.skip < 0) throw Error(ErrorCode::invalid_argument, "--skip must not be negative");
+    check_clash(input_files("RUN", arguments_.runs));
     if (arguments_.output == "-") return;
     check_writable_file("--output", arguments_.output);
-    if (!arguments_.force && std::filesystem::exists(arguments_.output) && !is_report(arguments_.output)) {
-      fail(ErrorCode::invalid_argument, "--output {} is there already, and is no report; --force replaces it",
-           printable(arguments_.output));
-    }
   }
 
-  static bool is_report(const std::string& path) {
-    std::ifstream file(path, std::ios::binary);
-    std::string begin(page_begin.size(), '\0');
-    file.read(begin.data(), static_cast<std::streamsize>(begin.size()));
-    return begin == page_begin;
+  /// Refuses to write over what the page is made of, among it the model that metrics name.
+  void check_clash(std::vector<InputFile> inputs) const {
+    inputs.push_back({"--data", arguments_.data});
+    std::vector<OutputFile> outputs = {{"--output", arguments_.output, FileKind::report}};
+    for (const Chart& chart : all_charts()) outputs.push_back({"--png", picture_path(chart), FileKind::picture});
+    check_files(std::move(inputs), outputs, arguments_.force);
   }
 
   Run open_run(const std::string& path) const {
@@ -101,6 +101,7 @@ class ReportMaker {
 
   /// Adds a model. Its results on --data replace those noted at the end of its training.
   void add_model(Run& run, const std::string& path) const {
+    check_clash({{"the model of RUN", path}});
     std::optional<History> history;
     const Model model = Model::load(path, history);
     if (run.about.empty()) about_model(run, model, history);
@@ -154,6 +155,10 @@ class ReportMaker {
     size_ = output.size();
   }
 
+  std::string picture_path(const Chart& chart) const {
+    return arguments_.png.empty() ? "" : fmt::format("{}/{}.png", arguments_.png, file_name(chart.id));
+  }
+
   std::vector<Chart> all_charts() const {
     std::vector<Chart> all = training_;
     for (const auto& charts : forecasts_) all.insert(all.end(), charts.begin(), charts.end());
@@ -171,7 +176,7 @@ class ReportMaker {
     bench::ChildProcess python({arguments_.python, "-c", draw_text}, {}, "/dev/null", interrupted);
     for (const Chart& chart : all_charts()) {
       if (interrupted()) throw Error(ErrorCode::interrupted, "interrupted");
-      pictures_.push_back(fmt::format("{}/{}.png", arguments_.png, file_name(chart.id)));
+      pictures_.push_back(picture_path(chart));
       write_file(pictures_.back(), picture_of(chart, python));
     }
   }
@@ -203,6 +208,13 @@ class ReportMaker {
   }
 
   void say_result() const {
+    const auto model =
+        std::ranges::find_if(runs_, [](const Run& run) { return run.path != "-" && is_model(run.path); });
+    if (arguments_.data.empty() && model != runs_.end()) {
+      say(fmt::format(
+          "note: {} is a model, so the report has no scores and no forecasts of it; --data FILE adds them\n",
+          printable(model->path)));
+    }
     Output output;
     if (arguments_.json && arguments_.output != "-") {
       Json names = Json::array();

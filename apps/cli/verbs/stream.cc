@@ -15,6 +15,7 @@
 #include "options/device_choice.h"
 #include "options/load_model.h"
 #include "options/options.h"
+#include "options/output_file.h"
 #include "penstock/data/labelled_texts.h"
 #include "penstock/penstock.h"
 #include "terminal/describe.h"
@@ -35,6 +36,7 @@ struct StreamArguments {
   bool automatic = false;  // the device
   TableOptions table;
   std::string state;
+  bool force = false;
   std::vector<double> quantiles;
   bool bits = false, json = false, reset_on_blank_line = false, stats = false, allow_negative = false;
 };
@@ -79,14 +81,9 @@ class Stream {
   int run() {
     if (!arguments_.input.empty()) return answer_sound();
     if (state_) state_->restore(session_);
-    if (model_.data().task == Task::language) {
-      answer_bytes();
-    } else if (model_.data().labels_texts()) {
-      answer_texts();
-    } else if (model_.data().vocabulary > 0) {
-      answer_tokens();
-    } else {
-      answer_rows();
+    try {
+      answer();
+    } catch (const Interrupted&) {  // before the first line
     }
     if (state_) state_->save(session_);
     if (arguments_.stats) say(latency_.summary() + "\n");
@@ -95,6 +92,13 @@ class Stream {
   }
 
  private:
+  void answer() {
+    if (model_.data().task == Task::language) return answer_bytes();
+    if (model_.data().labels_texts()) return answer_texts();
+    if (model_.data().vocabulary > 0) return answer_tokens();
+    answer_rows();
+  }
+
   /// Writes a header and runs a loop that answers. If nobody takes the answers any more, or they cannot be written, the
   /// state of what was read is still to be saved.
   template <class Answers, class Loop>
@@ -229,7 +233,8 @@ class Stream {
     say_once(said_repeated_, found.repeated.first, "the date of the row before, too");
     say_once(said_returning_, found.returning_sequences.first, "its state is reset");
     if (rows.replaced() > 0 && !said_replaced_)
-      say_once(said_replaced_, first_replaced(rows), "replaced by the last value");
+      say_once(said_replaced_, first_replaced(rows),
+               "replaced by the last value; --missing refuse ends the stream instead");
   }
 
   /// A file at once, but sample by sample, as a device would: how long that takes says whether it would keep up.
@@ -273,6 +278,7 @@ class Stream {
                           short_number(error.dc));
     }
     if (arguments_.stats) text += latency_.summary() + "\n";
+    if (is_standard_output(arguments_.output)) return say(text);  // the sound went there
     output_.write(text);
     output_.flush();
   }
@@ -351,6 +357,7 @@ Verb add_stream(CLI::App& program) {
   options.add("--state", arguments->state, "FILE",
               "Load the state from this file if it exists, and save it there at the end");
   options.add("--target", arguments->target, "FILE", "Sound: print the error of the output against this file");
+  options.flag("--force", arguments->force, "Sound: overwrite a file that is no sound file");
   options.flag("--reset-on-blank-line", arguments->reset_on_blank_line, "Reset the state after every blank line");
   options.flag("--stats", arguments->stats, "Print the latency per time step at the end");
   options.flag("--json", arguments->json, "Print one JSON object per line");
@@ -362,6 +369,9 @@ Verb add_stream(CLI::App& program) {
       "  echo '1 0 1 1' | penstock stream parity.safetensors --json");
   return {app, [app, arguments] {
             require_given(arguments->model, "MODEL");
+            check_files({{"MODEL", arguments->model}, {"IN.wav", arguments->input}, {"--target", arguments->target}},
+                        {{"OUT.wav", arguments->output, FileKind::sound}, {"--state", arguments->state}},
+                        arguments->force);
             catch_interrupts();
             return Stream(*app, *arguments).run();
           }};

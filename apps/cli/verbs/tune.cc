@@ -193,6 +193,7 @@ int run_tune(const TuneArguments& arguments) {
   // A comparison is a question about the planner: it changes nothing unless a file is named.
   const bool kept = !arguments.compare || !arguments.output.empty();
   refuse_standard_output("--output", arguments.output);
+  check_files({{"MODEL", arguments.model}}, {{"--output", arguments.output}}, true);  // check_plans() knows its kind
   if (kept) check_plans(arguments.output);
   catch_interrupts();
   BenchProgress progress(arguments.quiet);

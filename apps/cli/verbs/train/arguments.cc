@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
 #include <iterator>
 #include <vector>
 
 #include "penstock/cell.h"
 #include "penstock/recurrent.h"
 #include "penstock/train/fine_tune.h"
+#include "terminal/input.h"
 
 namespace penstock::cli {
 
@@ -135,11 +135,9 @@ void add_output_options(Options& options, TrainArguments& arguments) {
 
 void read_custom_cell(ModelOptions& model) {
   if (!model.cell || !model.cell->ends_with(".json")) return;
-  const std::string path = *model.cell;
-  std::ifstream file(path, std::ios::binary);
-  std::string text(std::istreambuf_iterator<char>(file), {});
-  if (!file) fail(ErrorCode::io_failure, "--cell: cannot read {}", printable(path));
-  model.cell = define_cell_json(text, printable(path)).name;
+  const std::string& path = model.cell_file = *model.cell;
+  constexpr std::size_t longest = 1 << 24;
+  model.cell = define_cell_json(read_option_file("--cell", path, longest), printable(path)).name;
 }
 
 void TrainArguments::complete_request(const CLI::App& app) {

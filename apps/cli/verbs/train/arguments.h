@@ -17,6 +17,7 @@ namespace penstock::cli {
 /// The architecture as far as it was given; the rest comes from a checkpoint, or from the kind of data.
 struct ModelOptions {
   std::optional<std::string> cell, norms;
+  std::string cell_file;  // that the cell was read from
   std::optional<Index> width, blocks, hidden_size, heads, convolution;
   std::optional<double> feed_forward, dropout;
   std::optional<std::string> initial_weights;

@@ -34,12 +34,7 @@ bool continues(const std::string& checkpoint, const std::string& output) {
 
 TrainFiles::TrainFiles(const TrainArguments& arguments)
     : arguments_(arguments), checkpoint_(arguments.fit.train.checkpoint_path) {
-  if (arguments.output == checkpoint_) {
-    throw Error(ErrorCode::invalid_argument, "--checkpoint and --output must be different files");
-  }
-  check_not_data("--output", arguments.output);
-  check_not_data("--checkpoint", checkpoint_);
-  check_not_data("--metrics", arguments.fit.train.metrics_path);
+  check_no_clash();
   refuse_standard_output("--metrics", arguments.fit.train.metrics_path);
   check_writable_file("--output", arguments.output);
   output_lock_.emplace("--output", arguments.output);
@@ -67,9 +62,17 @@ void TrainFiles::check_nothing_is_lost() const {
   check_not_there("--output", arguments_.output, "--force replaces it, -o FILE writes another one");
 }
 
-void TrainFiles::check_not_data(const char* option, const std::string& path) const {
-  check_not_one_of(option, path, "DATA", arguments_.data.sources);
-  check_not_one_of(option, path, "DATA", {arguments_.data.target});
+void TrainFiles::check_no_clash() const {
+  std::vector<InputFile> inputs = input_files("DATA", arguments_.data.sources);
+  inputs.push_back({"--target", arguments_.data.target});
+  inputs.push_back({"--init", arguments_.init});
+  inputs.push_back({"--cell", arguments_.model.cell_file});
+  std::vector<OutputFile> outputs = training_outputs(arguments_.fit, {"--checkpoint", "--metrics", "--tensorboard"});
+  for (OutputFile& file : outputs) {
+    if (file.role == "--checkpoint") file.kind = FileKind::any;  // see check_nothing_is_lost()
+  }
+  outputs.insert(outputs.begin(), {"--output", arguments_.output});
+  check_files(inputs, outputs, arguments_.force);
 }
 
 TrainOrigin::TrainOrigin(const CLI::App& app, const std::string& path)

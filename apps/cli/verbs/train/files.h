@@ -19,7 +19,7 @@ class TrainFiles {
 
  private:
   void check_nothing_is_lost() const;
-  void check_not_data(const char* option, const std::string& path) const;
+  void check_no_clash() const;
 
   const TrainArguments& arguments_;
   std::string checkpoint_;
