@@ -21,6 +21,7 @@ struct ChipShape : ClusterShape {
   PENSTOCK_LAYOUT int cell_slots() const { return (blocks * rows + 4 * warps() - 1) / (4 * warps()); }
   PENSTOCK_LAYOUT int sources() const { return cluster * parts; }
   static constexpr int exchanges = 16;  // exchange buffers, used in turn
+  static constexpr int fenced = 8;      // exchanges from fence to fence, a power of 2
 
   /// Values per unit that are exchanged, and that the sums give: forward h and gates, backward gates and h.
   PENSTOCK_LAYOUT int sent_values(bool backward) const { return backward ? gates : 1; }

@@ -242,7 +242,7 @@ using Operand = ChooseOperand<kDirect>::Operand;
 
 /// Makes what clear() wrote visible before anything is sent later.
 PENSTOCK_DEVICE void ShowCleared(int number) {
-  if ((number & 7) == 7) asm volatile("fence.acq_rel.gpu;" ::: "memory");
+  if ((number & (ChipShape::fenced - 1)) == ChipShape::fenced - 1) asm volatile("fence.acq_rel.gpu;" ::: "memory");
 }
 
 /// Sends a warp's sums to the CTAs whose units they are of, four rows at once. Two buffers take turns.
