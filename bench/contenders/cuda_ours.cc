@@ -52,7 +52,7 @@ class GpuLayer : public OnGpu {
     RecurrentForm form;
     form.dtype = form.weights = type();
     form.rows = shape().rows, form.steps = shape().steps;
-    form.training = training();
+    form.flags.set(CallFlag::training, training());
     const Index width = static_cast<Index>(size_of(type()));
     while (shape().inputs * width % form.alignment != 0 || shape().hidden * width % form.alignment != 0) {
       form.alignment /= 2;
@@ -112,7 +112,7 @@ class GpuLoop : public OnGpu {
     RecurrentForm form;
     form.dtype = form.weights = type();
     form.rows = shape().rows;
-    form.step = find_cell(layer_.spec().cell).scan;  // steps of other cells are forward calls
+    form.flags.set(CallFlag::step, find_cell(layer_.spec().cell).scan);  // steps of other cells are forward calls
     // No step is aligned worse than the second.
     const Index width = shape().rows * static_cast<Index>(size_of(type()));
     while (shape().inputs * width % form.alignment != 0 || shape().hidden * width % form.alignment != 0) {
@@ -181,7 +181,7 @@ class GpuScan : public OnGpu {
     form.form = problem.test.cell == "scan-log" ? ScanForm::logarithmic : ScanForm::linear;
     form.dtype = type();
     form.rows = shape().rows, form.steps = shape().steps;
-    form.training = training();
+    form.flags.set(CallFlag::training, training());
     const Index width = shape().hidden * static_cast<Index>(size_of(type()));
     while (width % form.alignment != 0) form.alignment /= 2;
     return form;

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "penstock/call_flags.h"
 #include "penstock/recurrent.h"
 #include "penstock/tensor.h"
 
@@ -19,28 +20,10 @@ struct RecurrentForm {
   /// Type of the weights: `dtype`, or f32 if `dtype` is bf16 or f16. Gradients of weights, states and gradients of
   /// states are always f32, or f64 if `dtype` is f64.
   DType weights = DType::f32;
-  Index rows = 1;       ///< B
-  Index steps = 1;      ///< T; for packed rows, the length of the longest row.
-  Index positions = 0;  ///< Packed rows (Batch::cu_seqlens): sum of all row lengths. 0: rows are padded.
-  /// Packed rows on a GPU: no row is longer than the one before it, and calls have Batch::batch_sizes. Rows that have
-  /// ended then leave the multiprocessors to the others. A row's result may then differ with the lengths of the other
-  /// rows, by the order of summation.
-  bool falling = false;
-  bool lengths = false;        ///< Calls have Batch::lengths.
-  bool reset = false;          ///< Calls have Batch::reset.
-  bool training = false;       ///< The forward pass fills a tape for a backward pass, and dropout applies.
-  bool input_gradient = true;  ///< The backward pass computes dx.
-  bool add_gradients = false;  ///< The backward pass adds to the gradients of weights; false: it overwrites them.
-  bool keep_tape = false;    ///< The backward pass leaves its tape as it is, for another one. It may take more memory.
-  bool every_state = false;  ///< Calls have Forward::states. Only for cells with more than one state.
-  /// Calls are single steps of a stream: steps is 1, without training, lengths, resets and packed rows, in
-  /// Direction::forward. CPU: one row, f32 or f64. GPU: scan cells with any number of rows, in one launch; their gates
-  /// are never rounded to `dtype`.
-  bool step = false;
-  /// Calls have no Forward::packed, so each call packs the weights itself. On a CPU, where packing would take longer
-  /// than it saves, forward passes of dense cells then read the weights unpacked and multiply in full precision, except
-  /// in exact mode. Results for few and for many positions may then differ, by the order of summation and `precision`.
-  bool packs_each_call = false;
+  Index rows = 1;        ///< B
+  Index steps = 1;       ///< T; for packed rows, the length of the longest row.
+  Index positions = 0;   ///< Packed rows (Batch::cu_seqlens): sum of all row lengths. 0: rows are padded.
+  CallFlags flags = {};  ///< What calls have, and what they shall do.
   /// Strides of x, y and their gradients; packed rows use `step` alone. All zeros: contiguous; for dx: as x; for dy: as
   /// y.
   SequenceStrides x = {}, y = {}, dx = {}, dy = {};
@@ -48,6 +31,7 @@ struct RecurrentForm {
   /// GPUs: alignment of all sequences in bytes: 16, or 2, 4 or 8. Weights and their gradients are always aligned to 16.
   int alignment = 16;
 
+  bool has(CallFlag flag) const { return flags.has(flag); }
   bool operator==(const RecurrentForm&) const = default;
 };
 
@@ -93,7 +77,7 @@ class RecurrentProgram {
   /// Bytes of workspace that a call needs, forward or backward, whichever needs more. The workspace needs no initial
   /// contents. One call may use it at a time.
   std::size_t workspace_bytes() const;
-  /// Bytes of the tape that a forward call fills for its backward call; 0 unless the form is of training.
+  /// Bytes of the tape that a forward call fills for its backward call; 0 without CallFlag::training.
   std::size_t tape_bytes() const;
   /// Bytes of the packed weights: a copy in the layout that suits this machine. 0 if calls read the weights themselves.
   std::size_t packed_bytes(Pass pass = Pass::forward) const;
@@ -109,7 +93,7 @@ class RecurrentProgram {
     Memory workspace = {};  ///< At least workspace_bytes().
     Memory tape = {};       ///< In training: at least tape_bytes(), written.
     Memory packed = {};     ///< Result of pack() for these weights. No data: the call packs them in the workspace.
-    /// Required if the form has every_state: [B, T, directions * (S - 1) * H], packed: [positions, C], of f32 (f64 if x
+    /// Required with CallFlag::every_state: [B, T, directions * (S - 1) * H], packed: [positions, C], of f32 (f64 if x
     /// is). Receives after each step all states of the last layer except the output, direction by direction and state
     /// by state; for an LSTM, c_t. Zeros beyond a row's length. Must overlap neither x nor y.
     Tensor states = {};
@@ -127,19 +111,19 @@ class RecurrentProgram {
     Tensor x = {}, y = {}, dy = {};          ///< x and y of the forward call, and the gradient of y.
     Tensor state_in = {};                    ///< As in the forward call.
     Tensor dstate_out = {};                  ///< Gradient of state_out; no data: zeros.
-    Tensor dx = {};                          ///< Written if the form has input_gradient, otherwise without data. Zeros
+    Tensor dx = {};                          ///< Written; without data with CallFlag::no_input_gradient. Zeros
                                              ///< beyond a row's length. Must overlap neither x nor dy.
     Tensor dstate_in = {};                   ///< Gradient of state_in: written; no data: not wanted.
     std::span<const Tensor> gradients = {};  ///< One per parameter, f32 or f64: overwritten, or added to
-                                             ///< (RecurrentForm).
+                                             ///< with CallFlag::add_gradients.
     Memory workspace = {};                   ///< At least workspace_bytes().
-    Memory tape = {};        ///< As the forward call left it. Overwritten unless RecurrentForm::keep_tape.
+    Memory tape = {};                        ///< As the forward call left it. Overwritten without CallFlag::keep_tape.
     std::uint64_t pass = 0;  ///< Return value of the forward call; 0: unknown. On a CPU the tape has it too.
     Memory packed = {};      ///< Result of pack() for Pass::backward. No data: the call packs.
     Tensor dstates = {};     ///< Gradients of Forward::states; no data: zeros.
   };
   /// Computes the gradients of the forward call that filled the tape. Throws Error(invalid_argument) for arguments that
-  /// do not match the form or the tape, or if the form is not of training.
+  /// do not match the form or the tape, or without CallFlag::training.
   void backward(const Context& context, const Backward& call) const;
 
   /// Packs weights into memory of packed_bytes(). All programs with this spec, types and execution can use the result,

@@ -19,15 +19,14 @@ struct ScanCallForm {
   Index rows = 1;            ///< B
   Index steps = 1;           ///< T; for packed rows, the length of the longest row.
   Index positions = 0;       ///< Packed rows: sum of all row lengths. 0: rows are padded.
-  bool lengths = false;      ///< Calls have Batch::lengths.
-  bool reset = false;        ///< Calls have Batch::reset.
-  bool training = false;     ///< Backward calls will follow.
+  CallFlags flags = {};      ///< Of these: lengths, reset, training.
   /// Calls update the outputs of an earlier call, which had another h0 (backward: another dhT), for the new h0. With
   /// decays below one, the difference soon rounds to zero; a GPU's threads stop there. A CPU computes everything again.
   bool correction = false;
   /// GPUs: alignment of every address and stride of a call in bytes: 16, or 2, 4 or 8.
   int alignment = 16;
 
+  bool has(CallFlag flag) const { return flags.has(flag); }
   bool operator==(const ScanCallForm&) const = default;
 };
 

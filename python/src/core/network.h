@@ -83,7 +83,7 @@ class Network {
     form.dtype = form.weights = scalar == Scalar::f64 ? DType::f64 : DType::f32;
     form.rows = rows;
     form.steps = steps;
-    form.training = training;
+    form.flags.set(CallFlag::training, training);
     const nb::gil_scoped_release unlocked;
     return RecurrentProgram::get(spec(), form, execution.on)->explain();
   }

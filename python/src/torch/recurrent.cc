@@ -29,13 +29,13 @@ class ProgramCall {
     state_ = call.state ? call.state.to(state_type(call.x)).contiguous() : TorchTensor();
     form_.dtype = dtype_of(type_);
     form_.x = strides(x_);
-    form_.every_state = call.every_state;
-    form_.keep_tape = true;  // a retained graph may run another backward pass
-    form_.packs_each_call = true;
+    form_.flags.set(CallFlag::every_state, call.every_state);
+    form_.flags.set(CallFlag::keep_tape);  // a retained graph may run another backward pass
+    form_.flags.set(CallFlag::packs_each_call);
   }
 
   void forward(TorchTensor& y, TorchTensor& state_out, TorchTensor& tape, TorchTensor& states, bool training) {
-    form_.training = training;
+    form_.flags.set(CallFlag::training, training);
     TorchTensor out = sequence(call_.y_sizes());
     form_.y = strides(out);
     TorchTensor every =
@@ -71,8 +71,8 @@ class ProgramCall {
   void backward(const TorchTensor& y, const TorchTensor& tape, const TorchTensor& dy_given,
                 const TorchTensor& dstate_out, const TorchTensor& dstates_given, TorchTensor* dx, TorchTensor& dstate,
                 std::vector<TorchTensor>& dweights) {
-    form_.training = true;
-    form_.input_gradient = dx != nullptr;
+    form_.flags.set(CallFlag::training);
+    form_.flags.set(CallFlag::no_input_gradient, dx == nullptr);
     const TorchTensor out = ready(y);
     TorchTensor dy = dy_given ? ready(dy_given) : sequence(call_.y_sizes());
     if (!dy_given) dy.zero();
@@ -150,19 +150,19 @@ class ProgramCall {
       batch_.cu_seqlens = cu_seqlens_.data<Index>();
       batch_.by_steps = !call_.x.is_cuda();
       form_.positions = call_.packed->total();
-      form_.falling = call_.x.is_cuda() && !find_cell(call_.spec.cell).scan;
-      if (form_.falling) batch_.batch_sizes = call_.packed->sizes();
+      form_.flags.set(CallFlag::sorted, call_.x.is_cuda() && !find_cell(call_.spec.cell).scan);
+      if (form_.has(CallFlag::sorted)) batch_.batch_sizes = call_.packed->sizes();
     }
     if (call_.lengths) {
       lengths_ = call_.lengths.contiguous();
       check_lengths(lengths_, call_.steps);
       batch_.lengths = lengths_.data<Index>();
-      form_.lengths = true;
+      form_.flags.set(CallFlag::lengths);
     }
     if (call_.reset) {
       reset_ = by_rows(call_.reset.share()).contiguous();
       batch_.reset = reset_.data<std::uint8_t>();
-      form_.reset = true;
+      form_.flags.set(CallFlag::reset);
     }
   }
 
@@ -255,14 +255,13 @@ std::int64_t tape_bytes(const TapeForm& asked) {
   form.dtype = types.at(static_cast<std::size_t>(asked.type));
   form.weights = types.at(static_cast<std::size_t>(asked.weight_type));
   form.rows = asked.rows, form.steps = asked.steps;
-  form.lengths = asked.lengths != 0, form.reset = asked.reset != 0;
-  form.training = form.keep_tape = true;
-  form.every_state = asked.every_state != 0;
-  form.packs_each_call = true;
+  form.flags = {CallFlag::training, CallFlag::keep_tape, CallFlag::packs_each_call};
+  form.flags.set(CallFlag::lengths, asked.lengths != 0).set(CallFlag::reset, asked.reset != 0);
+  form.flags.set(CallFlag::every_state, asked.every_state != 0);
   if (asked.batch_first == 0) {
     form.x = {spec.input_size, asked.rows * spec.input_size};
     form.y = {spec.output_size(), asked.rows * spec.output_size()};
-    if (form.every_state) {
+    if (form.has(CallFlag::every_state)) {
       const Index channels = (find_cell(spec.cell).states - 1) * spec.output_size();
       form.states = {channels, asked.rows * channels};
     }

@@ -163,9 +163,9 @@ struct ScanCall {
     form.dtype = dtype_of(computed_type(a));
     form.rows = a.size(0);
     form.steps = a.size(1);
-    form.lengths = static_cast<bool>(lengths);
-    form.reset = static_cast<bool>(reset);
-    form.training = training;
+    form.flags.set(CallFlag::lengths, static_cast<bool>(lengths));
+    form.flags.set(CallFlag::reset, static_cast<bool>(reset));
+    form.flags.set(CallFlag::training, training);
     form.correction = correction;
     for (const TorchTensor* const sequence : sequences) {
       const Tensor view = sequence_view(*sequence);

@@ -98,8 +98,9 @@ CallWork work_of(const ModelSpec& spec, const DataDescription& data, const Devic
   nn::refuse_f16_on_cpu(execution);
   CallWork work{.target = model_target(question.rows, question.steps, execution), .graphs = {}};
   ops::Target& target = work.target;
-  target.training = question.training;
-  target.step = !execution.device.is_cuda() && !question.training && question.rows == 1 && question.steps == 1;
+  target.flags.set(CallFlag::training, question.training);
+  const bool step = !execution.device.is_cuda() && !question.training && question.rows == 1 && question.steps == 1;
+  target.flags.set(CallFlag::step, step);
   TrainingShape shape;
   shape.loss = data.task == Task::forecast ? ops::LossKind::mse : ops::LossKind::cross_entropy;
   work.graphs.push_back(question.training ? training_graph(spec, data, shape, target)
@@ -121,7 +122,7 @@ CallWork work_of(const RecurrentSpec& spec, const DeviceQuestion& question, cons
                            .weights = DType::f32,
                            .rows = question.rows,
                            .steps = question.steps,
-                           .training = question.training};
+                           .flags = CallFlags().set(CallFlag::training, question.training)};
   check_form(spec, form, execution);
   refuse_exact_on_gpu(execution);
   CallWork work{.target = stack_target(form, execution), .graphs = pass_graphs(spec, form, execution)};

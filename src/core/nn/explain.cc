@@ -95,7 +95,8 @@ std::vector<PlanReport> explain(const LayerQuestion& question) {
   Execution execution = question.execution;
   const plan::Machine machine = machine_asked(execution, question.chip);
   ops::Target target = model_target(question.rows, question.steps, execution);
-  target.lengths = question.lengths, target.reset = question.reset, target.training = question.training;
+  target.flags.set(CallFlag::lengths, question.lengths), target.flags.set(CallFlag::reset, question.reset),
+      target.flags.set(CallFlag::training, question.training);
   const ops::Recurrence shape{
       .cell = question.cell, .input = question.input, .hidden = question.hidden, .heads = question.heads};
   std::vector<PlanReport> reports = ops::explain_recurrence(shape, false, target, machine);
@@ -109,7 +110,7 @@ std::vector<PlanReport> explain(const Model& model, Index rows, Index steps, boo
   Execution planned = execution;
   const plan::Machine machine = machine_asked(planned, chip);
   ops::Target target = model_target(rows, steps, planned);
-  target.training = training;
+  target.flags.set(CallFlag::training, training);
   const ModelSpec& spec = model.impl().spec;
   const DataDescription& data = model.impl().data;
   if (!training) return nn::explain_nodes(nn::forward_graph(spec, data, target), target, machine);

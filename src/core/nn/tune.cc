@@ -110,8 +110,8 @@ class NodeRun {
       operands_.push_back(id ? memory_.back().data() : nullptr);
     }
     batch_ = {.rows = target_.rows, .steps = target_.steps};
-    if (target_.lengths) set_lengths();
-    if (target_.reset) {
+    if (target_.has(CallFlag::lengths)) set_lengths();
+    if (target_.has(CallFlag::reset)) {
       reset_ = ops::Buffer(queue_, static_cast<std::size_t>(target_.positions()));
       reset_.zero();
       batch_.reset = static_cast<const std::uint8_t*>(reset_.data());
@@ -462,7 +462,8 @@ std::vector<TunedWork> tune(const LayerQuestion& question, const TuneOptions& op
   Execution execution = question.execution;
   if (execution.device.is_cuda()) execution.precision = Precision::full;
   form.rows = question.rows, form.steps = question.steps;
-  form.lengths = question.lengths, form.reset = question.reset, form.training = question.training;
+  form.flags.set(CallFlag::lengths, question.lengths), form.flags.set(CallFlag::reset, question.reset),
+      form.flags.set(CallFlag::training, question.training);
   nn::check_spec(spec);
   nn::check_form(spec, form, execution);
   const nn::StackPass forward = nn::forward_pass(spec, form, execution);
@@ -478,7 +479,7 @@ std::vector<TunedWork> tune(const Model& model, Index rows, Index steps, bool tr
   check_tuning(options);
   require(rows >= 1 && steps >= 1, "rows and steps must be at least 1, not {} and {}", rows, steps);
   ops::Target target = model_target(rows, steps, execution);
-  target.training = training;
+  target.flags.set(CallFlag::training, training);
   const ModelSpec& spec = model.impl().spec;
   const DataDescription& data = model.impl().data;
   nn::TrainingShape shape;

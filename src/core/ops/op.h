@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/dtype.h"
+#include "penstock/call_flags.h"
 #include "penstock/device.h"
 #include "penstock/plan.h"
 #include "penstock/recurrent.h"
@@ -24,18 +25,14 @@ namespace penstock::ops {
 /// Device, sizes and precision that an op is prepared for.
 struct Target {
   Device device = {};
-  DType dtype = DType::f32;      ///< Activations. Parameters and their gradients are f32 (f64 if activations are)
-  Index rows = 1;                ///< B
-  Index steps = 1;               ///< T; of packed rows, the longest one's
-  Index packed = 0;              ///< Packed rows (Batch::cu_seqlens): steps of all rows together. 0: rows are padded.
-  bool falling = false;          ///< None longer than the one before; calls have Batch::batch_sizes.
-  bool lengths = false;          ///< Calls say how long each row is.
-  bool reset = false;            ///< Calls have a reset mask.
-  bool training = false;         ///< A backward pass follows: dropout applies.
-  bool step = false;             ///< One step of one row, over and over: what can be packed for that is.
-  bool packs_each_call = false;  ///< Nothing is packed beforehand: that takes time of each call.
-  Execution execution = {};      ///< Its number of threads is that of every call: scratch depends on it.
+  DType dtype = DType::f32;  ///< Activations. Parameters and their gradients are f32 (f64 if activations are)
+  Index rows = 1;            ///< B
+  Index steps = 1;           ///< T; of packed rows, the longest one's
+  Index packed = 0;          ///< Packed rows (Batch::cu_seqlens): steps of all rows together. 0: rows are padded.
+  CallFlags flags = {};      ///< As in the form of the calls.
+  Execution execution = {};  ///< Its number of threads is that of every call: scratch depends on it.
 
+  bool has(CallFlag flag) const { return flags.has(flag); }
   /// Positions (b, t), those beyond a row's length included.
   Index positions() const { return packed > 0 ? packed : rows * steps; }
   /// Returns the type of parameters, their gradients and states.

@@ -21,7 +21,7 @@ ops::Target step_target(Index rows, const Execution& execution) {
   step.algorithm = Algorithm::automatic;
   step.exact = execution.exact || !execution.device.is_cuda();
   ops::Target target = model_target(rows, 1, step);
-  target.step = rows == 1;
+  target.flags.set(CallFlag::step, rows == 1);
   return target;
 }
 

@@ -77,8 +77,8 @@ Batch batch_of(const Example& example) {
 
 ops::Target target_of(const Example& example, const Execution& execution) {
   ops::Target target = model_target(example.rows, example.steps, execution);
-  target.lengths = !example.lengths.empty();
-  target.reset = !example.reset.empty();
+  target.flags.set(CallFlag::lengths, !example.lengths.empty());
+  target.flags.set(CallFlag::reset, !example.reset.empty());
   return target;
 }
 

@@ -20,7 +20,7 @@ class LayerPass {
       : queue_(std::make_shared<ops::Queue>(execution.device)), form_(form), forward_(spec, form, execution, queue_) {
     call_ = {
         .batch = {.rows = form.rows, .steps = form.steps}, .threads = execution.threads, .stream = queue_->stream()};
-    if (form.training) tape_ = ops::Buffer(*queue_, forward_.pass.tape.bytes);
+    if (form.has(CallFlag::training)) tape_ = ops::Buffer(*queue_, forward_.pass.tape.bytes);
     start(forward_);
     if (which == Pass::forward) return;
     forward_.workspace.run(call_);  // fills the tape
@@ -61,7 +61,7 @@ class LayerPass {
     }
     for (const graph::ValueId id : pass.weights) bind(one, id, form_.weights);
     for (const graph::ValueId id : pass.gradients) bind(one, id, states);
-    if (form_.training) pass.bind_tape(one.workspace, tape_.data());
+    if (form_.has(CallFlag::training)) pass.bind_tape(one.workspace, tape_.data());
     if (pass.derived_bytes > 0) {
       pass.bind_derived(one.workspace, buffers_.emplace_back(*queue_, pass.derived_bytes).data());
       one.workspace.run(graph::Phase::weights, call_);

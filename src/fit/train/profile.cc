@@ -113,7 +113,7 @@ class TrainingPass {
         optimizer_(options_, model.parameters->layout()),
         runner_(model, shape_, execution, optimizer_, ops::first_step_state(1.0f), {}, 0) {
     ops::Target target = target_of(example_, execution);
-    target.training = true;
+    target.flags.set(CallFlag::training);
     program_ = nn::training_program(model.spec, model.data, shape_, target);
   }
 
@@ -309,7 +309,8 @@ Profile profile(const RecurrentSpec& spec, Index rows, Index steps, ProfiledPass
   check_sizes(rows, steps, passes);
   nn::check_spec(spec);
   const bool training = kind == ProfiledPass::training;
-  RecurrentForm form{.dtype = type_of(execution), .rows = rows, .steps = steps, .training = training};
+  RecurrentForm form{.dtype = type_of(execution), .rows = rows, .steps = steps};
+  form.flags.set(CallFlag::training, training);
   Execution whole = execution;
   whole.threads = execution.device.is_cuda() ? 1 : resolve_threads(execution.threads);
   nn::check_form(spec, form, whole);

@@ -105,7 +105,7 @@ void StepRunner::submit(const Example& example, bool carry, double time_fraction
   Slot& slot = slots_[next_];
   require(!slot.busy, "results of earlier steps must be taken before more are submitted");
   ops::Target target = target_of(example, execution_);
-  target.training = true;
+  target.flags.set(CallFlag::training);
   start_state(example, carry);
   upload(example, time_fraction, slot);
   Shape& shape = shape_for(target);

@@ -60,8 +60,8 @@ RecurrentForm form_of(const Inputs<Real>& in) {
   form.dtype = form.weights = real_type<Real>();
   form.rows = in.rows, form.steps = in.steps;
   form.positions = in.cu_seqlens.empty() ? 0 : in.cu_seqlens.back();
-  form.lengths = !in.lengths.empty(), form.reset = !in.reset.empty();
-  form.training = true;
+  form.flags.set(CallFlag::lengths, !in.lengths.empty()), form.flags.set(CallFlag::reset, !in.reset.empty());
+  form.flags.set(CallFlag::training);
   return form;
 }
 
@@ -124,9 +124,9 @@ Outputs<Real> run_program(Recurrent<Real>& network, const Inputs<Real>& in, cons
   form.dtype = form.weights = real_type<Stored>();
   form.x = strides_of(x.view()), form.y = strides_of(y.view());
   form.dx = strides_of(dx.view()), form.dy = strides_of(dy.view());
-  form.every_state = in.every_state;
+  form.flags.set(CallFlag::every_state, in.every_state);
   form.states = strides_of(states.view());
-  form.packs_each_call = calls.packs_each_call;
+  form.flags.set(CallFlag::packs_each_call, calls.packs_each_call);
   const auto program = RecurrentProgram::get(spec, form, execution);
 
   const auto every_state = [&](Sequence<Real>& of) {

@@ -296,14 +296,12 @@ inline void CudaPrograms::check(const GpuCase& of) {
                      .rows = in.rows,
                      .steps = in.steps,
                      .positions = in.cu_seqlens.empty() ? 0 : in.cu_seqlens.back(),
-                     .falling = c.form == RowForm::falling,
-                     .lengths = !in.lengths.empty(),
-                     .reset = !in.reset.empty(),
-                     .training = true,
-                     .add_gradients = of.add_gradients,
-                     .keep_tape = of.add_gradients};
+                     .flags = {CallFlag::training}};
+  form.flags.set(CallFlag::sorted, c.form == RowForm::falling).set(CallFlag::lengths, !in.lengths.empty());
+  form.flags.set(CallFlag::reset, !in.reset.empty()).set(CallFlag::add_gradients, of.add_gradients);
+  form.flags.set(CallFlag::keep_tape, of.add_gradients);
   form.x = x.strides(), form.y = y.strides(), form.dx = dx.strides(), form.dy = dy.strides();
-  form.every_state = in.every_state, form.states = every.strides();
+  form.flags.set(CallFlag::every_state, in.every_state), form.states = every.strides();
   form.alignment = of.aligned ? 16 : static_cast<int>(size_of(type));
   const Execution execution{.device = Device::cuda()};
   const auto program = RecurrentProgram::get(spec, form, execution);
@@ -362,7 +360,7 @@ inline void CudaPrograms::check(const GpuCase& of) {
                                             .tape = tape,
                                             .packed = {},
                                             .states = in.every_state ? every.tensor() : Tensor{}};
-    if (pass == 0 || !form.keep_tape) pass = program->forward(context, forward);
+    if (pass == 0 || !form.has(CallFlag::keep_tape)) pass = program->forward(context, forward);
     program->backward(context, {.weights = weights,
                                 .batch = batch,
                                 .x = x.tensor(),

@@ -36,7 +36,7 @@ class ProgramRun {
     target.dtype = dtype_of<Real>();
     nn::GraphBuilder builder(target);
     ends_ = build(builder);
-    if (target.training) {
+    if (target.has(CallFlag::training)) {
       builder.backward(ends_.outputs, builder.external("doutputs", graph::Home::doutputs, graph::Extent::positions,
                                                        builder.width_of(ends_.outputs), target.dtype));
     }

@@ -91,9 +91,7 @@ void CudaStreams::check_scan(ScanForm form, DType type, bool reverse) {
                                          .dtype = type,
                                          .rows = rows,
                                          .steps = steps,
-                                         .lengths = true,
-                                         .reset = true,
-                                         .training = true},
+                                         .flags = {CallFlag::lengths, CallFlag::reset, CallFlag::training}},
                                         execution);
   SCOPED_TRACE(program->explain());
   Buffer lengths_gpu(*stream, sizeof(Index) * rows), reset_gpu(*stream, reset.size());

@@ -91,12 +91,9 @@ class EveryLayer : public testing::TestWithParam<LayerCase> {
   }
 
   static ops::Target target(bool training, bool masks) {
-    return {.rows = rows,
-            .steps = steps,
-            .lengths = masks,
-            .reset = masks,
-            .training = training,
-            .execution = {.threads = 1, .exact = true}};
+    CallFlags flags;
+    flags.set(CallFlag::lengths, masks).set(CallFlag::reset, masks).set(CallFlag::training, training);
+    return {.rows = rows, .steps = steps, .flags = flags, .execution = {.threads = 1, .exact = true}};
   }
   static ops::Target part(Index part_rows, Index part_steps) {
     return {.rows = part_rows, .steps = part_steps, .execution = {.threads = 1, .exact = true}};
@@ -254,7 +251,7 @@ TEST_P(EveryLayer, ARowWithLengthAndResetsIsThatRowAlone) {
 TEST_P(EveryLayer, SteppingIsTheSequenceToTheBit) {
   const Values whole = forward_part(plain_, -1, 0, steps, state_), state_after = plain_.values(Home::state_out);
   ops::Target target = part(1, 1);
-  target.step = true;
+  target.flags.set(CallFlag::step);
   for (const bool in_place : {false, true}) {
     ProgramRun<double> step = open(target);
     step.state_in_place = in_place;

@@ -86,8 +86,10 @@ class EveryCell : public testing::TestWithParam<std::string> {
     // A seed for which no positive candidate lies within a difference of its kink at zero, and some unit of Elman's
     // with ReLU is alive.
     Random random(seed);
-    const ops::Target target{
-        .rows = rows, .steps = steps, .lengths = true, .reset = true, .training = true, .execution = {.threads = 1}};
+    const ops::Target target{.rows = rows,
+                             .steps = steps,
+                             .flags = {CallFlag::lengths, CallFlag::reset, CallFlag::training},
+                             .execution = {.threads = 1}};
     ProgramRun<double> run(target, layers(spec, data));
     nn::Parameters<double>& parameters = *run.parameters();
     nn::initialise(run.layout(), parameters.values().data(), 3);
@@ -282,7 +284,7 @@ TEST(Model, ForecastsStartFromTheLastValue) {
   Random random(7);
   const std::vector<double> features = random_values(random, rows * steps * 2), bias = random_values(random, outputs);
   const auto forecasts = [&](bool from_last) {
-    ProgramRun<double> run({.rows = rows, .steps = steps, .lengths = true},
+    ProgramRun<double> run({.rows = rows, .steps = steps, .flags = {CallFlag::lengths}},
                            layers({.width = 4, .from_last = from_last}, data));
     nn::Parameters<double>& parameters = *run.parameters();
     nn::initialise(run.layout(), parameters.values().data(), 3);
@@ -322,7 +324,8 @@ TEST(Changes, AreThoseFromTheRowBefore) {
   const std::vector<Index> lengths = {4, 2, 0};
   const std::vector<std::uint8_t> reset = {0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0};
   std::vector<double> y(rows * steps * 3, nan), state = {0, 0, 6, 1, -9, 1};
-  const ops::Target target{.dtype = DType::f64, .rows = rows, .steps = steps, .lengths = true, .reset = true};
+  const ops::Target target{
+      .dtype = DType::f64, .rows = rows, .steps = steps, .flags = {CallFlag::lengths, CallFlag::reset}};
   const ops::Call call{.batch = {.rows = rows, .steps = steps, .lengths = lengths.data(), .reset = reset.data()}};
   const std::vector<double> before = state;
   std::vector<double> apart(state.size(), nan), same(y.size(), nan);

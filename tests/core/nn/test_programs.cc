@@ -55,7 +55,10 @@ ModelSpec full_spec(const std::string& cell, bool from_last) {
 }
 
 ops::Target training_target() {
-  return {.rows = rows, .steps = steps, .lengths = true, .reset = true, .training = true, .execution = {.threads = 2}};
+  return {.rows = rows,
+          .steps = steps,
+          .flags = {CallFlag::lengths, CallFlag::reset, CallFlag::training},
+          .execution = {.threads = 2}};
 }
 
 /// Returns the program with no value in the place of another that is read for the last time.
@@ -268,7 +271,7 @@ TEST_P(EveryProgram, MemoryIsNearTheLeastThereCanBe) {
     ops::Target target = training_target();
     target.steps = many;
     const auto trained = training(target);
-    target.training = false;
+    target.flags.set(CallFlag::training, false);
     const auto forward = forward_program(spec_, data_, target);
     for (const graph::Program* program : {trained.get(), forward.get()}) {
       EXPECT_GE(program->workspace_bytes(), program->peak_bytes());
@@ -281,7 +284,7 @@ TEST_P(EveryProgram, MemoryIsNearTheLeastThereCanBe) {
 
 TEST_P(EveryProgram, AForwardPassTakesNoMoreMemoryForMoreBlocks) {
   ops::Target target = training_target();
-  target.training = false;
+  target.flags.set(CallFlag::training, false);
   ModelSpec few = spec_, many = spec_;
   few.blocks = 2, many.blocks = 20;
   EXPECT_EQ(forward_program(few, data_, target)->workspace_bytes(),
@@ -371,11 +374,11 @@ TEST(ModelPrograms, WhateverAProgramDependsOnTellsItApart) {
   EXPECT_NE(of(other), program);
   other = base, other.steps = 2;
   EXPECT_NE(of(other), program);
-  other = base, other.lengths = true;
+  other = base, other.flags.set(CallFlag::lengths);
   EXPECT_NE(of(other), program);
-  other = base, other.reset = true;
+  other = base, other.flags.set(CallFlag::reset);
   EXPECT_NE(of(other), program);
-  other = base, other.step = true;
+  other = base, other.flags.set(CallFlag::step);
   EXPECT_NE(of(other), program);
   other = base, other.execution.threads = 2;
   EXPECT_NE(of(other), program);

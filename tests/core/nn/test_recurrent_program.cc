@@ -85,7 +85,7 @@ TEST_P(Programs, ReadFewPositionsWeightsAsTheyLie) {
     Recurrent<float> network = make_network<float>(cell(), c);
     const Inputs<float> in = make_inputs(network, c);
     RecurrentForm form = form_of(in);
-    form.packs_each_call = true;
+    form.flags.set(CallFlag::packs_each_call);
     ASSERT_EQ(RecurrentProgram::get(network.spec(), form)->packed_bytes() == 0, !info().scan);
     const Outputs<float> got = run_program(network, in, {.threads = 1}, {.packs_each_call = true});
     expect_close(network.spec(), got, expected(network, in), tolerances(network, in, c));
@@ -113,7 +113,7 @@ TEST(RecurrentProgram, PacksInEachCallOrTakesPanels) {
   const RecurrentSpec spec{.cell = "lstm", .input_size = 3, .hidden_size = 5};
   Case c{.name = "small", .input = 3, .hidden = 5, .rows = 1, .steps = 1};
   Recurrent<float> network = make_network<float>("lstm", c);
-  const auto program = RecurrentProgram::get(network.spec(), {.packs_each_call = true});
+  const auto program = RecurrentProgram::get(network.spec(), {.flags = {CallFlag::packs_each_call}});
   std::vector<float> x(3), y(5);
   Poisoned memory(program->workspace_bytes()), packed(64);
   const std::vector<Tensor> weights = values_of(network);
@@ -135,7 +135,7 @@ TEST_P(Programs, AStreamOfStepsIsTheSequence) {
   Recurrent<float> network = make_network<float>(cell(), c);
   const Inputs<float> in = make_inputs(network, c);
   const Outputs<float> want = run_program(network, in);
-  const auto program = RecurrentProgram::get(network.spec(), {.step = true});
+  const auto program = RecurrentProgram::get(network.spec(), {.flags = {CallFlag::step}});
   const std::vector<Tensor> weights = values_of(network);
   Poisoned workspace(program->workspace_bytes()), packed(program->packed_bytes());
   program->pack({}, weights, packed.memory());
@@ -242,7 +242,7 @@ TEST(RecurrentProgram, AddsToGradientsWhereTheFormSaysSo) {
   stack.program()->forward({}, stack.forward());
   stack.program()->backward({}, stack.backward());
   const std::vector<std::vector<float>> once = stack.gradient_memory;
-  stack.form.add_gradients = true;
+  stack.form.flags.set(CallFlag::add_gradients);
   stack.program()->forward({}, stack.forward());
   stack.program()->backward({}, stack.backward());
   for (std::size_t i = 0; i < once.size(); ++i) {
@@ -296,7 +296,7 @@ TEST(RecurrentProgram, BackwardDrawsTheMaskOfForward) {
 
 TEST(RecurrentProgram, AnyNumberOfThreadsCallOne) {
   Stack stack;
-  stack.form.training = false;
+  stack.form.flags.set(CallFlag::training, false);
   const auto program = stack.program();
   program->forward({}, stack.forward());
   const std::vector<float> want = stack.y;
@@ -379,7 +379,7 @@ TEST(RecurrentProgram, RefusesStatesThatDoNotFit) {
   backward.dstates = Tensor::contiguous(memory.data(), DType::f32, {2, 4, 5});
   stack.program()->forward({}, stack.forward());
   expect_error(ErrorCode::invalid_argument, "dstates must be null", [&] { stack.program()->backward({}, backward); });
-  stack.form.every_state = true;
+  stack.form.flags.set(CallFlag::every_state);
   const auto refuses = [&](const char* what, auto damage) {
     RecurrentProgram::Forward call = stack.forward();
     call.states = Tensor::contiguous(memory.data(), DType::f32, {2, 4, 5});
@@ -432,14 +432,14 @@ TEST(RecurrentProgram, RefusesFormsThatCannotBe) {
   refuses(bad, "rows must be 1 to", [](auto& form, auto&) { form.rows = 0; });
   refuses(bad, "positions must be 0 to 8", [](auto& form, auto&) { form.positions = 9; });
   refuses(bad, "alignment must be 4, a power of two, to 16", [](auto& form, auto&) { form.alignment = 3; });
-  refuses(bad, "falling must be false unless rows are packed, on a GPU",
-          [](auto& form, auto&) { form.falling = true; });
-  refuses(bad, "step is of one step", [](auto& form, auto&) { form.step = true; });
-  refuses(bad, "every_state must be false for steps",
-          [](auto& form, auto&) { form = {.every_state = true, .step = true}; });
+  refuses(bad, "the flag sorted must be off unless rows are packed, on a GPU",
+          [](auto& form, auto&) { form.flags.set(CallFlag::sorted); });
+  refuses(bad, "the flag step is for one step", [](auto& form, auto&) { form.flags.set(CallFlag::step); });
+  refuses(bad, "the flag every_state must be off for steps",
+          [](auto& form, auto&) { form = {.flags = {CallFlag::every_state, CallFlag::step}}; });
   RecurrentSpec gru = stack.spec;
   gru.cell = "gru";
-  expect_error(bad, "every_state must be false for cell gru",
+  expect_error(bad, "the flag every_state must be off for cell gru",
                [&] { RecurrentProgram::get(gru, {.rows = 2, .steps = 4, .every_state = true}); });
   refuses(no, "precision must be full for layers in double", [](auto& form, auto& execution) {
     form.dtype = form.weights = DType::f64;

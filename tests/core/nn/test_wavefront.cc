@@ -13,7 +13,7 @@ Outputs<Real> infer(Recurrent<Real>& network, const Inputs<Real>& in, const Exec
   Sequence<Real> x(batch, spec.input_size, in.layout), y(batch, spec.output_size(), in.layout);
   x.fill(in.x);
   RecurrentForm form = form_of(in);
-  form.training = false;
+  form.flags.set(CallFlag::training, false);
   form.x = strides_of(x.view()), form.y = strides_of(y.view());
   const auto program = RecurrentProgram::get(spec, form, execution);
   Outputs<Real> out;

@@ -84,9 +84,9 @@ class OpRun {
     target_.dtype = type;
     target_.rows = tested.shape.rows;
     target_.steps = tested.shape.steps;
-    target_.lengths = !tested.shape.lengths.empty();
-    target_.reset = !tested.shape.reset.empty();
-    target_.training = tested.backward.has_value();
+    target_.flags.set(CallFlag::lengths, !tested.shape.lengths.empty());
+    target_.flags.set(CallFlag::reset, !tested.shape.reset.empty());
+    target_.flags.set(CallFlag::training, tested.backward.has_value());
     target_.execution.device = device;
     target_.execution.threads = device.is_cuda() ? 0 : 2;
   }
@@ -169,9 +169,10 @@ class OpRun {
       doutputs_.push_back(dgiven_.back().empty() ? nullptr : put(dgiven_.back(), tensor));
     }
     lengths_ = room(case_.shape.lengths.size() * sizeof(Index));
-    if (target_.lengths) lengths_->upload(case_.shape.lengths.data(), case_.shape.lengths.size() * sizeof(Index));
+    if (target_.has(CallFlag::lengths))
+      lengths_->upload(case_.shape.lengths.data(), case_.shape.lengths.size() * sizeof(Index));
     reset_ = room(case_.shape.reset.size());
-    if (target_.reset) reset_->upload(case_.shape.reset.data(), case_.shape.reset.size());
+    if (target_.has(CallFlag::reset)) reset_->upload(case_.shape.reset.data(), case_.shape.reset.size());
   }
 
   /// Outputs and gradients by definition.
@@ -204,8 +205,8 @@ class OpRun {
     ops::Call call;
     call.batch.rows = case_.shape.rows;
     call.batch.steps = case_.shape.steps;
-    if (target_.lengths) call.batch.lengths = static_cast<const Index*>(lengths_->data());
-    if (target_.reset) call.batch.reset = static_cast<const std::uint8_t*>(reset_->data());
+    if (target_.has(CallFlag::lengths)) call.batch.lengths = static_cast<const Index*>(lengths_->data());
+    if (target_.has(CallFlag::reset)) call.batch.reset = static_cast<const std::uint8_t*>(reset_->data());
     call.threads = target_.execution.threads;
     call.stream = queue_.stream();
     return call;
@@ -242,7 +243,7 @@ class OpRun {
     for (std::size_t i = 0; i < case_.outputs.size(); ++i) {
       const Tensor& tensor = case_.outputs[i];
       const bool opaque = tensor.kind == Kind::opaque;
-      outputs_.push_back(opaque && !target_.training
+      outputs_.push_back(opaque && !target_.has(CallFlag::training)
                              ? nullptr
                              : room(opaque ? executable->opaque_bytes(static_cast<int>(i)) : bytes_of(tensor)));
       operands.push_back(address(outputs_.back()));

@@ -78,7 +78,7 @@ TEST(Dropout, KeepsTheExpectedShareAndTheSameMaskInBackward) {
   constexpr Index n = 100000;
   const ResidualNorm shape{.width = 1, .branch = true, .dropout = {0.25, 3}};
   Target target = in_double(1, n);
-  target.training = true;
+  target.flags.set(CallFlag::training);
   Call call{.batch = {.rows = 1, .steps = n}, .seed = 5};
   const std::vector<double> zeros(n, 0.0), ones(n, 1.0), gain = {1.0};
   const auto sum_of = [&] {
@@ -105,7 +105,7 @@ TEST(Dropout, KeepsTheExpectedShareAndTheSameMaskInBackward) {
   call.seed = 6;
   EXPECT_NE(gradient_of_branch(), d);
   EXPECT_EQ(sum_of(), gradient_of_branch());
-  target.training = false;
+  target.flags.set(CallFlag::training, false);
   EXPECT_EQ(sum_of(), ones);
 }
 
@@ -113,7 +113,7 @@ TEST(Dropout, OfASumIsThatOfTheBranchAlone) {
   constexpr Index n = 1009;
   const Dropout shape{0.25, 3};
   Target target = in_double(1, n);
-  target.training = true;
+  target.flags.set(CallFlag::training);
   const Call call{.batch = {.rows = 1, .steps = n}, .seed = 5};
   std::vector<double> x(n), branch(n), dropped(n), sum(n);
   for (Index i = 0; i < n; ++i) {
@@ -125,7 +125,7 @@ TEST(Dropout, OfASumIsThatOfTheBranchAlone) {
   for (Index i = 0; i < n; ++i) EXPECT_EQ(sum[i], x[i] + dropped[i]) << i;
   run_op(residual_sum(1, shape), target, call, {reads(x), branch.data(), branch.data()});
   EXPECT_EQ(branch, sum) << "written over the branch";
-  target.training = false;
+  target.flags.set(CallFlag::training, false);
   run_op(residual_sum(1, shape), target, call, {reads(x), reads(dropped), sum.data()});
   for (Index i = 0; i < n; ++i) EXPECT_EQ(sum[i], x[i] + dropped[i]) << i;
 }
@@ -167,7 +167,7 @@ TEST(Embedding, LooksUpAddsAndRefuses) {
   std::vector<double> table(6);
   std::iota(table.begin(), table.end(), 0.0);
   const Index length = 2;
-  const Target target = {.dtype = DType::f64, .rows = 1, .steps = 3, .lengths = true};
+  const Target target = {.dtype = DType::f64, .rows = 1, .steps = 3, .flags = {CallFlag::lengths}};
   const Call call{.batch = {.rows = 1, .steps = 3, .lengths = &length}};
   std::vector<std::int32_t> tokens = {2, 2, 99};  // the last is padding
   std::vector<double> y(6, -1.0);
@@ -194,7 +194,7 @@ TEST(Linear, AStepHasTheBitsOfASequenceInExactMode) {
     run_op(linear_forward(shape), {.steps = steps, .execution = {.exact = true}},
            {.batch = {.rows = 1, .steps = steps}}, {reads(x), reads(weight), reads(bias), whole.data()});
     for (Index t = 0; t < steps; ++t) {
-      run_op(linear_forward(shape), {.step = true}, {.batch = {.rows = 1, .steps = 1}},
+      run_op(linear_forward(shape), {.flags = {CallFlag::step}}, {.batch = {.rows = 1, .steps = 1}},
              {x.data() + t * inputs, reads(weight), reads(bias), step.data()});
       EXPECT_EQ(step, std::vector<float>(whole.begin() + t * outputs, whole.begin() + (t + 1) * outputs))
           << inputs << " inputs, step " << t;
@@ -208,7 +208,7 @@ TEST(Saturation, CountsWhatLiesAtTheBoundsAndLeavesPaddingOut) {
                                  1.0,   1.0,   1.0,  1.0,   //
                                  -0.98, 0.999, 5.0,  nan};
   std::vector<std::int64_t> counts(2, -7);
-  run_op(saturation(2), {.dtype = DType::f64, .rows = 3, .steps = 2, .lengths = true},
+  run_op(saturation(2), {.dtype = DType::f64, .rows = 3, .steps = 2, .flags = {CallFlag::lengths}},
          {.batch = {.rows = 3, .steps = 2, .lengths = lengths.data()}}, {reads(y), counts.data()});
   EXPECT_THAT(counts, ElementsAre(3, 6));
 }
@@ -217,7 +217,7 @@ TEST(ClearPadding, PutsZerosBeyondEachRowsLength) {
   const std::vector<Index> lengths = {1, 0};
   const std::vector<double> x = {1, 2, nan, nan, nan, nan, nan, nan};
   std::vector<double> y(8, nan);
-  run_op(clear_padding(2), {.dtype = DType::f64, .rows = 2, .steps = 2, .lengths = true},
+  run_op(clear_padding(2), {.dtype = DType::f64, .rows = 2, .steps = 2, .flags = {CallFlag::lengths}},
          {.batch = {.rows = 2, .steps = 2, .lengths = lengths.data()}}, {reads(x), y.data()});
   EXPECT_THAT(y, ElementsAre(1, 2, 0, 0, 0, 0, 0, 0));
 }

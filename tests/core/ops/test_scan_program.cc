@@ -141,7 +141,7 @@ TEST(ScanProgram, RefusesCallsThatDoNotFit) {
 
 TEST(ScanProgram, RefusesBackwardCallsThatDoNotFit) {
   ScanCallForm form = form_of(4);
-  form.training = true;
+  form.flags.set(CallFlag::training);
   Calls calls(form);
   const auto refuses = [&](const char* what, auto damage) {
     ScanProgram::Backward call = calls.backward();
@@ -160,7 +160,7 @@ TEST(ScanProgram, RefusesBackwardCallsThatDoNotFit) {
 /// The backward pass reads what it must not have overwritten: every gradient over every input and every other gradient.
 TEST(ScanProgram, RefusesGradientsThatOverlap) {
   ScanCallForm form = form_of(4);
-  form.form = ScanForm::logarithmic, form.factor = true, form.training = true;
+  form.form = ScanForm::logarithmic, form.factor = true, form.flags.set(CallFlag::training);
   Calls calls(form);
   using Argument = std::pair<const char*, Tensor ScanProgram::Backward::*>;
   using Term = std::pair<const char*, Tensor ScanProgram::Terms::*>;
@@ -202,7 +202,7 @@ TEST(ScanProgram, RefusesGradientsThatOverlap) {
 /// Columns of one wide tensor interleave without touching each other, and dh0 may take the place of dhT.
 TEST(ScanProgram, TakesGradientsSideBySide) {
   ScanCallForm form = form_of(4);
-  form.training = true;
+  form.flags.set(CallFlag::training);
   Calls apart(form), together(form);
   ScanProgram::Backward call = apart.backward();
   call.dhT = Calls::state(apart.hT), call.dh0 = Calls::state(apart.dh0);

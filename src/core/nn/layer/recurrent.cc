@@ -70,7 +70,7 @@ Recurrent<Real>::Impl::Impl(const RecurrentSpec& spec_, std::uint64_t seed_, std
   states = find_cell(spec.cell).states;
   row_state = states * spec.layers * spec.directions() * spec.hidden_size;
   common.form.weights = dtype_of<Real>();
-  common.form.add_gradients = true;
+  common.form.flags.set(CallFlag::add_gradients);
   const bool host = !device.is_cuda();
   if (!host && dtype_of<Real>() == DType::f64) {
     fail(ErrorCode::unsupported, "a network in double runs on the CPU, not on {}: there, Recurrent<float> does",

@@ -36,7 +36,7 @@ Tensor one_step(const char* name, const Tensor& tensor) {
 template <class Real>
 void Recurrent<Real>::Impl::check_on_host(const Batch& batch) const {
   ops::Geometry::check(batch);
-  require(batch.batch_sizes == nullptr, "batch.batch_sizes must be null, as it belongs to forms that are `falling`");
+  require(batch.batch_sizes == nullptr, "batch.batch_sizes must be null, as it belongs to forms with the flag sorted");
   require(!batch.by_steps || !device.is_cuda(), "batch.by_steps must be false on {}", to_string(device));
 }
 

@@ -47,7 +47,7 @@ class StackBuilder {
     StackBuilder after = *this;
     add_forward();
     std::vector<graph::Graph> all = {graph_};
-    if (!form_.training) return all;
+    if (!form_.has(CallFlag::training)) return all;
     StackTape tape;
     tape.kept.resize(static_cast<std::size_t>(shape_.slots()));
     after.add_backward(tape);
@@ -65,7 +65,7 @@ class StackBuilder {
     input_ = in_floats(pass_.x, spec_.input_size, form_.x);
     output_ = shape_.casts() ? workspace_sequence("y f32", spec_.output_size()) : pass_.y;
     pass_.state_out = given("state_out", shape_.state_values(), target_.master());
-    if (form_.every_state) pass_.states = given_sequence("states", every_state_size(), target_.master());
+    if (form_.has(CallFlag::every_state)) pass_.states = given_sequence("states", every_state_size(), target_.master());
     if (shape_.stacked()) {
       forward_stack();
     } else {
@@ -102,9 +102,10 @@ class StackBuilder {
     const ValueId dy = in_floats(pass_.dy, spec_.output_size(), ops::strides_or(form_.dy, form_.y));
     pass_.dstate_out = given("dstate_out", shape_.state_values(), target_.master());
     pass_.dstate_in = given("dstate_in", shape_.state_values(), target_.master());
-    if (form_.every_state) pass_.dstates = given_sequence("dstates", every_state_size(), target_.master());
-    if (form_.input_gradient) pass_.dx = given_sequence("dx", spec_.input_size, form_.dtype);
-    const bool casts_dx = shape_.casts() && form_.input_gradient;
+    if (form_.has(CallFlag::every_state))
+      pass_.dstates = given_sequence("dstates", every_state_size(), target_.master());
+    if (!form_.has(CallFlag::no_input_gradient)) pass_.dx = given_sequence("dx", spec_.input_size, form_.dtype);
+    const bool casts_dx = shape_.casts() && !form_.has(CallFlag::no_input_gradient);
     dx_ = casts_dx ? workspace_sequence("dx f32", spec_.input_size) : pass_.dx;
     for (std::size_t i = 0; i < pass_.weights.size(); ++i) {
       pass_.gradients.push_back(given("gradient", sizes_[i], target_.master()));
@@ -178,7 +179,7 @@ class StackBuilder {
 
   /// The tape of a layer, where a backward pass follows.
   ValueId keeps(const Place& at) {
-    if (!target_.training) return {};
+    if (!target_.has(CallFlag::training)) return {};
     pass_.tape_kept.push_back(graph_.add(
         {.name = name("tape", at), .extent = Extent::fixed, .width = -1, .dtype = DType::u8, .home = Home::given}));
     return pass_.tape_kept.back();
@@ -202,7 +203,7 @@ class StackBuilder {
       const Place at{layer, direction};
       ops::Recurrence shape = shape_.layer(at);
       shape.add_dx = direction == 1;
-      shape.add_gradients = form_.add_gradients;
+      shape.add_gradients = form_.has(CallFlag::add_gradients);
       std::vector<ValueId> reads = {x, part_of(y, direction), part_of(gradient, direction),
                                     state_part(pass_.state_in, at)};
       const std::vector<ValueId> weights = read_weights(at);
@@ -223,7 +224,7 @@ class StackBuilder {
   std::string name(const char* what, const Place& at) const {
     return fmt::format("{}_l{}{}", what, at.layer, shape_.reverse(at) ? "_reverse" : "");
   }
-  bool drops() const { return target_.training && spec_.dropout > 0.0; }
+  bool drops() const { return target_.has(CallFlag::training) && spec_.dropout > 0.0; }
   ops::Dropout dropout_behind(Index layer) const {
     return {spec_.dropout, ops::dropout_site(static_cast<std::size_t>(layer))};
   }
@@ -251,8 +252,8 @@ class StackBuilder {
     while (static_cast<Index>(outputs_.size()) <= layer) outputs_.emplace_back();
     ValueId& output = outputs_[static_cast<std::size_t>(layer)];
     if (!output) {
-      output = target_.training ? given_sequence("output", spec_.output_size(), target_.dtype)
-                                : workspace_sequence("output", spec_.output_size());
+      output = target_.has(CallFlag::training) ? given_sequence("output", spec_.output_size(), target_.dtype)
+                                               : workspace_sequence("output", spec_.output_size());
     }
     return output;
   }
@@ -333,7 +334,7 @@ class StackBuilder {
 
   template <class Tape>
   StackPass finish(const Tape& set_tape) {
-    pass_.tape_outputs = target_.training ? outputs_ : std::vector<ValueId>();
+    pass_.tape_outputs = target_.has(CallFlag::training) ? outputs_ : std::vector<ValueId>();
     pass_.program = std::make_shared<graph::Program>(std::move(graph_), target_);
     for (const ValueId id : pass_.derived) pass_.derived_bytes += graph::aligned(pass_.program->bytes(id));
     set_tape(pass_);

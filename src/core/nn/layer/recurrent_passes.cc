@@ -87,8 +87,7 @@ typename Recurrent<Real>::Impl::PassKey Recurrent<Real>::Impl::key_of(const Batc
   form.rows = batch.rows;
   form.steps = batch.steps;
   form.positions = is_packed(batch) ? x.shape[0] : 0;
-  form.lengths = batch.lengths != nullptr;
-  form.reset = batch.reset != nullptr;
+  form.flags.set(CallFlag::lengths, batch.lengths != nullptr).set(CallFlag::reset, batch.reset != nullptr);
   form.x = ops::strides_of(x);
   return key;
 }
@@ -98,7 +97,7 @@ void Recurrent<Real>::Impl::set_states(RecurrentForm& form, const char* name, co
                                        const Batch& batch) const {
   if (!tensor) return;
   require_axes(name, batch, tensor);
-  form.every_state = true;
+  form.flags.set(CallFlag::every_state);
   form.states = ops::strides_of(tensor);
 }
 
@@ -186,11 +185,11 @@ void Recurrent<Real>::Impl::forward(const ForwardTensors& call, TapeContent* tap
   }
   PassKey key = key_of(call.batch, call.x, execution, Pass::forward);
   RecurrentForm& form = key.form;
-  form.training = tape != nullptr;
+  form.flags.set(CallFlag::training, tape != nullptr);
   form.y = ops::strides_of(call.y);
   form.alignment = alignment_of(form.alignment, call.x, call.y);
-  form.step = step && device.is_cuda() && find_cell(spec.cell).scan;
-  if (form.step) form.x = form.y = {};
+  form.flags.set(CallFlag::step, step && device.is_cuda() && find_cell(spec.cell).scan);
+  if (form.has(CallFlag::step)) form.x = form.y = {};
   set_states(form, "states", call.states, call.batch);
   if (tape != nullptr) {
     tape->form = form;
@@ -224,20 +223,21 @@ void Recurrent<Real>::Impl::backward(const BackwardTensors& call, TapeContent& t
   require(kept.rows == form.rows && kept.steps == form.steps && tape.places == places,
           "tape must hold a forward pass of this batch: it has {} rows of {} steps ({} in all), not {} of {} ({})",
           kept.rows, kept.steps, tape.places, form.rows, form.steps, places);
-  require(tape.batch == batch && kept.lengths == form.lengths && kept.reset == form.reset,
+  require(tape.batch == batch && kept.has(CallFlag::lengths) == form.has(CallFlag::lengths) &&
+              kept.has(CallFlag::reset) == form.has(CallFlag::reset),
           "tape must hold a forward pass of this batch: its lengths, packed rows or resets are others");
   require(form.x == kept.x && form.dtype == kept.dtype,
           "x must lie in memory as in the forward call that filled the tape");
   if (empty) return pass_on(call.batch, "dstate_out", call.dstate_out, "dstate_in", call.dstate_in);
-  form.training = true;
+  form.flags.set(CallFlag::training);
   form.y = kept.y;
-  form.every_state = kept.every_state, form.states = kept.states;
-  require(!call.dstates || kept.every_state || !device.is_cuda(),
+  form.flags.set(CallFlag::every_state, kept.has(CallFlag::every_state)), form.states = kept.states;
+  require(!call.dstates || kept.has(CallFlag::every_state) || !device.is_cuda(),
           "dstates must be null, as the forward call had no states");
   set_states(form, "dstates", call.dstates, call.batch);
   // Left empty where they say nothing new, so that both passes are most often of one program.
   if (const SequenceStrides strides = ops::strides_of(call.dy); strides != form.y) form.dy = strides;
-  form.input_gradient = static_cast<bool>(call.dx);
+  form.flags.set(CallFlag::no_input_gradient, !call.dx);
   if (call.dx) {
     if (const SequenceStrides strides = ops::strides_of(call.dx); strides != form.x) form.dx = strides;
   }
@@ -285,7 +285,7 @@ void Recurrent<Real>::Impl::prepare_step(Work& work, std::optional<PreparedStep>
   if (!held || held->isa != cpu::isa_generation()) {
     PassKey key;
     key.form.dtype = key.form.weights = dtype_of<Real>();
-    key.form.step = true;
+    key.form.flags.set(CallFlag::step);
     key.execution = {.threads = 1, .exact = true, .precision = precision};  // one row: all kernels give the same bits
     held.emplace(*this, key);
   }

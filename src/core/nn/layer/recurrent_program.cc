@@ -23,14 +23,18 @@ namespace {
 /// Two forms whose tapes are alike have one number. The bindings name every member, so that a new one is not forgotten.
 std::uint64_t fingerprint(const RecurrentSpec& spec, const RecurrentForm& form, const Execution& execution) {
   const auto& [cell, input, hidden, heads, layers, direction, bias, dropout, clip] = spec;
-  const auto& [dtype, weights, rows, steps, positions, falling, lengths, reset, training, dx_wanted, adds, keep_tape,
-               every_state, step, packs_each_call, x, y, dx, dy, states, alignment] = form;
+  const auto& [dtype, weights, rows, steps, positions, flags, x, y, dx, dy, states, alignment] = form;
   const auto& [threads, algorithm, exact, precision, device] = execution;
   nn::Hash hash;
   hash.add(cell).add(input).add(hidden).add(heads).add(layers).add(direction).add(bias);
   hash.add(std::bit_cast<std::uint64_t>(dropout)).add(std::bit_cast<std::uint64_t>(clip));
-  hash.add(dtype).add(weights).add(rows).add(steps).add(positions).add(falling).add(lengths).add(reset).add(training);
-  hash.add(x.step > x.row).add(every_state).add(precision).add(exact).add(device.kind).add(device.index);
+  CallFlags of_tape = flags;  // those that change what a tape holds
+  for (const CallFlag other : {CallFlag::no_input_gradient, CallFlag::add_gradients, CallFlag::keep_tape,
+                               CallFlag::step, CallFlag::packs_each_call}) {
+    of_tape.set(other, false);
+  }
+  hash.add(dtype).add(weights).add(rows).add(steps).add(positions).add(of_tape.bits());
+  hash.add(x.step > x.row).add(precision).add(exact).add(device.kind).add(device.index);
   return hash.value();
 }
 
@@ -46,7 +50,7 @@ RecurrentProgram::Impl::Impl(const RecurrentSpec& s, const RecurrentForm& f, con
       states_(find_cell(s.cell).states),
       forward_workspaces_([this] { return std::make_unique<graph::Workspace>(forward.program); }),
       backward_workspaces_([this] { return std::make_unique<graph::Workspace>(backward->program); }) {
-  if (form.training) backward = nn::backward_pass(spec, form, execution, forward.tape);
+  if (form.has(CallFlag::training)) backward = nn::backward_pass(spec, form, execution, forward.tape);
 }
 
 const nn::StackPass& RecurrentProgram::Impl::pass(Pass which) const {
@@ -96,9 +100,9 @@ void RecurrentProgram::Impl::check_parameters(const char* name, std::span<const 
 }
 
 void RecurrentProgram::Impl::check_batch_sizes(const Batch& batch) const {
-  require((batch.batch_sizes != nullptr) == form.falling, "batch.batch_sizes must be {} by the program's form",
-          form.falling ? "there" : "null");
-  if (!form.falling) return;
+  require((batch.batch_sizes != nullptr) == form.has(CallFlag::sorted),
+          "batch.batch_sizes must be {} by the program's form", form.has(CallFlag::sorted) ? "there" : "null");
+  if (!form.has(CallFlag::sorted)) return;
   Index positions = 0;
   for (Index t = 0; t < form.steps; ++t) {
     const Index size = batch.batch_sizes[t], before = t == 0 ? form.rows : batch.batch_sizes[t - 1];
@@ -111,7 +115,7 @@ void RecurrentProgram::Impl::check_batch_sizes(const Batch& batch) const {
 }
 
 void RecurrentProgram::Impl::check_batch(const Batch& batch) const {
-  ops::require_batch(batch, extent(), form.lengths, form.reset, execution.device);
+  ops::require_batch(batch, extent(), form.has(CallFlag::lengths), form.has(CallFlag::reset), execution.device);
   check_batch_sizes(batch);
 }
 
@@ -121,10 +125,10 @@ void RecurrentProgram::Impl::check(const ForwardTensors& call) const {
   check_sequence("y", call.y, spec.output_size(), form.y);
   check_state("state_in", call.state_in);
   check_state("state_out", call.state_out);
-  require(static_cast<bool>(call.states) == form.every_state, "states must be {} by the program's form",
-          form.every_state ? "there" : "null");
+  require(static_cast<bool>(call.states) == form.has(CallFlag::every_state), "states must be {} by the program's form",
+          form.has(CallFlag::every_state) ? "there" : "null");
   if (call.states) check_every_state("states", call.states);
-  require(!form.step || call.state_out.data != nullptr, "state_out must not be null for a step");
+  require(!form.has(CallFlag::step) || call.state_out.data != nullptr, "state_out must not be null for a step");
   check_places(call);
 }
 
@@ -133,13 +137,13 @@ void RecurrentProgram::Impl::check(const BackwardTensors& call) const {
   check_sequence("x", call.x, spec.input_size, form.x);
   check_sequence("y", call.y, spec.output_size(), form.y);
   check_sequence("dy", call.dy, spec.output_size(), ops::strides_or(form.dy, form.y));
-  require(static_cast<bool>(call.dx) == form.input_gradient, "dx must be {} by the program's form",
-          form.input_gradient ? "there" : "null");
+  require(static_cast<bool>(call.dx) == !form.has(CallFlag::no_input_gradient), "dx must be {} by the program's form",
+          !form.has(CallFlag::no_input_gradient) ? "there" : "null");
   if (call.dx) check_sequence("dx", call.dx, spec.input_size, ops::strides_or(form.dx, form.x));
   check_state("state_in", call.state_in);
   check_state("dstate_out", call.dstate_out);
   check_state("dstate_in", call.dstate_in);
-  require(form.every_state || !call.dstates,
+  require(form.has(CallFlag::every_state) || !call.dstates,
           "dstates must be null, as the program's form has no states after each step");
   if (call.dstates) check_every_state("dstates", call.dstates);
   check_places(call);
@@ -189,18 +193,18 @@ void RecurrentProgram::Impl::bind(graph::Workspace& workspace, const ForwardTens
   workspace.bind(forward.y, call.y.data);
   workspace.bind(forward.state_in, call.state_in.data);
   workspace.bind(forward.state_out, call.state_out.data);
-  if (form.every_state) workspace.bind(forward.states, call.states.data);
+  if (form.has(CallFlag::every_state)) workspace.bind(forward.states, call.states.data);
 }
 
 void RecurrentProgram::Impl::bind(graph::Workspace& workspace, const BackwardTensors& call) const {
   workspace.bind(backward->x, call.x.data);
   workspace.bind(backward->y, call.y.data);
   workspace.bind(backward->dy, call.dy.data);
-  if (form.input_gradient) workspace.bind(backward->dx, call.dx.data);
+  if (!form.has(CallFlag::no_input_gradient)) workspace.bind(backward->dx, call.dx.data);
   workspace.bind(backward->state_in, call.state_in.data);
   workspace.bind(backward->dstate_out, call.dstate_out.data);
   workspace.bind(backward->dstate_in, call.dstate_in.data);
-  if (form.every_state) workspace.bind(backward->dstates, call.dstates.data);
+  if (form.has(CallFlag::every_state)) workspace.bind(backward->dstates, call.dstates.data);
 }
 
 void RecurrentProgram::Impl::bind_weights(graph::Workspace& workspace, const nn::StackPass& pass,
@@ -210,7 +214,7 @@ void RecurrentProgram::Impl::bind_weights(graph::Workspace& workspace, const nn:
 }
 
 void RecurrentProgram::Impl::run(graph::Workspace& workspace, const ops::Call& call) const {
-  if (form.step) {
+  if (form.has(CallFlag::step)) {
     workspace.run_as_is(call);
   } else {
     workspace.run(call);
@@ -280,17 +284,17 @@ std::uint64_t RecurrentProgram::forward(const Context& context, const Forward& g
   ops::require_device(context, impl.execution.device);
   impl.check_parameters("weights", given.weights, impl.form.weights);
   impl.check(tensors);
-  require(given.packed.data == nullptr || !impl.form.packs_each_call,
+  require(given.packed.data == nullptr || !impl.form.has(CallFlag::packs_each_call),
           "packed must be null, as the program's form packs in each call");
   check_memory(pass, given.workspace, given.packed);
-  if (impl.form.training) ops::require_memory("tape", given.tape, tape_bytes());
+  if (impl.form.has(CallFlag::training)) ops::require_memory("tape", given.tape, tape_bytes());
 
   const Impl::Workspaces::Lease workspace(impl.workspaces(Pass::forward));
   ops::Call call = impl.call_of(context, given.batch);
   const std::uint64_t number = impl.pass_number(given.batch);
   Impl::bind_weights(*workspace, pass, given.weights);
   impl.bind(*workspace, tensors);
-  if (impl.form.training) {
+  if (impl.form.has(CallFlag::training)) {
     if (!impl.execution.device.is_cuda()) static_cast<Impl::TapeHeader*>(given.tape.data)->pass = number;
     impl.bind_tape(*workspace, pass, given.tape.data, call);
   }

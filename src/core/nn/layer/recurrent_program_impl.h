@@ -46,7 +46,7 @@ struct RecurrentProgram::Impl {
   Workspaces& workspaces(Pass which) const {
     return which == Pass::forward ? forward_workspaces_ : backward_workspaces_;
   }
-  std::size_t tape_bytes() const { return form.training ? kHeaderBytes + forward.tape.bytes : 0; }
+  std::size_t tape_bytes() const { return form.has(CallFlag::training) ? kHeaderBytes + forward.tape.bytes : 0; }
   ops::FormExtent extent() const { return {form.rows, form.steps, form.positions}; }
 
   /// Throw Error(invalid_argument) unless a call matches the form: its batch, and its tensors in type, shape, strides

@@ -55,16 +55,18 @@ void check_form(const RecurrentSpec& spec, const RecurrentForm& form, const Exec
   require(execution.algorithm != Algorithm::scan || find_cell(spec.cell).scan,
           "algorithm must be auto or sequential for cell {}, not scan: its gates depend on the previous state",
           spec.cell);
-  ops::check_extent({form.rows, form.steps, form.positions}, form.lengths);
-  require(!form.falling || (form.positions > 0 && execution.device.is_cuda()),
-          "falling must be false unless rows are packed, on a GPU");
+  ops::check_extent({form.rows, form.steps, form.positions}, form.has(CallFlag::lengths));
+  require(!form.has(CallFlag::sorted) || (form.positions > 0 && execution.device.is_cuda()),
+          "the flag sorted must be off unless rows are packed, on a GPU");
   ops::check_alignment(form.alignment, form.dtype);
-  require(!form.every_state || find_cell(spec.cell).states > 1,
-          "every_state must be false for cell {}, which has no state but its output", spec.cell);
-  require(!form.every_state || !form.step, "every_state must be false for steps, which give their state as it is");
-  if (!form.step) return;
-  require(form.steps == 1 && !form.training && form.positions == 0 && !form.lengths && !form.reset,
-          "step is of one step, without a tape, lengths or resets");
+  require(!form.has(CallFlag::every_state) || find_cell(spec.cell).states > 1,
+          "the flag every_state must be off for cell {}, which has no state but its output", spec.cell);
+  require(!form.has(CallFlag::every_state) || !form.has(CallFlag::step),
+          "the flag every_state must be off for steps, which give their state as it is");
+  if (!form.has(CallFlag::step)) return;
+  require(form.steps == 1 && !form.has(CallFlag::training) && form.positions == 0 && !form.has(CallFlag::lengths) &&
+              !form.has(CallFlag::reset),
+          "the flag step is for one step, without a tape, lengths or resets");
   require(!stores_bf16, "dtype must be f32 or f64 for a step on the CPU, not bf16");
   require(cuda || form.rows == 1, "rows must be 1 for a step on the CPU, not {}", form.rows);
   require(spec.direction == Direction::forward,

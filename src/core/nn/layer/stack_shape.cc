@@ -12,12 +12,7 @@ ops::Target stack_target(const RecurrentForm& form, const Execution& execution) 
   target.rows = form.rows;
   target.steps = form.steps;
   target.packed = form.positions;
-  target.falling = form.falling;
-  target.lengths = form.lengths;
-  target.reset = form.reset;
-  target.training = form.training;
-  target.step = form.step;
-  target.packs_each_call = form.packs_each_call;
+  target.flags = form.flags;
   target.execution = execution;
   target.execution.threads = resolve_threads(execution.threads);
   return target;
@@ -30,15 +25,15 @@ void StackShape::choose_storage(bool backward) {
   if (target_.device.is_cuda() || form_.dtype != DType::bf16) return;
   const ops::Recurrence shape = layer({});
   const bool forward_takes = ops::takes_bf16(shape, false, target_);
-  const bool backward_takes = target_.training && ops::takes_bf16(shape, true, target_);
+  const bool backward_takes = target_.has(CallFlag::training) && ops::takes_bf16(shape, true, target_);
   packs_bf16_ = form_.weights == DType::bf16 && (backward ? backward_takes : forward_takes);
-  stores_bf16_ = forward_takes && (!target_.training || (backward_takes && spec_.directions() == 1));
+  stores_bf16_ = forward_takes && (!target_.has(CallFlag::training) || (backward_takes && spec_.directions() == 1));
   casts_ = !stores_bf16_;
 }
 
 SequenceStrides StackShape::own_strides(Index width) const {
   if (form_.positions > 0) return {0, width};
-  const bool chunks = target_.device.is_cuda() && stacked() && !cell_.info.scan && !form_.lengths;
+  const bool chunks = target_.device.is_cuda() && stacked() && !cell_.info.scan && !form_.has(CallFlag::lengths);
   return chunks || form_.x.step > form_.x.row ? SequenceStrides{width, form_.rows * width}
                                               : SequenceStrides{form_.steps * width, width};
 }
@@ -61,14 +56,14 @@ ops::Recurrence StackShape::layer(const Place& at) const {
   shape.bf16_weights = packs_bf16_;
   shape.state_pitch = slots();
   shape.gradient_clip = spec_.gradient_clip;
-  shape.every_state = form_.every_state && last;
+  shape.every_state = form_.has(CallFlag::every_state) && last;
   shape.state_strides = given_strides(form_.states, spec_.directions() * other_states());
   const Index own = at.direction * spec_.hidden_size * static_cast<Index>(size_of(target_.dtype));
   shape.alignment = first || last ? form_.alignment : 256;
   while (own % shape.alignment != 0) shape.alignment /= 2;
   shape.parameter_alignment = 16;
-  shape.keep_tape = form_.keep_tape;
-  shape.one_launch = form_.step && target_.device.is_cuda() && !target_.execution.exact;
+  shape.keep_tape = form_.has(CallFlag::keep_tape);
+  shape.one_launch = form_.has(CallFlag::step) && target_.device.is_cuda() && !target_.execution.exact;
   return shape;
 }
 
@@ -76,7 +71,7 @@ ops::RecurrenceStack StackShape::all_layers() const {
   ops::RecurrenceStack stack{.layers = {}, .dropout = spec_.dropout};
   for (Index i = 0; i < spec_.layers; ++i) {
     stack.layers.push_back(layer({i, 0}));
-    stack.layers.back().add_gradients = form_.add_gradients;
+    stack.layers.back().add_gradients = form_.has(CallFlag::add_gradients);
   }
   return stack;
 }

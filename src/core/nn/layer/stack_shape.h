@@ -31,7 +31,7 @@ class StackShape {
 
   /// Returns whether all layers are one node, which may run them in parallel. A bidirectional layer cannot: it needs
   /// the whole sequence of the layer below.
-  bool stacked() const { return spec_.layers > 1 && spec_.directions() == 1 && !target_.step; }
+  bool stacked() const { return spec_.layers > 1 && spec_.directions() == 1 && !target_.has(CallFlag::step); }
 
   ops::Recurrence layer(const Place& at) const;
   ops::RecurrenceStack all_layers() const;

@@ -13,7 +13,7 @@ namespace {
 ops::Target fixed_target(ops::Target target) {
   target.dtype = target.master();
   target.execution.precision = Precision::full;
-  target.training = false;
+  target.flags.set(CallFlag::training, false);
   return target;
 }
 

@@ -68,7 +68,7 @@ GraphBuilder::Parameter GraphBuilder::parameter(const std::string& name, std::ve
                               .offset = offset,
                               .part_of = casts_});
   }
-  if (target_.training) {
+  if (target_.has(CallFlag::training)) {
     result.gradient = external(name + ".gradient", Home::gradients, Extent::fixed, size, target_.master(), offset);
   }
   return result;
@@ -155,8 +155,9 @@ GraphBuilder::Sum GraphBuilder::residual_norm(const std::string& name, ValueId x
   const Parameter gain = parameter(name + ".gain", {width}, false, {Initial::Kind::constant, 1.0, {}});
   const ValueId normal = activation(name, width);
   const ValueId sum = shape.branch ? activation(name + ".sum", width) : x;
-  const ValueId inverse =
-      target_.training ? graph_.add({.name = name + ".inverse", .width = 1, .dtype = target_.master()}) : ValueId{};
+  const ValueId inverse = target_.has(CallFlag::training)
+                              ? graph_.add({.name = name + ".inverse", .width = 1, .dtype = target_.master()})
+                              : ValueId{};
   node(ops::residual_norm_forward(shape), {x, branch, gain.master}, {normal, shape.branch ? sum : ValueId{}, inverse},
        Phase::forward,
        {{ops::NormOperand::sum, ops::NormOperand::x}, {ops::NormOperand::sum, ops::NormOperand::branch}});
@@ -184,7 +185,7 @@ ValueId GraphBuilder::residual_sum(const std::string& name, ValueId x, ValueId b
     const ValueId d = gradient_of(sum);
     gradient_of(x) = d;
     gradient_of(branch) = d;
-    if (!target_.training || dropout.probability == 0.0) return;
+    if (!target_.has(CallFlag::training) || dropout.probability == 0.0) return;
     const ValueId dbranch = activation(name + ".dbranch", width);
     node(ops::dropout(width, dropout), {d}, {dbranch}, Phase::backward);
     gradient_of(branch) = dbranch;
@@ -262,7 +263,7 @@ ValueId GraphBuilder::recurrence(const std::string& name, ValueId x, const ops::
 
   const State carried = state(name, shape.state_size(), cell.info.states);
   const ValueId y = activation(name, shape.hidden);
-  const ValueId tape = target_.training ? graph_.add({.name = name + ".tape", .width = -1}) : ValueId{};
+  const ValueId tape = target_.has(CallFlag::training) ? graph_.add({.name = name + ".tape", .width = -1}) : ValueId{};
   std::vector<ValueId> reads = {x, carried.in};
   reads.insert(reads.end(), weights.begin(), weights.end());
   reads.push_back(panels(name, shape, ops::forward_panels(target_), weights));

@@ -192,7 +192,7 @@ ModelMemory Model::memory(Index rows, Index steps, const Execution& execution) c
   const std::size_t weights = impl().parameters->weights()->values().bytes();
   ops::Target target = model_target(rows, steps, execution);
   const auto forward = impl().programs.program(impl().spec, impl().data, target);
-  target.training = true;
+  target.flags.set(CallFlag::training);
   const bool regression = impl().data.task == Task::forecast;
   nn::TrainingShape shape;
   shape.loss = regression ? ops::LossKind::mse : ops::LossKind::cross_entropy;

@@ -88,7 +88,7 @@ ValueId add_input(GraphBuilder& builder, const ModelSpec& spec, const DataDescri
   ValueId x = features;
   if (spec.from_last) {
     x = builder.read_changes(changes_of(data), features);
-  } else if (target.lengths || target.dtype != target.master()) {
+  } else if (target.has(CallFlag::lengths) || target.dtype != target.master()) {
     x = builder.clear_padding(features);
   }
   const bool norm = spec.end_norms;

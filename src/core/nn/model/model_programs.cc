@@ -45,7 +45,7 @@ ValueId add_loss(GraphBuilder& builder, ops::LossKind kind, const DataDescriptio
   const auto given = [&](const char* name, Home home, Index values, DType type) {
     return builder.external(name, home, Extent::positions, values, type);
   };
-  const bool training = builder.target().training, labels = kind == ops::LossKind::cross_entropy;
+  const bool training = builder.target().has(CallFlag::training), labels = kind == ops::LossKind::cross_entropy;
   const ValueId doutputs = training ? builder.activation("doutputs", width) : ValueId{};
   builder.node(
       ops::loss({.kind = kind, .width = width, .outputs = builder.type_of(ends.outputs), .gradient = training}),

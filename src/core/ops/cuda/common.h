@@ -77,9 +77,9 @@ Shape shape_of(const Batch& batch, Index packed = 0) {
 /// The batch that a target is planned for.
 inline Batch planned_batch(const Target& target) {
   Batch batch{.rows = target.rows, .steps = target.steps};
-  if (target.lengths) batch.lengths = cuda::device_pointer<Index>(planned_value);
+  if (target.has(CallFlag::lengths)) batch.lengths = cuda::device_pointer<Index>(planned_value);
   if (target.packed > 0) batch.cu_seqlens = cuda::device_pointer<Index>(planned_value);
-  if (target.reset) batch.reset = cuda::device_pointer<std::uint8_t>(planned_value);
+  if (target.has(CallFlag::reset)) batch.reset = cuda::device_pointer<std::uint8_t>(planned_value);
   return batch;
 }
 

@@ -48,7 +48,9 @@ class DenseLayerForward final : public Executable {
 
  private:
   std::size_t wx_place() const { return padded(product_.workspace_bytes()); }
-  std::size_t order_place() const { return wx_place() + (target_.training && tape_.split ? 0 : tape_.gates); }
+  std::size_t order_place() const {
+    return wx_place() + (target_.has(CallFlag::training) && tape_.split ? 0 : tape_.gates);
+  }
   std::size_t input_place() const { return order_place() + padded(recurrence_.workspace_bytes()); }
   std::size_t state_place() const { return input_place() + input_.scratch_bytes(); }
 

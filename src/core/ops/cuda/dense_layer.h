@@ -25,7 +25,7 @@ inline Index gates_of(const Recurrence& shape) { return plan::cell_traits(shape.
 inline cuda::DenseBatch dense_batch(const Batch& batch, const Target& target, bool time_first) {
   auto of = ops::shape_of<cuda::DenseBatch>(batch, target.packed);
   of.time_first = time_first;
-  of.falling = target.falling;
+  of.falling = target.has(CallFlag::sorted);
   if (batch.batch_sizes != nullptr) of.sizes = {batch.batch_sizes, static_cast<std::size_t>(batch.steps)};
   return of;
 }
@@ -84,7 +84,7 @@ inline cuda::DenseForward planned_forward(const Recurrence& shape, const Target&
   forward.y = sequence_of(planned_sequence(shape), shape.y_strides, batch, shape.hidden);
   forward.weights = {planned_weight(shape, target.dtype), planned_weight(shape, target.master()), 0};
   forward.state_in = forward.state_out = planned_value;
-  if (target.training) forward.tape = tape.at(planned_value);
+  if (target.has(CallFlag::training)) forward.tape = tape.at(planned_value);
   if (shape.every_state) forward.every_state = other_states(shape, batch, planned_value);
   return forward;
 }

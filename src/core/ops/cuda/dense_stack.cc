@@ -106,7 +106,7 @@ class ChunkedLayer {
   /// Values of a step of wx.
   Index step_values() const { return target_.rows * gates_of(shape_); }
   /// Returns whether the backward pass reads wx again.
-  bool keeps_wx() const { return target_.training && tape_.split; }
+  bool keeps_wx() const { return target_.has(CallFlag::training) && tape_.split; }
   /// Steps of one wx that there is memory for.
   Index wx_steps() const { return lowest_ || keeps_wx() ? target_.steps : chunk_; }
 
@@ -135,7 +135,7 @@ class ChunkedLayer {
     forward.y = sequence_of(chunk.address(StackForwardLayer::y), shape_.y_strides, batch, shape_.hidden);
     forward.weights = {chunk.address(StackForwardLayer::weight_hh), chunk.address(StackForwardLayer::bias_ih),
                        chunk.address(StackForwardLayer::bias_hh)};
-    if (target_.training) forward.tape = tape_.at(tape(chunk));
+    if (target_.has(CallFlag::training)) forward.tape = tape_.at(tape(chunk));
     if (shape_.every_state) {
       forward.every_state = other_states(shape_, batch, chunk.address(StackForwardLayer::states));
     }

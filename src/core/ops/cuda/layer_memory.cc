@@ -9,7 +9,7 @@ namespace {
 
 cuda::CopyRows sequence_copy(const Target& target, Index channels, const SequenceStrides& from,
                              const SequenceStrides& to, int alignment) {
-  cuda::CopyRows copy{.positions = {target.rows, target.steps, target.lengths}, .width = channels};
+  cuda::CopyRows copy{.positions = {target.rows, target.steps, target.has(CallFlag::lengths)}, .width = channels};
   if (target.packed > 0) copy.positions = {1, target.packed, false};
   copy.from_stride = from.step, copy.to_stride = to.step;
   copy.batches = true;
@@ -32,7 +32,8 @@ std::array<Index, 4> gradient_sizes(const Recurrence& shape) {
 
 SequenceCopy::SequenceCopy(const Target& target, Index channels, const SequenceStrides& from, const SequenceStrides& to,
                            int alignment)
-    : kernel_(gpu_of(target), sequence_copy(target, channels, from, to, alignment)), lengths_(target.lengths) {}
+    : kernel_(gpu_of(target), sequence_copy(target, channels, from, to, alignment)),
+      lengths_(target.has(CallFlag::lengths)) {}
 
 void SequenceCopy::run(const Call& call, cuda::DeviceAddress from, cuda::DeviceAddress to) const {
   kernel_.run({.from = from, .to = to, .lengths = lengths_ ? address_of(call.batch.lengths) : 0}, stream_of(call));
@@ -53,8 +54,8 @@ InputMatrix::InputMatrix(const Recurrence& shape, const Target& target, bool cle
   time_first_ = !by_rows && by_steps;
   const bool apart = !by_rows && !by_steps;
   // Products make dx with the strides of the matrix that they read. A gradient in places of its own has no gaps.
-  const bool dx_apart = wants_dx && (dx != x || apart || (clean && target.lengths));
-  if (apart || dx_apart || (clean && target.lengths)) {
+  const bool dx_apart = wants_dx && (dx != x || apart || (clean && target.has(CallFlag::lengths)));
+  if (apart || dx_apart || (clean && target.has(CallFlag::lengths))) {
     strides_ = time_first_ ? SequenceStrides{width, rows * width} : by_row;  // in the order of the forward pass
     alignment_ = 256;
     x_bytes_ = bytes;

@@ -15,7 +15,9 @@ namespace penstock::ops {
 
 namespace {
 
-cuda::Positions kernel_positions(const Target& target) { return {target.rows, target.steps, target.lengths}; }
+cuda::Positions kernel_positions(const Target& target) {
+  return {target.rows, target.steps, target.has(CallFlag::lengths)};
+}
 
 cuda::DeviceAddress lengths_of(const Call& call) { return address_of(call.batch.lengths); }
 

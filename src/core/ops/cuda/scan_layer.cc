@@ -54,8 +54,8 @@ class ScanLayerForward final : public Executable {
     forward.x = input_.enter(call, address_of(memory, Of::x), scratch + input_place());
     forward.y = sequence_of(address_of(memory, Of::y), shape_.y_strides, call.batch, shape_.hidden);
     forward.weights = {address_of(memory, Of::weight_ih), address_of(memory, Of::bias_ih)};
-    forward.gates = target_.training ? address_of(memory, Of::tape) : scratch + padded(parts_.products);
-    forward.keep_gates = target_.training;
+    forward.gates = target_.has(CallFlag::training) ? address_of(memory, Of::tape) : scratch + padded(parts_.products);
+    forward.keep_gates = target_.has(CallFlag::training);
     forward.state_in = address_of(memory, Of::state_in);
     forward.state_out = address_of(memory, Of::state_out);
     // Memory for itself lies before the scratch, in one workspace.
@@ -64,7 +64,9 @@ class ScanLayerForward final : public Executable {
   }
 
  private:
-  std::size_t input_place() const { return padded(parts_.products) + (target_.training ? 0 : gate_bytes_); }
+  std::size_t input_place() const {
+    return padded(parts_.products) + (target_.has(CallFlag::training) ? 0 : gate_bytes_);
+  }
 
   cuda::LayerForward planned() const {
     const Batch batch = planned_batch(target_);
@@ -76,7 +78,7 @@ class ScanLayerForward final : public Executable {
     forward.y = sequence_of(planned_sequence(shape_), shape_.y_strides, batch, shape_.hidden);
     forward.weights = {weight, shape_.bias != Bias::none ? weight : 0};
     forward.gates = planned_value;
-    forward.keep_gates = target_.training;
+    forward.keep_gates = target_.has(CallFlag::training);
     forward.state_in = forward.state_out = planned_value;
     return forward;
   }

@@ -50,7 +50,7 @@ Op residual_sum(Index width, const Dropout& shape) {
   return {.name = "residual_sum",
           .prepare =
               [width, shape](const Target& target) {
-                const bool drops = target.training && shape.probability > 0.0;
+                const bool drops = target.has(CallFlag::training) && shape.probability > 0.0;
                 if (target.device.is_cuda()) return cuda_residual_sum(width, drops ? shape : Dropout{}, target);
                 const Index count = target.positions() * width;
                 return with_real(target.dtype, [&](auto real) {

@@ -15,7 +15,9 @@ struct ResidualNorm {
   bool branch = false;
   Dropout dropout;  ///< Dropout of the branch, in training only
 
-  bool drops(const Target& target) const { return branch && target.training && dropout.probability > 0.0; }
+  bool drops(const Target& target) const {
+    return branch && target.has(CallFlag::training) && dropout.probability > 0.0;
+  }
 };
 
 // clang-format off

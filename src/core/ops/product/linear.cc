@@ -83,7 +83,7 @@ Op linear_forward(const Linear& shape) {
             if (target.device.is_cuda()) return cuda_linear_forward(shape, target);
             return with_real(target.dtype, [&](auto real) {
               using Real = decltype(real);
-              return target.step ? step<Real>(shape) : forward<Real>(shape, target);
+              return target.has(CallFlag::step) ? step<Real>(shape) : forward<Real>(shape, target);
             });
           },
           products(shape, 1),

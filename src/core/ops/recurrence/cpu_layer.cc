@@ -36,15 +36,15 @@ cpu::CellKernels<Real> kernels_of(const plan::CellTraits& cell, Precision precis
 }  // namespace
 
 template <class Real>
-CpuLayer<Real>::CpuLayer(const plan::CellTraits& cell, Index input, Index hidden, Index heads, bool reverse,
-                         Precision precision, bool exact, bool packed)
-    : cell_(cell),
-      input_(input),
-      hidden_(hidden),
-      heads_(heads),
-      reverse_(reverse),
+CpuLayer<Real>::CpuLayer(const Recurrence& form, Precision precision, bool exact, bool packed)
+    : cell_(plan::cell_traits(form.cell)),
+      x_strides_(form.x_strides),
+      input_(form.input),
+      hidden_(form.hidden),
+      heads_(form.heads),
+      reverse_(form.reverse),
       packed_(packed),
-      kernels_(kernels_of<Real>(cell, precision, exact)),
+      kernels_(kernels_of<Real>(cell_, precision, exact)),
       products_(cpu::product_kernels<Real>()),
       elements_(cpu::element_kernels<Real>()),
       isa_generation_(cpu::isa_generation()) {
@@ -130,8 +130,8 @@ void CpuLayer<Real>::pack_step(const cpu::StepWeights<Real>& weights, Real* pack
 }
 
 template <class Real>
-void CpuLayer<Real>::prepare(const Batch& batch, SequenceView<const Real> x, const Execution& execution) {
-  geometry_.prepare(batch, x.row_stride, x.step_stride, input_, reverse_, !cell_.info.scan);
+void CpuLayer<Real>::prepare(const Batch& batch, const Execution& execution) {
+  geometry_.prepare(batch, x_strides_.row, x_strides_.step, input_, reverse_, !cell_.info.scan);
   const plan::Problem problem = layer_problem(cell_, input_, hidden_, heads_, batch.rows, batch.steps, execution);
   execution_ = execution;
   execution_.threads = problem.threads;

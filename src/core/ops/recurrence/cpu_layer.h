@@ -7,58 +7,13 @@
 #include "backend/cpu/machine.h"
 #include "backend/cpu/product_kernels.h"
 #include "base/threads.h"
+#include "ops/recurrence/layer_pointers.h"
 #include "ops/scan/geometry.h"
 #include "ops/scan/scan_pieces.h"
-#include "ops/scan/stored_view.h"
 #include "penstock/recurrent.h"
 #include "plan/plan.h"
 
 namespace penstock::ops {
-
-/// Weights of one layer in one direction; absent ones are null. Shapes as in penstock/recurrent.h.
-template <class Real>
-struct Weights {
-  const Real* weight_ih = nullptr;  // [G*H, I]
-  const Real* weight_hh = nullptr;  // [G*H, H], heads > 1: [heads, G*D, D]
-  const Real* bias_ih = nullptr;    // [G*H], then the learnt vectors [K*H] of a custom cell
-  const Real* bias_hh = nullptr;    // [G*H]
-  const Real* packed = nullptr;     // panels of pack_forward() or pack_backward(), whichever the call needs
-};
-
-template <class Real>
-struct Gradients {
-  Real* weight_ih = nullptr;
-  Real* weight_hh = nullptr;
-  Real* bias_ih = nullptr;
-  Real* bias_hh = nullptr;
-};
-
-template <class Real>
-struct ForwardArguments {
-  StoredView<const Real> x;        // [B, T, I]
-  StoredView<Real> y;              // [B, T, H]
-  const Real* state_in = nullptr;  // [S, B, H] or null
-  Real* state_out = nullptr;       // [S, B, H] or null; may be state_in
-  Index state_pitch = 1;           // from state to state, in blocks of [B, H]
-  Weights<Real> weights;
-  Real* tape = nullptr;            // [tape_size()] or null
-  SequenceView<Real> every_state;  // [B, T, (S - 1) * H] states but h after each step, of dense cells; or no data
-};
-
-template <class Real>
-struct BackwardArguments {
-  StoredView<const Real> x, y, dy;
-  const Real* state_in = nullptr;
-  const Real* dstate_out = nullptr;  // [S, B, H] or null
-  Index state_pitch = 1;             // as of the forward call
-  StoredView<Real> dx;               // or no data
-  Real* dstate_in = nullptr;         // [S, B, H] or null
-  Weights<Real> weights;             // packed: of pack_backward()
-  Gradients<Real> gradients;         // added to; null members are skipped
-  const Real* tape = nullptr;
-  SequenceView<const Real> dstates;  // [B, T, (S - 1) * H] gradients of every_state, or no data
-  Real clip = 0;                     // limit of the gradient that a step passes to the h before it; 0: none
-};
 
 /// One thread of a team whose members wait for each other.
 struct Member {
@@ -81,10 +36,10 @@ class CpuLayer {
  public:
   using StoredWeights = cpu::StoredWeights<Real>;
 
-  /// Makes a layer. Only one made for exact mode may be prepared for an exact execution. `packed`: forward passes read
-  /// panels; otherwise, for dense cells in full precision, the weights themselves.
-  CpuLayer(const plan::CellTraits& cell, Index input, Index hidden, Index heads, bool reverse,
-           Precision precision = Precision::full, bool exact = true, bool packed = true);
+  /// Makes a layer of this form, whose strides are with_strides(). Only one made for exact mode may be prepared for an
+  /// exact execution. `packed`: forward passes read panels; otherwise, for dense cells in full precision, the weights
+  /// themselves.
+  CpuLayer(const Recurrence& form, Precision precision = Precision::full, bool exact = true, bool packed = true);
 
   /// Panels, for the instruction set in use, of the matrix that the engines multiply with themselves: the recurrent
   /// one, or of a scan cell the input's.
@@ -96,7 +51,7 @@ class CpuLayer {
   void pack_backward(const StoredWeights& weight_ih, const StoredWeights& weight_hh, Real* packed, int threads) const;
   void pack_step(const cpu::StepWeights<Real>& weights, Real* packed) const;
 
-  void prepare(const Batch& batch, SequenceView<const Real> x, const Execution& execution);
+  void prepare(const Batch& batch, const Execution& execution);
   const plan::Plan& plan() const { return plan_; }
 
   /// Numbers of Reals, for the batch that was prepared.
@@ -115,13 +70,11 @@ class CpuLayer {
   std::size_t step_workspace() const;
   void step(const cpu::CellStep<Real>& job) const { kernels_.step(job); }
 
-  void forward(const ForwardArguments<Real>& call, Real* workspace) { forward(call, workspace, all_steps()); }
-  void backward(const BackwardArguments<Real>& call, Real* workspace) { backward(call, workspace, all_steps()); }
-  /// A range of the steps of a dense cell: forward from the first range to the last, backward from the last to the
-  /// first, with the same arguments and nobody else in the workspace until all are done. However the steps are cut, the
-  /// results are the same bits. Backward passes in bfloat16 have products over all steps, hence one range.
-  void forward(const ForwardArguments<Real>& call, Real* workspace, StepRange range);
-  void backward(const BackwardArguments<Real>& call, Real* workspace, StepRange range);
+  /// All steps, or a range of those of a dense cell: forward from the first range to the last, backward from the last
+  /// to the first, with the same pointers and nobody else in the workspace until all are done. However the steps are
+  /// cut, the results are the same bits. Backward passes in bfloat16 have products over all steps, hence one range.
+  void forward(const ForwardPointers<Real>& call, Real* workspace, StepRange range);
+  void backward(const BackwardPointers<Real>& call, Real* workspace, StepRange range);
   StepRange all_steps() const { return {0, geometry_.steps()}; }
   const Geometry& geometry() const { return geometry_; }
 
@@ -181,32 +134,32 @@ class CpuLayer {
     return states == nullptr ? nullptr : states + state * pitch * geometry_.rows() * hidden_;
   }
   bool streams_tape(const Real* tape) const;
-  void forward_dense(const ForwardArguments<Real>& call, const ForwardSpace& space, StepRange range);
-  void enter_forward(const ForwardArguments<Real>& call, const cpu::DenseForward<Real>& job);
-  void forward_scan(const ForwardArguments<Real>& call, const ScanSpace& space);
-  void backward_dense(const BackwardArguments<Real>& call, BackwardSpace& space, StepRange range);
+  void forward_dense(const ForwardPointers<Real>& call, const ForwardSpace& space, StepRange range);
+  void enter_forward(const ForwardPointers<Real>& call, const cpu::DenseForward<Real>& job);
+  void forward_scan(const ForwardPointers<Real>& call, const ScanSpace& space);
+  void backward_dense(const BackwardPointers<Real>& call, BackwardSpace& space, StepRange range);
   template <class Stored>
-  void backward_scan(const BackwardArguments<Real>& call, const BackwardSpace& space, const Stored* wx,
+  void backward_scan(const BackwardPointers<Real>& call, const BackwardSpace& space, const Stored* wx,
                      const PieceSpace<Stored>& piece);
-  void backward_pieces(const BackwardArguments<Real>& call, const cpu::CustomBackward<Real>& job, BackwardSpace& space,
+  void backward_pieces(const BackwardPointers<Real>& call, const cpu::CustomBackward<Real>& job, BackwardSpace& space,
                        StepRange range);
   StepRange piece_before(Index step_end) const;
   Index rows_before(const BackwardSpace& space, StepRange piece, Index step) const;
-  void list_rows(StepRange piece, const cpu::RowMap& x, const cpu::RowMap& dx, const BackwardArguments<Real>& call,
+  void list_rows(StepRange piece, const cpu::RowMap& x, const cpu::RowMap& dx, const BackwardPointers<Real>& call,
                  const Real* prev, BackwardSpace& space) const;
-  void weight_gradients(const BackwardArguments<Real>& call, const BackwardSpace& space, Index rows,
+  void weight_gradients(const BackwardPointers<Real>& call, const BackwardSpace& space, Index rows,
                         const Member& member) const;
-  void learnt_gradients(const BackwardArguments<Real>& call, const BackwardSpace& space, Index rows,
+  void learnt_gradients(const BackwardPointers<Real>& call, const BackwardSpace& space, Index rows,
                         const Member& member, Real* scratch) const;
-  void recurrent_gradients(const BackwardArguments<Real>& call, const BackwardSpace& space, Index rows, Index begin,
+  void recurrent_gradients(const BackwardPointers<Real>& call, const BackwardSpace& space, Index rows, Index begin,
                            Index end, Real* scratch) const;
-  void narrow_gradients(const BackwardArguments<Real>& call, const BackwardSpace& space, Index rows, Index begin,
+  void narrow_gradients(const BackwardPointers<Real>& call, const BackwardSpace& space, Index rows, Index begin,
                         Index end, Real* scratch) const;
-  void input_gradients(const BackwardArguments<Real>& call, const BackwardSpace& space, Index first, Index last,
+  void input_gradients(const BackwardPointers<Real>& call, const BackwardSpace& space, Index first, Index last,
                        const Member& member) const;
-  void round_inputs(const BackwardArguments<Real>& call, std::uint16_t* rounded);
-  void rounded_input_gradients(const BackwardArguments<Real>& call, const BackwardSpace& space);
-  void rounded_recurrent_gradients(const BackwardArguments<Real>& call, const BackwardSpace& space);
+  void round_inputs(const BackwardPointers<Real>& call, std::uint16_t* rounded);
+  void rounded_input_gradients(const BackwardPointers<Real>& call, const BackwardSpace& space);
+  void rounded_recurrent_gradients(const BackwardPointers<Real>& call, const BackwardSpace& space);
   template <class Visit>
   void for_recurrent_blocks(const Visit& visit) const;
   template <class Stored>
@@ -222,6 +175,7 @@ class CpuLayer {
   void forward_chunks(cpu::CustomLayer<Real>& layer, const ScanSpace& space) const;
 
   const plan::CellTraits& cell_;
+  SequenceStrides x_strides_;
   Index input_, hidden_, heads_;
   bool reverse_, packed_;
   Execution execution_;

@@ -27,15 +27,15 @@ void add_column_sums(Index rows, Index columns, const std::uint16_t* matrix, flo
 }  // namespace
 
 template <class Real>
-void CpuLayer<Real>::backward(const BackwardArguments<Real>& call, Real* workspace, StepRange range) {
+void CpuLayer<Real>::backward(const BackwardPointers<Real>& call, Real* workspace, StepRange range) {
   BackwardSpace space = backward_space(workspace, nullptr);
   const Index row_state = geometry_.rows() * hidden_;
   const bool enters = range.end == geometry_.steps(), leaves = range.begin == 0;
   for (Index k = 0; enters && k < S(); ++k) {
-    load_state(state_block(call.dstate_out, k, call.state_pitch), space.dstate + k * row_state);
+    load_state(state_block(call.dstate_out(), k, call.form.state_pitch), space.dstate + k * row_state);
   }
   if (cell_.info.scan) {
-    const Tape kept = tape(const_cast<Real*>(call.tape));
+    const Tape kept = tape(const_cast<Real*>(call.tape()));
     if constexpr (std::is_same_v<Real, float>) {
       if (rounds_tape()) backward_scan(call, space, kept.rounded_wx, space.rounded_piece);
     }
@@ -44,32 +44,32 @@ void CpuLayer<Real>::backward(const BackwardArguments<Real>& call, Real* workspa
     backward_dense(call, space, range);
   }
   for (Index k = 0; leaves && k < S(); ++k) {
-    store_state(space.dstate + k * row_state, state_block(call.dstate_in, k, call.state_pitch));
+    store_state(space.dstate + k * row_state, state_block(call.dstate_in(), k, call.form.state_pitch));
   }
 }
 
 template <class Real>
-void CpuLayer<Real>::backward_dense(const BackwardArguments<Real>& call, BackwardSpace& space, StepRange range) {
-  Tape kept = tape(const_cast<Real*>(call.tape));
+void CpuLayer<Real>::backward_dense(const BackwardPointers<Real>& call, BackwardSpace& space, StepRange range) {
+  Tape kept = tape(const_cast<Real*>(call.tape()));
   cpu::CustomBackward<Real> job;
-  job.custom = custom(call.weights.bias_ih);
+  job.custom = custom(call.bias_ih());
   job.dlearnt = space.dlearnt;
   job.plan = geometry_.plan();
   job.hidden = hidden_;
   const cpu::PanelShape panels = kernels_.backward_panels(hidden_, heads_);
   job.heads = panels.heads;
   job.mixed = panels.mixed;
-  job.packed = call.weights.packed;
+  job.packed = call.panels();
   job.saved = kept.saved;
   job.prev = kept.prev;
-  job.dy = call.dy.data;
-  job.dy_bf16 = call.dy.bf16;
-  job.dy_map = geometry_.map(Geometry::gradient_map, call.dy.row_stride, call.dy.step_stride);
-  if (call.dstates) {
-    job.dstates = call.dstates.data;
-    job.dstates_map = geometry_.map(Geometry::states_map, call.dstates.row_stride, call.dstates.step_stride);
+  job.dy = call.dy().data;
+  job.dy_bf16 = call.dy().bf16;
+  job.dy_map = geometry_.map(Geometry::gradient_map, call.dy().row_stride, call.dy().step_stride);
+  if (call.dstates()) {
+    job.dstates = call.dstates().data;
+    job.dstates_map = geometry_.map(Geometry::states_map, call.dstates().row_stride, call.dstates().step_stride);
   }
-  job.clip = call.clip;
+  job.clip = static_cast<Real>(call.form.gradient_clip);
   job.dstate = space.dstate;
   job.step_end = geometry_.steps();
   job.first_row = space.rows.first;
@@ -96,10 +96,10 @@ StepRange CpuLayer<Real>::piece_before(Index step_end) const {
 /// Range after range from the end: the gates' gradients and those of the inputs; and once all steps of a piece have
 /// been run, what they add to the gradients of weights, while they are still in the caches.
 template <class Real>
-void CpuLayer<Real>::backward_pieces(const BackwardArguments<Real>& call, const cpu::CustomBackward<Real>& job,
+void CpuLayer<Real>::backward_pieces(const BackwardPointers<Real>& call, const cpu::CustomBackward<Real>& job,
                                      BackwardSpace& space, StepRange range) {
-  const cpu::RowMap x = geometry_.map(Geometry::input_map, call.x.row_stride, call.x.step_stride);
-  const cpu::RowMap dx = geometry_.map(Geometry::input_gradient_map, call.dx.row_stride, call.dx.step_stride);
+  const cpu::RowMap x = geometry_.map(Geometry::input_map, call.x().row_stride, call.x().step_stride);
+  const cpu::RowMap dx = geometry_.map(Geometry::input_gradient_map, call.dx().row_stride, call.dx().step_stride);
   run_dense(kernels_.backward_panels(hidden_, heads_), [&](const cpu::DensePart& part, const Member& member) {
     cpu::CustomBackward<Real> steps = job;
     steps.head = space.heads + member.thread * head_values();
@@ -114,14 +114,14 @@ void CpuLayer<Real>::backward_pieces(const BackwardArguments<Real>& call, const 
       if (steps.step_begin == piece.begin) {
         weight_gradients(call, space, rows_before(space, piece, piece.end), member);
       }
-      if (call.dx) {
+      if (call.dx()) {
         input_gradients(call, space, rows_before(space, piece, steps.step_begin),
                         rows_before(space, piece, steps.step_end), member);
       }
       member.wait();
     }
   });
-  if (call.dx && range.begin == 0) clear_padding(call.dx, input_);
+  if (call.dx() && range.begin == 0) clear_padding(call.dx(), input_);
 }
 
 /// Rows of a piece before those of a step.
@@ -136,7 +136,7 @@ Index CpuLayer<Real>::rows_before(const BackwardSpace& space, StepRange piece, I
 
 template <class Real>
 void CpuLayer<Real>::list_rows(StepRange piece, const cpu::RowMap& x, const cpu::RowMap& dx,
-                               const BackwardArguments<Real>& call, const Real* prev, BackwardSpace& space) const {
+                               const BackwardPointers<Real>& call, const Real* prev, BackwardSpace& space) const {
   const cpu::RowPlan& plan = geometry_.plan();
   const PieceRows& rows = space.rows;
   Index at = 0;
@@ -144,9 +144,9 @@ void CpuLayer<Real>::list_rows(StepRange piece, const cpu::RowMap& x, const cpu:
     rows.first[step - piece.begin] = at;
     for (Index slot = 0; slot < plan.rows && plan.length[slot] > step; ++slot, ++at) {
       const Index row = plan.row_of[slot], t = plan.time(slot, step);
-      rows.x[at] = call.x.data + x.at(row, t);
+      rows.x[at] = call.x().data + x.at(row, t);
       rows.h[at] = prev + plan.cells.at(row, t) * S() * hidden_;
-      if (call.dx) rows.dx[at] = call.dx.data + dx.at(row, t);
+      if (call.dx()) rows.dx[at] = call.dx().data + dx.at(row, t);
       if (cell_.phases == 2) rows.operand[at] = space.operand + at * hidden_;
     }
   }
@@ -154,7 +154,7 @@ void CpuLayer<Real>::list_rows(StepRange piece, const cpu::RowMap& x, const cpu:
 
 /// A member's columns of gates: what the rows of a piece add to the gradients of W, R and the biases.
 template <class Real>
-void CpuLayer<Real>::weight_gradients(const BackwardArguments<Real>& call, const BackwardSpace& space, Index rows,
+void CpuLayer<Real>::weight_gradients(const BackwardPointers<Real>& call, const BackwardSpace& space, Index rows,
                                       const Member& member) const {
   constexpr Index line = 64 / sizeof(Real);
   const Index gates = G() * hidden_;
@@ -166,16 +166,16 @@ void CpuLayer<Real>::weight_gradients(const BackwardArguments<Real>& call, const
   product.rows = rows;
   product.a = space.dwx;
   product.a_stride = gates_stride();
-  if (call.gradients.weight_ih != nullptr) {
-    product.factors[0] = {space.rows.x, 0, input_, call.gradients.weight_ih, input_, 0};
+  if (call.dweight_ih() != nullptr) {
+    product.factors[0] = {space.rows.x, 0, input_, call.dweight_ih(), input_, 0};
   }
-  product.sums[0] = call.gradients.bias_ih;
+  product.sums[0] = call.dbias_ih();
   // Where one matrix serves all gates alike, both products read the same copies.
   const bool together = space.drh == space.dwx && heads_ == 1 && cell_.phases == 1;
-  if (together && call.gradients.weight_hh != nullptr) {
-    product.factors[1] = {space.rows.h, 0, hidden_, call.gradients.weight_hh, hidden_, 0};
+  if (together && call.dweight_hh() != nullptr) {
+    product.factors[1] = {space.rows.h, 0, hidden_, call.dweight_hh(), hidden_, 0};
   }
-  if (together) product.sums[1] = call.gradients.bias_hh;
+  if (together) product.sums[1] = call.dbias_hh();
   products_.add_transposed(product, begin, end, scratch);
   if (!together) recurrent_gradients(call, space, rows, begin, end, scratch);
   if (learnt() > 0) learnt_gradients(call, space, rows, member, scratch);
@@ -183,14 +183,14 @@ void CpuLayer<Real>::weight_gradients(const BackwardArguments<Real>& call, const
 
 /// A member's share of what the rows of a piece add to the gradients of learnt vectors.
 template <class Real>
-void CpuLayer<Real>::learnt_gradients(const BackwardArguments<Real>& call, const BackwardSpace& space, Index rows,
+void CpuLayer<Real>::learnt_gradients(const BackwardPointers<Real>& call, const BackwardSpace& space, Index rows,
                                       const Member& member, Real* scratch) const {
-  if (call.gradients.bias_ih == nullptr) return;
+  if (call.dbias_ih() == nullptr) return;
   cpu::TransposedProduct<Real> product;
   product.rows = rows;
   product.a = space.dlearnt;
   product.a_stride = learnt();
-  product.sums[0] = call.gradients.bias_ih + G() * hidden_;
+  product.sums[0] = call.dbias_ih() + G() * hidden_;
   products_.add_transposed(product, learnt() * member.thread / member.team,
                            learnt() * (member.thread + 1) / member.team, scratch);
 }
@@ -211,7 +211,7 @@ void CpuLayer<Real>::for_recurrent_blocks(const Visit& visit) const {
 
 /// Adds the gradients of R and its bias alone, for columns [begin, end) of gates.
 template <class Real>
-void CpuLayer<Real>::recurrent_gradients(const BackwardArguments<Real>& call, const BackwardSpace& space, Index rows,
+void CpuLayer<Real>::recurrent_gradients(const BackwardPointers<Real>& call, const BackwardSpace& space, Index rows,
                                          Index begin, Index end, Real* scratch) const {
   if (kernels_.narrow_gradient != nullptr && kernels_.backward_panels(hidden_, heads_).heads < heads_) {
     return narrow_gradients(call, space, rows, begin, end, scratch);
@@ -224,12 +224,12 @@ void CpuLayer<Real>::recurrent_gradients(const BackwardArguments<Real>& call, co
     product.rows = rows;
     product.a = space.drh;
     product.a_stride = gates_stride();
-    if (call.gradients.weight_hh != nullptr) {
-      Real* gradient = call.gradients.weight_hh + (head * G() + gate) * head_size * head_size;
+    if (call.dweight_hh() != nullptr) {
+      Real* gradient = call.dweight_hh() + (head * G() + gate) * head_size * head_size;
       const Real* const* operand = gate < cell_.first_gates ? space.rows.h : space.rows.operand;
       product.factors[0] = {operand, head * head_size, head_size, gradient, head_size, first};
     }
-    product.sums[0] = call.gradients.bias_hh;
+    product.sums[0] = call.dbias_hh();
     products_.add_transposed(product, std::max(first, begin), std::min(last, end), scratch);
   });
 }
@@ -237,15 +237,15 @@ void CpuLayer<Real>::recurrent_gradients(const BackwardArguments<Real>& call, co
 /// Adds the gradients of R if a vector holds several heads. Columns begin at a line of them, and a line holds whole
 /// heads.
 template <class Real>
-void CpuLayer<Real>::narrow_gradients(const BackwardArguments<Real>& call, const BackwardSpace& space, Index rows,
+void CpuLayer<Real>::narrow_gradients(const BackwardPointers<Real>& call, const BackwardSpace& space, Index rows,
                                       Index begin, Index end, Real* scratch) const {
   cpu::TransposedProduct<Real> product;
   product.rows = rows;
   product.a = space.drh;
   product.a_stride = gates_stride();
-  product.sums[0] = call.gradients.bias_hh;
-  if (call.gradients.bias_hh != nullptr) products_.add_transposed(product, begin, end, scratch);
-  if (call.gradients.weight_hh == nullptr) return;
+  product.sums[0] = call.dbias_hh();
+  if (call.dbias_hh() != nullptr) products_.add_transposed(product, begin, end, scratch);
+  if (call.dweight_hh() == nullptr) return;
   const Index D = hidden_ / heads_;
   for (Index gate = begin / hidden_; gate * hidden_ < end; ++gate) {
     const Index first = gate * hidden_;
@@ -255,7 +255,7 @@ void CpuLayer<Real>::narrow_gradients(const BackwardArguments<Real>& call, const
     job.drh = space.drh + first;
     job.stride = gates_stride();
     job.operand = gate < cell_.first_gates ? space.rows.h : space.rows.operand;
-    job.gradient = call.gradients.weight_hh + gate * D * D;
+    job.gradient = call.dweight_hh() + gate * D * D;
     job.head_stride = G() * D * D;
     kernels_.narrow_gradient(job, std::max(first, begin) - first, std::min(first + hidden_, end) - first);
   }
@@ -263,7 +263,7 @@ void CpuLayer<Real>::narrow_gradients(const BackwardArguments<Real>& call, const
 
 /// dx of a member's part of rows [first, last) of a piece.
 template <class Real>
-void CpuLayer<Real>::input_gradients(const BackwardArguments<Real>& call, const BackwardSpace& space, Index first,
+void CpuLayer<Real>::input_gradients(const BackwardPointers<Real>& call, const BackwardSpace& space, Index first,
                                      Index last, const Member& member) const {
   const Index rows = last - first;
   cpu::PanelProduct<Real> product;
@@ -271,7 +271,7 @@ void CpuLayer<Real>::input_gradients(const BackwardArguments<Real>& call, const 
   product.a_stride = gates_stride();
   product.inner = G() * hidden_;
   product.columns = input_;
-  product.panels = call.weights.packed + input_gradient_offset();
+  product.panels = call.panels() + input_gradient_offset();
   product.c_row = space.rows.dx;
   products_.rows_times_panels(product, first + rows * member.thread / member.team,
                               first + rows * (member.thread + 1) / member.team);
@@ -279,16 +279,16 @@ void CpuLayer<Real>::input_gradients(const BackwardArguments<Real>& call, const 
 
 /// Inputs, in bfloat16, of all cells.
 template <class Real>
-void CpuLayer<Real>::round_inputs(const BackwardArguments<Real>& call, std::uint16_t* rounded) {
-  const cpu::RowMap x = geometry_.map(Geometry::input_map, call.x.row_stride, call.x.step_stride);
+void CpuLayer<Real>::round_inputs(const BackwardPointers<Real>& call, std::uint16_t* rounded) {
+  const cpu::RowMap x = geometry_.map(Geometry::input_map, call.x().row_stride, call.x().step_stride);
   for_range(execution_.threads, geometry_.rows(), geometry_.steps() * input_, [&](Index begin, Index end) {
     for (Index row = begin; row < end; ++row) {
       for (Index t = 0; t < geometry_.length(row); ++t) {
         const Index cell = geometry_.plan().cells.at(row, t);
-        if (call.x.bf16 != nullptr) {
-          std::copy_n(call.x.bf16 + x.at(row, t), input_, rounded + cell * input_);
+        if (call.x().bf16 != nullptr) {
+          std::copy_n(call.x().bf16 + x.at(row, t), input_, rounded + cell * input_);
         } else {
-          elements_.to_bf16(input_, call.x.data + x.at(row, t), rounded + cell * input_);
+          elements_.to_bf16(input_, call.x().data + x.at(row, t), rounded + cell * input_);
         }
       }
     }
@@ -297,55 +297,55 @@ void CpuLayer<Real>::round_inputs(const BackwardArguments<Real>& call, std::uint
 
 /// Computes, in bfloat16 and from dwx of all steps, the gradients of W, of its bias and of x.
 template <class Real>
-void CpuLayer<Real>::rounded_input_gradients(const BackwardArguments<Real>& call, const BackwardSpace& space) {
+void CpuLayer<Real>::rounded_input_gradients(const BackwardPointers<Real>& call, const BackwardSpace& space) {
   if constexpr (std::is_same_v<Real, float>) {
     const Index cells = geometry_.cells(), gates = G() * hidden_;
     const std::uint16_t* dwx = space.rounded.dwx;
     round_inputs(call, space.rounded_x);
-    if (call.gradients.weight_ih != nullptr) {
+    if (call.dweight_ih() != nullptr) {
       bf16_matmul<float>({gates, input_, cells}, {dwx, gates, true}, {space.rounded_x, input_},
-                         {call.gradients.weight_ih, input_, true}, execution_);
+                         {call.dweight_ih(), input_, true}, execution_);
     }
-    add_column_sums(cells, gates, dwx, call.gradients.bias_ih, execution_.threads);
-    if (!call.dx) return;
+    add_column_sums(cells, gates, dwx, call.dbias_ih(), execution_.threads);
+    if (!call.dx()) return;
     // Where cells lie in dx as they do in x, the product writes them there.
-    const bool in_place =
-        !geometry_.gathered() && call.dx.row_stride == call.x.row_stride && call.dx.step_stride == call.x.step_stride;
-    const auto* weight = reinterpret_cast<const std::uint16_t*>(call.weights.packed + input_gradient_offset());
+    const bool in_place = !geometry_.gathered() && call.dx().row_stride == call.x().row_stride &&
+                          call.dx().step_stride == call.x().step_stride;
+    const auto* weight = reinterpret_cast<const std::uint16_t*>(call.panels() + input_gradient_offset());
     const auto write = [&]<class Element>(Element* to, Element* gathered, SequenceView<Element> sequence) {
       ProductResult<Element> result{to, geometry_.input_stride()};
       if (!in_place) result = {gathered, input_};
       bf16_matmul({cells, input_, gates}, {dwx, gates}, {weight, input_}, result, execution_);
       if (!in_place) geometry_.scatter(gathered, input_, sequence);
     };
-    if (call.dx.bf16 != nullptr) {
-      write(call.dx.bf16, reinterpret_cast<std::uint16_t*>(space.dx),
-            {call.dx.bf16, call.dx.row_stride, call.dx.step_stride});
+    if (call.dx().bf16 != nullptr) {
+      write(call.dx().bf16, reinterpret_cast<std::uint16_t*>(space.dx),
+            {call.dx().bf16, call.dx().row_stride, call.dx().step_stride});
     } else {
-      write(call.dx.data, space.dx, {call.dx.data, call.dx.row_stride, call.dx.step_stride});
+      write(call.dx().data, space.dx, {call.dx().data, call.dx().row_stride, call.dx().step_stride});
     }
-    clear_padding(call.dx, input_);
+    clear_padding(call.dx(), input_);
   }
 }
 
 /// Computes, in bfloat16 and from drh of all steps, the gradients of R and of its bias.
 template <class Real>
-void CpuLayer<Real>::rounded_recurrent_gradients(const BackwardArguments<Real>& call, const BackwardSpace& space) {
+void CpuLayer<Real>::rounded_recurrent_gradients(const BackwardPointers<Real>& call, const BackwardSpace& space) {
   if constexpr (std::is_same_v<Real, float>) {
     const Index cells = geometry_.cells(), gates = G() * hidden_, head_size = hidden_ / heads_;
-    add_column_sums(cells, gates, space.rounded.drh, call.gradients.bias_hh, execution_.threads);
-    if (call.gradients.weight_hh == nullptr) return;
+    add_column_sums(cells, gates, space.rounded.drh, call.dbias_hh(), execution_.threads);
+    if (call.dweight_hh() == nullptr) return;
     for_recurrent_blocks([&](Index head, Index gate, Index gate_count) {
       const std::uint16_t* operand = gate < cell_.first_gates ? space.rounded.h : space.rounded.operand;
       bf16_matmul<float>(
           {gate_count * head_size, head_size, cells},
           {space.rounded.drh + gate * hidden_ + head * head_size, gates, true}, {operand + head * head_size, hidden_},
-          {call.gradients.weight_hh + (head * G() + gate) * head_size * head_size, head_size, true}, execution_);
+          {call.dweight_hh() + (head * G() + gate) * head_size * head_size, head_size, true}, execution_);
     });
   }
 }
 
-template void CpuLayer<float>::backward(const BackwardArguments<float>&, float*, StepRange);
-template void CpuLayer<double>::backward(const BackwardArguments<double>&, double*, StepRange);
+template void CpuLayer<float>::backward(const BackwardPointers<float>&, float*, StepRange);
+template void CpuLayer<double>::backward(const BackwardPointers<double>&, double*, StepRange);
 
 }  // namespace penstock::ops

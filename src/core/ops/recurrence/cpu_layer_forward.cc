@@ -8,15 +8,15 @@
 namespace penstock::ops {
 
 template <class Real>
-void CpuLayer<Real>::forward(const ForwardArguments<Real>& call, Real* workspace, StepRange range) {
+void CpuLayer<Real>::forward(const ForwardPointers<Real>& call, Real* workspace, StepRange range) {
   if (cell_.info.scan) {
     forward_scan(call, scan_space(workspace, nullptr));
   } else {
     forward_dense(call, forward_space(workspace, nullptr), range);
   }
   if (range.end < geometry_.steps()) return;
-  clear_padding(call.y, hidden_);
-  if (call.every_state) geometry_.clear_padding(call.every_state, (S() - 1) * hidden_);
+  clear_padding(call.y(), hidden_);
+  if (call.every_state()) geometry_.clear_padding(call.every_state(), (S() - 1) * hidden_);
 }
 
 /// Zeros the steps of a sequence beyond each row's length.
@@ -40,10 +40,10 @@ bool CpuLayer<Real>::streams_tape(const Real* tape) const {
 }
 
 template <class Real>
-void CpuLayer<Real>::forward_dense(const ForwardArguments<Real>& call, const ForwardSpace& space, StepRange range) {
+void CpuLayer<Real>::forward_dense(const ForwardPointers<Real>& call, const ForwardSpace& space, StepRange range) {
   std::fill_n(space.zeros, G() * hidden_, Real(0));
   cpu::CustomForward<Real> job;
-  job.custom = custom(call.weights.bias_ih);
+  job.custom = custom(call.bias_ih());
   job.plan = geometry_.plan();
   job.hidden = hidden_;
   const cpu::PanelShape panels = kernels_.forward_panels(hidden_, heads_);
@@ -54,40 +54,40 @@ void CpuLayer<Real>::forward_dense(const ForwardArguments<Real>& call, const For
   job.piece = piece_steps();
   job.wx = space.wx;
   job.wx_stride = gates_stride();
-  job.bias_ih = call.weights.bias_ih != nullptr ? call.weights.bias_ih : space.zeros;
-  job.bias_hh = call.weights.bias_hh != nullptr ? call.weights.bias_hh : space.zeros;
+  job.bias_ih = call.bias_ih() != nullptr ? call.bias_ih() : space.zeros;
+  job.bias_hh = call.bias_hh() != nullptr ? call.bias_hh() : space.zeros;
   if (packed_) {
-    job.packed = call.weights.packed;
-    job.packed_input = call.weights.packed + input_panels_offset();
+    job.packed = call.panels();
+    job.packed_input = call.panels() + input_panels_offset();
   } else {
-    job.weight_ih = call.weights.weight_ih;
-    job.weight_hh = call.weights.weight_hh;
+    job.weight_ih = call.weight_ih();
+    job.weight_hh = call.weight_hh();
   }
   job.input = input_;
-  job.x = call.x.data;
-  job.x_bf16 = call.x.bf16;
-  job.x_map = geometry_.map(Geometry::input_map, call.x.row_stride, call.x.step_stride);
-  job.y = call.y.data;
-  job.y_bf16 = call.y.bf16;
-  job.y_map = geometry_.map(Geometry::output_map, call.y.row_stride, call.y.step_stride);
+  job.x = call.x().data;
+  job.x_bf16 = call.x().bf16;
+  job.x_map = geometry_.map(Geometry::input_map, call.x().row_stride, call.x().step_stride);
+  job.y = call.y().data;
+  job.y_bf16 = call.y().bf16;
+  job.y_map = geometry_.map(Geometry::output_map, call.y().row_stride, call.y().step_stride);
   std::copy(std::begin(space.h), std::end(space.h), job.h);
   job.state = space.state;
   job.last = space.last;
-  if (call.every_state) {
-    job.every_state = call.every_state.data;
+  if (call.every_state()) {
+    job.every_state = call.every_state().data;
     job.every_state_map =
-        geometry_.map(Geometry::states_map, call.every_state.row_stride, call.every_state.step_stride);
+        geometry_.map(Geometry::states_map, call.every_state().row_stride, call.every_state().step_stride);
   }
   job.operand = space.operand;
   job.between = space.between;
   job.rounded = space.rounded;
   job.places = space.places;
   job.sums = space.sums;
-  if (call.tape != nullptr) {
-    const Tape kept = tape(call.tape);
+  if (call.tape() != nullptr) {
+    const Tape kept = tape(call.tape());
     job.saved = kept.saved;
     job.prev = kept.prev;
-    job.streams = streams_tape(call.tape);
+    job.streams = streams_tape(call.tape());
   }
 
   if (range.begin == 0) enter_forward(call, job);
@@ -98,13 +98,13 @@ void CpuLayer<Real>::forward_dense(const ForwardArguments<Real>& call, const For
   });
   if (range.end < geometry_.steps()) return;
   for (Index k = 0; k < S(); ++k) {
-    store_state(job.last + k * geometry_.rows() * hidden_, state_block(call.state_out, k, call.state_pitch));
+    store_state(job.last + k * geometry_.rows() * hidden_, state_block(call.state_out(), k, call.form.state_pitch));
   }
 }
 
 /// The states that enter the first step.
 template <class Real>
-void CpuLayer<Real>::enter_forward(const ForwardArguments<Real>& call, const cpu::DenseForward<Real>& job) {
+void CpuLayer<Real>::enter_forward(const ForwardPointers<Real>& call, const cpu::DenseForward<Real>& job) {
   for (std::uint16_t* states : {job.rounded.h[0], job.rounded.h[1], job.rounded.operand}) {
     if (states != nullptr) std::fill_n(states, rounded_states(), std::uint16_t{0});  // what no unit fills is zero
   }
@@ -112,7 +112,7 @@ void CpuLayer<Real>::enter_forward(const ForwardArguments<Real>& call, const cpu
   const Index row_state = geometry_.rows() * hidden_;
   for (Index k = 0; k < S(); ++k) {
     Real* entering = k == 0 ? job.h[0] : job.state + (k - 1) * row_state;
-    load_state(state_block(call.state_in, k, call.state_pitch), entering);
+    load_state(state_block(call.state_in(), k, call.form.state_pitch), entering);
     std::copy_n(entering, row_state, job.last + k * row_state);
     for (Index slot = 0; slot < geometry_.rows(); ++slot) {
       if (job.plan.length[slot] > 0 && job.plan.resets(slot, 0))
@@ -123,7 +123,7 @@ void CpuLayer<Real>::enter_forward(const ForwardArguments<Real>& call, const cpu
 
 #define PENSTOCK_INSTANTIATE(Real)                                                   \
   template void CpuLayer<Real>::clear_padding(const StoredView<Real>&, Index) const; \
-  template void CpuLayer<Real>::forward(const ForwardArguments<Real>&, Real*, StepRange);
+  template void CpuLayer<Real>::forward(const ForwardPointers<Real>&, Real*, StepRange);
 PENSTOCK_INSTANTIATE(float)
 PENSTOCK_INSTANTIATE(double)
 #undef PENSTOCK_INSTANTIATE

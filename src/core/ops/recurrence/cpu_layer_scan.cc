@@ -10,29 +10,29 @@
 namespace penstock::ops {
 
 template <class Real>
-void CpuLayer<Real>::forward_scan(const ForwardArguments<Real>& call, const ScanSpace& space) {
+void CpuLayer<Real>::forward_scan(const ForwardPointers<Real>& call, const ScanSpace& space) {
   const cpu::RowPlan& rows = geometry_.plan();
-  const cpu::RowMap x_map = geometry_.map(Geometry::input_map, call.x.row_stride, call.x.step_stride);
-  const cpu::RowMap y_map = geometry_.map(Geometry::output_map, call.y.row_stride, call.y.step_stride);
-  const Tape kept = call.tape != nullptr ? tape(call.tape) : Tape{};
+  const cpu::RowMap x_map = geometry_.map(Geometry::input_map, call.x().row_stride, call.x().step_stride);
+  const cpu::RowMap y_map = geometry_.map(Geometry::output_map, call.y().row_stride, call.y().step_stride);
+  const Tape kept = call.tape() != nullptr ? tape(call.tape()) : Tape{};
   // All members are given, as zeroing them first would take a twentieth of a short call.
   cpu::CustomLayer<Real> layer{{.plan = rows,
                                 .input = input_,
                                 .hidden = hidden_,
                                 .gates = G(),
-                                .x = call.x.data,
-                                .x_bf16 = call.x.bf16,
+                                .x = call.x().data,
+                                .x_bf16 = call.x().bf16,
                                 .x_map = x_map,
-                                .packed = call.weights.packed,
-                                .bias = call.weights.bias_ih,
+                                .packed = call.panels(),
+                                .bias = call.bias_ih(),
                                 .wx = kept.wx,
                                 .rounded_wx = kept.rounded_wx,
-                                .y = {call.y.data, y_map, 1},
-                                .y_bf16 = {call.y.bf16, y_map, 1},
+                                .y = {call.y().data, y_map, 1},
+                                .y_bf16 = {call.y().bf16, y_map, 1},
                                 .carry = space.carry,
                                 .rounded = space.rounded},
-                               custom(call.weights.bias_ih)};
-  load_state(call.state_in, space.carry);
+                               custom(call.bias_ih())};
+  load_state(call.state_in(), space.carry);
   if (plan_.algorithm == Algorithm::scan) {
     if (layer.wx == nullptr) layer.wx = space.wx;
     forward_chunks(layer, space);
@@ -50,7 +50,7 @@ void CpuLayer<Real>::forward_scan(const ForwardArguments<Real>& call, const Scan
       kernels_.scan_layer(layer, part);
     });
   }
-  store_state(space.carry, call.state_out);
+  store_state(space.carry, call.state_out());
 }
 
 /// Sets `gate` to the rows of each gate in wx [cells, G, H].
@@ -142,26 +142,26 @@ void CpuLayer<Real>::scan_piece(const cpu::ScanBackward<Real, Stored>& job, cons
 /// `wx` is what the forward pass kept of the gates.
 template <class Real>
 template <class Stored>
-void CpuLayer<Real>::backward_scan(const BackwardArguments<Real>& call, const BackwardSpace& space, const Stored* wx,
+void CpuLayer<Real>::backward_scan(const BackwardPointers<Real>& call, const BackwardSpace& space, const Stored* wx,
                                    const PieceSpace<Stored>& piece) {
   const cpu::ScanBackwardKernels<Real, Stored>& kernels = scan_backward_kernels<Stored>();
   const cpu::RowPlan& rows = geometry_.plan();
   const Index capacity = piece_capacity();
   const Index vectors = cell_.bias_vectors() * channel_vectors();
   pieces_.prepare(rows, capacity, plan_.algorithm != Algorithm::scan);
-  load_state(call.state_in, space.state_in);
+  load_state(call.state_in(), space.state_in);
 
   cpu::CustomScanBackward<Real, Stored> job;
-  job.custom = custom(call.weights.bias_ih);
+  job.custom = custom(call.bias_ih());
   job.plan = rows;
   job.hidden = hidden_;
   gates_from(wx, job.gate);
-  const cpu::RowMap y_map = geometry_.map(Geometry::output_map, call.y.row_stride, call.y.step_stride);
-  const cpu::RowMap dy_map = geometry_.map(Geometry::gradient_map, call.dy.row_stride, call.dy.step_stride);
-  job.y = {call.y.data, y_map, 1};
-  job.dy = {call.dy.data, dy_map, 1};
-  job.y_bf16 = {call.y.bf16, y_map, 1};
-  job.dy_bf16 = {call.dy.bf16, dy_map, 1};
+  const cpu::RowMap y_map = geometry_.map(Geometry::output_map, call.y().row_stride, call.y().step_stride);
+  const cpu::RowMap dy_map = geometry_.map(Geometry::gradient_map, call.dy().row_stride, call.dy().step_stride);
+  job.y = {call.y().data, y_map, 1};
+  job.dy = {call.dy().data, dy_map, 1};
+  job.y_bf16 = {call.y().bf16, y_map, 1};
+  job.dy_bf16 = {call.dy().bf16, dy_map, 1};
   job.state_in = space.state_in;
   // Elements from a cell of the piece to the next, and from a vector of channels to the next.
   constexpr bool rounded = !std::is_same_v<Stored, Real>;
@@ -184,20 +184,20 @@ void CpuLayer<Real>::backward_scan(const BackwardArguments<Real>& call, const Ba
   gradient.blocks = channel_vectors();
   gradient.dwx = piece.dwx;
   gradient.x_packed = piece.x_packed;
-  gradient.weight_panels = call.weights.packed;
+  gradient.weight_panels = call.panels();
   gradient.x_row = pieces_.x().reals.data();
   gradient.dx_row = pieces_.dx().reals.data();
-  if (call.x.bf16 != nullptr) gradient.x_row_bf16 = pieces_.x().bf16.data();
-  if (call.dx.bf16 != nullptr) gradient.dx_row_bf16 = pieces_.dx().bf16.data();
-  gradient.weight_gradient = call.gradients.weight_ih;
-  gradient.bias_gradient = call.gradients.bias_ih;
+  if (call.x().bf16 != nullptr) gradient.x_row_bf16 = pieces_.x().bf16.data();
+  if (call.dx().bf16 != nullptr) gradient.dx_row_bf16 = pieces_.dx().bf16.data();
+  gradient.weight_gradient = call.dweight_ih();
+  gradient.bias_gradient = call.dbias_ih();
 
-  const cpu::RowMap x_map = geometry_.map(Geometry::input_map, call.x.row_stride, call.x.step_stride);
-  const cpu::RowMap dx_map = geometry_.map(Geometry::input_gradient_map, call.dx.row_stride, call.dx.step_stride);
+  const cpu::RowMap x_map = geometry_.map(Geometry::input_map, call.x().row_stride, call.x().step_stride);
+  const cpu::RowMap dx_map = geometry_.map(Geometry::input_gradient_map, call.dx().row_stride, call.dx().step_stride);
   run_meeting_team(plan_.threads(), [&](const Member& member) {
     for (;;) {
       if (member.thread == 0) {
-        pieces_.advance(call.x, x_map, call.dx, dx_map);
+        pieces_.advance(call.x(), x_map, call.dx(), dx_map);
         gradient.cells = pieces_.cells();
       }
       member.wait();
@@ -213,21 +213,21 @@ void CpuLayer<Real>::backward_scan(const BackwardArguments<Real>& call, const Ba
       scan_piece(job, space, member);
       member.wait();
       kernels.weight_gradient(mine, vectors * member.thread / member.team, vectors * (member.thread + 1) / member.team);
-      if (call.dx) kernels.input_gradient(mine, begin, end);
+      if (call.dx()) kernels.input_gradient(mine, begin, end);
       member.wait();
     }
   });
-  if (call.dx) clear_padding(call.dx, input_);
+  if (call.dx()) clear_padding(call.dx(), input_);
 }
 
-#define PENSTOCK_INSTANTIATE(Real, Stored)                                                                         \
-  template void CpuLayer<Real>::backward_scan(const BackwardArguments<Real>&, const BackwardSpace&, const Stored*, \
+#define PENSTOCK_INSTANTIATE(Real, Stored)                                                                        \
+  template void CpuLayer<Real>::backward_scan(const BackwardPointers<Real>&, const BackwardSpace&, const Stored*, \
                                               const PieceSpace<Stored>&);
 PENSTOCK_INSTANTIATE(float, float)
 PENSTOCK_INSTANTIATE(float, std::uint16_t)
 PENSTOCK_INSTANTIATE(double, double)
 #undef PENSTOCK_INSTANTIATE
-template void CpuLayer<float>::forward_scan(const ForwardArguments<float>&, const ScanSpace&);
-template void CpuLayer<double>::forward_scan(const ForwardArguments<double>&, const ScanSpace&);
+template void CpuLayer<float>::forward_scan(const ForwardPointers<float>&, const ScanSpace&);
+template void CpuLayer<double>::forward_scan(const ForwardPointers<double>&, const ScanSpace&);
 
 }  // namespace penstock::ops

@@ -47,7 +47,7 @@ std::vector<PlanReport> scan_reports(const Recurrence& shape, bool backward, con
 
 plan::Problem cpu_problem(const Recurrence& shape, const Target& target) {
   Execution execution = target.execution;
-  if (target.step) execution.threads = 1;
+  if (target.has(CallFlag::step)) execution.threads = 1;
   return layer_problem(plan::cell_traits(shape.cell), shape.input, shape.hidden, shape.heads, target.rows, target.steps,
                        execution);
 }
@@ -61,10 +61,10 @@ plan::GpuLayerProblem scan_problem(const Recurrence& shape, bool backward, const
   scan.gates = scan.read_back = plan::cell_traits(shape.cell).gates();
   scan.computed = true;
   scan.alignment = row_alignment(shape.hidden * plan::size_of(scan.storage));
-  scan.lengths = target.lengths || target.packed > 0, scan.reset = target.reset;
+  scan.lengths = target.has(CallFlag::lengths) || target.packed > 0, scan.reset = target.has(CallFlag::reset);
   scan.regime = regime_of(target.execution, backward);
   problem.input = shape.input;
-  problem.keep_gates = target.training;
+  problem.keep_gates = target.has(CallFlag::training);
   return problem;
 }
 
@@ -75,9 +75,9 @@ plan::GpuDenseProblem dense_problem(const Recurrence& shape, bool backward, cons
   problem.rows = target.rows, problem.steps = target.steps;
   problem.hidden = shape.hidden, problem.heads = shape.heads;
   problem.backward = backward;
-  problem.training = target.training && !backward;
-  problem.ragged = target.lengths || target.packed > 0, problem.falling = target.falling;
-  problem.reset = target.reset, problem.reverse = shape.reverse;
+  problem.training = target.has(CallFlag::training) && !backward;
+  problem.ragged = target.has(CallFlag::lengths) || target.packed > 0, problem.falling = target.has(CallFlag::sorted);
+  problem.reset = target.has(CallFlag::reset), problem.reverse = shape.reverse;
   problem.every_state = shape.every_state;
   problem.exact = target.execution.exact && !backward;
   problem.clipped = backward && shape.gradient_clip > 0;
@@ -99,7 +99,7 @@ std::vector<PlanReport> explain_recurrence(const Recurrence& shape, bool backwar
     report.microseconds *= 2;  // gradients of weights and of inputs are two products
     for (PlanAlternative& other : report.alternatives) other.microseconds *= 2;
   }
-  if (target.step) report.why = "one step of one row, over and over, takes no other thread";
+  if (target.has(CallFlag::step)) report.why = "one step of one row, over and over, takes no other thread";
   if (!backward && !reads_panels(shape, forward_panels(target), target)) {
     report.plan += "; weights are read as they lie, since to pack them would take longer than it saves";
   }

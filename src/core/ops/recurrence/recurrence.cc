@@ -154,14 +154,15 @@ bool rounds_tape(const Recurrence& shape, const Target& target) {
 }
 
 bool takes_bf16(const Recurrence& shape, bool backward, const Target& target) {
-  if (target.device.is_cuda() || target.dtype != DType::f32 || target.step) return false;
+  if (target.device.is_cuda() || target.dtype != DType::f32 || target.has(CallFlag::step)) return false;
   return backward ? make_layer<float>(shape, target).takes_bf16_backward()
                   : make_forward<float>(shape, target).takes_bf16_forward();
 }
 
 bool reads_panels(const Recurrence& shape, Panels panels, const Target& target) {
   if (target.device.is_cuda()) return false;
-  if (!target.packs_each_call || panels != Panels::forward || shape.is_scan() || target.execution.exact) return true;
+  if (!target.has(CallFlag::packs_each_call) || panels != Panels::forward || shape.is_scan() || target.execution.exact)
+    return true;
   return plan::packing_pays(target.steps, target.positions(), cpu::machine());
 }
 
@@ -186,7 +187,7 @@ Op recurrence_forward(const Recurrence& shape) {
               return shape.is_scan() ? cuda_scan_forward(shape, target) : cuda_dense_forward(shape, target);
             return with_real(target.dtype, [&](auto real) -> std::unique_ptr<Executable> {
               using Real = decltype(real);
-              if (target.step) return std::make_unique<CpuStep<Real>>(shape, target);
+              if (target.has(CallFlag::step)) return std::make_unique<CpuStep<Real>>(shape, target);
               return std::make_unique<CpuForward<Real>>(shape, target);
             });
           },

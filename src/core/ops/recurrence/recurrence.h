@@ -58,7 +58,9 @@ bool reads_panels(const Recurrence& shape, Panels panels, const Target& target);
 /// Tells panels of one layer apart from those for other precisions and instruction sets.
 std::string panels_key(Panels panels, const Target& target);
 /// Returns the panels that a forward op on this target reads.
-inline Panels forward_panels(const Target& target) { return target.step ? Panels::step : Panels::forward; }
+inline Panels forward_panels(const Target& target) {
+  return target.has(CallFlag::step) ? Panels::step : Panels::forward;
+}
 
 /// Operands of recurrence_panels(), in order. Panels have a size of their own.
 struct PanelsOperand {

@@ -23,7 +23,8 @@ class OneByOne : public Executable {
 
  protected:
   OneByOne(const RecurrenceStack& stack, const Target& target)
-      : drops_(target.training && stack.dropout > 0), sequence_bytes_(sequence_bytes(stack.layers.front(), target)) {
+      : drops_(target.has(CallFlag::training) && stack.dropout > 0),
+        sequence_bytes_(sequence_bytes(stack.layers.front(), target)) {
     for (std::size_t l = 0; drops_ && l + 1 < stack.layers.size(); ++l) {
       const Dropout behind{stack.dropout, dropout_site(l)};
       dropouts_.push_back(dropout(stack.layers[l].hidden, behind).prepare(target));
@@ -183,8 +184,9 @@ double stack_microseconds(const RecurrenceStack& stack, const Target& target, co
 plan::GpuWavefront plan_gpu_stack(const RecurrenceStack& stack, const Target& target, const plan::GpuModel& gpu,
                                   bool backward) {
   const std::vector<Recurrence>& layers = stack.layers;
-  const bool drops = target.training && stack.dropout > 0;
-  if (target.execution.exact || layers.front().is_scan() || target.lengths || target.packed > 0 || drops) return {};
+  const bool drops = target.has(CallFlag::training) && stack.dropout > 0;
+  if (target.execution.exact || layers.front().is_scan() || target.has(CallFlag::lengths) || target.packed > 0 || drops)
+    return {};
   for (std::size_t l = 1; l < layers.size(); ++l) {
     if (!steps_follow(layers[l - 1], layers[l], target, backward)) return {};
   }

@@ -20,7 +20,7 @@ class Wavefront : public Executable {
  protected:
   Wavefront(const RecurrenceStack& stack, const Target& target, Index chunk)
       : shapes_(stack.layers),
-        dropout_(target.training ? stack.dropout : 0.0),
+        dropout_(target.has(CallFlag::training) ? stack.dropout : 0.0),
         chunk_(chunk),
         steps_(target.steps),
         threads_(resolve_threads(target.execution.threads)),
@@ -47,16 +47,12 @@ class Wavefront : public Executable {
   }
 
   /// The call as one layer's thread sees it. All layers read the batch before the first chunk.
-  template <class OperandsOf>
-  Call begin(const Call& call, const OperandsOf& operands_of) {
+  Call begin(const Call& call) {
     const int threads = resolve_threads(call.threads);
     require(threads == threads_, "threads must be {}, for which this program was prepared, not {}", threads_, threads);
     Call part = call;
     part.threads = 1;
-    for (std::size_t l = 0; l < layers_.size(); ++l) {
-      const auto operands = operands_of(l);
-      layers_[l]->begin(part, {operands.values});
-    }
+    for (const auto& layer : layers_) layer->begin(part);
     return part;
   }
 
@@ -65,8 +61,8 @@ class Wavefront : public Executable {
   void drop(std::size_t l, const Call& call, StepRange range, const Real* from, Real* to) const {
     const DropoutFactors<Real> factors({dropout_, dropout_site(l)}, call);
     const Recurrence& shape = shapes_[l];
-    const SequenceView<Real> sequence = strided(to, shape.y_strides, call.batch, shape.hidden);
-    layers_[l]->layer().geometry().for_positions(range, sequence.row_stride, sequence.step_stride, [&](Index first) {
+    const SequenceStrides at = strides_or(shape.y_strides, {steps_ * shape.hidden, shape.hidden});
+    layers_[l]->layer().geometry().for_positions(range, at.row, at.step, [&](Index first) {
       factors.for_each(first, first + shape.hidden, [&](Index i, Real factor) { to[i] = factor * from[i]; });
     });
   }
@@ -95,7 +91,7 @@ class WavefrontForward final : public Wavefront<CpuForward<Real>> {
 
   void run(const Call& call, const Operands& memory) override {
     const auto operands_of = [&](std::size_t l) { return StackForwardLayer(memory, this->layers_.size(), l); };
-    const Call part = this->begin(call, operands_of);
+    const Call part = this->begin(call);
     const auto run_chunk = [&](std::size_t l, Index chunk) {
       StackForwardLayer operands = operands_of(l);
       const StepRange range{chunk * this->chunk_, std::min(this->steps_, (chunk + 1) * this->chunk_)};
@@ -136,7 +132,7 @@ class WavefrontBackward final : public Wavefront<CpuBackward<Real>> {
       if (l > 0) operands.values[StackBackwardLayer::dx] = gradient;
       return operands;
     };
-    const Call part = this->begin(call, operands_of);
+    const Call part = this->begin(call);
     const auto run_chunk = [&](std::size_t from_top, Index chunk) {
       const std::size_t l = count - 1 - from_top;
       StackBackwardLayer operands = operands_of(l);

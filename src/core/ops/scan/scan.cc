@@ -82,9 +82,8 @@ struct Scan<Real>::Impl {
     wanted.rows = batch.rows;
     wanted.steps = batch.steps;
     wanted.positions = positions;
-    wanted.lengths = batch.lengths != nullptr;
-    wanted.reset = batch.reset != nullptr;
-    wanted.training = training || !on_gpu();
+    wanted.flags.set(CallFlag::lengths, batch.lengths != nullptr).set(CallFlag::reset, batch.reset != nullptr);
+    wanted.flags.set(CallFlag::training, training || !on_gpu());
     // Copies for a GPU have no gaps between steps.
     if (on_gpu()) {
       wanted.alignment = cuda::common_alignment(wanted.alignment, {form.channels * static_cast<Index>(sizeof(Real))});

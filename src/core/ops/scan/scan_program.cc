@@ -35,9 +35,7 @@ ops::Target scan_target(const ScanCallForm& form, const Execution& execution) {
   target.rows = form.rows;
   target.steps = form.steps;
   target.packed = form.positions;
-  target.lengths = form.lengths;
-  target.reset = form.reset;
-  target.training = form.training;
+  target.flags = form.flags;
   target.execution = execution;
   return target;
 }
@@ -93,7 +91,7 @@ struct ScanProgram::Impl {
         backward([this] { return ops::prepare_scan(shape, target, true); }) {
     const Pool<ops::ScanPass>::Lease there(forward);
     bytes = there->workspace_bytes();
-    if (!form.training) return;
+    if (!form.has(CallFlag::training)) return;
     const Pool<ops::ScanPass>::Lease back(backward);
     bytes = std::max(bytes, back->workspace_bytes());
   }
@@ -127,7 +125,8 @@ struct ScanProgram::Impl {
 
   ops::Call call(const Context& context, const Batch& batch, const Memory& workspace) const {
     ops::require_device(context, execution.device);
-    ops::require_batch(batch, {form.rows, form.steps, form.positions}, form.lengths, form.reset, execution.device);
+    ops::require_batch(batch, {form.rows, form.steps, form.positions}, form.has(CallFlag::lengths),
+                       form.has(CallFlag::reset), execution.device);
     ops::require_memory("workspace", workspace, bytes);
     ops::Call call;
     call.batch = batch;
@@ -149,7 +148,7 @@ std::shared_ptr<const ScanProgram> ScanProgram::get(const ScanCallForm& form, co
   whole.threads = execution.device.is_cuda() ? 1 : resolve_threads(execution.threads);
   return recent.get({form, whole, cpu::isa_generation()}, [&] {
     ops::check_dtype(form.dtype, whole.device);
-    ops::check_extent({form.rows, form.steps, form.positions}, form.lengths);
+    ops::check_extent({form.rows, form.steps, form.positions}, form.has(CallFlag::lengths));
     ops::check_alignment(form.alignment, form.dtype);
     // The constructor is private. NOLINTNEXTLINE(modernize-make-shared)
     return std::shared_ptr<const ScanProgram>(new ScanProgram(std::make_unique<Impl>(form, whole)));
@@ -163,7 +162,7 @@ std::size_t ScanProgram::workspace_bytes() const { return held().bytes; }
 std::string ScanProgram::explain() const {
   const Pool<ops::ScanPass>::Lease there(held().forward);
   std::string lines = "forward: " + there->explain();
-  if (!held().form.training) return lines;
+  if (!held().form.has(CallFlag::training)) return lines;
   const Pool<ops::ScanPass>::Lease back(held().backward);
   return lines + "\nbackward: " + back->explain();
 }
@@ -186,7 +185,7 @@ void ScanProgram::forward(const Context& context, const Forward& given) const {
 
 void ScanProgram::backward(const Context& context, const Backward& given) const {
   const Impl& impl = held();
-  require(impl.form.training, "a backward pass needs a program whose form is of training");
+  require(impl.form.has(CallFlag::training), "a backward pass needs a program whose form is of training");
   const ops::Call call = impl.call(context, given.batch, given.workspace);
   ops::GivenScanBackward memory;
   memory.terms = impl.terms({"terms.a", "terms.b", "terms.factor"}, given.terms);
