@@ -15,7 +15,6 @@ enum class FileKind {
   tensors,     ///< Another safetensors file.
   onnx,        ///< A model as ONNX.
   metrics,     ///< Metrics of a run, as JSON lines.
-  trials,      ///< Trials of a search, as JSON lines.
   cell,        ///< A custom cell, as JSON.
   benchmark,   ///< Results of a benchmark, as JSON.
   tables,      ///< Results of a benchmark, as Markdown.

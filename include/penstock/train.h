@@ -1,6 +1,6 @@
 #pragma once
 
-/// All headers of training and evaluation: the trainer, hyper-parameter search, scores of forecasts and labels.
+/// All headers of training and evaluation: the trainer, scores of forecasts and labels.
 #include "penstock/classify/labels.h"
 #include "penstock/forecast/score.h"
 #include "penstock/train/fine_tune.h"
@@ -9,5 +9,4 @@
 #include "penstock/train/layer_profile.h"
 #include "penstock/train/profile.h"
 #include "penstock/train/score_rows.h"
-#include "penstock/train/search.h"
 #include "penstock/train/train.h"

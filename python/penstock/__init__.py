@@ -41,7 +41,6 @@ from .scans import log_scan, log_scan_backward, scan, scan_backward
 TYPE_CHECKING = False  # typing.TYPE_CHECKING without the import
 if TYPE_CHECKING:  # names that __getattr__() below imports on first use
     from . import csp, datasets, equations, interchange, reference, training, variants
-    from ._search import SearchResult, search
     from .equations import OwnCell, cell, load_cell
     from .datasets import Dataset, open_labelled, open_labelled_texts, open_series, open_sound, open_task, open_text
     from .training import Evaluation, Progress, TrainResult, evaluate, train
@@ -69,7 +68,6 @@ __all__ = [
     "Progress",
     "Recurrent",
     "SLSTMCell",
-    "SearchResult",
     "Session",
     "SessionBatch",
     "Tape",
@@ -91,7 +89,6 @@ __all__ = [
     "open_text",
     "scan",
     "scan_backward",
-    "search",
     "system_info",
     "train",
     "csp",
@@ -111,7 +108,6 @@ _NAMES = {
     "datasets": ("Dataset", "open_labelled", "open_labelled_texts", "open_series", "open_sound", "open_task", "open_text"),
     "equations": ("OwnCell", "cell", "load_cell"),
     "training": ("Evaluation", "Progress", "TrainResult", "evaluate", "train"),
-    "_search": ("SearchResult", "search"),
 }
 
 

@@ -231,6 +231,8 @@ def attribute_hint(name: str) -> str:
     modules = ("RNN", "GRU", "LSTM", "SLSTM", "MinGRU", "MinLSTM", "convert", "convert_back", "SequenceModel")
     if name in modules:
         return f"; penstock.torch has {name}"
+    if name == "search":
+        return "; examples/search_settings.py searches settings with Optuna"
     methods = [method for method in ("load", "save", "predict", "generate") if name in (method, f"{method}_model")]
     if methods:
         return f"; it is a method: penstock.Model.{methods[0]}"

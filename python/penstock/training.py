@@ -10,7 +10,6 @@ from ._given import dataset_of, model_of
 from ._keywords import defaults, explain_keywords, warn_caller
 from ._progress import bar_for
 from ._remedies import in_python
-from ._search import SEARCHED, print_trial, search_result
 from .datasets import describe_data, scored_unit
 from .errors import InvalidArgument, IoFailure
 
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, TextIO
 
-    from ._search import SearchResult
     from .datasets import Dataset
     from .models import Model
 
@@ -77,7 +75,6 @@ class TrainResult:
     checkpoint_error: str = ""  #: Why the last checkpoint could not be written; empty if it was.
     share: float = 1.0  #: Weight of the layers in the answer, 0 to 1, beside a linear forecast or filters.
     filter_share: float = 0.0  #: Weight of the filters of labelled sequences in the answer.
-    search: SearchResult | None = None  #: Result of the search before the training, if there was one.
 
 
 def train(
@@ -87,7 +84,6 @@ def train(
     steps: int | None = None,
     seconds: float | None = None,
     epochs: float | None = None,
-    search: float | None = None,
     seeds: int = 1,
     filters: bool = True,
     batch: int | None = None,
@@ -139,10 +135,6 @@ def train(
         steps: Limit in batches. 0: no such limit, if there is another one.
         seconds: Limit in wall time, in seconds. 0: no such limit.
         epochs: Limit in passes over the data. 0: no such limit.
-        search: Minutes of a :func:`penstock.search` before the training, over everything that the arguments of the
-            model and ``learning_rate`` leave open. Other options hold for the trials, too. The model is replaced by a
-            new one with the best cell, width and dropout. Trials are recorded in the file ``checkpoint`` with the
-            suffix ``.search``.
         seeds: Number of models to train, each for the given limits: one from the model's own weights, the others from
             the next seeds, or from the same weights for a model of :meth:`Model.continue_from`. The model becomes
             their mean.
@@ -170,7 +162,7 @@ def train(
             also one at every hundredth of the run.
         checkpoint: A file that the run writes, to be continued bit for bit with ``resume=True`` and the same options.
         checkpoint_every: Seconds between checkpoints.
-        resume: True: continues from ``checkpoint``, or from the search of a run that was interrupted during it.
+        resume: True: continues from ``checkpoint``.
         metrics: A file for all measurements as JSON lines.
         tensorboard: A folder for the same measurements as TensorBoard events.
         seed: Seed of dropout and of the order of the data.
@@ -198,8 +190,6 @@ def train(
     weights, chrono = model._initial
     request |= {
         "device": model._on(device),
-        "search": None if search is None else 60.0 * search,
-        "fixed": [name for name in SEARCHED if name in model._arguments],
         "layers": any(said[name] != usual[name] for name in _OF_LAYERS),
         "continues": model._continues,
         "initial_weights": weights,
@@ -217,19 +207,15 @@ def train(
         bar.validated(Progress(**fields), Evaluation(**evaluation))
 
     try:
-        result: dict[str, Any] = _core.fit(
-            model._model, data._dataset, request, report, validated, None if progress is False else print_trial
-        )
+        result: dict[str, Any] = _core.fit(model._model, data._dataset, request, report, validated)
     except (InvalidArgument, IoFailure) as error:
         raise type(error)(in_python(str(error))) from None
     finally:
         bar.close()
-    found = search_result(result.pop("search"), model._arguments, model.spec["blocks"])
     last, validation, weight = Progress(**result.pop("last")), result.pop("validation"), result.pop("weight")
     result["gave_up"] = in_python(result["gave_up"])
-    if found is None or not found.interrupted:
-        model._data = model._model.data()
-        model._history = _history(model, data, last.step, validation, found, weight)
+    model._data = model._model.data()
+    model._history = _history(model, data, last.step, validation, weight)
     if result["gave_up"]:
         warn_caller(result["gave_up"])
     if result.pop("filters_alone"):
@@ -237,7 +223,7 @@ def train(
             "too few sequences are held out to say what layers add: the filters stand alone (filters=False trains "
             "layers)"
         )
-    return TrainResult(last, None if validation is None else Evaluation(**validation), **result, search=found)
+    return TrainResult(last, None if validation is None else Evaluation(**validation), **result)
 
 
 #: The field of the library's request for each argument of :func:`train` that is taken as it is.
@@ -262,7 +248,7 @@ def _score_text(task, validation, unit):
     return f"{value} on {validation['scored']:,} held-out {unit}"
 
 
-def _history(model, data, steps, validation, found, weight):
+def _history(model, data, steps, validation, weight):
     """Returns the history of a model that was just trained, as ``penstock train`` writes it to its files."""
     description = data.description
     return {
@@ -272,7 +258,6 @@ def _history(model, data, steps, validation, found, weight):
         "version": _core.system_info()["version"],
         "steps": steps,
         "origin": model._origin,
-        "search": "" if found is None else f"{len(found.trials)} trials in {found.seconds:.0f} s",
         "weight": weight,
     }
 

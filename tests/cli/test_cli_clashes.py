@@ -101,7 +101,6 @@ OUTPUTS = [
     (TRAIN, ["--checkpoint", "a", "--metrics", "./a"], "--checkpoint and --metrics"),
     (TRAIN, ["-o", "a", "--metrics", "a.checkpoint"], "--checkpoint and --metrics"),
     (TRAIN, ["-o", "a", "--metrics", "a.checkpoint.2", "--seeds", 2], "--metrics and --checkpoint"),
-    (TRAIN, ["-o", "a", "--metrics", "a.checkpoint.search", "--search", 0.01], "--checkpoint and --metrics"),
     (TRAIN, ["-o", "folder/../a", "--metrics", "folder/../folder/../a"], "--output and --metrics"),
     (TRAIN, ["-o", "nowhere/a", "--metrics", "nowhere/../nowhere/a"], "--output and --metrics"),
     (TRAIN, ["-o", "dangling", "--metrics", "new"], "--output and --metrics"),

@@ -69,8 +69,7 @@ def test_initial_weights_are_an_option(models, tmp_path):
         (["--initial-weights", "orthogonal"], "--initial-weights orthogonal needs a cell with a recurrent matrix, such as "
                                               "gru or lstm: mingru has none"),
         (["--chrono", 1.5], "--chrono must be above 2 steps, or 0, not 1.5"),
-        (["--chrono", 9, "--search", 1], "--search chooses the weights that a run starts from: leave out "
-                                         "--initial-weights and --chrono"),
+        (["--search", 1], "there is no option '--search': examples/search_settings.py searches settings with Optuna"),
         (["--rollbacks", -1], "--rollbacks must not be negative, not -1"),
     ],
 )  # fmt: skip

@@ -98,7 +98,6 @@ def test_long_texts_are_cut_and_incomplete_rows_left_out(tmp_path):
 
 def test_what_is_refused(trained, tmp_path):
     folder, _ = trained
-    refused("train", "train.csv", "--search", 1, says="does not apply to labelled texts", status=2, cwd=folder)
     refused("train", "train.csv", "--longest", 0, says="--longest must be 1 to", status=2, cwd=folder)
     refused("train", "train.csv", "--text-column", "words", says='has no column "words"', status=2, cwd=folder)
     (tmp_path / "one.csv").write_text("text,label\n" + "".join(f"a film of {i} hours,good\n" for i in range(20)))

@@ -56,11 +56,6 @@ def lines(content):
     return end
 
 
-def search(content):
-    """Reads the record of a search, or the checkpoint beside it."""
-    return lines(content) if content.startswith(b"{") else by_program(content)
-
-
 def keras(content):
     """Reads a file of Keras, whose archive says when it was written."""
     import io
@@ -138,7 +133,6 @@ def program_writers():
                [*TRAIN[:-1], 1, "--steps", 9, "-o", "side.safetensors", "--checkpoint", "c", "--resume", "--metrics", "out/m.jsonl"],
                accepts=lines, side=True, grows=True, appends=True, before={"c": "c1.safetensors"}),
         Writer("train: events", "", [*SIDE, "--tensorboard", "out"], accepts=events, side=True, grows=True),
-        Writer("train: search", "c.search", [*SIDE, "--search", 0.01, "--checkpoint", "out/c"], accepts=search, side=True),
         Writer("predict: rows", "f.csv", ["predict", "m{v}.safetensors", "series.csv", "--force", "-o", "out/f.csv"]),
         Writer("predict: long", "f.csv", ["predict", "m{v}.safetensors", "series.csv", "--force", "--long", "-o", "out/f.csv"]),
         Writer("stream: state", "s.json", ["stream", "m1.safetensors", "--state", "out/s.json"], stdin="series.csv"),

@@ -18,7 +18,7 @@ MODULES = ["penstock", *(f"penstock.{name}" for name in ("csp", "cuda", "dataset
 
 @pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
 def test_example(example, tmp_path):
-    for package in re.findall(r"^(?:import|from) (torch|sklearn)\b", example.read_text(), re.M):
+    for package in re.findall(r"^(?:import|from) (torch|sklearn|optuna)\b", example.read_text(), re.M):
         pytest.importorskip(package, reason=f"{package} is not installed")
     arguments = ["README.md", "1"] if example.name == "write_text.py" else []
     if arguments:

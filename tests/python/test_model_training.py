@@ -33,23 +33,6 @@ def test_training_goes_on_from_a_model(forecaster, classifier, folder):
         penstock.Model.continue_from(classifier, data)
 
 
-def test_a_search_tries_choices_and_goes_on(folder, capsys):
-    data = penstock.open_labelled(folder / "labelled.csv")
-    options = {"model": {"blocks": 1, "width": 8, "dropout": 0.0, "cell": "gru"}, "steps": 10, "threads": 1}
-    found = penstock.search(data, 1.0, **options, record=folder / "record")
-    assert len(found.trials) == 7 and sorted(len(trial["losses"]) for trial in found.trials) == [1, 1, 1, 1, 3, 3, 3]
-    assert {trial["cell"] for trial in found.trials} == {"gru"} and found.trials[0]["learning_rate"] == 3e-3
-    assert found.model["width"] == 8 and found.learning_rate in [trial["learning_rate"] for trial in found.trials]
-    assert found.loss == min(np.mean(trial["losses"]) for trial in found.trials if len(trial["losses"]) == 3)
-    assert len(capsys.readouterr().err.splitlines()) == 13
-    again = penstock.search(data, 1.0, **options, record=folder / "record", resume=True, progress=False)
-    assert again.model == found.model and again.trials == found.trials
-    model = penstock.Model(data, **found.model)
-    penstock.train(model, data, steps=5, learning_rate=found.learning_rate, filters=False, **QUICK)
-    with pytest.raises(penstock.Unsupported, match="data that have an end"):
-        penstock.search(penstock.open_task("parity"), 1.0)
-
-
 def test_training_takes_what_suits_the_data(folder):
     data = penstock.open_series(folder / "series.csv", from_last=True, autoregression=True, transform="auto")
     model = penstock.Model(data, from_last=True, width=8, blocks=1)
@@ -111,50 +94,15 @@ def test_training_from_several_seeds_makes_their_mean(folder, tmp_path):
         penstock.train(model, data, seeds=1100, **QUICK)
 
 
-def test_training_searches_first(folder):
-    data = penstock.open_series(folder / "series.csv", inputs=["level"])
-    model = penstock.Model(data, cell="gru", dropout=0.0, **SMALL)
-    result = penstock.train(model, data, search=0.05, steps=4, learning_rate=0.01, **QUICK)
-    assert len(result.search.trials) >= 1 and result.last.step == 4
-    assert {(trial["cell"], trial["width"]) for trial in result.search.trials} == {("gru", 16)}
-    again = penstock.Model.continue_from(model, penstock.open_series(folder / "series.csv", origin=model))
-    with pytest.raises(penstock.InvalidArgument, match="search cannot be combined with weights to continue from"):
-        penstock.train(again, data, search=1, **QUICK)
-
-
-def test_a_search_obeys_the_options_of_the_run_and_resumes(folder, tmp_path, monkeypatch):
-    """An interrupted search leaves a record and no checkpoint: ``resume=True`` continues it, then trains."""
+def test_what_cannot_be_resumed(folder, tmp_path):
     data = penstock.open_text(folder / "text.txt")
-    options = dict(QUICK, search=1.0, steps=3, learning_rate=0.01, checkpoint=tmp_path / "c")
-
-    def model():
-        return penstock.Model(data, cell="gru", dropout=0.0, **SMALL)
-
-    def stop(*arguments):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(penstock.training, "print_trial", stop)
-    half = penstock.train(model(), data, **options | {"progress": io.StringIO()})
-    assert half.interrupted and half.last.step == 0 and len(half.search.trials) == 1
-    assert (tmp_path / "c.search").exists() and not (tmp_path / "c").exists()
-    monkeypatch.undo()
-    resumed = model()
-    whole = penstock.train(resumed, data, resume=True, **options)
-    assert len(whole.search.trials[0]["losses"]) == 3 and whole.last.step == 3
-    assert whole.search.trials[0]["losses"][0] == half.search.trials[0]["losses"][0]
-    data, alone = penstock.open_text(folder / "text.txt"), model()
-    penstock.train(alone, data, steps=3, learning_rate=0.01, **QUICK)
-    tokens = np.arange(9, dtype=np.int32)
-    assert (alone.forward(tokens)[0] == resumed.forward(tokens)[0]).all()
-    with pytest.raises(penstock.InvalidArgument, match=r"resume: .*d\.search is of a run with search"):
-        (tmp_path / "d.search").write_text("{}")
-        penstock.train(alone, data, steps=3, resume=True, checkpoint=tmp_path / "d", **QUICK)
+    model = penstock.Model(data, cell="gru", dropout=0.0, **SMALL)
     with pytest.raises(penstock.IoFailure, match="resume: there is no checkpoint"):
-        penstock.train(alone, data, steps=3, resume=True, checkpoint=tmp_path / "e", **QUICK)
+        penstock.train(model, data, steps=3, resume=True, checkpoint=tmp_path / "e", **QUICK)
     with pytest.raises(penstock.InvalidArgument, match="resume needs checkpoint"):
-        penstock.train(alone, data, steps=3, resume=True, **QUICK)
+        penstock.train(model, data, steps=3, resume=True, **QUICK)
     with pytest.raises(penstock.InvalidArgument, match="steps, seconds or epochs must be above 0"):
-        penstock.train(alone, data, steps=0, **QUICK)
+        penstock.train(model, data, steps=0, **QUICK)
 
 
 def test_a_run_without_a_hold_out_set_keeps_its_last_weights(folder):

@@ -67,18 +67,12 @@ WRITERS = {
     "OwnCell.save": ("cell.json", lambda folder, path: leaky.save(path)),
     "metrics": ("metrics.jsonl", lambda folder, path: train(folder, metrics=path)),
     "checkpoint": ("checkpoint", lambda folder, path: train(folder, checkpoint=path)),
-    "search": ("trials", lambda folder, path: search(folder, path)),
 }
 
 
 def train(folder, **files):
     data = penstock.open_series(folder / "data.csv")
     return penstock.train(penstock.Model(data, **SMALL), data, **QUICK, **files)
-
-
-def search(folder, path):
-    data = penstock.open_series(folder / "data.csv")
-    return penstock.search(data, 0.02, model=SMALL, steps=2, record=path, threads=1, progress=False)
 
 
 @pytest.mark.parametrize("writer", WRITERS)

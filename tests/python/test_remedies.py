@@ -62,8 +62,6 @@ def test_initial_weights_of_models(path):
     assert len({standard, *others}) == 4
     with pytest.raises(penstock.InvalidArgument, match="initial_weights must be one of standard, uniform, orthogonal, identity"):
         model_of(data, initial_weights="glorot")
-    with pytest.raises(penstock.InvalidArgument, match="search chooses the weights that a run starts from: leave out initial_weights and chrono"):
-        penstock.train(model_of(data, cell="gru", chrono=9), data, search=0.1, **QUICK)
 
 
 def test_models_of_other_seeds_start_alike(path):

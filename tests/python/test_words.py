@@ -88,9 +88,9 @@ def explained():
 
 def test_every_public_function_explains_itself():
     found = dict(explained())
-    assert {"Model", "Session", "Recurrent", "GRUCell", "train", "evaluate", "search", "open_text"} <= set(found)
+    assert {"Model", "Session", "Recurrent", "GRUCell", "train", "evaluate", "open_text"} <= set(found)
     for name, value in found.items():
-        if name in ("Progress", "TrainResult", "Evaluation", "SearchResult", "Dataset", "OwnCell"):
+        if name in ("Progress", "TrainResult", "Evaluation", "Dataset", "OwnCell"):
             continue  # which the package makes
         with pytest.raises(TypeError, match=rf"^{name}\(\) has no argument 'zzz', only "):
             value(zzz=1)
@@ -120,8 +120,6 @@ def test_what_is_no_dataset_and_no_model(model, data):
         (lambda: penstock.train(model, "a.csv"),
          "data must be a penstock.Dataset, which penstock.open_series('a.csv') returns, not str"),
         (lambda: penstock.evaluate(model, "a.csv"),
-         "data must be a penstock.Dataset, which penstock.open_series('a.csv') returns, not str"),
-        (lambda: penstock.search("a.csv", 1),
          "data must be a penstock.Dataset, which penstock.open_series('a.csv') returns, not str"),
         (lambda: penstock.train(data, model), "model must be a penstock.Model, not a Dataset: penstock.Model(data) makes one"),
         (lambda: penstock.train(model, model),

@@ -79,7 +79,7 @@ class CheckDeps(unittest.TestCase):
         self.check_refused("src/core/stream/session.cc", '#include "io/file.h"', "stream may not see io")
 
     def test_only_data_and_what_is_above_see_its_public_headers(self):
-        for header in ("data.h", "data/series.h", "train/search.h", "forecast/score.h", "classify/labels.h", "penstock.h"):
+        for header in ("data.h", "data/series.h", "train/guard.h", "forecast/score.h", "classify/labels.h", "penstock.h"):
             line = f'#include "penstock/{header}"'
             self.check_refused("src/core/nn/layer.h", line, "nn is below data or beside it")
             self.check_refused("src/core/stream/session.cc", line, "stream is below data or beside it")

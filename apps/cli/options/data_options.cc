@@ -308,7 +308,6 @@ void refuse_foreign_options(const CLI::App& app, const DataOptions& options, Dat
       {{task}, {"--task-length", "--validation-length", "--modulus", "--copy-tokens"}},
       {{text, series, sound}, {"--length", "--no-carry"}},  // the others' sequences are never cut
       {{series}, {"--no-changes"}},
-      {{text, series, labelled, sound}, {"--search"}},  // of what is generated without end there is no part
   };
   for (const Scope& scope : scopes) {
     if (std::ranges::find(scope.kinds, kind) != scope.kinds.end()) continue;

@@ -125,6 +125,9 @@ std::string without_option(const CLI::App& app, const std::string& name) {
   const auto is_one_of = [&](std::initializer_list<std::string_view> words) {
     return std::ranges::find(words, name) != words.end();
   };
+  if (app.get_name() == "train" && is_one_of({"--search", "--hpo", "--tune"})) {
+    return ": examples/search_settings.py searches settings with Optuna";
+  }
   const bool data = is_one_of({"--data", "--dataset", "--file", "--input", "--csv", "--train-data", "-d", "-f", "-i"});
   const bool model = is_one_of({"--model", "-m", "--checkpoint", "--weights"});
   for (const CLI::Option* option : app.get_options([](const CLI::Option* o) { return o->get_positional(); })) {

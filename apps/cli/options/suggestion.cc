@@ -74,7 +74,6 @@ constexpr std::pair<const char*, const char*> meanings[] = {
     {"--seeds", "--ensemble"},
     {"--init", "--finetune --fine-tune --pretrained"},
     {"--patience", "--early-stopping"},
-    {"--search", "--hpo"},
     {"train", "fit learn"},
     {"generate", "sample write complete"},
     {"predict", "forecast classify infer run"},

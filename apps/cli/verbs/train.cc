@@ -22,7 +22,6 @@
 #include "verbs/train/arguments.h"
 #include "verbs/train/files.h"
 #include "verbs/train/score.h"
-#include "verbs/train/search.h"
 #include "verbs/train/summary.h"
 #include "verbs/verbs.h"
 
@@ -58,7 +57,6 @@ class TrainingRun {
     catch_interrupts();
     Model model = make_model();
     FitResult result = fit_all(model);
-    if (result.search && result.search->interrupted) return interrupted_status();
     result.gave_up = with_options(app_, result.gave_up);
     if (result.interrupted && !plan_.trains_layers()) return interrupted_status();  // a fit in closed form is not kept
     save_patiently(model, arguments_.output, history(model, result), result.last.seconds);
@@ -74,7 +72,7 @@ class TrainingRun {
   }
 
  private:
-  /// Searches, trains, finishes and scores a model. After an interrupt the model is as trained so far, which --resume
+  /// Trains, finishes and scores a model. After an interrupt the model is as trained so far, which --resume
   /// continues.
   FitResult fit_all(Model& model) {
     measures_ = measures_of();
@@ -82,16 +80,6 @@ class TrainingRun {
     if (plan_.filters_alone && !arguments_.quiet) say(introduction_of_filters(start, given_for_layers(app_)));
     if (plan_.linear_alone && !arguments_.quiet) say(introduction_of_linear(start, model));
     FitCallbacks callbacks;
-    std::optional<SearchReport> searching;
-    if (plan_.request.search) {
-      callbacks.search = searching.emplace(*plan_.request.search, arguments_.quiet).callbacks();
-    }
-    callbacks.searched = [&](const SearchResult& found) {
-      searching.reset();
-      if (arguments_.quiet) return;
-      say(found.interrupted ? "stop   the same command with --resume continues the search\n"
-                            : fmt::format("found  {}\n", describe_search(found)));
-    };
     callbacks.begin = [&](const Model& member, Index number, TrainOptions& options) {
       return begin(member, number, options);
     };
@@ -138,7 +126,6 @@ class TrainingRun {
                     .version = PENSTOCK_VERSION,
                     .steps = result.last.step,
                     .origin = origin_ ? origin_->describe() : "",
-                    .search = result.search ? describe_search(*result.search) : "",
                     .weight = result.weight()};
     if (arguments_.data.sources.size() > 1) {
       history.data += fmt::format(" and {} more", arguments_.data.sources.size() - 1);
@@ -194,12 +181,12 @@ class TrainingRun {
     say(fmt::format("device {}: {}\n", to_string(plan_.options.execution.device), printable(why)));
   }
 
-  /// Returns the spec of a fresh model if layers are searched or not trained, else of the one that training continues.
+  /// Returns the spec of a fresh model if layers are not trained, else of the one that training continues.
   ModelSpec spec() const {
     ModelSpec result = suggest_spec(*data_.dataset, arguments_.model.cell.value_or(""), plan_.options.execution.device);
     result.from_last = data_.dataset->description().forecasts_an_input();
     take_autoregression(result, *data_.dataset);
-    if (resumed_ && !plan_.request.search && !plan_.filters_alone) result = *resumed_;
+    if (resumed_ && !plan_.filters_alone) result = *resumed_;
     arguments_.model.apply(result);
     return result;
   }
@@ -257,7 +244,6 @@ class TrainingRun {
     for (Index i = 0; own_checkpoint_ && i < plan_.request.seeds; ++i) {
       std::filesystem::remove(member_path(plan_.options.checkpoint_path, i), ignored);
     }
-    if (own_checkpoint_) std::filesystem::remove(search_record(plan_.options.checkpoint_path), ignored);
   }
 
   void print(const Model& model, const FitResult& result) const {

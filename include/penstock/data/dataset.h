@@ -64,12 +64,6 @@ class Dataset {
   virtual const training::SeriesRows* series_rows() const { return nullptr; }
   /// Internal. Returns labelled sequences or texts; null for other data.
   virtual const data::LabelledPasses* labelled_passes() const { return nullptr; }
-  /// Internal. Returns how many different divisions of the training part are worth averaging over; 0 for data that
-  /// cannot be divided, such as a task that is generated without end.
-  virtual Index folds() const { return 0; }
-  /// Internal. Returns the training part as a dataset with a hold-out set of its own: the end of a series, a text or a
-  /// sound; of labelled sequences, other ones for each fold. Throws Error(bad_input) if it is too small.
-  virtual std::unique_ptr<Dataset> inner(Index /*fold*/) const { return nullptr; }
 };
 
 /// A table in memory: text in the format of a file, or columns (table_of_arrow()).

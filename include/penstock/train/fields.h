@@ -51,8 +51,6 @@ void visit_fields(FieldsOf<TrainOptions> auto& options, const auto& visit) {
 void visit_fields(FieldsOf<FitRequest> auto& request, const auto& visit) {
   visit_open_options(visit, request);
   visit("seeds", request.seeds);
-  visit("search", request.search);
-  visit("fixed", request.fixed);
   visit("resume", request.resume);
   visit("filters", request.filters);
   visit("layers", request.layers);

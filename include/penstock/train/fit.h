@@ -8,11 +8,10 @@
 
 #include "penstock/initial_weights.h"
 #include "penstock/output_files.h"
-#include "penstock/train/search.h"
 #include "penstock/train/train.h"
 
-/// A whole run as `penstock train` and Python's train() make it: complete its options, search, train the layers, fit
-/// the other parts, score the model, refit them.
+/// A whole run as `penstock train` and Python's train() make it: complete its options, train the layers, fit the
+/// other parts, score the model, refit them.
 namespace penstock {
 
 /// A run as its caller asks for it. complete() fills in what is left empty, by the data and the device.
@@ -27,10 +26,6 @@ struct FitRequest {
   std::optional<Precision> precision = {};
   bool automatic = false;  ///< settle_device() chooses the device.
   Index seeds = 1;         ///< Models to train, each with the next seed. The result is their mean.
-  /// Seconds of a search() before the training; it is recorded in search_record(). A learning rate that is given stays
-  /// as it is, and so do the fields of SearchChoice that `fixed` names.
-  std::optional<double> search = {};
-  std::vector<std::string> fixed = {};
   bool resume = false;  ///< Continues from the checkpoint. Later models continue from theirs if they have one.
   bool filters = true;  ///< FinishOptions::filters
   /// Trains layers even if linear_stands_alone(). Limits, batch sizes, a learning rate, seeds and the like do so, too.
@@ -51,12 +46,8 @@ struct FitPlan {
   bool trains_layers() const { return !filters_alone && !linear_alone; }
 };
 
-/// Returns the file in which the search of a run is recorded, next to its checkpoint; empty for an empty path.
-std::string search_record(const std::string& checkpoint);
-
 /// Returns whether a run continues from its checkpoint. Throws Error if FitRequest::resume is set in vain: io_failure
-/// if there is neither a checkpoint nor the record of a search; invalid_argument for the record of a search that is not
-/// asked for.
+/// if there is no checkpoint; invalid_argument without its path.
 bool resumes(const FitRequest& request);
 
 /// Completes a request. The dataset is left unchanged. Throws Error(invalid_argument) for limits of 0 and for requests
@@ -77,8 +68,7 @@ struct FitResult : TrainResult {
     std::uint64_t seed;
     TrainResult result;
   };
-  std::vector<Member> members;         ///< Empty without training of layers.
-  std::optional<SearchResult> search;  ///< Of FitRequest::search. If it was interrupted, the run ended with it.
+  std::vector<Member> members;  ///< Empty without training of layers.
   Finished finished;
 
   /// Returns whether the run has ended and the model was scored.
@@ -89,9 +79,6 @@ struct FitResult : TrainResult {
 
 /// Functions that fit() calls from its own thread. Each may be empty.
 struct FitCallbacks {
-  SearchCallbacks search;  ///< Called during the search; SearchCallbacks::stop is replaced by `stop`.
-  /// Called after the search.
-  std::function<void(const SearchResult& result)> searched;
   /// Called before model `number` is trained with `options`, whose paths and seed are its own. Returns the callbacks
   /// of this training; TrainCallbacks::stop is replaced by `stop`.
   std::function<TrainCallbacks(const Model& model, Index number, TrainOptions& options)> begin;
@@ -111,7 +98,7 @@ std::vector<OutputFile> training_outputs(const FitRequest& request,
                                          const std::array<const char*, 3>& names = {"checkpoint_path", "metrics_path",
                                                                                     "tensorboard_path"});
 
-/// Runs a plan. After a search, `model` is a new one of the best choice. Trains `model` and the models with the next
+/// Runs a plan. Trains `model` and the models with the next
 /// seeds, combines them and calls finish_training(). Then scores the model on the hold-out set and calls refit().
 /// Throws what these functions throw, and Error(invalid_argument) for an impossible number of seeds.
 FitResult fit(Model& model, Dataset& data, const FitPlan& plan, const FitCallbacks& callbacks = {});

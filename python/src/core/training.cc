@@ -14,7 +14,6 @@
 #include "models.h"
 #include "penstock/train/fields.h"
 #include "penstock/train/fit.h"
-#include "penstock/train/search.h"
 
 namespace penstock::python {
 
@@ -45,37 +44,12 @@ FitRequest request_from(const nb::dict& fields) {
   return request;
 }
 
-nb::dict describe(const SearchChoice& choice) {
-  return dict_of({{"cell", choice.cell},
-                  {"width", choice.width},
-                  {"dropout", choice.dropout},
-                  {"learning_rate", choice.learning_rate}});
-}
-
-nb::dict describe(const SearchTrial& trial) {
-  nb::dict result = describe(trial.choice);
-  result["losses"] = trial.losses;
-  result["seconds"] = trial.seconds;
-  return result;
-}
-
-nb::dict describe(const SearchResult& result) {
-  nb::list trials;
-  for (const SearchTrial& trial : result.trials) trials.append(describe(trial));
-  return dict_of({{"best", describe(result.best)},
-                  {"loss", result.loss()},
-                  {"trials", trials},
-                  {"seconds", result.seconds},
-                  {"interrupted", result.interrupted}});
-}
-
 /// Calls Python callbacks from the training, which runs without the GIL. An exception of a callback ends the training
 /// after the step and is raised again when everything is saved. Ctrl-C ends it in the same way without an error; the
 /// result is then marked as interrupted.
 class Reports {
  public:
-  Reports(nb::handle progress, nb::handle validation, nb::handle trial)
-      : progress_(progress), validation_(validation), trial_(trial) {}
+  Reports(nb::handle progress, nb::handle validation) : progress_(progress), validation_(validation) {}
 
   TrainCallbacks callbacks() {
     TrainCallbacks callbacks;
@@ -88,15 +62,6 @@ class Reports {
     return callbacks;
   }
 
-  SearchCallbacks search_callbacks() {
-    SearchCallbacks callbacks;
-    callbacks.trial = [this](const SearchTrial& trial, Index number, bool best) {
-      call(trial_, [&] { return nb::make_tuple(describe(trial), number, best); });
-    };
-    callbacks.stop = [this] { return asked_to_stop(); };
-    return callbacks;
-  }
-
   /// Returns whether a callback has failed or a signal has come.
   bool asked_to_stop() {
     const nb::gil_scoped_acquire locked;
@@ -104,10 +69,9 @@ class Reports {
     return failure_.has_value();
   }
 
-  /// Raises the exception of a callback again, if there was one. After Ctrl-C, what was done so far is a result, if
-  /// there is any.
-  void raise(bool has_result = true) {
-    if (failure_ && !(has_result && failure_->matches(PyExc_KeyboardInterrupt))) throw std::move(*failure_);
+  /// Raises the exception of a callback again, if there was one. After Ctrl-C, what was done so far is a result.
+  void raise() {
+    if (failure_ && !failure_->matches(PyExc_KeyboardInterrupt)) throw std::move(*failure_);
   }
 
   /// Calls a function of Python, unless it is None, with the tuple that arguments() returns.
@@ -124,14 +88,14 @@ class Reports {
   }
 
  private:
-  nb::handle progress_, validation_, trial_;
+  nb::handle progress_, validation_;
   std::optional<nb::python_error> failure_;
 };
 
 /// Runs fit(). Ctrl-C is no error: the model stays as the completed steps left it.
 nb::dict run_fit(SharedModel& shared, SharedDataset& data, const nb::dict& fields, nb::handle progress,
-                 nb::handle validation, nb::handle trial) {
-  Reports reports(progress, validation, trial);
+                 nb::handle validation) {
+  Reports reports(progress, validation);
   const FitRequest request = request_from(fields);
   check_outputs({}, training_outputs(request, {"checkpoint", "metrics", "tensorboard"}), advice_to_remove);
   FitPlan plan;
@@ -140,7 +104,6 @@ nb::dict run_fit(SharedModel& shared, SharedDataset& data, const nb::dict& field
     const SharedModel::Writing model(shared);
     const SharedDataset::Writing dataset(data);
     FitCallbacks callbacks;
-    callbacks.search = reports.search_callbacks();
     callbacks.begin = [&](const auto&...) { return reports.callbacks(); };
     callbacks.stop = [&] { return reports.asked_to_stop(); };
     const nb::gil_scoped_release unlocked;
@@ -148,11 +111,10 @@ nb::dict run_fit(SharedModel& shared, SharedDataset& data, const nb::dict& field
     settle_device(plan, (*model).spec(), **dataset);
     result = fit(*model, **dataset, plan, callbacks);
   }
-  reports.raise(!result.search || !result.search->trials.empty());
+  reports.raise();
   const Finished& finished = result.finished;
   const bool scored = result.validation && result.validation->scored > 0;
   return dict_of({{"last", fields_of(result.last)},
-                  {"search", result.search ? nb::object(describe(*result.search)) : nb::none()},
                   {"filters_alone", plan.filters_alone},
                   {"interrupted", result.interrupted},
                   {"stopped_early", result.stopped_early},
@@ -199,50 +161,16 @@ std::pair<double, double> run_filters(SharedModel& shared, SharedDataset& data, 
   return {shares.layers, shares.filters};
 }
 
-/// Runs a search and returns the trials and the best choice. An exception of the callback ends the search and is raised
-/// again. Ctrl-C ends it, too.
-nb::dict run_search(SharedDataset& data, const nb::dict& spec_fields, const nb::dict& fields, const std::string& record,
-                    bool resume, nb::handle trial) {
-  Reports reports(nb::none(), nb::none(), trial);
-  const FitRequest request = request_from(fields);
-  check_outputs({}, {{"record", record, FileKind::trials}}, advice_to_remove);
-  ModelSpec spec = spec_from(spec_fields);
-  FitPlan plan;
-  {
-    const SharedDataset::Writing dataset(data);
-    unless_interrupted([&] {
-      take_autoregression(spec, **dataset);
-      plan = complete(**dataset, request);
-      settle_device(plan, spec, **dataset);
-    });
-  }
-  SearchResult result;
-  {
-    const SharedDataset::Reading dataset(data);
-    const SearchOptions options{.space = suggest_space(spec, plan.options, plan.request.fixed),
-                                .seconds = request.search.value_or(0.0),
-                                .path = record,
-                                .resume = resume,
-                                .seed = plan.options.seed};
-    const nb::gil_scoped_release unlocked;
-    result = search(spec, **dataset, plan.options, options, reports.search_callbacks());
-  }
-  reports.raise(!result.trials.empty());
-  return describe(result);
-}
-
 }  // namespace
 
 void bind_training(nb::module_& module) {
   module.def("fit", &run_fit, nb::arg("model"), nb::arg("data"), nb::arg("request"), nb::arg("progress").none(),
-             nb::arg("validation").none(), nb::arg("trial").none());
+             nb::arg("validation").none());
   module.def("suggest_spec", [](SharedDataset& data, const std::string& cell, const std::string& device) {
     return describe(suggest_spec(**SharedDataset::Reading(data), cell, device_of_defaults(device)));
   });
   module.def("add_filters", &run_filters);
   module.def("evaluate", &run_evaluation);
-  module.def("search", &run_search, nb::arg("data"), nb::arg("spec"), nb::arg("request"), nb::arg("record"),
-             nb::arg("resume"), nb::arg("trial").none());
 }
 
 }  // namespace penstock::python

@@ -130,8 +130,6 @@ constexpr Known known_kinds[] = {
     {FileKind::tensors, "a safetensors file", is_safetensors},
     {FileKind::onnx, "an ONNX model", is_onnx},
     {FileKind::metrics, "a file of metrics", [](std::string_view head) { return begins(head, {"{\"kind\":"}); }},
-    {FileKind::trials, "a record of a search",
-     [](std::string_view head) { return begins(head, {"{\"data\":"}) && has(head, "\"options_seed\":"); }},
     {FileKind::benchmark, "a JSON file of 'penstock bench'",
      [](std::string_view head) { return begins(head, {"{"}) && has(head, "\"all_right\":"); }},
     {FileKind::shards, "an index of shards",

@@ -63,11 +63,4 @@ void StreamDataset::restore(const std::string& position) {
   positions_ = std::move(positions);
 }
 
-void StreamDataset::narrow(Index held_out) {
-  training_ -= held_out;
-  validation_ = held_out;
-  positions_.clear();
-  fingerprint_ = fingerprint(fmt::format("the first {} and {}", training_, validation_), fingerprint_);
-}
-
 }  // namespace penstock::data

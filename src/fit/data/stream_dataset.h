@@ -48,9 +48,6 @@ class StreamDataset : public Dataset {
   StreamDataset(const char* kind, Index training, Index validation, std::vector<Index> starts = {})
       : training_(training), validation_(validation), starts_(std::move(starts)), kind_(kind) {}
 
-  /// Turns a copy into the training part of its original, whose last steps are held out.
-  void narrow(Index held_out);
-
   /// Writes what the steps at `places` [B, T] show and are asked for; a place below 0 is beyond its row.
   virtual void fill(const std::vector<Index>& places, Part part, Example& example) const = 0;
 

@@ -20,8 +20,7 @@ class Fit {
       : model_(model), data_(data), options_(plan.options), plan_(plan), fit_(plan.request), callbacks_(callbacks) {}
 
   FitResult run() {
-    if (fit_.search) search_first();
-    if (!result_.interrupted && plan_.trains_layers()) train_members();
+    if (plan_.trains_layers()) train_members();
     unless_interrupted([&] {
       if (!plan_.trains_layers()) fit_without_layers();
     });
@@ -39,24 +38,6 @@ class Fit {
     if (!callbacks_.stop) return work();
     const Stoppable on_demand(callbacks_.stop);
     result_.interrupted = !completes(work);
-  }
-
-  /// The best choice becomes the model and the learning rate of the run.
-  void search_first() {
-    SearchCallbacks callbacks = callbacks_.search;
-    callbacks.stop = callbacks_.stop;
-    const SearchOptions how{.space = suggest_space(model_.spec(), options_, fit_.fixed),
-                            .seconds = *fit_.search,
-                            .path = search_record(options_.checkpoint_path),
-                            .resume = fit_.resume,
-                            .seed = options_.seed};
-    const SearchResult& found = result_.search.emplace(search(model_.spec(), data_, options_, how, callbacks));
-    result_.interrupted = found.interrupted;
-    if (callbacks_.searched) callbacks_.searched(found);
-    if (found.interrupted) return;
-    ModelSpec spec = model_.spec();
-    found.best.apply(spec, options_);
-    model_ = new_model(spec, data_, options_.seed);
   }
 
   /// An interrupt leaves the models that there are.
@@ -145,7 +126,6 @@ std::string member_path(const std::string& path, Index number) {
 std::vector<OutputFile> training_outputs(const FitRequest& request, const std::array<const char*, 3>& names) {
   const TrainOptions& train = request.train;
   std::vector<OutputFile> files;
-  if (request.search) files.push_back({names[0], search_record(train.checkpoint_path), FileKind::trials});
   constexpr Index most = 1000;  // beyond all ensembles; the number is checked later
   for (Index i = 0; i < std::min(request.seeds, most); ++i) {
     files.push_back({names[0], member_path(train.checkpoint_path, i), FileKind::checkpoint});

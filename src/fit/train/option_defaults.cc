@@ -27,7 +27,7 @@ bool gives_limits(const FitRequest& request) { return request.max_steps || reque
 
 /// Returns whether the caller says how to train layers, and so wants them trained.
 bool asks_for_layers(const FitRequest& request) {
-  bool asks = request.layers || request.resume || request.search || request.continues || request.seeds != 1;
+  bool asks = request.layers || request.resume || request.continues || request.seeds != 1;
   visit_open_options([&](const char*, const auto& given) { asks = asks || given; }, request);
   return asks;
 }
@@ -37,15 +37,9 @@ void check_request(const FitRequest& request) {
   require(!gives_limits(request) || request.max_steps.value_or(0) != 0 || request.max_seconds.value_or(0.0) != 0.0 ||
               request.max_epochs.value_or(0.0) != 0.0,
           "the option 'steps', the option 'seconds' or the option 'epochs' must be above 0");
-  require(!request.search || !request.continues,
-          "the option 'search' cannot be combined with weights to continue from, which determine the model");
-  for (const auto& [chosen, option] : {std::pair(request.search.has_value(), "the option 'search'"),
-                                       std::pair(request.continues, "a model to continue from")}) {
-    require(!chosen || request.initial == Initialisation{},
-            "{} chooses the weights that a run starts from: leave out the option 'initial_weights' and the option "
-            "'chrono'",
-            option);
-  }
+  require(!request.continues || request.initial == Initialisation{},
+          "a model to continue from chooses the weights that a run starts from: leave out the option 'initial_weights' "
+          "and the option 'chrono'");
 }
 
 void complete_options(FitPlan& plan, Dataset& data) {
@@ -68,34 +62,21 @@ void complete_options(FitPlan& plan, Dataset& data) {
 
 }  // namespace
 
-std::string search_record(const std::string& checkpoint) { return checkpoint.empty() ? "" : checkpoint + ".search"; }
-
 bool resumes(const FitRequest& request) {
   const std::string& checkpoint = request.train.checkpoint_path;
   if (!request.resume) return false;
   require(!checkpoint.empty(), "the option 'resume' needs the option 'checkpoint': the file to continue from");
-  if (is_there(checkpoint)) return true;
-  const std::string record = search_record(checkpoint);
-  if (!is_there(record)) {
+  if (!is_there(checkpoint)) {
     fail(ErrorCode::io_failure, "the option 'resume': there is no checkpoint {}", checkpoint);
   }
-  require(request.search.has_value(), "the option 'resume': {} is of a run with the option 'search'", record);
-  return false;
+  return true;
 }
 
 FitPlan complete(Dataset& data, const FitRequest& request) {
   check_request(request);
   FitPlan plan{.request = request, .options = {}, .resume = resumes(request)};
-  if (request.learning_rate) plan.request.fixed.emplace_back("learning_rate");
   plan.filters_alone = request.filters && !request.resume && filters_stand_alone(data);
   plan.linear_alone = !asks_for_layers(request) && linear_stands_alone(data);
-  if (request.search && plan.filters_alone) {
-    fail(
-        ErrorCode::invalid_argument,
-        "the option 'search' looks for layers, and a hold-out set of {} sequences is too small to show their gain over "
-        "filters: leave out filters, too",
-        data.held_out_steps());
-  }
   complete_options(plan, data);
   return plan;
 }

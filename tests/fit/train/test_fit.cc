@@ -100,39 +100,6 @@ TEST_F(FitTest, LaterModelsWithoutACheckpointBeginAnew) {
   EXPECT_TRUE(std::filesystem::exists(folder_.path("c.2")));
 }
 
-TEST_F(FitTest, ASearchDecidesTheModelAndMayBeContinued) {
-  const auto data = series(400);
-  const FitRequest request{.search = 60.0, .fixed = {"cell", "dropout", "learning_rate"}};
-  Model model = fresh(*data, 7);
-  FitCallbacks callbacks;
-  Index trainings = 0, begun = 0;
-  std::vector<bool> ended;
-  callbacks.search.trial = [&](const auto&...) { ++trainings; };
-  callbacks.searched = [&](const SearchResult& found) { ended.push_back(!found.interrupted); };
-  callbacks.begin = [&](const auto&...) {
-    ++begun;
-    return TrainCallbacks();
-  };
-  callbacks.stop = [&] { return trainings == 1; };
-  FitResult result = fit(model, *data, plan(request), callbacks);
-  EXPECT_TRUE(result.interrupted);
-  EXPECT_EQ(begun, 0) << "nothing is trained after an interrupted search";
-  callbacks.stop = {};
-  FitPlan again = plan(request);
-  again.request.resume = true;
-  result = fit(model, *data, again, callbacks);
-  EXPECT_EQ(ended, (std::vector{false, true}));
-  EXPECT_EQ(trainings, 6) << "two widths, each of them three times";
-  EXPECT_EQ(begun, 1);
-  EXPECT_EQ(model.spec().width, result.search->best.width);
-  Model alone = fresh(*data, 7);
-  ModelSpec spec = alone.spec();
-  spec.width = result.search->best.width;
-  alone = new_model(spec, *data, 7);
-  std::filesystem::remove(options_.checkpoint_path);
-  EXPECT_EQ(fit(alone, *data, plan({})).validation->loss, result.validation->loss);
-}
-
 TEST_F(FitTest, ModelsOfOtherSeedsContinueFromTheSameWeights) {
   const auto data = series(400);
   const Model origin = fresh(*data, 1);

@@ -114,7 +114,7 @@ TEST_F(Complete, LayersAreTrainedWhereTheyMayCountOrAreAskedFor) {
   EXPECT_TRUE(complete(*few, {.precision = Precision::full}).linear_alone);
   for (const FitRequest& request :
        {FitRequest{.max_steps = 3}, FitRequest{.learning_rate = 0.01}, FitRequest{.keep_best = false},
-        FitRequest{.seeds = 2}, FitRequest{.search = 1.0}, FitRequest{.layers = true}, FitRequest{.continues = true}}) {
+        FitRequest{.seeds = 2}, FitRequest{.layers = true}, FitRequest{.continues = true}}) {
     EXPECT_FALSE(complete(*few, request).linear_alone);
   }
   EXPECT_FALSE(complete(*few, {.max_steps = 3}).filters_alone) << "of labelled sequences only";
@@ -122,8 +122,6 @@ TEST_F(Complete, LayersAreTrainedWhereTheyMayCountOrAreAskedFor) {
   EXPECT_TRUE(complete(*sequences, {.max_steps = 3}).filters_alone);
   EXPECT_FALSE(complete(*sequences, {.filters = false}).filters_alone);
   EXPECT_FALSE(complete(*labelled(200), {}).filters_alone);
-  refuses("the option 'search' looks for layers, and a hold-out set of 8 sequences is too small", *sequences,
-          {.search = 1.0});
 }
 
 TEST_F(Complete, FineTuningHasASmallerRateThanTraining) {
@@ -132,7 +130,6 @@ TEST_F(Complete, FineTuningHasASmallerRateThanTraining) {
   EXPECT_EQ(complete(*data, {.continues = true}).options.learning_rate, fine_tuning_rate);
   const FitPlan plan = complete(*data, {.learning_rate = 0.1, .continues = true});
   EXPECT_EQ(plan.options.learning_rate, 0.1);
-  EXPECT_EQ(plan.request.fixed, std::vector<std::string>{"learning_rate"});
 }
 
 TEST_F(Complete, ARunContinuesFromWhatThereIs) {
@@ -141,11 +138,6 @@ TEST_F(Complete, ARunContinuesFromWhatThereIs) {
   FitRequest request{.max_steps = 2, .batch = 3, .resume = true};
   request.train.checkpoint_path = path;
   refuses("there is no checkpoint " + path, *data, request, ErrorCode::io_failure);
-  folder_.write("c.search", "{}\n");
-  refuses("c.search is of a run with the option 'search'", *data, request);
-  request.search = 1.0;
-  EXPECT_FALSE(complete(*data, request).resume) << "of a search that no training has followed";
-  request.search.reset();
   ModelSpec spec{.cell = "gru", .width = 8, .blocks = 1, .from_last = true};
   take_autoregression(spec, *data);
   Model model = new_model(spec, *data, 1);
@@ -162,11 +154,7 @@ TEST_F(Complete, ARunContinuesFromWhatThereIs) {
 
 TEST_F(Complete, ContradictionsAreRefused) {
   const auto data = series(1100);
-  refuses("the option 'search' cannot be combined with weights to continue from", *data,
-          {.search = 1.0, .continues = true});
   const std::string initial = "leave out the option 'initial_weights' and the option 'chrono'";
-  refuses("the option 'search' chooses the weights that a run starts from: " + initial, *data,
-          {.search = 1.0, .initial = {.chrono = 9.0}});
   refuses(initial, *data, {.continues = true, .initial = {.weights = InitialWeights::orthogonal}});
   refuses("seeds must be at least 1, not 0", *data, {.seeds = 0});
 }

@@ -77,9 +77,6 @@ void add_training_options(Options& options, TrainArguments& arguments) {
   options.flag("--keep-last", arguments.keep_last,
                "Keep the model of the last step instead of the best one on the hold-out set");
   options.group("Training");
-  options.add("--search", arguments.search, "MINUTES",
-              "First spend MINUTES on a search for the best cell, width, dropout and learning rate, as far as they are "
-              "not given, on the training part only");
   options.add("--init", arguments.init, "FILE",
               "Start from the weights of this model, with its columns, scaling and labels");
   options.add("--batch", fit.batch, "B",
@@ -141,14 +138,9 @@ void read_custom_cell(ModelOptions& model) {
 }
 
 void TrainArguments::complete_request(const CLI::App& app) {
-  constexpr double seconds_in_a_minute = 60.0;
   fit.train.carry_state = !no_carry;
   if (keep_last) fit.keep_best = false;
   if (app.count("--precision") > 0) fit.precision = fit.train.execution.precision;
-  if (search) fit.search = seconds_in_a_minute * *search;
-  if (model.cell) fit.fixed.emplace_back("cell");
-  if (model.width) fit.fixed.emplace_back("width");
-  if (model.dropout) fit.fixed.emplace_back("dropout");
   fit.filters = !model.no_filters;
   fit.layers = !given_for_layers(app).empty();
   fit.continues = !init.empty();

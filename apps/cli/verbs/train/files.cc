@@ -56,9 +56,6 @@ void TrainFiles::check_nothing_is_lost() const {
   for (Index i = 0; i < arguments_.fit.seeds; ++i) {
     check_not_there("--checkpoint", member_path(checkpoint_, i), "--resume continues that run, --force replaces it");
   }
-  if (arguments_.fit.search) {
-    check_not_there("--checkpoint", search_record(checkpoint_), "--resume continues that search, --force replaces it");
-  }
   check_not_there("--output", arguments_.output, "--force replaces it, -o FILE writes another one");
 }
 

@@ -9,7 +9,6 @@
 #include "penstock/sources.h"
 #include "terminal/describe.h"
 #include "terminal/units.h"
-#include "verbs/train/search.h"
 
 namespace penstock::cli {
 namespace {
@@ -271,7 +270,6 @@ Json run_json(const RunEnd& end) {
   if (end.result.validation && end.result.validation->scored > 0) {
     json["validation"] = evaluation_json(end.model.data().task, *end.result.validation);
   }
-  if (end.result.search) json["search"] = search_json(*end.result.search);
   if (end.score) json["score"] = score_json(end.model, *end.score);
   if (std::filesystem::exists(end.options.checkpoint_path)) json["checkpoint"] = end.options.checkpoint_path;
   return json;

@@ -109,33 +109,7 @@ class LabelledDataset final : public data::LabelledPasses {
     begin_pass(0);
   }
 
-  /// Losses on a few dozen sequences are mostly chance, so that several divisions of small sets count.
-  Index folds() const override {
-    constexpr Index few = 300, most = 3;
-    return training_steps() < few ? std::min(most, training_steps()) : 1;
-  }
-  std::unique_ptr<Dataset> inner(Index fold) const override {
-    constexpr double share = 0.2;
-    if (training_steps() < 2) {
-      fail(ErrorCode::bad_input, "{} sequence is too few to hold out a part of them", training_steps());
-    }
-    auto part = std::make_unique<LabelledDataset>(*this);
-    const Index count = std::max<Index>(1, static_cast<Index>(share * static_cast<double>(training_steps())));
-    const auto order = shuffled(training_steps(), seed_, divisions);
-    part->validation_.clear();
-    part->training_.clear();
-    for (Index i = 0; i < training_steps(); ++i) {
-      const bool held_out = i / count == fold;
-      (held_out ? part->validation_ : part->training_).push_back(training_[order[i]]);
-    }
-    part->fingerprint_ = data::fingerprint(fmt::format("division {}", fold), fingerprint_);
-    part->begin_pass(0);
-    return part;
-  }
-
  private:
-  static constexpr std::uint64_t divisions = std::uint64_t{1} << 63;  // purpose of an order; passes count from 1
-
   /// Returns whether a category occurs in the training sequences: otherwise a model cannot learn what it means.
   bool shows(const std::vector<double>& raw) const {
     return std::ranges::any_of(training_, [&](Index i) {

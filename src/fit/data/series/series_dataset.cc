@@ -53,15 +53,6 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
   explicit SeriesDataset(const SeriesSource& source)
       : SeriesDataset(source, data::SeriesSteps(source.series->segments)) {}
 
-  /// The rows before the held-out ones, with everything that is fitted to rows fitted anew.
-  Index folds() const override { return 1; }
-  std::unique_ptr<Dataset> inner(Index /*fold*/) const override {
-    SeriesSource part = source_;
-    const std::string& path = table().header().source();
-    part.series = std::make_shared<const SeriesTable>(data::training_part(table_rows(), source_.options, path));
-    return std::make_unique<SeriesDataset>(part);
-  }
-
   const std::vector<Segment>& segments() const override { return segments_; }
   std::span<const float> inputs() const override { return inputs_; }
   std::span<const float> targets() const override { return targets_; }

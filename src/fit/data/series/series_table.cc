@@ -398,28 +398,4 @@ SeriesTable read_series(OpenTable& table, const SeriesColumns& columns, const Se
   return SeriesReader(table, columns, used, options, dates).read(used);
 }
 
-SeriesTable training_part(const SeriesTable& series, const SeriesOptions& options, const std::string& path) {
-  constexpr double share = 0.2;
-  SeriesOptions divided = options;
-  divided.validation_fraction = share;
-  SeriesTable part = series;
-  part.segments.clear();
-  part.findings.clear();
-  std::vector<Index> rows;
-  for (const Segment& segment : series.segments) {
-    const Split split = split_rows(segment.training_rows(), divided);
-    const auto first = static_cast<Index>(rows.size());
-    const bool enough = is_enough(split, divided);
-    part.segments.push_back({first, first + (enough ? split.training : segment.training_rows()),
-                             first + segment.training_rows(), segment.group});
-    for (Index row = segment.first; row < segment.training_end; ++row) rows.push_back(row);
-  }
-  if (std::ranges::none_of(part.segments, [](const Segment& segment) { return segment.held_out() > 0; })) {
-    fail(ErrorCode::bad_input, "{}: {} of training cannot be divided so that {} of them can be held out", path,
-         counted(rows.size(), "row"), options.horizon);
-  }
-  reorder(part.values, part.calendar, rows);
-  return part;
-}
-
 }  // namespace penstock::data

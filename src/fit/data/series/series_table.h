@@ -44,8 +44,4 @@ struct SeriesColumns {
 SeriesTable read_series(OpenTable& table, const SeriesColumns& columns, const SeriesOptions& options,
                         const RowDates* dates = nullptr);
 
-/// Returns the part to train on by itself, with the last fifth of every segment held out in turn if that is enough.
-/// Throws Error(bad_input), naming `path`, if no segment is long enough.
-SeriesTable training_part(const SeriesTable& series, const SeriesOptions& options, const std::string& path);
-
 }  // namespace penstock::data

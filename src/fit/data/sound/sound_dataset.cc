@@ -48,15 +48,6 @@ class SoundDataset final : public data::StreamDataset {
     fingerprint_ += static_cast<std::uint64_t>(held_out);
   }
 
-  Index folds() const override { return 1; }
-  std::unique_ptr<Dataset> inner(Index /*fold*/) const override {
-    constexpr double share = 0.2;
-    auto part = std::make_unique<SoundDataset>(*this);
-    const Index held_out = data::held_out(training_steps(), share);
-    part->narrow(held_out);
-    return part;
-  }
-
  private:
   void fill(const std::vector<Index>& places, Part /*part*/, Example& example) const override {
     example.features.assign(places.size(), 0.0f);

@@ -22,19 +22,6 @@ class TextDataset final : public data::StreamDataset {
     fingerprint_ = data::fingerprint(text_, static_cast<std::uint64_t>(held_out));
   }
 
-  Index folds() const override { return 1; }
-  std::unique_ptr<Dataset> inner(Index /*fold*/) const override {
-    constexpr double share = 0.1;
-    auto part = std::make_unique<TextDataset>(*this);
-    const Index held_out = data::held_out(training_steps(), share);
-    if (training_steps() - held_out < 1) {
-      fail(ErrorCode::bad_input, "a text of {} is too short to hold out a part of it",
-           counted(training_steps() + 1, "byte"));
-    }
-    part->narrow(held_out);
-    return part;
-  }
-
  private:
   std::int32_t byte(Index i) const { return static_cast<unsigned char>(text_[i]); }
 
