@@ -96,7 +96,7 @@ std::string with_near_value(const std::string& message) {
   const bool is_task = message.size() < longest && std::regex_search(message, found, of_tasks);
   if (!is_task && (message.size() >= longest || !std::regex_search(message, found, of_values))) return message;
   std::string list = found[is_task ? 3 : 1];
-  for (std::size_t at; (at = list.find(" or ")) != list.npos;) list.replace(at, 4, ", ");
+  for (std::size_t at = list.find(" or "); at != list.npos; at = list.find(" or ")) list.replace(at, 4, ", ");
   std::vector<std::string> names;
   for (std::string name : CLI::detail::split(list, ',')) names.push_back(CLI::detail::trim(name));
   // Other sentences: "must be a whole number, not 'x'".

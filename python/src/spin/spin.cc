@@ -16,4 +16,5 @@ PyModuleDef module = {PyModuleDef_HEAD_INIT, "_spin", nullptr, 0, methods, nullp
 
 }  // namespace
 
+// Python names it. NOLINTNEXTLINE(bugprone-reserved-identifier)
 PyMODINIT_FUNC PyInit__spin() { return PyModule_Create(&module); }

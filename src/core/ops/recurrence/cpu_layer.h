@@ -39,7 +39,8 @@ class CpuLayer {
   /// Makes a layer of this form, whose strides are with_strides(). Only one made for exact mode may be prepared for an
   /// exact execution. `packed`: forward passes read panels; otherwise, for dense cells in full precision, the weights
   /// themselves.
-  CpuLayer(const Recurrence& form, Precision precision = Precision::full, bool exact = true, bool packed = true);
+  explicit CpuLayer(const Recurrence& form, Precision precision = Precision::full, bool exact = true,
+                    bool packed = true);
 
   /// Panels, for the instruction set in use, of the matrix that the engines multiply with themselves: the recurrent
   /// one, or of a scan cell the input's.

@@ -236,7 +236,7 @@ FittedColumn fit_column(const SeriesTable& series, const OpenTable& table, std::
 
 SeriesPlan plan_series(const OpenTable& table, const SeriesTable& series, const SeriesOptions& options,
                        const SeriesColumns& columns, const DataDescription* origin) {
-  const auto& [inputs, targets, known, parts] = columns;
+  const std::vector<std::size_t>& targets = columns.targets;
   SeriesPlanner planner(table, series, columns, SeriesPart::training, options);
   const auto transform_of = [&](std::size_t position) {
     const std::string& name = table.header().names()[position];
@@ -249,7 +249,9 @@ SeriesPlan plan_series(const OpenTable& table, const SeriesTable& series, const 
   result.logarithms.assign(series.values.columns.size(), false);
   if (options.autoregression) result.linear.resize(targets.size());
   std::vector<std::optional<std::pair<training::LinearPlan, bool>>> chosen(targets.size());
-  const auto is_input = [&](std::size_t target) { return std::ranges::find(inputs, target) != inputs.end(); };
+  const auto is_input = [&](std::size_t target) {
+    return std::ranges::find(columns.inputs, target) != columns.inputs.end();
+  };
   const auto first = std::ranges::find_if(targets, is_input);
   const auto choose = [&](std::size_t c) {
     if (!is_input(targets[c])) return;

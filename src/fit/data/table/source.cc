@@ -78,7 +78,7 @@ bool is_corpus(const std::string& path) {
     std::vector<data::Field> fields;
     const auto is_number = [](const data::Field& field) {
       double value = 0.0;
-      const std::string text = field.text();
+      const auto& text = field.text();
       return std::from_chars(text.data(), text.data() + text.size(), value).ptr == text.data() + text.size() &&
              !text.empty();
     };
