@@ -115,7 +115,7 @@ installed: $(VENV)/ready
 	@$(VENV)/bin/pip install --quiet --force-reinstall --no-deps dist/*.whl
 
 pytest: installed
-	@OMP_WAIT_POLICY=passive $(VENV)/bin/python -m pytest -q -n $(JOBS) --dist worksteal --timeout 900 tests/python tests/cli tests/faults
+	@OMP_WAIT_POLICY=passive OMP_DYNAMIC=false $(VENV)/bin/python -m pytest -q -n $(JOBS) --dist worksteal --timeout 900 tests/python tests/cli tests/faults
 
 # uv installs them in a third of pip's time; pip knows more ways to configure an index.
 $(VENV)/ready: tests/python/requirements.txt | setup-test

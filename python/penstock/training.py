@@ -258,6 +258,7 @@ def _history(model, data, steps, validation, weight):
         "version": _core.system_info()["version"],
         "steps": steps,
         "origin": model._origin,
+        "search": "",  # of models that an earlier version searched
         "weight": weight,
     }
 

@@ -242,7 +242,10 @@ def test_missing_values_are_remembered(tmp_path):
     result = run("train", "gaps.csv", "--missing", "interpolate", *QUICK, cwd=tmp_path)
     assert "read   7 missing values interpolated\n" in result.err
     shown = run("predict", "model.safetensors", "gaps.csv", cwd=tmp_path)
-    assert "note: 7 values were replaced by the last value of their column; the first: gaps.csv:2:1: column \"x\"" in shown.err
+    assert (
+        "note: 7 values were replaced by the last value of their column (--missing refuse ends with an error instead); "
+        'the first: gaps.csv:2:1: column "x"'
+    ) in shown.err
     run("predict", "model.safetensors", "gaps.csv", "--missing", "refuse", cwd=tmp_path, expect=1)
 
 

@@ -27,12 +27,12 @@ def test_a_layer_on_a_chip_that_is_not_there():
 def test_every_generation_has_plans(chip):
     for cell in ("mingru", "minlstm", "lstm", "gru", "slstm", "elman"):
         reports = plan("--cell", cell, "--shape", "16x256x96x64", "--chip", chip, "--training", "--json").json()
-        assert all(report["plan"] and report["microseconds"] >= 0 for report in reports)
+        assert all(report["plan"] and report.get("microseconds", 0) >= 0 for report in reports)
         assert all(other["reason"] for report in reports for other in report["alternatives"])
 
 
 def test_a_layer_on_this_machine():
-    text = plan("--cell", "mingru", "--shape", "1x100x64x64", "--threads", "2").out
+    text = plan("--cell", "mingru", "--shape", "1x100x256x256", "--threads", "2").out
     assert text.startswith("on CPU (")
     assert "sequential on 2 threads" in text
     assert "(1 row part x 2 channel parts)" in text

@@ -317,7 +317,7 @@ def test_auto_is_the_cpu_where_there_is_no_gpu_and_says_why():
 def test_plans_explain_themselves():
     text = penstock.MinGRUCell(16, 32).explain(rows=1, steps=100_000, threads=2)
     assert "mingru" in text or "scan" in text or "sequential" in text
-    layers = penstock.Recurrent("lstm", 3, 5, layers=2).explain()
+    layers = penstock.Recurrent("lstm", 64, 128, layers=2).explain(threads=2)
     assert layers.startswith("2 layers of lstm, forward"), layers
     plans, memory = layers.split("memory of the forward pass:\n")
     assert "bytes at" in memory and "bytes at" not in plans

@@ -250,6 +250,7 @@ def test_control_characters_of_files_are_escaped_in_messages(tmp_path):
     tensors, metadata = _safetensors.read_file(tmp_path / "m.safetensors")
     changed = {name: text.replace('"gru"', json.dumps(RED)).replace('"format_version":2', '"format_version":1') for name, text in metadata.items()}
     assert changed != metadata
+    (tmp_path / "m.safetensors").unlink()
     _safetensors.write_file(tmp_path / "m.safetensors", tensors, changed)
     printable(tmp_path / "m.safetensors", penstock.Model.load)
 

@@ -49,6 +49,7 @@ def shaken(model, path, seed=5):
     model.save(path)
     tensors, metadata = read_file(path)
     changed = {name: (value + 0.1 * random.standard_normal(value.shape)).astype(np.float32) for name, value in tensors.items()}
+    path.unlink()
     # Files of the first version have no checksum.
     write_file(path, changed, {"penstock": metadata["penstock"].replace('"format_version":2', '"format_version":1')})
     return penstock.Model.load(path)

@@ -17,7 +17,7 @@ QUICK = {"steps": 2, "batch": 4, "length": 8, "threads": 1, "progress": False}
 
 
 @penstock.cell(gates=1)
-def leaky(wx, rh, s):
+def kept_cell(wx, rh, s):
     return sigmoid(wx[0] + rh[0]) * s.h
 
 
@@ -32,7 +32,7 @@ def kept(tmp_path_factory):
     model.save(folder / "model")
     model.save_onnx(folder / "onnx")
     interchange.write_tensors(folder / "tensors.safetensors", {"a": np.zeros(3, np.float32)})
-    leaky.save(folder / "cell.json")
+    kept_cell.save(folder / "cell.json")
     (folder / "notes.txt").write_text("notes")
     return folder
 
@@ -64,7 +64,7 @@ WRITERS = {
         lambda folder, path: interchange.write_tensors(path, {"a": np.zeros(3, np.float32)}),
     ),
     "interchange.save": ("tensors.safetensors", lambda folder, path: interchange.save(path, weights())),
-    "OwnCell.save": ("cell.json", lambda folder, path: leaky.save(path)),
+    "OwnCell.save": ("cell.json", lambda folder, path: kept_cell.save(path)),
     "metrics": ("metrics.jsonl", lambda folder, path: train(folder, metrics=path)),
     "checkpoint": ("checkpoint", lambda folder, path: train(folder, checkpoint=path)),
 }

@@ -47,6 +47,8 @@ def test_the_stub_names_what_the_extension_module_has():
     for name, node in defined.items():
         if isinstance(node, ast.ClassDef):
             members = {member.name for member in node.body if isinstance(member, ast.FunctionDef)}
+            names = [target for member in node.body if isinstance(member, ast.Assign) for target in member.targets]
+            members |= {target.id for target in names if isinstance(target, ast.Name)}  # values of an enumeration
             assert public(members) == public(vars(getattr(_core, name))), name
 
 

@@ -49,7 +49,8 @@ def export_files(model, inputs, folder, name="model"):
         frozen = torch.jit.optimize_for_inference(torch.jit.freeze(traced))
         contents = {"traced": _script(traced), "optimised": _script(frozen), "onnx": _onnx(model, inputs)}
     for form, path in paths.items():
-        _core.write_file(os.fspath(path), [contents[form]])
+        kind = _core.FileKind.onnx if form == "onnx" else _core.FileKind.any
+        _core.write_file(os.fspath(path), [contents[form]], kind)
     return paths
 
 

@@ -47,6 +47,8 @@ NB_MODULE(_core, module) {
   bindings::bind_errors(module);
   using enum penstock::FileKind;
   nanobind::enum_<penstock::FileKind>(module, "FileKind")
+      .value("any", any)
+      .value("onnx", onnx)
       .value("tensors", tensors)
       .value("shards", shards)
       .value("keras", keras)
