@@ -79,11 +79,11 @@ class Run {
       : of_(layers), stream_(stream), x_values_(random_pattern(1, -1, 1, of_.storage)) {
     form_.dtype = form_.weights = of_.type;
     form_.rows = of_.rows, form_.steps = of_.steps;
-    form_.flags.set(CallFlag::lengths, of_.ragged);
+    form_.flags.set(penstock::CallFlag::lengths, of_.ragged);
     context_.execution.device = penstock::Device::cuda();
     context_.stream = stream.handle();
     inference_ = RecurrentProgram::get(of_.spec, form_, context_.execution);
-    form_.flags.set(CallFlag::training);
+    form_.flags.set(penstock::CallFlag::training);
     training_ = RecurrentProgram::get(of_.spec, form_, context_.execution);
     put_parameters();
     const Pattern dy_values = random_pattern(2, -1, 1, of_.storage);

@@ -126,6 +126,7 @@ class TrainingRun {
                     .version = PENSTOCK_VERSION,
                     .steps = result.last.step,
                     .origin = origin_ ? origin_->describe() : "",
+                    .search = {},
                     .weight = result.weight()};
     if (arguments_.data.sources.size() > 1) {
       history.data += fmt::format(" and {} more", arguments_.data.sources.size() - 1);

@@ -26,8 +26,8 @@ struct FitRequest {
   std::optional<Precision> precision = {};
   bool automatic = false;  ///< settle_device() chooses the device.
   Index seeds = 1;         ///< Models to train, each with the next seed. The result is their mean.
-  bool resume = false;  ///< Continues from the checkpoint. Later models continue from theirs if they have one.
-  bool filters = true;  ///< FinishOptions::filters
+  bool resume = false;     ///< Continues from the checkpoint. Later models continue from theirs if they have one.
+  bool filters = true;     ///< FinishOptions::filters
   /// Trains layers even if linear_stands_alone(). Limits, batch sizes, a learning rate, seeds and the like do so, too.
   bool layers = false;
   bool continues = false;       ///< The model has the weights of another one (fine_tune.h).

@@ -269,7 +269,7 @@ TEST_F(CudaStreams, StepsEqualTheSequence) {
                                 .workspace = workspace.memory(),
                                 .tape = {},
                                 .packed = {}});
-  const auto step = RecurrentProgram::get(spec, {.rows = rows, .step = true}, execution);
+  const auto step = RecurrentProgram::get(spec, {.rows = rows, .flags = {CallFlag::step}}, execution);
   const Buffer own = bytes(step->workspace_bytes());
   for (Index t = 0; t < steps; ++t) {
     step->forward(context(), {.weights = weights,

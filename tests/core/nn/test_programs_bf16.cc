@@ -63,8 +63,9 @@ TEST_P(Bf16Programs, AreThoseOfFloatsRounded) {
 
 TEST(RecurrentProgram, RefusesStepsInBf16) {
   const RecurrentSpec spec{.cell = "lstm", .input_size = 3, .hidden_size = 5};
-  expect_error(ErrorCode::invalid_argument, "dtype must be f32 or f64 for a step on the CPU, not bf16",
-               [&] { RecurrentProgram::get(spec, {.dtype = DType::bf16, .weights = DType::bf16, .flags = {CallFlag::step}}); });
+  expect_error(ErrorCode::invalid_argument, "dtype must be f32 or f64 for a step on the CPU, not bf16", [&] {
+    RecurrentProgram::get(spec, {.dtype = DType::bf16, .weights = DType::bf16, .flags = {CallFlag::step}});
+  });
   expect_error(ErrorCode::invalid_argument, "weights must be bf16 or f32, not f64",
                [&] { RecurrentProgram::get(spec, {.dtype = DType::bf16, .weights = DType::f64}); });
 }

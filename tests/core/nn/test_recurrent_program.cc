@@ -97,8 +97,9 @@ TEST_P(Programs, ReadFewPositionsWeightsAsTheyLie) {
 TEST(RecurrentProgram, SaysThatWeightsAreReadAsTheyLie) {
   const RecurrentSpec spec{.cell = "lstm", .input_size = 3, .hidden_size = 5};
   const auto reads_them = [&](Index rows, Index steps, bool packs_each_call, bool exact) {
-    const auto program = RecurrentProgram::get(spec, {.rows = rows, .steps = steps, .packs_each_call = packs_each_call},
-                                               {.exact = exact});
+    const auto program = RecurrentProgram::get(
+        spec, {.rows = rows, .steps = steps, .flags = CallFlags().set(CallFlag::packs_each_call, packs_each_call)},
+        {.exact = exact});
     EXPECT_EQ(program->packed_bytes() == 0, program->explain().find("as they lie") != std::string::npos);
     return program->packed_bytes() == 0;
   };
@@ -435,12 +436,13 @@ TEST(RecurrentProgram, RefusesFormsThatCannotBe) {
   refuses(bad, "the flag sorted must be off unless rows are packed, on a GPU",
           [](auto& form, auto&) { form.flags.set(CallFlag::sorted); });
   refuses(bad, "the flag step is for one step", [](auto& form, auto&) { form.flags.set(CallFlag::step); });
-  refuses(bad, "the flag every_state must be off for steps",
-          [](auto& form, auto&) { form = {.flags = {CallFlag::every_state, CallFlag::step}}; });
+  refuses(bad, "the flag every_state must be off for steps", [](auto& form, auto&) {
+    form = {.flags = {CallFlag::every_state, CallFlag::step}};
+  });
   RecurrentSpec gru = stack.spec;
   gru.cell = "gru";
   expect_error(bad, "the flag every_state must be off for cell gru",
-               [&] { RecurrentProgram::get(gru, {.rows = 2, .steps = 4, .every_state = true}); });
+               [&] { RecurrentProgram::get(gru, {.rows = 2, .steps = 4, .flags = {CallFlag::every_state}}); });
   refuses(no, "precision must be full for layers in double", [](auto& form, auto& execution) {
     form.dtype = form.weights = DType::f64;
     execution.precision = Precision::bf16;

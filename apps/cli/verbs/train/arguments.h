@@ -57,7 +57,7 @@ struct TrainArguments {
   DataOptions data;
   ModelOptions model;
   FitRequest fit;
-  std::string init;              // a model whose weights training goes on from
+  std::string init;  // a model whose weights training goes on from
   std::string output = "model.safetensors";
   bool no_carry = false, keep_last = false, force = false, json = false, quiet = false;
 
