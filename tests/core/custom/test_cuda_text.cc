@@ -37,7 +37,7 @@ DerivedCell derived(const test::WrittenCell& written) {
 }
 
 std::string written_texts() {
-  return "// Written by src/core/custom/cell_text.cc; test_cell_text.cc says how to write it anew.\n\n" +
+  return "// Written by src/core/custom/cuda_text.cc; test_cuda_text.cc says how to write it anew.\n\n" +
          cuda_text(derived(test::written_lstm()), "WrittenLstm") + "\n" +
          cuda_text(derived(test::written_gru()), "WrittenGru") + "\n" +
          cuda_text(derived(test::written_slstm()), "WrittenSlstm") + "\n" +
@@ -128,7 +128,7 @@ TEST(CellText, ComputesGatesPreciselyWhereSmallOnesMatter) {
 
 TEST(CellText, WritesConstantsInAllTheirDigits) {
   const std::string text = text_of([](const CellSymbols& in) -> std::vector<CellValue> {
-    return {clamp((in.wx[0] + in.rh[0]) * 0.1, -1e300, 1e-42)};
+    return {clamp((in.wx[0] + in.rh[0]) * 0.1, -3.4028234e38, 1e-42)};
   });
   EXPECT_NE(text.find("V(0x1.99999ap-4f)"), std::string::npos) << text;
   EXPECT_NE(text.find("V(-0x1.fffffep+127f)"), std::string::npos) << text;

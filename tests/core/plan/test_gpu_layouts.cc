@@ -218,7 +218,7 @@ TEST(GpuLayouts, OfAHeadOverTheWholeChip) {
     const int polled = layout::ChipShape::polled(pieces, s.threads());
     EXPECT_TRUE(polled >= 1 && polled <= 8) << polled;
     EXPECT_GE((each + 7) / 8 * polled, each) << "as many rounds as eight at once would take";
-    EXPECT_EQ(plan.exchange, plan.teams * 8 * s.sent_values(backward) * s.blocks_of_team() * s.pieces() * s.rows * 16);
+    EXPECT_EQ(plan.exchange, plan.teams * 16 * s.sent_values(backward) * s.blocks_of_team() * s.pieces() * s.rows * 16);
     expect_places(s);
     // An operand that goes straight to registers needs no place.
     const Index operand = s.direct ? 0 : Index{2} * s.parts * s.chip_tiles_k(backward) * s.rows * 16;

@@ -106,9 +106,9 @@ TEST(JsonTable, AreWhatTheirFieldsAre) {
   EXPECT_EQ(guess_kind({folder.write("a.json", array)}), SourceKind::series);
   EXPECT_EQ(open_series(folder.path("a.json"), {})->description().inputs.size(), 2u);
   EXPECT_EQ(guess_kind({folder.write("o.json", "{\n  \"name\": \"a package\",\n  \"version\": 3\n}\n")}),
-            SourceKind::text);
-  EXPECT_EQ(guess_kind({folder.write("n.json", "[{\"a\": {\"b\": 1}}]")}), SourceKind::text);
-  EXPECT_EQ(guess_kind({folder.write("b.jsonl", "no JSON\n")}), SourceKind::text);
+            SourceKind::series);
+  EXPECT_EQ(guess_kind({folder.write("n.json", "[{\"a\": {\"b\": 1}}]")}), SourceKind::series);
+  EXPECT_EQ(guess_kind({folder.write("b.jsonl", "no JSON\n")}), SourceKind::series);
   // A text is its bytes, and a table its rows.
   EXPECT_EQ(read_source(folder.path("c.jsonl")), corpus);
   EXPECT_TRUE(read_table(folder.path("s.jsonl")).starts_with("sep=,\nday,level\n2024-01-1,0\n"));
