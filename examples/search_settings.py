@@ -24,7 +24,7 @@ def series(count, seed=0):
 
 
 def train(rows, settings):
-    """Trains a model on rows of which the last are held out. Returns it with its loss on these."""
+    """Trains a model and returns it with its loss on the last rows, which are held out."""
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder, "level.csv")
         np.savetxt(path, rows, header="level", comments="", fmt="%.4f")

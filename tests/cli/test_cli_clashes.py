@@ -37,7 +37,7 @@ TRAIN_TEXT = ["train", "text.txt", *TINY, "--steps", 2, "--length", 16, "--quiet
 REPORT = ["report", "run.jsonl", "--data", "series.csv"]
 BENCH = ["bench", "batch", "--peers", "none", "--cells", "gru", "--shapes", "2x5x3x4", "--threads", 1, "--seconds", 0.002]
 
-# What is called, the option or argument of the output, the file that it would replace, and the role of that.
+# The command, the option or argument of its output, the file that this would replace, and that file's role.
 INPUTS = [
     (TRAIN, "-o", "series.csv", "DATA"),
     (TRAIN, "--checkpoint", "series.csv", "DATA"),

@@ -197,7 +197,7 @@ def zeros(members, parts):
 @pytest.mark.parametrize("name, verb, members, parts", [
     ("z.csv.gz", "info", 1, 140),
     ("z.txt.gz", "train", 140, 1),
-    ("z.csv.gz", "predict", 1, 260),  # of which the end says that they are 64 MiB
+    ("z.csv.gz", "predict", 1, 260),  # its last bytes claim 64 MiB
     ("-", "stream", 1, 140),
 ])  # fmt: skip
 def test_what_would_not_fit_is_refused_before_it_takes_memory(models, tmp_path, name, verb, members, parts):

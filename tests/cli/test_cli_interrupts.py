@@ -103,7 +103,7 @@ IDLE = [
 ]
 
 
-# Of the table that each model reads.
+# The header of the table that each model reads.
 HEADERS = {"series": "day,level,flow\n", "groups": "shop,day,level\n", "labelled": "sequence,label,x\n"}
 
 

@@ -72,7 +72,7 @@ def test_evaluate_names_unknown_categories_of_labelled_sequences(tmp_path):
 
 
 def hours(zone, count=24 * 30):
-    """Hours of local time, an hour of which comes twice where `zone` says that clocks are set back."""
+    """Hours of local time. Where `zone` sets its clocks back, one hour comes twice."""
     times = [START + datetime.timedelta(hours=i) for i in range(count)]
     return "time,x\n" + "".join(f"{zone(time)},{10 + math.sin(2 * math.pi * time.hour / 24):.4f}\n" for time in times)
 
@@ -98,7 +98,7 @@ def test_dates_of_files_with_time_zones_are_marked(tmp_path):
         mark = "" if name == "plain" else "Z"
         dates = [row["time"] for row in csv.DictReader(io.StringIO(out))]
         assert dates == [f"2023-01-31 00:00:00{mark}", f"2023-01-31 01:00:00{mark}"]
-        # What was written can be read back as what it is.
+        # The dates that were written can be read again.
         with (tmp_path / f"{name}.csv").open("a") as file:
             file.writelines(f"{date},10\n" for date in dates)
         again = run("predict", f"{name}.safetensors", f"{name}.csv", "--last", "--long", cwd=tmp_path)

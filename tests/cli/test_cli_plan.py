@@ -78,7 +78,7 @@ def test_why_tells_of_every_node(models):
     here = run("why", "text.safetensors", "--shape", "4x32", cwd=models).out
     assert here.startswith("on ") and "residual_norm" in here and "nothing to choose" in here
     assert "sequential on" in here
-    # What is chosen comes first, nodes without a choice in one line at the end.
+    # Nodes with a choice come first. Those without share one line at the end.
     lines = here.splitlines()
     assert " of " in lines[1] and lines[2].startswith("  ") and "nothing" not in lines[2]
     assert lines[-1].startswith("nothing to choose: ") and here.count("nothing to choose") == 1

@@ -12,7 +12,7 @@ using std::chrono::milliseconds;
 /// A caller whose teams want eight threads.
 class Caller {
  public:
-  /// Runs a team of 5 ms, of which others are late, and lets so much time pass afterwards. Returns its size.
+  /// Runs a team for 5 ms whose helpers come `late`, then lets `after` pass. Returns the team's size.
   int run(milliseconds late, milliseconds after = {}, milliseconds caller_delayed = {}) {
     constexpr milliseconds all{5};
     const int size = attendance_.granted(8, now_);

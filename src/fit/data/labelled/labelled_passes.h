@@ -29,7 +29,7 @@ class LabelledPasses : public Dataset {
   bool training(Index i, Index rows, Example& example) const;
   /// Returns the length of the longest item.
   Index longest() const;
-  /// Returns the labels of which every item is held out.
+  /// Returns the labels whose items are all held out.
   std::vector<std::string> labels_held_out() const;
   std::string position() const override;
   void restore(const std::string& position) override;

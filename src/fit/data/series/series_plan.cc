@@ -255,7 +255,7 @@ SeriesPlan plan_series(const OpenTable& table, const SeriesTable& series, const 
   const auto first = std::ranges::find_if(targets, is_input);
   const auto choose = [&](std::size_t c) {
     if (!is_input(targets[c])) return;
-    // Without linear forecasts a choice says the season alone, of which the first counts.
+    // Without linear forecasts only the season is chosen, and the first target decides it.
     if (!options.autoregression && options.transform != Transform::logarithm && targets[c] != *first) return;
     chosen[c] = planner.choose(targets[c], transform_of(targets[c]));
   };

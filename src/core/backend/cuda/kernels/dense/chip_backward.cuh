@@ -36,7 +36,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
       const char* gate;  // null: there is none
       int unit, block;
     };
-    // Of the first value of the word that lanes (., t) have in a half of tile m.
+    // The place of the first value in the word that lanes (., t) hold of a half of tile m.
     const auto where = [&](int m, int half, int k, int second, int t) {
       const int of_group = 2 * m + half, q = group * kHalves + of_group;
       const int number = Operand::piece_of(part, k, second, t), word = Operand::word_of(k, second, t);
