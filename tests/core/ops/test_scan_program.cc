@@ -170,6 +170,8 @@ TEST(ScanProgram, RefusesGradientsThatOverlap) {
                            {"dh", &ScanProgram::Backward::dh},
                            {"h0", &ScanProgram::Backward::h0},
                            {"dhT", &ScanProgram::Backward::dhT}};
+  // As long as a sequence: a gradient that begins in a state ends in it too, whatever lies behind.
+  for (std::vector<float>* const values : {&calls.h0, &calls.hT, &calls.dh0}) values->resize(2 * calls.h.size());
   const auto refuses = [&](const std::string& what, const std::string& over, auto damage) {
     ScanProgram::Backward call = calls.backward();
     call.dhT = Calls::state(calls.hT), call.dh0 = Calls::state(calls.dh0);
