@@ -10,8 +10,6 @@ namespace {
 /// Tensors of a forward call with host memory. Their copies stay for the backward call.
 constexpr std::size_t kForwardTensors = 5;
 
-const Tensor no_tensor;
-
 /// Throws unless the view can be told from one that was made from a pointer alone.
 template <class Real>
 void require_strides(const char* name, const Batch& batch, const SequenceView<Real>& view) {
@@ -51,19 +49,19 @@ void Recurrent<Real>::forward(const Batch& batch, SequenceView<const Real> x, Se
   require(static_cast<bool>(y), "y must not be null");
   require_strides("x", batch, x);
   require_strides("states", batch, states);
-  Batch there = batch;
-  Tensor x_there = ops::sequence_on_host(batch, x, spec.input_size);
-  Tensor y_there = ops::sequence_on_host(batch, y, spec.output_size());
-  Tensor in_there = impl.state_on_host(state_in, batch.rows), out_there = impl.state_on_host(state_out, batch.rows);
-  Tensor states_there = ops::sequence_on_host(batch, states, impl.other_states());
-  const typename Impl::ForwardTensors given{there, x_there, y_there, in_there, out_there, states_there};
+  RecurrentProgram::Forward given{.batch = batch,
+                                  .x = ops::sequence_on_host(batch, x, spec.input_size),
+                                  .y = ops::sequence_on_host(batch, y, spec.output_size()),
+                                  .state_in = impl.state_on_host(state_in, batch.rows),
+                                  .state_out = impl.state_on_host(state_out, batch.rows),
+                                  .states = ops::sequence_on_host(batch, states, impl.other_states())};
   RecurrentProgram::Impl::check_places(given);
   typename Impl::TapeContent* const content = tape != nullptr ? &tape->content() : nullptr;
   if (content != nullptr) impl.start(*content, nn::hash_of(batch));
   if (!impl.device.is_cuda()) return impl.forward(given, content, execution, Impl::Origin::host);
-  ops::HostCall call(content != nullptr ? content->copies : impl.works.get().copies, *impl.queue, there);
-  call.in({&x_there, &in_there});
-  call.out({&y_there, &out_there, &states_there});
+  ops::HostCall call(content != nullptr ? content->copies : impl.works.get().copies, *impl.queue, given.batch);
+  call.in({&given.x, &given.state_in});
+  call.out({&given.y, &given.state_out, &given.states});
   impl.forward(given, content, execution, Impl::Origin::host);
   call.fetch();
 }
@@ -82,21 +80,22 @@ void Recurrent<Real>::backward(const Batch& batch, SequenceView<const Real> x, S
   impl.require_tape_of_this(content);
   require_strides("dy", batch, dy);
   require_strides("dstates", batch, dstates);
-  Batch there = batch;
-  Tensor x_there = ops::sequence_on_host(batch, x, spec.input_size);
-  Tensor dy_there = ops::sequence_on_host(batch, dy, spec.output_size());
-  Tensor dx_there = ops::sequence_on_host(batch, dx, spec.input_size);
-  Tensor dout_there = impl.state_on_host(dstate_out, batch.rows), din_there = impl.state_on_host(dstate_in, batch.rows);
-  Tensor dstates_there = ops::sequence_on_host(batch, dstates, impl.other_states());
-  const typename Impl::BackwardTensors given{there,      x_there,  content.y, dy_there,     content.state,
-                                             dout_there, dx_there, din_there, dstates_there};
+  RecurrentProgram::Backward given{.batch = batch,
+                                   .x = ops::sequence_on_host(batch, x, spec.input_size),
+                                   .y = content.y,
+                                   .dy = ops::sequence_on_host(batch, dy, spec.output_size()),
+                                   .state_in = content.state,
+                                   .dstate_out = impl.state_on_host(dstate_out, batch.rows),
+                                   .dx = ops::sequence_on_host(batch, dx, spec.input_size),
+                                   .dstate_in = impl.state_on_host(dstate_in, batch.rows),
+                                   .dstates = ops::sequence_on_host(batch, dstates, impl.other_states())};
   RecurrentProgram::Impl::check_places(given);
   const std::uint64_t hash = nn::hash_of(batch);
   if (!impl.device.is_cuda()) return impl.backward(given, content, hash, execution, Impl::Origin::host);
-  ops::HostCall call(content.copies, *impl.queue, there, kForwardTensors);
-  call.again(x_there);
-  call.in({&dy_there, &dout_there, &dstates_there});
-  call.out({&dx_there, &din_there});
+  ops::HostCall call(content.copies, *impl.queue, given.batch, kForwardTensors);
+  call.again(given.x);
+  call.in({&given.dy, &given.dstate_out, &given.dstates});
+  call.out({&given.dx, &given.dstate_in});
   impl.backward(given, content, hash, execution, Impl::Origin::host);
   call.fetch();
   impl.queue->synchronize();
@@ -122,16 +121,17 @@ void Recurrent<Real>::Impl::step_rows(Index rows, const Real* x, Real* y, Real* 
   require(nn::are_apart(y, rows * spec.hidden_size, state, rows * row_state), "y must not overlap state");
   const auto x_view = SequenceView<const Real>::batch_first(x, 1, spec.input_size);
   const auto y_view = SequenceView<Real>::batch_first(y, 1, spec.hidden_size);
-  Batch there = batch;
-  Tensor x_there = ops::sequence_on_host(batch, x_view, spec.input_size);
-  Tensor y_there = ops::sequence_on_host(batch, y_view, spec.hidden_size);
-  Tensor state_there = state_on_host(state, rows);
-  const ForwardTensors given{there, x_there, y_there, state_there, state_there, no_tensor};
+  RecurrentProgram::Forward given{.batch = batch,
+                                  .x = ops::sequence_on_host(batch, x_view, spec.input_size),
+                                  .y = ops::sequence_on_host(batch, y_view, spec.hidden_size),
+                                  .state_in = state_on_host(state, rows),
+                                  .state_out = state_on_host(state, rows)};
   if (!device.is_cuda()) return forward(given, nullptr, execution, Origin::host, true);
-  ops::HostCall call(works.get().copies, *queue, there);
-  call.in({&x_there});
-  call.out({&y_there});
-  call.update(state_there);
+  ops::HostCall call(works.get().copies, *queue, given.batch);
+  call.in({&given.x});
+  call.out({&given.y});
+  call.update(given.state_in);
+  given.state_out = given.state_in;
   forward(given, nullptr, execution, Origin::host, true);
   call.fetch();
 }
@@ -144,7 +144,9 @@ void Recurrent<Real>::forward(const Batch& batch, const Tensor& x, const Tensor&
   if (!impl.device.is_cuda()) ops::Geometry::check(batch);
   typename Impl::TapeContent* const content = tape != nullptr ? &tape->content() : nullptr;
   if (content != nullptr) impl.start(*content, impl.hash_of(batch));
-  impl.forward({batch, x, y, state_in, state_out, states}, content, execution, Impl::Origin::device);
+  RecurrentProgram::Forward given{
+      .batch = batch, .x = x, .y = y, .state_in = state_in, .state_out = state_out, .states = states};
+  impl.forward(given, content, execution, Impl::Origin::device);
 }
 
 template <class Real>
@@ -156,8 +158,16 @@ void Recurrent<Real>::backward(const Batch& batch, const Tensor& x, const Tensor
   auto& content = tape.content();
   impl.require_tape_of_this(content);
   require(x.data == content.x.data || content.places == 0, "x must be that of the forward call that filled the tape");
-  impl.backward({batch, x, content.y, dy, content.state, dstate_out, dx, dstate_in, dstates}, content,
-                impl.hash_of(batch), execution, Impl::Origin::device);
+  impl.backward({.batch = batch,
+                 .x = x,
+                 .y = content.y,
+                 .dy = dy,
+                 .state_in = content.state,
+                 .dstate_out = dstate_out,
+                 .dx = dx,
+                 .dstate_in = dstate_in,
+                 .dstates = dstates},
+                content, impl.hash_of(batch), execution, Impl::Origin::device);
 }
 
 template <class Real>
@@ -170,8 +180,9 @@ void Recurrent<Real>::step(const Tensor& x, const Tensor& y, const Tensor& state
   require(spec.direction == Direction::forward,
           "step() needs direction forward, not {}: the end of a stream is not known", to_string(spec.direction));
   if (rows > 1 || impl.device.is_cuda()) {
-    return impl.forward({{.rows = rows}, x_step, y_step, state, state, no_tensor}, nullptr, execution,
-                        Impl::Origin::device, true);
+    RecurrentProgram::Forward given{
+        .batch = {.rows = rows}, .x = x_step, .y = y_step, .state_in = state, .state_out = state};
+    return impl.forward(given, nullptr, execution, Impl::Origin::device, true);
   }
   const auto pointer = [&](const char* name, const Tensor& tensor, std::span<const Index> shape) {
     ops::require_tensor(name, tensor, dtype_of<Real>(), impl.device, sizeof(Real));

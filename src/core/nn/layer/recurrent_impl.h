@@ -52,8 +52,6 @@ struct RecurrentTape<Real>::Content {
 template <class Real>
 struct Recurrent<Real>::Impl {
   using TapeContent = typename RecurrentTape<Real>::Content;
-  using ForwardTensors = RecurrentProgram::Impl::ForwardTensors;
-  using BackwardTensors = RecurrentProgram::Impl::BackwardTensors;
 
   /// Key of a prepared pass.
   struct PassKey {
@@ -138,12 +136,13 @@ struct Recurrent<Real>::Impl {
   enum class Origin { host, device };
 
   // Calls with tensors of the network's device, but for weights, workspace and tape.
-  /// `tape`: null if no backward pass follows; otherwise start() has been called. `step`: the call is a step.
-  void forward(const ForwardTensors& call, TapeContent* tape, const Execution& execution, Origin origin,
+  /// `tape`: null if no backward pass follows; otherwise start() has been called, and the call reads the tape's copy of
+  /// its state_in from then on. `step`: the call is a step.
+  void forward(RecurrentProgram::Forward& call, TapeContent* tape, const Execution& execution, Origin origin,
                bool step = false);
   /// `batch`: hash of the batch.
-  void backward(const BackwardTensors& call, TapeContent& tape, std::uint64_t batch, const Execution& execution,
-                Origin origin);
+  void backward(const RecurrentProgram::Backward& call, TapeContent& tape, std::uint64_t batch,
+                const Execution& execution, Origin origin);
 
   /// Returns whether step_row() can take these arguments. If not, step() reports why.
   bool accepts_row(const Real* x, const Real* y, const Real* state, const Execution& execution) const {
@@ -163,8 +162,8 @@ struct Recurrent<Real>::Impl {
   PassKey key_of(const Batch& batch, const Tensor& x, const Execution& execution, Pass pass) const;
   void set_states(RecurrentForm& form, const char* name, const Tensor& tensor, const Batch& batch) const;
   int alignment_of(int most, const Tensor& a, const Tensor& b) const;
-  /// Saves what a backward pass reads of a forward call. Returns its copy of the initial state.
-  const Tensor& keep(TapeContent& tape, const Prepared& prepared, const ForwardTensors& call) const;
+  /// Saves what a backward pass reads of a forward call, whose initial state is the tape's copy afterwards.
+  void keep(TapeContent& tape, const Prepared& prepared, RecurrentProgram::Forward& call) const;
   template <class Call>
   void run(Work& work, Prepared& prepared, const Call& call, const TapeContent* tape) const;
   /// Gives a prepared pass the thread's workspace, and packs its weights if they have changed.

@@ -159,24 +159,22 @@ void Recurrent<Real>::Impl::pass_on(const Batch& batch, const char* in_name, con
 }
 
 template <class Real>
-const Tensor& Recurrent<Real>::Impl::keep(TapeContent& tape, const Prepared& prepared,
-                                          const ForwardTensors& call) const {
+void Recurrent<Real>::Impl::keep(TapeContent& tape, const Prepared& prepared, RecurrentProgram::Forward& call) const {
   tape.rounded = prepared.pass.rounds_tape;
   tape.x = call.x, tape.y = call.y;
   const std::size_t bytes = prepared.program.tape_bytes();
   if (tape.memory.bytes() < bytes) tape.memory = ops::Buffer(*queue, bytes);
   tape.state = call.state_in;
-  if (!call.state_in) return tape.state;
+  if (!call.state_in) return;
   const auto shape = state_shape(call.batch.rows);
   const std::size_t state_bytes = ops::count_of(shape) * sizeof(Real);
   if (tape.state_in.bytes() < state_bytes) tape.state_in = ops::Buffer(*queue, state_bytes);
   ops::copy_memory(device, tape.state_in.data(), call.state_in.data, state_bytes, queue->stream());
-  tape.state.data = tape.state_in.data();
-  return tape.state;
+  tape.state.data = call.state_in.data = tape.state_in.data();
 }
 
 template <class Real>
-void Recurrent<Real>::Impl::forward(const ForwardTensors& call, TapeContent* tape, const Execution& execution,
+void Recurrent<Real>::Impl::forward(RecurrentProgram::Forward& call, TapeContent* tape, const Execution& execution,
                                     Origin origin, bool step) {
   const bool empty = is_packed(call.batch) && call.x.rank == 2 && call.x.shape[0] == 0;
   if (!empty && origin == Origin::device) {
@@ -201,14 +199,14 @@ void Recurrent<Real>::Impl::forward(const ForwardTensors& call, TapeContent* tap
     Work& work = works.get();
     Prepared& prepared = work.prepared.get(key, [&] { return Prepared(*this, key); });
     if (origin == Origin::device) prepared.program.check(call);
-    const Tensor& state_in = tape != nullptr ? keep(*tape, prepared, call) : call.state_in;
-    run(work, prepared, ForwardTensors{call.batch, call.x, call.y, state_in, call.state_out, call.states}, tape);
+    if (tape != nullptr) keep(*tape, prepared, call);
+    run(work, prepared, call, tape);
   }
   if (tape != nullptr) tape->filled = true;
 }
 
 template <class Real>
-void Recurrent<Real>::Impl::backward(const BackwardTensors& call, TapeContent& tape, std::uint64_t batch,
+void Recurrent<Real>::Impl::backward(const RecurrentProgram::Backward& call, TapeContent& tape, std::uint64_t batch,
                                      const Execution& execution, Origin origin) {
   const RecurrentForm& kept = tape.form;
   const bool empty = tape.places == 0;
@@ -295,12 +293,13 @@ void Recurrent<Real>::Impl::prepare_step(Work& work, std::optional<PreparedStep>
       has_denormals(static_cast<const Real*>(values.data()), static_cast<Index>(values.bytes() / sizeof(Real)));
 }
 
-#define PENSTOCK_RECURRENT_PASSES(Real)                                                                                \
-  template void Recurrent<Real>::Impl::start(TapeContent&, std::uint64_t);                                             \
-  template void Recurrent<Real>::Impl::require_tape_of_this(const TapeContent&) const;                                 \
-  template void Recurrent<Real>::Impl::forward(const ForwardTensors&, TapeContent*, const Execution&, Origin, bool);   \
-  template void Recurrent<Real>::Impl::backward(const BackwardTensors&, TapeContent&, std::uint64_t, const Execution&, \
-                                                Origin);                                                               \
+#define PENSTOCK_RECURRENT_PASSES(Real)                                                                            \
+  template void Recurrent<Real>::Impl::start(TapeContent&, std::uint64_t);                                         \
+  template void Recurrent<Real>::Impl::require_tape_of_this(const TapeContent&) const;                             \
+  template void Recurrent<Real>::Impl::forward(RecurrentProgram::Forward&, TapeContent*, const Execution&, Origin, \
+                                               bool);                                                              \
+  template void Recurrent<Real>::Impl::backward(const RecurrentProgram::Backward&, TapeContent&, std::uint64_t,    \
+                                                const Execution&, Origin);                                         \
   template void Recurrent<Real>::Impl::step_row(const Real*, Real*, Real*, Precision);
 PENSTOCK_RECURRENT_PASSES(float)
 PENSTOCK_RECURRENT_PASSES(double)

@@ -119,7 +119,7 @@ void RecurrentProgram::Impl::check_batch(const Batch& batch) const {
   check_batch_sizes(batch);
 }
 
-void RecurrentProgram::Impl::check(const ForwardTensors& call) const {
+void RecurrentProgram::Impl::check(const Forward& call) const {
   check_batch(call.batch);
   check_sequence("x", call.x, spec.input_size, form.x);
   check_sequence("y", call.y, spec.output_size(), form.y);
@@ -132,7 +132,7 @@ void RecurrentProgram::Impl::check(const ForwardTensors& call) const {
   check_places(call);
 }
 
-void RecurrentProgram::Impl::check(const BackwardTensors& call) const {
+void RecurrentProgram::Impl::check(const Backward& call) const {
   check_batch(call.batch);
   check_sequence("x", call.x, spec.input_size, form.x);
   check_sequence("y", call.y, spec.output_size(), form.y);
@@ -149,12 +149,12 @@ void RecurrentProgram::Impl::check(const BackwardTensors& call) const {
   check_places(call);
 }
 
-void RecurrentProgram::Impl::check_places(const ForwardTensors& call) {
+void RecurrentProgram::Impl::check_places(const Forward& call) {
   ops::require_no_overlap({"y", call.y}, {{"x", call.x}});
   ops::require_no_overlap({"states", call.states}, {{"x", call.x}, {"y", call.y}});
 }
 
-void RecurrentProgram::Impl::check_places(const BackwardTensors& call) {
+void RecurrentProgram::Impl::check_places(const Backward& call) {
   ops::require_no_overlap({"dx", call.dx}, {{"dy", call.dy}, {"x", call.x}});
 }
 
@@ -188,7 +188,7 @@ void RecurrentProgram::Impl::place(graph::Workspace& workspace, void* memory, co
   if (persistent > 0) ops::clear_memory(execution.device, memory, persistent, call.stream);
 }
 
-void RecurrentProgram::Impl::bind(graph::Workspace& workspace, const ForwardTensors& call) const {
+void RecurrentProgram::Impl::bind(graph::Workspace& workspace, const Forward& call) const {
   workspace.bind(forward.x, call.x.data);
   workspace.bind(forward.y, call.y.data);
   workspace.bind(forward.state_in, call.state_in.data);
@@ -196,7 +196,7 @@ void RecurrentProgram::Impl::bind(graph::Workspace& workspace, const ForwardTens
   if (form.has(CallFlag::every_state)) workspace.bind(forward.states, call.states.data);
 }
 
-void RecurrentProgram::Impl::bind(graph::Workspace& workspace, const BackwardTensors& call) const {
+void RecurrentProgram::Impl::bind(graph::Workspace& workspace, const Backward& call) const {
   workspace.bind(backward->x, call.x.data);
   workspace.bind(backward->y, call.y.data);
   workspace.bind(backward->dy, call.dy.data);
@@ -280,10 +280,9 @@ std::size_t RecurrentProgram::packed_bytes(Pass pass) const { return held().pass
 std::uint64_t RecurrentProgram::forward(const Context& context, const Forward& given) const {
   const Impl& impl = held();
   const nn::StackPass& pass = impl.forward;
-  const Impl::ForwardTensors tensors{given.batch, given.x, given.y, given.state_in, given.state_out, given.states};
   ops::require_device(context, impl.execution.device);
   impl.check_parameters("weights", given.weights, impl.form.weights);
-  impl.check(tensors);
+  impl.check(given);
   require(given.packed.data == nullptr || !impl.form.has(CallFlag::packs_each_call),
           "packed must be null, as the program's form packs in each call");
   check_memory(pass, given.workspace, given.packed);
@@ -293,7 +292,7 @@ std::uint64_t RecurrentProgram::forward(const Context& context, const Forward& g
   ops::Call call = impl.call_of(context, given.batch);
   const std::uint64_t number = impl.pass_number(given.batch);
   Impl::bind_weights(*workspace, pass, given.weights);
-  impl.bind(*workspace, tensors);
+  impl.bind(*workspace, given);
   if (impl.form.has(CallFlag::training)) {
     if (!impl.execution.device.is_cuda()) static_cast<Impl::TapeHeader*>(given.tape.data)->pass = number;
     impl.bind_tape(*workspace, pass, given.tape.data, call);
@@ -307,11 +306,9 @@ std::uint64_t RecurrentProgram::forward(const Context& context, const Forward& g
 void RecurrentProgram::backward(const Context& context, const Backward& given) const {
   const Impl& impl = held();
   const nn::StackPass& pass = impl.pass(Pass::backward);
-  const Impl::BackwardTensors tensors{given.batch,      given.x,  given.y,         given.dy,     given.state_in,
-                                      given.dstate_out, given.dx, given.dstate_in, given.dstates};
   ops::require_device(context, impl.execution.device);
   impl.check_parameters("weights", given.weights, impl.form.weights);
-  impl.check(tensors);
+  impl.check(given);
   impl.check_parameters("gradients", given.gradients, impl.form.dtype == DType::f64 ? DType::f64 : DType::f32);
   check_memory(pass, given.workspace, given.packed);
   ops::require_memory("tape", given.tape, tape_bytes());
@@ -323,7 +320,7 @@ void RecurrentProgram::backward(const Context& context, const Backward& given) c
   const Impl::Workspaces::Lease workspace(impl.workspaces(Pass::backward));
   ops::Call call = impl.call_of(context, given.batch);
   Impl::bind_weights(*workspace, pass, given.weights, given.gradients);
-  impl.bind(*workspace, tensors);
+  impl.bind(*workspace, given);
   impl.bind_tape(*workspace, pass, given.tape.data, call);
   impl.place(*workspace, given.workspace.data, call);
   bind_packed(*workspace, pass, given.workspace, given.packed, call);

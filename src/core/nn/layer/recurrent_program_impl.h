@@ -22,16 +22,6 @@ struct RecurrentProgram::Impl {
   };
   static constexpr std::size_t kHeaderBytes = graph::memory_alignment;
 
-  /// Batch and tensors of a call, but for weights and memory. References, as copies would take a tenth of a short call.
-  struct ForwardTensors {
-    const Batch& batch;
-    const Tensor &x, &y, &state_in, &state_out, &states;
-  };
-  struct BackwardTensors {
-    const Batch& batch;
-    const Tensor &x, &y, &dy, &state_in, &dstate_out, &dx, &dstate_in, &dstates;
-  };
-
   RecurrentSpec spec;
   RecurrentForm form;
   Execution execution;
@@ -50,12 +40,12 @@ struct RecurrentProgram::Impl {
   ops::FormExtent extent() const { return {form.rows, form.steps, form.positions}; }
 
   /// Throw Error(invalid_argument) unless a call matches the form: its batch, and its tensors in type, shape, strides
-  /// and places.
-  void check(const ForwardTensors& call) const;
-  void check(const BackwardTensors& call) const;
+  /// and places. Not its weights and memory, which a Recurrent has of its own.
+  void check(const Forward& call) const;
+  void check(const Backward& call) const;
   /// Throw Error(invalid_argument) if positions of a sequence that a call writes overlap each other or what it reads.
-  static void check_places(const ForwardTensors& call);
-  static void check_places(const BackwardTensors& call);
+  static void check_places(const Forward& call);
+  static void check_places(const Backward& call);
   void check_parameters(const char* name, std::span<const Tensor> tensors, DType type) const;
 
   /// Returns a number that tells this pass from others. The host cannot read lengths and resets on a GPU.
@@ -64,8 +54,8 @@ struct RecurrentProgram::Impl {
 
   /// Give a workspace the tensors of a call, its weights and their gradients, its tape, and its memory. With a tape on
   /// a GPU, the call reads the seed of the dropout masks from the tape.
-  void bind(graph::Workspace& workspace, const ForwardTensors& call) const;
-  void bind(graph::Workspace& workspace, const BackwardTensors& call) const;
+  void bind(graph::Workspace& workspace, const Forward& call) const;
+  void bind(graph::Workspace& workspace, const Backward& call) const;
   static void bind_weights(graph::Workspace& workspace, const nn::StackPass& pass, std::span<const Tensor> weights,
                            std::span<const Tensor> gradients = {});
   void bind_tape(graph::Workspace& workspace, const nn::StackPass& pass, void* tape, ops::Call& call) const;
