@@ -75,9 +75,10 @@ std::size_t most_bytes(CpuLayer<Real>& layer, const Target& target, const Size& 
 template <class Real>
 class CpuRecurrence : public Executable {
  public:
-  /// `form`: with_strides().
-  CpuRecurrence(const Recurrence& form, const Target& target, CpuLayer<Real> layer)
-      : form_(form), execution_(target.execution), layer_(std::move(layer)) {
+  /// `make`: returns the layer of a form and a target.
+  template <class Make>
+  CpuRecurrence(const Recurrence& form, const Target& target, const Make& make)
+      : form_(with_strides(form, target)), execution_(target.execution), layer_(make(form_, target)) {
     execution_.threads = resolve_threads(target.execution.threads);
   }
 
@@ -102,7 +103,11 @@ class CpuRecurrence : public Executable {
 template <class Real>
 class CpuForward final : public CpuRecurrence<Real> {
  public:
-  CpuForward(const Recurrence& given, const Target& target) : CpuForward(with_strides(given, target), target, 0) {}
+  CpuForward(const Recurrence& form, const Target& target) : CpuRecurrence<Real>(form, target, make_forward<Real>) {
+    this->scratch_ = most_bytes(this->layer_, target, [this] { return this->layer_.forward_workspace(); });
+    if (target.has(CallFlag::training))
+      tape_ = most_bytes(this->layer_, target, [this] { return this->layer_.tape_size(); });
+  }
   std::size_t opaque_bytes(int) const override { return tape_; }
 
   void run(const Call& call, const Operands& memory) override {
@@ -116,13 +121,6 @@ class CpuForward final : public CpuRecurrence<Real> {
   }
 
  private:
-  CpuForward(const Recurrence& form, const Target& target, int)
-      : CpuRecurrence<Real>(form, target, make_forward<Real>(form, target)) {
-    this->scratch_ = most_bytes(this->layer_, target, [this] { return this->layer_.forward_workspace(); });
-    if (target.has(CallFlag::training))
-      tape_ = most_bytes(this->layer_, target, [this] { return this->layer_.tape_size(); });
-  }
-
   std::size_t tape_ = 0;
 };
 
@@ -131,7 +129,14 @@ class CpuBackward final : public CpuRecurrence<Real> {
   using Of = BackwardOperand;
 
  public:
-  CpuBackward(const Recurrence& given, const Target& target) : CpuBackward(with_strides(given, target), target, 0) {}
+  CpuBackward(const Recurrence& form, const Target& target)
+      : CpuRecurrence<Real>(form, target, make_layer<Real>), apart_(this->form_) {
+    require(!form.add_dx || !form.bf16_x, "a gradient that is added to must be of f32, not bf16");
+    apart_.dx_strides = {target.steps * form.input, form.input};
+    own_ = most_bytes(this->layer_, target, [this] { return this->layer_.backward_workspace(); });
+    const auto dx = static_cast<std::size_t>(target.positions() * form.input) * sizeof(Real);
+    this->scratch_ = own_ + (form.add_dx ? dx : 0);
+  }
 
   void run(const Call& call, const Operands& memory) override {
     this->begin(call);
@@ -165,15 +170,6 @@ class CpuBackward final : public CpuRecurrence<Real> {
         for (Index c = 0; c < this->form_.input; ++c) sum[c] += term[c];
       }
     });
-  }
-
-  CpuBackward(const Recurrence& form, const Target& target, int)
-      : CpuRecurrence<Real>(form, target, make_layer<Real>(form, target)), apart_(form) {
-    require(!form.add_dx || !form.bf16_x, "a gradient that is added to must be of f32, not bf16");
-    apart_.dx_strides = {target.steps * form.input, form.input};
-    own_ = most_bytes(this->layer_, target, [this] { return this->layer_.backward_workspace(); });
-    const auto dx = static_cast<std::size_t>(target.positions() * form.input) * sizeof(Real);
-    this->scratch_ = own_ + (form.add_dx ? dx : 0);
   }
 
   /// Zeros in the gradients, to which the engines add.
