@@ -138,7 +138,7 @@ def torch_on_a_gpu():
 
 
 def layers_on_the_cpu():
-    found = table("results/cpu_tables.md", "One layer over whole sequences")
+    found = table("results/cpu_layers.md", "One layer over whole sequences")
     peers = [name for name in found.header if name in ("torch", "torch-compile", "onnxruntime", "onednn")]
     panels = []
     for passes in ("forward f32", "training f32"):
