@@ -1,5 +1,6 @@
 """Measures forecasts and labels of small public data: `penstock train` with its defaults, one command per file, compared
-with the usual alternatives, each tuned by its own automatic procedure. Brings docs/results/quality.md up to date.
+with the usual alternatives, each tuned by its own automatic procedure. Brings docs/results/quality.md up to date, and
+quality_development.md beside it, which has the series that were used in development.
 
     python3 -m venv build/quality
     build/quality/bin/pip install numpy scipy pandas statsmodels statsforecast scikit-learn lightgbm aeon sktime
@@ -9,8 +10,8 @@ with the usual alternatives, each tuned by its own automatic procedure. Brings d
 Results of peers are kept in build/quality/peers, those of Penstock (by quality_runs.py) in build/quality/ours. Remove a
 file there to measure it again.
 
-The page must exist. This script replaces its sections "Series" and "Labelled sequences" and the name of the machine; all
-other text is written by hand and stays.
+Both pages must exist. This script replaces their sections "Series" and "Labelled sequences" and the name of the machine;
+all other text is written by hand and stays.
 """
 
 import argparse
@@ -33,7 +34,12 @@ PEERS = ["seasonal naive", *STRONG, "Theta", "LightGBM on lags"]
 CLASSIFIERS = ["1-NN with DTW", "logistic regression", "MiniRocket"]
 SERIES_HEADING = "## Series\n"
 LABELS_HEADING = "## Labelled sequences\n"
-NEXT_HEADING = "## What falls short\n"  # of the section behind the labelled sequences
+NEXT_HEADING = "## What falls short\n"  # of the section behind those
+DEVELOPMENT_PAGE = "quality_development.md"
+UNSEEN = (("Months and quarters not used for development", [name for name in FRESH if name not in YEARLY]),
+          ("Years not used for development", [name for name in FRESH if name in YEARLY]))
+USED = (("Series used in development", [name for name in SERIES if name not in FRESH and name not in YEARLY]),
+        ("Years used in development", [name for name in YEARLY if name not in FRESH]))
 MACHINE = re.compile(r"^Penstock \S+, .*?, one thread: .*?\n\n", re.MULTILINE | re.DOTALL)  # the paragraph
 WIDTH = 118  # of lines of prose
 
@@ -160,15 +166,11 @@ class SeriesTable:
         return "\n" + "\n".join(paragraph("* " + item, indent="  ") for item in items) + "\n"
 
 
-def series_page(runs, peers, names, out):
+def series_page(runs, peers, names, groups, out):
     about = ("RMSE over all origins and distances of the hold-out set; smaller is better. *Mean of three* is the plain mean of the "
              "forecasts of ETS, AutoARIMA and ridge. It shows what a combination reaches without knowing in advance which of "
              "them will be best.")
     out.append(f"{SERIES_HEADING}\n{paragraph(about)}\n")
-    groups = (("Months and quarters not used for development", [name for name in FRESH if name not in YEARLY]),
-              ("Years not used for development", [name for name in FRESH if name in YEARLY]),
-              ("Series used in development", [name for name in SERIES if name not in FRESH and name not in YEARLY]),
-              ("Years used in development", [name for name in YEARLY if name not in FRESH]))
     for title, group in groups:
         chosen = [name for name in group if name in names and runs(name)]
         if not chosen:
@@ -231,19 +233,20 @@ def main():
     def runs(name):
         return results_of(folder / "ours", name, arguments.seeds)
 
-    page = arguments.page.read_text(encoding="utf-8")
     measured = (f"Penstock {machine['version']}, {machine['cpu']}, one thread: mean (smallest – largest). Seconds are CPU time of one "
                 "training, on a machine that was shared with other work.")
-    page = MACHINE.sub(lambda _: paragraph(measured) + "\n\n", page, count=1)
-    if names:
-        out = []
-        series_page(runs, peers, names, out)
-        page = replaced(page, SERIES_HEADING, LABELS_HEADING, out)
-    if labelled:
-        out = []
-        labels_page(runs, peers, labelled, out)
-        page = replaced(page, LABELS_HEADING, NEXT_HEADING, out)
-    arguments.page.write_text(page, encoding="utf-8")
+    development = arguments.page.with_name(DEVELOPMENT_PAGE)
+    for path, groups, behind in ((arguments.page, UNSEEN, LABELS_HEADING), (development, USED, NEXT_HEADING)):
+        page = MACHINE.sub(lambda _: paragraph(measured) + "\n\n", path.read_text(encoding="utf-8"), count=1)
+        if names:
+            out = []
+            series_page(runs, peers, names, groups, out)
+            page = replaced(page, SERIES_HEADING, behind, out)
+        if labelled and path == arguments.page:
+            out = []
+            labels_page(runs, peers, labelled, out)
+            page = replaced(page, LABELS_HEADING, NEXT_HEADING, out)
+        path.write_text(page, encoding="utf-8")
 
 
 if __name__ == "__main__":
