@@ -268,8 +268,8 @@ def picture_of_papers(name, text):
     return Picture(f"papers_{name}", "shares", f"accuracy in per cent{without}", panels)
 
 
-def of_papers(name):
-    return lambda: picture_of_papers(name, (ROOT / "docs" / "results" / "papers.md").read_text())
+def of_papers(name, page):
+    return lambda: picture_of_papers(name, (ROOT / "docs" / "results" / page).read_text())
 
 
 PICTURES = [
@@ -280,9 +280,9 @@ PICTURES = [
     flashrnn_on_a_gpu,
     steps_of_a_stream,
     regimes_on_a_gpu,
-    of_papers("tracking"),
-    of_papers("parallel"),
-    of_papers("long"),
+    of_papers("tracking", "state_tracking.md"),
+    of_papers("parallel", "long_sequences.md"),
+    of_papers("long", "long_sequences.md"),
 ]
 
 
