@@ -41,13 +41,14 @@ from .scans import log_scan, log_scan_backward, scan, scan_backward
 TYPE_CHECKING = False  # typing.TYPE_CHECKING without the import
 if TYPE_CHECKING:  # names that __getattr__() below imports on first use
     from . import csp, datasets, equations, interchange, reference, training, variants
-    from .equations import OwnCell, cell, load_cell
+    from .equations import CustomCell, cell, load_cell
     from .datasets import Dataset, open_labelled, open_labelled_texts, open_series, open_sound, open_task, open_text
     from .training import Evaluation, Progress, TrainResult, evaluate, train
 
 __all__ = [
     "BadInput",
     "Cell",
+    "CustomCell",
     "Dataset",
     "DeviceFailure",
     "ElmanCell",
@@ -64,7 +65,6 @@ __all__ = [
     "Model",
     "NumericalError",
     "OutOfMemory",
-    "OwnCell",
     "Progress",
     "Recurrent",
     "SLSTMCell",
@@ -106,7 +106,7 @@ __version__ = system_info()["version"]
 _MODULES = ("csp", "datasets", "equations", "interchange", "reference", "torch", "training", "variants")
 _NAMES = {
     "datasets": ("Dataset", "open_labelled", "open_labelled_texts", "open_series", "open_sound", "open_task", "open_text"),
-    "equations": ("OwnCell", "cell", "load_cell"),
+    "equations": ("CustomCell", "cell", "load_cell"),
     "training": ("Evaluation", "Progress", "TrainResult", "evaluate", "train"),
 }
 

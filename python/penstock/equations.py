@@ -31,7 +31,7 @@ from ._symbols import Symbol, Trace, Value, apply, finite, place
 from .errors import InvalidArgument
 
 __all__ = [
-    "OwnCell", "Symbol", "cell", "clamp", "cos", "equal", "erf", "exp", "gelu", "load_cell", "log", "maximum", "mean",
+    "CustomCell", "Symbol", "cell", "clamp", "cos", "equal", "erf", "exp", "gelu", "load_cell", "log", "maximum", "mean",
     "minimum", "multiply_add", "relu", "sigmoid", "sin", "softplus", "sqrt", "tanh", "where",
 ]  # fmt: skip
 
@@ -172,7 +172,7 @@ class _Learnt(_Named):
         return super().__getattr__(name)
 
 
-class OwnCell(str):
+class CustomCell(str):
     """A cell that :func:`cell` defined: its name, for every argument that takes the name of a cell.
 
     Attributes:
@@ -189,7 +189,7 @@ class OwnCell(str):
     learnt: dict[str, float]
     scan: bool
 
-    def __new__(cls, text: str) -> OwnCell:
+    def __new__(cls, text: str) -> CustomCell:
         given = json.loads(text)
         self = super().__new__(cls, given["name"])
         self.json = text
@@ -209,18 +209,18 @@ class OwnCell(str):
 
 def with_equations(cell: str) -> str:
     """Returns the name of a cell. That of a cell of your own has its equations: where it is unpickled, they are known."""
-    if isinstance(cell, OwnCell) or cell in {each["name"] for each in _core.cells()}:
+    if isinstance(cell, CustomCell) or cell in {each["name"] for each in _core.cells()}:
         return cell
-    return OwnCell(_core.cell_json(cell))
+    return CustomCell(_core.cell_json(cell))
 
 
-def _defined(text: str, source: str = "cell") -> OwnCell:
+def _defined(text: str, source: str = "cell") -> CustomCell:
     _core.define_cell(text, source)
-    return OwnCell(_core.cell_json(json.loads(text)["name"]))
+    return CustomCell(_core.cell_json(json.loads(text)["name"]))
 
 
-def load_cell(path: str | os.PathLike[str]) -> OwnCell:
-    """Reads a cell that :meth:`OwnCell.save` wrote, and makes it known to this process.
+def load_cell(path: str | os.PathLike[str]) -> CustomCell:
+    """Reads a cell that :meth:`CustomCell.save` wrote, and makes it known to this process.
 
     Raises:
         BadInput: The file holds no sound cell; the message names the node and the field.
@@ -277,7 +277,7 @@ def cell(
     keep_gate: int | None = ...,
     overwrite_gate: int | None = ...,
     spread_memory: bool = ...,
-) -> OwnCell: ...
+) -> CustomCell: ...
 @overload
 def cell(
     *,
@@ -290,7 +290,7 @@ def cell(
     keep_gate: int | None = ...,
     overwrite_gate: int | None = ...,
     spread_memory: bool = ...,
-) -> Callable[[Callable[..., Any]], OwnCell]: ...
+) -> Callable[[Callable[..., Any]], CustomCell]: ...
 
 
 def cell(
@@ -306,7 +306,7 @@ def cell(
     keep_gate: int | None = None,
     overwrite_gate: int | None = None,
     spread_memory: bool = False,
-) -> OwnCell | Callable[[Callable[..., Any]], OwnCell]:
+) -> CustomCell | Callable[[Callable[..., Any]], CustomCell]:
     """Defines a cell by a function of symbols, which is called once: ``cell(function, gates=2)``, or as a decorator.
 
     The function's parameters are any of these:
@@ -348,7 +348,7 @@ def cell(
     """
     names = tuple(states)
 
-    def define(equations: Callable[..., Any]) -> OwnCell:
+    def define(equations: Callable[..., Any]) -> CustomCell:
         called = name
         if called is None:
             called = re.sub(r"[^a-z0-9_-]", "-", equations.__name__.lower()).strip("-_")

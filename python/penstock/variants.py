@@ -26,7 +26,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Union
 
 from ._keywords import explain_keywords
-from .equations import OwnCell, cell, clamp, exp, gelu, minimum, relu, sigmoid, softplus, sqrt, tanh, where
+from .equations import CustomCell, cell, clamp, exp, gelu, minimum, relu, sigmoid, softplus, sqrt, tanh, where
 from .errors import InvalidArgument
 
 __all__ = ["ACTIVATIONS", "elman", "gru", "lstm"]
@@ -145,7 +145,7 @@ class _Variant:
         whole = re.sub(r"[^a-z0-9_-]", "_", "-".join([self.base, *self.words]).lower())
         return whole if len(whole) <= 64 else f"{whole[:50]}-{hashlib.sha256(whole.encode()).hexdigest()[:12]}"
 
-    def define(self, given_name: str | None, function: Callable[..., Any], **options: Any) -> OwnCell | str:
+    def define(self, given_name: str | None, function: Callable[..., Any], **options: Any) -> CustomCell | str:
         if not self.words and given_name is None:
             return self.base
         description = f"{self.base} with {', '.join(self.words)}"[:200] if self.words else self.base
@@ -164,7 +164,7 @@ def lstm(
     zoneout: float = 0.0,
     cell_zoneout: float = 0.0,
     name: str | None = None,
-) -> OwnCell | str:
+) -> CustomCell | str:
     r"""Returns a variant of the LSTM. States: h, c. Gate order: i, f, g, o.
 
     Args:
@@ -220,7 +220,7 @@ def gru(
     clip: float | None = None,
     zoneout: float = 0.0,
     name: str | None = None,
-) -> OwnCell | str:
+) -> CustomCell | str:
     """Returns a variant of the GRU. Gate order: r, z, n.
 
     Args:
@@ -259,7 +259,7 @@ def gru(
 
 def elman(
     *, activation: Activation = "tanh", clip: float | None = None, zoneout: float = 0.0, name: str | None = None
-) -> OwnCell | str:
+) -> CustomCell | str:
     """Returns a variant of the Elman network: h_t = activation(W x_t + R h_{t-1}).
 
     With ``heads=hidden_size`` the recurrent matrix is diagonal: this is IndRNN (Li et al. 2018).

@@ -61,7 +61,7 @@ def normal(*shape, seed=0):
 
 
 def test_a_cell_is_its_name():
-    assert py_peephole == "py_peephole" and isinstance(py_peephole, penstock.OwnCell)
+    assert py_peephole == "py_peephole" and isinstance(py_peephole, penstock.CustomCell)
     assert py_peephole.gates == 4 and py_peephole.states == ("h", "c") and not py_peephole.scan
     assert py_peephole.learnt == {"i": 0.1, "f": 0.0, "o": -0.2}
     assert json.loads(py_peephole.json)["description"] == "An LSTM whose gates see the cell state."

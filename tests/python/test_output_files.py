@@ -64,7 +64,7 @@ WRITERS = {
         lambda folder, path: interchange.write_tensors(path, {"a": np.zeros(3, np.float32)}),
     ),
     "interchange.save": ("tensors.safetensors", lambda folder, path: interchange.save(path, weights())),
-    "OwnCell.save": ("cell.json", lambda folder, path: kept_cell.save(path)),
+    "CustomCell.save": ("cell.json", lambda folder, path: kept_cell.save(path)),
     "metrics": ("metrics.jsonl", lambda folder, path: train(folder, metrics=path)),
     "checkpoint": ("checkpoint", lambda folder, path: train(folder, checkpoint=path)),
 }

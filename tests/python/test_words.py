@@ -90,7 +90,7 @@ def test_every_public_function_explains_itself():
     found = dict(explained())
     assert {"Model", "Session", "Recurrent", "GRUCell", "train", "evaluate", "open_text"} <= set(found)
     for name, value in found.items():
-        if name in ("Progress", "TrainResult", "Evaluation", "Dataset", "OwnCell"):
+        if name in ("Progress", "TrainResult", "Evaluation", "Dataset", "CustomCell"):
             continue  # which the package makes
         with pytest.raises(TypeError, match=rf"^{name}\(\) has no argument 'zzz', only "):
             value(zzz=1)

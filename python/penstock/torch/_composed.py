@@ -9,7 +9,7 @@ from torch.nn import functional
 from penstock import _core, reference
 from penstock.errors import InvalidArgument
 
-from ._own import learnt_vectors, own_step, own_terms, split_bias
+from ._custom import learnt_vectors, custom_step, custom_terms, split_bias
 
 
 class _Cells(dict):
@@ -58,7 +58,7 @@ class _OfTensors:
 def terms_of(cell, wx, learnt=()):
     """Returns a and b of h_t = a_t h_{t-1} + b_t for a scan cell, from W x + bias [..., G * H]."""
     if cell not in reference.TERMS:
-        return own_terms(cell, wx.chunk(CELLS[cell][0], -1), learnt)
+        return custom_terms(cell, wx.chunk(CELLS[cell][0], -1), learnt)
     return reference.TERMS[cell](_OfTensors, wx.chunk(CELLS[cell][0], -1))
 
 
@@ -126,7 +126,7 @@ def _layer(cell, x, weights, state, valid, reset, reverse, kept, loop, scan, aro
     projection = weights.pop(0) if weights else None
     bias_ih, learnt = split_bias(cell, bias_ih, gates)
     heads = weight_hh.shape[0] if weight_hh is not None and weight_hh.dim() == 3 else 1
-    step_of_cell = reference.CELLS[cell][0] if cell in reference.CELLS else own_step(cell, learnt, heads)
+    step_of_cell = reference.CELLS[cell][0] if cell in reference.CELLS else custom_step(cell, learnt, heads)
     wx = functional.linear(x, weight_ih, bias_ih)
     if scans and scan is not None:
         a, b = terms_of(cell, wx, learnt)

@@ -9,7 +9,7 @@ from .._minimal import minimal_cell
 from ._checks import check_sizes, refuse_projection
 from ._composed import parameter_shapes, terms_of
 from ._ops import autocast_sequence, keeps_tape
-from ._own import describe_cell, initial_values, learnt_vectors
+from ._custom import describe_cell, initial_values, learnt_vectors
 from ._parallel_layer import Reach, parallel_layer
 from ._sequence_parallel import parallel_scan
 from ._stack import Stack

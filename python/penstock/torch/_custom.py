@@ -1,4 +1,4 @@
-"""Cells of your own in PyTorch: their description, and their equations in PyTorch's own operations."""
+"""Custom cells in PyTorch: their description, and their equations in operations of PyTorch."""
 
 import functools
 import json
@@ -90,12 +90,12 @@ def split_bias(cell, bias, gates):
     return bias[: gates * hidden], bias[gates * hidden :].view(vectors, hidden)
 
 
-def own_terms(cell, wx, learnt):
+def custom_terms(cell, wx, learnt):
     """Returns a and b of a scan cell for its gates and learnt vectors."""
     return _evaluate(_read(cell), {"input": wx, "learnt": learnt})
 
 
-def own_step(cell, learnt, heads):
+def custom_step(cell, learnt, heads):
     """Returns the step of a cell as penstock.reference has steps."""
 
     given = _read(cell)  # not within a step, which an exporter traces
