@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -91,7 +92,10 @@ struct GpuModel {
   std::int64_t block_bytes = 0;   ///< Largest shared memory of one block
   std::int64_t l2_bytes = 0;
   std::int64_t memory_bytes = 0;
-  int cluster = 16;      ///< Largest number of blocks of a cluster, on chips with clusters
+  int cluster = 16;  ///< Largest number of blocks of a cluster, on chips with clusters
+  /// Clusters of 1, 2, 4, 8 and 16 blocks that the GPU was found to run at once, where fewer than it was thought to
+  /// (clusters_at_once): a part of a GPU, for instance. -1: no such finding.
+  std::array<Index, 5> clusters_found = {-1, -1, -1, -1, -1};
   int clock_mhz = 0;     ///< 0: unknown
   double bandwidth = 0;  ///< Memory bandwidth in bytes per second; 0: unknown
   int driver = 0;        ///< CUDA version of the driver, such as 12080; 0: no driver

@@ -193,6 +193,26 @@ TEST_F(FakeCuda, TooFewClustersAtOnceAreReplacedByTheNextPlan) {
   EXPECT_THAT(next.why, HasSubstr("runs only 3 clusters"));
 }
 
+/// A part of a GPU, for instance, has fewer of them than its multiprocessors let expect.
+TEST_F(FakeCuda, TooFewClustersForWarpgroupsAreReplacedByTheNextPlan) {
+  constexpr Index rows = 64, hidden = 1024, somewhere = 1 << 20;
+  DenseBackward call;
+  call.batch.rows = rows, call.batch.steps = 8;
+  call.y = call.dy = {somewhere, 8 * hidden, hidden};
+  call.weights.recurrent = somewhere;
+  call.tape = {somewhere, somewhere};
+  call.dwx = somewhere;
+  const auto plan_for = [&] { return DenseBackwardExecutable(Device::get(0), lstm(hidden), call).plan(); };
+  fake_driver().clusters_at_once = 1000;
+  const plan::GpuDensePlan wanted = plan_for();
+  ASSERT_EQ(wanted.algorithm, plan::DenseAlgorithm::warpgroup) << wanted.explain();
+  ASSERT_GT(wanted.cluster, 1) << wanted.explain();
+  fake_driver().clusters_at_once = 3;
+  const plan::GpuDensePlan next = plan_for();
+  EXPECT_TRUE(next.cluster == 1 || next.grid / next.cluster <= 3) << next.explain();
+  EXPECT_THAT(next.why, HasSubstr("runs only 3 clusters"));
+}
+
 /// A plan of the caller's is no choice that was left open.
 TEST_F(FakeCuda, ClustersThatWereAskedForAreAnError) {
   for (const auto algorithm : {plan::DenseAlgorithm::cluster, plan::DenseAlgorithm::chip}) {

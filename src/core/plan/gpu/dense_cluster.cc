@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <bit>
 #include <span>
 
 #include "base/check.h"
@@ -190,6 +191,8 @@ ClusterRule state_cluster(const GpuDenseProblem& problem, const GpuModel& gpu) {
 // The blocks of a cluster run on one group of multiprocessors; the remainder of each group stays idle. The groups are
 // those of an H200, which runs 7 clusters of 16, 15 of 8 or 30 of 4 on 132 multiprocessors.
 Index clusters_at_once(const GpuModel& gpu, int cluster) {
+  const Index found = gpu.clusters_found[static_cast<std::size_t>(std::countr_zero(static_cast<unsigned>(cluster)))];
+  if (found >= 0) return found;
   constexpr int large = 18, small = 16, groups = 7, large_groups = 5;
   Index at_once = 0, left = gpu.multiprocessors;
   for (int i = 0; left > 0; ++i) {

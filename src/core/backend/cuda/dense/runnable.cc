@@ -1,5 +1,7 @@
 #include "backend/cuda/dense/runnable.h"
 
+#include <bit>
+
 #include "backend/cuda/dense/source.h"
 #include "base/check.h"
 
@@ -35,10 +37,9 @@ plan::GpuDensePlan next_plan(const plan::GpuDenseProblem& problem, const plan::G
 
 plan::GpuDensePlan runnable_plan(Device& device, const plan::GpuDenseProblem& problem) {
   plan::GpuModel model = device.model();
-  plan::GpuDenseProblem asked = problem;
   std::string refused;
   while (true) {
-    plan::GpuDensePlan plan = next_plan(asked, model, refused);
+    plan::GpuDensePlan plan = next_plan(problem, model, refused);
     if (plan.cluster == 1 || problem.cluster != 0) return plan;
     const Index held = clusters_held(device, Kernel::load(device, dense_source(problem, plan)), plan);
     if (held >= clusters_needed(plan)) return plan;
@@ -50,8 +51,9 @@ plan::GpuDensePlan runnable_plan(Device& device, const plan::GpuDenseProblem& pr
            problem.rows, clusters_needed(plan), model.name, held);
     }
     refused += fmt::format("; {} runs only {} clusters of {} blocks at once", model.name, held, plan.cluster);
-    if (plan.algorithm == plan::DenseAlgorithm::chip) {
-      asked.cluster = 1;
+    // The next plan is one for what was found here, so that the search ends.
+    if (takes_the_chip(plan)) {
+      model.clusters_found[static_cast<std::size_t>(std::countr_zero(static_cast<unsigned>(plan.cluster)))] = held;
     } else {
       model.cluster = plan.cluster / 2;
     }
