@@ -126,45 +126,59 @@ double sums_time(const GpuCosts::Chip& cost, int cluster) {
   return cluster > 2 ? cost.sums : cluster == 2 ? cost.pair_sums : cost.block_sums;
 }
 
+/// What takes the time of a step, of a candidate or at least of all candidates of a box.
+struct TeamWork {
+  double gathered = 0, gathered_by_all = 0;  // bytes that a block reads from the exchange, and those of all blocks
+  double polls = 0, requests = 0;            // of the exchange, beyond the first
+  double sums = 0;                           // nanoseconds to exchange sums within a cluster
+  double received = 0, received_bytes = 1;   // bytes of sums of a block, and how many of them a nanosecond takes
+  double products = 0;                       // tiles that a core multiplies, three times those of floats
+  double others = 0, operands = 0;           // tiles from shared memory: of the matrix, and of what it multiplies
+  double warps = 0, slots = 0;               // of a core, and of a thread
+  bool backward = false;
+};
+
 /// Returns the time of a step with exchange to registers: a sum of costs that were fitted to measurements.
-double direct_step_time(const TeamCandidate& c, const GpuCosts& cost) {
-  const chip::ChipShape& shape = c.shape;
-  const double gathered = 16.0 * c.gathered_pieces();
-  const int warps_of_core = (shape.warps() + 3) / 4;
-  const double products = static_cast<double>(c.tiles_m()) * c.tiles_k() * shape.tiles_n() * warps_of_core;
-  const double of_floats = shape.bytes == 4 ? 3 : 1;
-  const double others = static_cast<double>(shape.warps()) * (c.tiles_k() - shape.resident) * c.tiles_m();
-  const double sums = shape.sums_floats(c.backward) * 4.0;
-  const double parts = cost.direct.exchange + gathered / cost.chip.gathered_bytes +
-                       (shape.requests(c.backward) - 1) * cost.direct.request +
-                       products * of_floats * cost.direct.tile +
-                       others * chip::ClusterShape::tile_bytes / cost.direct.shared_bytes +
-                       sums / (shape.cluster == 1 ? cost.direct.sums_bytes : cost.direct.pair_bytes) +
-                       (c.slots() - 1) * cost.direct.slot + (c.backward ? cost.direct.backward : 0);
+double direct_step_time(const TeamWork& work, const GpuCosts& cost) {
+  const double parts = cost.direct.exchange + work.gathered / cost.chip.gathered_bytes +
+                       work.requests * cost.direct.request + work.products * cost.direct.tile +
+                       work.others * chip::ClusterShape::tile_bytes / cost.direct.shared_bytes +
+                       work.received / work.received_bytes + (work.slots - 1) * cost.direct.slot +
+                       (work.backward ? cost.direct.backward : 0);
   return cost.direct.step * parts;
 }
 
-double team_step_time(const TeamCandidate& c, const GpuCosts& cost) {
-  if (c.shape.direct) return direct_step_time(c, cost);
-  const chip::ChipShape& shape = c.shape;
-  const int pieces = c.gathered_pieces();
-  const double gathered = pieces * 16.0;
-  const double of_all = gathered * c.team() * static_cast<double>(c.teams);
-  const double received = shape.sums_floats(c.backward) * 4.0;
-  const int warps_of_core = (shape.warps() + 3) / 4;
-  const double products = static_cast<double>(c.tiles_m()) * c.tiles_k() * shape.tiles_n() * warps_of_core;
-  const double of_floats = shape.bytes == 4 ? 3 : 1;
-  const double others = static_cast<double>(shape.warps()) * (c.tiles_k() - shape.resident) * c.tiles_m();
-  const double operand = static_cast<double>(shape.warps()) * c.tiles_k() * shape.tiles_n() / 2;
-  const int polls = chip::ChipShape::polled(pieces, shape.threads()) * shape.threads();
-  const double parts = cost.chip.exchange + ((pieces + polls - 1) / polls - 1) * cost.chip.poll +
-                       std::max(gathered / cost.chip.gathered_bytes, of_all / cost.common.l2_bytes) +
-                       sums_time(cost.chip, shape.cluster) + received / cost.team.received_bytes +
-                       std::max(products * of_floats * cost.team.tensor_tile,
-                                (others + operand) * chip::ClusterShape::tile_bytes / cost.team.shared_bytes) +
-                       warps_of_core * cost.team.warp + c.slots() * cost.team.slot +
-                       (c.backward ? cost.chip.backward : 0);
+/// Returns the time of a step with exchange to shared memory.
+double staged_step_time(const TeamWork& work, const GpuCosts& cost) {
+  const double parts =
+      cost.chip.exchange + work.polls * cost.chip.poll +
+      std::max(work.gathered / cost.chip.gathered_bytes, work.gathered_by_all / cost.common.l2_bytes) + work.sums +
+      work.received / cost.team.received_bytes +
+      std::max(work.products * cost.team.tensor_tile,
+               (work.others + work.operands) * chip::ClusterShape::tile_bytes / cost.team.shared_bytes) +
+      work.warps * cost.team.warp + work.slots * cost.team.slot + (work.backward ? cost.chip.backward : 0);
   return cost.chip.step * parts;
+}
+
+double team_step_time(const TeamCandidate& c, const GpuCosts& cost) {
+  const chip::ChipShape& shape = c.shape;
+  const int pieces = c.gathered_pieces(), polls = chip::ChipShape::polled(pieces, shape.threads()) * shape.threads();
+  TeamWork work;
+  work.gathered = 16.0 * pieces;
+  work.gathered_by_all = work.gathered * c.team() * static_cast<double>(c.teams);
+  work.polls = (pieces + polls - 1) / polls - 1;
+  work.requests = shape.requests(c.backward) - 1;
+  work.sums = sums_time(cost.chip, shape.cluster);
+  work.received = shape.sums_floats(c.backward) * 4.0;
+  work.received_bytes = shape.cluster == 1 ? cost.direct.sums_bytes : cost.direct.pair_bytes;
+  work.warps = (shape.warps() + 3) / 4;
+  work.products =
+      static_cast<double>(c.tiles_m()) * c.tiles_k() * shape.tiles_n() * work.warps * (shape.bytes == 4 ? 3 : 1);
+  work.others = static_cast<double>(shape.warps()) * (c.tiles_k() - shape.resident) * c.tiles_m();
+  work.operands = static_cast<double>(shape.warps()) * c.tiles_k() * shape.tiles_n() / 2;
+  work.slots = c.slots();
+  work.backward = c.backward;
+  return shape.direct ? direct_step_time(work, cost) : staged_step_time(work, cost);
 }
 
 /// Lower bound of the nanoseconds of a step for all teams that take turns, while some variables are open.
@@ -176,8 +190,7 @@ class TeamBound {
     pieces_ = size_of(problem.storage) / 2;
     sent_ = problem.backward ? cell.gates() : 1, summed_ = problem.backward ? 1 : cell.gates();
     of_floats_ = problem.storage == Storage::f32 ? 3 : 1;
-    backward_ = problem.backward ? cost_.chip.backward : 0;
-    direct_backward_ = problem.backward ? cost_.direct.backward : 0;
+    backward_ = problem.backward;
   }
 
   double operator()(csp::Range cluster, csp::Range rows, csp::Range blocks, csp::Range parts, csp::Range warps,
@@ -191,22 +204,19 @@ class TeamBound {
       teams = std::max(teams, facts_.at_once(c) / clusters);
       sums = std::min(sums, sums_time(cost_.chip, static_cast<int>(c)));
     }
-    const double gathered = 16.0 * static_cast<double>(sent_ * pieces_ * rows.low) *
-                            static_cast<double>((octets_ + cluster.high - 1) / cluster.high);
-    const auto products = static_cast<double>(blocks.low * summed_ * sent_ * octets_ * pieces_ * ((rows.low + 7) / 8));
-    const auto received = static_cast<double>(cluster.low * parts.low * blocks.low * summed_ * 8 * 4 * rows.low);
-    const auto slots = static_cast<double>((blocks.low * rows.low + 4 * warps.high - 1) / (4 * warps.high));
-    const double gathering =
-        std::max(gathered / cost_.chip.gathered_bytes, gathered * static_cast<double>(team) / cost_.common.l2_bytes);
-    const double multiplying = products / 16 * of_floats_ * cost_.team.tensor_tile;
-    const double others = sums + received / cost_.team.received_bytes +
-                          static_cast<double>((warps.low + 3) / 4) * cost_.team.warp + slots * cost_.team.slot;
-    const double staged_step = cost_.chip.step * (cost_.chip.exchange + gathering + multiplying + others + backward_);
-    const double direct_step =
-        cost_.direct.step *
-        (cost_.direct.exchange + gathered / cost_.chip.gathered_bytes + products / 16 * of_floats_ * cost_.direct.tile +
-         received / std::max(cost_.direct.sums_bytes, cost_.direct.pair_bytes) + (slots - 1) * cost_.direct.slot +
-         direct_backward_);
+    TeamWork work;
+    work.gathered = 16.0 * static_cast<double>(sent_ * pieces_ * rows.low) *
+                    static_cast<double>((octets_ + cluster.high - 1) / cluster.high);
+    work.gathered_by_all = work.gathered * static_cast<double>(team);
+    work.sums = sums;
+    work.received = static_cast<double>(cluster.low * parts.low * blocks.low * summed_ * 8 * 4 * rows.low);
+    work.received_bytes = std::max(cost_.direct.sums_bytes, cost_.direct.pair_bytes);
+    work.products =
+        static_cast<double>(blocks.low * summed_ * sent_ * octets_ * pieces_ * ((rows.low + 7) / 8)) / 16 * of_floats_;
+    work.warps = static_cast<double>((warps.low + 3) / 4);
+    work.slots = static_cast<double>((blocks.low * rows.low + 4 * warps.high - 1) / (4 * warps.high));
+    work.backward = backward_;
+    const double staged_step = staged_step_time(work, cost_), direct_step = direct_step_time(work, cost_);
     const double step =
         direct.low == direct.high ? (direct.low != 0 ? direct_step : staged_step) : std::min(staged_step, direct_step);
     return static_cast<double>((items + teams - 1) / teams) * step;
@@ -216,7 +226,8 @@ class TeamBound {
   GpuCosts cost_;
   TeamFacts facts_;
   Index octets_, heads_, rows_, pieces_ = 0, sent_ = 0, summed_ = 0;
-  double of_floats_ = 1, backward_ = 0, direct_backward_ = 0;
+  double of_floats_ = 1;
+  bool backward_ = false;
 };
 
 csp::Domain team_rows(const GpuDenseProblem& problem) {
