@@ -59,18 +59,24 @@ inline cuda::DeviceSequence sequence_of(cuda::DeviceAddress data, const Sequence
   return {data, strides.row, strides.step};
 }
 
-/// Rows, steps, lengths and resets of a batch whose lengths and resets lie on the GPU. `packed`: as in Target.
+/// Gives a form the addresses of a call's batch, whose lengths and resets lie on the GPU.
+template <class Shape>
+void set_rows(Shape& shape, const Batch& batch) {
+  shape.lengths = address_of(batch.lengths);
+  shape.cu_seqlens = address_of(batch.cu_seqlens);
+  shape.reset = address_of(batch.reset);
+}
+
+/// Rows, steps, lengths and resets of a batch. `packed`: as in Target.
 template <class Shape = cuda::ScanShape>
 Shape shape_of(const Batch& batch, Index packed = 0) {
   Shape shape;
   shape.rows = batch.rows;
   shape.steps = packed > 0 ? packed : batch.steps;
-  shape.lengths = address_of(batch.lengths);
-  shape.cu_seqlens = address_of(batch.cu_seqlens);
   if (packed > 0) shape.longest = batch.steps;
-  shape.reset = address_of(batch.reset);
   shape.reset_row_stride = shape.steps;
   shape.reset_step_stride = 1;
+  set_rows(shape, batch);
   return shape;
 }
 

@@ -21,7 +21,8 @@ class DenseLayerForward final : public Executable {
         input_(shape, target, false, false),
         states_(shape, target),
         product_(gpu_of(target), input_product(shape, target, input_, target.positions())),
-        recurrence_(gpu_of(target), dense_spec(shape, target), planned_forward(shape, target, input_, tape_)) {}
+        call_(planned_forward(shape, target, input_, tape_)),
+        recurrence_(gpu_of(target), dense_spec(shape, target), call_) {}
 
   std::size_t scratch_bytes() const override { return state_place() + 2 * states_.scratch_bytes(); }
   std::size_t opaque_bytes(int) const override { return tape_.end; }
@@ -32,17 +33,16 @@ class DenseLayerForward final : public Executable {
     const DeviceAddress entering = scratch + state_place(), leaving = entering + states_.scratch_bytes();
     const cuda::DeviceSequence x = input_.enter(call, address_of(memory, Of::x), scratch + input_place());
     product_.run(x.data, address_of(memory, Of::weight_ih), wx, 0, scratch, stream_of(call));
-    cuda::DenseForward forward;
-    forward.batch = dense_batch(call.batch, target_, input_.time_first());
-    forward.wx = gapless(wx, forward.batch, gates_of(shape_));
-    forward.y = sequence_of(address_of(memory, Of::y), shape_.y_strides, call.batch, shape_.hidden);
-    forward.weights = {address_of(memory, Of::weight_hh), address_of(memory, Of::bias_ih),
-                       address_of(memory, Of::bias_hh)};
-    forward.state_in = states_.enter(call, address_of(memory, Of::state_in), entering);
-    forward.state_out = states_.place(address_of(memory, Of::state_out), leaving);
-    if (tape != 0) forward.tape = tape_.at(tape);
-    if (shape_.every_state) forward.every_state = other_states(shape_, call.batch, address_of(memory, Of::states));
-    recurrence_.run(forward, scratch + order_place(), stream_of(call));
+    set_rows(call_.batch, call.batch);
+    call_.wx.data = wx;
+    call_.y.data = address_of(memory, Of::y);
+    call_.weights = {address_of(memory, Of::weight_hh), address_of(memory, Of::bias_ih),
+                     address_of(memory, Of::bias_hh)};
+    call_.state_in = states_.enter(call, address_of(memory, Of::state_in), entering);
+    call_.state_out = states_.place(address_of(memory, Of::state_out), leaving);
+    if (tape != 0) call_.tape = tape_.at(tape);
+    call_.every_state.data = address_of(memory, Of::states);
+    recurrence_.run(call_, scratch + order_place(), stream_of(call));
     states_.leave(call, address_of(memory, Of::state_out), leaving);
   }
 
@@ -60,6 +60,7 @@ class DenseLayerForward final : public Executable {
   InputMatrix input_;
   StateBlocks states_;
   cuda::MatrixProduct product_;
+  cuda::DenseForward call_;
   cuda::DenseForwardExecutable recurrence_;
 };
 
@@ -71,9 +72,8 @@ class DenseLayerBackward final : public Executable {
   std::size_t persistent_bytes() const override { return layer_.persistent_bytes(); }
 
   void run(const Call& call, const Operands& memory) override {
-    const cuda::DenseBackward walk = layer_.enter(call, memory);
-    layer_.walk(call, memory, walk);
-    layer_.finish(call, memory, walk);
+    layer_.walk(call, memory, layer_.enter(call, memory));
+    layer_.finish(call, memory);
   }
 
  private:

@@ -22,12 +22,16 @@ inline cuda::DenseSpec dense_spec(const Recurrence& shape, const Target& target)
 inline Index gates_of(const Recurrence& shape) { return plan::cell_traits(shape.cell).info.gates * shape.hidden; }
 
 /// `time_first`: what lies over all positions lies steps after steps.
-inline cuda::DenseBatch dense_batch(const Batch& batch, const Target& target, bool time_first) {
-  auto of = ops::shape_of<cuda::DenseBatch>(batch, target.packed);
+inline cuda::DenseBatch dense_batch(const Target& target, bool time_first) {
+  auto of = ops::shape_of<cuda::DenseBatch>(planned_batch(target), target.packed);
   of.time_first = time_first;
   of.falling = target.has(CallFlag::sorted);
-  if (batch.batch_sizes != nullptr) of.sizes = {batch.batch_sizes, static_cast<std::size_t>(batch.steps)};
   return of;
+}
+
+inline void set_rows(cuda::DenseBatch& of, const Batch& batch) {
+  set_rows<cuda::DenseBatch>(of, batch);
+  if (batch.batch_sizes != nullptr) of.sizes = {batch.batch_sizes, static_cast<std::size_t>(batch.steps)};
 }
 
 /// A tensor over all positions without gaps.
@@ -44,8 +48,7 @@ inline cuda::DeviceSequence other_states(const Recurrence& shape, const Batch& b
 /// A tape: what the recurrence keeps, and the input product where its backward pass reads that again.
 struct TapePlaces {
   TapePlaces(const Recurrence& shape, const Target& target) {
-    const cuda::DenseTapeBytes bytes =
-        tape_bytes(dense_spec(shape, target), dense_batch(planned_batch(target), target, false));
+    const cuda::DenseTapeBytes bytes = tape_bytes(dense_spec(shape, target), dense_batch(target, false));
     gates = padded(static_cast<std::size_t>(target.positions() * gates_of(shape)) * size_of(target.dtype));
     split = plan::cell_traits(shape.cell).split_gradients;
     states = padded(bytes.sums);
@@ -74,12 +77,12 @@ inline cuda::ProductShape input_product(const Recurrence& shape, const Target& t
   return product;
 }
 
-/// A call over all steps, for executables to be made for.
+/// A call over all steps, for executables to be made for. A run puts its addresses in the place of the stand-ins.
 inline cuda::DenseForward planned_forward(const Recurrence& shape, const Target& target, const InputMatrix& input,
                                           const TapePlaces& tape) {
   const Batch batch = planned_batch(target);
   cuda::DenseForward forward;
-  forward.batch = dense_batch(batch, target, input.time_first());
+  forward.batch = dense_batch(target, input.time_first());
   forward.wx = gapless(planned_value, forward.batch, gates_of(shape));
   forward.y = sequence_of(planned_sequence(shape), shape.y_strides, batch, shape.hidden);
   forward.weights = {planned_weight(shape, target.dtype), planned_weight(shape, target.master()), 0};

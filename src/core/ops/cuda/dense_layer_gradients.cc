@@ -13,46 +13,45 @@ DenseLayerGradients::DenseLayerGradients(const Recurrence& shape, bool wants_dx,
       input_(shape, target, true, wants_dx),
       gradients_(shape, target),
       states_(shape, target),
+      walk_(planned()),
       recurrence_(walk_by(plan)),
       products_(gpu_of(target), products_of(target.positions())) {}
 
 cuda::DenseBackwardExecutable DenseLayerGradients::walk_by(const std::optional<plan::GpuDensePlan>& plan) const {
-  if (plan) return {gpu_of(target_), spec(), planned(), *plan};
-  return {gpu_of(target_), spec(), planned()};
+  if (plan) return {gpu_of(target_), spec(), walk_, *plan};
+  return {gpu_of(target_), spec(), walk_};
 }
 
-cuda::DenseBackward DenseLayerGradients::enter(const Call& call, const Operands& memory) const {
+const cuda::DenseBackward& DenseLayerGradients::enter(const Call& call, const Operands& memory) {
   const DeviceAddress scratch = address_of(memory.scratch), tape = address_of(memory, Of::tape);
   const DeviceAddress sums = scratch + gradients_place(), states = scratch + state_place();
   input_.enter(call, address_of(memory, Of::x), scratch + input_place());
-  cuda::DenseBackward walk;
-  walk.batch = dense_batch(call.batch, target_, input_.time_first());
-  if (tape_.split) walk.wx = gapless(tape + tape_.wx, walk.batch, gates_of(shape_));
-  walk.y = sequence_of(address_of(memory, Of::y), shape_.y_strides, call.batch, shape_.hidden);
-  walk.dy = sequence_of(address_of(memory, Of::dy), dy_strides(), call.batch, shape_.hidden);
-  walk.weights = {address_of(memory, Of::weight_hh), address_of(memory, Of::bias_ih), address_of(memory, Of::bias_hh)};
-  walk.tape = tape_.at(tape);
-  walk.dwx = scratch;
-  walk.drh = tape_.split ? scratch + tape_.gates : 0;
-  walk.gradients = {gradients_.address(memory, 1, sums), gradients_.address(memory, 2, sums),
-                    gradients_.address(memory, 3, sums)};
-  walk.state_in = states_.enter(call, address_of(memory, Of::state_in), states);
-  walk.dstate_out = states_.enter(call, address_of(memory, Of::dstate_out), states + states_.scratch_bytes());
-  walk.dstate_in = states_.place(address_of(memory, Of::dstate_in), states + 2 * states_.scratch_bytes());
-  if (shape_.every_state) walk.dstates = other_states(shape_, call.batch, address_of(memory, Of::dstates));
-  walk.clip = static_cast<float>(shape_.gradient_clip);
-  return walk;
+  set_rows(walk_.batch, call.batch);
+  if (tape_.split) walk_.wx.data = tape + tape_.wx;
+  walk_.y.data = address_of(memory, Of::y);
+  walk_.dy.data = address_of(memory, Of::dy);
+  walk_.weights = {address_of(memory, Of::weight_hh), address_of(memory, Of::bias_ih), address_of(memory, Of::bias_hh)};
+  walk_.tape = tape_.at(tape);
+  walk_.dwx = scratch;
+  walk_.drh = tape_.split ? scratch + tape_.gates : 0;
+  walk_.gradients = {gradients_.address(memory, 1, sums), gradients_.address(memory, 2, sums),
+                     gradients_.address(memory, 3, sums)};
+  walk_.state_in = states_.enter(call, address_of(memory, Of::state_in), states);
+  walk_.dstate_out = states_.enter(call, address_of(memory, Of::dstate_out), states + states_.scratch_bytes());
+  walk_.dstate_in = states_.place(address_of(memory, Of::dstate_in), states + 2 * states_.scratch_bytes());
+  walk_.dstates.data = address_of(memory, Of::dstates);
+  return walk_;
 }
 
-void DenseLayerGradients::finish(const Call& call, const Operands& memory, const cuda::DenseBackward& walk) const {
+void DenseLayerGradients::finish(const Call& call, const Operands& memory) const {
   const DeviceAddress scratch = address_of(memory.scratch), persistent = address_of(memory.persistent);
   const DeviceAddress copies = scratch + input_place(), sums = scratch + gradients_place();
   const DeviceAddress dx = address_of(memory, Of::dx);
-  recurrence_.run_products(walk, persistent, stream_of(call));
+  recurrence_.run_products(walk_, persistent, stream_of(call));
   states_.leave(call, address_of(memory, Of::dstate_in), scratch + state_place() + 2 * states_.scratch_bytes());
   cuda::GradientCall products{.x = input_.place(address_of(memory, Of::x), copies),
                               .weight = address_of(memory, Of::weight_ih)};
-  products.dy = walk.dwx;
+  products.dy = walk_.dwx;
   products.dweight = gradients_.address(memory, 0, sums);
   if (wants_dx_) products.dx = input_.enter_dx(call, dx, copies).data;
   products.add_dx = shape_.add_dx;
@@ -67,7 +66,7 @@ cuda::DenseBackward DenseLayerGradients::planned() const {
   const DeviceAddress gradient = planned_weight(shape_, target_.master());
   const bool has_bias = shape_.bias != Bias::none, has_both = shape_.bias == Bias::both;
   cuda::DenseBackward walk;
-  walk.batch = dense_batch(batch, target_, input_.time_first());
+  walk.batch = dense_batch(target_, input_.time_first());
   if (tape_.split) walk.wx = gapless(planned_value, walk.batch, gates_of(shape_));
   walk.y = sequence_of(planned_sequence(shape_), shape_.y_strides, batch, shape_.hidden);
   walk.dy = sequence_of(planned_sequence(shape_), dy_strides(), batch, shape_.hidden);

@@ -26,15 +26,17 @@ class DenseLayerGradients {
   }
   cuda::DenseSpec spec() const { return dense_spec(shape_, target_); }
 
-  /// Brings operands to where they are read; the walk over all steps.
-  cuda::DenseBackward enter(const Call& call, const Operands& memory) const;
+  /// Brings operands to where they are read, and gives the walk over all steps its addresses.
+  const cuda::DenseBackward& enter(const Call& call, const Operands& memory);
+  /// The walk over all steps of the call that has entered.
+  const cuda::DenseBackward& whole() const { return walk_; }
   /// `walk`: that of all steps, or of some (cuda::steps_of).
   void walk(const Call& call, const Operands& memory, const cuda::DenseBackward& walk) const {
     recurrence_.run_walk(walk, address_of(memory.persistent), stream_of(call));
   }
   /// Makes all gradients but those of the walk, once that has been over all steps, and brings them to where they are
   /// wanted.
-  void finish(const Call& call, const Operands& memory, const cuda::DenseBackward& walk) const;
+  void finish(const Call& call, const Operands& memory) const;
 
   /// The products of so many positions.
   cuda::GradientShape products_of(Index positions) const;
@@ -55,6 +57,7 @@ class DenseLayerGradients {
   InputMatrix input_;
   LayerGradients gradients_;
   StateBlocks states_;
+  cuda::DenseBackward walk_;
   cuda::DenseBackwardExecutable recurrence_;
   cuda::GradientProducts products_;
 };

@@ -44,6 +44,7 @@ class ChunkedLayer {
         input_(shape, target, false, false),
         states_(shape, target),
         spec_(dense_spec(shape, target)),
+        whole_(planned_forward(shape, target, input_, tape_)),
         recurrence_(gpu_of(target), spec_, planned(), plan.plan),
         product_(gpu_of(target), input_product(lowest ? target.steps : chunk_)) {
     std::size_t product_bytes = product_.workspace_bytes();
@@ -78,8 +79,9 @@ class ChunkedLayer {
     product.run(x, chunk.address(StackForwardLayer::weight_ih), wx, 0, chunk.scratch + product_place_, chunk.stream);
   }
 
-  void run_recurrence(const ChunkCall& chunk) const {
-    cuda::DenseForward forward = cuda::steps_of(all_steps(chunk), spec_, chunk.begin, chunk.steps);
+  void run_recurrence(const ChunkCall& chunk) {
+    enter(chunk);
+    cuda::DenseForward forward = cuda::steps_of(whole_, spec_, chunk.begin, chunk.steps);
     forward.wx = wx_of(chunk);
     const DeviceAddress state_out = chunk.address(StackForwardLayer::state_out);
     const DeviceAddress state = states_.copies() || state_out == 0 ? chunk.scratch + state_place_ : state_out;
@@ -116,7 +118,7 @@ class ChunkedLayer {
   }
   /// wx of a chunk.
   cuda::DeviceSequence wx_of(const ChunkCall& chunk) const {
-    cuda::DenseBatch batch = dense_batch(chunk.call.batch, target_, input_.time_first());
+    cuda::DenseBatch batch = whole_.batch;
     batch.steps = wx_steps();
     cuda::DeviceSequence wx = gapless(0, batch, gates_of(shape_));
     if (wx_steps() == chunk_) {
@@ -127,19 +129,14 @@ class ChunkedLayer {
     return wx;
   }
 
-  /// Returns the arguments of the whole pass, without W x and the states that enter and leave: each chunk has its own.
-  cuda::DenseForward all_steps(const ChunkCall& chunk) const {
-    const Batch& batch = chunk.call.batch;
-    cuda::DenseForward forward;
-    forward.batch = dense_batch(batch, target_, input_.time_first());
-    forward.y = sequence_of(chunk.address(StackForwardLayer::y), shape_.y_strides, batch, shape_.hidden);
-    forward.weights = {chunk.address(StackForwardLayer::weight_hh), chunk.address(StackForwardLayer::bias_ih),
-                       chunk.address(StackForwardLayer::bias_hh)};
-    if (target_.has(CallFlag::training)) forward.tape = tape_.at(tape(chunk));
-    if (shape_.every_state) {
-      forward.every_state = other_states(shape_, batch, chunk.address(StackForwardLayer::states));
-    }
-    return forward;
+  /// Gives the whole pass its addresses, but for W x and the states that enter and leave: each chunk has its own.
+  void enter(const ChunkCall& chunk) {
+    set_rows(whole_.batch, chunk.call.batch);
+    whole_.y.data = chunk.address(StackForwardLayer::y);
+    whole_.weights = {chunk.address(StackForwardLayer::weight_hh), chunk.address(StackForwardLayer::bias_ih),
+                      chunk.address(StackForwardLayer::bias_hh)};
+    if (target_.has(CallFlag::training)) whole_.tape = tape_.at(tape(chunk));
+    whole_.every_state.data = chunk.address(StackForwardLayer::states);
   }
 
   cuda::ProductShape input_product(Index steps) const {
@@ -154,7 +151,7 @@ class ChunkedLayer {
 
   /// A call of a chunk.
   cuda::DenseForward planned() const {
-    cuda::DenseForward forward = planned_forward(shape_, target_, input_, tape_);
+    cuda::DenseForward forward = whole_;
     forward.batch.tape_steps = forward.batch.steps;
     forward.batch.steps = chunk_;
     return forward;
@@ -168,6 +165,7 @@ class ChunkedLayer {
   InputMatrix input_;
   StateBlocks states_;
   cuda::DenseSpec spec_;
+  cuda::DenseForward whole_;
   cuda::DenseForwardExecutable recurrence_;
   cuda::MatrixProduct product_;
   std::optional<cuda::MatrixProduct> rest_product_;  // of the last chunk, where that is shorter

@@ -49,14 +49,14 @@ class ChunkedGradients {
 
   /// Begins before the first chunk. `values`: the operands of the layer's own backward pass.
   void begin(const Call& call, void* const* values, const Operands& memory) {
-    walk_ = gradients_.enter(call, own(values, memory));
+    const cuda::DenseBackward& walk = gradients_.enter(call, own(values, memory));
     const Index edge = shape_.reverse ? chunk_ : chunk_ - 1;  // the step whose output entered a chunk
-    const std::size_t bytes = static_cast<std::size_t>(edge * walk_.y.step_stride) * size_of(target_.dtype);
-    edges_.run({.from = walk_.y.data + bytes, .to = address_of(memory.scratch) + edges_place_}, stream_of(call));
+    const std::size_t bytes = static_cast<std::size_t>(edge * walk.y.step_stride) * size_of(target_.dtype);
+    edges_.run({.from = walk.y.data + bytes, .to = address_of(memory.scratch) + edges_place_}, stream_of(call));
   }
 
   void walk(const Call& call, const Chunk& chunk, void* const* values, const Operands& memory) const {
-    cuda::DenseBackward part = cuda::steps_of(walk_, gradients_.spec(), chunk.begin, chunk.steps);
+    cuda::DenseBackward part = cuda::steps_of(gradients_.whole(), gradients_.spec(), chunk.begin, chunk.steps);
     const DeviceAddress scratch = address_of(memory.scratch);
     const auto carry = [&](Index number) { return scratch + carry_places_[static_cast<std::size_t>(number % 2)]; };
     if (chunk.number > 0) part.dstate_out = carry(chunk.number - 1);
@@ -73,14 +73,14 @@ class ChunkedGradients {
       return static_cast<DeviceAddress>(chunk.begin * target_.rows * width) * size_of(target_.dtype);
     };
     const cuda::MatrixProduct& product = chunk.steps == chunk_ ? *dx_product_ : *rest_product_;
-    product.run(walk_.dwx + bytes_of(gates_of(shape_)), address_of(values[BackwardOperand::weight_ih]),
+    product.run(gradients_.whole().dwx + bytes_of(gates_of(shape_)), address_of(values[BackwardOperand::weight_ih]),
                 address_of(dx(memory)) + bytes_of(shape_.input), 0, address_of(memory.scratch) + product_place_,
                 stream_of(call));
   }
 
   /// Finishes after the last chunk.
   void finish(const Call& call, void* const* values, const Operands& memory) const {
-    gradients_.finish(call, own(values, memory), walk_);
+    gradients_.finish(call, own(values, memory));
   }
 
  private:
@@ -132,7 +132,6 @@ class ChunkedGradients {
   std::optional<cuda::MatrixProduct> dx_product_, rest_product_;  // the second of the last chunk, where that is shorter
   std::size_t place_, persistent_place_, edges_place_, dx_place_ = 0, product_place_ = 0, product_bytes_ = 0;
   std::array<std::size_t, 2> carry_places_ = {};  // gradients of the state between two chunks
-  cuda::DenseBackward walk_;                      // over all steps, of the call that is under way
 };
 
 /// A layer's walks run on one branch, the gradients of its inputs on another.

@@ -40,7 +40,8 @@ class ScanLayerForward final : public Executable {
         target_(target),
         gate_bytes_(gate_bytes(shape, target)),
         input_(shape, target, false, false),
-        layer_(gpu_of(target), spec_of(shape, target, false), planned()),
+        call_(planned()),
+        layer_(gpu_of(target), spec_of(shape, target, false), call_),
         parts_(layer_.parts()) {}
 
   std::size_t scratch_bytes() const override { return input_place() + input_.scratch_bytes(); }
@@ -49,18 +50,16 @@ class ScanLayerForward final : public Executable {
 
   void run(const Call& call, const Operands& memory) override {
     const cuda::DeviceAddress scratch = address_of(memory.scratch), persistent = address_of(memory.persistent);
-    cuda::LayerForward forward;
-    forward.batch = ops::shape_of(call.batch, target_.packed);
-    forward.x = input_.enter(call, address_of(memory, Of::x), scratch + input_place());
-    forward.y = sequence_of(address_of(memory, Of::y), shape_.y_strides, call.batch, shape_.hidden);
-    forward.weights = {address_of(memory, Of::weight_ih), address_of(memory, Of::bias_ih)};
-    forward.gates = target_.has(CallFlag::training) ? address_of(memory, Of::tape) : scratch + padded(parts_.products);
-    forward.keep_gates = target_.has(CallFlag::training);
-    forward.state_in = address_of(memory, Of::state_in);
-    forward.state_out = address_of(memory, Of::state_out);
+    set_rows(call_.batch, call.batch);
+    call_.x = input_.enter(call, address_of(memory, Of::x), scratch + input_place());
+    call_.y.data = address_of(memory, Of::y);
+    call_.weights = {address_of(memory, Of::weight_ih), address_of(memory, Of::bias_ih)};
+    call_.gates = target_.has(CallFlag::training) ? address_of(memory, Of::tape) : scratch + padded(parts_.products);
+    call_.state_in = address_of(memory, Of::state_in);
+    call_.state_out = address_of(memory, Of::state_out);
     // Memory for itself lies before the scratch, in one workspace.
     layer_.place({0, padded(parts_.passed), scratch - persistent});
-    layer_.run(forward, persistent, stream_of(call));
+    layer_.run(call_, persistent, stream_of(call));
   }
 
  private:
@@ -87,6 +86,7 @@ class ScanLayerForward final : public Executable {
   Target target_;
   std::size_t gate_bytes_;
   InputMatrix input_;
+  cuda::LayerForward call_;
   cuda::LayerForwardExecutable layer_;
   cuda::WorkspaceParts parts_;
 };
@@ -101,7 +101,8 @@ class ScanLayerBackward final : public Executable {
         wants_dx_(wants_dx),
         input_(shape, target, true, wants_dx),
         gradients_(shape, target),
-        layer_(gpu_of(target), spec_of(shape, target, true), planned()),
+        call_(planned()),
+        layer_(gpu_of(target), spec_of(shape, target, true), call_),
         parts_(layer_.parts()) {}
 
   std::size_t scratch_bytes() const override {
@@ -113,22 +114,20 @@ class ScanLayerBackward final : public Executable {
     const cuda::DeviceAddress scratch = address_of(memory.scratch), persistent = address_of(memory.persistent);
     const cuda::DeviceAddress copies = scratch + padded(parts_.products), sums = scratch + gradients_place();
     const cuda::DeviceAddress dx = address_of(memory, Of::dx);
-    cuda::LayerBackward backward;
-    backward.batch = ops::shape_of(call.batch, target_.packed);
-    backward.x = input_.enter(call, address_of(memory, Of::x), copies);
-    backward.y = sequence_of(address_of(memory, Of::y), shape_.y_strides, call.batch, shape_.hidden);
-    backward.dy = sequence_of(address_of(memory, Of::dy), dy_strides(), call.batch, shape_.hidden);
-    backward.state_in = address_of(memory, Of::state_in);
-    backward.weights = {address_of(memory, Of::weight_ih), address_of(memory, Of::bias_ih)};
-    backward.gates = address_of(memory, Of::tape);
-    backward.dgates = shape_.keep_tape ? scratch + dgates_place() : backward.gates;
-    backward.dstate_out = address_of(memory, Of::dstate_out);
-    backward.gradients = {gradients_.address(memory, 0, sums), gradients_.address(memory, 2, sums)};
-    if (wants_dx_) backward.dx = input_.enter_dx(call, dx, copies);
-    backward.add_dx = shape_.add_dx;
-    backward.dstate_in = address_of(memory, Of::dstate_in);
+    set_rows(call_.batch, call.batch);
+    call_.x = input_.enter(call, address_of(memory, Of::x), copies);
+    call_.y.data = address_of(memory, Of::y);
+    call_.dy.data = address_of(memory, Of::dy);
+    call_.state_in = address_of(memory, Of::state_in);
+    call_.weights = {address_of(memory, Of::weight_ih), address_of(memory, Of::bias_ih)};
+    call_.gates = address_of(memory, Of::tape);
+    call_.dgates = shape_.keep_tape ? scratch + dgates_place() : call_.gates;
+    call_.dstate_out = address_of(memory, Of::dstate_out);
+    call_.gradients = {gradients_.address(memory, 0, sums), gradients_.address(memory, 2, sums)};
+    if (wants_dx_) call_.dx = input_.enter_dx(call, dx, copies);
+    call_.dstate_in = address_of(memory, Of::dstate_in);
     layer_.place({0, padded(parts_.passed), scratch - persistent});
-    layer_.run(backward, persistent, stream_of(call));
+    layer_.run(call_, persistent, stream_of(call));
     if (wants_dx_) input_.leave_dx(call, dx, copies);
     gradients_.finish(call, memory, sums);
   }
@@ -163,6 +162,7 @@ class ScanLayerBackward final : public Executable {
   bool wants_dx_;
   InputMatrix input_;
   LayerGradients gradients_;
+  cuda::LayerBackward call_;
   cuda::LayerBackwardExecutable layer_;
   cuda::WorkspaceParts parts_;
 };
@@ -173,24 +173,26 @@ class ScanLayerStep final : public Executable {
 
  public:
   ScanLayerStep(const Recurrence& shape, const Target& target)
-      : shape_(shape), target_(target), layer_(gpu_of(target), spec_of(shape, target, false), planned()) {}
+      : shape_(shape),
+        target_(target),
+        call_(planned()),
+        layer_(gpu_of(target), spec_of(shape, target, false), call_) {}
 
   std::size_t scratch_bytes() const override { return padded(state_bytes()); }
 
   void run(const Call& call, const Operands& memory) override {
     const cuda::DeviceAddress before = address_of(memory, Of::state_in), after = address_of(memory, Of::state_out);
-    cuda::LayerStep step = planned();
-    step.x = address_of(memory, Of::x), step.y = address_of(memory, Of::y);
-    step.state = after != 0 ? after : address_of(memory.scratch);
-    step.weights = {address_of(memory, Of::weight_ih), address_of(memory, Of::bias_ih)};
+    call_.x = address_of(memory, Of::x), call_.y = address_of(memory, Of::y);
+    call_.state = after != 0 ? after : address_of(memory.scratch);
+    call_.weights = {address_of(memory, Of::weight_ih), address_of(memory, Of::bias_ih)};
     if (before == 0) {
-      clear_memory(target_.device, cuda::device_pointer<void>(step.state), state_bytes(), call.stream);
-    } else if (before != step.state) {
+      clear_memory(target_.device, cuda::device_pointer<void>(call_.state), state_bytes(), call.stream);
+    } else if (before != call_.state) {
       gpu_of(target_).make_current();
-      cuda::check(cuda::driver().copy_on_device(step.state, before, state_bytes(), stream_of(call)),
+      cuda::check(cuda::driver().copy_on_device(call_.state, before, state_bytes(), stream_of(call)),
                   "copying the state of a layer");
     }
-    layer_.run(step, stream_of(call));
+    layer_.run(call_, stream_of(call));
   }
 
  private:
@@ -211,6 +213,7 @@ class ScanLayerStep final : public Executable {
 
   Recurrence shape_;
   Target target_;
+  cuda::LayerStep call_;
   cuda::StepExecutable layer_;
 };
 
