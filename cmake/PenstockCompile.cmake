@@ -90,7 +90,7 @@ endfunction()
 function(penstock_embed_kernels layer)
   file(GLOB_RECURSE texts CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/core/backend/cuda/kernels/*.cuh
        ${PROJECT_SOURCE_DIR}/src/core/backend/cuda/kernels/*.h ${PROJECT_SOURCE_DIR}/src/core/plan/kernels/*.h
-       ${PROJECT_SOURCE_DIR}/src/core/cells/*.h)
+       ${PROJECT_SOURCE_DIR}/src/core/cells/*.h ${PROJECT_SOURCE_DIR}/src/core/base/training/*.h)
   list(APPEND texts ${PROJECT_SOURCE_DIR}/src/core/base/counter_random.h)
   set(output ${PROJECT_BINARY_DIR}/generated/kernel_sources.cc)
   set(script ${PROJECT_SOURCE_DIR}/cmake/embed_kernels.cmake)

@@ -1,7 +1,7 @@
 # Writes the texts that CUDA kernels are compiled from into a C++ source: run by the build as
 #   cmake -D root=<src> -D output=<file> -P embed_kernels.cmake
 file(GLOB_RECURSE kernels RELATIVE ${root} ${root}/backend/cuda/kernels/*.cuh ${root}/backend/cuda/kernels/*.h
-     ${root}/plan/kernels/*.h)
+     ${root}/plan/kernels/*.h ${root}/base/training/*.h)
 file(GLOB cells RELATIVE ${root} ${root}/cells/*.h)
 set(code "#include \"backend/cuda/runtime/sources.h\"\n\nnamespace penstock::cuda {\n\n")
 string(APPEND code "const std::vector<std::pair<std::string, std::string>>& kernel_sources() {\n")

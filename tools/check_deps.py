@@ -100,9 +100,9 @@ OWN = ["apps/cli"]
 UP_TO = {"bench/kernels": "ops", "bench/contenders": "backend"}
 
 # Text that other compilers read as well (every instruction set, CUDA's) -> the places it may include.
-FREESTANDING = {"cell": ["cell"], "counter": [], "kernel": ["cell", "counter", "kernel"]}
-# Random numbers that the host and kernels draw alike.
-COUNTER = Path("src/core/base/counter_random.h")
+FREESTANDING = {"cell": ["cell"], "shared": [], "kernel": ["cell", "shared", "kernel"]}
+# Random numbers that the host and kernels draw alike, and the rules of a training step.
+SHARED = [Path("src/core/base/counter_random.h"), Path("src/core/base/training")]
 
 
 def reach(below, start):
@@ -163,8 +163,8 @@ def place_of(path):
         return "cell"
     if "kernels" in parts:
         return "kernel"
-    if path == COUNTER:
-        return "counter"
+    if path in SHARED or path.parent in SHARED:
+        return "shared"
     return layer_of(parts[2:])
 
 

@@ -16,7 +16,7 @@ inline double StepCosPi(double x) { return std::cos(std::numbers::pi * x); }
 
 // One text for kernels and for the CPU.
 #define PENSTOCK_STEP inline
-#include "backend/cuda/kernels/pointwise/training/step_rules.h"
+#include "base/training/step_rules.h"
 #undef PENSTOCK_STEP
 
 }  // namespace penstock::cuda

@@ -3,7 +3,7 @@
 /// StepState, StepRules and LossSums as kernels see them; the host reads and writes whole structs by copies.
 namespace penstock::cuda {
 
-#include "backend/cuda/kernels/pointwise/training/step_state.h"
+#include "base/training/step_state.h"
 
 /// Loss of a training step.
 enum class LossKind { cross_entropy, mse, mae };

@@ -1,3 +1,3 @@
-#include "backend/cuda/kernels/pointwise/training/step_state.h"
+#include "base/training/step_state.h"
 
 #include "backend/cuda/kernels/pointwise/arguments.h"

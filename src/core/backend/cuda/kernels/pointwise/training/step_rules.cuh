@@ -7,4 +7,4 @@
 PENSTOCK_DEVICE double StepCosPi(double x) { return cospi(x); }
 
 #define PENSTOCK_STEP PENSTOCK_DEVICE
-#include "backend/cuda/kernels/pointwise/training/step_rules.h"
+#include "base/training/step_rules.h"
