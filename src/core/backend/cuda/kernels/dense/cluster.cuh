@@ -110,9 +110,10 @@ struct Matrix {
     }
   }
 
-  /// The same of R transposed, whose rows are read 16 bytes at once: of(m, half, k, second, t, i) is where eight
-  /// columns of R begin that are the rows of a half of tile m, in R's row that is value i of the word of lanes (., t);
-  /// null: zeros. `stage`: shared memory of this warp for `kAtOnce` tiles, in which they are transposed.
+  /// Loads the tiles of R transposed, and reads rows of R 16 bytes at a time. of(m, half, k, second, t, i) returns the
+  /// address of eight neighbouring values of a row of R, or null for zeros: their columns become the rows of a half of
+  /// tile m, and the row is value i of the word that lanes (., t) hold. `stage`: shared memory of this warp for
+  /// `kAtOnce` tiles, in which they are transposed.
   template <int kAtOnce, class Of>
   __device__ __forceinline__ void load_transposed(char* shared, char* stage, const Of& of) {
     constexpr int all = kTilesK * kTilesM, tile_bytes = ClusterShape::tile_bytes;
