@@ -10,6 +10,7 @@
 #include "ops/scan/geometry.h"
 #include "ops/scan/scan_chunks.h"
 #include "ops/scan/share.h"
+#include "ops/tensor_check.h"
 #include "plan/plan.h"
 
 namespace penstock::ops {
@@ -25,14 +26,12 @@ const plan::CellTraits& traits_of(ScanForm form) {
 template <class Real>
 class CpuScan final : public ScanPass {
  public:
-  CpuScan(const GivenScan& shape, const Target& target, bool backward)
-      : channels_(shape.channels),
-        form_(shape.form),
-        factor_(shape.factor),
-        reverse_(shape.reverse),
+  CpuScan(const ScanCallForm& form, const Target& target, bool backward)
+      : form_(form),
+        channels_(form.channels),
         backward_(backward),
         plan_(plan::make_plan(
-            {&traits_of(shape.form), target.rows, target.steps, channels_, 1, resolve_threads(target.execution.threads),
+            {&traits_of(form.form), target.rows, target.steps, channels_, 1, resolve_threads(target.execution.threads),
              target.execution.algorithm, target.execution.exact, backward ? backward_channels : forward_channels},
             cpu::machine())) {
     const auto states = static_cast<std::size_t>(target.rows * channels_);
@@ -47,29 +46,28 @@ class CpuScan final : public ScanPass {
   std::size_t workspace_bytes() const override { return bytes_; }
   std::string explain() const override { return plan_.explain(); }
 
-  void forward(const Call& call, const GivenScanForward& memory) override {
+  void forward(const Call& call, const ScanProgram::Forward& memory) override {
     Real* const carry = prepare(call, memory.terms, memory.workspace);
-    geometry_.to_slots(static_cast<const Real*>(memory.h0), channels_, carry);
+    geometry_.to_slots(static_cast<const Real*>(memory.h0.data), channels_, carry);
     const cpu::CellKernels<Real> kernels = given_kernels();
     cpu::ScanForward<Real> job;
     job.plan = geometry_.plan();
     describe(memory.terms, job.gate);
     job.y = rows<Real>(memory.h, of_h);
     walk(
-        memory.workspace, kernels.lanes,
-        [&](const cpu::ScanPart& part, Real* state) { kernels.scan_forward(job, part, state); },
+        carry, kernels.lanes, [&](const cpu::ScanPart& part, Real* state) { kernels.scan_forward(job, part, state); },
         [&](const cpu::ScanPart& part, const cpu::ScanEffect<Real>& effect) {
           kernels.scan_forward_summary(job, part, effect);
         });
-    geometry_.from_slots(carry, channels_, static_cast<Real*>(memory.hT));
+    geometry_.from_slots(carry, channels_, static_cast<Real*>(memory.hT.data));
     clear_padding(memory.h);
   }
 
-  void backward(const Call& call, const GivenScanBackward& memory) override {
+  void backward(const Call& call, const ScanProgram::Backward& memory) override {
     Real* const carry = prepare(call, memory.terms, memory.workspace);
     Real* const state_in = carry + state_in_;
-    geometry_.to_slots(static_cast<const Real*>(memory.dhT), channels_, carry);
-    geometry_.to_slots(static_cast<const Real*>(memory.h0), channels_, state_in);
+    geometry_.to_slots(static_cast<const Real*>(memory.dhT.data), channels_, carry);
+    geometry_.to_slots(static_cast<const Real*>(memory.h0.data), channels_, state_in);
     const cpu::CellKernels<Real> kernels = given_kernels();
     cpu::ScanBackward<Real> job;
     job.plan = geometry_.plan();
@@ -78,17 +76,18 @@ class CpuScan final : public ScanPass {
     job.y = rows<const Real>(memory.h, of_h);
     job.state_in = state_in;
     job.dy = rows<const Real>(memory.dh, of_dh);
+    const std::array gradients = in_order(memory.dterms);
     for (std::size_t i = 0; i < terms(); ++i) {
-      job.dgate[i] = {rows<Real>(memory.dterms[i], of_da + static_cast<int>(i)), kernels.lanes, false};
+      job.dgate[i] = {rows<Real>(*gradients[i], of_da + static_cast<int>(i)), kernels.lanes, false};
     }
     walk(
-        memory.workspace, kernels.lanes,
+        carry, kernels.lanes,
         [&](const cpu::ScanPart& part, Real* state) { kernels.scan_backward.walk(job, part, state); },
         [&](const cpu::ScanPart& part, const cpu::ScanEffect<Real>& effect) {
           kernels.scan_backward.summary(job, part, effect);
         });
-    geometry_.from_slots(carry, channels_, static_cast<Real*>(memory.dh0));
-    for (std::size_t i = 0; i < terms(); ++i) clear_padding(memory.dterms[i]);
+    geometry_.from_slots(carry, channels_, static_cast<Real*>(memory.dh0.data));
+    for (std::size_t i = 0; i < terms(); ++i) clear_padding(*gradients[i]);
   }
 
  private:
@@ -100,39 +99,41 @@ class CpuScan final : public ScanPass {
   /// which they do not foresee, a cache line.
   static constexpr Index forward_channels = 4096 / sizeof(Real), backward_channels = 16;
 
-  std::size_t terms() const { return factor_ ? 3 : 2; }
+  std::size_t terms() const { return form_.factor ? 3 : 2; }
 
   /// Returns the carry [B, C], where the workspace begins.
-  Real* prepare(const Call& call, const std::array<ScanSequence, 3>& given, void* workspace) {
-    geometry_.prepare(call.batch, given[0].strides.row, given[0].strides.step, channels_, reverse_, false);
-    return static_cast<Real*>(workspace);
+  Real* prepare(const Call& call, const ScanProgram::Terms& given, const Memory& workspace) {
+    const SequenceStrides a = strides_of(given.a);
+    geometry_.prepare(call.batch, a.row, a.step, channels_, form_.reverse, false);
+    return static_cast<Real*>(workspace.data);
   }
 
   template <class Value>
-  cpu::ChannelRows<Value> rows(const ScanSequence& sequence, int map) {
-    return {static_cast<Value*>(sequence.data), geometry_.map(map, sequence.strides.row, sequence.strides.step), 1};
+  cpu::ChannelRows<Value> rows(const Tensor& sequence, int map) {
+    const SequenceStrides at = strides_of(sequence);
+    return {static_cast<Value*>(sequence.data), geometry_.map(map, at.row, at.step), 1};
   }
 
-  void describe(const std::array<ScanSequence, 3>& given, cpu::ChannelRows<const Real>* gate) {
-    for (std::size_t i = 0; i < terms(); ++i) gate[i] = rows<const Real>(given[i], of_a + static_cast<int>(i));
+  void describe(const ScanProgram::Terms& given, cpu::ChannelRows<const Real>* gate) {
+    const std::array all = in_order(given);
+    for (std::size_t i = 0; i < terms(); ++i) gate[i] = rows<const Real>(*all[i], of_a + static_cast<int>(i));
   }
 
-  void clear_padding(const ScanSequence& sequence) const {
-    geometry_.clear_padding(
-        SequenceView<Real>{static_cast<Real*>(sequence.data), sequence.strides.row, sequence.strides.step}, channels_);
+  void clear_padding(const Tensor& sequence) const {
+    const SequenceStrides at = strides_of(sequence);
+    geometry_.clear_padding(SequenceView<Real>{static_cast<Real*>(sequence.data), at.row, at.step}, channels_);
   }
 
   cpu::CellKernels<Real> given_kernels() const {
-    return cpu::given_kernels<Real>(form_ == ScanForm::linear ? cpu::Given::terms
-                                    : factor_                 ? cpu::Given::signed_logs
-                                                              : cpu::Given::logs);
+    return cpu::given_kernels<Real>(form_.form == ScanForm::linear ? cpu::Given::terms
+                                    : form_.factor                 ? cpu::Given::signed_logs
+                                                                   : cpu::Given::logs);
   }
 
   /// Calls run(part, carry), or in chunks summary(part, effect) before it, as the plan has it.
   template <class Run, class Summary>
-  void walk(void* workspace, Index lanes, const Run& run, const Summary& summary) {
+  void walk(Real* carry, Index lanes, const Run& run, const Summary& summary) {
     const cpu::RowPlan& plan = geometry_.plan();
-    Real* const carry = static_cast<Real*>(workspace);
     if (plan_.algorithm == Algorithm::scan) {
       Real* const gains = carry + gains_;
       const ChunkSpace<Real> space{{gains, gains + of_effects_, gains + 2 * of_effects_}, channels_};
@@ -152,9 +153,9 @@ class CpuScan final : public ScanPass {
     });
   }
 
+  ScanCallForm form_;
   Index channels_;
-  ScanForm form_;
-  bool factor_, reverse_, backward_;
+  bool backward_;
   plan::Plan plan_;
   Geometry geometry_;
   std::size_t state_in_ = 0, gains_ = 0;  // parts of the workspace begin there, in values
@@ -164,20 +165,20 @@ class CpuScan final : public ScanPass {
 
 }  // namespace
 
-std::unique_ptr<ScanPass> prepare_scan(const GivenScan& shape, const Target& target, bool backward) {
+std::unique_ptr<ScanPass> prepare_scan(const ScanCallForm& form, const Target& target, bool backward) {
   constexpr Index most = Index{1} << 30;
-  check_enum("form", shape.form, ScanForm::logarithmic);
+  check_enum("form", form.form, ScanForm::logarithmic);
   check_enum("precision", target.execution.precision, Precision::f16);
-  require(shape.channels >= 1 && shape.channels <= most, "channels must be 1 to {}, not {}", most, shape.channels);
-  require(shape.form == ScanForm::logarithmic || !shape.factor,
+  require(form.channels >= 1 && form.channels <= most, "channels must be 1 to {}, not {}", most, form.channels);
+  require(form.form == ScanForm::logarithmic || !form.factor,
           "terms.factor belongs to the logarithmic form; the linear one has signs in a and b");
   if (target.execution.precision != Precision::full) {
     fail(ErrorCode::unsupported, "precision must be full for a scan, which multiplies no weights, not {}",
          to_string(target.execution.precision));
   }
-  if (target.device.is_cuda()) return prepare_cuda_scan(shape, target, backward);
+  if (target.device.is_cuda()) return prepare_cuda_scan(form, target, backward);
   return with_real(target.dtype, [&](auto real) -> std::unique_ptr<ScanPass> {
-    return std::make_unique<CpuScan<decltype(real)>>(shape, target, backward);
+    return std::make_unique<CpuScan<decltype(real)>>(form, target, backward);
   });
 }
 

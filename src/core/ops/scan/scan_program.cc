@@ -19,15 +19,6 @@
 namespace penstock {
 namespace {
 
-ops::GivenScan given_scan(const ScanCallForm& form) {
-  return {.channels = form.channels,
-          .form = form.form,
-          .factor = form.factor,
-          .reverse = form.reverse,
-          .correction = form.correction,
-          .alignment = form.alignment};
-}
-
 ops::Target scan_target(const ScanCallForm& form, const Execution& execution) {
   ops::Target target;
   target.device = execution.device;
@@ -77,7 +68,6 @@ void require_apart(const ScanProgram::Backward& given) {
 struct ScanProgram::Impl {
   ScanCallForm form;
   Execution execution;
-  ops::GivenScan shape;
   ops::Target target;
   std::size_t bytes = 0;
   mutable Pool<ops::ScanPass> forward, backward;
@@ -85,10 +75,9 @@ struct ScanProgram::Impl {
   Impl(const ScanCallForm& f, const Execution& e)
       : form(f),
         execution(e),
-        shape(given_scan(f)),
         target(scan_target(f, e)),
-        forward([this] { return ops::prepare_scan(shape, target, false); }),
-        backward([this] { return ops::prepare_scan(shape, target, true); }) {
+        forward([this] { return ops::prepare_scan(form, target, false); }),
+        backward([this] { return ops::prepare_scan(form, target, true); }) {
     const Pool<ops::ScanPass>::Lease there(forward);
     bytes = there->workspace_bytes();
     if (!form.has(CallFlag::training)) return;
@@ -96,31 +85,30 @@ struct ScanProgram::Impl {
     bytes = std::max(bytes, back->workspace_bytes());
   }
 
-  ops::ScanSequence sequence(const char* name, const Tensor& tensor) const {
+  void check_sequence(const char* name, const Tensor& tensor) const {
     const auto alignment = static_cast<std::size_t>(execution.device.is_cuda() ? form.alignment : 1);
     ops::require_tensor(name, tensor, form.dtype, execution.device, std::max(alignment, size_of(form.dtype)));
     ops::require_sequence(name, tensor, {form.rows, form.steps, form.positions}, form.channels);
-    return {tensor.data, ops::strides_of(tensor)};
   }
 
-  std::array<ops::ScanSequence, 3> terms(const std::array<const char*, 3>& names, const Terms& of) const {
+  void check_terms(const std::array<const char*, 3>& names, const Terms& of) const {
     require(static_cast<bool>(of.factor) == form.factor, "{} must be {} by the program's form", names[2],
             form.factor ? "there" : "null");
-    return {sequence(names[0], of.a), sequence(names[1], of.b),
-            form.factor ? sequence(names[2], of.factor) : ops::ScanSequence{}};
+    check_sequence(names[0], of.a);
+    check_sequence(names[1], of.b);
+    if (form.factor) check_sequence(names[2], of.factor);
   }
 
-  const void* earlier(const char* name, const Tensor& given) const {
+  void check_earlier(const char* name, const Tensor& given) const {
     require(form.correction || !given, "{} belongs to corrections; the program's form is none", name);
-    return state(name, given);
+    check_state(name, given);
   }
 
-  void* state(const char* name, const Tensor& state) const {
-    if (!state) return nullptr;
+  void check_state(const char* name, const Tensor& state) const {
+    if (!state) return;
     const DType type = form.dtype == DType::f64 ? DType::f64 : DType::f32;
     ops::require_tensor(name, state, type, execution.device, size_of(type));
     ops::require_gapless(name, state, {form.rows, form.channels});
-    return state.data;
   }
 
   ops::Call call(const Context& context, const Batch& batch, const Memory& workspace) const {
@@ -170,37 +158,33 @@ std::string ScanProgram::explain() const {
 void ScanProgram::forward(const Context& context, const Forward& given) const {
   const Impl& impl = held();
   const ops::Call call = impl.call(context, given.batch, given.workspace);
-  ops::GivenScanForward memory;
-  memory.terms = impl.terms({"terms.a", "terms.b", "terms.factor"}, given.terms);
-  memory.h = impl.sequence("h", given.h);
-  memory.h0 = impl.state("h0", given.h0);
-  memory.hT = impl.state("hT", given.hT);
-  memory.earlier_h0 = impl.earlier("earlier_h0", given.earlier_h0);
+  impl.check_terms({"terms.a", "terms.b", "terms.factor"}, given.terms);
+  impl.check_sequence("h", given.h);
+  impl.check_state("h0", given.h0);
+  impl.check_state("hT", given.hT);
+  impl.check_earlier("earlier_h0", given.earlier_h0);
   ops::require_apart(given);
-  memory.workspace = given.workspace.data;
   const Pool<ops::ScanPass>::Lease pass(impl.forward);
   const WithDenormals as_zeros(DenormalMode::zeros());
-  pass->forward(call, memory);
+  pass->forward(call, given);
 }
 
 void ScanProgram::backward(const Context& context, const Backward& given) const {
   const Impl& impl = held();
   require(impl.form.has(CallFlag::training), "a backward pass needs a program whose form is of training");
   const ops::Call call = impl.call(context, given.batch, given.workspace);
-  ops::GivenScanBackward memory;
-  memory.terms = impl.terms({"terms.a", "terms.b", "terms.factor"}, given.terms);
-  memory.h = impl.sequence("h", given.h);
-  memory.dh = impl.sequence("dh", given.dh);
-  memory.dterms = impl.terms({"dterms.a", "dterms.b", "dterms.factor"}, given.dterms);
-  memory.h0 = impl.state("h0", given.h0);
-  memory.dhT = impl.state("dhT", given.dhT);
-  memory.dh0 = impl.state("dh0", given.dh0);
-  memory.earlier_dhT = impl.earlier("earlier_dhT", given.earlier_dhT);
+  impl.check_terms({"terms.a", "terms.b", "terms.factor"}, given.terms);
+  impl.check_sequence("h", given.h);
+  impl.check_sequence("dh", given.dh);
+  impl.check_terms({"dterms.a", "dterms.b", "dterms.factor"}, given.dterms);
+  impl.check_state("h0", given.h0);
+  impl.check_state("dhT", given.dhT);
+  impl.check_state("dh0", given.dh0);
+  impl.check_earlier("earlier_dhT", given.earlier_dhT);
   ops::require_apart(given);
-  memory.workspace = given.workspace.data;
   const Pool<ops::ScanPass>::Lease pass(impl.backward);
   const WithDenormals as_zeros(DenormalMode::zeros());
-  pass->backward(call, memory);
+  pass->backward(call, given);
 }
 
 }  // namespace penstock
