@@ -28,6 +28,7 @@ ENGINE = "#define HWY_TARGET_INCLUDE"  # the name under which Highway includes a
 PROGRAMS = ROOT / "bench" / "kernels"  # each source has a main() of its own
 OF_GPU = '#include "bench/contenders/on_gpu.h"'  # its names are ambiguous beside those of the public interface
 ONE_TARGET = ("-march=skylake-avx512", "-DHWY_COMPILE_ONLY_STATIC") if platform.machine() == "x86_64" else ()
+OF_GCC = ("-mmemset-strategy=", "-mmemcpy-strategy=")  # flags that clang does not know
 DOES_NOT_PARSE = "[clang-diagnostic-error]"
 
 
@@ -41,7 +42,7 @@ def flags_of(command):
             skip = False
         elif word in ("-o", "-c") or (word == "-include" and "cmake_pch" in following):
             skip = True
-        else:
+        elif not word.startswith(OF_GCC):
             flags.append(word)
     return tuple(flags)
 
