@@ -10,7 +10,8 @@ venv=build/lowest
 python3 -m venv --clear "$venv"
 "$venv/bin/pip" install --quiet uv
 install() { "$venv/bin/uv" pip install --quiet --python "$venv/bin/python" --only-binary :all: "$@"; }
-install --resolution lowest-direct --requirement pyproject.toml --extra torch --extra onnx
+# onnxscript takes any version of ml_dtypes, but fails with those before 0.5.
+install --resolution lowest-direct --requirement pyproject.toml --extra torch --extra onnx 'ml_dtypes>=0.5'
 "$venv/bin/uv" pip freeze --python "$venv/bin/python" | grep -E '^(numpy|onnx|torch)==' | tee "$venv/lowest.txt"
 install --constraint "$venv/lowest.txt" "$wheel" pytest onnxruntime onnxscript
 tests=(tests/python/test_{bindings,cells,pickle,interchange,torch_arrays,torch_layers,torch_onnx,torch_regularise}.py
