@@ -205,6 +205,10 @@ class Model:
         """
         return self._model.choose_device(rows, steps, training, execution("auto", "cpu", threads, exact, precision))
 
+    def allow_negative(self) -> None:
+        """Lets forecasts and quantiles be negative that are otherwise at least 0, also in files written later."""
+        self._model.allow_negative()
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes a safetensors file that also contains the architecture and the description of the data.
 

@@ -183,6 +183,16 @@ def test_what_cannot_be_scored(seasonal, models):
     refuses("evaluate", cwd=seasonal, status=2, verb="evaluate", message="MODEL is missing")
 
 
+def test_rows_with_missing_values(seasonal, tmp_path):
+    """The option that a message names is one of this command."""
+    lines = (seasonal / "all.csv").read_text().splitlines()
+    lines[150] = lines[150].rsplit(",", 1)[0] + ","
+    (tmp_path / "gap.csv").write_text("\n".join(lines) + "\n")
+    command = ["evaluate", seasonal / "model.safetensors", tmp_path / "gap.csv"]
+    assert "the value is missing; --missing (carry, interpolate or mask) accepts such values" in run(*command, expect=1).err
+    assert "RMSE" in run(*command, "--missing", "carry").out
+
+
 def test_few_rows_get_enough_steps_and_a_run_that_gains_nothing_ends(tmp_path):
     (tmp_path / "all.csv").write_text(season_csv(100))
     result = run("train", "all.csv", *TINY, "--columns", "x", "--json", cwd=tmp_path)

@@ -69,6 +69,24 @@ def test_a_trained_model_can_be_allowed_to_be_negative(folder):
         assert min(numbers(answers, ["mm"])) < -1
 
 
+def test_scores_are_those_of_what_is_shown(folder):
+    """Negative forecasts of rain are worse than those at 0, in the command and on the page."""
+    scores = [
+        run("evaluate", "rain", "rain.csv", *more, "--json", cwd=folder).json()["files"][0]["columns"]["mm"]["quantiles"]
+        for more in ([], ["--allow-negative"])
+    ]
+    assert scores[1]["pinball"] > scores[0]["pinball"]
+    pages = []
+    for more in ([], ["--allow-negative"]):
+        run("report", "rain", "--data", "rain.csv", "-o", "r.html", "--force", *more, cwd=folder)
+        pages.append((folder / "r.html").read_text().split("Pinball loss", 1)[1][:8])
+    assert pages[0] != pages[1]
+    (folder / "t.txt").write_text("words " * 200)
+    run("train", "t.txt", *TINY, "--steps", 1, "-o", "text", "--quiet", cwd=folder)
+    message = "--allow-negative is for forecast models, and text is a language model"
+    refuses("evaluate", "text", "t.txt", "--allow-negative", message=message, status=2, verb="evaluate", cwd=folder)
+
+
 def test_quantiles_do_not_cross(folder):
     answers = run("predict", "rain", "rain.csv", *QUANTILES, "--json", cwd=folder).json_lines()
     for row in answers[60:]:

@@ -48,6 +48,14 @@ def test_forecasts_and_quantiles(trained):
     assert np.array_equal(again.predict(rows_of(path)), forecasts)
 
 
+def test_a_trained_model_can_be_allowed_to_be_negative(trained):
+    model, path, _ = trained
+    again = penstock.Model.load(saved(model, path))
+    again.allow_negative()
+    assert again.predict(rows_of(path))[..., 0].min() < 0
+    assert penstock.Model.load(saved(again, path)).predict(rows_of(path))[..., 0].min() < 0
+
+
 def saved(model, path):
     model.save(path.parent / "m.safetensors")
     return path.parent / "m.safetensors"

@@ -227,14 +227,6 @@ void add_data_options(Options& options, DataOptions& data) {
   options.add("--copy-tokens", data.task.copy_tokens, "N", "copying: tokens to remember; recall: pairs");
 }
 
-void add_undated_option(Options& options, std::optional<Undated>& undated, const std::string& otherwise) {
-  options.choice(
-      "--undated", undated, {{"refuse", Undated::refuse}, {"drop", Undated::drop}},
-      fmt::format("Rows of a series without a readable date, such as 2023-02-30 or a line 'Total'. refuse: an "
-                  "error; drop: leave them out [{}]",
-                  otherwise));
-}
-
 void add_table_options(Options& options, TableOptions& table, const std::string& missing, const std::string& undated) {
   options.add("--delimiter", table.delimiter, "CHAR",
               "Character between the values of a row, or 'tab' [found from the file]");
@@ -246,7 +238,11 @@ void add_table_options(Options& options, TableOptions& table, const std::string&
                   {"interpolate", Missing::interpolate},
                   {"mask", Missing::mask}},
                  missing);
-  add_undated_option(options, table.undated, undated);
+  options.choice(
+      "--undated", table.undated, {{"refuse", Undated::refuse}, {"drop", Undated::drop}},
+      fmt::format("Rows of a series without a readable date, such as 2023-02-30 or a line 'Total'. refuse: an "
+                  "error; drop: leave them out [{}]",
+                  undated));
 }
 
 TableFormat TableOptions::format() const { return {delimiter_of(delimiter), decimal.value_or('\0'), header}; }

@@ -62,8 +62,6 @@ struct OpenedData {
 /// Declares --delimiter, --decimal, --missing and --undated; `missing` is the help of the third, `undated` says what is
 /// done where the last is not given.
 void add_table_options(Options& options, TableOptions& table, const std::string& missing, const std::string& undated);
-/// Declares --undated alone.
-void add_undated_option(Options& options, std::optional<Undated>& undated, const std::string& otherwise);
 
 /// Declares --as.
 void add_kind_option(Options& options, std::optional<DataKind>& kind);

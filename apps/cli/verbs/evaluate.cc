@@ -22,9 +22,10 @@ struct EvaluateArguments {
   std::string model;
   std::vector<std::string> data;
   Scoring scoring;
+  TableOptions table;
   std::optional<Index> skip;
   std::vector<double> quantiles;
-  bool json = false;
+  bool json = false, allow_negative = false;
   bool automatic = false;  // of --device
 };
 
@@ -55,12 +56,14 @@ std::string why_nothing(const Model& model, const EvaluateArguments& arguments, 
 int evaluate_files(const CLI::App& app, EvaluateArguments arguments) {
   require_given(arguments.model, "MODEL");
   require_data("evaluate", arguments.model, arguments.data);
-  const Model model = load_model("evaluate", arguments.model, arguments.data);
+  Model model = load_model("evaluate", arguments.model, arguments.data);
+  if (arguments.allow_negative) model.allow_negative();
   arguments.data = files_of(arguments.data);
   if (app.count("--skip") > 0) require_task(model, arguments.model, Task::forecast, "--skip");
   if (app.count("--label-column") > 0) require_task(model, arguments.model, Task::classify, "--label-column");
   if (app.count("--sequence-column") > 0) require_task(model, arguments.model, Task::classify, "--sequence-column");
   if (app.count("--undated") > 0) require_task(model, arguments.model, Task::forecast, "--undated");
+  if (arguments.allow_negative) require_task(model, arguments.model, Task::forecast, "--allow-negative");
   if (arguments.skip.value_or(0) < 0) throw Error(ErrorCode::invalid_argument, "--skip must not be negative");
   check_quantiles(model, arguments.model, arguments.quantiles);
   settle_device(arguments.automatic, arguments.scoring.execution, model, reading_of(model, arguments.data));
@@ -68,6 +71,7 @@ int evaluate_files(const CLI::App& app, EvaluateArguments arguments) {
     fail(ErrorCode::invalid_argument, "{} is a model of a built-in task: 'penstock predict' scores those",
          printable(arguments.model));
   }
+  arguments.scoring.rows.format = arguments.table.row_format();
   arguments.scoring.series.lead = lead_in(model, arguments);
   if (!arguments.quantiles.empty()) arguments.scoring.series.levels = arguments.quantiles;
   Output output;
@@ -109,11 +113,15 @@ Verb add_evaluate(CLI::App& program) {
               "A series: read the first N rows without scoring them [as many as the linear forecast reads]");
   options.add("--quantiles", arguments->quantiles, "A,B",
               "A series: quantiles of the forecasts to score, such as 0.05,0.5,0.95 [0.1,0.5,0.9]");
+  options.flag("--allow-negative", arguments->allow_negative,
+               "A series: let forecasts be negative that are at least 0 otherwise, as in a model of rain");
   options.add("--sequence-column", arguments->scoring.rows.sequence_column, "NAME",
               "Column that names the sequence of a row");
   options.add("--label-column", arguments->scoring.label_column, "NAME",
               "Column with the label of the sequence or text [label; for texts also class, sentiment, ...]");
-  add_undated_option(options, arguments->scoring.rows.format.undated, "as in training");
+  add_table_options(options, arguments->table,
+                    "Empty values. refuse: an error; all others: the last value of their column [as in training]",
+                    "as in training");
   options.add("--threads", arguments->scoring.execution.threads, "N", "CPU threads; 0: all");
   options.device(arguments->scoring.execution, &arguments->automatic);
   options.flag("--json", arguments->json, "Print one JSON object");

@@ -30,7 +30,8 @@ struct ReportArguments {
   std::string output = "report.html", data, png, python = "python3";
   Scoring scoring;
   Index skip = 0;
-  bool force = false, json = false;
+  TableOptions table;
+  bool force = false, json = false, allow_negative = false;
 };
 
 bool is_model(const std::string& path) {
@@ -103,7 +104,8 @@ class ReportMaker {
   void add_model(Run& run, const std::string& path) const {
     check_clash({{"the model of RUN", path}});
     std::optional<History> history;
-    const Model model = Model::load(path, history);
+    Model model = Model::load(path, history);
+    if (arguments_.allow_negative) model.allow_negative();
     if (run.about.empty()) about_model(run, model, history);
     std::vector<Json> records;
     if (!arguments_.data.empty()) {
@@ -139,6 +141,7 @@ class ReportMaker {
     }
     ForecastTraces trace;
     Scoring scoring = arguments_.scoring;
+    scoring.rows.format = arguments_.table.row_format();
     scoring.series.lead = arguments_.skip > 0 ? arguments_.skip : model.spec().branch_fields().lags;
     scoring.series.watch = [&](const auto&... row) { trace.add(row...); };
     const Score score = score_file(model, arguments_.data, scoring);
@@ -256,11 +259,15 @@ Verb add_report(CLI::App& program) {
   options.group("Scores on other data");
   options.add("--data", arguments->data, "FILE", "Score the models on this file [the hold-out set of training]");
   options.add("--skip", arguments->skip, "N", "A series: read the first N rows without scoring them");
+  options.flag("--allow-negative", arguments->allow_negative,
+               "A series: let forecasts be negative that are at least 0 otherwise, as in a model of rain");
   options.add("--sequence-column", arguments->scoring.rows.sequence_column, "NAME",
               "Column that names the sequence of a row");
   options.add("--label-column", arguments->scoring.label_column, "NAME",
               "Column with the label of the sequence or text [label; for texts also class, sentiment, ...]");
-  add_undated_option(options, arguments->scoring.rows.format.undated, "as in training");
+  add_table_options(options, arguments->table,
+                    "Empty values. refuse: an error; all others: the last value of their column [as in training]",
+                    "as in training");
   options.add("--threads", arguments->scoring.execution.threads, "N", "CPU threads; 0: all");
   options.device(arguments->scoring.execution);
   options.finish(

@@ -307,6 +307,7 @@ void bind_models(nb::module_& module) {
       .def("quantiles", &quantiles)
       .def("spec", [](SharedModel& self) { return describe(SharedModel::Reading(self)->spec()); })
       .def("data", [](SharedModel& self) { return describe(SharedModel::Reading(self)->data()); })
+      .def("allow_negative", [](SharedModel& self) { SharedModel::Writing(self)->allow_negative(); })
       .def("parameter_count", [](SharedModel& self) { return SharedModel::Reading(self)->parameter_count(); })
       .def("memory",
            [](SharedModel& self, Index rows, Index steps, const CallExecution& execution) {
