@@ -23,6 +23,7 @@ enum class FileKind {
   sound,       ///< A WAV file.
   keras,       ///< A .keras or .weights.h5 file.
   shards,      ///< The index of a safetensors file in shards.
+  script,      ///< A TorchScript program.
   manual,      ///< A manual page.
 };
 

@@ -61,6 +61,23 @@ def test_files_for_other_programs(layer, tmp_path):
         ours.export_files("model.pt", x, tmp_path)
 
 
+@pytest.mark.parametrize("name", ["net.pt", "net_optimised.pt", "net.onnx"])
+def test_files_of_another_kind_are_kept(name, tmp_path):
+    layer, x = ours.GRU(3, 4, batch_first=True), torch.randn(2, 5, 3)
+    torch.save(layer.state_dict(), tmp_path / name)
+    before = (tmp_path / name).read_bytes()
+    with pytest.raises(penstock.InvalidArgument, match=f"{name} is there already, not a.*; remove it first"):
+        ours.export_files(layer, x, tmp_path, "net")
+    assert [path.name for path in tmp_path.iterdir()] == [name] and (tmp_path / name).read_bytes() == before
+    (tmp_path / name).unlink()
+    for _ in range(2):  # new files, and those of the same kind
+        ours.export_files(layer, x, tmp_path, "net")
+    torch.jit.save(torch.jit.trace(nn.Linear(3, 4), x), tmp_path / "net.pt")
+    ours.export_files(layer, x, tmp_path, "net")
+    with pytest.raises(penstock.InvalidArgument, match="net.pt is there already, a TorchScript program, not an ONNX"):
+        penstock.Recurrent("gru", 3, 4).save_onnx(tmp_path / "net.pt")
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_scripting_says_what_to_do():
     for layer in (ours.LSTM(3, 4), nn.Sequential(ours.MinGRU(3, 4)), ours.LSTMCell(3, 4)):

@@ -18,7 +18,7 @@ def export_files(model, inputs, folder, name="model"):
     The trace (``NAME.pt``) and the optimised one (``NAME_optimised.pt``, frozen, with fused operations) are for LibTorch
     and ``torch.jit.load``; a process that runs them loads :data:`library_path` first. ``NAME.onnx`` needs no Penstock.
     All hold for other batch sizes and lengths: the first two axes of an input with three axes or more vary, and of
-    other inputs all but the last, or the only one. Existing files are replaced.
+    other inputs all but the last, or the only one. Existing files of the same kind are replaced.
 
     Args:
         model: A module, set to evaluation mode. Its outputs are tensors, or tuples of them.
@@ -28,6 +28,7 @@ def export_files(model, inputs, folder, name="model"):
 
     Raises:
         TypeError: ``model`` is not a module.
+        InvalidArgument: A file of another kind has one of the names.
         IoFailure: A file cannot be written. Each file is written whole or not at all.
         Unsupported: The weights do not fit in one file of ONNX.
 
@@ -42,6 +43,8 @@ def export_files(model, inputs, folder, name="model"):
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     paths = {form: folder / f"{name}{end}" for form, end in _ENDINGS.items()}
+    for form, path in paths.items():
+        _core.check_output(os.fspath(path), _kind(form))
     model.eval()
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # deprecation, and sizes that become constants: those of the layers
@@ -49,9 +52,12 @@ def export_files(model, inputs, folder, name="model"):
         frozen = torch.jit.optimize_for_inference(torch.jit.freeze(traced))
         contents = {"traced": _script(traced), "optimised": _script(frozen), "onnx": _onnx(model, inputs)}
     for form, path in paths.items():
-        kind = _core.FileKind.onnx if form == "onnx" else _core.FileKind.any
-        _core.write_file(os.fspath(path), [contents[form]], kind)
+        _core.write_file(os.fspath(path), [contents[form]], _kind(form))
     return paths
+
+
+def _kind(form):
+    return _core.FileKind.onnx if form == "onnx" else _core.FileKind.script
 
 
 _ENDINGS = {"traced": ".pt", "optimised": "_optimised.pt", "onnx": ".onnx"}

@@ -51,6 +51,7 @@ NB_MODULE(_core, module) {
       .value("onnx", onnx)
       .value("tensors", tensors)
       .value("shards", shards)
+      .value("script", script)
       .value("keras", keras)
       .value("cell", cell);
   module.def("check_output", &check_output, nanobind::arg("path"), nanobind::arg("kind"));

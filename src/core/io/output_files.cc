@@ -117,6 +117,14 @@ bool is_onnx(std::string_view head) {
   return byte(0) == version && byte(1) < highest && byte(2) <= last_field && (byte(2) & 7) == lengths;
 }
 
+/// A ZIP archive whose first entry is a tensor, or with code; torch.save() begins with data.pkl and has none.
+bool is_script(std::string_view head) {
+  constexpr std::size_t name_length = 26, name = 30;
+  if (!begins(head, {"PK\x03\x04"}) || head.size() < name) return false;
+  return head.substr(name, static_cast<unsigned char>(head[name_length])).ends_with("/data/0") ||
+         has(head, "/code/__torch__");
+}
+
 struct Known {
   FileKind kind;
   const char* name;
@@ -148,9 +156,10 @@ constexpr Known known_kinds[] = {
      [](std::string_view head) {
        return begins(head, {"RIFF", "RF64"});
      }},
+    {FileKind::script, "a TorchScript program", is_script},
     {FileKind::keras, "a file of Keras",
      [](std::string_view head) {
-       return begins(head, {"PK\x03\x04", "\x89HDF"});
+       return begins(head, {"\x89HDF"}) || (begins(head, {"PK\x03\x04"}) && has(head.substr(0, 256), "metadata.json"));
      }},
     {FileKind::manual, "a manual page", [](std::string_view head) { return begins(head, {".TH "}); }},
 };
