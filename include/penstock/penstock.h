@@ -26,7 +26,6 @@
 #include "penstock/scan_program.h"
 #include "penstock/sequence_run.h"
 #include "penstock/sources.h"
-#include "penstock/spin_turns.h"
 #include "penstock/spread_tracker.h"
 #include "penstock/stop.h"
 #include "penstock/stream.h"

@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "penstock/spin_turns.h"
+#include "base/spin_turns.h"
 
 namespace penstock::cli {
 namespace {

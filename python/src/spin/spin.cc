@@ -4,7 +4,7 @@
 #define Py_LIMITED_API 0x030A0000  // of Python 3.10
 #include <Python.h>
 
-#include "penstock/spin_turns.h"
+#include "base/spin_turns.h"
 
 namespace {
 
