@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from ._keywords import explain_keywords, warn_caller
+from ._keywords import explain_keywords
 from ._minimal import minimal_cell
-from .errors import InvalidArgument
 from .layers import _Network
 
 TYPE_CHECKING = False  # typing.TYPE_CHECKING without the import
@@ -89,28 +88,10 @@ class _ScanCell(Cell):
         bias: bool | str = True,
         dtype: DTypeLike = "float32",
         seed: int = 0,
-        log_space: bool | None = None,
     ) -> None:
-        if log_space is not None:
-            _warn_of_log_space()
-            if candidate == "positive" and not log_space:
-                raise InvalidArgument(
-                    "candidate='positive' and log_space=False contradict each other: leave out log_space"
-                )
-            candidate = "positive" if log_space else candidate
         self._cell = minimal_cell(self._cell, candidate)
         super().__init__(input_size, hidden_size, bias=bias, dtype=dtype, seed=seed)
         self.candidate: Candidate = candidate
-
-    @property
-    def log_space(self) -> bool:
-        """Deprecated: True if ``candidate`` is ``"positive"``."""
-        _warn_of_log_space()
-        return self.candidate == "positive"
-
-
-def _warn_of_log_space() -> None:
-    warn_caller("log_space is deprecated: use candidate='positive' instead of log_space=True", DeprecationWarning)
 
 
 class MinGRUCell(_ScanCell):
@@ -125,7 +106,6 @@ class MinGRUCell(_ScanCell):
     Args:
         candidate: ``"linear"``: :math:`g(x) = x`. ``"positive"``: :math:`g(x) = x + 0.5` for :math:`x \ge 0` and
             :math:`\sigma(x)` below, as in appendix B of the paper. Files call this cell ``mingru-log``.
-        log_space: Deprecated: True means ``candidate="positive"``.
 
     The other arguments are those of :class:`Cell`.
 

@@ -113,6 +113,8 @@ def _hint(unknown: str, known: tuple[str, ...]) -> str:
     meant += difflib.get_close_matches(unknown, known, 1, 0.7)
     if meant:
         return f", did you mean {meant[0]!r}?"
+    if unknown in _ELSEWHERE:
+        return elsewhere_hint(unknown)
     owner = next(_owners(unknown), None)
     if owner is not None:
         return f": {unknown!r} is an argument of penstock.{owner}"
@@ -199,18 +201,44 @@ def _is_explainable(function: object) -> bool:
     return function.__module__.startswith(__package__) and not function.__code__.co_flags & _TAKES_ANY
 
 
-#: By a name of another package or project: what Penstock has instead.
+_ON_A_GPU = 'cell.forward(x, device="cuda") of the same cell'
+#: By a name of another package or project, an attribute or an argument: what Penstock has instead.
 _ELSEWHERE = {
+    "Bidirectional": 'penstock.Recurrent(..., direction="bidirectional") or penstock.torch.LSTM(bidirectional=True)',
     "CUDA_AVAILABLE": "penstock.cuda.is_available()",
+    "MinGRUCellCUDA": _ON_A_GPU,
+    "MinLSTMCellCUDA": _ON_A_GPU,
+    "SimpleRNN": 'penstock.Recurrent("elman", ...) or penstock.torch.RNN',
     "StableRNNTrainer": "penstock.torch.StableTrainer(model, learning_rate=1e-3, clip=1.0)",
     "StreamingRNNInference": "penstock.Session(penstock.Model.load(path)) or penstock.torch.Session(model)",
+    "backend": "a planner chooses the kernel: layer.explain(rows, steps) says which",
+    "cuda_parallel_scan": "penstock.scan(a, b) of arrays on a GPU",
+    "cuda_parallel_scan_optimized": "penstock.scan(a, b) of arrays on a GPU",
+    "expansion_factor": "hidden_size, and a torch.nn.Linear behind the layer",
     "export_for_deployment": "penstock.torch.export_files(model, inputs, folder)",
+    "extract_scan_params": 'cell.forward(x, mode="scan") without them, or penstock.scan(a, b) with yours',
     "flashrnn": 'penstock.Recurrent("lstm", ...) or penstock.torch.LSTM(num_heads=...)',
+    "function": "the name of the cell or class, such as penstock.torch.GRU(num_heads=...)",
+    "get_weights": "layer.state_dict() or penstock.interchange.to_keras(weights)",
+    "go_backwards": 'direction="reverse", with outputs in the order of the input',
+    "heinsen_associative_scan_log": "penstock.log_scan(log_a, b) or penstock.torch.log_scan(log_a, b)",
+    "log_space": 'candidate="positive"',
     "minGRU": "penstock.torch.MinGRU",
+    "minGRULM": "penstock.torch.MinGRU in a network of yours, or 'penstock train TEXT'",
     "minLSTM": "penstock.torch.MinLSTM",
+    "minLSTMLM": "penstock.torch.MinLSTM in a network of yours, or 'penstock train TEXT --cell minlstm'",
+    "pack_padded_sequence": "layer(x, lengths=[...]); packed sequences of torch.nn.utils.rnn work, too",
+    "parallel_scan": "penstock.scan(a, b)",
     "process_sequence": 'cell.forward(x, mode="sequential")',
     "process_sequence_parallel": 'cell.forward(x, mode="scan")',
+    "proj_out": "a torch.nn.Linear behind the layer",
+    "reset_states": "layer.forward(x) without a state",
+    "return_sequences": "y, state = layer.forward(x): y has all outputs, y[:, -1] the last",
+    "return_state": "y, state = layer.forward(x), which always returns the state",
     "sLSTMLayer": "penstock.torch.SLSTM",
+    "sequential_scan": "penstock.scan(a, b)",
+    "set_weights": "layer.load_state_dict(...) or penstock.interchange.from_keras(weights)",
+    "stateful": "y, state = layer.forward(x, state), with the state of the call before",
     "sLSTMCell": "penstock.torch.SLSTMCell",
 }
 

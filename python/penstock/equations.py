@@ -349,6 +349,8 @@ def cell(
     names = tuple(states)
 
     def define(equations: Callable[..., Any]) -> CustomCell:
+        if not callable(equations):
+            raise TypeError(f"function must be a function of symbols, as in cell(function, gates=2), not {equations!r}")
         called = name
         if called is None:
             called = re.sub(r"[^a-z0-9_-]", "-", equations.__name__.lower()).strip("-_")

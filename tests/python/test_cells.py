@@ -342,22 +342,6 @@ def test_the_candidate_decides_which_cell_it_is(kind, name):
             kind(4, 5, candidate=wrong)
 
 
-@pytest.mark.parametrize("kind, name", MINIMAL)
-def test_log_space_is_the_old_word_for_a_positive_candidate(kind, name):
-    said = "log_space is deprecated: use candidate='positive'"
-    for given, candidate in ((True, "positive"), (False, "linear")):
-        with pytest.warns(DeprecationWarning, match=said) as warnings:
-            cell = kind(4, 5, log_space=given)
-        assert [warning.filename for warning in warnings] == [__file__]
-        assert cell.candidate == candidate
-        x = normal(52, 3, 7, 4, dtype=np.float32)
-        np.testing.assert_array_equal(cell.forward(x)[0], kind(4, 5, candidate=candidate).forward(x)[0])
-        with pytest.warns(DeprecationWarning, match=said):
-            assert cell.log_space is given
-    with pytest.warns(DeprecationWarning), pytest.raises(penstock.InvalidArgument, match="contradict each other"):
-        kind(4, 5, candidate="positive", log_space=False)
-
-
 @pytest.mark.parametrize("name", ["input_size", "hidden_size", "heads"])
 def test_sizes_are_whole_numbers(name):
     with pytest.raises(TypeError, match=f"^{name} must be a whole number, not 2.5"):

@@ -156,6 +156,9 @@ def test_options_apply_with_and_without_a_decorator():
     scan = penstock.cell(lambda wx: (sigmoid(wx[0]), wx[1]), gates=2, scan=True, name="py_two_forms_of_scan")
     assert (scan, scan.gates, scan.scan) == ("py_two_forms_of_scan", 2, True)
     assert penstock.cell(py_wrong_by_name) == "py_wrong_by_name"
+    for wrong in (lambda: penstock.cell("lstm"), lambda: penstock.cell(gates=4)(3)):
+        with pytest.raises(TypeError, match=r"^function must be a function of symbols, .*, not ('lstm'|3)$"):
+            wrong()
 
 
 def py_wrong_by_name(wx, rh):

@@ -1,6 +1,7 @@
 """What people call the package with who do not know it: errors name what was meant."""
 
 import inspect
+import pathlib
 import re
 import sys
 import warnings
@@ -178,6 +179,28 @@ def test_methods_that_a_model_does_not_have(model):
         cell.zzz  # noqa: B018
     with refused(AttributeError, "'Model' object has no attribute 'zzz'"):
         model.zzz
+
+
+def test_names_and_arguments_of_other_libraries_lead_to_their_page():
+    """Each with the line of ours; the page has their line beside it."""
+    page = "docs/coming_from.md has more"
+    text = (pathlib.Path(__file__).parents[2] / "docs" / "coming_from.md").read_text()
+    for name in ("minGRULM", "heinsen_associative_scan_log", "parallel_scan", "MinGRUCellCUDA", "Bidirectional", "SimpleRNN"):
+        with pytest.raises(AttributeError, match=rf"no attribute '{name}': here it is .*; {page}$"):
+            getattr(penstock, name)
+        assert name in text
+    layer = penstock.Recurrent("lstm", 3, 4)
+    for name in ("get_weights", "set_weights", "extract_scan_params"):
+        with pytest.raises(AttributeError, match=rf"no attribute '{name}': here it is .*; {page}$"):
+            getattr(layer, name)
+        assert name in text
+    for argument in ("return_sequences", "stateful", "go_backwards", "backend", "function", "return_state"):
+        with pytest.raises(TypeError, match=rf"no argument '{argument}': here it is .*; {page}$"):
+            penstock.Recurrent("lstm", 3, 4, **{argument: True})
+        assert f"{argument}=" in text
+    for kind in (penstock.MinGRUCell, penstock.MinLSTMCell):
+        with refused(TypeError, f"{kind.__name__}() has no argument 'log_space': here it is candidate=\"positive\"; {page}"):
+            kind(3, 4, candidate="positive", log_space=True)
 
 
 def test_names_that_the_package_does_not_have():
