@@ -10,6 +10,7 @@ from torch.nn import functional
 
 from .. import _core
 from ..equations import with_equations
+from ._checks import is_exported
 from ._composed import parameter_shapes
 from ._ops import run_layers
 
@@ -17,6 +18,7 @@ _FORMAT_VERSION = 2  # version of descriptions
 _EPSILON = 1e-6
 _TAPS = 9  # taps of a filter
 _MOST_CHANNELS = 16  # largest number of channels that filters read
+_LIMITS_CONVOLUTIONS = torch.__version__.startswith("2.10.")  # its torch.export fails at a limit of a convolution's length
 
 
 class _Norm(nn.Module):
@@ -45,6 +47,9 @@ class _Convolution(nn.Module):
         if state is None:
             state = x.new_zeros(x.shape[0], taps - 1, x.shape[2])
         whole = torch.cat([state, x], 1)
+        if _LIMITS_CONVOLUTIONS and taps <= 64 and is_exported():
+            y = self.bias + sum(self.weight[j] * whole[:, taps - 1 - j : whole.shape[1] - j] for j in range(taps))
+            return y, whole[:, whole.shape[1] - (taps - 1) :]
         kernel = self.weight.flip(0).t().unsqueeze(1)  # [C, 1, taps], the oldest first
         y = functional.conv1d(whole.transpose(1, 2), kernel, self.bias, groups=x.shape[2]).transpose(1, 2)
         return y, whole[:, whole.shape[1] - (taps - 1) :]
