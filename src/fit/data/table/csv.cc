@@ -71,6 +71,9 @@ void CsvReader::read_field(Field& field) {
   std::string& text = field.start(line_, column());
   if (position_ < text_.size() && text_[position_] == '"') {
     read_quoted(field, text);
+    constexpr std::string_view blanks = " \t";  // which a field without quotes or of a table in memory loses, too
+    text.erase(text.find_last_not_of(blanks) + 1);
+    text.erase(0, text.find_first_not_of(blanks));
     return;
   }
   const std::size_t begin = position_;
