@@ -71,6 +71,8 @@ def test_an_argument_too_many(models, verb, arguments, hint):
      'device must be cpu, cuda or cuda:N with the number of a GPU, not "GPU:1", did you mean cuda:1?'),
     ("train", ["text.txt", "--device", "0"],
      'device must be cpu, cuda or cuda:N with the number of a GPU, not "0", did you mean cuda:0?'),
+    ("train", ["series.csv", "--device", "cdua"],
+     'device must be cpu, cuda or cuda:N with the number of a GPU, not "cdua", did you mean cuda?'),
     ("train", ["text.txt", "--device", "mps"],
      'device must be cpu, cuda or cuda:N with the number of a GPU, not "mps"; of GPUs only NVIDIA\'s are used'),
 ])  # fmt: skip
@@ -196,6 +198,13 @@ def test_a_long_table_names_the_column_of_its_series(tmp_path, rows):
 def test_a_column_of_dates_that_is_not_there(models):
     message = '--date-column: series.csv has no column "when", only '
     assert message in run("train", "series.csv", "--date-column", "when", *TINY, cwd=models, expect=2).err
+
+
+@pytest.mark.parametrize("option", ["--columns", "--target-columns", "--date-column", "--categories"])
+def test_columns_with_nearly_this_name(models, option):
+    said = run("train", "series.csv", option, "levl", *TINY, cwd=models, expect=2).err
+    assert 'has no column "levl", only "day", "level", "flow"; did you mean \'level\'?' in said
+    assert "did you mean" not in run("train", "series.csv", option, "zzzzzz", *TINY, cwd=models, expect=2).err
 
 
 def test_numbers_name_series_where_their_column_says_so(tmp_path):

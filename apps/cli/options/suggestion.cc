@@ -90,7 +90,7 @@ constexpr std::pair<const char*, const char*> meanings[] = {
 
 std::string with_near_value(const std::string& message) {
   static const std::regex of_values("must be (?:one of |among )?(.+?), not (['\"])(.+?)\\2");
-  static const std::regex of_tasks("there is no task (')(.+?)', only (.+)");
+  static const std::regex of_tasks("(?:there is no task|has no column) (['\"])(.+?)\\1, only (.+)");
   constexpr std::size_t longest = 4000;  // for which the expressions need little stack
   std::smatch found;
   const bool is_task = message.size() < longest && std::regex_search(message, found, of_tasks);
@@ -98,7 +98,10 @@ std::string with_near_value(const std::string& message) {
   std::string list = found[is_task ? 3 : 1];
   for (std::size_t at = list.find(" or "); at != list.npos; at = list.find(" or ")) list.replace(at, 4, ", ");
   std::vector<std::string> names;
-  for (std::string name : CLI::detail::split(list, ',')) names.push_back(CLI::detail::trim(name));
+  for (std::string name : CLI::detail::split(list, ',')) {
+    std::erase(name, '"');  // of columns
+    names.push_back(CLI::detail::trim(name));
+  }
   // Other sentences: "must be a whole number, not 'x'".
   const bool of_words =
       std::ranges::all_of(names, [](const std::string& name) { return name.find(' ') == name.npos; }) &&

@@ -1,5 +1,6 @@
 #include "penstock/device.h"
 
+#include <algorithm>
 #include <charconv>
 
 #include "base/dtype.h"
@@ -22,6 +23,9 @@ std::string device_meant(std::string_view text) {
     if (name.starts_with(other)) return "; of GPUs only NVIDIA's are used";
   }
   if (name == "cpu" || name.starts_with("cpu:")) return ", did you mean cpu?";
+  for (const std::string_view device : {"cpu", "cuda"}) {  // with letters in another order
+    if (std::ranges::is_permutation(name, device)) return fmt::format(", did you mean {}?", device);
+  }
   const bool gpu = name.starts_with("gpu") || name.starts_with("cuda") || name.starts_with("nvidia");
   const std::size_t digit = name.find_first_of("0123456789");
   const bool number = digit != name.npos && name.find_first_not_of("0123456789", digit) == name.npos;
