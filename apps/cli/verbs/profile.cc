@@ -1,3 +1,4 @@
+#include "penstock/train/kernel_profile.h"
 #include "penstock/train/layer_profile.h"
 
 #include <fmt/format.h>
@@ -85,6 +86,23 @@ std::string table(const Profile& profile, const ProfileArguments& arguments) {
                     rate(profile.copied, "B/s"), rate(profile.products, "FLOP/s"));
 }
 
+std::string kernel_table(const std::vector<KernelProfile>& kernels) {
+  if (kernels.empty()) return "";
+  std::string text = fmt::format("\n{:<26} {:<26} {:>8} {:>10}\n", "kernel", "of", "launches", "ms");
+  for (const auto& [op, kernel, launches, seconds] : kernels) {
+    text += fmt::format("{:<26} {:<26} {:>8} {:>10}\n", kernel, op, launches, milliseconds(seconds));
+  }
+  return text;
+}
+
+Json json_of(const std::vector<KernelProfile>& profile) {
+  Json kernels = Json::array();
+  for (const auto& [op, kernel, launches, seconds] : profile) {
+    kernels.push_back({{"kernel", kernel}, {"op", op}, {"launches", launches}, {"seconds", seconds}});
+  }
+  return kernels;
+}
+
 Json json_of(const Profile& profile, const ProfileArguments& arguments) {
   Json ops = Json::array();
   for (const ProfileEntry& entry : profile.entries) {
@@ -109,17 +127,18 @@ Json json_of(const Profile& profile, const ProfileArguments& arguments) {
           {"ops", ops}};
 }
 
-Profile measured(const ProfileArguments& arguments) {
+/// Returns what `function` measures of the model or the layer: penstock::profile() or profile_kernels().
+auto measured(const ProfileArguments& arguments, const auto& function) {
   const ProfiledPass pass = arguments.training ? ProfiledPass::training : ProfiledPass::forward;
   const bool layer = !arguments.layer.cell.empty();
   const std::vector<Index> sizes = parse_sizes(arguments.shape, layer ? "BxTxIxH" : "BxT");
   if (!layer) {
     const Model model = load_model("profile", arguments.model);
-    return penstock::profile(model, sizes[0], sizes[1], pass, arguments.execution, arguments.passes);
+    return function(model, sizes[0], sizes[1], pass, arguments.execution, arguments.passes);
   }
   RecurrentSpec spec = arguments.layer;
   spec.input_size = sizes[2], spec.hidden_size = sizes[3];
-  return penstock::profile(spec, sizes[0], sizes[1], pass, arguments.execution, arguments.passes);
+  return function(spec, sizes[0], sizes[1], pass, arguments.execution, arguments.passes);
 }
 
 int profile_verb(ProfileArguments arguments) {
@@ -130,8 +149,15 @@ int profile_verb(ProfileArguments arguments) {
   }
   if (!layer) require_given(arguments.model, "MODEL or --cell");
   if (arguments.shape.empty()) arguments.shape = layer ? "16x256x256x256" : "16x256";
-  const Profile profile = measured(arguments);
-  return print_answer(arguments.json ? json_line(json_of(profile, arguments)) : table(profile, arguments));
+  const Profile profile = measured(arguments, [](const auto&... given) { return penstock::profile(given...); });
+  std::vector<KernelProfile> kernels;
+  if (arguments.execution.device.is_cuda()) {
+    kernels = measured(arguments, [](const auto&... given) { return profile_kernels(given...); });
+  }
+  if (!arguments.json) return print_answer(table(profile, arguments) + kernel_table(kernels));
+  Json json = json_of(profile, arguments);
+  json["kernels"] = json_of(kernels);
+  return print_answer(json_line(json));
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include "ops/product/limits.h"
 #include "penstock/data/dataset.h"
 #include "penstock/data_description.h"
+#include "penstock/train/kernel_profile.h"
 #include "penstock/train/layer_profile.h"
 #include "penstock/train/train.h"
 #include "train/check_options.h"
@@ -183,6 +184,51 @@ class Stopwatch final : public graph::Observer {
   std::size_t used_ = 0;
 };
 
+/// Notes a moment before and behind each launch of a pass.
+class KernelWatch final : public graph::Observer, public cuda::LaunchObserver {
+ public:
+  explicit KernelWatch(ops::Queue& queue) : queue_(queue) { cuda::Kernel::observe(this); }
+  ~KernelWatch() override { cuda::Kernel::observe(nullptr); }
+  KernelWatch(const KernelWatch&) = delete;
+  KernelWatch& operator=(const KernelWatch&) = delete;
+
+  void before() override { waiting_ = used_; }
+  void after(std::size_t node) override {
+    for (; waiting_ < used_; ++waiting_) launches_[waiting_].node = node;
+  }
+  void before_launch() override {
+    if (used_ == launches_.size()) launches_.push_back({.start = ops::Moment(queue_), .end = ops::Moment(queue_)});
+    launches_[used_].start.set();
+  }
+  void after_launch(const std::string& kernel) override {
+    launches_[used_].kernel = kernel;
+    launches_[used_++].end.set();
+  }
+
+  /// Adds the launches since the last call.
+  void collect(const std::vector<graph::Node>& nodes,
+               std::map<std::pair<std::string, std::string>, KernelProfile>& to) {
+    for (std::size_t i = 0; i < waiting_; ++i) {
+      const Launch& launch = launches_[i];
+      KernelProfile& kernel = to[{nodes[launch.node].op.name, launch.kernel}];
+      ++kernel.launches;
+      kernel.seconds += launch.end.since(launch.start);
+    }
+    used_ = waiting_ = 0;
+  }
+
+ private:
+  struct Launch {
+    ops::Moment start, end;
+    std::string kernel = {};
+    std::size_t node = 0;
+  };
+
+  ops::Queue& queue_;
+  std::vector<Launch> launches_;
+  std::size_t used_ = 0, waiting_ = 0;  // of launches_: those of this pass, and those whose node is known
+};
+
 double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::ranges::nth_element(values, middle);
@@ -272,6 +318,26 @@ std::vector<ProfileEntry> entries_of(auto& pass, Index passes, double positions)
   return entries;
 }
 
+std::vector<KernelProfile> kernels_of(auto&& pass, Index passes) {
+  if (!pass.queue().device().is_cuda()) return {};
+  pass.run(nullptr);  // compiles them
+  KernelWatch watch(pass.queue());
+  Delay delay(pass.queue());
+  std::map<std::pair<std::string, std::string>, KernelProfile> found;
+  for (Index i = 0; i < passes; ++i) {
+    delay.start();
+    pass.run(&watch);
+    watch.collect(pass.program().graph().nodes(), found);
+  }
+  std::vector<KernelProfile> kernels;
+  for (auto& [name, kernel] : found) {
+    kernels.push_back(
+        {name.first, name.second, kernel.launches / passes, kernel.seconds / static_cast<double>(passes)});
+  }
+  std::ranges::sort(kernels, std::ranges::greater{}, &KernelProfile::seconds);
+  return kernels;
+}
+
 Profile measured(auto&& pass, const ops::Target& target, Index passes, double positions) {
   constexpr int warm_up = 3;
   for (int i = 0; i < warm_up; ++i) pass.run(nullptr);
@@ -302,11 +368,9 @@ DType type_of(const Execution& execution) {
   return execution.precision == Precision::f16 ? DType::f16 : DType::bf16;
 }
 
-}  // namespace
-
-Profile profile(const RecurrentSpec& spec, Index rows, Index steps, ProfiledPass kind, const Execution& execution,
-                Index passes) {
-  check_sizes(rows, steps, passes);
+/// Calls `measure(pass, target)` with passes of a layer: forward, and for a training pass backward behind it.
+void with_layer(const RecurrentSpec& spec, Index rows, Index steps, ProfiledPass kind, const Execution& execution,
+                const auto& measure) {
   nn::check_spec(spec);
   const bool training = kind == ProfiledPass::training;
   RecurrentForm form{.dtype = type_of(execution), .rows = rows, .steps = steps};
@@ -314,23 +378,14 @@ Profile profile(const RecurrentSpec& spec, Index rows, Index steps, ProfiledPass
   Execution whole = execution;
   whole.threads = execution.device.is_cuda() ? 1 : resolve_threads(execution.threads);
   nn::check_form(spec, form, whole);
-  const auto measure = [&](Pass pass) {
-    return training::measured(training::LayerPass(spec, form, whole, pass), nn::stack_target(form, whole), passes,
-                              static_cast<double>(rows) * static_cast<double>(steps));
-  };
-  Profile found = measure(Pass::forward);
-  if (!training) return found;
-  Profile back = measure(Pass::backward);
-  found.seconds += back.seconds;
-  std::ranges::move(back.entries, std::back_inserter(found.entries));
-  std::ranges::sort(found.entries, std::ranges::greater{}, &ProfileEntry::seconds);
-  return found;
+  measure(training::LayerPass(spec, form, whole, Pass::forward), nn::stack_target(form, whole));
+  if (training) measure(training::LayerPass(spec, form, whole, Pass::backward), nn::stack_target(form, whole));
 }
 
-Profile profile(const Model& model, Index rows, Index steps, ProfiledPass kind, const Execution& execution,
-                Index passes) {
+/// Calls `measure(pass, target)` with a forward pass or a training step of a copy of the model.
+void with_model(const Model& model, Index rows, Index steps, ProfiledPass kind, const Execution& execution,
+                const auto& measure) {
   using namespace training;  // NOLINT(google-build-using-namespace)
-  check_sizes(rows, steps, passes);
   require(kind != ProfiledPass::training || model.spec().members == 1,
           "model must be a single one for a training step, not an ensemble of {}: its members are trained one by one",
           model.spec().members);
@@ -339,12 +394,59 @@ Profile profile(const Model& model, Index rows, Index steps, ProfiledPass kind, 
   copy.impl().parameters->changed();
   Example example = made_up(model.data(), rows, steps);
   const ops::Target target = target_of(example, execution);
+  if (kind == ProfiledPass::forward) return measure(ForwardPass(copy.impl(), example, execution), target);
+  measure(TrainingPass(copy.impl(), std::move(example), execution), target);
+}
 
-  const double positions = static_cast<double>(rows) * static_cast<double>(steps);
-  if (kind == ProfiledPass::forward) {
-    return measured(ForwardPass(copy.impl(), example, execution), target, passes, positions);
-  }
-  return measured(TrainingPass(copy.impl(), std::move(example), execution), target, passes, positions);
+Profile profile_of(const auto& with, Index rows, Index steps, Index passes) {
+  check_sizes(rows, steps, passes);
+  std::optional<Profile> whole;
+  with([&](auto&& pass, const ops::Target& target) {
+    Profile found = training::measured(pass, target, passes, static_cast<double>(rows) * static_cast<double>(steps));
+    if (!whole) {
+      whole = std::move(found);
+      return;
+    }
+    whole->seconds += found.seconds;
+    std::ranges::move(found.entries, std::back_inserter(whole->entries));
+    std::ranges::sort(whole->entries, std::ranges::greater{}, &ProfileEntry::seconds);
+  });
+  return std::move(*whole);
+}
+
+std::vector<KernelProfile> kernel_profile_of(const auto& with, Index rows, Index steps, Index passes) {
+  check_sizes(rows, steps, passes);
+  std::vector<KernelProfile> kernels;
+  with([&](auto&& pass, const ops::Target&) {
+    std::ranges::move(training::kernels_of(pass, passes), std::back_inserter(kernels));
+  });
+  return kernels;
+}
+
+}  // namespace
+
+Profile profile(const RecurrentSpec& spec, Index rows, Index steps, ProfiledPass pass, const Execution& execution,
+                Index passes) {
+  const auto with = [&](const auto& measure) { with_layer(spec, rows, steps, pass, execution, measure); };
+  return profile_of(with, rows, steps, passes);
+}
+
+Profile profile(const Model& model, Index rows, Index steps, ProfiledPass pass, const Execution& execution,
+                Index passes) {
+  const auto with = [&](const auto& measure) { with_model(model, rows, steps, pass, execution, measure); };
+  return profile_of(with, rows, steps, passes);
+}
+
+std::vector<KernelProfile> profile_kernels(const RecurrentSpec& spec, Index rows, Index steps, ProfiledPass pass,
+                                           const Execution& execution, Index passes) {
+  const auto with = [&](const auto& measure) { with_layer(spec, rows, steps, pass, execution, measure); };
+  return kernel_profile_of(with, rows, steps, passes);
+}
+
+std::vector<KernelProfile> profile_kernels(const Model& model, Index rows, Index steps, ProfiledPass pass,
+                                           const Execution& execution, Index passes) {
+  const auto with = [&](const auto& measure) { with_model(model, rows, steps, pass, execution, measure); };
+  return kernel_profile_of(with, rows, steps, passes);
 }
 
 }  // namespace penstock

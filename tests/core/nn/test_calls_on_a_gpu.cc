@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <string>
 #include <vector>
 
+#include "backend/cuda/runtime/kernel.h"
 #include "penstock/recurrent.h"
 #include "support/expect_error.h"
 #include "support/fake_cuda.h"
@@ -67,15 +70,44 @@ TEST_P(CallsOnAGpu, FromTheHostLaunchWhatThoseWithTensorsLaunch) {
 }
 
 TEST_P(CallsOnAGpu, HalvesAreRoundedOnceForEachVersionOfTheWeights) {
-  GTEST_SKIP() << "its products may be those of a library that needs a GPU";
-  const Tensor x_there = tensor(DType::bf16, {rows, steps, inputs});
-  const Tensor y_there = tensor(DType::bf16, {rows, steps, hidden});
-  const auto forward = [&] { network.forward(batch, x_there, y_there, {}, {}); };
+  if (!find_cell(GetParam()).scan) GTEST_SKIP() << "its products are those of a library that needs a GPU";
+  // Large enough for the kernel whose epilogue is the recurrence: products of smaller layers are that library's, too.
+  constexpr Index many = 64, longer = 128, wide = 256;
+  fake_driver().memory = std::size_t{1} << 28;
+  Recurrent<float> large({.cell = GetParam(), .input_size = wide, .hidden_size = wide}, stream);
+  const Tensor x_there = tensor(DType::bf16, {many, longer, wide});
+  const Tensor y_there = tensor(DType::bf16, {many, longer, wide});
+  const auto forward = [&] { large.forward({.rows = many, .steps = longer}, x_there, y_there, {}, {}); };
   const int first = launches(forward), second = launches(forward);
   EXPECT_GT(first, second);
-  network.write("weight_ih_l0", Floats(network.parameter("weight_ih_l0").shape[0] * inputs, 0.25f));
+  large.write("weight_ih_l0", Floats(large.parameter("weight_ih_l0").shape[0] * wide, 0.25f));
   EXPECT_EQ(launches(forward), first);
   EXPECT_EQ(launches(forward), second);
+}
+
+TEST_P(CallsOnAGpu, AnObserverSeesEachLaunchByTheNameOfItsKernel) {
+  struct Watch final : cuda::LaunchObserver {
+    Watch() { cuda::Kernel::observe(this); }
+    ~Watch() override { cuda::Kernel::observe(nullptr); }
+    void before_launch() override { ++begun; }
+    void after_launch(const std::string& kernel) override {
+      EXPECT_EQ(begun, static_cast<int>(kernels.size()) + 1);
+      kernels.push_back(kernel);
+    }
+    int begun = 0;
+    std::vector<std::string> kernels;
+  };
+  const auto forward = [&] { network.forward(batch, x_view, y_view, nullptr, nullptr); };
+  std::vector<std::string> seen;
+  int launched = 0;
+  {
+    Watch watch;
+    launched = launches(forward);
+    seen = watch.kernels;
+  }
+  EXPECT_EQ(static_cast<int>(seen.size()), launched);
+  EXPECT_EQ(std::ranges::count(seen, ""), 0);
+  EXPECT_EQ(launches(forward), launched) << "nobody looks any more";
 }
 
 TEST_P(CallsOnAGpu, ATapeServesOneBackwardPass) {

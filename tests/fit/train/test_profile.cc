@@ -4,11 +4,13 @@
 
 #include <gmock/gmock.h>
 
+#include <map>
 #include <numeric>
 #include <set>
 
 #include "backend/cuda/runtime/driver.h"
 #include "nn/model/model_impl.h"
+#include "penstock/train/kernel_profile.h"
 #include "support/expect_error.h"
 #include "toy_data.h"
 
@@ -38,6 +40,7 @@ TEST(Profile, NamesTheOpsOfAForwardPass) {
     EXPECT_GT(entry.bytes, 0.0) << entry.op;
     EXPECT_EQ(entry.launches, 0) << "there is no GPU in it";
   }
+  EXPECT_TRUE(profile_kernels(model, 2, 50, ProfiledPass::forward, one_thread(), 5).empty());
   EXPECT_TRUE(std::ranges::is_sorted(profile.entries, std::ranges::greater{}, &ProfileEntry::seconds));
   const ProfileEntry *lstm = find(profile, "lstm"), *linear = find(profile, "linear");
   ASSERT_TRUE(lstm != nullptr && linear != nullptr);
@@ -75,6 +78,13 @@ TEST(Profile, CountsLaunchesOnAGpu) {
     EXPECT_LE(same->launches, 4 * (entry.launches + 1)) << entry.op << ": launches must not grow with T";
   }
   EXPECT_GT(find(short_one, "residual_norm")->launches, 0);
+  std::map<std::string, Index> launches;  // of the kernels, by op
+  for (const KernelProfile& each :
+       profile_kernels(model, 4, 16, ProfiledPass::training, {.device = Device::cuda()}, 3)) {
+    EXPECT_GT(each.seconds, 0.0) << each.kernel;
+    launches[each.op] += each.launches;
+  }
+  for (const ProfileEntry& entry : short_one.entries) EXPECT_EQ(launches[entry.op], entry.launches) << entry.op;
   EXPECT_FALSE(penstock::profile(model, 1, 512, ProfiledPass::forward, {.device = Device::cuda()}, 3).entries.empty());
 }
 

@@ -18,6 +18,7 @@ namespace penstock::cuda {
 namespace {
 
 std::atomic<unsigned long long> launch_count{0};
+thread_local LaunchObserver* launch_observer = nullptr;
 
 /// Hopper's own instructions belong to sm_90a alone, and chips of one generation are all alike in them.
 std::string target_of(int architecture) { return fmt::format("sm_{}{}", architecture, architecture == 90 ? "a" : ""); }
@@ -184,6 +185,7 @@ unsigned Kernel::shared_of(const Launch& how) const {
 
 void Kernel::launch_raw(const Launch& how, void** arguments, StreamHandle stream) const {
   device_.make_current();
+  if (launch_observer != nullptr) launch_observer->before_launch();
   Result result = result_success;
   if (how.cluster == 1 && !how.cooperative && !early_) {
     result = driver().launch(function_, how.grid, 1, 1, how.block, 1, 1, shared_of(how), stream, arguments, nullptr);
@@ -194,6 +196,7 @@ void Kernel::launch_raw(const Launch& how, void** arguments, StreamHandle stream
   }
   if (result != result_success) check(result, ("launching " + name_).c_str());
   launch_count.fetch_add(1, std::memory_order_relaxed);
+  if (launch_observer != nullptr) launch_observer->after_launch(name_);
 }
 
 int Kernel::resident(const Launch& how) const {
@@ -210,6 +213,8 @@ int Kernel::resident(const Launch& how) const {
   }
   return count;
 }
+
+void Kernel::observe(LaunchObserver* observer) { launch_observer = observer; }
 
 unsigned long long Kernel::launches() { return launch_count.load(std::memory_order_relaxed); }
 

@@ -58,6 +58,14 @@ struct Launch {
   unsigned shared = 0;       ///< Bytes of shared memory of a block: at most KernelSource::shared_bytes, and 0: as many
 };
 
+/// Sees the launches of a thread.
+class LaunchObserver {
+ public:
+  virtual ~LaunchObserver() = default;
+  virtual void before_launch() = 0;
+  virtual void after_launch(const std::string& kernel) = 0;
+};
+
 /// A kernel on a GPU, ready to be launched.
 class Kernel {
  public:
@@ -84,6 +92,8 @@ class Kernel {
 
   /// Kernels launched by this process so far.
   static unsigned long long launches();
+  /// Makes `observer` see the launches of the calling thread from now on; null: nobody.
+  static void observe(LaunchObserver* observer);
 
  private:
   Kernel(Device& device, const KernelSource& source, const std::string& cubin);
