@@ -95,7 +95,7 @@ SYSTEM = {"base", "backend", "io", "data", "bench", "apps", "python"}
 # Folders beside src/ -> those whose headers they may see besides the public ones (and bench base's).
 BESIDE = {"oracle": ["oracle"], "bench": ["bench", "oracle"], "apps": ["bench"], "python": []}
 # Folders whose files include each other by paths relative to the folder.
-OWN = ["apps/cli"]
+OWN = ["apps/cli", "python/src"]
 # What measures kernels that no public header shows sees the layers up to one as well.
 UP_TO = {"bench/kernels": "ops", "bench/contenders": "backend"}
 

@@ -20,7 +20,8 @@ print(*(name.partition(".")[0] for name in sys.modules))
 print(*(pathlib.Path(path).name for path in paths if path.startswith("/") and ".so" in path))
 """
 HEAVY = {"torch", "tensorflow", "keras", "jax", "scipy", "pandas", "matplotlib", "onnx", "numba", "triton", "cupy"}
-HEAVY_LIBRARIES = ("libcuda", "libcudart", "libnvrtc", "libcublas", "libcudnn", "libtorch", "libc10", "libpenstock_torch")
+HEAVY_LIBRARIES = ("libcuda", "libcudart", "libnvrtc", "libcublas", "libcudnn", "libtorch", "libc10", "libpenstock_torch",
+                   "libpenstock_jax")
 
 
 def what_is_loaded(use):

@@ -84,6 +84,7 @@ def test_its_metadata_name_what_else_it_can_use(wheel):
     assert asked == {
         None: {"numpy>=1.23"},
         "torch": {"torch>=2.10"},
+        "jax": {"jax>=0.8"},
         "cuda": {"nvidia-cuda-nvrtc", "nvidia-cublas"},
         "report": {"matplotlib"},
         "keras": {"h5py"},

@@ -3,9 +3,9 @@
 import torch
 from torch import nn
 
+from .._cell_forms import CELLS, parameter_shapes
 from .._minimal import minimal_cell
 from ._checks import Foreign
-from ._composed import CELLS, parameter_shapes
 from ._notes import CellNote
 from ._ops import one_step, run_layers
 

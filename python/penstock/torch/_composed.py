@@ -6,46 +6,47 @@ They compute second derivatives, which the kernels do not have, and single steps
 import torch
 from torch.nn import functional
 
-from penstock import _core, reference
-from penstock.errors import InvalidArgument
+from penstock import reference
 
-from ._custom import learnt_vectors, custom_step, custom_terms, split_bias
-
-
-class _Cells(dict):
-    """Penstock's cells, and cells of your own, which are looked up when they are first asked for."""
-
-    def __contains__(self, name):
-        try:
-            self[name]
-        except InvalidArgument:
-            return False
-        return True
-
-    def __missing__(self, name):
-        found = _core.find_cell(name)
-        self[name] = found["gates"], found["states"], found["scan"]
-        return self[name]
+from .._cell_forms import CELLS, custom_step, custom_terms, split_bias
 
 
-#: By cell: number of gates G, number of states S (state 0 is the output h), and True if it has no recurrent matrix.
-CELLS = _Cells(
-    {name: (gates, states, name in reference.TERMS) for name, (_, gates, states) in reference.CELLS.items()}
-)
+def _mean(x, heads):
+    parts = x.unflatten(-1, (heads, -1))
+    return parts.mean(-1, keepdim=True).expand_as(parts).flatten(-2)
 
 
-def parameter_shapes(cell, inputs, hidden, heads, bias):
-    """Returns {name: shape} of the parameters of one direction of a layer. `bias` is "none", "single" or "both"."""
-    gates, _, scans = CELLS[cell]
-    shapes = {"weight_ih": (gates * hidden, inputs)}
-    if not scans:
-        whole = (gates * hidden, hidden)
-        shapes["weight_hh"] = whole if heads == 1 else (heads, gates * hidden // heads, hidden // heads)
-    if bias != "none":
-        shapes["bias_ih"] = ((gates + learnt_vectors(cell)) * hidden,)
-    if bias == "both" and not scans:
-        shapes["bias_hh"] = (gates * hidden,)
-    return shapes
+#: The operations of custom cells, for PyTorch tensors.
+CUSTOM_FUNCTIONS = {
+    "add": torch.add,
+    "subtract": torch.sub,
+    "multiply": torch.mul,
+    "divide": torch.div,
+    "multiply_add": lambda a, b, c: a * b + c,
+    "subtract_product": lambda a, b, c: c - a * b,
+    "exp": lambda x: torch.exp(torch.clamp(x, -87.33, 87.3)),
+    "log": torch.log,
+    "tanh": torch.tanh,
+    "sigmoid": torch.sigmoid,
+    "softplus": functional.softplus,
+    "relu": torch.relu,
+    "erf": torch.erf,
+    "sin": torch.sin,
+    "cos": torch.cos,
+    "sqrt": torch.sqrt,
+    "abs": torch.abs,
+    # torch.minimum halves the gradient in a tie.
+    "min": lambda a, b: torch.where((b < a) | b.isnan(), b, a),
+    "max": lambda a, b: torch.where((a < b) | b.isnan(), b, a),
+    "clamp": lambda x, low, high: torch.where(x < low, low, torch.where(x > high, high, x)),
+    "less": lambda a, b: (a < b).to(a.dtype),
+    "less_equal": lambda a, b: (a <= b).to(a.dtype),
+    "equal": lambda a, b: (a == b).to(a.dtype),
+    "where": lambda condition, a, b: torch.where(condition != 0, a, b),
+    "constant": lambda value, like: like.new_full((), value),  # a tensor of a number could not be exported
+    "expand": lambda x, like: x.expand_as(like),
+    "mean": _mean,
+}
 
 
 class _OfTensors:
@@ -58,7 +59,7 @@ class _OfTensors:
 def terms_of(cell, wx, learnt=()):
     """Returns a and b of h_t = a_t h_{t-1} + b_t for a scan cell, from W x + bias [..., G * H]."""
     if cell not in reference.TERMS:
-        return custom_terms(cell, wx.chunk(CELLS[cell][0], -1), learnt)
+        return custom_terms(CUSTOM_FUNCTIONS, cell, wx.chunk(CELLS[cell][0], -1), learnt)
     return reference.TERMS[cell](_OfTensors, wx.chunk(CELLS[cell][0], -1))
 
 
@@ -126,7 +127,10 @@ def _layer(cell, x, weights, state, valid, reset, reverse, kept, loop, scan, aro
     projection = weights.pop(0) if weights else None
     bias_ih, learnt = split_bias(cell, bias_ih, gates)
     heads = weight_hh.shape[0] if weight_hh is not None and weight_hh.dim() == 3 else 1
-    step_of_cell = reference.CELLS[cell][0] if cell in reference.CELLS else custom_step(cell, learnt, heads)
+    if cell in reference.CELLS:
+        step_of_cell = reference.CELLS[cell][0]
+    else:
+        step_of_cell = custom_step(CUSTOM_FUNCTIONS, cell, learnt, heads)
     wx = functional.linear(x, weight_ih, bias_ih)
     if scans and scan is not None:
         a, b = terms_of(cell, wx, learnt)

@@ -6,8 +6,9 @@ differentiable op `penstock::scan`.
 
 import torch
 
+from .._cell_forms import CELLS
 from . import _scans
-from ._composed import CELLS, composed_op
+from ._composed import composed_op
 
 
 def state_type(dtype):

@@ -3,6 +3,8 @@
 import ctypes
 import pathlib
 
+from .._cell_forms import CallNumbers
+
 try:
     import torch
 except ModuleNotFoundError as error:
@@ -35,13 +37,7 @@ def _load():
 _loaded = _load()
 
 
-class _TapeForm(ctypes.Structure):
-    _numbers = ("input", "hidden", "heads", "layers", "bidirectional", "biases", "type", "weight_type", "rows", "steps",
-                "lengths", "reset", "batch_first", "every_state", "cuda")  # fmt: skip
-    _fields_ = [("cell", ctypes.c_char_p), *((name, ctypes.c_int64) for name in _numbers)]
-
-
-_loaded.penstock_torch_tape_bytes.argtypes = [ctypes.POINTER(_TapeForm)]
+_loaded.penstock_torch_tape_bytes.argtypes = [ctypes.POINTER(CallNumbers)]
 _loaded.penstock_torch_tape_bytes.restype = ctypes.c_int64
 
 _loaded.penstock_torch_release_memory.argtypes = []
@@ -75,7 +71,7 @@ def tape_bytes(cell, x, weights, lengths, reset, hidden, scans, layers, bidirect
     if not all(type(n) is int for n in numbers) or x.device.type not in ("cpu", "cuda", "meta"):
         return None
     each = len(weights) // (layers * (2 if bidirectional else 1))
-    form = _TapeForm(
+    form = CallNumbers(
         cell=cell.encode(),
         input=x.shape[-1],
         hidden=hidden,

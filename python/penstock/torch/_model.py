@@ -9,9 +9,9 @@ from torch import nn
 from torch.nn import functional
 
 from .. import _core
+from .._cell_forms import parameter_shapes
 from ..equations import with_equations
 from ._checks import is_exported
-from ._composed import parameter_shapes
 from ._ops import run_layers
 
 _FORMAT_VERSION = 2  # version of descriptions

@@ -5,11 +5,11 @@ from torch import nn
 from torch.nn import functional
 from torch.nn.parameter import Parameter
 
+from .._cell_forms import describe_cell, initial_values, learnt_vectors, parameter_shapes
 from .._minimal import minimal_cell
 from ._checks import check_sizes, refuse_projection
-from ._composed import parameter_shapes, terms_of
+from ._composed import terms_of
 from ._ops import autocast_sequence, keeps_tape
-from ._custom import describe_cell, initial_values, learnt_vectors
 from ._parallel_layer import Reach, parallel_layer
 from ._sequence_parallel import parallel_scan
 from ._stack import Stack

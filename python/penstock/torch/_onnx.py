@@ -9,8 +9,9 @@ import warnings
 
 import torch
 
+from .._cell_forms import CELLS
 from ._checks import no_onnx_export
-from ._composed import CELLS, composed_op
+from ._composed import composed_op
 from ._scans import Terms
 
 #: Layers that the older exporter writes as one operator.

@@ -2,11 +2,11 @@
 
 import torch
 
+from .._cell_forms import CELLS
 from . import _higher_derivatives as higher
 from . import _onnx, _scans, _tangents
 from ._checks import is_exported, refuse_onnx_export
 from ._library import TYPES, tape_bytes
-from ._composed import CELLS
 from ._higher_derivatives import state_type
 from ._tangents import has_tangents, is_forward_mode, register_gradients
 from ._vmap import batch_recurrent, batch_recurrent_backward, batch_scan

@@ -16,7 +16,7 @@ predicts from more steps. A layer that needs more than `_MOST_STEPS` uses the sc
 import torch
 from torch import distributed
 
-from ._composed import CELLS
+from .._cell_forms import CELLS
 from ._higher_derivatives import state_type
 from ._tangents import refuse_tangents
 from ._sequence_parallel import Neighbours, require_processes

@@ -7,8 +7,9 @@ from torch.nn import functional
 
 from penstock import variants
 
+from .._cell_forms import CELLS
 from ._checks import is_exported
-from ._composed import CELLS, composed_op
+from ._composed import composed_op
 from ._higher_derivatives import entering
 
 #: Cells whose expectation under zoneout is a cell of penstock.variants with the same weights.

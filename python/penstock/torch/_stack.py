@@ -6,8 +6,8 @@ from torch.nn import functional
 from torch.nn.parameter import Parameter
 from torch.nn.utils.rnn import PackedSequence
 
+from .._cell_forms import CELLS
 from ._checks import Foreign, check_lengths, check_reset_mask, check_state_types, lengths_as_tensor
-from ._composed import CELLS
 from ._notes import CellNote
 from ._ops import autocast_sequence, run_layers
 from ._projection import run_projected

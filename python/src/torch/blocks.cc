@@ -4,10 +4,7 @@
 #include <new>
 #include <utility>
 
-#ifdef __linux__
-#include <sys/mman.h>
-#include <unistd.h>
-#endif
+#include "frameworks/host_memory.h"
 
 namespace penstock::torch_ops {
 namespace {
@@ -15,20 +12,6 @@ namespace {
 constexpr std::size_t kLargePage = std::size_t{2} << 20;
 
 }  // namespace
-
-void ask_for_large_pages(void* memory, std::size_t bytes) {
-#ifdef __linux__
-  if (bytes < 2 * kLargePage) return;  // from this size on, memory contains a whole large page at any address
-  const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
-  const auto begin = reinterpret_cast<std::uintptr_t>(memory);
-  const std::uintptr_t first = (begin + page - 1) / page * page, last = (begin + bytes) / page * page;
-  // Only advice: systems without large pages ignore it. NOLINTNEXTLINE(performance-no-int-to-ptr)
-  static_cast<void>(madvise(reinterpret_cast<void*>(first), last - first, MADV_HUGEPAGE));
-#else
-  static_cast<void>(memory);
-  static_cast<void>(bytes);
-#endif
-}
 
 Blocks::Block::~Block() { ::operator delete[](memory, std::align_val_t{kLargePage}); }
 
@@ -54,7 +37,7 @@ Blocks::Lease Blocks::take(std::size_t bytes) {
   freed.clear();  // frees memory before the next allocation
   try {
     auto* const memory = static_cast<std::byte*>(::operator new[](whole, std::align_val_t{kLargePage}));
-    ask_for_large_pages(memory, whole);
+    frameworks::ask_for_large_pages(memory, whole);
     return Lease(new Block{memory, whole, 0});
   } catch (...) {
     const std::lock_guard lock(guard_);

@@ -10,9 +10,6 @@
 /// long as filling them.
 namespace penstock::torch_ops {
 
-/// Asks the system to use large pages for this memory: fewer page faults and TLB misses.
-void ask_for_large_pages(void* memory, std::size_t bytes);
-
 /// Keeps idle blocks for later calls of the same or a smaller size, within two limits. All blocks together, used and
 /// idle, never take more memory than was in use at once. A block that `patience` calls in a row did not need returns to
 /// the system. Any thread may take and return blocks.

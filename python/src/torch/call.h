@@ -78,13 +78,4 @@ struct RecurrentCall {
 /// is contiguous.
 void check_lengths(const TorchTensor& lengths, Index steps);
 
-/// The numbers that determine the size of a tape, for callers who know only the shapes of tensors.
-struct TapeForm {
-  const char* cell;
-  std::int64_t input, hidden, heads, layers, bidirectional, biases;
-  std::int64_t type, weight_type;  // f32, f64, bf16, f16
-  std::int64_t rows, steps, lengths, reset, batch_first, every_state;
-  std::int64_t cuda;  // number of the GPU; -1 for the CPU
-};
-
 }  // namespace penstock::torch_ops

@@ -2,37 +2,14 @@
 
 #include <cstring>
 #include <memory>
-#include <new>
 
 #include "blocks.h"
+#include "frameworks/host_memory.h"
 
 namespace penstock::torch_ops {
 namespace {
 
-constexpr std::size_t kWordBytes = sizeof(std::uint64_t);
-
-/// Returns memory of the calling thread, which grows with the largest call.
-void* scratch(std::size_t bytes) {
-  struct Free {
-    void operator()(std::byte* memory) const { ::operator delete[](memory, std::align_val_t{Tape::alignment}); }
-  };
-  thread_local std::unique_ptr<std::byte[], Free> memory;
-  thread_local std::size_t size = 0;
-  if (bytes > size) {
-    memory.reset();
-    size = 0;
-    memory.reset(static_cast<std::byte*>(::operator new[](bytes, std::align_val_t{Tape::alignment})));
-    size = bytes;
-    ask_for_large_pages(memory.get(), bytes);
-  }
-  return memory.get();
-}
-
-/// Returns the bytes from the start of the tensor to the first aligned address.
-std::size_t offset_in(const TorchTensor& tape) {
-  const auto address = reinterpret_cast<std::uintptr_t>(tape.address());
-  return (Tape::alignment - address % Tape::alignment) % Tape::alignment;
-}
+using frameworks::TapeArray;
 
 /// Returns a tensor of bytes in a block, which returns to the cache with the last owner of the tensor. Returns no
 /// tensor if PyTorch is too old for that.
@@ -60,46 +37,42 @@ Workspace::Workspace(const TorchTensor& like, std::size_t bytes) {
     tensor_ = like.empty({static_cast<std::int64_t>(bytes)}, shim().uint8);
     memory_ = {tensor_.address(), bytes};
   } else {
-    memory_ = {scratch(bytes), bytes};
+    memory_ = {frameworks::scratch(bytes), bytes};
   }
 }
 
-std::size_t Tape::tensor_bytes(std::size_t bytes) { return bytes + alignment + kWordBytes; }
-
 TorchTensor Tape::allocate(const TorchTensor& like, std::size_t bytes) {
-  const std::size_t whole = tensor_bytes(bytes);
+  const std::size_t whole = TapeArray::bytes(bytes);
   if (!like.is_cuda() && whole >= Blocks::smallest) {
     if (TorchTensor tape = in_a_block(whole)) return tape;
   }
   TorchTensor tape = like.empty({static_cast<std::int64_t>(whole)}, shim().uint8);
-  if (!tape.is_cuda()) ask_for_large_pages(tape.address(), tape.bytes());
+  if (!tape.is_cuda()) frameworks::ask_for_large_pages(tape.address(), tape.bytes());
   return tape;
 }
 
 Memory Tape::begin(const TorchTensor& tape, std::size_t bytes) {
-  const std::uint64_t offset = offset_in(tape);
-  if (!tape.is_cuda()) std::memcpy(tape.data<std::byte>() + tensor_bytes(bytes) - kWordBytes, &offset, kWordBytes);
-  return {tape.data<std::byte>() + offset, bytes};
+  return tape.is_cuda() ? find(tape, bytes) : TapeArray::begin(tape.address(), bytes);
 }
 
 TorchTensor Tape::settled(const TorchTensor& tape, std::size_t bytes) {
-  check(tape.dtype() == shim().uint8 && tape.dim() == 1 && tape.is_contiguous() && tape.bytes() == tensor_bytes(bytes),
+  check(tape.dtype() == shim().uint8 && tape.dim() == 1 && tape.is_contiguous() &&
+            tape.bytes() == TapeArray::bytes(bytes),
         "tape must be what the forward pass of this very call returned with keep_tape, not ", tape);
+  const std::size_t offset = TapeArray::offset_at(tape.address());
   if (tape.is_cuda()) {
     // PyTorch's allocator aligns GPU tensors sufficiently, but views may start anywhere.
-    return offset_in(tape) == 0 ? tape.share() : tape.clone();
+    return offset == 0 ? tape.share() : tape.clone();
   }
-  std::uint64_t written = 0;
-  std::memcpy(&written, tape.data<std::byte>() + tensor_bytes(bytes) - kWordBytes, kWordBytes);
-  check(written < alignment, "tape does not hold what a forward pass wrote");
-  if (written == offset_in(tape)) return tape.share();
+  const std::size_t written = TapeArray::stored(tape.address(), bytes);
+  if (written == offset) return tape.share();
   TorchTensor copy = allocate(tape, bytes);
   std::memcpy(begin(copy, bytes).data, tape.data<std::byte>() + written, bytes);
   return copy;
 }
 
 Memory Tape::find(const TorchTensor& settled, std::size_t bytes) {
-  return {settled.data<std::byte>() + offset_in(settled), bytes};
+  return {settled.data<std::byte>() + TapeArray::offset_at(settled.address()), bytes};
 }
 
 }  // namespace penstock::torch_ops

@@ -30,14 +30,8 @@ class Workspace {
   Memory memory_;
 };
 
-/// The tape of a forward pass in a tensor of bytes. The tape starts at a multiple of 256 bytes, but CPU tensors may
-/// start anywhere. The last bytes of the tensor store the offset, because a tensor that was moved in the meantime may
-/// have another alignment.
+/// The tape of a forward pass in a tensor of bytes (frameworks::TapeArray).
 struct Tape {
-  static constexpr std::size_t alignment = 256;
-
-  /// Returns the size of a tensor for a tape of this many bytes, including alignment and the stored offset.
-  static std::size_t tensor_bytes(std::size_t bytes);
   static TorchTensor allocate(const TorchTensor& like, std::size_t bytes);
   /// Returns the memory for a forward pass, and stores its offset.
   static Memory begin(const TorchTensor& tape, std::size_t bytes);

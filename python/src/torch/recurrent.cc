@@ -1,10 +1,10 @@
 // The op of a stack of recurrent layers: runs the library's programs on PyTorch tensors in place.
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 
 #include "call.h"
+#include "frameworks/call_numbers.h"
 #include "memory.h"
 #include "ops.h"
 #include "penstock/recurrent_program.h"
@@ -242,41 +242,6 @@ std::vector<TorchTensor> zero_gradients(const RecurrentCall& call) {
   return zeros;
 }
 
-std::int64_t tape_bytes(const TapeForm& asked) {
-  RecurrentSpec spec{.cell = asked.cell,
-                     .input_size = asked.input,
-                     .hidden_size = asked.hidden,
-                     .heads = asked.heads,
-                     .layers = asked.layers};
-  if (asked.bidirectional != 0) spec.direction = Direction::bidirectional;
-  spec.bias = asked.biases == 0 ? Bias::none : asked.biases == 1 ? Bias::single : Bias::both;
-  RecurrentForm form;
-  constexpr std::array types{DType::f32, DType::f64, DType::bf16, DType::f16};
-  form.dtype = types.at(static_cast<std::size_t>(asked.type));
-  form.weights = types.at(static_cast<std::size_t>(asked.weight_type));
-  form.rows = asked.rows, form.steps = asked.steps;
-  form.flags = {CallFlag::training, CallFlag::keep_tape, CallFlag::packs_each_call};
-  form.flags.set(CallFlag::lengths, asked.lengths != 0).set(CallFlag::reset, asked.reset != 0);
-  form.flags.set(CallFlag::every_state, asked.every_state != 0);
-  if (asked.batch_first == 0) {
-    form.x = {spec.input_size, asked.rows * spec.input_size};
-    form.y = {spec.output_size(), asked.rows * spec.output_size()};
-    if (form.has(CallFlag::every_state)) {
-      const Index channels = (find_cell(spec.cell).states - 1) * spec.output_size();
-      form.states = {channels, asked.rows * channels};
-    }
-  }
-  Execution execution;
-  if (asked.cuda >= 0) execution.device = Device::cuda(static_cast<int>(asked.cuda));
-  if (asked.cuda < 0 && form.dtype == DType::bf16) {
-    execution.precision = Precision::bf16;
-    if (form.weights != DType::bf16) form.weights = DType::f32;
-  } else if (asked.cuda < 0 && form.dtype != DType::f64) {
-    form.dtype = form.weights = DType::f32;
-  }
-  return static_cast<std::int64_t>(Tape::tensor_bytes(RecurrentProgram::get(spec, form, execution)->tape_bytes()));
-}
-
 /// Results of a forward pass. tape and states are empty handles unless requested.
 struct ForwardResults {
   TorchTensor y, state_out, tape, states;
@@ -434,11 +399,11 @@ void recurrent_backward(StableValue* stack, std::uint64_t, std::uint64_t) {
 
 }  // namespace penstock::torch_ops
 
-/// Returns the bytes of the tape of a forward pass of this form; -1 if it cannot run here.
+/// Returns the bytes of the tape of a forward pass of this call; -1 if it cannot run here.
 extern "C" __attribute__((visibility("default"))) std::int64_t penstock_torch_tape_bytes(
-    const penstock::torch_ops::TapeForm* form) {
+    const penstock::frameworks::CallNumbers* numbers) {
   try {
-    return penstock::torch_ops::tape_bytes(*form);
+    return penstock::frameworks::tape_array_bytes(*numbers);
   } catch (const std::exception&) {
     return -1;
   }

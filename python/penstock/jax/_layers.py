@@ -1,0 +1,221 @@
+"""Stacks of layers as functions of their weights."""
+
+import math
+import re
+
+import jax
+import jax.numpy as jnp
+
+from .._cell_forms import CELLS, describe_cell, initial_values, learnt_vectors, parameter_shapes
+from .._minimal import minimal_cell
+from ..errors import InvalidArgument
+from ._forms import TYPES, LayersForm, state_type
+from ._plain import varying_alike
+from ._primitives import run
+
+_NAME = re.compile(r"(weight_ih|weight_hh|bias_ih|bias_hh)_l(0|[1-9][0-9]*)(_reverse)?")
+
+
+def _describe(weights, cell):
+    """Returns (layers, bidirectional, heads, names of the weights in the library's order) of a dict of weights."""
+    for name in weights:
+        if not _NAME.fullmatch(name):
+            raise InvalidArgument(f"weights must be named like PyTorch's, such as weight_ih_l0_reverse, not {name!r}")
+    if "weight_ih_l0" not in weights:
+        raise InvalidArgument("weights lack weight_ih_l0")
+    gates, _, scans = CELLS[cell]
+    first = weights["weight_ih_l0"].shape
+    if len(first) != 2 or first[0] == 0 or first[0] % gates:
+        raise InvalidArgument(f"weight_ih_l0 must be [{gates} * H, I], not {list(first)}")
+    hidden = first[0] // gates
+    layers = 1 + max(int(_NAME.fullmatch(name)[2]) for name in weights)
+    ends = ("", "_reverse") if "weight_ih_l0_reverse" in weights else ("",)
+    square = weights.get("weight_hh_l0")
+    heads = square.shape[0] if not scans and square is not None and square.ndim == 3 else 1
+    if heads < 1 or hidden % heads:
+        raise InvalidArgument(f"the {heads} heads of weight_hh_l0 must divide the hidden size {hidden}")
+    bias = "both" if "bias_hh_l0" in weights else "single" if "bias_ih_l0" in weights else "none"
+    shapes = {
+        f"{name}_l{layer}{end}": shape
+        for layer in range(layers)
+        for end in ends
+        for name, shape in parameter_shapes(
+            cell, hidden * len(ends) if layer else first[1], hidden, heads, bias
+        ).items()
+    }
+    for name in sorted(weights.keys() ^ shapes.keys()):
+        raise InvalidArgument(
+            f"weights {'lack' if name in shapes else 'must not have'} {name}: they have {', '.join(weights)}"
+        )
+    for name, shape in shapes.items():
+        if weights[name].shape != shape:
+            raise InvalidArgument(f"{name} must be {list(shape)}, not {list(weights[name].shape)}")
+    return layers, len(ends) == 2, heads, list(shapes)
+
+
+def lengths_in_words(lengths, rows):
+    """Returns lengths as the library reads them: int64 [B] as int32 [B, 2], which takes no 64 bits of JAX."""
+    lengths = jnp.asarray(lengths)
+    if not jnp.issubdtype(lengths.dtype, jnp.integer) or lengths.shape != (rows,):
+        raise InvalidArgument(
+            f"lengths must be [B] = [{rows}] integers, not {lengths.dtype.name} {list(lengths.shape)}"
+        )
+    low = lengths.astype(jnp.int32)
+    return jnp.stack([low, low >> 31], -1)
+
+
+def check_mask(mask, shape):
+    mask = jnp.asarray(mask)
+    if mask.dtype != bool or mask.shape != tuple(shape):
+        raise InvalidArgument(f"reset_mask must be bool {list(shape)}, not {mask.dtype.name} {list(mask.shape)}")
+    return mask
+
+
+def recurrent(x, weights, state=None, *, cell, lengths=None, reset_mask=None, every_state=False, time_major=False):
+    """Runs a stack of recurrent layers over whole sequences and returns ``(y, last)``.
+
+    Args:
+        x: ``[B, T, I]``, ``[T, B, I]`` with ``time_major``, or ``[T, I]`` of a single row; float32, float64, bfloat16
+            or float16.
+        weights: {name: array} with PyTorch's names and layouts, ``weight_ih_l0`` ``[G * H, I]`` and so on. They say how
+            many layers, directions and heads there are, and whether there are biases.
+        state: The states before the first step, ``[layers * directions, B, H]``, without B for a single row; for cells
+            with several states a tuple of them. None: zeros.
+        cell: The name of a cell, or a custom cell (:func:`penstock.cell`).
+        lengths: ``[B]`` integers, the number of steps of each row. Later steps are not read, and their outputs are
+            zeros. None: all rows have T steps.
+        reset_mask: bool, with the first axes of ``x``. True resets the states to zero before this step.
+        every_state: True: also returns the other states of the last layer after each step.
+        time_major: True: the first axis of ``x``, of ``reset_mask`` and of the outputs is T.
+
+    Returns:
+        The outputs, in the dtype of ``x`` with ``H * directions`` channels, and the last states in the form of
+        ``state``, float32 (float64 if ``x`` is). With ``every_state`` also a tuple of the other states of every step.
+
+    Raises:
+        InvalidArgument: A shape, a dtype or a name does not fit.
+    """
+    cell = describe_cell(cell)[0]
+    _, count, _ = CELLS[cell]
+    weights = {name: jnp.asarray(value) for name, value in weights.items()}
+    layers, bidirectional, heads, names = _describe(weights, cell)
+    x = jnp.asarray(x)
+    given = x.dtype
+    if given.name not in (*TYPES, "float16"):
+        raise InvalidArgument(f"x must be float32, float64, bfloat16 or float16, not {given.name}")
+    if every_state and count == 1:
+        raise InvalidArgument(f"every_state is for cells with more states than the output, not for {cell}")
+    if x.ndim not in (2, 3) or x.shape[-1] != weights["weight_ih_l0"].shape[1] or 0 in x.shape:
+        sizes = f"{'[T, B' if time_major else '[B, T'}, I = {weights['weight_ih_l0'].shape[1]}]"
+        raise InvalidArgument(f"x must be {sizes} or [T, I] of a single row, without empty axes, not {list(x.shape)}")
+    single = x.ndim == 2
+    row = int(time_major)
+    inputs = [(jnp.expand_dims(x, row) if single else x).astype(jnp.float32 if given == jnp.float16 else given)]
+    kind, whole = state_type(given), inputs[0].shape
+    rows, hidden = whole[row], weights["weight_ih_l0"].shape[0] // CELLS[cell][0]
+    narrow = given == jnp.bfloat16 and all(w.dtype == given for w in weights.values())
+    inputs += [weights[name].astype(given if narrow else kind) for name in names]
+    if state is not None:
+        inputs.append(
+            _stacked(state, count, (layers * (1 + bidirectional), *([] if single else [rows]), hidden), kind, single)
+        )
+    if lengths is not None:
+        inputs.append(lengths_in_words([lengths] if single else lengths, rows))
+    if reset_mask is not None:
+        mask = check_mask(reset_mask, x.shape[:-1])
+        inputs.append(mask[None] if single else mask.T if time_major else mask)
+    form = LayersForm(
+        cell, layers, bidirectional, heads, len(names) // (layers * (1 + bidirectional)), time_major, every_state,
+        state is not None, lengths is not None, reset_mask is not None,
+    )  # fmt: skip
+    y, last, *every = run(form, varying_alike(inputs))
+    if single:
+        last = last[:, :, 0]
+    results = [y.astype(given), last[0] if count == 1 else tuple(last)]
+    if every_state:
+        parts = every[0].reshape(*every[0].shape[:2], 1 + bidirectional, count - 1, hidden)
+        results.append(tuple(parts[..., s, :].reshape(*whole[:2], -1) for s in range(count - 1)))
+    return tuple(jax.tree.map(lambda s: s.squeeze(row), r) if single and r is not results[1] else r for r in results)
+
+
+def _stacked(state, count, shape, kind, single):
+    """Checks states and returns them as one array [S, layers * directions, B, H]."""
+    states = tuple(state) if isinstance(state, (tuple, list)) else (state,)
+    if len(states) != count or (count > 1 and not isinstance(state, (tuple, list))):
+        raise InvalidArgument(
+            f"state must be {f'a tuple of {count} arrays' if count > 1 else 'one array'}, not {len(states)}"
+        )
+    states = [jnp.asarray(s) for s in states]
+    for s in states:
+        if s.shape != shape or not jnp.issubdtype(s.dtype, jnp.floating):
+            raise InvalidArgument(f"states must be floats {list(shape)}, not {s.dtype.name} {list(s.shape)}")
+    stacked = jnp.stack([s.astype(kind) for s in states])
+    return stacked[:, :, None] if single else stacked
+
+
+def _named(cell, title):
+    def layer(x, weights, state=None, *, lengths=None, reset_mask=None, every_state=False, time_major=False):
+        return recurrent(
+            x, weights, state, cell=cell, lengths=lengths, reset_mask=reset_mask, every_state=every_state,
+            time_major=time_major,
+        )  # fmt: skip
+
+    layer.__name__ = layer.__qualname__ = title
+    layer.__doc__ = (
+        f"Runs :func:`recurrent` with the cell ``{cell}``; the other arguments and the results are the same."
+    )
+    return layer
+
+
+lstm, gru, slstm = _named("lstm", "lstm"), _named("gru", "gru"), _named("slstm", "slstm")
+elman = _named("elman", "elman")
+
+
+def min_gru(x, weights, state=None, *, candidate="linear", lengths=None, reset_mask=None, time_major=False):
+    """Runs :func:`recurrent` with the cell minGRU; ``candidate`` is ``"linear"`` or ``"positive"``."""
+    cell = minimal_cell("mingru", candidate)
+    return recurrent(x, weights, state, cell=cell, lengths=lengths, reset_mask=reset_mask, time_major=time_major)
+
+
+def min_lstm(x, weights, state=None, *, candidate="linear", lengths=None, reset_mask=None, time_major=False):
+    """Runs :func:`recurrent` with the cell minLSTM; ``candidate`` is ``"linear"`` or ``"positive"``."""
+    cell = minimal_cell("minlstm", candidate)
+    return recurrent(x, weights, state, cell=cell, lengths=lengths, reset_mask=reset_mask, time_major=time_major)
+
+
+def initial_weights(key, cell, input_size, hidden_size, *, num_layers=1, bidirectional=False, bias=True, num_heads=1,
+                    dtype=jnp.float32):  # fmt: skip
+    """Returns new weights for :func:`recurrent`, {name: array}, drawn as PyTorch's layers draw them.
+
+    Args:
+        key: A key of ``jax.random``.
+        cell: The name of a cell, or a custom cell. Its learnt vectors begin with their initial values.
+        input_size: I.
+        hidden_size: H.
+        num_layers: Number of stacked layers.
+        bidirectional: True: a second layer of each runs from the last step to the first.
+        bias: True: the layers have biases.
+        num_heads: Number of diagonal blocks of the recurrent matrix.
+        dtype: Dtype of the weights.
+    """
+    name, text = describe_cell(cell)
+    if learnt_vectors(name) and not bias:
+        raise InvalidArgument(f"the cell {name} has learnt vectors, which stand in bias_ih: bias must be True")
+    if hidden_size % num_heads:
+        raise InvalidArgument(f"num_heads must divide hidden_size {hidden_size}, not {num_heads}")
+    directions, weights = 2 if bidirectional else 1, {}
+    for layer in range(num_layers):
+        inputs = hidden_size * directions if layer else input_size
+        for end in ("", "_reverse")[:directions]:
+            for part, shape in parameter_shapes(
+                name, inputs, hidden_size, num_heads, "both" if bias else "none"
+            ).items():
+                key, own = jax.random.split(key)
+                bound = 1 / math.sqrt(hidden_size)
+                drawn = jax.random.uniform(own, shape, dtype, -bound, bound)
+                if part == "bias_ih" and (values := initial_values(text)):
+                    drawn = drawn.at[-len(values) * hidden_size :].set(
+                        jnp.repeat(jnp.asarray(values, dtype), hidden_size)
+                    )
+                weights[f"{part}_l{layer}{end}"] = drawn
+    return weights

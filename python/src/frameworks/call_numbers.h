@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+
+#include "penstock/recurrent_program.h"
+
+/// What the bindings of PyTorch and of JAX share.
+namespace penstock::frameworks {
+
+/// The numbers that determine a call of a recurrent stack, and so the size of its tape, for callers who know only the
+/// shapes of arrays.
+struct CallNumbers {
+  const char* cell;
+  std::int64_t input, hidden, heads, layers, bidirectional, biases;
+  std::int64_t type, weight_type;  // f32, f64, bf16, f16
+  std::int64_t rows, steps, lengths, reset, batch_first, every_state;
+  std::int64_t cuda;  // number of the GPU; -1 for the CPU
+};
+
+/// A call as the library describes it.
+struct DescribedCall {
+  RecurrentSpec spec;
+  RecurrentForm form;  ///< Of a forward pass in training. Sequences are contiguous.
+  Execution execution;
+};
+
+/// Throws Error for an unknown cell, std::out_of_range for an unknown type.
+DescribedCall describe(const CallNumbers& numbers);
+
+/// Returns the bytes of an array for the tape of this call, as TapeArray lays it out. Throws Error.
+std::int64_t tape_array_bytes(const CallNumbers& numbers);
+
+}  // namespace penstock::frameworks

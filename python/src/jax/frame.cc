@@ -1,0 +1,153 @@
+#include "frame.h"
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+namespace penstock::jax {
+namespace {
+
+[[noreturn]] void refuse(const std::string& message) { throw Error(ErrorCode::invalid_argument, message); }
+
+DType type_of(xla::DataType type) {
+  switch (type) {
+    case xla::f32:
+      return DType::f32;
+    case xla::f64:
+      return DType::f64;
+    case xla::bf16:
+      return DType::bf16;
+    case xla::f16:
+      return DType::f16;
+    case xla::s32:
+      return DType::i32;
+    case xla::s64:
+      return DType::i64;
+    case xla::u8:
+    case xla::pred:
+      return DType::u8;
+  }
+  refuse("arrays must be of float32, float64, bfloat16, float16, int32, int64, uint8 or bool");
+}
+
+void check_batch_argument(const Tensor& tensor, DType type, Index first, Index second, const char* name) {
+  if (tensor.rank != 2 || tensor.dtype != type || tensor.shape[0] != first || tensor.shape[1] != second) {
+    refuse(std::string(name) + " must be " + std::string(to_string(type)) + " [" + std::to_string(first) + ", " +
+           std::to_string(second) + "]");
+  }
+}
+
+/// Returns the code of Abseil that JAX turns into a Python exception: InvalidArgument, ResourceExhausted, Internal.
+std::int32_t status_of(ErrorCode code) {
+  return code == ErrorCode::invalid_argument ? 3 : code == ErrorCode::out_of_memory ? 8 : 13;
+}
+
+xla::Error* failure(const xla::CallFrame& frame, std::int32_t status, const char* message) {
+  xla::ErrorArguments arguments{sizeof(xla::ErrorArguments), nullptr, message, status};
+  return frame.api->error_create(&arguments);
+}
+
+}  // namespace
+
+const void* Frame::attribute(const char* name, std::int32_t type) const {
+  for (Index i = 0; i < frame_.attrs.size; ++i) {
+    const xla::Text& found = *frame_.attrs.names[i];
+    if (std::string_view(found.ptr, found.len) == name && frame_.attrs.types[i] == type) return frame_.attrs.values[i];
+  }
+  refuse(std::string("the call lacks the attribute '") + name + "', or it is of another type");
+}
+
+std::span<const Index> Frame::numbers(std::size_t count) const {
+  const auto& array = *static_cast<const xla::Array*>(attribute("numbers", xla::kArrayAttribute));
+  if (array.dtype != xla::s64 || array.size != count) {
+    refuse("the attribute 'numbers' must be " + std::to_string(count) + " integers of 64 bits, not " +
+           std::to_string(array.size));
+  }
+  return {static_cast<const Index*>(array.data), count};
+}
+
+std::string Frame::cell() const {
+  const auto& text = *static_cast<const xla::Text*>(attribute("cell", xla::kTextAttribute));
+  return {text.ptr, text.len};
+}
+
+Tensor Frame::next(const xla::Buffers& buffers, Index& place, bool wanted, const char* what) {
+  if (!wanted) return {};
+  const Index i = place++;
+  if (i >= buffers.size || buffers.types[i] != xla::kBuffer) {
+    refuse("the call has too few " + std::string(what) + ": " + std::to_string(buffers.size));
+  }
+  const auto& buffer = *static_cast<const xla::Buffer*>(buffers.values[i]);
+  if (buffer.rank < 1 || buffer.rank > Tensor::max_rank) {
+    refuse("arrays must have 1 to " + std::to_string(Tensor::max_rank) + " axes, not " + std::to_string(buffer.rank));
+  }
+  Tensor tensor;
+  tensor.data = buffer.data;
+  tensor.dtype = type_of(buffer.dtype);
+  tensor.rank = static_cast<int>(buffer.rank);
+  Index stride = 1;
+  for (auto axis = static_cast<std::size_t>(buffer.rank); axis-- > 0;) {
+    tensor.shape[axis] = buffer.dims[axis];
+    tensor.strides[axis] = stride;
+    stride *= buffer.dims[axis];
+  }
+  return tensor;
+}
+
+Tensor Frame::by_rows(Tensor tensor, bool time_first) {
+  if (time_first) {
+    std::swap(tensor.shape[0], tensor.shape[1]);
+    std::swap(tensor.strides[0], tensor.strides[1]);
+  }
+  return tensor;
+}
+
+Batch Frame::batch(Index rows, Index steps, bool lengths, bool reset) {
+  Batch batch;
+  batch.rows = rows, batch.steps = steps;
+  if (const Tensor given = argument(lengths)) {
+    check_batch_argument(given, DType::i32, rows, 2, "lengths");
+    const std::span<const Index> values(static_cast<const Index*>(given.data), static_cast<std::size_t>(rows));
+    for (const Index length : values) {
+      if (length < 0 || length > steps) {
+        refuse("lengths must be 0 to T = " + std::to_string(steps) + ", not " + std::to_string(length));
+      }
+    }
+    batch.lengths = values.data();
+  }
+  if (const Tensor given = argument(reset)) {
+    check_batch_argument(given, DType::u8, rows, steps, "the mask of resets");
+    batch.reset = static_cast<const std::uint8_t*>(given.data);
+  }
+  return batch;
+}
+
+void Frame::finish() const {
+  if (argument_ != frame_.args.size || result_ != frame_.rets.size) {
+    refuse("the call must have " + std::to_string(argument_) + " arguments and " + std::to_string(result_) +
+           " results, not " + std::to_string(frame_.args.size) + " and " + std::to_string(frame_.rets.size));
+  }
+}
+
+xla::Error* answer(xla::CallFrame* frame, void (*handle)(Frame& frame)) noexcept {
+  if (xla::Extension* const asked = frame->extension_start; asked && asked->type == xla::kMetadataExtension) {
+    xla::Metadata& metadata = *reinterpret_cast<xla::MetadataExtension*>(asked)->metadata;
+    metadata.api_version.major_version = xla::kMajorVersion;
+    metadata.api_version.minor_version = xla::kMinorVersion;
+    metadata.traits = 0;
+    return nullptr;
+  }
+  try {
+    Frame read(*frame);
+    handle(read);
+    return nullptr;
+  } catch (const Error& error) {
+    return failure(*frame, status_of(error.code()), error.what());
+  } catch (const std::bad_alloc&) {
+    return failure(*frame, status_of(ErrorCode::out_of_memory), "too little free memory for this call");
+  } catch (const std::exception& error) {
+    return failure(*frame, status_of(ErrorCode::device_failure), error.what());
+  }
+}
+
+}  // namespace penstock::jax
