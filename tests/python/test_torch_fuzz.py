@@ -76,10 +76,12 @@ X = torch.ones(STEPS, ROWS, INPUTS)
     lengths=maybe(None, ROWS),
     reset_mask=maybe(None, STEPS, ROWS),
     every_state=some.booleans(),
+    reset_to=maybe(None, 1, ROWS, HIDDEN),
 )
-def test_layers(stack, x, state, lengths, reset_mask, every_state):
+def test_layers(stack, x, state, lengths, reset_mask, every_state, reset_to):
     def call():
-        y, *_ = stack(x, as_hx(stack, state), lengths=lengths, reset_mask=reset_mask, every_state=every_state)
+        rest = {"every_state": every_state, "reset_to": as_hx(stack, reset_to)}
+        y, *_ = stack(x, as_hx(stack, state), lengths=lengths, reset_mask=reset_mask, **rest)
         assert y.shape[-1] in (HIDDEN, 2 * HIDDEN, 4)
         if y.device.type == "cpu":
             y.sum().backward()

@@ -16,6 +16,7 @@ from ._library import library_path, release_memory  # first: it checks the versi
 from .._keywords import explain_keywords
 from ._cells import GRUCell, LSTMCell, MinGRUCell, MinLSTMCell, RNNCell, SLSTMCell
 from ._convert import convert, convert_back
+from ._episodes import episode_starts
 from ._export import export_files
 from ._initial import initialise
 from ._model import SequenceModel
@@ -44,6 +45,7 @@ __all__ = [
     "StableTrainer",
     "convert",
     "convert_back",
+    "episode_starts",
     "export_files",
     "initialise",
     "library_path",

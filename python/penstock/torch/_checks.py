@@ -109,11 +109,18 @@ def check_values_of_lengths(lengths, steps):
         raise RuntimeError(f"lengths must be 0 to T = {steps}, not {lengths.tolist()}")
 
 
-def check_reset_mask(mask, shape):
-    _check_form("reset_mask", mask, (torch.bool, torch.uint8), shape, "of the input's shape without channels")
+def check_flags(name, flags, shape, meaning, device):
+    """Checks a tensor of bool, or of uint8 as older programs have it. `device` is the one it must be on."""
+    _check_form(name, flags, (torch.bool, torch.uint8), shape, meaning)
+    if flags.device != device:
+        raise RuntimeError(f"{name} must be on {device}, not on {flags.device}: move it with .to('{device}')")
 
 
-def check_state_types(states, x):
+def check_reset_mask(mask, shape, device):
+    check_flags("reset_mask", mask, shape, "of the input's shape without channels", device)
+
+
+def check_state_types(states, x, name="hx"):
     """Raises RuntimeError unless states have the dtype of the input, or float32 for 16-bit inputs.
 
     Under autocast any mix is allowed.
@@ -122,7 +129,7 @@ def check_state_types(states, x):
         if state.dtype == x.dtype or (state.dtype == torch.float32 and x.dtype in (torch.bfloat16, torch.float16)):
             continue
         if not torch.is_autocast_enabled(x.device.type):
-            raise RuntimeError(f"hx must be of the input's dtype {x.dtype}, not {state.dtype}")
+            raise RuntimeError(f"{name} must be of the input's dtype {x.dtype}, not {state.dtype}")
 
 
 def check_sizes(input_size, hidden_size, num_layers, bias, batch_first, dropout):

@@ -8,6 +8,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from .._cell_forms import CELLS
 from ._checks import Foreign, check_lengths, check_reset_mask, check_state_types, lengths_as_tensor
+from ._episodes import run_from_states
 from ._notes import CellNote
 from ._ops import autocast_sequence, run_layers
 from ._projection import run_projected
@@ -39,7 +40,7 @@ class Stack(CellNote, Foreign, nn.RNNBase):
         """Does nothing: Penstock needs no flattened weights."""
 
     # torch.onnx.export(dynamo=False) gives all arguments by position, and of other values than tensors None alone.
-    def forward(self, input, hx=None, lengths=None, reset_mask=None, every_state=None):
+    def forward(self, input, hx=None, lengths=None, reset_mask=None, every_state=None, reset_to=None):
         """Runs whole sequences and returns the outputs and the last states.
 
         Args:
@@ -51,6 +52,11 @@ class Stack(CellNote, Foreign, nn.RNNBase):
             reset_mask: bool, with the first two axes of the input, or a PackedSequence for a packed input. True resets
                 the states to zero before this step.
             every_state: True: also returns the other states of the last layer after each step, for LSTM and SLSTM only.
+            reset_to: The states at which ``reset_mask`` starts again, with gradients: ``[num_layers, H]``, a state a
+                row ``[num_layers, B, H]``, or a state a step ``[num_layers, B, T, H]``, of which those at the resets
+                are read; for cells with several states a tuple of them. None: zeros. The call then cuts the rows at
+                the resets and runs the parts as rows of a PackedSequence, so it waits for a GPU. It needs
+                ``reset_mask`` and an input with rows; ``lengths`` and ``bidirectional`` are not supported.
 
         Returns:
             The outputs ``[T, B, directions * H]`` in the layout of the input, and the last states in the shape of
@@ -62,6 +68,8 @@ class Stack(CellNote, Foreign, nn.RNNBase):
         """
         if every_state and CELLS[self._cell()][1] == 1:
             raise ValueError(f"{type(self).__name__} has no states but its outputs: every_state is for LSTM and SLSTM")
+        if reset_to is not None:
+            self._check_reset_to(input, lengths, reset_mask)
         if isinstance(input, PackedSequence):
             return self._forward_packed(input, hx, lengths, reset_mask, every_state)
         if input.dim() != 3:
@@ -71,9 +79,21 @@ class Stack(CellNote, Foreign, nn.RNNBase):
             lengths = lengths_as_tensor(lengths, input.device)
             check_lengths(lengths, input.shape[0 if self.batch_first else 1])
         if reset_mask is not None:
-            check_reset_mask(reset_mask, input.shape[:2])
+            check_reset_mask(reset_mask, input.shape[:2], input.device)
+            if reset_to is not None:
+                return run_from_states(self, input, hx, reset_mask, reset_to, every_state)
             reset_mask = reset_mask if self.batch_first else reset_mask.t()
         return self._leaving(self._run(input, states, (lengths, None, reset_mask), every_state), every_state)
+
+    def _check_reset_to(self, input, lengths, reset_mask):
+        """Raises ValueError for arguments that exclude reset_to."""
+        if reset_mask is None:
+            raise ValueError("reset_to needs reset_mask, which says where the states start again")
+        if isinstance(input, PackedSequence) or input.dim() != 3 or lengths is not None or self.bidirectional:
+            raise ValueError(
+                "reset_to needs a padded input with rows, 3D, one direction, and no lengths: run the layer on each "
+                "part of a sequence, with hx"
+            )
 
     def _divided(self, every, dtype):
         """Splits [..., directions * (S - 1) * H] into a tuple of S - 1 states."""
@@ -98,7 +118,7 @@ class Stack(CellNote, Foreign, nn.RNNBase):
         x = input.unsqueeze(axis)
         states = self._entering(x, hx, None)
         if reset_mask is not None:
-            check_reset_mask(reset_mask, input.shape[:1])
+            check_reset_mask(reset_mask, input.shape[:1], input.device)
             reset_mask = reset_mask.unsqueeze(0)
         results = self._run(x, states, (None, None, reset_mask), every_state)
         y, last, *every = self._leaving(results, every_state)
@@ -115,7 +135,7 @@ class Stack(CellNote, Foreign, nn.RNNBase):
             if not isinstance(reset_mask, PackedSequence):
                 raise TypeError("reset_mask must be a PackedSequence, packed as the input is")
             reset_mask = reset_mask.data
-            check_reset_mask(reset_mask, data.shape[:1])
+            check_reset_mask(reset_mask, data.shape[:1], data.device)
         states = self._entering(data, hx, batch_sizes)
         results = self._run(data, states, (None, batch_sizes, reset_mask), every_state)
         y, last, *every = self._leaving(results, every_state)
@@ -124,12 +144,12 @@ class Stack(CellNote, Foreign, nn.RNNBase):
         form = (batch_sizes, sorted_indices, unsorted_indices)
         return PackedSequence(y, *form), last, *(tuple(PackedSequence(s, *form) for s in others) for others in every)
 
-    def _as_tuple(self, hx):
+    def _as_tuple(self, hx, name="hx"):
         """Returns hx as a tuple of states; a cell with one state takes a tensor."""
         count = CELLS[self._cell()][1]
         states = (hx,) if isinstance(hx, torch.Tensor) else tuple(hx)
         if len(states) != count or (isinstance(hx, torch.Tensor) and count > 1):
-            raise RuntimeError(f"hx must hold the {count} states of {type(self).__name__}, not {len(states)}")
+            raise RuntimeError(f"{name} must hold the {count} states of {type(self).__name__}, not {len(states)}")
         return states
 
     def _entering(self, x, hx, batch_sizes):

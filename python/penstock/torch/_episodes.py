@@ -1,0 +1,124 @@
+"""Episodes within sequences: which steps start one, and layers that start them from given states."""
+
+import torch
+from torch.nn.utils.rnn import PackedSequence
+
+from ._checks import check_flags, check_state_types
+
+
+def episode_starts(dones, first=None, *, batch_first=False):
+    """Returns the ``reset_mask`` of a rollout: True before the first step of each episode.
+
+    ``dones[t]`` says that an episode ended with step t; ``episode_starts[t]`` says that one starts before step t. The
+    flags therefore move by one step. A rollout that goes on after another one needs the last dones of that one.
+
+    Args:
+        dones: bool ``[T, B]``, ``[B, T]`` with ``batch_first``, or ``[T]``.
+        first: bool ``[B]``, or a scalar tensor for dones ``[T]``: True if an episode starts before step 0. These are
+            the dones of the last step before this rollout. None: an episode starts in every row.
+        batch_first: True: the first axis of ``dones`` is the batch, as in layers with ``batch_first=True``.
+
+    Returns:
+        A bool tensor with the shape of ``dones``.
+
+    Raises:
+        TypeError: An argument is not a tensor.
+        RuntimeError: A tensor has another dtype than bool, another shape, or is on another device.
+
+    >>> import torch
+    >>> dones = torch.tensor([False, True, False, False])
+    >>> episode_starts(dones, first=torch.tensor(False))
+    tensor([False, False,  True, False])
+    """
+    if not isinstance(dones, torch.Tensor):
+        raise TypeError(f"dones must be a tensor, not {type(dones).__name__}")
+    if dones.dim() not in (1, 2):
+        raise RuntimeError(f"dones must have the shape [T, B] or [T], not {list(dones.shape)}")
+    check_flags("dones", dones, dones.shape, "", dones.device)
+    axis = dones.dim() - 1 if batch_first else 0
+    rows = dones.shape[:axis] + dones.shape[axis + 1 :]
+    if first is None:
+        first = dones.new_ones(rows)
+    check_flags("first", first, rows, "the batch of dones", dones.device)
+    return torch.cat([first.bool().unsqueeze(axis), dones.bool()], axis).narrow(axis, 0, dones.shape[axis])
+
+
+def _by_episode(starts):
+    """Returns where the steps of a batch go if each episode becomes a row of a PackedSequence.
+
+    `starts` is bool [B, T], True at the first step of each of N episodes, step 0 included. Returns the flat positions
+    [N] of these steps, the episode [B * T] and the packed place [B * T] of each step, and the batch sizes, the sorted
+    and the unsorted indices of the PackedSequence.
+    """
+    flat = starts.flatten()
+    first = flat.nonzero().squeeze(1)  # the host waits for a GPU here: the number of episodes is a shape
+    episode = flat.cumsum(0) - 1
+    steps = torch.arange(len(flat), device=flat.device)
+    age = steps - first[episode]
+    order = first.diff(append=first.new_tensor([len(flat)])).argsort(descending=True, stable=True)
+    rank = torch.empty_like(order).scatter_(0, order, torch.arange(len(order), device=flat.device))
+    batch_sizes = age.bincount()  # the number of episodes that have a step of this age
+    place = (batch_sizes.cumsum(0) - batch_sizes)[age] + rank[episode]
+    return first, episode, place, batch_sizes.cpu(), order, rank
+
+
+def _of_episodes(states, rows, steps):
+    """Returns the states [L, N, H] of N episodes that start in these rows at these steps."""
+    if states.dim() == 2:
+        return states.unsqueeze(1).expand(-1, len(rows), -1)
+    return states[:, rows] if states.dim() == 3 else states[:, rows, steps]
+
+
+def _check_restarts(stack, states, x):
+    for i, state in enumerate(states):
+        rows, size = x.shape[:2], stack.proj_size if i == 0 and stack.proj_size else stack.hidden_size
+        forms = [[stack.num_layers, *rows[:n], size] for n in range(3)]
+        if list(state.shape) not in forms:
+            wanted = " or ".join(map(str, forms))
+            shape = list(state.shape)
+            raise RuntimeError(f"reset_to must be [L, H], [L, B, H] or [L, B, T, H] = {wanted}, not {shape}")
+        if state.device != x.device:
+            raise RuntimeError(f"reset_to must be on {x.device}, not on {state.device}: move it with .to('{x.device}')")
+    check_state_types(states, x, "reset_to")
+
+
+def run_episodes(stack, input, hx, reset_mask, reset_to, every_state):
+    """Runs each episode of a batch as a row of a PackedSequence, from the states of the tuples `hx` and `reset_to`.
+
+    A tuple that is None means zeros. Returns what a stack returns, but the last states [L, N, H] of all N episodes as a
+    tuple, and the episode of each step, [B, T].
+    """
+    swap = (lambda t: t) if stack.batch_first else (lambda t: t.transpose(0, 1))
+    x, mask = swap(input), swap(reset_mask).bool()
+    starts = mask.clone()
+    starts[:, 0] = True
+    first, episode, place, *form = _by_episode(starts)
+    rows, steps = first // mask.shape[1], first % mask.shape[1]
+    begins = mask[rows, steps].unsqueeze(-1)
+    before = None if hx is None else [state[:, rows] for state in hx]
+    after = None if reset_to is None else [_of_episodes(state, rows, steps) for state in reset_to]
+    states = before or after
+    if states:
+        zeros = [x.new_zeros(())] * len(states)
+        states = [torch.where(begins, a, b) for a, b in zip(after or zeros, before or zeros)]
+    inverse = torch.empty_like(place).scatter_(0, place, torch.arange(len(place), device=place.device))
+    packed = PackedSequence(x.flatten(0, 1).index_select(0, inverse), *form)
+    y, last, *every = stack._forward_packed(packed, states, None, None, every_state)
+
+    def restored(sequence):
+        return swap(sequence.data.index_select(0, place).unflatten(0, mask.shape))
+
+    last = (last,) if isinstance(last, torch.Tensor) else last
+    return restored(y), last, [tuple(map(restored, others)) for others in every], episode.view(mask.shape)
+
+
+def run_from_states(stack, input, hx, reset_mask, reset_to, every_state):
+    """Does what a stack does with `reset_mask` over an input with rows, and restarts from the states `reset_to`."""
+    restarts = stack._as_tuple(reset_to, "reset_to")
+    _check_restarts(stack, restarts, input if stack.batch_first else input.transpose(0, 1))
+    if not reset_mask.numel():
+        return stack(input, hx, None, reset_mask, every_state)
+    entering = None if hx is None else stack._as_tuple(hx)
+    y, last, every, episode = run_episodes(stack, input, entering, reset_mask, restarts, every_state)
+    last = tuple(state[:, episode[:, -1]] for state in last)
+    return y, last if len(last) > 1 else last[0], *every

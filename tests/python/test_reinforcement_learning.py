@@ -1,0 +1,338 @@
+"""Episodes within sequences: where states start again, from which state, and the modules and policies of frameworks."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", minversion="2.10", reason="penstock.torch needs PyTorch 2.10")
+ours = pytest.importorskip("penstock.torch", reason="penstock is not installed")
+
+import penstock  # noqa: E402
+from penstock._cell_forms import CELLS as FORMS  # noqa: E402
+from penstock.equations import sigmoid, tanh  # noqa: E402
+
+torch.set_num_threads(1)  # these sizes are too small to share
+
+
+@penstock.cell(states=("h", "c"), gates=4, learnt={"i": 0.1, "o": -0.2})
+def rl_peephole(wx, rh, s, p):
+    """An LSTM whose gates see the cell state."""
+    c = sigmoid(wx[1] + rh[1]) * s.c + sigmoid(wx[0] + rh[0] + p.i * s.c) * tanh(wx[2] + rh[2])
+    return sigmoid(wx[3] + rh[3] + p.o * c) * tanh(c), c
+
+
+CELLS = pytest.mark.parametrize("cell", [*(cell["name"] for cell in penstock.cells()), str(rl_peephole)])
+EPSILON = torch.finfo(torch.float32).eps
+DONES = torch.tensor([[0, 0, 1], [0, 1, 0], [0, 1, 0], [0, 0, 0], [1, 0, 0], [0, 0, 1]], dtype=torch.bool)  # [T, B]
+T, B = DONES.shape
+
+
+def close(got, expected, terms=16):
+    """Within the rounding of sums of `terms` products over T steps."""
+    bound = 16 * EPSILON * terms**0.5 * T**0.5 * max(1.0, expected.abs().max().item())
+    torch.testing.assert_close(got, expected, rtol=0, atol=bound)
+
+
+def layer_of(cell, **options):
+    torch.manual_seed(3)
+    return ours.Recurrent(cell, 4, 8, **options)
+
+
+def states_of(layer, *shape):
+    """States that the cell can have: an sLSTM's normaliser is positive."""
+    count = FORMS[layer._cell()][1]
+    return tuple(torch.rand(shape).add(0.5).requires_grad_() for _ in range(count))
+
+
+def one_or(states):
+    return states if len(states) > 1 else states[0]
+
+
+def as_tuple(states):
+    return (states,) if isinstance(states, torch.Tensor) else tuple(states)
+
+
+# ---- where an episode starts -----------------------------------------------------------------------------------------
+
+
+def test_dones_of_a_step_are_starts_of_the_next():
+    expected = torch.cat([torch.ones(1, B, dtype=torch.bool), DONES[:-1]])
+    assert torch.equal(ours.episode_starts(DONES), expected)
+    first = torch.tensor([False, True, False])
+    starts = ours.episode_starts(DONES, first)
+    assert torch.equal(starts[0], first) and torch.equal(starts[1:], DONES[:-1])
+    assert torch.equal(ours.episode_starts(DONES.t(), first, batch_first=True), starts.t())
+    assert torch.equal(ours.episode_starts(DONES[:, 1], first[1]), starts[:, 1])
+    assert torch.equal(ours.episode_starts(DONES[:, 1], first[1], batch_first=True), starts[:, 1])
+    assert torch.equal(ours.episode_starts(DONES.to(torch.uint8), first.to(torch.uint8)), starts)
+    assert ours.episode_starts(DONES[:0]).shape == (0, B)
+
+
+def test_rollouts_continue_one_another():
+    whole = ours.episode_starts(DONES)
+    parts = [ours.episode_starts(DONES[:2]), ours.episode_starts(DONES[2:], DONES[1])]
+    assert torch.equal(torch.cat(parts), whole)
+
+
+@pytest.mark.parametrize(
+    "call, error, message",
+    [
+        (lambda: ours.episode_starts([True]), TypeError, "dones must be a tensor, not list"),
+        (lambda: ours.episode_starts(DONES.float()), RuntimeError, r"dones must be .* torch.bool, not torch.float32: convert it with .to"),
+        (lambda: ours.episode_starts(DONES[None]), RuntimeError, r"dones must have the shape \[T, B\] or \[T\], not \[1, 6, 3\]"),
+        (lambda: ours.episode_starts(DONES, DONES[:, 0]), RuntimeError, r"first must be the batch of dones = \[3\], not \[6\]"),
+        (lambda: ours.episode_starts(DONES, True), TypeError, "first must be a tensor, not bool"),
+        (lambda: ours.episode_starts(DONES, DONES[0].long()), RuntimeError, "first must be .* torch.bool, not torch.int64"),
+        (lambda: ours.episode_starts(DONES, DONES[0].to("meta")), RuntimeError, r"first must be on cpu, not on meta: move it with .to\('cpu'\)"),
+        (lambda: ours.GRU(4, 8)(torch.ones(T, B, 4), reset_mask=DONES.to("meta")), RuntimeError, "reset_mask must be on cpu, not on meta"),
+        (lambda: ours.GRU(4, 8, device="meta")(torch.ones(T, B, 4, device="meta"), reset_mask=DONES), RuntimeError, "reset_mask must be on meta, not on cpu"),
+    ],
+)  # fmt: skip
+def test_wrong_flags(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
+
+
+@CELLS
+def test_results_are_those_of_separate_sequences_to_the_bit(cell):
+    network = penstock.Recurrent(cell, 4, 8, seed=3)
+    starts = ours.episode_starts(DONES).numpy().T
+    x = np.random.default_rng(0).standard_normal((B, T, 4), np.float32)
+    y, last = network.forward(x, reset_mask=starts, exact=True)
+    for row in range(B):
+        cuts = [*np.flatnonzero(starts[row]), T]
+        parts = [network.forward(x[row, a:b], exact=True) for a, b in zip(cuts, cuts[1:])]
+        assert np.array_equal(y[row], np.concatenate([part for part, _ in parts]))
+        assert np.array_equal(last[..., row, :], parts[-1][1].reshape(last[..., row, :].shape))
+
+
+@CELLS
+@pytest.mark.parametrize("layers", [1, 2])
+def test_gradients_do_not_cross_the_end_of_an_episode(cell, layers):
+    layer, x = layer_of(cell, num_layers=layers), torch.randn(T, B, 4, requires_grad=True)
+    hx = states_of(layer, layers, B, 8)
+    starts = ours.episode_starts(DONES, torch.zeros(B, dtype=torch.bool))
+    for row, end in DONES.t().nonzero().tolist():
+        y, _ = layer(x, one_or(hx), reset_mask=starts)
+        dx, *dhx = torch.autograd.grad(y[end + 1 :, row].sum(), (x, *hx))
+        assert not dx[: end + 1].any() and not any(d.any() for d in dhx)
+        assert end + 1 == T or dx[end + 1 :, row].any()
+    # The check finds a reset that comes one step late: row 0 ends with step 4.
+    y, _ = layer(x, one_or(hx), reset_mask=starts.roll(1, 0))
+    assert torch.autograd.grad(y[5:, 0].sum(), x)[0][:5].any()
+
+
+@CELLS
+def test_a_training_pass_gives_what_the_rollout_gave(cell):
+    """Step by step, the flags of the last step are the resets of the next."""
+    layer, x = layer_of(cell), torch.randn(T, B, 4)
+    entering = state = states_of(layer, 1, B, 8)
+    first = done = torch.tensor([True, False, False])
+    steps = []
+    for t in range(T):
+        y, state = layer(x[t : t + 1], one_or(as_tuple(state)), reset_mask=done[None])
+        steps.append(y)
+        done = DONES[t]
+    y, last = layer(x, one_or(entering), reset_mask=ours.episode_starts(DONES, first))
+    close(y, torch.cat(steps))
+    for got, expected in zip(as_tuple(last), as_tuple(state)):
+        close(got, expected)
+
+
+# ---- from which state ------------------------------------------------------------------------------------------------
+
+
+def by_steps(layer, x, hx, starts, states):
+    """Outputs and last states of a loop over the steps. `states` are [L, B, T, H]."""
+    outputs = []
+    for t in range(T):
+        begins = starts[t][None, :, None]
+        hx = tuple(torch.where(begins, to[:, :, t], state) for to, state in zip(states, hx))
+        y, after = layer(x[t : t + 1], one_or(hx))
+        outputs.append(y)
+        hx = as_tuple(after)
+    return torch.cat(outputs), hx
+
+
+@CELLS
+@pytest.mark.parametrize("form", ["learnt", "row", "step"])
+@pytest.mark.parametrize("batch_first", [False, True])
+def test_states_start_again_where_they_are_told(cell, form, batch_first):
+    layers = 2 if form == "step" else 1
+    layer = layer_of(cell, num_layers=layers)
+    x, dy = torch.randn(T, B, 4, requires_grad=True), torch.randn(T, B, 8)
+    starts = ours.episode_starts(DONES, torch.tensor([True, False, False]))
+    hx = states_of(layer, layers, B, 8)
+    to = states_of(layer, layers, *{"learnt": [], "row": [B], "step": [B, T]}[form], 8)
+    whole = [state.reshape(layers, *(1,) * (4 - state.dim()), 8) if state.dim() == 2 else state for state in to]
+    whole = [state.unsqueeze(2) if state.dim() == 3 else state for state in whole]
+    whole = [state.expand(layers, B, T, 8) for state in whole]
+    leaves = (x, *hx, *to, *layer.parameters())
+    expected, last = by_steps(layer, x, hx, starts, whole)
+    gradients = torch.autograd.grad([expected, *last], leaves, [dy, *map(torch.ones_like, last)])
+
+    layer.batch_first = batch_first
+    swap = (lambda t: t.transpose(0, 1)) if batch_first else (lambda t: t)
+    y, after = layer(swap(x), one_or(hx), reset_mask=swap(starts), reset_to=one_or(to))
+    after = as_tuple(after)
+    close(swap(y), expected)
+    for got, wanted in zip(after, last):
+        close(got, wanted)
+    for got, wanted in zip(torch.autograd.grad([swap(y), *after], leaves, [dy, *map(torch.ones_like, after)]), gradients):
+        close(got, wanted, terms=16 * T * B)
+
+
+def test_states_to_start_from_with_every_state_and_without_hx():
+    lstm = ours.LSTM(4, 8)
+    x, starts, to = torch.randn(T, B, 4), ours.episode_starts(DONES), torch.randn(2, 1, 8).unbind(0)
+    y, (h, c), (every,) = lstm(x, reset_mask=starts, every_state=True, reset_to=to)
+    close(every[-1], c[0])
+    close(y[-1], h[0])
+    expected, _ = lstm(x, tuple(state[:, None].expand(1, B, 8).contiguous() for state in to))
+    close(y[:2, :2], expected[:2, :2])
+    zeros = lstm(x, reset_mask=starts, reset_to=(torch.zeros(1, 8), torch.zeros(1, 8)))[0]
+    close(zeros, lstm(x, reset_mask=starts)[0])
+    assert lstm(x[:, :0], reset_mask=starts[:, :0], reset_to=to)[0].shape == (T, 0, 8)
+    with pytest.raises(RuntimeError, match="larger than 0"):
+        lstm(x[:0], reset_mask=starts[:0], reset_to=to)
+
+
+@pytest.mark.parametrize(
+    "arguments, options, error, message",
+    [
+        ({"reset_mask": None}, {}, ValueError, "reset_to needs reset_mask"),
+        ({"lengths": [1, 2, 3]}, {}, ValueError, "reset_to needs .* no lengths"),
+        ({}, {"bidirectional": True}, ValueError, "reset_to needs .* one direction"),
+        ({"reset_to": torch.zeros(1, 9)}, {}, RuntimeError, r"reset_to must be .* = \[1, 8\] or \[1, 3, 8\] or \[1, 3, 6, 8\], not \[1, 9\]"),
+        ({"reset_to": torch.zeros(1, 8, device="meta")}, {}, RuntimeError, "reset_to must be on cpu, not on meta"),
+        ({"reset_to": torch.zeros(1, 8).double()}, {}, RuntimeError, "reset_to must be of the input's dtype torch.float32, not torch.float64"),
+        ({"reset_to": (torch.zeros(1, 8),) * 2}, {}, RuntimeError, "reset_to must hold the 1 states of GRU, not 2"),
+    ],
+)  # fmt: skip
+def test_wrong_states_to_start_from(arguments, options, error, message):
+    given = {"reset_mask": DONES, "reset_to": torch.zeros(1, 8)} | arguments
+    with pytest.raises(error, match=message):
+        ours.GRU(4, 8, **options)(torch.ones(T, B, 4), **given)
+
+
+# ---- frameworks ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name, missing, package", [("GRUModule", "torchrl", "torchrl"), ("MlpLstmPolicy", "sb3_contrib", "sb3-contrib")])
+def test_a_framework_that_is_not_installed_is_named(name, missing, package):
+    script = f"import sys; sys.modules['{missing}'] = None; import penstock.rl; penstock.rl.{name}"
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert f"penstock.rl.{name} needs the package {package}" in result.stderr and f"pip install {package}" in result.stderr
+
+
+def test_names_that_do_not_exist():
+    import penstock.rl
+
+    with pytest.raises(AttributeError, match="'penstock.rl' has no attribute 'GruModule', only GRUModule, LSTMModule"):
+        penstock.rl.GruModule
+
+
+KEYS = {"GRU": ["h"], "LSTM": ["h", "c"]}
+
+
+def module_of(home, cell, *sizes, **options):
+    keys = {"in_keys": ["x", *KEYS[cell]], "out_keys": ["y", *(("next", key) for key in KEYS[cell])]}
+    return getattr(home, f"{cell}Module")(*sizes, **keys, **options)
+
+
+@pytest.mark.parametrize("cell", KEYS)
+@pytest.mark.parametrize("layers, given", [(1, "none"), (1, "zeros"), (1, "states"), (2, "zeros"), (2, "states")])
+def test_torchrl_modules_give_what_torchrl_gives(cell, layers, given):
+    modules = pytest.importorskip("torchrl.modules", reason="torchrl is not installed")
+    import penstock.rl
+    from tensordict import TensorDict
+
+    torch.manual_seed(0)
+    theirs = module_of(modules, cell, 4, 8, num_layers=layers)
+    mine = module_of(penstock.rl, cell, 4, 8, num_layers=layers)
+    mine.load_state_dict(theirs.state_dict())
+    starts = ours.episode_starts(DONES.t(), torch.tensor([True, False, False]), batch_first=True)
+    data = TensorDict({"x": torch.randn(B, T, 4), "is_init": starts.unsqueeze(-1)}, [B, T])
+    for key in KEYS[cell] if given != "none" else ():
+        data[key] = torch.randn(B, T, layers, 8)
+        if given == "zeros":
+            data[key][starts] = 0
+    results = []
+    for module in (theirs, mine):
+        copy = data.clone()
+        leaves = [copy["x"].requires_grad_(), *(copy[key].requires_grad_(given == "states") for key in KEYS[cell] if given != "none")]
+        with modules.set_recurrent_mode(True):
+            out = module(copy)
+        loss = out["y"].sin().sum() + sum(out["next", key].cos().sum() for key in KEYS[cell])
+        needed = [leaf for leaf in leaves if leaf.requires_grad]
+        results.append([out["y"], *(out["next", key] for key in KEYS[cell]), *torch.autograd.grad(loss, [*needed, *module.parameters()])])
+    for expected, got in zip(*results):
+        close(got, expected, terms=16 * T * B)
+    single = data[:, 0]
+    close(mine(single.clone())["y"], theirs(single.clone())["y"])
+    flat = TensorDict({"x": torch.randn(T, 4), "is_init": torch.zeros(T, 1, dtype=torch.bool)}, [T])
+    with modules.set_recurrent_mode(True):
+        close(mine(flat.clone())["y"], theirs(flat.clone())["y"])
+
+
+def test_torchrl_modules_take_other_layers_and_refuse_options():
+    modules = pytest.importorskip("torchrl.modules", reason="torchrl is not installed")
+    import penstock.rl
+    from tensordict import TensorDict
+
+    layer = ours.MinGRU(4, 8, batch_first=True)
+    module = module_of(penstock.rl, "GRU", gru=layer)
+    starts = ours.episode_starts(DONES.t(), batch_first=True)
+    data = TensorDict({"x": torch.randn(B, T, 4), "is_init": starts.unsqueeze(-1)}, [B, T])
+    with modules.set_recurrent_mode(True):
+        close(module(data.clone())["y"], layer(data["x"], reset_mask=starts)[0])
+        with pytest.raises(ValueError, match="needs a tensordict with a time dimension"):
+            module(data[0, 0])
+    with pytest.raises(ValueError, match="recurrent_backend must not be given, not 'scan'"):
+        module_of(penstock.rl, "GRU", 4, 8, recurrent_backend="scan")
+    with pytest.raises(ValueError, match="bidirectional must be False"):
+        module_of(penstock.rl, "LSTM", 4, 8, bidirectional=True)
+    with pytest.raises(ValueError, match="one of penstock.torch or torch.nn, not LSTM"):
+        module_of(penstock.rl, "LSTM", 4, 8, python_based=True)
+    with pytest.raises(ValueError, match="GRUModule needs a layer with the number of states 1"):
+        module_of(penstock.rl, "GRU", gru=ours.LSTM(4, 8, batch_first=True))
+    with pytest.raises(RuntimeError, match="must have all states or none, and has no 'c'"):
+        with modules.set_recurrent_mode(True):
+            module_of(penstock.rl, "LSTM", 4, 8)(data.clone().set("h", torch.zeros(B, T, 1, 8)))
+
+
+@pytest.mark.parametrize("options", [{}, {"shared_lstm": True, "enable_critic_lstm": False}, {"n_lstm_layers": 2}], ids=str)
+def test_policies_of_stable_baselines_give_what_their_own_give(options):
+    recurrent = pytest.importorskip("sb3_contrib", reason="sb3-contrib is not installed")
+    import gymnasium
+
+    import penstock.rl
+
+    torch.manual_seed(0)
+    options = {"lstm_hidden_size": 16, **options}
+    theirs, mine = (
+        recurrent.RecurrentPPO(policy, gymnasium.make("CartPole-v1"), n_steps=64, batch_size=32, n_epochs=2, policy_kwargs=options)
+        for policy in ("MlpLstmPolicy", penstock.rl.MlpLstmPolicy)
+    )
+    assert type(mine.policy.lstm_actor) is ours.LSTM
+    mine.policy.load_state_dict(theirs.policy.state_dict())
+    for model in (theirs, mine):
+        model.set_random_seed(1)
+        model.learn(64)
+    assert np.array_equal(mine.rollout_buffer.actions, theirs.rollout_buffer.actions)
+    np.testing.assert_allclose(mine.rollout_buffer.values, theirs.rollout_buffer.values, rtol=1e-5, atol=1e-6)
+
+    mine.policy.load_state_dict(theirs.policy.state_dict())
+    batch = next(theirs.rollout_buffer.get(48))
+    flags = batch.episode_starts.clone()
+    flags[5] = 1.0  # an episode that starts inside a sequence
+    results = []
+    for policy in (theirs.policy, mine.policy):
+        policy.zero_grad()
+        values, log_prob, entropy = policy.evaluate_actions(batch.observations, batch.actions.long().flatten(), batch.lstm_states, flags)
+        (values.sum() + log_prob.sum() + entropy.sum()).backward()
+        results.append([values, log_prob, *(p.grad for p in policy.parameters() if p.grad is not None)])
+    for expected, got in zip(*results):
+        torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-5 * max(1.0, expected.abs().max().item()))
