@@ -16,12 +16,23 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
 MODULES = ["penstock", *(f"penstock.{name}" for name in ("csp", "cuda", "datasets", "equations", "interchange", "layers", "models", "reference", "scans", "training", "variants"))]
 
 
-@pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
-def test_example(example, tmp_path):
-    for package in re.findall(r"^(?:import|from) (torch|sklearn|optuna)\b", example.read_text(), re.M):
+# Arguments of an example; several, if it runs several times. Without them some would take minutes.
+ARGUMENTS = {
+    "write_text.py": [["README.md", "1"]],
+    "ppo_memory.py": [["cartpole", "--updates", "2"], ["repeat", "--updates", "2", "--layer", "MinGRU"]],
+}
+EXAMPLES = [
+    pytest.param(example, arguments, id=f"{example.name} {' '.join(arguments)}".rstrip())
+    for example in sorted((ROOT / "examples").rglob("*.py"))
+    for arguments in ARGUMENTS.get(example.name, [[]])
+]
+
+
+@pytest.mark.parametrize("example, arguments", EXAMPLES)
+def test_example(example, arguments, tmp_path):
+    for package in re.findall(r"^(?:import|from) (torch|sklearn|optuna|matplotlib)\b", example.read_text(), re.M):
         pytest.importorskip(package, reason=f"{package} is not installed")
-    arguments = ["README.md", "1"] if example.name == "write_text.py" else []
-    if arguments:
+    if "README.md" in arguments:
         (tmp_path / "README.md").write_bytes((ROOT / "README.md").read_bytes())
     result = subprocess.run([sys.executable, example, *arguments], cwd=tmp_path, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
@@ -39,6 +50,8 @@ def test_snippet(code, tmp_path, monkeypatch):
         pytest.importorskip("torch", minversion="2.10", reason="penstock.torch needs PyTorch 2.10")
     if 'device="cuda"' in code and not penstock.cuda.is_available():
         pytest.skip(f"there is no GPU: {penstock.cuda.why_not()}")
+    for package in re.findall(r"^from (torchrl|sb3_contrib)\b", code, re.M):
+        pytest.importorskip(package, reason=f"{package} is not installed")
     if "polars" in code:
         pytest.importorskip("polars", reason="Polars is not installed")
     monkeypatch.chdir(tmp_path)
@@ -52,7 +65,7 @@ SCRIPT = re.compile(r"(?:python3?|torchrun [^\n`]*?) ?\b((?:bench|tools)/[\w/]+\
 
 def test_scripts_that_pages_start_have_their_options():
     found = [(page.name, *match) for page in PAGES for match in SCRIPT.findall(page.read_text())]
-    assert {"bench/layers/torch_layers.py", "bench/layers/torch_distributed.py"} <= {script for _, script, _ in found}
+    assert {"bench/layers/torch_layers.py", "bench/layers/torch_distributed.py", "bench/layers/episode_layers.py"} <= {script for _, script, _ in found}
     for page, script, arguments in found:
         source = (ROOT / script).read_text()
         for option in re.findall(r"--[a-z-]+", arguments):
@@ -65,6 +78,14 @@ def test_what_a_call_costs_can_be_measured():
     result = subprocess.run(command, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     assert re.search(r"^import penstock: [0-9.]+ ms$", result.stdout, re.M) and "us a call" in result.stdout
+
+
+def test_layers_over_episodes_can_be_measured():
+    pytest.importorskip("torchrl", reason="torchrl is not installed")
+    command = [sys.executable, ROOT / "bench" / "layers" / "episode_layers.py", "--seconds", "0.001", "--shapes", "2x8x4x8"]
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    assert re.search(r"^\| LSTM 2x8x4x8 \| [0-9.]+ \(", result.stdout, re.M)
 
 
 @pytest.mark.parametrize("name", MODULES)

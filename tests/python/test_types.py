@@ -53,7 +53,7 @@ def test_the_stub_names_what_the_extension_module_has():
 
 
 def test_examples_keep_to_the_types(mypy):
-    result = mypy("--check-untyped-defs", *sorted((ROOT / "examples").glob("*.py")))
+    result = mypy("--check-untyped-defs", *sorted((ROOT / "examples").rglob("*.py")))
     assert result.returncode == 0, result.stdout
 
 

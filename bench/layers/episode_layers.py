@@ -1,0 +1,164 @@
+"""Recurrent layers over rollouts with episodes: compares the time of Penstock's reset_mask with TorchRL's backends
+`pad` and `scan`, and RecurrentPPO of sb3-contrib with its own policy and with Penstock's. Results of layers must first
+be equal; the contenders take turns. Prints the tables of docs/reinforcement_learning.md: medians and quartiles. On a
+CPU they are times of one processor, in which other programs do not count.
+
+    python bench/layers/episode_layers.py [--device cuda] [--shapes 16x32x32x64] [--seconds 2]       needs torchrl
+    python bench/layers/episode_layers.py --ppo [--seconds 20]                                      needs sb3-contrib
+"""
+
+import argparse
+import os
+import statistics
+import time
+
+import torch
+
+import penstock.torch
+
+END = 0.03  # probability that an episode ends with a step
+
+
+def measured(runs, seconds, now):
+    """Sorted times of each run, in turns of another order every time, after two that are not counted."""
+    times = {name: [] for name in runs}
+    names, end = list(runs), time.perf_counter() + seconds
+    while time.perf_counter() < end or len(times[names[0]]) < 6:
+        for name in names:
+            start = now()
+            runs[name]()
+            times[name].append(now() - start)
+        names = names[1:] + names[:1]
+    return {name: sorted(of[2:]) for name, of in times.items()}
+
+
+def spread(values, digits=3):
+    low, _, high = statistics.quantiles(values, n=4)
+    return " ".join((f"{statistics.median(values):.{digits}g}", f"({low:.{digits}g} to {high:.{digits}g})"))
+
+
+def clock(device):
+    """Returns the function that is the clock: of the processor's time, or of the day after the GPU's work."""
+
+    def after_the_gpu():
+        torch.cuda.synchronize()
+        return time.perf_counter()
+
+    return time.process_time if device == "cpu" else after_the_gpu
+
+
+def rollout(cell, shape, device):
+    """Returns a rollout as a tensordict, whose states are zero where episodes start, and the names of the states."""
+    from tensordict import TensorDict
+
+    rows, steps, inputs, hidden = shape
+    states = ["h", "c"] if cell == "LSTM" else ["h"]
+    dones = torch.rand(rows, steps) < END
+    starts = penstock.torch.episode_starts(dones, batch_first=True)
+    values = {"x": torch.randn(rows, steps, inputs), "is_init": starts.unsqueeze(-1)}
+    values |= {name: torch.zeros(rows, steps, 1, hidden) for name in states}
+    return TensorDict(values, [rows, steps]).to(device), states
+
+
+def contenders(cell, shape, device):
+    """Functions by name that run forward and backward passes, and the function that returns their results."""
+    import torchrl.modules
+
+    import penstock.rl
+
+    given, states = rollout(cell, shape, device)
+    keys = {"in_keys": ["x", *states], "out_keys": ["y", *(("next", name) for name in states)]}
+    theirs, ours = getattr(torchrl.modules, f"{cell}Module"), getattr(penstock.rl, f"{cell}Module")
+    modules = {f"TorchRL {name}": theirs(*shape[2:], **keys, recurrent_backend=name) for name in ("pad", "scan")}
+    modules["penstock.rl"] = ours(*shape[2:], **keys)
+    layer = getattr(penstock.torch, cell)(*shape[2:], batch_first=True)
+    for module in modules.values():
+        getattr(module, cell.lower()).load_state_dict(layer.state_dict())
+        module.to(device)
+    layer.to(device)
+    x, starts = given["x"], given["is_init"].squeeze(-1)
+    dy = torch.randn(*shape[:2], shape[3], device=device)
+    restarts = tuple(torch.zeros(1, shape[3], device=device) for _ in states)
+
+    def trained(module, forward):
+        module.zero_grad()
+        y = forward()
+        y.backward(dy)
+        return [y.detach(), *(parameter.grad for parameter in module.parameters())]
+
+    def of_module(module):
+        with torchrl.modules.set_recurrent_mode(True):
+            return trained(module, lambda: module(given.clone())["y"])
+
+    reset_to = restarts if len(restarts) > 1 else restarts[0]
+    runs = {"reset_mask": lambda: trained(layer, lambda: layer(x, reset_mask=starts)[0])}
+    runs["reset_to"] = lambda: trained(layer, lambda: layer(x, reset_mask=starts, reset_to=reset_to)[0])
+    runs |= {name: (lambda module=module: of_module(module)) for name, module in modules.items()}
+    return runs
+
+
+def compare_layers(options):
+    columns = ["reset_mask", "reset_to", "penstock.rl", "TorchRL pad", "TorchRL scan"]
+    print(f"Forward and backward pass, float32, milliseconds; an episode ends with {END:.0%} of the steps")
+    print(f"| layer, B x T x I x H | {' | '.join(columns)} | pad / reset_mask |")
+    print("|---" * (len(columns) + 2) + "|")
+    for shape in options.shapes:
+        for cell in ("GRU", "LSTM"):
+            runs = contenders(cell, tuple(map(int, shape.split("x"))), options.device)
+            expected = runs["reset_mask"]()
+            for name, run in runs.items():
+                for got, wanted in zip(run(), expected):
+                    error = (got - wanted).abs().max() / wanted.abs().max()
+                    if not error < (1e-5 if options.device == "cpu" else 1e-2):  # a GPU's TF32
+                        raise SystemExit(f"{cell} {shape}: results of {name} differ by {error}")
+            times = measured(runs, options.seconds, clock(options.device))
+            ratio = statistics.median(times["TorchRL pad"]) / statistics.median(times["reset_mask"])
+            cells = [spread([1e3 * t for t in times[name]]) for name in columns]
+            print(f"| {cell} {shape} | {' | '.join(cells)} | {ratio:.1f} |", flush=True)
+
+
+def compare_ppo(options):
+    import gymnasium
+    from sb3_contrib import RecurrentPPO
+    from stable_baselines3.common.vec_env import DummyVecEnv
+
+    import penstock.rl
+
+    count, steps = 8, 128
+    models = {}
+    for name, policy in (("RecurrentPPO's own", "MlpLstmPolicy"), ("penstock.rl", penstock.rl.MlpLstmPolicy)):
+        envs = DummyVecEnv([lambda: gymnasium.make("CartPole-v1")] * count)
+        models[name] = RecurrentPPO(policy, envs, n_steps=steps, seed=0, device=options.device)
+        models[name].learn(count * steps)  # a rollout and a training pass
+    print("Training passes of RecurrentPPO with its default settings, CartPole-v1, 8 environments, steps a second")
+    print("| policy | training pass | rollout |")
+    print("|---|---|---|")
+
+    def collected(model):
+        _, callback = model._setup_learn(count * steps, None)
+        model.collect_rollouts(model.env, callback, model.rollout_buffer, model.n_steps)
+
+    now = clock(options.device)
+    training = measured({name: model.train for name, model in models.items()}, options.seconds, now)
+    collecting = {name: (lambda model=model: collected(model)) for name, model in models.items()}
+    rollouts = measured(collecting, options.seconds / 2, now)
+    for name, model in models.items():
+        passes = [count * steps * model.n_epochs / t for t in training[name]]
+        print(f"| {name} | {spread(passes, 4)} | {spread([count * steps / t for t in rollouts[name]], 4)} |")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--shapes", nargs="+", default=["16x32x32x64"], help="rows x steps x inputs x hidden size")
+    parser.add_argument("--ppo", action="store_true")
+    parser.add_argument("--seconds", type=float, default=2.0)
+    options = parser.parse_args()
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    print(f"Penstock {penstock.__version__}, torch {torch.__version__}, one thread, load {os.getloadavg()[0]:.1f}\n")
+    compare_ppo(options) if options.ppo else compare_layers(options)
+
+
+if __name__ == "__main__":
+    main()
