@@ -9,21 +9,23 @@ namespace {
 constexpr double least_loss_scale = 1.0, greatest_loss_scale = 16777216.0;
 constexpr Index loss_scale_growth_steps = 2000;
 
+static_assert(static_cast<int>(ops::OptimizerKind::sgd) == static_cast<int>(Optimizer::sgd), "one order of optimisers");
+static_assert(static_cast<int>(ops::LossKind::mae) + 1 == static_cast<int>(Loss::mae), "one order of losses");
+
+ops::OptimizerKind kind_of(Optimizer optimizer) { return static_cast<ops::OptimizerKind>(optimizer); }
+
 }  // namespace
 
 OptimizerState::OptimizerState(const TrainOptions& options, const nn::ParameterLayout& layout) {
   const std::vector<float> zeros(static_cast<std::size_t>(layout.size()), 0.0f);
-  if (options.optimizer == Optimizer::adamw) {
+  if (ops::moments_of(kind_of(options.optimizer)) > 1) {
     slots = {{"first_moment", zeros}, {"second_moment", zeros}};
   } else {
     slots = {{"momentum", zeros}};
   }
 }
 
-ops::LossKind kind_of(Loss resolved) {
-  if (resolved == Loss::cross_entropy) return ops::LossKind::cross_entropy;
-  return resolved == Loss::mse ? ops::LossKind::mse : ops::LossKind::mae;
-}
+ops::LossKind kind_of(Loss resolved) { return static_cast<ops::LossKind>(static_cast<int>(resolved) - 1); }
 
 nn::TrainingShape training_shape(const TrainOptions& options, Loss loss, Index training_steps) {
   const bool adam = options.optimizer == Optimizer::adamw;
@@ -45,7 +47,7 @@ nn::TrainingShape training_shape(const TrainOptions& options, Loss loss, Index t
   rules.greatest_scale = greatest_loss_scale;
   rules.growth_steps = options.execution.precision == Precision::f16 ? loss_scale_growth_steps : 0;
   shape.loss = kind_of(loss);
-  shape.optimizer = {.adam = adam,
+  shape.optimizer = {.kind = kind_of(options.optimizer),
                      .beta1 = adam ? options.beta1 : options.momentum,
                      .beta2 = options.beta2,
                      .epsilon = options.epsilon,

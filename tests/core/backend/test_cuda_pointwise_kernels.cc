@@ -73,7 +73,7 @@ void add_flat_kernels(std::vector<KernelSource>& list, Storage storage) {
     list.push_back(residual_source(residual));
     residual.dropout.probability = 0.1;
     list.push_back(residual_source(residual));
-    list.push_back(optimizer_source({.adam = more, .storage = storage}));
+    list.push_back(optimizer_source({.kind = more ? OptimizerKind::adamw : OptimizerKind::sgd, .storage = storage}));
     list.push_back(changes_source(storage, more));
   }
   for (const Storage other : all_storages) list.push_back(cast_source(other, storage));

@@ -317,7 +317,7 @@ TEST_P(Training, OptimizersUpdateTheStore) {
       {0, 20'001, true}, {20'016, 7, false}, {20'032, 1, true}, {20'048, 64, false}};
   constexpr Index size = 20'112;
   for (const bool adam : {true, false}) {
-    OptimizerSpec spec{.adam = adam, .storage = storage};
+    OptimizerSpec spec{.kind = adam ? OptimizerKind::adamw : OptimizerKind::sgd, .storage = storage};
     const OptimizerExecutable optimizer(device(), spec, tensors);
     Doubles values = numbers(size, 1, Storage::f32), first = numbers(size, 0.1, Storage::f32), second(first.size());
     const Doubles gradients = numbers(size, 1, Storage::f32);

@@ -90,7 +90,8 @@ void add_update(GraphBuilder& builder, const TrainingShape& training, const Step
   }
   const ValueId gradients = store("gradients", Home::gradients), values = store("weights", Home::values);
   const ValueId first = store("first_moments", Home::first_moments);
-  const ValueId second = optimizer.adam ? store("second_moments", Home::second_moments) : ValueId{};
+  const ValueId second =
+      ops::moments_of(optimizer.kind) > 1 ? store("second_moments", Home::second_moments) : ValueId{};
   builder.node(ops::sum_squares(size, end_blocks(builder.layout())), {gradients}, {step.state}, Phase::update);
   builder.node(ops::decide(training.rules), {step.state}, {step.state}, Phase::update);
   builder.node(ops::optimizer(optimizer), {gradients, step.state, values, first, second},

@@ -73,7 +73,7 @@ Prepared cuda_optimizer(const OptimizerShape& shape, const Target& target) {
   for (const StoredTensor& tensor : shape.tensors) tensors.push_back({tensor.offset, tensor.size, tensor.decay});
   const bool copy = target.dtype != target.master();
   const cuda::OptimizerExecutable kernel(gpu_of(target),
-                                         {.adam = shape.adam,
+                                         {.kind = shape.kind,
                                           .beta1 = shape.beta1,
                                           .beta2 = shape.beta2,
                                           .epsilon = shape.epsilon,

@@ -31,10 +31,8 @@ RowLoss cross_entropy_row(const cpu::ElementKernels<float>& kernels, Index class
           logits[label] == largest};
 }
 
-/// Both regression losses: term(difference) and slope(difference) of one value.
-template <class Term, class Slope>
-LossSum regression(int threads, const Regression& batch, float* gradient, const LossScratch& scratch, Term term,
-                   Slope slope) {
+template <class Rule>
+LossSum regression(int threads, const Regression& batch, float* gradient, const LossScratch& scratch) {
   const Index positions = batch.positions, width = batch.width;
   const float *const y = batch.y, *const targets = batch.targets, *const weights = batch.weights;
   LossSum result;
@@ -55,8 +53,8 @@ LossSum regression(int threads, const Regression& batch, float* gradient, const 
         if (weights[i] == 0.0f) continue;
         const double weight = static_cast<double>(weights[i]);
         const double difference = static_cast<double>(y[i]) - static_cast<double>(targets[i]);
-        row_loss[r] += weight * term(difference);
-        if (gradient) gradient[i] = static_cast<float>(scale * weight * slope(difference));
+        row_loss[r] += weight * Rule::Term(difference);
+        if (gradient) gradient[i] = static_cast<float>(scale * weight * Rule::Slope(difference));
       }
     }
   });
@@ -104,17 +102,10 @@ LossSum cross_entropy(int threads, Index positions, Index classes, const float* 
   return result;
 }
 
-LossSum mean_squared_error(int threads, const Regression& batch, float* gradient, const LossScratch& scratch) {
-  return regression(
-      threads, batch, gradient, scratch, [](double d) { return d * d; }, [](double d) { return 2.0 * d; });
-}
-
-LossSum mean_absolute_error(int threads, const Regression& batch, float* gradient, const LossScratch& scratch) {
-  return regression(
-      threads, batch, gradient, scratch, [](double d) { return std::abs(d); },
-      [](double d) { return d > 0.0   ? 1.0
-                            : d < 0.0 ? -1.0
-                                      : d; });  // NaN stays NaN
+LossSum regression_loss(cuda::LossKind kind, int threads, const Regression& batch, float* gradient,
+                        const LossScratch& scratch) {
+  return with_rule(
+      kind, [&](auto rule, const char*) { return regression<decltype(rule)>(threads, batch, gradient, scratch); });
 }
 
 }  // namespace penstock::ops

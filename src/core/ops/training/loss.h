@@ -1,5 +1,6 @@
 #pragma once
 
+#include "backend/cuda/pointwise/step_state.h"
 #include "ops/op.h"
 
 namespace penstock::ops {
@@ -41,12 +42,10 @@ struct Regression {
   const float *y, *targets, *weights;
 };
 
-/// weight * (y - target)^2 summed; y, targets, weights [positions, width]. Values of weight 0 are not read. Unless
-/// null, `gradient` becomes that of the weighted mean: 2 weight (y - target) / sum of weights.
-LossSum mean_squared_error(int threads, const Regression& batch, float* gradient, const LossScratch& scratch);
-
-/// Returns weight * |y - target| summed; arguments as of mean_squared_error(). The gradient is 0 where y equals the
-/// target.
-LossSum mean_absolute_error(int threads, const Regression& batch, float* gradient, const LossScratch& scratch);
+/// Returns weight * term(y - target) summed, by the loss's rule in kernels/pointwise/training/losses.h; y, targets,
+/// weights [positions, width]. Values of weight 0 are not read. Unless null, `gradient` becomes that of the weighted
+/// mean: weight * slope(y - target) / sum of weights.
+LossSum regression_loss(cuda::LossKind kind, int threads, const Regression& batch, float* gradient,
+                        const LossScratch& scratch);
 
 }  // namespace penstock::ops

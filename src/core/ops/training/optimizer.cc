@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <type_traits>
 
 #include "backend/cpu/element_kernels.h"
 #include "ops/cuda/ops.h"
@@ -23,14 +24,24 @@ cpu::AdamStep adam_step(const OptimizerShape& shape, const StepState& state, boo
   return step;
 }
 
-/// Updates places begin..end-1 of the store.
-void update_sgd(const OptimizerShape& shape, const StepState& state, bool decay, Index begin, Index end,
-                const float* gradients, float* values, float* velocity) {
-  const float momentum = static_cast<float>(shape.beta1);
-  const float keep = decay ? state.decay_factor : 1.0f;
-  for (Index i = begin; i < end; ++i) {
-    velocity[i] = momentum * velocity[i] + gradients[i] * state.gradient_factor;
-    values[i] = keep * values[i] - state.rate * velocity[i];
+/// Memory of a piece of the store, each [size].
+struct Piece {
+  Index size;
+  const float* gradients;
+  float *values, *first, *second;
+};
+
+/// Updates a piece. AdamW has a kernel over vectors.
+template <class Rule>
+void update(const cpu::AdamStep& step, const StepState& state, const Piece& piece) {
+  if constexpr (std::is_same_v<Rule, cuda::AdamW>) {
+    cpu::element_kernels<float>().adam(step, piece.size, piece.gradients, piece.values, piece.first, piece.second);
+  } else {
+    float none = 0.0f;
+    for (Index i = 0; i < piece.size; ++i) {
+      Rule::Update(step, state, step.keep, piece.gradients[i], piece.values[i], piece.first[i],
+                   Rule::kMoments > 1 ? piece.second[i] : none);
+    }
   }
 }
 
@@ -53,23 +64,20 @@ void run_optimizer(const OptimizerShape& shape, const std::vector<StoredTensor>&
   auto* const values = memory.get<float>(OptimizerOperand::values);
   auto* const first = memory.get<float>(OptimizerOperand::first);
   auto* const second = memory.get<float>(OptimizerOperand::second);
-  const auto adam = cpu::element_kernels<float>().adam;
   Index numbers = 0;
   for (const StoredTensor& piece : pieces) numbers += piece.size;
   constexpr Index arrays = 4;  // that a step reads
-  parallel_for(threads_for(call.threads, arrays * numbers), static_cast<Index>(pieces.size()), 2,
-               [&](Index from, Index to) {
-                 for (Index i = from; i < to; ++i) {
-                   const StoredTensor& piece = pieces[static_cast<std::size_t>(i)];
-                   const Index begin = piece.offset, end = piece.offset + piece.size;
-                   if (shape.adam) {
-                     adam(adam_step(shape, state, piece.decay), piece.size, gradients + begin, values + begin,
-                          first + begin, second + begin);
-                   } else {
-                     update_sgd(shape, state, piece.decay, begin, end, gradients, values, first);
-                   }
-                 }
-               });
+  const int threads = threads_for(call.threads, arrays * numbers);
+  parallel_for(threads, static_cast<Index>(pieces.size()), 2, [&](Index from, Index to) {
+    for (Index i = from; i < to; ++i) {
+      const StoredTensor& piece = pieces[static_cast<std::size_t>(i)];
+      const Index at = piece.offset;
+      const Piece part{piece.size, gradients + at, values + at, first + at, second == nullptr ? nullptr : second + at};
+      with_rule(shape.kind, [&](auto rule, const char*) {
+        update<decltype(rule)>(adam_step(shape, state, piece.decay), state, part);
+      });
+    }
+  });
 }
 
 }  // namespace

@@ -37,10 +37,9 @@ void run_loss(const LossShape& shape, const Call& call, const Operands& memory) 
     const auto* const labels = memory.get<const std::int32_t>(Of::labels);
     sum = cross_entropy(call.threads, positions, shape.width, outputs, labels, gradient, places);
   } else {
-    const auto regression = shape.kind == LossKind::mse ? mean_squared_error : mean_absolute_error;
     const Regression batch{positions, shape.width, outputs, memory.get<const float>(Of::targets),
                            memory.get<const float>(Of::weights)};
-    sum = regression(call.threads, batch, gradient, places);
+    sum = regression_loss(shape.kind, call.threads, batch, gradient, places);
   }
   LossSums& result = memory.get<StepState>(Of::state)->loss;
   result = {};

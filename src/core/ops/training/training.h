@@ -12,6 +12,8 @@ namespace penstock::ops {
 
 using cuda::LossKind;
 using cuda::LossSums;
+using cuda::moments_of;
+using cuda::OptimizerKind;
 using cuda::SquareRanges;
 using cuda::StepRules;
 using cuda::StepState;
@@ -38,10 +40,10 @@ struct StoredTensor {
   bool decay = false;
 };
 
-/// AdamW (Loshchilov and Hutter 2019): decay multiplies the weights by 1 - learning rate * weight decay and stays out
-/// of the moments. SGD: v = momentum v + g, w = w - learning rate v, with the same decoupled decay.
+/// The rules are those of kernels/pointwise/training/optimizers.h. Decay multiplies the weights by 1 - learning rate *
+/// weight decay and stays out of the moments.
 struct OptimizerShape {
-  bool adam = true;
+  OptimizerKind kind = OptimizerKind::adamw;
   double beta1 = 0.9, beta2 = 0.99, epsilon = 1e-8;  ///< SGD: beta1 is the momentum
   std::vector<StoredTensor> tensors;
 };
@@ -75,8 +77,8 @@ Op check_finite(Index width);
 Op sum_squares(Index size, const SquareRanges& ranges = {});
 /// Writes to the state whether to apply the step.
 Op decide(const StepRules& rules);
-/// Updates values, first moments and second moments (absent for SGD), in place, and writes a copy of the values in the
-/// type of activations where that is another (else absent).
+/// Updates values, first moments and second moments (absent for a rule with one moment), in place, and writes a copy of
+/// the values in the type of activations where that is another (else absent).
 Op optimizer(const OptimizerShape& shape);
 /// Copies from [B, width], but only if the step was sound: the state that carries a sequence moves on.
 Op keep_state(Index width);

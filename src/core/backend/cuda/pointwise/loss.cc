@@ -34,10 +34,11 @@ KernelSource loss_source(const Loss& spec, LossPart part) {
                                      {"constexpr bool kGradient", spec.gradient}};
   if (!of_classes(spec)) {
     constants.emplace_back("using Outputs", storage_type(spec.outputs));
-    constants.emplace_back("constexpr bool kSquares", spec.kind == LossKind::mse);
     constants.emplace_back("constexpr int kThreads", kBlockThreads);
     constants.emplace_back("constexpr int kWidth", spec.width);
-    return pointwise_source("Regression", "training/regression", constants);
+    KernelSource source = pointwise_source("Regression", "training/regression", constants);
+    source.rule.type = rule_name(spec.kind);
+    return source;
   }
   constants.emplace_back("using Logits", storage_type(spec.outputs));
   KernelSource source = pointwise_source("CrossEntropy", "training/cross_entropy", constants);

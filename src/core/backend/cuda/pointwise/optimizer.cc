@@ -50,12 +50,13 @@ KernelSource check_finite_source(plan::Storage storage) {
 }
 
 KernelSource optimizer_source(const OptimizerSpec& spec) {
-  return pointwise_source("Optimize", "training/optimizer",
-                          {{"using Storage", storage_type(spec.storage)},
-                           {"constexpr bool kCopy", spec.copy},
-                           {"constexpr bool kAdam", spec.adam},
-                           {"constexpr int kVector", 4},
-                           {"constexpr int kThreads", kBlockThreads}});
+  KernelSource source = pointwise_source("Optimize", "training/optimizer",
+                                         {{"using Storage", storage_type(spec.storage)},
+                                          {"constexpr bool kCopy", spec.copy},
+                                          {"constexpr int kVector", 4},
+                                          {"constexpr int kThreads", kBlockThreads}});
+  source.rule.type = rule_name(spec.kind);
+  return source;
 }
 
 TrainingStepExecutable::TrainingStepExecutable(Device& device)
@@ -132,7 +133,8 @@ OptimizerExecutable::OptimizerExecutable(Device& device, const OptimizerSpec& sp
 }
 
 void OptimizerExecutable::run(const OptimizerCall& call, StreamHandle stream) const {
-  require((call.second != 0) == spec_.adam, "second must be {}", spec_.adam ? "an address on the GPU" : "null for SGD");
+  const bool two = moments_of(spec_.kind) > 1;
+  require((call.second != 0) == two, "second must be {}", two ? "an address on the GPU" : "null for one moment");
   require((call.copy != 0) == spec_.copy, "copy must be {}", spec_.copy ? "an address on the GPU" : "null");
   if (blocks_ == 0) return;
   require_aligned(call.state, alignof(StepState), "state");

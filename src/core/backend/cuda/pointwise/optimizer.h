@@ -69,7 +69,7 @@ struct OptimizerTensor {
 };
 
 struct OptimizerSpec {
-  bool adam = true;                                  ///< AdamW, else SGD with momentum
+  OptimizerKind kind = OptimizerKind::adamw;
   double beta1 = 0.9, beta2 = 0.99, epsilon = 1e-8;  ///< SGD: beta1 is the momentum
   bool copy = true;                                  ///< Updated weights are written to a copy in `storage` as well.
   plan::Storage storage = plan::Storage::bf16;
@@ -81,7 +81,7 @@ struct OptimizerCall {
   DeviceAddress gradients = 0;  ///< float [store], as the next
   DeviceAddress values = 0;     ///< Master weights
   DeviceAddress first = 0;      ///< First moments; SGD: momentum
-  DeviceAddress second = 0;     ///< Second moments; SGD: 0
+  DeviceAddress second = 0;     ///< Second moments; 0 for a rule with one
   DeviceAddress copy = 0;       ///< [store] in `storage`, or 0 without
 };
 

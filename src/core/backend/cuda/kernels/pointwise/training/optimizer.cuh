@@ -1,35 +1,27 @@
-// One update of a flat store of parameters, a block a range: AdamW, or SGD with momentum, as the state of the step
-// says. The weights go to a copy in another storage as well.
+// One update of a flat store of parameters, a block a range, as the state of the step says. The weights go to a copy in
+// another storage as well.
 //
-// Constants: Storage and kCopy (of the copy), kAdam, kVector, kThreads.
+// Constants: Storage and kCopy (of the copy), kVector, kThreads. Rule: one of optimizers.h.
 
 #include "backend/cuda/kernels/pointwise/values.cuh"
 
 #include "backend/cuda/kernels/pointwise/arguments.cuh"
 
+PENSTOCK_DEVICE float StepSqrt(float x) { return __fsqrt_rn(x); }
+PENSTOCK_DEVICE float StepDivide(float a, float b) { return __fdiv_rn(a, b); }
+
+#define PENSTOCK_STEP PENSTOCK_DEVICE
+#include "backend/cuda/kernels/pointwise/training/optimizers.h"
+
 template <int kCount>
 PENSTOCK_DEVICE void UpdateAt(const OptimizerArguments& args, const StepState& state, float keep, Index at) {
-  float value[kCount], gradient[kCount], first[kCount];
+  float value[kCount], gradient[kCount], first[kCount], second[kCount];
   Load<F32>(args.values, at, value);
   Load<F32>(args.gradients, at, gradient);
   Load<F32>(args.first, at, first);
-  if constexpr (kAdam) {
-    float second[kCount];
-    Load<F32>(args.second, at, second);
-    for (int i = 0; i < kCount; ++i) {
-      const float g = gradient[i] * state.gradient_factor;
-      first[i] = args.beta1 * first[i] + args.rest1 * g;
-      second[i] = args.beta2 * second[i] + args.rest2 * g * g;
-      const float root = __fsqrt_rn(second[i]) * state.root_correction + args.epsilon;
-      value[i] = keep * value[i] - __fdiv_rn(state.rate * first[i], root);
-    }
-    Store<F32>(args.second, at, second);
-  } else {
-    for (int i = 0; i < kCount; ++i) {
-      first[i] = args.beta1 * first[i] + gradient[i] * state.gradient_factor;
-      value[i] = keep * value[i] - state.rate * first[i];
-    }
-  }
+  if constexpr (Rule::kMoments > 1) Load<F32>(args.second, at, second);
+  for (int i = 0; i < kCount; ++i) Rule::Update(args, state, keep, gradient[i], value[i], first[i], second[i]);
+  if constexpr (Rule::kMoments > 1) Store<F32>(args.second, at, second);
   Store<F32>(args.first, at, first);
   Store<F32>(args.values, at, value);
   if constexpr (kCopy) Store<Storage>(args.copy, at, value);

@@ -1,12 +1,15 @@
-// weight * (y - target)^2 or weight * |y - target| summed by block, and the gradient, which may replace y where it has
+// weight * Rule::Term(y - target) summed by block, and the gradient, which may replace y where it has
 // the same storage. Targets of weight 0 are not read.
 //
-// Constants: Storage (of the gradient), Outputs, kGradient (it is wanted), kSquares, kThreads, kWidth.
+// Constants: Storage (of the gradient), Outputs, kGradient (it is wanted), kThreads, kWidth. Rule: one of losses.h.
 
 #include "backend/cuda/kernels/pointwise/values.cuh"
 
 #include "backend/cuda/kernels/pointwise/arguments.cuh"
 #include "backend/cuda/kernels/pointwise/blocks.cuh"
+
+#define PENSTOCK_STEP PENSTOCK_DEVICE
+#include "backend/cuda/kernels/pointwise/training/losses.h"
 
 extern "C" __global__ void __launch_bounds__(kThreads) Regression(const __grid_constant__ LossArguments args) {
   WaitForKernelBefore();
@@ -21,13 +24,8 @@ extern "C" __global__ void __launch_bounds__(kThreads) Regression(const __grid_c
     broken |= !Finite(y);
     if (weight != 0.0f) {
       const double difference = (double)y - (double)args.targets[at];
-      if constexpr (kSquares) {
-        loss += (double)weight * (difference * difference);
-        slope = 2.0 * difference;
-      } else {
-        loss += (double)weight * fabs(difference);
-        slope = difference > 0.0 ? 1.0 : difference < 0.0 ? -1.0 : difference;  // NaN stays NaN
-      }
+      loss += (double)weight * Rule::Term(difference);
+      slope = Rule::Slope(difference);
     }
     if constexpr (kGradient) {
       StoreOne<Storage>(args.gradient, at, weight == 0.0f ? 0.0f : (float)(scale * (double)weight * slope));
