@@ -57,9 +57,17 @@ constexpr const char* examples =
 int report(const CLI::App* verb, ErrorCode code, const std::string& message) {
   const std::string name = verb == nullptr ? "penstock" : "penstock " + verb->get_name();
   const int status = exit_status(code);
-  say(fmt::format("{}: {}{}\n", name, without_controls(with_near_value(message)),
+  say(fmt::format("{}: {}{}\n", name, without_controls(message),
                   status == 2 ? fmt::format(" (see '{} --help')", name) : ""));
   return status;
+}
+
+/// Reports an error: settings in the words of the verb, and the choice that was probably meant.
+int report(const CLI::App* verb, const Error& error) {
+  std::string near = suggestion(error.fields().value, error.fields().choices);
+  if (!near.empty()) near.front() = ';';
+  return report(verb, error.code(),
+                error.message().text(verb == nullptr ? SettingWords() : option_words(*verb)) + near);
 }
 
 /// Does the work of a verb, or of the program itself, and reports what it throws; 0 also when nobody reads the output.
@@ -72,10 +80,7 @@ int guarded(const CLI::App* verb, const std::function<int()>& work) {
     return interrupted_status();
   } catch (const Error& error) {
     if (error.code() == ErrorCode::interrupted && interrupted()) return interrupted_status();
-    const bool use = error.code() == ErrorCode::invalid_argument;
-    const bool advises = std::string_view(error.what()).find("the option '") != std::string_view::npos;
-    const bool names_fields = verb != nullptr && (use || advises);
-    return report(verb, error.code(), names_fields ? in_terms_of_options(*verb, error.what()) : error.what());
+    return report(verb, error);
   } catch (const std::bad_alloc&) {
     return report(verb, ErrorCode::io_failure, "there is not enough memory");
   } catch (const std::filesystem::filesystem_error& error) {
@@ -154,7 +159,7 @@ int run(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return report(chosen_verb(program), ErrorCode::invalid_argument, parse_message(error));
   } catch (const Error& error) {
-    return report(chosen_verb(program), error.code(), error.what());
+    return report(chosen_verb(program), error);
   }
 }
 

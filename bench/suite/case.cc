@@ -7,7 +7,7 @@
 #include <charconv>
 #include <utility>
 
-#include "penstock/error.h"
+#include "base/check.h"
 
 namespace penstock::bench {
 namespace {
@@ -25,8 +25,8 @@ Pass parse_pass(std::string_view text) {
   for (const auto& [pass, name] : pass_names) {
     if (name == text) return pass;
   }
-  throw Error(ErrorCode::invalid_argument,
-              fmt::format("passes must be among forward, training and step, not '{}'", text));
+  fail_argument({.argument = "passes", .value = std::string(text), .allowed = "among forward, training and step"},
+                fmt::format("'{}'", text));
 }
 
 std::string to_string(const Shape& shape) {
@@ -43,10 +43,10 @@ Shape parse_shape(const std::string& text) {
     const auto [after, error] = i < sizes.size() ? std::from_chars(next, end, sizes[i]) : std::from_chars_result{};
     const bool last = after == end && i + 1 >= fewest;
     if (i == sizes.size() || error != std::errc() || sizes[i] < 1 || (!last && (after == end || *after != 'x'))) {
-      throw Error(ErrorCode::invalid_argument,
-                  fmt::format("shapes must be BxTxIxH, such as 16x200x256x256, or BxTxIxHxHEADS, each at least 1, not "
-                              "'{}'",
-                              text));
+      fail_argument({.argument = "shapes",
+                     .value = std::string(text),
+                     .allowed = "BxTxIxH, such as 16x200x256x256, or BxTxIxHxHEADS, each at least 1"},
+                    fmt::format("'{}'", text));
     }
     if (last) return {sizes[0], sizes[1], sizes[2], sizes[3], sizes[4]};
     next = after + 1;

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/check.h"
 #include "bench/suite/tables.h"
-#include "penstock/error.h"
 #include "penstock/system.h"
 
 namespace penstock::bench {
@@ -22,9 +22,7 @@ std::vector<int> thread_counts(const std::vector<int>& wanted) {
   std::vector<int> counts;
   for (int count : or_else(wanted, {1, all})) {
     constexpr int most = 1024;  // as the library has it
-    if (count < 0 || count > most) {
-      throw Error(ErrorCode::invalid_argument, fmt::format("threads must be 0 to {}, not {}", most, count));
-    }
+    require_argument(count >= 0 && count <= most, "threads", count, "0 to {}", most);
     if (count == 0) count = all;
     if (std::ranges::find(counts, count) == counts.end()) counts.push_back(count);
   }
@@ -62,30 +60,21 @@ std::vector<Group> wanted_groups(const Table& table, Choice choice) {
 std::vector<Case> cases(const Table& table, const Choice& choice) {
   std::vector<Case> all;
   const bool on_gpu = table.device == "cuda";
-  if (on_gpu && !choice.threads.empty()) {
-    throw Error(ErrorCode::invalid_argument, "threads are the CPU's: device cuda has none to choose");
-  }
+  require_about(!on_gpu || choice.threads.empty(), "threads", " are the CPU's: device cuda has none to choose");
   const std::vector<int> threads = on_gpu ? std::vector<int>{1} : thread_counts(choice.threads);
   for (const Shape& shape : choice.shapes) {
     constexpr Index most = Index{1} << 20;  // as the library has it
-    if (std::max(shape.inputs, shape.hidden) > most) {
-      throw Error(ErrorCode::invalid_argument,
-                  fmt::format("shapes must have an input and a hidden size of at most {} each, not {}", most,
-                              to_string(shape)));
-    }
+    require_about(std::max(shape.inputs, shape.hidden) <= most, "shapes",
+                  " must have an input and a hidden size of at most {} each, not {}", most, to_string(shape));
   }
   for (const std::string& dtype : choice.dtypes) {
     const std::string second = on_gpu ? "f16" : "bf16-weights";
-    if (dtype != "f32" && dtype != second && dtype != "bf16") {
-      throw Error(ErrorCode::invalid_argument,
-                  fmt::format("dtypes must be among f32, {} and bf16, not '{}'", second, dtype));
-    }
+    require_about(dtype == "f32" || dtype == second || dtype == "bf16", "dtypes",
+                  " must be among f32, {} and bf16, not '{}'", second, dtype);
   }
   for (const Pass pass : choice.passes) {
-    if ((pass == Pass::step) != (table.passes.front() == Pass::step)) {
-      throw Error(ErrorCode::invalid_argument,
-                  fmt::format("passes must be among those of the table {}, not '{}'", table.name, to_string(pass)));
-    }
+    require_about((pass == Pass::step) == (table.passes.front() == Pass::step), "passes",
+                  " must be among those of the table {}, not '{}'", table.name, to_string(pass));
   }
   for (const Group& group : wanted_groups(table, choice)) {
     for (const std::string& cell : group.cells) {

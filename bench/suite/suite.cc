@@ -6,10 +6,10 @@
 #include <chrono>
 #include <thread>
 
+#include "base/check.h"
 #include "base/free_memory.h"
 #include "bench/contenders/onednn.h"
 #include "bench/suite/solver.h"
-#include "penstock/error.h"
 
 namespace penstock::bench {
 namespace {
@@ -218,10 +218,8 @@ void check_peers(const Settings& settings) {
   if (!settings.peers) return;
   const std::vector<std::string> known = peer_names(settings.device);
   for (const std::string& peer : *settings.peers) {
-    if (std::ranges::find(known, peer) == known.end()) {
-      throw Error(ErrorCode::invalid_argument,
-                  fmt::format("peers must be among {}, or none, not '{}'", fmt::join(known, ", "), peer));
-    }
+    require_about(std::ranges::find(known, peer) != known.end(), "peers", " must be among {}, or none, not '{}'",
+                  fmt::join(known, ", "), peer);
   }
 }
 
@@ -232,12 +230,10 @@ void check_memory(const std::vector<Case>& all, const std::vector<std::string>& 
   const auto in_python = static_cast<int>(std::ranges::count_if(names, is_in_python));
   for (const Case& test : all) {
     const double needed = memory_needed(test, static_cast<int>(names.size()) - in_python, in_python);
-    if (available > 0.0 && needed > available) {
-      constexpr double giga = 1e9;
-      throw Error(ErrorCode::invalid_argument,
-                  fmt::format("shapes: {} needs about {:.1f} GB of memory, and {:.1f} GB are free", test.label(),
-                              needed / giga, available / giga));
-    }
+    constexpr double giga = 1e9;
+    require_about(available <= 0.0 || needed <= available, "shapes",
+                  ": {} needs about {:.1f} GB of memory, and {:.1f} GB are free", test.label(), needed / giga,
+                  available / giga);
   }
 }
 
@@ -293,11 +289,8 @@ Report run(const std::vector<const Table*>& wanted, const Choice& choice, const 
     total += plan.back().size();
   }
 
-  if (total == 0) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("cells must be of the kind that the table has, such as {}, not '{}'",
-                            wanted.front()->groups.front().cells.front(), fmt::join(choice.cells, ",")));
-  }
+  require_about(total > 0, "cells", " must be of the kind that the table has, such as {}, not '{}'",
+                wanted.front()->groups.front().cells.front(), fmt::join(choice.cells, ","));
 
   check_device(settings);
   Report report;

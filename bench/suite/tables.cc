@@ -80,9 +80,7 @@ std::vector<Shape> cs179_shapes() {
 
 const std::vector<Table>& tables(const std::string& device) {
   static const std::vector<Table> on_cpu = make_tables("cpu", cpu_lists()), on_gpu = make_tables("cuda", cuda_lists());
-  if (device != "cpu" && device != "cuda") {
-    throw Error(ErrorCode::invalid_argument, fmt::format("device must be cpu or cuda, not '{}'", device));
-  }
+  if (device != "cpu" && device != "cuda") fail_choice("device", device, {"cpu", "cuda"});
   return device == "cpu" ? on_cpu : on_gpu;
 }
 
@@ -94,7 +92,8 @@ const Table& find_table(const std::string& name, const std::string& device) {
   }
   throw Error(ErrorCode::invalid_argument,
               fmt::format("TABLE must be one of {} or all{}, not '{}'", fmt::join(names, ", "),
-                          device == "cpu" ? "" : " on device " + device, name));
+                          device == "cpu" ? "" : " on device " + device, name),
+              {.argument = "TABLE", .value = name, .choices = names});
 }
 
 std::vector<std::string> peer_names(const std::string& device) {

@@ -27,8 +27,8 @@ enum class FileKind {
   manual,      ///< A manual page.
 };
 
-/// A file that a call reads: what messages call it, such as "DATA" or "--init", and its path. A folder stands for all
-/// files in it. "-" is standard input; an empty path is no file.
+/// A file that a call reads: its setting, or what messages call it, such as "DATA", and its path. A folder stands for
+/// all files in it. "-" is standard input; an empty path is no file.
 struct InputFile {
   std::string role, path;
 };

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 
 from . import _core
 from ._keywords import defaults, explain_keywords
@@ -174,12 +173,11 @@ def _opened(function, given, decided=()) -> Dataset:
         opener = getattr(_core, function.__name__)
         dataset = opener(paths, tables, None if origin is None else origin._model, given)
     except BadInput as error:
-        text = re.sub(r"the option '(\w+)=([^']*)'", r"\1='\2'", str(error))
-        if "this is a safetensors file" in text:
-            text += "; penstock.Model.load reads a model"
-        elif paths and "not a table in text" not in text and _core.guess_kind(paths) == "text":
-            text += f"; it looks like a text: penstock.open_text({paths[0]!r}) reads one"
-        raise BadInput(text) from None
+        if error.value == "a safetensors file":
+            error.args = (f"{error}; penstock.Model.load reads a model",)
+        elif paths and error.allowed != "a table in text" and _core.guess_kind(paths) == "text":
+            error.args = (f"{error}; it looks like a text: penstock.open_text({paths[0]!r}) reads one",)
+        raise
     from_last = given.get("from_last", False)
     if from_last is None:
         from_last = dataset.forecasts_an_input()

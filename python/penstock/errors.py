@@ -1,8 +1,18 @@
 """The exceptions of Penstock. All are an :class:`Error`; each is also the matching built-in exception of Python."""
 
+from __future__ import annotations
+
 
 class Error(Exception):
-    """Base of all exceptions of Penstock. The message is one line, with control characters of names in files escaped."""
+    """Base of all exceptions of Penstock. The message is one line, with control characters of names in files escaped.
+
+    What the error is about is in its attributes.
+    """
+
+    argument: str | None = None  #: Name of the impossible argument; None if the error is about something else.
+    value: str | None = None  #: The argument's value as the message shows it.
+    allowed: str | None = None  #: What the value has to be, such as "greater than 0".
+    remedy: str | None = None  #: What to do, if the library knows.
 
     def __str__(self) -> str:
         text = super().__str__()

@@ -7,11 +7,9 @@ import os
 
 from . import _core
 from ._given import dataset_of, model_of
-from ._keywords import defaults, explain_keywords, warn_caller
+from ._keywords import explain_keywords, warn_caller
 from ._progress import bar_for
-from ._remedies import in_python
 from .datasets import describe_data, scored_unit
-from .errors import InvalidArgument, IoFailure
 
 TYPE_CHECKING = False  # typing.TYPE_CHECKING without the import
 if TYPE_CHECKING:
@@ -132,40 +130,42 @@ def train(
     Args:
         model: A :class:`Model` made for this data.
         data: A :class:`Dataset`.
-        steps: Limit in batches. 0: no such limit, if there is another one.
-        seconds: Limit in wall time, in seconds. 0: no such limit.
-        epochs: Limit in passes over the data. 0: no such limit.
+        steps: Optimiser steps; 0: no such limit. There has to be one.
+        seconds: Seconds; 0: no such limit.
+        epochs: Passes over the data; 0: no such limit.
         seeds: Number of models to train, each for the given limits: one from the model's own weights, the others from
             the next seeds, or from the same weights for a model of :meth:`Model.continue_from`. The model becomes
             their mean.
         filters: For labelled sequences: adds convolution filters beside the layers at the end
             (:meth:`Model.add_filters`). With too few validation sequences to judge layers, no layers are trained and
             the filters answer alone.
-        batch: Rows ``B`` of a batch.
-        length: Time steps ``T`` of one window of truncated back-propagation.
-        learning_rate: Highest learning rate. None: 0.003, or 0.001 for a model of :meth:`Model.continue_from`.
+        batch: Batch size: sequences per optimiser step.
+        length: Bytes or rows per sequence of a batch: how far back gradients reach.
+        learning_rate: Highest learning rate of the schedule. None: 0.003, or 0.001 for a model of
+            :meth:`Model.continue_from`.
         weight_decay: Weight decay of matrices.
         warmup: Fraction of the run in which the learning rate rises. Afterwards it falls along a cosine.
-        clip: Largest norm of the gradient. 0: no clipping.
-        rollbacks: Number of times that an unstable run returns to its last good state and passes over the batches
-            since. If the trouble lasts or comes again, the learning rate is lowered for a while. One more return ends
-            the run (:attr:`TrainResult.gave_up`). 0: never.
+        clip: Largest norm of the gradient; 0: no clipping.
+        rollbacks: Times that an unstable run may return to its last good state before it ends; 0: never. The run
+            passes over the batches since. If the trouble lasts or comes again, the learning rate is lowered for a
+            while. See :attr:`TrainResult.gave_up` for the end.
         carry_state: True: a window that continues another one starts from its last state. False: every window starts
             from zeros.
         loss: ``"auto"``, ``"cross_entropy"``, ``"mse"`` or ``"mae"``.
         optimizer: ``"adamw"`` or ``"sgd"``.
-        validate_every: Seconds between validations. 0: none by time.
-        validate_steps: Steps between further validations. 0: none by steps.
-        patience: Number of validations by steps without a lower loss that ends the run. 0: early stopping is off.
+        validate_every: Seconds between validations; 0: none by time.
+        validate_steps: Steps between validations; 0: none by steps.
+        patience: Early stopping: end after N validations by steps in a row without improvement; 0: never.
         keep_best: True: the model keeps the weights of the best validation. False: those of the last step.
         log_every: Seconds between reports. 0: a report after every step. With ``metrics`` or ``tensorboard`` there is
             also one at every hundredth of the run.
-        checkpoint: A file that the run writes, to be continued bit for bit with ``resume=True`` and the same options.
+        checkpoint: File for checkpoints, from which the run can be resumed. With ``resume=True`` and the same options
+            it continues bit for bit.
         checkpoint_every: Seconds between checkpoints.
         resume: True: continues from ``checkpoint``.
-        metrics: A file for all measurements as JSON lines.
-        tensorboard: A folder for the same measurements as TensorBoard events.
-        seed: Seed of dropout and of the order of the data.
+        metrics: File for all measurements as JSON lines, for 'penstock report'.
+        tensorboard: Folder for all measurements as TensorBoard events.
+        seed: Seed of the random choices of a run: dropout, and the order of the data.
         device: ``"cpu"``, ``"cuda"``, ``"cuda:N"`` or ``"auto"``. None: the model's default device.
         precision: As for :meth:`Model.forward`. None: ``"bf16"`` for a text on a GPU, otherwise ``"full"``.
         threads: Number of threads. 0: all that the machine offers.
@@ -183,14 +183,11 @@ def train(
     said = dict(locals())
     _core.utc_time()  # noted in the model's history: a bad SOURCE_DATE_EPOCH is refused before training
     model_of(model), dataset_of(data)  # raise TypeError for other types
-    request = {field: said[name] for name, field in _FIELDS.items() if said[name] is not None}
-    for name in ("checkpoint", "metrics", "tensorboard"):
-        request[f"{name}_path"] = "" if said[name] is None else os.fspath(said[name])
-    usual = defaults(train)
+    request = {name: value for name, value in said.items() if name not in _NO_SETTINGS and value is not None}
+    request |= {name: os.fspath(request[name]) for name in _PATHS & request.keys()}
     weights, chrono = model._initial
     request |= {
         "device": model._on(device),
-        "layers": any(said[name] != usual[name] for name in _OF_LAYERS),
         "continues": model._continues,
         "initial_weights": weights,
         "chrono": chrono,
@@ -198,7 +195,7 @@ def train(
     bar = bar_for(progress, model.task)
 
     def report(fields):
-        state = Progress(**fields | {"warning": in_python(fields["warning"])})
+        state = Progress(**fields)
         bar.show(state)
         if callback is not None:
             callback(state)
@@ -208,12 +205,9 @@ def train(
 
     try:
         result: dict[str, Any] = _core.fit(model._model, data._dataset, request, report, validated)
-    except (InvalidArgument, IoFailure) as error:
-        raise type(error)(in_python(str(error))) from None
     finally:
         bar.close()
     last, validation, weight = Progress(**result.pop("last")), result.pop("validation"), result.pop("weight")
-    result["gave_up"] = in_python(result["gave_up"])
     model._data = model._model.data()
     model._history = _history(model, data, last.step, validation, weight)
     if result["gave_up"]:
@@ -226,15 +220,9 @@ def train(
     return TrainResult(last, None if validation is None else Evaluation(**validation), **result)
 
 
-#: The field of the library's request for each argument of :func:`train` that is taken as it is.
-_FIELDS = {"steps": "max_steps", "seconds": "max_seconds", "epochs": "max_epochs"} | {
-    name: name for name in (
-        "seeds", "filters", "batch", "length", "learning_rate", "weight_decay", "warmup", "clip", "rollbacks",
-        "carry_state", "loss", "optimizer", "validate_every", "validate_steps", "patience", "keep_best", "log_every",
-        "checkpoint_every", "resume", "seed", "precision", "threads", "exact")}  # fmt: skip
-
-#: Arguments of :func:`train` that say how layers are trained and have a default. Those without are known to be given.
-_OF_LAYERS = ("weight_decay", "warmup", "clip", "rollbacks", "optimizer", "tensorboard")
+#: Arguments of :func:`train` that the library does not take as they are.
+_NO_SETTINGS = {"model", "data", "callback", "progress"}
+_PATHS = {"checkpoint", "metrics", "tensorboard"}
 
 
 def _score_text(task, validation, unit):

@@ -60,7 +60,7 @@ TEST(Tables, OnAGpu) {
                "device cuda, not "
                "'stream'",
                [] { find_table("stream", "cuda"); });
-  expect_error(misuse, "device must be cpu or cuda, not 'gpu'", [] { tables("gpu"); });
+  expect_error(misuse, "device must be one of cpu, cuda, not \"gpu\"", [] { tables("gpu"); });
 }
 
 /// Values that the dtype cannot hold are rounded for all contenders, so that this rounding is no error of any of them.

@@ -295,7 +295,7 @@ def test_device_auto_says_why(models, arguments):
 
 def test_device_auto_is_for_verbs_that_know_their_work(models):
     assert "--device cpu|cuda[:N]|auto" in run("generate", "--help").out
-    message = 'device must be cpu, cuda or cuda:N with the number of a GPU, not "auto"'
+    message = '--device must be cpu, cuda or cuda:N with the number of a GPU, not "auto"'
     refuses("profile", "text.safetensors", "--device", "auto", message=message, status=2, verb="profile", cwd=models)
 
 

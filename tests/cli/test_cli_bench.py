@@ -214,7 +214,7 @@ def test_thread_counts():
         (["layer", "--seconds", 0], "--seconds must be above 0 and at most 3600, not 0"),
         (["layer", "--peers", "none,torch"],
          "--peers must be among torch, torch-compile, onnxruntime, onednn, numpy, numba, torch-loop, or none, not 'none'"),
-        (["layer", "--device", "tpu"], "--device must be cpu or cuda, not 'tpu'; did you mean 'cpu'?"),
+        (["layer", "--device", "tpu"], '--device must be one of cpu, cuda, not "tpu"; did you mean \'cpu\'?'),
         (["stream", "--device", "cuda"],
          "TABLE must be one of layer, scan, recurrent, batch, throughput, fused, cuda_rnn, cs179 or all on device cuda, not 'stream'"),
         (["layer", "--device", "cuda", "--threads", 2], "--threads are the CPU's: device cuda has none to choose"),

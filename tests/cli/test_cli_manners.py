@@ -38,7 +38,7 @@ def test_manual_as_files(tmp_path):
             assert made.stderr == "" and "penstock" in made.stdout
     shown = read_terminal(80, "man", "train")
     assert "--horizon" in shown and ".TH" not in shown and ".SH" not in shown
-    refuses("man", "sing", message=f"VERB must be one of {', '.join(VERBS)}, not 'sing'", status=2, verb="man")
+    refuses("man", "sing", message=f'VERB must be one of {", ".join(VERBS)}, not "sing"', status=2, verb="man")
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

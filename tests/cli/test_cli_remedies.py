@@ -70,7 +70,7 @@ def test_initial_weights_are_an_option(models, tmp_path):
                                               "gru or lstm: mingru has none"),
         (["--chrono", 1.5], "--chrono must be above 2 steps, or 0, not 1.5"),
         (["--search", 1], "there is no option '--search': examples/search_settings.py searches settings with Optuna"),
-        (["--rollbacks", -1], "--rollbacks must not be negative, not -1"),
+        (["--rollbacks", -1], "--rollbacks must be at least 0, not -1"),
     ],
 )  # fmt: skip
 def test_mistakes_are_named(models, arguments, message):

@@ -30,7 +30,7 @@ def test_quantiles(models, verb, typed, meant):
 
 def test_quantiles_in_percent_and_without_commas(models):
     command = ["predict", "series.safetensors", "series.csv", "--last", "--quantiles"]
-    message = "--quantiles must be 0.005 to 0.995, not 10: 10 % is 0.1"
+    message = "--quantiles must be 0.005 to 0.995, not 10; 10 % is 0.1"
     refuses(*command, "10,90", message=message, status=2, verb="predict", cwd=models)
     message = "one argument too many: '0.9'; a list has commas and no blanks, such as --quantiles 0.1,0.5,0.9"
     refuses(*command, "0.1", "0.9", message=message, status=2, verb="predict", cwd=models)
@@ -66,15 +66,15 @@ def test_an_argument_too_many(models, verb, arguments, hint):
      "--device must be cpu, cuda or cuda:N, not 'h100'; '--chip h100' plans for one"),
     ("train", ["text.txt", "--device", "h100"], "--device must be cpu, cuda or cuda:N, not 'h100'; a GPU is 'cuda'"),
     ("train", ["text.txt", "--device", "gpu"],
-     'device must be cpu, cuda or cuda:N with the number of a GPU, not "gpu", did you mean cuda?'),
+     '--device must be cpu, cuda or cuda:N with the number of a GPU, not "gpu"; did you mean cuda?'),
     ("train", ["text.txt", "--device", "GPU:1"],
-     'device must be cpu, cuda or cuda:N with the number of a GPU, not "GPU:1", did you mean cuda:1?'),
+     '--device must be cpu, cuda or cuda:N with the number of a GPU, not "GPU:1"; did you mean cuda:1?'),
     ("train", ["text.txt", "--device", "0"],
-     'device must be cpu, cuda or cuda:N with the number of a GPU, not "0", did you mean cuda:0?'),
+     '--device must be cpu, cuda or cuda:N with the number of a GPU, not "0"; did you mean cuda:0?'),
     ("train", ["series.csv", "--device", "cdua"],
-     'device must be cpu, cuda or cuda:N with the number of a GPU, not "cdua", did you mean cuda?'),
+     '--device must be cpu, cuda or cuda:N with the number of a GPU, not "cdua"; did you mean cuda?'),
     ("train", ["text.txt", "--device", "mps"],
-     'device must be cpu, cuda or cuda:N with the number of a GPU, not "mps"; of GPUs only NVIDIA\'s are used'),
+     '--device must be cpu, cuda or cuda:N with the number of a GPU, not "mps"; Penstock uses NVIDIA GPUs only'),
 ])  # fmt: skip
 def test_devices(models, verb, arguments, message):
     refuses(verb, *arguments, message=message, status=2, verb=verb, cwd=models)

@@ -108,7 +108,7 @@ def test_levels_that_make_no_quantiles(series, tmp_path):
         for levels in (0.1, "0.1,0.9", ["low"], []):
             with pytest.raises(penstock.InvalidArgument, match=r"^quantiles must be levels such as \[0.1, 0.5, 0.9\], not "):
                 model.predict(given, quantiles=levels)
-        with pytest.raises(penstock.InvalidArgument, match="^quantiles must be 0.005 to 0.995, not 10: 10 % is 0.1$"):
+        with pytest.raises(penstock.InvalidArgument, match="^quantiles must be 0.005 to 0.995, not 10; 10 % is 0.1$"):
             model.predict(given, quantiles=[10, 90])
         with pytest.raises(penstock.InvalidArgument, match="^quantiles must be 0.005 to 0.995, not -0.1$"):
             model.predict(given, quantiles=[-0.1])

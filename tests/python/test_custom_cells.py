@@ -231,7 +231,7 @@ def test_names_collide_in_words():
     penstock.cell(name="py_first")(lambda wx: tanh(wx[0]))  # the same again
     penstock.cell(name="py_first", description="In other words.")(lambda wx: tanh(wx[0]))
     assert 'other equations: give this one another name, such as name="py_first-2"' in refusal(define(lambda wx: wx[0], name="py_first"))
-    with pytest.raises(penstock.InvalidArgument, match="cell must be one of .*py_first.*, not 'py_frist'"):
+    with pytest.raises(penstock.InvalidArgument, match='cell must be one of .*py_first.*, not "py_frist"'):
         penstock.Recurrent("py_frist", 1, 1)
 
 

@@ -335,7 +335,7 @@ def test_a_series_of_many(tmp_path):
         forecast, _ = run(session(tmp_path / f"{name}.onnx"), rows[np.newaxis])
         expected = model.predict(rows, group=name)
         assert np.abs(forecast[0] - expected).max() <= 4 * tolerance(model, expected, len(rows))
-    for arguments, message in (({}, "the option 'group' must name"), ({"group": "middle"}, 'one of the 2 series .* not "middle"')):
+    for arguments, message in (({}, "name the series that is meant by the option 'group'"), ({"group": "middle"}, 'one of the 2 series .* not "middle"')):
         with pytest.raises(penstock.InvalidArgument, match=message):
             model.save_onnx(tmp_path / "none.onnx", **arguments)
     with pytest.raises(penstock.InvalidArgument, match="group goes without normalised"):

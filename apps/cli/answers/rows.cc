@@ -6,21 +6,14 @@
 #include <algorithm>
 #include <charconv>
 
+#include "options/options.h"
 #include "penstock/error.h"
 #include "terminal/terminal.h"
 #include "terminal/units.h"
 
 namespace penstock::cli {
 
-std::string first_replaced(const Rows& rows) {
-  std::string text = rows.reader().findings().replaced.first;
-  for (const std::string name : {"missing", "undated"}) {
-    const std::string option = fmt::format("the option '{}'", name);
-    if (const std::size_t place = text.find(option); place != text.npos)
-      text.replace(place, option.size(), "--" + name);
-  }
-  return text;
-}
+std::string first_replaced(const Rows& rows) { return rows.reader().findings().replaced.first.text(option_named); }
 
 void say_findings(const Rows& rows, bool first_said) {
   RowFindings found = rows.reader().findings();
@@ -31,7 +24,7 @@ void say_findings(const Rows& rows, bool first_said) {
     say(fmt::format("note: {} missing row{} inserted as missing values\n", with_commas(rows.missing()),
                     rows.missing() == 1 ? " was" : "s were"));
   }
-  for (const std::string& text : describe(found)) say(fmt::format("note: {}\n", printable(text)));
+  for (const Message& finding : describe(found)) say(fmt::format("note: {}\n", printable(finding.text(option_named))));
   const Index count = found.replaced.count;
   if (count == 0) return;
   say(

@@ -152,8 +152,10 @@ OpenedData open_builtin_task(const DataOptions& options, std::uint64_t seed) {
                                             counted(task.validation_length, "step"))};
   } catch (const Error& error) {
     // The task calls it length; on the command line --length is the window of a text.
-    const std::string message = error.what();
-    throw Error(error.code(), message.starts_with("length ") ? "task_" + message : message);
+    const auto words = [](const std::string& setting, const std::string&) {
+      return setting == "length" ? std::string("--task-length") : std::string();
+    };
+    throw Error(error.code(), error.message().text(words), error.fields());
   }
 }
 
@@ -173,10 +175,12 @@ void add_data_options(Options& options, DataOptions& data) {
   options.group("Data");
   add_kind_option(options, data.kind);
   options.add("--columns", data.columns, "A,B", "Columns to read [all numeric ones]");
+  options.gives("inputs");
   options.add(
       "--categories", data.categories, "auto|none|A,B",
       "Columns to encode one-hot: one input for each different value [auto: text columns with few different values]");
   options.add("--target-columns", data.series.targets, "C,D", "Columns of a series to forecast [those read]");
+  options.gives("targets");
   options.add("--target", data.target, "FILE", "Sound: the recorded output of the effect or amplifier to learn");
   options.add("--horizon", data.series.horizon, "K", "Rows ahead to forecast");
   options.add("--group", data.series.group, "COLUMN",
@@ -315,7 +319,7 @@ void refuse_foreign_options(const CLI::App& app, const DataOptions& options, Dat
   }
 }
 
-OpenedData open_data(const DataOptions& options, DataKind kind, std::uint64_t seed) {
+OpenedData open_data(const CLI::App& app, const DataOptions& options, DataKind kind, std::uint64_t seed) {
   const auto open = [&] {
     switch (kind) {
       case DataKind::text:
@@ -339,11 +343,12 @@ OpenedData open_data(const DataOptions& options, DataKind kind, std::uint64_t se
   try {
     opened = open();
   } catch (const Error& error) {
-    if (!is_json || error.code() != ErrorCode::bad_input) throw;
-    throw Error(error.code(), std::string(error.what()) + "; --as text reads the bytes of the file");
+    const bool has_bytes = is_json && error.code() == ErrorCode::bad_input;
+    const char* const remedy = has_bytes ? "; --as text reads the bytes of the file" : "";
+    throw Error(error.code(), error.message().text(option_words(app)) + remedy, error.fields());
   }
   opened.kind = kind;
-  opened.reading = opened.dataset->reading();
+  for (const Message& finding : opened.dataset->reading()) opened.reading.push_back(finding.text(option_words(app)));
   const auto undated = std::ranges::find(opened.reading, rows_without_dates);
   if (undated != opened.reading.end() && options.kind) {
     opened.reading.erase(undated);  // as somebody knows

@@ -76,7 +76,7 @@ DataKind kind_of(const DataOptions& options);
 /// Throws Error(invalid_argument) for options (as given to `app`) that do not apply to the kind of data.
 void refuse_foreign_options(const CLI::App& app, const DataOptions& options, DataKind kind);
 
-OpenedData open_data(const DataOptions& options, DataKind kind, std::uint64_t seed);
+OpenedData open_data(const CLI::App& app, const DataOptions& options, DataKind kind, std::uint64_t seed);
 
 /// Returns whether a file is sound by its name: WAV, AIFF, FLAC, Ogg.
 bool is_sound_file(const std::string& path);

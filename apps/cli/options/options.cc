@@ -236,10 +236,6 @@ void parse_value(const std::string& option, const std::string& text, std::vector
                      meant.empty() ? "0.1,0.5,0.9" : meant, printable(text)));
 }
 
-void fail_choice(const std::string& option, const std::string& text, const std::vector<std::string>& names) {
-  misuse(fmt::format("{} must be one of {}, not '{}'", option, fmt::join(names, ", "), printable(text)));
-}
-
 CLI::Option* Options::declare(CLI::Option* option) {
   // The last of several values counts, as usual in Unix.
   return option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)->group(group_);
@@ -260,6 +256,8 @@ std::vector<Index> parse_sizes(const std::string& text, const std::string& names
   }
   return sizes;
 }
+
+void Options::gives(const std::string& setting) { tables()[&app_].back().setting = setting; }
 
 void Options::enter(OptionEntry entry) { tables()[&app_].push_back(std::move(entry)); }
 
@@ -395,43 +393,20 @@ std::string parse_message(const CLI::ParseError& error) {
   return text;
 }
 
-/// "--learning-rate" of "learning_rate".
-static std::string option_of(const std::string& field) {
-  std::string option = "--" + field;
+std::string option_named(const std::string& setting, const std::string& value) {
+  std::string option = "--" + setting;
   std::replace(option.begin(), option.end(), '_', '-');
-  return option;
+  return value.empty() ? option : option + " " + shell_word(value);
 }
 
-std::string with_options(const CLI::App& app, const std::string& text) {
-  const auto names = option_names(app);
-  constexpr std::string_view mention = "the option '";
-  std::string replaced = text;
-  for (std::size_t begin = 0; (begin = replaced.find(mention, begin)) != replaced.npos; ++begin) {
-    const std::size_t name = begin + mention.size(), end = replaced.find('\'', name);
-    if (end == replaced.npos) break;
-    const std::string said = replaced.substr(name, end - name), option = option_of(said.substr(0, said.find('=')));
-    if (std::find(names.begin(), names.end(), option) == names.end()) continue;
-    const bool has_value = said.find('=') != said.npos;
-    const std::string value = has_value ? " " + shell_word(said.substr(said.find('=') + 1)) : "";
-    replaced.replace(begin, end + 1 - begin, option + value);
-  }
-  return replaced;
-}
-
-std::string in_terms_of_options(const CLI::App& app, const std::string& message) {
-  static const std::map<std::string, std::string> other_names = {
-      {"convolution", "--conv"},       {"feed_forward", "--ffn"},     {"inputs", "--columns"},
-      {"targets", "--target-columns"}, {"max_steps", "--steps"},      {"max_seconds", "--seconds"},
-      {"max_epochs", "--epochs"},      {"metrics_path", "--metrics"}, {"checkpoint_path", "--checkpoint"},
+SettingWords option_words(const CLI::App& app) {
+  return [&app](const std::string& setting, const std::string& value) -> std::string {
+    for (const OptionEntry& entry : option_table(app)) {
+      const bool named = entry.setting.empty() && "--" + entry.name() == option_named(setting);
+      if (named || entry.setting == setting) return option_named(entry.name(), value);
+    }
+    return {};
   };
-  std::string replaced = with_options(app, message);
-  if (replaced != message) return replaced;
-  const auto names = option_names(app);
-  const std::string field = message.substr(0, message.find_first_of(" :,"));
-  std::string option = option_of(field);
-  if (const auto other = other_names.find(field); other != other_names.end()) option = other->second;
-  if (std::find(names.begin(), names.end(), option) == names.end()) return message;
-  return option + message.substr(field.size());
 }
 
 }  // namespace penstock::cli

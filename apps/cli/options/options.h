@@ -17,7 +17,7 @@
 #include "penstock/types.h"
 
 /// The options of a verb: how they are declared, parsed and reported. Ranges are the library's business, which names
-/// its own fields; `in_terms_of_options` turns those names into ours.
+/// its own settings; `option_words` has our names for those.
 namespace penstock::cli {
 
 // Read the text of an option; throw Error(invalid_argument) "--width must be a whole number, not 'x'".
@@ -39,10 +39,6 @@ void parse_value(const std::string& option, const std::string& text, std::option
   parse_value(option, text, plain);
   value = std::move(plain);
 }
-
-/// Throws the Error(invalid_argument) for a value that is none of a list.
-[[noreturn]] void fail_choice(const std::string& option, const std::string& text,
-                              const std::vector<std::string>& names);
 
 /// Returns the default of an option as its help shows it; empty where there is none.
 std::string default_text(const auto& value) {
@@ -71,6 +67,7 @@ struct OptionEntry {
   bool is_flag = false;
   std::vector<std::string> choices = {};    ///< Empty: any value.
   std::function<std::string()> value = {};  ///< As it is now; nothing for --help and the like.
+  std::string setting = {};                 ///< Name of the setting in the library, where it is not that of the option.
 
   /// "learning-rate"
   std::string name() const { return option->get_lnames().front(); }
@@ -106,9 +103,8 @@ class Options {
 
   /// One of a few names.
   template <class E>
-  void choice(const std::string& name, E& value,
-              std::initializer_list<std::pair<std::string, std::type_identity_t<E>>> choices, const std::string& help) {
-    const std::vector<std::pair<std::string, E>> all = choices;
+  void choice(const std::string& name, E& value, std::vector<std::pair<std::string, std::type_identity_t<E>>> all,
+              const std::string& help) {
     std::vector<std::string> names;
     for (const auto& [text, meaning] : all) names.push_back(text);
     const auto parse = [&value, all, names, shown = long_name(name)](const std::string& text) {
@@ -131,6 +127,8 @@ class Options {
   }
 
   void flag(const std::string& name, bool& value, const std::string& help);
+  /// Names the setting of the library that the option before gives, for messages, where their names differ.
+  void gives(const std::string& setting);
   /// --device and --precision. `automatic`: becomes true with --device auto, which the verb decides once it knows the
   /// work (settle_device); null: it does not know it. `precision`: what the help says of its default.
   void device(Execution& value, bool* automatic = nullptr, const std::string& precision = "f32");
@@ -152,8 +150,6 @@ void require_given(const std::string& value, const std::string& name);
 
 /// ", did you mean 'x'?" for a name that is close to what was typed, or that people mean by it; empty if there is none.
 std::string suggestion(const std::string& text, const std::vector<std::string>& names);
-/// Returns a message "... must be one of a, b, not 'x'" with the suggestion for the value, if there is one.
-std::string with_near_value(const std::string& message);
 /// "--width", ... of a verb.
 std::vector<std::string> option_names(const CLI::App& app);
 /// Breaks a text into lines of at most `width` characters.
@@ -174,12 +170,9 @@ void refuse_extras(const CLI::App& app);
 /// One line, in our words, for what CLI11 found wrong.
 std::string parse_message(const CLI::ParseError& error);
 
-/// The library's text with every "the option 'missing'" that the verb has turned into "--missing", and "the option
-/// 'group=shop'" into "--group shop".
-std::string with_options(const CLI::App& app, const std::string& text);
-
-/// The library's message with the name of its field turned into that of the verb's option:
-/// "hidden_size must be ..." into "--hidden-size must be ...".
-std::string in_terms_of_options(const CLI::App& app, const std::string& message);
+/// Returns the option of a setting that has its name: "--group shop" for ("group", "shop").
+std::string option_named(const std::string& setting, const std::string& value = {});
+/// Returns the options of a verb as words for the library's settings.
+SettingWords option_words(const CLI::App& app);
 
 }  // namespace penstock::cli

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <regex>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -87,29 +86,6 @@ constexpr std::pair<const char*, const char*> meanings[] = {
 };
 
 }  // namespace
-
-std::string with_near_value(const std::string& message) {
-  static const std::regex of_values("must be (?:one of |among )?(.+?), not (['\"])(.+?)\\2");
-  static const std::regex of_tasks("(?:there is no task|has no column) (['\"])(.+?)\\1, only (.+)");
-  constexpr std::size_t longest = 4000;  // for which the expressions need little stack
-  std::smatch found;
-  const bool is_task = message.size() < longest && std::regex_search(message, found, of_tasks);
-  if (!is_task && (message.size() >= longest || !std::regex_search(message, found, of_values))) return message;
-  std::string list = found[is_task ? 3 : 1];
-  for (std::size_t at = list.find(" or "); at != list.npos; at = list.find(" or ")) list.replace(at, 4, ", ");
-  std::vector<std::string> names;
-  for (std::string name : CLI::detail::split(list, ',')) {
-    std::erase(name, '"');  // of columns
-    names.push_back(CLI::detail::trim(name));
-  }
-  // Other sentences: "must be a whole number, not 'x'".
-  const bool of_words =
-      std::ranges::all_of(names, [](const std::string& name) { return name.find(' ') == name.npos; }) &&
-      std::ranges::find(names, found[is_task ? 2 : 3].str()) == names.end();
-  std::string near = of_words ? suggestion(found[is_task ? 2 : 3], names) : "";
-  if (!near.empty()) near[0] = ';';
-  return found.prefix().str() + found.str() + near + found.suffix().str();
-}
 
 std::string suggestion(const std::string& text, const std::vector<std::string>& names) {
   const auto has = [&](const std::string& name) { return std::find(names.begin(), names.end(), name) != names.end(); };

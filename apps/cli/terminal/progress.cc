@@ -140,7 +140,7 @@ void ProgressReport::warn(const Progress& progress) {
   if (!news && !first && Clock::now() - said->second < pause) return;
   said->second = Clock::now();
   line_.erase();
-  say(fmt::format("warning: {}\n", printable(progress.warning)));
+  say(fmt::format("warning: {}\n", printable(progress.warning.text())));
 }
 
 }  // namespace penstock::cli

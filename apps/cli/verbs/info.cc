@@ -271,13 +271,7 @@ std::string as_option(const std::optional<DataKind>& kind) {
 OpenedData open_to_describe(DataOptions data, DataKind kind, const CLI::App& train) {
   data.choices.from_last = false;
   const WorkProgress shown(data.source);
-  try {
-    OpenedData opened = open_data(data, kind, 0);
-    for (std::string& finding : opened.reading) finding = with_options(train, finding);
-    return opened;
-  } catch (const Error& error) {
-    throw Error(error.code(), with_options(train, error.what()));
-  }
+  return open_data(train, data, kind, 0);
 }
 
 /// Describes a file that is no model.

@@ -51,13 +51,12 @@ class TrainingRun {
     if (arguments_.model.no_linear || (resumed_ && !resumed_->corrects_branch())) series.autoregression = false;
     arguments_.data.series.threads = arguments_.fit.train.execution.threads;
     open();
-    for (std::string& finding : data_.reading) finding = with_options(app_, finding);
     plan_ = complete(*data_.dataset, arguments_.fit);
     settle_device();
     catch_interrupts();
     Model model = make_model();
     FitResult result = fit_all(model);
-    result.gave_up = with_options(app_, result.gave_up);
+    result.gave_up = result.gave_up.text(option_words(app_));
     if (result.interrupted && !plan_.trains_layers()) return interrupted_status();  // a fit in closed form is not kept
     save_patiently(model, arguments_.output, history(model, result), result.last.seconds);
     if (!result.interrupted) drop_own_checkpoint();
@@ -98,7 +97,7 @@ class TrainingRun {
   /// Reads the data, and shows meanwhile that it does.
   void open() {
     const WorkProgress shown(arguments_.data.source, arguments_.quiet);
-    data_ = open_data(arguments_.data, kind_, arguments_.fit.train.seed);
+    data_ = open_data(app_, arguments_.data, kind_, arguments_.fit.train.seed);
     linear_forecast(*data_.dataset);  // fits it, which takes as long again
   }
 
@@ -202,11 +201,12 @@ class TrainingRun {
 
   Measures measures_of() const {
     Measures measures{.task = data_.dataset->description().task};
-    if (kind_ == DataKind::sound) {
+    if (measures.task == Task::forecast) {
+      const Loss loss = plan_.options.loss == Loss::automatic ? Loss::mse : plan_.options.loss;
       // In units of the target's power a mean squared error is an error-to-signal ratio.
-      measures.loss_name = plan_.options.loss == Loss::mae ? "mae" : "ESR";
-    } else if (measures.task == Task::forecast)
-      measures.loss_name = plan_.options.loss == Loss::mae ? "mae" : "mse";
+      const bool is_ratio = kind_ == DataKind::sound && loss == Loss::mse;
+      measures.loss_name = is_ratio ? "ESR" : loss_names[static_cast<std::size_t>(loss)];
+    }
     if (measures.task != Task::language) {
       measures.unit = kind_ == DataKind::task || kind_ == DataKind::labelled_texts ? "time steps"
                       : kind_ == DataKind::sound                                   ? "samples"
@@ -229,7 +229,7 @@ class TrainingRun {
       }
       introduced = true;
       Progress shown = progress;
-      shown.warning = with_options(app_, progress.warning);
+      shown.warning = progress.warning.text(option_words(app_));
       report.step(shown);
     };
     callbacks.validation = [&](const Progress& progress, const Evaluation& evaluation) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "penstock/data_description.h"
+#include "penstock/error.h"
 #include "penstock/sources.h"
 
 /// The interface of all datasets: batches for training and validation.
@@ -59,7 +60,7 @@ class Dataset {
   virtual void restore(const std::string& position) = 0;
   /// Returns what was detected about the files, one finding per entry: "separator ';', decimal ','", "3 columns read, 1
   /// left out: week (dates)".
-  virtual std::vector<std::string> reading() const { return {}; }
+  virtual std::vector<Message> reading() const { return {}; }
   /// Internal. Returns the rows of a time series; null for other data.
   virtual const training::SeriesRows* series_rows() const { return nullptr; }
   /// Internal. Returns labelled sequences or texts; null for other data.

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "penstock/data_description.h"
+#include "penstock/error.h"
 
 /// Reading CSV rows one by one, as a stream delivers them, into the normalised inputs of a model.
 namespace penstock {
@@ -39,13 +40,13 @@ struct RowFormat {
 /// Something that was found in rows: how often, and a message about the first, worded as an error.
 struct RowFinding {
   Index count = 0;
-  std::string first = {};  ///< Empty if there was none.
+  Message first = {};  ///< Empty if there was none.
 
   /// Remembers a message if it is the first.
-  void note(const std::string& message) {
+  void note(const Message& message) {
     if (first.empty()) first = message;
   }
-  void add(const std::string& message) {
+  void add(const Message& message) {
     ++count;
     note(message);
   }
@@ -63,7 +64,7 @@ struct RowFindings {
 };
 
 /// Returns sentences about rows that were left out, are not in order or have unknown categories, to be said at the end.
-std::vector<std::string> describe(const RowFindings& findings);
+std::vector<Message> describe(const RowFindings& findings);
 
 /// Converts lines of CSV into the normalised inputs of a model.
 ///

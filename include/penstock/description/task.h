@@ -12,5 +12,7 @@ enum class Task {
   classify,  ///< Predicts one label per sequence, or per step in some built-in tasks: logits over `classes`.
 };
 std::string_view to_string(Task task);
+/// Throws Error(invalid_argument) for an unknown name.
+Task parse_task(std::string_view text);
 
 }  // namespace penstock

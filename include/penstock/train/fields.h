@@ -25,25 +25,7 @@ void visit_open_options(const auto& visit, auto&... structs) {
 
 /// Calls visit(name, field) for each field of TrainOptions but the loss, the optimiser, the execution and the note.
 void visit_fields(FieldsOf<TrainOptions> auto& options, const auto& visit) {
-  visit_open_options(visit, options);
-  visit("carry_state", options.carry_state);
-  visit("weight_decay", options.weight_decay);
-  visit("beta1", options.beta1);
-  visit("beta2", options.beta2);
-  visit("epsilon", options.epsilon);
-  visit("momentum", options.momentum);
-  visit("warmup", options.warmup);
-  visit("final_rate", options.final_rate);
-  visit("clip", options.clip);
-  visit("give_up_after", options.give_up_after);
-  visit("rollbacks", options.rollbacks);
-  visit("validation_batches", options.validation_batches);
-  visit("log_every", options.log_every);
-  visit("metrics_path", options.metrics_path);
-  visit("tensorboard_path", options.tensorboard_path);
-  visit("checkpoint_path", options.checkpoint_path);
-  visit("checkpoint_every", options.checkpoint_every);
-  visit("seed", options.seed);
+  for_each_setting([&](const auto& setting) { visit(setting.name, options.*setting.member); });
 }
 
 /// Calls visit(name, field) for each field of a FitRequest but the options, the precision, the choice of a device and

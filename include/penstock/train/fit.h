@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <functional>
 #include <optional>
 #include <string>
@@ -92,15 +91,12 @@ struct FitCallbacks {
 /// Returns the file of one of several models: PATH, PATH.2, PATH.3, ...; empty for an empty path.
 std::string member_path(const std::string& path, Index number);
 
-/// Returns the files that a run writes, for check_outputs(). `names`: the roles of TrainOptions::checkpoint_path,
-/// metrics_path and tensorboard_path in messages.
-std::vector<OutputFile> training_outputs(const FitRequest& request,
-                                         const std::array<const char*, 3>& names = {"checkpoint_path", "metrics_path",
-                                                                                    "tensorboard_path"});
+/// Returns the files that trainings of some models write, for check_outputs().
+std::vector<OutputFile> training_outputs(const TrainOptions& options, Index models = 1);
 
-/// Runs a plan. Trains `model` and the models with the next
-/// seeds, combines them and calls finish_training(). Then scores the model on the hold-out set and calls refit().
-/// Throws what these functions throw, and Error(invalid_argument) for an impossible number of seeds.
+/// Runs a plan. Trains `model` and the models with the next seeds, combines them and calls finish_training(). Then
+/// scores the model on the hold-out set and calls refit(). Throws what these functions throw, and
+/// Error(invalid_argument) for an impossible number of seeds.
 FitResult fit(Model& model, Dataset& data, const FitPlan& plan, const FitCallbacks& callbacks = {});
 
 }  // namespace penstock

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "penstock/error.h"
 #include "penstock/types.h"
 
 /// The decisions about instability that train() and the PyTorch trainer share: when a run returns to an earlier state,
@@ -17,7 +18,7 @@ struct GuardOptions {
   double clip = 0.0;            ///< Limit of the gradient norm; 0: none.
   double untrained_loss = 0.0;  ///< Loss of a model that guesses; 0: unknown.
   bool bounded = false;         ///< Recurrent outputs lie between -1 and 1.
-  std::string network_remedy;   ///< Change of the network to try: "a cell with gates: ..."; empty: none.
+  Message network_remedy;       ///< Change of the network to try: "a cell with gates: ..."; empty: none.
 };
 
 /// Result of a step.
@@ -83,7 +84,7 @@ class Guard {
   std::optional<Trouble> note(const StepSeen& seen);
   /// Returns a warning about saturated outputs, or about exploding gradients that clipping hides; each once in a run.
   /// `saturated`: fraction of recurrent outputs with |h| > 0.99.
-  std::string warning(const StepSeen& seen, double saturated);
+  Message warning(const StepSeen& seen, double saturated);
 
   /// Returns whether the caller has to keep a copy of its state after so many submitted steps.
   bool state_due(Index submitted) const;
@@ -107,9 +108,9 @@ class Guard {
   /// Returns one line about a rollback: what was seen, and what was done.
   std::string describe(const Trouble& trouble) const;
   /// Returns one line about the end of a run: what was seen, and the likeliest remedy.
-  std::string describe_end(const Trouble& trouble) const;
+  Message describe_end(const Trouble& trouble) const;
   /// Returns the likeliest remedy of an unstable run, or of gradients that vanish.
-  std::string remedy(bool vanishing = false) const;
+  Message remedy(bool vanishing = false) const;
 
  private:
   std::optional<Trouble> find(const StepSeen& step) const;

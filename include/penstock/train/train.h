@@ -5,59 +5,12 @@
 #include <string>
 
 #include "penstock/data/dataset.h"
+#include "penstock/error.h"
 #include "penstock/model.h"
+#include "penstock/train/settings.h"
 
-/// Training: options, the trainer, and the parts of a model that are fitted after training.
+/// Training: the trainer, and the parts of a model that are fitted after training.
 namespace penstock {
-
-/// Training loss. automatic: cross_entropy for language and classify, mse for forecast.
-enum class Loss { automatic, cross_entropy, mse, mae };
-/// Optimiser.
-enum class Optimizer { adamw, sgd };
-
-/// Options of a training run.
-struct TrainOptions {
-  // Length of the run: the first limit that is reached ends it.
-  Index max_steps = 0;       ///< Optimiser steps, including skipped ones; 0: no limit.
-  double max_seconds = 0.0;  ///< Wall time of training, without the final validation; 0: no limit.
-  double max_epochs = 0.0;   ///< Passes over the data; 0: no limit. Without any limit the run has 10 epochs.
-
-  Index batch = 32;         ///< Rows B of a batch.
-  Index length = 256;       ///< Steps T of a window of truncated back-propagation.
-  bool carry_state = true;  ///< Passes the state to the window that continues a sequence; gradients do not flow back.
-
-  Loss loss = Loss::automatic;
-  Optimizer optimizer = Optimizer::adamw;
-  double learning_rate = 3e-3;                       ///< Peak learning rate, above 0.
-  double weight_decay = 0.01;                        ///< Applies to matrices only.
-  double beta1 = 0.9, beta2 = 0.99, epsilon = 1e-8;  ///< AdamW.
-  double momentum = 0.9;                             ///< SGD.
-  double warmup = 0.05;                              ///< Fraction of the run in which the learning rate rises.
-  double final_rate = 0.05;                          ///< Fraction of `learning_rate` at which the cosine schedule ends.
-  double clip = 1.0;                                 ///< Limit of the global gradient norm; 0: no clipping.
-  Index give_up_after = 10;  ///< Consecutive skipped (non-finite) steps after which train() throws Error(numerical).
-  /// Times that an unstable run may return to its last good state and pass over the batches since. After some returns
-  /// the learning rate is lower for a while. One more ends the run (TrainResult::gave_up). 0: never.
-  Index rollbacks = 10;
-
-  double validate_every = 0.0;  ///< Seconds between validations; 0: at the end only.
-  Index validate_steps = 0;     ///< Steps between further validations; 0: none.
-  /// Early stopping: ends the run after this many validations by `validate_steps` without a lower loss. The run returns
-  /// to the best weights and decays the learning rate in a few last steps. 0: off.
-  Index patience = 0;
-  bool keep_best = false;  ///< The model ends with the weights of the best validation; the checkpoint keeps the last.
-  Index validation_batches = 32;  ///< Most batches of a validation during the run; 0: all. The last one uses all.
-  /// Seconds between progress reports; 0: after every step. Skipped steps are always reported. With metrics, every
-  /// hundredth of the run is reported too.
-  double log_every = 0.5;
-  std::string metrics_path;        ///< File for metrics, as JSON lines; empty: none.
-  std::string metrics_note;        ///< JSON object with further fields for the first record of the metrics.
-  std::string tensorboard_path;    ///< Folder for TensorBoard events; empty: none.
-  std::string checkpoint_path;     ///< File for checkpoints; empty: none.
-  double checkpoint_every = 30.0;  ///< Seconds between checkpoints; 0: after every step. The end always writes one.
-  std::uint64_t seed = 0;          ///< Decides the dropout masks.
-  Execution execution;
-};
 
 /// Progress of a run after an optimiser step, or a skipped one.
 struct Progress {
@@ -79,7 +32,7 @@ struct Progress {
   Index rollbacks = 0;                ///< Returns to an earlier state so far (TrainOptions::rollbacks).
   /// One line if this step was skipped, if the run has returned to an earlier state, or if gradients vanish or explode
   /// or outputs are saturated; otherwise empty.
-  std::string warning;
+  Message warning;
 };
 
 /// Scores of a model on validation data.
@@ -100,7 +53,7 @@ struct TrainResult {
   Index model_step = 0;        ///< Step after which the model had its final weights.
   /// Reason and likeliest remedy, if more rollbacks were needed than TrainOptions::rollbacks allows; otherwise empty.
   /// The model then has its last good weights, or the best ones with TrainOptions::keep_best.
-  std::string gave_up;
+  Message gave_up;
   /// Why the last checkpoint could not be written; empty if it could. A failure during the run is a warning, and
   /// another attempt follows after ten seconds.
   std::string checkpoint_error;

@@ -8,7 +8,6 @@ from torch.nn import functional
 
 from penstock import NumericalError, _core
 from penstock._pickling import refuse_pickle
-from penstock._remedies import in_python
 
 from ._initial import cell_of, recurrent_layers
 
@@ -316,11 +315,11 @@ class StableTrainer:
         if self._ratio < _VANISHING and not self._warned_vanishing:
             self._warned_vanishing = True
             norm = f"{self._ratio:.1e} of that in the last" if self._ratio > 0 else "0"
-            return in_python(
+            return (
                 f"step {self._calls}: the gradient vanishes: in the first matrix its norm is {norm}; "
                 f"try {self._guard.remedy(True)}"
             )
-        return in_python(self._guard.warning(self._calls, report["grad_norm"], self._saturated))
+        return self._guard.warning(self._calls, report["grad_norm"], self._saturated)
 
     def _note_skip(self, report):
         """Counts a skipped step. A scale of the loss that was too large is no trouble."""
@@ -346,7 +345,7 @@ class StableTrainer:
         self._set_rates(rates)
         self._guard.rolled_back(trouble, self._calls)
         if self._guard.exhausted:
-            raise NumericalError(in_python(self._guard.describe_end(trouble)))
+            raise NumericalError(self._guard.describe_end(trouble))
         self._pending = None
         self.rollbacks = self._guard.rollbacks
-        return in_python(self._guard.describe(trouble))
+        return self._guard.describe(trouble)

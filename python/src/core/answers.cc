@@ -37,7 +37,7 @@ void warn(const std::string& text) {
 
 /// Warns about rows that were left out or are out of order, and unknown categories. The caller does not hold the GIL.
 void warn_of_findings(const Rows& rows) {
-  for (const std::string& text : describe(rows.reader().findings())) warn(text);
+  for (const Message& text : describe(rows.reader().findings())) warn(text.text(argument_words));
 }
 
 struct SeriesForecast {

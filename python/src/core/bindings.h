@@ -22,6 +22,9 @@ void bind_answers(nanobind::module_& module);
 void bind_guard(nanobind::module_& module);
 void bind_constraints(nanobind::module_& module);
 
+/// Returns the words of Python for a setting of the library: "clip=1" for ("clip", "1"). See SettingWords.
+std::string argument_words(const std::string& setting, const std::string& value);
+
 /// How a call computes: what the arguments that all calls share say.
 struct CallExecution {
   Execution on;

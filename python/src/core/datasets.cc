@@ -3,6 +3,7 @@
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
+#include <array>
 #include <memory>
 #include <optional>
 #include <string>
@@ -63,8 +64,7 @@ void read_table_options(Fields& given, const std::optional<DataDescription>& ori
 }
 
 Transform parse_transform(std::string_view name) {
-  return chosen<Transform>("transform", std::string(name),
-                           {{"auto", Transform::automatic}, {"none", Transform::none}, {"log", Transform::logarithm}});
+  return named<Transform>("transform", name, std::array{"auto", "none", "log"});
 }
 
 SeriesOptions series_options(Fields& given, const std::optional<DataDescription>& origin) {
@@ -140,7 +140,14 @@ void bind_datasets(nb::module_& module) {
            [](SharedDataset& self) { return (*SharedDataset::Reading(self))->description().forecasts_an_input(); })
       .def("held_out_steps", [](SharedDataset& self) { return (*SharedDataset::Reading(self))->held_out_steps(); })
       .def("training_steps", [](SharedDataset& self) { return (*SharedDataset::Reading(self))->training_steps(); })
-      .def("reading", [](SharedDataset& self) { return (*SharedDataset::Reading(self))->reading(); })
+      .def("reading",
+           [](SharedDataset& self) {
+             std::vector<std::string> texts;
+             for (const Message& finding : (*SharedDataset::Reading(self))->reading()) {
+               texts.push_back(finding.text(argument_words));
+             }
+             return texts;
+           })
       .def("position", [](SharedDataset& self) { return (*SharedDataset::Reading(self))->position(); });
   module.def("open_text", [](const Sources& paths, double validation_fraction, bool bytes) {
     return opened([&] { return open_text(paths, {.validation_fraction = validation_fraction, .bytes = bytes}); });

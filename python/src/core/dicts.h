@@ -5,8 +5,11 @@
 #include <initializer_list>
 #include <set>
 #include <string>
+#include <type_traits>
 
 #include "arrays.h"
+#include "bindings.h"
+#include "penstock/error.h"
 #include "penstock/fields.h"
 
 /// Dictionaries of Python for structs of the library, and back.
@@ -41,6 +44,8 @@ nb::dict fields_of(const T& value) {
   visit_fields(value, [&]<class Field>(const char* name, const Field& field) {
     if constexpr (HasFields<Field>) {
       result[name] = fields_of(field);
+    } else if constexpr (std::is_same_v<Field, Message>) {
+      result[name] = nb::cast(field.text(argument_words));
     } else {
       result[name] = nb::cast(field);
     }
@@ -55,13 +60,13 @@ class Fields {
 
   /// Reads a value. Leaves `value` as it is if there is none, or None. Throws TypeError, which names the field.
   template <class T>
-  void read(const char* name, T& value) {
-    if (!dict_.contains(name)) return;
+  void read(const std::string& name, T& value) {
+    if (!dict_.contains(name.c_str())) return;
     known_.insert(name);
-    const nb::object given = dict_[name];
+    const nb::object given = dict_[name.c_str()];
     if (!given.is_none() && !nb::try_cast<T>(given, value)) {
       const std::string type = nb::cast<std::string>(given.type().attr("__name__"));
-      throw nb::type_error((std::string(name) + " must not be of type " + type).c_str());
+      throw nb::type_error((name + " must not be of type " + type).c_str());
     }
   }
   template <class T>
@@ -69,10 +74,10 @@ class Fields {
     read(name, value);
     return value;
   }
-  /// Reads all fields of a struct.
+  /// Reads all fields of a struct; `key_of` returns the key of a field's name, by default the name.
   template <HasFields T>
-  void read_all(T& value) {
-    visit_fields(value, [&](const char* name, auto& field) { read(name, field); });
+  void read_all(T& value, std::string (*key_of)(const std::string&) = nullptr) {
+    visit_fields(value, [&](const char* name, auto& field) { read(key_of == nullptr ? name : key_of(name), field); });
   }
   /// Throws Error(invalid_argument) if the dictionary has fields that were not read. `what` has them, "training".
   void finish(const char* what) const {

@@ -1,10 +1,16 @@
 #include <nanobind/nanobind.h>
 
-#include <array>
-#include <cstring>
+#include <nanobind/stl/string.h>
 
+#include <array>
+#include <charconv>
+#include <string>
+#include <system_error>
+
+#include "arrays.h"
 #include "bindings.h"
 #include "penstock/error.h"
+#include "penstock/train/settings.h"
 
 namespace penstock::python {
 namespace {
@@ -14,7 +20,34 @@ constexpr std::array kClasses = {"InvalidArgument", "BadInput",    "Incompatible
                                  "Unsupported",     "Interrupted", "OutOfMemory",  "DeviceFailure"};
 static_assert(kClasses.size() == static_cast<std::size_t>(ErrorCode::device_failure) + 1);
 
+/// Returns a text of Python; None for an empty one. Names from damaged files are not always UTF-8.
+nb::object text_or_none(const std::string& text) {
+  if (text.empty()) return nb::none();
+  return nb::steal(PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "backslashreplace"));
+}
+
+/// Raises an exception of Python with the words and the fields of an error.
+void set_error(nb::handle type, const Error& error) {
+  const nb::object raised = type(text_or_none(error.message().text(argument_words)));
+  const std::string renamed = argument_words(error.fields().argument, "");
+  raised.attr("argument") = text_or_none(renamed.empty() ? error.fields().argument : renamed);
+  raised.attr("value") = text_or_none(error.fields().value);
+  raised.attr("allowed") = text_or_none(error.fields().allowed);
+  raised.attr("remedy") = text_or_none(error.fields().remedy.text(argument_words));
+  PyErr_SetObject(type.ptr(), raised.ptr());
+}
+
 }  // namespace
+
+std::string argument_words(const std::string& setting, const std::string& value) {
+  if (setting == "norms" && !value.empty()) return std::string("end_norms") + (value == "all" ? "=True" : "=False");
+  const std::string name = argument_of(setting);
+  if (value.empty()) return name == setting ? "" : name;  // an argument of the same name needs no other words
+  double number = 0.0;
+  const auto [end, failure] = std::from_chars(value.data(), value.data() + value.size(), number);
+  const bool is_number = failure == std::errc() && end == value.data() + value.size();
+  return name + "=" + (is_number ? value : nb::cast<std::string>(nb::repr(text_or_none(value))));
+}
 
 void bind_errors(nanobind::module_&) {
   nanobind::register_exception_translator([](const std::exception_ptr& pointer, void*) {
@@ -24,11 +57,7 @@ void bind_errors(nanobind::module_&) {
       PyObject* errors = PyImport_ImportModule("penstock.errors");
       const char* const name = kClasses[static_cast<std::size_t>(error.code())];
       PyObject* type = errors == nullptr ? nullptr : PyObject_GetAttrString(errors, name);
-      // Names from damaged files are not always UTF-8.
-      const auto size = static_cast<Py_ssize_t>(std::strlen(error.what()));
-      PyObject* text = type == nullptr ? nullptr : PyUnicode_DecodeUTF8(error.what(), size, "backslashreplace");
-      if (text != nullptr) PyErr_SetObject(type, text);
-      Py_XDECREF(text);
+      if (type != nullptr) set_error(type, error);
       Py_XDECREF(type);
       Py_XDECREF(errors);
     }

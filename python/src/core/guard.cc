@@ -70,7 +70,7 @@ void bind_guard(nb::module_& module) {
            })
       .def("warning",
            [](Guard& self, Index step, double gradient_norm, double saturated) {
-             return self.warning({.step = step, .gradient_norm = gradient_norm}, saturated);
+             return self.warning({.step = step, .gradient_norm = gradient_norm}, saturated).text(argument_words);
            })
       .def("state",
            [](const Guard& self) {
@@ -86,8 +86,9 @@ void bind_guard(nb::module_& module) {
       .def("rolled_back", &Guard::rolled_back)
       .def("raise_rate", &Guard::raise_rate)
       .def("describe", &Guard::describe)
-      .def("describe_end", &Guard::describe_end)
-      .def("remedy", &Guard::remedy)
+      .def("describe_end",
+           [](const Guard& self, const Trouble& trouble) { return self.describe_end(trouble).text(argument_words); })
+      .def("remedy", [](const Guard& self, bool vanishing) { return self.remedy(vanishing).text(argument_words); })
       .def_prop_ro("exhausted", &Guard::exhausted)
       .def_prop_ro("rollbacks", [](const Guard& self) { return self.state().rollbacks; })
       .def_prop_ro("rate_factor", [](const Guard& self) { return self.state().rate_factor; });

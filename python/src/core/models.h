@@ -1,11 +1,13 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
-#include <initializer_list>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "arrays.h"
 #include "bindings.h"
@@ -58,16 +60,14 @@ class Shared {
 using SharedModel = Shared<Model>;
 using SharedDataset = Shared<std::unique_ptr<Dataset>>;
 
-/// Returns the value for the name of a choice. Throws Error(invalid_argument), which names the argument and all
-/// choices.
+/// Returns the value of an enumeration whose names are given in their order. Throws Error(invalid_argument), which
+/// names the argument and all names.
 template <class Enum>
-Enum chosen(const char* argument, const std::string& text, std::initializer_list<std::pair<const char*, Enum>> values) {
-  std::string names;
-  for (const auto& [name, value] : values) {
-    if (text == name) return value;
-    names += (names.empty() ? "'" : ", '") + std::string(name) + "'";
-  }
-  refuse(std::string(argument) + " must be one of " + names + ", not '" + text + "'");
+Enum named(const char* argument, std::string_view text, const auto& names) {
+  std::vector<std::string> all(names.begin(), names.end());
+  const auto found = std::ranges::find(all, text);
+  if (found == all.end()) fail_choice(argument, text, std::move(all));
+  return static_cast<Enum>(found - all.begin());
 }
 
 /// Returns how to compute this work; if the device is to be chosen, on the one that takes less time.

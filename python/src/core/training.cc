@@ -25,13 +25,16 @@ FitRequest request_from(const nb::dict& fields) {
   FitRequest request;
   TrainOptions& options = request.train;
   Fields given(fields);
-  given.read_all(options);
-  given.read_all(request);
-  options.loss = chosen<Loss>(
-      "loss", given.get<string>("loss", "auto"),
-      {{"auto", Loss::automatic}, {"cross_entropy", Loss::cross_entropy}, {"mse", Loss::mse}, {"mae", Loss::mae}});
-  options.optimizer = chosen<Optimizer>("optimizer", given.get<string>("optimizer", "adamw"),
-                                        {{"adamw", Optimizer::adamw}, {"sgd", Optimizer::sgd}});
+  given.read_all(options, argument_of);
+  given.read_all(request, argument_of);
+  options.loss = named<Loss>("loss", given.get<string>("loss", loss_names[0]), loss_names);
+  options.optimizer =
+      named<Optimizer>("optimizer", given.get<string>("optimizer", optimizer_names[0].name), optimizer_names);
+  const TrainOptions usual;
+  request.layers = options.optimizer != usual.optimizer;
+  for_each_setting([&](const auto& setting) {
+    request.layers |= setting.of_layers() && options.*setting.member != usual.*setting.member;
+  });
   const auto precision = given.get<std::optional<string>>("precision");
   const CallExecution execution("auto", given.get<string>("device", "cpu"), given.get<int>("threads"),
                                 given.get<bool>("exact"), precision.value_or("full"));
@@ -97,7 +100,7 @@ nb::dict run_fit(SharedModel& shared, SharedDataset& data, const nb::dict& field
                  nb::handle validation) {
   Reports reports(progress, validation);
   const FitRequest request = request_from(fields);
-  check_outputs({}, training_outputs(request, {"checkpoint", "metrics", "tensorboard"}), advice_to_remove);
+  check_outputs({}, training_outputs(request.train, request.seeds), advice_to_remove);
   FitPlan plan;
   FitResult result;
   {
@@ -119,7 +122,7 @@ nb::dict run_fit(SharedModel& shared, SharedDataset& data, const nb::dict& field
                   {"interrupted", result.interrupted},
                   {"stopped_early", result.stopped_early},
                   {"model_step", result.model_step},
-                  {"gave_up", result.gave_up},
+                  {"gave_up", result.gave_up.text(argument_words)},
                   {"checkpoint_error", result.checkpoint_error},
                   {"validation", scored ? nb::object(fields_of(*result.validation)) : nb::none()},
                   {"weight", result.weight()},
@@ -143,6 +146,17 @@ nb::dict run_evaluation(SharedModel& shared, SharedDataset& data, const nb::dict
   return fields_of(evaluation);
 }
 
+/// Returns for each option of training that the program has its argument in train(), its default and its help.
+nb::list describe_settings() {
+  nb::list all;
+  for_each_setting([&](const auto& setting) {
+    if (setting.group != SettingGroup::hidden) {
+      all.append(nb::make_tuple(setting.argument, TrainOptions().*setting.member, setting.help));
+    }
+  });
+  return all;
+}
+
 /// Returns the device for which defaults are chosen. "auto" is decided only with the model, so its defaults are those
 /// for the CPU.
 Device device_of_defaults(const std::string& device) { return device == "auto" ? Device::cpu() : parse_device(device); }
@@ -164,6 +178,7 @@ std::pair<double, double> run_filters(SharedModel& shared, SharedDataset& data, 
 }  // namespace
 
 void bind_training(nb::module_& module) {
+  module.def("train_settings", &describe_settings);
   module.def("fit", &run_fit, nb::arg("model"), nb::arg("data"), nb::arg("request"), nb::arg("progress").none(),
              nb::arg("validation").none());
   module.def("suggest_spec", [](SharedDataset& data, const std::string& cell, const std::string& device) {

@@ -16,21 +16,21 @@ std::string to_string(Device device) {
 
 namespace {
 
-/// Returns the device meant by a name that other programs use: ", did you mean cuda:1?" for "gpu:1".
+/// Returns the device meant by a name that other programs use: "did you mean cuda:1?" for "gpu:1".
 std::string device_meant(std::string_view text) {
   const std::string name = lower_case(text);
   for (const char* other : {"mps", "metal", "rocm", "hip", "xpu", "tpu", "npu", "opencl", "vulkan"}) {
-    if (name.starts_with(other)) return "; of GPUs only NVIDIA's are used";
+    if (name.starts_with(other)) return "Penstock uses NVIDIA GPUs only";
   }
-  if (name == "cpu" || name.starts_with("cpu:")) return ", did you mean cpu?";
+  if (name == "cpu" || name.starts_with("cpu:")) return "did you mean cpu?";
   for (const std::string_view device : {"cpu", "cuda"}) {  // with letters in another order
-    if (std::ranges::is_permutation(name, device)) return fmt::format(", did you mean {}?", device);
+    if (std::ranges::is_permutation(name, device)) return fmt::format("did you mean {}?", device);
   }
   const bool gpu = name.starts_with("gpu") || name.starts_with("cuda") || name.starts_with("nvidia");
   const std::size_t digit = name.find_first_of("0123456789");
   const bool number = digit != name.npos && name.find_first_not_of("0123456789", digit) == name.npos;
   if (!gpu && digit != 0) return "";
-  return number ? fmt::format(", did you mean cuda:{}?", name.substr(digit)) : ", did you mean cuda?";
+  return number ? fmt::format("did you mean cuda:{}?", name.substr(digit)) : "did you mean cuda?";
 }
 
 }  // namespace
@@ -45,8 +45,11 @@ Device parse_device(std::string_view text) {
     const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), index);
     if (error == std::errc() && end == number.data() + number.size() && index >= 0) return Device::cuda(index);
   }
-  fail(ErrorCode::invalid_argument, "device must be cpu, cuda or cuda:N with the number of a GPU, not {}{}",
-       in_quotes(text), device_meant(text));
+  fail_argument({.argument = "device",
+                 .value = std::string(text),
+                 .allowed = "cpu, cuda or cuda:N with the number of a GPU",
+                 .remedy = device_meant(text)},
+                in_quotes(text));
 }
 
 std::string_view to_string(DType type) {

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/quote.h"
 #include "penstock/error.h"
 #include "penstock/types.h"
 
@@ -42,14 +43,14 @@ class FieldReader {
   std::string string(const char* field) { return get(field, &Json::is_string, "a string").get<std::string>(); }
   const Json& array(const char* field) { return get(field, &Json::is_array, "an array"); }
   const Json& object(const char* field) { return get(field, &Json::is_object, "an object"); }
-  /// Reads a name with `parse`, which must throw Error(invalid_argument) "<field> must be ..." for unknown names.
+  /// Reads a name with `parse`, which must call fail_choice() for unknown names.
   template <class Parse>
   auto parsed(const char* field, const Parse& parse) {
     const std::string name = string(field);
     try {
       return parse(name);
     } catch (const Error& error) {
-      refuse(field, std::string(error.what()).substr(std::string_view(field).size() + 1));
+      refuse(field, fmt::format("must be {}, not {}", error.fields().allowed, in_quotes(name)));
     }
   }
 

@@ -26,7 +26,7 @@ constexpr std::string_view name_of(const Names<count>& names, Enum value) {
 template <class Enum, std::size_t count>
 Enum parse_name(std::string_view what, const Names<count>& names, std::string_view text) {
   const auto found = std::ranges::find(names, text);
-  require(found != names.end(), "{} must be one of {}, not {}", what, fmt::join(names, ", "), in_quotes(text));
+  if (found == names.end()) fail_choice(what, text, {names.begin(), names.end()});
   return static_cast<Enum>(found - names.begin());
 }
 

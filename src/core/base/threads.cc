@@ -142,8 +142,8 @@ int default_threads() {
 }
 
 int resolve_threads(int requested) {
-  require(requested >= 0 && requested <= most_threads, "threads must be 0 (all cores) to {}, not {}", most_threads,
-          requested);
+  require_argument(requested >= 0 && requested <= most_threads, "threads", requested, "0 (all cores) to {}",
+                   most_threads);
   return requested == 0 ? default_threads() : requested;
 }
 

@@ -128,9 +128,9 @@ void Model::minimise(std::function<double(const Solution&)> cost, std::function<
 void Model::stop_when(std::function<bool()> stop) { store_->stop = std::move(stop); }
 
 void Model::limit(const Limits& limits) {
-  penstock::require(limits.seconds > 0, "seconds must be above 0, not {}", limits.seconds);
-  penstock::require(limits.bytes >= 1, "bytes must be at least 1, not {}", limits.bytes);
-  penstock::require(limits.solutions >= 1, "solutions must be at least 1, not {}", limits.solutions);
+  penstock::require_argument(limits.seconds > 0, "seconds", limits.seconds, "above 0");
+  penstock::require_argument(limits.bytes >= 1, "bytes", limits.bytes, "at least 1");
+  penstock::require_argument(limits.solutions >= 1, "solutions", limits.solutions, "at least 1");
   store_->limits = limits;
   store_->limited_at = std::chrono::steady_clock::now();
 }

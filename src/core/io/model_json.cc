@@ -79,13 +79,6 @@ constexpr auto texts_fields = [](auto& of, auto& labels) {
   of.field("longest", labels.longest_text);
 };
 
-Task parse_task(std::string_view text) {
-  for (const Task task : {Task::language, Task::forecast, Task::classify}) {
-    if (text == to_string(task)) return task;
-  }
-  fail(ErrorCode::invalid_argument, "task must be language, forecast or classify, not {}", in_quotes(text));
-}
-
 /// Files from before some fields hold tables with a header, points and no gaps.
 constexpr auto data_fields = [](auto& of, auto& data) {
   of.named("task", data.task, parse_task);

@@ -164,8 +164,11 @@ constexpr Known known_kinds[] = {
     {FileKind::manual, "a manual page", [](std::string_view head) { return begins(head, {".TH "}); }},
 };
 
-std::string called(const OutputFile& output) {
-  return output.path == "-" ? output.role : output.role + " " + output.path;
+/// Refuses an output, with its role as the caller names it: "--metrics log.jsonl would overwrite DATA".
+[[noreturn]] void refuse(const OutputFile& output, const std::string& problem, const Message::Part& end = "") {
+  throw Error(ErrorCode::invalid_argument,
+              {the_argument(output.role), output.path == "-" ? "" : " " + output.path, problem, end},
+              {.argument = output.role, .value = output.path});
 }
 
 const char* name_of(FileKind kind) { return std::ranges::find(known_kinds, kind, &Known::kind)->name; }
@@ -177,8 +180,8 @@ void check_kind(const OutputFile& output, std::string_view advice) {
   const auto* const found = std::ranges::find_if(known_kinds, [&](const Known& known) { return known.is(head); });
   const bool known = found != std::end(known_kinds);
   if (known && found->kind == output.kind) return;
-  fail(ErrorCode::invalid_argument, "{} is there already, {}not {}; {}", called(output),
-       known ? std::string(found->name) + ", " : "", name_of(output.kind), advice);
+  refuse(output, fmt::format(" is there already, {}not {}; {}", known ? std::string(found->name) + ", " : "",
+                             name_of(output.kind), advice));
 }
 
 }  // namespace
@@ -192,13 +195,13 @@ void check_outputs(const std::vector<InputFile>& inputs, const std::vector<Outpu
     const std::optional<Place> place = place_of(output.path, STDOUT_FILENO);
     for (std::size_t i = 0; place && i < read.size(); ++i) {
       if (std::ranges::find(read[i], *place) == read[i].end()) continue;
-      fail(ErrorCode::invalid_argument, "{} would overwrite {}", called(output), inputs[i].role);
+      refuse(output, " would overwrite ", the_argument(inputs[i].role));
     }
     const auto same = place ? std::ranges::find(written, place) : written.end();
     if (same != written.end()) {
       const OutputFile& other = outputs[static_cast<std::size_t>(same - written.begin())];
-      fail(ErrorCode::invalid_argument, "{} and {} must be different files, not both {}", other.role, output.role,
-           output.path);
+      throw Error(ErrorCode::invalid_argument, {the_argument(other.role), " and ", the_argument(output.role),
+                                                " must be different files, not both " + output.path});
     }
     written.push_back(place);
   }

@@ -13,8 +13,8 @@ void fail_for_memory(Device device, const MemoryNeed& need, const std::string& r
   } catch (const std::exception&) {
     // There is too little to plan it, too.
   }
-  fail(ErrorCode::out_of_memory, "{} needs {} on {}: {}; {}", need.work, amount, to_string(device), reason,
-       need.remedy);
+  fail_with(ErrorCode::out_of_memory, need.remedy, "{} needs {} on {}: {}", need.work, amount, to_string(device),
+            reason);
 }
 
 }  // namespace penstock::nn

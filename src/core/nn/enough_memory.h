@@ -15,7 +15,7 @@ namespace penstock::nn {
 struct MemoryNeed {
   std::string work;                    ///< Name of the work: "a training step of 64 x 512"
   std::function<std::size_t()> bytes;  ///< Returns the bytes that the work needs; called only for a message
-  std::string remedy;                  ///< Advice: "the option 'batch' lowers that"
+  Message remedy;                      ///< Advice: "the option 'batch' lowers that"
 };
 
 /// Throws Error(out_of_memory) with the needed bytes, the free memory (`reason`) and the advice.

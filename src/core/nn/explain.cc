@@ -90,8 +90,8 @@ std::vector<PlanReport> explain(const LayerQuestion& question) {
           question.steps);
   require(std::min(question.input, question.hidden) >= 1 && std::max(question.input, question.hidden) <= most,
           "input and hidden must be 1 to {}, not {} and {}", most, question.input, question.hidden);
-  require(question.heads >= 1 && question.hidden % question.heads == 0, "heads ({}) must divide hidden ({})",
-          question.heads, question.hidden);
+  require_about(question.heads >= 1 && question.hidden % question.heads == 0, "heads", " ({}) must divide hidden ({})",
+                question.heads, question.hidden);
   Execution execution = question.execution;
   const plan::Machine machine = machine_asked(execution, question.chip);
   ops::Target target = model_target(question.rows, question.steps, execution);

@@ -441,18 +441,18 @@ class Tuner {
 void check_tuning(const TuneOptions& options) {
   constexpr int most = 1000;
   constexpr double longest = 3600;
-  require(options.seconds > 0 && options.seconds <= longest, "seconds must be above 0 and at most {}, not {}", longest,
-          options.seconds);
-  require(options.candidates >= 1 && options.candidates <= most, "candidates must be 1 to {}, not {}", most,
-          options.candidates);
-  require(options.margin >= 0 && options.margin < 1, "margin must be 0 to 1, not {}", options.margin);
+  require_argument(options.seconds > 0 && options.seconds <= longest, "seconds", options.seconds,
+                   "above 0 and at most {}", longest);
+  require_argument(options.candidates >= 1 && options.candidates <= most, "candidates", options.candidates, "1 to {}",
+                   most);
+  require_argument(options.margin >= 0 && options.margin < 1, "margin", options.margin, "0 to 1");
 }
 
 }  // namespace
 
 std::vector<TunedWork> tune(const LayerQuestion& question, const TuneOptions& options) {
   check_tuning(options);
-  require(question.chip.empty(), "chip must be empty, not '{}': what is measured must be there", question.chip);
+  require_argument(question.chip.empty(), "chip", question.chip, "empty, since a chip has to be there to be measured");
   explain(question);  // refuses what is impossible
   RecurrentSpec spec{.cell = question.cell, .input_size = question.input, .hidden_size = question.hidden};
   spec.heads = question.heads;

@@ -70,7 +70,7 @@ std::vector<plan::MeasuredTime> measured_times(const std::vector<TunedWork>& wor
 }  // namespace
 
 TunedCosts tune_costs(const std::vector<TunedWork>& works, Device device, double seconds) {
-  require(seconds > 0, "seconds must be above 0, not {}", seconds);
+  require_argument(seconds > 0, "seconds", seconds, "above 0");
   const MachineCosts before = costs_of(device);
   std::vector<double> values;
   for (const auto& [name, value] : before.costs) values.push_back(value);

@@ -18,17 +18,17 @@ void check_dtype(DType dtype, Device device, bool stores_bf16) {
 
 void check_extent(const FormExtent& extent, bool lengths) {
   constexpr Index most = Index{1} << 31;
-  require(extent.rows >= 1 && extent.rows < most, "rows must be 1 to {}, not {}", most - 1, extent.rows);
-  require(extent.steps >= 1 && extent.steps < most, "steps must be 1 to {}, not {}", most - 1, extent.steps);
-  require(extent.positions >= 0 && extent.positions <= extent.rows * extent.steps,
-          "positions must be 0 to {} (rows x steps), not {}", extent.rows * extent.steps, extent.positions);
+  require_argument(extent.rows >= 1 && extent.rows < most, "rows", extent.rows, "1 to {}", most - 1);
+  require_argument(extent.steps >= 1 && extent.steps < most, "steps", extent.steps, "1 to {}", most - 1);
+  require_argument(extent.positions >= 0 && extent.positions <= extent.rows * extent.steps, "positions",
+                   extent.positions, "0 to {} (rows x steps)", extent.rows * extent.steps);
   require(extent.positions == 0 || !lengths, "lengths and positions exclude each other: rows are padded or packed");
 }
 
 void check_alignment(int alignment, DType dtype) {
   const bool power = alignment == 2 || alignment == 4 || alignment == 8 || alignment == 16;
-  require(power && alignment >= static_cast<int>(std::min<std::size_t>(size_of(dtype), 16)),
-          "alignment must be {}, a power of two, to 16, not {}", size_of(dtype), alignment);
+  require_argument(power && alignment >= static_cast<int>(std::min<std::size_t>(size_of(dtype), 16)), "alignment",
+                   alignment, "{}, a power of two, to 16", size_of(dtype));
 }
 
 void require_device(const Context& context, Device device) {

@@ -50,9 +50,10 @@ const CellTraits& cell_traits(std::string_view name) {
     if (traits.info.name == name) return traits;
   }
   if (const CellTraits* const defined = find_custom_cell(name)) return *defined;
-  std::string known;
-  for (const CellInfo& cell : cells()) known += (known.empty() ? "" : ", ") + std::string(cell.name);
-  fail(ErrorCode::invalid_argument, "cell must be one of {}, not '{}'", known + custom_cell_names(), name);
+  std::vector<std::string> known;
+  for (const CellInfo& cell : cells()) known.emplace_back(cell.name);
+  std::ranges::move(custom_cell_names(), std::back_inserter(known));
+  fail_choice("cell", name, std::move(known));
 }
 
 }  // namespace plan

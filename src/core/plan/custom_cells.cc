@@ -49,10 +49,10 @@ class CustomCells {
     return *place->second;
   }
 
-  std::string names() const {
+  std::vector<std::string> names() const {
     const std::shared_lock lock(mutex_);
-    std::string all;
-    for (const auto& [name, cell] : cells_) all += ", " + name;
+    std::vector<std::string> all;
+    for (const auto& [name, cell] : cells_) all.push_back(name);
     return all;
   }
 
@@ -112,7 +112,7 @@ const CellTraits& add_custom_cell(custom::CustomCell cell, std::string_view sour
 
 const std::string& custom_cell_json(const CellTraits& traits) { return custom_cells().find(traits.info.name)->json; }
 
-std::string custom_cell_names() { return custom_cells().names(); }
+std::vector<std::string> custom_cell_names() { return custom_cells().names(); }
 
 }  // namespace plan
 

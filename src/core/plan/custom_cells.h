@@ -18,7 +18,7 @@ const CellTraits& add_custom_cell(custom::CustomCell cell, std::string_view sour
 /// The JSON text of a custom cell.
 const std::string& custom_cell_json(const CellTraits& traits);
 
-/// Names of all custom cells, each after ", ".
-std::string custom_cell_names();
+/// Returns the names of all custom cells.
+std::vector<std::string> custom_cell_names();
 
 }  // namespace penstock::plan

@@ -119,13 +119,13 @@ const std::vector<GpuModel>& known_gpus() {
 
 GpuModel named_gpu(std::string_view name) {
   const std::string wanted = plain(name);
-  std::string known;
+  std::vector<std::string> known;
   for (const GpuModel& gpu : known_gpus()) {
     const std::string full = plain(gpu.name), architecture = fmt::format("sm{}", gpu.architecture());
     if (wanted == full || "rtx" + wanted == full || wanted == architecture) return gpu;
-    known += fmt::format("{}{} (sm_{})", known.empty() ? "" : ", ", gpu.name, gpu.architecture());
+    known.push_back(fmt::format("{} (sm_{})", gpu.name, gpu.architecture()));
   }
-  fail(ErrorCode::invalid_argument, "chip must be one of {}, not '{}'", known, name);
+  fail_choice("chip", name, std::move(known));
 }
 
 void fill_in(GpuModel& gpu) {

@@ -26,8 +26,8 @@ void require_features(const DataDescription& data, Index rows, std::size_t given
 void require_near(std::span<const float> features) {
   const auto near = [](float value) { return std::abs(static_cast<double>(value)) <= Column::furthest; };
   const auto far = std::ranges::find_if_not(features, near);
-  require(far == features.end(), "features must be numbers of at most {:g}, not {}", Column::furthest,
-          far == features.end() ? 0.0f : *far);
+  require_argument(far == features.end(), "features", far == features.end() ? 0.0f : *far, "numbers of at most {:g}",
+                   Column::furthest);
 }
 
 /// Outputs that are not finite come of a state that is not, or soon will make one: whatever follows would be lost.
@@ -96,7 +96,7 @@ std::vector<float> push_all(Session& session, std::size_t steps, const Push& pus
       if (error.code() == ErrorCode::interrupted || error.code() == ErrorCode::invalid_argument)
         session.restore(before);
       if (error.code() == ErrorCode::interrupted) throw;
-      throw Error(error.code(), fmt::format("step {}: {}", t, error.what()));
+      throw error.within(fmt::format("step {}: ", t));
     }
   }
   return outputs;
@@ -133,10 +133,11 @@ void Session::restore(std::span<const float> state) {
 }
 
 SessionBatch::SessionBatch(const Model& model, Index rows, const Execution& execution) {
-  require(rows >= 1, "rows must be at least 1, not {}", rows);
+  require_argument(rows >= 1, "rows", rows, "at least 1");
   const auto need = [&] {
-    return nn::MemoryNeed{fmt::format("a session of {} rows", rows), [&] { return bytes_of(model, rows, execution); },
-                          "fewer rows (the option 'streams') need less"};
+    return nn::MemoryNeed{fmt::format("a session of {} rows", rows),
+                          [&] { return bytes_of(model, rows, execution); },
+                          {"fewer rows (", the_option("streams"), ") need less"}};
   };
   impl_ = nn::with_enough_memory(execution.device, need,
                                  [&] { return std::make_unique<Impl>(model.impl(), rows, execution); });
@@ -171,7 +172,7 @@ void SessionBatch::generate(const Sampling& sampling, Index steps, std::span<std
   const DataDescription& data = held().rows.data();
   require_tokens(data);
   require(data.task == Task::language, "a model generates that was trained to continue a text, not for another task");
-  require(steps >= 0, "steps must not be negative, not {}", steps);
+  require_argument(steps >= 0, "steps", steps, "at least 0");
   require(static_cast<Index>(tokens.size()) == rows() * steps, "tokens must hold {} values (rows {}, steps {}), not {}",
           rows() * steps, rows(), steps, tokens.size());
   held().rows.generate(sampling, steps, tokens.data());

@@ -116,7 +116,7 @@ std::span<const float> SessionRows::push(const float* features) {
 }
 
 void SessionRows::reset(Index row) {
-  require(row >= 0 && row < rows(), "row must be in 0..{}, not {}", rows() - 1, row);
+  require_argument(row >= 0 && row < rows(), "row", row, "in 0..{}", rows() - 1);
   for (const graph::Value& value : workspace_->program().graph().values()) {
     if (value.home != graph::Home::state_in) continue;
     const Index width = value.width / value.states;
@@ -133,7 +133,7 @@ std::vector<float> SessionRows::state() const {
 }
 
 void SessionRows::seed(Index row, std::uint64_t seed) {
-  require(row >= 0 && row < rows(), "row must be in 0..{}, not {}", rows() - 1, row);
+  require_argument(row >= 0 && row < rows(), "row", row, "in 0..{}", rows() - 1);
   keys_[static_cast<std::size_t>(row)] = counter_random::key_of(seed, 0);
   counters_[static_cast<std::size_t>(row)] = 0;
   seeded_ = true;

@@ -31,7 +31,7 @@ void check_batch(Index rows, Index steps) {
 }
 
 void check_validation_fraction(double fraction) {
-  require(fraction >= 0.0 && fraction <= 0.5, "validation_fraction must be in [0, 0.5], not {}", fraction);
+  require_argument(fraction >= 0.0 && fraction <= 0.5, "validation_fraction", fraction, "in [0, 0.5]");
 }
 
 Index held_out(Index count, double fraction) {

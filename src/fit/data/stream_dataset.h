@@ -31,10 +31,10 @@ class StreamDataset : public Dataset {
   void next(Index rows, Index steps, Example& example) override;
   bool validation(Index i, Index rows, Index steps, Example& example) const override;
 
-  std::vector<std::string> reading() const override { return reading_; }
-  void set_reading(std::vector<std::string> findings) { reading_ = std::move(findings); }
+  std::vector<Message> reading() const override { return reading_; }
+  void set_reading(std::vector<Message> findings) { reading_ = std::move(findings); }
   /// Adds a finding unless it is empty.
-  void add_reading(std::string finding) {
+  void add_reading(Message finding) {
     if (!finding.empty()) reading_.push_back(std::move(finding));
   }
 
@@ -62,7 +62,7 @@ class StreamDataset : public Dataset {
   std::vector<Index> starts_;
   std::vector<Index> positions_;  // next step of each row; empty before the first batch
   const char* kind_;
-  std::vector<std::string> reading_;
+  std::vector<Message> reading_;
   std::vector<Index> places_;  // of the last training batch
 };
 

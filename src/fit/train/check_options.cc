@@ -1,78 +1,89 @@
 #include "train/check_options.h"
 
-#include <cmath>
+#include <fmt/ranges.h>
 
-#include "base/names.h"
+#include <algorithm>
+#include <cmath>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include "base/check.h"
 #include "base/threads.h"
 
-namespace penstock::training {
+namespace penstock {
+
+bool SettingRange::contains(double value) const {
+  const bool low = above_least ? value > least : value >= least;
+  return std::isfinite(value) && low && (below_most ? value < most : value <= most);
+}
+
+std::string SettingRange::text() const {
+  const bool has_most = std::isfinite(most);
+  if (!std::isfinite(least)) return "a finite number";
+  if (has_most && !above_least && !below_most) return fmt::format("{:g} to {:g}", least, most);
+  std::string text = fmt::format("{} {:g}", above_least ? "greater than" : "at least", least);
+  if (has_most) text += fmt::format(" and {} {:g}", below_most ? "below" : "at most", most);
+  return text;
+}
+
+namespace training {
 
 namespace {
 
-void check_positive(const char* name, double value) {
-  require(std::isfinite(value) && value > 0.0, "{} must be positive, not {}", name, value);
+template <class T>
+void check(const Setting<T>& setting, const TrainOptions& options) {
+  if constexpr (std::is_arithmetic_v<T>) {
+    const T value = options.*setting.member;
+    require_argument(setting.range.contains(static_cast<double>(value)), setting.name, value, "{}",
+                     setting.range.text());
+  }
 }
 
-void check_not_negative(const char* name, auto value) {
-  require(std::isfinite(value) && value >= 0, "{} must not be negative, not {}", name, value);
-}
+const char* name(Loss loss) { return loss_names[static_cast<std::size_t>(loss)]; }
 
-void check_at_least_one(const char* name, Index value) {
-  require(value >= 1, "{} must be at least 1, not {}", name, value);
-}
-
-void check_fraction(const char* name, double value) {
-  require(value >= 0.0 && value <= 1.0, "{} must be 0 to 1, not {}", name, value);
-}
-
-void check_below_one(const char* name, double value) {
-  require(value >= 0.0 && value < 1.0, "{} must be in [0, 1), not {}", name, value);
-}
-
-std::string_view name(Loss loss) {
-  constexpr Names<4> names = {"auto", "cross_entropy", "mse", "mae"};
-  return name_of(names, loss);
+/// Returns whether a run with these options resumes only with the same value of a setting.
+template <class T>
+bool is_fixed(const Setting<T>& setting, const TrainOptions& options) {
+  switch (setting.identity) {
+    case SettingIdentity::free:
+      return false;
+    case SettingIdentity::fixed:
+      return true;
+    case SettingIdentity::if_changed:  // because older checkpoints do not have it
+      return options.*setting.member != TrainOptions().*setting.member;
+    case SettingIdentity::with_patience:
+      return options.patience > 0;
+    case SettingIdentity::with_optimizer:
+      return std::ranges::any_of(
+          optimizer_names[static_cast<std::size_t>(options.optimizer)].settings,
+          [&](const char* name) { return name != nullptr && setting.name == std::string(name); });
+  }
+  return false;
 }
 
 }  // namespace
 
 void check_batches(const TrainOptions& options) {
-  check_at_least_one("batch", options.batch);
-  check_at_least_one("length", options.length);
-  check_not_negative("validation_batches", options.validation_batches);
+  for_each_setting([&](const auto& setting) {
+    const std::string_view name = setting.name;
+    if (name == "batch" || name == "length" || name == "validation_batches") check(setting, options);
+  });
 }
 
 void check_options(const TrainOptions& options, const Dataset& data) {
-  check_not_negative("max_steps", options.max_steps);
-  check_not_negative("max_seconds", options.max_seconds);
-  check_not_negative("max_epochs", options.max_epochs);
+  for_each_setting([&](const auto& setting) { check(setting, options); });
   if (data.training_steps() <= 0) {
-    require(options.max_epochs == 0.0, "max_epochs means nothing for data that are generated without end");
-    require(options.max_steps > 0 || options.max_seconds > 0.0,
-            "max_steps or max_seconds must be given for data that are generated without end");
+    require_about(options.max_epochs == 0.0, "max_epochs", " needs data that end, and these are generated without end");
+    require_about(options.max_steps > 0 || options.max_seconds > 0.0, "max_steps",
+                  " or max_seconds must be given for data that are generated without end");
   }
-  check_batches(options);
-  check_positive("learning_rate", options.learning_rate);
-  check_not_negative("weight_decay", options.weight_decay);
-  require(options.learning_rate * options.weight_decay < 1.0,
-          "learning_rate times weight_decay must be below 1, not {}", options.learning_rate * options.weight_decay);
-  check_below_one("beta1", options.beta1);
-  check_below_one("beta2", options.beta2);
-  check_positive("epsilon", options.epsilon);
-  check_below_one("momentum", options.momentum);
-  check_fraction("warmup", options.warmup);
-  check_fraction("final_rate", options.final_rate);
-  check_not_negative("clip", options.clip);
-  check_at_least_one("give_up_after", options.give_up_after);
-  check_not_negative("rollbacks", options.rollbacks);
-  check_not_negative("validate_every", options.validate_every);
-  check_not_negative("validate_steps", options.validate_steps);
-  check_not_negative("patience", options.patience);
-  require(options.patience == 0 || options.validate_steps > 0,
-          "patience counts validations by steps: validate_steps must be given too");
-  check_not_negative("log_every", options.log_every);
-  check_not_negative("checkpoint_every", options.checkpoint_every);
-  check_enum("optimizer", options.optimizer, Optimizer::sgd);
+  require_about(options.learning_rate * options.weight_decay < 1.0, "learning_rate",
+                " times weight_decay must be below 1, not {}", options.learning_rate * options.weight_decay);
+  require_about(options.patience == 0 || options.validate_steps > 0, "patience",
+                " counts validations by steps: validate_steps must be given too");
+  check_enum("optimizer", options.optimizer, static_cast<Optimizer>(optimizer_names.size() - 1));
   check_enum("execution.algorithm", options.execution.algorithm, Algorithm::scan);
   check_enum("execution.precision", options.execution.precision, Precision::f16);
   resolve_threads(options.execution.threads);
@@ -80,38 +91,24 @@ void check_options(const TrainOptions& options, const Dataset& data) {
 }
 
 Loss resolve_loss(Loss loss, Task task) {
-  check_enum("loss", loss, Loss::mae);
+  check_enum("loss", loss, static_cast<Loss>(loss_names.size() - 1));
   const bool forecast = task == Task::forecast;
   if (loss == Loss::automatic) return forecast ? Loss::mse : Loss::cross_entropy;
-  require((loss == Loss::cross_entropy) != forecast, "loss {} does not fit a task with {}", name(loss),
-          forecast ? "numeric targets (mse, mae)" : "classes (cross_entropy)");
+  const std::span regression = std::span(loss_names).subspan(static_cast<std::size_t>(Loss::mse));
+  require_about(
+      (loss == Loss::cross_entropy) != forecast, "loss", " {} does not fit a task with {}", name(loss),
+      forecast ? fmt::format("numeric targets ({})", fmt::join(regression, ", ")) : "classes (cross_entropy)");
   return loss;
 }
 
 nlohmann::json identity(const TrainOptions& options, Task task) {
-  nlohmann::json result = {{"batch", options.batch},
-                           {"length", options.length},
-                           {"carry_state", options.carry_state},
-                           {"loss", name(resolve_loss(options.loss, task))},
-                           {"learning_rate", options.learning_rate},
-                           {"weight_decay", options.weight_decay},
-                           {"warmup", options.warmup},
-                           {"final_rate", options.final_rate},
-                           {"clip", options.clip},
-                           {"seed", options.seed}};
-  if (options.patience > 0) {  // which changes the weights; without it a run is what it was before there was any
-    result["patience"] = options.patience;
-    result["validate_steps"] = options.validate_steps;
-  }
-  // Only where it differs from the default, because older checkpoints do not have it.
-  if (options.rollbacks != TrainOptions().rollbacks) result["rollbacks"] = options.rollbacks;
-  if (options.optimizer == Optimizer::adamw) {
-    result.update(
-        {{"optimizer", "adamw"}, {"beta1", options.beta1}, {"beta2", options.beta2}, {"epsilon", options.epsilon}});
-  } else {
-    result.update({{"optimizer", "sgd"}, {"momentum", options.momentum}});
-  }
+  nlohmann::json result = {{"loss", name(resolve_loss(options.loss, task))},
+                           {"optimizer", optimizer_names[static_cast<std::size_t>(options.optimizer)].name}};
+  for_each_setting([&](const auto& setting) {
+    if (is_fixed(setting, options)) result[setting.name] = options.*setting.member;
+  });
   return result;
 }
 
-}  // namespace penstock::training
+}  // namespace training
+}  // namespace penstock

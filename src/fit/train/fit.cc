@@ -71,7 +71,7 @@ class Fit {
 
   void add(FitResult::Member member) {
     const Progress before = result_.last;
-    const std::string gave_up = result_.gave_up;
+    const Message gave_up = result_.gave_up;
     static_cast<TrainResult&>(result_) = member.result;
     result_.last.step += before.step;
     result_.last.seconds += before.seconds;
@@ -123,14 +123,13 @@ std::string member_path(const std::string& path, Index number) {
   return number == 0 || path.empty() ? path : fmt::format("{}.{}", path, number + 1);
 }
 
-std::vector<OutputFile> training_outputs(const FitRequest& request, const std::array<const char*, 3>& names) {
-  const TrainOptions& train = request.train;
+std::vector<OutputFile> training_outputs(const TrainOptions& options, Index models) {
   std::vector<OutputFile> files;
   constexpr Index most = 1000;  // beyond all ensembles; the number is checked later
-  for (Index i = 0; i < std::min(request.seeds, most); ++i) {
-    files.push_back({names[0], member_path(train.checkpoint_path, i), FileKind::checkpoint});
-    files.push_back({names[1], member_path(train.metrics_path, i), FileKind::metrics});
-    files.push_back({names[2], member_path(train.tensorboard_path, i)});
+  for (Index i = 0; i < std::min(models, most); ++i) {
+    files.push_back({"checkpoint_path", member_path(options.checkpoint_path, i), FileKind::checkpoint});
+    files.push_back({"metrics_path", member_path(options.metrics_path, i), FileKind::metrics});
+    files.push_back({"tensorboard_path", member_path(options.tensorboard_path, i)});
   }
   return files;
 }
@@ -144,12 +143,12 @@ Model new_model(const ModelSpec& spec, const Dataset& data, std::uint64_t seed, 
 
 FitResult fit(Model& model, Dataset& data, const FitPlan& plan, const FitCallbacks& callbacks) {
   const Index seeds = plan.request.seeds;
-  require(seeds >= 1, "seeds must be at least 1, not {}", seeds);
+  require_argument(seeds >= 1, "seeds", seeds, "at least 1");
   if (plan.trains_layers()) {
     try {
       model.check_members(seeds);
     } catch (const Error& error) {
-      fail(error.code(), "the option 'seeds={}': {}", seeds, error.what());
+      throw error.within({the_option("seeds", fmt::format("{}", seeds)), ": "});
     }
   }
   return Fit(model, data, plan, callbacks).run();

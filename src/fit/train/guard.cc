@@ -6,6 +6,7 @@
 #include <numeric>
 #include <utility>
 
+#include "base/check.h"
 #include "base/counted.h"
 
 namespace penstock {
@@ -98,18 +99,20 @@ void Guard::accept(const StepSeen& step) {
   ++memory.accepted;
 }
 
-std::string Guard::warning(const StepSeen& step, double saturated) {
+Message Guard::warning(const StepSeen& step, double saturated) {
   const bool explodes = options_.clip > 0.0 && step.gradient_norm > hopelessly_clipped * options_.clip;
   exploding_steps_ = step.finite && explodes ? exploding_steps_ + 1 : 0;
   saturated_steps_ = options_.bounded && saturated > saturated_share ? saturated_steps_ + 1 : 0;
   if (exploding_steps_ >= lasting && !std::exchange(warned_exploding_, true)) {
-    return fmt::format("step {}: the gradient explodes: its norm is {:.3g} before clipping to {:g}; try {}", step.step,
-                       step.gradient_norm, options_.clip, remedy());
+    return fmt::format("step {}: the gradient explodes: its norm is {:.3g} before clipping to {:g}; try ", step.step,
+                       step.gradient_norm, options_.clip) +
+           remedy();
   }
   if (saturated_steps_ >= lasting && !std::exchange(warned_saturated_, true)) {
     return fmt::format(
-        "step {}: {:.0f} % of the recurrent outputs are saturated (above 0.99), so their gradients vanish; try {}",
-        step.step, 100.0 * saturated, remedy(true));
+               "step {}: {:.0f} % of the recurrent outputs are saturated (above 0.99), so their gradients vanish; try ",
+               step.step, 100.0 * saturated) +
+           remedy(true);
   }
   return {};
 }
@@ -173,20 +176,19 @@ std::string Guard::describe(const Trouble& trouble) const {
                      trouble.step, seen(trouble), state_.good.step, rate, state_.rollbacks, options_.rollbacks);
 }
 
-std::string Guard::describe_end(const Trouble& trouble) const {
-  return fmt::format("training is unstable: at step {} {}, after {}; the model has its last good weights; try {}",
-                     trouble.step, seen(trouble), counted(options_.rollbacks, "rollback"), remedy());
+Message Guard::describe_end(const Trouble& trouble) const {
+  return fmt::format("training is unstable: at step {} {}, after {}; the model has its last good weights; try ",
+                     trouble.step, seen(trouble), counted(options_.rollbacks, "rollback")) +
+         remedy();
 }
 
-std::string Guard::remedy(bool vanishing) const {
-  if (options_.clip == 0.0 && !vanishing) return "clipping: the option 'clip=1'";
-  if (options_.learning_rate > high_rate) {
-    return fmt::format("a lower learning rate: the option 'learning_rate={:.3g}'",
-                       std::min(usual_rate, options_.learning_rate / 10.0));
-  }
+Message Guard::remedy(bool vanishing) const {
+  if (options_.clip == 0.0 && !vanishing) return {"clipping: ", the_option("clip", "1")};
+  const auto lower = [&](double rate) { return the_option("learning_rate", fmt::format("{:.3g}", rate)); };
+  const double tenth = options_.learning_rate / 10.0;
+  if (options_.learning_rate > high_rate) return {"a lower learning rate: ", lower(std::min(usual_rate, tenth))};
   if (!options_.network_remedy.empty()) return options_.network_remedy;
-  return fmt::format("a lower learning rate (the option 'learning_rate={:.3g}') and check the data for outliers",
-                     options_.learning_rate / 10.0);
+  return {"a lower learning rate (", lower(tenth), ") and check the data for outliers"};
 }
 
 }  // namespace penstock

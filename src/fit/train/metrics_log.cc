@@ -23,7 +23,11 @@ void add_fields(Json& record, const auto& values, Loss loss) {
     if constexpr (requires { value.empty(); }) {
       if (value.empty()) return;
     }
-    record[key] = value;
+    if constexpr (std::is_convertible_v<decltype(value), Message>) {
+      record[key] = Message(value).text();
+    } else {
+      record[key] = value;
+    }
   });
 }
 
@@ -90,7 +94,7 @@ void MetricsLog::final(const TrainResult& result, Loss loss) {
   Json record = progress_fields("final", result.last, loss);
   record["interrupted"] = result.interrupted;
   record["stopped_early"] = result.stopped_early;
-  if (!result.gave_up.empty()) record["gave_up"] = result.gave_up;
+  if (!result.gave_up.empty()) record["gave_up"] = result.gave_up.text();
   record["model_step"] = result.model_step;
   if (result.validation) add_fields(record["validation"], *result.validation, loss);
   write(record.dump());

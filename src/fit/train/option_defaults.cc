@@ -33,13 +33,18 @@ bool asks_for_layers(const FitRequest& request) {
 }
 
 void check_request(const FitRequest& request) {
-  require(request.seeds >= 1, "seeds must be at least 1, not {}", request.seeds);
-  require(!gives_limits(request) || request.max_steps.value_or(0) != 0 || request.max_seconds.value_or(0.0) != 0.0 ||
-              request.max_epochs.value_or(0.0) != 0.0,
-          "the option 'steps', the option 'seconds' or the option 'epochs' must be above 0");
-  require(!request.continues || request.initial == Initialisation{},
-          "a model to continue from chooses the weights that a run starts from: leave out the option 'initial_weights' "
-          "and the option 'chrono'");
+  require_argument(request.seeds >= 1, "seeds", request.seeds, "at least 1");
+  const bool limitless = request.max_steps.value_or(0) == 0 && request.max_seconds.value_or(0.0) == 0.0 &&
+                         request.max_epochs.value_or(0.0) == 0.0;
+  if (gives_limits(request) && limitless) {
+    throw Error(ErrorCode::invalid_argument, {the_argument("max_steps"), ", ", the_argument("max_seconds"), " or ",
+                                              the_argument("max_epochs"), " must be above 0"});
+  }
+  if (request.continues && request.initial != Initialisation{}) {
+    fail_with(ErrorCode::invalid_argument,
+              {"leave out ", the_argument("initial_weights"), " and ", the_argument("chrono")},
+              "a model to continue from chooses the weights that a run starts from");
+  }
 }
 
 void complete_options(FitPlan& plan, Dataset& data) {
@@ -65,9 +70,12 @@ void complete_options(FitPlan& plan, Dataset& data) {
 bool resumes(const FitRequest& request) {
   const std::string& checkpoint = request.train.checkpoint_path;
   if (!request.resume) return false;
-  require(!checkpoint.empty(), "the option 'resume' needs the option 'checkpoint': the file to continue from");
+  if (checkpoint.empty()) {
+    throw Error(ErrorCode::invalid_argument,
+                {the_argument("resume"), " needs ", the_argument("checkpoint_path"), ": the file to continue from"});
+  }
   if (!is_there(checkpoint)) {
-    fail(ErrorCode::io_failure, "the option 'resume': there is no checkpoint {}", checkpoint);
+    throw Error(ErrorCode::io_failure, {the_argument("resume"), ": there is no checkpoint " + checkpoint});
   }
   return true;
 }

@@ -358,9 +358,9 @@ Profile measured(auto&& pass, const ops::Target& target, Index passes, double po
 namespace {
 
 void check_sizes(Index rows, Index steps, Index passes) {
-  require(rows >= 1, "rows must be at least 1, not {}", rows);
-  require(steps >= 1, "steps must be at least 1, not {}", steps);
-  require(passes >= 1, "passes must be at least 1, not {}", passes);
+  require_argument(rows >= 1, "rows", rows, "at least 1");
+  require_argument(steps >= 1, "steps", steps, "at least 1");
+  require_argument(passes >= 1, "passes", passes, "at least 1");
 }
 
 DType type_of(const Execution& execution) {

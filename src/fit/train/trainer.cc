@@ -10,8 +10,8 @@
 #include "data/labelled/labelled_passes.h"
 #include "nn/enough_memory.h"
 #include "ops/pointwise/elementwise.h"
-#include "penstock/output_files.h"
 #include "penstock/stop.h"
+#include "penstock/train/fit.h"
 #include "train/check_options.h"
 
 namespace penstock {
@@ -164,7 +164,7 @@ void Trainer::report(const StepResult& result, double seconds) {
     progress.positions_per_second = static_cast<double>(reported_positions_) / interval;
   }
   progress.skipped = state.skipped;
-  progress.warning.clear();
+  progress.warning = {};
   if (is_skipped(state)) {
     progress.warning = fmt::format("step {} skipped: the {} was not finite ({} in a row, giving up after {})",
                                    state.step, broken_by(state), state.skipped_in_a_row, options_.give_up_after);
@@ -176,9 +176,10 @@ void Trainer::report(const StepResult& result, double seconds) {
     if (progress.first_gradient_ratio < vanishing_ratio) {
       const double ratio = progress.first_gradient_ratio;
       const char* const baseline = model_.spec.blocks > 1 ? "the last" : "the head's";
-      progress.warning = fmt::format(
-          "step {}: the gradient vanishes: in the first block its norm is {}; try {}", state.step,
-          state.last_squares > 0.0 ? fmt::format("{:.1e} of {}", ratio, baseline) : "0", guard_.remedy(true));
+      progress.warning =
+          fmt::format("step {}: the gradient vanishes: in the first block its norm is {}; try ", state.step,
+                      state.last_squares > 0.0 ? fmt::format("{:.1e} of {}", ratio, baseline) : "0");
+      progress.warning += guard_.remedy(true);
     }
   }
   metrics_.train(progress, loss_);
@@ -199,15 +200,15 @@ void Trainer::watch(const StepResult& result) {
                       .loss = mean_of(state.loss),
                       .gradient_norm = state.gradient_norm};
   if (!trouble_) trouble_ = guard_.note(seen);
-  const std::string warning = guard_.warning(seen, saturated_share(result.saturation));
+  const Message warning = guard_.warning(seen, saturated_share(result.saturation));
   if (!warning.empty()) remark(warning);
 }
 
 void Trainer::give_up_if_hopeless(const StepResult& result) const {
   if (!is_skipped(result.state) || result.state.skipped_in_a_row < options_.give_up_after) return;
-  fail(ErrorCode::numerical,
-       "gave up at step {}: the {} was not finite in {} in a row; lower the option 'learning_rate' or check the data",
-       result.state.step, broken_by(result.state), counted(result.state.skipped_in_a_row, "step"));
+  fail_with(ErrorCode::numerical, {"lower ", the_option("learning_rate"), " or check the data"},
+            "gave up at step {}: the {} was not finite in {} in a row", result.state.step, broken_by(result.state),
+            counted(result.state.skipped_in_a_row, "step"));
 }
 
 Evaluation Trainer::evaluation(Index most_batches) const {
@@ -291,10 +292,10 @@ void Trainer::save() {
   }
 }
 
-void Trainer::warn_of(const std::string& text) {
+void Trainer::warn_of(const Message& text) {
   result_.last.warning = text;
   if (callbacks_.progress) callbacks_.progress(result_.last);
-  result_.last.warning.clear();
+  result_.last.warning = {};
 }
 
 void Trainer::check_metrics() {
@@ -394,11 +395,7 @@ TrainResult Trainer::run() {
 TrainResult train(Model& model, Dataset& data, const TrainOptions& options, const TrainCallbacks& callbacks,
                   bool resume) {
   training::check_options(options, data);
-  check_outputs({},
-                {{"checkpoint_path", options.checkpoint_path},
-                 {"metrics_path", options.metrics_path},
-                 {"tensorboard_path", options.tensorboard_path}},
-                "");
+  check_outputs({}, training_outputs(options), "");
   require(model.spec().members == 1,
           "model must be a single one, not an ensemble of {}: its members are trained one by one",
           model.spec().members);
@@ -407,7 +404,7 @@ TrainResult train(Model& model, Dataset& data, const TrainOptions& options, cons
           "continue_from() begins with its layers alone");
   training::check_same_data(model.impl().data, data.description());
   model.impl().data.series.spread = {};  // of weights that are no more
-  require(!resume || !options.checkpoint_path.empty(), "checkpoint_path must be given to resume");
+  require_about(!resume || !options.checkpoint_path.empty(), "checkpoint_path", " must be given to resume");
   const auto* const whole = data.labelled_passes();
   const Index length = whole != nullptr ? whole->longest() : options.length;
   const auto bytes = [&] {
@@ -416,10 +413,10 @@ TrainResult train(Model& model, Dataset& data, const TrainOptions& options, cons
   };
   const auto need = [&] {
     const bool halves = options.execution.device.is_cuda() && options.execution.precision == Precision::full;
+    const Message shorter = whole != nullptr ? Message("do shorter sequences") : Message{"does ", the_option("length")};
     return nn::MemoryNeed{fmt::format("training with batches of {} x {}", options.batch, length), bytes,
-                          fmt::format("the option 'batch' lowers that, and so {}{}",
-                                      whole != nullptr ? "do shorter sequences" : "does the option 'length'",
-                                      halves ? ", and precision bf16 or f16 halves most of it" : "")};
+                          Message{the_option("batch"), " lowers that, and so "} + shorter +
+                              (halves ? ", and precision bf16 or f16 halves most of it" : "")};
   };
   // The longest sequence may come late in a run, and the system ends what takes too much without a word.
   const std::size_t left = whole != nullptr && !options.execution.device.is_cuda() ? free_memory() : 0;

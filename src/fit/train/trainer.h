@@ -60,9 +60,9 @@ class Trainer {
   void keep_state();
   void roll_back();
   /// Reports a warning that no step has caused.
-  void warn_of(const std::string& text);
+  void warn_of(const Message& text);
   /// Warns, and writes the warning to the metrics.
-  void remark(const std::string& text);
+  void remark(const Message& text);
   /// Reports once that metrics are no longer written.
   void check_metrics();
   /// All that is under way is waited for first.

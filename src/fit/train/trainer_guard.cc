@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "base/check.h"
 #include "plan/cell_table.h"
 #include "train/trainer.h"
 
@@ -25,11 +26,12 @@ ops::StepState step_state_of(const RunState& state, bool scaled) {
 }
 
 /// Returns what to try about the network of a model.
-std::string network_remedy(const ModelSpec& spec) {
+Message network_remedy(const ModelSpec& spec) {
   const plan::CellTraits& cell = plan::cell_traits(spec.cell);
-  if (!spec.end_norms) return "norms around all layers: the option 'norms=all'";
-  if (cell.info.gates == 1) return "a cell with gates: the option 'cell=gru'";
-  return cell.info.scan ? "" : "other initial weights: the option 'initial_weights=orthogonal'";
+  if (!spec.end_norms) return {"norms around all layers: ", the_option("norms", "all")};
+  if (cell.info.gates == 1) return {"a cell with gates: ", the_option("cell", "gru")};
+  if (cell.info.scan) return {};
+  return {"other initial weights: ", the_option("initial_weights", "orthogonal")};
 }
 
 }  // namespace
@@ -57,7 +59,7 @@ void Trainer::make_runner() {
                                    optimizer_, step_state_of(state_, scaled), state_.carried, state_.carried_rows);
 }
 
-void Trainer::remark(const std::string& text) {
+void Trainer::remark(const Message& text) {
   result_.last.warning = text;
   metrics_.train(result_.last, loss_);
   warn_of(text);

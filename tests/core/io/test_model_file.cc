@@ -154,7 +154,7 @@ TEST_F(ModelFile, NamesTheFieldThatIsWrong) {
   refused(bad, "model.from_last must be true or false, not 1", replace("\"from_last\":true", "\"from_last\":1"));
   refused(bad, "model.cell is missing", replace("\"cell\"", "\"cells\""));
   refused(bad, "model has 16 fields, of which this version knows 15", replace("\"width\":6", "\"width\":6,\"new\":1"));
-  refused(bad, "data.task must be language, forecast or classify, not \"f\"", replace("\"forecast\"", "\"f\""));
+  refused(bad, "data.task must be one of language, forecast, classify, not \"f\"", replace("\"forecast\"", "\"f\""));
   refused(bad, "data.inputs[1].scale must be a number, not null", replace("\"scale\":2.5", "\"scale\":null"));
   refused(bad, "inputs: scale of column \"b\" must be positive, not -2.5", replace("\"scale\":2.5", "\"scale\":-2.5"));
   refused(bad, "data.delimiter must be one character, not \";;\"", replace("\";\"", "\";;\""));

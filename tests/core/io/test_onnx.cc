@@ -218,8 +218,8 @@ TEST(Onnx, WhatCannotBeWrittenIsRefused) {
   data.series.group_column = "shop";
   data.series.groups = {{"a", {{}, {}}, {{}}}, {"b", {{10.0, 2.0}, {}}, {{}}}};
   refused({},
-          "the model is of 2 series with a scaling each: the option 'group' must name the one that is meant, or the "
-          "option 'normalised' be given");
+          "the model is of 2 series with a scaling each; name the series that is meant by the option 'group', or give "
+          "the option 'normalised'");
   refused({.group = "x"}, "group must be one of the 2 series that the model was trained on, not \"x\"");
   refused({.normalised = true, .group = "a"},
           "group goes without normalised: values that come normalised are of no series");

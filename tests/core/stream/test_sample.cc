@@ -53,8 +53,8 @@ TEST(Sample, RefusesWhatMakesNoSense) {
   const auto refused = [](const std::string& message, const Sampling& sampling, double random) {
     test::expect_error(ErrorCode::invalid_argument, message, [&] { sample(logits, sampling, random); });
   };
-  refused("temperature must not be negative, not -1", {.temperature = -1.0}, 0.5);
-  refused("top_k must not be negative, not -1", {.top_k = -1}, 0.5);
+  refused("temperature must be at least 0, not -1", {.temperature = -1.0}, 0.5);
+  refused("top_k must be at least 0, not -1", {.top_k = -1}, 0.5);
   refused("top_p must be in (0, 1], not 0", {.top_p = 0.0}, 0.5);
   refused("random must be in [0, 1), not 1", {}, 1.0);
   const std::vector<float> broken = {1.0f, std::numeric_limits<float>::quiet_NaN()};

@@ -185,7 +185,7 @@ TEST(SessionBatch, RefusesWhatItCannotDo) {
   expect_error(invalid, "row must be in 0..1, not 2", [&] { batch.reset(2); });
   expect_error(invalid, "row must be in 0..1, not -1", [&] { batch.seed(-1, 3); });
   expect_error(invalid, "tokens must hold 6 values (rows 2, steps 3), not 4", [&] { batch.generate({}, 3, four); });
-  expect_error(invalid, "steps must not be negative, not -1", [&] { batch.generate({}, -1, four); });
+  expect_error(invalid, "steps must be at least 0, not -1", [&] { batch.generate({}, -1, four); });
   expect_error(invalid, "top_p must be in (0, 1], not 2", [&] { batch.generate({.top_p = 2.0}, 2, four); });
 }
 

@@ -159,7 +159,7 @@ TEST(Csv, Table) {
       << "the first value decides; infinity is a number too, to be refused where it is read";
   EXPECT_EQ(table.choose_columns({.excluded = {3, 1}}).columns, (std::vector<std::size_t>{4, 5}));
   EXPECT_EQ(table.reading({1, 3, 4, 5}, table.choose_columns({})),
-            (std::vector<std::string>{"4 columns read, 2 left out: time (dates), note (text)"}));
+            (std::vector<Message>{"4 columns read, 2 left out: time (dates), note (text)"}));
   EXPECT_EQ(table.columns({"y", "x"}, "inputs"), (std::vector<std::size_t>{3, 1}));
   expect_error(ErrorCode::invalid_argument,
                "inputs: " + folder.path("t.csv") + " has no column \"z\", only \"time\", \"x\", \"note\"",

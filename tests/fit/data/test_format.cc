@@ -51,7 +51,7 @@ TEST(TableFormat, IsFoundFromTheFirstRows) {
   EXPECT_EQ(found("a;b\n1;2\n", {.delimiter = ','}), "','.");
   EXPECT_EQ(found("1,2\n3,4\n", {.header = true}), "','.");
   EXPECT_EQ(found("a;b\n1,234;2\n", {.decimal = '.'}), "';'.");
-  expect_error(ErrorCode::invalid_argument, "decimal must be '.' or ',', not ';'",
+  expect_error(ErrorCode::invalid_argument, "decimal must be '.' or ',', not \";\"",
                [] { found("a", {.decimal = ';'}); });
 }
 
@@ -120,7 +120,7 @@ TEST(TableFormat, TablesOfMoreKinds) {
   EXPECT_EQ(description.table.delimiter, ';');
   EXPECT_EQ(description.table.decimal, ',');
   EXPECT_EQ(data->reading(),
-            (std::vector<std::string>{"separator ';', decimal ','", "2 columns read, 1 left out: Datum (dates)"}));
+            (std::vector<Message>{"separator ';', decimal ','", "2 columns read, 1 left out: Datum (dates)"}));
   const std::string plain = folder.write("b.csv", "1,5\n2,7\n4,8\n");
   const auto unnamed = open_series(plain, {.validation_fraction = 0});
   EXPECT_FALSE(unnamed->description().table.header);
@@ -140,8 +140,8 @@ TEST(TableFormat, TruthValuesOfManyLanguages) {
   EXPECT_DOUBLE_EQ(description.inputs[1].mean, 2.0 / 3.0);
   EXPECT_DOUBLE_EQ(description.inputs[2].mean, 2.0 / 3.0);
   EXPECT_EQ(data->reading(),
-            (std::vector<std::string>{"3 columns read, 3 left out: wind (text), mix (text), ever (text)",
-                                      "truth values in offen (Ja as 1, nein as 0), flag (Y as 1, N as 0)"}));
+            (std::vector<Message>{"3 columns read, 3 left out: wind (text), mix (text), ever (text)",
+                                  "truth values in offen (Ja as 1, nein as 0), flag (Y as 1, N as 0)"}));
   expect_error(ErrorCode::bad_input,
                "t.csv:4:3: column \"offen\": \"zu\" is neither true nor false; the option 'categories' accepts",
                [&] { open("v,offen\n1,ja\n2,nein\n3,zu\n"); });
@@ -295,7 +295,7 @@ std::vector<std::string> warnings(const std::map<int, std::string>& others, doub
     text += fmt::format("{},{}\n", x, i * i % 17);
   }
   std::vector<std::string> found;
-  for (const std::string& finding : open_series(folder.write("s.csv", text))->reading()) {
+  for (const std::string finding : open_series(folder.write("s.csv", text))->reading()) {
     if (!finding.starts_with("warning: ")) continue;
     const std::size_t path = finding.find(folder.folder());
     found.push_back(finding.substr(0, path) + finding.substr(std::min(finding.find("s.csv", path), finding.size())));

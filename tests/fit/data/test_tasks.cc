@@ -42,7 +42,7 @@ void for_each_row(Dataset& data, const TaskOptions& options, Check check) {
 TEST(Tasks, Names) {
   EXPECT_EQ(task_names(), (std::vector<std::string>{"parity", "modular", "s3", "a5", "s5", "copying", "recall"}));
   expect_error(ErrorCode::invalid_argument,
-               "there is no task 'sorting', only parity, modular, s3, a5, s5, copying, recall",
+               "task must be one of parity, modular, s3, a5, s5, copying, recall, not \"sorting\"",
                [] { open_task("sorting"); });
 }
 

@@ -237,7 +237,7 @@ TEST(Undated, AnHourThatAClockSkipsOrRepeatsIsNone) {
       const RowDates& dates = data->description().series.row_dates;
       EXPECT_EQ(data->training_steps() + data->held_out_steps() + 2, std::ranges::count(text, '\n'));
       EXPECT_EQ(dates.irregular, Irregular::ignore);
-      for (const std::string& finding : data->reading()) {
+      for (const std::string finding : data->reading()) {
         EXPECT_THAT(finding, testing::Not(HasSubstr("missing")));
         EXPECT_THAT(finding, testing::Not(HasSubstr("differ")));
         EXPECT_THAT(finding, testing::Not(HasSubstr("earlier")));

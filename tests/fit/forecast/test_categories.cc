@@ -52,9 +52,9 @@ TEST_F(Categories, ColumnsOfFewTexts) {
                                       "day = Sun", "holiday = Sale", "wind = N"}))
       << "an easterly wind is in no row of training";
   EXPECT_EQ(titles(description.targets), (std::vector<std::string>{"v"}));
-  EXPECT_EQ(data->reading(), (std::vector<std::string>{"4 columns read, 1 left out: note (text)",
-                                                       "day as 7 categories: Mon, Tue, Wed, Thu, Fri, Sat and 1 more",
-                                                       "holiday as a category: Sale", "wind as a category: N"}));
+  EXPECT_EQ(data->reading(), (std::vector<Message>{"4 columns read, 1 left out: note (text)",
+                                                   "day as 7 categories: Mon, Tue, Wed, Thu, Fri, Sat and 1 more",
+                                                   "holiday as a category: Sale", "wind as a category: N"}));
   const training::SeriesRows& rows = *data->series_rows();
   for (Index row = 0; row < 70; ++row) {
     const auto inputs = rows.inputs().subspan(static_cast<std::size_t>(row) * 10, 10);
@@ -168,7 +168,7 @@ TEST_F(Categories, OfLabelledSequencesAlone) {
   const auto data = open_labelled(folder.write("l.csv", text));
   EXPECT_EQ(titles(data->description().inputs),
             (std::vector<std::string>{"base = A", "base = C", "base = G", "base = T"}));
-  EXPECT_EQ(data->reading(), (std::vector<std::string>{"base as 4 categories: A, C, G, T"}));
+  EXPECT_EQ(data->reading(), (std::vector<Message>{"base as 4 categories: A, C, G, T"}));
   Example example;
   ASSERT_TRUE(data->validation(0, 1, 4, example));
   for (Index i = 0; i < 16; ++i) EXPECT_EQ(example.features[i], i / 4 == i % 4 ? 1.0f : 0.0f);

@@ -84,7 +84,7 @@ TEST(Irregular, MissingRowsArePutIn) {
       EXPECT_EQ(example.weights[static_cast<std::size_t>(t - 1)], 1.0f);
     }
   }
-  const std::vector<std::string> reading = data->reading();
+  const std::vector<Message> reading = data->reading();
   ASSERT_GE(reading.size(), 2u);
   EXPECT_EQ(reading[reading.size() - 2],
             "when: a row a day, with 2 irregular steps, a day to 3 days; 3 missing rows inserted "

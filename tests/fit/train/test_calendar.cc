@@ -102,7 +102,7 @@ TEST(Calendar, SaysWhatItFound) {
   const auto reading = [&](const std::string& text) {
     return open_series(folder.write("s.csv", text), {.calendar = {.read = true}})->reading();
   };
-  const std::vector<std::string> daily = reading(days(100));
+  const std::vector<Message> daily = reading(days(100));
   ASSERT_FALSE(daily.empty());
   EXPECT_EQ(daily.back(), "when: a row a day; the day of the week as input");
   std::string gap = days(100);

@@ -263,7 +263,7 @@ TEST(Guard, RefusesBadOptions) {
   Model model({.width = 4}, data.description());
   TrainOptions options = steps(1);
   options.rollbacks = -1;
-  test::expect_error(ErrorCode::invalid_argument, "rollbacks must not be negative, not -1",
+  test::expect_error(ErrorCode::invalid_argument, "rollbacks must be at least 0, not -1",
                      [&] { train(model, data, options); });
 }
 

@@ -78,7 +78,7 @@ TEST_F(Complete, OneLimitThatIsGivenIsTheOnlyOne) {
   EXPECT_EQ(options.max_steps, 0);
   EXPECT_EQ(options.max_seconds, 5.0);
   EXPECT_GT(options.patience, 0);
-  const std::string zero = "the option 'steps', the option 'seconds' or the option 'epochs' must be above 0";
+  const std::string zero = "max_steps, max_seconds or max_epochs must be above 0";
   refuses(zero, *data, {.max_steps = 0});
   refuses(zero, *data, {.max_steps = 0, .max_seconds = 0.0});
   EXPECT_EQ(complete(*data, {.max_steps = 0, .max_epochs = 2.0}).options.max_epochs, 2.0);
@@ -149,12 +149,12 @@ TEST_F(Complete, ARunContinuesFromWhatThereIs) {
   EXPECT_TRUE(plan.resume);
   EXPECT_EQ(plan.options.batch, 3) << "as in the first run";
   request.train.checkpoint_path.clear();
-  refuses("the option 'resume' needs the option 'checkpoint'", *data, request);
+  refuses("resume needs checkpoint_path", *data, request);
 }
 
 TEST_F(Complete, ContradictionsAreRefused) {
   const auto data = series(1100);
-  const std::string initial = "leave out the option 'initial_weights' and the option 'chrono'";
+  const std::string initial = "leave out initial_weights and chrono";
   refuses(initial, *data, {.continues = true, .initial = {.weights = InitialWeights::orthogonal}});
   refuses("seeds must be at least 1, not 0", *data, {.seeds = 0});
 }

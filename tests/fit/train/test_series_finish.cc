@@ -366,7 +366,7 @@ TEST_F(SeriesFinish, ZerosHaveNoRatios) {
 TEST_F(SeriesFinish, AValueThatLeavesOthersNoDigitsIsNamed) {
   std::vector<double> values = walk(200);
   const auto said = [&](const Dataset& data) {
-    for (const std::string& finding : data.reading()) {
+    for (const std::string finding : data.reading()) {
       if (finding.find("distorts") != std::string::npos) return finding;
     }
     return std::string();

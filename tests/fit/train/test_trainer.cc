@@ -436,17 +436,17 @@ TEST(Train, RefusesBadOptions) {
           [](TrainOptions& o) { o.execution.algorithm = Algorithm{3}; });
   refused("execution.precision must be a value of its enumeration",
           [](TrainOptions& o) { o.execution.precision = Precision{4}; });
-  refused("max_steps must not be negative, not -1", [](TrainOptions& o) { o.max_steps = -1; });
+  refused("max_steps must be at least 0, not -1", [](TrainOptions& o) { o.max_steps = -1; });
   refused("max_steps or max_seconds must be given", [](TrainOptions& o) { o.max_steps = 0; });
-  refused("max_epochs means nothing", [](TrainOptions& o) { o.max_epochs = 1.0; });
+  refused("max_epochs needs data that end", [](TrainOptions& o) { o.max_epochs = 1.0; });
   refused("batch must be at least 1, not 0", [](TrainOptions& o) { o.batch = 0; });
   refused("length must be at least 1, not 0", [](TrainOptions& o) { o.length = 0; });
-  refused("learning_rate must be positive, not nan", [&](TrainOptions& o) { o.learning_rate = nan; });
+  refused("learning_rate must be greater than 0, not nan", [&](TrainOptions& o) { o.learning_rate = nan; });
   refused("learning_rate times weight_decay must be below 1, not 2",
           [](TrainOptions& o) { o.learning_rate = 1.0, o.weight_decay = 2.0; });
-  refused("beta1 must be in [0, 1), not 1", [](TrainOptions& o) { o.beta1 = 1.0; });
+  refused("beta1 must be at least 0 and below 1, not 1", [](TrainOptions& o) { o.beta1 = 1.0; });
   refused("warmup must be 0 to 1, not 2", [](TrainOptions& o) { o.warmup = 2.0; });
-  refused("clip must not be negative, not -1", [](TrainOptions& o) { o.clip = -1.0; });
+  refused("clip must be at least 0, not -1", [](TrainOptions& o) { o.clip = -1.0; });
   refused("give_up_after must be at least 1, not 0", [](TrainOptions& o) { o.give_up_after = 0; });
   refused("threads must be 0 (all cores) to 1024, not -1", [](TrainOptions& o) { o.execution.threads = -1; });
   refused("loss mse does not fit a task with classes (cross_entropy)", [](TrainOptions& o) { o.loss = Loss::mse; });

@@ -4,24 +4,26 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "penstock/cell.h"
 #include "penstock/recurrent.h"
-#include "penstock/train/fine_tune.h"
+#include "penstock/train/fields.h"
 #include "terminal/input.h"
 
 namespace penstock::cli {
 
 namespace {
 
-// clang-format off
-constexpr const char* layer_options[] = {
-    "--cell", "--width", "--blocks", "--hidden-size", "--heads", "--conv", "--ffn", "--norms", "--dropout",
-    "--steps", "--seconds", "--epochs", "--patience", "--keep-last", "--batch", "--length", "--learning-rate",
-    "--weight-decay", "--warmup", "--clip", "--rollbacks", "--initial-weights", "--chrono", "--optimizer",
-    "--validate-every", "--validate-steps", "--seeds", "--tensorboard"};
-// clang-format on
+/// Options about layers and their training, besides the settings of the library.
+constexpr const char* layer_options[] = {"--cell",      "--width", "--blocks",          "--hidden-size", "--heads",
+                                         "--conv",      "--ffn",   "--norms",           "--dropout",     "--keep-last",
+                                         "--optimizer", "--seeds", "--initial-weights", "--chrono"};
 
 void add_model_options(Options& options, ModelOptions& model) {
   std::vector<std::string> names;
@@ -45,9 +47,11 @@ void add_model_options(Options& options, ModelOptions& model) {
   options.add(
       "--conv", model.convolution, "N",
       "Taps of a causal convolution before each recurrent layer; 0: none [4 for texts, labelled or not; 0 otherwise]");
+  options.gives("convolution");
   options.add(
       "--ffn", model.feed_forward, "X",
       "Gated feed-forward of X times the width after each recurrent layer; 0: none [2 for a text, 0 otherwise]");
+  options.gives("feed_forward");
   options.add("--dropout", model.dropout, "P",
               "Dropout probability on the output of every sub-layer, in training only [0.2; 0 for a text from 1 MB on "
               "a CPU; 0.1 for a text from 16 MB on a GPU; 0 for sound and tasks]");
@@ -63,46 +67,61 @@ void add_model_options(Options& options, ModelOptions& model) {
                "Labelled sequences: use no convolution filters next to the recurrent layers");
 }
 
+/// Declares the option of a training setting, for the field of the request or of its options.
+template <class T>
+void add_setting(Options& options, FitRequest& fit, const Setting<T>& setting) {
+  const std::string usual = *setting.usual == 0 ? "" : fmt::format(" [{}]", setting.usual);
+  const auto add = [&](auto& value) {
+    options.add(option_named(setting.argument), value, setting.placeholder, setting.help + usual);
+  };
+  bool is_open = false;
+  const auto add_open = [&]<class Given>(std::string_view name, Given& given) {
+    if constexpr (std::is_same_v<Given, std::optional<T>>) {
+      if (name != setting.name) return;
+      add(given);
+      is_open = true;
+    }
+  };
+  visit_open_options(add_open, fit);
+  if (!is_open) add(fit.train.*setting.member);
+  options.gives(setting.name);
+}
+
+void add_settings(Options& options, FitRequest& fit, SettingGroup group) {
+  for_each_setting([&]<class T>(const Setting<T>& setting) {
+    if constexpr (!std::is_same_v<T, bool>) {  // those are flags
+      if (setting.group == group) add_setting(options, fit, setting);
+    }
+  });
+}
+
+/// Returns the names of an enumeration's values as the program writes them, from value `first` on.
+template <class E>
+std::vector<std::pair<std::string, E>> choices_of(const auto& names, std::size_t first = 0) {
+  std::vector<std::pair<std::string, E>> all;
+  for (std::size_t i = first; i < names.size(); ++i) {
+    std::string name(static_cast<const char*>(names[i]));
+    std::ranges::replace(name, '_', '-');
+    all.emplace_back(std::move(name), static_cast<E>(i));
+  }
+  return all;
+}
+
 void add_training_options(Options& options, TrainArguments& arguments) {
   FitRequest& fit = arguments.fit;
   TrainOptions& train = fit.train;
   options.group("How long (the first limit that is reached)");
-  options.add("--steps", fit.max_steps, "N",
-              "Optimiser steps [2000 for a task; for a series or labelled sequences by their size]");
-  options.add("--seconds", fit.max_seconds, "S", "Seconds [60 for a text or sound]");
-  options.add("--epochs", fit.max_epochs, "E", "Passes over the data");
-  options.add("--patience", fit.patience, "N",
-              "Early stopping: end after N validations in a row without improvement, not counting those of "
-              "--validate-every; 0: never [10; 0 for sound, tasks and fewer than 30 held-out sequences]");
+  add_settings(options, fit, SettingGroup::duration);
   options.flag("--keep-last", arguments.keep_last,
                "Keep the model of the last step instead of the best one on the hold-out set");
   options.group("Training");
   options.add("--init", arguments.init, "FILE",
               "Start from the weights of this model, with its columns, scaling and labels");
-  options.add("--batch", fit.batch, "B",
-              "Batch size: sequences per optimiser step [32; 16 for a text or a series; 64 for a task, and on a GPU "
-              "for a text from 1 MB]");
-  options.add("--length", fit.length, "T",
-              "Bytes or rows per sequence of a batch: how far back gradients reach [256; 64 for a series; 1024 for "
-              "sound; 512 on a GPU for a text from 16 MB]");
-  options.add("--learning-rate", fit.learning_rate, "X",
-              fmt::format("Highest learning rate of the schedule [{}; {} with --init]", TrainOptions().learning_rate,
-                          fine_tuning_rate));
-  options.add("--weight-decay", train.weight_decay, "X", "Weight decay of matrices");
-  options.add("--warmup", train.warmup, "P", "Fraction of the run in which the learning rate rises");
-  options.add("--clip", train.clip, "X", "Clip the gradient to this norm; 0: no clipping");
-  options.add("--rollbacks", train.rollbacks, "N",
-              "Return an unstable run to its last good state at most N times, then end it; 0: never return");
-  options.choice("--optimizer", train.optimizer, {{"adamw", Optimizer::adamw}, {"sgd", Optimizer::sgd}},
-                 "The optimiser [adamw]");
-  options.choice("--loss", train.loss, {{"cross-entropy", Loss::cross_entropy}, {"mse", Loss::mse}, {"mae", Loss::mae}},
-                 "The loss [cross-entropy; mse for a series]");
+  add_settings(options, fit, SettingGroup::training);
+  options.choice("--optimizer", train.optimizer, choices_of<Optimizer>(optimizer_names), "The optimiser [adamw]");
+  options.choice("--loss", train.loss, choices_of<Loss>(loss_names, 1), "The loss [cross-entropy; mse for a series]");
   options.flag("--no-carry", arguments.no_carry,
                "Start every sequence of a text or series from a zero state instead of carrying it");
-  options.add("--validate-every", fit.validate_every, "S", "Seconds between validations; 0: none by time [30]");
-  options.add("--validate-steps", fit.validate_steps, "N",
-              "Steps between validations; 0: none by steps [a fortieth of the run; half a pass for a text]");
-  options.add("--seed", train.seed, "N", "Seed of the initial weights and the order of the data");
   options.add("--seeds", fit.seeds, "N",
               "Train an ensemble of N models with the seeds --seed, --seed + 1, ...; the file holds all of them, and "
               "answers are their mean");
@@ -115,15 +134,9 @@ void add_training_options(Options& options, TrainArguments& arguments) {
 void add_output_options(Options& options, TrainArguments& arguments) {
   options.group("Files and reports");
   options.add("-o,--output", arguments.output, "FILE", "File of the trained model");
-  options.add("--checkpoint", arguments.fit.train.checkpoint_path, "FILE",
-              "File for --resume [OUTPUT.checkpoint, removed at the end]");
-  options.add("--checkpoint-every", arguments.fit.train.checkpoint_every, "S", "Seconds between checkpoints");
+  add_settings(options, arguments.fit, SettingGroup::files);
   options.flag("--resume", arguments.fit.resume, "Continue from the checkpoint; give the options of the first run");
   options.flag("--force", arguments.force, "Overwrite an existing model or checkpoint");
-  options.add("--metrics", arguments.fit.train.metrics_path, "FILE",
-              "Write all measurements as JSON lines, for 'penstock report'");
-  options.add("--tensorboard", arguments.fit.train.tensorboard_path, "FOLDER",
-              "Write all measurements as TensorBoard events");
   options.flag("--json", arguments.json, "Print the result as one JSON object");
   options.flag("-q,--quiet", arguments.quiet, "Print only warnings and errors");
 }
@@ -149,9 +162,12 @@ void TrainArguments::complete_request(const CLI::App& app) {
 }
 
 std::vector<std::string> given_for_layers(const CLI::App& app) {
-  std::vector<std::string> given;
-  std::ranges::copy_if(layer_options, std::back_inserter(given), [&](const char* name) { return app.count(name) > 0; });
-  return given;
+  std::vector<std::string> names(std::begin(layer_options), std::end(layer_options));
+  for_each_setting([&](const auto& setting) {
+    if (setting.of_layers()) names.push_back(option_named(setting.argument));
+  });
+  std::erase_if(names, [&](const std::string& name) { return app.count(name) == 0; });
+  return names;
 }
 
 void add_train_options(Options& options, TrainArguments& arguments) {

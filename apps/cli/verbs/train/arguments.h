@@ -38,9 +38,7 @@ struct ModelOptions {
     spec.convolution = convolution.value_or(spec.convolution);
     spec.feed_forward = feed_forward.value_or(spec.feed_forward);
     spec.dropout = dropout.value_or(spec.dropout);
-    if (norms && *norms != "all" && *norms != "between") {
-      throw Error(ErrorCode::invalid_argument, "--norms must be all or between, not '" + printable(*norms) + "'");
-    }
+    if (norms && *norms != "all" && *norms != "between") fail_choice("--norms", *norms, {"all", "between"});
     if (norms) spec.end_norms = *norms == "all";
     if (no_changes) {
       spec.from_last = false;

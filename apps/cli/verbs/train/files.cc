@@ -64,9 +64,9 @@ void TrainFiles::check_no_clash() const {
   inputs.push_back({"--target", arguments_.data.target});
   inputs.push_back({"--init", arguments_.init});
   inputs.push_back({"--cell", arguments_.model.cell_file});
-  std::vector<OutputFile> outputs = training_outputs(arguments_.fit, {"--checkpoint", "--metrics", "--tensorboard"});
+  std::vector<OutputFile> outputs = training_outputs(arguments_.fit.train, arguments_.fit.seeds);
   for (OutputFile& file : outputs) {
-    if (file.role == "--checkpoint") file.kind = FileKind::any;  // see check_nothing_is_lost()
+    if (file.role == "checkpoint_path") file.kind = FileKind::any;  // see check_nothing_is_lost()
   }
   outputs.insert(outputs.begin(), {"--output", arguments_.output});
   check_files(inputs, outputs, arguments_.force);

@@ -22,18 +22,19 @@ namespace {
 
 /// The description of one series, or where values come normalised of all.
 DataDescription described(const DataDescription& data, const OnnxOptions& options) {
-  require(options.group.empty() || !options.normalised,
-          "group goes without normalised: values that come normalised are of no series");
-  require(options.group.empty() || !data.series.group_column.empty(),
-          "group must be empty for a model of one series, not {}", in_quotes(options.group));
+  require_about(options.group.empty() || !options.normalised, "group",
+                " goes without normalised: values that come normalised are of no series");
+  require_argument(options.group.empty() || !data.series.group_column.empty(), "group", options.group,
+                   "empty for a model of one series");
   if (data.series.group_column.empty() || options.normalised) return data;
-  require(!options.group.empty(),
-          "the model is of {} series with a scaling each: the option 'group' must name the one that is meant, or the "
-          "option 'normalised' be given",
-          data.series.groups.size());
+  if (options.group.empty()) {
+    fail_with(ErrorCode::invalid_argument,
+              {"name the series that is meant by ", the_option("group"), ", or give ", the_option("normalised")},
+              "the model is of {} series with a scaling each", data.series.groups.size());
+  }
   const auto found = std::ranges::find(data.series.groups, options.group, &Group::name);
-  require(found != data.series.groups.end(), "group must be one of the {} series that the model was trained on, not {}",
-          data.series.groups.size(), in_quotes(options.group));
+  require_argument(found != data.series.groups.end(), "group", options.group,
+                   "one of the {} series that the model was trained on", data.series.groups.size());
   return data.of_group(*found);
 }
 

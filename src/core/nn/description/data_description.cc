@@ -53,7 +53,7 @@ std::optional<std::size_t> DataDescription::input_of(std::string_view column) co
 std::size_t DataDescription::now_of(const Column& later) const {
   const auto now =
       std::ranges::find_if(inputs, [&](const Column& input) { return input.ahead == 0 && input.reads_same(later); });
-  require(now != inputs.end(), "inputs: {} is read ahead, but not as it is", in_quotes(later.name));
+  require_about(now != inputs.end(), "inputs", ": {} is read ahead, but not as it is", in_quotes(later.name));
   return static_cast<std::size_t>(now - inputs.begin());
 }
 

@@ -9,19 +9,23 @@
 namespace penstock {
 
 void Spread::check(std::span<const double> quantile_levels) const {
-  require(!empty(), "quantiles: the model does not know the errors of its forecasts: train it with held-out rows");
+  require_about(!empty(), "quantiles",
+                ": the model does not know the errors of its forecasts: train it with held-out rows");
   for (const double level : quantile_levels) {
     if (level >= levels.front() && level <= levels.back()) continue;
     const bool percent = level > 1.0 && level <= 100.0;
-    fail(ErrorCode::invalid_argument, "quantiles must be {:g} to {:g}, not {:g}{}", levels.front(), levels.back(),
-         level, percent ? fmt::format(": {:g} % is {:g}", level, level / 100.0) : "");
+    fail_argument({.argument = "quantiles",
+                   .value = fmt::format("{:g}", level),
+                   .allowed = fmt::format("{:g} to {:g}", levels.front(), levels.back()),
+                   .remedy = percent ? fmt::format("{:g} % is {:g}", level, level / 100.0) : ""},
+                  fmt::format("{:g}", level));
   }
 }
 
 double Spread::error(double level, Index output) const {
   require(!empty(), "the spread of these forecasts is not known");
-  require(level >= levels.front() && level <= levels.back(), "level must be {} to {}, not {}", levels.front(),
-          levels.back(), level);
+  require_argument(level >= levels.front() && level <= levels.back(), "level", level, "{} to {}", levels.front(),
+                   levels.back());
   const std::size_t targets = quantiles.size() / levels.size();
   const std::size_t target = static_cast<std::size_t>(output) % targets;
   const auto next = static_cast<std::size_t>(std::ranges::lower_bound(levels, level) - levels.begin());

@@ -44,7 +44,7 @@ void FilterBranch::check(const ModelSpec& /*spec*/, const DataDescription& data)
   const Index filters = fields().filters;
   check_range("filters", filters, 0, most_filters);
   check_range("dilations", fields().dilations, filters > 0 ? 1 : 0, filters > 0 ? most_dilations : 0);
-  require(filters % 2 == 0, "filters must be even, since half of them read differences, not {}", filters);
+  require_argument(filters % 2 == 0, "filters", filters, "even, since half of them read differences");
   require(data.labels_sequences(), "filters must be 0 for a model that does not label sequences of numbers");
 }
 

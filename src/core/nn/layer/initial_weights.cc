@@ -103,19 +103,18 @@ void check_initialisation(const Initialisation& options, std::string_view cell) 
   const plan::CellTraits& traits = plan::cell_traits(cell);
   const bool recurrent = !traits.info.scan;
   if (options.weights == InitialWeights::orthogonal) {
-    require(recurrent,
-            "initial_weights orthogonal needs a cell with a recurrent matrix, such as gru or lstm: {} has none", cell);
+    require_about(recurrent, "initial_weights",
+                  " orthogonal needs a cell with a recurrent matrix, such as gru or lstm: {} has none", cell);
   }
   if (options.weights == InitialWeights::identity) {
-    require(recurrent && traits.info.gates == 1,
-            "initial_weights identity needs a cell with a recurrent matrix and one gate, such as elman-relu, not {}",
-            cell);
+    require_about(recurrent && traits.info.gates == 1, "initial_weights",
+                  " identity needs a cell with a recurrent matrix and one gate, such as elman-relu, not {}", cell);
   }
   if (options.chrono == 0.0) return;
-  require(std::isfinite(options.chrono) && options.chrono > 2.0, "chrono must be above 2 steps, or 0, not {}",
-          options.chrono);
-  require(traits.keep_gate >= 0 || traits.overwrite_gate >= 0,
-          "chrono needs a cell with a gate that keeps its state, such as gru, lstm or mingru: {} has none", cell);
+  require_argument(std::isfinite(options.chrono) && options.chrono > 2.0, "chrono", options.chrono,
+                   "above 2 steps, or 0");
+  require_about(traits.keep_gate >= 0 || traits.overwrite_gate >= 0, "chrono",
+                " needs a cell with a gate that keeps its state, such as gru, lstm or mingru: {} has none", cell);
 }
 
 template <class Real>
@@ -140,7 +139,7 @@ void initialise_layer(const Initialisation& options, const LayerWeights<Real>& l
     std::ranges::fill(layer.bias_hh, Real(0));
   }
   if (options.chrono > 0.0) {
-    require(!layer.bias_ih.empty(), "chrono needs layers with biases");
+    require_about(!layer.bias_ih.empty(), "chrono", " needs layers with biases");
     set_chrono(options.chrono, cell, layer, random);
   }
 }
@@ -156,7 +155,7 @@ template <class Real>
 void initialise_network(Recurrent<Real>& network, const Initialisation& options, std::uint64_t seed) {
   const RecurrentSpec& spec = network.spec();
   nn::check_initialisation(options, spec.cell);
-  require(options.chrono == 0.0 || spec.bias != Bias::none, "chrono needs layers with biases");
+  require_about(options.chrono == 0.0 || spec.bias != Bias::none, "chrono", " needs layers with biases");
   Random random(seed);
   for (Index i = 0; i < spec.layers * spec.directions(); ++i) {
     const std::string end = fmt::format("_l{}{}", i / spec.directions(), i % spec.directions() == 1 ? "_reverse" : "");

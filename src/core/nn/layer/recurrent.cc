@@ -126,9 +126,9 @@ template <class Real>
 typename Recurrent<Real>::Parameter& Recurrent<Real>::Impl::parameter(std::string_view name) {
   const auto found = std::ranges::find(parameters, name, &Parameter::name);
   if (found != parameters.end()) return *found;
-  std::vector<std::string_view> names;
-  for (const Parameter& one : parameters) names.emplace_back(one.name);
-  fail(ErrorCode::invalid_argument, "name must be one of {}, not {}", fmt::join(names, ", "), name);
+  std::vector<std::string> names;
+  for (const Parameter& one : parameters) names.push_back(one.name);
+  fail_choice("name", name, std::move(names));
 }
 
 template <class Real>

@@ -88,8 +88,8 @@ void RecurrentProgram::Impl::check_state(const char* name, const Tensor& state) 
 }
 
 void RecurrentProgram::Impl::check_parameters(const char* name, std::span<const Tensor> tensors, DType type) const {
-  require(tensors.size() == parameters.size(), "{} must be the {} tensors of parameters(), not {}", name,
-          parameters.size(), tensors.size());
+  require_argument(tensors.size() == parameters.size(), name, tensors.size(), "the {} tensors of parameters()",
+                   parameters.size());
   const std::size_t alignment = execution.device.is_cuda() ? 16 : size_of(type);
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const ParameterShape& parameter = parameters[i];

@@ -20,20 +20,18 @@ void check_spec(const RecurrentSpec& spec) {
           "bias must be single or both for cell {}, whose learnt vectors stand behind bias_ih, not none", spec.cell);
   // Sizes are multiplied freely from here on; the limits keep every product within an Index.
   constexpr Index most = Index{1} << 20;
-  require(spec.input_size >= 1 && spec.input_size <= most, "input_size must be 1 to {}, not {}", most, spec.input_size);
-  require(spec.hidden_size >= 1 && spec.hidden_size <= most, "hidden_size must be 1 to {}, not {}", most,
-          spec.hidden_size);
-  require(spec.layers >= 1 && spec.layers <= 1024, "layers must be 1 to 1024, not {}", spec.layers);
-  require(spec.heads >= 1 && spec.hidden_size % spec.heads == 0, "heads must divide hidden_size = {}, and {} does not",
-          spec.hidden_size, spec.heads);
-  require(!cell.scan || spec.heads == 1, "heads must be 1 for cell {}, which has no recurrent matrix, not {}",
-          spec.cell, spec.heads);
-  require(spec.dropout >= 0.0 && spec.dropout < 1.0, "dropout must be at least 0 and below 1, not {}", spec.dropout);
-  require(spec.gradient_clip >= 0.0 && std::isfinite(spec.gradient_clip),
-          "gradient_clip must be 0 or a positive number, not {}", spec.gradient_clip);
-  require(!cell.scan || spec.gradient_clip == 0.0,
-          "gradient_clip must be 0 for cell {}, whose gradients pass through no recurrent matrix, not {}", spec.cell,
-          spec.gradient_clip);
+  require_argument(spec.input_size >= 1 && spec.input_size <= most, "input_size", spec.input_size, "1 to {}", most);
+  require_argument(spec.hidden_size >= 1 && spec.hidden_size <= most, "hidden_size", spec.hidden_size, "1 to {}", most);
+  require_argument(spec.layers >= 1 && spec.layers <= 1024, "layers", spec.layers, "1 to 1024");
+  require_about(spec.heads >= 1 && spec.hidden_size % spec.heads == 0, "heads",
+                " must divide hidden_size = {}, and {} does not", spec.hidden_size, spec.heads);
+  require_argument(!cell.scan || spec.heads == 1, "heads", spec.heads, "1 for cell {}, which has no recurrent matrix",
+                   spec.cell);
+  require_argument(spec.dropout >= 0.0 && spec.dropout < 1.0, "dropout", spec.dropout, "at least 0 and below 1");
+  require_argument(spec.gradient_clip >= 0.0 && std::isfinite(spec.gradient_clip), "gradient_clip", spec.gradient_clip,
+                   "0 or a positive number");
+  require_argument(!cell.scan || spec.gradient_clip == 0.0, "gradient_clip", spec.gradient_clip,
+                   "0 for cell {}, whose gradients pass through no recurrent matrix", spec.cell);
 }
 
 void check_form(const RecurrentSpec& spec, const RecurrentForm& form, const Execution& execution) {
@@ -43,8 +41,8 @@ void check_form(const RecurrentSpec& spec, const RecurrentForm& form, const Exec
   const bool stores_bf16 = !cuda && form.dtype == DType::bf16;
   ops::check_dtype(form.dtype, execution.device, true);
   const bool or_floats = cuda || stores_bf16;
-  require(form.weights == form.dtype || (or_floats && form.weights == DType::f32), "weights must be {}{}, not {}",
-          to_string(form.dtype), or_floats ? " or f32" : "", to_string(form.weights));
+  require_argument(form.weights == form.dtype || (or_floats && form.weights == DType::f32), "weights",
+                   to_string(form.weights), "{}{}", to_string(form.dtype), or_floats ? " or f32" : "");
   if (form.dtype == DType::f64 && execution.precision != Precision::full) {
     fail(ErrorCode::unsupported, "precision must be full for layers in double, not {}", to_string(execution.precision));
   }
@@ -68,7 +66,7 @@ void check_form(const RecurrentSpec& spec, const RecurrentForm& form, const Exec
               !form.has(CallFlag::reset),
           "the flag step is for one step, without a tape, lengths or resets");
   require(!stores_bf16, "dtype must be f32 or f64 for a step on the CPU, not bf16");
-  require(cuda || form.rows == 1, "rows must be 1 for a step on the CPU, not {}", form.rows);
+  require_argument(cuda || form.rows == 1, "rows", form.rows, "1 for a step on the CPU");
   require(spec.direction == Direction::forward,
           "a step needs direction forward, not {}: the end of a stream is not known", to_string(spec.direction));
   if (cuda && !find_cell(spec.cell).scan) {

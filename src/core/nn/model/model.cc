@@ -85,8 +85,8 @@ void forward(const Model::Impl& impl, Index rows, Index steps, graph::Home input
 }
 
 void check_call(const Model::Impl& impl, Index rows, Index steps, std::size_t outputs, const ModelState& state) {
-  require(rows >= 1, "rows must be at least 1, not {}", rows);
-  require(steps >= 0, "steps must not be negative, not {}", steps);
+  require_argument(rows >= 1, "rows", rows, "at least 1");
+  require_argument(steps >= 0, "steps", steps, "at least 0");
   const Index expected = rows * steps * impl.outputs();
   require(static_cast<Index>(outputs) == expected, "outputs must hold {} values (rows {}, steps {}, size {}), not {}",
           expected, rows, steps, impl.outputs(), outputs);
@@ -182,13 +182,13 @@ void Model::allow_negative() {
 Index Model::parameter_count() const { return impl().parameters->layout().count(); }
 
 ModelState Model::state(Index rows) const {
-  require(rows >= 1, "rows must be at least 1, not {}", rows);
+  require_argument(rows >= 1, "rows", rows, "at least 1");
   return {rows, std::vector<float>(static_cast<std::size_t>(rows * impl().state_size), 0.0f)};
 }
 
 ModelMemory Model::memory(Index rows, Index steps, const Execution& execution) const {
-  require(rows >= 1, "rows must be at least 1, not {}", rows);
-  require(steps >= 1, "steps must be at least 1, not {}", steps);
+  require_argument(rows >= 1, "rows", rows, "at least 1");
+  require_argument(steps >= 1, "steps", steps, "at least 1");
   const std::size_t weights = impl().parameters->weights()->values().bytes();
   ops::Target target = model_target(rows, steps, execution);
   const auto forward = impl().programs.program(impl().spec, impl().data, target);

@@ -65,9 +65,9 @@ void check_groups(const DataDescription& data) {
 void check_row_dates(const RowDates& dates) {
   check_enum("irregular", dates.irregular, Irregular::refuse);
   check_enum("dates", dates.form, DateForm::milliseconds);
-  require(dates.irregular != Irregular::automatic, "irregular must say what becomes of rows, not automatic");
-  require(dates.irregular == Irregular::ignore || !dates.column.empty(),
-          "irregular must go with the column that holds the dates");
+  require_about(dates.irregular != Irregular::automatic, "irregular", " must say what becomes of rows, not automatic");
+  require_about(dates.irregular == Irregular::ignore || !dates.column.empty(), "irregular",
+                " must go with the column that holds the dates");
   require(dates.column.empty() || (std::isfinite(dates.step) && dates.step > 0.0),
           "the time between two rows must be positive, not {} s", dates.step);
 }
@@ -78,13 +78,13 @@ void check_data(const DataDescription& data) {
   if (data.vocabulary == 0) {
     check_columns("inputs", data.inputs);
   } else {
-    require(data.inputs.empty(), "inputs must be empty for a model of tokens");
+    require_about(data.inputs.empty(), "inputs", " must be empty for a model of tokens");
   }
   if (data.task == Task::forecast) {
     check_columns("targets", data.targets);
     for (const Column& target : data.targets) {
-      require(target.feature == Feature::value && target.ahead == 0, "targets: {} is no value that could be forecast",
-              target.title());
+      require_about(target.feature == Feature::value && target.ahead == 0, "targets",
+                    ": {} is no value that could be forecast", target.title());
     }
     check_range("horizon", data.series.horizon, 1, largest_horizon);
     check_range("season", data.series.season, 0, largest_season);
@@ -93,8 +93,8 @@ void check_data(const DataDescription& data) {
   check_row_dates(data.series.row_dates);
   require(data.task != Task::classify || !data.labels.classes.empty(), "classes must name at least one label");
   if (data.labels_texts()) {
-    require(data.task == Task::classify && data.vocabulary == 256,
-            "text_column is for a model that classifies and has a vocabulary of 256 bytes");
+    require_about(data.task == Task::classify && data.vocabulary == 256, "text_column",
+                  " is for a model that classifies and has a vocabulary of 256 bytes");
   }
   check_range("longest_text", data.labels.longest_text, data.labels_texts() ? 1 : 0,
               data.labels_texts() ? largest_text : 0);
@@ -122,7 +122,7 @@ double count(const ModelSpec& spec, const DataDescription& data) {
 }  // namespace
 
 void check_range(const char* name, Index value, Index low, Index high) {
-  require(value >= low && value <= high, "{} must be {} to {}, not {}", name, low, high, value);
+  require_argument(value >= low && value <= high, name, value, "{} to {}", low, high);
 }
 
 void check_spec(const ModelSpec& spec, const DataDescription& data) {
@@ -131,23 +131,23 @@ void check_spec(const ModelSpec& spec, const DataDescription& data) {
   check_range("blocks", spec.blocks, spec.branch && !spec.branch->precedes_layers() ? 0 : 1, largest_blocks);
   check_range("hidden_size", spec.hidden_size, 0, largest_width);
   check_range("heads", spec.heads, 1, largest_width);
-  require(spec.heads == 1 || !cell.scan, "heads must be 1 for cell {}, which has no recurrent matrix, not {}",
-          cell.name, spec.heads);
-  require(hidden_size(spec) % spec.heads == 0, "heads must divide the hidden size {}, {} does not", hidden_size(spec),
-          spec.heads);
+  require_argument(spec.heads == 1 || !cell.scan, "heads", spec.heads, "1 for cell {}, which has no recurrent matrix",
+                   cell.name);
+  require_about(hidden_size(spec) % spec.heads == 0, "heads", " must divide the hidden size {}, {} does not",
+                hidden_size(spec), spec.heads);
   check_range("convolution", spec.convolution, 0, largest_taps);
-  require(spec.feed_forward >= 0.0 && spec.feed_forward <= largest_feed_forward, "feed_forward must be 0 to {}, not {}",
-          largest_feed_forward, spec.feed_forward);
-  require(spec.dropout >= 0.0 && spec.dropout < 1.0, "dropout must be in [0, 1), not {}", spec.dropout);
+  require_argument(spec.feed_forward >= 0.0 && spec.feed_forward <= largest_feed_forward, "feed_forward",
+                   spec.feed_forward, "0 to {}", largest_feed_forward);
+  require_argument(spec.dropout >= 0.0 && spec.dropout < 1.0, "dropout", spec.dropout, "in [0, 1)");
   check_data(data);
   require(!spec.from_last || (data.task == Task::forecast && !changes_of(data).columns.empty()),
           "from_last must be false for a model that forecasts none of its inputs");
   check_range("members", spec.members, 1, most_members);
   if (spec.branch) spec.branch->check(spec, data);
   const double parameters = count(spec, data);
-  require(parameters <= largest_model,
-          "width, blocks and hidden_size make a model of {:.3g} parameters, more than {:.3g}", parameters,
-          largest_model);
+  require_about(parameters <= largest_model, "width",
+                ", blocks and hidden_size make a model of {:.3g} parameters, more than {:.3g}", parameters,
+                largest_model);
 }
 
 Index hidden_size(const ModelSpec& spec) { return spec.hidden_size == 0 ? spec.width : spec.hidden_size; }

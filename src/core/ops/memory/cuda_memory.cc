@@ -14,7 +14,7 @@ Device gpu_of(const void* address) {
   int ordinal = -1;
   const cuda::Result result =
       cuda::driver().pointer_get(&ordinal, cuda::pointer_device, reinterpret_cast<cuda::DeviceAddress>(address));
-  require(result == cuda::result_success && ordinal >= 0, "address must be in the memory of a GPU, not {}", address);
+  require_argument(result == cuda::result_success && ordinal >= 0, "address", address, "in the memory of a GPU");
   return Device::cuda(ordinal);
 }
 

@@ -43,7 +43,7 @@ Queue::Queue(Device device) : device_(device) {
   if (device.is_cuda()) {
     cuda_ = std::make_unique<Cuda>(device.index);
   } else {
-    require(device.index == 0, "device must be cpu, of which there is one, not number {}", device.index);
+    require_about(device.index == 0, "device", ": there is one CPU device, not cpu:{}", device.index);
   }
 }
 
@@ -149,8 +149,8 @@ void Buffer::release() noexcept {
 }
 
 void Buffer::zero(std::size_t bytes, std::size_t offset) {
-  require(offset <= bytes_ && bytes <= bytes_ - offset, "bytes must be at most the {} of the buffer, not {}", bytes_,
-          offset + bytes);
+  require_argument(offset <= bytes_ && bytes <= bytes_ - offset, "bytes", offset + bytes,
+                   "at most the {} of the buffer", bytes_);
   if (bytes == 0) return;
   if (queue_->cuda() == nullptr) {
     std::memset(static_cast<std::byte*>(data_) + offset, 0, bytes);
@@ -163,8 +163,8 @@ void Buffer::zero(std::size_t bytes, std::size_t offset) {
 }
 
 void Buffer::start_upload(const void* from, std::size_t bytes, std::size_t offset) {
-  require(offset <= bytes_ && bytes <= bytes_ - offset, "bytes must be at most the {} of the buffer, not {}", bytes_,
-          offset + bytes);
+  require_argument(offset <= bytes_ && bytes <= bytes_ - offset, "bytes", offset + bytes,
+                   "at most the {} of the buffer", bytes_);
   if (bytes == 0) return;
   if (queue_->cuda() == nullptr) {
     std::memcpy(static_cast<std::byte*>(data_) + offset, from, bytes);
@@ -177,8 +177,8 @@ void Buffer::start_upload(const void* from, std::size_t bytes, std::size_t offse
 }
 
 void Buffer::start_download(void* to, std::size_t bytes, std::size_t offset) const {
-  require(offset <= bytes_ && bytes <= bytes_ - offset, "bytes must be at most the {} of the buffer, not {}", bytes_,
-          offset + bytes);
+  require_argument(offset <= bytes_ && bytes <= bytes_ - offset, "bytes", offset + bytes,
+                   "at most the {} of the buffer", bytes_);
   if (bytes == 0) return;
   ops::start_download(*queue_, to, static_cast<const std::byte*>(data_) + offset, bytes);
 }

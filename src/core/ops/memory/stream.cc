@@ -47,11 +47,11 @@ void Buffer::clear() {
   if (content_) content_->buffer.zero();
 }
 void Buffer::upload(const void* from, std::size_t bytes) {
-  require(bytes <= this->bytes(), "bytes must be at most the {} of the buffer, not {}", this->bytes(), bytes);
+  require_argument(bytes <= this->bytes(), "bytes", bytes, "at most the {} of the buffer", this->bytes());
   if (bytes > 0) content_->buffer.upload(from, bytes);
 }
 void Buffer::download(void* to, std::size_t bytes) const {
-  require(bytes <= this->bytes(), "bytes must be at most the {} of the buffer, not {}", this->bytes(), bytes);
+  require_argument(bytes <= this->bytes(), "bytes", bytes, "at most the {} of the buffer", this->bytes());
   if (bytes > 0) content_->buffer.download(to, bytes);
 }
 

@@ -61,10 +61,10 @@ std::unique_ptr<Executable> sample_on_cpu(const Sample& shape, const Target& tar
 }  // namespace
 
 void check_sampling(const Sampling& sampling) {
-  require(std::isfinite(sampling.temperature) && sampling.temperature >= 0.0,
-          "temperature must not be negative, not {}", sampling.temperature);
-  require(sampling.top_k >= 0, "top_k must not be negative, not {}", sampling.top_k);
-  require(sampling.top_p > 0.0 && sampling.top_p <= 1.0, "top_p must be in (0, 1], not {}", sampling.top_p);
+  require_argument(std::isfinite(sampling.temperature) && sampling.temperature >= 0.0, "temperature",
+                   sampling.temperature, "at least 0");
+  require_argument(sampling.top_k >= 0, "top_k", sampling.top_k, "at least 0");
+  require_argument(sampling.top_p > 0.0 && sampling.top_p <= 1.0, "top_p", sampling.top_p, "in (0, 1]");
 }
 
 std::int32_t draw(std::span<const float> logits, const Sampling& sampling, double random, Candidate* scratch) {

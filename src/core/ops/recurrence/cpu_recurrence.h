@@ -88,8 +88,8 @@ class CpuRecurrence : public Executable {
   /// Reads the batch of a call.
   void begin(const Call& call) {
     const int threads = resolve_threads(call.threads);
-    require(threads == execution_.threads, "threads must be {}, for which this program was prepared, not {}",
-            execution_.threads, threads);
+    require_argument(threads == execution_.threads, "threads", threads, "{}, for which this program was prepared",
+                     execution_.threads);
     layer_.prepare(call.batch, execution_);
   }
 

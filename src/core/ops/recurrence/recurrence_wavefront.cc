@@ -49,7 +49,7 @@ class Wavefront : public Executable {
   /// The call as one layer's thread sees it. All layers read the batch before the first chunk.
   Call begin(const Call& call) {
     const int threads = resolve_threads(call.threads);
-    require(threads == threads_, "threads must be {}, for which this program was prepared, not {}", threads_, threads);
+    require_argument(threads == threads_, "threads", threads, "{}, for which this program was prepared", threads_);
     Call part = call;
     part.threads = 1;
     for (const auto& layer : layers_) layer->begin(part);

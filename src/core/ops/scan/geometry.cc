@@ -7,8 +7,8 @@
 namespace penstock::ops {
 
 void Geometry::check(const Batch& batch) {
-  require(batch.rows >= 1, "batch.rows must be at least 1, not {}", batch.rows);
-  require(batch.steps >= 1, "batch.steps must be at least 1, not {}", batch.steps);
+  require_argument(batch.rows >= 1, "batch.rows", batch.rows, "at least 1");
+  require_argument(batch.steps >= 1, "batch.steps", batch.steps, "at least 1");
   const Index* lengths = batch.lengths;
   const Index* starts = batch.cu_seqlens;
   require(lengths == nullptr || starts == nullptr,

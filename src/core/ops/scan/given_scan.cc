@@ -169,7 +169,7 @@ std::unique_ptr<ScanPass> prepare_scan(const ScanCallForm& form, const Target& t
   constexpr Index most = Index{1} << 30;
   check_enum("form", form.form, ScanForm::logarithmic);
   check_enum("precision", target.execution.precision, Precision::f16);
-  require(form.channels >= 1 && form.channels <= most, "channels must be 1 to {}, not {}", most, form.channels);
+  require_argument(form.channels >= 1 && form.channels <= most, "channels", form.channels, "1 to {}", most);
   require(form.form == ScanForm::logarithmic || !form.factor,
           "terms.factor belongs to the logarithmic form; the linear one has signs in a and b");
   if (target.execution.precision != Precision::full) {

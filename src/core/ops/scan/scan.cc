@@ -38,7 +38,7 @@ struct Scan<Real>::Impl {
 
   Impl(Index channels, ScanForm scan_form, bool reverse, Stream* stream) {
     check_enum("form", scan_form, ScanForm::logarithmic);
-    require(channels >= 1 && channels <= kMostChannels, "channels must be 1 to {}, not {}", kMostChannels, channels);
+    require_argument(channels >= 1 && channels <= kMostChannels, "channels", channels, "1 to {}", kMostChannels);
     if (stream != nullptr) queue = queue_of(*stream);
     if (on_gpu() && std::is_same_v<Real, double>) {
       fail(ErrorCode::unsupported, "a scan of doubles runs on the CPU, not on {}: there, Scan<float> does",

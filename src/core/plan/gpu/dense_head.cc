@@ -134,8 +134,8 @@ double preference(const GpuModel& gpu, const GpuDensePlan& plan) {
 
 DenseRule dense_head_rule(const GpuDenseProblem& problem, const GpuModel& gpu) {
   constexpr Index largest = Index{kHeadUnits} * kMostWarps;
-  require(problem.slots == 0 || problem.slots == 8 || problem.slots == 4 || problem.slots == 2,
-          "slots must be 8, 4, 2 or 0, not {}", problem.slots);
+  require_argument(problem.slots == 0 || problem.slots == 8 || problem.slots == 4 || problem.slots == 2, "slots",
+                   problem.slots, "8, 4, 2 or 0");
   DenseRule rule{.name = "head"};
   if (problem.head_size() > largest) {
     rule.refused = fmt::format("a block holds the recurrent matrix of a head of at most {} units, not of {}", largest,

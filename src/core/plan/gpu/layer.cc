@@ -87,8 +87,8 @@ std::vector<GpuScanPlan> fused_plans(const GpuLayerProblem& problem, const GpuMo
 namespace {
 
 GpuScanPlan choose_regime(const GpuLayerProblem& problem, const GpuModel& gpu) {
-  require(problem.input >= 1 && problem.input <= GpuScanProblem::max_size, "input must be 1 to {}, not {}",
-          GpuScanProblem::max_size, problem.input);
+  require_argument(problem.input >= 1 && problem.input <= GpuScanProblem::max_size, "input", problem.input, "1 to {}",
+                   GpuScanProblem::max_size);
   if (problem.scan.regime == Regime::fused) return asked_for_fused(problem, gpu);
   if (problem.scan.regime == Regime::epilogue) return asked_for_epilogue(problem, gpu);
   if (problem.needs_one_launch && problem.scan.regime == Regime::automatic) {

@@ -188,7 +188,7 @@ std::unique_ptr<Dataset> open_labelled(const TableSources& sources, const Labell
   const std::string& path = table.header().source();
   const std::size_t sequence = table.column(options.sequence_column, "sequence_column");
   const std::size_t label = table.column(options.label_column, "label_column");
-  require(sequence != label, "sequence_column and label_column are both {}", in_quotes(options.label_column));
+  require_about(sequence != label, "sequence_column", " and label_column are both {}", in_quotes(options.label_column));
   OpenTable::Choice choice;
   if (origin == nullptr) choice = offered_inputs(table, options, sequence, label);
   if (origin != nullptr) choice.categories = data::category_columns(*origin, table.header());
@@ -198,8 +198,8 @@ std::unique_ptr<Dataset> open_labelled(const TableSources& sources, const Labell
     std::erase(inputs, category.column);
     std::ranges::copy(table.add_categories(category), std::back_inserter(inputs));
   }
-  require(std::find(inputs.begin(), inputs.end(), label) == inputs.end(),
-          "inputs: column {} is the label and cannot be an input too", in_quotes(options.label_column));
+  require_about(std::find(inputs.begin(), inputs.end(), label) == inputs.end(), "inputs",
+                ": column {} is the label and cannot be an input too", in_quotes(options.label_column));
 
   LabelledRows rows = read_rows(table, sequence, label, inputs, options.missing);
   std::vector<Index> begins;
@@ -219,10 +219,10 @@ std::unique_ptr<Dataset> open_labelled(const TableSources& sources, const Labell
   }
   if (origin != nullptr) take_classes(rows, origin->labels.classes, path);
   std::string filled = data::describe_filled(rows.values, options.missing);
-  std::vector<std::string> suspect = data::sentinels(rows.values, names);
+  std::vector<Message> suspect = data::sentinels(rows.values, names);
   auto dataset = std::make_unique<LabelledDataset>(table, std::move(rows), inputs, held_out, options, origin);
   choice.categories = data::category_columns(dataset->description(), table.header());
-  std::vector<std::string> findings = table.reading(inputs, choice);
+  std::vector<Message> findings = table.reading(inputs, choice);
   if (!filled.empty()) findings.push_back(std::move(filled));
   std::ranges::move(suspect, std::back_inserter(findings));
   if (const auto unseen = dataset->labels_held_out(); !unseen.empty()) {

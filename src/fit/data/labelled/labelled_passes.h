@@ -18,8 +18,8 @@ class LabelledPasses : public Dataset {
   const DataDescription& description() const override { return description_; }
   Index training_steps() const override { return static_cast<Index>(training_.size()); }
   Index held_out_steps() const override { return static_cast<Index>(validation_.size()); }
-  std::vector<std::string> reading() const override { return reading_; }
-  void set_reading(std::vector<std::string> findings) { reading_ = std::move(findings); }
+  std::vector<Message> reading() const override { return reading_; }
+  void set_reading(std::vector<Message> findings) { reading_ = std::move(findings); }
 
   void next(Index rows, Index steps, Example& example) override;
   bool validation(Index i, Index rows, Index steps, Example& example) const override;
@@ -58,7 +58,7 @@ class LabelledPasses : public Dataset {
   void fill(std::span<const Index> chosen, Example& example) const;
 
   const char* kind_;
-  std::vector<std::string> reading_;
+  std::vector<Message> reading_;
   std::vector<Index> order_;  // of the training part, in this pass
   Index pass_ = 0;
   Index done_ = 0;  // items of this pass that were handed out

@@ -39,10 +39,9 @@ LabelledTextOptions settled(LabelledTextOptions options, const DataDescription* 
     options.longest = origin->labels.longest_text;
   }
   constexpr Index most = Index{1} << 20;
-  require(options.longest >= 1 && options.longest <= most, "longest must be 1 to {}, not {}", most, options.longest);
-  require(options.missing == Missing::refuse || options.missing == Missing::mask,
-          "missing must be refuse or mask for texts, which cannot be replaced by others, not {}",
-          to_string(options.missing));
+  require_argument(options.longest >= 1 && options.longest <= most, "longest", options.longest, "1 to {}", most);
+  require_argument(options.missing == Missing::refuse || options.missing == Missing::mask, "missing",
+                   to_string(options.missing), "refuse or mask for texts, which cannot be replaced by others");
   data::check_validation_fraction(options.validation_fraction);
   return options;
 }
@@ -52,13 +51,12 @@ data::TextColumns columns_of(const OpenTable& table, const LabelledTextOptions& 
   if (!options.label_column.empty()) (void)table.column(options.label_column, "label_column");
   const auto columns = data::find_text_columns(table, options.text_column, options.label_column);
   if (!columns) {
-    fail(ErrorCode::bad_input,
-         "{}: no column of texts with a column of their labels was found among {}; the option 'text-column' and "
-         "the option 'label-column' name them",
-         table.header().source(), table.header().list());
+    fail_with(ErrorCode::bad_input, {the_option("text_column"), " and ", the_option("label_column"), " name them"},
+              "{}: no column of texts with a column of their labels was found among {}", table.header().source(),
+              table.header().list());
   }
-  require(columns->text != columns->label, "text_column and label_column are both {}",
-          in_quotes(table.header().names()[columns->text]));
+  require_about(columns->text != columns->label, "text_column", " and label_column are both {}",
+                in_quotes(table.header().names()[columns->text]));
   return *columns;
 }
 
@@ -68,8 +66,9 @@ bool is_whole(const data::TableRows& rows, const data::TextColumns& columns, Mis
     const Field& field = rows.fields()[column];
     if (!field.text().empty()) continue;
     if (missing == Missing::mask) return false;
-    fail(ErrorCode::bad_input, "{}:{}:{}: column {} is empty; the option 'missing' with mask leaves such rows out",
-         rows.header().source(), field.line, field.column, in_quotes(rows.header().names()[column]));
+    fail_with(ErrorCode::bad_input, {the_option("missing", "mask"), " leaves such rows out"},
+              "{}:{}:{}: column {} is empty", rows.header().source(), field.line, field.column,
+              in_quotes(rows.header().names()[column]));
   }
   return true;
 }
@@ -171,16 +170,18 @@ DataDescription describe(const OpenTable& table, const data::TextColumns& column
   return description;
 }
 
-std::vector<std::string> findings_of(const OpenTable& table, const data::TextColumns& columns,
-                                     const LabelledTexts& texts, const DataDescription& description) {
+std::vector<Message> findings_of(const OpenTable& table, const data::TextColumns& columns, const LabelledTexts& texts,
+                                 const DataDescription& description) {
   const auto& names = table.header().names();
-  std::vector<std::string> findings = table.reading({columns.text, columns.label}, {});
-  findings.insert(findings.begin(), fmt::format("texts from column {}, labels from column {} (the option 'text-column' "
-                                                "and the option 'label-column' choose others)",
-                                                names[columns.text], names[columns.label]));
+  std::vector<Message> findings = table.reading({columns.text, columns.label}, {});
+  findings.insert(
+      findings.begin(),
+      {fmt::format("texts from column {}, labels from column {} (", names[columns.text], names[columns.label]),
+       the_option("text_column"), " and ", the_option("label_column"), " choose others)"});
   if (texts.cut > 0) {
-    findings.push_back(fmt::format("{} cut after {} bytes (the option 'longest')", counted(texts.cut, "text"),
-                                   description.labels.longest_text));
+    findings.push_back(
+        {fmt::format("{} cut after {} bytes (", counted(texts.cut, "text"), description.labels.longest_text),
+         the_option("longest"), ")"});
   }
   if (texts.left_out > 0) {
     findings.push_back(fmt::format("{} without a text or a label left out", counted(texts.left_out, "row")));
@@ -217,7 +218,7 @@ std::unique_ptr<Dataset> open_labelled_texts(const TableSources& sources, const 
     for (LabelledText& row : texts.rows) row.label = numbers[row.label];
     texts.classes = origin->labels.classes;
   }
-  std::vector<std::string> findings = findings_of(table, columns, texts, description);
+  std::vector<Message> findings = findings_of(table, columns, texts, description);
   description.labels.classes = std::move(texts.classes);
   auto dataset = std::make_unique<LabelledTextDataset>(std::move(description), std::move(texts.rows),
                                                        options.validation_fraction, options.seed);

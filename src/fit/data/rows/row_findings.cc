@@ -3,12 +3,13 @@
 
 namespace penstock {
 
-std::vector<std::string> describe(const RowFindings& findings) {
-  std::vector<std::string> sentences;
+std::vector<Message> describe(const RowFindings& findings) {
+  std::vector<Message> sentences;
   const auto say = [&](const RowFinding& finding, const char* noun, const char* one, const char* many) {
     if (finding.count == 0) return;
-    sentences.push_back(fmt::format("{} {}; the first: {}", counted(finding.count, noun),
-                                    finding.count == 1 ? one : many, finding.first));
+    sentences.push_back(
+        fmt::format("{} {}; the first: ", counted(finding.count, noun), finding.count == 1 ? one : many) +
+        finding.first);
   };
   say(findings.unknown_categories, "field",
       "has a category that is not in the training part and is read as no category",

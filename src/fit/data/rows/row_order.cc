@@ -10,13 +10,13 @@ namespace penstock::data {
 
 double date_in(const Field& field, const std::string& column, DateForm form, const TableHeader& header, char decimal) {
   if (field.is_missing()) {
-    fail(ErrorCode::bad_input, "{}:{}:{}: column {}: the date is missing; {}", header.source(), field.line,
-         field.column, in_quotes(column), undated_advice);
+    fail_with(ErrorCode::bad_input, undated_advice(), "{}:{}:{}: column {}: the date is missing", header.source(),
+              field.line, field.column, in_quotes(column));
   }
   const auto seconds = field.date(form, decimal);
   if (!seconds) {
-    fail(ErrorCode::bad_input, "{}:{}:{}: column {}: {} is no date in the form of training; {}", header.source(),
-         field.line, field.column, in_quotes(column), in_quotes(field.text()), undated_advice);
+    fail_with(ErrorCode::bad_input, undated_advice(), "{}:{}:{}: column {}: {} is no date in the form of training",
+              header.source(), field.line, field.column, in_quotes(column), in_quotes(field.text()));
   }
   return *seconds;
 }

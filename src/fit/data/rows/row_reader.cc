@@ -78,7 +78,7 @@ struct RowReader::Impl {
       sequence_names.begin(read[*columns.sequence], header(), *columns.sequence);
     } catch (const Error& error) {
       if (!replace_bad) throw;
-      findings.returning_sequences.add(error.what());
+      findings.returning_sequences.add(error.message());
     }
   }
 
@@ -125,7 +125,7 @@ struct RowReader::Impl {
   void bear(const Error& error, bool is_missing) {
     const bool borne = is_missing ? missing != Missing::refuse : replace_bad;
     if (!borne || error.code() != ErrorCode::bad_input) throw;
-    findings.replaced.note(error.what());
+    findings.replaced.note(error.message());
   }
 
   /// Looks at the date of a row, which stands at `position`, where it only says that a series is not what it should be.
@@ -205,7 +205,7 @@ struct RowReader::Impl {
 
   /// Returns a field of the last sound row.
   const data::Field& field(std::size_t column) const {
-    require(column < fields.size(), "column must be below {}, not {}", fields.size(), column);
+    require_argument(column < fields.size(), "column", column, "below {}", fields.size());
     return fields[column];
   }
 
@@ -339,7 +339,7 @@ bool RowReader::read(const std::string& line, std::span<float> features) {
 bool RowReader::read(const data::TableColumns& columns, std::size_t row, std::span<float> features) {
   Impl& self = held();
   self.begin_row(features);
-  require(columns.read(row, self.read), "row must be below {}, not {}", columns.rows(), row);
+  require_argument(columns.read(row, self.read), "row", row, "below {}", columns.rows());
   self.line = self.read.front().line;
   self.header().check_width(self.read);
   self.extend();

@@ -148,8 +148,8 @@ void SeriesSet::start(const std::string& name) {
 }
 
 void SeriesSet::add(const Group& group) {
-  require(group.inputs.size() == data_.inputs.size() && group.targets.size() == data_.targets.size(),
-          "group must have a scaling of each column");
+  require_about(group.inputs.size() == data_.inputs.size() && group.targets.size() == data_.targets.size(), "group",
+                " must have a scaling of each column");
   all_.try_emplace(group.name, data_, group, true);
 }
 

@@ -119,10 +119,11 @@ class CalendarFinder {
   [[noreturn]] void refuse_undated(const Calendar& calendar) const {
     const Field field = read_column(table_, calendar.column)[static_cast<std::size_t>(calendar.undated.front())];
     const auto more = static_cast<Index>(calendar.undated.size()) - 1;
-    fail(ErrorCode::bad_input,
-         "{}: column {}: {} is no date, unlike the others{}; {}, the option 'calendar' with none ignores all dates",
-         place(calendar.undated.front()), in_quotes(table_.header().names()[calendar.column]), in_quotes(field.text()),
-         more > 0 ? fmt::format(" ({} more {} none)", more, more == 1 ? "has" : "have") : "", undated_advice);
+    fail_with(ErrorCode::bad_input,
+              undated_advice() + Message{", ", the_option("calendar", "none"), " ignores all dates"},
+              "{}: column {}: {} is no date, unlike the others{}", place(calendar.undated.front()),
+              in_quotes(table_.header().names()[calendar.column]), in_quotes(field.text()),
+              more > 0 ? fmt::format(" ({} more {} none)", more, more == 1 ? "has" : "have") : "");
   }
 
   /// Returns the name of a column that says when in a day rows were: "12:30", or the hour; empty if there is none.
@@ -190,11 +191,10 @@ class CalendarFinder {
         calendar.missing <= most_filled * static_cast<double>(calendar.seconds.size())) {
       return;
     }
-    fail(ErrorCode::bad_input,
-         "{}: column {}: at a step of {}, {:.0f} rows are missing, too many to insert; use the option 'irregular' with "
-         "elapsed or ignore",
-         table_.header().source(), in_quotes(calendar.dates.column), describe_step(calendar.dates.step),
-         calendar.missing);
+    fail_with(ErrorCode::bad_input,
+              {"use ", the_option("irregular", "elapsed"), " or ", the_option("irregular", "ignore")},
+              "{}: column {}: at a step of {}, {:.0f} rows are missing, too many to insert", table_.header().source(),
+              in_quotes(calendar.dates.column), describe_step(calendar.dates.step), calendar.missing);
   }
 
  private:
@@ -202,11 +202,10 @@ class CalendarFinder {
 
   [[noreturn]] void refuse_uneven(const Calendar& calendar) const {
     const Index row = calendar.first_uneven;
-    fail(ErrorCode::bad_input,
-         "{}: column {}: {} is not {} after the row before; the option 'irregular' (ignore, elapsed or fill) accepts "
-         "such rows",
-         place(row), in_quotes(calendar.dates.column), in_quotes(read_column(table_, calendar.column)[row].text()),
-         calendar.dates.working_days ? "a working day" : describe_step(calendar.dates.step));
+    fail_with(ErrorCode::bad_input, {the_option("irregular"), " (ignore, elapsed or fill) accepts such rows"},
+              "{}: column {}: {} is not {} after the row before", place(row), in_quotes(calendar.dates.column),
+              in_quotes(read_column(table_, calendar.column)[row].text()),
+              calendar.dates.working_days ? "a working day" : describe_step(calendar.dates.step));
   }
 
   bool find_form(const std::vector<Field>& read, Calendar& calendar) const {
@@ -348,7 +347,7 @@ void choose_cycles(Calendar& calendar, const CalendarOptions& options, const tra
     const bool wanted = asked ? std::ranges::find(options.cycles, shape.cycle) != options.cycles.end()
                               : fits && span >= 2.0 * shape.seconds;
     if (!wanted) continue;
-    require(fits, "calendar: rows are {} apart, too far for {}", describe_step(step), shape.name);
+    require_about(fits, "calendar", ": rows are {} apart, too far for {}", describe_step(step), shape.name);
     possible.push_back(shape);
     lengths.push_back(shape.seconds);
   }
@@ -363,15 +362,16 @@ void choose_cycles(Calendar& calendar, const CalendarOptions& options, const tra
   }
 }
 
-std::string Calendar::describe(const std::string& name) const {
+Message Calendar::describe(const std::string& name) const {
   if (!rises()) {
     const std::string why = earlier > 0 ? fmt::format("{} row{} earlier than the one before, first in line {}", earlier,
                                                       earlier == 1 ? " is" : "s are", earlier_line)
                                         : fmt::format("{} rows have the date of the one before", same);
-    const std::string remedy =
-        time_column.empty() ? "if the file holds many series, the option 'group' separates them"
-                            : fmt::format("write the date and {} into one column, as in 2024-03-01 12:30", time_column);
-    return fmt::format("{}: not read, because {}; {}", name, why, remedy);
+    const Message remedy =
+        time_column.empty()
+            ? Message{"if the file holds many series, ", the_option("group"), " separates them"}
+            : Message(fmt::format("write the date and {} into one column, as in 2024-03-01 12:30", time_column));
+    return fmt::format("{}: not read, because {}; ", name, why) + remedy;
   }
   const std::string apart = dates.working_days ? "a working day" : describe_step(dates.step);
   std::string text = fmt::format("{}: a row {}{}", name, apart.starts_with('a') ? "" : "every ", apart);
@@ -441,8 +441,8 @@ std::optional<Calendar> find_calendar(const OpenTable& table, const SeriesOption
   }
   const bool needed = options.irregular != Irregular::automatic && options.irregular != Irregular::ignore;
   if (needed && falls) finder.refuse(falls->column);
-  require(options.calendar.cycles.empty() && !needed, "{}: {} has no column of dates that rise among {}",
-          needed ? "irregular" : "calendar", table.header().source(), table.header().list());
+  require_about(options.calendar.cycles.empty() && !needed, needed ? "irregular" : "calendar",
+                ": {} has no column of dates that rise among {}", table.header().source(), table.header().list());
   return falls;
 }
 

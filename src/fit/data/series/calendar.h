@@ -44,7 +44,7 @@ struct Calendar {
   double elapsed(Index row) const { return dates.seconds_between(seconds[row - 1], seconds[row]) / dates.step; }
 
   /// "date: a row a month; the day of the year as input", for Dataset::reading(); or why it is not read.
-  std::string describe(const std::string& name) const;
+  Message describe(const std::string& name) const;
 };
 
 /// Rows that follow each other in time.

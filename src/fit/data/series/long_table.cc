@@ -119,11 +119,11 @@ void refuse_long_table(const OpenTable& table, std::size_t date_column, const st
     const auto series = find_series(keys.rows, seconds);
     if (!series) continue;
     const std::string& name = names[keys.column];
-    fail(ErrorCode::bad_input,
-         "{}: the table holds {} series: the dates of column {} repeat for each {}, such as {} and {}; "
-         "{}the option 'group={}' reads each by itself, the option 'calendar=none' all rows as one series",
-         path, series->count, dates, in_quotes(name), in_quotes(keys.values[0]), in_quotes(keys.values[1]),
-         sort_first(*series, dates), name);
+    fail_with(ErrorCode::bad_input,
+              {sort_first(*series, dates), the_option("group", name), " reads each by itself, ",
+               the_option("calendar", "none"), " all rows as one series"},
+              "{}: the table holds {} series: the dates of column {} repeat for each {}, such as {} and {}", path,
+              series->count, dates, in_quotes(name), in_quotes(keys.values[0]), in_quotes(keys.values[1]));
   }
   for (std::size_t i = 0; i < columns.size(); ++i) {
     for (std::size_t j = i + 1; j < columns.size(); ++j) {
@@ -133,10 +133,11 @@ void refuse_long_table(const OpenTable& table, std::size_t date_column, const st
       }
       const auto series = find_series(both, seconds);
       if (!series) continue;
-      fail(ErrorCode::bad_input,
-           "{}: the table holds {} series: the dates of column {} repeat for each {} of each {}; put both into one "
-           "column, which the option 'group' names, or read all rows as one series by the option 'calendar=none'",
-           path, series->count, dates, in_quotes(names[columns[j].column]), in_quotes(names[columns[i].column]));
+      fail_with(ErrorCode::bad_input,
+                {"put both into one column and name it by ", the_option("group"),
+                 ", or read all rows as one series by ", the_option("calendar", "none")},
+                "{}: the table holds {} series: the dates of column {} repeat for each {} of each {}", path,
+                series->count, dates, in_quotes(names[columns[j].column]), in_quotes(names[columns[i].column]));
     }
   }
 }

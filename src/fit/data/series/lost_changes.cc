@@ -43,10 +43,9 @@ Changes changes_of(const DataDescription& description, const SeriesTable& series
 
 }  // namespace
 
-std::vector<std::string> lost_changes(const DataDescription& description, const OpenTable& table,
-                                      const SeriesTable& series, const std::vector<std::size_t>& inputs,
-                                      std::span<const float> read) {
-  std::vector<std::string> findings;
+std::vector<Message> lost_changes(const DataDescription& description, const OpenTable& table, const SeriesTable& series,
+                                  const std::vector<std::size_t>& inputs, std::span<const float> read) {
+  std::vector<Message> findings;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const auto [all, lost, farthest, place] = changes_of(description, series, inputs[i], i, inputs.size(), read);
     if (2 * lost <= all) continue;

@@ -14,8 +14,7 @@ namespace penstock::data {
 /// Returns warnings about columns with a value so far from all others that floats have too few digits left for these: a
 /// sentence a column, for Dataset::reading(). `inputs` are the columns' positions in the header, `read` [rows, inputs]
 /// the values that a model with that description sees.
-std::vector<std::string> lost_changes(const DataDescription& description, const OpenTable& table,
-                                      const SeriesTable& series, const std::vector<std::size_t>& inputs,
-                                      std::span<const float> read);
+std::vector<Message> lost_changes(const DataDescription& description, const OpenTable& table, const SeriesTable& series,
+                                  const std::vector<std::size_t>& inputs, std::span<const float> read);
 
 }  // namespace penstock::data

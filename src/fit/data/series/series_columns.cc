@@ -70,11 +70,11 @@ SeriesColumns find_columns(OpenTable& table, const SeriesOptions& options, OpenT
     std::erase_if(columns.targets, is_known);
     leave_out_parts(table, columns);
   }
-  require(!columns.targets.empty(), "{}: no column of {} is left to be forecast",
-          options.known.empty() ? "inputs" : "known", table.header().source());
+  require_about(!columns.targets.empty(), options.known.empty() ? "inputs" : "known",
+                ": no column of {} is left to be forecast", table.header().source());
   const auto both = std::ranges::find_if(columns.targets, is_known);
-  require(both == columns.targets.end(), "known: column {} is forecast and therefore not known in advance",
-          in_quotes(both == columns.targets.end() ? "" : table.header().names()[*both]));
+  require_about(both == columns.targets.end(), "known", ": column {} is forecast and therefore not known in advance",
+                in_quotes(both == columns.targets.end() ? "" : table.header().names()[*both]));
   return columns;
 }
 

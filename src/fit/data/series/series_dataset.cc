@@ -325,10 +325,9 @@ std::unique_ptr<Dataset> open_series(const TableSources& sources, const SeriesOp
   const SeriesOptions options = origin == nullptr ? given : data::options_of(*origin, given);
   data::check_validation_fraction(options.validation_fraction);
   require(options.from_last || !options.autoregression, "autoregression goes with from_last");
-  require(options.season >= 0, "season must not be negative, not {}", options.season);
+  require_argument(options.season >= 0, "season", options.season, "at least 0");
   check_enum("transform", options.transform, Transform::logarithm);
-  require(options.horizon >= 1 && options.horizon <= 1'000'000, "horizon must be 1 to 1000000, not {}",
-          options.horizon);
+  require_argument(options.horizon >= 1 && options.horizon <= 1'000'000, "horizon", options.horizon, "1 to 1000000");
   const auto shared = std::make_shared<OpenTable>(sources, options.format);
   OpenTable& table = *shared;
   OpenTable::Choice choice;
@@ -347,7 +346,7 @@ std::unique_ptr<Dataset> open_series(const TableSources& sources, const SeriesOp
   };
   std::erase_if(choice.left_out, is_read);
   choice.categories = data::category_columns(dataset->description(), table.header());
-  std::vector<std::string> reading = table.reading(columns.inputs, choice);
+  std::vector<Message> reading = table.reading(columns.inputs, choice);
   for (const auto& findings :
        {series->findings, data::sentinels(series->values, table.header().names()), dataset->reading()}) {
     reading.insert(reading.end(), findings.begin(), findings.end());
@@ -358,7 +357,7 @@ std::unique_ptr<Dataset> open_series(const TableSources& sources, const SeriesOp
     reading.push_back(fmt::format("{} as input alone: parts of dates are not forecast", data::list_of(parts)));
   }
   if (options.calendar.read && !series->calendar && !says_when(table, columns.inputs)) {
-    reading.emplace_back(rows_without_dates);
+    reading.emplace_back(std::string(rows_without_dates));
   }
   dataset->set_reading(std::move(reading));
   dataset->add_reading(data::describe_filled(series->values, series->missing));

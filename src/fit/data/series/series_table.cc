@@ -95,14 +95,14 @@ class SeriesReader {
   SeriesReader(OpenTable& table, const SeriesColumns& columns, const std::vector<std::size_t>& used,
                const SeriesOptions& options, const RowDates* dates)
       : table_(table), columns_(columns), options_(options), dates_(dates), path_(table.header().source()) {
-    require(options.group.empty() || !options.group_by_file, "group: files name the series, not column {}",
-            in_quotes(options.group));
+    require_about(options.group.empty() || !options.group_by_file, "group", ": files name the series, not column {}",
+                  in_quotes(options.group));
     grouped_ = options.group_by_file || !options.group.empty();
     if (options.group_by_file) name_files();
     if (options.group.empty()) return;
     group_ = table.column(options.group, "group");
-    require(std::ranges::find(used, *group_) == used.end(), "group: column {} cannot be read or forecast as well",
-            in_quotes(options.group));
+    require_about(std::ranges::find(used, *group_) == used.end(), "group",
+                  ": column {} cannot be read or forecast as well", in_quotes(options.group));
   }
 
   SeriesTable read(const std::vector<std::size_t>& used) {
@@ -141,8 +141,8 @@ class SeriesReader {
 
   /// Before anything else of these rows is looked at: a line "Total" may lack more than a date.
   void leave_out_undated() {
-    require(reads_dates() || dates_ != nullptr,
-            "undated: rows can be dropped by their dates only if dates are read, and 'calendar' turns that off");
+    require_about(reads_dates() || dates_ != nullptr, "undated",
+                  ": rows can be dropped by their dates only if dates are read, and 'calendar' turns that off");
     if (!reads_dates()) return;
     ValueReader places(table_, {}, options_.missing);
     RowSorter sorter;
@@ -152,8 +152,8 @@ class SeriesReader {
       sorter.add(rows.file(), by_column ? rows.fields()[*group_].text() : group_of(rows));
     }
     const auto calendar = find_calendar(table_, options_, columns_.inputs, sorter.take(), places.take());
-    require(calendar || dates_ != nullptr, "undated: {} has no column of dates among {}", path_,
-            table_.header().list());
+    require_about(calendar || dates_ != nullptr, "undated", ": {} has no column of dates among {}", path_,
+                  table_.header().list());
     if (!calendar || calendar->undated.empty()) return;
     table_.leave_out(calendar->undated);
     undated_ =
@@ -240,10 +240,8 @@ class SeriesReader {
     const auto known = std::span(rows).first(rows.size() - static_cast<std::size_t>(count));
     const auto gap = std::ranges::find_if(known, lacks);
     if (gap != known.end() && options_.missing == Missing::refuse && *gap < rows_in_files_) {
-      fail(ErrorCode::bad_input,
-           "{}:{}: no target has a value, but rows with values follow; the option 'missing' (carry, interpolate or "
-           "mask) accepts such rows",
-           values.source(*gap), values.lines[*gap]);
+      fail_with(ErrorCode::bad_input, {the_option("missing"), " (carry, interpolate or mask) accepts such rows"},
+                "{}:{}: no target has a value, but rows with values follow", values.source(*gap), values.lines[*gap]);
     }
     return count;
   }

@@ -23,7 +23,7 @@ struct SeriesTable {
   TableValues values;                 // columns by position in the header
   std::optional<Calendar> calendar;   // if there is one and it matters; seconds of all rows
   Missing missing = Missing::refuse;  // what became of missing values
-  std::vector<std::string> findings;  // about groups, for Dataset::reading()
+  std::vector<Message> findings;      // about groups, for Dataset::reading()
 
   Index rows() const { return values.rows(); }
 };

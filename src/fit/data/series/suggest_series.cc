@@ -28,10 +28,8 @@ CalendarOptions calendar_of(const std::vector<std::string>& words, const std::st
   if (!calendar.read) return calendar;
   for (const std::string& word : words) {
     const auto cycle = cycle_of(word);
-    if (!cycle) {
-      fail(ErrorCode::invalid_argument, "calendar must be auto, none, or some of day,week,year, not {}",
-           in_quotes(fmt::format("{}", fmt::join(words, ","))));
-    }
+    require_argument(cycle.has_value(), "calendar", fmt::format("{}", fmt::join(words, ",")),
+                     "auto, none, or some of day,week,year");
     calendar.cycles.push_back(*cycle);
   }
   return calendar;

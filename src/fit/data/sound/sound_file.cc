@@ -140,8 +140,8 @@ void write_sound(const std::string& path, const Sound& sound) {
   constexpr std::size_t most_samples = (std::size_t{1} << 30) - 64;  // a WAV file counts its bytes in 32 bits
   require(sound.samples.size() <= most_samples, "sound must have at most {} samples for a WAV file, not {}",
           most_samples, sound.samples.size());
-  require(sound.sample_rate >= 1 && sound.sample_rate <= INT32_MAX, "sample_rate must be 1 to {}, not {}", INT32_MAX,
-          sound.sample_rate);
+  require_argument(sound.sample_rate >= 1 && sound.sample_rate <= INT32_MAX, "sample_rate", sound.sample_rate,
+                   "1 to {}", INT32_MAX);
   FileWriter file(path);
   file.write(wave_header(sound));
   if constexpr (std::endian::native == std::endian::little) {

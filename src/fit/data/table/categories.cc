@@ -51,10 +51,7 @@ CategoryChoice category_choice(const std::vector<std::string>& words, const Tabl
   if (words == std::vector<std::string>{"none"}) return {.found = false, .named = {}};
   CategoryChoice choice;
   for (const std::string& name : words) {
-    const auto column = header.find(name);
-    require(column.has_value(), "categories: {} has no column {}, only {}", header.source(), in_quotes(name),
-            header.list());
-    choice.named.push_back(*column);
+    choice.named.push_back(header.column(name, "categories"));
   }
   return choice;
 }

@@ -42,8 +42,8 @@ void append_quoted(std::string_view text, std::string& table) {
 }
 
 void check_delimiter(char delimiter) {
-  require(can_delimit(delimiter),
-          "delimiter must be a character that no number contains (such as ',' ';' or a tab), not {:?}", delimiter);
+  require_argument(can_delimit(delimiter), "delimiter", fmt::format("{:?}", delimiter),
+                   "a character that no number contains (such as ',' ';' or a tab)");
 }
 
 CsvReader::CsvReader(std::string_view text, char delimiter, std::string_view source, Index line)
@@ -195,13 +195,21 @@ void TableHeader::check_width(const std::vector<Field>& record) const {
   fail_at(source_, place.line, place.column, "{}, the header has {}", counted(record.size(), "field"), width());
 }
 
+std::size_t TableHeader::column(const std::string& name, const std::string& argument) const {
+  if (const auto found = find(name)) return *found;
+  throw Error(ErrorCode::invalid_argument,
+              {the_argument(argument), fmt::format(": {} has no column {}, only {}", source_, in_quotes(name), list())},
+              {.argument = argument, .value = name, .choices = names_});
+}
+
 double TableHeader::number(const std::vector<Field>& record, std::size_t column, ColumnKind& kind) const {
   const Field& field = record[column];
-  const auto mistake = [&](std::string_view problem) {
-    fail_at(source_, field.line, field.column, "column {}: {}", in_quotes(names_[column]), problem);
+  const auto mistake = [&](std::string_view problem, const Message& remedy = {}) {
+    fail_with(ErrorCode::bad_input, remedy, "{}:{}:{}: column {}: {}", source_, field.line, field.column,
+              in_quotes(names_[column]), problem);
   };
   if (field.is_missing()) {
-    mistake("the value is missing; the option 'missing' (carry, interpolate or mask) accepts such values");
+    mistake("the value is missing", {the_option("missing"), " (carry, interpolate or mask) accepts such values"});
   }
   if (kind != ColumnKind::number) {
     if (const auto truth = field.truth()) {
@@ -209,8 +217,8 @@ double TableHeader::number(const std::vector<Field>& record, std::size_t column,
       return *truth;
     }
     if (kind == ColumnKind::boolean) {
-      mistake(in_quotes(field.text()) +
-              " is neither true nor false; the option 'categories' accepts columns of any text");
+      mistake(in_quotes(field.text()) + " is neither true nor false",
+              {the_option("categories"), " accepts columns of any text"});
     }
   }
   double value = 0.0;

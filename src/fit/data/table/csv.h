@@ -72,6 +72,8 @@ class TableHeader {
   /// Returns whether a column had no name of its own, like the first one that pandas writes: "" or "Unnamed: 0".
   bool is_unnamed(std::size_t column) const { return unnamed_[column]; }
   std::optional<std::size_t> find(std::string_view name) const;
+  /// Returns the column of a name. Throws Error(invalid_argument) about an argument that names one that is not there.
+  std::size_t column(const std::string& name, const std::string& argument) const;
   /// "a, b, c", for messages; long lists are cut.
   std::string list() const;
   /// A column more, behind all others, for one text of a column: 1 where a record has it. Files have no field for it.

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/check.h"
 #include "data/table/field.h"
 #include "penstock/description/column.h"
 
@@ -29,7 +30,7 @@ bool looks_like_date(std::string_view text);
 bool is_time_of_day(std::string_view text);
 
 /// Advice of messages about a date that cannot be read.
-constexpr std::string_view undated_advice = "the option 'undated' with drop leaves such rows out";
+inline Message undated_advice() { return {the_option("undated", "drop"), " leaves such rows out"}; }
 
 /// Returns whether a column is one of dates, even if some cannot be read: all its fields are dates, or at least three
 /// and more than half.

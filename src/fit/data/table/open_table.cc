@@ -21,7 +21,9 @@ namespace {
 void refuse_binary(const std::string& content, const std::string& path) {
   const std::string kind = io::binary_kind(content);
   if (kind.empty()) return;
-  fail(ErrorCode::bad_input, "{}: this is {}, not a table in text{}", path, kind, io::table_advice(kind));
+  throw Error(ErrorCode::bad_input,
+              fmt::format("{}: this is {}, not a table in text{}", path, kind, io::table_advice(kind)),
+              {.value = kind, .allowed = "a table in text"});
 }
 
 CsvReader reader_of(const std::string& content, const FoundFormat& format, std::string_view source) {
@@ -86,18 +88,15 @@ OpenTable::File OpenTable::open_text(Table& table, TableFormat given) {
 TableRows OpenTable::rows() const { return TableRows(*this); }
 
 std::size_t OpenTable::column(const std::string& name, const char* argument) const {
-  const auto found = header().find(name);
-  require(found.has_value(), "{}: {} has no column {}, only {}", argument, header().source(), in_quotes(name),
-          header().list());
-  return *found;
+  return header().column(name, argument);
 }
 
 std::vector<std::size_t> OpenTable::columns(const std::vector<std::string>& names, const char* argument) const {
   std::vector<std::size_t> columns;
   for (const auto& name : names) {
     const std::size_t found = column(name, argument);
-    require(std::find(columns.begin(), columns.end(), found) == columns.end(), "{}: column {} is there twice", argument,
-            in_quotes(name));
+    require_about(std::find(columns.begin(), columns.end(), found) == columns.end(), argument,
+                  ": column {} is there twice", in_quotes(name));
     columns.push_back(found);
   }
   return columns;
@@ -160,8 +159,8 @@ std::string OpenTable::describe_truths(const Choice& choice) const {
   return all.empty() ? "" : "truth values in " + list_of(std::move(all));
 }
 
-std::vector<std::string> OpenTable::reading(const std::vector<std::size_t>& read, const Choice& choice) const {
-  std::vector<std::string> findings;
+std::vector<Message> OpenTable::reading(const std::vector<std::size_t>& read, const Choice& choice) const {
+  std::vector<Message> findings;
   if (windows_1252_) findings.emplace_back("as text in Windows-1252, because it is not UTF-8");
   if (const std::string text = describe(format()); !text.empty()) findings.push_back(text);
   if (!choice.left_out.empty()) {

@@ -74,7 +74,7 @@ class OpenTable {
 
   /// Returns the sentences of Dataset::reading(). `read` are the columns that were used, those of categories among
   /// them; `choice` is empty if they were asked for.
-  std::vector<std::string> reading(const std::vector<std::size_t>& read, const Choice& choice) const;
+  std::vector<Message> reading(const std::vector<std::size_t>& read, const Choice& choice) const;
 
   const Sources& sources() const { return sources_; }
 

@@ -9,6 +9,7 @@
 #include <set>
 #include <utility>
 
+#include "base/check.h"
 #include "base/quote.h"
 
 namespace penstock::data {
@@ -89,7 +90,7 @@ bool is_sentinel(const End& end, const End& other, const Ends& ends) {
   return end.count >= 3 && sizes >= 10 && beyond >= 100.0 * range;
 }
 
-std::string describe(double sentinel, const std::string& name, const TableValues& values, std::size_t column) {
+Message describe(double sentinel, const std::string& name, const TableValues& values, std::size_t column) {
   Index count = 0, known = 0, first = -1;
   const auto place = [&](Index row) { return std::pair(values.files[row], values.lines[row]); };
   for (Index row = 0; row < values.rows(); ++row) {
@@ -99,16 +100,16 @@ std::string describe(double sentinel, const std::string& name, const TableValues
     ++count;
     if (first < 0 || place(row) < place(first)) first = row;
   }
-  return fmt::format(
-      "warning: column {}: {} in {} of {} rows, first in line {} of {}, is far from all other values: if it stands for "
-      "a missing value, leave these cells empty, and the option 'missing' (carry, interpolate or mask) deals with them",
-      in_quotes(name), sentinel, count, known, values.lines[first], values.source(first));
+  return {fmt::format("warning: column {}: {} in {} of {} rows, first in line {} of {}, is far from all other values: "
+                      "if it stands for a missing value, leave these cells empty, and ",
+                      in_quotes(name), sentinel, count, known, values.lines[first], values.source(first)),
+          the_option("missing"), " (carry, interpolate or mask) deals with them"};
 }
 
 }  // namespace
 
-std::vector<std::string> sentinels(const TableValues& values, const std::vector<std::string>& names) {
-  std::vector<std::string> findings;
+std::vector<Message> sentinels(const TableValues& values, const std::vector<std::string>& names) {
+  std::vector<Message> findings;
   for (std::size_t column = 0; column < values.columns.size(); ++column) {
     std::set<double> found;
     for (;;) {

@@ -11,6 +11,6 @@ namespace penstock::data {
 
 /// Returns warnings about such numbers in all columns, for Dataset::reading(): for each number how often and where it
 /// occurs, and what to do. `names` are those of the columns.
-std::vector<std::string> sentinels(const TableValues& values, const std::vector<std::string>& names);
+std::vector<Message> sentinels(const TableValues& values, const std::vector<std::string>& names);
 
 }  // namespace penstock::data

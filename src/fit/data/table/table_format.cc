@@ -162,8 +162,8 @@ bool names_columns(std::string_view comment, const Records& records, const Found
 
 void check_format(const TableFormat& given) {
   if (given.delimiter != 0) check_delimiter(given.delimiter);
-  require(given.decimal == 0 || given.decimal == '.' || given.decimal == ',', "decimal must be '.' or ',', not '{}'",
-          given.decimal);
+  require_argument(given.decimal == 0 || given.decimal == '.' || given.decimal == ',', "decimal",
+                   std::string(1, given.decimal), "'.' or ','");
 }
 
 }  // namespace

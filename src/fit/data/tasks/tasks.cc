@@ -38,7 +38,7 @@ void generate_parity(const TaskOptions&, Random& random, Tokens tokens, Tokens l
 /// Modular arithmetic: a value starts at 0, each token is an operation and a digit (token = operation * m + digit with
 /// the operations +, -, *), each label is the value after it, modulo m.
 void describe_modular(const TaskOptions& options, DataDescription& description) {
-  require(options.modulus >= 2 && options.modulus <= 64, "modulus must be 2 to 64, not {}", options.modulus);
+  require_argument(options.modulus >= 2 && options.modulus <= 64, "modulus", options.modulus, "2 to 64");
   description.vocabulary = 3 * options.modulus;
   for (Index value = 0; value < options.modulus; ++value) description.labels.classes.push_back(std::to_string(value));
 }
@@ -63,8 +63,8 @@ constexpr std::int32_t copying_query = copying_data_tokens + 1;
 
 void describe_copying(const TaskOptions& options, DataDescription& description) {
   const Index shorter = std::min(options.length, options.validation_length);
-  require(options.copy_tokens >= 1 && options.copy_tokens <= shorter / 2,
-          "copy_tokens must be 1 to {} (half the length of a sequence), not {}", shorter / 2, options.copy_tokens);
+  require_argument(options.copy_tokens >= 1 && options.copy_tokens <= shorter / 2, "copy_tokens", options.copy_tokens,
+                   "1 to {} (half the length of a sequence)", shorter / 2);
   description.vocabulary = copying_query + 1;
   for (int token = 1; token <= copying_data_tokens; ++token)
     description.labels.classes.push_back(std::to_string(token));
@@ -148,9 +148,8 @@ constexpr Index recall_symbols = 64;
 
 void describe_recall(const TaskOptions& options, DataDescription& description) {
   const Index most = std::min(recall_symbols, std::min(options.length, options.validation_length) / 3);
-  require(options.copy_tokens >= 1 && options.copy_tokens <= most,
-          "copy_tokens must be 1 to {} (a third of the length of a sequence, at most {}), not {}", most, recall_symbols,
-          options.copy_tokens);
+  require_argument(options.copy_tokens >= 1 && options.copy_tokens <= most, "copy_tokens", options.copy_tokens,
+                   "1 to {} (a third of the length of a sequence, at most {})", most, recall_symbols);
   description.vocabulary = 1 + 2 * recall_symbols;
   for (Index value = 1; value <= recall_symbols; ++value) description.labels.classes.push_back(std::to_string(value));
 }
@@ -276,13 +275,13 @@ const std::vector<std::string>& task_names() {
 
 std::unique_ptr<Dataset> open_task(const std::string& name, const TaskOptions& options) {
   constexpr Index longest = Index{1} << 24;
-  require(options.length >= 1 && options.length <= longest, "length must be 1 to {}, not {}", longest, options.length);
-  require(options.validation_length >= 1 && options.validation_length <= longest,
-          "validation_length must be 1 to {}, not {}", longest, options.validation_length);
+  require_argument(options.length >= 1 && options.length <= longest, "length", options.length, "1 to {}", longest);
+  require_argument(options.validation_length >= 1 && options.validation_length <= longest, "validation_length",
+                   options.validation_length, "1 to {}", longest);
   for (const auto& task : tasks) {
     if (name == task.name) return std::make_unique<TaskDataset>(task, options);
   }
-  fail(ErrorCode::invalid_argument, "there is no task '{}', only {}", name, fmt::join(task_names(), ", "));
+  fail_choice("task", name, task_names());
 }
 
 }  // namespace penstock

@@ -54,8 +54,9 @@ std::unique_ptr<Dataset> open_text(const Sources& sources, const TextOptions& op
     const std::string kind = options.bytes ? "" : io::binary_kind(content);
     if (!kind.empty()) {
       const std::string advice = io::table_advice(kind);
-      fail(ErrorCode::bad_input, "{}: this is {}, not a text{}", file, kind,
-           advice.empty() ? "; the option 'bytes' reads it anyway" : advice);
+      const Message anyway = {the_option("bytes"), " reads it anyway"};
+      fail_with(ErrorCode::bad_input, advice.empty() ? anyway : Message(), "{}: this is {}, not a text{}", file, kind,
+                advice);
     }
     if (content.empty()) fail(ErrorCode::bad_input, "{}: the file is empty", file);
     text = text.empty() ? std::move(content) : text + content;

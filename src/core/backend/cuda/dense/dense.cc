@@ -14,15 +14,15 @@ void check_spec(const DenseSpec& spec) {
   require(spec.hidden >= 1 && spec.heads >= 1 && spec.hidden % spec.heads == 0,
           "hidden must be at least 1 and heads must divide it, not {} and {}", spec.hidden, spec.heads);
   const plan::CellTraits& cell = plan::cell_traits(spec.cell);
-  require(!cell.info.scan, "cell must be a dense cell, with a recurrent matrix, not {}", spec.cell);
+  require_argument(!cell.info.scan, "cell", spec.cell, "a dense cell, with a recurrent matrix");
 }
 
 void check_batch(const DenseBatch& batch) {
   require(batch.rows >= 1 && batch.steps >= 1, "rows and steps must be at least 1, not {} and {}", batch.rows,
           batch.steps);
   require(batch.lengths == 0 || batch.cu_seqlens == 0, "lengths and cu_seqlens exclude each other");
-  require(batch.longest >= 0 && batch.longest <= batch.steps, "longest must be 0 to {} (the steps), not {}",
-          batch.steps, batch.longest);
+  require_argument(batch.longest >= 0 && batch.longest <= batch.steps, "longest", batch.longest, "0 to {} (the steps)",
+                   batch.steps);
 }
 
 struct AlignmentOf {
@@ -223,7 +223,7 @@ plan::GpuDenseProblem problem_of(const DenseBackward& call, const DenseSpec& spe
   require((call.drh != 0) == cell.split_gradients, "the gradient of R h must be {}",
           cell.split_gradients ? "an address on the GPU" : "null, as that of wx is the same");
   problem.every_state = check_states("dstates", call.dstates, spec, call.batch);
-  require(call.clip >= 0, "clip must be 0 or greater, not {}", call.clip);
+  require_argument(call.clip >= 0, "clip", call.clip, "0 or greater");
   problem.clipped = call.clip > 0;
   alignment.add(call.tape.sums);
   alignment.add(call.dwx);

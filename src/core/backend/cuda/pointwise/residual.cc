@@ -13,8 +13,8 @@ int vector_of(const Residual& spec) { return vector_for(0, spec.alignment, {spec
 }  // namespace
 
 void require_dropout(const DropoutSite& dropout) {
-  require(dropout.probability >= 0.0 && dropout.probability < 1.0, "dropout must be in [0, 1), not {}",
-          dropout.probability);
+  require_argument(dropout.probability >= 0.0 && dropout.probability < 1.0, "dropout", dropout.probability,
+                   "in [0, 1)");
 }
 
 void require_seed(const DropoutSite& dropout, DeviceAddress seed) {

@@ -37,7 +37,7 @@ SampleExecutable::SampleExecutable(Device& device, const Sample& spec) : spec_(s
   require(std::isfinite(spec.temperature) && spec.temperature >= 0.0, "temperature must not be negative, not {}",
           spec.temperature);
   require_size(spec.top_k, 0, "top_k");
-  require(spec.top_p > 0.0 && spec.top_p <= 1.0, "top_p must be in (0, 1], not {}", spec.top_p);
+  require_argument(spec.top_p > 0.0 && spec.top_p <= 1.0, "top_p", spec.top_p, "in (0, 1]");
   kernel_ = &Kernel::load(device, sample_source(spec));
 }
 
@@ -53,8 +53,7 @@ void SampleExecutable::run(const SampleCall& call, DeviceAddress workspace, Stre
   require_address(call.tokens, "tokens");
   require(call.logits_stride >= spec_.classes || spec_.streams == 1,
           "the rows of logits must be at least {} elements apart, not {}", spec_.classes, call.logits_stride);
-  require(call.history == 0 || call.history_length >= 1, "history_length must be at least 1, not {}",
-          call.history_length);
+  require_argument(call.history == 0 || call.history_length >= 1, "history_length", call.history_length, "at least 1");
   if (workspace_bytes() > 0) require_aligned(workspace, kAlignment, "workspace");
   SampleArguments arguments{};
   arguments.logits = device_pointer<const char>(call.logits);

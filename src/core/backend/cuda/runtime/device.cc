@@ -80,8 +80,8 @@ Device& Device::get(int ordinal) {
     fail(ErrorCode::unsupported, "device cuda:{} is not there: {}", ordinal, why);
   }
   const int count = device_count();
-  require(ordinal >= 0 && ordinal < count, "device must be 0 to {} (there {} {} GPU{}), not {}", count - 1,
-          count == 1 ? "is" : "are", count, count == 1 ? "" : "s", ordinal);
+  require_argument(ordinal >= 0 && ordinal < count, "device", ordinal, "0 to {} (there {} {} GPU{})", count - 1,
+                   count == 1 ? "is" : "are", count, count == 1 ? "" : "s");
   const std::lock_guard lock(mutex);
   devices.resize(static_cast<std::size_t>(count));
   auto& device = devices[static_cast<std::size_t>(ordinal)];
@@ -182,12 +182,12 @@ void Buffer::fill(unsigned char value) {
 }
 
 void Buffer::upload(const void* from, std::size_t bytes) {
-  require(bytes <= bytes_, "bytes must be at most the {} of the buffer, not {}", bytes_, bytes);
+  require_argument(bytes <= bytes_, "bytes", bytes, "at most the {} of the buffer", bytes_);
   if (bytes > 0) stream_->device().upload(address_, from, bytes, stream_->handle());
 }
 
 void Buffer::download(void* to, std::size_t bytes) const {
-  require(bytes <= bytes_, "bytes must be at most the {} of the buffer, not {}", bytes_, bytes);
+  require_argument(bytes <= bytes_, "bytes", bytes, "at most the {} of the buffer", bytes_);
   if (bytes == 0) return;
   stream_->device().make_current();
   check(driver().copy_to_host(to, address_, bytes, stream_->handle()), "copying from the GPU");

@@ -83,11 +83,11 @@ plan::GpuScanProblem problem_of_call(const Call& call) {
   const ScanShape& shape = call.shape;
   require(shape.rows >= 1 && shape.steps >= 1 && shape.channels >= 1,
           "rows, steps and channels must be at least 1, not {}, {} and {}", shape.rows, shape.steps, shape.channels);
-  require(shape.steps <= plan::GpuScanProblem::max_size, "steps must be at most {}, packed rows together, not {}",
-          plan::GpuScanProblem::max_size, shape.steps);
+  require_argument(shape.steps <= plan::GpuScanProblem::max_size, "steps", shape.steps,
+                   "at most {}, packed rows together", plan::GpuScanProblem::max_size);
   require(shape.lengths == 0 || shape.cu_seqlens == 0, "lengths and cu_seqlens exclude each other");
-  require(shape.longest >= 0 && shape.longest <= shape.steps, "longest must be 0 to {} (the steps), not {}",
-          shape.steps, shape.longest);
+  require_argument(shape.longest >= 0 && shape.longest <= shape.steps, "longest", shape.longest, "0 to {} (the steps)",
+                   shape.steps);
   plan::GpuScanProblem problem;
   problem.gates = shape.rule.gates;
   problem.read_back = shape.rule.read_back;
