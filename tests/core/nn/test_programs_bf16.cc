@@ -66,7 +66,7 @@ TEST(RecurrentProgram, RefusesStepsInBf16) {
   expect_error(ErrorCode::invalid_argument, "dtype must be f32 or f64 for a step on the CPU, not bf16", [&] {
     RecurrentProgram::get(spec, {.dtype = DType::bf16, .weights = DType::bf16, .flags = {CallFlag::step}});
   });
-  expect_error(ErrorCode::invalid_argument, "weights must be bf16 or f32, not f64",
+  expect_error(ErrorCode::invalid_argument, "weights must be bf16 or f32, not \"f64\"",
                [&] { RecurrentProgram::get(spec, {.dtype = DType::bf16, .weights = DType::f64}); });
 }
 

@@ -429,7 +429,7 @@ TEST(RecurrentProgram, RefusesFormsThatCannotBe) {
   };
   constexpr ErrorCode bad = ErrorCode::invalid_argument, no = ErrorCode::unsupported;
   refuses(no, "dtype must be f32, f64 or bf16 on cpu, not f16", [](auto& form, auto&) { form.dtype = DType::f16; });
-  refuses(bad, "weights must be f32, not f64", [](auto& form, auto&) { form.weights = DType::f64; });
+  refuses(bad, "weights must be f32, not \"f64\"", [](auto& form, auto&) { form.weights = DType::f64; });
   refuses(bad, "rows must be 1 to", [](auto& form, auto&) { form.rows = 0; });
   refuses(bad, "positions must be 0 to 8", [](auto& form, auto&) { form.positions = 9; });
   refuses(bad, "alignment must be 4, a power of two, to 16", [](auto& form, auto&) { form.alignment = 3; });
