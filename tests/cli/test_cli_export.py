@@ -80,7 +80,7 @@ def test_a_model_of_many_series_is_asked_which(tmp_path):
     rows = "".join(f"{name},{t},{t % 7 + size}\n" for name, size in (("a", 1), ("b", 100)) for t in range(40))
     (tmp_path / "m.csv").write_text("shop,t,x\n" + rows)
     run("train", "m.csv", "--group", "shop", "--columns", "x", *TINY, "--steps", 2, "--length", 8, "--calendar", "none", cwd=tmp_path)
-    which = "the model is of 2 series with a scaling each: --group must name the one that is meant, or --normalised be given"
+    which = "the model is of 2 series with a scaling each; name the series that is meant by --group, or give --normalised"
     none = '--group must be one of the 2 series that the model was trained on, not "c"'
     for given, message in (([], which), (["--group", "c"], none)):
         refuses("export", "model.safetensors", *given, message=message, status=2, verb="export", cwd=tmp_path)

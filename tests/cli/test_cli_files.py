@@ -159,7 +159,7 @@ def with_metadata(model, old, new):
             lambda m: with_metadata(m, '"width":16', '"width":20000'),
             "the architecture has 3210540256 parameters, the tensors hold",
         ),
-        (lambda m: with_metadata(m, '"mingru"', '"gruesome"'), "not 'gruesome'"),
+        (lambda m: with_metadata(m, '"mingru"', '"gruesome"'), 'not "gruesome"'),
     ],
 )
 def test_damaged_models(models, tmp_path, damage, message):

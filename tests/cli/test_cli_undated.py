@@ -22,7 +22,7 @@ def test_training_says_line_and_value_or_leaves_out(tmp_path):
     (tmp_path / "days.csv").write_text(HEADER + "".join(ROWS))
     refuses("train", "sums.csv", "--missing", "carry", *QUICK, cwd=tmp_path, status=1, verb="train",
             message='sums.csv:33: column "day": "Total" is no date, unlike the others (2 more have none); '
-                    "--undated with drop leaves such rows out, --calendar with none ignores all dates")  # fmt: skip
+                    "--undated drop leaves such rows out, --calendar none ignores all dates")  # fmt: skip
     left = run("train", "sums.csv", "--undated", "drop", *QUICK, "-o", "left.safetensors", cwd=tmp_path)
     assert 'read   3 rows without a readable date in day left out, the first "Total" in line 33\n' in left.err
     run("train", "days.csv", *QUICK, "-o", "days.safetensors", cwd=tmp_path)
@@ -47,7 +47,7 @@ def test_what_is_read_later_on_is_treated_as_in_training(tmp_path):
         for options in (["refuse.safetensors"], ["drop.safetensors", "--undated", "refuse"]):
             for verb in ("predict", "evaluate"):
                 refuses(verb, options[0], "sums.csv", *options[1:], cwd=tmp_path, status=1, verb=verb,
-                        message='sums.csv:33:1: column "day": "Total" is no date in the form of training; --undated with drop '
+                        message='sums.csv:33:1: column "day": "Total" is no date in the form of training; --undated drop '
                                 "leaves such rows out")  # fmt: skip
         streamed = run("stream", "drop.safetensors", stdin=HEADER + "".join(WITH_SUMS[:-1]), cwd=tmp_path)
         assert len(streamed.out.splitlines()) == 1 + len(ROWS)
