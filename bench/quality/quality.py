@@ -1,6 +1,6 @@
 """Measures forecasts and labels of small public data: `penstock train` with its defaults, one command per file, compared
-with the usual alternatives, each tuned by its own automatic procedure. Brings docs/results/quality.md up to date, and
-quality_development.md beside it, which has the series that were used in development.
+with the usual alternatives, each tuned by its own automatic procedure. Updates docs/results/quality.md and, for the
+series that were used in development, quality_development.md beside it.
 
     python3 -m venv build/quality
     build/quality/bin/pip install numpy scipy pandas statsmodels statsforecast scikit-learn lightgbm aeon sktime

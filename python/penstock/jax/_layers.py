@@ -219,3 +219,17 @@ def initial_weights(key, cell, input_size, hidden_size, *, num_layers=1, bidirec
                     )
                 weights[f"{part}_l{layer}{end}"] = drawn
     return weights
+
+
+def named_layers(base):
+    """Returns the classes RNN, GRU, LSTM, SLSTM, MinGRU and MinLSTM: a framework's Recurrent of one cell each."""
+
+    def layer(name, cell):
+        def __init__(self, input_size, hidden_size, **options):
+            base.__init__(self, cell, input_size, hidden_size, **options)
+
+        text = f"A stack of layers of the cell ``{cell}``. The arguments are those of :class:`Recurrent`."
+        return type(name, (base,), {"__init__": __init__, "__doc__": text, "__module__": base.__module__})
+
+    cells = ("elman", "gru", "lstm", "slstm", "mingru", "minlstm")
+    return tuple(map(layer, ("RNN", "GRU", "LSTM", "SLSTM", "MinGRU", "MinLSTM"), cells))

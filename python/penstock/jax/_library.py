@@ -3,18 +3,13 @@
 import ctypes
 import pathlib
 
-try:
-    import jax
-except ModuleNotFoundError as error:
-    if error.name != "jax":  # JAX is installed, but one of its own dependencies is missing
-        raise
-    raise ModuleNotFoundError("penstock.jax needs JAX 0.8 or later: pip install 'jax>=0.8'", name="jax") from None
-
 from .._cell_forms import CallNumbers
+from .._frameworks import require_framework
 from ..errors import InvalidArgument
 
-if tuple(map(int, jax.__version__.split(".")[:2])) < (0, 8):
-    raise ImportError(f"penstock.jax needs JAX 0.8 or later, not {jax.__version__}: pip install 'jax>=0.8'")
+require_framework("jax", "JAX", (0, 8))
+
+import jax
 
 
 def _load():

@@ -76,7 +76,7 @@ def _compiled(primitive, params):
 
 
 def _primitive(name, shapes, compute, on_cpu):
-    """Returns a new primitive of which `compute` is the code, in handlers for CPUs if `on_cpu`."""
+    """Returns a new primitive, which runs `compute`. `on_cpu`: CPUs only, as it calls the handlers."""
     primitive = Primitive(f"penstock_{name}")
     primitive.multiple_results = True
     primitive.def_abstract_eval(lambda *args, **params: [_array(*each, args[0]) for each in shapes(*args, **params)])

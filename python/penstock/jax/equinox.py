@@ -12,7 +12,7 @@ import equinox
 import jax
 import jax.numpy as jnp
 
-from ._layers import initial_weights, recurrent
+from ._layers import initial_weights, named_layers, recurrent
 
 __all__ = ["GRU", "LSTM", "RNN", "SLSTM", "MinGRU", "MinLSTM", "Recurrent"]
 
@@ -43,13 +43,4 @@ class Recurrent(equinox.Module):
         return recurrent(x, self.weights, state, cell=self.cell, **others)
 
 
-def _layer(name, cell):
-    def __init__(self, input_size, hidden_size, *, weights=None, key=None, **options):
-        Recurrent.__init__(self, cell, input_size, hidden_size, weights=weights, key=key, **options)
-
-    text = f"A stack of layers of the cell ``{cell}``. The arguments are those of :class:`Recurrent`."
-    return type(name, (Recurrent,), {"__init__": __init__, "__doc__": text, "__module__": __name__})
-
-
-RNN, GRU, LSTM, SLSTM = _layer("RNN", "elman"), _layer("GRU", "gru"), _layer("LSTM", "lstm"), _layer("SLSTM", "slstm")
-MinGRU, MinLSTM = _layer("MinGRU", "mingru"), _layer("MinLSTM", "minlstm")
+RNN, GRU, LSTM, SLSTM, MinGRU, MinLSTM = named_layers(Recurrent)

@@ -4,20 +4,11 @@ import ctypes
 import pathlib
 
 from .._cell_forms import CallNumbers
+from .._frameworks import require_framework
 
-try:
-    import torch
-except ModuleNotFoundError as error:
-    if error.name != "torch":  # PyTorch is installed, but one of its own dependencies is missing
-        raise
-    raise ModuleNotFoundError("penstock.torch needs PyTorch 2.10 or later: pip install 'torch>=2.10'", name="torch") from None
+require_framework("torch", "PyTorch", (2, 10))
 
-
-if tuple(map(int, torch.__version__.split(".")[:2])) < (2, 10):
-    raise ImportError(
-        f"penstock.torch needs PyTorch 2.10 or later, not {torch.__version__}: pip install 'torch>=2.10'"
-    )
-
+import torch
 
 #: Path of the library of ops. C++ programs that run an exported model load it with dlopen().
 library_path = pathlib.Path(__file__).parent.parent / "libpenstock_torch.so"

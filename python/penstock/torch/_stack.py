@@ -52,11 +52,12 @@ class Stack(CellNote, Foreign, nn.RNNBase):
             reset_mask: bool, with the first two axes of the input, or a PackedSequence for a packed input. True resets
                 the states to zero before this step.
             every_state: True: also returns the other states of the last layer after each step, for LSTM and SLSTM only.
-            reset_to: The states at which ``reset_mask`` starts again, with gradients: ``[num_layers, H]``, a state a
-                row ``[num_layers, B, H]``, or a state a step ``[num_layers, B, T, H]``, of which those at the resets
-                are read; for cells with several states a tuple of them. None: zeros. The call then cuts the rows at
-                the resets and runs the parts as rows of a PackedSequence, so it waits for a GPU. It needs
-                ``reset_mask`` and an input with rows; ``lengths`` and ``bidirectional`` are not supported.
+            reset_to: The states that ``reset_mask`` starts again with; they get gradients. One for all rows
+                ``[num_layers, H]``, one for each row ``[num_layers, B, H]``, or one for each step
+                ``[num_layers, B, T, H]``, read at the resets only. For cells with several states, a tuple of them.
+                None: zeros. The call cuts the rows at the resets and runs the parts as rows of a PackedSequence, so it
+                waits for a GPU. It needs ``reset_mask`` and an input with rows; ``lengths`` and ``bidirectional`` are
+                not supported.
 
         Returns:
             The outputs ``[T, B, directions * H]`` in the layout of the input, and the last states in the shape of
