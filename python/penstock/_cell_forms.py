@@ -82,23 +82,50 @@ def _read(cell):
     return json.loads(_core.cell_json(cell))
 
 
+def _mean(of, x, heads):
+    parts = x.reshape(*x.shape[:-1], heads, -1)
+    return of.broadcast_to(parts.mean(-1, keepdims=True), parts.shape).reshape(x.shape)
+
+
+#: The operations of custom cells that are no function of `of`.
+_OPERATIONS = {
+    "add": lambda of, a, b: a + b,
+    "subtract": lambda of, a, b: a - b,
+    "multiply": lambda of, a, b: a * b,
+    "divide": lambda of, a, b: a / b,
+    "multiply_add": lambda of, a, b, c: a * b + c,
+    "subtract_product": lambda of, a, b, c: c - a * b,
+    "exp": lambda of, x: of.exp(of.clip(x, -87.33, 87.3)),
+    # The frameworks' own minimum and maximum halve the gradient in a tie.
+    "min": lambda of, a, b: of.where((b < a) | of.isnan(b), b, a),
+    "max": lambda of, a, b: of.where((a < b) | of.isnan(b), b, a),
+    "clamp": lambda of, x, low, high: of.where(x < low, low, of.where(x > high, high, x)),
+    "less": lambda of, a, b: of.cast(a < b, a),
+    "less_equal": lambda of, a, b: of.cast(a <= b, a),
+    "equal": lambda of, a, b: of.cast(a == b, a),
+    "where": lambda of, condition, a, b: of.where(condition != 0, a, b),
+}
+
+
 def _evaluate(of, given, leaves, heads=1):
     """Returns the outputs of a cell's graph, as _read() does; `leaves` has a list of arrays by operation.
 
-    `of` has a function for each operation, and `constant(value, like)` and `expand(x, like)`.
+    `of` has the functions of cells for a framework's arrays, as penstock.reference, and those that custom cells use.
     """
     like = leaves["input"][0]
     values = []
     for node in given["nodes"]:
-        if node["op"] == "constant":
-            values.append(of["constant"](node["value"], like))
+        name = node["op"]
+        if name == "constant":
+            values.append(of.constant(node["value"], like))
         elif "index" in node:
-            values.append(leaves[node["op"]][node["index"]])
-        elif node["op"] == "mean":
-            values.append(of["mean"](of["expand"](values[node["of"][0]], like), heads))
+            values.append(leaves[name][node["index"]])
+        elif name == "mean":
+            values.append(_mean(of, of.broadcast_to(values[node["of"][0]], like.shape), heads))
         else:
-            values.append(of[node["op"]](*(values[i] for i in node["of"])))
-    return tuple(of["expand"](values[i], like) for i in given["outputs"])
+            operands = [values[i] for i in node["of"]]
+            values.append(_OPERATIONS[name](of, *operands) if name in _OPERATIONS else getattr(of, name)(*operands))
+    return tuple(of.broadcast_to(values[i], like.shape) for i in given["outputs"])
 
 
 def custom_terms(of, cell, wx, learnt):
@@ -106,16 +133,16 @@ def custom_terms(of, cell, wx, learnt):
     return _evaluate(of, _read(cell), {"input": wx, "learnt": learnt})
 
 
-def custom_step(of, cell, learnt, heads):
+def custom_step(cell, learnt, heads):
     """Returns the step of a cell as penstock.reference has steps."""
 
     given = _read(cell)  # not within a step, which an exporter traces
 
-    def step(_, wx, recurrent, *states):
+    def step(of, wx, recurrent, *states):
         leaves = {"input": wx, "recurrent": recurrent(states[0]), "state": states, "learnt": learnt}
         return _evaluate(of, given, leaves, heads)
 
-    def terms(_, wx):
+    def terms(of, wx):
         return _evaluate(of, given, {"input": wx, "learnt": learnt})
 
     return reference._step_of(terms) if given["kind"] == "scan" else step

@@ -4,6 +4,7 @@ import functools
 
 import jax
 import jax.numpy as jnp
+from jax.scipy.special import erf
 
 from .. import reference
 from .._cell_forms import CELLS, custom_step, split_bias
@@ -12,46 +13,17 @@ from .._cell_forms import CELLS, custom_step, split_bias
 class _OfArrays:
     """The functions of cells, for JAX's arrays."""
 
-    exp, tanh, maximum, where, relu = jnp.exp, jnp.tanh, jnp.maximum, jnp.where, jax.nn.relu
-    sigmoid, log_sigmoid = jax.nn.sigmoid, jax.nn.log_sigmoid
+    exp, log, tanh, sin, cos, sqrt, abs, erf = jnp.exp, jnp.log, jnp.tanh, jnp.sin, jnp.cos, jnp.sqrt, jnp.abs, erf
+    sigmoid, log_sigmoid, softplus, relu = jax.nn.sigmoid, jax.nn.log_sigmoid, jax.nn.softplus, jax.nn.relu
+    maximum, where, clip, isnan, broadcast_to = jnp.maximum, jnp.where, jnp.clip, jnp.isnan, jnp.broadcast_to
 
+    @staticmethod
+    def cast(x, like):
+        return x.astype(like.dtype)
 
-def _mean(x, heads):
-    parts = x.reshape(*x.shape[:-1], heads, -1)
-    return jnp.broadcast_to(parts.mean(-1, keepdims=True), parts.shape).reshape(x.shape)
-
-
-#: The operations of custom cells.
-_CUSTOM = {
-    "add": jnp.add,
-    "subtract": jnp.subtract,
-    "multiply": jnp.multiply,
-    "divide": jnp.divide,
-    "multiply_add": lambda a, b, c: a * b + c,
-    "subtract_product": lambda a, b, c: c - a * b,
-    "exp": lambda x: jnp.exp(jnp.clip(x, -87.33, 87.3)),
-    "log": jnp.log,
-    "tanh": jnp.tanh,
-    "sigmoid": jax.nn.sigmoid,
-    "softplus": jax.nn.softplus,
-    "relu": jax.nn.relu,
-    "erf": jax.scipy.special.erf,
-    "sin": jnp.sin,
-    "cos": jnp.cos,
-    "sqrt": jnp.sqrt,
-    "abs": jnp.abs,
-    # jnp.minimum halves the gradient in a tie.
-    "min": lambda a, b: jnp.where((b < a) | jnp.isnan(b), b, a),
-    "max": lambda a, b: jnp.where((a < b) | jnp.isnan(b), b, a),
-    "clamp": lambda x, low, high: jnp.where(x < low, low, jnp.where(x > high, high, x)),
-    "less": lambda a, b: (a < b).astype(jnp.result_type(a, b)),
-    "less_equal": lambda a, b: (a <= b).astype(jnp.result_type(a, b)),
-    "equal": lambda a, b: (a == b).astype(jnp.result_type(a, b)),
-    "where": lambda condition, a, b: jnp.where(condition != 0, a, b),
-    "constant": lambda value, like: jnp.asarray(value, like.dtype),
-    "expand": lambda x, like: jnp.broadcast_to(x, like.shape),
-    "mean": _mean,
-}
+    @staticmethod
+    def constant(value, like):
+        return jnp.asarray(value, like.dtype)
 
 
 def _product(weight, bias, count):
@@ -135,7 +107,7 @@ def layers(form, x, *others):
             function = (
                 reference.CELLS[form.cell][0]
                 if form.cell in reference.CELLS
-                else custom_step(_CUSTOM, form.cell, learnt, form.heads)
+                else custom_step(form.cell, learnt, form.heads)
             )
             product = None if scans else _product(hh, bias_hh, gates)
 

@@ -11,55 +11,27 @@ from penstock import reference
 from .._cell_forms import CELLS, custom_step, custom_terms, split_bias
 
 
-def _mean(x, heads):
-    parts = x.unflatten(-1, (heads, -1))
-    return parts.mean(-1, keepdim=True).expand_as(parts).flatten(-2)
-
-
-#: The operations of custom cells, for PyTorch tensors.
-CUSTOM_FUNCTIONS = {
-    "add": torch.add,
-    "subtract": torch.sub,
-    "multiply": torch.mul,
-    "divide": torch.div,
-    "multiply_add": lambda a, b, c: a * b + c,
-    "subtract_product": lambda a, b, c: c - a * b,
-    "exp": lambda x: torch.exp(torch.clamp(x, -87.33, 87.3)),
-    "log": torch.log,
-    "tanh": torch.tanh,
-    "sigmoid": torch.sigmoid,
-    "softplus": functional.softplus,
-    "relu": torch.relu,
-    "erf": torch.erf,
-    "sin": torch.sin,
-    "cos": torch.cos,
-    "sqrt": torch.sqrt,
-    "abs": torch.abs,
-    # torch.minimum halves the gradient in a tie.
-    "min": lambda a, b: torch.where((b < a) | b.isnan(), b, a),
-    "max": lambda a, b: torch.where((a < b) | b.isnan(), b, a),
-    "clamp": lambda x, low, high: torch.where(x < low, low, torch.where(x > high, high, x)),
-    "less": lambda a, b: (a < b).to(a.dtype),
-    "less_equal": lambda a, b: (a <= b).to(a.dtype),
-    "equal": lambda a, b: (a == b).to(a.dtype),
-    "where": lambda condition, a, b: torch.where(condition != 0, a, b),
-    "constant": lambda value, like: like.new_full((), value),  # a tensor of a number could not be exported
-    "expand": lambda x, like: x.expand_as(like),
-    "mean": _mean,
-}
-
-
 class _OfTensors:
     """The functions of cells, for PyTorch tensors."""
 
-    exp, tanh, maximum, where, relu = torch.exp, torch.tanh, torch.maximum, torch.where, torch.relu
-    sigmoid, log_sigmoid = torch.sigmoid, functional.logsigmoid
+    exp, log, tanh, sin, cos = torch.exp, torch.log, torch.tanh, torch.sin, torch.cos
+    sqrt, abs, erf = torch.sqrt, torch.abs, torch.erf
+    sigmoid, log_sigmoid, softplus, relu = torch.sigmoid, functional.logsigmoid, functional.softplus, torch.relu
+    maximum, where, clip, isnan, broadcast_to = torch.maximum, torch.where, torch.clip, torch.isnan, torch.broadcast_to
+
+    @staticmethod
+    def cast(x, like):
+        return x.to(like.dtype)
+
+    @staticmethod
+    def constant(value, like):
+        return like.new_full((), value)  # a tensor of a number could not be exported
 
 
 def terms_of(cell, wx, learnt=()):
     """Returns a and b of h_t = a_t h_{t-1} + b_t for a scan cell, from W x + bias [..., G * H]."""
     if cell not in reference.TERMS:
-        return custom_terms(CUSTOM_FUNCTIONS, cell, wx.chunk(CELLS[cell][0], -1), learnt)
+        return custom_terms(_OfTensors, cell, wx.chunk(CELLS[cell][0], -1), learnt)
     return reference.TERMS[cell](_OfTensors, wx.chunk(CELLS[cell][0], -1))
 
 
@@ -130,7 +102,7 @@ def _layer(cell, x, weights, state, valid, reset, reverse, kept, loop, scan, aro
     if cell in reference.CELLS:
         step_of_cell = reference.CELLS[cell][0]
     else:
-        step_of_cell = custom_step(CUSTOM_FUNCTIONS, cell, learnt, heads)
+        step_of_cell = custom_step(cell, learnt, heads)
     wx = functional.linear(x, weight_ih, bias_ih)
     if scans and scan is not None:
         a, b = terms_of(cell, wx, learnt)

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cmath>
+
+/// The state and the rules of a training step for the host; kernels compile the same texts. The host reads and writes
+/// the structs of a device by copies of the whole.
+namespace penstock {
+
+#include "base/training/step_state.h"
+
+#define PENSTOCK_STEP static inline
+#include "base/training/losses.h"
+#include "base/training/optimizers.h"
+#undef PENSTOCK_STEP
+
+#define PENSTOCK_KIND(kind, rule) kind,
+/// Loss of a training step.
+enum class LossKind { cross_entropy, PENSTOCK_REGRESSION_LOSSES(PENSTOCK_KIND) };
+/// Rule by which a step updates the parameters.
+enum class OptimizerKind { PENSTOCK_OPTIMIZERS(PENSTOCK_KIND) };
+#undef PENSTOCK_KIND
+
+// Return visit(rule, name): the rule of a loss of regression, or of an optimiser, and its name in the headers above.
+#define PENSTOCK_VISIT(name, rule) \
+  if (kind == Kind::name) return visit(rule(), #rule);
+constexpr auto with_rule(LossKind kind, const auto& visit) {
+  using Kind = LossKind;
+  PENSTOCK_REGRESSION_LOSSES(PENSTOCK_VISIT)
+  __builtin_unreachable();
+}
+constexpr auto with_rule(OptimizerKind kind, const auto& visit) {
+  using Kind = OptimizerKind;
+  PENSTOCK_OPTIMIZERS(PENSTOCK_VISIT)
+  __builtin_unreachable();
+}
+#undef PENSTOCK_VISIT
+
+/// Returns the name of the rule of a kind.
+constexpr const char* rule_name(auto kind) {
+  return with_rule(kind, [](auto, const char* name) { return name; });
+}
+
+/// Returns the moments that a rule keeps of each parameter: 1 or 2.
+constexpr int moments_of(OptimizerKind kind) {
+  return with_rule(kind, [](auto rule, const char*) { return decltype(rule)::kMoments; });
+}
+
+}  // namespace penstock
