@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backend/cuda/runtime/kernel.h"
+#include "penstock/model.h"
 #include "penstock/recurrent.h"
 #include "support/expect_error.h"
 #include "support/fake_cuda.h"
@@ -154,6 +155,21 @@ TEST_P(CallsOnAGpu, StepsWithTensorsLaunchNoMoreThanOnePosition) {
   const int with_tensors = launches([&] { network.step(x_there, y_there, state); });
   EXPECT_GE(with_tensors, 1);
   EXPECT_EQ(launches([&] { network.step(rows, x.data(), y.data(), host_state.data()); }), with_tensors);
+}
+
+// Layers of models have fewer operands than those of networks.
+TEST_P(CallsOnAGpu, ModelsRun) {
+  fake_driver().memory = std::size_t{1} << 28;
+  DataDescription data;
+  data.vocabulary = 50;
+  const Model model({.cell = GetParam(), .width = 40, .blocks = 2}, data, 3);
+  const std::vector<std::int32_t> tokens(rows * steps, 7);
+  Floats logits(rows * steps * 50);
+  ModelState state = model.state(rows);
+  const auto forward = [&] { model.forward(rows, steps, tokens, logits, state, {.device = Device::cuda()}); };
+  const int first = launches(forward);
+  EXPECT_GE(first, 4);
+  EXPECT_GE(first, launches(forward));
 }
 
 INSTANTIATE_TEST_SUITE_P(Each, CallsOnAGpu, testing::Values("lstm", "mingru"));

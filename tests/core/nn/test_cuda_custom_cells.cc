@@ -39,7 +39,7 @@ TEST_P(CudaLearntVectors, AgreeWithTheCpu) {
     const char* algorithm;
   };
   for (const auto& [hidden, rows, algorithm] :
-       {Size{512, 33, "cluster: "}, {1024, 64, "warpgroup: "}, {1536, 16, "chip: "}}) {
+       {Size{512, 13, "cluster: "}, {1024, 64, "warpgroup: "}, {1536, 16, "chip: "}}) {
     check({.c = {.name = fmt::format("learnt_{}", hidden),
                  .input = 8,
                  .hidden = hidden,

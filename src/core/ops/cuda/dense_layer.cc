@@ -41,7 +41,7 @@ class DenseLayerForward final : public Executable {
     call_.state_in = states_.enter(call, address_of(memory, Of::state_in), entering);
     call_.state_out = states_.place(address_of(memory, Of::state_out), leaving);
     if (tape != 0) call_.tape = tape_.at(tape);
-    call_.every_state.data = address_of(memory, Of::states);
+    if (shape_.every_state) call_.every_state.data = address_of(memory, Of::states);
     recurrence_.run(call_, scratch + order_place(), stream_of(call));
     states_.leave(call, address_of(memory, Of::state_out), leaving);
   }

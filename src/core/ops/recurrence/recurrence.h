@@ -70,8 +70,8 @@ Op recurrence_panels(const Recurrence& shape, Panels panels);
 
 /// Operands of recurrence_forward(), in order: what it reads, and from y on what it writes. Only x [B, T, I], y [B, T,
 /// H] and weights that the cell has are always there. state_out may be state_in where no backward pass follows; the
-/// tape, of a size of its own, is there if one does. states: of a recurrence with every_state, those but h after each
-/// step. y and states are zero beyond a row's length, where x is not read.
+/// tape, of a size of its own, is there if one does. states: those but h after each step; other recurrences than those
+/// with every_state may end before this operand. y and states are zero beyond a row's length, where x is not read.
 struct ForwardOperand {
   enum : int { x, state_in, weight_ih, weight_hh, bias_ih, bias_hh, panels, y, state_out, tape, states, count };
 };
