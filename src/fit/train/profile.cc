@@ -377,6 +377,7 @@ void with_layer(const RecurrentSpec& spec, Index rows, Index steps, ProfiledPass
   form.flags.set(CallFlag::training, training);
   Execution whole = execution;
   whole.threads = execution.device.is_cuda() ? 1 : resolve_threads(execution.threads);
+  if (execution.device.is_cuda()) whole.precision = Precision::full;  // the form's dtype says it
   nn::check_form(spec, form, whole);
   measure(training::LayerPass(spec, form, whole, Pass::forward), nn::stack_target(form, whole));
   if (training) measure(training::LayerPass(spec, form, whole, Pass::backward), nn::stack_target(form, whole));

@@ -86,6 +86,10 @@ TEST(Profile, CountsLaunchesOnAGpu) {
   }
   for (const ProfileEntry& entry : short_one.entries) EXPECT_EQ(launches[entry.op], entry.launches) << entry.op;
   EXPECT_FALSE(penstock::profile(model, 1, 512, ProfiledPass::forward, {.device = Device::cuda()}, 3).entries.empty());
+  const Execution halves{.precision = Precision::bf16, .device = Device::cuda()};
+  EXPECT_FALSE(
+      penstock::profile({.cell = "lstm", .input_size = 16, .hidden_size = 32}, 2, 9, ProfiledPass::training, halves, 3)
+          .entries.empty());
 }
 
 TEST(Profile, RefusesWhatThereIsNot) {
