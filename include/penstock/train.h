@@ -6,6 +6,7 @@
 #include "penstock/train/fine_tune.h"
 #include "penstock/train/fit.h"
 #include "penstock/train/guard.h"
+#include "penstock/train/kernel_profile.h"
 #include "penstock/train/layer_profile.h"
 #include "penstock/train/profile.h"
 #include "penstock/train/score_rows.h"

@@ -164,13 +164,35 @@ def _check(name: str, value: Any, kind: tuple[str, str, bool]) -> None:
         raise TypeError(f"{name} must be {called}, not {shown}") from None
 
 
+_TAKES_ANY = 0x08  # flag of code.co_flags: the function has **kwargs
+
+
+def _check_missing(function: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Raises TypeError if a call lacks positional arguments without a default."""
+    code = function.__code__
+    needed = code.co_varnames[: code.co_argcount - len(function.__defaults__ or ())]
+    missing = [repr(key) for key in needed[len(args) :] if key not in kwargs]
+    if missing:
+        line = ", ".join(key for key in needed if key not in ("self", "cls"))
+        text = f"{name}() needs {' and '.join(missing)}: {name}({line}); docs/coming_from.md has the lines of other packages"
+        raise TypeError(text) from None
+
+
+def check_unknown(function: Any, unknown: dict[str, Any]) -> None:
+    """Raises TypeError for arguments that a function took as ``**unknown``."""
+    for key in unknown:
+        raise TypeError(no_argument(function, function.__name__, key))
+
+
 def _check_call(function: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Raises TypeError for the first argument of a failed call that is unknown or of the wrong type."""
+    """Raises TypeError for the first argument of a failed call that is unknown, missing or of the wrong type."""
     code = function.__code__
     allowed = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    unknown = next((key for key in kwargs if key not in allowed), None)
+    takes_any = code.co_flags & _TAKES_ANY
+    unknown = None if takes_any else next((key for key in kwargs if key not in allowed), None)
     if unknown is not None:
         raise TypeError(no_argument(function, name, unknown)) from None
+    _check_missing(function, name, args, kwargs)
     kinds = _kinds(function)
     for key, value in (*zip(allowed, args), *kwargs.items()):
         if key in kinds:
@@ -191,14 +213,11 @@ def _explained(function: Any, name: str) -> Any:
     return call
 
 
-_TAKES_ANY = 0x08  # flag of code.co_flags: the function has **kwargs
-
-
 def _is_explainable(function: object) -> bool:
-    """Returns True for a Python function of the package with a fixed set of arguments."""
+    """Returns True for a Python function of the package."""
     if not isinstance(function, types.FunctionType) or hasattr(function, "__wrapped__"):
         return False
-    return function.__module__.startswith(__package__) and not function.__code__.co_flags & _TAKES_ANY
+    return function.__module__.startswith(__package__)
 
 
 _ON_A_GPU = 'cell.forward(x, device="cuda") of the same cell'
@@ -206,6 +225,10 @@ _ON_A_GPU = 'cell.forward(x, device="cuda") of the same cell'
 _ELSEWHERE = {
     "Bidirectional": 'penstock.Recurrent(..., direction="bidirectional") or penstock.torch.LSTM(bidirectional=True)',
     "CUDA_AVAILABLE": "penstock.cuda.is_available()",
+    "FlashRNNConfig": "penstock.torch.LSTM(num_heads=...), where a planner chooses the kernel",
+    "IndRNN": 'penstock.torch.Recurrent("elman-relu", I, H, num_heads=H)',
+    "LayerNormGRU": "penstock.torch.GRU, or penstock.cell(...) for a cell of your own",
+    "LayerNormLSTM": "penstock.torch.LSTM, or penstock.cell(...) for a cell of your own",
     "MinGRUCellCUDA": _ON_A_GPU,
     "MinLSTMCellCUDA": _ON_A_GPU,
     "SimpleRNN": 'penstock.Recurrent("elman", ...) or penstock.torch.RNN',
@@ -214,32 +237,57 @@ _ELSEWHERE = {
     "backend": "a planner chooses the kernel: layer.explain(rows, steps) says which",
     "cuda_parallel_scan": "penstock.scan(a, b) of arrays on a GPU",
     "cuda_parallel_scan_optimized": "penstock.scan(a, b) of arrays on a GPU",
+    "dropconnect": "penstock.torch.regularise(layer, drop_connect=...)",
+    "embedding_dim": "input_size, and hidden_size of the same size",
     "expansion_factor": "hidden_size, and a torch.nn.Linear behind the layer",
     "export_for_deployment": "penstock.torch.export_files(model, inputs, folder)",
     "extract_scan_params": 'cell.forward(x, mode="scan") without them, or penstock.scan(a, b) with yours',
     "flashrnn": 'penstock.Recurrent("lstm", ...) or penstock.torch.LSTM(num_heads=...)',
+    "from_native_weights": "penstock.interchange.from_haste(tensors)",
     "function": "the name of the cell or class, such as penstock.torch.GRU(num_heads=...)",
     "get_weights": "layer.state_dict() or penstock.interchange.to_keras(weights)",
     "go_backwards": 'direction="reverse", with outputs in the order of the input',
+    "h0": "hx, the state of the call before",
     "heinsen_associative_scan_log": "penstock.log_scan(log_a, b) or penstock.torch.log_scan(log_a, b)",
+    "hidden": "hx in penstock.torch, and h0 otherwise",
+    "hx": "h0, the state of the call before",
+    "initial_state": "hx in penstock.torch, and h0 otherwise",
+    "initial_states": "hx in penstock.torch, and h0 otherwise",
     "log_space": 'candidate="positive"',
+    "mLSTMCell": "not a layer: use that of xlstm beside penstock.torch.SLSTM",
+    "mLSTMLayer": "not a layer: use that of xlstm beside penstock.torch.SLSTM",
+    "mask": "lengths, or reset_mask for sequences behind each other",
     "minGRU": "penstock.torch.MinGRU",
     "minGRULM": "penstock.torch.MinGRU in a network of yours, or 'penstock train TEXT'",
     "minLSTM": "penstock.torch.MinLSTM",
     "minLSTMLM": "penstock.torch.MinLSTM in a network of yours, or 'penstock train TEXT --cell minlstm'",
     "pack_padded_sequence": "layer(x, lengths=[...]); packed sequences of torch.nn.utils.rnn work, too",
     "parallel_scan": "penstock.scan(a, b)",
+    "prev_hidden": "hx in penstock.torch, and h0 otherwise",
     "process_sequence": 'cell.forward(x, mode="sequential")',
     "process_sequence_parallel": 'cell.forward(x, mode="scan")',
     "proj_out": "a torch.nn.Linear behind the layer",
+    "recurrent_dropout": "penstock.torch.regularise(layer, recurrent_dropout=...)",
     "reset_states": "layer.forward(x) without a state",
+    "return_last_states": "y, state = layer(x), which always returns the state",
+    "return_next_prev_hidden": "out, h = layer(x, h), which always returns the state",
     "return_sequences": "y, state = layer.forward(x): y has all outputs, y[:, -1] the last",
     "return_state": "y, state = layer.forward(x), which always returns the state",
+    "return_state_sequence": "every_state=True of layer(x) for LSTM and SLSTM; the outputs are the states of others",
+    "sLSTMBlock": "penstock.torch.SLSTM, and your own norm and feed-forward behind it",
+    "sLSTMBlockConfig": "the arguments of penstock.torch.SLSTM",
+    "sLSTMCell": "penstock.torch.SLSTMCell",
     "sLSTMLayer": "penstock.torch.SLSTM",
+    "sLSTMLayerConfig": "the arguments of penstock.torch.SLSTM",
     "sequential_scan": "penstock.scan(a, b)",
     "set_weights": "layer.load_state_dict(...) or penstock.interchange.from_keras(weights)",
+    "state": "hx in penstock.torch, and h0 otherwise",
     "stateful": "y, state = layer.forward(x, state), with the state of the call before",
-    "sLSTMCell": "penstock.torch.SLSTMCell",
+    "states": "hx in penstock.torch, and h0 otherwise",
+    "to_native_weights": "penstock.interchange.to_haste(weights)",
+    "xLSTMBlockStack": "penstock.torch.SLSTM for its sLSTM layers; the mLSTM layers stay those of xlstm",
+    "xLSTMBlockStackConfig": "the arguments of penstock.torch.SLSTM; the mLSTM layers stay those of xlstm",
+    "zoneout": "penstock.torch.regularise(layer, zoneout=...)",
 }
 
 

@@ -12,7 +12,7 @@ import os
 
 from . import _core
 from ._execution import execution, is_time_first
-from ._keywords import explain_keywords
+from ._keywords import check_unknown, explain_keywords
 from ._pickling import refuse_pickle
 from .errors import InvalidArgument
 
@@ -20,7 +20,7 @@ TYPE_CHECKING = False  # typing.TYPE_CHECKING without the import
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from contextlib import AbstractContextManager
-    from typing import Any
+    from typing import Any, NoReturn
 
     from numpy.typing import ArrayLike, DTypeLike, NDArray
 
@@ -151,6 +151,7 @@ class _Network:
         threads: int = 0,
         exact: bool = False,
         precision: str = "full",
+        **unknown: NoReturn,
     ) -> tuple[NDArray, NDArray]:
         """Runs whole sequences and returns ``(y, state)``.
 
@@ -186,6 +187,8 @@ class _Network:
             TypeError: An array has the wrong dtype.
             Unsupported: The device does not exist, or cannot run with these options.
         """
+        if unknown:
+            check_unknown(_Network.forward, unknown)
         given = lengths is not None or cu_seqlens is not None or reset_mask is not None
         return self._network.forward(
             x,

@@ -146,3 +146,23 @@ def test_errors_name_the_argument():
             kind(5, 7, candidate="cubic")
     with pytest.raises(ValueError, match="b must be of the shape of a"):
         ours.scan(torch.zeros(1, 2, 3), torch.zeros(1, 2, 4))
+
+
+def test_calls_of_other_packages_get_the_line_of_ours():
+    """As in test_words.py, for modules, whose calls PyTorch makes."""
+    page = "docs/coming_from.md has"
+    for kind in (ours.MinGRU, ours.GRU, ours.SLSTM, ours.MinGRUCell):
+        name = kind.__name__
+        with pytest.raises(TypeError, match=rf"^{name}\(\) needs 'hidden_size': {name}\(input_size, hidden_size\); {page}"):
+            kind(8)
+    x = torch.zeros(2, 3, 4)
+    for layer, step in ((ours.MinGRU(4, 4), x), (ours.GRUCell(4, 4), x[0])):
+        for argument in ("return_next_prev_hidden", "prev_hidden", "initial_state", "states", "mask"):
+            with pytest.raises(TypeError, match=rf"^forward\(\) has no argument '{argument}': here it is .*; {page} more$"):
+                layer(step, **{argument: None})
+    for argument in ("zoneout", "dropconnect", "recurrent_dropout"):
+        with pytest.raises(TypeError, match=rf"^LSTM\(\) has no argument '{argument}': here it is penstock.torch.regularise\("):
+            ours.LSTM(4, 4, **{argument: 0.1})
+    for name in ("sLSTMBlock", "FlashRNNConfig", "IndRNN", "LayerNormLSTM"):
+        with pytest.raises(AttributeError, match=rf"no attribute '{name}': here it is .*; {page} more$"):
+            getattr(ours, name)

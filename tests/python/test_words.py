@@ -198,6 +198,12 @@ def test_names_and_arguments_of_other_libraries_lead_to_their_page():
         with pytest.raises(TypeError, match=rf"no argument '{argument}': here it is .*; {page}$"):
             penstock.Recurrent("lstm", 3, 4, **{argument: True})
         assert f"{argument}=" in text
+    for argument in ("initial_state", "hx", "mask", "return_next_prev_hidden"):
+        with pytest.raises(TypeError, match=rf"^forward\(\) has no argument '{argument}': here it is .*; {page}$"):
+            layer.forward(np.zeros((2, 3), np.float32), **{argument: None})
+    with refused(TypeError, "Recurrent() needs 'hidden_size': Recurrent(cell, input_size, hidden_size); "
+                            "docs/coming_from.md has the lines of other packages"):  # fmt: skip
+        penstock.Recurrent("lstm", 3)
     for kind in (penstock.MinGRUCell, penstock.MinLSTMCell):
         with refused(TypeError, f"{kind.__name__}() has no argument 'log_space': here it is candidate=\"positive\"; {page}"):
             kind(3, 4, candidate="positive", log_space=True)

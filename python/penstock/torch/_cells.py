@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 from .._cell_forms import CELLS, parameter_shapes
+from .._keywords import check_unknown
 from .._minimal import minimal_cell
 from ._checks import Foreign
 from ._notes import CellNote
@@ -45,7 +46,7 @@ class Cell(CellNote, Foreign, nn.Module):
             text += ", bias=False"
         return text + (f", num_heads={self.num_heads}" if self.num_heads != 1 else "")
 
-    def forward(self, input, hx=None):
+    def forward(self, input, hx=None, **unknown):
         """Runs one step and returns the new state.
 
         Args:
@@ -58,6 +59,8 @@ class Cell(CellNote, Foreign, nn.Module):
         Raises:
             ValueError, RuntimeError: A shape or a dtype does not fit, as in torch.nn.
         """
+        if unknown:
+            check_unknown(Cell.forward, unknown)
         cell = self._cell()
         count = CELLS[cell][1]
         shape = input.shape

@@ -7,6 +7,7 @@ from torch.nn.parameter import Parameter
 from torch.nn.utils.rnn import PackedSequence
 
 from .._cell_forms import CELLS
+from .._keywords import check_unknown
 from ._checks import Foreign, check_lengths, check_reset_mask, check_state_types, lengths_as_tensor
 from ._episodes import run_from_states
 from ._notes import CellNote
@@ -40,7 +41,7 @@ class Stack(CellNote, Foreign, nn.RNNBase):
         """Does nothing: Penstock needs no flattened weights."""
 
     # torch.onnx.export(dynamo=False) gives all arguments by position, and of other values than tensors None alone.
-    def forward(self, input, hx=None, lengths=None, reset_mask=None, every_state=None, reset_to=None):
+    def forward(self, input, hx=None, lengths=None, reset_mask=None, every_state=None, reset_to=None, **unknown):
         """Runs whole sequences and returns the outputs and the last states.
 
         Args:
@@ -67,6 +68,8 @@ class Stack(CellNote, Foreign, nn.RNNBase):
         Raises:
             ValueError, RuntimeError, TypeError: An argument does not fit, as in torch.nn.
         """
+        if unknown:
+            check_unknown(Stack.forward, unknown)
         if every_state and CELLS[self._cell()][1] == 1:
             raise ValueError(f"{type(self).__name__} has no states but its outputs: every_state is for LSTM and SLSTM")
         if reset_to is not None:
