@@ -1,12 +1,15 @@
-"""Times penstock.jax against jax.lax.scan on this machine's CPU, in turns in one run, and prints a table in Markdown.
+"""Times penstock.jax, jax.lax.scan and on a GPU JAX's cuDNN LSTM in turns in one run. Prints a table in Markdown.
 
     python bench/layers/jax_layers.py            # needs the packages penstock and jax
+    python bench/layers/jax_layers.py --device cuda
     OMP_NUM_THREADS=1 taskset -c 0 python bench/layers/jax_layers.py --clock processor
 
-The second command measures one thread where other programs run as well.
+The last command measures one thread where other programs run as well. Each layer by lax.scan is timed with the fastest
+`unroll` of UNROLLS. In float32, results are compared at JAX's highest precision; times are those of its default.
 """
 
 import argparse
+import functools
 import statistics
 import time
 
@@ -16,17 +19,31 @@ import jax.numpy as jnp
 import penstock.jax as pj
 
 #: cell, B, T, I, H, dtype
-CASES = (
-    ("gru", 1, 64, 64, 128, "float32"),
-    ("gru", 16, 64, 64, 128, "float32"),
-    ("lstm", 1, 64, 64, 128, "float32"),
-    ("lstm", 16, 64, 64, 128, "float32"),
-    ("lstm", 16, 64, 64, 128, "bfloat16"),
-    ("mingru", 4, 1024, 64, 128, "float32"),
-)
+CASES = {
+    "cpu": (
+        ("gru", 1, 64, 64, 128, "float32"),
+        ("gru", 16, 64, 64, 128, "float32"),
+        ("lstm", 1, 64, 64, 128, "float32"),
+        ("lstm", 16, 64, 64, 128, "float32"),
+        ("lstm", 16, 64, 64, 128, "bfloat16"),
+        ("mingru", 4, 1024, 64, 128, "float32"),
+    ),
+    "cuda": (
+        ("gru", 16, 1024, 512, 512, "bfloat16"),
+        ("lstm", 16, 1024, 512, 512, "float32"),
+        ("lstm", 16, 1024, 512, 512, "bfloat16"),
+        ("gru", 16, 1024, 512, 512, "float32"),
+        ("lstm", 64, 256, 256, 256, "float32"),
+        ("gru", 128, 64, 128, 256, "bfloat16"),
+        ("mingru", 16, 4096, 512, 512, "bfloat16"),
+    ),
+}
+UNROLLS = (1, 4, 16)
+#: Largest difference from lax.scan, as a part of the largest value.
+TOLERANCES = {"float32": 1e-4, "bfloat16": 0.1}
 
 
-def by_scan(cell, x, weights):
+def by_scan(cell, x, weights, unroll=1):
     """A layer as JAX's users write it: one product for all inputs, then jax.lax.scan()."""
     wx = x @ weights["weight_ih_l0"].T + weights["bias_ih_l0"]
     gates = {"gru": 3, "lstm": 4, "mingru": 2}[cell]
@@ -48,11 +65,22 @@ def by_scan(cell, x, weights):
         return state, state[0]
 
     zeros = (jnp.zeros((x.shape[0], wx.shape[-1] // gates), x.dtype),) * (2 if cell == "lstm" else 1)
-    return jax.lax.scan(step, zeros, wx.swapaxes(0, 1))[1].swapaxes(0, 1)
+    return jax.lax.scan(step, zeros, wx.swapaxes(0, 1), unroll=unroll)[1].swapaxes(0, 1)
 
 
 def by_penstock(cell, x, weights):
     return pj.recurrent(x, weights, cell=cell)[0]
+
+
+def by_cudnn(cell, x, weights):
+    """JAX's LSTM by cuDNN, which takes its weights as one array."""
+    from jax.experimental import rnn
+
+    rows, steps, inputs = x.shape
+    hidden = weights["weight_hh_l0"].shape[1]
+    flat = jnp.concatenate([weights[name].ravel() for name in ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0")])
+    zeros, lengths = jnp.zeros((1, rows, hidden)), jnp.full(rows, steps)
+    return rnn.lstm(x, zeros, zeros, flat, lengths, inputs, hidden, 1, 0.0, False)[0]
 
 
 def passes(layer, cell):
@@ -78,32 +106,60 @@ def times(functions, arguments, seconds, clock):
     return found
 
 
+def best_unroll(cell, number, x, weights):
+    """Returns the fastest of UNROLLS for a pass."""
+
+    def quickest(unroll):
+        function = passes(functools.partial(by_scan, unroll=unroll), cell)[number]
+        return min(times([function], (x, weights), 0.3, time.perf_counter)[0])
+
+    return min(UNROLLS, key=quickest)
+
+
+def difference(functions, arguments):
+    """Returns the largest difference between the results of two functions, as a part of the largest value."""
+    with jax.default_matmul_precision("highest"):
+        results = [jax.tree.leaves(jax.jit(function)(*arguments)) for function in functions]
+    pairs = [[leaf.astype("float32") for leaf in pair] for pair in zip(*results)]
+    return max(float(abs(a - b).max() / (1e-30 + abs(a).max())) for a, b in pairs)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=6.0, help="time for each case and pass")
+    parser.add_argument("--cases", type=int, help="number of cases, from the first one; all without")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--clock", choices=("wall", "processor"), default="wall")
     options = parser.parse_args()
     clock = time.perf_counter if options.clock == "wall" else time.process_time
-    print("| cell B, T, I, H, dtype | pass | `jax.lax.scan`, ms | `penstock.jax`, ms | ratio |\n|---|---|---|---|---|")
-    for cell, rows, steps, inputs, hidden, dtype in CASES:
+    jax.config.update("jax_default_device", jax.devices(options.device)[0])
+    print(f"JAX {jax.__version__}, {jax.devices(options.device)[0].device_kind}\n")
+    columns = ("`jax.lax.scan`", "`jax.experimental.rnn`", "`penstock.jax`")[:: 1 if options.device == "cuda" else 2]
+    titles = ["cell B, T, I, H, dtype", "pass", *(f"{column}, ms" for column in columns), "ratios", "difference"]
+    print(f"| {' | '.join(titles)} |\n|{'---|' * len(titles)}")
+    for cell, rows, steps, inputs, hidden, dtype in CASES[options.device][: options.cases]:
         key = jax.random.key(0)
         weights = pj.initial_weights(key, cell, inputs, hidden, dtype=dtype)
         x = jax.random.normal(key, (rows, steps, inputs), dtype)
-        both = list(zip(passes(by_scan, cell), passes(by_penstock, cell)))
-        for name, functions in zip(("forward", "training"), both):
-            difference = max(
-                float(abs(a - b).max() / (1e-30 + abs(a).max()))
-                for a, b in zip(*(jax.tree.leaves(function(x, weights)) for function in functions))
-            )
-            assert difference < (1e-4 if dtype == "float32" else 0.1), f"{cell}: the results differ by {difference}"
+        with_cudnn = options.device == "cuda" and cell == "lstm" and dtype == "float32"
+        for number, name in enumerate(("forward", "training")):
+            unroll = best_unroll(cell, number, x, weights)
+            layers = [functools.partial(by_scan, unroll=unroll), *[by_cudnn] * with_cudnn, by_penstock]
+            functions = [passes(layer, cell)[number] for layer in layers]
+            apart = difference((functions[0], functions[-1]), (x, weights))
+            assert apart < TOLERANCES[dtype], f"{cell}: the results differ by {apart}"
             found = times(functions, (x, weights), options.seconds, clock)
             cells = []
             for each in found:
                 low, middle, high = statistics.quantiles(each, n=4)
                 cells.append(f"{middle:.2f} ({low:.2f} to {high:.2f})")
-            ratio = statistics.median(found[0]) / statistics.median(found[1])
+            cells[0] += f", unroll {unroll}"
+            if len(cells) < len(columns):
+                cells.insert(1, "")
+            medians = [statistics.median(each) for each in found]
+            ratios = ", ".join(f"{other / medians[-1]:.1f}" for other in medians[:-1])
             sizes = f"{cell} {rows}, {steps}, {inputs}, {hidden}, {dtype}"
-            print(f"| {sizes} | {name} | {' | '.join(cells)} | {ratio:.1f} |", flush=True)
+            print(f"| {sizes} | {name} | {' | '.join(cells)} | {ratios} | {apart:.1e} |", flush=True)
 
 
 if __name__ == "__main__":

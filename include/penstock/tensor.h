@@ -65,7 +65,7 @@ struct SequenceStrides {
   bool operator==(const SequenceStrides&) const = default;
 };
 
-/// A view of raw device memory, such as a workspace or a tape. Must be aligned to 256 bytes.
+/// A view of raw device memory, such as a workspace or a tape. Must be aligned to 128 bytes.
 struct Memory {
   void* data = nullptr;
   std::size_t bytes = 0;

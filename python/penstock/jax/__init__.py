@@ -1,4 +1,4 @@
-"""Penstock's recurrent layers for JAX, on CPUs: functions that ``jit``, ``grad``, ``jvp`` and ``vmap`` transform.
+"""Penstock's recurrent layers for JAX, on CPUs and NVIDIA GPUs: functions that ``jit``, ``grad``, ``jvp`` and ``vmap`` transform.
 
 >>> import jax
 >>> from penstock.jax import initial_weights, lstm

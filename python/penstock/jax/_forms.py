@@ -7,11 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._cell_forms import CELLS
+from ..errors import Unsupported
 from . import _plain
-from ._library import tape_bytes
+from ._library import gpus, recurrent_bytes, scan_bytes
 
 #: Dtypes of sequences and weights, and their numbers in the library.
-TYPES = {"float32": 0, "float64": 1, "bfloat16": 2}
+TYPES = {"float32": 0, "float64": 1, "bfloat16": 2, "float16": 3}
 
 #: The "axis of rows" of a tape: it holds all rows of a call and cannot be divided.
 WHOLE = -1
@@ -20,6 +21,56 @@ WHOLE = -1
 def state_type(dtype):
     """Returns the dtype of states and sums."""
     return jnp.dtype("float64" if dtype == "float64" else "float32")
+
+
+def default_platform():
+    """Returns where calls run unless they are told otherwise."""
+    chosen = jax.config.jax_default_device
+    name = jax.default_backend() if chosen is None else getattr(chosen, "platform", chosen)
+    return "cuda" if name in ("cuda", "gpu") else "cpu"
+
+
+def stored(arrays, platform, kept=("float16", "bfloat16")):
+    """Returns arrays in types that the handlers of a platform take: on a CPU, 16-bit types but those `kept` become
+    float32."""
+    if platform == "cuda":
+        if any(array.dtype == "float64" for array in arrays):
+            raise Unsupported("float64 runs on CPUs only: convert to float32, or run on jax.devices('cpu')")
+        return list(arrays)
+    wide = {"float16", "bfloat16"}.difference(kept)
+    return [array.astype(jnp.float32) if array.dtype.name in wide else array for array in arrays]
+
+
+def clipped(form, inputs, platform):
+    """Returns inputs whose lengths a GPU can use, and which rows had impossible lengths [B], or None. A handler on a
+    CPU reads the lengths itself, and refuses them."""
+    inputs = list(inputs)
+    if platform != "cuda" or not form.lengths:
+        return inputs, None
+    lengths, steps = inputs[form.floats][:, 0], inputs[0].shape[1 - form.input_axes[0]]
+    valid = jnp.clip(lengths, 0, steps)
+    inputs[form.floats] = jnp.stack([valid, jnp.zeros_like(valid)], -1)
+    return inputs, lengths != valid
+
+
+def marked(outputs, axes, impossible):
+    """Sets the outputs of rows with impossible lengths to NaN."""
+    if impossible is None:
+        return outputs
+
+    def mark(array, axis):
+        rows = jnp.expand_dims(impossible, [i for i in range(array.ndim) if i != axis])
+        return jnp.where(rows, jnp.nan, array)
+
+    return [*map(mark, outputs, axes), *outputs[len(axes) :]]
+
+
+def call(target, results, arrays, attributes, workspace):
+    """Calls a handler. `workspace`: bytes of its last result on a GPU, memory for the call; None on a CPU."""
+    shapes = [jax.ShapeDtypeStruct(*each) for each in results]
+    if workspace is not None:
+        shapes.append(jax.ShapeDtypeStruct((workspace,), jnp.uint8))
+    return list(jax.ffi.ffi_call(target, shapes, vmap_method=None)(*arrays, **attributes))[: len(results)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,7 +123,7 @@ class LayersForm:
         """Returns what a backward pass needs of the outputs of a forward pass in training."""
         return [outputs[0], outputs[-1]]
 
-    def numbers(self, inputs):
+    def numbers(self, inputs, gpu=-1):
         """Returns the numbers of the call for the library."""
         x, w = inputs[:2]
         rows, steps = (x.shape[1], x.shape[0]) if self.time_major else x.shape[:2]
@@ -81,12 +132,12 @@ class LayersForm:
         numbers = (
             x.shape[2], w.shape[0] // gates, self.heads, self.layers, self.bidirectional, biases,
             TYPES[x.dtype.name], TYPES[w.dtype.name], rows, steps, self.lengths, self.reset, not self.time_major,
-            self.every_state, -1,
+            self.every_state, gpu,
         )  # fmt: skip
         return tuple(map(int, numbers))
 
-    def results(self, inputs, training):
-        """Returns (shape, dtype) of every output."""
+    def outputs(self, inputs):
+        """Returns (shape, dtype) of every output but the tape."""
         numbers = self.numbers(inputs)
         x, hidden, rows = inputs[0], numbers[1], numbers[8]
         states, kind = CELLS[self.cell][1], state_type(x.dtype)
@@ -94,28 +145,62 @@ class LayersForm:
         found = [((*x.shape[:2], wide), x.dtype), ((states, self.slots, rows, hidden), kind)]
         if self.every_state:
             found.append(((*x.shape[:2], (states - 1) * wide), kind))
+        return found
+
+    def bytes(self, inputs, platform, backward=False, extra=True):
+        """Returns the bytes of a tape, and those of the workspace of a pass, None on a CPU."""
+        if platform == "cpu":
+            return recurrent_bytes(self.cell, self.numbers(inputs), False, True)[0], None
+        each = [recurrent_bytes(self.cell, self.numbers(inputs, gpu), backward, extra) for gpu in gpus()]
+        return tuple(map(max, zip(*each)))
+
+    def results(self, inputs, training):
+        """Returns (shape, dtype) of every output. A tape has the size for the default platform: on another one that
+        needs a larger tape, a backward pass repeats the forward pass."""
+        found = self.outputs(inputs)
         if training:
-            found.append(((tape_bytes(self.cell, numbers),), jnp.dtype("uint8")))
+            try:
+                size = self.bytes(inputs, default_platform())[0]
+            except Unsupported:  # the call may run on a CPU; on the GPU, compiling it raises the same
+                size = self.bytes(inputs, "cpu")[0]
+            found.append(((size,), jnp.dtype("uint8")))
         return found
 
     def attributes(self, inputs, extra):
         return {"cell": self.cell, "numbers": np.array([*self.numbers(inputs), self.state, extra], np.int64)}
 
-    def forward(self, inputs, training):
-        return call(self.target, self.results(inputs, training), inputs, self.attributes(inputs, training))
+    def run(self, inputs, tape, platform):
+        """Calls the handler of the forward pass. `tape`: bytes of the tape, if there shall be one."""
+        training = tape is not None
+        workspace = self.bytes(inputs, platform, False, training)[1]
+        results = [*self.outputs(inputs), *[((tape,), jnp.uint8)] * training]
+        return call(self.target, results, inputs, self.attributes(inputs, training), workspace)
 
-    def backward(self, inputs, saved, cotangents, wanted):
-        """Returns the gradients of the inputs `wanted`. An empty tape: the forward pass runs again."""
+    def forward(self, inputs, training, platform):
+        promised = self.results(inputs, training)
+        inputs, impossible = clipped(self, stored(inputs, platform, ("bfloat16",)), platform)
+        tape = promised[-1][0][0] if training and promised[-1][0][0] >= self.bytes(inputs, platform)[0] else None
+        found = marked(self.run(inputs, tape, platform), self.output_axes, impossible)
+        if training and tape is None:
+            found.append(jnp.zeros(*promised[-1]))
+        return [array.astype(dtype) for array, (_, dtype) in zip(found, promised)]
+
+    def backward(self, inputs, saved, cotangents, wanted, platform):
+        """Returns the gradients of the inputs `wanted`. Without a tape of this platform, the forward pass runs again."""
+        given = inputs
+        inputs, _ = clipped(self, stored(inputs, platform, ("bfloat16",)), platform)
         y, tape = saved
-        if tape.size == 0:
-            tape = self.forward(inputs, True)[-1]
+        y, *cotangents = stored([y, *cotangents], platform, ("bfloat16",))
+        needed = self.bytes(inputs, platform)[0]
+        if tape.size < needed:
+            tape = self.run(inputs, needed, platform)[-1]
         kind = state_type(inputs[0].dtype)
         inputs_wanted = [0] * (0 in wanted) + [*self.weights] + [self.weights[-1] + 1] * self.state
         results = [(inputs[i].shape, inputs[i].dtype if i == 0 else kind) for i in inputs_wanted]
-        attributes = self.attributes(inputs, 0 in wanted)
-        found = call(f"{self.target}_backward", results, [*inputs, y, tape, *cotangents], attributes)
+        attributes, workspace = self.attributes(inputs, 0 in wanted), self.bytes(inputs, platform, True, 0 in wanted)[1]
+        found = call(f"{self.target}_backward", results, [*inputs, y, tape, *cotangents], attributes, workspace)
         gradients = dict(zip(inputs_wanted, found))
-        return [gradients[i].astype(inputs[i].dtype) for i in wanted]
+        return [gradients[i].astype(given[i].dtype) for i in wanted]
 
     def plain(self, *inputs):
         """Computes the outputs in JAX's own operations, step by step."""
@@ -152,23 +237,25 @@ class ScanForm:
 
     def results(self, inputs, training):
         rows, _, channels = inputs[0].shape
-        return [(inputs[0].shape, inputs[0].dtype), ((rows, channels), inputs[0].dtype)]
+        return [(inputs[0].shape, inputs[0].dtype), ((rows, channels), state_type(inputs[0].dtype))]
 
-    def attributes(self):
-        return {"numbers": np.array([*dataclasses.astuple(self)], np.int64)}
+    def run(self, target, results, arrays, backward, platform):
+        arrays, _ = clipped(self, stored(arrays, platform, ()), platform)
+        a = arrays[0]
+        numbers = np.array([*dataclasses.astuple(self), *a.shape, TYPES[a.dtype.name]], np.int64)
+        workspace = None if platform == "cpu" else max(scan_bytes(numbers, backward, gpu) for gpu in gpus())
+        wide = [(shape, a.dtype if dtype == "bfloat16" or dtype == "float16" else dtype) for shape, dtype in results]
+        found = call(target, wide, arrays, {"numbers": numbers}, workspace)
+        return [array.astype(dtype) for array, (_, dtype) in zip(found, results)]
 
-    def forward(self, inputs, training):
-        return call(self.target, self.results(inputs, training), inputs, self.attributes())
+    def forward(self, inputs, training, platform):
+        found = self.run(self.target, self.results(inputs, training), inputs, False, platform)
+        return marked(found, self.output_axes, clipped(self, inputs, platform)[1])
 
-    def backward(self, inputs, saved, cotangents, wanted):
+    def backward(self, inputs, saved, cotangents, wanted, platform):
         results = [(value.shape, value.dtype) for value in inputs[: self.floats]]
-        found = call(f"{self.target}_backward", results, [*inputs, *saved, *cotangents], self.attributes())
+        found = self.run(f"{self.target}_backward", results, [*inputs, *saved, *cotangents], True, platform)
         return [found[i] for i in wanted]
 
     def plain(self, *inputs):
         return _plain.scan(self, *inputs)
-
-
-def call(target, results, arrays, attributes):
-    shapes = [jax.ShapeDtypeStruct(*each) for each in results]
-    return jax.ffi.ffi_call(target, shapes, vmap_method=None)(*arrays, **attributes)

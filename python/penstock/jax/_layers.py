@@ -83,7 +83,8 @@ def recurrent(x, weights, state=None, *, cell, lengths=None, reset_mask=None, ev
             with several states a tuple of them. None: zeros.
         cell: The name of a cell, or a custom cell (:func:`penstock.cell`).
         lengths: ``[B]`` integers, the number of steps of each row. Later steps are not read, and their outputs are
-            zeros. None: all rows have T steps.
+            zeros. None: all rows have T steps. Impossible lengths raise an error when the call runs; on a GPU, they make
+            outputs and last states of their rows NaN.
         reset_mask: bool, with the first axes of ``x``. True resets the states to zero before this step.
         every_state: True: also returns the other states of the last layer after each step.
         time_major: True: the first axis of ``x``, of ``reset_mask`` and of the outputs is T.
@@ -101,7 +102,7 @@ def recurrent(x, weights, state=None, *, cell, lengths=None, reset_mask=None, ev
     layers, bidirectional, heads, names = _describe(weights, cell)
     x = jnp.asarray(x)
     given = x.dtype
-    if given.name not in (*TYPES, "float16"):
+    if given.name not in TYPES:
         raise InvalidArgument(f"x must be float32, float64, bfloat16 or float16, not {given.name}")
     if every_state and count == 1:
         raise InvalidArgument(f"every_state is for cells with more states than the output, not for {cell}")
@@ -110,10 +111,10 @@ def recurrent(x, weights, state=None, *, cell, lengths=None, reset_mask=None, ev
         raise InvalidArgument(f"x must be {sizes} or [T, I] of a single row, without empty axes, not {list(x.shape)}")
     single = x.ndim == 2
     row = int(time_major)
-    inputs = [(jnp.expand_dims(x, row) if single else x).astype(jnp.float32 if given == jnp.float16 else given)]
+    inputs = [jnp.expand_dims(x, row) if single else x]
     kind, whole = state_type(given), inputs[0].shape
     rows, hidden = whole[row], weights["weight_ih_l0"].shape[0] // CELLS[cell][0]
-    narrow = given == jnp.bfloat16 and all(w.dtype == given for w in weights.values())
+    narrow = given.itemsize == 2 and all(w.dtype == given for w in weights.values())
     inputs += [weights[name].astype(given if narrow else kind) for name in names]
     if state is not None:
         inputs.append(
@@ -131,7 +132,7 @@ def recurrent(x, weights, state=None, *, cell, lengths=None, reset_mask=None, ev
     y, last, *every = run(form, varying_alike(inputs))
     if single:
         last = last[:, :, 0]
-    results = [y.astype(given), last[0] if count == 1 else tuple(last)]
+    results = [y, last[0] if count == 1 else tuple(last)]
     if every_state:
         parts = every[0].reshape(*every[0].shape[:2], 1 + bidirectional, count - 1, hidden)
         results.append(tuple(parts[..., s, :].reshape(*whole[:2], -1) for s in range(count - 1)))

@@ -5,7 +5,7 @@ import pathlib
 
 from .._cell_forms import CallNumbers
 from .._frameworks import require_framework
-from ..errors import InvalidArgument
+from ..errors import Error
 
 require_framework("jax", "JAX", (0, 8))
 
@@ -17,22 +17,41 @@ def _load():
     if not path.exists():
         raise ImportError(f"penstock was installed without its library of handlers for JAX: {path} is missing")
     library = ctypes.CDLL(str(path))
-    library.penstock_jax_tape_bytes.argtypes = [ctypes.POINTER(CallNumbers), ctypes.c_char_p, ctypes.c_size_t]
-    library.penstock_jax_tape_bytes.restype = ctypes.c_int64
     for name in ("recurrent", "recurrent_backward", "scan", "scan_backward"):
-        handler = getattr(library, f"penstock_jax_{name}")
-        jax.ffi.register_ffi_target(f"penstock_{name}", jax.ffi.pycapsule(handler), platform="cpu")
+        for end, platform in (("", "cpu"), ("_cuda", "CUDA")):
+            handler = getattr(library, f"penstock_jax_{name}{end}")
+            jax.ffi.register_ffi_target(f"penstock_{name}", jax.ffi.pycapsule(handler), platform=platform)
     return library
 
 
 _loaded = _load()
 
 
-def tape_bytes(cell, numbers):
-    """Returns the bytes of the tape of a call. Raises InvalidArgument for a call that is not possible."""
-    message = ctypes.create_string_buffer(1000)
-    given = CallNumbers(cell.encode(), *numbers)
-    size = _loaded.penstock_jax_tape_bytes(ctypes.byref(given), message, len(message))
-    if size < 0:
-        raise InvalidArgument(message.value.decode(errors="replace"))
-    return size
+def gpus():
+    """Returns the numbers of the GPUs of this process. Without any, calls for GPU 0 say what is missing."""
+    try:
+        return [device.local_hardware_id for device in jax.local_devices(backend="cuda")]
+    except RuntimeError:
+        return [0]
+
+
+def _bytes(function, *given, count):
+    """Returns `count` sizes of memory. Raises the library's error for a call that is not possible."""
+    sizes, message = (ctypes.c_int64 * count)(), ctypes.create_string_buffer(1000)
+    code = function(*given, sizes, message, ctypes.c_size_t(len(message)))
+    if code:
+        raise Error.__subclasses__()[code - 1](message.value.decode(errors="replace"))  # in the library's order
+    return tuple(sizes)
+
+
+def recurrent_bytes(cell, numbers, backward, extra):
+    """Returns the bytes of the tape of a call, and those of the workspace of a pass. `extra`: the forward pass has a
+    tape, the backward pass a gradient of x. On a GPU, compiles the kernels of the pass."""
+    given = ctypes.byref(CallNumbers(cell.encode(), *numbers))
+    return _bytes(_loaded.penstock_jax_recurrent_bytes, given, int(backward), int(extra), count=2)
+
+
+def scan_bytes(numbers, backward, gpu):
+    """Returns the bytes of the workspace of a pass of a scan on a GPU, and compiles its kernels."""
+    given = (ctypes.c_int64 * len(numbers))(*map(int, numbers))
+    return _bytes(_loaded.penstock_jax_scan_bytes, given, int(backward), gpu, count=1)[0]

@@ -127,11 +127,12 @@ def layers(form, x, *others):
 
 def scan(form, a, b, *others):
     """Computes the outputs of ScanForm."""
-    a, b = a.swapaxes(0, 1), b.swapaxes(0, 1)
+    given, dtype = a.dtype, jnp.dtype("float64" if a.dtype == "float64" else "float32")
+    a, b = (term.swapaxes(0, 1).astype(dtype) for term in (a, b))
     steps, rows, _ = a.shape
     valid, reset = _masks(form, rows, steps, others[form.state :])
     a, b = (jnp.where(valid[..., None], term, 0) for term in (a, b))
     terms = (jnp.exp(a), jnp.exp(b)) if form.logarithmic else (a, b)
     h0 = others[0] if form.state else jnp.zeros_like(a[0])
     (h,), (last,) = _over_steps(lambda t, state: (t[0] * state[0] + t[1],), (h0,), terms, valid, reset, form.reverse, 1)
-    return [h.swapaxes(0, 1), last]
+    return [h.swapaxes(0, 1).astype(given), last]

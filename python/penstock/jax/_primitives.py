@@ -37,12 +37,12 @@ def _divide(form, args):
     return list(args[:inputs]), list(args[inputs:saved]), list(args[saved:])
 
 
-def _forward(*inputs, form, training):
-    return form.forward(inputs, training)
+def _forward(*inputs, form, training, platform):
+    return form.forward(inputs, training, platform)
 
 
-def _backward(*args, form, moving):
-    return form.backward(*_divide(form, args), moving)
+def _backward(*args, form, moving, platform):
+    return form.backward(*_divide(form, args), moving, platform)
 
 
 def _tangents(*args, form, moving):
@@ -65,8 +65,8 @@ def _array(shape, dtype, like):
 
 def _refuse_device(context, *args, **params):
     raise Unsupported(
-        "penstock.jax runs on CPUs: this version has no handlers for GPUs and TPUs. Run the function on "
-        "jax.devices('cpu'), or use penstock.torch on a GPU"
+        "penstock.jax runs on CPUs and on NVIDIA's GPUs: run the function on jax.devices('cpu') or "
+        "jax.devices('cuda')"
     )
 
 
@@ -75,16 +75,16 @@ def _compiled(primitive, params):
     return jax.jit(lambda *args: primitive.bind(*args, **dict(params)))
 
 
-def _primitive(name, shapes, compute, on_cpu):
-    """Returns a new primitive, which runs `compute`. `on_cpu`: CPUs only, as it calls the handlers."""
+def _primitive(name, shapes, compute, native):
+    """Returns a new primitive, which runs `compute`. `native`: it calls the handlers of a platform."""
     primitive = Primitive(f"penstock_{name}")
     primitive.multiple_results = True
     primitive.def_abstract_eval(lambda *args, **params: [_array(*each, args[0]) for each in shapes(*args, **params)])
     primitive.def_impl(lambda *args, **params: _compiled(primitive, tuple(params.items()))(*args))
-    code = mlir.lower_fun(compute, multiple_results=True)
-    if on_cpu:
-        mlir.register_lowering(primitive, code, platform="cpu")
-    mlir.register_lowering(primitive, _refuse_device if on_cpu else code)
+    for platform in ("cpu", "cuda") if native else ():
+        code = mlir.lower_fun(functools.partial(compute, platform=platform), multiple_results=True)
+        mlir.register_lowering(primitive, code, platform=platform)
+    mlir.register_lowering(primitive, _refuse_device if native else mlir.lower_fun(compute, multiple_results=True))
     return primitive
 
 

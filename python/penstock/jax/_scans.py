@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 
 from ..errors import InvalidArgument
-from ._forms import TYPES, ScanForm
+from ._forms import TYPES, ScanForm, state_type
 from ._layers import check_mask, lengths_in_words
 from ._plain import varying_alike
 from ._primitives import run
@@ -16,16 +16,15 @@ def _scan(a, b, h0, logarithmic, lengths, reset_mask, reverse):
             f"a and b must be [B, T, C], both the same and without empty axes, not {list(a.shape)} and {list(b.shape)}"
         )
     given = jnp.result_type(a, b)
-    if given.name not in (*TYPES, "float16"):
+    if given.name not in TYPES:
         raise InvalidArgument(f"a and b must be float32, float64, bfloat16 or float16, not {given.name}")
-    kind = jnp.float64 if given == jnp.float64 else jnp.float32
-    inputs = [a.astype(kind), b.astype(kind)]
+    inputs = [a.astype(given), b.astype(given)]
     rows, steps, channels = a.shape
     if h0 is not None:
         h0 = jnp.asarray(h0)
         if h0.shape != (rows, channels):
             raise InvalidArgument(f"h0 must be [B, C] = [{rows}, {channels}], not {list(h0.shape)}")
-        inputs.append(h0.astype(kind))
+        inputs.append(h0.astype(state_type(given)))
     if lengths is not None:
         inputs.append(lengths_in_words(lengths, rows))
     if reset_mask is not None:
@@ -42,6 +41,7 @@ def scan(a, b, h0=None, *, lengths=None, reset_mask=None, reverse=False):
         b: ``[B, T, C]``.
         h0: The initial state ``[B, C]``. None: zeros.
         lengths: ``[B]`` integers: number of steps of each row. Later steps are not read, and their h are zeros.
+            Impossible lengths raise an error when the call runs; on a GPU, they make h and last of their rows NaN.
         reset_mask: bool ``[B, T]``. True resets the state to zero before this step.
         reverse: True: runs from the last step of each row to its first.
 

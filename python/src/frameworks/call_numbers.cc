@@ -6,6 +6,11 @@
 
 namespace penstock::frameworks {
 
+DType type_of(std::int64_t number) {
+  constexpr std::array types{DType::f32, DType::f64, DType::bf16, DType::f16};
+  return types.at(static_cast<std::size_t>(number));
+}
+
 DescribedCall describe(const CallNumbers& numbers) {
   DescribedCall call;
   RecurrentSpec& spec = call.spec;
@@ -17,9 +22,8 @@ DescribedCall describe(const CallNumbers& numbers) {
   if (numbers.bidirectional != 0) spec.direction = Direction::bidirectional;
   spec.bias = numbers.biases == 0 ? Bias::none : numbers.biases == 1 ? Bias::single : Bias::both;
   RecurrentForm& form = call.form;
-  constexpr std::array types{DType::f32, DType::f64, DType::bf16, DType::f16};
-  form.dtype = types.at(static_cast<std::size_t>(numbers.type));
-  form.weights = types.at(static_cast<std::size_t>(numbers.weight_type));
+  form.dtype = type_of(numbers.type);
+  form.weights = type_of(numbers.weight_type);
   form.rows = numbers.rows, form.steps = numbers.steps;
   form.flags = {CallFlag::training, CallFlag::keep_tape, CallFlag::packs_each_call};
   form.flags.set(CallFlag::lengths, numbers.lengths != 0).set(CallFlag::reset, numbers.reset != 0);
@@ -46,6 +50,18 @@ std::int64_t tape_array_bytes(const CallNumbers& numbers) {
   const DescribedCall call = describe(numbers);
   const auto program = RecurrentProgram::get(call.spec, call.form, call.execution);
   return static_cast<std::int64_t>(TapeArray::bytes(program->tape_bytes()));
+}
+
+int alignment_of(std::initializer_list<std::uintptr_t> bytes) {
+  std::uintptr_t bits = 16;
+  for (const std::uintptr_t each : bytes) bits |= each;
+  return static_cast<int>(bits & (~bits + 1));
+}
+
+int alignment_of(std::initializer_list<const void*> addresses) {
+  std::uintptr_t bits = 0;
+  for (const void* const address : addresses) bits |= reinterpret_cast<std::uintptr_t>(address);
+  return alignment_of({bits});
 }
 
 }  // namespace penstock::frameworks

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 
 #include "penstock/recurrent_program.h"
 
@@ -24,10 +25,17 @@ struct DescribedCall {
   Execution execution;
 };
 
+/// Returns the type of a number: f32, f64, bf16, f16. Throws std::out_of_range.
+DType type_of(std::int64_t number);
+
 /// Throws Error for an unknown cell, std::out_of_range for an unknown type.
 DescribedCall describe(const CallNumbers& numbers);
 
 /// Returns the bytes of an array for the tape of this call, as TapeArray lays it out. Throws Error.
 std::int64_t tape_array_bytes(const CallNumbers& numbers);
+
+/// Returns the largest of 16, 8, 4 and 2 that divides all numbers of bytes, or all addresses.
+int alignment_of(std::initializer_list<std::uintptr_t> bytes);
+int alignment_of(std::initializer_list<const void*> addresses);
 
 }  // namespace penstock::frameworks

@@ -18,6 +18,8 @@ void* scratch(std::size_t bytes);
 struct TapeArray {
   static constexpr std::size_t alignment = 256;
 
+  /// Rounds up to the alignment.
+  static constexpr std::size_t padded(std::size_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
   /// Returns the size of an array for a tape of this many bytes, including alignment and the stored offset.
   static std::size_t bytes(std::size_t tape);
   /// Returns the bytes from this address to the first aligned one.

@@ -4,6 +4,8 @@
 #include <new>
 #include <utility>
 
+#include "frameworks/host_memory.h"
+
 namespace penstock::jax {
 namespace {
 
@@ -47,6 +49,17 @@ xla::Error* failure(const xla::CallFrame& frame, std::int32_t status, const char
   return frame.api->error_create(&arguments);
 }
 
+/// Reads the device and the stream of a call on a GPU. Returns XLA's error.
+xla::Error* take_place(const xla::CallFrame& frame, Context& context) {
+  xla::DeviceOrdinalArguments device{sizeof(xla::DeviceOrdinalArguments), nullptr, frame.context, 0};
+  if (xla::Error* const error = frame.api->device_ordinal_get(&device)) return error;
+  xla::StreamArguments stream{sizeof(xla::StreamArguments), nullptr, frame.context, nullptr};
+  if (xla::Error* const error = frame.api->stream_get(&stream)) return error;
+  context.execution.device = Device::cuda(device.device_ordinal);
+  context.stream = stream.stream;
+  return nullptr;
+}
+
 }  // namespace
 
 const void* Frame::attribute(const char* name, std::int32_t type) const {
@@ -71,7 +84,7 @@ std::string Frame::cell() const {
   return {text.ptr, text.len};
 }
 
-Tensor Frame::next(const xla::Buffers& buffers, Index& place, bool wanted, const char* what) {
+Tensor Frame::next(const xla::Buffers& buffers, Index& place, bool wanted, const char* what) const {
   if (!wanted) return {};
   const Index i = place++;
   if (i >= buffers.size || buffers.types[i] != xla::kBuffer) {
@@ -84,6 +97,7 @@ Tensor Frame::next(const xla::Buffers& buffers, Index& place, bool wanted, const
   Tensor tensor;
   tensor.data = buffer.data;
   tensor.dtype = type_of(buffer.dtype);
+  tensor.device = context_.execution.device;
   tensor.rank = static_cast<int>(buffer.rank);
   Index stride = 1;
   for (auto axis = static_cast<std::size_t>(buffer.rank); axis-- > 0;) {
@@ -108,7 +122,7 @@ Batch Frame::batch(Index rows, Index steps, bool lengths, bool reset) {
   if (const Tensor given = argument(lengths)) {
     check_batch_argument(given, DType::i32, rows, 2, "lengths");
     const std::span<const Index> values(static_cast<const Index*>(given.data), static_cast<std::size_t>(rows));
-    for (const Index length : values) {
+    for (const Index length : on_gpu() ? std::span<const Index>() : values) {
       if (length < 0 || length > steps) {
         refuse("lengths must be 0 to T = " + std::to_string(steps) + ", not " + std::to_string(length));
       }
@@ -122,6 +136,17 @@ Batch Frame::batch(Index rows, Index steps, bool lengths, bool reset) {
   return batch;
 }
 
+Memory Frame::bytes_of(const Tensor& array) {
+  if (array.rank != 1 || array.dtype != DType::u8) refuse("the workspace and the tape must be u8 [bytes]");
+  return {array.data, static_cast<std::size_t>(array.shape[0])};
+}
+
+Memory Frame::workspace(std::size_t bytes) {
+  const Tensor given = result(on_gpu());
+  finish();
+  return on_gpu() ? bytes_of(given) : Memory{frameworks::scratch(bytes), bytes};
+}
+
 void Frame::finish() const {
   if (argument_ != frame_.args.size || result_ != frame_.rets.size) {
     refuse("the call must have " + std::to_string(argument_) + " arguments and " + std::to_string(result_) +
@@ -129,16 +154,20 @@ void Frame::finish() const {
   }
 }
 
-xla::Error* answer(xla::CallFrame* frame, void (*handle)(Frame& frame)) noexcept {
+xla::Error* answer(xla::CallFrame* frame, Platform platform, void (*handle)(Frame& frame)) noexcept {
   if (xla::Extension* const asked = frame->extension_start; asked && asked->type == xla::kMetadataExtension) {
     xla::Metadata& metadata = *reinterpret_cast<xla::MetadataExtension*>(asked)->metadata;
     metadata.api_version.major_version = xla::kMajorVersion;
     metadata.api_version.minor_version = xla::kMinorVersion;
-    metadata.traits = 0;
+    metadata.traits = platform == Platform::cuda ? xla::kCommandBufferCompatible : 0;
     return nullptr;
   }
   try {
-    Frame read(*frame);
+    Context context;
+    if (platform == Platform::cuda) {
+      if (xla::Error* const error = take_place(*frame, context)) return error;
+    }
+    Frame read(*frame, context);
     handle(read);
     return nullptr;
   } catch (const Error& error) {
@@ -147,6 +176,21 @@ xla::Error* answer(xla::CallFrame* frame, void (*handle)(Frame& frame)) noexcept
     return failure(*frame, status_of(ErrorCode::out_of_memory), "too little free memory for this call");
   } catch (const std::exception& error) {
     return failure(*frame, status_of(ErrorCode::device_failure), error.what());
+  }
+}
+
+int complain(char* message, std::size_t size, const std::function<void()>& compute) noexcept {
+  const auto fail = [&](ErrorCode code, std::string_view text) {
+    message[text.copy(message, size - 1)] = '\0';
+    return 1 + static_cast<int>(code);
+  };
+  try {
+    compute();
+    return 0;
+  } catch (const Error& error) {
+    return fail(error.code(), error.what());
+  } catch (const std::exception& error) {
+    return fail(ErrorCode::invalid_argument, error.what());
   }
 }
 

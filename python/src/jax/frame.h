@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string>
 
@@ -13,7 +14,11 @@ namespace penstock::jax {
 /// has other ones: JAX's users can write such calls, too.
 class Frame {
  public:
-  explicit Frame(const xla::CallFrame& frame) : frame_(frame) {}
+  Frame(const xla::CallFrame& frame, const Context& context) : frame_(frame), context_(context) {}
+
+  /// Returns the place of the call: its device, and on a GPU XLA's stream.
+  const Context& context() const { return context_; }
+  bool on_gpu() const { return context_.execution.device.is_cuda(); }
 
   /// Returns the integers of the attribute "numbers".
   std::span<const Index> numbers(std::size_t count) const;
@@ -27,20 +32,32 @@ class Frame {
   Tensor sequence(bool time_first, bool wanted = true) { return by_rows(argument(wanted), time_first); }
   Tensor sequence_result(bool time_first, bool wanted = true) { return by_rows(result(wanted), time_first); }
   /// Takes the next arguments of a batch, if wanted: lengths int64 [B] as int32 [B, 2], and the mask of resets [B, T].
+  /// Checks lengths on a CPU alone.
   Batch batch(Index rows, Index steps, bool lengths, bool reset);
-  /// Throws unless all arguments and results were read.
-  void finish() const;
+  /// Returns memory for the call: on a GPU the last result [bytes], whose size the library checks; on a CPU memory of
+  /// this thread. Throws unless all arguments and results were read.
+  Memory workspace(std::size_t bytes);
+  /// Returns the memory of an array of bytes.
+  static Memory bytes_of(const Tensor& array);
 
  private:
-  static Tensor next(const xla::Buffers& buffers, Index& place, bool wanted, const char* what);
+  void finish() const;
+  Tensor next(const xla::Buffers& buffers, Index& place, bool wanted, const char* what) const;
   static Tensor by_rows(Tensor tensor, bool time_first);
   const void* attribute(const char* name, std::int32_t type) const;
 
   const xla::CallFrame& frame_;
+  const Context& context_;
   Index argument_ = 0, result_ = 0;
 };
 
+/// A handler is registered for one kind of device.
+enum class Platform { cpu, cuda };
+
 /// Answers a call by `handle`, unless XLA asks for the version; an exception becomes XLA's error with the same text.
-xla::Error* answer(xla::CallFrame* frame, void (*handle)(Frame& frame)) noexcept;
+xla::Error* answer(xla::CallFrame* frame, Platform platform, void (*handle)(Frame& frame)) noexcept;
+
+/// Runs `compute` and returns 0. For an Error, returns 1 + its code, and writes its text to `message` [size].
+int complain(char* message, std::size_t size, const std::function<void()>& compute) noexcept;
 
 }  // namespace penstock::jax

@@ -34,6 +34,8 @@ struct MetadataExtension {
   Metadata* metadata;
 };
 constexpr std::int32_t kMetadataExtension = 1;
+/// Of Metadata::traits: a call always launches the same kernels, so a CUDA graph can record it.
+constexpr std::uint32_t kCommandBufferCompatible = 1;
 
 struct Error;  // XLA's own
 struct ErrorArguments {
@@ -43,6 +45,20 @@ struct ErrorArguments {
   std::int32_t errc;  // a code of Abseil
 };
 
+/// What XLA writes about the place of a call on a GPU.
+struct StreamArguments {
+  std::size_t struct_size;
+  Extension* extension_start;
+  void* context;  // CallFrame::context
+  void* stream;   // CUstream
+};
+struct DeviceOrdinalArguments {
+  std::size_t struct_size;
+  Extension* extension_start;
+  void* context;
+  std::int32_t device_ordinal;
+};
+
 /// The start of XLA's table of functions.
 struct Api {
   std::size_t struct_size;
@@ -50,6 +66,10 @@ struct Api {
   ApiVersion api_version;
   const void* internal_api;
   Error* (*error_create)(ErrorArguments* arguments);
+  const void* other_functions[3];
+  Error* (*stream_get)(StreamArguments* arguments);
+  const void* more_functions[12];
+  Error* (*device_ordinal_get)(DeviceOrdinalArguments* arguments);
 };
 
 enum DataType : std::int32_t { pred = 1, s32 = 4, s64 = 5, u8 = 6, f16 = 10, f32 = 11, f64 = 12, bf16 = 16 };

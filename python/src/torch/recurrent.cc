@@ -218,7 +218,7 @@ class ProgramCall {
   }
 
   std::shared_ptr<const RecurrentProgram> get(std::initializer_list<const void*> sequences) {
-    form_.alignment = alignment_of(sequences);
+    form_.alignment = frameworks::alignment_of(sequences);
     return RecurrentProgram::get(call_.spec, form_, context_.execution);
   }
 

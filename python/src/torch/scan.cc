@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "call.h"
+#include "frameworks/call_numbers.h"
 #include "memory.h"
 #include "ops.h"
 #include "penstock/scan_program.h"
@@ -172,7 +173,7 @@ struct ScanCall {
       const auto bytes = [&](Index elements) { return static_cast<std::uintptr_t>(elements) * size_of(form.dtype); };
       const auto address = reinterpret_cast<std::uintptr_t>(view.data);
       form.alignment =
-          std::min(form.alignment, alignment_of({address, bytes(view.strides[0]), bytes(view.strides[1])}));
+          std::min(form.alignment, frameworks::alignment_of({address, bytes(view.strides[0]), bytes(view.strides[1])}));
     }
     return ScanProgram::get(form, context.execution);
   }

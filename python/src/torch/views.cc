@@ -56,16 +56,4 @@ Tensor view_of(const TorchTensor& contiguous) {
   return view;
 }
 
-int alignment_of(std::initializer_list<std::uintptr_t> bytes) {
-  std::uintptr_t bits = 16;
-  for (const std::uintptr_t each : bytes) bits |= each;
-  return static_cast<int>(bits & (~bits + 1));
-}
-
-int alignment_of(std::initializer_list<const void*> addresses) {
-  std::uintptr_t bits = 0;
-  for (const void* const address : addresses) bits |= reinterpret_cast<std::uintptr_t>(address);
-  return alignment_of({bits});
-}
-
 }  // namespace penstock::torch_ops

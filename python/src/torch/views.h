@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <initializer_list>
 
 #include "penstock/tensor.h"
 #include "shim.h"
@@ -27,9 +26,5 @@ Context context_of(const TorchTensor& tensor, Precision precision = Precision::f
 
 /// Returns a view of a contiguous tensor; an empty view for an empty handle.
 Tensor view_of(const TorchTensor& contiguous);
-
-/// Returns the largest of 16, 8, 4 and 2 that divides all numbers of bytes, or all addresses.
-int alignment_of(std::initializer_list<std::uintptr_t> bytes);
-int alignment_of(std::initializer_list<const void*> addresses);
 
 }  // namespace penstock::torch_ops

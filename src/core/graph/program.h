@@ -76,7 +76,7 @@ class Workspace {
   const Program& program() const { return *program_; }
   ops::Queue& queue() const { return *queue_; }
 
-  /// The workspace of the next runs: workspace_bytes() of the program, aligned to 256.
+  /// The workspace of the next runs: workspace_bytes() of the program, aligned to 128.
   void place(void* memory) {
     if (base_ == memory) return;
     base_ = static_cast<std::byte*>(memory);

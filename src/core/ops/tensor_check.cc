@@ -117,7 +117,8 @@ void require_memory(const char* name, const Memory& memory, std::size_t bytes) {
   if (bytes == 0) return;
   require(memory.data != nullptr, "{} must not be null: {} bytes are needed", name, bytes);
   require(memory.bytes >= bytes, "{} must have at least {} bytes, not {}", name, bytes, memory.bytes);
-  require(reinterpret_cast<std::uintptr_t>(memory.data) % 256 == 0, "{} must be aligned to 256 bytes", name);
+  require(reinterpret_cast<std::uintptr_t>(memory.data) % static_cast<std::uintptr_t>(call_alignment) == 0,
+          "{} must be aligned to {} bytes", name, call_alignment);
 }
 
 int alignment_of(const Tensor& sequence) {

@@ -51,7 +51,9 @@ void require_tensor(const char* name, const Tensor& tensor, DType dtype, Device 
 /// Throws also unless the tensor has this shape, without gaps.
 void require_gapless(const char* name, const Tensor& tensor, std::initializer_list<Index> shape);
 void require_gapless(const char* name, const Tensor& tensor, const Index* shape, int rank);
-/// Throws unless memory has so many bytes, aligned to 256.
+/// Bytes that the memory of a call is aligned to. XLA aligns its buffers to no more.
+inline constexpr int call_alignment = 128;
+/// Throws unless memory has so many bytes, aligned to call_alignment.
 void require_memory(const char* name, const Memory& memory, std::size_t bytes);
 
 /// Bytes, 16 at most, that a sequence's address and the addresses of all its positions are multiples of; 16 without

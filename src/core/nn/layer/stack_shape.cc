@@ -59,7 +59,7 @@ ops::Recurrence StackShape::layer(const Place& at) const {
   shape.every_state = form_.has(CallFlag::every_state) && last;
   shape.state_strides = given_strides(form_.states, spec_.directions() * other_states());
   const Index own = at.direction * spec_.hidden_size * static_cast<Index>(size_of(target_.dtype));
-  shape.alignment = first || last ? form_.alignment : 256;
+  shape.alignment = first || last ? form_.alignment : ops::call_alignment;
   while (own % shape.alignment != 0) shape.alignment /= 2;
   shape.parameter_alignment = 16;
   shape.keep_tape = form_.has(CallFlag::keep_tape);

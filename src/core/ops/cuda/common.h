@@ -4,6 +4,7 @@
 #include "backend/cuda/scan/scan.h"
 #include "base/check.h"
 #include "ops/op.h"
+#include "ops/tensor_check.h"
 #include "plan/plan.h"
 
 /// Conversions from the terms of ops to those of the CUDA backend.
@@ -40,9 +41,9 @@ inline cuda::DeviceAddress address_of(const void* memory) { return reinterpret_c
 /// The address of an operand, or 0.
 inline cuda::DeviceAddress address_of(const Operands& memory, int i) { return address_of(memory.values[i]); }
 
-/// Stand-ins while an executable is planned, aligned as the memory of programs is: values of the workspace to 256
-/// bytes, parameters in a flat store to 16 of their values.
-inline constexpr cuda::DeviceAddress planned_value = 256;
+/// Stand-ins while an executable is planned, aligned as the memory of programs is: values of the workspace to
+/// call_alignment, parameters in a flat store to 16 of their values.
+inline constexpr cuda::DeviceAddress planned_value = call_alignment;
 inline cuda::DeviceAddress planned_parameter(DType type) { return 16 * size_of(type); }
 
 using cuda::padded;

@@ -57,7 +57,7 @@ InputMatrix::InputMatrix(const Recurrence& shape, const Target& target, bool cle
   const bool dx_apart = wants_dx && (dx != x || apart || (clean && target.has(CallFlag::lengths)));
   if (apart || dx_apart || (clean && target.has(CallFlag::lengths))) {
     strides_ = time_first_ ? SequenceStrides{width, rows * width} : by_row;  // in the order of the forward pass
-    alignment_ = 256;
+    alignment_ = call_alignment;
     x_bytes_ = bytes;
     x_in_.emplace(target, width, x, strides_, shape.alignment);
   }

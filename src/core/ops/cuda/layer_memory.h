@@ -36,7 +36,7 @@ class InputMatrix {
   const SequenceStrides& strides() const { return strides_; }
   /// Bytes that the matrix's address, and that of dx, is a multiple of.
   int alignment() const { return alignment_; }
-  int dx_alignment() const { return dx_out_ ? 256 : alignment_; }
+  int dx_alignment() const { return dx_out_ ? call_alignment : alignment_; }
   std::size_t scratch_bytes() const { return x_bytes_ + dx_bytes_; }
 
   /// The matrix.
@@ -52,7 +52,7 @@ class InputMatrix {
   Index steps_ = 1;
   SequenceStrides strides_;
   bool time_first_ = false;
-  int alignment_ = 256;
+  int alignment_ = call_alignment;
   std::size_t x_bytes_ = 0, dx_bytes_ = 0;
   std::optional<SequenceCopy> x_in_, dx_in_, dx_out_;
 };

@@ -43,7 +43,7 @@ class DenseForwardExecutable {
   const Kernel& kernel() const {
     return steps_ ? steps_->kernel() : diagonal_ ? diagonal_->kernel() : walks_->of_all().kernel();
   }
-  /// Bytes of workspace, aligned to 256.
+  /// Bytes of workspace, aligned to 128.
   std::size_t workspace_bytes() const;
   /// A call of the form that was prepared: other addresses of the same alignment or better, as many rows and no more
   /// steps, lengths, resets and a tape or none as there.
@@ -101,7 +101,7 @@ class DenseBackwardExecutable {
   const Kernel& kernel() const {
     return steps_ ? steps_->kernel() : diagonal_ ? diagonal_->kernel() : walks_->of_all().kernel();
   }
-  /// Bytes of workspace, aligned to 256; zero before its first use.
+  /// Bytes of workspace, aligned to 128; zero before its first use.
   std::size_t workspace_bytes() const;
   void run(const DenseBackward& call, DeviceAddress workspace, StreamHandle stream) const;
   /// The walk alone, without gradients of weights and biases; also of some steps (steps_of), where the plan is for a

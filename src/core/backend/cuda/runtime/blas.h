@@ -77,7 +77,7 @@ class Product {
   Product& operator=(Product&& other) noexcept;
 
   std::size_t workspace_bytes() const;
-  /// `vector`: the bias, or where the sums go. `add`: D += A B instead. Workspace aligned to 256 bytes.
+  /// `vector`: the bias, or where the sums go. `add`: D += A B instead. Workspace aligned to 128 bytes.
   void run(DeviceAddress a, DeviceAddress b, DeviceAddress d, DeviceAddress vector, DeviceAddress workspace,
            StreamHandle stream, bool add = false) const;
 

@@ -100,7 +100,7 @@ class LayerForwardExecutable {
  public:
   /// Throws Error: invalid_argument for what does not fit, unsupported without NVRTC or cuBLASLt.
   LayerForwardExecutable(Device& device, const LayerSpec& spec, const LayerForward& call);
-  /// Bytes of workspace, aligned to 256; zero before its first use, and for one run at a time.
+  /// Bytes of workspace, aligned to 128; zero before its first use, and for one run at a time.
   std::size_t workspace_bytes() const { return parts().bytes(); }
   WorkspaceParts parts() const;
   /// Instead of one part after the other.
