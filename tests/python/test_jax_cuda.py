@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 jax = pytest.importorskip("jax", reason="JAX is not installed")
-if jax.default_backend() != "gpu":
+from jax_checks import ON_GPU, by_scan, mixed, sees_c_in_jax  # noqa: E402
+
+if not ON_GPU:
     pytest.skip("there is no GPU for JAX", allow_module_level=True)
 import jax.numpy as jnp  # noqa: E402
-from jax_checks import by_scan, mixed, sees_c_in_jax  # noqa: E402
 
 import penstock  # noqa: E402
 import penstock.jax as pj  # noqa: E402

@@ -127,32 +127,41 @@ def test_other_devices_are_refused_in_words():
     for platform, dtype, message in (
         ("tpu", np.float32, "penstock.jax runs on CPUs and on NVIDIA's GPUs"),
         ("cuda", np.float64, "float64 runs on CPUs only"),
-        ("cuda", np.float32, "device cuda:0 is not there"),
     ):
         with pytest.raises(penstock.Unsupported, match=message):
             export_for(platform, dtype)
 
 
-def run_with_a_fake_gpu(tmp_path, *command):
-    """Runs Python with a driver that says that there is a GPU."""
-    fake_cuda = BUILD / "tests" / "fake_cuda"
+def run_with_a_driver(name, tmp_path, *command):
+    """Runs Python with a driver of tests/fake_cuda. Returns what the process was."""
+    fake_cuda = BUILD / "tests" / "fake_cuda" / name
     if not (fake_cuda / "libcuda.so.1").exists():
         pytest.skip("the C++ tests are not built")
     environment = {
         **os.environ, "PENSTOCK_CUDA_PATH": str(fake_cuda), "PENSTOCK_CACHE_DIR": str(tmp_path),
         "PYTHONPATH": f"{pathlib.Path(__file__).parent}:{pathlib.Path(penstock.__file__).parents[1]}",
     }  # fmt: skip
-    done = subprocess.run([sys.executable, *command], env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return subprocess.run([sys.executable, *command], env=environment, capture_output=True, text=True, check=False)
 
 
 def test_handlers_of_a_gpu(tmp_path):
-    run_with_a_fake_gpu(tmp_path, pathlib.Path(__file__).with_name("jax_gpu_worker.py"))
+    done = run_with_a_driver("", tmp_path, pathlib.Path(__file__).with_name("jax_gpu_worker.py"))
+    assert done.returncode == 0, done.stderr
+
+
+EXPORT = "import test_jax_errors; print(test_jax_errors.export_for('cuda'))"
+
+
+def test_a_driver_that_does_not_serve(tmp_path):
+    done = run_with_a_driver("old", tmp_path, "-c", EXPORT)
+    assert "Unsupported: device cuda:0 is not there: " in done.stderr, done.stderr
 
 
 def test_code_for_a_gpu(tmp_path):
-    text = run_with_a_fake_gpu(tmp_path, "-c", "import test_jax_errors; print(test_jax_errors.export_for('cuda'))")
+    """A GPU that there is only for the library."""
+    done = run_with_a_driver("", tmp_path, "-c", EXPORT)
+    assert done.returncode == 0, done.stderr
+    text = done.stdout
     for name in ("recurrent", "recurrent_backward", "scan", "scan_backward"):
         calls = re.findall(rf"custom_call @penstock_{name}\(.*", text)
         assert calls and all(re.search(r"tensor<\d+xui8>\)$", call) for call in calls), calls  # the workspace
