@@ -1,0 +1,74 @@
+"""bench/contest.py: what is timed, what is not, and how a row tells. The packages themselves are not needed."""
+
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench" / "contest"))
+import measuring  # noqa: E402
+from measuring import OURS, Contender  # noqa: E402
+
+SETTINGS = measuring.Settings("cpu", 1, 0.001, quick=True)
+EXACT = torch.linspace(-1, 1, 24, dtype=torch.double).reshape(1, 4, 6)
+
+
+def after(ms, result):
+    def call():
+        time.sleep(1e-3 * ms)
+        return result
+
+    return call
+
+
+def rows_of(*contenders, training=None):
+    return measuring.compare("a layer", contenders, EXACT, training, SETTINGS)
+
+
+def test_a_wrong_result_gets_no_time():
+    right, wrong = EXACT.float(), EXACT.float() * 1.01
+    (row,) = rows_of(Contender(OURS, after(1, right)), Contender("peer", after(1, wrong)))
+    assert "| peer | no time: wrong: off by 1.0e-02 |" in row
+    (row,) = rows_of(Contender(OURS, after(1, wrong)), Contender("peer", after(1, right)))
+    assert row == "| a layer, forward | no time: wrong: off by 1.0e-02 | | | | |"
+
+
+def test_a_result_of_another_shape_or_of_nan_is_wrong():
+    for result in (EXACT.float()[:, 1:], torch.full_like(EXACT, torch.nan)):
+        (row,) = rows_of(Contender(OURS, after(1, EXACT)), Contender("peer", after(1, result)))
+        assert "no time: wrong" in row
+
+
+def test_a_peer_that_fails_says_why():
+    def failing():
+        raise RuntimeError("no kernel | image")
+
+    (row,) = rows_of(Contender(OURS, after(1, EXACT)), Contender("peer", failing))
+    assert "| peer | no time: RuntimeError: no kernel / image | | |" in row
+
+
+def test_a_lost_row_stands_in_bold_and_a_won_one_does_not():
+    lost, won = (rows_of(Contender(OURS, after(ours, EXACT)), Contender("peer", after(5, EXACT)))[0] for ours in (9, 2))
+    assert lost.startswith("| **a layer, forward** |") and "**peer**" in lost
+    assert "**" not in won
+
+
+def test_the_quickest_right_form_of_a_contender_counts():
+    forms = [Contender("peer", after(9, EXACT)), Contender("peer", after(3, EXACT), kind="bf16"),
+             Contender("peer", after(1, EXACT * 2), kind="f16")]
+    (row,) = rows_of(Contender(OURS, after(1, EXACT)), *forms)
+    assert ", bf16 |" in row and "no time" not in row
+
+
+def test_training_compares_gradients_of_those_that_have_them():
+    contenders = [Contender(OURS, after(1, EXACT), after(1, EXACT * 2)), Contender("peer", after(1, EXACT))]
+    other = Contender("other", after(1, EXACT), after(1, EXACT * 2))
+    rows = rows_of(*contenders, other, training=EXACT * 2)
+    assert [row.split("|")[1].strip("* ") for row in rows] == ["a layer, forward"] * 2 + ["a layer, training"]
+
+
+def test_a_package_that_is_missing_is_named():
+    assert measuring.optional("no_such_module", "no-such-package") is None
+    assert "no-such-package (not installed)" in measuring.left_out()
