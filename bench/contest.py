@@ -26,8 +26,9 @@ def arguments():
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--threads", type=int, default=1, help="CPU threads")
     parser.add_argument("--seconds", type=float, default=0.5, help="of timed calls of each contender and pass")
-    parser.add_argument("--only", nargs="+", metavar="PART", help="parts of the page")
+    parser.add_argument("--only", nargs="+", metavar="PART", help="parts of the page, in this order")
     parser.add_argument("--clock", choices=("wall", "processor"), default="wall")
+    parser.add_argument("--check", action="store_true", help="compare results and time nothing; fills caches of kernels")
     parser.add_argument("--quick", action="store_true", help="short sequences and few repeats: a test of the script")
     given = parser.parse_args()
     missing = [name for name in ("torch", "penstock") if not importlib.util.find_spec(name)]
@@ -56,12 +57,11 @@ def main():
     torch.set_num_threads(given.threads)
     clock = time.process_time if given.clock == "processor" else time.perf_counter
     seconds = 0.02 if given.quick else given.seconds
-    settings = measuring.Settings(given.device, given.threads, seconds, given.quick, clock)
+    settings = measuring.Settings(given.device, given.threads, seconds, given.quick, clock, given.check)
     print(measuring.machine(settings), end="\n\n")
     failed = False
-    for name, part in parts.items():
-        if given.only and name not in given.only:
-            continue
+    for name in given.only or parts:
+        part = parts[name]
         title, *lines = part.__doc__.strip().splitlines()
         print(f"## {title}\n")
         print("\n".join(line.strip() for line in lines).strip(), end="\n\n")

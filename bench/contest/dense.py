@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import os
 import tempfile
 import warnings
 from pathlib import Path
@@ -267,7 +268,7 @@ def recurrences(settings):
         y = (slstm_in_double if function == "slstm" else lstm_in_double)(layer, given)
         y.backward(dy.double())
         contenders = [Contender(OURS, inferred(layer, x), trained(layer, x, dy), "bf16")]
-        for backend in ("triton_fused", "cuda_fused"):
+        for backend in os.environ.get("FLASHRNN_BACKEND", "triton_fused,cuda_fused").split(","):
             module = FlashLayer(package.flashrnn, function, backend, layer)
             contenders.append(Contender(f"FlashRNN {version('flashrnn')}, {backend}", inferred(module, x),
                                         trained(module, x, dy), "bf16"))

@@ -25,6 +25,7 @@ class Settings:
     seconds: float
     quick: bool
     clock: Callable = time.perf_counter
+    check: bool = False  # results alone
 
     def steps(self, count):
         return min(count, 32) if self.quick else count
@@ -162,6 +163,10 @@ def compare(what, contenders, exact_y, exact_dx, settings):
         right = [(contender, off) for contender, off, why in judged if not why]
         calls = {index: (contender.training if training else contender.forward)
                  for index, (contender, _) in enumerate(right)}
+        if settings.check:
+            rows += [f"| {label} | | {contender.name}, {contender.kind} | | | {why or f'{off:.0e}'} |"
+                     for contender, off, why in judged]
+            continue
         times = in_turns(calls, settings) if calls else {}
         best = {}  # name: times, kind, error
         for index, (contender, off) in enumerate(right):
