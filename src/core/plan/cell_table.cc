@@ -1,5 +1,7 @@
 #include "plan/cell_table.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 #include "plan/custom_cells.h"
 
@@ -13,6 +15,9 @@ namespace {
 
 #include "cells/contract.h"
 
+/// Cells whose h never leaves -1 .. 1: outputs of tanh, weighted by gates.
+constexpr std::string_view kBounded[] = {Lstm::name, Slstm::name, Gru::name, GruResetBefore::name, ElmanTanh::name};
+
 template <class Cell>
 CellTraits traits_of(std::string_view type, int index) {
   CellTraits traits;
@@ -22,6 +27,7 @@ CellTraits traits_of(std::string_view type, int index) {
   traits.keep_gate = Cell::keep_gate;
   traits.overwrite_gate = Cell::overwrite_gate;
   traits.spread_memory = Cell::spread_memory;
+  traits.bounded = std::ranges::count(kBounded, traits.info.name) > 0;
   traits.first_gates = Cell::gates;
   if constexpr (!Cell::scan) {
     traits.saved = Cell::saved;

@@ -455,8 +455,20 @@ std::vector<std::tuple<Case, std::string_view, Storage>> parameters() {
         if (plan::cell_traits(info.name).phases > 1 && exchanges_once) continue;
         for (const Case& c : cases_by(algorithm)) list.emplace_back(c, info.name, storage);
       }
-      if (storage == Storage::f32 || plan::cell_traits(info.name).phases > 1) continue;
-      for (const Case& c : warpgroup_cases()) list.emplace_back(c, info.name, storage);
+      const plan::CellTraits& traits = plan::cell_traits(info.name);
+      if (traits.phases > 1 || (storage == Storage::f32 && !traits.bounded)) continue;
+      for (const Case& c : warpgroup_cases()) {
+        // Neither registers nor shared memory hold more units of floats.
+        if (storage != Storage::f32 || c.head < 2000) list.emplace_back(c, info.name, storage);
+      }
+      if (storage != Storage::f32) continue;
+      list.emplace_back(Case{.name = "odd_by_warpgroup",
+                             .rows = 37,
+                             .steps = 7,
+                             .head = 901,
+                             .lengths = true,
+                             .algorithm = plan::DenseAlgorithm::warpgroup},
+                        info.name, storage);
     }
   }
   return list;

@@ -24,6 +24,8 @@ constexpr int kMostWarpgroupRegisters = TeamShape::usual_registers;
 /// Registers if the warps that bring the operand do with fewer: forward, where blocks share no sums. The warps that
 /// write the tape are then slower, so this is for matrices that need it.
 constexpr int kMostForLargeMatrices = kMostWarpgroupRegisters + 8;
+/// Registers that floats need beyond those of halves: for gate functions with all digits.
+constexpr int kMoreForFloats = 16;
 /// Values of a unit at the same time in a custom cell. Cells with more were observed to spill.
 constexpr int kMostValues = 64;
 /// Learnt vectors of a custom cell.
@@ -33,8 +35,8 @@ constexpr int kLeastUnderWay = 32 << 10, kEnoughUnderWay = 96 << 10;
 /// Limits of blocks whose warpgroups have rows of their own: bytes under way, stages of the operand, and items.
 constexpr int kUnderWay = 64 << 10, kUnderWayStreaming = 32 << 10, kMostStagesOfWide = 16, kMostItemsOfWide = 64;
 
-/// Costs in nanoseconds. Values are rows of a portion times operand columns of a block. Measured on an H100, and fitted
-/// within about 10 %.
+/// Costs in nanoseconds. Values are rows of a portion times operand columns of a block and terms. Measured on an H100,
+/// those of floats on an H200, and fitted within about 10 %.
 struct WarpgroupCosts {
   double exchange = 1700;      ///< A step with one portion
   double alone_value = 0.04;   ///< Further time per value with one portion
@@ -43,6 +45,8 @@ struct WarpgroupCosts {
   double value = 0.024;        ///< Further time per value
   double shared_row = 3.8e-4;  ///< Further time per value and row with R in shared memory
   double row = 0;              ///< Further time per row of a portion
+  double column = 1;           ///< Further time of a portion of floats per operand column
+  double alone_column = 0.6;   ///< The same with one portion
   double step = 1.05;          ///< A step, as a multiple of the sum of its parts
 };
 
@@ -62,6 +66,10 @@ struct WarpgroupCandidate {
   bool fits = false;
 };
 
+int most_registers(const TeamShape& shape, int of_halves) {
+  return of_halves - (shape.bytes == 4 ? kMoreForFloats : 0);
+}
+
 /// Distributes R over the registers and the shared memory of blocks whose warpgroups have rows of their own; what is
 /// left is streamed.
 void fill_wide(TeamShape& shape, Index block_bytes) {
@@ -70,8 +78,8 @@ void fill_wide(TeamShape& shape, Index block_bytes) {
   const auto hold = [&](int spare_registers) {
     const int step = shape.steps_of_item();
     shape.resident = 0;
-    shape.resident = std::clamp((kMostWarpgroupRegisters - shape.registers() - spare_registers) / 4 / step * step, 0,
-                                shape.own_steps());
+    const int left = most_registers(shape, kMostWarpgroupRegisters) - shape.registers() - spare_registers;
+    shape.resident = std::clamp(left / (4 * shape.terms()) / step * step, 0, shape.own_steps());
     return items - shape.resident_items();
   };
   // Further registers that the compiler was observed to need: where sums are exchanged forward, and where R is
@@ -117,7 +125,8 @@ WarpgroupCandidate wide_candidate(const GpuModel& gpu, TeamShape shape) {
 void fill_narrow(TeamShape& shape, int most, Index block_bytes) {
   const int step = shape.steps_of_item();
   shape.resident = 0;
-  shape.resident = std::clamp((most - shape.registers()) / 4 / step * step, 0, shape.own_steps());
+  const int left = most_registers(shape, most) - shape.registers();
+  shape.resident = std::clamp(left / (4 * shape.terms()) / step * step, 0, shape.own_steps());
   shape.kept = shape.own_items() - shape.resident_items();
   shape.stages = std::min(kMostStages, 2 * shape.own_items());
   while (shape.stages > 1 && shape.shared_bytes() > block_bytes) --shape.stages;
@@ -144,8 +153,9 @@ WarpgroupCandidate narrow_candidate(const GpuModel& gpu, TeamShape shape) {
     shape.depth /= 2;
   }
   fill_narrow(shape, kMostWarpgroupRegisters, gpu.block_bytes);
-  // Items must be small enough for some to be in flight during a multiplication. Backward passes have less room.
-  const int few_stages = shape.backward ? 4 : kLeastStages;
+  // Items must be small enough for some to be in flight during a multiplication. Backward passes and floats have less
+  // room.
+  const int few_stages = shape.backward || shape.terms() > 1 ? 4 : kLeastStages;
   while (shape.depth > 1 && shape.stages < std::min(few_stages, shape.own_items()) && 2 * shape.items() <= kMostItems) {
     shape.depth /= 2;
     fill_narrow(shape, kMostWarpgroupRegisters, gpu.block_bytes);
@@ -154,8 +164,9 @@ WarpgroupCandidate narrow_candidate(const GpuModel& gpu, TeamShape shape) {
   WarpgroupCandidate c;
   c.shape = shape;
   const bool alike = !shape.backward || shape.gates * shape.units % (4 * TeamShape::slice_units) == 0;
-  c.fits = alike && shape.registers() - 4 * shape.resident <= kMostWarpgroupRegisters && shape.items() <= kMostItems &&
-           shape.shared_bytes() <= gpu.block_bytes && shape.stages >= std::min(kLeastStages, shape.own_items()) &&
+  c.fits = alike && shape.registers() - 4 * shape.terms() * shape.resident <= kMostWarpgroupRegisters &&
+           shape.items() <= kMostItems && shape.shared_bytes() <= gpu.block_bytes &&
+           shape.stages >= std::min(kLeastStages, shape.own_items()) &&
            (shape.stages >= shape.own_items() || shape.bytes_under_way() >= kLeastUnderWay);
   return c;
 }
@@ -168,6 +179,7 @@ WarpgroupCandidate warpgroup_candidate(const GpuDenseProblem& problem, const Gpu
   shape.gates = cell.gates(), shape.states = cell.states(), shape.split = cell.split_gradients;
   shape.units = TeamShape::padded(static_cast<int>(problem.head_size()), problem.backward, cell.gates());
   shape.rows = rows, shape.portions = portions, shape.shares = shares;
+  shape.bytes = size_of(problem.storage);
   WarpgroupCandidate c = shares > 0 ? wide_candidate(gpu, shape) : narrow_candidate(gpu, shape);
   if (!c.fits) return c;
   c.slices = (problem.rows + c.shape.team_rows() - 1) / c.shape.team_rows();
@@ -185,24 +197,26 @@ WarpgroupCandidate warpgroup_candidate(const GpuDenseProblem& problem, const Gpu
 /// fitted within about 15 %. Streamed items come from memory, and in part from the L2 cache.
 double wide_step_time(const WarpgroupCandidate& c) {
   const TeamShape& shape = c.shape;
-  constexpr double exchange = 2500, row_of_backward = 30, portion = 700, value = 0.055;
-  const double values = static_cast<double>(shape.rows) * shape.slices() * TeamShape::slice_units;
+  constexpr double exchange = 2500, row_of_backward = 30, portion = 700, value = 0.055, value_of_floats = 0.085;
+  const double values = static_cast<double>(shape.rows) * shape.slices() * TeamShape::slice_units * shape.terms();
   const double streamed = static_cast<double>(c.teams * shape.blocks()) * TeamShape::parts * shape.streamed *
                           static_cast<double>(shape.matrix_item_bytes());
   return exchange + (shape.backward ? row_of_backward * shape.rows : 0) +
-         shape.portions * (portion + std::max(values * value, streamed / c.bytes_per_ns));
+         shape.portions *
+             (portion + std::max(values * (shape.terms() > 1 ? value_of_floats : value), streamed / c.bytes_per_ns));
 }
 
 double warpgroup_step_time(const WarpgroupCandidate& c) {
   const TeamShape& shape = c.shape;
   if (shape.wide()) return wide_step_time(c);
   const WarpgroupCosts cost = shape.backward ? kBackwardCosts : WarpgroupCosts{};
-  const double values = static_cast<double>(shape.rows) * shape.slices() * TeamShape::slice_units;
+  const double values = static_cast<double>(shape.rows) * shape.slices() * TeamShape::slice_units * shape.terms();
+  const double columns = shape.terms() > 1 ? shape.slices() * TeamShape::slice_units : 0;
   const double from_shared = 1 - static_cast<double>(shape.resident) / shape.own_steps();
-  const double portion =
-      cost.portion + cost.row * shape.rows + values * (cost.value + cost.shared_row * shape.rows * from_shared);
-  const double alone =
-      cost.exchange + cost.row * shape.rows + values * cost.alone_value + (shape.portions - 1) * cost.next_portion;
+  const double portion = cost.portion + cost.row * shape.rows + columns * cost.column +
+                         values * (cost.value + cost.shared_row * shape.rows * from_shared);
+  const double alone = cost.exchange + cost.row * shape.rows + columns * cost.alone_column + values * cost.alone_value +
+                       (shape.portions - 1) * cost.next_portion;
   return cost.step * std::max(alone, shape.portions * portion);
 }
 
@@ -237,7 +251,13 @@ std::string warpgroup_refusal(const GpuDenseProblem& problem, const GpuModel& gp
     return fmt::format("warpgroups multiply on chips of sm_{}, and {} is of sm_{}", hopper, gpu.name,
                        gpu.architecture());
   }
-  if (problem.storage == Storage::f32) return "warpgroups multiply halves, not floats";
+  if (problem.storage == Storage::f32 && (problem.backward || problem.exact)) {
+    return fmt::format("warpgroups multiply floats in forward passes of the fast mode, not in {}",
+                       problem.backward ? "backward passes" : "exact mode");
+  }
+  if (problem.storage == Storage::f32 && !cell.bounded) {
+    return fmt::format("warpgroups multiply states as halves, and those of {} have no bound", problem.cell);
+  }
   if (cell.phases != 1 || cell.gates() > kMostGates) {
     return fmt::format("warpgroups apply cells of one phase and at most {} gates, unlike {}", kMostGates, problem.cell);
   }

@@ -26,7 +26,10 @@
 /// fits neither registers nor shared memory is `streamed`: it is read from memory in every turn.
 ///
 /// Operands are exchanged through the L2 cache, in *slices* of 64 columns of all rows of a portion in the layout of the
-/// tensor cores (MatrixOfColumns). An item is `depth` slices, one copy.
+/// tensor cores (MatrixOfColumns). An item is `depth` slices of each term, one copy.
+///
+/// Factors of products are halves. A float is the sum of two halves, a high and a low *term*: three products of terms
+/// have the precision of floats.
 struct WarpgroupShape {
   bool backward;
   int gates, states;  // G, S
@@ -39,6 +42,7 @@ struct WarpgroupShape {
   int stages;  // items that shared memory holds or waits for; of each warpgroup if `shares` == 0
   int shares;
   int kept, streamed;  // items of a warpgroup with R in shared memory, and those whose R is read in every turn
+  int bytes;           // of a value in memory
 
   static constexpr int parts = 2;  // multiplying warpgroups
   static constexpr int threads = 384, slice_units = 64, tile_rows = 64;
@@ -49,6 +53,7 @@ struct WarpgroupShape {
     const int even = parts * slice_units * (backward && gates % 2 != 0 ? 2 : 1);
     return (units + even - 1) / even * even;
   }
+  PENSTOCK_LAYOUT int terms() const { return bytes == 4 ? 2 : 1; }
   PENSTOCK_LAYOUT bool wide() const { return shares > 0; }
   /// Warps that load inputs. Another one reads what is streamed of R.
   PENSTOCK_LAYOUT int loaders() const { return streamed > 0 ? 1 : 2; }
@@ -76,9 +81,12 @@ struct WarpgroupShape {
   PENSTOCK_LAYOUT int own_steps() const { return own_items() * steps_of_item(); }
   PENSTOCK_LAYOUT int resident_items() const { return resident / steps_of_item(); }
   PENSTOCK_LAYOUT int slice_bytes() const { return rows * 128; }
-  PENSTOCK_LAYOUT int item_bytes() const { return depth * slice_bytes(); }
+  PENSTOCK_LAYOUT int term_bytes() const { return depth * slice_bytes(); }
+  PENSTOCK_LAYOUT int item_bytes() const { return terms() * term_bytes(); }
+  /// Offset of a slice's first term among the exchanged values of a portion.
+  PENSTOCK_LAYOUT int slice_at(int slice) const { return slice / depth * item_bytes() + slice % depth * slice_bytes(); }
   PENSTOCK_LAYOUT int bytes_under_way() const { return item_parts() * stages * item_bytes(); }
-  PENSTOCK_LAYOUT int portion_bytes() const { return all_slices() * slice_bytes(); }
+  PENSTOCK_LAYOUT int portion_bytes() const { return terms() * all_slices() * slice_bytes(); }
   /// Bytes of the L2 cache for a team: two exchange buffers used in turn, and for each item a count of the blocks that
   /// have sent it.
   static constexpr int count_bytes = 128;
@@ -105,13 +113,13 @@ struct WarpgroupShape {
   PENSTOCK_LAYOUT int tile_cells() const { return backward ? (wide() ? 4 : 2) : 1; }
   /// Registers of a multiplying thread, without those that the compiler needs for other values.
   PENSTOCK_LAYOUT int registers() const {
-    return 4 * resident + rows / 2 + own_tiles() * (tile_cells() * portions * states + (shares > 1 ? 6 : 2));
+    return 4 * terms() * resident + rows / 2 + own_tiles() * (tile_cells() * portions * states + (shares > 1 ? 6 : 2));
   }
 
   /// Bytes of a slice of the tile of R.
   static constexpr int matrix_slice_bytes = tile_rows * 128;
-  PENSTOCK_LAYOUT int matrix_item_bytes() const { return depth * matrix_slice_bytes; }
-  PENSTOCK_LAYOUT int matrix_slices() const { return parts * kept * depth; }
+  PENSTOCK_LAYOUT int matrix_term_bytes() const { return depth * matrix_slice_bytes; }
+  PENSTOCK_LAYOUT int matrix_item_bytes() const { return terms() * matrix_term_bytes(); }
   /// Places among a warpgroup's items of those that registers hold, that shared memory keeps, and that are streamed:
   /// the latter take turns with the others, so that memory is read all the time.
   PENSTOCK_LAYOUT int held_place(int i) const { return i + (i < streamed ? i : streamed); }
@@ -130,18 +138,18 @@ struct WarpgroupShape {
     const int most = depth > 1 ? 3 : 5;
     return streamed < most ? streamed : most;
   }
-  PENSTOCK_LAYOUT int matrix_stages_at() const { return matrix_at() + matrix_slices() * matrix_slice_bytes; }
+  PENSTOCK_LAYOUT int matrix_stages_at() const { return matrix_at() + parts * kept * matrix_item_bytes(); }
   /// Backward: offsets of the inputs of a step: saved gates, W x, states, dy and h, in this order.
-  PENSTOCK_LAYOUT int input_wx_at() const { return gates * own_units() * 2; }
+  PENSTOCK_LAYOUT int input_wx_at() const { return gates * own_units() * bytes; }
   PENSTOCK_LAYOUT int input_states_at() const { return (split ? 2 : 1) * input_wx_at(); }
   PENSTOCK_LAYOUT int input_dy_at() const { return input_states_at() + (states - 1) * own_units() * 4; }
-  PENSTOCK_LAYOUT int input_h_at() const { return input_dy_at() + own_units() * 2; }
+  PENSTOCK_LAYOUT int input_h_at() const { return input_dy_at() + own_units() * bytes; }
   PENSTOCK_LAYOUT int input_pitch() const {
-    return (backward ? input_h_at() + own_units() * 2 : gates * own_units() * 2) + 16;
+    return (backward ? input_h_at() + own_units() * bytes : gates * own_units() * bytes) + 16;
   }
   PENSTOCK_LAYOUT int input_bytes() const { return own_rows() * input_pitch(); }
-  /// Bytes from row to row of sent values (h, or the gradients of a gate). They place four rows in different banks.
-  PENSTOCK_LAYOUT int sent_pitch() const { return own_units() * 2 + (backward ? 16 : 0); }
+  /// Bytes from row to row of sent values (h, or the gradients of a gate). They place rows in different banks.
+  PENSTOCK_LAYOUT int sent_pitch() const { return own_units() * bytes + (backward || bytes == 4 ? 16 : 0); }
   PENSTOCK_LAYOUT int sent_gate_bytes() const { return own_rows() * sent_pitch(); }
   /// Bytes of the sent values. Backward: the gradients of R h, and those of W x if they differ.
   PENSTOCK_LAYOUT int sent_bytes() const { return sent_gate_bytes() * (backward ? gates * (split ? 2 : 1) : 1); }

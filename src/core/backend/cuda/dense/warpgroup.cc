@@ -22,7 +22,8 @@ KernelSource dense_warpgroup_source(const plan::GpuDenseProblem& problem, const 
                                      {"constexpr int kStreamed", plan.streamed},
                                      {"constexpr int kSharedBytes", plan.shared}});
   if (!problem.backward) source.constants.emplace_back("constexpr bool kTraining", problem.training);
-  source.functions = warpgroup_multiply_recurrent(rows, problem.storage);
+  source.functions =
+      warpgroup_multiply_recurrent(rows, problem.storage == plan::Storage::f32 ? plan::Storage::f16 : problem.storage);
   return source;
 }
 

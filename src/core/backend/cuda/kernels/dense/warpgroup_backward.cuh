@@ -124,7 +124,7 @@ struct Multiplier : Product {
       const int column = column_of(part, kShape.held_place(k / kSteps)) + k % kSteps * 16 + lane % 4 * 2;
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        held[k][i] = matrix_word(args, team, part, warp, lane / 4 + i % 2 * 8, column + i / 2 * 8);
+        held[k][0][i] = matrix_word(args, team, part, warp, lane / 4 + i % 2 * 8, column + i / 2 * 8);
       }
     }
 #pragma unroll
@@ -374,7 +374,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   const Shared shared = Shared::of(memory);
   const TeamExchange exchange = TeamExchange::of(all.exchange, team.number);
   Prepare(shared, args.rows, team);
-  LayMatrix<true>(memory, exchange, team, [&](int part, int row, int column) {
+  LayMatrix<true>(memory, exchange, team, [&](int part, int row, int column, int) {
     uint4 v;
     unsigned* const words = (unsigned*)&v;
 #pragma unroll

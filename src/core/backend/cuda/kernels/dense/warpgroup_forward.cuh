@@ -64,23 +64,29 @@ PENSTOCK_DEVICE void SendStates(const Shared& shared, const TeamExchange& exchan
   constexpr int slice_units = WarpgroupShape::slice_units;
   const int lane = threadIdx.x % 32, piece = lane % of_row;
   const int in_slice = team.first_unit() % slice_units / 8 + piece;
+  const int sent_at = kShape.slice_at(team.first_unit() / slice_units);
 #pragma unroll 1
   for (int number = 0; number <= steps; ++number) {
 #pragma unroll 1
     for (int portion = 0; portion < kPortions; ++portion) {
       shared.made[portion].wait(number & 1);
-      const char* const from = shared.sent(portion) + lane * 16;
-      char* const to = exchange.sent(portion, number) + team.first_unit() / slice_units * kShape.slice_bytes();
-      uint4 v[pieces];
+      const char* const from = shared.sent(portion) + piece * (kPieces * 16);
+      char* const to = exchange.sent(portion, number) + sent_at;
+      uint4 v[pieces][kPieces];
 #pragma unroll
       for (int i = 0; i < pieces; ++i) {
         const int row = i * rows_at_once + lane / of_row;
         if (kOwnRows % rows_at_once != 0 && row >= kOwnRows) continue;
-        v[i] = *(const uint4*)(from + i * 512);
-        asm volatile("st.relaxed.gpu.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(
-                         to + MatrixOfColumns::place(team.own_row() + row, in_slice)),
-                     "r"(v[i].x), "r"(v[i].y), "r"(v[i].z), "r"(v[i].w)
-                     : "memory");
+#pragma unroll
+        for (int p = 0; p < kPieces; ++p) v[i][p] = *(const uint4*)(from + row * kShape.sent_pitch() + p * 16);
+#pragma unroll
+        for (int term = 0; term < kTerms; ++term) {
+          const uint4 factors = FactorsOf(v[i], term);
+          asm volatile("st.relaxed.gpu.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(
+                           to + term * kShape.term_bytes() + MatrixOfColumns::place(team.own_row() + row, in_slice)),
+                       "r"(factors.x), "r"(factors.y), "r"(factors.z), "r"(factors.w)
+                       : "memory");
+        }
       }
       if constexpr (!kShowBeforeCopies) ShowGlobalCopies();
       __syncwarp();
@@ -93,8 +99,12 @@ PENSTOCK_DEVICE void SendStates(const Shared& shared, const TeamExchange& exchan
         if (kOwnRows % rows_at_once != 0 && slot >= kOwnRows) continue;
         const Row row = shared.rows[portion * kRows + team.own_row() + slot];
         if (number > row.length) continue;
-        StoreUnits(row.at(args.y, number - 1, kDescending) + team.channel() * kBytes + piece * 16, v[i], piece * 8,
-                   team.left());
+#pragma unroll
+        for (int p = 0; p < kPieces; ++p) {
+          const int at = piece * kPieces + p;
+          StoreUnits(row.at(args.y, number - 1, kDescending) + team.channel() * kBytes + at * 16, v[i][p],
+                     at * kPieceUnits, team.left());
+        }
       }
     }
   }
@@ -104,23 +114,23 @@ PENSTOCK_DEVICE void SendStates(const Shared& shared, const TeamExchange& exchan
 struct InputLoader {
   /// Unrolling factor; with few gates or narrow accesses the loop takes more registers.
   static constexpr int unrolled = kAccess < 8 ? 1 : kGates > 2 ? 4 : 2;
-  static constexpr int of_gate = kUnits / 8, pieces = kOwnRows * kGates * of_gate, stride = 32 * kLoaders;
+  static constexpr int of_gate = kUnits / kPieceUnits, pieces = kOwnRows * kGates * of_gate, stride = 32 * kLoaders;
   const Shared& shared;
   const Team& team;
   const DenseForwardArguments& args;
   int steps, first;
 
-  /// Calls visit(own row, gate, which eight of the gate's units) for this thread's pieces of 16 bytes.
+  /// Calls visit(own row, gate, piece of the gate's units) for this thread's pieces of 16 bytes.
   template <class Visit>
   __device__ __forceinline__ void for_each(const Visit& visit) const {
 #pragma unroll(unrolled)
     for (int i = first; i < pieces; i += stride) visit(i / (of_gate * kGates), i / of_gate % kGates, i % of_gate);
   }
-  __device__ __forceinline__ int place(int row, int gate, int eight) const {
-    return row * kShape.input_pitch() + gate * (kUnits * kBytes) + eight * 16;
+  __device__ __forceinline__ int place(int row, int gate, int piece) const {
+    return row * kShape.input_pitch() + gate * (kUnits * kBytes) + piece * 16;
   }
-  __device__ __forceinline__ Index channel(int gate, int eight) const {
-    return ((Index)gate * args.hidden + team.channel()) * kBytes + eight * 16;
+  __device__ __forceinline__ Index channel(int gate, int piece) const {
+    return ((Index)gate * args.hidden + team.channel()) * kBytes + piece * 16;
   }
 
   __device__ __forceinline__ void fetch(int turn) const {
@@ -128,11 +138,11 @@ struct InputLoader {
     const Row* const rows = shared.rows + turn % kPortions * kRows + team.own_row();
     if (step >= steps) return;
     char* const to = shared.input(stage);
-    for_each([&](int row, int gate, int eight) {
+    for_each([&](int row, int gate, int piece) {
       const Row& of = rows[row];
       if (step < of.length) {
-        FetchUnits<kBytes>(to + place(row, gate, eight), of.at(args.wx, step, kDescending) + channel(gate, eight),
-                           eight * 8, team.left());
+        FetchUnits<kBytes>(to + place(row, gate, piece), of.at(args.wx, step, kDescending) + channel(gate, piece),
+                           piece * kPieceUnits, team.left());
       }
     });
     if constexpr (kReset) {
@@ -164,11 +174,11 @@ struct InputLoader {
         wait(portion, step + 1);
         if constexpr (kTraining) {
           const char* const from = shared.input(turn % kInputStages);
-          for_each([&](int row, int gate, int eight) {
+          for_each([&](int row, int gate, int piece) {
             const Row& of = shared.rows[portion * kRows + team.own_row() + row];
             if (step >= of.length) return;
-            StoreUnits(of.at(args.sums, step, kDescending) + channel(gate, eight),
-                       *(const uint4*)(from + place(row, gate, eight)), eight * 8, team.left());
+            StoreUnits(of.at(args.sums, step, kDescending) + channel(gate, piece),
+                       *(const uint4*)(from + place(row, gate, piece)), piece * kPieceUnits, team.left());
           });
           __syncwarp();
         }
@@ -214,10 +224,20 @@ struct Multiplier : Product {
   PENSTOCK_DEVICE int column_of_head(const Team& team, int column) {
     return team.share() * (kShape.slices() * WarpgroupShape::slice_units) + column;
   }
+  PENSTOCK_DEVICE float matrix_value(const char* row, int column) {
+    return row != nullptr && IsOfHead(column) ? ((const float*)row)[column] : 0.0f;
+  }
+  /// Returns a term of two columns of a row of floats.
+  PENSTOCK_DEVICE unsigned matrix_pair(const char* row, int column, int term, float scale) {
+    return TermOf(matrix_value(row, column) * scale, matrix_value(row, column + 1) * scale, term);
+  }
   /// Returns eight columns of a row.
-  PENSTOCK_DEVICE uint4 matrix_piece(const char* row, int column) {
+  PENSTOCK_DEVICE uint4 matrix_piece(const char* row, int column, int term, float scale) {
     unsigned word[4] = {};
-    if (row != nullptr) {
+    if constexpr (kBytes == 4) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) word[i] = matrix_pair(row, column + 2 * i, term, scale);
+    } else if (row != nullptr) {
       ForAccesses<kBytes>(column, kHead, [&](int at) {
         const auto part = Vector<Storage, kAccess / kBytes>::read(row + column * kBytes + at);
 #pragma unroll
@@ -226,24 +246,36 @@ struct Multiplier : Product {
     }
     return make_uint4(word[0], word[1], word[2], word[3]);
   }
-  __device__ __forceinline__ void init() {
+  /// Takes R's part of the registers.
+  __device__ __forceinline__ void take_matrix() {
     // The steps' columns lie a fixed number of bytes behind the first one's.
     const char* rows[2];
     const int first = column_of_head(team, column_of(part, 0) + lane % 4 * 2);
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       rows[i] = matrix_row(args, team, part, warp, lane / 4 + i * 8);
-      if (rows[i] != nullptr) rows[i] += first * kBytes;
+      if (kBytes == 2 && rows[i] != nullptr) rows[i] += first * kBytes;
     }
 #pragma unroll
     for (int k = 0; k < kResident; ++k) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const int further = column_of(0, kShape.held_place(k / kSteps)) + k % kSteps * 16 + i / 2 * 8;
-        const bool exists = rows[i % 2] != nullptr && IsOfHead(first + further);
-        held[k][i] = exists ? *(const unsigned*)(rows[i % 2] + further * kBytes) : 0;
+        if constexpr (kBytes == 4) {
+#pragma unroll
+          for (int term = 0; term < kTerms; ++term) {
+            held[k][term][i] = matrix_pair(rows[i % 2], first + further, term, ScalesOfMatrix(shared.start)[0]);
+            // At once: floats that wait for it would take registers of other parts of R.
+            asm volatile("" : "+r"(held[k][term][i])::"memory");
+          }
+        } else {
+          const bool exists = rows[i % 2] != nullptr && IsOfHead(first + further);
+          held[k][0][i] = exists ? *(const unsigned*)(rows[i % 2] + further * kBytes) : 0;
+        }
       }
     }
+  }
+  __device__ __forceinline__ void init() {
 #pragma unroll
     for (int g = 0; g < kGates; ++g) {
       const Index at = (Index)g * args.hidden + team.head * kHead + unit();
@@ -270,9 +302,14 @@ struct Multiplier : Product {
   /// Lays h where the sender finds it: four tiles at once, lane u gets the four units of tile u.
   __device__ __forceinline__ void send(int portion) const {
 #pragma unroll
-    for (int n = 0; n < kTiles; n += 4) {
+    for (int n = 0; n < (kBytes == 4 ? kTiles : 0); ++n) {
+      *(float*)(shared.sent(portion) + row_of(n) * kShape.sent_pitch() + (warp_unit() + u()) * kBytes) =
+          state[portion][n][0];
+    }
+#pragma unroll
+    for (int n = 0; n < (kBytes == 2 ? kTiles : 0); n += 4) {
       const auto h = [&](int i) { return n + i < kTiles ? state[portion][n + i < kTiles ? n + i : 0][0] : 0.0f; };
-      unsigned first = Storage::narrow(h(0), h(1)), second = Storage::narrow(h(2), h(3));
+      unsigned first = Half::narrow(h(0), h(1)), second = Half::narrow(h(2), h(3));
       TransposeFour(first, second, lane);
       if (kTiles % 4 == 0 || n + u() < kTiles) {
         *(uint2*)(shared.sent(portion) + (row_of(n) + 8 * u()) * (kUnits * kBytes) + warp_unit() * kBytes) =
@@ -317,8 +354,12 @@ struct Multiplier : Product {
     const bool live = step < row.length && exists(), reset = kReset && shared.reset(stage)[row_number] != 0;
     char* const input = shared.input(stage) + row_number * kShape.input_pitch() + warp_unit() * kBytes;
     char* const of_gate = input + min(u(), kGates - 1) * (kUnits * kBytes);
-    unsigned first = ((const unsigned*)of_gate)[0], second = ((const unsigned*)of_gate)[1];
-    TransposeFour(first, second, lane);
+    float* const own_unit = (float*)input + u();  // of floats
+    unsigned first = 0, second = 0;
+    if constexpr (kBytes == 2) {
+      first = ((const unsigned*)of_gate)[0], second = ((const unsigned*)of_gate)[1];
+      TransposeFour(first, second, lane);
+    }
     // A pair of lanes has two gates each of two rows, and gets all gates of one.
     const float even = __shfl_xor_sync(0xffffffffu, odd() ? sum[0] : sum[1], 4);
     const float later = __shfl_xor_sync(0xffffffffu, odd() ? sum[2] : sum[3], 4);
@@ -329,7 +370,8 @@ struct Multiplier : Product {
 #pragma unroll
     for (int g = 0; g < kGates; ++g) {
       const unsigned word = g / 2 == 0 ? first : second;
-      wx[g] = Real(Storage::widen(g % 2 == 0 ? word & 0xffffu : word >> 16) + bias_ih[g]);
+      wx[g] = Real((kBytes == 4 ? own_unit[g * kUnits] : Half::widen(g % 2 == 0 ? word & 0xffffu : word >> 16)) +
+                   bias_ih[g]);
       rh[g] = Real((reset ? 0.0f : product[g]) + bias_hh[g]);
       kept[g] = DenseCell::kept(wx[g], rh[g]).value;
     }
@@ -342,10 +384,15 @@ struct Multiplier : Product {
 #pragma unroll
         for (int i = 1; i < kStates; ++i) __stcs(states + (Index)(i - 1) * args.hidden, prev[i].value);
       }
-      unsigned low = Storage::narrow(kept[0], kept[1]), high = Storage::narrow(kept[2], kept[3]);
-      TransposeFour(low, high, lane);
-      __syncwarp();
-      if (u() < kGates) *(uint2*)of_gate = make_uint2(low, high);
+      if constexpr (kBytes == 4) {
+#pragma unroll
+        for (int g = 0; g < kGates; ++g) own_unit[g * kUnits] = kept[g];
+      } else {
+        unsigned low = Half::narrow(kept[0], kept[1]), high = Half::narrow(kept[2], kept[3]);
+        TransposeFour(low, high, lane);
+        __syncwarp();
+        if (u() < kGates) *(uint2*)of_gate = make_uint2(low, high);
+      }
     }
 #pragma unroll
     for (int i = 0; i < kStates; ++i) own[i] = live ? next[i].value : own[i];
@@ -360,6 +407,7 @@ struct Multiplier : Product {
 
   __device__ __forceinline__ void run(int steps) {
     init();
+    take_matrix();
     int turn = 0;
 #pragma unroll 1
     for (int step = 0; step < steps; ++step) {
@@ -398,7 +446,7 @@ struct Multiplier : Product {
         if (row.number < 0 || !exists()) continue;
         const int channel = team.head * kHead + unit();
         for (int step = row.length; step < row.padded; ++step) {
-          *(unsigned short*)(row.at(args.y, step, kDescending) + channel * kBytes) = 0;
+          Vector<Storage, 1>::zero().put(row.at(args.y, step, kDescending) + channel * kBytes);
           if constexpr (kEveryState) {
             float* const states = (float*)row.at(args.every_state, step, kDescending) + channel;
             for (int i = 1; i < kStates; ++i) states[(Index)(i - 1) * args.hidden] = 0.0f;
@@ -423,9 +471,15 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   const Shared shared = Shared::of(memory);
   const TeamExchange exchange = TeamExchange::of(all.exchange, team.number);
   Prepare(shared, args.rows, team);
-  LayMatrix<false>(memory, exchange, team, [&](int part, int row, int column) {
+  if constexpr (kBytes == 4) {
+    FindScales(memory, [&](int part, int row, int column) {
+      return Multiplier::matrix_value(Multiplier::matrix_row(args, team, part, row / 16, row % 16),
+                                      Multiplier::column_of_head(team, column));
+    });
+  }
+  LayMatrix<false>(memory, exchange, team, [&](int part, int row, int column, int term) {
     return Multiplier::matrix_piece(Multiplier::matrix_row(args, team, part, row / 16, row % 16),
-                                    Multiplier::column_of_head(team, column));
+                                    Multiplier::column_of_head(team, column), term, ScalesOfMatrix(memory)[0]);
   });
   __syncthreads();
   const int longest = LongestRow(shared.rows);

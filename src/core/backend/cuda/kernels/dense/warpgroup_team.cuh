@@ -17,25 +17,27 @@ constexpr int kGates = Rule::gates, kStates = Rule::states, kSaved = Rule::saved
 /// Units of a team: those of a head, and after them others that no tensor has. Their states and gradients are 0.
 constexpr int kUnitsOfTeam = WarpgroupShape::padded(kHead, kBackward, kGates);
 constexpr bool kPads = kUnitsOfTeam != kHead;
-constexpr WarpgroupShape kShape = {kBackward, kGates, kStates, DenseCell::split, kUnitsOfTeam, kRows,    kPortions,
-                                   kResident, kDepth, kStages, kShares,          kKept,        kStreamed};
+constexpr WarpgroupShape kShape = {kBackward, kGates, kStates, DenseCell::split, kUnitsOfTeam, kRows,     kPortions,
+                                   kResident, kDepth, kStages, kShares,          kKept,        kStreamed, kBytes};
 constexpr bool kWide = kShape.wide();
 constexpr int kParts = WarpgroupShape::parts, kThreads = WarpgroupShape::threads, kUnits = kShape.own_units();
 constexpr int kItems = kShape.items(), kOwnItems = kShape.own_items(), kItemBytes = kShape.item_bytes();
 constexpr int kItemParts = kShape.item_parts(), kOwnRows = kShape.own_rows();
 constexpr int kTiles = kShape.own_tiles(), kInputStages = kShape.input_stages();
 constexpr int kLoaders = kShape.loaders(), kOwnSums = kShape.passed_values();
-constexpr int kSteps = kShape.steps_of_item();
+constexpr int kSteps = kShape.steps_of_item(), kTerms = kShape.terms();
 /// Registers of the threads that multiply, and of the others: as many as the launch gave them all.
 constexpr bool kMoreRegisters = kShape.registers() > WarpgroupShape::usual_registers;
 constexpr int kManyRegisters = kMoreRegisters ? 224 : 216, kFewRegisters = kMoreRegisters ? 56 : 72;
 constexpr int kMostTries = 1 << 22;
-static_assert(kBytes == 2 && !DenseCell::two_phases && kGates <= 4 && kStages * kItemParts <= 32);
+static_assert((kBytes == 2 || !kBackward) && !DenseCell::two_phases && kGates <= 4 && kStages * kItemParts <= 32);
 static_assert(kStages > 1 || kOwnItems == 1, "an item is released behind the next one's products");
 /// Passes in which a warp brings a portion's items.
 constexpr int kPasses = (kItems + 31) / 32;
-static_assert(kShape.shared_bytes() == kSharedBytes && 8 * kShape.barriers() <= kShape.ring_at());
+static_assert(kShape.shared_bytes() == kSharedBytes && 8 * (kShape.barriers() + 1) <= kShape.ring_at());
 static_assert(sizeof(Row) == WarpgroupShape::row_bytes);
+
+#include "backend/cuda/kernels/dense/warpgroup_floats.cuh"
 
 /// Returns whether a unit of a team is one of the head.
 PENSTOCK_DEVICE bool IsOfHead(int unit) { return !kPads || unit < kHead; }
@@ -219,7 +221,7 @@ struct Product {
   const Ring& ring;
   const MatrixRing& matrix;
   int part, warp, lane;
-  unsigned held[kResident > 0 ? kResident : 1][4];
+  unsigned held[kResident > 0 ? kResident : 1][kTerms][4];
 
   /// The column of the block's where item `i` of a part begins.
   PENSTOCK_DEVICE int column_of(int part, int i) {
@@ -237,15 +239,20 @@ struct Product {
   }
 
   /// Multiplies by an item, the i-th of a portion, as soon as it is there; the one before is then done with.
-  /// step(k, description of what was brought, whether there are sums to add to).
-  template <class Step>
-  __device__ __forceinline__ void multiply_item(int i, unsigned number, const Step& step) const {
+  /// product(k, term of R, description of what was brought, whether there are sums to add to).
+  template <class OneProduct>
+  __device__ __forceinline__ void multiply_item(int i, unsigned number, const OneProduct& product) const {
     ring.full[stage_of(number)].wait(number / kStages & 1);
     const unsigned long long h = MatrixOfColumns().describe(ring.item(stage_of(number)), 0);
     BeginMultiplying();
 #pragma unroll
     for (int k = 0; k < kSteps; ++k) {
-      step(k, h + (k / 4 * kShape.slice_bytes() + k % 4 * 32) / 16, (int)(i > 0 || k > 0));
+      const unsigned long long high = h + (k / 4 * kShape.slice_bytes() + k % 4 * 32) / 16;
+      product(k, 0, high, (int)(i > 0 || k > 0));
+      if constexpr (kTerms == 2) {
+        product(k, 0, high + kShape.term_bytes() / 16, 1);
+        product(k, 1, high, 1);
+      }
     }
     CommitMultiplying();
     if (i > 0) {
@@ -258,8 +265,9 @@ struct Product {
   __device__ __forceinline__ void multiply_shared(float (&sum)[kRows / 2], const char* of_item, int i,
                                                   unsigned number) const {
     const unsigned long long r = MatrixOfColumns().describe(of_item, 0);
-    multiply_item(i, number, [&](int k, unsigned long long h, int add) {
-      MultiplyShared(sum, r + (k / 4 * WarpgroupShape::matrix_slice_bytes + k % 4 * 32) / 16, h, add);
+    multiply_item(i, number, [&](int k, int term, unsigned long long h, int add) {
+      const int at = term * kShape.matrix_term_bytes() + k / 4 * WarpgroupShape::matrix_slice_bytes + k % 4 * 32;
+      MultiplyShared(sum, r + at / 16, h, add);
     });
   }
   /// Multiplies by the next item of R that is streamed, `streamed` of all turns.
@@ -286,8 +294,9 @@ struct Product {
 #pragma unroll
     for (int j = 0; j < held_items; ++j) {
       const int i = kShape.held_place(j);
-      multiply_item(i, first + i,
-                    [&](int k, unsigned long long h, int add) { MultiplyHeld(sum, held[j * kSteps + k], h, add); });
+      multiply_item(i, first + i, [&](int k, int term, unsigned long long h, int add) {
+        MultiplyHeld(sum, held[j * kSteps + k][term], h, add);
+      });
       if constexpr (kStreamed > 0) release_streamed(done, streamed);
       if (j < with_held) multiply_streamed(sum, i + 1, first + i + 1, streamed++);
     }
@@ -313,6 +322,11 @@ struct Product {
     for (int i = 0; i < kRows / 2; ++i) asm volatile("" : "+f"(sum[i]));
     release(first + kOwnItems - 1);
     if constexpr (kStreamed > 0) release_streamed(done, streamed);
+    if constexpr (kBytes == 4) {
+      const float unscaled = ScalesOfMatrix(ring.start)[1];
+#pragma unroll
+      for (int i = 0; i < kRows / 2; ++i) sum[i] *= unscaled;
+    }
   }
 
   /// Gives the other blocks of the group their part of the sums, and keeps the block's own.
@@ -422,19 +436,19 @@ PENSTOCK_DEVICE int LongestRow(const Row* rows) {
 }
 
 /// Lays `kCount` items of each part of R where the tensor cores, or copies for them, read them: load(part, row of the
-/// tile, column of the block) gets eight columns; place_of(i) is the place of item i among the part's. Neighbouring
-/// threads load neighbouring rows (`kAlongRows`) or columns.
+/// tile, column of the block, term) gets eight columns; place_of(i) is the place of item i among the part's.
+/// Neighbouring threads load neighbouring rows (`kAlongRows`) or columns.
 template <bool kAlongRows, int kCount, class Load, class PlaceOf>
 PENSTOCK_DEVICE void LayItems(char* memory, const Load& load, const PlaceOf& place_of) {
-  constexpr int of_part = kCount > 0 ? kCount * kDepth : 1;
+  constexpr int of_item = kTerms * kDepth, of_part = kCount > 0 ? kCount * of_item : 1;
   constexpr int rows = WarpgroupShape::tile_rows, pieces = 8;
-  for (int i = threadIdx.x; i < kParts * kCount * kDepth * rows * pieces; i += kThreads) {
+  for (int i = threadIdx.x; i < kParts * kCount * of_item * rows * pieces; i += kThreads) {
     const int slice = i / (rows * pieces), row = kAlongRows ? i % rows : i / pieces % rows;
     const int piece = kAlongRows ? i / rows % pieces : i % pieces, part = slice / of_part;
-    const int column = Product::column_of(part, place_of(slice % of_part / kDepth)) +
-                       slice % of_part % kDepth * WarpgroupShape::slice_units + piece * 8;
+    const int column = Product::column_of(part, place_of(slice % of_part / of_item)) +
+                       slice % kDepth * WarpgroupShape::slice_units + piece * 8;
     *(uint4*)(memory + slice * WarpgroupShape::matrix_slice_bytes + MatrixOfColumns::place(row, piece)) =
-        load(part, row, column);
+        load(part, row, column, slice % of_item / kDepth);
   }
 }
 

@@ -1,0 +1,64 @@
+// How warpgroups multiply floats: as the sums of two halves (WarpgroupShape). Included by warpgroup_team.cuh.
+
+template <class Of, int kBytesOf>
+struct HalfOf {
+  using Type = Of;
+};
+template <class Of>
+struct HalfOf<Of, 4> {
+  using Type = F16;
+};
+/// What is multiplied: the storage or, of floats, F16, two of which have 22 bits.
+using Half = HalfOf<Storage, kBytes>::Type;
+
+/// Units of an access of 16 bytes, and accesses to 8 units.
+constexpr int kPieceUnits = 16 / kBytes, kPieces = 8 / kPieceUnits;
+
+/// Returns a term of two values: halves, or what these leave of them.
+PENSTOCK_DEVICE unsigned TermOf(float first, float second, int term) {
+  const unsigned high = Half::narrow(first, second);
+  if (term == 0) return high;
+  return Half::narrow(first - Half::widen(high & 0xffffu), second - Half::widen(high >> 16));
+}
+
+/// Returns a term of eight units as they are multiplied.
+PENSTOCK_DEVICE uint4 FactorsOf(const uint4 (&units)[kPieces], int term) {
+  if constexpr (kBytes == 2) {
+    return units[0];
+  } else {
+    unsigned word[4];
+#pragma unroll
+    for (int p = 0; p < kPieces; ++p) {
+      const uint4& v = units[p];
+      word[2 * p] = TermOf(__uint_as_float(v.x), __uint_as_float(v.y), term);
+      word[2 * p + 1] = TermOf(__uint_as_float(v.z), __uint_as_float(v.w), term);
+    }
+    return make_uint4(word[0], word[1], word[2], word[3]);
+  }
+}
+
+/// The power of two by which a block multiplies its part of a matrix of floats, and its inverse. Halves then have the
+/// most digits of all its values: the largest one is 2^14 to 2^15.
+PENSTOCK_DEVICE float* ScalesOfMatrix(char* start) { return (float*)(start + kShape.ring_at()) - 2; }
+
+/// Finds the scales; all threads call this. value_of(part, row of the tile, column of the block).
+template <class ValueOf>
+PENSTOCK_DEVICE void FindScales(char* start, const ValueOf& value_of) {
+  constexpr int tile = WarpgroupShape::tile_rows, rows = (kWide ? kParts : 1) * tile;
+  constexpr int columns = kShape.slices() * WarpgroupShape::slice_units;
+  auto* const words = (unsigned*)ScalesOfMatrix(start);
+  if (threadIdx.x == 0) words[0] = 0;
+  __syncthreads();
+  unsigned most = 0;  // bits of absolute values, which have the order of the values
+#pragma unroll 4
+  for (int i = threadIdx.x; i < rows * columns; i += kThreads) {
+    const int row = i / columns, column = i % columns;
+    most = max(most, __float_as_uint(value_of(row / tile, row % tile, column)) & 0x7fffffffu);
+  }
+  atomicMax(words, most);
+  __syncthreads();
+  const int exponent = min(127 + 14 + 127 - (int)(words[0] >> 23), 253);
+  __syncthreads();
+  if (threadIdx.x < 2) words[threadIdx.x] = (unsigned)(threadIdx.x == 0 ? exponent : 254 - exponent) << 23;
+  __syncthreads();
+}
