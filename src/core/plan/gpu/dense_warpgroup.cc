@@ -115,9 +115,9 @@ WarpgroupCandidate wide_candidate(const GpuModel& gpu, TeamShape shape) {
   }
   if (shape.depth > 2) return c;
   c.shape = shape;
-  // A loading thread has at least one row.
-  c.fits = shape.own_rows() <= 32 * shape.loaders() && shape.registers() <= kMostWarpgroupRegisters &&
-           shape.blocks() <= clusters_at_once(gpu, 1);
+  // A loading thread has at least one row. Streams of floats were never measured.
+  c.fits = shape.own_rows() <= 32 * shape.loaders() && (shape.terms() == 1 || shape.streamed == 0) &&
+           shape.registers() <= kMostWarpgroupRegisters && shape.blocks() <= clusters_at_once(gpu, 1);
   return c;
 }
 
