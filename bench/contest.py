@@ -28,7 +28,7 @@ def arguments():
     parser.add_argument("--seconds", type=float, default=0.5, help="of timed calls of each contender and pass")
     parser.add_argument("--only", nargs="+", metavar="PART", help="parts of the page, in this order")
     parser.add_argument("--clock", choices=("wall", "processor"), default="wall")
-    parser.add_argument("--check", action="store_true", help="compare results and time nothing; fills caches of kernels")
+    parser.add_argument("--check", action="store_true", help="compare results, time nothing; fills caches of kernels")
     parser.add_argument("--quick", action="store_true", help="short sequences and few repeats: a test of the script")
     given = parser.parse_args()
     missing = [name for name in ("torch", "penstock") if not importlib.util.find_spec(name)]

@@ -110,10 +110,12 @@ def of_jax(cell, layer, x, dy, kind="f32"):
     def by_cudnn(x, w):
         from jax.experimental import rnn
 
-        flat = jnp.concatenate([w[name].ravel() for name in ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0")])
+        names = "weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0"
+        flat = jnp.concatenate([w[name].ravel() for name in names])
         zeros = jnp.zeros((1, x.shape[0], hidden))
         lengths = jnp.full((x.shape[0],), x.shape[1], jnp.int32)
-        return rnn.lstm(x, zeros, zeros, flat, lengths, layer.input_size, hidden, 1, 0.0, False, (precision, precision))[0]
+        sizes = layer.input_size, hidden, 1, 0.0, False
+        return rnn.lstm(x, zeros, zeros, flat, lengths, *sizes, (precision, precision))[0]
 
     def read(array):
         import numpy as np
@@ -127,7 +129,8 @@ def of_jax(cell, layer, x, dy, kind="f32"):
     for name, function in forms.items():
         forward = jax.jit(function)
         backward = jax.jit(jax.grad(lambda x, w, f=function: (f(x, w) * dy).sum(), (0, 1)))
-        found.append(Contender(name, lambda f=forward: f(given, weights), lambda f=backward: f(given, weights)[0], kind, read))
+        calls = lambda f=forward: f(given, weights), lambda f=backward: f(given, weights)[0]
+        found.append(Contender(name, *calls, kind, read))
     return found
 
 

@@ -33,7 +33,7 @@ class Settings:
 
 @dataclasses.dataclass
 class Contender:
-    """A layer: `forward` returns y, `training` the gradient of x after a backward pass. `read` makes a tensor of either."""
+    """A layer: `forward` returns y, `training` the gradient of x. `read` makes a tensor in float64 of either."""
 
     name: str
     forward: Callable
@@ -84,7 +84,7 @@ def machine(settings):
         cudnn = torch.backends.cudnn.version()
         where = (f"One {torch.cuda.get_device_name()}, CUDA {torch.version.cuda},"
                  f" cuDNN {cudnn // 10000}.{cudnn // 100 % 100}.{cudnn % 100}")
-    clock = "" if settings.clock is time.perf_counter else "; times of the processor, in which other programs do not count"
+    clock = "" if settings.clock is time.perf_counter else "; processor time, in which other programs do not count"
     return f"{where}; {named('penstock-rnn', OURS)}, {named('torch', 'PyTorch')}; load {load} at the start{clock}."
 
 
@@ -132,8 +132,9 @@ def in_turns(calls, settings):
 
 
 def shown(times):
-    low, middle, high = statistics.quantiles(times, n=4)
-    return f"{middle:.3g} ({low:.3g} to {high:.3g})"
+    """The median and the middle half."""
+    low, middle, high = (f"{ms:,.0f}" if ms >= 1000 else f"{ms:.3g}" for ms in statistics.quantiles(times, n=4))
+    return f"{middle} ({low} to {high})"
 
 
 def verdict(contender, exact, training):

@@ -197,7 +197,8 @@ def minimal(settings):
                 y.backward(dy.double())
                 found = [Contender(OURS, inferred(layer, x), trained(layer, x, dy), kind),
                          *contenders(layer, x, dy, kind, settings.device)]
-                rows += compare(f"{candidate}, {kind}: {batch}, {steps}, {size}", found, y.detach(), given.grad, settings)
+                what = f"{candidate}, {kind}: {batch}, {steps}, {size}"
+                rows += compare(what, found, y.detach(), given.grad, settings)
     return table(rows, "minGRU: B, T, I = H")
 
 
@@ -290,7 +291,8 @@ END = 0.03  # probability that an episode ends with a step
 def episodes(settings):
     """Layers over rollouts with episodes, beside TorchRL
 
-    float32. States are zero where an episode starts; 3 % of the steps end one. Training passes; each backend of TorchRL.
+    float32. States are zero where an episode starts; 3 % of the steps end one. Each of TorchRL's backends has a
+    row.
     """
     modules = optional("torchrl.modules", "torchrl")
     if modules is None:
@@ -311,7 +313,8 @@ def episodes(settings):
         given = x.double().requires_grad_()
         y = restarted(cell, layer, given, starts)
         y.backward(dy.double())
-        contenders = [Contender(OURS, inferred(with_resets(ours, starts), x), trained(with_resets(ours, starts), x, dy))]
+        module = with_resets(ours, starts)
+        contenders = [Contender(OURS, inferred(module, x), trained(module, x, dy))]
         states = ["h", "c"] if cell == "LSTM" else ["h"]
         keys = {"in_keys": ["x", *states], "out_keys": ["y", *(("next", name) for name in states)]}
         for backend in ("pad", "scan", "triton") if settings.device == "cuda" else ("pad", "scan"):

@@ -34,6 +34,19 @@ class Readme(unittest.TestCase):
                 subprocess.run([os.environ.get("CXX", "c++"), "-std=c++20", "-Wall", "-Werror", "-fsyntax-only",
                                 f"-I{ROOT / 'include'}", f"-I{BUILD / 'include'}", source.name], check=True)
 
+    def test_rows_of_the_table_stand_on_the_page_of_peers(self):
+        table = README.partition("| task | Penstock | peer |")[2].partition("\n\n")[0].splitlines()[2:]
+        self.assertTrue(0 < len(table) <= 8)
+        page = (ROOT / "docs" / "results" / "peers.md").read_text().splitlines()
+        rows = [[cell.strip() for cell in row.strip("| ").split(" | ")] for row in table if "results/peers.md" in row]
+        self.assertTrue(rows)
+        for task, ours, peer, ratio, _ in rows:
+            numbers = [re.search(r"\d[\d,]*(\.\d+)?", text)[0] for text in (ours, peer.rpartition(": ")[2])] + [ratio]
+            with self.subTest(task):
+                found = [line for line in page if all(re.search(rf"(?<![\d.,]){re.escape(number)}(?![\d.,]*\d)", line)
+                                                      for number in numbers)]
+                self.assertTrue(found, f"no line of peers.md has {numbers}")
+
     def test_commands_exist(self):
         program = BUILD / "penstock"
         commands = re.findall(r"penstock (\w+)([^|\n#]*)", "\n".join(re.findall(r"```console\n(.*?)```", README, re.S)))
