@@ -5,7 +5,7 @@
     OMP_NUM_THREADS=1 taskset -c 0 python bench/layers/jax_layers.py --clock processor
 
 The last command measures one thread where other programs run as well. Each layer by lax.scan is timed with the fastest
-`unroll` of UNROLLS. A GPU gets 8 calls at a time, and the host waits for the last. Differences are those from lax.scan
+`unroll` of UNROLLS. A GPU gets 8 calls at a time, unless --queued says otherwise. Differences are those from lax.scan
 in float32 at JAX's highest precision, as parts of the largest value; times are those of JAX's default precision.
 """
 
@@ -135,11 +135,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=6.0, help="time for each case and pass")
     parser.add_argument("--cases", type=int, help="number of cases, from the first one; all without")
+    parser.add_argument("--queued", type=int, help="calls that the host waits for at once; 8 on a GPU, else 1")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--clock", choices=("wall", "processor"), default="wall")
     options = parser.parse_args()
     clock = time.perf_counter if options.clock == "wall" else time.process_time
-    queued = 8 if options.device == "cuda" else 1
+    queued = options.queued or (8 if options.device == "cuda" else 1)
     jax.config.update("jax_default_device", jax.devices(options.device)[0])
     print(f"JAX {jax.__version__}, {jax.devices(options.device)[0].device_kind}\n")
     columns = ("`jax.lax.scan`", "`jax.experimental.rnn`", "`penstock.jax`")[:: 1 if options.device == "cuda" else 2]
