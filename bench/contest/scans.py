@@ -3,7 +3,9 @@
 import importlib.util
 import sys
 import types
+from pathlib import Path
 
+import numpy as np
 import penstock.torch
 import torch
 from measuring import DTYPES, OURS, Contender, compare, inferred, named, optional, table, trained, version
@@ -58,8 +60,6 @@ def of_jax(a, b, dh):
     jax = optional("jax", "jax")
     if jax is None or (jax.devices()[0].platform == "cpu") != (a.device.type == "cpu"):
         return []
-    import numpy as np
-
     a, b, dh = (jax.numpy.asarray(array.cpu().numpy()) for array in (a, b, dh))
 
     def scan(a, b):
@@ -136,7 +136,28 @@ def contenders_of_scans(terms, dh, device):
 
         forward, training, read = given_apart(scan, x, y, dy, read)
         found.append(Contender(name, forward, training, read=read))
-    return found + of_jax(a, b, dh)
+    return found + of_jax(a, b, dh) + (into_arrays(a, b) if device == "cpu" else [])
+
+
+def into_arrays(a, b):
+    """Penstock's function of NumPy arrays and a loop compiled by Numba, forward, into an array that is there already."""
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "peers"))
+    loop = optional("numba_peer", "numba")
+    a, b, h = a.numpy(), b.numpy(), np.empty_like(a.numpy())
+
+    def ours():
+        penstock.scan(a, b, out=h, device="cpu", threads=torch.get_num_threads())
+        return h
+
+    def theirs():
+        loop.scan(a, b, h, 1)
+        return h
+
+    def read(h):
+        return torch.from_numpy(h.copy()).double()
+
+    found = [Contender(OURS, ours, read=read)]
+    return found + ([Contender("a loop compiled by " + named("numba", "Numba"), theirs, read=read)] if loop else [])
 
 
 class LinearMinGRU(torch.nn.Module):
