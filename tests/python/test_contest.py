@@ -1,12 +1,15 @@
 """bench/contest.py: what is timed, what is not, and how a row tells. The packages themselves are not needed."""
 
+import re
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 torch = pytest.importorskip("torch")
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench" / "contest"))
+BENCH = Path(__file__).resolve().parents[2] / "bench"
+sys.path.insert(0, str(BENCH / "contest"))
 import measuring  # noqa: E402
 from measuring import OURS, Contender  # noqa: E402
 
@@ -72,3 +75,16 @@ def test_training_compares_gradients_of_those_that_have_them():
 def test_a_package_that_is_missing_is_named():
     assert measuring.optional("no_such_module", "no-such-package") is None
     assert "no-such-package (not installed)" in measuring.left_out()
+
+
+def test_the_command_checks_scans_of_this_machine():
+    command = [sys.executable, BENCH / "contest.py", "--quick", "--check", "--only", "scans"]
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    ours = re.findall(r"^\| (.*) \| \| Penstock, f32 \| \| \| (\S+) \|$", result.stdout, re.M)
+    assert len(ours) >= 4 and all(float(error) < 1e-5 for _, error in ours), result.stdout
+
+
+def test_a_part_that_there_is_not_is_refused():
+    result = subprocess.run([sys.executable, BENCH / "contest.py", "--only", "layer"], capture_output=True, text=True)
+    assert result.returncode == 2 and "--only has layer; the parts are layers, floats" in result.stderr
