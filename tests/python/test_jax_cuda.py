@@ -160,7 +160,7 @@ def test_training_steps_that_donate():
     for _ in range(20):
         ours, loss = donating(ours, x)
         theirs, expected = plain(theirs, x)
-    assert float(loss) == float(expected)
+    assert float(loss) == pytest.approx(float(expected), rel=1e-5)  # two programs of XLA
     assert loss < 0.3
 
 
