@@ -1,7 +1,8 @@
 """Recurrent layers over rollouts with episodes: compares the time of Penstock's reset_mask with TorchRL's backends
-`pad` and `scan`, and RecurrentPPO of sb3-contrib with its own policy and with Penstock's. Results of layers must first
-be equal; the contenders take turns. Prints the tables of docs/reinforcement_learning.md: medians and quartiles. On a
-CPU they are times of one processor, in which other programs do not count.
+`pad`, `scan` and on a GPU `triton`, and RecurrentPPO of sb3-contrib with its own policy and with Penstock's. Results of
+layers must first be equal; the contenders take turns. Prints the tables of docs/reinforcement_learning.md: medians and
+quartiles. On a CPU they are times of one processor, in which other programs do not count. Shapes of one step are also
+measured as steps of a rollout, without gradients.
 
     python bench/layers/episode_layers.py [--device cuda] [--shapes 16x32x32x64] [--seconds 2]       needs torchrl
     python bench/layers/episode_layers.py --ppo [--seconds 20]                                      needs sb3-contrib
@@ -60,6 +61,74 @@ def rollout(cell, shape, device):
     return TensorDict(values, [rows, steps]).to(device), states
 
 
+def backends(device):
+    """TorchRL's backends for a device."""
+    return ("pad", "scan", "triton") if device == "cuda" else ("pad", "scan")
+
+
+def graphed(step):
+    """Returns the replay of a CUDA graph of `step`."""
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            step()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step()
+    return graph.replay
+
+
+def steps(cell, shape, device):
+    """Functions by name that run a step of all rows without gradients and update the state in place."""
+    rows, _, inputs, hidden = shape
+    ours = getattr(penstock.torch, cell)(inputs, hidden, device=device)
+    theirs = getattr(torch.nn, cell)(inputs, hidden, device=device)
+    theirs.load_state_dict(ours.state_dict())
+    x, starts = torch.randn(1, rows, inputs, device=device), torch.rand(1, rows, device=device) < END
+    keep = ~starts.unsqueeze(-1)
+
+    def of(layer, masked):
+        states = [torch.zeros(1, rows, hidden, device=device) for _ in range(2 if cell == "LSTM" else 1)]
+
+        @torch.no_grad()
+        def step():
+            before = states if masked else [state * keep for state in states]
+            form = {"reset_mask": starts} if masked else {}
+            y, after = layer(x, before[0] if len(before) == 1 else tuple(before), **form)
+            for state, new in zip(states, after if isinstance(after, tuple) else (after,)):
+                state.copy_(new)
+            return [y]
+
+        return step
+
+    return {"reset_mask": of(ours, True), "torch.nn": of(theirs, False)}
+
+
+def compare_steps(options, shape):
+    """Compares steps of a rollout; prints a table."""
+    print("A step of all rows without gradients, milliseconds; the state is updated in place")
+    print("| layer | reset_mask | torch.nn | reset_mask, CUDA graph | torch.nn, CUDA graph |\n|---|---|---|---|---|")
+    for cell in ("GRU", "LSTM"):
+        runs = steps(cell, shape, options.device)
+        check_equal(cell, shape, options.device, runs)
+        if options.device == "cuda":
+            runs |= {f"{name}, CUDA graph": graphed(run) for name, run in runs.items()}
+        times = measured(runs, options.seconds, clock(options.device))
+        print(f"| {cell} | {' | '.join(spread([1e3 * t for t in of]) for of in times.values())} |", flush=True)
+
+
+def check_equal(cell, shape, device, runs):
+    """Ends the program unless all runs have the results of the first."""
+    results = {name: run() for name, run in runs.items()}
+    expected = next(iter(results.values()))
+    for name, values in results.items():
+        for got, wanted in zip(values, expected):
+            error = (got - wanted).abs().max() / wanted.abs().max().clamp(min=1e-30)
+            if not error < (1e-5 if device == "cpu" else 1e-2):  # a GPU's TF32
+                raise SystemExit(f"{cell} {shape}: results of {name} differ by {error}")
+
+
 def contenders(cell, shape, device):
     """Functions by name that run forward and backward passes, and the function that returns their results."""
     import torchrl.modules
@@ -69,7 +138,7 @@ def contenders(cell, shape, device):
     given, states = rollout(cell, shape, device)
     keys = {"in_keys": ["x", *states], "out_keys": ["y", *(("next", name) for name in states)]}
     theirs, ours = getattr(torchrl.modules, f"{cell}Module"), getattr(penstock.rl, f"{cell}Module")
-    modules = {f"TorchRL {name}": theirs(*shape[2:], **keys, recurrent_backend=name) for name in ("pad", "scan")}
+    modules = {f"TorchRL {name}": theirs(*shape[2:], **keys, recurrent_backend=name) for name in backends(device)}
     modules["penstock.rl"] = ours(*shape[2:], **keys)
     layer = getattr(penstock.torch, cell)(*shape[2:], batch_first=True)
     for module in modules.values():
@@ -98,23 +167,23 @@ def contenders(cell, shape, device):
 
 
 def compare_layers(options):
-    columns = ["reset_mask", "reset_to", "penstock.rl", "TorchRL pad", "TorchRL scan"]
+    columns = ["reset_mask", "reset_to", "penstock.rl", *(f"TorchRL {name}" for name in backends(options.device))]
     print(f"Forward and backward pass, float32, milliseconds; an episode ends with {END:.0%} of the steps")
-    print(f"| layer, B x T x I x H | {' | '.join(columns)} | pad / reset_mask |")
+    print(f"| layer, B x T x I x H | {' | '.join(columns)} | best of TorchRL / reset_mask |")
     print("|---" * (len(columns) + 2) + "|")
-    for shape in options.shapes:
+    shapes = [tuple(map(int, shape.split("x"))) for shape in options.shapes]
+    for shape in shapes:
         for cell in ("GRU", "LSTM"):
-            runs = contenders(cell, tuple(map(int, shape.split("x"))), options.device)
-            expected = runs["reset_mask"]()
-            for name, run in runs.items():
-                for got, wanted in zip(run(), expected):
-                    error = (got - wanted).abs().max() / wanted.abs().max()
-                    if not error < (1e-5 if options.device == "cpu" else 1e-2):  # a GPU's TF32
-                        raise SystemExit(f"{cell} {shape}: results of {name} differ by {error}")
+            runs = contenders(cell, shape, options.device)
+            check_equal(cell, shape, options.device, runs)
             times = measured(runs, options.seconds, clock(options.device))
-            ratio = statistics.median(times["TorchRL pad"]) / statistics.median(times["reset_mask"])
+            best = min(statistics.median(of) for name, of in times.items() if name.startswith("TorchRL"))
             cells = [spread([1e3 * t for t in times[name]]) for name in columns]
-            print(f"| {cell} {shape} | {' | '.join(cells)} | {ratio:.1f} |", flush=True)
+            ratio = best / statistics.median(times["reset_mask"])
+            print(f"| {cell} {' x '.join(map(str, shape))} | {' | '.join(cells)} | {ratio:.1f} |", flush=True)
+    for shape in shapes:
+        if shape[1] == 1:
+            compare_steps(options, shape)
 
 
 def compare_ppo(options):

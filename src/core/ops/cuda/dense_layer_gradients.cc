@@ -44,10 +44,10 @@ const cuda::DenseBackward& DenseLayerGradients::enter(const Call& call, const Op
 }
 
 void DenseLayerGradients::finish(const Call& call, const Operands& memory) const {
-  const DeviceAddress scratch = address_of(memory.scratch), persistent = address_of(memory.persistent);
+  const DeviceAddress scratch = address_of(memory.scratch), counters = address_of(memory.persistent);
   const DeviceAddress copies = scratch + input_place(), sums = scratch + gradients_place();
   const DeviceAddress dx = address_of(memory, Of::dx);
-  recurrence_.run_products(walk_, persistent, stream_of(call));
+  recurrence_.run_products(walk_, scratch + walk_place(), counters, stream_of(call));
   states_.leave(call, address_of(memory, Of::dstate_in), scratch + state_place() + 2 * states_.scratch_bytes());
   cuda::GradientCall products{.x = input_.place(address_of(memory, Of::x), copies),
                               .weight = address_of(memory, Of::weight_ih)};
@@ -55,8 +55,7 @@ void DenseLayerGradients::finish(const Call& call, const Operands& memory) const
   products.dweight = gradients_.address(memory, 0, sums);
   if (wants_dx_) products.dx = input_.enter_dx(call, dx, copies).data;
   products.add_dx = shape_.add_dx;
-  products_.run(products, persistent + padded(recurrence_.workspace_bytes()), scratch + products_place(),
-                stream_of(call));
+  products_.run(products, counters + recurrence_.counters_bytes(), scratch + products_place(), stream_of(call));
   if (wants_dx_) input_.leave_dx(call, dx, copies);
   gradients_.finish(call, memory, sums);
 }

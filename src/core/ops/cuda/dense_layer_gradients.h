@@ -20,10 +20,8 @@ class DenseLayerGradients {
   DenseLayerGradients(const Recurrence& shape, bool wants_dx, const Target& target,
                       const std::optional<plan::GpuDensePlan>& plan);
 
-  std::size_t scratch_bytes() const { return state_place() + 3 * states_.scratch_bytes(); }
-  std::size_t persistent_bytes() const {
-    return padded(recurrence_.workspace_bytes()) + padded(products_.sums_bytes());
-  }
+  std::size_t scratch_bytes() const { return walk_place() + padded(recurrence_.scratch_bytes()); }
+  std::size_t persistent_bytes() const { return recurrence_.counters_bytes() + padded(products_.sums_bytes()); }
   cuda::DenseSpec spec() const { return dense_spec(shape_, target_); }
 
   /// Brings operands to where they are read, and gives the walk over all steps its addresses.
@@ -32,7 +30,7 @@ class DenseLayerGradients {
   const cuda::DenseBackward& whole() const { return walk_; }
   /// `walk`: that of all steps, or of some (cuda::steps_of).
   void walk(const Call& call, const Operands& memory, const cuda::DenseBackward& walk) const {
-    recurrence_.run_walk(walk, address_of(memory.persistent), stream_of(call));
+    recurrence_.run_walk(walk, address_of(memory.scratch) + walk_place(), stream_of(call));
   }
   /// Makes all gradients but those of the walk, once that has been over all steps, and brings them to where they are
   /// wanted.
@@ -46,6 +44,7 @@ class DenseLayerGradients {
   std::size_t input_place() const { return products_place() + padded(products_.products_bytes()); }
   std::size_t gradients_place() const { return input_place() + input_.scratch_bytes(); }
   std::size_t state_place() const { return gradients_place() + gradients_.scratch_bytes(); }
+  std::size_t walk_place() const { return state_place() + 3 * states_.scratch_bytes(); }
   const SequenceStrides& dy_strides() const { return strides_or(shape_.dy_strides, shape_.y_strides); }
   cuda::DenseBackward planned() const;
   cuda::DenseBackwardExecutable walk_by(const std::optional<plan::GpuDensePlan>& plan) const;

@@ -67,18 +67,24 @@ std::size_t DenseBackwardExecutable::walk_bytes() const {
 DenseBackwardExecutable::Places DenseBackwardExecutable::places() const {
   const std::size_t matrix = padded(static_cast<std::size_t>(positions_ * spec_.hidden * plan::size_of(spec_.storage)));
   Places at{};
-  at.sums = order_.workspace_bytes();
-  at.learnt_sums = at.sums + padded(bias_sums_ ? bias_sums_->workspace_bytes() : 0);
-  at.dlearnt = at.learnt_sums + padded(learnt_sums_ ? learnt_sums_->workspace_bytes() : 0);
+  at.dlearnt = order_.workspace_bytes();
   at.entering = at.dlearnt + dlearnt_bytes();
   at.operand = at.entering + (gradient_ ? matrix : 0);
   at.walk = at.operand + (two_phases_ && !diagonal_ ? matrix : 0);
   at.products = at.walk + walk_bytes();
-  at.end = at.products + (gradient_ ? gradient_->workspace_bytes() : 0);
+  at.counters = at.products + (gradient_ ? gradient_->workspace_bytes() : 0);
   return at;
 }
 
-std::size_t DenseBackwardExecutable::workspace_bytes() const { return places().end; }
+std::size_t DenseBackwardExecutable::scratch_bytes() const { return places().counters; }
+
+std::size_t DenseBackwardExecutable::bias_counters_bytes() const {
+  return bias_sums_ ? padded(bias_sums_->workspace_bytes()) : 0;
+}
+
+std::size_t DenseBackwardExecutable::counters_bytes() const {
+  return bias_counters_bytes() + (learnt_sums_ ? padded(learnt_sums_->workspace_bytes()) : 0);
+}
 
 void DenseBackwardExecutable::run_walk(const DenseBackward& call, DeviceAddress workspace, StreamHandle stream) const {
   const plan::GpuDenseProblem problem = problem_of(call, spec_);
@@ -133,9 +139,8 @@ void DenseBackwardExecutable::run_walk(const DenseBackward& call, DeviceAddress 
   walks_->run(arguments, batch, walk, stream);
 }
 
-void DenseBackwardExecutable::run_bias_sums(const DenseBackward& call, DeviceAddress workspace,
-                                            StreamHandle stream) const {
-  const DeviceAddress sums = workspace + places().sums, of_x = call.gradients.bias_ih, of_h = call.gradients.bias_hh;
+void DenseBackwardExecutable::run_bias_sums(const DenseBackward& call, DeviceAddress sums, StreamHandle stream) const {
+  const DeviceAddress of_x = call.gradients.bias_ih, of_h = call.gradients.bias_hh;
   const auto bytes = static_cast<std::size_t>(plan::cell_traits(spec_.cell).gates() * spec_.hidden * 4);
   if (call.drh != 0) {
     if (of_x != 0) bias_sums_->run(call.dwx, of_x, sums, stream);
@@ -150,17 +155,17 @@ void DenseBackwardExecutable::run_bias_sums(const DenseBackward& call, DeviceAdd
 void DenseBackwardExecutable::run(const DenseBackward& call, DeviceAddress workspace, StreamHandle stream) const {
   const Range range("penstock dense backward");
   run_walk(call, workspace, stream);
-  run_products(call, workspace, stream);
+  run_products(call, workspace, workspace + scratch_bytes(), stream);
 }
 
-void DenseBackwardExecutable::run_products(const DenseBackward& call, DeviceAddress workspace,
+void DenseBackwardExecutable::run_products(const DenseBackward& call, DeviceAddress scratch, DeviceAddress counters,
                                            StreamHandle stream) const {
   if (diagonal_) return;
-  if (bias_sums_) run_bias_sums(call, workspace, stream);
+  if (bias_sums_) run_bias_sums(call, counters, stream);
   if (learnt_sums_) {
     const DeviceAddress sums = learnt_of(call.gradients, spec_.cell, spec_.hidden);
     require_address(sums, "the gradient of bias_ih");
-    learnt_sums_->run(workspace + places().dlearnt, sums, workspace + places().learnt_sums, stream);
+    learnt_sums_->run(scratch + places().dlearnt, sums, counters + bias_counters_bytes(), stream);
   }
   require((call.gradients.recurrent != 0) == wants_weight_, "the call must have {}, as prepared",
           wants_weight_ ? "a gradient of the recurrent matrix" : "no gradient of the recurrent matrix");
@@ -171,14 +176,14 @@ void DenseBackwardExecutable::run_products(const DenseBackward& call, DeviceAddr
   EnteringArguments arguments{};
   arguments.rows = dense_rows(call.batch, 0);
   arguments.y = dense_tensor(call.y, size);
-  arguments.entering = gapless_tensor(workspace + at.entering, call.batch, H * size);
+  arguments.entering = gapless_tensor(scratch + at.entering, call.batch, H * size);
   arguments.state_in = device_pointer<const float>(call.state_in);
   arguments.hidden = static_cast<int>(H);
   const Index accesses = problem_.steps * (H / entering_vector_);
   const Index blocks = std::clamp<Index>(accesses / kEnteringThreads, 1, most_blocks);
   entering_kernel_->launch(static_cast<unsigned>(blocks * call.batch.rows), kEnteringThreads, arguments, stream);
-  gradient_->run(call.drh != 0 ? call.drh : call.dwx, workspace + at.entering, workspace + at.operand,
-                 call.gradients.recurrent, workspace + at.products, stream);
+  gradient_->run(call.drh != 0 ? call.drh : call.dwx, scratch + at.entering, scratch + at.operand,
+                 call.gradients.recurrent, scratch + at.products, stream);
 }
 
 }  // namespace penstock::cuda

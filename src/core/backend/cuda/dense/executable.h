@@ -101,24 +101,30 @@ class DenseBackwardExecutable {
   const Kernel& kernel() const {
     return steps_ ? steps_->kernel() : diagonal_ ? diagonal_->kernel() : walks_->of_all().kernel();
   }
-  /// Bytes of workspace, aligned to 128; zero before its first use.
-  std::size_t workspace_bytes() const;
+  /// Bytes of scratch memory of any contents, aligned to 128.
+  std::size_t scratch_bytes() const;
+  /// Bytes of counters: zero before their first use, and every run leaves them so. Aligned to 128.
+  std::size_t counters_bytes() const;
+  /// Bytes of scratch memory with the counters behind it.
+  std::size_t workspace_bytes() const { return scratch_bytes() + counters_bytes(); }
   void run(const DenseBackward& call, DeviceAddress workspace, StreamHandle stream) const;
   /// The walk alone, without gradients of weights and biases; also of some steps (steps_of), where the plan is for a
   /// block or a cluster of them.
   void run_walk(const DenseBackward& call, DeviceAddress workspace, StreamHandle stream) const;
-  /// Gradients of weights and biases, after the walk over all steps in the same workspace.
-  void run_products(const DenseBackward& call, DeviceAddress workspace, StreamHandle stream) const;
+  /// Gradients of weights and biases, after the walk over all steps in the same scratch memory.
+  void run_products(const DenseBackward& call, DeviceAddress scratch, DeviceAddress counters,
+                    StreamHandle stream) const;
 
  private:
   /// Places of the parts of a workspace.
   struct Places {
-    std::size_t order, sums, learnt_sums, dlearnt, entering, operand, walk, products, end;
+    std::size_t order, dlearnt, entering, operand, walk, products, counters;
   };
   Places places() const;
   std::size_t walk_bytes() const;
   std::size_t dlearnt_bytes() const;
-  void run_bias_sums(const DenseBackward& call, DeviceAddress workspace, StreamHandle stream) const;
+  std::size_t bias_counters_bytes() const;
+  void run_bias_sums(const DenseBackward& call, DeviceAddress counters, StreamHandle stream) const;
 
   DenseSpec spec_;
   plan::GpuDenseProblem problem_;
