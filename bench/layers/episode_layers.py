@@ -180,7 +180,7 @@ def compare_layers(options):
             best = min(statistics.median(of) for name, of in times.items() if name.startswith("TorchRL"))
             cells = [spread([1e3 * t for t in times[name]]) for name in columns]
             ratio = best / statistics.median(times["reset_mask"])
-            print(f"| {cell} {' x '.join(map(str, shape))} | {' | '.join(cells)} | {ratio:.1f} |", flush=True)
+            print(f"| {cell} {'x'.join(map(str, shape))} | {' | '.join(cells)} | {ratio:.1f} |", flush=True)
     for shape in shapes:
         if shape[1] == 1:
             compare_steps(options, shape)

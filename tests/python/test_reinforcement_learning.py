@@ -1,5 +1,7 @@
 """Episodes within sequences: where states start again, from which state, and the modules and policies of frameworks."""
 
+import pathlib
+import re
 import subprocess
 import sys
 
@@ -199,6 +201,61 @@ def test_states_to_start_from_with_every_state_and_without_hx():
         lstm(x[:0], reset_mask=starts[:0], reset_to=to)
 
 
+def test_projected_states_start_again():
+    lstm = ours.LSTM(4, 8, num_layers=2, proj_size=3)
+    x, starts = torch.randn(T, B, 4), ours.episode_starts(DONES)
+    hx = torch.randn(2, B, 3), torch.randn(2, B, 8)
+    to = torch.randn(2, B, T, 3), torch.randn(2, B, T, 8)
+    expected, last = by_steps(lstm, x, hx, starts, to)
+    y, after = lstm(x, hx, reset_mask=starts, reset_to=to)
+    for got, wanted in zip((y, *after), (expected, *last)):
+        close(got, wanted)
+
+
+@pytest.mark.parametrize("cell", ["gru", "mingru", "slstm"])
+def test_states_to_start_from_have_derivatives_of_second_order(cell):
+    layer = layer_of(cell, dtype=torch.float64)
+    x = torch.randn(T, B, 4, dtype=torch.float64, requires_grad=True)
+    to = tuple(state.detach().double().requires_grad_() for state in states_of(layer, 1, 8))
+    starts = ours.episode_starts(DONES, torch.tensor([True, False, False]))
+    call = lambda x, *to: layer(x, reset_mask=starts, reset_to=one_or(to))[0]  # noqa: E731
+    assert torch.autograd.gradcheck(call, (x, *to), fast_mode=True)
+    assert torch.autograd.gradgradcheck(call, (x, *to), fast_mode=True)
+
+
+def test_states_to_start_from_compile_for_all_masks():
+    gru, to, x = ours.GRU(4, 8), torch.randn(1, 8, requires_grad=True), torch.randn(T, B, 4)
+    compiled = torch.compile(lambda x, mask: gru(x, reset_mask=mask, reset_to=to), fullgraph=True, backend="aot_eager")
+    for mask in (DONES, ~DONES, torch.zeros_like(DONES)):
+        results = []
+        for call in (compiled, lambda x, mask: gru(x, reset_mask=mask, reset_to=to)):
+            y, last = call(x, mask)
+            y.sum().backward()
+            results.append([y, last, to.grad.clone()])
+            to.grad = None
+        for got, expected in zip(*results):
+            close(got, expected, terms=16 * T)
+
+
+@pytest.mark.parametrize(
+    "offsets, most, message",
+    [
+        ([0, 4, 3], [4], "rows must have 0 to 4 steps, not -1"),
+        ([0, 1, 3], [1], "rows must have 0 to 1 steps, not 2"),
+        ([0, 1, 2], [4], "row offsets must begin with 0 and end with 3"),
+        ([1, 2, 3], [4], "row offsets must begin with 0 and end with 3"),
+        ([3], [4], r"row offsets, int64 \[B \+ 1\], not \[1\]"),
+        ([0, 3], [4, 4], r"batch_sizes must be an int64 tensor \[1\]"),
+        ([0, 3], [0], r"batch_sizes must be an int64 tensor \[1\]"),
+    ],
+)
+def test_wrong_row_offsets(offsets, most, message):
+    weights = [p.detach() for p in ours.GRU(4, 8).parameters()]
+    rows = (torch.tensor(offsets), torch.tensor(most), None)
+    with pytest.raises(RuntimeError, match=message):
+        torch.ops.penstock.recurrent(torch.zeros(3, 4), weights, None, *rows, "gru", 1, False, False, False, False)
+
+
 @pytest.mark.parametrize(
     "arguments, options, error, message",
     [
@@ -336,3 +393,50 @@ def test_policies_of_stable_baselines_give_what_their_own_give(options):
         results.append([values, log_prob, *(p.grad for p in policy.parameters() if p.grad is not None)])
     for expected, got in zip(*results):
         torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-5 * max(1.0, expected.abs().max().item()))
+
+
+def snippet(name):
+    """Runs the example of the page that defines `name` and returns what it has."""
+    page = (pathlib.Path(__file__).parents[2] / "docs" / "reinforcement_learning.md").read_text()
+    (code,) = [code for code in re.findall(r"```python\n(.*?)```", page, re.S) if name in code]
+    names = {"__name__": "snippet"}
+    exec(compile(code, "snippet", "exec"), names)
+    return names
+
+
+def test_an_agent_of_cleanrl_gives_what_its_loop_gives():
+    """Its flags are floats that mark starts before a step, and all steps of all environments are one axis."""
+    agent = snippet("get_states")["Agent"]()
+    x, starts = torch.randn(T * B, 16), ours.episode_starts(DONES, DONES[0])
+    state = torch.randn(1, B, 128), torch.randn(1, B, 128)
+    y, last = agent.get_states(x, state, starts.float().flatten())
+    hidden = agent.network(x / 255.0).view(T, B, 512)
+    lstm, expected = torch.nn.LSTM(512, 128), []
+    lstm.load_state_dict(agent.lstm.state_dict())
+    for t in range(T):
+        keep = (1.0 - starts[t].float()).view(1, -1, 1)
+        step, state = lstm(hidden[t : t + 1], tuple(keep * s for s in state))
+        expected.append(step[0])
+    close(y, torch.cat(expected), terms=512)
+    for got, wanted in zip(last, state):
+        close(got, wanted, terms=512)
+
+
+@pytest.mark.parametrize("heads", [1, 2])
+def test_the_gru_of_dreamer_normalises_its_gates(heads):
+    layer = ours.Recurrent(snippet("dreamer_gru")["dreamer_gru"], 4, 8, num_heads=heads)
+    x, h = torch.randn(T, B, 4), torch.zeros(B, 8)
+    y, _ = layer(x)
+    with torch.no_grad():
+        layer.bias_ih_l0[: 3 * 8].normal_()
+        y, _ = layer(x)
+    weights = layer.weight_hh_l0.view(heads, 3, 8 // heads, 8 // heads)
+    gain, shift = layer.bias_ih_l0[24:].view(2, 3, heads, 8 // heads)
+    for t in range(T):
+        wx = torch.nn.functional.linear(x[t], layer.weight_ih_l0, layer.bias_ih_l0[:24]).view(B, 3, heads, -1)
+        rh = torch.einsum("kgij,bkj->bgki", weights, h.view(B, heads, -1)) + layer.bias_hh_l0.view(3, heads, -1)
+        gates = (wx + rh).transpose(1, 2).flatten(2)
+        gates = torch.nn.functional.layer_norm(gates, gates.shape[2:], eps=1e-3).view(B, heads, 3, -1).transpose(1, 2)
+        r, c, u = (gates * gain + shift).flatten(2).unbind(1)
+        h = u.sigmoid() * (r.sigmoid() * c).tanh() + (1 - u.sigmoid()) * h
+        close(y[t], h)

@@ -227,14 +227,73 @@ def test_streams_are_respected():
     assert torch.equal(got, expected)
 
 
-def test_graphs():
+@pytest.fixture
+def no_waiting():
+    """Raises an error where PyTorch makes the host wait for the GPU."""
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    yield
+    torch.cuda.set_sync_debug_mode("default")
+
+
+MASKED = [
+    *((name, {}) for name in ("RNN", "GRU", "LSTM", "SLSTM", "MinGRU", "MinLSTM")),
+    ("LSTM", {"num_layers": 2}),
+    ("GRU", {"bidirectional": True, "batch_first": True}),
+]
+
+
+@pytest.mark.parametrize("name, options", MASKED, ids=str)
+def test_masks_are_read_on_the_gpu(name, options, request):
+    mine = getattr(ours, name)(16, 32, device="cuda", **options)
+    dones = torch.rand(9, 4, device="cuda") < 0.3
+    x, y = torch.randn(9, 4, 16, device="cuda", requires_grad=True), None
+    for turn in range(2):  # the first one compiles kernels
+        starts = ours.episode_starts(dones, dones[0])
+        y, _ = mine(x, reset_mask=starts if turn else starts.to(torch.uint8))
+        y.sum().backward()
+        if turn == 0:
+            request.getfixturevalue("no_waiting")
+
+
+def test_masks_on_the_host_are_refused():
+    with pytest.raises(RuntimeError, match=r"reset_mask must be on cuda:0, not on cpu: move it with .to\('cuda:0'\)"):
+        ours.GRU(4, 8, device="cuda")(torch.zeros(5, 2, 4, device="cuda"), reset_mask=torch.zeros(5, 2, dtype=torch.bool))
+
+
+@pytest.mark.parametrize("form", ["learnt", "row", "step"])
+@pytest.mark.parametrize("name, kind", [*((name, {}) for name in ("GRU", "LSTM", "SLSTM", "MinGRU")), ("LSTM", {"proj_size": 8})])
+def test_states_start_again_as_on_the_cpu(name, kind, form):
+    host = getattr(ours, name)(16, 32, batch_first=True, **kind)
+    mine = getattr(ours, name)(16, 32, batch_first=True, device="cuda", **kind)
+    mine.load_state_dict(host.state_dict())
+    x, mask = torch.randn(5, 40, 16), torch.rand(5, 40) < 0.2
+    where = {"learnt": [], "row": [5], "step": [5, 40]}[form]
+    to = [torch.rand(1, *where, size).add(0.5) for size in host._state_sizes()]
+    results = []
+    for layer, device in ((host, "cpu"), (mine, "cuda")):
+        leaves = [state.detach().to(device).requires_grad_() for state in to]
+        given = leaves[0] if len(leaves) == 1 else tuple(leaves)
+        y, last = layer(x.to(device), reset_mask=mask.to(device), reset_to=given)
+        y.sin().sum().backward()
+        results.append([y, *as_list(last), *(leaf.grad for leaf in leaves), *(p.grad for p in layer.parameters())])
+    for got, expected in zip(*reversed(results)):
+        close(got.cpu(), expected, 2**-18, 40)
+
+
+@pytest.mark.parametrize("resets", ["none", "mask", "states"])
+def test_graphs(resets):
     mine = ours.LSTM(64, 64, num_layers=2, device="cuda")
     x = torch.randn(32, 4, 64, device="cuda", requires_grad=True)
     gradient = torch.randn(32, 4, 64, device="cuda")
+    mask = torch.rand(32, 4, device="cuda") < 0.1
+    form = {} if resets == "none" else {"reset_mask": mask}
+    if resets == "states":
+        form["reset_to"] = tuple(torch.rand(2, 2, 64, device="cuda").unbind(0))
 
     def step():
         mine.zero_grad(set_to_none=False)
-        y, _ = mine(x)
+        y, _ = mine(x, **form)
         y.backward(gradient)
         return y
 
@@ -249,25 +308,61 @@ def test_graphs():
         y = step()
     with torch.no_grad():
         x.copy_(torch.randn_like(x))
+        mask.copy_(torch.rand(32, 4, device="cuda") < 0.3)
     graph.replay()
     replayed = [y.clone(), *(p.grad.clone() for p in mine.parameters())]
     expected = [step(), *(p.grad for p in mine.parameters())]
     for got, other in zip(replayed, expected):
-        assert torch.equal(got, other)
+        if resets == "states":  # a graph has as many rows as steps
+            close(got, other, 2**-20, 32)
+        else:
+            assert torch.equal(got, other)
 
 
-def test_compiles_with_graphs():
+@pytest.mark.parametrize("resets", ["none", "mask", "states"])
+def test_callables_as_graphs(resets):
+    mine = ours.GRU(32, 64, device="cuda")
+
+    class Policy(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer, self.first = mine, nn.Parameter(torch.rand(1, 64, device="cuda"))
+
+        def forward(self, x, mask):
+            return self.layer(x, **({} if resets == "none" else {"reset_mask": mask}),
+                              **({"reset_to": self.first} if resets == "states" else {}))[0]  # fmt: skip
+
+    policy = Policy()
+    x, mask = torch.randn(16, 8, 32, device="cuda", requires_grad=True), torch.rand(16, 8, device="cuda") < 0.2
+    graphed = torch.cuda.make_graphed_callables(policy, (x, mask), allow_unused_input=True)
+    x, mask = torch.randn(16, 8, 32, device="cuda", requires_grad=True), torch.rand(16, 8, device="cuda") < 0.4
+    got = graphed(x, mask)
+    got.sum().backward()
+    got, gradient = got.detach().clone(), x.grad.clone()
+    x.grad = None
+    form = {} if resets == "none" else {"reset_mask": mask}
+    if resets == "states":
+        form["reset_to"] = policy.first
+    expected = mine(x, **form)[0]
+    expected.sum().backward()
+    close(got, expected, 2**-20, 16)
+    close(gradient, x.grad, 2**-20, 16)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_compiles_with_graphs(masked):
     mine = ours.LSTM(64, 64, device="cuda")
     compiled = torch.compile(mine, fullgraph=True, mode="reduce-overhead")
     for _ in range(4):
         torch.compiler.cudagraph_mark_step_begin()  # what the last step returned may be overwritten
         mine.zero_grad()
         x = torch.randn(32, 4, 64, device="cuda", requires_grad=True)
-        y = compiled(x)[0]
+        form = {"reset_mask": torch.rand(32, 4, device="cuda") < 0.2} if masked else {}
+        y = compiled(x, **form)[0]
         y.sum().backward()
         got = [y.detach().clone(), x.grad.clone()]
         x.grad = None
-        expected = mine(x)[0]
+        expected = mine(x, **form)[0]
         expected.sum().backward()
         for mine_, theirs in zip(got, [expected, x.grad]):
             close(mine_, theirs, 2**-20, 32)

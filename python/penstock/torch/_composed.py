@@ -137,12 +137,21 @@ def _layer(cell, x, weights, state, valid, reset, reverse, kept, loop, scan, aro
     return loop(step, (wx, valid, reset), tuple(state), reverse)
 
 
-def _packed_places(batch_sizes):
-    """Returns the flat indices into [T, B] of the positions of a PackedSequence, and the number of rows."""
+def _packed_places(batch_sizes, offsets):
+    """Returns the flat indices into [T, B] of packed positions, the number of rows, and T.
+
+    `batch_sizes` is that of a PackedSequence. If `offsets` [B + 1] is given, positions lie row after row, and
+    `batch_sizes` [1] has T.
+    """
+    if offsets is not None:
+        rows = len(offsets) - 1
+        row = torch.repeat_interleave(offsets.diff())
+        return (torch.arange(len(row), device=row.device) - offsets[row]) * rows + row, rows, int(batch_sizes)
     rows = int(batch_sizes[0])
     steps = torch.repeat_interleave(torch.arange(len(batch_sizes)), batch_sizes)
     starts = torch.cumsum(batch_sizes, 0) - batch_sizes
-    return steps * rows + torch.arange(len(steps)) - torch.repeat_interleave(starts, batch_sizes), rows
+    places = steps * rows + torch.arange(len(steps)) - torch.repeat_interleave(starts, batch_sizes)
+    return places, rows, len(batch_sizes)
 
 
 def composed(x, weights, states, lengths, batch_sizes, reset, cell, layers, bidirectional, batch_first,
@@ -153,9 +162,8 @@ def composed(x, weights, states, lengths, batch_sizes, reset, cell, layers, bidi
     `around` are those of _layer().
     """
     if batch_sizes is not None:
-        places, rows = _packed_places(batch_sizes.cpu())
+        places, rows, steps = _packed_places(batch_sizes.cpu(), lengths)
         places = places.to(x.device)
-        steps = len(batch_sizes)
         padded = x.new_zeros(steps * rows, x.shape[-1]).index_copy(0, places, x).unflatten(0, (steps, rows))
         valid = torch.zeros(steps * rows, dtype=torch.bool, device=x.device).index_fill(0, places, True)
         valid = valid.unflatten(0, (steps, rows))

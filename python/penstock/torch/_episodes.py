@@ -1,7 +1,6 @@
 """Episodes within sequences: which steps start one, and layers that start them from given states."""
 
 import torch
-from torch.nn.utils.rnn import PackedSequence
 
 from ._checks import check_flags, check_state_types
 
@@ -43,23 +42,23 @@ def episode_starts(dones, first=None, *, batch_first=False):
     return torch.cat([first.bool().unsqueeze(axis), dones.bool()], axis).narrow(axis, 0, dones.shape[axis])
 
 
-def _by_episode(starts):
-    """Returns where the steps of a batch go if each episode becomes a row of a PackedSequence.
+def _rows_of(starts):
+    """Returns the episode of each step [B, T] and the row offsets [N + 1] of the N episodes among the flat steps.
 
-    `starts` is bool [B, T], True at the first step of each of N episodes, step 0 included. Returns the flat positions
-    [N] of these steps, the episode [B * T] and the packed place [B * T] of each step, and the batch sizes, the sorted
-    and the unsorted indices of the PackedSequence.
+    `starts` is bool [B, T], True at the first step of each episode, step 0 included. On a GPU, some rows without steps
+    follow: calls with about as many episodes then share a program. Where the host must not wait for the number of
+    episodes, in a CUDA graph and in torch.compile, N is B * T.
     """
-    flat = starts.flatten()
-    first = flat.nonzero().squeeze(1)  # the host waits for a GPU here: the number of episodes is a shape
-    episode = flat.cumsum(0) - 1
-    steps = torch.arange(len(flat), device=flat.device)
-    age = steps - first[episode]
-    order = first.diff(append=first.new_tensor([len(flat)])).argsort(descending=True, stable=True)
-    rank = torch.empty_like(order).scatter_(0, order, torch.arange(len(order), device=flat.device))
-    batch_sizes = age.bincount()  # the number of episodes that have a step of this age
-    place = (batch_sizes.cumsum(0) - batch_sizes)[age] + rank[episode]
-    return first, episode, place, batch_sizes.cpu(), order, rank
+    episode = starts.flatten().cumsum(0) - 1
+    most = episode.numel()
+    if torch.compiler.is_compiling() or (starts.is_cuda and torch.cuda.is_current_stream_capturing()):
+        count = most
+    else:
+        count = int(episode[-1]) + 1  # the host waits for a GPU here
+        unit = max(8, 1 << max(0, count.bit_length() - 3)) if starts.is_cuda else 1
+        count = min(most, -(-count // unit) * unit)
+    offsets = torch.searchsorted(episode, torch.arange(count + 1, device=starts.device))
+    return episode.view_as(starts), offsets
 
 
 def _of_episodes(states, rows, steps):
@@ -70,8 +69,8 @@ def _of_episodes(states, rows, steps):
 
 
 def _check_restarts(stack, states, x):
-    for i, state in enumerate(states):
-        rows, size = x.shape[:2], stack.proj_size if i == 0 and stack.proj_size else stack.hidden_size
+    rows = x.shape[:2]
+    for size, state in zip(stack._state_sizes(), states):
         forms = [[stack.num_layers, *rows[:n], size] for n in range(3)]
         if list(state.shape) not in forms:
             wanted = " or ".join(map(str, forms))
@@ -83,33 +82,34 @@ def _check_restarts(stack, states, x):
 
 
 def run_episodes(stack, input, hx, reset_mask, reset_to, every_state):
-    """Runs each episode of a batch as a row of a PackedSequence, from the states of the tuples `hx` and `reset_to`.
+    """Runs each episode of a batch as a row, from the states of the tuples `hx` and `reset_to`.
 
     A tuple that is None means zeros. Returns what a stack returns, but the last states [L, N, H] of all N episodes as a
     tuple, and the episode of each step, [B, T].
     """
     swap = (lambda t: t) if stack.batch_first else (lambda t: t.transpose(0, 1))
     x, mask = swap(input), swap(reset_mask).bool()
-    starts = mask.clone()
-    starts[:, 0] = True
-    first, episode, place, *form = _by_episode(starts)
+    starts = torch.cat([torch.ones_like(mask[:, :1]), mask[:, 1:]], 1)
+    episode, offsets = _rows_of(starts)
+    first = offsets[:-1].clamp(max=mask.numel() - 1)  # rows without steps may begin anywhere
     rows, steps = first // mask.shape[1], first % mask.shape[1]
-    begins = mask[rows, steps].unsqueeze(-1)
+    begins = mask.flatten()[first].unsqueeze(-1)
     before = None if hx is None else [state[:, rows] for state in hx]
     after = None if reset_to is None else [_of_episodes(state, rows, steps) for state in reset_to]
-    states = before or after
-    if states:
-        zeros = [x.new_zeros(())] * len(states)
+    sizes = stack._state_sizes()
+    zeros = [x.new_zeros(())] * len(sizes)
+    if before or after:
         states = [torch.where(begins, a, b) for a, b in zip(after or zeros, before or zeros)]
-    inverse = torch.empty_like(place).scatter_(0, place, torch.arange(len(place), device=place.device))
-    packed = PackedSequence(x.flatten(0, 1).index_select(0, inverse), *form)
-    y, last, *every = stack._forward_packed(packed, states, None, None, every_state)
+    else:
+        states = [x.new_zeros(stack.num_layers, len(first), size) for size in sizes]
+    results = stack._run(x.flatten(0, 1), tuple(states), (offsets, torch.tensor([mask.shape[1]]), None), every_state)
+    y, last, *every = stack._leaving(results, every_state)
 
     def restored(sequence):
-        return swap(sequence.data.index_select(0, place).unflatten(0, mask.shape))
+        return swap(sequence.unflatten(0, mask.shape))
 
     last = (last,) if isinstance(last, torch.Tensor) else last
-    return restored(y), last, [tuple(map(restored, others)) for others in every], episode.view(mask.shape)
+    return restored(y), last, [tuple(map(restored, others)) for others in every], episode
 
 
 def run_from_states(stack, input, hx, reset_mask, reset_to, every_state):

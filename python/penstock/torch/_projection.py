@@ -38,7 +38,10 @@ def _favours_steps(x, weight_hr, rows, batch_first):
     if x.is_cuda and x.dtype == torch.float64:
         return True
     lengths, batch_sizes, _ = rows
-    is_one_step = (x.shape[1 if batch_first else 0] if batch_sizes is None else len(batch_sizes)) == 1
+    if lengths is not None and batch_sizes is not None:
+        is_one_step = int(batch_sizes) == 1
+    else:
+        is_one_step = (x.shape[1 if batch_first else 0] if batch_sizes is None else len(batch_sizes)) == 1
     if not is_plain(x):
         return is_one_step and lengths is None  # the kernels check lengths on every device and in compiled graphs
     (width, hidden), positions = weight_hr.shape, x.shape[:-1].numel()
@@ -52,9 +55,10 @@ def _stepwise(x, weights, states, rows, cell, layers, bidirectional, batch_first
     if not states:
         count = x.shape[0 if batch_first else 1] if batch_sizes is None else int(batch_sizes[0])
         states = tuple(x.new_zeros(slots, count, width) for width in weights[-1].shape)
-    if lengths is not None:
+    row_after_row = lengths is not None and batch_sizes is not None
+    if lengths is not None and not row_after_row:
         check_values_of_lengths(lengths, x.shape[1 if batch_first else 0])
-    if reset is None and not every_state and is_plain(x):
+    if reset is None and not every_state and is_plain(x) and not row_after_row:
         form = (len(weights) == 5 * slots, layers, 0.0, False, bidirectional)
 
         def run(data, batch_sizes, states):
@@ -126,6 +130,7 @@ def _folded_layer(x, parts, states, rows, cell, batch_first, every_state):
     last = [functional.linear(half.to(part[-1].dtype), part[-1]) for half, part in zip(m_last.unbind(0), parts)]
     last = torch.stack(last).to(c_last.dtype)
     if states and lengths is not None:
+        lengths = lengths if rows[1] is None else lengths.diff()
         last = torch.where((lengths > 0).unsqueeze(1), last, h0.to(last.dtype))
     return [y[0] if len(y) == 1 else torch.cat(y, -1), last, c_last, *every]
 
@@ -146,6 +151,9 @@ def _at_first_step(h0, x, rows, batch_first, reverse):
     """
     lengths, batch_sizes, reset = rows
     h0 = h0.to(x.dtype)
+    if batch_sizes is not None and lengths is not None:  # rows without steps, at the end, add nothing
+        first = torch.zeros(x.shape[0] + 1, h0.shape[1], dtype=h0.dtype, device=x.device)
+        return first.index_add(0, lengths[:-1], h0 * (lengths.diff() > 0).unsqueeze(1))[:-1]
     if batch_sizes is not None:
         places = torch.arange(h0.shape[0], device=batch_sizes.device)
         if reverse:

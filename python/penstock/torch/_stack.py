@@ -56,9 +56,9 @@ class Stack(CellNote, Foreign, nn.RNNBase):
             reset_to: The states that ``reset_mask`` starts again with; they get gradients. One for all rows
                 ``[num_layers, H]``, one for each row ``[num_layers, B, H]``, or one for each step
                 ``[num_layers, B, T, H]``, read at the resets only. For cells with several states, a tuple of them.
-                None: zeros. The call cuts the rows at the resets and runs the parts as rows of a PackedSequence, so it
-                waits for a GPU. It needs ``reset_mask`` and an input with rows; ``lengths`` and ``bidirectional`` are
-                not supported.
+                None: zeros. The call cuts the rows at the resets and runs the parts as rows; the host waits for their
+                number on a GPU, except in CUDA graphs and ``torch.compile``. It needs ``reset_mask`` and an input with
+                rows; ``lengths`` and ``bidirectional`` are not supported.
 
         Returns:
             The outputs ``[T, B, directions * H]`` in the layout of the input, and the last states in the shape of
@@ -86,7 +86,8 @@ class Stack(CellNote, Foreign, nn.RNNBase):
             check_reset_mask(reset_mask, input.shape[:2], input.device)
             if reset_to is not None:
                 return run_from_states(self, input, hx, reset_mask, reset_to, every_state)
-            reset_mask = reset_mask if self.batch_first else reset_mask.t()
+            if not self.batch_first:
+                reset_mask = reset_mask.t().contiguous()  # here, so that the backward pass need not copy it again
         return self._leaving(self._run(input, states, (lengths, None, reset_mask), every_state), every_state)
 
     def _check_reset_to(self, input, lengths, reset_mask):
@@ -155,6 +156,10 @@ class Stack(CellNote, Foreign, nn.RNNBase):
         if len(states) != count or (isinstance(hx, torch.Tensor) and count > 1):
             raise RuntimeError(f"{name} must hold the {count} states of {type(self).__name__}, not {len(states)}")
         return states
+
+    def _state_sizes(self):
+        """Returns the number of units of each state of the cell."""
+        return [self.proj_size or self.hidden_size] + [self.hidden_size] * (CELLS[self._cell()][1] - 1)
 
     def _entering(self, x, hx, batch_sizes):
         """Checks the input and the states. Returns the states as a tuple, empty if hx is None."""

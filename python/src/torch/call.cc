@@ -25,9 +25,30 @@ PackedRows::PackedRows(const TorchTensor& batch_sizes, bool on_gpu) : on_gpu_(on
   }
   cu_seqlens_.assign(1, 0);
   for (const Index length : lengths) cu_seqlens_.push_back(cu_seqlens_.back() + length);
+  total_ = cu_seqlens_.back();
+}
+
+PackedRows::PackedRows(const TorchTensor& offsets, const TorchTensor& most, Index total)
+    : on_gpu_(offsets.is_cuda()), offsets_(offsets.contiguous()), total_(total) {
+  check(most.dtype() == shim().int64 && !most.is_cuda() && most.elements() == 1 && *most.data<Index>() > 0,
+        "batch_sizes must be an int64 tensor [1] on the CPU with the most steps of a row, as lengths has row offsets");
+  check(offsets.dtype() == shim().int64 && offsets.dim() == 1 && offsets.size(0) > 1,
+        "lengths must have the row offsets, int64 [B + 1], not ", offsets);
+  longest_ = *most.data<Index>();
+  if (on_gpu_) return;  // the host cannot read offsets there without synchronising
+  const Index* const values = offsets_.data<Index>();
+  Index longest = 1;
+  check(values[0] == 0 && values[rows()] == total, "row offsets must begin with 0 and end with ", total);
+  for (Index b = 0; b < rows(); ++b) {
+    const Index length = values[b + 1] - values[b];
+    check(length >= 0 && length <= longest_, "rows must have 0 to ", longest_, " steps, not ", length);
+    longest = std::max(longest, length);
+  }
+  longest_ = longest;
 }
 
 TorchTensor PackedRows::cu_seqlens(const TorchTensor& like) const {
+  if (offsets_) return offsets_.share();
   return like.upload(rows() + 1, [this](Index* numbers) { std::ranges::copy(cu_seqlens_, numbers); });
 }
 
@@ -54,10 +75,10 @@ const TorchTensor& PackedRows::places(const TorchTensor& like) const {
 }
 
 TorchTensor PackedRows::by_rows(TorchTensor tensor) const {
-  return on_gpu_ ? tensor.index_select(sources(tensor)) : std::move(tensor);
+  return on_gpu_ && is_by_steps() ? tensor.index_select(sources(tensor)) : std::move(tensor);
 }
 TorchTensor PackedRows::by_steps(TorchTensor tensor) const {
-  return on_gpu_ ? tensor.index_select(places(tensor)) : std::move(tensor);
+  return on_gpu_ && is_by_steps() ? tensor.index_select(places(tensor)) : std::move(tensor);
 }
 
 void RecurrentCall::take_tensors(Arguments& arguments) {
@@ -94,7 +115,10 @@ void RecurrentCall::validate() {
   const CellInfo& cell = find_cell(spec.cell);
   states = cell.states;
   dtype_of(x.dtype());
-  if (batch_sizes) packed = std::make_unique<PackedRows>(batch_sizes, x.is_cuda());
+  if (batch_sizes) {
+    packed = lengths ? std::make_unique<PackedRows>(lengths, batch_sizes, x.size(0))
+                     : std::make_unique<PackedRows>(batch_sizes, x.is_cuda());
+  }
   if (one_step) {
     check(x.dim() == 1 || x.dim() == 2, "x must have 1 or 2 dimensions, not the shape ", x);
     rows = x.dim() == 1 ? 1 : x.size(0);
@@ -150,8 +174,7 @@ void RecurrentCall::validate_state() const {
 }
 
 void RecurrentCall::validate_rows() const {
-  if (lengths) {
-    check(!packed, "lengths and batch_sizes exclude each other");
+  if (lengths && !packed) {
     check(lengths.dtype() == shim().int64, "lengths must be of dtype int64");
     check(lengths.dim() == 1 && lengths.size(0) == rows, "lengths must be [B] = [", rows, "], not ", lengths);
   }

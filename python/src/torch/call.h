@@ -8,15 +8,19 @@
 
 namespace penstock::torch_ops {
 
-/// The positions of a PackedSequence, ordered by steps: all rows of step 0, all rows of step 1, ... The CPU reads this
-/// order (Batch::by_steps); on a GPU the library needs positions ordered by rows.
+/// Packed positions: those of a PackedSequence, ordered by steps (all rows of step 0, all rows of step 1, ...), or row
+/// after row. The CPU reads both orders (Batch::by_steps); on a GPU the library needs positions ordered by rows.
 class PackedRows {
  public:
   PackedRows(const TorchTensor& batch_sizes, bool on_gpu);
+  /// Row after row: `offsets`, int64 [B + 1], are the rows' first of `total` positions; `most` bounds their lengths.
+  PackedRows(const TorchTensor& offsets, const TorchTensor& most, Index total);
 
-  Index rows() const { return static_cast<Index>(cu_seqlens_.size()) - 1; }
-  Index total() const { return cu_seqlens_.back(); }
+  Index rows() const { return offsets_ ? offsets_.size(0) - 1 : static_cast<Index>(cu_seqlens_.size()) - 1; }
+  Index total() const { return total_; }
   Index longest() const { return longest_; }
+  /// Returns whether the positions are ordered by steps.
+  bool is_by_steps() const { return !offsets_; }
   /// Returns the number of rows of each step, [longest], in host memory.
   const Index* sizes() const { return sizes_; }
 
@@ -34,11 +38,12 @@ class PackedRows {
   const TorchTensor& places(const TorchTensor& like) const;
 
   bool on_gpu_;
-  const Index* sizes_;             // [T], owned by the caller
+  const Index* sizes_ = nullptr;   // [T], owned by the caller
   std::vector<Index> starts_;      // [T], first position of each step
   std::vector<Index> cu_seqlens_;  // [B + 1]
   mutable TorchTensor sources_, places_;
-  Index longest_ = 0;
+  TorchTensor offsets_;  // row after row alone
+  Index longest_ = 0, total_ = 0;
 };
 
 /// The arguments that forward and backward passes of the op share, and values derived from them.

@@ -148,12 +148,13 @@ class ProgramCall {
     if (call_.packed) {
       cu_seqlens_ = call_.packed->cu_seqlens(call_.x);
       batch_.cu_seqlens = cu_seqlens_.data<Index>();
-      batch_.by_steps = !call_.x.is_cuda();
+      batch_.by_steps = call_.packed->is_by_steps() && !call_.x.is_cuda();
       form_.positions = call_.packed->total();
-      form_.flags.set(CallFlag::sorted, call_.x.is_cuda() && !find_cell(call_.spec.cell).scan);
+      const bool falls = call_.packed->is_by_steps() && call_.x.is_cuda();
+      form_.flags.set(CallFlag::sorted, falls && !find_cell(call_.spec.cell).scan);
       if (form_.has(CallFlag::sorted)) batch_.batch_sizes = call_.packed->sizes();
     }
-    if (call_.lengths) {
+    if (call_.lengths && !call_.packed) {
       lengths_ = call_.lengths.contiguous();
       check_lengths(lengths_, call_.steps);
       batch_.lengths = lengths_.data<Index>();
