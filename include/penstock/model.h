@@ -81,6 +81,9 @@ class Model {
 
   const ModelSpec& spec() const;
   const DataDescription& data() const;
+  /// Returns the model of a series that has a forecast of its own (SeriesDescription::own). `series` is what
+  /// DataDescription::of_group() returns for it. Empty: this model forecasts the series.
+  std::optional<Model> of_series(const DataDescription& series) const;
   /// Lets forecasts be negative that are otherwise at least 0 (Column::non_negative).
   void allow_negative();
   /// Returns the number of trained and fitted values.

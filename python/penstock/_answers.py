@@ -162,7 +162,7 @@ def predict(
     reads_rows = model.task != "language" and model._data["vocabulary"] == 0
     rows = rows_of(inputs) if reads_rows else None
     steps = tokens_of(model, inputs) if rows is None else model._model.normalised(rows, group)
-    outputs, _ = model._model.forward(steps, None, execution)
+    outputs, _ = model._model.forward(steps, None, group, execution)
     if model.task == "forecast":
         answer: Any = model._model.in_units(outputs, group)
         return answer if wanted is None else (answer, model._model.quantiles(steps, outputs, rows, wanted, group))

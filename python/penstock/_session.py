@@ -28,13 +28,21 @@ class Session:
         device: As for :class:`Model`. None: the model's default device.
         precision: As for :meth:`Model.forward`.
         exact: True: the answers have the bits of ``Model.forward(..., exact=True)``. On a CPU they always have.
+        group: As for :meth:`Model.forward`.
     """
 
     def __init__(
-        self, model: Model, *, device: str | None = None, precision: str = "full", exact: bool = False
+        self,
+        model: Model,
+        *,
+        device: str | None = None,
+        precision: str = "full",
+        exact: bool = False,
+        group: str = "",
     ) -> None:
         self.model = model
-        self._session = _core.Session(model_of(model), execution("auto", model._on(device), 1, exact, precision))
+        given = model_of(model)
+        self._session = _core.Session(given, group, execution("auto", model._on(device), 1, exact, precision))
 
     def push(self, step: int | ArrayLike, *, out: Buffer | None = None) -> NDArray:
         """Runs one step and returns the outputs ``[O]``.

@@ -308,6 +308,7 @@ class Model:
         threads: int = 0,
         exact: bool = False,
         precision: str = "full",
+        group: str = "",
     ) -> tuple[NDArray, NDArray]:
         """Runs the network and returns ``(outputs, state)``.
 
@@ -319,6 +320,8 @@ class Model:
             threads: Number of threads. 0: all that the machine offers.
             exact: True: the outputs have the bits of a :class:`Session`. This is slower.
             precision: ``"full"``, ``"bf16-weights"``, ``"bf16"``, and on a GPU ``"f16"``.
+            group: For a model of many series: the series of the inputs, which may have a forecast of its own
+                (``data["own_forecasts"]``). Empty: the forecast that the others share.
 
         Returns:
             Logits ``[..., T, O]`` or normalised forecasts ``[..., T, horizon * targets]``, and the state ``[values]``.
@@ -329,7 +332,7 @@ class Model:
             Unsupported: The device does not exist, or cannot run with these options.
         """
         how = execution(mode, self._on(device), threads, exact, precision)
-        return self._model.forward(inputs, state, how)
+        return self._model.forward(inputs, state, group, how)
 
     def predict(
         self,

@@ -232,3 +232,64 @@ def test_many_groups_take_no_longer_each(tmp_path):
     run("train", "many.csv", "--group", "shop", "--horizon", 1, *TINY, "--steps", 1, "--threads", 1, "-o", "many.safetensors", cwd=tmp_path, timeout=200)
     out = run("stream", "many.safetensors", stdin=(tmp_path / "many.csv").read_text(), cwd=tmp_path, timeout=200).out
     assert len(out.splitlines()) == 150_001
+
+
+def unlike_shops(rows, seed=5):
+    """Returns a table of series with different dynamics: no linear forecast fits all of them."""
+    noise = random.Random(seed)
+    text, walk = "t,shop,x\n", 0.0
+    for i in range(rows):
+        walk += noise.gauss(0, 3)
+        values = {
+            "rising": 5 + 2.5 * i + noise.gauss(0, 1),
+            "falling": 100 - 0.7 * i + noise.gauss(0, 1),
+            "weekly": 50 + 20 * math.sin(2 * math.pi * i / 7) + noise.gauss(0, 2),
+            "walk": 60 + walk,
+        }
+        text += "".join(f"{i},{name},{x:.4f}\n" for name, x in values.items())
+    return text
+
+
+@pytest.fixture(scope="module")
+def unlike(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("unlike")
+    (folder / "all.csv").write_text(unlike_shops(80))
+    rows = (folder / "all.csv").read_text().splitlines(keepends=True)
+    (folder / "known.csv").write_text("".join(rows[: 1 + 4 * 50]))
+    train = ("train", "known.csv", "--group", "shop", "--columns", "x", "--horizon", 2, "--calendar", "none")
+    return folder, run(*train, cwd=folder), run(*train, "--json", "--force", cwd=folder).json()
+
+
+def test_a_series_that_the_shared_forecast_does_not_fit_gets_its_own(unlike):
+    folder, told, as_json = unlike
+    names = as_json["model"]["own_forecasts"]
+    assert names and set(names) < {"rising", "falling", "weekly", "walk"}
+    line = f"{len(names)} of 4 series have a linear forecast of their own"
+    assert f"own    {line}, better on their hold-out rows: {', '.join(names)}\n" in told.out
+    assert line in run("info", "model.safetensors", cwd=folder).out
+    assert run("info", "model.safetensors", "--json", cwd=folder).json()["own_forecasts"] == names
+    later = run("evaluate", "model.safetensors", "all.csv", "--skip", 50, "--json", cwd=folder).json()["files"][0]
+    for name in names:
+        column = later["groups"][name]["columns"]["x"]
+        best = min(rival["rmse"] for rival in column["rivals"].values())
+        assert column["rmse"] < 1.1 * best, f"{name}: on rows that nothing was chosen by"
+
+
+def test_all_commands_use_the_forecast_of_a_series(unlike):
+    folder, _, as_json = unlike
+    text = (folder / "all.csv").read_text()
+    streamed = run("stream", "model.safetensors", "--keep", "t", stdin=text, cwd=folder).out.splitlines()
+    predicted = run("predict", "model.safetensors", "all.csv", "--keep", "t", "--exact", cwd=folder).out.splitlines()
+    assert sorted(streamed) == sorted(predicted)
+    rows = text.splitlines(keepends=True)
+    first = run("stream", "model.safetensors", "--keep", "t", "--state", "s", stdin="".join(rows[:138]), cwd=folder).out
+    rest = run("stream", "model.safetensors", "--keep", "t", "--state", "s", stdin=rows[0] + "".join(rows[138:]), cwd=folder)
+    assert first.splitlines() + rest.out.splitlines()[1:] == streamed, "a stream that stops and goes on"
+    name = as_json["model"]["own_forecasts"][0]
+    run("export", "model.safetensors", "--group", name, "-o", "own.onnx", cwd=folder)
+    said = run("export", "model.safetensors", "--normalised", "-o", "shared.onnx", cwd=folder).out
+    assert f"not for {', '.join(as_json['model']['own_forecasts'])}: give the group" in " ".join(said.split())
+    (folder / "as_new.csv").write_text(text.replace(f",{name},", ",new,"))
+    new = run("predict", "model.safetensors", "as_new.csv", "--keep", "t", "--exact", cwd=folder).out.splitlines()
+    shared = {line.split(",", 1)[1] for line in new if line.startswith("new,")}
+    assert not shared & {line.split(",", 1)[1] for line in predicted if line.startswith(f"{name},")}

@@ -227,6 +227,38 @@ def test_series_of_one_file_are_told_apart_by_name(tmp_path):
             model.predict(np.ones((7, 1)), group=name)
 
 
+def test_a_series_may_have_a_forecast_of_its_own(tmp_path):
+    rng, t = np.random.default_rng(5), np.arange(60)
+    values = {
+        "rising": 5 + 2.5 * t + rng.normal(size=60),
+        "weekly": 50 + 20 * np.sin(2 * np.pi * t / 7) + 2 * rng.normal(size=60),
+        "walk": 60 + np.cumsum(3 * rng.normal(size=60)),
+    }
+    rows = [f"{name},{x:.4f}" for name, series in values.items() for x in series]
+    (tmp_path / "shops.csv").write_text("\n".join(["shop,x", *rows]) + "\n")
+    data = penstock.open_series(tmp_path / "shops.csv", horizon=2, group="shop", autoregression=True, from_last=True)
+    model = penstock.Model(data, **SMALL)
+    penstock.train(model, data, progress=False, threads=1)
+    own = model.data["own_forecasts"]
+    assert own and len(own) < 3
+    tables = model.predict(tmp_path / "shops.csv", quantiles=[0.1, 0.9])
+    for name, series in values.items():
+        column = np.round(series, 4)[:, None]
+        for ours, table in zip(model.predict(column, group=name, quantiles=[0.1, 0.9]), tables[name], strict=True):
+            np.testing.assert_allclose(ours, table, rtol=1e-4, atol=1e-4)
+        features = rng.normal(size=(9, 1)).astype(np.float32)
+        alone, shared = model.forward(features, group=name)[0], model.forward(features)[0]
+        np.testing.assert_allclose(penstock.Session(model, group=name).run(features), alone, rtol=1e-5, atol=1e-6)
+        assert (np.abs(alone - shared).max() > 1e-3) == (name in own)
+        model.save_onnx(tmp_path / f"{name}.onnx", group=name)
+        onnx = pytest.importorskip("onnxruntime").InferenceSession(tmp_path / f"{name}.onnx")
+        feeds = {each.name: np.zeros([1, each.shape[1]], np.float32) for each in onnx.get_inputs() if each.name == "state"}
+        feeds["features"] = column[None].astype(np.float32)
+        np.testing.assert_allclose(onnx.run(["forecast"], feeds)[0][0], tables[name][0], rtol=1e-3, atol=1e-3)
+    with pytest.raises(penstock.InvalidArgument, match="group must be one of 3 series"):
+        model.forward(features, group="new")
+
+
 def test_labels_are_the_programs(classifier, folder):
     values = np.loadtxt(folder / "labelled.csv", delimiter=",", skiprows=1, usecols=2).reshape(40, 8, 1)
     ours = classifier.predict(values)

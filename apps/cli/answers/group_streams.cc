@@ -10,8 +10,8 @@
 
 namespace penstock::cli {
 
-GroupStreams::GroupStreams(Session& session, const DataDescription& data)
-    : session_(session), data_(data), descriptions_(data) {
+GroupStreams::GroupStreams(Session& session, const Model& model, const Execution& execution)
+    : session_(session), model_(model), execution_(execution), data_(model.data()), descriptions_(data_) {
   if (grouped()) return;
   in_session_ = &all_[""];
   describe(*in_session_, data_);
@@ -23,20 +23,23 @@ Index GroupStreams::rows_to_scale() const {
   return std::max(fewest, data_.series.season);
 }
 
-void GroupStreams::switch_to(const std::string& name) {
-  Series& next = all_[name];
-  if (in_session_ == &next) return;
-  if (in_session_ != nullptr) in_session_->state = kept_state(session_);
-  if (next.state.empty()) {
-    session_.reset();
-  } else {
-    session_.restore(next.state);
+GroupStreams::Ready GroupStreams::switch_to(Series& next, WaitingRows rows) {
+  Session& session = session_of(next);
+  if (in_session_ != &next) {
+    if (in_session_ != nullptr) in_session_->state = kept_state(session_of(*in_session_));
+    if (next.state.empty()) {
+      session.reset();
+    } else {
+      session.restore(next.state);
+    }
+    in_session_ = &next;
   }
-  in_session_ = &next;
+  return {*next.data, *next.tracker, session, std::move(rows)};
 }
 
 void GroupStreams::describe(Series& series, DataDescription data) {
   series.data = std::move(data);
+  if (const auto own = model_.of_series(*series.data)) series.own.emplace(*own, execution_);
   series.tracker.emplace(*series.data);
   if (!series.intervals.empty()) series.tracker->restore(series.intervals);
 }
@@ -53,8 +56,7 @@ std::optional<GroupStreams::Ready> GroupStreams::take(Rows& rows) {
   Series& series = all_[name];
   if (!grouped() || rows.reader().knows_group()) {
     if (!series.data) describe(series, descriptions_.of(rows.reader().group()));
-    switch_to(name);
-    return Ready{*series.data, *series.tracker, take_in(rows, {})};
+    return switch_to(series, take_in(rows, {}));
   }
   if (series.waiting.features.empty()) {
     const Index lead = rows_to_scale() - 1;
@@ -68,17 +70,17 @@ std::optional<GroupStreams::Ready> GroupStreams::take(Rows& rows) {
   if (count < rows_to_scale()) return std::nullopt;
   series.scaling = rows.reader().settle_group(name, features, count);
   describe(series, descriptions_.of(*series.scaling));
-  switch_to(name);
   std::vector<double>& values = series.waiting.target_values;
   const auto past = static_cast<std::ptrdiff_t>(series.past);
   features.erase(features.begin(), features.begin() + past * data_.input_size());
   values.erase(values.begin(), values.begin() + past * static_cast<std::ptrdiff_t>(data_.targets.size()));
-  return Ready{*series.data, *series.tracker, std::exchange(series.waiting, {})};
+  return switch_to(series, std::exchange(series.waiting, {}));
 }
 
 void GroupStreams::reset_all() {
   session_.reset();
   for (auto& [name, series] : all_) {
+    if (series.own) series.own->reset();
     series.state.clear();
     series.intervals.clear();
     if (series.tracker) series.tracker->reset();
@@ -92,6 +94,9 @@ void GroupStreams::restore(const StreamState& state, Rows& rows) {
     Series& series = all_[name];
     series.state = saved.state;
     series.intervals = saved.intervals;
+    const auto known = std::ranges::find(data_.series.groups, name, &Group::name);
+    if (known != data_.series.groups.end() && known->own.lags > 0) describe(series, descriptions_.of(*known));
+    if (!saved.state.empty()) state.restore(session_of(series), saved.state);
     if (!saved.scaling) continue;
     rows.reader().add_group(*saved.scaling);
     series.scaling = saved.scaling;
@@ -103,7 +108,7 @@ void GroupStreams::save(StreamState& state) {
     state.intervals = in_session_->tracker->state();
     return;
   }
-  if (in_session_ != nullptr) in_session_->state = kept_state(session_);
+  if (in_session_ != nullptr) in_session_->state = kept_state(session_of(*in_session_));
   for (const auto& [name, series] : all_) {
     if (!series.state.empty() || series.scaling) {
       state.groups[name] = {.state = series.state,

@@ -12,11 +12,11 @@
 
 namespace penstock::cli {
 
-/// The series of a stream: one, or many whose rows say which of them they are of. One session answers all: it goes on
-/// from the state of the series that a row is of.
+/// The series of a stream: one, or many whose rows say which of them they are of. One session answers all but those
+/// with a forecast of their own: it goes on from the state of the series that a row is of.
 class GroupStreams {
  public:
-  GroupStreams(Session& session, const DataDescription& data);
+  GroupStreams(Session& session, const Model& model, const Execution& execution);
 
   /// Takes in the row that was read last. A series that training did not see is scaled by its first rows: until there
   /// are enough of them there is nothing to push.
@@ -27,6 +27,7 @@ class GroupStreams {
   struct Ready {
     const DataDescription& data;  ///< With the scaling of the series.
     SpreadTracker& tracker;       ///< State of its intervals.
+    Session& session;             ///< To push its rows to.
     WaitingRows rows;             ///< This one, behind those that it had to wait for.
   };
   std::optional<Ready> take(Rows& rows);
@@ -41,6 +42,7 @@ class GroupStreams {
   struct Series {
     std::optional<DataDescription> data;  // none: not scaled yet
     std::optional<SpreadTracker> tracker;
+    std::optional<Session> own;    // of a series with a forecast of its own
     std::vector<float> intervals;  // state of a tracker that is not there yet
     std::optional<Group> scaling;  // of one that training did not see
     std::vector<float> state;      // when another one is in the session
@@ -51,11 +53,14 @@ class GroupStreams {
   static WaitingRows take_in(const Rows& row, WaitingRows behind);
   bool grouped() const { return !data_.series.group_column.empty(); }
   Index rows_to_scale() const;
-  void switch_to(const std::string& name);
+  Session& session_of(Series& series) { return series.own ? *series.own : session_; }
+  Ready switch_to(Series& next, WaitingRows rows);
   /// Sets the description of a series, whose scaling is known from now on.
-  static void describe(Series& series, DataDescription data);
+  void describe(Series& series, DataDescription data);
 
   Session& session_;
+  const Model& model_;
+  Execution execution_;
   const DataDescription& data_;
   GroupDescriptions descriptions_;
   std::map<std::string, Series> all_;  // a single one has no name

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <sstream>
 
 #include "penstock/checksum.h"
@@ -139,12 +140,12 @@ void StreamState::read_last_rows(const nlohmann::json& object) {
 }
 
 void StreamState::restore(Session& session) const {
-  if (!found_) return;
+  if (found_) restore(session, state_);
+}
+
+void StreamState::restore(Session& session, std::span<const float> state) const {
   try {
-    for (const auto& [name, group] : groups) {
-      if (!group.state.empty()) session.restore(group.state);
-    }
-    session.restore(state_);
+    session.restore(state);
   } catch (const Error& error) {
     bad(path_, error.what());
   }

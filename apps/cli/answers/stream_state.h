@@ -3,6 +3,7 @@
 #include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,8 @@ class StreamState {
   /// Returns whether there was a file.
   bool found() const { return found_; }
   void restore(Session& session) const;
+  /// Restores the state of one series of groups.
+  void restore(Session& session, std::span<const float> state) const;
   /// A file that knows nothing of intervals leaves them as at the start of a series.
   void restore(SpreadTracker& tracker) const;
   void restore(RowReader& reader) const;

@@ -1,9 +1,13 @@
 #include "terminal/describe.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <vector>
 
 #include "penstock/error.h"
 #include "penstock/fields.h"
+#include "terminal/terminal.h"
 #include "terminal/units.h"
 
 namespace penstock::cli {
@@ -39,6 +43,17 @@ std::string describe_model(const Model& model) {
                      describe_layers(spec), with_commas(model.parameter_count()));
 }
 
+std::string describe_own_forecasts(const DataDescription& data) {
+  std::vector<std::string> names = data.series.own_forecasts();
+  if (names.empty()) return {};
+  constexpr std::size_t most = 12;  // in a line
+  const std::string count = fmt::format("{} of {}", names.size(), data.series.groups.size());
+  const std::string more = names.size() > most ? fmt::format(" and {} more", names.size() - most) : "";
+  names.resize(std::min(names.size(), most));
+  return fmt::format("{} series have a linear forecast of their own, better on their hold-out rows: {}{}", count,
+                     printable(fmt::format("{}", fmt::join(names, ", "))), more);
+}
+
 Json model_json(const Model& model) {
   const ModelSpec& spec = model.spec();
   const DataDescription& data = model.data();
@@ -55,6 +70,7 @@ Json model_json(const Model& model) {
     json["targets"] = column_names(data.targets);
     json["horizon"] = data.series.horizon;
     json["season"] = data.series.season;
+    if (!data.series.groups.empty()) json["own_forecasts"] = data.series.own_forecasts();
   }
   if (!data.labels.classes.empty()) json["classes"] = data.labels.classes;
   return json;

@@ -16,6 +16,9 @@ std::string describe_model(const Model& model);
 /// Describes each member of an ensemble, without the number of members.
 std::string describe_layers(const ModelSpec& spec);
 
+/// "2 of 8 series have a linear forecast of their own ...: north, south"; empty if none has.
+std::string describe_own_forecasts(const DataDescription& data);
+
 Json model_json(const Model& model);
 /// Returns the losses as JSON, with bits_per_step and accuracy if the task has them.
 Json evaluation_json(Task task, const Evaluation& evaluation);

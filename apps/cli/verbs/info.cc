@@ -197,6 +197,8 @@ std::string model_text(const std::string& path, const Model& model, const ModelF
     if (!data.series.groups.empty()) {
       line(out, "series",
            fmt::format("{}, named by {}", data.series.groups.size(), printable(data.series.group_column)));
+      const std::string own = describe_own_forecasts(data);
+      if (!own.empty()) line(out, "own", own);
     }
     line(out, "horizon", counted(data.series.horizon, "row"));
   }

@@ -123,22 +123,26 @@ class Stream {
 
   template <class Step>
   std::span<const float> push(const Step& step) {
+    return push(step, session_);
+  }
+  template <class Step>
+  std::span<const float> push(const Step& step, Session& session) {
     const auto start = Latency::Clock::now();
-    const auto outputs = push_finite(step);
+    const auto outputs = push_finite(step, session);
     latency_.record(Latency::Clock::now() - start);
     return outputs;
   }
 
   /// Pushes a step. If the state is not finite, begins a new sequence and says so once.
   template <class Step>
-  std::span<const float> push_finite(const Step& step) {
+  std::span<const float> push_finite(const Step& step, Session& session) {
     try {
-      return session_.push(step);
+      return session.push(step);
     } catch (const Error& error) {
       if (error.code() != ErrorCode::numerical) throw;
       if (!said_anew_) say("note: the model's answer was not finite; its state was reset\n");
       said_anew_ = true;
-      return session_.push(step);
+      return session.push(step);
     }
   }
 
@@ -189,7 +193,7 @@ class Stream {
     if (grouped) options.keep.insert(options.keep.begin(), data.series.group_column);
     Rows rows(input_, data, options);
     RowAnswers answers(output_, data, options.keep, arguments_.json, arguments_.quantiles);
-    GroupStreams streams(session_, data);
+    GroupStreams streams(session_, model_, arguments_.execution);
     if (state_) {
       SpreadTracker any(data);
       state_->restore(any);  // which says what is wrong with it
@@ -205,7 +209,7 @@ class Stream {
           std::span<const float> features(ready->rows.features), forecast;
           std::span<const double> values(ready->rows.target_values);
           for (; !features.empty(); features = features.subspan(inputs), values = values.subspan(targets)) {
-            forecast = push(features.first(inputs));
+            forecast = push(features.first(inputs), ready->session);
             ready->tracker.add(features.first(inputs), forecast, values.first(targets));
           }
           if (kind == Rows::Kind::missing) continue;

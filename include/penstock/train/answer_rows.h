@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -24,7 +25,10 @@ class ForecastRun {
 
   /// Starts a series. `data` has its scaling. The model must outlive this object.
   ForecastRun(const Model& model, const DataDescription& data, const Execution& execution, Visit visit)
-      : sequence_(model, execution), tracker_(data), visit_(std::move(visit)) {}
+      : own_(model.of_series(data)),
+        sequence_(own_ ? *own_ : model, execution),
+        tracker_(data),
+        visit_(std::move(visit)) {}
 
   /// Adds a row: its normalised features [I] and raw targets [targets]. Visits the rows before it once they are many.
   void add(std::span<const float> features, std::span<const double> values, Note note) {
@@ -53,6 +57,7 @@ class ForecastRun {
   }
 
  private:
+  std::optional<Model> own_;
   SequenceRun sequence_;
   SpreadTracker tracker_;
   Visit visit_;

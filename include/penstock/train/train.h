@@ -83,18 +83,6 @@ struct TrainCallbacks {
 TrainResult train(Model& model, Dataset& data, const TrainOptions& options, const TrainCallbacks& callbacks = {},
                   bool resume = false);
 
-/// A linear forecast of a series from its last rows (FixedBranchFields::lags).
-///
-/// The forecast is x_t + bias + sum_k weights_k x_{t-k}, with x normalised as targets are. With `effects`, x is the
-/// value minus the effects in its row, and the effects in the forecast row are added to the result.
-struct Autoregression {
-  Index lags = 0;
-  std::vector<float> weights;  ///< [lags, horizon, targets]; the current row comes first.
-  std::vector<float> bias;     ///< [horizon, targets]
-  /// [I, targets]: coefficients of the normalised inputs of a row in the targets of the same row. Only inputs that are
-  /// known in advance have coefficients other than 0. Empty: no effects.
-  std::vector<float> effects = {};
-};
 /// Returns the linear forecast of a series (SeriesOptions::autoregression), fitted to the training part; null for other
 /// data. The first call fits it, which may take seconds. The result lives as long as the dataset.
 const Autoregression* linear_forecast(const Dataset& data);
@@ -112,6 +100,13 @@ void refit_autoregression(Model& model, const Dataset& data);
 /// rows, and returns the share. The share is 0 if the gain may be chance. Does nothing and returns 1 for models without
 /// lags.
 double shrink_correction(Model& model, const Dataset& data, const Execution& execution = {});
+
+/// Gives series of a group forecasts of their own (Group::own): a linear forecast that is chosen by the series alone
+/// replaces the shared one where that is worse than a baseline on the hold-out rows, and the new one has an error at
+/// least 10 % lower. Does nothing to models without lags, and to more than 32 series.
+void choose_own_forecasts(Model& model, const Dataset& data, const Execution& execution = {});
+/// Fits the forecasts of single series again, to the training and the hold-out rows.
+void refit_own_forecasts(Model& model, const Dataset& data);
 
 /// Returns whether training layers is useless for a series: there are too few hold-out rows to judge their correction
 /// of the linear forecast, so shrink_correction() would set it to 0.
@@ -165,12 +160,12 @@ struct Finished {
 /// count fully. `trained`: whether the layers were trained.
 std::string describe_weight(const Finished& finished, bool trained = true);
 /// Fits, after training and before the final score, the parts that need the hold-out set. For series:
-/// shrink_correction() and fit_spread(). For labelled sequences: add_filters().
+/// shrink_correction(), choose_own_forecasts() and fit_spread(). For labelled sequences: add_filters().
 /// An error, such as Error(interrupted) of a Stoppable (stop.h), leaves the model as it was.
 Finished finish_training(Model& model, const Dataset& data, const FinishOptions& options = {},
                          const Execution& execution = {});
-/// Fits, after the final score, the closed-form parts of a model again to all rows: refit_autoregression() and
-/// refit_filters().
+/// Fits, after the final score, the closed-form parts of a model again to all rows: refit_autoregression(),
+/// refit_own_forecasts() and refit_filters().
 void refit(Model& model, const Dataset& data, const Finished& finished, const Execution& execution = {});
 
 /// Returns the default architecture for a dataset. `cell`: name of the cell; empty: the default one. `device`: where

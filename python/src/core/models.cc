@@ -210,8 +210,11 @@ ModelState state_from(const Model& model, Index rows, nb::handle given) {
 
 /// Returns the outputs [..., O] for tokens [...] or features [..., I] of one row or of rows of equal length, and the
 /// state.
-nb::tuple forward(SharedModel& shared, nb::handle inputs, nb::handle state_in, const CallExecution& execution) {
-  const SharedModel::Reading model(shared);
+nb::tuple forward(SharedModel& shared, nb::handle inputs, nb::handle state_in, const std::string& group,
+                  const CallExecution& execution) {
+  const SharedModel::Reading whole(shared);
+  const std::optional<Model> own = model_of_group(*whole, group);
+  const Model* const model = own ? &*own : &*whole;
   const DataDescription& data = model->data();
   const bool tokens = data.vocabulary > 0;
   const Array x = Array(inputs, "inputs", tokens ? Scalar::i32 : Scalar::f32).contiguous();
@@ -263,6 +266,10 @@ nb::bytes generate(SharedModel& shared, const nb::bytes& prompt, Index count, do
 
 }  // namespace
 
+std::optional<Model> model_of_group(const Model& model, const std::string& group) {
+  return group.empty() ? std::nullopt : model.of_series(description_of(model.data(), group));
+}
+
 Execution settled(const Model& model, const CallExecution& execution, DeviceQuestion question) {
   question.execution = execution.on;
   if (execution.automatic) question.execution.device = choose_device(model, question).device;
@@ -288,6 +295,7 @@ nb::dict describe(const DataDescription& data) {
                   {"classes", data.labels.classes},
                   {"group_column", data.series.group_column},
                   {"groups", groups},
+                  {"own_forecasts", data.series.own_forecasts()},
                   {"text_column", data.labels.text_column},
                   {"longest_text", data.labels.longest_text},
                   {"delimiter", std::string(1, data.table.delimiter)},
@@ -327,7 +335,7 @@ void bind_models(nb::module_& module) {
                  choose_device(*model, {.rows = rows, .steps = steps, .training = training, .execution = execution.on});
              return nb::make_tuple(to_string(choice.device), choice.why);
            })
-      .def("forward", &forward, nb::arg("inputs"), nb::arg("state").none(), nb::arg("execution"))
+      .def("forward", &forward, nb::arg("inputs"), nb::arg("state").none(), nb::arg("group"), nb::arg("execution"))
       .def("generate", &generate);
 }
 

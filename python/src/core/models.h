@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -70,6 +71,8 @@ Enum named(const char* argument, std::string_view text, const auto& names) {
   return static_cast<Enum>(found - all.begin());
 }
 
+/// Returns the model of a series that has a forecast of its own; empty for other series and an empty name.
+std::optional<Model> model_of_group(const Model& model, const std::string& group);
 /// Returns how to compute this work; if the device is to be chosen, on the one that takes less time.
 Execution settled(const Model& model, const CallExecution& execution, DeviceQuestion question);
 /// Returns the architecture of a model from the fields of a dictionary.

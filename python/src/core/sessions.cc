@@ -28,11 +28,13 @@ Array answer_in(nb::handle out, const Shape& shape, const char* axes) {
 /// arrays are read and created before.
 class BoundSession {
  public:
-  static BoundSession open(SharedModel& shared, const CallExecution& execution) {
+  static BoundSession open(SharedModel& shared, const std::string& group, const CallExecution& execution) {
     const nb::gil_scoped_release unlocked;
-    const SharedModel::Reading model(shared);
+    const SharedModel::Reading whole(shared);
+    const std::optional<Model> own = model_of_group(*whole, group);
+    const Model& model = own ? *own : *whole;
     // The length of a stream is unknown: the device is chosen for a single step.
-    return {Session(*model, settled(*model, execution, {})), model->data(), model->data().output_size()};
+    return {Session(model, settled(model, execution, {})), model.data(), model.data().output_size()};
   }
 
   nb::object push(nb::handle input, nb::handle out) {
@@ -175,8 +177,8 @@ class BoundSessionBatch {
 void bind_sessions(nb::module_& module) {
   nb::class_<BoundSession>(module, "Session")
       .def("__init__",
-           [](BoundSession* self, SharedModel& model, const CallExecution& execution) {
-             new (self) BoundSession(BoundSession::open(model, execution));
+           [](BoundSession* self, SharedModel& model, const std::string& group, const CallExecution& execution) {
+             new (self) BoundSession(BoundSession::open(model, group, execution));
            })
       .def("push", &BoundSession::push, nb::arg("input"), nb::arg("out").none())
       .def("run", &BoundSession::run, nb::arg("steps"), nb::arg("out").none())

@@ -36,6 +36,13 @@ constexpr auto column_fields = [](auto& of, auto& column) {
   if (of.has("dates", column.reads_dates())) of.named("dates", column.dates, parse_date_form);
 };
 
+constexpr auto autoregression_fields = [](auto& of, auto& linear) {
+  of.field("lags", linear.lags);
+  of.field("weights", linear.weights);
+  of.field("bias", linear.bias);
+  of.optional("effects", linear.effects, !linear.effects.empty());
+};
+
 constexpr auto series_fields = [](auto& of, auto& group) {
   of.field("name", group.name);
   constexpr const char* items = "pairs of a mean and a scale";
@@ -44,6 +51,7 @@ constexpr auto series_fields = [](auto& of, auto& group) {
   };
   of.list("inputs", items, group.inputs, is_pair);
   of.list("targets", items, group.targets, is_pair);
+  if (of.has("own", group.own.lags > 0)) of.object("own", group.own, autoregression_fields);
 };
 
 constexpr auto groups_fields = [](auto& of, auto& series) {

@@ -62,9 +62,10 @@ Index scored_positions(const Example& example) {
 }
 
 void check_same_data(const DataDescription& model, const DataDescription& dataset) {
-  nlohmann::json here = io::to_json(model);
-  here.erase("spread");  // of the model's forecasts, which a dataset does not know
-  const std::string difference = io::difference("data", {"the model", here}, {"the dataset", io::to_json(dataset)});
+  DataDescription read = model;
+  read.series.forget_forecasts();  // which a dataset does not know
+  const std::string difference =
+      io::difference("data", {"the model", io::to_json(read)}, {"the dataset", io::to_json(dataset)});
   if (!difference.empty()) fail(ErrorCode::incompatible, "the model was made for other data: {}", difference);
 }
 

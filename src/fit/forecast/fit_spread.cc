@@ -54,6 +54,19 @@ double widening_by_choice(std::span<const float> with, std::span<const float> wi
   return alone - corrections > squares && squares > 0.0 ? std::sqrt((alone - corrections) / squares) : 1.0;
 }
 
+/// Errors of the linear forecast in the training part; NaN in series that have a forecast of their own.
+training::RowErrors errors_of_shared(const Model& model, const training::SeriesRows& series,
+                                     training::RowErrors errors) {
+  const std::vector<Group>& groups = model.data().series.groups;
+  const Index width = model.data().output_size();
+  for (std::size_t i = 0; i < errors.rows.size(); ++i) {
+    const Index group = series.segment_of(errors.rows[i]).group;
+    if (group < 0 || groups[group].own.lags == 0) continue;
+    std::fill_n(errors.errors.begin() + static_cast<Index>(i) * width, width, std::numeric_limits<float>::quiet_NaN());
+  }
+  return errors;
+}
+
 /// Errors on the held-out rows, as large as those to come are expected to be.
 training::RowErrors expected_errors(Model& model, const training::SeriesRows& series, const Execution& execution) {
   training::RowErrors errors = training::held_out_errors(model, series, execution);
@@ -326,7 +339,8 @@ void fit_spread(Model& model, const Dataset& dataset, const Execution& execution
   const training::SeriesRows* const series = dataset.series_rows();
   if (series == nullptr) return;
   const training::LinearFits* const fits = training::linear_fits(dataset);
-  const training::RowErrors none, &past_errors = fits == nullptr ? none : fits->past_errors;
+  const training::RowErrors past_errors =
+      fits == nullptr ? training::RowErrors() : errors_of_shared(model, *series, fits->past_errors);
   DataDescription data = model.impl().data;
   const std::size_t targets = data.targets.size();
   std::vector<ErrorsOfBothKinds> errors;

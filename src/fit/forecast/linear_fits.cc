@@ -32,14 +32,16 @@ struct PastRows {
 
 constexpr std::size_t fits_of_plans = 2;  // of the training part, of all rows
 
-/// Fits linear forecasts to rows of a series.
+/// Fits linear forecasts to rows of a series, or of one group.
 class LinearFitter {
  public:
-  LinearFitter(const SeriesRows& rows, const DataDescription& data)
+  LinearFitter(const SeriesRows& rows, const DataDescription& data, std::optional<Index> group = std::nullopt)
       : rows_(rows),
         data_(data),
+        segments_(rows.segments()),
         work_("fitting linear forecasts",
               static_cast<Index>(data.targets.size() * (fits_of_plans + std::size(shares) - 1))) {
+    if (group) std::erase_if(segments_, [&](const Segment& segment) { return segment.group != *group; });
     for (const Column& input : data.inputs) {
       if (input.ahead == 1) known_.push_back(data.now_of(input));
     }
@@ -90,13 +92,12 @@ class LinearFitter {
       std::vector<Index> firsts, ends;  // rows of each segment that are forecast
       Autoregression linear = {};
     };
-    const std::vector<Segment>& segments = rows_.segments();
     std::vector<Beginning> beginnings;
     for (std::size_t i = 0; i + 1 < std::size(shares); ++i) {
       beginnings.push_back({ends_of(shares[i]), ends_of(shares[i + 1])});
       Index longest = 0;
-      for (std::size_t s = 0; s < segments.size(); ++s) {
-        longest = std::max(longest, beginnings.back().firsts[s] - segments[s].first);
+      for (std::size_t s = 0; s < segments_.size(); ++s) {
+        longest = std::max(longest, beginnings.back().firsts[s] - segments_[s].first);
       }
       if (longest <= 2 * data_.series.horizon) beginnings.pop_back();
     }
@@ -110,8 +111,8 @@ class LinearFitter {
       for (std::size_t s = 0; s < firsts.size(); ++s) origins += ends[s] - firsts[s];
       const Index stride = std::max<Index>(1, origins / most_origins);
       for (std::size_t s = 0; s < firsts.size(); ++s) {
-        const Index first = std::max(firsts[s], segments[s].first + linear.lags) - 1;
-        for (Index row = first; row + 1 < ends[s]; row += stride) add_errors(linear, segments[s], row, errors);
+        const Index first = std::max(firsts[s], segments_[s].first + linear.lags) - 1;
+        for (Index row = first; row + 1 < ends[s]; row += stride) add_errors(linear, segments_[s], row, errors);
       }
     }
     return errors;
@@ -120,9 +121,16 @@ class LinearFitter {
   /// The end of so large a part of what each segment trains on.
   std::vector<Index> ends_of(double share) const {
     std::vector<Index> ends;
-    for (const Segment& segment : rows_.segments()) {
+    for (const Segment& segment : segments_) {
       ends.push_back(segment.first + static_cast<Index>(share * static_cast<double>(segment.training_rows())));
     }
+    return ends;
+  }
+
+  /// The end of all rows of each segment.
+  std::vector<Index> ends_of_all() const {
+    std::vector<Index> ends;
+    for (const Segment& segment : segments_) ends.push_back(segment.end);
     return ends;
   }
 
@@ -134,8 +142,7 @@ class LinearFitter {
     for (std::size_t i = 0; i < ends.size(); ++i) {
       auto& values = past.z.emplace_back();
       auto& known = past.x.emplace_back(known_.size());
-      for (auto row = static_cast<std::size_t>(rows_.segments()[i].first); row < static_cast<std::size_t>(ends[i]);
-           ++row) {
+      for (auto row = static_cast<std::size_t>(segments_[i].first); row < static_cast<std::size_t>(ends[i]); ++row) {
         values.push_back(static_cast<double>(rows_.targets()[row * targets_ + target]));
         for (std::size_t k = 0; k < known.size(); ++k) {
           known[k].push_back(static_cast<double>(rows_.inputs()[row * inputs_ + known_[k]]));
@@ -173,6 +180,7 @@ class LinearFitter {
 
   const SeriesRows& rows_;
   const DataDescription& data_;
+  std::vector<Segment> segments_;
   std::size_t targets_ = data_.targets.size(), inputs_ = data_.inputs.size();
   Index width_ = data_.output_size();
   std::vector<std::size_t> known_;  // inputs that are the values of columns known in advance
@@ -181,12 +189,11 @@ class LinearFitter {
 
 std::shared_ptr<const LinearFits> fit_to(const SeriesRows& rows, const DataDescription& data) {
   LinearFitter fitter(rows, data);
-  std::vector<Index> ends;
-  for (const Segment& segment : rows.segments()) ends.push_back(segment.end);
   const LinearPlans by_all_rows = rows.plan_by_all_rows();
   std::array<Autoregression, fits_of_plans> fits;
   side_by_side(rows.threads(), fits.size(), [&](std::size_t i) {
-    fits[i] = i == 0 ? fitter.fit(rows.linear_plans(), fitter.ends_of(1.0)) : fitter.fit(by_all_rows, ends);
+    fits[i] =
+        i == 0 ? fitter.fit(rows.linear_plans(), fitter.ends_of(1.0)) : fitter.fit(by_all_rows, fitter.ends_of_all());
   });
   const Index lags = std::max(fits[0].lags, fits[1].lags);
   for (Autoregression& each : fits) {
@@ -202,6 +209,12 @@ const LinearFits* linear_fits(const Dataset& data) {
   if (!has_linear_forecast(data)) return nullptr;
   const SeriesRows& rows = *data.series_rows();
   return &rows.linear_fits([&] { return fit_to(rows, data.description()); });
+}
+
+Autoregression fit_group(const Dataset& data, Index group, bool all_rows) {
+  const SeriesRows& rows = *data.series_rows();
+  LinearFitter fitter(rows, data.description(), group);
+  return fitter.fit(rows.plan_of_group(group, all_rows), all_rows ? fitter.ends_of_all() : fitter.ends_of(1.0));
 }
 
 }  // namespace penstock::training

@@ -15,5 +15,7 @@ struct LinearFits {
 
 /// Returns the linear forecast of a dataset; null if it has none. The first call fits it. Any thread may call this.
 const LinearFits* linear_fits(const Dataset& data);
+/// Returns a linear forecast chosen by one group alone and fitted to it: to its training part, or to all its rows.
+Autoregression fit_group(const Dataset& data, Index group, bool all_rows);
 
 }  // namespace penstock::training

@@ -1,7 +1,10 @@
+#include <algorithm>
 #include <array>
+#include <cmath>
 #include <memory>
 #include <numbers>
 #include <optional>
+#include <utility>
 
 #include "base/check.h"
 #include "base/last_used.h"
@@ -116,11 +119,33 @@ Evaluation evaluate_checked(const Model::Impl& model, const Dataset& data, const
   return result;
 }
 
+namespace {
+
+/// Evaluates series one by one, as some of them have forecasts of their own.
+Evaluation evaluate_series(const Model& model, const Dataset& data, const TrainOptions& options) {
+  const RowErrors found = held_out_errors(model, *data.series_rows(), options.execution);
+  const bool squares = resolve_loss(options.loss, Task::forecast) == Loss::mse;
+  const std::size_t width = found.errors.size() / std::max<std::size_t>(found.rows.size(), 1);
+  double sum = 0.0, count = 0.0;
+  Index scored = 0;
+  for (std::size_t i = 0, last = found.rows.size(); i < found.errors.size(); ++i) {
+    const auto error = static_cast<double>(found.errors[i]);
+    if (!std::isfinite(error)) continue;
+    sum += squares ? error * error : std::abs(error);
+    ++count;
+    scored += std::exchange(last, i / width) != i / width ? 1 : 0;
+  }
+  return {.loss = sum / std::max(count, 1.0), .scored = scored};
+}
+
+}  // namespace
+
 }  // namespace training
 
 Evaluation evaluate(const Model& model, const Dataset& data, const TrainOptions& options) {
   training::check_batches(options);
   training::check_same_data(model.impl().data, data.description());
+  if (!model.data().series.own_forecasts().empty()) return training::evaluate_series(model, data, options);
   return training::evaluate_checked(model.impl(), data, options);
 }
 

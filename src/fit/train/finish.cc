@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <utility>
+#include <vector>
 
 #include "forecast/heads.h"
 #include "penstock/data/dataset.h"
@@ -11,12 +12,20 @@ namespace penstock {
 Finished finish_training(Model& model, const Dataset& data, const FinishOptions& options, const Execution& execution) {
   Finished result;
   if (data.series_rows() != nullptr && data.held_out_steps() > 0) {
-    training::Heads heads(model);  // an error in fit_spread() undoes what shrink_correction() has done
-    if (options.shrink) result.share = shrink_correction(model, data, execution);
-    fit_spread(model, data, execution);
+    training::Heads heads(model);  // an error undoes what shrink_correction() has done
+    std::vector<Group>& groups = model.impl().data.series.groups;
+    const std::vector<Group> before = groups;
+    try {
+      if (options.shrink) result.share = shrink_correction(model, data, execution);
+      choose_own_forecasts(model, data, execution);
+      fit_spread(model, data, execution);
+    } catch (...) {
+      groups = before;
+      throw;
+    }
     heads.leave(result.share);
   }
-  result.changed = result.share < 1.0;
+  result.changed = result.share < 1.0 || !model.data().series.own_forecasts().empty();
   if (!options.filters || !data.description().labels_sequences()) return result;
   Model wider = add_filters(model, data, result.filter_shares, options.seed, execution);
   model = std::move(wider);
@@ -43,6 +52,7 @@ std::string describe_weight(const Finished& finished, bool trained) {
 
 void refit(Model& model, const Dataset& data, const Finished& finished, const Execution& execution) {
   refit_autoregression(model, data);
+  refit_own_forecasts(model, data);
   if (finished.filters) refit_filters(model, data, finished.filter_shares, execution);
 }
 

@@ -403,7 +403,7 @@ TrainResult train(Model& model, Dataset& data, const TrainOptions& options, cons
           "model must be one without filters, which are fitted once the layers are trained; "
           "continue_from() begins with its layers alone");
   training::check_same_data(model.impl().data, data.description());
-  model.impl().data.series.spread = {};  // of weights that are no more
+  model.impl().data.series.forget_forecasts();  // of weights that are no more
   require_about(!resume || !options.checkpoint_path.empty(), "checkpoint_path", " must be given to resume");
   const auto* const whole = data.labelled_passes();
   const Index length = whole != nullptr ? whole->longest() : options.length;

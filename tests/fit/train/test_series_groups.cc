@@ -13,6 +13,7 @@
 
 #include "base/random.h"
 #include "forecast/linear/autoregression.h"
+#include "nn/model/model_impl.h"
 #include "penstock/forecast/score.h"
 #include "penstock/train.h"
 #include "support/expect_error.h"
@@ -367,6 +368,46 @@ TEST_F(GroupModel, ASeriesThatTrainingDidNotSeeIsScaledByItsRows) {
   expect_error(ErrorCode::bad_input, "-:1:1: column \"shop\" names the series of a row, but the header has only",
                [&] { RowReader(trained.data(), "x,y", "-"); });
   expect_error(ErrorCode::bad_input, "-:3:1: column \"shop\": the value is missing", [&] { again.read(",1,2", row); });
+}
+
+TEST_F(GroupModel, ASeriesMayHaveAForecastOfItsOwn) {
+  Model trained = model();
+  const auto described = [](const Model& of, std::size_t group) {
+    return of.data().of_group(of.data().series.groups[group]);
+  };
+  EXPECT_FALSE(trained.of_series(described(trained, 1)));
+  const Autoregression own = {
+      .lags = 2, .weights = {0.5f, 1.0f, 1.5f, -0.5f, -1.0f, -1.5f}, .bias = {1.0f, 2.0f, 3.0f}};
+  trained.impl().data.series.groups[1].own = own;
+  trained.save(folder_.path("own.safetensors"));
+  const Model read = Model::load(folder_.path("own.safetensors"));
+  EXPECT_THAT(read.data().series.own_forecasts(), testing::ElementsAre("s2"));
+  EXPECT_FALSE(read.of_series(described(read, 0)));
+  const auto alone = read.of_series(described(read, 1));
+  ASSERT_TRUE(alone);
+  const std::vector<float> features = {0.25f, 0.0f, 1.0f, 0.0f, -0.5f, 0.0f};
+  std::vector<float> forecasts(9);
+  ModelState state = alone->state(1);
+  alone->forward(1, 3, features, forecasts, state);
+  const Column &input = alone->data().inputs[0], &target = alone->data().targets[0];
+  const auto in_target = [&](float x) { return target.normal(input.raw(static_cast<double>(x))); };
+  const double last = in_target(features[4]), before = in_target(features[2]);
+  for (std::size_t h = 0; h < 3; ++h) {
+    EXPECT_NEAR(forecasts[6 + h], last + own.bias[h] + own.weights[h] * (last - before), 1e-4);
+  }
+
+  // A reader makes a model of what the file describes, too.
+  DataDescription description = data_->description();
+  const auto refused = [&](const Autoregression& wrong, const std::string& message, bool from_last = true) {
+    description.series.groups[1].own = wrong;
+    expect_error(ErrorCode::invalid_argument, message,
+                 [&] { Model({.width = 8, .blocks = 1, .from_last = from_last}, description); });
+  };
+  refused(own, "from_last must be true for a model with series that have a forecast of their own", false);
+  refused({.lags = 3, .weights = own.weights, .bias = own.bias}, "own: weights must hold 9 values, not 6");
+  refused({.lags = 2, .weights = own.weights, .bias = {}}, "own: bias must hold 3 values, not 0");
+  refused({.lags = 70000, .weights = own.weights, .bias = own.bias}, "lags must be 0 to 65536, not 70000");
+  refused({.lags = 2, .weights = own.weights, .bias = own.bias, .effects = {1.0f}}, "own: effects must hold 0 values");
 }
 
 TEST_F(GroupModel, GroupsThatDoNotFitAreRefused) {

@@ -220,6 +220,7 @@ std::string run_summary(const RunEnd& end) {
   line(result.interrupted ? "stop" : "done", describe_end(end));
   line("best", describe_best(end));
   if (!result.members.empty()) line("weight", result.weight());
+  line("own", describe_own_forecasts(end.model.data()));
   if (result.last.skipped > 0)
     line("note", fmt::format("{} {} skipped: NaN or infinity", counted(result.last.skipped, "step"),
                              result.last.skipped == 1 ? "was" : "were"));

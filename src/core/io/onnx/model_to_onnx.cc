@@ -146,6 +146,13 @@ class ModelWriter {
     return fmt::format("{}: {}", scaled_ ? "In the units of the data" : "Normalised", fmt::join(titles, ", "));
   }
 
+  /// Series whose own forecasts are not in the file, where it serves many.
+  std::string other_forecasts() const {
+    const std::vector<std::string> names = data_.series.own_forecasts();
+    if (names.empty()) return {};
+    return fmt::format("; not for {}: give the group to export forecasts of their own", fmt::join(names, ", "));
+  }
+
   std::string add_input() {
     if (data_.vocabulary > 0) {
       graph_.input({"tokens", "int64", {"batch", "time"}, fmt::format("Tokens 0 to {}", data_.vocabulary - 1)});
@@ -180,7 +187,7 @@ class ModelWriter {
     graph_.output({"forecast",
                    scaled_ ? scaler.type() : "float",
                    {"batch", "time", std::to_string(data_.series.horizon), std::to_string(targets)},
-                   titled(data_.targets)},
+                   titled(data_.targets) + other_forecasts()},
                   y);
   }
 
@@ -208,6 +215,7 @@ class ModelWriter {
 }  // namespace io
 
 OnnxModel to_onnx(const Model& model, const OnnxOptions& options) {
+  if (const auto own = model.of_series(io::described(model.data(), options))) return to_onnx(*own, {});
   return io::ModelWriter(model.impl(), options).write();
 }
 

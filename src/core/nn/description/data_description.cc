@@ -37,6 +37,7 @@ DataDescription GroupDescriptions::of(const Group& group) const {
   DataDescription result = of_any_;
   result.inputs = with_scalings(std::move(result.inputs), group.inputs);
   result.targets = with_scalings(std::move(result.targets), group.targets);
+  result.series.own = group.own;
   const auto endings = endings_.find(group.name);
   if (endings != endings_.end()) result.series.spread.endings = endings->second;
   return result;

@@ -1,6 +1,8 @@
 #pragma once
 
+#include "penstock/description/series.h"
 #include "penstock/fixed_branch.h"
+#include "penstock/model.h"
 
 namespace penstock::nn {
 
@@ -10,11 +12,16 @@ class LinearBranch final : public FixedBranch {
  public:
   using FixedBranch::FixedBranch;
 
+  static constexpr Index most_lags = 65536;
+
   bool precedes_layers() const override { return true; }
   Index past_rows() const override { return fields().lags; }
   void check(const ModelSpec& spec, const DataDescription& data) const override;
   double parameter_count(const DataDescription& data) const override;
   void add_to(GraphBuilder& builder, const DataDescription& data, graph::ValueId outputs) const override;
 };
+
+/// Sets the linear forecast of a model with a branch for as many lags.
+void set_linear(Model::Impl& model, const Autoregression& linear);
 
 }  // namespace penstock::nn

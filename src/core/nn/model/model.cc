@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "nn/enough_memory.h"
+#include "nn/fixed/linear_branch.h"
 #include "nn/model/initialise.h"
 #include "nn/model/model_graph.h"
 #include "nn/model/model_impl.h"
@@ -176,6 +177,20 @@ Model::Impl& Model::refuse_moved_from() {
 
 const ModelSpec& Model::spec() const { return impl().spec; }
 const DataDescription& Model::data() const { return impl().data; }
+std::optional<Model> Model::of_series(const DataDescription& series) const {
+  const Autoregression& own = series.series.own;
+  if (own.lags == 0) return std::nullopt;
+  // Layers of the least size whose weights are all 0 leave the linear forecast alone.
+  const ModelSpec spec{.width = 1,
+                       .blocks = 1,
+                       .from_last = true,
+                       .branch = fixed_branch({.lags = own.lags, .known_effects = series.reads_ahead()})};
+  DataDescription data = series;
+  data.series.own = {};  // this model's only forecast
+  Model model(std::make_unique<Impl>(spec, data));
+  nn::set_linear(*model.impl_, own);
+  return model;
+}
 void Model::allow_negative() {
   for (Column& target : impl().data.targets) target.non_negative = false;
 }

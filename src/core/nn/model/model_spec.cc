@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/quote.h"
+#include "nn/fixed/linear_branch.h"
 #include "nn/model/model_graph.h"
 #include "plan/cell_table.h"
 
@@ -52,6 +53,20 @@ void check_scalings(const Group& group, const std::vector<Scaling>& scalings, co
   }
 }
 
+void check_own(const Autoregression& own, const DataDescription& data) {
+  check_range("lags", own.lags, 0, LinearBranch::most_lags);
+  const auto check = [](const char* name, const std::vector<float>& values, Index size) {
+    require(static_cast<Index>(values.size()) == size, "own: {} must hold {} values, not {}", name, size,
+            values.size());
+    require(std::ranges::all_of(values, [](float value) { return std::isfinite(value); }), "own: {} must be finite",
+            name);
+  };
+  check("weights", own.weights, own.lags * data.output_size());
+  check("bias", own.bias, own.lags > 0 ? data.output_size() : 0);
+  const auto effects = static_cast<Index>(data.inputs.size() * data.targets.size());
+  check("effects", own.effects, own.effects.empty() || !data.reads_ahead() || own.lags == 0 ? 0 : effects);
+}
+
 void check_groups(const DataDescription& data) {
   require(data.series.group_column.empty() == data.series.groups.empty(),
           "groups must go with the column that names them");
@@ -59,6 +74,7 @@ void check_groups(const DataDescription& data) {
   for (const Group& group : data.series.groups) {
     check_scalings(group, group.inputs, data.inputs);
     check_scalings(group, group.targets, data.targets);
+    check_own(group.own, data);
   }
 }
 
@@ -142,6 +158,8 @@ void check_spec(const ModelSpec& spec, const DataDescription& data) {
   check_data(data);
   require(!spec.from_last || (data.task == Task::forecast && !changes_of(data).columns.empty()),
           "from_last must be false for a model that forecasts none of its inputs");
+  require(spec.from_last || data.series.own_forecasts().empty(),
+          "from_last must be true for a model with series that have a forecast of their own");
   check_range("members", spec.members, 1, most_members);
   if (spec.branch) spec.branch->check(spec, data);
   const double parameters = count(spec, data);

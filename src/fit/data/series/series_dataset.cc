@@ -69,7 +69,13 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
   const SeriesRows* series_rows() const override { return this; }
   const training::LinearPlans& linear_plans() const override { return plan_.linear; }
   training::LinearPlans plan_by_all_rows() const override {
-    return data::plan_again(plan_, table(), table_rows(), source_.options, source_.columns);
+    return data::plan_again(plan_, table(), table_rows(), source_.options, source_.columns, SeriesPart::all);
+  }
+  training::LinearPlans plan_of_group(Index group, bool all_rows) const override {
+    SeriesTable own = table_rows();
+    std::erase_if(own.segments, [&](const Segment& segment) { return segment.group != group; });
+    const data::SeriesPart part = all_rows ? SeriesPart::all : SeriesPart::training;
+    return data::plan_again(plan_, table(), own, source_.options, source_.columns, part, source_.options.season);
   }
   int threads() const override { return resolve_threads(source_.options.threads); }
 

@@ -226,7 +226,7 @@ FittedColumn fit_column(const SeriesTable& series, const OpenTable& table, std::
   } else {
     result.column.name = name;
     for (const auto& values : pooled) {
-      const Column column = fit_column(name, values, table.header().source());
+      const Column column = values.empty() ? Column() : fit_column(name, values, table.header().source());
       result.groups.push_back({column.mean, column.scale});
     }
   }
@@ -271,13 +271,14 @@ SeriesPlan plan_series(const OpenTable& table, const SeriesTable& series, const 
 }
 
 training::LinearPlans plan_again(const SeriesPlan& first, const OpenTable& table, const SeriesTable& series,
-                                 const SeriesOptions& options, const SeriesColumns& columns) {
-  SeriesPlanner planner(table, series, columns, SeriesPart::all, options);
+                                 const SeriesOptions& options, const SeriesColumns& columns, SeriesPart part,
+                                 std::optional<Index> season) {
+  SeriesPlanner planner(table, series, columns, part, options);
   training::LinearPlans result = first.linear;
   planner.for_each_target(columns, [&](std::size_t c) {
     if (!result[c]) return;
     const std::size_t position = columns.targets[c];
-    result[c] = planner.choose(position, first.logarithms[position], first.linear[c]->choice.season);
+    result[c] = planner.choose(position, first.logarithms[position], season.value_or(first.linear[c]->choice.season));
   });
   return result;
 }

@@ -45,8 +45,10 @@ struct SeriesPlan {
 SeriesPlan plan_series(const OpenTable& table, const SeriesTable& series, const SeriesOptions& options,
                        const SeriesColumns& columns, const DataDescription* origin);
 
-/// The linear forecasts of `first`, chosen anew by all rows, of the same columns by logarithms and the same season.
+/// The linear forecasts of `first`, chosen anew by a part of these segments, of the same columns by logarithms.
+/// `season`: 0 if it is to be found; empty: that of `first`.
 training::LinearPlans plan_again(const SeriesPlan& first, const OpenTable& table, const SeriesTable& series,
-                                 const SeriesOptions& options, const SeriesColumns& columns);
+                                 const SeriesOptions& options, const SeriesColumns& columns, SeriesPart part,
+                                 std::optional<Index> season = std::nullopt);
 
 }  // namespace penstock::data

@@ -52,13 +52,16 @@ void forecast_segment(const Model& model, const SeriesRows& series, const Segmen
                       const Execution& execution, const ForecastSink& sink) {
   constexpr Index most_steps = 1024;  // of one call: bounds the memory, and fills the matrix products
   const Index inputs = model.data().input_size(), outputs = model.data().output_size();
+  const bool has_own = segment.group >= 0 && model.data().series.groups[segment.group].own.lags > 0;
+  const auto own = has_own ? model.of_series(SegmentDescriptions(model.data()).of(segment)) : std::nullopt;
+  const Model& answers = own ? *own : model;
   std::vector<float> forecasts;
-  ModelState state = model.state(1);
+  ModelState state = answers.state(1);
   for (Index row = segment.first; row < segment.end;) {
     stop_if_asked();
     const Index steps = std::min(most_steps, segment.end - row);
     forecasts.resize(static_cast<std::size_t>(steps * outputs));
-    model.forward(1, steps, series.inputs().subspan(row * inputs, steps * inputs), forecasts, state, execution);
+    answers.forward(1, steps, series.inputs().subspan(row * inputs, steps * inputs), forecasts, state, execution);
     for (Index i = 0; i < steps; ++i, ++row) {
       if (row >= first) sink(row, std::span<const float>(forecasts).subspan(i * outputs, outputs));
     }

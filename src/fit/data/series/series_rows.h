@@ -63,6 +63,8 @@ class SeriesRows {
   virtual const LinearPlans& linear_plans() const = 0;
   /// Returns the linear forecast as it is chosen by all rows.
   virtual LinearPlans plan_by_all_rows() const = 0;
+  /// Returns the linear forecast of one group alone, chosen by its training part or by all its rows.
+  virtual LinearPlans plan_of_group(Index group, bool all_rows) const = 0;
   /// Returns the number of threads that fit it.
   virtual int threads() const = 0;
   /// Dataset::validation(). With a linear forecast, each row of a batch is led in by `past_rows` or more of the rows

@@ -419,10 +419,13 @@ void share_out(ManySeries z, const Beginnings& beginnings, const RawValue& raw, 
 
 }  // namespace
 
-double LinearForecast::at(std::span<const double> z, Index row, Index ahead) const {
-  double sum = bias[ahead - 1];
-  for (Index k = 0; k < lags; ++k) sum += weights[k * horizon + ahead - 1] * z[row - k];
-  return sum;
+void LinearForecast::forecast_from(std::span<const double> z, Index row, std::span<double> forecasts) const {
+  std::ranges::copy(bias, forecasts.begin());
+  for (Index k = 0; k < lags; ++k) {
+    const double* const of_lag = weights.data() + k * horizon;
+    const double value = z[row - k];
+    for (Index h = 0; h < horizon; ++h) forecasts[h] += of_lag[h] * value;
+  }
 }
 
 LinearChoice choose_linear_forecast(ManySeries z, Index horizon, Index season, Index longest_season,

@@ -38,11 +38,13 @@ double log_error_behind(ManySeries z, double share, const LinearForecast& foreca
   const Index most = std::clamp(static_cast<Index>(z.size()), most_origins, most_origins_of_many);
   const Index stride = std::max<Index>(1, (count_of(origins) + most - 1) / most);
   double sum = 0.0, count = 0.0;
+  std::vector<double> forecasts(static_cast<std::size_t>(forecast.horizon));
   visit(origins, stride, [&](std::size_t series, Index row) {
     const auto rows = static_cast<Index>(z[series].size());
+    forecast.forecast_from(z[series], row, forecasts);
     for (Index ahead = 1; ahead <= forecast.horizon && row + ahead < rows; ++ahead) {
-      const double error = raw(series, row + ahead, forecast.at(z[series], row, ahead)) -
-                           raw(series, row + ahead, z[series][row + ahead]);
+      const double error =
+          raw(series, row + ahead, forecasts[ahead - 1]) - raw(series, row + ahead, z[series][row + ahead]);
       sum += error * error;
       ++count;
     }

@@ -22,8 +22,14 @@ struct LinearForecast {
   std::vector<double> weights;  ///< [lags, horizon], the current row first
   std::vector<double> bias;     ///< [horizon]
 
-  /// The forecast `ahead` (from 1) of row `row`, which has lags - 1 rows before it.
-  double at(std::span<const double> z, Index row, Index ahead) const;
+  /// The forecasts [horizon] from a row that has lags - 1 rows before it.
+  void forecast_from(std::span<const double> z, Index row, std::span<double> forecasts) const;
+  /// The forecast `ahead` rows (from 1) behind that row.
+  double at(std::span<const double> z, Index row, Index ahead) const {
+    std::vector<double> forecasts(static_cast<std::size_t>(horizon));
+    forecast_from(z, row, forecasts);
+    return forecasts[static_cast<std::size_t>(ahead - 1)];
+  }
 };
 
 /// A weighted mean of forecasts with the same horizon.

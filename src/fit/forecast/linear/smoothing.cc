@@ -15,14 +15,6 @@ SmoothingState::SmoothingState(const Smoothing& smoothing, Index one) {
   if (one >= first_season) seasons_[one - first_season] = 1.0;
 }
 
-double SmoothingState::see(const Smoothing& smoothing, Index row, double value) {
-  const double error = value - expected(row, Ahead().next(smoothing));
-  level_ = smoothing.growth * level_ + smoothing.damping * trend_ + smoothing.level * error;
-  trend_ = smoothing.damping * trend_ + smoothing.trend * error;
-  if (!seasons_.empty()) seasons_[of_season(row)] += smoothing.season * error;
-  return error;
-}
-
 void SmoothingState::add(double factor, const SmoothingState& other) {
   level_ += factor * other.level_;
   trend_ += factor * other.trend_;
@@ -35,7 +27,7 @@ FirstState::FirstState(const Smoothing& smoothing, Index rows)
   for (std::size_t i = 0; i < walks; ++i) {
     SmoothingState state(smoothing, static_cast<Index>(i));
     std::vector<double>& errors = errors_.emplace_back();
-    for (Index row = 0; row < rows; ++row) errors.push_back(state.see(smoothing, row, 0.0));
+    for (Index row = 0; row < rows; ++row) errors.push_back(state.see(smoothing, 0.0));
   }
   factor_.assign(n * n, 0.0);
   for (std::size_t i = 0; i < n; ++i) {
@@ -81,19 +73,19 @@ LinearForecast smooth(const Smoothing& smoothing, Index lags, Index horizon) {
   std::vector<SmoothingState> last;  // of walks from each unit through zeros
   for (Index one = 0; one < smoothing.states(); ++one) {
     SmoothingState& state = last.emplace_back(smoothing, one);
-    for (Index row = 0; row < lags; ++row) state.see(smoothing, row, 0.0);
+    for (Index row = 0; row < lags; ++row) state.see(smoothing, 0.0);
   }
   std::vector<double> errors(static_cast<std::size_t>(lags));
   // The weight of a row is the forecast of a series that is 1 in this row and 0 elsewhere.
   for (Index one = 0; one < lags; ++one) {
     SmoothingState state(smoothing);
-    for (Index row = 0; row < lags; ++row) errors[row] = state.see(smoothing, row, row == one ? 1.0 : 0.0);
+    for (Index row = 0; row < lags; ++row) errors[row] = state.see(smoothing, row == one ? 1.0 : 0.0);
     const std::vector<double> numbers = first.solve(errors);
     for (std::size_t i = 0; i < numbers.size(); ++i) state.add(numbers[i], last[i]);
     Ahead ahead;
     for (Index h = 0; h < horizon; ++h) {
       ahead = ahead.next(smoothing);
-      const double weight = state.expected(lags + h, ahead);
+      const double weight = state.expected(h, ahead);
       forecast.weights[(lags - 1 - one) * horizon + h] = weight;
       forecast.bias[h] -= weight * smoothing.zero;
     }

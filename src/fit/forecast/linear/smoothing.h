@@ -39,20 +39,33 @@ class SmoothingState {
   /// All zeros, but for a 1 at place `one` of the free numbers if that is not negative.
   explicit SmoothingState(const Smoothing& smoothing, Index one = -1);
 
-  /// The value that is expected in a row.
-  double expected(Index row, const Ahead& ahead) const {
-    return ahead.growth * level_ + ahead.trends * trend_ + (seasons_.empty() ? 0.0 : seasons_[of_season(row)]);
+  /// The value that is expected so many rows behind the next one.
+  double expected(Index behind, const Ahead& ahead) const {
+    return ahead.growth * level_ + ahead.trends * trend_ + (seasons_.empty() ? 0.0 : seasons_[of_season(behind)]);
   }
-  /// Updates the state by a row, whose value counts from the smoothing's zero. Returns the forecast error, value -
-  /// forecast.
-  double see(const Smoothing& smoothing, Index row, double value);
+  /// Updates the state by the next row, whose value counts from the smoothing's zero. Returns the forecast error, value
+  /// - forecast.
+  double see(const Smoothing& smoothing, double value) {
+    const double error = value - expected(0, Ahead().next(smoothing));
+    level_ = smoothing.growth * level_ + smoothing.damping * trend_ + smoothing.level * error;
+    trend_ = smoothing.damping * trend_ + smoothing.trend * error;
+    if (!seasons_.empty()) {
+      seasons_[next_] += smoothing.season * error;
+      next_ = of_season(1);
+    }
+    return error;
+  }
   void add(double factor, const SmoothingState& other);
 
  private:
-  std::size_t of_season(Index row) const { return static_cast<std::size_t>(row) % seasons_.size(); }
+  std::size_t of_season(Index behind) const {
+    const std::size_t season = next_ + static_cast<std::size_t>(behind);
+    return season < seasons_.size() ? season : season % seasons_.size();
+  }
 
   double level_ = 0.0, trend_ = 0.0;
   std::vector<double> seasons_;
+  std::size_t next_ = 0;  // season of the next row
 };
 
 /// Finds the state before the first of some rows that makes the squares of errors in all of them least.

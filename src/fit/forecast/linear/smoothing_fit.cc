@@ -87,21 +87,21 @@ bool add_squares(const Smoothing& smoothing, std::span<const double> z, Squares&
   if (!first.is_solvable()) return false;
   SmoothingState walk(smoothing);
   std::vector<double> errors;
-  for (Index row = 0; row < rows; ++row) errors.push_back(walk.see(smoothing, row, z[row] - smoothing.zero));
+  for (Index row = 0; row < rows; ++row) errors.push_back(walk.see(smoothing, z[row] - smoothing.zero));
   const std::vector<double> numbers = first.solve(errors);
   SmoothingState state(smoothing);
   for (std::size_t i = 0; i < numbers.size(); ++i) {
     state.add(numbers[i], SmoothingState(smoothing, static_cast<Index>(i)));
   }
+  std::vector<Ahead> aheads;
+  for (Index h = 0; h < horizon; ++h) aheads.push_back((h == 0 ? Ahead() : aheads.back()).next(smoothing));
   for (Index row = 0; row < rows; ++row) {
-    Ahead ahead;
     for (Index h = 0; h < horizon && row + h < rows; ++h) {
-      ahead = ahead.next(smoothing);
-      const double error = z[row + h] - smoothing.zero - state.expected(row + h, ahead);
+      const double error = z[row + h] - smoothing.zero - state.expected(h, aheads[h]);
       squares.sums[h] += error * error;
       ++squares.counts[h];
     }
-    state.see(smoothing, row, z[row] - smoothing.zero);
+    state.see(smoothing, z[row] - smoothing.zero);
   }
   return true;
 }
