@@ -47,7 +47,7 @@ InputMatrix::InputMatrix(const Recurrence& shape, const Target& target, bool cle
   const SequenceStrides by_row{steps_ * width, width};
   const SequenceStrides x = strides_or(shape.x_strides, by_row), dx = strides_or(shape.dx_strides, x);
   const bool by_rows =
-      (rows == 1 || x.row == steps_ * x.step) && (steps_ == 1 ? rows == 1 || x.row >= width : x.step >= width);
+      steps_ == 1 ? rows == 1 || x.row >= width : (rows == 1 || x.row == steps_ * x.step) && x.step >= width;
   const bool by_steps = steps_ > 1 && rows > 1 && x.step == rows * x.row && x.row >= width;
   const std::size_t bytes = padded(static_cast<std::size_t>(target.positions() * width) * size_of(target.dtype));
   strides_ = x;

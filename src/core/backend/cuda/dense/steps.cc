@@ -104,22 +104,34 @@ void StepForward::run(const DenseForwardArguments& call, Index steps, DeviceAddr
   const Places at = places();
   DenseStepForwardArguments arguments{};
   arguments.call = call;
-  arguments.products = device_pointer<const float>(workspace + at.products);
-  arguments.state = device_pointer<float>(workspace + at.state);
-  arguments.operand = device_pointer<char>(workspace + at.operand);
+  float* const state = device_pointer<float>(workspace + at.state);
+  char* const operand = device_pointer<char>(workspace + at.operand);
   const auto apply = [&](Index step, std::size_t phase) {
     arguments.step = static_cast<int>(step), arguments.phase = static_cast<int>(phase);
     kernel_->launch(launch_, arguments, stream);
   };
   const auto recurrent = reinterpret_cast<DeviceAddress>(call.recurrent);
-  apply(kBeforeFirstStep, 0);
+  const auto state_in = reinterpret_cast<DeviceAddress>(call.state_in);
+  const bool from_zeros = state_in == 0 && phases_.size() == 1;  // then the first product is zeros
+  const bool reads_state = problem_.storage == plan::Storage::f32 && state_in != 0 && state_in % 16 == 0;
+  arguments.before = call.state_in;
+  arguments.operand = operand;
+  if (!from_zeros && !reads_state) apply(kBeforeFirstStep, 0);
   for (Index step = 0; step < steps; ++step) {
+    const bool last = step + 1 == steps;
+    arguments.before = step == 0 ? call.state_in : state;
+    arguments.after = last && call.state_out != nullptr ? call.state_out : state;
     for (std::size_t phase = 0; phase < phases_.size(); ++phase) {
-      phases_[phase].run(workspace + at.operand, recurrent, workspace + at.products, workspace + at.multiply, stream);
+      const bool first = step == 0 && phase == 0;
+      if (last && phase + 1 == phases_.size()) arguments.operand = nullptr;
+      arguments.products = first && from_zeros ? nullptr : device_pointer<const float>(workspace + at.products);
+      if (arguments.products != nullptr) {
+        const DeviceAddress factor = first && reads_state ? state_in : workspace + at.operand;
+        phases_[phase].run(factor, recurrent, workspace + at.products, workspace + at.multiply, stream);
+      }
       apply(step, phase);
     }
   }
-  if (call.state_out != nullptr) apply(kAfterLastStep, 0);
 }
 
 StepBackward::StepBackward(Device& device, const plan::GpuDenseProblem& problem, const plan::GpuDensePlan& plan)

@@ -12,11 +12,11 @@ namespace {
 
 constexpr int kRowGroups = 16;
 constexpr Index kRowsOfASplit = 64;  // at least, lest adding up the splits takes longer than they do
-constexpr int kSumAccess = 8;
+constexpr int kMostColumns = 4;      // of a thread
 
 int vector_of(const ColumnSums& sums) {
   const int size = plan::size_of(sums.storage);
-  int vector = std::max(1, std::min(sums.alignment, kSumAccess) / size);
+  int vector = std::clamp(sums.alignment / size, 1, kMostColumns);
   while (sums.columns % vector != 0) vector /= 2;
   return vector;
 }

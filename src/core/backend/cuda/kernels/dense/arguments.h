@@ -76,14 +76,15 @@ struct DenseChipBackwardArguments {
 };
 
 /// Launches of the kernels below that are of no step.
-enum { kBeforeFirstStep = -1, kAfterLastStep = -2 };
+constexpr int kBeforeFirstStep = -1;
 
 /// One launch of the kernels that apply the cell between the matrix products of a step.
 struct DenseStepForwardArguments {
   DenseForwardArguments call;
   const float* products;  // [B, heads, G, D] R h; of the gates of a second phase R times its operand
-  float* state;           // [S, B, H] before the step, and after it
-  char* operand;          // [B, H] in the storage: what the next product multiplies
+  const float* before;    // [S, B, H] states before the step, or null for zeros
+  float* after;           // [S, B, H] states after it; may be `before`
+  char* operand;          // [B, H] in the storage: what the next product multiplies, or null if there is none
   int step;
   int phase;  // 1: of a cell with two phases, the second one
 };

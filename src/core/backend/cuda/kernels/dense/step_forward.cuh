@@ -3,19 +3,13 @@
 
 #include "backend/cuda/kernels/dense/step.cuh"
 
-/// The states before the first step, and h as the first product wants it.
-PENSTOCK_DEVICE void Begin(const DenseStepForwardArguments& args, const Place& p) {
-  const Index of_state = (Index)args.call.rows.rows * args.call.hidden;
-  for (int k = 0; k < kStates; ++k) {
-    const float value = args.call.state_in != nullptr ? args.call.state_in[k * of_state + p.state] : 0.0f;
-    args.state[k * of_state + p.state] = value;
-    if (k == 0) StoreOne(args.operand + p.state * kBytes, value);
-  }
+/// Returns state k before the step.
+PENSTOCK_DEVICE float Before(const DenseStepForwardArguments& args, const Place& p, int k) {
+  return args.before != nullptr ? args.before[(Index)k * args.call.rows.rows * args.call.hidden + p.state] : 0.0f;
 }
 
-PENSTOCK_DEVICE void Finish(const DenseStepForwardArguments& args, const Place& p) {
-  const Index of_state = (Index)args.call.rows.rows * args.call.hidden;
-  for (int k = 0; k < kStates; ++k) args.call.state_out[k * of_state + p.state] = args.state[k * of_state + p.state];
+PENSTOCK_DEVICE void WriteAfter(const DenseStepForwardArguments& args, const Place& p, int k, float value) {
+  args.after[(Index)k * args.call.rows.rows * args.call.hidden + p.state] = value;
 }
 
 /// Writes the tape of a step for the backward pass.
@@ -53,32 +47,32 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   const Place p = Place::here(call.rows, call.hidden);
   if (!p.exists()) return;  // with means, of all threads of the block
   const int step = args.step, last_phase = DenseCell::two_phases ? 1 : 0;
-  if (step == kBeforeFirstStep) return Begin(args, p);
-  if (step == kAfterLastStep) return Finish(args, p);
+  if (step == kBeforeFirstStep) return StoreOne(args.operand + p.state * kBytes, Before(args, p, 0));
   if (step >= p.row.length) {
-    if (step >= p.row.padded || args.phase != last_phase) return;
+    if (args.phase != last_phase) return;
+    for (int k = 0; k < kStates && args.before != args.after; ++k) WriteAfter(args, p, k, Before(args, p, k));
+    if (step >= p.row.padded) return;
     StoreOne(p.at(call.y, step, 0, call.hidden), 0.0f);
     WriteStates(call, p, step, [](int) { return 0.0f; });
     return;
   }
-  const Index of_state = (Index)call.rows.rows * call.hidden;
   const bool reset = p.resets(call.rows, step);
   Real wx[kGates], rh[kGates], prev[kStates], next[kStates], operand;
   for (int g = 0; g < kGates; ++g) {
     const bool known = g < DenseCell::first_gates || args.phase == last_phase;
-    const float product = reset || !known ? 0.0f : args.products[p.gate(g, call.hidden)];
+    const float product = reset || !known || args.products == nullptr ? 0.0f : args.products[p.gate(g, call.hidden)];
     wx[g] = Real(LoadOne(p.at(call.wx, step, g, call.hidden)) + BiasAt(call.bias_ih, g, call.hidden, p.channel));
     rh[g] = Real(product + BiasAt(call.bias_hh, g, call.hidden, p.channel));
   }
-  for (int k = 0; k < kStates; ++k) prev[k] = Real(reset ? 0.0f : args.state[k * of_state + p.state]);
+  for (int k = 0; k < kStates; ++k) prev[k] = Real(reset ? 0.0f : Before(args, p, k));
   Learnt learnt;
   learnt.read(call.learnt, call.hidden, p.channel);
   ApplyCell<Rule>(wx, rh, prev, learnt, next, operand);
   if (!p.writes) return;
   if (args.phase != last_phase) return StoreOne(args.operand + p.state * kBytes, operand.value);
   Keep(call, p, step, wx, rh, prev);
-  for (int k = 0; k < kStates; ++k) args.state[k * of_state + p.state] = next[k].value;
-  StoreOne(args.operand + p.state * kBytes, next[0].value);
+  for (int k = 0; k < kStates; ++k) WriteAfter(args, p, k, next[k].value);
+  if (args.operand != nullptr) StoreOne(args.operand + p.state * kBytes, next[0].value);
   StoreOne(p.at(call.y, step, 0, call.hidden), next[0].value);
   WriteStates(call, p, step, [&](int k) { return next[k].value; });
 }

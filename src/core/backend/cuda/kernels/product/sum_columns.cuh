@@ -41,6 +41,7 @@ extern "C" __global__ void __launch_bounds__(32 * kGroups, 1)
   for (int i = threadIdx.x; i < kTileColumns && tile * kTileColumns + i < args.columns; i += 32 * kGroups) {
     const int at = tile * kTileColumns + i;
     float all[1] = {0.0f};
+#pragma unroll 8
     for (int from = 0; from < args.splits; ++from) all[0] += __ldcg(&args.partial[(Index)from * args.columns + at]);
     Vector<Result, 1>::of(all).store(args.sums + (Index)at * Result::bytes);
   }
