@@ -102,7 +102,7 @@ CallWork work_of(const ModelSpec& spec, const DataDescription& data, const Devic
   const bool step = !execution.device.is_cuda() && !question.training && question.rows == 1 && question.steps == 1;
   target.flags.set(CallFlag::step, step);
   TrainingShape shape;
-  shape.loss = data.task == Task::forecast ? ops::LossKind::mse : ops::LossKind::cross_entropy;
+  shape.loss = data.task == Task::forecast ? LossKind::mse : LossKind::cross_entropy;
   work.graphs.push_back(question.training ? training_graph(spec, data, shape, target)
                                           : forward_graph(spec, data, target));
   // Copies: inputs, and for a forward pass the outputs.

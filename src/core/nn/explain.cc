@@ -115,7 +115,7 @@ std::vector<PlanReport> explain(const Model& model, Index rows, Index steps, boo
   const DataDescription& data = model.impl().data;
   if (!training) return nn::explain_nodes(nn::forward_graph(spec, data, target), target, machine);
   nn::TrainingShape shape;
-  shape.loss = data.task == Task::forecast ? ops::LossKind::mse : ops::LossKind::cross_entropy;
+  shape.loss = data.task == Task::forecast ? LossKind::mse : LossKind::cross_entropy;
   return nn::explain_nodes(nn::training_graph(spec, data, shape, target), target, machine);
 }
 

@@ -483,7 +483,7 @@ std::vector<TunedWork> tune(const Model& model, Index rows, Index steps, bool tr
   const ModelSpec& spec = model.impl().spec;
   const DataDescription& data = model.impl().data;
   nn::TrainingShape shape;
-  shape.loss = data.task == Task::forecast ? ops::LossKind::mse : ops::LossKind::cross_entropy;
+  shape.loss = data.task == Task::forecast ? LossKind::mse : LossKind::cross_entropy;
   graph::Graph graph = training ? nn::training_graph(spec, data, shape, target) : nn::forward_graph(spec, data, target);
   const std::vector<std::shared_ptr<const graph::Program>> programs = {
       std::make_shared<const graph::Program>(std::move(graph), target)};

@@ -25,7 +25,7 @@ namespace {
 /// Programs for the shapes of held-out batches, and the memory that they work in.
 class Scorer {
  public:
-  Scorer(const Model::Impl& model, ops::LossKind loss, const Execution& execution)
+  Scorer(const Model::Impl& model, LossKind loss, const Execution& execution)
       : model_(model),
         loss_(loss),
         execution_(execution),
@@ -34,13 +34,13 @@ class Scorer {
         batch_(queue_),
         status_(queue_, static_cast<std::size_t>(ops::StatusLayout::bytes(0))),
         copied_(queue_) {
-    const ops::StepState state = ops::first_step_state(1.0f);
+    const StepState state = ops::first_step_state(1.0f);
     status_.zero();
     status_.upload(&state, sizeof state);
   }
 
   /// Returns the loss of a batch; continues from the state of the one before if the batch continues it.
-  ops::LossSums score(const Example& example) {
+  LossSums score(const Example& example) {
     start_state(example);
     batch_.reserve(example);
     batch_.start_upload(example, staging_, copied_);
@@ -53,7 +53,7 @@ class Scorer {
     workspace.refresh(call);
     workspace.run(call);
     std::swap(state_[0], state_[1]);
-    ops::StepState state;
+    StepState state;
     status_.download(&state, sizeof state);
     return state.loss;
   }
@@ -79,7 +79,7 @@ class Scorer {
   }
 
   const Model::Impl& model_;
-  ops::LossKind loss_;
+  LossKind loss_;
   Execution execution_;
   std::shared_ptr<graph::Weights> weights_;
   ops::Queue& queue_;
@@ -97,7 +97,7 @@ class Scorer {
 Evaluation evaluate_checked(const Model::Impl& model, const Dataset& data, const TrainOptions& options) {
   const Loss loss = resolve_loss(options.loss, model.data.task);
   Example example;
-  ops::LossSums total = {};
+  LossSums total = {};
   Scorer scorer(model, kind_of(loss), options.execution);
   const SeriesRows* const series = data.series_rows();
   const Index past_rows = model.spec.branch ? model.spec.branch->past_rows() : 0;

@@ -9,28 +9,28 @@ namespace {
 constexpr double least_loss_scale = 1.0, greatest_loss_scale = 16777216.0;
 constexpr Index loss_scale_growth_steps = 2000;
 
-static_assert(static_cast<int>(ops::OptimizerKind::sgd) == static_cast<int>(Optimizer::sgd), "one order of optimisers");
-static_assert(static_cast<int>(ops::LossKind::mae) + 1 == static_cast<int>(Loss::mae), "one order of losses");
+static_assert(static_cast<int>(OptimizerKind::sgd) == static_cast<int>(Optimizer::sgd), "one order of optimisers");
+static_assert(static_cast<int>(LossKind::mae) + 1 == static_cast<int>(Loss::mae), "one order of losses");
 
-ops::OptimizerKind kind_of(Optimizer optimizer) { return static_cast<ops::OptimizerKind>(optimizer); }
+OptimizerKind kind_of(Optimizer optimizer) { return static_cast<OptimizerKind>(optimizer); }
 
 }  // namespace
 
 OptimizerState::OptimizerState(const TrainOptions& options, const nn::ParameterLayout& layout) {
   const std::vector<float> zeros(static_cast<std::size_t>(layout.size()), 0.0f);
-  if (ops::moments_of(kind_of(options.optimizer)) > 1) {
+  if (moments_of(kind_of(options.optimizer)) > 1) {
     slots = {{"first_moment", zeros}, {"second_moment", zeros}};
   } else {
     slots = {{"momentum", zeros}};
   }
 }
 
-ops::LossKind kind_of(Loss resolved) { return static_cast<ops::LossKind>(static_cast<int>(resolved) - 1); }
+LossKind kind_of(Loss resolved) { return static_cast<LossKind>(static_cast<int>(resolved) - 1); }
 
 nn::TrainingShape training_shape(const TrainOptions& options, Loss loss, Index training_steps) {
   const bool adam = options.optimizer == Optimizer::adamw;
   nn::TrainingShape shape;
-  ops::StepRules& rules = shape.rules;
+  StepRules& rules = shape.rules;
   rules.learning_rate = options.learning_rate;
   rules.warmup = options.warmup;
   rules.final_rate = options.final_rate;

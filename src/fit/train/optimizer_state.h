@@ -22,7 +22,7 @@ struct OptimizerState {
   std::vector<Slot> slots;
 };
 
-ops::LossKind kind_of(Loss resolved);
+LossKind kind_of(Loss resolved);
 
 /// Returns the part of a training step that the options decide. `training_steps`: scored steps in one pass over the
 /// data, or 0.

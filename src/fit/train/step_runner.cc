@@ -15,7 +15,7 @@ constexpr std::size_t steps_ahead = 4;
 }  // namespace
 
 StepRunner::StepRunner(Model::Impl& model, const nn::TrainingShape& training, const Execution& execution,
-                       OptimizerState& optimizer, const ops::StepState& state, std::vector<float> carried,
+                       OptimizerState& optimizer, const StepState& state, std::vector<float> carried,
                        Index carried_rows)
     : model_(model),
       training_(training),
@@ -111,7 +111,7 @@ void StepRunner::submit(const Example& example, bool carry, double time_fraction
   Shape& shape = shape_for(target);
   graph::Workspace& workspace = *shape.workspace;
   ops::Call call = batch_.call(example, execution_);
-  call.device_seed = &static_cast<const ops::StepState*>(status_.data())->dropout_seed;
+  call.device_seed = &static_cast<const StepState*>(status_.data())->dropout_seed;
   bind(workspace);
   workspace.observe(observer_);
   workspace.refresh(call);

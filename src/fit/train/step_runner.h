@@ -15,7 +15,7 @@ namespace penstock::training {
 
 /// Result of one training step.
 struct StepResult {
-  ops::StepState state = {};                  ///< Behind the step
+  StepState state = {};                       ///< Behind the step
   std::vector<std::int64_t> saturation = {};  ///< Two numbers of each recurrent layer (ops/training/saturation.h)
   Index scored = 0;                           ///< Positions of the batch with a target
   Index positions = 0;                        ///< Positions of the batch that exist
@@ -28,7 +28,7 @@ class StepRunner {
  public:
   /// `state` is how the run stands: a fresh one, or that of a checkpoint, with the state it carries.
   StepRunner(Model::Impl& model, const nn::TrainingShape& training, const Execution& execution,
-             OptimizerState& optimizer, const ops::StepState& state, std::vector<float> carried, Index carried_rows);
+             OptimizerState& optimizer, const StepState& state, std::vector<float> carried, Index carried_rows);
   ~StepRunner();
 
   /// Puts a batch on its way. `carry`: it goes on from the state that the last one left, if it continues it.

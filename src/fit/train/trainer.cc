@@ -37,20 +37,20 @@ Index existing_positions(const Example& example) {
   return std::accumulate(example.lengths.begin(), example.lengths.end(), Index{0});
 }
 
-double mean_of(const ops::LossSums& loss) { return loss.weight > 0.0 ? loss.sum / loss.weight : 0.0; }
+double mean_of(const LossSums& loss) { return loss.weight > 0.0 ? loss.sum / loss.weight : 0.0; }
 
 /// Returns the name of the first value that was not finite, or null.
-const char* broken_by(const ops::StepState& state) {
-  if ((state.broken & cuda::kBrokenOutput) != 0) return "forward output";
-  if ((state.broken & cuda::kBrokenLoss) != 0) return "loss";
-  if ((state.broken & cuda::kBrokenGradient) != 0) return "gradient";
+const char* broken_by(const StepState& state) {
+  if ((state.broken & kBrokenOutput) != 0) return "forward output";
+  if ((state.broken & kBrokenLoss) != 0) return "loss";
+  if ((state.broken & kBrokenGradient) != 0) return "gradient";
   return nullptr;
 }
 
 /// The norm of the first block's gradient over that of the last, or, of a single block, over that of the head. Beside a
 /// linear forecast the head starts at zero and passes nothing on at first, so that a single block has no baseline: 1.
 /// 0 if there is a loss, and no gradient at all or none in both places.
-double first_gradient_ratio(const ModelSpec& spec, const ops::StepState& state) {
+double first_gradient_ratio(const ModelSpec& spec, const StepState& state) {
   if (state.gradient_norm == 0.0) return state.loss.sum > 0.0 ? 0.0 : 1.0;
   if (spec.blocks == 1 && spec.corrects_branch()) return 1.0;
   if (state.last_squares > 0.0) return std::sqrt(state.first_squares / state.last_squares);
@@ -58,7 +58,7 @@ double first_gradient_ratio(const ModelSpec& spec, const ops::StepState& state) 
 }
 
 /// Returns whether the step was skipped because of its numbers, and not because the loss scale was too large.
-bool is_skipped(const ops::StepState& state) { return state.broken != 0 && state.last_skipped == state.step; }
+bool is_skipped(const StepState& state) { return state.broken != 0 && state.last_skipped == state.step; }
 
 double saturated_share(const std::vector<std::int64_t>& counts) {
   double saturated = 0.0, watched = 0.0;
@@ -132,7 +132,7 @@ void Trainer::submit() {
 }
 
 void Trainer::count(const StepResult& result) {
-  const ops::StepState& state = result.state;
+  const StepState& state = result.state;
   state_.step = state.step;
   state_.updates = state.updates;
   state_.scored = state.scored;
@@ -146,7 +146,7 @@ void Trainer::count(const StepResult& result) {
 }
 
 void Trainer::report(const StepResult& result, double seconds) {
-  const ops::StepState& state = result.state;
+  const StepState& state = result.state;
   Progress& progress = result_.last;
   progress.step = state.step;
   progress.seconds = seconds;
@@ -191,7 +191,7 @@ void Trainer::report(const StepResult& result, double seconds) {
 }
 
 void Trainer::watch(const StepResult& result) {
-  const ops::StepState& state = result.state;
+  const StepState& state = result.state;
   const bool judged = state.broken == 0 ? state.loss.weight > 0.0 : is_skipped(state);
   if (!judged) return;
   const StepSeen seen{.step = state.step,

@@ -102,7 +102,7 @@ class Trainer {
   bool first_ = true;
 
   // Since the last report.
-  ops::LossSums reported_loss_ = {};
+  LossSums reported_loss_ = {};
   Index reported_positions_ = 0, reported_steps_ = 0;
   double last_report_ = 0.0, last_validation_ = 0.0, last_checkpoint_ = 0.0;
   TrainResult result_;

@@ -12,9 +12,9 @@ namespace penstock::training {
 
 namespace {
 
-ops::StepState step_state_of(const RunState& state, bool scaled) {
+StepState step_state_of(const RunState& state, bool scaled) {
   constexpr float first_loss_scale = 65536.0f;
-  ops::StepState step =
+  StepState step =
       ops::first_step_state(scaled ? static_cast<float>(state.loss_scale.value_or(first_loss_scale)) : 1.0f);
   step.step = state.step;
   step.updates = state.updates;

@@ -81,7 +81,7 @@ TrainingShape training_shape(bool labels) {
   shape.rules.beta1 = 0.9;
   shape.rules.beta2 = 0.99;
   shape.rules.seed = 3;
-  shape.loss = labels ? ops::LossKind::cross_entropy : ops::LossKind::mse;
+  shape.loss = labels ? LossKind::cross_entropy : LossKind::mse;
   return shape;
 }
 
@@ -173,7 +173,7 @@ class EveryProgram : public testing::TestWithParam<Case> {
     }
     const auto status = run.home<std::byte>(Home::status);
     std::ranges::fill(status, std::byte{0});
-    auto& state = *reinterpret_cast<ops::StepState*>(status.data());
+    auto& state = *reinterpret_cast<StepState*>(status.data());
     state = ops::first_step_state(1.0f);
     for (const Home moments : {Home::first_moments, Home::second_moments}) std::ranges::fill(run.home(moments), 0.0f);
 

@@ -85,11 +85,11 @@ TEST(Regression, WeighsAndIgnores) {
   const std::vector<float> weights = {1.0f, 1.0f, 0.0f, 2.0f, 0.0f, 0.0f};  // three steps of two values
   std::vector<float> gradient(6, -7.0f);
   const Regression batch{3, 2, y.data(), targets.data(), weights.data()};
-  LossSum loss = regression_loss(cuda::LossKind::mse, 0, batch, gradient.data(), space.scratch());
+  LossSum loss = regression_loss(LossKind::mse, 0, batch, gradient.data(), space.scratch());
   EXPECT_DOUBLE_EQ(loss.mean(), (1.0 + 9.0 + 0.0) / 4.0);
   EXPECT_EQ(loss.scored, 2);
   EXPECT_THAT(gradient, ElementsAre(0.5f, -1.5f, 0.0f, 0.0f, 0.0f, 0.0f));
-  loss = regression_loss(cuda::LossKind::mae, 0, batch, gradient.data(), space.scratch());
+  loss = regression_loss(LossKind::mae, 0, batch, gradient.data(), space.scratch());
   EXPECT_DOUBLE_EQ(loss.mean(), (1.0 + 3.0 + 0.0) / 4.0);
   EXPECT_THAT(gradient, ElementsAre(0.25f, -0.25f, 0.0f, 0.0f, 0.0f, 0.0f));
 }
@@ -99,9 +99,9 @@ TEST(Regression, AScoredNanShows) {
   const float y = 1.0f, target = std::numeric_limits<float>::quiet_NaN(), weight = 1.0f;
   const Regression batch{1, 1, &y, &target, &weight};
   float gradient = 0.0f;
-  EXPECT_TRUE(std::isnan(regression_loss(cuda::LossKind::mse, 0, batch, &gradient, space.scratch()).mean()));
+  EXPECT_TRUE(std::isnan(regression_loss(LossKind::mse, 0, batch, &gradient, space.scratch()).mean()));
   EXPECT_TRUE(std::isnan(gradient));
-  EXPECT_TRUE(std::isnan(regression_loss(cuda::LossKind::mae, 0, batch, &gradient, space.scratch()).mean()));
+  EXPECT_TRUE(std::isnan(regression_loss(LossKind::mae, 0, batch, &gradient, space.scratch()).mean()));
   EXPECT_TRUE(std::isnan(gradient));
 }
 

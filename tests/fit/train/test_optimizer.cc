@@ -53,7 +53,7 @@ struct Small {
   nn::TrainingShape shape;
   OptimizerState moments;
   std::vector<float> values, gradients;
-  ops::StepState state = ops::first_step_state(1.0f);
+  StepState state = ops::first_step_state(1.0f);
 };
 
 TEST(AdamW, TwoStepsByHand) {

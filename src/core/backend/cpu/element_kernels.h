@@ -3,16 +3,19 @@
 #include <cstdint>
 
 #include "base/counter_random.h"
+#include "base/training_step.h"
 #include "penstock/types.h"
 
 namespace penstock::cpu {
 
-/// The numbers of one step of AdamW: moments m = beta1 m + rest1 g and v = beta2 v + rest2 g^2 of g = gradient *
-/// gradient_factor, value = keep * value - rate m / (sqrt(v) * root_correction + epsilon).
-struct AdamStep {
-  float gradient_factor = 1, beta1 = 0, rest1 = 1, beta2 = 0, rest2 = 1;
-  float keep = 1, rate = 0, root_correction = 1, epsilon = 0;
+/// Coefficients of an optimiser (base/training/optimizers.h), with rest = 1 - beta.
+struct OptimizerCoefficients {
+  float beta1 = 0, rest1 = 1, beta2 = 0, rest2 = 1, epsilon = 0;
 };
+
+/// Updates n values and their moments by the gradients, each [n]; `keep` is the fraction that weight decay keeps.
+using UpdateKernel = void (*)(const OptimizerCoefficients& args, const StepState& state, float keep, Index n,
+                              const float* gradients, float* values, float* first, float* second);
 
 /// Loops over single values, a row at a time.
 template <class Real>
@@ -36,8 +39,8 @@ struct ElementKernels {
   /// mean(gain dy n)), without dsum if that is null, and dgain [width] += dy n. dx may be dsum.
   void (*rms_norm_backward)(Index width, Real inverse, const Real* x, const Real* gain, const Real* dy,
                             const Real* dsum, Real* dgain, Real* dx) = nullptr;
-  /// n values of a store, their gradients and moments; of floats only.
-  void (*adam)(const AdamStep& step, Index n, const Real* gradients, Real* values, Real* first, Real* second) = nullptr;
+  /// Returns the update by an optimiser; of floats only.
+  UpdateKernel (*update)(OptimizerKind kind) = nullptr;
 };
 
 // Each fills in its own members for the instruction set in use; defined by the file of that engine.

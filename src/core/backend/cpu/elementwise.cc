@@ -30,7 +30,7 @@ void FillElementsFloat(ElementKernels<float>& kernels) {
   Fill(kernels);
   kernels.from_bf16 = &FromBf16;
   kernels.to_bf16 = &ToBf16;
-  kernels.adam = &Adam;
+  kernels.update = &UpdateOf;
 }
 #if HWY_ONCE
 // Double serves gradient checks, one lane at a time: the baseline is enough.

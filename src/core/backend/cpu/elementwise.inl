@@ -117,18 +117,33 @@ void RmsNormBackward(Index width, Real inverse, const Real* x, const Real* gain,
   }
 }
 
-/// One step of AdamW. No product is fused with a sum, so every instruction set gives the same bits.
-inline void Adam(const AdamStep& step, Index n, const float* gradients, float* values, float* first, float* second) {
+HWY_INLINE auto StepSqrt(auto x) { return Sqrt(x); }
+HWY_INLINE auto StepDivide(auto a, auto b) { return a / b; }
+
+#define PENSTOCK_STEP static HWY_INLINE
+#include "base/training/optimizers.h"
+#undef PENSTOCK_STEP
+
+template <class Rule>
+void Update(const OptimizerCoefficients& args, const StepState& state, float keep, Index n, const float* gradients,
+            float* values, float* first, float* second) {
   using L = Lanes<float>;
   using V = typename L::V;
   for (Index i = 0; i < n; i += L::lanes) {
     const Index count = std::min<Index>(L::lanes, n - i);
-    const V g = L::load(gradients + i, count) * V(step.gradient_factor);
-    const V m = V(step.beta1) * L::load(first + i, count) + V(step.rest1) * g;
-    const V v = V(step.beta2) * L::load(second + i, count) + V(step.rest2) * g * g;
+    V value = L::load(values + i, count), m = L::load(first + i, count), v(0);
+    if constexpr (Rule::kMoments > 1) v = L::load(second + i, count);
+    Rule::Update(args, state, V(keep), L::load(gradients + i, count), value, m, v);
+    if constexpr (Rule::kMoments > 1) L::store(v, second + i, count);
     L::store(m, first + i, count);
-    L::store(v, second + i, count);
-    const V change = V(step.rate) * m / (Sqrt(v) * V(step.root_correction) + V(step.epsilon));
-    L::store(V(step.keep) * L::load(values + i, count) - change, values + i, count);
+    L::store(value, values + i, count);
   }
+}
+
+inline UpdateKernel UpdateOf(OptimizerKind kind) {
+#define PENSTOCK_UPDATE(name, Rule) \
+  if (kind == OptimizerKind::name) return &Update<Rule>;
+  PENSTOCK_OPTIMIZERS(PENSTOCK_UPDATE)
+#undef PENSTOCK_UPDATE
+  return nullptr;
 }

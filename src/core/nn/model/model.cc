@@ -210,7 +210,7 @@ ModelMemory Model::memory(Index rows, Index steps, const Execution& execution) c
   target.flags.set(CallFlag::training);
   const bool regression = impl().data.task == Task::forecast;
   nn::TrainingShape shape;
-  shape.loss = regression ? ops::LossKind::mse : ops::LossKind::cross_entropy;
+  shape.loss = regression ? LossKind::mse : LossKind::cross_entropy;
   ModelSpec trained = impl().spec;  // the members of an ensemble are trained one by one
   trained.members = 1;
   const auto training = nn::training_program(trained, impl().data, shape, target);

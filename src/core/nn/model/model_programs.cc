@@ -21,7 +21,7 @@ struct StepValues {
 };
 
 StepValues step_values(GraphBuilder& builder) {
-  constexpr auto bytes = static_cast<Index>(sizeof(ops::StepState));
+  constexpr auto bytes = static_cast<Index>(sizeof(StepState));
   return {builder.external("step", Home::status, Extent::fixed, bytes, DType::u8),
           builder.external("time_fraction", Home::status, Extent::fixed, 1, DType::f64,
                            ops::StatusLayout::time_fraction / 8)};
@@ -38,14 +38,14 @@ void add_watches(GraphBuilder& builder) {
 }
 
 /// The loss, and its gradient by the last layer's outputs, in training.
-ValueId add_loss(GraphBuilder& builder, ops::LossKind kind, const DataDescription& data, const ModelEnds& ends,
+ValueId add_loss(GraphBuilder& builder, LossKind kind, const DataDescription& data, const ModelEnds& ends,
                  const StepValues& step) {
   const Index width = data.output_size();
   const DType master = builder.target().master();
   const auto given = [&](const char* name, Home home, Index values, DType type) {
     return builder.external(name, home, Extent::positions, values, type);
   };
-  const bool training = builder.target().has(CallFlag::training), labels = kind == ops::LossKind::cross_entropy;
+  const bool training = builder.target().has(CallFlag::training), labels = kind == LossKind::cross_entropy;
   const ValueId doutputs = training ? builder.activation("doutputs", width) : ValueId{};
   builder.node(
       ops::loss({.kind = kind, .width = width, .outputs = builder.type_of(ends.outputs), .gradient = training}),
@@ -90,8 +90,7 @@ void add_update(GraphBuilder& builder, const TrainingShape& training, const Step
   }
   const ValueId gradients = store("gradients", Home::gradients), values = store("weights", Home::values);
   const ValueId first = store("first_moments", Home::first_moments);
-  const ValueId second =
-      ops::moments_of(optimizer.kind) > 1 ? store("second_moments", Home::second_moments) : ValueId{};
+  const ValueId second = moments_of(optimizer.kind) > 1 ? store("second_moments", Home::second_moments) : ValueId{};
   builder.node(ops::sum_squares(size, end_blocks(builder.layout())), {gradients}, {step.state}, Phase::update);
   builder.node(ops::decide(training.rules), {step.state}, {step.state}, Phase::update);
   builder.node(ops::optimizer(optimizer), {gradients, step.state, values, first, second},
@@ -153,8 +152,8 @@ std::shared_ptr<const graph::Program> training_program(const ModelSpec& spec, co
   return std::make_shared<graph::Program>(training_graph(spec, data, training, target), target);
 }
 
-std::shared_ptr<const graph::Program> scoring_program(const ModelSpec& spec, const DataDescription& data,
-                                                      ops::LossKind loss, const ops::Target& target) {
+std::shared_ptr<const graph::Program> scoring_program(const ModelSpec& spec, const DataDescription& data, LossKind loss,
+                                                      const ops::Target& target) {
   GraphBuilder builder(target);
   add_loss(builder, loss, data, add_model(builder, spec, data, Home::workspace), step_values(builder));
   return std::make_shared<graph::Program>(builder.take_graph(), target);

@@ -26,8 +26,8 @@ std::shared_ptr<const graph::Program> generation_program(const ModelSpec& spec, 
 
 /// The parts of a training step besides the model.
 struct TrainingShape {
-  ops::StepRules rules = {};
-  ops::LossKind loss = ops::LossKind::cross_entropy;
+  StepRules rules = {};
+  LossKind loss = LossKind::cross_entropy;
   ops::OptimizerShape optimizer = {};  ///< For all parameters; its tensors follow from the model.
 };
 
@@ -46,8 +46,8 @@ graph::Graph training_graph(const ModelSpec& spec, const DataDescription& data, 
 
 /// Makes the program of a scored forward pass: input, labels or targets with their weights, and state_in -> state_out,
 /// and the sums of the loss in Home::status (StepState::loss).
-std::shared_ptr<const graph::Program> scoring_program(const ModelSpec& spec, const DataDescription& data,
-                                                      ops::LossKind loss, const ops::Target& target);
+std::shared_ptr<const graph::Program> scoring_program(const ModelSpec& spec, const DataDescription& data, LossKind loss,
+                                                      const ops::Target& target);
 
 /// A cache of the forward programs that a model used last, with workspaces. Any number of threads may take one
 /// workspace each.

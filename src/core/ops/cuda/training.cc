@@ -44,8 +44,8 @@ Prepared cuda_check_finite(Index width, const Target& target) {
   const cuda::CheckFiniteExecutable kernel(gpu_of(target), target.rows * width, plan::Storage::f32);
   return simple([kernel](const Call& call, const Operands& memory) {
     kernel.run(address_of(memory, CheckFiniteOperand::values),
-               cuda::device_member(address_of(memory, CheckFiniteOperand::state), &StepState::broken),
-               cuda::kBrokenOutput, stream_of(call));
+               cuda::device_member(address_of(memory, CheckFiniteOperand::state), &StepState::broken), kBrokenOutput,
+               stream_of(call));
   });
 }
 

@@ -102,7 +102,7 @@ LossSum cross_entropy(int threads, Index positions, Index classes, const float* 
   return result;
 }
 
-LossSum regression_loss(cuda::LossKind kind, int threads, const Regression& batch, float* gradient,
+LossSum regression_loss(LossKind kind, int threads, const Regression& batch, float* gradient,
                         const LossScratch& scratch) {
   return with_rule(
       kind, [&](auto rule, const char*) { return regression<decltype(rule)>(threads, batch, gradient, scratch); });

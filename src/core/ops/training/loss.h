@@ -1,6 +1,6 @@
 #pragma once
 
-#include "backend/cuda/pointwise/step_state.h"
+#include "base/training_step.h"
 #include "ops/op.h"
 
 namespace penstock::ops {
@@ -42,10 +42,10 @@ struct Regression {
   const float *y, *targets, *weights;
 };
 
-/// Returns weight * term(y - target) summed, by the loss's rule in kernels/pointwise/training/losses.h; y, targets,
+/// Returns weight * term(y - target) summed, by the loss's rule in base/training/losses.h; y, targets,
 /// weights [positions, width]. Values of weight 0 are not read. Unless null, `gradient` becomes that of the weighted
 /// mean: weight * slope(y - target) / sum of weights.
-LossSum regression_loss(cuda::LossKind kind, int threads, const Regression& batch, float* gradient,
+LossSum regression_loss(LossKind kind, int threads, const Regression& batch, float* gradient,
                         const LossScratch& scratch);
 
 }  // namespace penstock::ops

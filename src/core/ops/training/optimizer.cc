@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <type_traits>
 
 #include "backend/cpu/element_kernels.h"
 #include "ops/cuda/ops.h"
@@ -11,39 +10,6 @@ namespace penstock::ops {
 namespace {
 
 constexpr Index values_per_range = 16384;
-
-cpu::AdamStep adam_step(const OptimizerShape& shape, const StepState& state, bool decay) {
-  cpu::AdamStep step;
-  step.gradient_factor = state.gradient_factor;
-  step.beta1 = static_cast<float>(shape.beta1), step.rest1 = static_cast<float>(1.0 - shape.beta1);
-  step.beta2 = static_cast<float>(shape.beta2), step.rest2 = static_cast<float>(1.0 - shape.beta2);
-  step.keep = decay ? state.decay_factor : 1.0f;
-  step.rate = state.rate;
-  step.root_correction = state.root_correction;
-  step.epsilon = static_cast<float>(shape.epsilon);
-  return step;
-}
-
-/// Memory of a piece of the store, each [size].
-struct Piece {
-  Index size;
-  const float* gradients;
-  float *values, *first, *second;
-};
-
-/// Updates a piece. AdamW has a kernel over vectors.
-template <class Rule>
-void update(const cpu::AdamStep& step, const StepState& state, const Piece& piece) {
-  if constexpr (std::is_same_v<Rule, cuda::AdamW>) {
-    cpu::element_kernels<float>().adam(step, piece.size, piece.gradients, piece.values, piece.first, piece.second);
-  } else {
-    float none = 0.0f;
-    for (Index i = 0; i < piece.size; ++i) {
-      Rule::Update(step, state, step.keep, piece.gradients[i], piece.values[i], piece.first[i],
-                   Rule::kMoments > 1 ? piece.second[i] : none);
-    }
-  }
-}
 
 /// The store in pieces for the threads.
 std::vector<StoredTensor> pieces_of(const std::vector<StoredTensor>& tensors) {
@@ -64,6 +30,13 @@ void run_optimizer(const OptimizerShape& shape, const std::vector<StoredTensor>&
   auto* const values = memory.get<float>(OptimizerOperand::values);
   auto* const first = memory.get<float>(OptimizerOperand::first);
   auto* const second = memory.get<float>(OptimizerOperand::second);
+  const auto beta1 = static_cast<float>(shape.beta1), beta2 = static_cast<float>(shape.beta2);
+  const cpu::OptimizerCoefficients args{.beta1 = beta1,
+                                        .rest1 = static_cast<float>(1.0 - shape.beta1),
+                                        .beta2 = beta2,
+                                        .rest2 = static_cast<float>(1.0 - shape.beta2),
+                                        .epsilon = static_cast<float>(shape.epsilon)};
+  const cpu::UpdateKernel update = cpu::element_kernels<float>().update(shape.kind);
   Index numbers = 0;
   for (const StoredTensor& piece : pieces) numbers += piece.size;
   constexpr Index arrays = 4;  // that a step reads
@@ -72,10 +45,8 @@ void run_optimizer(const OptimizerShape& shape, const std::vector<StoredTensor>&
     for (Index i = from; i < to; ++i) {
       const StoredTensor& piece = pieces[static_cast<std::size_t>(i)];
       const Index at = piece.offset;
-      const Piece part{piece.size, gradients + at, values + at, first + at, second == nullptr ? nullptr : second + at};
-      with_rule(shape.kind, [&](auto rule, const char*) {
-        update<decltype(rule)>(adam_step(shape, state, piece.decay), state, part);
-      });
+      update(args, state, piece.decay ? state.decay_factor : 1.0f, piece.size, gradients + at, values + at, first + at,
+             second == nullptr ? nullptr : second + at);
     }
   });
 }

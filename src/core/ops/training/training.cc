@@ -10,7 +10,7 @@
 #include "ops/training/loss.h"
 #include "ops/training/on_cpu.h"
 
-namespace penstock::cuda {
+namespace penstock {
 
 inline double StepCosPi(double x) { return std::cos(std::numbers::pi * x); }
 
@@ -19,9 +19,7 @@ inline double StepCosPi(double x) { return std::cos(std::numbers::pi * x); }
 #include "base/training/step_rules.h"
 #undef PENSTOCK_STEP
 
-}  // namespace penstock::cuda
-
-namespace penstock::ops {
+namespace ops {
 
 namespace {
 
@@ -47,7 +45,7 @@ void run_loss(const LossShape& shape, const Call& call, const Operands& memory) 
   result.weight = sum.weight;
   result.scored = sum.scored;
   result.correct = sum.correct;
-  if (!all_finite(call.threads, positions * shape.width, outputs)) result.broken |= cuda::kBrokenOutput;
+  if (!all_finite(call.threads, positions * shape.width, outputs)) result.broken |= kBrokenOutput;
 }
 
 }  // namespace
@@ -58,15 +56,13 @@ StepState first_step_state(float loss_scale) {
   return state;
 }
 
-double step_rate(const StepRules& rules, double fraction) {
-  return cuda::StepRate(rules, std::clamp(fraction, 0.0, 1.0));
-}
+double step_rate(const StepRules& rules, double fraction) { return StepRate(rules, std::clamp(fraction, 0.0, 1.0)); }
 
 Op begin_step(const StepRules& rules) {
   return {"begin_step",
           trained_by(rules, cuda_begin_step, [](const StepRules& of, const Call&, const Operands& memory) {
-            cuda::BeginStepOf(*memory.get<StepState>(BeginStepOperand::state), of,
-                              *memory.get<const double>(BeginStepOperand::time_fraction));
+            BeginStepOf(*memory.get<StepState>(BeginStepOperand::state), of,
+                        *memory.get<const double>(BeginStepOperand::time_fraction));
           })};
 }
 
@@ -80,7 +76,7 @@ Op check_finite(Index width) {
   return {"check_finite", trained_by(width, cuda_check_finite, [](Index of, const Call& call, const Operands& memory) {
             if (all_finite(call.threads, call.batch.rows * of, memory.get<const float>(CheckFiniteOperand::values)))
               return;
-            memory.get<StepState>(CheckFiniteOperand::state)->broken |= cuda::kBrokenOutput;
+            memory.get<StepState>(CheckFiniteOperand::state)->broken |= kBrokenOutput;
           })};
 }
 
@@ -105,7 +101,7 @@ Op sum_squares(Index size, const SquareRanges& ranges) {
 
 Op decide(const StepRules& rules) {
   return {"decide", trained_by(rules, cuda_decide, [](const StepRules& of, const Call&, const Operands& memory) {
-            cuda::DecideStep(*memory.get<StepState>(DecideOperand::state), of);
+            DecideStep(*memory.get<StepState>(DecideOperand::state), of);
           })};
 }
 
@@ -117,6 +113,7 @@ Op keep_state(Index width) {
           })};
 }
 
-void add_loss(LossSums& total, const LossSums& loss) { cuda::AddLoss(total, loss); }
+void add_loss(LossSums& total, const LossSums& loss) { AddLoss(total, loss); }
 
-}  // namespace penstock::ops
+}  // namespace ops
+}  // namespace penstock

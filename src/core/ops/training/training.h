@@ -3,20 +3,14 @@
 #include <vector>
 
 #include "backend/cuda/pointwise/optimizer.h"
-#include "backend/cuda/pointwise/step_state.h"
+#include "base/training_step.h"
 #include "ops/op.h"
 
 /// The ops of a training step but for the model's own. Between them passes one StepState in the memory of the device:
 /// what the loss and the norms come to, whether the step is taken, and with which factors. The host learns of it later.
 namespace penstock::ops {
 
-using cuda::LossKind;
-using cuda::LossSums;
-using cuda::moments_of;
-using cuda::OptimizerKind;
 using cuda::SquareRanges;
-using cuda::StepRules;
-using cuda::StepState;
 
 /// Offsets of the parts of a step's status in one block of the device's memory.
 struct StatusLayout {
@@ -40,7 +34,7 @@ struct StoredTensor {
   bool decay = false;
 };
 
-/// The rules are those of kernels/pointwise/training/optimizers.h. Decay multiplies the weights by 1 - learning rate *
+/// The rules are those of base/training/optimizers.h. Decay multiplies the weights by 1 - learning rate *
 /// weight decay and stays out of the moments.
 struct OptimizerShape {
   OptimizerKind kind = OptimizerKind::adamw;

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "backend/cuda/pointwise/step_state.h"
+#include "base/training_step.h"
 
 /// The parameters of the kernels between matrix products, as the host fills them in.
 namespace penstock::cuda {

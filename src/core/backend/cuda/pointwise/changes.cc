@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "backend/cuda/pointwise/arguments.h"
-#include "backend/cuda/pointwise/step_state.h"
+#include "base/training_step.h"
 #include "base/check.h"
 
 namespace penstock::cuda {

@@ -1,7 +1,7 @@
 #include "backend/cuda/pointwise/copy.h"
 
 #include "backend/cuda/pointwise/arguments.h"
-#include "backend/cuda/pointwise/step_state.h"
+#include "base/training_step.h"
 #include "base/check.h"
 
 namespace penstock::cuda {

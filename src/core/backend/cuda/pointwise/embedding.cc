@@ -3,7 +3,7 @@
 #include <bit>
 
 #include "backend/cuda/pointwise/arguments.h"
-#include "backend/cuda/pointwise/step_state.h"
+#include "base/training_step.h"
 #include "backend/cuda/runtime/driver.h"
 #include "base/check.h"
 

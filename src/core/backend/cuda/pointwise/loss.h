@@ -1,7 +1,7 @@
 #pragma once
 
 #include "backend/cuda/pointwise/launch.h"
-#include "backend/cuda/pointwise/step_state.h"
+#include "base/training_step.h"
 
 namespace penstock::cuda {
 

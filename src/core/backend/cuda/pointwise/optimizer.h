@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "backend/cuda/pointwise/launch.h"
-#include "backend/cuda/pointwise/step_state.h"
+#include "base/training_step.h"
 
 /// A training step without the host: BeginStep, then the graph's forward pass, loss (loss.h) and backward pass, then
 /// SumSquares over all gradients into StepState::gradient_squares, Decide, and Optimizer. Everything passes through one

@@ -2,7 +2,7 @@
 
 #include "backend/cuda/pointwise/arguments.h"
 #include "backend/cuda/pointwise/dropout_fill.h"
-#include "backend/cuda/pointwise/step_state.h"
+#include "base/training_step.h"
 #include "base/check.h"
 
 namespace penstock::cuda {

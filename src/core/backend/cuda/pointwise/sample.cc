@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "backend/cuda/pointwise/arguments.h"
-#include "backend/cuda/pointwise/step_state.h"
+#include "base/training_step.h"
 #include "base/check.h"
 
 namespace penstock::cuda {

@@ -1,7 +1,7 @@
 #include "backend/cuda/pointwise/saturation.h"
 
 #include "backend/cuda/pointwise/arguments.h"
-#include "backend/cuda/pointwise/step_state.h"
+#include "base/training_step.h"
 #include "backend/cuda/runtime/driver.h"
 
 namespace penstock::cuda {

@@ -11,7 +11,7 @@ PENSTOCK_DEVICE float StepSqrt(float x) { return __fsqrt_rn(x); }
 PENSTOCK_DEVICE float StepDivide(float a, float b) { return __fdiv_rn(a, b); }
 
 #define PENSTOCK_STEP PENSTOCK_DEVICE
-#include "backend/cuda/kernels/pointwise/training/optimizers.h"
+#include "base/training/optimizers.h"
 
 template <int kCount>
 PENSTOCK_DEVICE void UpdateAt(const OptimizerArguments& args, const StepState& state, float keep, Index at) {

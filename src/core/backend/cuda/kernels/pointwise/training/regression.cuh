@@ -9,7 +9,7 @@
 #include "backend/cuda/kernels/pointwise/blocks.cuh"
 
 #define PENSTOCK_STEP PENSTOCK_DEVICE
-#include "backend/cuda/kernels/pointwise/training/losses.h"
+#include "base/training/losses.h"
 
 extern "C" __global__ void __launch_bounds__(kThreads) Regression(const __grid_constant__ LossArguments args) {
   WaitForKernelBefore();
