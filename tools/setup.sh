@@ -40,7 +40,7 @@ missing_packages() {
   done
 }
 
-# Is everything there, whoever installed it? Asks the compiler and CMake, as the build will. Prints what is not.
+# Is everything installed? Asks the compiler and CMake, as the build will. Prints what is not.
 probe() {
   local tool folder status=0
   for tool in "${tools[@]}"; do

@@ -3,7 +3,7 @@
 
     tools/tidy.py BUILD_DIR
 
-Nine tenths of clang-tidy's time goes into walking the headers of libraries, again for every source. So sources that are
+Nine tenths of clang-tidy's time goes into parsing the headers of libraries, again for every source. So sources that are
 compiled alike are checked as one unit: a file that includes them all, on which clang-tidy finds what it finds in each.
 Sources that compile themselves once per instruction set stay alone. On x86-64 they are checked for AVX-512 alone, which
 compiles all of their code. Programs of one source stay alone, too. A unit that does not parse, because two of its files

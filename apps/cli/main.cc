@@ -8,6 +8,7 @@
 #include <system_error>
 #include <vector>
 
+#include "commands/commands.h"
 #include "options/configuration.h"
 #include "options/options.h"
 #include "penstock/error.h"
@@ -17,7 +18,6 @@
 #include "terminal/spinning.h"
 #include "terminal/terminal.h"
 #include "terminal/units.h"
-#include "verbs/verbs.h"
 
 namespace penstock::cli {
 namespace {
@@ -28,7 +28,7 @@ constexpr const char* examples =
     "  penstock train sensors.csv --output sensors.safetensors\n"
     "  tail -n +1 -f sensors.csv | penstock stream sensors.safetensors\n"
     "\n"
-    "'penstock VERB --help' shows the options of a verb and more examples.\n"
+    "'penstock COMMAND --help' shows the options of a command and more examples.\n"
     "\n"
     "Exit status:\n"
     "  0      success\n"
@@ -53,25 +53,26 @@ constexpr const char* examples =
     "  SOURCE_DATE_EPOCH   creation time to write into models, in seconds\n"
     "                      since 1970, to make files reproducible";
 
-/// The verb's name in front, one line, and where to read on if the call was wrong.
-int report(const CLI::App* verb, ErrorCode code, const std::string& message) {
-  const std::string name = verb == nullptr ? "penstock" : "penstock " + verb->get_name();
+/// The command's name in front, one line, and where to read on if the call was wrong.
+int report(const CLI::App* command, ErrorCode code, const std::string& message) {
+  const std::string name = command == nullptr ? "penstock" : "penstock " + command->get_name();
   const int status = exit_status(code);
   say(fmt::format("{}: {}{}\n", name, without_controls(message),
                   status == 2 ? fmt::format(" (see '{} --help')", name) : ""));
   return status;
 }
 
-/// Reports an error: settings in the words of the verb, and the choice that was probably meant.
-int report(const CLI::App* verb, const Error& error) {
+/// Reports an error: settings in the words of the command, and the choice that was probably meant.
+int report(const CLI::App* command, const Error& error) {
   std::string near = suggestion(error.fields().value, error.fields().choices);
   if (!near.empty()) near.front() = ';';
-  return report(verb, error.code(),
-                error.message().text(verb == nullptr ? SettingWords() : option_words(*verb)) + near);
+  return report(command, error.code(),
+                error.message().text(command == nullptr ? SettingWords() : option_words(*command)) + near);
 }
 
-/// Does the work of a verb, or of the program itself, and reports what it throws; 0 also when nobody reads the output.
-int guarded(const CLI::App* verb, const std::function<int()>& work) {
+/// Does the work of a command, or of the program itself, and reports what it throws; 0 also when nobody reads the
+/// output.
+int guarded(const CLI::App* command, const std::function<int()>& work) {
   try {
     return work();
   } catch (const ClosedPipe&) {
@@ -80,20 +81,20 @@ int guarded(const CLI::App* verb, const std::function<int()>& work) {
     return interrupted_status();
   } catch (const Error& error) {
     if (error.code() == ErrorCode::interrupted && interrupted()) return interrupted_status();
-    return report(verb, error);
+    return report(command, error);
   } catch (const std::bad_alloc&) {
-    return report(verb, ErrorCode::io_failure, "there is not enough memory");
+    return report(command, ErrorCode::io_failure, "there is not enough memory");
   } catch (const std::filesystem::filesystem_error& error) {
-    return report(verb, ErrorCode::io_failure,
+    return report(command, ErrorCode::io_failure,
                   fmt::format("{}: {}", printable(error.path1().string()),
                               why_not_written(error.path1().string(), error.code().value())));
   } catch (const std::system_error& error) {
     const bool thread = error.code() == std::errc::resource_unavailable_try_again;
     return report(
-        verb, ErrorCode::io_failure,
+        command, ErrorCode::io_failure,
         printable(error.what()) + (thread ? ": a thread cannot be started (see 'ulimit -u', 'ulimit -v')" : ""));
   } catch (const std::exception& error) {
-    return report(verb, ErrorCode::io_failure, printable(error.what()));
+    return report(command, ErrorCode::io_failure, printable(error.what()));
   }
 }
 
@@ -101,14 +102,14 @@ int print(const std::string& text) {
   return guarded(nullptr, [&] { return print_answer(text); });
 }
 
-int run_verb(const Verb& verb) {
-  return guarded(verb.app, [&] {
-    refuse_extras(*verb.app);
-    return verb.app->count("--print-config") > 0 ? print(configuration_text(*verb.app)) : verb.run();
+int run_command(const Command& command) {
+  return guarded(command.app, [&] {
+    refuse_extras(*command.app);
+    return command.app->count("--print-config") > 0 ? print(configuration_text(*command.app)) : command.run();
   });
 }
 
-const CLI::App* chosen_verb(const CLI::App& program) {
+const CLI::App* chosen_command(const CLI::App& program) {
   const auto chosen = program.get_subcommands();
   return chosen.empty() ? nullptr : chosen.front();
 }
@@ -131,7 +132,7 @@ int run(int argc, char** argv) {
   Options options(program);
   options.group("Options");
   program.set_version_flag("-V,--version", "penstock " PENSTOCK_VERSION, "Show the version");
-  const std::vector<Verb> verbs = {
+  const std::vector<Command> commands = {
       add_train(program),      add_generate(program), add_predict(program), add_evaluate(program), add_report(program),
       add_export(program),     add_stream(program),   add_bench(program),   add_info(program),     add_profile(program),
       add_csp(program),        add_plan(program),     add_why(program),     add_tune(program),     add_demo(program),
@@ -145,21 +146,21 @@ int run(int argc, char** argv) {
   }
   try {
     program.parse(arguments(program, argc, argv));
-    const CLI::App* chosen = chosen_verb(program);
-    for (const Verb& verb : verbs) {
-      if (verb.app == chosen) return run_verb(verb);
+    const CLI::App* chosen = chosen_command(program);
+    for (const Command& command : commands) {
+      if (command.app == chosen) return run_command(command);
     }
     refuse_extras(program);
-    return report(nullptr, ErrorCode::invalid_argument, "a verb is missing");
+    return report(nullptr, ErrorCode::invalid_argument, "missing command");
   } catch (const CLI::CallForHelp&) {
-    const CLI::App* chosen = chosen_verb(program);
+    const CLI::App* chosen = chosen_command(program);
     return print(help_text(chosen == nullptr ? program : *chosen));
   } catch (const CLI::CallForVersion&) {
     return print("penstock " PENSTOCK_VERSION "\n");
   } catch (const CLI::ParseError& error) {
-    return report(chosen_verb(program), ErrorCode::invalid_argument, parse_message(error));
+    return report(chosen_command(program), ErrorCode::invalid_argument, parse_message(error));
   } catch (const Error& error) {
-    return report(chosen_verb(program), error);
+    return report(chosen_command(program), error);
   }
 }
 

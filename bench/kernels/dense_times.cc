@@ -162,7 +162,7 @@ struct Run {
   double forward_error() const {
     const Index row = c.rows - 1, of_head = c.spec.heads - 1, D = head();
     // The oracle multiplies each W x by ones on the diagonal: so many steps take half a second. Heads of a single unit
-    // are compared over all steps, since pieces of the steps are walked side by side.
+    // are compared over all steps, since pieces of the steps run side by side.
     const Index W = c.gates() * D, most = D == 1 ? c.steps : std::clamp<Index>(300'000'000 / (W * W), 8, 200);
     const Index steps = std::min<Index>(c.ragged ? lengths_of[static_cast<std::size_t>(row)] : c.steps, most);
     const Batch batch{.rows = 1, .steps = steps};
@@ -274,7 +274,7 @@ int run(const std::vector<std::string>& cases) {
   Stream stream(device);
   Clock clock(stream);
   fmt::print(
-      "{}\n\n| cell, storage, B, T, heads, D | forward ms | forward that keeps a tape | backward, the walk | forward + "
+      "{}\n\n| cell, storage, B, T, heads, D | forward ms | forward that keeps a tape | backward, the steps | forward + "
       "backward | error of y | of dwx | rows of a block, registers |\n|---|---|---|---|---|---|---|---|\n",
       device.model().name);
   return measure_each(cases, [&](const std::string& text) { return measure(text, stream, clock); }) ? 0 : 1;

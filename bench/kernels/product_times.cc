@@ -1,4 +1,4 @@
-// Products of floats on a CPU core, as a Markdown table: Penstock's kernels on each instruction set and oneDNN, in
+// Fp32 GEMMs on a CPU core, as a Markdown table: Penstock's kernels on each instruction set and oneDNN, in
 // GFLOP/s, with the largest error of an element in units of the error of rounding each of its terms once.
 //
 //   product_times > products.md

@@ -27,7 +27,7 @@ struct Problem {
   std::vector<Index> rows;  ///< R rows of the batch, whose results are compared in full.
 
   /// The weights for one contender. PENSTOCK_BENCH_FAULT=NAME:K in the environment makes the K-th of all values of the
-  /// contender of that name wrong by 1/sqrt(H), the size of its range: whoever trusts the checks can test them.
+  /// contender of that name wrong by 1/sqrt(H), the size of its range: so that the checks themselves can be tested.
   std::vector<Array> weights_for(const std::string& contender) const;
   /// `dy`, but zero in all rows that are not compared.
   std::vector<float> masked_dy() const;

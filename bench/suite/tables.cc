@@ -16,7 +16,8 @@ const std::vector<Subject> subjects = {
      .passes = {Pass::forward, Pass::training}},
     {.name = "scan",
      .title = "The scan by itself",
-     .about = "h_t = a_t h_{t-1} + b_t with given terms a and b (scan) or their logarithms (scan-log). I and H are the "
+     .about = "h_t = a_t h_{t-1} + b_t with explicit coefficients a and b (scan) or their logarithms (scan-log). I and "
+              "H are the "
               "number of channels. Training adds the gradients of the terms.",
      .passes = {Pass::forward, Pass::training}},
     {.name = "stream",

@@ -6,7 +6,7 @@
 /// Yes-or-no properties of the calls of a program.
 namespace penstock {
 
-/// What calls have, and what they shall do. Forms hold a set of these (CallFlags).
+/// Operands and options of calls. Forms hold a set of these (CallFlags).
 enum class CallFlag : std::uint16_t {
   lengths,   ///< Calls have Batch::lengths.
   reset,     ///< Calls have Batch::reset.

@@ -16,7 +16,7 @@
 #include "penstock/types.h"
 
 /// Data descriptions: the columns, scaling, dates and labels in a model file. With them, new data are read as in
-/// training. What belongs to one kind of data is declared in penstock/description.
+/// training. The parts of one kind of data are declared in penstock/description.
 namespace penstock {
 
 /// Describes the data of a model: task, columns, scaling, dates, groups and labels.
@@ -69,7 +69,7 @@ class GroupDescriptions {
 
  private:
   DataDescription of_any_;  // without the parts that belong to groups
-  std::unordered_map<std::string, std::vector<Spread::Ending>> endings_;
+  std::unordered_map<std::string, std::vector<ErrorDistribution::Ending>> endings_;
 };
 
 /// Fills the inputs that read later rows (Column::ahead) in `features` [rows, I], the rows of one series. Beyond the

@@ -51,8 +51,8 @@ class Message {
   // NOLINTBEGIN(google-explicit-constructor): a plain text is a message.
   Message(std::string text) : parts_{std::move(text)} {}
   Message(const char* text) : parts_{text} {}
-  operator std::string() const { return text(); }
   // NOLINTEND(google-explicit-constructor)
+  explicit operator std::string() const { return text(); }
 
   Message& operator+=(const Message& end) {
     parts_.insert(parts_.end(), end.parts_.begin(), end.parts_.end());
@@ -76,7 +76,7 @@ class Message {
   std::vector<Part> parts_;
 };
 
-/// What an error is about, as data. Fields that do not apply are empty.
+/// The subject of an error, as data. Fields that do not apply are empty.
 struct ErrorFields {
   std::string argument = {};              ///< Name of the argument or setting in this library, such as "learning_rate".
   std::string value = {};                 ///< Its value as text, such as "-1".

@@ -23,12 +23,12 @@ void visit_fields(FieldsOf<ModelSpec> auto& spec, const auto& visit) {
   visit("dropout", spec.dropout);
   visit("end_norms", spec.end_norms);
   visit("from_last", spec.from_last);
-  FixedBranchFields branch = spec.branch_fields();
+  ClosedFormBranchFields branch = spec.branch_fields();
   visit("lags", branch.lags);
   visit("known_effects", branch.known_effects);
   visit("filters", branch.filters);
   visit("dilations", branch.dilations);
-  if constexpr (!std::is_const_v<std::remove_reference_t<decltype(spec)>>) spec.branch = fixed_branch(branch);
+  if constexpr (!std::is_const_v<std::remove_reference_t<decltype(spec)>>) spec.branch = closed_form_branch(branch);
   visit("members", spec.members);
 }
 
@@ -40,7 +40,6 @@ void visit_fields(FieldsOf<History> auto& history, const auto& visit) {
   visit("version", history.version);
   visit("steps", history.steps);
   visit("origin", history.origin);
-  visit("search", history.search);
   visit("weight", history.weight);
 }
 

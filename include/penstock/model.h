@@ -5,8 +5,8 @@
 #include <span>
 #include <string>
 
+#include "penstock/closed_form_branch.h"
 #include "penstock/data_description.h"
-#include "penstock/fixed_branch.h"
 #include "penstock/recurrent.h"
 
 /// Sequence models: architecture, weights, files, and forward passes over whole sequences.
@@ -30,8 +30,8 @@ struct ModelSpec {
   /// Forecasts of columns that are also inputs start from the last value: the layers output the change from the row
   /// that was read, and read the change from the row before. Requires SeriesOptions::from_last.
   bool from_last = false;
-  /// Part that is fitted and not trained (penstock/fixed_branch.h); null: none.
-  std::shared_ptr<const FixedBranch> branch = nullptr;
+  /// Part that is fitted and not trained (penstock/closed_form_branch.h); null: none.
+  std::shared_ptr<const ClosedFormBranch> branch = nullptr;
   /// Models of this architecture whose outputs are averaged: an ensemble. Each has its own weights and state. Ensembles
   /// are not trained as one: train the members one by one and call Model::combine().
   Index members = 1;
@@ -39,7 +39,9 @@ struct ModelSpec {
   /// Returns whether the layers are trained to correct a branch that was fitted before.
   bool corrects_branch() const { return branch != nullptr && branch->precedes_layers(); }
   /// Returns the fields of the branch; without one, all are 0.
-  FixedBranchFields branch_fields() const { return branch != nullptr ? branch->fields() : FixedBranchFields(); }
+  ClosedFormBranchFields branch_fields() const {
+    return branch != nullptr ? branch->fields() : ClosedFormBranchFields();
+  }
 };
 
 /// Bytes of device memory that a model takes. Planned sizes are exactly the sizes that are allocated.

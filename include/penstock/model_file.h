@@ -21,7 +21,6 @@ struct History {
   std::string version;  ///< Version of Penstock.
   Index steps = 0;      ///< Optimiser steps.
   std::string origin;   ///< The model that training started from; empty: initial weights.
-  std::string search;   ///< Summary of the search that chose this model; empty: no search.
   std::string weight;   ///< Weight of the layers against the fitted parts: "the linear forecast alone"; empty: full.
 };
 

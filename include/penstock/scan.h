@@ -4,7 +4,7 @@
 
 #include "penstock/recurrent.h"
 
-/// The linear recurrence h_t = a_t h_{t-1} + b_t on given terms, parallel over time: results and gradients.
+/// The linear recurrence h_t = a_t h_{t-1} + b_t on explicit coefficients, parallel over time: results and gradients.
 namespace penstock {
 
 /// How the terms of a scan are given.

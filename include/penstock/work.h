@@ -4,7 +4,7 @@
 
 #include "penstock/types.h"
 
-/// What long work is at, for whoever shows its progress.
+/// Progress of long work, for programs that show it.
 namespace penstock {
 
 /// Work of many like parts. While the object lives, of_this_thread() returns it, so that the function that a Stoppable

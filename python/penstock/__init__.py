@@ -10,7 +10,7 @@
 they are first used, and so is NumPy.
 """
 
-from . import _load  # isort: skip, must run before the library is loaded
+from . import _load_library  # isort: skip, must run before the library is loaded
 from . import cuda
 from ._cells import (
     Cell,

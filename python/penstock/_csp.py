@@ -188,7 +188,7 @@ class Domain:
         return f"Domain({self})"
 
 
-#: What a variable's values are given by.
+#: Forms of a variable's values.
 Values = Union[Domain, range, Iterable[int]]
 
 

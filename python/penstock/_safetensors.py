@@ -94,7 +94,7 @@ def _shards(path):
     shards = {}
     for name, file in places:
         if not isinstance(file, str) or file != os.path.basename(file) or not file.endswith(".safetensors"):
-            raise BadInput(f"{path}: tensor '{name}' lies in {file!r}, which is no file beside the index")
+            raise BadInput(f"{path}: tensor '{name}' lies in {file!r}, which is not a file beside the index")
         shards.setdefault(file, []).append(name)
     return shards
 
@@ -113,7 +113,7 @@ def read(path):
     for file, names in _shards(path).items():
         place = path.parent / file
         if place.exists() and not place.is_file():
-            raise BadInput(f"{path}: {file} is no regular file")
+            raise BadInput(f"{path}: {file} is not a regular file")
         part, own = read_file(place)
         metadata |= own
         for name in names:

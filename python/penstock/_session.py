@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from . import _core
 from ._execution import execution
-from ._given import model_of
+from ._library_objects import model_of
 from ._pickling import refuse_pickle
 
 TYPE_CHECKING = False  # typing.TYPE_CHECKING without the import

@@ -90,7 +90,7 @@ class Solution(Mapping[str, int]):
 
     @property
     def cost(self) -> float:
-        """What was minimised or maximised; 0 without a cost."""
+        """The value that was minimised or maximised; 0 without a cost."""
         return self._core.cost()
 
     def __getitem__(self, key: str | Expression) -> int:

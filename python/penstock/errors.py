@@ -6,12 +6,12 @@ from __future__ import annotations
 class Error(Exception):
     """Base of all exceptions of Penstock. The message is one line, with control characters of names in files escaped.
 
-    What the error is about is in its attributes.
+    The attributes say what the error is about.
     """
 
     argument: str | None = None  #: Name of the impossible argument; None if the error is about something else.
     value: str | None = None  #: The argument's value as the message shows it.
-    allowed: str | None = None  #: What the value has to be, such as "greater than 0".
+    allowed: str | None = None  #: The allowed values, such as "greater than 0".
     remedy: str | None = None  #: What to do, if the library knows.
 
     def __str__(self) -> str:

@@ -7,7 +7,7 @@ import os
 from . import _core
 from ._answers import evaluate, predict
 from ._execution import execution
-from ._given import dataset_of
+from ._library_objects import dataset_of
 from ._keywords import explain_keywords
 from ._session import Session, SessionBatch
 

@@ -6,7 +6,7 @@ import dataclasses
 import os
 
 from . import _core
-from ._given import dataset_of, model_of
+from ._library_objects import dataset_of, model_of
 from ._keywords import explain_keywords, warn_caller
 from ._progress import bar_for
 from .datasets import describe_data, scored_unit
@@ -67,7 +67,7 @@ class TrainResult:
     stopped_early: bool  #: True if early stopping ended the run.
     model_step: int  #: The step after which the model's final weights were taken.
     interrupted: bool  #: True after Ctrl-C or the notebook's stop button. The model keeps what it has learnt.
-    #: What was seen and the likeliest remedy, if the run was still unstable after ``rollbacks`` returns to a good state.
+    #: The trouble and its likeliest remedy, if the run was still unstable after ``rollbacks`` returns to a good state.
     #: The model has its last good weights, or the best ones. Otherwise empty.
     gave_up: str = ""
     checkpoint_error: str = ""  #: Why the last checkpoint could not be written; empty if it was.
@@ -246,7 +246,6 @@ def _history(model, data, steps, validation, weight):
         "version": _core.system_info()["version"],
         "steps": steps,
         "origin": model._origin,
-        "search": "",  # of models that an earlier version searched
         "weight": weight,
     }
 

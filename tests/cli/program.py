@@ -92,7 +92,7 @@ def read_terminal(columns, *arguments, cwd="."):
 
 
 class FullPipe:
-    """A pipe that takes `room` bytes and one write more, or nothing. Whoever writes more into it waits until it is read, so a
+    """A pipe that takes `room` bytes and one write more, or nothing. A program that writes more into it waits until it is read, so a
     run is still at work when a test interrupts it, however busy the machine is."""
 
     def __init__(self, room=None):

@@ -149,8 +149,8 @@ def with_metadata(model, old, new):
         (lambda m: m[:100], "no safetensors file, or a truncated one"),
         (lambda m: m[:-10], "reach beyond the"),
         (lambda m: joined(*split(m), size=2**62), "it does not begin with the length of a header"),
-        (lambda m: joined(b'{"a":', b""), "the header is no JSON"),
-        (lambda m: joined(b"[" * 100000, b""), "the header is no JSON object"),
+        (lambda m: joined(b'{"a":', b""), "the header is not JSON"),
+        (lambda m: joined(b"[" * 100000, b""), "the header is not a JSON object"),
         (lambda m: with_offsets(m, "head.bias", [0, 2**50]), "its data_offsets span 1125899906842624"),
         (lambda m: with_offsets(m, "norm.gain", [0, 64]), "overlap"),
         (lambda m: with_metadata(m, '"width":16', '"width":-1'), "width must be 1 to 65536, not -1"),
@@ -357,7 +357,7 @@ def test_a_stream_goes_on_from_its_state(models, tmp_path, model, options):
     assert refused.err == f"penstock stream: {message}\n"
     (tmp_path / "state").write_text("{}")
     refused = run(*command, "--state", "state", cwd=tmp_path, expect=1)
-    assert refused.err == "penstock stream: --state state: this is no state of a stream\n"
+    assert refused.err == "penstock stream: --state state: this is not a state of a stream\n"
 
 
 def test_no_damage_to_a_state_goes_unnoticed(models, tmp_path):

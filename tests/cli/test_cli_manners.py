@@ -14,7 +14,7 @@ import pytest
 
 from program import BIN, PATIENCE, TINY, read_terminal, refuses, run, start
 
-VERBS = re.findall(r"^  (\w+) ", run("--help").out.split("Verbs:\n")[1].split("\n\n")[0], re.M)
+VERBS = re.findall(r"^  (\w+) ", run("--help").out.split("Commands:\n")[1].split("\n\n")[0], re.M)
 
 
 def options_of(verb):
@@ -38,7 +38,7 @@ def test_manual_as_files(tmp_path):
             assert made.stderr == "" and "penstock" in made.stdout
     shown = read_terminal(80, "man", "train")
     assert "--horizon" in shown and ".TH" not in shown and ".SH" not in shown
-    refuses("man", "sing", message=f'VERB must be one of {", ".join(VERBS)}, not "sing"', status=2, verb="man")
+    refuses("man", "sing", message=f'COMMAND must be one of {", ".join(VERBS)}, not "sing"', status=2, verb="man")
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
@@ -89,7 +89,7 @@ def test_what_people_type(verb, typed, meant):
 
 
 def test_help_fits_a_terminal():
-    verbs = re.findall(r"^  (\w+) +[A-Z]", run("--help").out.partition("Verbs:\n")[2].partition("\nOptions:")[0], re.MULTILINE)
+    verbs = re.findall(r"^  (\w+) +[A-Z]", run("--help").out.partition("Commands:\n")[2].partition("\nOptions:")[0], re.MULTILINE)
     assert "train" in verbs and "man" in verbs
     for verb in verbs:
         for line in run(verb, "--help").out.splitlines() + run("--help").out.splitlines():
@@ -97,14 +97,14 @@ def test_help_fits_a_terminal():
 
 
 def test_what_is_nearly_another_word():
-    refuses("forcast", "x", message="there is no verb 'forcast', did you mean 'predict'?", status=2, verb="")
+    refuses("forcast", "x", message="there is no command 'forcast', did you mean 'predict'?", status=2, verb="")
     refuses("train", "x", "--finetun", "m", message="there is no option '--finetun', did you mean '--init'?", status=2,
             verb="train")  # fmt: skip
 
 
 def test_what_is_no_verb():
     result = run("torchscript", "model.safetensors", expect=2)
-    assert "there is no verb 'torchscript': 'penstock export' writes ONNX, and penstock.torch.SequenceModel in Python" in (
+    assert "there is no command 'torchscript': 'penstock export' writes ONNX, and penstock.torch.SequenceModel in Python" in (
         result.err
     )
 
@@ -140,7 +140,7 @@ def test_printed_options_are_those_of_the_run(models, tmp_path, data):
     [
         ("widht = 3\n", "1: there is no option 'widht', did you mean '--width'?"),
         ("\nwidth\n", "2: a line must be NAME = VALUE, not 'width'"),
-        ("[trian]\n", "1: there is no verb '[trian]', did you mean 'train'?"),
+        ("[trian]\n", "1: there is no command '[trian]', did you mean 'train'?"),
         ("json = maybe\n", "1: json must be true or false, not 'maybe'"),
         ("help = true\n", "1: there is no option 'help', did you mean '--help'?"),
     ],

@@ -54,7 +54,7 @@ def test_exact_plans_have_one_shape_for_all_batches():
     def shape_of(rows):
         text = plan("--cell", "lstm", "--shape", f"{rows}x100x64x512", "--chip", "h100", "--exact").out
         assert "exact mode: the shape for 16 rows, whatever their number" in text and "not " not in text
-        assert f"product of floats: {100 * rows} x 2048 x 64, planned for 1024 rows" in text
+        assert f"fp32 GEMM: {100 * rows} x 2048 x 64, planned for 1024 rows" in text
         return text[text.index("each with ") : text.index("steps of inputs")]
 
     assert shape_of(1) == shape_of(300)

@@ -34,8 +34,8 @@ def test_version():
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (["trian"], "there is no verb 'trian', did you mean 'train'?"),
-        (["sing"], "there is no verb 'sing', only " + ", ".join(VERBS)),
+        (["trian"], "there is no command 'trian', did you mean 'train'?"),
+        (["sing"], "there is no command 'sing', only " + ", ".join(VERBS)),
         (["--colour"], "there is no option '--colour'"),
     ],
 )
@@ -120,7 +120,7 @@ def test_a_cell_that_does_not_exist_is_answered_with_the_list(models):
         (
             "generate",
             ["series.safetensors"],
-            "this verb is for language models, and series.safetensors is a forecast model: "
+            "this command is for language models, and series.safetensors is a forecast model: "
             "'penstock predict series.safetensors FILE'",
         ),
         (

@@ -97,7 +97,7 @@ def test_devices(models, verb, arguments, message):
     ("stream", ["series.csv"], "series.csv is not a model: 'penstock train series.csv' trains one"),
     ("why", ["series.csv"], "series.csv is not a model: 'penstock train series.csv' trains one"),
     ("profile", ["series.csv"], "series.csv is not a model: 'penstock train series.csv' trains one"),
-    ("stream", ["series.safetensors", "series.csv"], "series.safetensors is no model of sound: it reads standard input, "
+    ("stream", ["series.safetensors", "series.csv"], "series.safetensors is not a model of sound: it reads standard input, "
      "'penstock stream series.safetensors < series.csv'"),
     ("train", ["series.safetensors"],
      "series.safetensors is a model, not data: 'penstock train DATA --init series.safetensors' trains it further"),

@@ -28,7 +28,8 @@ TEST(Runtime, RunsSavesAndExportsModelsByItself) {
   DataDescription data;
   data.task = Task::forecast;
   data.inputs = data.targets = {{.name = "level"}};
-  const ModelSpec spec{.cell = "gru", .width = 8, .blocks = 1, .from_last = true, .branch = fixed_branch({.lags = 3})};
+  const ModelSpec spec{
+      .cell = "gru", .width = 8, .blocks = 1, .from_last = true, .branch = closed_form_branch({.lags = 3})};
   const Model model(spec, data, 3);
   const TemporaryFolder folder;
   const std::string path = folder.path("model.safetensors");

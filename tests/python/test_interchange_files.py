@@ -177,8 +177,8 @@ def safetensors_file(header, data=b""):
         (b"", "no safetensors file: 0 bytes are too few for a header"),
         (b"version https://git-lfs.github.com/spec/v1", "a pointer of Git LFS and not the file itself"),
         (struct.pack("<Q", 1 << 60), "it does not begin with the length of a header"),
-        (safetensors_file(b"{" * 100_000), "the header is no JSON in UTF-8"),
-        (safetensors_file([1]), "the header is no JSON object"),
+        (safetensors_file(b"{" * 100_000), "the header is not JSON in UTF-8"),
+        (safetensors_file([1]), "the header is not a JSON object"),
         (safetensors_file({"a": 5}), 'tensor "a": must be an object with dtype, shape and data_offsets'),
         (safetensors_file({"a": {"dtype": "F31", "shape": [1], "data_offsets": [0, 4]}}),
          'dtype "F31" is none of BOOL'),
@@ -215,7 +215,7 @@ def test_shards_stay_beside_their_index(tmp_path):
     folder.mkdir()
     for file in ("../secret.safetensors", str(secret), "model.bin", 5):
         (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"weight_ih_l0": file}}))
-        with pytest.raises(penstock.BadInput, match="which is no file beside the index"):
+        with pytest.raises(penstock.BadInput, match="which is not a file beside the index"):
             interchange.read_tensors(folder)
     (folder / "model.safetensors.index.json").write_text("[1]")
     with pytest.raises(penstock.BadInput, match="no index of shards"):
@@ -331,7 +331,7 @@ def test_cells_of_pytorch_with_computed_or_missing_weights(tmp_path):
 
     pruned = prune.random_unstructured(torch.nn.GRUCell(3, 5), "weight_hh", 0.5)
     torch.save(pruned.state_dict(), tmp_path / "pruned.pt")
-    with pytest.raises(penstock.BadInput, match="tensor 'weight_hh_(orig|mask)' is no weight but a part of one"):
+    with pytest.raises(penstock.BadInput, match="tensor 'weight_hh_(orig|mask)' is not a weight but a part of one"):
         interchange.load(tmp_path / "pruned.pt")
     with pytest.raises(penstock.BadInput, match=r"\(a cell, read as layer 0\): there is no tensor 'weight_hh_l0'"):
         interchange.from_torch({name: array for name, array in tensors.items() if name != "weight_hh"})

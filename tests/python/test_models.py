@@ -165,7 +165,7 @@ def test_data_and_models_say_what_they_are(folder, language, tmp_path, monkeypat
     assert loaded.history["steps"] == 4 and loaded.history["version"] == penstock.__version__
     assert loaded.history["score"] == f"loss {result.validation.loss:.4g} on {result.validation.scored} held-out rows"
     shown = run("info", "m.safetensors", "--json", cwd=tmp_path).json()
-    assert shown["history"] == {name: value for name, value in model.history.items() if name != "search"}
+    assert shown["history"] == model.history
     assert repr(penstock.Session(model)) == f"<penstock.Session of {model!r}>"
     further = penstock.Model.continue_from(model, penstock.open_series(folder / "series.csv", origin=model))
     assert further.history == {} and repr(further).endswith("untrained>")

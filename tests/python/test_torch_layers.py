@@ -396,7 +396,7 @@ def test_lengths_that_count_no_steps(lengths, grad):
     *((name, {}) for name in (*NAMES, "SLSTM", "MinGRU", "MinLSTM")), ("LSTM", {"proj_size": 2}),
 ])  # fmt: skip
 def test_the_device_meta_has_shapes(name, kind):
-    """Without memory, as whoever initialises large models elsewhere has them first."""
+    """Without memory, as when large models are initialised elsewhere."""
     options = {"num_layers": 2, "bidirectional": True, **kind}
     here, there = getattr(ours, name)(3, 5, **options), getattr(ours, name)(3, 5, device="meta", **options)
     x = torch.randn(4, 2, 3)

@@ -195,7 +195,7 @@ def test_weights_taken_from_a_layer_are_those_of_what_it_evaluates(make, tmp_pat
         np.testing.assert_allclose(y, expected, rtol=1e-5, atol=1e-6)
         torch.testing.assert_close(weights.to_torch(False)(x)[0], layer(x)[0])
     plain = make(3, 5, num_layers=2, bidirectional=True)
-    plain.load_state_dict(layer.state_dict())  # weights alone, for whoever trains on without zoneout
+    plain.load_state_dict(layer.state_dict())  # weights alone, to train on without zoneout
     initialise(layer, "orthogonal")
 
 

@@ -45,7 +45,7 @@ CLEAN = {
     "bench/kernels/times.cc": '#include <fmt/format.h>\n#include "base/check.h"\n#include "bench/suite.h"\n',
     "apps/cli/main.cc": '#include <CLI/CLI.hpp>\n#include "bench/suite.h"\n#include "penstock/model.h"\n#include "verbs.h"\n',
     "apps/cli/verbs.h": "",
-    "apps/cli/verbs/train.cc": '#include "verbs.h"\n',
+    "apps/cli/commands/train.cc": '#include "verbs.h"\n',
     "python/src/module.cc": '#include <nanobind/nanobind.h>\n#include "arrays.h"\n#include "penstock/model.h"\n',
     "python/src/arrays.h": "",
 }

@@ -7,7 +7,7 @@
 
 #include "answers/rows.h"
 #include "answers/stream_state.h"
-#include "penstock/spread_tracker.h"
+#include "penstock/interval_tracker.h"
 #include "penstock/stream.h"
 
 namespace penstock::cli {
@@ -26,7 +26,7 @@ class GroupStreams {
   };
   struct Ready {
     const DataDescription& data;  ///< With the scaling of the series.
-    SpreadTracker& tracker;       ///< State of its intervals.
+    IntervalTracker& tracker;     ///< State of its intervals.
     Session& session;             ///< To push its rows to.
     WaitingRows rows;             ///< This one, behind those that it had to wait for.
   };
@@ -41,7 +41,7 @@ class GroupStreams {
  private:
   struct Series {
     std::optional<DataDescription> data;  // none: not scaled yet
-    std::optional<SpreadTracker> tracker;
+    std::optional<IntervalTracker> tracker;
     std::optional<Session> own;    // of a series with a forecast of its own
     std::vector<float> intervals;  // state of a tracker that is not there yet
     std::optional<Group> scaling;  // of one that training did not see

@@ -8,7 +8,7 @@
 
 #include "answers/step_answers.h"
 #include "penstock/error.h"
-#include "penstock/spread_tracker.h"
+#include "penstock/interval_tracker.h"
 #include "terminal/describe.h"
 #include "terminal/units.h"
 
@@ -100,7 +100,7 @@ std::vector<std::string> LongAnswers::keys(std::size_t series, Index row, Index 
   return values;
 }
 
-void LongAnswers::answer(std::size_t series, Index row, const GroupedRows& of, const Spread& spread,
+void LongAnswers::answer(std::size_t series, Index row, const GroupedRows& of, const ErrorDistribution& distribution,
                          std::span<const float> forecasts) {
   const std::vector<std::string>& kept = of.kept[static_cast<std::size_t>(row)];
   for (std::size_t output = 0; output < forecasts.size(); ++output) {
@@ -108,8 +108,8 @@ void LongAnswers::answer(std::size_t series, Index row, const GroupedRows& of, c
     std::vector<std::string> values = keys(series, row, static_cast<Index>(output / targets) + 1, of);
     const Column& column = of.data.targets[output % targets];
     values.push_back(column.name);
-    const double forecast = raw_forecast(of.data, spread, forecasts, output);
-    const auto quantile = [&](double level) { return raw_forecast(of.data, spread, forecasts, output, level); };
+    const double forecast = raw_forecast(of.data, distribution, forecasts, output);
+    const auto quantile = [&](double level) { return raw_forecast(of.data, distribution, forecasts, output, level); };
     if (options_.json) {
       Json line = Json::object();
       for (std::size_t i = 0; i < kept.size(); ++i) line["columns"][options_.keep[i]] = kept[i];

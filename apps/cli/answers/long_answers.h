@@ -46,7 +46,7 @@ class LongAnswers {
 
   void header();
   /// The forecasts [horizon, targets] from a row of a series, both counted from 0; `kept` is of that row.
-  void answer(std::size_t series, Index row, const GroupedRows& of, const Spread& spread,
+  void answer(std::size_t series, Index row, const GroupedRows& of, const ErrorDistribution& distribution,
               std::span<const float> forecasts);
 
  private:

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "penstock/error.h"
-#include "penstock/spread_tracker.h"
+#include "penstock/interval_tracker.h"
 #include "terminal/describe.h"
 #include "terminal/units.h"
 
@@ -117,7 +117,7 @@ RowAnswers::RowAnswers(Output& output, const DataDescription& data, std::vector<
                        std::vector<double> quantiles)
     : output_(output),
       data_(&data),
-      spread_(&data.series.spread),
+      distribution_(&data.series.errors),
       kept_(std::move(kept)),
       json_(json),
       quantiles_(std::move(quantiles)) {}
@@ -149,7 +149,7 @@ void RowAnswers::answer(std::span<const std::string> kept, std::span<const float
 double RowAnswers::raw(std::span<const float> outputs, Index step, std::size_t target,
                        std::optional<double> level) const {
   const std::size_t output = static_cast<std::size_t>(step) * data_->targets.size() + target;
-  return raw_forecast(*data_, *spread_, outputs, output, level);
+  return raw_forecast(*data_, *distribution_, outputs, output, level);
 }
 
 std::vector<std::string> RowAnswers::cells(std::span<const float> outputs) const {
@@ -199,7 +199,7 @@ void RowAnswers::write_json(std::span<const std::string> kept, std::span<const f
 void check_quantiles(const Model& model, const std::string& path, std::span<const double> levels) {
   if (levels.empty()) return;
   require_task(model, path, Task::forecast, "--quantiles");
-  model.data().series.spread.check(levels);
+  model.data().series.errors.check(levels);
   if (!std::ranges::is_sorted(levels)) throw Error(ErrorCode::invalid_argument, "--quantiles must ascend");
 }
 

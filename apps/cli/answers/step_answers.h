@@ -79,8 +79,8 @@ class RowAnswers {
   void header();
   /// The answers that follow are of a series whose description this is; it must live on.
   void of_series(const DataDescription& data) { data_ = &data; }
-  /// The answer that follows has this spread.
-  void of_spread(const Spread& spread) { spread_ = &spread; }
+  /// The answer that follows has this distribution.
+  void of_distribution(const ErrorDistribution& distribution) { distribution_ = &distribution; }
   void answer(std::span<const std::string> kept, std::span<const float> outputs);
 
  private:
@@ -93,7 +93,7 @@ class RowAnswers {
 
   Output& output_;
   const DataDescription* data_;
-  const Spread* spread_;
+  const ErrorDistribution* distribution_;
   std::vector<std::string> kept_;
   bool json_;
   std::vector<double> quantiles_;

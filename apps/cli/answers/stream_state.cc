@@ -31,7 +31,7 @@ std::vector<float> floats(const nlohmann::json& object, const char* name, const 
   try {
     return object.at(name).get<std::vector<float>>();
   } catch (const nlohmann::json::exception&) {
-    bad(path, fmt::format("\"{}\" is no list of numbers", name));
+    bad(path, fmt::format("\"{}\" is not a list of numbers", name));
   }
 }
 
@@ -50,7 +50,7 @@ std::vector<Scaling> scalings(const nlohmann::json& object, const char* name, co
   } catch (const nlohmann::json::exception&) {
     // The error below covers wrong types, too.
   }
-  bad(path, fmt::format("\"{}\" is no list of means and positive scales", name));
+  bad(path, fmt::format("\"{}\" is not a list of means and positive scales", name));
 }
 
 nlohmann::json group_json(const std::string& name, const StreamState::OfGroup& group) {
@@ -100,7 +100,7 @@ StreamState::StreamState(std::string path, const std::string& model)
   const std::string text = stream.str();
   const nlohmann::json object = nlohmann::json::parse(text, nullptr, false);
   if (!object.is_object() || object.value("kind", nlohmann::json()) != state_kind)
-    bad(path_, "this is no state of a stream");
+    bad(path_, "this is not a state of a stream");
   check_sum(object, text, path_);
   if (object.value("model", nlohmann::json()) != checksum_) {
     fail(ErrorCode::incompatible, "--state {}: this is the state of another model than {}", printable(path_),
@@ -151,7 +151,7 @@ void StreamState::restore(Session& session, std::span<const float> state) const 
   }
 }
 
-void StreamState::restore(SpreadTracker& tracker) const {
+void StreamState::restore(IntervalTracker& tracker) const {
   try {
     for (const auto& [name, group] : groups) tracker.restore(group.intervals);
     tracker.restore(intervals);

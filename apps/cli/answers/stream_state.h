@@ -9,7 +9,7 @@
 
 #include "options/output_file.h"
 #include "penstock/data/row_reader.h"
-#include "penstock/spread_tracker.h"
+#include "penstock/interval_tracker.h"
 #include "penstock/stream.h"
 
 namespace penstock::cli {
@@ -32,7 +32,7 @@ class StreamState {
   /// Restores the state of one series of groups.
   void restore(Session& session, std::span<const float> state) const;
   /// A file that knows nothing of intervals leaves them as at the start of a series.
-  void restore(SpreadTracker& tracker) const;
+  void restore(IntervalTracker& tracker) const;
   void restore(RowReader& reader) const;
   /// Writes the file by a FileWriter.
   void save(Session& session) const;

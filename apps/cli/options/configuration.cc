@@ -49,8 +49,8 @@ std::vector<std::string>& files_read() {
 
 class ConfigurationReader {
  public:
-  ConfigurationReader(const CLI::App& program, const CLI::App& verb, std::string path)
-      : program_(program), verb_(verb), path_(std::move(path)) {}
+  ConfigurationReader(const CLI::App& program, const CLI::App& command, std::string path)
+      : program_(program), command_(command), path_(std::move(path)) {}
 
   std::vector<std::string> read() {
     std::error_code unreadable;
@@ -82,20 +82,20 @@ class ConfigurationReader {
 
   void begin_section(const std::string& line) {
     const std::string name = line.back() == ']' ? trim(line.substr(1, line.size() - 2)) : "";
-    const std::vector<std::string> verbs = verb_names(program_);
-    if (std::find(verbs.begin(), verbs.end(), name) == verbs.end()) {
-      refuse(fmt::format("there is no verb '{}'{}", printable(line), suggestion(name, verbs)));
+    const std::vector<std::string> commands = command_names(program_);
+    if (std::find(commands.begin(), commands.end(), name) == commands.end()) {
+      refuse(fmt::format("there is no command '{}'{}", printable(line), suggestion(name, commands)));
     }
-    mine_ = name == verb_.get_name();
+    mine_ = name == command_.get_name();
   }
 
   void add(const std::string& name, const std::string& value) {
-    const auto& table = option_table(verb_);
+    const auto& table = option_table(command_);
     const auto entry =
         std::find_if(table.begin(), table.end(), [&](const auto& e) { return e.value && e.name() == name; });
     if (entry == table.end()) {
       const std::string option = "--" + name;
-      refuse(fmt::format("there is no option '{}'{}", printable(name), suggestion(option, option_names(verb_))));
+      refuse(fmt::format("there is no option '{}'{}", printable(name), suggestion(option, option_names(command_))));
     }
     if (!entry->is_flag) return arguments_.push_back(fmt::format("--{}={}", name, value));
     if (value != "true" && value != "false") {
@@ -105,7 +105,7 @@ class ConfigurationReader {
   }
 
   const CLI::App& program_;
-  const CLI::App& verb_;
+  const CLI::App& command_;
   std::string path_;
   long number_ = 0;
   bool mine_ = true;
@@ -115,11 +115,11 @@ class ConfigurationReader {
 }  // namespace
 
 std::vector<std::string> with_configuration(const CLI::App& program, std::vector<std::string> arguments) {
-  const auto verbs = verbs_of(program);
+  const auto commands = commands_of(program);
   if (arguments.empty()) return arguments;
-  const auto verb =
-      std::find_if(verbs.begin(), verbs.end(), [&](const CLI::App* v) { return v->get_name() == arguments.front(); });
-  if (verb == verbs.end()) return arguments;
+  const auto command = std::find_if(commands.begin(), commands.end(),
+                                    [&](const CLI::App* v) { return v->get_name() == arguments.front(); });
+  if (command == commands.end()) return arguments;
   std::vector<std::string> from_files;
   for (std::size_t i = 1; i < arguments.size() && arguments[i] != "--";) {
     const bool joined = arguments[i].starts_with(std::string(option_name) + "=");
@@ -129,7 +129,7 @@ std::vector<std::string> with_configuration(const CLI::App& program, std::vector
     }
     const std::string path = joined ? arguments[i].substr(arguments[i].find('=') + 1) : arguments[i + 1];
     files_read().push_back(path);
-    for (std::string& argument : ConfigurationReader(program, **verb, path).read()) {
+    for (std::string& argument : ConfigurationReader(program, **command, path).read()) {
       from_files.push_back(std::move(argument));
     }
     const auto begin = arguments.begin() + static_cast<std::ptrdiff_t>(i);
@@ -141,10 +141,10 @@ std::vector<std::string> with_configuration(const CLI::App& program, std::vector
 
 const std::vector<std::string>& configuration_files() { return files_read(); }
 
-std::string configuration_text(const CLI::App& verb) {
-  std::string text = fmt::format("[{}]\n", verb.get_name());
+std::string configuration_text(const CLI::App& command) {
+  std::string text = fmt::format("[{}]\n", command.get_name());
   std::string group;
-  for (const OptionEntry& entry : option_table(verb)) {
+  for (const OptionEntry& entry : option_table(command)) {
     if (!entry.value) continue;
     if (entry.option->get_group() != group) {
       group = entry.option->get_group();

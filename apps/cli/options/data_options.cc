@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <initializer_list>
 
+#include "answers/score_report.h"
 #include "penstock/data/labelled_texts.h"
 #include "penstock/train/fine_tune.h"
 #include "terminal/units.h"
@@ -249,6 +250,18 @@ void add_table_options(Options& options, TableOptions& table, const std::string&
                   undated));
 }
 
+void add_scoring_options(Options& options, Scoring& scoring, TableOptions& table, bool& allow_negative) {
+  options.flag("--allow-negative", allow_negative,
+               "A series: let forecasts be negative that are at least 0 otherwise, as in a model of rain");
+  options.add("--sequence-column", scoring.rows.sequence_column, "NAME", "Column that names the sequence of a row");
+  options.add("--label-column", scoring.label_column, "NAME",
+              "Column with the label of the sequence or text [label; for texts also class, sentiment, ...]");
+  add_table_options(options, table,
+                    "Empty values. refuse: an error; all others: the last value of their column [as in training]",
+                    "as in training");
+  options.add("--threads", scoring.execution.threads, "N", "CPU threads; 0: all");
+}
+
 TableFormat TableOptions::format() const { return {delimiter_of(delimiter), decimal.value_or('\0'), header}; }
 
 RowFormat TableOptions::row_format() const {
@@ -354,7 +367,7 @@ OpenedData open_data(const CLI::App& app, const DataOptions& options, DataKind k
     opened.reading.erase(undated);  // as somebody knows
   } else if (undated != opened.reading.end()) {
     *undated +=
-        "; if the rows are no series, --label-column reads labels of sequences; if they are, --as series says so";
+        "; if the rows are not a series, --label-column reads labels of sequences; if they are, --as series says so";
   }
   const bool table = kind == DataKind::series || kind == DataKind::labelled || kind == DataKind::labelled_texts;
   if (table && !options.kind && is_unnamed_table(options.sources)) {

@@ -11,6 +11,8 @@
 
 namespace penstock::cli {
 
+struct Scoring;
+
 enum class DataKind { text, series, labelled, labelled_texts, sound, task };
 
 /// A word for each kind of data, in this order.
@@ -62,6 +64,10 @@ struct OpenedData {
 /// Declares --delimiter, --decimal, --missing and --undated; `missing` is the help of the third, `undated` says what is
 /// done where the last is not given.
 void add_table_options(Options& options, TableOptions& table, const std::string& missing, const std::string& undated);
+
+/// Declares the options of commands that score files: --allow-negative, --sequence-column, --label-column, those of
+/// tables and --threads.
+void add_scoring_options(Options& options, Scoring& scoring, TableOptions& table, bool& allow_negative);
 
 /// Declares --as.
 void add_kind_option(Options& options, std::optional<DataKind>& kind);

@@ -27,7 +27,7 @@ Index bytes_of_files(const std::vector<std::string>& paths) {
 
 }  // namespace
 
-void settle_device(bool automatic, Execution& execution, const Model& model, DeviceQuestion question, bool quiet) {
+void resolve_device(bool automatic, Execution& execution, const Model& model, DeviceQuestion question, bool quiet) {
   if (!automatic) return;
   question.execution = execution;
   const DeviceChoice choice = choose_device(model, question);

@@ -29,8 +29,8 @@ std::string model_in(const std::string& folder) {
 
 bool is_readable(const std::string& path) { return std::ifstream(path, std::ios::binary).is_open(); }
 
-std::string command(const std::string& verb, const std::string& model, const std::string& rest) {
-  return fmt::format("'penstock {} {}{}{}'", verb, shell_word(model), rest.empty() ? "" : " ", rest);
+std::string command_line(const std::string& command, const std::string& model, const std::string& rest) {
+  return fmt::format("'penstock {} {}{}{}'", command, shell_word(model), rest.empty() ? "" : " ", rest);
 }
 
 /// Returns the input that a model reads, for messages.
@@ -55,7 +55,7 @@ bool begins_as_model(const std::string& path) {
   return begin[4] == 0 && begin[5] == 0 && begin[6] == 0 && begin[7] == 0 && begin[8] == '{';
 }
 
-Model load_model(const std::string& verb, const std::string& path, const std::vector<std::string>& others) {
+Model load_model(const std::string& command, const std::string& path, const std::vector<std::string>& others) {
   std::error_code unknown;
   if (fs::is_directory(path, unknown)) {
     const std::string inside = model_in(path);
@@ -66,7 +66,7 @@ Model load_model(const std::string& verb, const std::string& path, const std::ve
   for (const std::string& other : others) {
     if (!begins_as_model(other)) continue;
     refuse_model(fmt::format("{} is not a model, but {} is: {}", printable(path), printable(other),
-                             command(verb, other, shell_word(path))));
+                             command_line(command, other, shell_word(path))));
   }
   const bool empty = fs::is_regular_file(path, unknown) && fs::file_size(path, unknown) == 0;
   if (empty || fs::path(path).extension() == ".safetensors") return Model::load(path);  // which says what is wrong
@@ -81,14 +81,14 @@ void refuse_models(const std::vector<std::string>& sources) {
                            printable(*model), data == sources.end() ? "DATA" : shell_word(*data), shell_word(*model)));
 }
 
-void require_data(const std::string& verb, const std::string& model, const std::vector<std::string>& data) {
+void require_data(const std::string& command, const std::string& model, const std::vector<std::string>& data) {
   if (!data.empty() && !data.front().empty()) return;
   if (is_readable(model) && !begins_as_model(model)) {
-    refuse_model(fmt::format("MODEL is missing: {}", command(verb, "model.safetensors", shell_word(model))));
+    refuse_model(fmt::format("MODEL is missing: {}", command_line(command, "model.safetensors", shell_word(model))));
   }
-  const Model loaded = load_model(verb, model);
+  const Model loaded = load_model(command, model);
   refuse_model(
-      fmt::format("DATA is missing: {}, where FILE is {}", command(verb, model, "FILE"), reads(loaded.data())));
+      fmt::format("DATA is missing: {}, where FILE is {}", command_line(command, model, "FILE"), reads(loaded.data())));
 }
 
 }  // namespace penstock::cli

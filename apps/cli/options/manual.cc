@@ -1,4 +1,4 @@
-// The option table in other forms than --help: manual pages, completions of shells, and the verbs that print them.
+// The option table in other forms than --help: manual pages, completions of shells, and the commands that print them.
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 
+#include "commands/commands.h"
 #include "options/options.h"
 #include "penstock/file_writer.h"
 #include "penstock/output_files.h"
@@ -17,7 +18,6 @@
 #include "penstock/version.h"
 #include "terminal/terminal.h"
 #include "terminal/units.h"
-#include "verbs/verbs.h"
 
 namespace penstock::cli {
 namespace {
@@ -74,9 +74,9 @@ std::string single_quoted(const std::string& text) {
   return out + "'";
 }
 
-std::vector<std::string> names_of(const CLI::App& verb) {
+std::vector<std::string> names_of(const CLI::App& command) {
   std::vector<std::string> names;
-  for (const OptionEntry& entry : option_table(verb)) {
+  for (const OptionEntry& entry : option_table(command)) {
     names.push_back("--" + entry.name());
     for (const std::string& letter : entry.option->get_snames()) names.push_back("-" + letter);
   }
@@ -92,17 +92,17 @@ std::vector<std::string> words_of(const OptionEntry& entry) {
   return words;
 }
 
-/// Returns the words that a verb's argument without a name takes, as far as they are known; empty: files.
-std::vector<std::string> argument_words(const CLI::App& program, const CLI::App& verb) {
+/// Returns the words that a command's argument without a name takes, as far as they are known; empty: files.
+std::vector<std::string> argument_words(const CLI::App& program, const CLI::App& command) {
   std::vector<std::string> words;
-  for (const CLI::Option* option : verb.get_options([](const CLI::Option* o) { return o->get_positional(); })) {
+  for (const CLI::Option* option : command.get_options([](const CLI::Option* o) { return o->get_positional(); })) {
     if (option->get_option_text() == "SHELL") words = shells;
-    if (option->get_option_text() == "[VERB]") words = verb_names(program);
+    if (option->get_option_text() == "[COMMAND]") words = command_names(program);
   }
   return words;
 }
 
-/// A page of the manual, section 1, in roff: of the program, or of one verb.
+/// A page of the manual, section 1, in roff: of the program, or of one command.
 std::string manual_page(const CLI::App& app) {
   const bool program = app.get_parent() == nullptr;
   const std::string name = program ? "penstock" : "penstock-" + app.get_name();
@@ -110,10 +110,10 @@ std::string manual_page(const CLI::App& app) {
   page += fmt::format(".SH NAME\n{} \\- {}\n", roff(name), roff(app.get_description()));
   page += fmt::format(".SH SYNOPSIS\n.B {}\n", roff(usage_line(app)));
   if (program) {
-    page += ".SH VERBS\n";
-    for (const CLI::App* verb : verbs_of(app)) {
-      page += fmt::format(".TP\n\\fB{}\\fR\n{}; see \\fBpenstock\\-{}\\fR(1)\n", roff(verb->get_name()),
-                          roff(verb->get_description()), roff(verb->get_name()));
+    page += ".SH COMMANDS\n";
+    for (const CLI::App* command : commands_of(app)) {
+      page += fmt::format(".TP\n\\fB{}\\fR\n{}; see \\fBpenstock\\-{}\\fR(1)\n", roff(command->get_name()),
+                          roff(command->get_description()), roff(command->get_name()));
     }
   }
   page += ".SH OPTIONS\n";
@@ -128,25 +128,25 @@ std::string bash_completion(const CLI::App& program) {
   std::string text =
       "# bash completion of penstock; put it into /usr/share/bash-completion/completions/penstock\n"
       "_penstock() {\n"
-      "  local current=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} verb=${COMP_WORDS[1]}\n"
+      "  local current=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} subcommand=${COMP_WORDS[1]}\n"
       "  local options=\"\" words=\"\"\n"
       "  COMPREPLY=()\n";
   text += fmt::format(
       "  if ((COMP_CWORD == 1)); then\n    COMPREPLY=($(compgen -W \"{} --help --version\" -- \"$current\"))\n"
-      "    return\n  fi\n  case \"$verb $before\" in\n",
-      fmt::join(verb_names(program), " "));
-  for (const CLI::App* verb : verbs_of(program)) {
-    for (const OptionEntry& entry : option_table(*verb)) {
+      "    return\n  fi\n  case \"$subcommand $before\" in\n",
+      fmt::join(command_names(program), " "));
+  for (const CLI::App* command : commands_of(program)) {
+    for (const OptionEntry& entry : option_table(*command)) {
       const std::vector<std::string> words = words_of(entry);
       if (words.empty()) continue;
       text += fmt::format("    \"{} --{}\") COMPREPLY=($(compgen -W \"{}\" -- \"$current\")); return ;;\n",
-                          verb->get_name(), entry.name(), fmt::join(words, " "));
+                          command->get_name(), entry.name(), fmt::join(words, " "));
     }
   }
-  text += "  esac\n  case \"$verb\" in\n";
-  for (const CLI::App* verb : verbs_of(program)) {
-    text += fmt::format("    {}) options=\"{}\" words=\"{}\" ;;\n", verb->get_name(), fmt::join(names_of(*verb), " "),
-                        fmt::join(argument_words(program, *verb), " "));
+  text += "  esac\n  case \"$subcommand\" in\n";
+  for (const CLI::App* command : commands_of(program)) {
+    text += fmt::format("    {}) options=\"{}\" words=\"{}\" ;;\n", command->get_name(),
+                        fmt::join(names_of(*command), " "), fmt::join(argument_words(program, *command), " "));
   }
   text +=
       "  esac\n"
@@ -173,16 +173,16 @@ std::string zsh_completion(const CLI::App& program) {
     }
     return text;
   };
-  std::string text = "#compdef penstock\n_penstock() {\n  local -a verbs\n  verbs=(\n";
-  for (const CLI::App* verb : verbs_of(program)) {
-    text += fmt::format("    {}\n", single_quoted(verb->get_name() + ":" + plain(verb->get_description())));
+  std::string text = "#compdef penstock\n_penstock() {\n  local -a subcommands\n  subcommands=(\n";
+  for (const CLI::App* command : commands_of(program)) {
+    text += fmt::format("    {}\n", single_quoted(command->get_name() + ":" + plain(command->get_description())));
   }
   text +=
-      "  )\n  if ((CURRENT == 2)); then\n    _describe verb verbs\n    return\n  fi\n"
-      "  local verb=$words[2]\n  shift words\n  ((CURRENT--))\n  case $verb in\n";
-  for (const CLI::App* verb : verbs_of(program)) {
-    text += fmt::format("    {})\n      _arguments -s \\\n", verb->get_name());
-    for (const OptionEntry& entry : option_table(*verb)) {
+      "  )\n  if ((CURRENT == 2)); then\n    _describe command subcommands\n    return\n  fi\n"
+      "  local subcommand=$words[2]\n  shift words\n  ((CURRENT--))\n  case $subcommand in\n";
+  for (const CLI::App* command : commands_of(program)) {
+    text += fmt::format("    {})\n      _arguments -s \\\n", command->get_name());
+    for (const OptionEntry& entry : option_table(*command)) {
       std::string spec = fmt::format("[{}]", plain(entry.option->get_description()));
       if (!entry.is_flag) {
         const std::vector<std::string> words = words_of(entry);
@@ -198,7 +198,7 @@ std::string zsh_completion(const CLI::App& program) {
         text += fmt::format("        {} \\\n", single_quoted(fmt::format("({}){}{}", names, name, spec)));
       }
     }
-    const std::vector<std::string> words = argument_words(program, *verb);
+    const std::vector<std::string> words = argument_words(program, *command);
     text += fmt::format("        {}\n      ;;\n",
                         words.empty() ? "'*:file:_files'" : fmt::format("'1:word:({})'", fmt::join(words, " ")));
   }
@@ -208,23 +208,23 @@ std::string zsh_completion(const CLI::App& program) {
 
 std::string fish_completion(const CLI::App& program) {
   std::string text = "# fish completion of penstock; put it into ~/.config/fish/completions/penstock.fish\n";
-  for (const CLI::App* verb : verbs_of(program)) {
-    text += fmt::format("complete -c penstock -n __fish_use_subcommand -a {} -f -d {}\n", verb->get_name(),
-                        single_quoted(verb->get_description()));
+  for (const CLI::App* command : commands_of(program)) {
+    text += fmt::format("complete -c penstock -n __fish_use_subcommand -a {} -f -d {}\n", command->get_name(),
+                        single_quoted(command->get_description()));
   }
-  for (const CLI::App* verb : verbs_of(program)) {
-    for (const OptionEntry& entry : option_table(*verb)) {
-      text +=
-          fmt::format("complete -c penstock -n '__fish_seen_subcommand_from {}' -l {}", verb->get_name(), entry.name());
+  for (const CLI::App* command : commands_of(program)) {
+    for (const OptionEntry& entry : option_table(*command)) {
+      text += fmt::format("complete -c penstock -n '__fish_seen_subcommand_from {}' -l {}", command->get_name(),
+                          entry.name());
       for (const std::string& letter : entry.option->get_snames()) text += " -s " + letter;
       if (!entry.is_flag) text += entry.is_file() ? " -r -F" : " -x";
       const std::vector<std::string> words = words_of(entry);
       if (!words.empty()) text += fmt::format(" -a '{}'", fmt::join(words, " "));
       text += fmt::format(" -d {}\n", single_quoted(entry.option->get_description()));
     }
-    const std::vector<std::string> words = argument_words(program, *verb);
+    const std::vector<std::string> words = argument_words(program, *command);
     if (words.empty()) continue;
-    text += fmt::format("complete -c penstock -n '__fish_seen_subcommand_from {}' -f -a '{}'\n", verb->get_name(),
+    text += fmt::format("complete -c penstock -n '__fish_seen_subcommand_from {}' -f -a '{}'\n", command->get_name(),
                         fmt::join(words, " "));
   }
   return text;
@@ -240,10 +240,10 @@ std::string completion_of(const CLI::App& program, const std::string& shell) {
 
 std::string manual_of(const CLI::App& program, const std::string& name) {
   if (name.empty()) return manual_page(program);
-  for (const CLI::App* verb : verbs_of(program)) {
-    if (verb->get_name() == name) return manual_page(*verb);
+  for (const CLI::App* command : commands_of(program)) {
+    if (command->get_name() == name) return manual_page(*command);
   }
-  fail_choice("VERB", name, verb_names(program));
+  fail_choice("COMMAND", name, command_names(program));
 }
 
 /// A terminal gets the page as `man` shows it; without that program, as it stands in the help.
@@ -263,8 +263,8 @@ int write_pages(const CLI::App& program, const std::string& folder) {
   std::filesystem::create_directories(folder, error);
   if (error) fail(ErrorCode::io_failure, "--folder {}: {}", printable(folder), why_not_written(folder, error.value()));
   std::vector<std::pair<std::string, const CLI::App*>> pages = {{folder + "/penstock.1", &program}};
-  for (const CLI::App* verb : verbs_of(program)) {
-    pages.emplace_back(fmt::format("{}/penstock-{}.1", folder, verb->get_name()), verb);
+  for (const CLI::App* command : commands_of(program)) {
+    pages.emplace_back(fmt::format("{}/penstock-{}.1", folder, command->get_name()), command);
   }
   std::vector<OutputFile> files;
   for (const auto& [path, app] : pages) files.push_back({"--folder", path, FileKind::manual});
@@ -275,7 +275,7 @@ int write_pages(const CLI::App& program, const std::string& folder) {
 
 }  // namespace
 
-Verb add_completion(CLI::App& program) {
+Command add_completion(CLI::App& program) {
   CLI::App* app = program.add_subcommand("completion", "Print a completion script for bash, zsh or fish");
   auto shell = std::make_shared<std::string>();
   Options options(*app);
@@ -289,12 +289,12 @@ Verb add_completion(CLI::App& program) {
   return {app, [&program, shell] { return print_answer(completion_of(program, *shell)); }};
 }
 
-Verb add_man(CLI::App& program) {
+Command add_man(CLI::App& program) {
   CLI::App* app = program.add_subcommand(
-      "man", "Show the manual page of the program or of a verb; in a pipe or a file, its source");
+      "man", "Show the manual page of the program or of a command; in a pipe or a file, its source");
   auto name = std::make_shared<std::string>(), folder = std::make_shared<std::string>();
   Options options(*app);
-  options.positional("[VERB]", *name, "The verb [the program]");
+  options.positional("[COMMAND]", *name, "The command [the program]");
   options.group("Options");
   options.add("--folder", *folder, "FOLDER", "Write all manual pages to this folder");
   options.finish(

@@ -114,11 +114,11 @@ void list_entry(std::string& out, const std::string& name, const std::string& te
   }
 }
 
-/// Returns a hint for an option that is an argument without a name here: a file, or the verb itself.
+/// Returns a hint for an option that is an argument without a name here: a file, or the command itself.
 std::string without_option(const CLI::App& app, const std::string& name) {
   if (app.get_parent() == nullptr) {
-    for (const CLI::App* verb : verbs_of(app)) {
-      if (name == "--" + verb->get_name()) return fmt::format(", did you mean '{}'?", verb->get_name());
+    for (const CLI::App* command : commands_of(app)) {
+      if (name == "--" + command->get_name()) return fmt::format(", did you mean '{}'?", command->get_name());
     }
     return "";
   }
@@ -139,19 +139,19 @@ std::string without_option(const CLI::App& app, const std::string& name) {
   return "";
 }
 
-/// The verb that has an option which this one has not, 'penstock train' before others.
+/// The command that has an option which this one has not, 'penstock train' before others.
 std::string where_option_is(const CLI::App& app, const std::string& name) {
   if (app.get_parent() == nullptr || !name.starts_with("--")) return "";
-  for (const CLI::App* verb : verbs_of(*app.get_parent())) {
-    if (verb->get_option_no_throw(name) != nullptr)
-      return fmt::format("; it is an option of 'penstock {}'", verb->get_name());
+  for (const CLI::App* command : commands_of(*app.get_parent())) {
+    if (command->get_option_no_throw(name) != nullptr)
+      return fmt::format("; it is an option of 'penstock {}'", command->get_name());
   }
   return "";
 }
 
-/// Returns a hint for verbs that people look for and that do not exist.
-std::string where_else(const std::string& verb) {
-  if (verb != "torchscript" && verb != "pt2") return "";
+/// Returns a hint for commands that people look for and that do not exist.
+std::string where_else(const std::string& command) {
+  if (command != "torchscript" && command != "pt2") return "";
   return ": 'penstock export' writes ONNX, and penstock.torch.SequenceModel in Python reads a model for torch.export";
 }
 
@@ -165,13 +165,13 @@ std::vector<std::string> option_names(const CLI::App& app) {
   return names;
 }
 
-std::vector<const CLI::App*> verbs_of(const CLI::App& app) {
+std::vector<const CLI::App*> commands_of(const CLI::App& app) {
   return app.get_subcommands([](const CLI::App*) { return true; });
 }
 
-std::vector<std::string> verb_names(const CLI::App& app) {
+std::vector<std::string> command_names(const CLI::App& app) {
   std::vector<std::string> names;
-  for (const CLI::App* verb : verbs_of(app)) names.push_back(verb->get_name());
+  for (const CLI::App* command : commands_of(app)) names.push_back(command->get_name());
   return names;
 }
 
@@ -186,7 +186,7 @@ std::vector<std::string> wrap(const std::string& text, std::size_t width) {
 }
 
 std::string usage_line(const CLI::App& app) {
-  if (app.get_parent() == nullptr) return "penstock VERB [options]";
+  if (app.get_parent() == nullptr) return "penstock COMMAND [options]";
   std::string line = "penstock " + app.get_name();
   for (const CLI::Option* option : app.get_options([](const CLI::Option* o) { return o->get_positional(); })) {
     line += " " + option->get_option_text();
@@ -340,9 +340,9 @@ std::string help_text(const CLI::App& app) {
   const auto positionals = app.get_options([](const CLI::Option* o) { return o->get_positional(); });
   if (!positionals.empty()) out += '\n';
   for (const CLI::Option* option : positionals) list_entry(out, option->get_option_text(), option->get_description());
-  if (const auto verbs = verbs_of(app); !verbs.empty()) {
-    out += "\nVerbs:\n";
-    for (const CLI::App* verb : verbs) list_entry(out, verb->get_name(), verb->get_description());
+  if (const auto commands = commands_of(app); !commands.empty()) {
+    out += "\nCommands:\n";
+    for (const CLI::App* command : commands) list_entry(out, command->get_name(), command->get_description());
   }
   for (const std::string& group : app.get_groups()) {
     const auto options = app.get_options(
@@ -377,11 +377,11 @@ void refuse_extras(const CLI::App& app) {
     misuse(fmt::format("there is no option '{}'{}", printable(name), hint));
   }
   if (app.get_parent() != nullptr) refuse_argument(app, extras.front());
-  const std::vector<std::string> verbs = verb_names(app);
+  const std::vector<std::string> commands = command_names(app);
   std::string hint = where_else(extras.front());
-  if (hint.empty()) hint = suggestion(extras.front(), verbs);
-  if (hint.empty()) hint = fmt::format(", only {}", fmt::join(verbs, ", "));
-  misuse(fmt::format("there is no verb '{}'{}", printable(extras.front()), hint));
+  if (hint.empty()) hint = suggestion(extras.front(), commands);
+  if (hint.empty()) hint = fmt::format(", only {}", fmt::join(commands, ", "));
+  misuse(fmt::format("there is no command '{}'{}", printable(extras.front()), hint));
 }
 
 std::string parse_message(const CLI::ParseError& error) {

@@ -16,7 +16,7 @@
 #include "penstock/error.h"
 #include "penstock/types.h"
 
-/// The options of a verb: how they are declared, parsed and reported. Ranges are the library's business, which names
+/// The options of a command: how they are declared, parsed and reported. Ranges are the library's business, which names
 /// its own settings; `option_words` has our names for those.
 namespace penstock::cli {
 
@@ -75,7 +75,7 @@ struct OptionEntry {
   bool is_file() const { return option->get_option_text() == "FILE"; }
 };
 
-/// The options of a verb in the order of its help.
+/// The options of a command in the order of its help.
 const std::vector<OptionEntry>& option_table(const CLI::App& app);
 
 class Options {
@@ -85,7 +85,7 @@ class Options {
   /// The heading under which the help lists the options that follow.
   void group(std::string name) { group_ = std::move(name); }
 
-  /// An argument without a name, "[NAME]" if it may be left out; the verb itself checks that it is there (see
+  /// An argument without a name, "[NAME]" if it may be left out; the command itself checks that it is there (see
   /// require_given).
   void positional(const std::string& name, std::string& value, const std::string& help);
   void positional(const std::string& name, std::vector<std::string>& values, const std::string& help);
@@ -129,8 +129,8 @@ class Options {
   void flag(const std::string& name, bool& value, const std::string& help);
   /// Names the setting of the library that the option before gives, for messages, where their names differ.
   void gives(const std::string& setting);
-  /// --device and --precision. `automatic`: becomes true with --device auto, which the verb decides once it knows the
-  /// work (settle_device); null: it does not know it. `precision`: what the help says of its default.
+  /// --device and --precision. `automatic`: becomes true with --device auto, which the command decides once it knows
+  /// the work (resolve_device); null: it does not know it. `precision`: what the help says of its default.
   void device(Execution& value, bool* automatic = nullptr, const std::string& precision = "f32");
 
   /// Ends the list with --help; `examples` are the last lines of the help.
@@ -150,16 +150,16 @@ void require_given(const std::string& value, const std::string& name);
 
 /// ", did you mean 'x'?" for a name that is close to what was typed, or that people mean by it; empty if there is none.
 std::string suggestion(const std::string& text, const std::vector<std::string>& names);
-/// "--width", ... of a verb.
+/// "--width", ... of a command.
 std::vector<std::string> option_names(const CLI::App& app);
 /// Breaks a text into lines of at most `width` characters.
 std::vector<std::string> wrap(const std::string& text, std::size_t width);
-std::vector<const CLI::App*> verbs_of(const CLI::App& app);
-std::vector<std::string> verb_names(const CLI::App& app);
+std::vector<const CLI::App*> commands_of(const CLI::App& app);
+std::vector<std::string> command_names(const CLI::App& app);
 /// "penstock train DATA... [options]"
 std::string usage_line(const CLI::App& app);
 
-/// The verb's help: what it does, its usage, its options by group, its examples.
+/// The command's help: what it does, its usage, its options by group, its examples.
 std::string help_text(const CLI::App& app);
 
 /// Throws Error(invalid_argument) for arguments that nobody took, with what may have been meant.
@@ -172,7 +172,7 @@ std::string parse_message(const CLI::ParseError& error);
 
 /// Returns the option of a setting that has its name: "--group shop" for ("group", "shop").
 std::string option_named(const std::string& setting, const std::string& value = {});
-/// Returns the options of a verb as words for the library's settings.
+/// Returns the options of a command as words for the library's settings.
 SettingWords option_words(const CLI::App& app);
 
 }  // namespace penstock::cli

@@ -144,7 +144,7 @@ OutputLock::OutputLock(const std::string& option, const std::string& path) : pat
     close(descriptor_);
   }
   check_is_lock(option);
-  // Only for the message of whoever finds the lock taken.
+  // Only for the message of a process that finds the lock taken.
   const std::string process = fmt::format("{}", getpid());
   if (ftruncate(descriptor_, 0) != 0 || pwrite(descriptor_, process.data(), process.size(), 0) < 0) return;
 }

@@ -17,12 +17,12 @@ constexpr double low_level = 0.1, high_level = 0.9;  // of the quantiles that ar
 }  // namespace
 
 bool ForecastTrace::knows_quantiles() const {
-  const Spread& spread = data_.series.spread;
-  return !spread.empty() && spread.levels.front() <= low_level && spread.levels.back() >= high_level;
+  const ErrorDistribution& distribution = data_.series.errors;
+  return !distribution.empty() && distribution.levels.front() <= low_level && distribution.levels.back() >= high_level;
 }
 
-void ForecastTrace::add(const Spread& spread, std::span<const double> values, std::span<const double> forecasts,
-                        std::optional<double> date, Index lacking) {
+void ForecastTrace::add(const ErrorDistribution& distribution, std::span<const double> values,
+                        std::span<const double> forecasts, std::optional<double> date, Index lacking) {
   if (lacking > 0) forecasts = {};
   lacking_ = lacking;
   const std::size_t targets = values.size();
@@ -31,35 +31,36 @@ void ForecastTrace::add(const Spread& spread, std::span<const double> values, st
     const auto next = forecasts.first(targets), last = forecasts.last(targets);
     row.next.assign(next.begin(), next.end());
     row.last.assign(last.begin(), last.end());
-    if (knows_quantiles()) add_quantiles(spread, row);
+    if (knows_quantiles()) add_quantiles(distribution, row);
   }
   latest_.assign(forecasts.begin(), forecasts.end());
-  latest_scales_ = spread.scales;
+  latest_scales_ = distribution.scales;
   rows_.push_back(std::move(row));
   ++seen_;
   // Forecasts of the first row that is shown come from rows before it.
   if (rows_.size() > most_rows + static_cast<std::size_t>(data_.series.horizon)) rows_.pop_front();
 }
 
-double ForecastTrace::quantile(const Spread& spread, double level, std::size_t output, double forecast) const {
+double ForecastTrace::quantile(const ErrorDistribution& distribution, double level, std::size_t output,
+                               double forecast) const {
   const Column& column = data_.targets[output % data_.targets.size()];
-  return spread.quantile(level, static_cast<Index>(output), column, column.normal(forecast));
+  return distribution.quantile(level, static_cast<Index>(output), column, column.normal(forecast));
 }
 
-void ForecastTrace::add_quantiles(const Spread& spread, Row& row) const {
+void ForecastTrace::add_quantiles(const ErrorDistribution& distribution, Row& row) const {
   const std::size_t targets = row.last.size(), first = (static_cast<std::size_t>(data_.series.horizon) - 1) * targets;
   for (std::size_t target = 0; target < targets; ++target) {
-    row.low.push_back(quantile(spread, low_level, first + target, row.last[target]));
-    row.high.push_back(quantile(spread, high_level, first + target, row.last[target]));
+    row.low.push_back(quantile(distribution, low_level, first + target, row.last[target]));
+    row.high.push_back(quantile(distribution, high_level, first + target, row.last[target]));
   }
 }
 
 Json ForecastTrace::quantiles_to_come(std::size_t target, double level) const {
-  Spread spread = data_.series.spread;
-  spread.scales = latest_scales_;
+  ErrorDistribution distribution = data_.series.errors;
+  distribution.scales = latest_scales_;
   Json values = Json::array();
   for (std::size_t i = target; i < latest_.size(); i += data_.targets.size()) {
-    values.push_back(quantile(spread, level, i, latest_[i]));
+    values.push_back(quantile(distribution, level, i, latest_[i]));
   }
   return values;
 }
@@ -109,7 +110,7 @@ std::vector<Json> ForecastTrace::records() const {
 
 void ForecastTraces::add(const std::string& group, const DataDescription& data, std::span<const double> values,
                          std::span<const double> forecasts, std::optional<double> date, Index lacking) {
-  traces_.try_emplace(group, data).first->second.add(data.series.spread, values, forecasts, date, lacking);
+  traces_.try_emplace(group, data).first->second.add(data.series.errors, values, forecasts, date, lacking);
 }
 
 std::vector<Json> ForecastTraces::records(const std::vector<GroupScore>& scores) const {

@@ -20,9 +20,9 @@ class ForecastTrace {
  public:
   explicit ForecastTrace(DataDescription data) : data_(std::move(data)) {}
 
-  /// Adds a row as ForecastScorer::add() does, with the spread and the date of its forecasts. `lacking`: rows whose
-  /// values, which the forecasts need, are unknown; such forecasts are left out.
-  void add(const Spread& spread, std::span<const double> values, std::span<const double> forecasts,
+  /// Adds a row as ForecastScorer::add() does, with the distribution and the date of its forecasts. `lacking`: rows
+  /// whose values, which the forecasts need, are unknown; such forecasts are left out.
+  void add(const ErrorDistribution& distribution, std::span<const double> values, std::span<const double> forecasts,
            std::optional<double> date, Index lacking = 0);
 
   /// One a target: {"kind": "forecast", "column", "first_row" of the file, "truth", "ahead": {"1": ..., horizon: ...}
@@ -44,8 +44,8 @@ class ForecastTrace {
   };
   bool knows_quantiles() const;
   /// Returns a quantile of one forecast; `output` is its place in [horizon, targets].
-  double quantile(const Spread& spread, double level, std::size_t output, double forecast) const;
-  void add_quantiles(const Spread& spread, Row& row) const;
+  double quantile(const ErrorDistribution& distribution, double level, std::size_t output, double forecast) const;
+  void add_quantiles(const ErrorDistribution& distribution, Row& row) const;
   Json quantiles_to_come(std::size_t target, double level) const;
   /// Returns, for each row shown, the forecast made `steps` rows before.
   Json said_before(std::size_t target, Index steps, const std::vector<double> Row::*what) const;
@@ -53,7 +53,7 @@ class ForecastTrace {
   DataDescription data_;
   std::deque<Row> rows_;
   std::vector<double> latest_;         // [horizon, targets] from the last row, if there are any
-  std::vector<double> latest_scales_;  // of the spread of these
+  std::vector<double> latest_scales_;  // of the distribution of these
   Index lacking_ = 0;                  // of that row
   Index seen_ = 0;
 };

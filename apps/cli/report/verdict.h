@@ -4,7 +4,7 @@
 
 #include "report/run.h"
 
-/// What a report says first: which data, which model, and whether it beats its baselines.
+/// The first lines of a report: which data, which model, and whether it beats its baselines.
 namespace penstock::cli::reporting {
 
 /// Returns the name of the data that the run was scored on or trained on, without its folders; empty if unknown.

@@ -22,7 +22,7 @@ Json column_names(const std::vector<Column>& columns) {
 }  // namespace
 
 std::string describe_layers(const ModelSpec& spec) {
-  const FixedBranchFields fixed = spec.branch_fields();
+  const ClosedFormBranchFields fixed = spec.branch_fields();
   const Index filters = fixed.filters * fixed.dilations;
   if (spec.blocks == 0) return counted(filters, "convolution filter");
   std::string text = fmt::format("{}, {} of width {}", spec.cell, counted(spec.blocks, "block"), spec.width);

@@ -134,7 +134,7 @@ void ProgressReport::warn(const Progress& progress) {
   const bool news = progress.skipped > skipped_ || progress.rollbacks > rollbacks_;
   skipped_ = progress.skipped;
   rollbacks_ = progress.rollbacks;
-  std::string kind = progress.warning;
+  std::string kind = progress.warning.text();
   std::erase_if(kind, [](unsigned char c) { return std::isalpha(c) == 0; });
   const auto [said, first] = warned_.try_emplace(kind, Clock::now());
   if (!news && !first && Clock::now() - said->second < pause) return;

@@ -16,11 +16,11 @@ namespace {
 
 constexpr const char *spin_count = "GOMP_SPINCOUNT", *started_anew = "PENSTOCK_STARTED_ANEW";
 
-/// Returns whether a verb keeps several threads at work. Verbs that measure do not count: they measure the machine as
-/// it is.
-bool computes(const char* verb) {
-  constexpr std::array<std::string_view, 5> verbs = {"train", "predict", "evaluate", "generate", "report"};
-  return verb != nullptr && std::ranges::find(verbs, std::string_view(verb)) != verbs.end();
+/// Returns whether a command keeps several threads at work. Commands that measure do not count: they measure the
+/// machine as it is.
+bool computes(const char* command) {
+  constexpr std::array<std::string_view, 5> commands = {"train", "predict", "evaluate", "generate", "report"};
+  return command != nullptr && std::ranges::find(commands, std::string_view(command)) != commands.end();
 }
 
 }  // namespace

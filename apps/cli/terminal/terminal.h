@@ -10,7 +10,7 @@
 /// Standard output and standard error, without stdio: answers leave when we say so, and failures are seen.
 namespace penstock::cli {
 
-/// Thrown when whoever read our output has gone away, as `head` does; the program then ends quietly.
+/// Thrown when the reader of our output has exited, as `head` does; the program then ends quietly.
 struct ClosedPipe {};
 
 /// Thrown when the user wants to stop while we wait for a reader that does not read.

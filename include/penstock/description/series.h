@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "penstock/description/column.h"
+#include "penstock/description/error_distribution.h"
 #include "penstock/description/row_dates.h"
-#include "penstock/description/spread.h"
 #include "penstock/types.h"
 
 /// Series, their groups, and the distribution of the errors of their forecasts.
@@ -16,7 +16,7 @@ struct Scaling {
   double mean = 0.0, scale = 1.0;
 };
 
-/// A linear forecast of a series from its last rows (FixedBranchFields::lags).
+/// A linear forecast of a series from its last rows (ClosedFormBranchFields::lags).
 ///
 /// The forecast is x_t + bias + sum_k weights_k x_{t-k}, with x normalised as targets are. With `effects`, x is the
 /// value minus the effects in its row, and the effects in the forecast row are added to the result.
@@ -42,7 +42,7 @@ struct Group {
 struct SeriesDescription {
   Index horizon = 1;                  ///< Steps ahead; the output of the model is [horizon, targets].
   Index season = 0;                   ///< Rows of a seasonal period; 1: no season, 0: unknown.
-  Spread spread;                      ///< Distribution of the errors of a trained model.
+  ErrorDistribution errors;           ///< Distribution of the errors of a trained model.
   std::string group_column = {};      ///< Column with the name of each row's series; empty: one series.
   std::vector<Group> groups = {};     ///< The series of training, each with its scaling.
   bool groups_are_files = false;      ///< Series are named by their files; `group_column` is then a heading for them.
@@ -58,9 +58,9 @@ struct SeriesDescription {
     }
     return names;
   }
-  /// Removes what is known of a trained model: the spread, and forecasts of single series.
+  /// Removes what is known of a trained model: the distribution of errors, and forecasts of single series.
   void forget_forecasts() {
-    spread = {};
+    errors = {};
     for (Group& group : groups) group.own = {};
   }
 };

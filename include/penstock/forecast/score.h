@@ -40,7 +40,7 @@ struct ColumnScore {
   Index scored = 0;                        ///< Number of forecast values that were compared.
   Index season = 1;                        ///< Rows of the seasonal period for MASE and the baselines; 1: no season.
   ForecastErrors model;                    ///< Errors of the model.
-  std::optional<QuantileScore> quantiles;  ///< Scores of its quantiles; empty if the model has no Spread.
+  std::optional<QuantileScore> quantiles;  ///< Scores of its quantiles; empty if the model has no ErrorDistribution.
   std::vector<Rival> rivals;               ///< Baselines on the same values.
 
   /// Returns the baseline with the smallest RMSE.
@@ -58,9 +58,9 @@ class ForecastScorer {
   /// Adds the next row.
   ///
   /// `values` [targets]: its raw targets; NaN where unknown. `forecasts` [horizon, targets]: the raw forecasts from
-  /// this row; empty for the first rows of a file that only lead in. `widths` [targets]: SpreadTracker::widths(), or
-  /// empty for the Spread of training. Throws Error(invalid_argument) for wrong sizes, or a row without forecasts after
-  /// one with forecasts.
+  /// this row; empty for the first rows of a file that only lead in. `widths` [targets]: IntervalTracker::widths(), or
+  /// empty for the ErrorDistribution of training. Throws Error(invalid_argument) for wrong sizes, or a row without
+  /// forecasts after one with forecasts.
   void add(std::span<const double> values, std::span<const double> forecasts, std::span<const double> widths = {});
   /// Starts another file with the next row: forecasts and baselines do not cross this border.
   void begin_file() { starts_.push_back(static_cast<Index>(places_.size())); }
@@ -102,10 +102,10 @@ std::vector<ColumnScore> score_all(std::span<const GroupScore> groups);
 
 /// Function that is called for each row of a series while it is scored.
 ///
-/// `group`: name of the series. `data`: description with the scaling of the series and the Spread of the forecasts from
-/// this row. `values` and `forecasts`: as in ForecastScorer::add(). `date`: date of the row in seconds since the start
-/// of 1970; empty if unknown. `lacking`: number of later rows whose known values the forecasts need but the data lack;
-/// the values of the last row replaced them.
+/// `group`: name of the series. `data`: description with the scaling of the series and the ErrorDistribution of the
+/// forecasts from this row. `values` and `forecasts`: as in ForecastScorer::add(). `date`: date of the row in seconds
+/// since the start of 1970; empty if unknown. `lacking`: number of later rows whose known values the forecasts need but
+/// the data lack; the values of the last row replaced them.
 using ForecastWatcher =
     std::function<void(const std::string& group, const DataDescription& data, std::span<const double> values,
                        std::span<const double> forecasts, std::optional<double> date, Index lacking)>;

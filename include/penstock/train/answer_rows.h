@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "penstock/data/rows.h"
+#include "penstock/interval_tracker.h"
 #include "penstock/sequence_run.h"
-#include "penstock/spread_tracker.h"
 
 /// Answers of a model for the rows of a table.
 namespace penstock {
@@ -21,7 +21,7 @@ class ForecastRun {
  public:
   /// Takes a row: its raw targets, as they were added, its forecasts [O], normalised, and the tracker behind the row.
   using Visit = std::function<void(const Note& note, std::span<const double> values, std::span<const float> forecasts,
-                                   const SpreadTracker& tracker)>;
+                                   const IntervalTracker& tracker)>;
 
   /// Starts a series. `data` has its scaling. The model must outlive this object.
   ForecastRun(const Model& model, const DataDescription& data, const Execution& execution, Visit visit)
@@ -59,15 +59,15 @@ class ForecastRun {
  private:
   std::optional<Model> own_;
   SequenceRun sequence_;
-  SpreadTracker tracker_;
+  IntervalTracker tracker_;
   Visit visit_;
   std::vector<Note> notes_;  // of the rows that wait
   std::vector<float> features_;
   std::vector<double> values_;
 };
 
-/// Forecasts from each of the first `count` rows of a series. Calls visit(row, spread, forecasts), where `spread` is
-/// that of the errors so far, and `forecasts` [O] are normalised.
+/// Forecasts from each of the first `count` rows of a series. Calls visit(row, distribution, forecasts), where
+/// `distribution` is that of the errors so far, and `forecasts` [O] are normalised.
 template <class Visit>
 void forecast_rows(const Model& model, const GroupedRows& series, Index count, const Execution& execution,
                    const Visit& visit) {
@@ -75,7 +75,7 @@ void forecast_rows(const Model& model, const GroupedRows& series, Index count, c
     return std::span(values).subspan(static_cast<std::size_t>(row) * width, width);
   };
   ForecastRun<Index> run(model, series.data, execution, [&](Index row, auto, auto forecasts, const auto& tracker) {
-    visit(row, tracker.spread(), forecasts);
+    visit(row, tracker.distribution(), forecasts);
   });
   for (Index row = 0; row < count; ++row) {
     run.add(part(series.features, row, static_cast<std::size_t>(series.data.input_size())),

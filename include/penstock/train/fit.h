@@ -23,7 +23,7 @@ struct FitRequest {
   std::optional<double> learning_rate = {}, validate_every = {};
   std::optional<bool> keep_best = {};  ///< False also sets FinishOptions::shrink to false.
   std::optional<Precision> precision = {};
-  bool automatic = false;  ///< settle_device() chooses the device.
+  bool automatic = false;  ///< resolve_device() chooses the device.
   Index seeds = 1;         ///< Models to train, each with the next seed. The result is their mean.
   bool resume = false;     ///< Continues from the checkpoint. Later models continue from theirs if they have one.
   bool filters = true;     ///< FinishOptions::filters
@@ -55,7 +55,7 @@ FitPlan complete(Dataset& data, const FitRequest& request);
 
 /// Chooses the device of a plan for models of `spec` if its request leaves that open and layers are trained, and
 /// completes the plan again if the choice is a GPU. Returns the reason; empty if nothing was open.
-std::string settle_device(FitPlan& plan, const ModelSpec& spec, Dataset& data);
+std::string resolve_device(FitPlan& plan, const ModelSpec& spec, Dataset& data);
 
 /// Returns a model with new weights and, if `spec` has lags, the linear forecast of the dataset.
 Model new_model(const ModelSpec& spec, const Dataset& data, std::uint64_t seed, const Initialisation& initial = {});

@@ -20,7 +20,7 @@ struct ProfileEntry {
 
 /// Time of a pass of a model, by kind of op.
 struct Profile {
-  std::vector<ProfileEntry> entries;  ///< In order of falling time.
+  std::vector<ProfileEntry> entries;  ///< In order of decreasing time.
   double seconds = 0.0;   ///< Median time of a pass without profiling; its excess over the sum of `entries` is gaps.
   Index passes = 0;       ///< Passes that were measured with profiling, and as many without.
   double copied = 0.0;    ///< Bytes per second that a copy reads and writes on this device.

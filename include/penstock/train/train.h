@@ -88,7 +88,7 @@ TrainResult train(Model& model, Dataset& data, const TrainOptions& options, cons
 const Autoregression* linear_forecast(const Dataset& data);
 /// Sets ModelSpec::branch to a branch for the linear forecast of a dataset; to null if there is none or `spec` has no
 /// from_last.
-void take_autoregression(ModelSpec& spec, const Dataset& data);
+void use_linear_forecast(ModelSpec& spec, const Dataset& data);
 /// Copies the linear forecast of a dataset into a model with a branch for it. Throws Error(incompatible) if the dataset
 /// has none with the same lags.
 void fit_autoregression(Model& model, const Dataset& data);
@@ -112,10 +112,10 @@ void refit_own_forecasts(Model& model, const Dataset& data);
 /// of the linear forecast, so shrink_correction() would set it to 0.
 bool linear_stands_alone(const Dataset& data);
 
-/// Estimates the distribution of the forecast errors of a series model, SeriesDescription::spread, from which
+/// Estimates the distribution of the forecast errors of a series model, SeriesDescription::errors, from which
 /// prediction intervals follow. Uses the errors on the hold-out rows and those of the linear forecast on the training
 /// rows. Does nothing for other data or without such errors.
-void fit_spread(Model& model, const Dataset& data, const Execution& execution = {});
+void fit_error_distribution(Model& model, const Dataset& data, const Execution& execution = {});
 
 /// Weights of the outputs of the layers and of the filter bank in a model's answer, each 0 to 1.
 struct FilterShares {
@@ -160,7 +160,7 @@ struct Finished {
 /// count fully. `trained`: whether the layers were trained.
 std::string describe_weight(const Finished& finished, bool trained = true);
 /// Fits, after training and before the final score, the parts that need the hold-out set. For series:
-/// shrink_correction(), choose_own_forecasts() and fit_spread(). For labelled sequences: add_filters().
+/// shrink_correction(), choose_own_forecasts() and fit_error_distribution(). For labelled sequences: add_filters().
 /// An error, such as Error(interrupted) of a Stoppable (stop.h), leaves the model as it was.
 Finished finish_training(Model& model, const Dataset& data, const FinishOptions& options = {},
                          const Execution& execution = {});

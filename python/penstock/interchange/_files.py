@@ -128,7 +128,7 @@ def _cells(metadata, source):
         cells = json.loads(metadata.get(_LAYERS, "{}"))
         _define(json.loads(metadata.get(_EQUATIONS, "[]")), source)
     except (ValueError, RecursionError, TypeError) as error:
-        raise BadInput(f"{source}: what it says of its layers is no JSON") from error
+        raise BadInput(f"{source}: what it says of its layers is not JSON") from error
     for name, cell in cells.items() if isinstance(cells, dict) else [("", None)]:
         if not isinstance(cell, str) or not is_cell(cell):
             raise BadInput(f"{source}: the cell of '{name}' must be one of {', '.join(GATES)}, not {cell!r}")

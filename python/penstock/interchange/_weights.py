@@ -167,7 +167,7 @@ class RecurrentWeights:
     def _check(self):
         for name in self.tensors:
             if _NAME.fullmatch(name) is None:
-                raise InvalidArgument(f"'{name}' is no name of a weight, such as weight_ih_l0")
+                raise InvalidArgument(f"'{name}' is not a name of a weight, such as weight_ih_l0")
         source, facts = f"weights of {self.cell}", _core.find_cell(self.cell)
         gates, recurrent, learnt = facts["gates"], not facts["scan"], facts["learnt"]
         first = take(self.tensors, f"weight_ih_l0{self.suffixes[0]}", source, None, None)

@@ -116,7 +116,7 @@ def _arrays(group, source, limits):
     for name in names:
         item = group.get(name, getlink=False)
         if not isinstance(item, h5py.Dataset) or item.dtype.kind != "f" or item.external or item.is_virtual:
-            raise BadInput(f"{source}: '{group.name}/{name}' is no array of floats in the file itself")
+            raise BadInput(f"{source}: '{group.name}/{name}' is not an array of floats in the file itself")
         limits.take(item.size * item.dtype.itemsize, f"'{item.name}'")
         arrays.append(item[()])
     return arrays
@@ -382,7 +382,7 @@ def _json(text, path, version):
     try:
         return parsed(text, version)
     except (ValueError, TypeError, RecursionError) as error:
-        raise BadInput(f"{path}: its configuration is no JSON") from error
+        raise BadInput(f"{path}: its configuration is not JSON") from error
 
 
 def write_keras(path, layers):

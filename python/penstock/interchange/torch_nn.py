@@ -80,7 +80,7 @@ def _refuse_computed(tensors, prefix, source):
                 "state_dict into penstock.torch.LSTM(proj_size=...)"
             )
         raise BadInput(
-            f"{source}: tensor '{name}' is no weight but a part of one, which is computed when the layer runs (pruning, "
+            f"{source}: tensor '{name}' is not a weight but a part of one, which is computed when the layer runs (pruning, "
             "spectral norm, dropout of weights, another parametrization); make it plain before it is saved, by "
             "torch.nn.utils.parametrize.remove_parametrizations, remove_spectral_norm or prune.remove"
         )

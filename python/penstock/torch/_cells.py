@@ -7,7 +7,7 @@ from .._cell_forms import CELLS, parameter_shapes
 from .._keywords import check_unknown
 from .._minimal import minimal_cell
 from ._checks import Foreign
-from ._notes import CellNote
+from ._cell_names import CellNote
 from ._ops import one_step, run_layers
 
 

@@ -7,7 +7,7 @@ differentiable op `penstock::scan`.
 import torch
 
 from .._cell_forms import CELLS
-from . import _scans
+from . import _scan_derivatives
 from ._composed import composed_op
 
 
@@ -122,6 +122,9 @@ def scan_second_gradients(scan, doutputs, a, b, h0, form, seconds):
     """Returns the gradients of doutputs = (dh, dh_last), a, b and h0, given those of the results."""
     entering = a.new_zeros(a.shape[0], a.shape[2]) if h0 is None else h0
     doutputs, (ga, gb, gh0) = _second_order(
-        lambda given, inputs: _scans.backward(scan, *given, *inputs, form), doutputs, (a, b, entering), seconds
+        lambda given, inputs: _scan_derivatives.backward(scan, *given, *inputs, form),
+        doutputs,
+        (a, b, entering),
+        seconds,
     )
     return *doutputs, ga, gb, None if h0 is None else gh0

@@ -12,7 +12,7 @@ import torch
 from .._cell_forms import CELLS
 from ._checks import no_onnx_export
 from ._composed import composed_op
-from ._scans import Terms
+from ._scan_derivatives import Terms
 
 #: Layers that the older exporter writes as one operator.
 _OPERATORS_OF_TRACES = {

@@ -4,7 +4,7 @@ import torch
 
 from .._cell_forms import CELLS
 from . import _higher_derivatives as higher
-from . import _onnx, _scans, _tangents
+from . import _onnx, _scan_derivatives, _tangents
 from ._checks import is_exported, refuse_onnx_export
 from ._library import TYPES, tape_bytes
 from ._higher_derivatives import state_type
@@ -313,12 +313,12 @@ def _scan_second_gradients(ctx, saved, _, dda, ddb, ddh0):
 
 
 def _composed_scan_backward(dh, dh_last, a, b, h0, lengths, reset, h, logarithmic, reverse):
-    return _scans.backward(scan, dh, dh_last, a, b, h0, (lengths, reset, logarithmic, reverse))
+    return _scan_derivatives.backward(scan, dh, dh_last, a, b, h0, (lengths, reset, logarithmic, reverse))
 
 
 def _scan_with_tangents(*call):
     if _is_recorded():
-        return _scans.with_tangents(scan.op, *call)
+        return _scan_derivatives.with_tangents(scan.op, *call)
     with torch.inference_mode(False):  # inference mode would lose tangents
         return scan.transformed.apply(*call)
 
@@ -334,7 +334,7 @@ scan_backward = _Differentiable(
 )
 scan: _Differentiable = _Differentiable(
     "scan", _save_scan, _scan_gradients, batch_scan, _scan_with_tangents,
-    tangents=lambda inputs, moving: _scans.tangents(scan, inputs[:3], moving[:3], inputs[3:]),
+    tangents=lambda inputs, moving: _scan_derivatives.tangents(scan, inputs[:3], moving[:3], inputs[3:]),
 )  # fmt: skip
 recurrent = _Differentiable(
     "recurrent", _save_recurrent, _recurrent_gradients, batch_recurrent,

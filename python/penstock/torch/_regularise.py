@@ -22,7 +22,7 @@ _EXPECTED = {
 
 
 class Noise:
-    """What is dropped from the recurrence of layers of a cell. The other arguments are those of regularise()."""
+    """Dropout and zoneout in the recurrence of layers of a cell. The other arguments are those of regularise()."""
 
     def __init__(self, cell, drop_connect, recurrent_dropout, zoneout, cell_zoneout):
         self.drop_connect, self.recurrent_dropout = drop_connect, recurrent_dropout

@@ -10,7 +10,7 @@ from .._cell_forms import CELLS
 from .._keywords import check_unknown
 from ._checks import Foreign, check_lengths, check_reset_mask, check_state_types, lengths_as_tensor
 from ._episodes import run_from_states
-from ._notes import CellNote
+from ._cell_names import CellNote
 from ._ops import autocast_sequence, run_layers
 from ._projection import run_projected
 from ._regularise import run_noisy

@@ -52,13 +52,14 @@ SeriesForecast forecast(const Model& model, const GroupedRows& series, const std
                         const Execution& execution) {
   const DataDescription& data = series.data;
   SeriesForecast result{.name = series.name, .values = {}, .quantiles = {}};
-  const auto add = [&](Index row, const Spread& spread, std::span<const float> own) {
+  const auto add = [&](Index row, const ErrorDistribution& distribution, std::span<const float> own) {
     if (series.missing[static_cast<std::size_t>(row)]) return;
     const bool known = series.lacking(row) == 0;
     const auto told = [&](double value) { return known ? value : std::numeric_limits<double>::quiet_NaN(); };
     for (std::size_t i = 0; i < own.size(); ++i) {
-      result.values.push_back(told(raw_forecast(data, spread, own, i)));
-      for (const double level : levels) result.quantiles.push_back(told(raw_forecast(data, spread, own, i, level)));
+      result.values.push_back(told(raw_forecast(data, distribution, own, i)));
+      for (const double level : levels)
+        result.quantiles.push_back(told(raw_forecast(data, distribution, own, i, level)));
     }
     ++result.rows;
   };
@@ -71,7 +72,7 @@ nb::list forecast_table(SharedModel& shared, const Source& source, const std::ve
                         const CallExecution& execution) {
   const SharedModel::Reading model(shared);
   const DataDescription& data = model->data();
-  if (!levels.empty()) data.series.spread.check(levels);
+  if (!levels.empty()) data.series.errors.check(levels);
   const Table table = table_from(source);
   std::vector<SeriesForecast> forecasts;
   unless_interrupted([&] {

@@ -54,7 +54,7 @@ void read_name(Fields& given, const char* name, Enum& value, Enum (*parse)(std::
   if (said) value = parse(*said);
 }
 
-/// Reads what is said about tables of each kind. What is not said is as `origin` had it.
+/// Reads the options of tables of each kind. Options that are left out are as in `origin`.
 template <class Options>
 void read_table_options(Fields& given, const std::optional<DataDescription>& origin, Options& options) {
   given.read("validation_fraction", options.validation_fraction);

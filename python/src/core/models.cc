@@ -13,7 +13,7 @@
 #include "interrupts.h"
 #include "penstock/data/row_steps.h"
 #include "penstock/initial_weights.h"
-#include "penstock/spread_tracker.h"
+#include "penstock/interval_tracker.h"
 #include "penstock/train/fine_tune.h"
 #include "penstock/train/fit.h"
 
@@ -49,7 +49,7 @@ std::unique_ptr<SharedModel> make_model(const nb::dict& fields, SharedDataset& s
                                         const std::string& weights, double chrono) {
   const SharedDataset::Reading dataset(shared);
   ModelSpec spec = spec_from(fields);
-  unless_interrupted([&] { take_autoregression(spec, **dataset); });
+  unless_interrupted([&] { use_linear_forecast(spec, **dataset); });
   const Initialisation initial{.weights = parse_initial_weights(weights), .chrono = chrono};
   return std::make_unique<SharedModel>(new_model(spec, **dataset, seed, initial), "the model");
 }
@@ -167,7 +167,7 @@ nb::object quantiles(SharedModel& shared, nb::handle features, nb::handle output
                      const std::vector<double>& levels, const std::string& group) {
   const SharedModel::Reading model(shared);
   const DataDescription data = description_of(model->data(), group);
-  data.series.spread.check(levels);
+  data.series.errors.check(levels);
   const Array read = Array(features, "inputs", Scalar::f32).contiguous();
   const Array given = Array(outputs, "outputs", Scalar::f32).contiguous();
   const Array raw = Array(rows, "inputs", Scalar::f64).contiguous();
@@ -181,7 +181,7 @@ nb::object quantiles(SharedModel& shared, nb::handle features, nb::handle output
   shape.push_back(static_cast<Index>(levels.size()));
   const Array values = Array::empty(shape, Scalar::f64);
   double* next = values.as<double>();
-  SpreadTracker tracker(data);
+  IntervalTracker tracker(data);
   for (std::size_t row = 0; row < given.values<float>().size() / size; ++row) {
     if (row % steps == 0) tracker.reset();
     const auto forecasts = given.values<float>().subspan(row * size, size);
@@ -192,7 +192,7 @@ nb::object quantiles(SharedModel& shared, nb::handle features, nb::handle output
     }
     tracker.add(read.values<float>().subspan(row * inputs, inputs), forecasts, row_values);
     for (std::size_t i = 0; i < size; ++i) {
-      for (const double level : levels) *next++ = raw_forecast(data, tracker.spread(), forecasts, i, level);
+      for (const double level : levels) *next++ = raw_forecast(data, tracker.distribution(), forecasts, i, level);
     }
   }
   return values.object();

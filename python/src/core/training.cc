@@ -111,7 +111,7 @@ nb::dict run_fit(SharedModel& shared, SharedDataset& data, const nb::dict& field
     callbacks.stop = [&] { return reports.asked_to_stop(); };
     const nb::gil_scoped_release unlocked;
     plan = complete(**dataset, request);
-    settle_device(plan, (*model).spec(), **dataset);
+    resolve_device(plan, (*model).spec(), **dataset);
     result = fit(*model, **dataset, plan, callbacks);
   }
   reports.raise();

@@ -5,7 +5,7 @@
 
 #include "penstock/recurrent_program.h"
 
-/// What the bindings of PyTorch and of JAX share.
+/// Code that the bindings of PyTorch and of JAX share.
 namespace penstock::frameworks {
 
 /// The numbers that determine a call of a recurrent stack, and so the size of its tape, for callers who know only the

@@ -47,7 +47,7 @@ Bytes number_of(const std::string& path, std::string_view name) {
 struct GroupFiles {
   const char* limit;
   const char* usage;
-  std::array<const char*, 2> cached;  ///< In memory.stat: copies of files, which make room for whoever needs it
+  std::array<const char*, 2> cached;  ///< In memory.stat: copies of files, which the system frees when memory is needed
 };
 constexpr GroupFiles version_1{
     "memory.limit_in_bytes", "memory.usage_in_bytes", {"total_inactive_file", "total_active_file"}};

@@ -1,7 +1,7 @@
 #include "base/json_fields.h"
 
 #include "base/check.h"
-#include "base/counted.h"
+#include "base/plural.h"
 #include "base/quote.h"
 
 namespace penstock {

@@ -6,8 +6,8 @@
 
 namespace penstock {
 
-/// Values that are made on first use, one of each key, by whichever thread asks first; whoever asks for the same key
-/// meanwhile waits for it. Values of different keys are made side by side.
+/// Values that are made on first use, one of each key, by the first thread that asks; a thread that asks for the same
+/// key meanwhile waits for it. Values of different keys are made side by side.
 template <class Key, class Value>
 class OnceMap {
  public:

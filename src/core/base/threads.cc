@@ -12,11 +12,11 @@
 #include <mutex>
 #include <thread>
 
-#include "base/attendance.h"
 #include "base/check.h"
 #include "base/control_groups.h"
 #include "base/denormals.h"
 #include "base/environment.h"
+#include "base/team_sizer.h"
 #include "base/warning.h"
 
 namespace penstock {
@@ -24,7 +24,7 @@ namespace {
 
 constexpr int most_threads = 1024;
 
-using Clock = Attendance::Clock;
+using Clock = TeamSizer::Clock;
 /// Time that this thread has waited at barriers for threads that were far behind.
 thread_local Clock::duration waited_at_barriers{};
 
@@ -154,9 +154,9 @@ namespace detail {
 // far as there are cores, and those who are not wanted have nothing to do.
 void run_parallel(int team, const std::function<void(int, int)>& body) {
   thread_local int largest = 1;
-  thread_local Attendance attendance;
+  thread_local TeamSizer team_sizer;
   const Clock::time_point begin = Clock::now();
-  const int granted = adjusts_teams() ? attendance.granted(team, begin) : team;
+  const int granted = adjusts_teams() ? team_sizer.granted(team, begin) : team;
   if (granted == 1) return body(0, 1);
   largest = granted < team ? granted : std::max(largest, team);  // nobody waits for those who have nothing to do
   const int kept = std::max(granted, std::min(largest, default_threads()));
@@ -169,7 +169,7 @@ void run_parallel(int team, const std::function<void(int, int)>& body) {
   }
   Team all{.size = granted,
            .body = body,
-           .asks = adjusts_teams() && attendance.wants_report(),
+           .asks = adjusts_teams() && team_sizer.wants_report(),
            .guard = {},
            .failure = {},
            .times = {}};
@@ -178,7 +178,7 @@ void run_parallel(int team, const std::function<void(int, int)>& body) {
   happens_after(&all.end);
   const Clock::time_point end = Clock::now();
   all.times.all = end - begin;
-  if (adjusts_teams() && !attendance.record(granted, all.times, all.asks, end)) {
+  if (adjusts_teams() && !team_sizer.record(granted, all.times, all.asks, end)) {
     warn(
         "other programs use the processors, so that threads wait for each other: fewer than {} are used meanwhile "
         "(OMP_DYNAMIC=false keeps all)",

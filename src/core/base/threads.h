@@ -19,7 +19,7 @@ namespace detail {
 void run_parallel(int team, const std::function<void(int thread, int team)>& body);
 }
 
-/// Calls body(thread, team) on `team` threads, or fewer if OpenMP or attendance.h grants fewer, in the caller's mode
+/// Calls body(thread, team) on `team` threads, or fewer if OpenMP or team_sizer.h grants fewer, in the caller's mode
 /// for denormals; exceptions reach the caller. With one thread it is a plain call: a step pays for no pool and no
 /// memory.
 template <class Body>

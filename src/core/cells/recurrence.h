@@ -1,6 +1,6 @@
-// Steps of h_t = a_t h_{t-1} + b_t over a value type V. A rule is a scan cell, or the given terms of given.h. It has
-// splits_gain. If that is true, it also has affine(term, whole, part, b), which returns a as a sum, and log_gain(term),
-// the logarithm of a. Near a = 1 only the decay 1 - a matters, and a float a has only a few bits of it.
+// Steps of h_t = a_t h_{t-1} + b_t over a value type V. A rule is a scan cell, or the explicit coefficients of given.h.
+// It has splits_gain. If that is true, it also has affine(term, whole, part, b), which returns a as a sum, and
+// log_gain(term), the logarithm of a. Near a = 1 only the decay 1 - a matters, and a float a has only a few bits of it.
 
 /// One step of the recurrence as a function of the state.
 template <class V, bool splits>

@@ -124,7 +124,7 @@ class CellReader {
     const std::string name = fields.string("op");
     Operation operation{};
     if (!find_operation(name, operation) || (operation > Operation::learnt && operation < Operation::constant)) {
-      fields.refuse("op", in_quotes(name) + " is no operation of cells");
+      fields.refuse("op", in_quotes(name) + " is not an operation of cells");
     }
     if (operation == Operation::constant) {
       allow(item, source_, place, {"op", "value"});
@@ -184,7 +184,7 @@ CustomCell cell_from_json(std::string_view text, std::string_view source) {
   }
   const Json json = Json::parse(text, nullptr, false);
   if (json.is_discarded())
-    fail(ErrorCode::bad_input, "{}: a cell must be one JSON object, and this is no JSON", source);
+    fail(ErrorCode::bad_input, "{}: a cell must be one JSON object, and this is not JSON", source);
   return CellReader(json, source).read();
 }
 

@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "base/denormals.h"
-#include "base/side_by_side.h"
+#include "base/parallel_tasks.h"
 
 namespace penstock::graph {
 

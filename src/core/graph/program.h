@@ -22,7 +22,7 @@ class Program {
 
   const Graph& graph() const { return graph_; }
   const ops::Target& target() const { return target_; }
-  /// Bytes of a workspace. What it takes when it runs is exactly this.
+  /// Bytes of a workspace; a run takes exactly these.
   std::size_t workspace_bytes() const { return workspace_bytes_; }
   /// Returns the size of the workspace's first part, which is zero before the first run and left alone between runs.
   std::size_t persistent_bytes() const { return persistent_bytes_; }

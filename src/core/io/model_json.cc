@@ -10,7 +10,7 @@
 #include "base/quote.h"
 #include "penstock/cell.h"
 #include "penstock/fields.h"
-#include "penstock/spread_tracker.h"
+#include "penstock/interval_tracker.h"
 #include "plan/cell_table.h"
 
 namespace penstock {
@@ -101,7 +101,7 @@ constexpr auto data_fields = [](auto& of, auto& data) {
   of.optional("header", data.table.header);
   if (of.has("missing")) of.named("missing", data.table.missing, parse_missing);
   of.optional("sample_rate", data.sample_rate);
-  if (of.has("spread", !data.series.spread.empty())) of.object("spread", data.series.spread, spread_fields);
+  if (of.has("spread", !data.series.errors.empty())) of.object("spread", data.series.errors, spread_fields);
   if (of.has("groups", !data.series.group_column.empty())) of.object("groups", data.series, groups_fields);
   if (of.has("texts", data.labels_texts())) of.object("texts", data.labels, texts_fields);
   const auto& dates = data.series.row_dates;
@@ -153,7 +153,7 @@ json to_json(const DataDescription& data) { return FieldWriter::written(data, da
 
 namespace {
 
-void check_spread(const FieldReader& reader, const Spread& spread, const DataDescription& data) {
+void check_spread(const FieldReader& reader, const ErrorDistribution& spread, const DataDescription& data) {
   const auto targets = static_cast<Index>(data.targets.size()), levels = static_cast<Index>(spread.levels.size());
   const auto check_count = [&](const std::string& field, std::size_t found, Index count) {
     if (static_cast<Index>(found) == count) return;
@@ -172,7 +172,7 @@ void check_spread(const FieldReader& reader, const Spread& spread, const DataDes
     reader.refuse("spread.scales", "must not be negative");
   }
   check_count("relative", spread.relative.size(), targets);
-  for (const Spread::Ending& ending : spread.endings) {
+  for (const ErrorDistribution::Ending& ending : spread.endings) {
     const auto values = static_cast<Index>(ending.values.size());
     if (values == 0 || targets == 0 || values % targets != 0) {
       reader.refuse("spread.endings.values",
@@ -204,7 +204,7 @@ DataDescription data_description_from_json(const json& object, const std::string
   if (data.sample_rate < 0 || data.sample_rate > highest_rate) {
     reader.refuse("sample_rate", fmt::format("must be 0 to {}, not {}", highest_rate, data.sample_rate));
   }
-  if (reader.has("spread")) check_spread(reader, data.series.spread, data);
+  if (reader.has("spread")) check_spread(reader, data.series.errors, data);
   if (reader.has("texts") && !data.labels_texts()) reader.refuse("texts.column", "must name a column");
   return data;
 }

@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What a path leads to: a file or folder that exists, or the entry of a folder that would be made.
+/// Target of a path: a file or folder that exists, or the entry of a folder that would be made.
 struct Place {
   dev_t device = 0;
   ino_t inode = 0;

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/counted.h"
+#include "base/plural.h"
 #include "base/quote.h"
 #include "io/read_file.h"
 #include "io/safetensors_header.h"

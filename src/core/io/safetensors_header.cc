@@ -137,7 +137,7 @@ class HeaderReader final : public nlohmann::json_sax<json> {
 
   bool parse_error(std::size_t position, const std::string&, const json::exception&) override { not_json(position); }
   [[noreturn]] void not_json(std::size_t position) const {
-    mistake("the header is no JSON in UTF-8 (at its byte {})", position);
+    mistake("the header is not JSON in UTF-8 (at its byte {})", position);
   }
 
  private:
@@ -155,7 +155,7 @@ class HeaderReader final : public nlohmann::json_sax<json> {
   [[noreturn]] void wrong_type() const {
     switch (where_) {
       case Where::outside:
-        mistake("the header is no JSON object");
+        mistake("the header is not a JSON object");
       case Where::header:
         if (name_ == "__metadata__") mistake("__metadata__ must be an object of strings");
         mistake("tensor {}: must be an object with dtype, shape and data_offsets", in_quotes(name_));
@@ -225,7 +225,7 @@ Index count_of(const std::vector<Index>& shape) {
 SafetensorsHeader parse_safetensors_header(std::string_view text, const std::string& source) {
   HeaderReader reader(source);
   // The parser would skip a byte order mark, which the format does not allow.
-  if (!text.starts_with('{')) fail(ErrorCode::bad_input, "{}: the header is no JSON object", source);
+  if (!text.starts_with('{')) fail(ErrorCode::bad_input, "{}: the header is not a JSON object", source);
   // It would also take a zero byte for the end of the text and ignore whatever hides behind it.
   if (const auto zero = text.find('\0'); zero != text.npos) reader.not_json(zero + 1);
   json::sax_parse(text, &reader);

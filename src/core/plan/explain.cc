@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "base/counted.h"
+#include "base/plural.h"
 #include "plan/cpu/rules.h"
 #include "plan/gpu/dense_rules.h"
 #include "plan/gpu/falling_rows.h"
@@ -158,7 +158,7 @@ PlanReport explain(const GpuLayerProblem& problem, const GpuModel& gpu) {
 
 PlanReport explain(const GpuProductProblem& problem, const GpuModel& gpu) {
   PlanReport report;
-  report.work = fmt::format("product of floats: {} x {} x {}", problem.m, problem.n, problem.k);
+  report.work = fmt::format("fp32 GEMM: {} x {} x {}", problem.m, problem.n, problem.k);
   report.machine = describe(gpu);
   for (const ProductRule& rule : product_rules(problem, gpu)) report.alternatives.push_back(attempt(rule));
   const GpuProductPlan plan = plan_gpu_product(problem, gpu);
@@ -175,7 +175,7 @@ PlanReport explain_library_product(Index m, Index n, Index k, Storage storage, b
   report.work = fmt::format("product: {} x {} x {}, {}", m, n, k, to_string(storage));
   report.machine = describe(gpu);
   report.algorithm = report.plan = "cuBLASLt";
-  report.why = "it is the quickest at products of halves, and of floats beyond what our own kernels are for";
+  report.why = "fastest for 16-bit GEMMs, and for fp32 GEMMs outside the range of Penstock's kernels";
   report.microseconds = gpu.costs.common.product_launch +
                         std::max({inner * gpu.costs.common.inputs, 2 * rows * columns * inner / rate,
                                   size * (rows * inner + inner * columns + rows * columns) / gpu.costs.common.bytes});

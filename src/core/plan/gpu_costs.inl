@@ -14,8 +14,8 @@ PENSTOCK_COST(clock, "clock", 1700);                 ///< Cycles per microsecond
 PENSTOCK_COST(l2_bytes, "l2_bytes", 4500);           ///< Bytes per nanosecond from the L2 cache to all multiprocessors
 PENSTOCK_END_COSTS(common);
 
-// Scans of given terms and of layers, in microseconds unless stated. Fitted to 152 times on an H200, of 1 to 256 rows,
-// 4 to 2,048 steps and 64 to 2,048 channels, with a mean error of 10 %.
+// Scans of explicit coefficients and of layers, in microseconds unless stated. Fitted to 152 times on an H200, of 1 to
+// 256 rows, 4 to 2,048 steps and 64 to 2,048 channels, with a mean error of 10 %.
 PENSTOCK_COSTS(Scan, scan);
 PENSTOCK_COST(look_back, "look_back", 5);             ///< Waiting of the chunks of a scan for each other
 PENSTOCK_COST(bytes, "scan_bytes", 3.5e6);            ///< Regime::scan: bytes of memory per microsecond
@@ -47,7 +47,7 @@ PENSTOCK_COST(step, "epilogue_step", 36);            ///< Cycles of an epilogue 
 PENSTOCK_COST(share, "epilogue_share", 0.2);         ///< Fraction of these cycles for which the next tile waits
 PENSTOCK_END_COSTS(epilogue);
 
-// Products of floats by warps, per cycle of a multiprocessor unless stated.
+// Fp32 GEMMs by warps, per cycle of a multiprocessor unless stated.
 PENSTOCK_COSTS(Product, product);
 PENSTOCK_COST(own, "own_product", 1e10);          ///< Multiplications from which a library is faster than our warps
 PENSTOCK_COST(products, "products", 340 / 3.0);   ///< Multiplications of floats, each of three 16-bit ones
@@ -59,7 +59,7 @@ PENSTOCK_COST(added_bytes, "added_bytes", 1500);  ///< Bytes per cycle that this
 PENSTOCK_COST(busy_warps, "busy_warps", 8);       ///< Number of warps that saturate the tensor cores
 PENSTOCK_END_COSTS(product);
 
-// Products of floats by warpgroups.
+// Fp32 GEMMs by warpgroups.
 PENSTOCK_COSTS(Warpgroups, warpgroups);
 PENSTOCK_COST(products, "group_products", 0.65 * 1024 / 3);  ///< Multiplications per cycle: 65 % of the data sheet's
 PENSTOCK_COST(block, "group_block", 4000);                   ///< Cycles of a block besides its work
@@ -126,7 +126,7 @@ PENSTOCK_COSTS(Step, step);
 PENSTOCK_COST(launch, "step_launch", 5000);   ///< Nanoseconds from the start of a small kernel to that of the next
 PENSTOCK_COST(halves, "step_halves", 400e6);  ///< 16-bit multiplications per microsecond of a product of few rows
 PENSTOCK_COST(floats, "step_floats", 60e6);   ///< Multiplications of floats per microsecond of such a product
-PENSTOCK_COST(depth, "step_depth", 12.5);     ///< Nanoseconds of each unit of a head in a product of floats
+PENSTOCK_COST(depth, "step_depth", 12.5);     ///< Nanoseconds of each unit of a head in an fp32 GEMM
 PENSTOCK_COST(warps, "step_warps", 4);        ///< Warps of a block that applies the cell
 PENSTOCK_COST(resident_share, "resident_share", 0.75);  ///< Largest share of the L2 cache for a matrix to stay there
 PENSTOCK_END_COSTS(step);

@@ -1,7 +1,7 @@
 #include "plan/plan.h"
 
 #include "base/check.h"
-#include "base/counted.h"
+#include "base/plural.h"
 #include "plan/cpu/rules.h"
 #include "plan/tuning.h"
 

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/recent.h"
+#include "base/shared_cache.h"
 #include "penstock/csp.h"
 
 namespace penstock::plan {
@@ -78,7 +78,7 @@ class PlanMemo {
   }
 
  private:
-  Recent<std::pair<Problem, Model>, const Plan> plans_{64};
+  SharedCache<std::pair<Problem, Model>, const Plan> plans_{64};
 };
 
 }  // namespace penstock::plan

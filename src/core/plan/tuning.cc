@@ -59,7 +59,7 @@ std::string text_member(const PlansJson& object, const char* name, const std::st
 PlansJson parsed_plans(const std::string& text, const std::string& file) {
   PlansJson json = PlansJson::parse(text, nullptr, false);
   if (json.is_discarded() || !json.is_object()) fail_plans(file, "plans must be one JSON object");
-  if (text_member(json, "format", file) != kPlansFormat) fail_plans(file, "this is no file of plans");
+  if (text_member(json, "format", file) != kPlansFormat) fail_plans(file, "this is not a file of plans");
   if (!member(json, "machines", file).is_object()) fail_plans(file, "'machines' must be an object");
   return json;
 }

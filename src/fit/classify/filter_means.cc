@@ -6,7 +6,7 @@
 #include <optional>
 #include <utility>
 
-#include "base/last_used.h"
+#include "base/last_used_cache.h"
 #include "base/random.h"
 #include "data/batch.h"
 #include "data/device_batch.h"
@@ -74,7 +74,7 @@ class Filters {
   DeviceBatch batch_;
   std::optional<ops::StagingBuffer> staging_;
   ops::Marker copied_;
-  LastUsed<std::pair<ops::Target, nn::FilterValues>, std::unique_ptr<graph::Workspace>> workspaces_{1};
+  LastUsedCache<std::pair<ops::Target, nn::FilterValues>, std::unique_ptr<graph::Workspace>> workspaces_{1};
   std::vector<float> state_, outputs_;
 };
 

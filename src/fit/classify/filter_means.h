@@ -8,7 +8,7 @@
 
 #include "classify/ridge_classifier.h"
 #include "data/labelled/labelled_passes.h"
-#include "nn/fixed/filter_branch.h"
+#include "nn/closed_form/filter_branch.h"
 #include "nn/model/model_impl.h"
 #include "penstock/data/dataset.h"
 #include "penstock/data_description.h"

@@ -30,7 +30,7 @@ Index dilations_for(Index length) {
 }
 
 /// Returns the filters of each dilation, in pairs: as many pairs read values as read differences.
-FixedBranchFields fields_for(const Sequences& sequences) {
+ClosedFormBranchFields fields_for(const Sequences& sequences) {
   const Index dilations = dilations_for(sequences.median_length());
   return {.filters = most_filters / dilations / 4 * 4, .dilations = dilations};
 }
@@ -127,9 +127,9 @@ std::vector<double> logits_of(const RidgeClassifier& classifier, const Means& me
 }
 
 /// The parameters of a model without filters, with room for some.
-Model with_room(const Model& from, const FixedBranchFields& filters) {
+Model with_room(const Model& from, const ClosedFormBranchFields& filters) {
   ModelSpec spec = from.spec();
-  spec.branch = fixed_branch(filters);
+  spec.branch = closed_form_branch(filters);
   Model to(spec, from.data());
   nn::Parameters<float>& parameters = *to.impl().parameters;
   std::ranges::fill(parameters.values(), 0.0f);
@@ -150,7 +150,7 @@ Model add_filters(const Model& model, const Dataset& data, FilterShares& shares,
           model.spec().branch_fields().filters);
   training::check_same_data(model.impl().data, data.description());
   const Sequences sequences(data);
-  const FixedBranchFields filters = fields_for(sequences);
+  const ClosedFormBranchFields filters = fields_for(sequences);
   Model wider = with_room(model, filters);
   FilterMeans bank(nn::FilterBranch(filters), wider.data(), execution);
   bank.draw(sequences, seed);
@@ -175,8 +175,8 @@ Model fit_filters(const Dataset& data, std::uint64_t seed, const Execution& exec
   using namespace training;  // NOLINT(google-build-using-namespace)
   require(data.labelled_passes() != nullptr, "data must be labelled sequences to fit filters to");
   const Sequences sequences(data);
-  const FixedBranchFields filters = fields_for(sequences);
-  Model model({.width = 1, .blocks = 0, .branch = fixed_branch(filters)}, data.description());
+  const ClosedFormBranchFields filters = fields_for(sequences);
+  Model model({.width = 1, .blocks = 0, .branch = closed_form_branch(filters)}, data.description());
   std::ranges::fill(model.impl().parameters->values(), 0.0f);
   FilterMeans bank(nn::FilterBranch(filters), model.data(), execution);
   bank.draw(sequences, seed);
@@ -187,9 +187,9 @@ Model fit_filters(const Dataset& data, std::uint64_t seed, const Execution& exec
 
 void refit_filters(Model& model, const Dataset& data, const FilterShares& shares, const Execution& execution) {
   using namespace training;  // NOLINT(google-build-using-namespace)
-  const FixedBranchFields filters = model.spec().branch_fields();
+  const ClosedFormBranchFields filters = model.spec().branch_fields();
   if (filters.filters == 0 || data.labelled_passes() == nullptr || data.held_out_steps() == 0) return;
-  model.impl().part_from_sessions();
+  model.impl().detach_sessions();
   const Sequences sequences(data);
   FilterMeans bank(nn::FilterBranch(filters), model.data(), execution);
   bank.take_from(model);

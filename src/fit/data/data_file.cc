@@ -217,7 +217,7 @@ std::vector<std::string> files_to_read(const std::vector<std::string>& paths) {
   for (const std::string& file : files) {
     struct stat is = {};
     const int failed = file == standard_input ? ::fstat(STDIN_FILENO, &is) : ::stat(file.c_str(), &is);
-    if (failed != 0) continue;  // whoever opens it says what is wrong
+    if (failed != 0) continue;  // opening it reports the error
     const auto [first, is_new] = seen.try_emplace({is.st_dev, is.st_ino}, &file);
     if (is_new) continue;
     const std::string& before = *first->second;

@@ -10,18 +10,18 @@
 
 namespace penstock::data {
 
-/// Data that are one long sequence, walked through in windows for truncated back-propagation. The sequence has
-/// `training` steps, numbered from 0, then `validation` steps. What a step holds is for heirs to say.
+/// Data that are one long sequence, read in windows for truncated back-propagation. The sequence has
+/// `training` steps, numbered from 0, then `validation` steps. Subclasses define the content of a step.
 ///
-/// Training: row b of B starts at step b/B of the training part and walks on from window to window; behind the last
+/// Training: row b of B starts at step b/B of the training part and advances from window to window; behind the last
 /// step it starts again at step 0, which `reset` marks. Each row has its own position, so T may change at any time.
-/// When B changes, the rows that remain walk on, new ones start at their b/B, and that batch does not continue the one
+/// When B changes, the rows that remain continue, new ones start at their b/B, and that batch does not continue the one
 /// before.
 ///
 /// The sequence may be several, one behind the other: their first steps, `starts`, are marked by `reset` too.
 ///
 /// Validation: cut into B contiguous rows whose lengths differ by at most one step (fewer rows if they would be
-/// shorter than one window, because every row starts without a past), walked side by side, each step once.
+/// shorter than one window, because every row starts without a past), read side by side, each step once.
 class StreamDataset : public Dataset {
  public:
   const DataDescription& description() const override { return description_; }

@@ -1,7 +1,7 @@
 #include "base/check.h"
-#include "base/counted.h"
+#include "base/plural.h"
 #include "forecast/linear_fits.h"
-#include "nn/fixed/linear_branch.h"
+#include "nn/closed_form/linear_branch.h"
 #include "nn/model/model_impl.h"
 #include "penstock/data/dataset.h"
 #include "penstock/data_description.h"
@@ -14,14 +14,14 @@ const Autoregression* linear_forecast(const Dataset& data) {
   return fits == nullptr ? nullptr : &fits->training;
 }
 
-void take_autoregression(ModelSpec& spec, const Dataset& data) {
+void use_linear_forecast(ModelSpec& spec, const Dataset& data) {
   const Autoregression* const linear = spec.from_last ? linear_forecast(data) : nullptr;
   const bool known_effects = linear != nullptr && linear->lags > 0 && data.description().reads_ahead();
-  spec.branch = fixed_branch({.lags = linear == nullptr ? 0 : linear->lags, .known_effects = known_effects});
+  spec.branch = closed_form_branch({.lags = linear == nullptr ? 0 : linear->lags, .known_effects = known_effects});
 }
 
 void fit_autoregression(Model& model, const Dataset& data) {
-  const FixedBranchFields fields = model.spec().branch_fields();
+  const ClosedFormBranchFields fields = model.spec().branch_fields();
   if (fields.lags == 0) return;
   const Autoregression* const linear = linear_forecast(data);
   if (linear == nullptr || linear->lags != fields.lags) {
@@ -31,7 +31,7 @@ void fit_autoregression(Model& model, const Dataset& data) {
   if (!linear->effects.empty() && !fields.known_effects) {
     fail(ErrorCode::incompatible,
          "the model's linear forecast has no effects of what is known in advance, that of "
-         "the data has: set FixedBranchFields::known_effects");
+         "the data has: set ClosedFormBranchFields::known_effects");
   }
   nn::set_linear(model.impl(), *linear);
 }

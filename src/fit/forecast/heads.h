@@ -41,7 +41,7 @@ class Heads {
   };
 
   static nn::Parameters<float>& own_parameters(Model& model) {
-    model.impl().part_from_sessions();
+    model.impl().detach_sessions();
     return *model.impl().parameters;
   }
 

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/side_by_side.h"
+#include "base/parallel_tasks.h"
 #include "data/series/series_plan.h"
 #include "forecast/linear/origins.h"
 #include "penstock/data_description.h"

@@ -206,7 +206,7 @@ ColumnScore ForecastScorer::score(std::size_t target, const std::vector<File>& f
   };
   result.scored = static_cast<Index>(model.count());
   result.model = errors_of(model);
-  if (!data_.series.spread.empty()) result.quantiles = score_quantiles(target, column, files);
+  if (!data_.series.errors.empty()) result.quantiles = score_quantiles(target, column, files);
   result.rivals.push_back({"the last value", errors_of(last)});
   if (season > 1) result.rivals.push_back({"a season ago", errors_of(seasonal)});
   result.rivals.push_back({"drift", errors_of(drift)});
@@ -218,7 +218,7 @@ QuantileScore ForecastScorer::score_quantiles(std::size_t target, std::span<cons
   const std::size_t targets = data_.targets.size();
   const Column& scale = data_.targets[target];
   QuantileScore score{.levels = levels_};
-  Spread spread = data_.series.spread;  // of each row
+  ErrorDistribution spread = data_.series.errors;  // of each row
   double within = 0.0, count = 0.0;
   for (const File& file : files) {
     for (Index row = file.scored; row < file.end; ++row) {
@@ -226,7 +226,7 @@ QuantileScore ForecastScorer::score_quantiles(std::size_t target, std::span<cons
       for (Index step = 0; step < data_.series.horizon && row + step + 1 < file.end; ++step) {
         const Index output = step * static_cast<Index>(targets) + static_cast<Index>(target);
         if (std::isnan(column[row + step + 1])) continue;
-        spread.scales[output] = data_.series.spread.scales[output] * width;
+        spread.scales[output] = data_.series.errors.scales[output] * width;
         const double value = column[row + step + 1], middle = scale.normal(forecasts_from(row, 0)[output]);
         double lowest = 0.0, highest = 0.0;
         for (std::size_t i = 0; i < levels_.size(); ++i) {

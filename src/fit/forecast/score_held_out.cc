@@ -7,7 +7,7 @@
 #include "penstock/data/dataset.h"
 #include "penstock/data_description.h"
 #include "penstock/forecast/score.h"
-#include "penstock/spread_tracker.h"
+#include "penstock/interval_tracker.h"
 
 namespace penstock {
 
@@ -26,11 +26,11 @@ std::vector<GroupScore> score_groups_held_out(const Model& model, const Dataset&
     const std::string name = group < 0 ? "" : model.data().series.groups[group].name;
     DataDescription data = descriptions.of(*first);  // with the spread of the latest forecasts
     ForecastScorer scorer(data);
-    SpreadTracker tracker(data);
+    IntervalTracker tracker(data);
     const auto see = [&](const training::Segment& segment, Index row, std::span<const float> normalised) {
       const std::vector<double> values = series->known_values(row, targets);
       tracker.add(series->inputs().subspan(row * inputs, inputs), normalised, values);
-      if (watch) data.series.spread = tracker.spread();
+      if (watch) data.series.errors = tracker.distribution();
       std::vector<double> forecasts;  // of held-out rows alone
       for (std::size_t i = 0; row >= segment.training_end - 1 && i < normalised.size(); ++i) {
         forecasts.push_back(data.targets[i % data.targets.size()].raw(static_cast<double>(normalised[i])));

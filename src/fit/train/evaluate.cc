@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/last_used.h"
+#include "base/last_used_cache.h"
 #include "data/batch.h"
 #include "data/device_batch.h"
 #include "data/series/series_rows.h"
@@ -88,7 +88,7 @@ class Scorer {
   std::array<ops::Buffer, 2> state_;
   std::optional<ops::StagingBuffer> staging_;
   ops::Marker copied_;
-  LastUsed<ops::Target, std::unique_ptr<graph::Workspace>> workspaces_{1};
+  LastUsedCache<ops::Target, std::unique_ptr<graph::Workspace>> workspaces_{1};
   Index rows_ = 0;
 };
 

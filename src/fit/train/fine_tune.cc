@@ -47,7 +47,7 @@ Model continue_from(const Model& origin, const Dataset& data, double dropout) {
   spec.dropout = dropout;
   if (!spec.corrects_branch()) spec.branch = nullptr;  // fitted anew once the layers are trained
   const bool linear = spec.corrects_branch() && training::has_linear_forecast(data);
-  if (linear) take_autoregression(spec, data);
+  if (linear) use_linear_forecast(spec, data);
   Model model(spec, data.description());
   nn::copy_shared(*origin.impl().parameters, *model.impl().parameters);  // not the linear forecast's of other lags
   model.impl().origin = fingerprint_of(origin.impl());

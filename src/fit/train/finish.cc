@@ -18,7 +18,7 @@ Finished finish_training(Model& model, const Dataset& data, const FinishOptions&
     try {
       if (options.shrink) result.share = shrink_correction(model, data, execution);
       choose_own_forecasts(model, data, execution);
-      fit_spread(model, data, execution);
+      fit_error_distribution(model, data, execution);
     } catch (...) {
       groups = before;
       throw;

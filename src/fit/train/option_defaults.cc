@@ -19,7 +19,7 @@ namespace penstock {
 namespace {
 
 bool is_there(const std::string& path) {
-  std::error_code unknown;  // whoever opens the file will say it
+  std::error_code unknown;  // opening the file reports it
   return !path.empty() && std::filesystem::exists(path, unknown);
 }
 
@@ -89,7 +89,7 @@ FitPlan complete(Dataset& data, const FitRequest& request) {
   return plan;
 }
 
-std::string settle_device(FitPlan& plan, const ModelSpec& spec, Dataset& data) {
+std::string resolve_device(FitPlan& plan, const ModelSpec& spec, Dataset& data) {
   if (!plan.request.automatic || !plan.trains_layers()) return {};
   nn::check_spec(spec, data.description());
   const TrainOptions& options = plan.options;

@@ -80,13 +80,13 @@ class SeriesScorer {
   };
 
   void answer(const Row& row, std::span<const double> values, std::span<const float> outputs,
-              const SpreadTracker& tracker) {
+              const IntervalTracker& tracker) {
     const bool counts = ++row_ >= options_.lead;
     std::vector<double> forecasts;
     for (std::size_t j = 0; counts && j < outputs.size(); ++j) {
       forecasts.push_back(data_.targets[j % data_.targets.size()].raw(static_cast<double>(outputs[j])));
     }
-    if (options_.watch) data_.series.spread = tracker.spread();
+    if (options_.watch) data_.series.errors = tracker.distribution();
     scorer_.add(values, forecasts, tracker.widths());
     if (options_.watch) options_.watch(name_, data_, values, forecasts, row.date, row.lacking);
   }

@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "base/last_used.h"
+#include "base/last_used_cache.h"
 #include "data/device_batch.h"
 #include "nn/model/model_impl.h"
 #include "penstock/data/dataset.h"
@@ -72,7 +72,7 @@ class StepRunner {
   std::shared_ptr<graph::Weights> weights_;
   ops::Queue& queue_;
   // Batches have one shape, or two where the last of a pass is shorter.
-  LastUsed<ops::Target, Shape> shapes_{2};
+  LastUsedCache<ops::Target, Shape> shapes_{2};
   DeviceBatch batch_;
   ops::Buffer gradients_, first_, second_, status_, state_in_, state_out_;
   std::vector<Slot> slots_;

@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "base/check.h"
-#include "base/counted.h"
+#include "base/plural.h"
 #include "data/batch.h"
 #include "data/labelled/labelled_passes.h"
 #include "nn/enough_memory.h"
@@ -424,7 +424,7 @@ TrainResult train(Model& model, Dataset& data, const TrainOptions& options, cons
     nn::fail_for_memory(options.execution.device, need(), fmt::format("{} MB of the host's are free", left >> 20));
   }
   return nn::with_enough_memory(options.execution.device, need, [&] {
-    model.impl().part_from_sessions();
+    model.impl().detach_sessions();
     return training::Trainer(model.impl(), data, options, callbacks, resume).run();
   });
 }

@@ -58,7 +58,7 @@ class DenseTest : public test::GpuLayerTest<Case> {
     set_batch(0.15);
   }
 
-  /// Rows of falling length, of at least one step each.
+  /// Rows of decreasing length, of at least one step each.
   void make_falling_rows() {
     const Index shares = c.rows * (c.rows + 1) / 2, beyond = c.steps - c.rows;
     lengths.clear();

@@ -199,7 +199,7 @@ INSTANTIATE_TEST_SUITE_P(Cuda, FloatProductTest, testing::ValuesIn(cases()),
 TEST(FloatProductArguments, AreChecked) {
   if (!driver_complaint().empty()) GTEST_SKIP() << driver_complaint();
   Device& device = Device::get(0);
-  test::expect_error(ErrorCode::invalid_argument, "a product of floats must be of f32, not bf16 to f32",
+  test::expect_error(ErrorCode::invalid_argument, "an fp32 GEMM must be of f32, not bf16 to f32",
                      [&] { FloatProduct(device, {.storage = Storage::bf16}); });
   test::expect_error(ErrorCode::invalid_argument, "a product must have sizes of at least 1, not 0 x 1 x 1",
                      [&] { FloatProduct(device, {.m = 0}); });
@@ -291,7 +291,7 @@ TEST_P(OverPositions, HaveEveryPosition) {
 INSTANTIATE_TEST_SUITE_P(Cuda, OverPositions, testing::Values(Storage::f32, Storage::bf16, Storage::f16),
                          [](const auto& param) { return std::string(to_string(param.param)); });
 
-/// A product of halves that are ones, whose result everybody knows.
+/// A 16-bit GEMM of ones, whose result everybody knows.
 void expect_sixteens(Stream& stream) {
   constexpr Index size = 16;
   ProductShape shape{.storage = Storage::bf16, .m = size, .n = size, .k = size};

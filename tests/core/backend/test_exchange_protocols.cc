@@ -405,7 +405,7 @@ struct ChainOptions {
 };
 
 /// Blocks take chunks of a recurrence in order. Each publishes what its chunk does to a state, then the state that
-/// leaves it; whoever waits looks back over the nearest chunks. Two launches use the same memory.
+/// leaves it; a block that waits looks back over the nearest chunks. Two launches use the same memory.
 class ScanChain {
  public:
   ScanChain(Machine& machine, const ChainOptions& options)

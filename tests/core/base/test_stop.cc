@@ -8,7 +8,7 @@
 #include <chrono>
 #include <thread>
 
-#include "base/side_by_side.h"
+#include "base/parallel_tasks.h"
 #include "support/expect_error.h"
 
 namespace penstock {

@@ -34,8 +34,8 @@ TEST(TrustedFile, ReadsTheWholeFile) {
 TEST(TrustedFile, SaysWhatItDoesNotRead) {
   const TemporaryFolder folder;
   ASSERT_EQ(::mkfifo(folder.path("fifo").c_str(), 0600), 0);
-  EXPECT_EQ(read(folder.path("fifo"), Trust::owner), "it is no regular file");
-  EXPECT_EQ(read("/dev/zero", Trust::owner), "it is no regular file");
+  EXPECT_EQ(read(folder.path("fifo"), Trust::owner), "it is not a regular file");
+  EXPECT_EQ(read("/dev/zero", Trust::owner), "it is not a regular file");
   for (const Trust trust : {Trust::anyone, Trust::owner}) {
     EXPECT_EQ(read(folder.folder(), trust), "it is a folder, not a file");
   }

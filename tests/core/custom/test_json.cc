@@ -58,8 +58,9 @@ TEST(CellJson, IsRefusedByNodeAndField) {
   EXPECT_EQ(refusal("[" + input + R"(, {"op": "add", "of": [0]}])"),
             "x.json: cell.nodes[1].of must be 2 nodes for add, not 1");
   EXPECT_EQ(refusal(R"([{"op": "system", "of": [0]}])"),
-            "x.json: cell.nodes[0].op \"system\" is no operation of cells");
-  EXPECT_EQ(refusal(R"([{"op": "kept", "index": 0}])"), "x.json: cell.nodes[0].op \"kept\" is no operation of cells");
+            "x.json: cell.nodes[0].op \"system\" is not an operation of cells");
+  EXPECT_EQ(refusal(R"([{"op": "kept", "index": 0}])"),
+            "x.json: cell.nodes[0].op \"kept\" is not an operation of cells");
   EXPECT_EQ(refusal(R"([{"op": "input", "index": 1}])"), "x.json: node 0 reads gate wx 1, and there are 1");
   EXPECT_EQ(refusal(R"([{"op": "constant", "value": null}])"),
             "x.json: cell.nodes[0].value must be a number, not null");

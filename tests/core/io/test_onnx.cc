@@ -166,7 +166,7 @@ TEST(Onnx, EveryCellIsWritten) {
 TEST(Onnx, EveryLayerIsWritten) {
   checked(to_onnx(Model({.cell = "gru", .width = 4, .hidden_size = 3, .convolution = 3, .feed_forward = 1.5}, text())));
   const ModelSpec from_last{
-      .cell = "minlstm", .width = 4, .end_norms = false, .from_last = true, .branch = fixed_branch({.lags = 7})};
+      .cell = "minlstm", .width = 4, .end_norms = false, .from_last = true, .branch = closed_form_branch({.lags = 7})};
   checked(to_onnx(Model(from_last, series())));
   ModelSpec ensemble = from_last;
   ensemble.members = 3;
@@ -175,8 +175,9 @@ TEST(Onnx, EveryLayerIsWritten) {
   labelled.task = Task::classify;
   labelled.targets.clear();
   labelled.labels.classes = {"up", "down"};
-  checked(to_onnx(Model(
-      {.cell = "lstm", .width = 4, .blocks = 1, .branch = fixed_branch({.filters = 8, .dilations = 2})}, labelled)));
+  checked(to_onnx(
+      Model({.cell = "lstm", .width = 4, .blocks = 1, .branch = closed_form_branch({.filters = 8, .dilations = 2})},
+            labelled)));
 }
 
 TEST(Onnx, CellsThatOnnxHasAreItsOperators) {

@@ -187,16 +187,16 @@ TEST(Safetensors, HeaderLength) {
 
 TEST(Safetensors, HeaderThatIsNoObject) {
   for (const char* header : {"", "[]", "1", "null", "\"x\"", " {}", "\xef\xbb\xbf{}"}) {
-    expect_refused(header, 0, "the header is no JSON object");
+    expect_refused(header, 0, "the header is not a JSON object");
   }
 }
 
 TEST(Safetensors, HeaderThatIsNoJson) {
   for (const char* header :
        {"{", "{]", "{\"a\"}", "{\"a\":}", "{}x", "{},{}", "{\"a\xff\":1}", "{'a':1}", "{\"a\": NaN}"}) {
-    expect_refused(header, 0, "the header is no JSON in UTF-8 (at its byte ");
+    expect_refused(header, 0, "the header is not JSON in UTF-8 (at its byte ");
   }
-  expect_refused(std::string("{}\0", 3), 0, "the header is no JSON in UTF-8");
+  expect_refused(std::string("{}\0", 3), 0, "the header is not JSON in UTF-8");
 }
 
 TEST(Safetensors, DeepNestingIsRefusedAtOnce) {

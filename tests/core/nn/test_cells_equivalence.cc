@@ -314,7 +314,7 @@ TEST_P(CellEquivalence, ThreadsChangeRoundingOnly) {
         execution.threads = threads;
         const Outputs<float> several = run(network, in, execution);
         expect_close(network.spec(), several, one, tolerances(network, in, c));
-        // As on a busy machine, where a plan's threads are not granted (base/attendance.h).
+        // As on a busy machine, where a plan's threads are not granted (base/team_sizer.h).
         omp_set_max_active_levels(0);
         const Outputs<float> alone = run(network, in, execution);
         omp_set_max_active_levels(1);
@@ -373,7 +373,7 @@ void expect_heads_to_be_networks(const CellInfo& info, Index heads, Index d) {
       const auto& [name, gradient] = out.gradients[p];
       const std::vector<Real>& of_one = alone.gradients[p].second;
       const std::vector<Real> of_whole = part_of(name, gradient);
-      // How AMX splits a product of floats depends on its size.
+      // How AMX splits an fp32 GEMM depends on its size.
       EXPECT_TRUE(cpu::has_bf16_tiles() ? close(of_one, of_whole, allowed.backward, backward_terms)
                                         : same_bits(of_one, of_whole))
           << "gradient of " << name;

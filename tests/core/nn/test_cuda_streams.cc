@@ -195,7 +195,7 @@ TEST_F(CudaStreams, ExactScansHaveTheBitsOfTheirPieces) {
 }
 
 /// Logarithms a breath below 0, whose exponentials are all but 1 in a float: over a million steps, in chunks and by
-/// threads that walk alone.
+/// threads that run alone.
 TEST_F(CudaStreams, LogarithmsNearZeroKeepTheDigitsOfALoop) {
   for (const Index steps : {Index{48}, Index{65'536}, Index{1'000'000}}) {
     const auto count = static_cast<std::size_t>(steps);

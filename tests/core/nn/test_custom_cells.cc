@@ -288,7 +288,7 @@ TEST(CustomCells, MeansOverUnitsAreThoseInDouble) {
   select_isa(in_use);
 }
 
-/// A chunk of a sequence is walked by several threads, whose parts of the gradients are summed.
+/// Several threads run a chunk of a sequence, whose parts of the gradients are summed.
 TEST(CustomCells, ScanCellsWithLearntVectorsHaveTheSlopesOfTheirLoss) {
   for (Case c : chunk_cases()) {
     SCOPED_TRACE(c.name);

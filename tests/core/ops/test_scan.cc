@@ -1,4 +1,4 @@
-// The scan over given terms against a loop in double: both forms, every kind of batch, values and gradients.
+// The scan over explicit coefficients against a loop in double: both forms, every kind of batch, values and gradients.
 
 #include "penstock/scan.h"
 

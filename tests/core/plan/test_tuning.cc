@@ -148,7 +148,7 @@ TEST(Tuning, FilesThatAreWrongAreNamedWithWhatIsWrong) {
     return message_of(ErrorCode::bad_input, [&] { read_tuning(text, "f", "chip"); });
   };
   EXPECT_THAT(wrong("[1]"), HasSubstr("f: plans must be one JSON object"));
-  EXPECT_THAT(wrong("{\"format\": \"x\"}"), HasSubstr("this is no file of plans"));
+  EXPECT_THAT(wrong("{\"format\": \"x\"}"), HasSubstr("this is not a file of plans"));
   EXPECT_THAT(wrong("{\"format\": \"penstock plans\"}"), HasSubstr("there is no 'machines'"));
   const std::string text = plans_text("chip", "work", {.rule = "head", .variables = {{"slots", 2}}});
   const auto replaced = [&](const std::string& from, const std::string& to) {

@@ -95,8 +95,8 @@ TEST(FilterBank, AnswersWithTheBitsOfTheWholeSequenceAndAllocatesNothing) {
   data.task = Task::classify;
   data.inputs = {{"a", 0.0, 1.0}, {"b", 0.0, 1.0}};
   data.labels.classes = {"x", "y", "z"};
-  Model model({.cell = "gru", .width = 9, .blocks = 1, .branch = fixed_branch({.filters = 22, .dilations = 4})}, data,
-              7);
+  Model model({.cell = "gru", .width = 9, .blocks = 1, .branch = closed_form_branch({.filters = 22, .dilations = 4})},
+              data, 7);
   Random random(3);
   for (const nn::ParameterEntry& entry : model.impl().parameters->layout().entries()) {
     if (!entry.name.starts_with("filters.")) continue;  // which are zeros until they are fitted

@@ -43,7 +43,7 @@ std::vector<std::string> inputs_of(const std::string& text, const SeriesOptions&
 std::string reading_of(const std::string& text) {
   const TemporaryFolder folder;
   std::string all;
-  for (const std::string finding : open_series(folder.write("s.csv", text))->reading()) all += finding + "\n";
+  for (const Message& finding : open_series(folder.write("s.csv", text))->reading()) all += finding.text() + "\n";
   return all;
 }
 

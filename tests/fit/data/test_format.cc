@@ -295,7 +295,8 @@ std::vector<std::string> warnings(const std::map<int, std::string>& others, doub
     text += fmt::format("{},{}\n", x, i * i % 17);
   }
   std::vector<std::string> found;
-  for (const std::string finding : open_series(folder.write("s.csv", text))->reading()) {
+  for (const Message& each : open_series(folder.write("s.csv", text))->reading()) {
+    const std::string finding = each.text();
     if (!finding.starts_with("warning: ")) continue;
     const std::size_t path = finding.find(folder.folder());
     found.push_back(finding.substr(0, path) + finding.substr(std::min(finding.find("s.csv", path), finding.size())));
@@ -418,7 +419,7 @@ TEST(RowFormat, OtherDelimitersAndMissingValues) {
   EXPECT_TRUE(gaps.read("?", features));
   EXPECT_EQ(features[0], 2.0f);
   EXPECT_EQ(gaps.findings().replaced.count, 2);
-  EXPECT_THAT(gaps.findings().replaced.first, testing::StartsWith("-:2:1: column \"x\": the value is missing"));
+  EXPECT_THAT(gaps.findings().replaced.first.text(), testing::StartsWith("-:2:1: column \"x\": the value is missing"));
   expect_error(ErrorCode::bad_input, "-:5:1: column \"x\": \"fourteen\" is not a number",
                [&] { gaps.read("fourteen", features); });
 

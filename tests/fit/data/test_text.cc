@@ -74,7 +74,7 @@ TEST(TextData, ShapeMayChange) {
   const std::int32_t next_of_row_0 = example.labels[24];
   data->next(2, 10, example);
   EXPECT_FALSE(example.continues) << "another B";
-  EXPECT_EQ(example.tokens[0], next_of_row_0) << "rows that remain walk on";
+  EXPECT_EQ(example.tokens[0], next_of_row_0) << "rows that remain continue";
   data->next(3, 10, example);
   EXPECT_FALSE(example.continues);
   EXPECT_EQ(example.tokens[20], static_cast<unsigned char>(letters(1001)[666])) << "a new row starts at its b/B";

@@ -37,6 +37,12 @@ std::string table_of(const std::function<std::string(int)>& date = date_of) {
   return text;
 }
 
+std::vector<std::string> texts_of(const std::vector<Message>& findings) {
+  std::vector<std::string> texts;
+  for (const Message& finding : findings) texts.push_back(finding.text());
+  return texts;
+}
+
 SeriesOptions options_with(Undated undated) {
   SeriesOptions options = suggest_series();
   options.autoregression = false;
@@ -62,7 +68,7 @@ TEST(Undated, IsRefusedWithLineAndValueUnlessItIsToBeLeftOut) {
     expect_error(ErrorCode::bad_input, fmt::format("s.csv:52: column \"when\": \"{}\" is no date", bad),
                  [&] { open_series(path, options_with(Undated::refuse)); });
     const auto data = open_series(path, options_with(Undated::drop));
-    EXPECT_THAT(data->reading(), testing::Contains(HasSubstr(fmt::format("\"{}\" in line 52", bad))));
+    EXPECT_THAT(texts_of(data->reading()), testing::Contains(HasSubstr(fmt::format("\"{}\" in line 52", bad))));
     EXPECT_EQ(data->description().series.row_dates.irregular, Irregular::fill) << "a day is missing now";
     EXPECT_EQ(data->training_steps() + data->held_out_steps() + 1, 200);
   }
@@ -77,7 +83,8 @@ TEST(Undated, WhatIsLeftOutMightNotHaveBeenThere) {
   const auto found = open_series(folder.write("with.csv", with), options_with(Undated::drop));
   EXPECT_EQ(features_of(*found), features_of(*expected));
   EXPECT_EQ(found->description().inputs[0].mean, expected->description().inputs[0].mean);
-  EXPECT_THAT(found->reading(), testing::Contains(HasSubstr("3 rows without a readable date in when left out")));
+  EXPECT_THAT(texts_of(found->reading()),
+              testing::Contains(HasSubstr("3 rows without a readable date in when left out")));
   expect_error(ErrorCode::bad_input, "with.csv:61: column \"when\": \"Sum\" is no date, unlike the others (", [&] {
     SeriesOptions options = options_with(Undated::refuse);
     options.missing = Missing::carry;
@@ -117,7 +124,7 @@ TEST(Undated, TheFormIsThatOfMostDates) {
     text += fmt::format("{}/{}/2023,{}\n", i == 40 ? "31" : date.substr(8), date.substr(5, 2), i * i % 17);
   }
   const auto data = open_series(folder.write("s.csv", text), options_with(Undated::drop));
-  EXPECT_THAT(data->reading(), testing::Contains(HasSubstr("\"31/02/2023\" in line 42")));
+  EXPECT_THAT(texts_of(data->reading()), testing::Contains(HasSubstr("\"31/02/2023\" in line 42")));
   EXPECT_EQ(data->description().series.row_dates.form, DateForm::day_first);
   EXPECT_EQ(data->description().series.row_dates.step, 86400.0);
 }
@@ -129,9 +136,10 @@ TEST(Undated, AColumnWhoseFieldsAllAreDatesGoesFirst) {
     text += fmt::format("{},{},{}\n", i % 20 == 7 ? "" : date_of(i + 3), date_of(i), i * i % 17);
   }
   const auto data = open_series(folder.write("s.csv", text), options_with(Undated::refuse));
-  EXPECT_THAT(data->reading(), testing::Contains(testing::AllOf(
-                                   testing::StartsWith("when: a row a day"),
-                                   HasSubstr("\"delivered\" is not read, because \"\" in line 9 is no date"))));
+  EXPECT_THAT(
+      texts_of(data->reading()),
+      testing::Contains(testing::AllOf(testing::StartsWith("when: a row a day"),
+                                       HasSubstr("\"delivered\" is not read, because \"\" in line 9 is no date"))));
   // Few dates among other texts are no calendar.
   std::string notes = "note,x\n";
   for (int i = 0; i < 60; ++i) notes += fmt::format("{},{}\n", i % 3 == 0 ? date_of(i) : "as before", i * i % 17);
@@ -237,7 +245,8 @@ TEST(Undated, AnHourThatAClockSkipsOrRepeatsIsNone) {
       const RowDates& dates = data->description().series.row_dates;
       EXPECT_EQ(data->training_steps() + data->held_out_steps() + 2, std::ranges::count(text, '\n'));
       EXPECT_EQ(dates.irregular, Irregular::ignore);
-      for (const std::string finding : data->reading()) {
+      for (const Message& each : data->reading()) {
+        const std::string finding = each.text();
         EXPECT_THAT(finding, testing::Not(HasSubstr("missing")));
         EXPECT_THAT(finding, testing::Not(HasSubstr("differ")));
         EXPECT_THAT(finding, testing::Not(HasSubstr("earlier")));

@@ -125,7 +125,7 @@ TEST_F(Categories, KnownInAdvanceAndKeptInFiles) {
     EXPECT_EQ(rows.inputs()[static_cast<std::size_t>(row) * 26 + 10], (row + 1) % 7 == 0 ? 1.0f : 0.0f) << row;
   }
   ModelSpec spec{.cell = "mingru", .width = 4, .blocks = 1, .from_last = true};
-  take_autoregression(spec, *data);
+  use_linear_forecast(spec, *data);
   Model model(spec, description, 1);
   fit_autoregression(model, *data);
   model.save(folder.path("m.safetensors"));

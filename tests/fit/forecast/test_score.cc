@@ -113,7 +113,7 @@ TEST(ForecastScore, LevelsHideNoErrors) {
 
 TEST(ForecastScore, QuantilesAreCountedByHand) {
   DataDescription data = one_column(1, 1);
-  data.series.spread = {
+  data.series.errors = {
       .levels = {0.1, 0.5, 0.9}, .quantiles = {-2.0, 0.0, 1.0}, .scales = {2.0}, .relative = {0}, .endings = {}};
   ForecastScorer scorer(data, {0.1, 0.5, 0.9});
   const double values[] = {0.0, 1.0, -3.0, 2.5}, forecast = 0.0;  // quantiles -4, 0 and 2
@@ -123,15 +123,15 @@ TEST(ForecastScore, QuantilesAreCountedByHand) {
   const double low = 0.1 * (5.0 + 1.0 + 6.5), middle = 0.5 * (1.0 + 3.0 + 2.5), high = 0.1 * (1.0 + 5.0) + 0.9 * 0.5;
   EXPECT_DOUBLE_EQ(score.pinball, (low + middle + high) / 9.0);
   const Column& column = data.targets[0];
-  EXPECT_DOUBLE_EQ(data.series.spread.quantile(0.3, 0, column, 5.0), 3.0) << "halfway between two levels";
-  data.series.spread.relative = {1};
-  EXPECT_DOUBLE_EQ(data.series.spread.quantile(0.9, 0, column, 5.0), 5.0 * std::exp(2.0));
-  EXPECT_EQ(data.series.spread.quantile(0.9, 0, column, -5.0), -5.0);
-  EXPECT_THAT([&] { (void)data.series.spread.quantile(0.05, 0, column, 5.0); },
+  EXPECT_DOUBLE_EQ(data.series.errors.quantile(0.3, 0, column, 5.0), 3.0) << "halfway between two levels";
+  data.series.errors.relative = {1};
+  EXPECT_DOUBLE_EQ(data.series.errors.quantile(0.9, 0, column, 5.0), 5.0 * std::exp(2.0));
+  EXPECT_EQ(data.series.errors.quantile(0.9, 0, column, -5.0), -5.0);
+  EXPECT_THAT([&] { (void)data.series.errors.quantile(0.05, 0, column, 5.0); },
               testing::ThrowsMessage<Error>(testing::HasSubstr("level must be 0.1 to 0.9, not 0.05")));
 }
 
-TEST(Spread, OfAColumnThatEndsAtZeroIsBoundedThere) {
+TEST(ErrorDistribution, OfAColumnThatEndsAtZeroIsBoundedThere) {
   Column column{.name = "rain", .mean = 10.0, .scale = 4.0};
   EXPECT_DOUBLE_EQ(column.raw(-3.0), -2.0);
   column.non_negative = true;
@@ -140,7 +140,8 @@ TEST(Spread, OfAColumnThatEndsAtZeroIsBoundedThere) {
   EXPECT_FALSE(std::signbit(column.raw(-2.5)));
   EXPECT_DOUBLE_EQ(column.raw(-2.0), 2.0);
   EXPECT_TRUE(std::isnan(column.raw(std::nan(""))));
-  const Spread spread{.levels = {0.1, 0.9}, .quantiles = {-1.0, 1.0}, .scales = {1.0}, .relative = {0}, .endings = {}};
+  const ErrorDistribution spread{
+      .levels = {0.1, 0.9}, .quantiles = {-1.0, 1.0}, .scales = {1.0}, .relative = {0}, .endings = {}};
   EXPECT_EQ(spread.quantile(0.1, 0, column, -2.0), 0.0);
   EXPECT_DOUBLE_EQ(spread.quantile(0.9, 0, column, -3.0), 4.0) << "above the forecast that counts, 0";
   EXPECT_DOUBLE_EQ(spread.error_between(4.0, -3.0, 0, column), 1.0);

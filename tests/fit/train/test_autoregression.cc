@@ -177,7 +177,7 @@ class AutoregressiveModel : public testing::Test {
 
   Model model() const {
     ModelSpec spec{.cell = "gru", .width = 8, .blocks = 1, .from_last = true};
-    take_autoregression(spec, *data_);
+    use_linear_forecast(spec, *data_);
     Model result(spec, data_->description(), 3);
     fit_autoregression(result, *data_);
     return result;

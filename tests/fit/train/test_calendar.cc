@@ -121,7 +121,7 @@ TEST(Calendar, CyclesThatTheRowsDoNotFollowAreReadOnlyIfAskedFor) {
   std::string noise = "when,x\n";
   for (int i = 0; i < 200; ++i) noise += fmt::format("2024-{:02}-{:02},{}\n", 1 + i / 28, 1 + i % 28, i * i % 23);
   EXPECT_EQ(titles(*open(noise, {})), std::vector<std::string>{"x"});
-  EXPECT_THAT(open(noise, {})->reading().back(),
+  EXPECT_THAT(open(noise, {})->reading().back().text(),
               testing::EndsWith("; the day of the week is no input, because the training rows do not follow it"));
   EXPECT_EQ(titles(*open(noise, {Cycle::week})).size(), 3u);
   std::string months = "when,x\n";

@@ -328,7 +328,7 @@ TEST_F(Checkpoint, AFailedSaveKeepsTheOldOne) {
   std::vector<std::string> warnings;
   TrainCallbacks callbacks;
   callbacks.progress = [&](const Progress& progress) {
-    if (!progress.warning.empty()) warnings.push_back(progress.warning);
+    if (!progress.warning.empty()) warnings.push_back(progress.warning.text());
   };
   const TrainResult result = [&] {
     const FullDisk full;

@@ -86,7 +86,7 @@ class SeriesWithEvents : public testing::Test {
   /// The linear forecast by itself: a fresh model's layers add nothing to it.
   static Model linear_model(const Dataset& data) {
     ModelSpec spec{.cell = "gru", .width = 8, .blocks = 1, .from_last = true};
-    take_autoregression(spec, data);
+    use_linear_forecast(spec, data);
     Model model(spec, data.description(), 1);
     fit_autoregression(model, data);
     return model;
@@ -180,12 +180,12 @@ TEST_F(SeriesWithEvents, BelongToModelsThatHaveThem) {
                        .width = 8,
                        .blocks = 1,
                        .from_last = true,
-                       .branch = fixed_branch({.lags = linear_forecast(*data)->lags})};
+                       .branch = closed_form_branch({.lags = linear_forecast(*data)->lags})};
   Model model(spec, data->description(), 1);
   expect_error(ErrorCode::incompatible, "has no effects of what is known in advance",
                [&] { fit_autoregression(model, *data); });
   ModelSpec without = spec;
-  without.branch = fixed_branch({.known_effects = true});
+  without.branch = closed_form_branch({.known_effects = true});
   expect_error(ErrorCode::invalid_argument, "known_effects must be false for a model without lags",
                [&] { const Model refused(without, data->description(), 1); });
   const std::string path = folder_.path("m.safetensors");

@@ -137,7 +137,7 @@ Model with_random_weights(const ModelSpec& spec, const DataDescription& data) {
   Model model(spec, data, 3);
   Random random(8);
   for (const nn::ParameterEntry& entry : model.impl().parameters->layout().entries()) {
-    const FixedBranchFields fixed = spec.branch_fields();
+    const ClosedFormBranchFields fixed = spec.branch_fields();
     const auto taps = static_cast<double>(fixed.lags + fixed.filters + 16);
     for (float& value : model.impl().parameters->value(entry)) {
       if (value == 0.0f) value = static_cast<float>(random.normal() / std::sqrt(taps));
@@ -156,24 +156,30 @@ TEST_P(OnGpu, ModelsOfFilesAreTheCpus) {
   };
   const std::vector<Case> cases = {
       {"a column, lags of a season",
-       {.cell = "mingru", .width = 64, .from_last = true, .branch = fixed_branch({.lags = 287})},
+       {.cell = "mingru", .width = 64, .from_last = true, .branch = closed_form_branch({.lags = 287})},
        series(1, 1, 48)},
       {"a column, few lags",
-       {.cell = "gru", .width = 17, .convolution = 4, .from_last = true, .branch = fixed_branch({.lags = 6})},
+       {.cell = "gru", .width = 17, .convolution = 4, .from_last = true, .branch = closed_form_branch({.lags = 6})},
        series(1, 1, 1)},
       {"columns",
-       {.cell = "minlstm", .width = 20, .convolution = 3, .from_last = true, .branch = fixed_branch({.lags = 50})},
+       {.cell = "minlstm",
+        .width = 20,
+        .convolution = 3,
+        .from_last = true,
+        .branch = closed_form_branch({.lags = 50})},
        series(5, 3, 7)},
       {"no change", {.cell = "lstm", .width = 64, .feed_forward = 1.5}, series(3, 1, 12)},
       {"linear alone",
-       {.cell = "mingru", .width = 8, .blocks = 1, .from_last = true, .branch = fixed_branch({.lags = 1})},
+       {.cell = "mingru", .width = 8, .blocks = 1, .from_last = true, .branch = closed_form_branch({.lags = 1})},
        series(1, 1, 3)},
-      {"labels", {.cell = "gru", .width = 64, .branch = fixed_branch({.filters = 100, .dilations = 6})}, labelled(1)},
+      {"labels",
+       {.cell = "gru", .width = 64, .branch = closed_form_branch({.filters = 100, .dilations = 6})},
+       labelled(1)},
       {"labels of columns",
-       {.cell = "mingru", .width = 19, .branch = fixed_branch({.filters = 22, .dilations = 3})},
+       {.cell = "mingru", .width = 19, .branch = closed_form_branch({.filters = 22, .dilations = 3})},
        labelled(3)},
       {"filters alone",
-       {.cell = "gru", .width = 64, .blocks = 0, .branch = fixed_branch({.filters = 44, .dilations = 5})},
+       {.cell = "gru", .width = 64, .blocks = 0, .branch = closed_form_branch({.filters = 44, .dilations = 5})},
        labelled(2)}};
   for (const Case& c : cases) {
     SCOPED_TRACE(c.name);

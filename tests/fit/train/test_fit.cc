@@ -46,7 +46,7 @@ class FitTest : public testing::Test {
   }
   static Model fresh(const Dataset& data, std::uint64_t seed) {
     ModelSpec spec{.cell = "gru", .width = 8, .blocks = 1, .from_last = linear_forecast(data) != nullptr};
-    take_autoregression(spec, data);
+    use_linear_forecast(spec, data);
     return new_model(spec, data, seed);
   }
   FitPlan plan(const FitRequest& request) const {

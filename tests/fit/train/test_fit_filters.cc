@@ -13,7 +13,7 @@
 #include "base/random.h"
 #include "classify/filter_means.h"
 #include "classify/ridge_classifier.h"
-#include "nn/fixed/filter_branch.h"
+#include "nn/closed_form/filter_branch.h"
 #include "nn/model/model_impl.h"
 #include "penstock/data/tasks.h"
 #include "penstock/stop.h"
@@ -312,16 +312,16 @@ TEST_F(FitFilters, WhatCannotBeIsRefused) {
   expect_error(ErrorCode::invalid_argument, "data must be labelled sequences to fit filters to",
                [&] { add_filters(Model({}, task->description()), *task, shares); });
   ModelSpec spec = wider.spec();
-  spec.branch = fixed_branch({.filters = 4, .dilations = 8});
+  spec.branch = closed_form_branch({.filters = 4, .dilations = 8});
   expect_error(ErrorCode::invalid_argument, "dilations must be 1 to 7, not 8",
                [&] { Model(spec, data->description()); });
-  spec = {.branch = fixed_branch({.filters = 5, .dilations = 1})};
+  spec = {.branch = closed_form_branch({.filters = 5, .dilations = 1})};
   expect_error(ErrorCode::invalid_argument, "filters must be even, since half of them read differences, not 5",
                [&] { Model(spec, data->description()); });
-  spec.branch = fixed_branch({.filters = 4, .dilations = 1});
+  spec.branch = closed_form_branch({.filters = 4, .dilations = 1});
   expect_error(ErrorCode::invalid_argument, "filters must be 0 for a model that does not label sequences of numbers",
                [&] { Model(spec, task->description()); });
-  spec = {.from_last = true, .branch = fixed_branch({.lags = 3, .filters = 4, .dilations = 1})};
+  spec = {.from_last = true, .branch = closed_form_branch({.lags = 3, .filters = 4, .dilations = 1})};
   DataDescription series;
   series.task = Task::forecast;
   series.inputs = series.targets = {{.name = "x"}};

@@ -37,7 +37,7 @@ struct Warnings {
   TrainCallbacks callbacks() {
     TrainCallbacks callbacks;
     callbacks.progress = [this](const Progress& progress) {
-      if (!progress.warning.empty()) texts.push_back(progress.warning);
+      if (!progress.warning.empty()) texts.push_back(progress.warning.text());
     };
     return callbacks;
   }
@@ -127,8 +127,8 @@ TEST(Guard, ARateOf10EndsInASentenceWithAGoodModel) {
   Warnings warnings;
   const TrainResult result = train(model, data, options, warnings.callbacks());
   EXPECT_LT(result.last.step, 2000) << "the run must end";
-  EXPECT_THAT(result.gave_up, AllOf(HasSubstr("training is unstable: at step"), HasSubstr("after 3 rollbacks"),
-                                    HasSubstr("the option 'clip=1'")));
+  EXPECT_THAT(result.gave_up.text(), AllOf(HasSubstr("training is unstable: at step"), HasSubstr("after 3 rollbacks"),
+                                           HasSubstr("the option 'clip=1'")));
   EXPECT_LT(result.validation->loss, 1.5 * untrained);
   EXPECT_EQ(result.last.rollbacks, 3);
 }

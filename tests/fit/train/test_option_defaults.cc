@@ -97,7 +97,7 @@ TEST_F(Complete, WithoutValidationsNothingEndsARun) {
 TEST_F(Complete, ARunWithoutAHoldOutSetKeepsItsLastWeights) {
   const auto data = series(300, 0.0);
   ModelSpec spec{.cell = "gru", .width = 8, .blocks = 1, .from_last = true};
-  take_autoregression(spec, *data);
+  use_linear_forecast(spec, *data);
   Model model = new_model(spec, *data, 1);
   TrainOptions options = complete(*data, {.max_steps = 60, .batch = 4, .length = 16}).options;
   options.validate_steps = 2;
@@ -139,7 +139,7 @@ TEST_F(Complete, ARunContinuesFromWhatThereIs) {
   request.train.checkpoint_path = path;
   refuses("there is no checkpoint " + path, *data, request, ErrorCode::io_failure);
   ModelSpec spec{.cell = "gru", .width = 8, .blocks = 1, .from_last = true};
-  take_autoregression(spec, *data);
+  use_linear_forecast(spec, *data);
   Model model = new_model(spec, *data, 1);
   request.resume = false;
   train(model, *data, complete(*data, request).options);
@@ -163,14 +163,14 @@ TEST_F(Complete, TheDeviceIsChosenForTrainingOnly) {
   const auto data = series(1100);
   const ModelSpec spec = suggest_spec(*data);
   FitPlan plan = complete(*data, {});
-  EXPECT_EQ(settle_device(plan, spec, *data), "");
+  EXPECT_EQ(resolve_device(plan, spec, *data), "");
   const std::string before = data->position();
   FitPlan open = complete(*data, {.automatic = true});
-  EXPECT_NE(settle_device(open, spec, *data), "");
-  EXPECT_EQ(settle_device(open, spec, *data), "") << "once it is chosen";
+  EXPECT_NE(resolve_device(open, spec, *data), "");
+  EXPECT_EQ(resolve_device(open, spec, *data), "") << "once it is chosen";
   EXPECT_EQ(data->position(), before);
   FitPlan alone = complete(*series(200), {.automatic = true});
-  EXPECT_EQ(settle_device(alone, spec, *data), "");
+  EXPECT_EQ(resolve_device(alone, spec, *data), "");
 }
 
 }  // namespace

@@ -19,7 +19,7 @@
 #include "nn/model/model_impl.h"
 #include "penstock/error.h"
 #include "penstock/forecast/score.h"
-#include "penstock/spread_tracker.h"
+#include "penstock/interval_tracker.h"
 #include "penstock/stop.h"
 #include "penstock/train.h"
 #include "support/expect_error.h"
@@ -47,7 +47,7 @@ class SeriesFinish : public testing::Test {
 
   static Model model(const Dataset& data, std::uint64_t seed) {
     ModelSpec spec{.cell = "gru", .width = 8, .blocks = 1, .from_last = true};
-    take_autoregression(spec, data);
+    use_linear_forecast(spec, data);
     Model result(spec, data.description(), seed);
     fit_autoregression(result, data);
     return result;
@@ -86,7 +86,7 @@ TEST_F(SeriesFinish, AnInterruptLeavesTheModelAsItWas) {
   const std::vector<float> before(values.begin(), values.end());
   const auto is_as_before = [&] {
     return std::ranges::equal(trained.impl().parameters->values(), before) &&
-           trained.data().series.spread.scales.empty();
+           trained.data().series.errors.scales.empty();
   };
   std::atomic<bool> asked = true;
   {
@@ -194,8 +194,8 @@ TEST_F(SeriesFinish, TheSpreadOfARandomWalkGrowsWithTheRootOfTheDistance) {
   constexpr Index horizon = 9;
   const auto data = open(walk(4000), horizon);
   Model trained = model(*data, 1);
-  fit_spread(trained, *data);
-  const Spread& spread = trained.data().series.spread;
+  fit_error_distribution(trained, *data);
+  const ErrorDistribution& spread = trained.data().series.errors;
   const double unit = data->description().targets[0].scale;
   for (Index h = 0; h < horizon; ++h) {
     // A step has variance 1. Of some 800 held-out steps and 1,000 past ones there are 1,800 / (h + 1) independent sums;
@@ -227,8 +227,8 @@ TEST_F(SeriesFinish, ErrorsThatGrowWithTheValueAreRelative) {
   for (double& value : values) value = std::exp(3.0 + 0.05 * value);
   const auto data = open(values, 2);
   Model trained = model(*data, 1);
-  fit_spread(trained, *data);
-  const Spread& spread = trained.data().series.spread;
+  fit_error_distribution(trained, *data);
+  const ErrorDistribution& spread = trained.data().series.errors;
   EXPECT_EQ(spread.relative[0], 1);
   // Steps of the logarithm have a deviation of 0.05. Of 200 held-out and half of 600 past ones it is off by one part in
   // sqrt(2 * 500); four of these, and what the weights of the linear forecast cost.
@@ -256,7 +256,7 @@ TEST_F(SeriesFinish, IntervalsCoverAnEndThatIsWilderOrCalmerThanTheBeginning) {
       }
       const auto data = open({values.begin(), values.begin() + seen}, 4);
       Model trained = model(*data, seed);
-      fit_spread(trained, *data);
+      fit_error_distribution(trained, *data);
       refit_autoregression(trained, *data);
       const DataDescription& description = trained.data();
       const Column& column = description.targets[0];
@@ -264,20 +264,20 @@ TEST_F(SeriesFinish, IntervalsCoverAnEndThatIsWilderOrCalmerThanTheBeginning) {
       for (const double value : values) features.push_back(static_cast<float>(description.inputs[0].normal(value)));
       ModelState state = trained.state(1);
       trained.forward(1, rows, std::span<const float>(features), forecasts, state);
-      SpreadTracker tracker(description);
+      IntervalTracker tracker(description);
       for (Index row = 0; row + 1 < rows; ++row) {
         const auto ahead = std::span<const float>(forecasts).subspan(4 * row, 4);
         tracker.add({&features[static_cast<std::size_t>(row)], 1}, ahead);
         if (row + 1 < seen) continue;
-        const auto count = [&](const Spread& spread, Covered& covered) {
+        const auto count = [&](const ErrorDistribution& spread, Covered& covered) {
           const auto middle = static_cast<double>(ahead[0]), value = values[static_cast<std::size_t>(row + 1)];
           const bool within =
               value >= spread.quantile(0.1, 0, column, middle) && value <= spread.quantile(0.9, 0, column, middle);
           covered.within += within ? 1.0 : 0.0;
           ++covered.count;
         };
-        count(tracker.spread(), followed);
-        count(description.series.spread, fixed);
+        count(tracker.distribution(), followed);
+        count(description.series.errors, fixed);
       }
     }
     // Four deviations of the binomial.
@@ -294,14 +294,14 @@ TEST_F(SeriesFinish, AModelKnowsWhereItsRowsEndAndHowWideErrorsWereThere) {
   for (std::size_t i = 360; i < values.size(); ++i) values[i] += 4.0 * (values[i] - values[359]);  // a wilder end
   const auto data = open(values, 3);
   Model trained = model(*data, 1);
-  fit_spread(trained, *data);
-  ASSERT_EQ(trained.data().series.spread.endings.size(), 1u);
-  const Spread::Ending& ending = trained.data().series.spread.endings[0];
+  fit_error_distribution(trained, *data);
+  ASSERT_EQ(trained.data().series.errors.endings.size(), 1u);
+  const ErrorDistribution::Ending& ending = trained.data().series.errors.endings[0];
   EXPECT_EQ(ending.values.size(), 8u);
   // Squares at the end are 25 times those of the beginning. Of 80 held-out ones half are of it, of 190 past ones, which
   // count half, none: the mean of all is 6.4 times the beginning's, and a quarter of the end's.
   EXPECT_NEAR(static_cast<double>(ending.widths[0]), 25.0 / 6.4, 2.0 * 25.0 / 6.4 * std::sqrt(2.0 * 0.1 / 1.9));
-  SpreadTracker tracker(trained.data());
+  IntervalTracker tracker(trained.data());
   const DataDescription& description = trained.data();
   for (const double value : values) {
     const auto feature = static_cast<float>(description.inputs[0].normal(value));
@@ -356,17 +356,18 @@ TEST_F(SeriesFinish, ZerosHaveNoRatios) {
     for (int i = 0; i < 250; ++i) values.push_back(random.uniform() < 0.6 ? 0.0 : others[random.below(4)]);
     const auto data = open(values, 3);
     Model trained = model(*data, 1);
-    fit_spread(trained, *data);
+    fit_error_distribution(trained, *data);
     const DataDescription& description = trained.data();
-    EXPECT_EQ(description.series.spread.relative[0], 0) << seed;
-    EXPECT_LT(description.series.spread.quantile(0.9, 0, description.targets[0], 0.0), 10.0) << seed;
+    EXPECT_EQ(description.series.errors.relative[0], 0) << seed;
+    EXPECT_LT(description.series.errors.quantile(0.9, 0, description.targets[0], 0.0), 10.0) << seed;
   }
 }
 
 TEST_F(SeriesFinish, AValueThatLeavesOthersNoDigitsIsNamed) {
   std::vector<double> values = walk(200);
   const auto said = [&](const Dataset& data) {
-    for (const std::string finding : data.reading()) {
+    for (const Message& each : data.reading()) {
+      const std::string finding = each.text();
       if (finding.find("distorts") != std::string::npos) return finding;
     }
     return std::string();
@@ -408,9 +409,9 @@ TEST_F(SeriesFinish, HeldOutValuesAreThoseOfTheFile) {
 TEST_F(SeriesFinish, WidthsFollowTheValuesThatWereThere) {
   const auto data = open(walk(200), 2);
   Model trained = model(*data, 1);
-  fit_spread(trained, *data);
+  fit_error_distribution(trained, *data);
   const DataDescription& description = trained.data();
-  SpreadTracker tracker(description), without(description);
+  IntervalTracker tracker(description), without(description);
   Random random(3);
   const double lacking[] = {std::nan("")};
   for (int row = 0; row < 40; ++row) {
@@ -434,18 +435,18 @@ TEST_F(SeriesFinish, WidthsFollowTheValuesThatWereThere) {
 TEST_F(SeriesFinish, TheSpreadTravelsWithTheModel) {
   const auto data = open(walk(200), 3);
   Model trained = model(*data, 1);
-  fit_spread(trained, *data);
+  fit_error_distribution(trained, *data);
   const std::string path = folder_.path("model.safetensors");
   trained.save(path);
   const Model loaded = Model::load(path);
-  const Spread& again = loaded.data().series.spread;
-  EXPECT_EQ(again.levels, trained.data().series.spread.levels);
-  EXPECT_EQ(again.quantiles, trained.data().series.spread.quantiles);
-  EXPECT_EQ(again.scales, trained.data().series.spread.scales);
-  EXPECT_EQ(again.relative, trained.data().series.spread.relative);
+  const ErrorDistribution& again = loaded.data().series.errors;
+  EXPECT_EQ(again.levels, trained.data().series.errors.levels);
+  EXPECT_EQ(again.quantiles, trained.data().series.errors.quantiles);
+  EXPECT_EQ(again.scales, trained.data().series.errors.scales);
+  EXPECT_EQ(again.relative, trained.data().series.errors.relative);
   ASSERT_EQ(again.endings.size(), 1u);
-  EXPECT_EQ(again.endings[0].values, trained.data().series.spread.endings[0].values);
-  EXPECT_EQ(again.endings[0].widths, trained.data().series.spread.endings[0].widths);
+  EXPECT_EQ(again.endings[0].values, trained.data().series.errors.endings[0].values);
+  EXPECT_EQ(again.endings[0].widths, trained.data().series.errors.endings[0].widths);
   EXPECT_NO_THROW((void)evaluate(trained, *data, {})) << "the dataset knows no spread";
 }
 

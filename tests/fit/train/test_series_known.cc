@@ -140,7 +140,7 @@ TEST(KnownAhead, AForecastKnowsWhatIsToCome) {
     const auto data =
         open_series(path, {.targets = {"x"}, .horizon = 2, .from_last = true, .autoregression = true, .known = known});
     ModelSpec spec{.cell = "gru", .width = 16, .blocks = 1, .from_last = true};
-    take_autoregression(spec, *data);
+    use_linear_forecast(spec, *data);
     Model model(spec, data->description(), 1);
     fit_autoregression(model, *data);
     TrainOptions training;

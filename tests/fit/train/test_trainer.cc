@@ -127,7 +127,7 @@ TEST(Train, TheCarriedStateSurvivesASkippedBatch) {
   Model model({.cell = "mingru", .width = 8}, data.description(), 1);
   std::vector<std::string> warnings;
   TrainCallbacks callbacks;
-  callbacks.progress = [&](const Progress& progress) { warnings.push_back(progress.warning); };
+  callbacks.progress = [&](const Progress& progress) { warnings.push_back(progress.warning.text()); };
   // A token cannot be NaN, so a weight is, for one batch.
   float kept = 0.0f;
   data.spoil = [&](Index batch, Example&) {
@@ -152,7 +152,7 @@ TEST(Train, GivesUp) {
   TrainCallbacks callbacks;
   callbacks.progress = [&](const Progress& progress) {
     if (progress.warning.empty()) last_good = weights(model);
-    warnings.push_back(progress.warning);
+    warnings.push_back(progress.warning.text());
   };
   expect_error(ErrorCode::numerical,
                "gave up at step 8: the forward output was not finite in 3 steps in a row; lower the option "
@@ -354,7 +354,7 @@ TEST(Train, WarnsOfAGradientOfZero) {
     }
     const TrainResult result = train(model, data, steps(1));
     EXPECT_EQ(result.last.first_gradient_ratio, 0.0) << blocks;
-    EXPECT_THAT(result.last.warning,
+    EXPECT_THAT(result.last.warning.text(),
                 HasSubstr("the gradient vanishes: in the first block its norm is " + std::string(norm)));
   }
 }
@@ -370,8 +370,8 @@ TEST(Train, WarnsOfAVanishingGradient) {
     }
     const TrainResult result = train(model, data, steps(1));
     EXPECT_LT(result.last.first_gradient_ratio, 1e-4);
-    EXPECT_THAT(result.last.warning, HasSubstr("step 1: the gradient vanishes"));
-    EXPECT_THAT(result.last.warning, HasSubstr(compared));
+    EXPECT_THAT(result.last.warning.text(), HasSubstr("step 1: the gradient vanishes"));
+    EXPECT_THAT(result.last.warning.text(), HasSubstr(compared));
   }
 }
 

@@ -32,12 +32,12 @@ struct StoredWeights {
   const std::uint16_t* bf16 = nullptr;
 };
 
-/// Batch as all engines know it. "Slots" are the rows sorted by falling length, so that the rows that still run at a
+/// Batch as all engines know it. "Slots" are the rows sorted by decreasing length, so that the rows that still run at a
 /// step are always the first ones; states lie in slot order.
 struct RowPlan {
   Index rows = 0;                 // B
   const Index* row_of = nullptr;  // [B] slot -> row of the batch
-  const Index* length = nullptr;  // [B] slot -> number of steps, falling
+  const Index* length = nullptr;  // [B] slot -> number of steps, decreasing
   bool reverse = false;           // step s of a row is t = length - 1 - s
   RowMap cells;                   // numbers the (row, t) pairs: a buffer [cells, C] holds step t of row at cells.at()
   const std::uint8_t* reset = nullptr;  // at reset_map, or null

@@ -15,7 +15,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/files/write_whole.h"
+#include "base/files/write_all.h"
 #include "penstock/sources.h"
 
 namespace penstock {
@@ -186,7 +186,7 @@ void FileWriter::open_in_place_or_beside() {
     if (descriptor_ < 0) fail_writing(errno);
     return;
   }
-  // A rename would replace a write-protected file too; whoever protected it did not want that.
+  // A rename would replace a write-protected file too; its owner does not want that.
   if (exists && ::access(target_.c_str(), W_OK) != 0) fail_writing(errno);
   const std::string name = fs::path(target_).filename().string();
   if (name.empty()) fail_writing(EISDIR);
@@ -231,13 +231,13 @@ FileWriter::~FileWriter() {
 void FileWriter::fail_writing(int error) const { refuse_path(path_, why_not_written(target_, error)); }
 
 void FileWriter::write(std::string_view bytes) {
-  require(descriptor_ >= 0, "'{}' is written already", path_);
-  const int error = write_whole(descriptor_, bytes, !temporary_.empty());
+  require(descriptor_ >= 0, "'{}' is already closed", path_);
+  const int error = write_all(descriptor_, bytes, !temporary_.empty());
   if (error != 0) fail_writing(error);
 }
 
 void FileWriter::finish() {
-  require(descriptor_ >= 0, "'{}' is written already", path_);
+  require(descriptor_ >= 0, "'{}' is already closed", path_);
   const bool replaces = !temporary_.empty();
   const bool syncs = replaces && kind_ == Kind::document;
   if (syncs) {

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/files/write_whole.h"
+#include "base/files/write_all.h"
 #include "penstock/file_writer.h"
 #include "penstock/sources.h"
 
@@ -65,7 +65,7 @@ void LogFile::write(std::string_view record) {
   if (descriptor_ < 0) return;
   struct stat before {};
   const bool is_regular = ::fstat(descriptor_, &before) == 0 && S_ISREG(before.st_mode);
-  const int error = write_whole(descriptor_, record, is_regular);
+  const int error = write_all(descriptor_, record, is_regular);
   if (error == 0) return;
   if (is_regular && ::ftruncate(descriptor_, before.st_size) != 0) errno = 0;  // the torn line stays, as after a kill
   error_ = fmt::format("{}: {}: {}", path_, what_, std::strerror(error));

@@ -30,7 +30,7 @@ std::string why_not_read(int file, Trust trust) {
   if (::fstat(file, &status) != 0) return std::strerror(errno);
   if (S_ISDIR(status.st_mode)) return "it is a folder, not a file";
   if (trust == Trust::anyone) return "";
-  return S_ISREG(status.st_mode) ? who_else_writes(status) : "it is no regular file";
+  return S_ISREG(status.st_mode) ? who_else_writes(status) : "it is not a regular file";
 }
 
 }  // namespace

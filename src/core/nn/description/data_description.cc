@@ -28,7 +28,7 @@ GroupDescriptions::GroupDescriptions(const DataDescription& data) : of_any_(data
   of_any_.series.group_column.clear();
   of_any_.series.groups_are_files = false;
   of_any_.series.groups = {};
-  for (Spread::Ending& ending : std::exchange(of_any_.series.spread.endings, {})) {
+  for (ErrorDistribution::Ending& ending : std::exchange(of_any_.series.errors.endings, {})) {
     endings_[ending.group].push_back(std::move(ending));
   }
 }
@@ -39,7 +39,7 @@ DataDescription GroupDescriptions::of(const Group& group) const {
   result.targets = with_scalings(std::move(result.targets), group.targets);
   result.series.own = group.own;
   const auto endings = endings_.find(group.name);
-  if (endings != endings_.end()) result.series.spread.endings = endings->second;
+  if (endings != endings_.end()) result.series.errors.endings = endings->second;
   return result;
 }
 

@@ -8,7 +8,7 @@
 #include "base/check.h"
 #include "base/denormals.h"
 #include "base/dtype.h"
-#include "base/last_used.h"
+#include "base/last_used_cache.h"
 #include "base/per_thread.h"
 #include "graph/weights.h"
 #include "nn/layer/batch_hash.h"
@@ -87,7 +87,7 @@ struct Recurrent<Real>::Impl {
 
   /// Scratch memory and prepared passes of one thread.
   struct Work {
-    LastUsed<PassKey, Prepared> prepared{nn::kPreparedPasses};
+    LastUsedCache<PassKey, Prepared> prepared{nn::kPreparedPasses};
     std::array<std::optional<PreparedStep>, 4> steps;  // by precision
     ops::Buffer memory;                                // workspace of one call at a time
     ops::HostCopies copies;

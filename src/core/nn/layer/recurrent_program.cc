@@ -8,7 +8,7 @@
 #include "backend/cpu/instruction_sets.h"
 #include "base/alive.h"
 #include "base/check.h"
-#include "base/recent.h"
+#include "base/shared_cache.h"
 #include "base/threads.h"
 #include "nn/explain.h"
 #include "nn/layer/batch_hash.h"
@@ -252,7 +252,7 @@ RecurrentProgram::Impl& RecurrentProgram::held() const { return alive(impl_, "th
 std::shared_ptr<const RecurrentProgram> RecurrentProgram::get(const RecurrentSpec& spec, const RecurrentForm& form,
                                                               const Execution& execution) {
   using Key = std::tuple<RecurrentForm, Execution, unsigned, RecurrentSpec>;  // with the number of the instruction set
-  static Recent<Key, const RecurrentProgram> recent(ops::kept_programs);
+  static SharedCache<Key, const RecurrentProgram> recent(ops::kept_programs);
   Execution whole = execution;
   whole.threads = execution.device.is_cuda() ? 1 : resolve_threads(execution.threads);
   return recent.get({form, whole, cpu::isa_generation(), spec}, [&] {

@@ -4,8 +4,8 @@
 #include <array>
 
 #include "base/check.h"
+#include "nn/closed_form/linear_branch.h"
 #include "nn/enough_memory.h"
-#include "nn/fixed/linear_branch.h"
 #include "nn/model/initialise.h"
 #include "nn/model/model_graph.h"
 #include "nn/model/model_impl.h"
@@ -124,7 +124,7 @@ std::shared_ptr<graph::Weights> Model::Impl::weights_on(Device device) const {
   return found->weights;
 }
 
-void Model::Impl::part_from_sessions() {
+void Model::Impl::detach_sessions() {
   const std::lock_guard lock(guard_);
   parameters->part_from_readers();
   copies_.clear();
@@ -184,7 +184,7 @@ std::optional<Model> Model::of_series(const DataDescription& series) const {
   const ModelSpec spec{.width = 1,
                        .blocks = 1,
                        .from_last = true,
-                       .branch = fixed_branch({.lags = own.lags, .known_effects = series.reads_ahead()})};
+                       .branch = closed_form_branch({.lags = own.lags, .known_effects = series.reads_ahead()})};
   DataDescription data = series;
   data.series.own = {};  // this model's only forecast
   Model model(std::make_unique<Impl>(spec, data));

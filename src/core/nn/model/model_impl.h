@@ -31,7 +31,7 @@ struct Model::Impl {
   /// Throws Error: unsupported without such a device; out_of_memory.
   std::shared_ptr<graph::Weights> weights_on(Device device) const;
   /// Call before writing weights in place: open sessions keep the old ones.
-  void part_from_sessions();
+  void detach_sessions();
   /// Copies the trained parameters of a device to those of the host.
   void take_weights_from(Device device);
 

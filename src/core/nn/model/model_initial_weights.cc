@@ -11,7 +11,7 @@ void initialise(Model& model, const Initialisation& options, std::uint64_t seed)
   require(spec.members == 1, "model must be a single one, not an ensemble of {}", spec.members);
   nn::check_initialisation(options, spec.cell);
   if (options == Initialisation{}) return;
-  model.impl().part_from_sessions();
+  model.impl().detach_sessions();
   nn::Parameters<float>& parameters = *model.impl().parameters;
   const Index hidden = spec.hidden_size > 0 ? spec.hidden_size : spec.width;
   Random random(seed);

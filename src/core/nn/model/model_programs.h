@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/pool.h"
-#include "base/recent.h"
+#include "base/shared_cache.h"
 #include "graph/program.h"
 #include "ops/pointwise/sample.h"
 #include "ops/training/training.h"
@@ -89,7 +89,7 @@ class ModelPrograms {
   std::shared_ptr<Entry> entry(const ModelSpec& spec, const DataDescription& data, ops::Target target);
 
   // A reader of files has two shapes, its chunks and the last one; a few more callers may take turns.
-  Recent<Key, Entry> entries_{8};
+  SharedCache<Key, Entry> entries_{8};
 };
 
 }  // namespace penstock::nn

@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 #include "base/quote.h"
-#include "nn/fixed/linear_branch.h"
+#include "nn/closed_form/linear_branch.h"
 #include "nn/model/model_graph.h"
 #include "plan/cell_table.h"
 
@@ -100,7 +100,7 @@ void check_data(const DataDescription& data) {
     check_columns("targets", data.targets);
     for (const Column& target : data.targets) {
       require_about(target.feature == Feature::value && target.ahead == 0, "targets",
-                    ": {} is no value that could be forecast", target.title());
+                    ": {} is not a value that could be forecast", target.title());
     }
     check_range("horizon", data.series.horizon, 1, largest_horizon);
     check_range("season", data.series.season, 0, largest_season);

@@ -58,8 +58,8 @@ class LayerBranches {
   std::vector<std::unique_ptr<cuda::Event>> ends_;
 };
 
-/// The ends of a layer's latest two chunks. Whoever waits for one is told of it before the chunk after next is put on
-/// its way.
+/// The ends of a layer's latest two chunks. A stream that waits for one is told of it before the chunk after next is
+/// put on its way.
 class ChunkEvents {
  public:
   explicit ChunkEvents(cuda::Device& device) : even_(device), odd_(device) {}

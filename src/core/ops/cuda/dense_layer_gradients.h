@@ -7,7 +7,7 @@
 
 namespace penstock::ops {
 
-/// The backward pass of a layer of a dense cell on a GPU in its parts: the walk over the steps, whole or some steps at
+/// The backward pass of a layer of a dense cell on a GPU in its parts: the pass over the steps, whole or some steps at
 /// a time, and the products over all positions that follow. Private to src/core/ops/cuda.
 ///
 /// The operands x, y, dy, state_in, the four weights, panels, tape, dstate_out, dstates -> the four gradients, dx,
@@ -16,7 +16,7 @@ class DenseLayerGradients {
   using Of = BackwardOperand;
 
  public:
-  /// `wants_dx`: whether the products make dx. `plan`: of the walk, if it is the caller's.
+  /// `wants_dx`: whether the products make dx. `plan`: of that pass, if it is the caller's.
   DenseLayerGradients(const Recurrence& shape, bool wants_dx, const Target& target,
                       const std::optional<plan::GpuDensePlan>& plan);
 
@@ -24,15 +24,15 @@ class DenseLayerGradients {
   std::size_t persistent_bytes() const { return recurrence_.counters_bytes() + padded(products_.sums_bytes()); }
   cuda::DenseSpec spec() const { return dense_spec(shape_, target_); }
 
-  /// Brings operands to where they are read, and gives the walk over all steps its addresses.
+  /// Brings operands to where they are read, and gives the pass over all steps its addresses.
   const cuda::DenseBackward& enter(const Call& call, const Operands& memory);
-  /// The walk over all steps of the call that has entered.
+  /// The pass over all steps of the call that has entered.
   const cuda::DenseBackward& whole() const { return walk_; }
   /// `walk`: that of all steps, or of some (cuda::steps_of).
   void walk(const Call& call, const Operands& memory, const cuda::DenseBackward& walk) const {
     recurrence_.run_walk(walk, address_of(memory.scratch) + walk_place(), stream_of(call));
   }
-  /// Makes all gradients but those of the walk, once that has been over all steps, and brings them to where they are
+  /// Makes all gradients but those of the pass over the steps, once it is complete, and brings them to where they are
   /// wanted.
   void finish(const Call& call, const Operands& memory) const;
 

@@ -23,7 +23,7 @@ struct ChunkCall {
   const StackForwardLayer& operands;
   DeviceAddress scratch;
   cuda::StreamHandle stream;
-  Index number, chunks;  // in the order in which the layer is walked
+  Index number, chunks;  // in the order in which the layer runs
   Index begin, steps;    // in time
 
   DeviceAddress address(int i) const { return address_of(operands.values[i]); }

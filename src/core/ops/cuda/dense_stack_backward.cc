@@ -1,5 +1,5 @@
 // The backward pass of layers of dense cells on top of each other on a GPU, as a wavefront from the highest layer down:
-// while a layer walks a chunk of steps, the one below walks the chunk before, whose gradients of outputs are there.
+// while a layer runs a chunk of steps, the one below runs the chunk before, whose gradients of outputs are there.
 
 #include <array>
 #include <optional>
@@ -16,7 +16,7 @@ namespace {
 
 using cuda::DeviceAddress;
 
-/// The steps of a chunk, and how many chunks have been walked before it.
+/// The steps of a chunk, and how many chunks have run before it.
 struct Chunk {
   Index number, begin, steps;
 };
@@ -134,7 +134,7 @@ class ChunkedGradients {
   std::array<std::size_t, 2> carry_places_ = {};  // gradients of the state between two chunks
 };
 
-/// A layer's walks run on one branch, the gradients of its inputs on another.
+/// A layer's passes run on one branch, the gradients of its inputs on another.
 class DenseStackBackward final : public Executable {
  public:
   DenseStackBackward(const RecurrenceStack& stack, bool wants_dx, const Target& target, const plan::GpuWavefront& plan)

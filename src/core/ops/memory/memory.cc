@@ -20,7 +20,7 @@ constexpr std::align_val_t host_alignment{256};
 
 cuda::DeviceAddress address(void* data) { return reinterpret_cast<cuda::DeviceAddress>(data); }
 
-/// The system promises memory that it does not have, and ends whoever then uses it.
+/// The system promises memory that it does not have, and ends the process that then uses it.
 void* host_memory(std::size_t bytes) {
   constexpr std::size_t worth_asking = 32 << 20;  // from here on, asking takes a hundredth of what filling takes
   const std::size_t left = bytes < worth_asking ? 0 : free_memory();

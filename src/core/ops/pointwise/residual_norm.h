@@ -5,7 +5,7 @@
 
 namespace penstock::ops {
 
-/// The sum of a residual connection and the RMS norm of it (Zhang and Sennrich 2019), in one op, since both walk the
+/// The sum of a residual connection and the RMS norm of it (Zhang and Sennrich 2019), in one op, since both read the
 /// same rows: sum = x + dropout(branch), normal = gain * sum / sqrt(mean(sum^2) + epsilon). Without a branch the sum is
 /// x itself.
 struct ResidualNorm {

@@ -104,7 +104,7 @@ std::int32_t draw(std::span<const float> logits, const Sampling& sampling, doubl
 Op sample(const Sample& shape) {
   return {"sample", [shape](const Target& target) {
             check_sampling(shape.sampling);
-            require(target.steps == 1, "tokens are drawn of one step, not of {}", target.steps);
+            require(target.steps == 1, "sampling takes one step at a time, not {}", target.steps);
             return target.device.is_cuda() ? cuda_sample(shape, target) : sample_on_cpu(shape, target);
           }};
 }

@@ -15,8 +15,8 @@ PlanReport product_report(std::string what, const cuda::ProductShape& shape, con
                           ? plan::explain(problem_of(shape), gpu)
                           : plan::explain_library_product(shape.m, shape.n, shape.k, shape.storage, shape.tf32, gpu);
   if (shape.exact && in_own_kernels(gpu, shape)) {
-    report.work = fmt::format("product of floats: {} x {} x {}, planned for {} rows", shape.m, shape.n, shape.k,
-                              cuda::kExactRows);
+    report.work =
+        fmt::format("fp32 GEMM: {} x {} x {}, planned for {} rows", shape.m, shape.n, shape.k, cuda::kExactRows);
     report.microseconds *= static_cast<double>(shape.m) / static_cast<double>(cuda::kExactRows);
     report.alternatives.clear();
   }

@@ -49,7 +49,7 @@ CpuLayer<Real>::CpuLayer(const Recurrence& form, Precision precision, bool exact
       elements_(cpu::element_kernels<Real>()),
       isa_generation_(cpu::isa_generation()) {
   if (precision == Precision::f16)
-    fail(ErrorCode::unsupported, "precision f16 is of GPUs; a CPU has full, bf16-weights and bf16");
+    fail(ErrorCode::unsupported, "f16 needs a GPU; CPUs support full, bf16-weights and bf16");
 }
 
 template <class Real>

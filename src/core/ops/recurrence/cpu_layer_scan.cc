@@ -1,4 +1,4 @@
-// Scan layers: the input product and the recurrence in one walk, and what flows back piece by piece.
+// Scan layers: the input projection and the recurrence in one pass, and what flows back piece by piece.
 
 #include <algorithm>
 
@@ -60,7 +60,7 @@ void CpuLayer<Real>::gates_from(const Stored* wx, cpu::ChannelRows<const Stored>
   for (Index g = 0; g < G(); ++g) gate[g] = {wx + g * hidden_, geometry_.plan().cells, G() * hidden_};
 }
 
-/// Gates are written, chunk by chunk, and then walked from each chunk's true carry.
+/// Gates are written, chunk by chunk, and then scanned from each chunk's true carry.
 template <class Real>
 void CpuLayer<Real>::forward_chunks(cpu::CustomLayer<Real>& layer, const ScanSpace& space) const {
   cpu::CustomScanForward<Real> job;
@@ -93,7 +93,7 @@ const cpu::ScanBackwardKernels<Real, Stored>& CpuLayer<Real>::scan_backward_kern
 }
 
 /// The gates' gradients of one piece, by a member of the team. A plan in chunks has a single span, whose chunks are
-/// summarised side by side before they are walked side by side.
+/// summarised in parallel before they are scanned in parallel.
 template <class Real>
 template <class Stored>
 void CpuLayer<Real>::scan_piece(const cpu::ScanBackward<Real, Stored>& job, const BackwardSpace& space,
@@ -125,7 +125,7 @@ void CpuLayer<Real>::scan_piece(const cpu::ScanBackward<Real, Stored>& job, cons
   }
   member.wait();
   if (member.thread == 0) {
-    // A chunk that is walked at once is walked again below, to the same bits: its offsets stay what enters it.
+    // A chunk that is scanned at once is scanned again below, to the same bits: its offsets stay what enters it.
     for (Index chunk = chunks - 1; chunk >= 0; --chunk) {
       pass_chunk(space.chunks.at(chunk), chunk > 0, hidden_, space.dstate + span.slot * hidden_,
                  [&](Real* state) { kernels.walk(job, part_of(chunk), state); });

@@ -5,7 +5,7 @@
 #include <deque>
 
 #include "ops/recurrence/cpu_layer.h"
-#include "ops/scan/share.h"
+#include "ops/scan/work_split.h"
 
 namespace penstock::ops {
 

@@ -6,7 +6,7 @@
 
 namespace penstock::ops {
 
-/// Layers on top of each other that are walked in the same direction: where that is quicker as a wavefront, in which a
+/// Layers on top of each other that run in the same direction: where that is quicker as a wavefront, in which a
 /// layer runs one chunk of steps while the layer below runs the next; elsewhere one after the other. On a CPU the
 /// results are the same bits; on a GPU, where layers have plans for a share of the chip, they are the same bits every
 /// time.

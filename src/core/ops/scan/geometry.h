@@ -8,7 +8,7 @@
 
 namespace penstock::ops {
 
-/// Steps [begin, end) of a sequence, counted in the direction in which it is walked.
+/// Steps [begin, end) of a sequence, counted in the direction in which it is read.
 struct StepRange {
   Index begin = 0, end = 0;
 };
@@ -17,13 +17,13 @@ struct StepRange {
 ///
 /// "Cells" number the (row, step) pairs that exist. Where all rows have T steps and the input's rows can be seen as one
 /// matrix, cells follow the input's own order and the input product is one matrix product on it; otherwise the valid
-/// steps are gathered, row after row or, for engines that walk all rows step by step, step after step.
+/// steps are gathered, row after row or, for engines that run all rows step by step, step after step.
 class Geometry {
  public:
   /// Throws Error(invalid_argument) for impossible sizes, lengths or cu_seqlens.
   static void check(const Batch& batch);
 
-  /// Checks the batch; reuses its memory. `step_by_step`: the engine walks all rows at once.
+  /// Checks the batch; reuses its memory. `step_by_step`: the engine runs all rows at once.
   void prepare(const Batch& batch, Index x_row_stride, Index x_step_stride, Index input, bool reverse,
                bool step_by_step);
 

@@ -11,8 +11,8 @@
 #include "base/per_thread.h"
 #include "ops/memory/host_copies.h"
 #include "ops/memory/stream_queue.h"
+#include "ops/scan/explicit_scan.h"
 #include "ops/scan/geometry.h"
-#include "ops/scan/given_scan.h"
 #include "ops/tensor_check.h"
 #include "penstock/scan_program.h"
 

@@ -23,7 +23,7 @@ struct ChunkSpace {
   }
 };
 
-/// Cut of the rows of a scan into chunks, and who walks them.
+/// Cut of the rows of a scan into chunks, and the thread that runs each.
 struct ScanChunks {
   const cpu::RowPlan& rows;
   Index steps, size;  // T; steps of a chunk
@@ -63,7 +63,7 @@ bool pass_chunk(const cpu::ScanEffect<Real>& effect, bool summarised, Index chan
   return true;
 }
 
-/// First prepare(part, thread) for every chunk, and for all but the one that is walked last summary(part, effect), its
+/// First prepare(part, thread) for every chunk, and for all but the one that runs last summary(part, effect), its
 /// effect on any carry; then the carries from chunk to chunk; then run(part, carry) for all chunks, from their true
 /// carries. `carry` [B, C] in slot order is the state entering each row, and then the one leaving it.
 template <class Real, class Prepare, class Summary, class Run>
@@ -95,7 +95,7 @@ void scan_in_chunks(const ScanChunks& cut, Real* carry, const ChunkSpace<Real>& 
     if (chunk == last_of(part.slot)) return;
     summary(part, effect_of(part.slot, chunk));
   });
-  // From here on the offsets are the carry that enters each chunk, and the first gain says whether it has been walked.
+  // From here on the offsets are the carry that enters each chunk, and the first gain says whether it has run.
   for (Index slot = 0; slot < rows.rows; ++slot) {
     const Index count = count_of(slot);
     for (Index i = 0; i < count; ++i) {

@@ -10,10 +10,10 @@
 #include "base/check.h"
 #include "base/denormals.h"
 #include "base/pool.h"
-#include "base/recent.h"
+#include "base/shared_cache.h"
 #include "base/threads.h"
 #include "ops/program_check.h"
-#include "ops/scan/given_scan.h"
+#include "ops/scan/explicit_scan.h"
 #include "ops/tensor_check.h"
 
 namespace penstock {
@@ -131,7 +131,7 @@ ScanProgram::Impl& ScanProgram::held() const { return alive(impl_, "the program"
 
 std::shared_ptr<const ScanProgram> ScanProgram::get(const ScanCallForm& form, const Execution& execution) {
   using Key = std::tuple<ScanCallForm, Execution, unsigned>;  // with the number of the instruction set
-  static Recent<Key, const ScanProgram> recent(ops::kept_programs);
+  static SharedCache<Key, const ScanProgram> recent(ops::kept_programs);
   Execution whole = execution;
   whole.threads = execution.device.is_cuda() ? 1 : resolve_threads(execution.threads);
   return recent.get({form, whole, cpu::isa_generation()}, [&] {

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "base/check.h"
-#include "base/counted.h"
+#include "base/plural.h"
 #include "plan/cpu/rules.h"
 #include "plan/cpu/team_work.h"
 

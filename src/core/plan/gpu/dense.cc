@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <optional>
 
-#include "base/counted.h"
 #include "base/names.h"
+#include "base/plural.h"
 #include "plan/cell_table.h"
 #include "plan/gpu/dense_rules.h"
 #include "plan/tuning.h"

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/counted.h"
+#include "base/plural.h"
 #include "plan/gpu/product_rules.h"
 #include "plan/tuning.h"
 

@@ -7,8 +7,8 @@
 #include <optional>
 #include <utility>
 
-#include "base/counted.h"
 #include "base/names.h"
+#include "base/plural.h"
 #include "plan/gpu/scan_rules.h"
 #include "plan/tuning.h"
 

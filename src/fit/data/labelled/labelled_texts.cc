@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/counted.h"
+#include "base/plural.h"
 #include "base/quote.h"
 #include "data/dataset.h"
 #include "data/labelled/labelled_passes.h"

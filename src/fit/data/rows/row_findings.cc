@@ -1,4 +1,4 @@
-#include "base/counted.h"
+#include "base/plural.h"
 #include "penstock/data/row_reader.h"
 
 namespace penstock {

@@ -7,8 +7,8 @@
 #include <limits>
 
 #include "base/check.h"
-#include "base/counted.h"
 #include "base/lower_case.h"
+#include "base/plural.h"
 #include "base/quote.h"
 #include "data/series/long_table.h"
 #include "data/table/dates.h"

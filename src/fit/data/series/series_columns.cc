@@ -31,7 +31,7 @@ bool contains(const std::vector<std::size_t>& columns, std::size_t column) {
   return std::ranges::find(columns, column) != columns.end();
 }
 
-/// What follows from the calendar is nothing to forecast, unless nothing else is left.
+/// Columns made from the calendar are not forecast, unless no others are left.
 void leave_out_parts(const OpenTable& table, SeriesColumns& columns) {
   std::vector<std::size_t> parts = calendar_parts(table, columns.targets);
   if (parts.size() == columns.targets.size()) return;

@@ -45,7 +45,7 @@ struct SeriesSource {
 };
 
 /// Step p reads a row and is asked for those that follow. As in a text, the last training row is the first input of
-/// validation. Training walks through the segments in windows that carry their state (see StreamDataset) and not in
+/// validation. Training reads the segments in windows that carry their state (see StreamDataset) and not in
 /// windows from random places: a deployed forecaster sees one endless stream, and so states far from a start are what
 /// it must know.
 class SeriesDataset final : public data::StreamDataset, public training::SeriesRows {
@@ -301,7 +301,7 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
 
   SeriesSource source_;
   std::vector<Segment> segments_;
-  std::vector<Index> row_of_step_;     // that training and validation walk through
+  std::vector<Index> row_of_step_;     // that training and validation read
   std::vector<std::uint8_t> unknown_;  // [rows, targets], 1 where a value is filled in; empty if none is
   bool masks_ = false;                 // what is filled in: training never asks for it
   data::SeriesPlan plan_;

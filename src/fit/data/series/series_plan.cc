@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/parallel_tasks.h"
 #include "base/quote.h"
-#include "base/side_by_side.h"
 #include "base/threads.h"
 #include "data/normalise.h"
 #include "forecast/linear/origins.h"

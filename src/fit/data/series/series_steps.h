@@ -5,7 +5,7 @@
 
 #include "data/series/series_rows.h"
 
-/// In which order training and validation walk through the segments of a series.
+/// The order in which training and validation read the segments of a series.
 namespace penstock::data {
 
 /// The steps of a StreamDataset: first those of training, segment by segment, then those whose forecasts are held out.

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/counted.h"
+#include "base/plural.h"
 #include "base/quote.h"
 #include "data/data_file.h"
 #include "data/dataset.h"

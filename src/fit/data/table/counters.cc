@@ -9,8 +9,8 @@
 #include <limits>
 #include <utility>
 
-#include "base/counted.h"
 #include "base/lower_case.h"
+#include "base/plural.h"
 
 namespace penstock::data {
 

@@ -7,7 +7,7 @@
 #include <unordered_set>
 
 #include "base/check.h"
-#include "base/counted.h"
+#include "base/plural.h"
 #include "base/quote.h"
 #include "data/table/number.h"
 #include "data/text_encoding.h"

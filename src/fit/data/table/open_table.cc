@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/counted.h"
 #include "base/lower_case.h"
+#include "base/plural.h"
 #include "base/quote.h"
 #include "data/data_file.h"
 #include "data/dataset.h"

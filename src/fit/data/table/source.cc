@@ -65,7 +65,7 @@ bool looks_like_table(const std::string& path) {
   try {
     return data::looks_like_table(table_head(path));
   } catch (const Error&) {
-    return false;  // whoever opens it says what is wrong
+    return false;  // opening it reports the error
   }
 }
 
@@ -87,7 +87,7 @@ bool is_corpus(const std::string& path) {
     }
     return true;
   } catch (const Error&) {
-    return false;  // whoever opens it says what is wrong
+    return false;  // opening it reports the error
   }
 }
 
@@ -121,7 +121,7 @@ bool holds_labelled_texts(const Sources& sources, const TableFormat& format, con
     const data::OpenTable table(Table{files.front(), table_head(files.front())}, format);
     return data::find_text_columns(table, {}, label_column).has_value();
   } catch (const Error&) {
-    return false;  // whoever opens it says what is wrong
+    return false;  // opening it reports the error
   }
 }
 
@@ -143,7 +143,7 @@ SourceKind guess_kind(const Sources& sources, const TableFormat& format) {
   try {
     files = io::expand_folders(sources);
   } catch (const Error&) {
-    return SourceKind::text;  // whoever opens it says what is wrong
+    return SourceKind::text;  // opening it reports the error
   }
   if (files.empty()) return SourceKind::text;
   if (io::data_extension(files.front()) == ".ts" && names_series(io::read_data_head(files.front(), head_bytes)))
@@ -152,7 +152,7 @@ SourceKind guess_kind(const Sources& sources, const TableFormat& format) {
   if (!json && !is_named_table(files.front()) && !looks_like_table(files.front())) return SourceKind::text;
   const LabelledOptions names;
   const auto columns = column_names(files.front(), format);
-  // "Sequence" and "Label" are no series either: whoever opens them says how they are asked for.
+  // "Sequence" and "Label" are no series either: opening them says how they are asked for.
   const auto has = [&](const std::string& name) {
     return std::ranges::any_of(columns, [&](const std::string& column) { return lower_case(column) == name; });
   };

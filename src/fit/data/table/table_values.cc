@@ -6,7 +6,7 @@
 #include <span>
 
 #include "base/check.h"
-#include "base/counted.h"
+#include "base/plural.h"
 #include "base/quote.h"
 
 namespace penstock::data {

@@ -57,7 +57,7 @@ std::vector<Seen> look_at(const OpenTable& table) {
       for (std::size_t i = 0; i < columns.size(); ++i) columns[i].look(rows.fields()[i], table.header());
     }
   } catch (const Error&) {
-    // The beginning of a file may end within a quoted field; what is wrong otherwise, whoever reads all of it says.
+    // The beginning of a file may end within a quoted field; other errors are reported when all of it is read.
   }
   return columns;
 }

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "base/check.h"
-#include "base/counted.h"
 #include "base/lower_case.h"
+#include "base/plural.h"
 #include "base/quote.h"
 #include "data/table/csv.h"
 #include "data/table/number.h"

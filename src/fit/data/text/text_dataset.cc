@@ -1,7 +1,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/counted.h"
+#include "base/plural.h"
 #include "data/data_file.h"
 #include "data/stream_dataset.h"
 #include "data/text_encoding.h"

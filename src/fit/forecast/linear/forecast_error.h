@@ -4,7 +4,7 @@
 #include <cmath>
 #include <optional>
 
-#include "base/side_by_side.h"
+#include "base/parallel_tasks.h"
 #include "forecast/linear/linear_forecast.h"
 #include "forecast/linear/origins.h"
 

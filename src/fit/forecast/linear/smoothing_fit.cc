@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "base/algebra/nelder_mead.h"
-#include "base/side_by_side.h"
+#include "base/parallel_tasks.h"
 #include "forecast/linear/origins.h"
 
 namespace penstock::training {

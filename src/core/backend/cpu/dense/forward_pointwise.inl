@@ -1,4 +1,4 @@
-// What the forward engine of dense cells does with the sums of a vector of units: the cell, and its results.
+// Pointwise part of the forward engine of dense cells: from the sums of a vector of units to the cell's results.
 
 /// One vector of units of one row at one step.
 template <class Real>

@@ -1,4 +1,4 @@
-// Panels: the recurrent matrix rearranged so that one step's product walks through memory once, from front to back.
+// Panels: the recurrent matrix rearranged so that one step's product reads memory once, from front to back.
 // A panel covers one block of `lanes * width` output units for `gates` gates: for each k, gates x width vectors.
 // Columns beyond the units of a head are zero.
 
@@ -110,9 +110,9 @@ struct PanelUse {
 /// Registers for vectors.
 constexpr int kRegisters = HWY_TARGET == HWY_AVX3 ? 32 : 16;
 
-/// Vectors of a panel that one walk through it multiplies: as many as have sums of `rows` rows in registers, beside
-/// themselves and one broadcast value. The others take walks of their own, which read other lines of the panel. For one
-/// row nothing is read twice anyway, and memory is best read in one stream.
+/// Vectors of a panel that one pass over it multiplies: as many as have sums of `rows` rows in registers, beside
+/// themselves and one broadcast value. The others take passes of their own, which read other lines of the panel. For
+/// one row nothing is read twice anyway, and memory is best read in one stream.
 template <int rows, int vectors>
 constexpr int VectorsOfWalk() {
   int count = vectors;
@@ -132,7 +132,7 @@ HWY_INLINE void WalkVectors(const Walk& walk) {
 
 /// acc[m][v] += sum over k of a[m][k] * panel[k][v], one k after the other for every m alike, so that a row's result
 /// does not depend on how many rows are computed with it. Returns the panel's end. What lies `ahead` vectors ahead is
-/// asked for, into every cache: past the second level, the next walk would find nothing there, and on Xeons steps of
+/// asked for, into every cache: past the second level, the next pass would find nothing there, and on Xeons steps of
 /// 512 units took up to four times as long.
 template <class Real, int rows, int vectors, Index ahead = 0, class Panel>
 requires(!Rounded<Panel>) HWY_INLINE const Panel* AccumulatePanel(const Real* const (&a)[rows], Index k_count,
@@ -235,7 +235,7 @@ constexpr int MaxStridedRows() {
 #endif
 }
 
-/// Rows of a tile of the dense engines: where the sums of all vectors leave room for few rows, as many as walks of two
+/// Rows of a tile of the dense engines: where the sums of all vectors leave room for few rows, as many as passes of two
 /// vectors at a time have room for, so that a panel is read from the second-level cache a third as often. Narrow panels
 /// are those of heads of a vector or two, rounded weights by themselves are for few rows, and doubles serve gradient
 /// checks: none is worth the compiler's time.
@@ -271,7 +271,7 @@ HWY_INLINE void ForEachTile(Index begin, Index end, const Tile& tile) {
 }
 
 /// Calls visit(block, count) for the blocks of a part, two at a time where both lie in one run of `run` blocks. Every
-/// other step walks backwards, so that what the cache still holds of the panels is used before it is gone.
+/// other step runs backwards, so that what the cache still holds of the panels is used before it is gone.
 template <class Visit>
 HWY_INLINE void WalkBlocks(const DensePart& part, Index step, Index run, const Visit& visit) {
   const bool backwards = step % 2 != 0;

@@ -1,7 +1,7 @@
 // Panels of a single step of a single row. Memory is what such a step waits for, so that its panels differ from those
 // of the engines for sequences: blocks of units are wide enough for a single row's sums to keep the multipliers busy,
 // and the panels of a block lie one behind the other, each with its biases before it, so that a step reads one stream,
-// which hardware prefetches best. Every other step walks backwards: what the caches still hold of the panels is used
+// which hardware prefetches best. Every other step runs backwards: what the caches still hold of the panels is used
 // before it is gone. Each sum runs in the order of the engines for sequences.
 
 /// Vectors of units in a block: two multipliers of four cycles' latency want eight sums.

@@ -1,4 +1,4 @@
-// Products of floats by AMX. A float is split into three numbers of bfloat16, exactly: its first eight bits, the eight
+// Fp32 GEMMs by AMX. A float is split into three numbers of bfloat16, exactly: its first eight bits, the eight
 // behind them and the rest, each to the nearest. Of the nine products of two floats' parts the six largest are made and
 // summed in floats; what is left out is below 2^-23 of the product. Infinities and what is beyond 3.38e38 become NaN.
 //

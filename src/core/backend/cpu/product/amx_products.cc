@@ -1,4 +1,4 @@
-// Products of floats by AMX.
+// Fp32 GEMMs by AMX.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backend/cpu/product/amx_products.cc"
 

@@ -1,4 +1,4 @@
-// Matrix products of floats by AMX, of the tiles of amx_floats.inl.
+// Fp32 GEMMs by AMX, from the tiles of amx_floats.inl.
 
 /// Lines of a by lines of b that are packed, `inputs` of each; calls take(first row, first column, sums [16][16]) for
 /// each tile of the product. Sums of an element are in the same order wherever it lies.

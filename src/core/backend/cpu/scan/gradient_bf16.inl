@@ -49,7 +49,7 @@ HWY_INLINE __m512i Pairs(Simd first, Simd second) {
   return _mm512_permutexvar_epi16(_mm512_load_si512(kAlternating), both);
 }
 
-/// Rows [begin, end) of the piece into x packed; `begin` is even, and whoever has the last row fills up with zeros.
+/// Rows [begin, end) of the piece into x packed; `begin` is even, and the part with the last row pads with zeros.
 template <class Panel>
 void PackScanInputRounded(const RoundedPiece& piece, Index begin, Index end) {
   const Index panel_size = PanelInputs<Panel>(piece.capacity) * kGradientUnits;

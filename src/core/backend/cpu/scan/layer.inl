@@ -2,7 +2,7 @@
 // throughout the product. A function of the cell then takes them from the first-level cache into the recurrence. Gates
 // are never written elsewhere unless training asks for them.
 
-/// Sites of a tile: a multiple of them is walked at a time. Nine of three gates would fill the registers to the last,
+/// Sites of a tile: a multiple of them is computed at a time. Nine of three gates would fill the registers to the last,
 /// and g++ then keeps two sums in memory throughout the innermost loop: a tenth of the time in floats, a quarter in
 /// bfloat16.
 template <class Panel, int G>
@@ -20,7 +20,7 @@ struct ScanSite {
   bool clear;                 // the state is zero before it
 };
 
-/// Steps whose inputs lie evenly spaced in memory, in the order in which they are walked.
+/// Steps whose inputs lie evenly spaced in memory, in the order in which they are computed.
 template <class Real>
 struct ScanSites {
   Index first = 0, stride = 0, count = 0;  // first: of x
@@ -56,7 +56,7 @@ void NextSites(const ScanLayer<Real>& job, const ScanLayerPart& part, Index most
   }
 }
 
-/// The steps of a tile, each computed when it is walked. There are others for cells whose equations are in the job.
+/// The steps of a tile, each computed when it is needed. There are others for cells whose equations are in the job.
 template <class Real, class Cell>
 struct TileSteps {
   using V = typename Lanes<Real>::V;

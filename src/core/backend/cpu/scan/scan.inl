@@ -1,5 +1,5 @@
 // Engines of scan cells whose gates are in memory: h_t = a_t h_{t-1} + b_t, with a and b from the gates of the same
-// step. Each part of a sequence is walked once, all its channels at a time, so that memory is touched in the order it
+// step. Each part of a sequence is read once, all its channels at a time, so that memory is touched in the order it
 // lies in; the carried row stays in the first-level cache.
 
 // Gates and their gradients are kept as Reals; panel_bf16.inl has the same for bfloat16.
@@ -15,7 +15,7 @@ HWY_INLINE void LoadGates(const Stored* const (&rows)[Cell::gates], Index channe
   for (int g = 0; g < Cell::gates; ++g) gates[g] = LoadStored(rows[g] + channel, count);
 }
 
-/// Places of the steps of one row, for walks along it; values that are the same for all steps are computed once.
+/// Places of the steps of one row, for loops over it; values that are the same for all steps are computed once.
 template <class Value>
 class StepsOfRow {
  public:
@@ -60,7 +60,7 @@ HWY_INLINE void ForEachVector(const ScanPart& part, const Body& body) {
   if (channel < part.channel_end) body(channel, part.channel_end - channel);
 }
 
-/// Channels that are walked at once of a rule that splits its gains: some rows of them lie on the stack.
+/// Channels that are computed at once of a rule that splits its gains: some rows of them lie on the stack.
 constexpr Index kSplitChannels = 1024;
 
 /// Calls body(part) for as many channels at once as a rule allows.
@@ -112,8 +112,8 @@ HWY_INLINE void WalkForwards(const ScanForward<Real>& job, const ScanPart& part,
   }
 }
 
-/// Walks a part with walk(infinite states, too), quickly where its states are finite. What was infinite stays so, until
-/// a reset; and walking twice takes operands that the first time leaves as they were.
+/// Runs a part by walk(infinite states, too), quickly where its states are finite. What was infinite stays so, until
+/// a reset; and running twice takes operands that the first time leaves as they were.
 template <class Real, class Walk>
 HWY_INLINE void WalkAgainIfInfinite(const ScanPart& part, bool may_repeat, Real* carry, const Walk& walk) {
   Real entering[kSplitChannels];
@@ -328,7 +328,7 @@ class FlowingBack {
   const Sequence* before_ = nullptr;  // the gradient of the output of the step before, of the same part
 };
 
-/// The carry is the gradient of the state that leaves the part; with it the steps are walked backwards:
+/// The carry is the gradient of the state that leaves the part; with it the steps run backwards:
 /// dh = dy + carry, da = dh h_{t-1}, db = dh, carry = a dh, where dy is added to the carry a step before.
 template <bool all, class Real, class Cell, class Stored, class Sequence>
 HWY_INLINE void WalkBackwards(const ScanBackward<Real, Stored>& job, const OutputRows<Sequence>& outputs,

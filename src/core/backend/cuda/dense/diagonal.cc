@@ -2,7 +2,7 @@
 
 #include "backend/cuda/product/matrix_product.h"
 #include "backend/cuda/product/sum_splits.h"
-#include "base/side_by_side.h"
+#include "base/parallel_tasks.h"
 
 namespace penstock::cuda {
 

@@ -6,7 +6,7 @@
 #include "backend/cuda/dense/source.h"
 #include "backend/cuda/runtime/driver.h"
 #include "base/check.h"
-#include "base/side_by_side.h"
+#include "base/parallel_tasks.h"
 #include "plan/cell_table.h"
 
 namespace penstock::cuda {

@@ -60,7 +60,7 @@ FewRowsProduct::FewRowsProduct(Device& device, const ProductShape& shape) : shap
 
 void FewRowsProduct::run(DeviceAddress a, DeviceAddress b, DeviceAddress d, DeviceAddress vector, DeviceAddress,
                          StreamHandle stream, bool add) const {
-  const Range range("penstock product of few rows");
+  const Range range("penstock GEMM of few rows");
   require(!add, "a product of few rows replaces what D holds");
   FewRowsArguments arguments{};
   arguments.a = device_pointer<const char>(a);

@@ -30,7 +30,7 @@ Index partial_floats(const ProductShape& shape) {
 
 ProductShape checked(const ProductShape& shape) {
   require(shape.storage == plan::Storage::f32 && shape.result == plan::Storage::f32,
-          "a product of floats must be of f32, not {} to {}", to_string(shape.storage), to_string(shape.result));
+          "an fp32 GEMM must be of f32, not {} to {}", to_string(shape.storage), to_string(shape.result));
   return shape;
 }
 
@@ -105,7 +105,7 @@ std::size_t FloatProduct::workspace_bytes() const {
 
 void FloatProduct::run(DeviceAddress a, DeviceAddress b, DeviceAddress d, DeviceAddress vector, DeviceAddress workspace,
                        StreamHandle stream, bool add) const {
-  const Range range("penstock product of floats");
+  const Range range("penstock fp32 GEMM");
   const auto fits = [](DeviceAddress address, int alignment) {
     return address % static_cast<DeviceAddress>(std::min(alignment, 16)) == 0;
   };

@@ -6,7 +6,7 @@
 
 namespace penstock::cuda {
 
-/// A product of floats by kernels of our own, on tensor cores and with the accuracy of plain floats
+/// An fp32 GEMM by kernels of our own, on tensor cores and with the accuracy of plain floats
 /// (kernels/product/split_product.cuh), where cuBLASLt has plain multiplications only. Running allocates nothing and
 /// can be captured; any number of calls may be under way, each with a workspace of its own.
 class FloatProduct {

@@ -11,7 +11,7 @@ namespace penstock::cuda {
 
 /// Returns whether a product of many rows runs in our own kernels. They compute floats without TF32: by warpgroups for
 /// any size, by warps up to the size from which cuBLASLt was measured to be quicker (docs/results/gpu.md). cuBLASLt
-/// computes all other products. Exact products of floats are all ours.
+/// computes all other products. Exact fp32 GEMMs are all ours.
 inline bool in_own_kernels(const plan::GpuModel& gpu, const ProductShape& shape) {
   const double size = static_cast<double>(shape.m) * static_cast<double>(shape.n) * static_cast<double>(shape.k);
   return shape.storage == plan::Storage::f32 && !shape.tf32 &&
@@ -19,7 +19,7 @@ inline bool in_own_kernels(const plan::GpuModel& gpu, const ProductShape& shape)
 }
 
 /// Rows that are no multiples of 16 bytes, and a copy of them that are: cuBLASLt multiplies others a third as fast.
-/// What the copy has more than the rows is 0.
+/// Padding of the copy is 0.
 class AlignedRows {
  public:
   /// `to_copy`: from the rows to a copy of so many. `writes`: the rows' values come from it.

@@ -180,13 +180,13 @@ std::future<void> start_products(int ordinal) {
   const auto start = [ordinal] {
     try {
       if (driver_complaint().empty() && find_blas().complaint.empty()) handle_on(Device::get(ordinal));
-    } catch (const Error&) {  // NOLINT(bugprone-empty-catch): whoever needs it meets the error again
+    } catch (const Error&) {  // NOLINT(bugprone-empty-catch): the caller that needs it gets the error again
     }
   };
   try {
     return std::async(std::launch::async, start);
   } catch (const std::system_error&) {
-    return {};  // no thread to be had: whoever needs cuBLASLt starts it
+    return {};  // no thread available: the first caller that needs cuBLASLt starts it
   }
 }
 

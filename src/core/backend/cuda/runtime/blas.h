@@ -57,7 +57,7 @@ struct ProductShape {
   int a_alignment = 16, b_alignment = 16, d_alignment = 16;
 };
 
-/// Returns whether cuBLASLt supports the product. For instance, sums of columns with products of halves need sizes that
+/// Returns whether cuBLASLt supports the product. For instance, sums of columns with 16-bit GEMMs need sizes that
 /// are multiples of 8.
 bool can_multiply(Device& device, const ProductShape& shape);
 

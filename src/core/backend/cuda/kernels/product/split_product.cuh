@@ -1,4 +1,4 @@
-// Products of floats on tensor cores, which multiply numbers of 11 bits: a float is the sum of two such, high + low and
+// Fp32 GEMMs on tensor cores, which multiply numbers of 11 bits: a float is the sum of two such, high + low and
 // a rest below 2^-22 of it, and the product of two floats the sum of high x high, high x low and low x high. What is
 // left out is below 2^-22 of |a b|, what low loses to 11 bits twice 2^-21; the sum of 16 products is added to the
 // others in plain float arithmetic. All in all a sum of K products is within (2^-18 + K 2^-28) of the sum of their

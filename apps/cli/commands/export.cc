@@ -1,0 +1,100 @@
+#include <fmt/ranges.h>
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "commands/commands.h"
+#include "options/load_model.h"
+#include "options/options.h"
+#include "options/output_file.h"
+#include "penstock/model.h"
+#include "penstock/onnx.h"
+#include "terminal/describe.h"
+#include "terminal/terminal.h"
+#include "terminal/units.h"
+
+namespace penstock::cli {
+namespace {
+
+struct ExportArguments {
+  std::string model, output;
+  OnnxOptions onnx;
+  bool force = false, json = false, allow_negative = false;
+};
+
+/// "float [batch, time, 3]  In the units of the data: ..."
+std::string tensor_lines(const char* heading, const std::vector<OnnxTensor>& tensors) {
+  std::string text;
+  for (const OnnxTensor& tensor : tensors) {
+    const std::string shape = fmt::format("{} [{}]", tensor.type, fmt::join(tensor.shape, ", "));
+    text += fmt::format("{:<8} {:<11} {:<30} {}\n", text.empty() ? heading : "", tensor.name, shape,
+                        printable(tensor.description));
+  }
+  return text;
+}
+
+Json tensors_json(const std::vector<OnnxTensor>& tensors) {
+  Json all = Json::array();
+  for (const OnnxTensor& tensor : tensors) {
+    all.push_back(
+        {{"name", tensor.name}, {"type", tensor.type}, {"shape", tensor.shape}, {"description", tensor.description}});
+  }
+  return all;
+}
+
+int export_model(ExportArguments arguments) {
+  require_given(arguments.model, "MODEL");
+  Model model = load_model("export", arguments.model);
+  if (arguments.allow_negative) model.allow_negative();
+  if (arguments.output.empty()) {
+    arguments.output = std::filesystem::path(arguments.model).replace_extension(".onnx").string();
+  }
+  check_files({{"MODEL", arguments.model}}, {{"--output", arguments.output}}, arguments.force);
+  check_writable_file("--output", arguments.output);
+  if (!arguments.force)
+    check_not_there("--output", arguments.output, "--force replaces it, -o FILE writes another one");
+  const OnnxModel onnx = save_onnx(model, arguments.output, arguments.onnx);
+  if (arguments.json) {
+    return print_answer(json_line({{"output", arguments.output},
+                                   {"bytes", onnx.file.size()},
+                                   {"opset", OnnxModel::opset},
+                                   {"inputs", tensors_json(onnx.inputs)},
+                                   {"outputs", tensors_json(onnx.outputs)}}));
+  }
+  const std::string text =
+      fmt::format("{:<8} {}\n{:<8} {}, ONNX opset {}, {}\n", "model", describe_model(model), "file",
+                  printable(arguments.output), OnnxModel::opset, byte_size(static_cast<double>(onnx.file.size())));
+  return print_answer(text + tensor_lines("inputs", onnx.inputs) + tensor_lines("outputs", onnx.outputs));
+}
+
+}  // namespace
+
+Command add_export(CLI::App& program) {
+  CLI::App* app = program.add_subcommand("export", "Write a model as ONNX for other programs");
+  auto arguments = std::make_shared<ExportArguments>();
+  Options options(*app);
+  options.positional("MODEL", arguments->model, "A model or a checkpoint of 'penstock train'");
+  options.group("Files");
+  options.add("-o,--output", arguments->output, "FILE", "File to write [MODEL with the extension .onnx]");
+  options.flag("--force", arguments->force, "Overwrite an existing file");
+  options.flag("--json", arguments->json, "Describe the written file in one JSON object");
+  options.group("Numbers");
+  options.flag("--normalised", arguments->onnx.normalised,
+               "Inputs and outputs are normalised instead of in the units of the data");
+  options.flag("--allow-negative", arguments->allow_negative,
+               "Let forecasts be negative that are at least 0 otherwise, as in a model of rain");
+  options.add("--group", arguments->onnx.group, "NAME", "A model of many series: the series whose units the file uses");
+  options.finish(
+      "  penstock export co2.safetensors            # writes co2.onnx\n"
+      "  penstock export book.safetensors -o book.onnx --json\n"
+      "  penstock export shops.safetensors --group Berlin -o berlin.onnx\n"
+      "\n"
+      "Inputs of the ONNX model: 'tokens' or 'features', with any number of rows\n"
+      "and steps, and 'state', which is zero at the start. Outputs: 'logits' or\n"
+      "'forecast', and 'next_state', the 'state' of the next call.");
+  return {app, [arguments] { return export_model(*arguments); }};
+}
+
+}  // namespace penstock::cli
