@@ -24,6 +24,9 @@ struct RecurrentSpec {
   /// of the final state, which the caller gives to backward(), is not clamped. The gradient of the initial h is, so a
   /// sequence that is cut into chunks has the same gradients.
   double gradient_clip = 0.0;
+  /// x is W x, [B, T, G*H] gate by gate, and input_size is G*H: there is no weight_ih, and dx is the gradient of W x.
+  /// For one layer of a dense cell in one direction, run by a RecurrentProgram on a CPU.
+  bool projected_input = false;
 
   /// Returns the number of directions: 1 or 2.
   Index directions() const { return direction == Direction::bidirectional ? 2 : 1; }

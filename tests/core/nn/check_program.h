@@ -103,14 +103,17 @@ std::vector<Tensor> stored_values(Recurrent<Real>& network, std::vector<std::vec
 /// How run_program() calls.
 struct Calls {
   bool packs_each_call = false;
-  bool rounds_y = false;  ///< Backward passes read y as it would be in bfloat16.
+  bool rounds_y = false;   ///< Backward passes read y as it would be in bfloat16.
+  bool projected = false;  ///< x is W x, and the network's weight_ih is left out.
 };
 
 /// Runs like run(), by a program over sequences and weights that are stored in some type.
 template <class Real, class Stored = Real>
 Outputs<Real> run_program(Recurrent<Real>& network, const Inputs<Real>& in, const Execution& execution = {},
                           const Calls& calls = {}) {
-  const RecurrentSpec& spec = network.spec();
+  RecurrentSpec spec = network.spec();
+  spec.projected_input = calls.projected;
+  const std::ptrdiff_t first = calls.projected ? 1 : 0;  // of the parameters that the program has
   const Batch batch = in.batch();
   const Index inputs = spec.input_size, outputs = spec.output_size();
   const auto layout = [&](int place) { return shifted(in.layout, in.mixed ? place : 0); };
@@ -136,7 +139,8 @@ Outputs<Real> run_program(Recurrent<Real>& network, const Inputs<Real>& in, cons
   out.state_out.resize(network.state_size() * in.rows);
   out.dstate_in.resize(in.state_in.size());
   std::vector<std::vector<Stored>> weight_memory;
-  const std::vector<Tensor> weights = stored_values(network, weight_memory);
+  std::vector<Tensor> weights = stored_values(network, weight_memory);
+  weights.erase(weights.begin(), weights.begin() + first);
   Poisoned tape(program->tape_bytes());
   const Context context{.execution = execution};
   std::uint64_t pass = 0;
@@ -159,6 +163,7 @@ Outputs<Real> run_program(Recurrent<Real>& network, const Inputs<Real>& in, cons
     out.gradients.emplace_back(network.parameters()[i].name, std::vector<Real>(network.parameters()[i].value.size()));
     gradients[i].data = out.gradients.back().second.data();
   }
+  gradients.erase(gradients.begin(), gradients.begin() + first);
   Poisoned workspace(program->workspace_bytes());
   program->backward(context, {.weights = weights,
                               .batch = batch,

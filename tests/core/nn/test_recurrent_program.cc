@@ -94,6 +94,60 @@ TEST_P(Programs, ReadFewPositionsWeightsAsTheyLie) {
   }
 }
 
+/// Sets weight_ih to the identity: W x is x.
+template <class Real>
+void project_by_identity(Recurrent<Real>& network) {
+  auto& weight = network.parameters().front();
+  std::ranges::fill(weight.value, Real(0));
+  for (Index i = 0; i < weight.shape[0]; ++i) weight.value[static_cast<std::size_t>(i * (weight.shape[1] + 1))] = 1;
+  network.weights_changed();
+}
+
+/// A layer over W x has the values of a layer over x whose W is the identity.
+template <class Real>
+void check_projected(const std::string& cell, Case c, const Execution& execution) {
+  c.input = find_cell(cell).gates * c.hidden;
+  if (!c.applies_to(find_cell(cell)) || c.layers > 1 || c.direction == Direction::bidirectional) return;
+  SCOPED_TRACE(testing::Message() << cell << ", " << c.name);
+  Recurrent<Real> network = make_network<Real>(cell, c);
+  project_by_identity(network);
+  const Inputs<Real> in = make_inputs(network, c);
+  const Outputs<Real> want = run_program(network, in, execution);
+  const Outputs<Real> got = run_program(network, in, execution, {.projected = true});
+  EXPECT_EQ(got.y, want.y);
+  EXPECT_EQ(got.state_out, want.state_out);
+  EXPECT_EQ(got.dx, want.dx);
+  EXPECT_EQ(got.dstate_in, want.dstate_in);
+  EXPECT_EQ(got.states, want.states);
+  for (std::size_t i = 1; i < want.gradients.size(); ++i) {
+    EXPECT_EQ(got.gradients[i].second, want.gradients[i].second) << want.gradients[i].first;
+  }
+}
+
+TEST_P(Programs, TakeTheInputProductOfTheCaller) {
+  if (info().scan) GTEST_SKIP() << "has no recurrent matrix";
+  for (const std::vector<Case>& cases : {option_cases(), gradient_cases(), layout_cases(), shape_cases()}) {
+    for (const Case& c : cases) {
+      for (const int threads : {1, 2}) {
+        check_projected<double>(cell(), c, {.threads = threads});
+        check_projected<float>(cell(), c, {.threads = threads});
+      }
+    }
+  }
+}
+
+TEST(RecurrentProgram, RefusesAnInputProductThatDoesNotFit) {
+  const auto refuses = [](const char* why, RecurrentSpec spec) {
+    spec.hidden_size = 5, spec.projected_input = true;
+    expect_error(ErrorCode::invalid_argument, why, [&] { parameter_shapes(spec); });
+  };
+  refuses("input_size must be the 20 values of all gates", {.cell = "lstm", .input_size = 5});
+  refuses("layers must be 1", {.cell = "lstm", .input_size = 20, .layers = 2});
+  refuses("direction must be forward or reverse",
+          {.cell = "lstm", .input_size = 20, .direction = Direction::bidirectional});
+  refuses("no recurrent matrix", {.cell = "mingru", .input_size = 10});
+}
+
 TEST(RecurrentProgram, SaysThatWeightsAreReadAsTheyLie) {
   const RecurrentSpec spec{.cell = "lstm", .input_size = 3, .hidden_size = 5};
   const auto reads_them = [&](Index rows, Index steps, bool packs_each_call, bool exact) {

@@ -98,7 +98,7 @@ struct DenseForward {
   const Real* x = nullptr;                // at x_map
   const std::uint16_t* x_bf16 = nullptr;  // instead of x, where operands are rounded
   RowMap x_map;
-  const Real* packed_input = nullptr;  // panels of weight_ih
+  const Real* packed_input = nullptr;  // panels of weight_ih; null with wx: x holds W x, without the bias
   const Real* bias_ih = nullptr;       // [G, H]
   const Real* bias_hh = nullptr;       // [G, H]
   const Real* packed = nullptr;        // recurrent panels, see panel.inl

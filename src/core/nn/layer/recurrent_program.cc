@@ -22,12 +22,12 @@ namespace {
 
 /// Two forms whose tapes are alike have one number. The bindings name every member, so that a new one is not forgotten.
 std::uint64_t fingerprint(const RecurrentSpec& spec, const RecurrentForm& form, const Execution& execution) {
-  const auto& [cell, input, hidden, heads, layers, direction, bias, dropout, clip] = spec;
+  const auto& [cell, input, hidden, heads, layers, direction, bias, dropout, clip, projected] = spec;
   const auto& [dtype, weights, rows, steps, positions, flags, x, y, dx, dy, states, alignment] = form;
   const auto& [threads, algorithm, exact, precision, device] = execution;
   nn::Hash hash;
   hash.add(cell).add(input).add(hidden).add(heads).add(layers).add(direction).add(bias);
-  hash.add(std::bit_cast<std::uint64_t>(dropout)).add(std::bit_cast<std::uint64_t>(clip));
+  hash.add(std::bit_cast<std::uint64_t>(dropout)).add(std::bit_cast<std::uint64_t>(clip)).add(projected);
   CallFlags of_tape = flags;  // those that change what a tape holds
   for (const CallFlag other : {CallFlag::no_input_gradient, CallFlag::add_gradients, CallFlag::keep_tape,
                                CallFlag::step, CallFlag::packs_each_call}) {

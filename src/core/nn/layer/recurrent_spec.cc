@@ -12,6 +12,18 @@
 
 namespace penstock::nn {
 
+namespace {
+
+void check_projected(const RecurrentSpec& spec, const CellInfo& cell) {
+  require(!cell.scan, "projected_input must be off for cell {}, which has no recurrent matrix: use a scan", spec.cell);
+  require_argument(spec.layers == 1, "layers", spec.layers, "1 with projected_input");
+  require(spec.direction != Direction::bidirectional, "direction must be forward or reverse with projected_input");
+  require_argument(spec.input_size == cell.gates * spec.hidden_size, "input_size", spec.input_size,
+                   "the {} values of all gates with projected_input", cell.gates * spec.hidden_size);
+}
+
+}  // namespace
+
 void check_spec(const RecurrentSpec& spec) {
   check_enum("direction", spec.direction, Direction::bidirectional);
   check_enum("bias", spec.bias, Bias::both);
@@ -32,6 +44,7 @@ void check_spec(const RecurrentSpec& spec) {
                    "0 or a positive number");
   require_argument(!cell.scan || spec.gradient_clip == 0.0, "gradient_clip", spec.gradient_clip,
                    "0 for cell {}, whose gradients pass through no recurrent matrix", spec.cell);
+  if (spec.projected_input) check_projected(spec, cell);
 }
 
 void check_form(const RecurrentSpec& spec, const RecurrentForm& form, const Execution& execution) {
@@ -53,6 +66,9 @@ void check_form(const RecurrentSpec& spec, const RecurrentForm& form, const Exec
   require(execution.algorithm != Algorithm::scan || find_cell(spec.cell).scan,
           "algorithm must be auto or sequential for cell {}, not scan: its gates depend on the previous state",
           spec.cell);
+  if (cuda && spec.projected_input) {
+    fail(ErrorCode::unsupported, "projected_input is for CPUs so far: on a GPU give x and weight_ih");
+  }
   ops::check_extent({form.rows, form.steps, form.positions}, form.has(CallFlag::lengths));
   require(!form.has(CallFlag::sorted) || (form.positions > 0 && execution.device.is_cuda()),
           "the flag sorted must be off unless rows are packed, on a GPU");
@@ -67,6 +83,7 @@ void check_form(const RecurrentSpec& spec, const RecurrentForm& form, const Exec
           "the flag step is for one step, without a tape, lengths or resets");
   require(!stores_bf16, "dtype must be f32 or f64 for a step on the CPU, not bf16");
   require_argument(cuda || form.rows == 1, "rows", form.rows, "1 for a step on the CPU");
+  require(!spec.projected_input, "the flag step is for layers that read x, not W x");
   require(spec.direction == Direction::forward,
           "a step needs direction forward, not {}: the end of a stream is not known", to_string(spec.direction));
   if (cuda && !find_cell(spec.cell).scan) {
@@ -79,7 +96,7 @@ std::vector<LayerParameters> layer_parameters(const RecurrentSpec& spec) {
   std::vector<LayerParameters> all(static_cast<std::size_t>(spec.layers * spec.directions()));
   int next = 0;
   for (LayerParameters& layer : all) {
-    layer.weight_ih = next++;
+    if (!spec.projected_input) layer.weight_ih = next++;
     if (dense) layer.weight_hh = next++;
     if (spec.bias != Bias::none) layer.bias_ih = next++;
     if (dense && spec.bias == Bias::both) layer.bias_hh = next++;

@@ -45,7 +45,8 @@ ops::Recurrence StackShape::layer(const Place& at) const {
                         .hidden = spec_.hidden_size,
                         .heads = spec_.heads,
                         .reverse = reverse(at),
-                        .bias = spec_.bias};
+                        .bias = spec_.bias,
+                        .projected = spec_.projected_input};
   const bool given_x = first && !casts_, given_y = last && !casts_;
   shape.x_strides = given_x ? given_strides(form_.x, shape.input) : own_strides(shape.input);
   shape.dx_strides = given_x ? ops::strides_or(form_.dx, shape.x_strides) : shape.x_strides;

@@ -43,6 +43,7 @@ CpuLayer<Real>::CpuLayer(const Recurrence& form, Precision precision, bool exact
       hidden_(form.hidden),
       heads_(form.heads),
       reverse_(form.reverse),
+      projected_(form.projected),
       packed_(packed),
       kernels_(kernels_of<Real>(cell_, precision, exact)),
       products_(cpu::product_kernels<Real>()),
@@ -59,6 +60,7 @@ std::size_t CpuLayer<Real>::input_panels_offset() const {
 
 template <class Real>
 std::size_t CpuLayer<Real>::packed_forward_size() const {
+  if (projected_) return input_panels_offset();
   return input_panels_offset() + (cell_.info.scan ? kernels_.scan_panels(input_, hidden_)
                                                   : kernels_.dense_input_panels(input_, hidden_, heads_));
 }
@@ -67,6 +69,7 @@ template <class Real>
 std::size_t CpuLayer<Real>::packed_backward_size() const {
   if (rounds_tape()) return kernels_.rounded_scan_backward.panels(G(), input_, hidden_);
   if (cell_.info.scan) return kernels_.scan_backward.panels(G(), input_, hidden_);
+  if (projected_) return input_gradient_offset();
   const Index gates = G() * hidden_;
   return input_gradient_offset() +
          (rounds_gradients() ? Carver<Real>::reals(gates * input_) : products_.product_panels(gates, input_));
@@ -88,6 +91,7 @@ template <class Real>
 void CpuLayer<Real>::pack_forward(const StoredWeights& weight_ih, const StoredWeights& weight_hh, Real* packed,
                                   int threads) const {
   if (cell_.info.scan) return kernels_.pack_scan(input_, hidden_, weight_ih, packed);
+  if (projected_) return kernels_.pack_forward(hidden_, heads_, weight_hh, packed);
   pack_both(
       threads, [&] { kernels_.pack_forward(hidden_, heads_, weight_hh, packed); },
       [&] { kernels_.pack_dense_input(input_, hidden_, heads_, weight_ih, packed + input_panels_offset()); });
@@ -98,6 +102,7 @@ void CpuLayer<Real>::pack_backward(const StoredWeights& weight_ih, const StoredW
                                    int threads) const {
   if (rounds_tape()) return kernels_.rounded_scan_backward.pack(G(), input_, hidden_, weight_ih, packed);
   if (cell_.info.scan) return kernels_.scan_backward.pack(G(), input_, hidden_, weight_ih, packed);
+  if (projected_) return kernels_.pack_backward(hidden_, heads_, weight_hh, packed);
   pack_both(
       threads, [&] { kernels_.pack_backward(hidden_, heads_, weight_hh, packed); },
       [&] { pack_input_gradient(weight_ih, packed + input_gradient_offset()); });
@@ -180,7 +185,7 @@ typename CpuLayer<Real>::ForwardSpace CpuLayer<Real>::forward_space(Real* memory
     space.between = carver.take(row_state * cell_.saved);
   }
   if (kernels_.rounded_inputs != nullptr) {
-    const Index inputs = kernels_.rounded_inputs(input_), states = rounded_states();
+    const Index inputs = projected_ ? 0 : kernels_.rounded_inputs(input_), states = rounded_states();
     space.rounded.x = carver.take_rounded((piece_steps() * geometry_.rows() + cpu::kRoundedRows) * inputs);
     for (std::uint16_t*& h : space.rounded.h) h = carver.take_rounded(states);
     if (cell_.phases == 2) space.rounded.operand = carver.take_rounded(states);
@@ -243,6 +248,7 @@ Index CpuLayer<Real>::gradient_steps() const {
 /// every step.
 template <class Real>
 bool CpuLayer<Real>::input_on_the_way() const {
+  if (projected_) return false;
   if (!packed_ || geometry_.steps() == 1) return true;
   const auto panels = static_cast<double>(kernels_.dense_input_panels(input_, hidden_, heads_));
   const double saved = 2 * static_cast<double>(geometry_.rows() * gates_stride()) / plan_.row_parts;
@@ -294,7 +300,7 @@ typename CpuLayer<Real>::BackwardSpace CpuLayer<Real>::backward_space(Real* memo
     }
   } else if (rounds_gradients()) {
     space.dx = carver.take(cells * input_);
-    space.rounded_x = carver.take_rounded(cells * input_);
+    if (!projected_) space.rounded_x = carver.take_rounded(cells * input_);
     space.rounded.dwx = carver.take_rounded(cells * G() * hidden_);
     space.rounded.drh = cell_.split_gradients ? carver.take_rounded(cells * G() * hidden_) : space.rounded.dwx;
     space.rounded.h = carver.take_rounded(cells * hidden_);

@@ -178,7 +178,7 @@ class CpuLayer {
   const plan::CellTraits& cell_;
   SequenceStrides x_strides_;
   Index input_, hidden_, heads_;
-  bool reverse_, packed_;
+  bool reverse_, projected_, packed_;
   Execution execution_;
   plan::CpuModel machine_ = cpu::machine();  // as it is when the layer is made
   plan::Problem problem_;

@@ -266,6 +266,13 @@ template <class Real>
 void CpuLayer<Real>::input_gradients(const BackwardPointers<Real>& call, const BackwardSpace& space, Index first,
                                      Index last, const Member& member) const {
   const Index rows = last - first;
+  if (projected_) {
+    for (Index row = first + rows * member.thread / member.team; row < first + rows * (member.thread + 1) / member.team;
+         ++row) {
+      std::copy_n(space.dwx + row * gates_stride(), input_, space.rows.dx[row]);
+    }
+    return;
+  }
   cpu::PanelProduct<Real> product;
   product.a = space.dwx;
   product.a_stride = gates_stride();
@@ -301,13 +308,19 @@ void CpuLayer<Real>::rounded_input_gradients(const BackwardPointers<Real>& call,
   if constexpr (std::is_same_v<Real, float>) {
     const Index cells = geometry_.cells(), gates = G() * hidden_;
     const std::uint16_t* dwx = space.rounded.dwx;
-    round_inputs(call, space.rounded_x);
+    if (!projected_) round_inputs(call, space.rounded_x);
     if (call.dweight_ih() != nullptr) {
       bf16_matmul<float>({gates, input_, cells}, {dwx, gates, true}, {space.rounded_x, input_},
                          {call.dweight_ih(), input_, true}, execution_);
     }
     add_column_sums(cells, gates, dwx, call.dbias_ih(), execution_.threads);
     if (!call.dx()) return;
+    if (projected_) {
+      elements_.from_bf16(cells * gates, dwx, space.dx);
+      geometry_.scatter(space.dx, input_,
+                        SequenceView<float>{call.dx().data, call.dx().row_stride, call.dx().step_stride});
+      return clear_padding(call.dx(), input_);
+    }
     // Where cells lie in dx as they do in x, the product writes them there.
     const bool in_place = !geometry_.gathered() && call.dx().row_stride == call.x().row_stride &&
                           call.dx().step_stride == call.x().step_stride;

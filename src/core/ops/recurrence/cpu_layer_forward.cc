@@ -58,7 +58,7 @@ void CpuLayer<Real>::forward_dense(const ForwardPointers<Real>& call, const Forw
   job.bias_hh = call.bias_hh() != nullptr ? call.bias_hh() : space.zeros;
   if (packed_) {
     job.packed = call.panels();
-    job.packed_input = call.panels() + input_panels_offset();
+    if (!projected_) job.packed_input = call.panels() + input_panels_offset();
   } else {
     job.weight_ih = call.weight_ih();
     job.weight_hh = call.weight_hh();

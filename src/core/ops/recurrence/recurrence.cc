@@ -127,7 +127,7 @@ class CpuPanels final : public Executable {
 /// Multiply-adds for each position of `count` products with all weights or of gradients of them.
 double products(const Recurrence& shape, int count) {
   const plan::CellTraits& cell = plan::cell_traits(shape.cell);
-  const Index fan_in = shape.input + (cell.info.scan ? 0 : shape.hidden / shape.heads);
+  const Index fan_in = (shape.projected ? 0 : shape.input) + (cell.info.scan ? 0 : shape.hidden / shape.heads);
   return count * static_cast<double>(cell.info.gates * shape.hidden) * static_cast<double>(fan_in);
 }
 
@@ -154,14 +154,16 @@ bool rounds_tape(const Recurrence& shape, const Target& target) {
 }
 
 bool takes_bf16(const Recurrence& shape, bool backward, const Target& target) {
-  if (target.device.is_cuda() || target.dtype != DType::f32 || target.has(CallFlag::step)) return false;
+  if (target.device.is_cuda() || target.dtype != DType::f32 || target.has(CallFlag::step) || shape.projected)
+    return false;
   return backward ? make_layer<float>(shape, target).takes_bf16_backward()
                   : make_forward<float>(shape, target).takes_bf16_forward();
 }
 
 bool reads_panels(const Recurrence& shape, Panels panels, const Target& target) {
   if (target.device.is_cuda()) return false;
-  if (!target.has(CallFlag::packs_each_call) || panels != Panels::forward || shape.is_scan() || target.execution.exact)
+  if (!target.has(CallFlag::packs_each_call) || panels != Panels::forward || shape.is_scan() || shape.projected ||
+      target.execution.exact)
     return true;
   return plan::packing_pays(target.steps, target.positions(), cpu::machine());
 }

@@ -15,6 +15,7 @@ struct Recurrence {
   Index heads = 1;
   bool reverse = false;
   Bias bias = Bias::both;  ///< Which biases there are.
+  bool projected = false;  ///< Dense cells: x is W x, [B, T, G*H], and weight_ih is absent.
 
   // How its tensors lie. dx lies like x, and dy like y, unless said otherwise; y may be a part of wider rows.
   SequenceStrides x_strides = {}, y_strides = {}, dx_strides = {}, dy_strides = {};

@@ -337,6 +337,7 @@ void ForwardSteps(const DenseForward<RealOf<Panel>>& job, const DensePart& part)
   };
   const Panel* const second_panels = second(panels, job.mixed);
   const Panel* const second_input_panels = second(input_panels, job.input);
+  const bool given = job.wx != nullptr && input_panels == nullptr;  // x holds the input product
   const Index steps = std::min(job.plan.length[part.slot_begin], job.step_end);
   RowPlace<Real>* const places = job.places + part.member * job.plan.rows;
   GateGroup<Panel> group = GroupOf<Panel, Cell, 0, first, width>(nullptr, panels, input_panels);
@@ -349,16 +350,22 @@ void ForwardSteps(const DenseForward<RealOf<Panel>>& job, const DensePart& part)
   for (Index step = job.step_begin; step < steps; ++step) {
     while (job.plan.length[slot_end - 1] <= step) --slot_end;
     if constexpr (RoundsOperands<Panel>) {
-      if (job.step_of_piece(step) == 0) RoundPiece<Panel>(job, part, step, std::min(step + job.piece, steps));
+      if (!given && job.step_of_piece(step) == 0) {
+        RoundPiece<Panel>(job, part, step, std::min(step + job.piece, steps));
+      }
     }
     if (job.wx != nullptr && job.step_of_piece(step) == 0) {
       const Index end = std::min(step + job.piece, steps);
-      use.set_rows((part.slot_end - part.slot_begin) * (end - step));
-      InputProduct<Panel, first, width>(job, 0, input_panels, part, step, end);
-      if constexpr (Cell::phases == 2) {
-        InputProduct<Panel, Cell::gates - first, width>(job, first, second_input_panels, part, step, end);
+      if (given) {
+        GivenProduct<Cell, width>(job, part, step, end);
+      } else {
+        use.set_rows((part.slot_end - part.slot_begin) * (end - step));
+        InputProduct<Panel, first, width>(job, 0, input_panels, part, step, end);
+        if constexpr (Cell::phases == 2) {
+          InputProduct<Panel, Cell::gates - first, width>(job, first, second_input_panels, part, step, end);
+        }
+        use.set_rows(part.slot_end - part.slot_begin);
       }
-      use.set_rows(part.slot_end - part.slot_begin);
     }
     PlaceRows<Panel, Cell>(job, part, slot_end, step, places);
     group.operand = StateOperand<Panel>(job, step);

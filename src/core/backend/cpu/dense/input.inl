@@ -115,6 +115,29 @@ void InputProduct(const DenseForward<RealOf<Panel>>& job, Index first_gate, cons
   }
 }
 
+/// Brings the units of a part of steps [begin, end), with their bias, from x, which holds their input product.
+template <class Cell, int width, class Real>
+void GivenProduct(const DenseForward<Real>& job, const DensePart& part, Index begin, Index end) {
+  using L = Lanes<Real>;
+  constexpr Index units = width * L::lanes;
+  const Index head_size = job.hidden / job.heads, blocks_per_head = (head_size + units - 1) / units;
+  for (Index slot = part.slot_begin; slot < part.slot_end; ++slot) {
+    for (Index step = begin; step < std::min(end, job.plan.length[slot]); ++step) {
+      const Real* const from = job.x + job.x_map.at(job.plan.row_of[slot], job.plan.time(slot, step));
+      Real* const to = job.wx + job.wx_row(slot, step) * job.wx_stride;
+      for (Index block = part.block_begin; block < part.block_end; ++block) {
+        const Index first = block % blocks_per_head * units, head = block / blocks_per_head * head_size;
+        for (Index unit = first; unit < std::min(first + units, head_size); unit += L::lanes) {
+          const Index count = std::min<Index>(L::lanes, head_size - unit);
+          for (Index at = head + unit; at < Cell::gates * job.hidden; at += job.hidden) {
+            L::store(L::load(from + at, count) + L::load(job.bias_ih + at, count), to + at, count);
+          }
+        }
+      }
+    }
+  }
+}
+
 /// The panels of weight_ih, cut into the same blocks: all inputs of a block's units.
 template <class Panel, class Cell>
 std::size_t DenseInputPanels(Index input, Index hidden, Index heads) {
