@@ -242,7 +242,7 @@ _ELSEWHERE = {
     "expansion_factor": "hidden_size, and a torch.nn.Linear behind the layer",
     "export_for_deployment": "penstock.torch.export_files(model, inputs, folder)",
     "extract_scan_params": 'cell.forward(x, mode="scan") without them, or penstock.scan(a, b) with yours',
-    "flashrnn": 'penstock.Recurrent("lstm", ...) or penstock.torch.LSTM(num_heads=...)',
+    "flashrnn": 'penstock.torch.recurrence(wx, weight_hh, bias) or penstock.torch.LSTM(num_heads=...)',
     "from_native_weights": "penstock.interchange.from_haste(tensors)",
     "function": "the name of the cell or class, such as penstock.torch.GRU(num_heads=...)",
     "get_weights": "layer.state_dict() or penstock.interchange.to_keras(weights)",

@@ -21,6 +21,7 @@ from ._export import export_files
 from ._initial import initialise
 from ._model import SequenceModel
 from ._modules import GRU, LSTM, RNN, SLSTM, MinGRU, MinLSTM, Recurrent
+from ._recurrence import recurrence
 from ._regularise import regularise
 from ._scan import log_scan, scan
 from ._session import Session
@@ -50,6 +51,7 @@ __all__ = [
     "initialise",
     "library_path",
     "log_scan",
+    "recurrence",
     "regularise",
     "release_memory",
     "scan",

@@ -103,7 +103,10 @@ def _layer(cell, x, weights, state, valid, reset, reverse, kept, loop, scan, aro
         step_of_cell = reference.CELLS[cell][0]
     else:
         step_of_cell = custom_step(cell, learnt, heads)
-    wx = functional.linear(x, weight_ih, bias_ih)
+    if weight_ih.shape[1] == 0:  # x is W x
+        wx = x if bias_ih is None else x + bias_ih
+    else:
+        wx = functional.linear(x, weight_ih, bias_ih)
     if scans and scan is not None:
         a, b = terms_of(cell, wx, learnt)
         if around is not None:

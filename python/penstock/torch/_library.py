@@ -55,11 +55,13 @@ TYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3
 def tape_bytes(cell, x, weights, lengths, reset, hidden, scans, layers, bidirectional, batch_first, every_state):
     """Returns the bytes of the tape of a forward pass, computed from shapes.
 
-    Returns None if a shape is unknown or the device does not exist here.
+    Returns None if a shape is unknown, if x is W x, or if the device does not exist here.
     """
     rows, steps = x.shape[0 if batch_first else 1], x.shape[1 if batch_first else 0]
     numbers = (x.shape[-1], hidden, rows, steps)
     if not all(type(n) is int for n in numbers) or x.device.type not in ("cpu", "cuda", "meta"):
+        return None
+    if weights[0].shape[1] == 0:  # x is W x, which CallNumbers does not say
         return None
     each = len(weights) // (layers * (2 if bidirectional else 1))
     form = CallNumbers(

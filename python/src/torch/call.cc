@@ -131,6 +131,7 @@ void RecurrentCall::validate() {
   check(!packed || packed->total() == x.size(0), "batch_sizes must add up to the ", x.size(0), " positions of x");
   check(steps > 0 || rows == 0, "Expected sequence length to be larger than 0 in RNN");
   spec.input_size = x.size(-1);
+  spec.projected_input = !weights.empty() && weights[0].dim() == 2 && weights[0].size(1) == 0 && spec.input_size > 0;
   validate_weights(cell);
   check(!every_state || states > 1, "every_state is for cells with more states than the output, not for ", spec.cell);
   validate_state();
@@ -154,11 +155,13 @@ void RecurrentCall::validate_weights(const CellInfo& cell) {
   spec.heads = !cell.scan && weights[1].dim() == 3 ? weights[1].size(0) : 1;
   check(spec.heads > 0 && spec.hidden_size % spec.heads == 0, "heads must divide the hidden size");
   const Index gates = weights[0].size(0);
+  check(!spec.projected_input || spec.input_size == gates, "wx must have the ", gates, " values of all gates, not ",
+        spec.input_size);
   for (Index i = 0; i < count; ++i) {
     const Index layer = i / each / spec.directions(), kind = i % each;
     Sizes expected{gates};
     if (kind == matrices) expected = {gates + learnt_vectors(spec.cell) * spec.hidden_size};
-    if (kind == 0) expected = {gates, layer == 0 ? spec.input_size : spec.output_size()};
+    if (kind == 0) expected = {gates, layer > 0 ? spec.output_size() : spec.projected_input ? 0 : spec.input_size};
     if (kind == 1 && !cell.scan) expected = {gates, spec.hidden_size};
     if (kind == 1 && spec.heads > 1) expected = {spec.heads, gates / spec.heads, spec.hidden_size / spec.heads};
     const TorchTensor& weight = weights[static_cast<std::size_t>(i)];

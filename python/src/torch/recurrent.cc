@@ -113,8 +113,10 @@ class ProgramCall {
     arguments.tape = Tape::find(kept, program->tape_bytes());
     program->backward(context_, arguments);
     if (dx != nullptr) *dx = result(std::move(din));
+    if (call_.spec.projected_input)
+      dweights.push_back(call_.weights[0].empty({call_.weights[0].size(0), 0}, call_.weights[0].dtype()));
     for (std::size_t i = 0; i < gradients.size(); ++i)
-      dweights.push_back(std::move(gradients[i]).to(call_.weights[i].dtype()));
+      dweights.push_back(std::move(gradients[i]).to(call_.weights[i + first_weight()].dtype()));
   }
 
  private:
@@ -128,13 +130,16 @@ class ProgramCall {
     return Tape::settled(tape, bytes);
   }
 
+  /// Returns the number of weights that stand before those of the program: a weight_ih without columns.
+  std::size_t first_weight() const { return call_.spec.projected_input ? 1 : 0; }
+
   void take_weights() {
     const std::int32_t given = call_.weights.front().dtype();
     // Weights have the type of the sequences or float32.
     const std::int32_t type = given == type_ || type_ == shim().float64 ? type_ : shim().float32;
     form_.weights = dtype_of(type);
-    for (const TorchTensor& weight : call_.weights) {
-      weights_.push_back(weight.to(type).contiguous());
+    for (std::size_t i = first_weight(); i < call_.weights.size(); ++i) {
+      weights_.push_back(call_.weights[i].to(type).contiguous());
       if (call_.x.is_cuda() && reinterpret_cast<std::uintptr_t>(weights_.back().address()) % 16 != 0) {
         weights_.back() = weights_.back().clone();
       }
