@@ -274,7 +274,8 @@ int run(const std::vector<std::string>& cases) {
   Stream stream(device);
   Clock clock(stream);
   fmt::print(
-      "{}\n\n| cell, storage, B, T, heads, D | forward ms | forward that keeps a tape | backward, the steps | forward + "
+      "{}\n\n| cell, storage, B, T, heads, D | forward ms | forward that keeps a tape | backward, the steps | forward "
+      "+ "
       "backward | error of y | of dwx | rows of a block, registers |\n|---|---|---|---|---|---|---|---|\n",
       device.model().name);
   return measure_each(cases, [&](const std::string& text) { return measure(text, stream, clock); }) ? 0 : 1;

@@ -6,9 +6,10 @@
   X(adamw, AdamW)              \
   X(sgd, Sgd)
 
-// A rule updates a value and its moments by the gradient; V is float, or a vector of floats. `args` has the coefficients
-// of the run, `state` the factors of the step (StepState); `keep` is the fraction of the value that weight decay keeps.
-// With one moment, `second` is not read. No product is fused with a sum, so that every instruction set has the same bits.
+// A rule updates a value and its moments by the gradient; V is float, or a vector of floats. `args` has the
+// coefficients of the run, `state` the factors of the step (StepState); `keep` is the fraction of the value that weight
+// decay keeps. With one moment, `second` is not read. No product is fused with a sum, so that every instruction set has
+// the same bits.
 
 /// Loshchilov and Hutter 2019.
 struct AdamW {

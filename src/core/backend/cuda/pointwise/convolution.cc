@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "backend/cuda/pointwise/arguments.h"
-#include "base/training_step.h"
 #include "base/check.h"
+#include "base/training_step.h"
 
 namespace penstock::cuda {
 namespace {

@@ -1,8 +1,8 @@
 #include "backend/cuda/pointwise/copy.h"
 
 #include "backend/cuda/pointwise/arguments.h"
-#include "base/training_step.h"
 #include "base/check.h"
+#include "base/training_step.h"
 
 namespace penstock::cuda {
 namespace {

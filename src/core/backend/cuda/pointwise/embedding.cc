@@ -3,9 +3,9 @@
 #include <bit>
 
 #include "backend/cuda/pointwise/arguments.h"
-#include "base/training_step.h"
 #include "backend/cuda/runtime/driver.h"
 #include "base/check.h"
+#include "base/training_step.h"
 
 namespace penstock::cuda {
 namespace {

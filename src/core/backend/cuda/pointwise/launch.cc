@@ -4,8 +4,8 @@
 #include <limits>
 
 #include "backend/cuda/pointwise/arguments.h"
-#include "base/training_step.h"
 #include "base/check.h"
+#include "base/training_step.h"
 
 namespace penstock::cuda {
 namespace {

@@ -2,8 +2,8 @@
 
 #include "backend/cuda/pointwise/arguments.h"
 #include "backend/cuda/pointwise/dropout_fill.h"
-#include "base/training_step.h"
 #include "base/check.h"
+#include "base/training_step.h"
 
 namespace penstock::cuda {
 namespace {

@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "backend/cuda/pointwise/arguments.h"
-#include "base/training_step.h"
 #include "base/check.h"
+#include "base/training_step.h"
 
 namespace penstock::cuda {
 namespace {

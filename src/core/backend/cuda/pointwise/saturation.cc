@@ -1,8 +1,8 @@
 #include "backend/cuda/pointwise/saturation.h"
 
 #include "backend/cuda/pointwise/arguments.h"
-#include "base/training_step.h"
 #include "backend/cuda/runtime/driver.h"
+#include "base/training_step.h"
 
 namespace penstock::cuda {
 KernelSource saturation_source(plan::Storage storage) {

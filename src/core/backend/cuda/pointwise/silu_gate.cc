@@ -1,8 +1,8 @@
 #include "backend/cuda/pointwise/silu_gate.h"
 
 #include "backend/cuda/pointwise/arguments.h"
-#include "base/training_step.h"
 #include "base/check.h"
+#include "base/training_step.h"
 
 namespace penstock::cuda {
 namespace {

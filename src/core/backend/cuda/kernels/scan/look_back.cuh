@@ -3,8 +3,8 @@
 // soon as its loads have arrived, and the state that leaves the chunk once it knows the one that entered. A block that
 // waits looks back over the nearest `kWindow` chunks: the latest state there, carried through the effects after it.
 //
-// The state that leaves a chunk is always gain * state + offset of that chunk, whichever block computes it, so results do not
-// depend on how far back a block had to look.
+// The state that leaves a chunk is always gain * state + offset of that chunk, whichever block computes it, so results
+// do not depend on how far back a block had to look.
 
 #include "backend/cuda/kernels/scan/chain.cuh"
 
