@@ -108,28 +108,24 @@ TEST_P(ElementKernelsOf, GradientsOfNormsAreThoseOfDoubles) {
 
 // The values of a step are those of these operations, one by one, so weights do not depend on the instruction set here.
 TEST_P(ElementKernelsOf, AdamIsTheSameToTheLastBit) {
-  const AdamStep step{.gradient_factor = 0.37f,
-                      .beta1 = 0.9f,
-                      .rest1 = 0.1f,
-                      .beta2 = 0.99f,
-                      .rest2 = 0.01f,
-                      .keep = 0.999f,
-                      .rate = 0.003f,
-                      .root_correction = 1.7f,
-                      .epsilon = 1e-8f};
+  const OptimizerCoefficients args{.beta1 = 0.9f, .rest1 = 0.1f, .beta2 = 0.99f, .rest2 = 0.01f, .epsilon = 1e-8f};
+  StepState state{};
+  state.gradient_factor = 0.37f, state.rate = 0.003f, state.root_correction = 1.7f;
+  constexpr float keep = 0.999f;
   for (const Index n : kLengths) {
     const std::vector<float> gradients = normals(n);
     std::vector<float> values = normals(n), first = normals(n), second = normals(n);
     for (float& v : second) v = std::abs(v);
     std::vector<float> wanted = values, m = first, v = second;
     for (std::size_t i = 0; i < values.size(); ++i) {
-      const float g = gradients[i] * step.gradient_factor;
-      m[i] = step.beta1 * m[i] + step.rest1 * g;
-      v[i] = step.beta2 * v[i] + step.rest2 * g * g;
-      wanted[i] = step.keep * wanted[i] - step.rate * m[i] / (std::sqrt(v[i]) * step.root_correction + step.epsilon);
+      const float g = gradients[i] * state.gradient_factor;
+      m[i] = args.beta1 * m[i] + args.rest1 * g;
+      v[i] = args.beta2 * v[i] + args.rest2 * g * g;
+      wanted[i] = keep * wanted[i] - state.rate * m[i] / (std::sqrt(v[i]) * state.root_correction + args.epsilon);
     }
     for (auto* store : {&values, &first, &second, &wanted, &m, &v}) store->push_back(-7.0f);
-    element_kernels<float>().adam(step, n, gradients.data(), values.data(), first.data(), second.data());
+    element_kernels<float>().update(OptimizerKind::adamw)(args, state, keep, n, gradients.data(), values.data(),
+                                                          first.data(), second.data());
     EXPECT_EQ(values, wanted) << n;
     EXPECT_EQ(first, m) << n;
     EXPECT_EQ(second, v) << n;
