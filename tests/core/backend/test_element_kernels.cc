@@ -107,28 +107,36 @@ TEST_P(ElementKernelsOf, GradientsOfNormsAreThoseOfDoubles) {
 }
 
 // The values of a step are those of these operations, one by one, so weights do not depend on the instruction set here.
-TEST_P(ElementKernelsOf, AdamIsTheSameToTheLastBit) {
+TEST_P(ElementKernelsOf, OptimisersAreTheSameToTheLastBit) {
   const OptimizerCoefficients args{.beta1 = 0.9f, .rest1 = 0.1f, .beta2 = 0.99f, .rest2 = 0.01f, .epsilon = 1e-8f};
   StepState state{};
   state.gradient_factor = 0.37f, state.rate = 0.003f, state.root_correction = 1.7f;
   constexpr float keep = 0.999f;
-  for (const Index n : kLengths) {
-    const std::vector<float> gradients = normals(n);
-    std::vector<float> values = normals(n), first = normals(n), second = normals(n);
-    for (float& v : second) v = std::abs(v);
-    std::vector<float> wanted = values, m = first, v = second;
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      const float g = gradients[i] * state.gradient_factor;
-      m[i] = args.beta1 * m[i] + args.rest1 * g;
-      v[i] = args.beta2 * v[i] + args.rest2 * g * g;
-      wanted[i] = keep * wanted[i] - state.rate * m[i] / (std::sqrt(v[i]) * state.root_correction + args.epsilon);
+  for (const OptimizerKind kind : {OptimizerKind::adamw, OptimizerKind::sgd}) {
+    for (const Index n : kLengths) {
+      const std::vector<float> gradients = normals(n);
+      std::vector<float> values = normals(n), first = normals(n), second = normals(n);
+      for (float& v : second) v = std::abs(v);
+      std::vector<float> wanted = values, m = first, v = second;
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        const float g = gradients[i] * state.gradient_factor;
+        if (kind == OptimizerKind::adamw) {
+          m[i] = args.beta1 * m[i] + args.rest1 * g;
+          v[i] = args.beta2 * v[i] + args.rest2 * g * g;
+          const float root = std::sqrt(v[i]) * state.root_correction + args.epsilon;
+          wanted[i] = keep * wanted[i] - state.rate * m[i] / root;
+        } else {
+          m[i] = args.beta1 * m[i] + g;
+          wanted[i] = keep * wanted[i] - state.rate * m[i];
+        }
+      }
+      for (auto* store : {&values, &first, &second, &wanted, &m, &v}) store->push_back(-7.0f);
+      element_kernels<float>().update(kind)(args, state, keep, n, gradients.data(), values.data(), first.data(),
+                                            second.data());
+      EXPECT_EQ(values, wanted) << n;
+      EXPECT_EQ(first, m) << n;
+      EXPECT_EQ(second, v) << n;
     }
-    for (auto* store : {&values, &first, &second, &wanted, &m, &v}) store->push_back(-7.0f);
-    element_kernels<float>().update(OptimizerKind::adamw)(args, state, keep, n, gradients.data(), values.data(),
-                                                          first.data(), second.data());
-    EXPECT_EQ(values, wanted) << n;
-    EXPECT_EQ(first, m) << n;
-    EXPECT_EQ(second, v) << n;
   }
 }
 
