@@ -133,7 +133,7 @@ TEST(DiskCache, IgnoresFilesThatOthersCanWrite) {
   std::filesystem::create_symlink(path, folder.path("link.cubin"));
   EXPECT_FALSE(cache.get("link").has_value());
   ASSERT_EQ(::mkfifo(folder.path("fifo.cubin").c_str(), 0600), 0);
-  EXPECT_THAT(refused(cache, "fifo"), HasSubstr("no regular file"));
+  EXPECT_THAT(refused(cache, "fifo"), HasSubstr("not a regular file"));
   if (::geteuid() != 0) GTEST_SKIP() << "only root can give a file away";
   ASSERT_EQ(::chown(path.c_str(), 65534, 65534), 0);
   EXPECT_THAT(refused(cache, "name"), HasSubstr("it belongs to another user (number 65534)"));
