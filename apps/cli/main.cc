@@ -28,7 +28,7 @@ constexpr const char* examples =
     "  penstock train sensors.csv --output sensors.safetensors\n"
     "  tail -n +1 -f sensors.csv | penstock stream sensors.safetensors\n"
     "\n"
-    "'penstock COMMAND --help' shows the options of a command and more examples.\n"
+    "'penstock COMMAND --help' shows a command's options and more examples.\n"
     "\n"
     "Exit status:\n"
     "  0      success\n"

@@ -34,7 +34,7 @@ UNSORTED = (
     "--group separates them"
 )
 UNDATED = (
-    "no column says when a row was: each row is read as the step behind the row before; if the rows are no series, "
+    "no column says when a row was: each row is read as the step behind the row before; if the rows are not a series, "
     "--label-column reads labels of sequences; if they are, --as series says so"
 )
 TS = "@problemName T\n@timeStamps false\n@data\n" + "".join(

@@ -114,7 +114,7 @@ def flowers(rows=150, index=False):
     )
 
 
-NO_SERIES = ("read   no column says when a row was: each row is read as the step behind the row before; if the rows are no "
+NO_SERIES = ("read   no column says when a row was: each row is read as the step behind the row before; if the rows are not a "
              "series, --label-column reads labels of sequences; if they are, --as series says so\n")  # fmt: skip
 
 

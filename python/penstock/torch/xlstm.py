@@ -8,12 +8,13 @@ and step by step. Parameters, checkpoints and results stay as they are.
 """
 
 import importlib
+from typing import Any
 
 import torch
 
 from ._recurrence import recurrence
 
-_original = {}  # what patch() replaced, by (class, name)
+_original: dict[tuple[type, str], Any] = {}  # what patch() replaced, by (class, name)
 
 
 def _package():
