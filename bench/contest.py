@@ -18,7 +18,7 @@ import time
 import traceback
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent / "contest"))
+sys.path[:0] = [str(Path(__file__).resolve().parent / folder) for folder in ("contest", "layers")]
 
 
 def arguments():

@@ -80,42 +80,18 @@ def of_jax(cell, layer, x, dy, kind="f32"):
     if (on == "cpu") != (x.device.type == "cpu"):
         return []
     import jax.numpy as jnp
+    import jax_layers
 
     precision = jax.lax.Precision.HIGHEST if kind == "f32" else jax.lax.Precision.HIGH
     weights = {name: jnp.asarray(value.detach().cpu().numpy()) for name, value in layer.state_dict().items()}
     given, dy = (jnp.asarray(array.cpu().numpy()) for array in (x, dy))
-    hidden = layer.hidden_size
-
-    def product(a, matrix):
-        return jnp.matmul(a, matrix.T, precision=precision)
 
     def by_scan(x, w):
-        wx = product(x, w["weight_ih_l0"]) + w["bias_ih_l0"]
-
-        def step(state, wx):
-            r = product(state[0], w["weight_hh_l0"]) + w["bias_hh_l0"]
-            a, b = jnp.split(wx, len(wx[0]) // hidden, -1), jnp.split(r, len(wx[0]) // hidden, -1)
-            if cell == "GRU":
-                reset, update = jax.nn.sigmoid(a[0] + b[0]), jax.nn.sigmoid(a[1] + b[1])
-                state = ((1 - update) * jnp.tanh(a[2] + reset * b[2]) + update * state[0],)
-            else:
-                i, f, o = (jax.nn.sigmoid(a[k] + b[k]) for k in (0, 1, 3))
-                c = f * state[1] + i * jnp.tanh(a[2] + b[2])
-                state = (o * jnp.tanh(c), c)
-            return state, state[0]
-
-        zeros = (jnp.zeros((x.shape[0], hidden)),) * (1 if cell == "GRU" else 2)
-        return jax.lax.scan(step, zeros, wx.swapaxes(0, 1))[1].swapaxes(0, 1)
+        with jax.default_matmul_precision(precision.name.lower()):
+            return jax_layers.by_scan(cell.lower(), x, w)
 
     def by_cudnn(x, w):
-        from jax.experimental import rnn
-
-        names = "weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0"
-        flat = jnp.concatenate([w[name].ravel() for name in names])
-        zeros = jnp.zeros((1, x.shape[0], hidden))
-        lengths = jnp.full((x.shape[0],), x.shape[1], jnp.int32)
-        sizes = layer.input_size, hidden, 1, 0.0, False
-        return rnn.lstm(x, zeros, zeros, flat, lengths, *sizes, (precision, precision))[0]
+        return jax_layers.by_cudnn(cell.lower(), x, w, (precision, precision))
 
     def read(array):
         import numpy as np

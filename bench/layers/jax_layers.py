@@ -73,8 +73,8 @@ def by_penstock(cell, x, weights):
     return pj.recurrent(x, weights, cell=cell)[0]
 
 
-def by_cudnn(cell, x, weights):
-    """JAX's LSTM by cuDNN, which takes its weights as one array."""
+def by_cudnn(cell, x, weights, *precision):
+    """JAX's LSTM by cuDNN, which takes its weights as one array. `precision`: of jax.experimental.rnn.lstm()."""
     from jax.experimental import rnn
 
     rows, steps, inputs = x.shape
@@ -82,7 +82,7 @@ def by_cudnn(cell, x, weights):
     names = ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0")
     flat = jnp.concatenate([weights[name].ravel() for name in names])
     zeros, lengths = jnp.zeros((1, rows, hidden)), jnp.full(rows, steps)
-    return rnn.lstm(x, zeros, zeros, flat, lengths, inputs, hidden, 1, 0.0, False)[0]
+    return rnn.lstm(x, zeros, zeros, flat, lengths, inputs, hidden, 1, 0.0, False, *precision)[0]
 
 
 def passes(layer, cell):
