@@ -240,21 +240,22 @@ class ScanForm:
         return [(inputs[0].shape, inputs[0].dtype), ((rows, channels), state_type(inputs[0].dtype))]
 
     def run(self, target, results, arrays, backward, platform):
-        arrays, _ = clipped(self, stored(arrays, platform, ()), platform)
+        """Calls a handler. Returns its outputs, and which rows have impossible lengths, as clipped()."""
+        arrays, impossible = clipped(self, stored(arrays, platform, ()), platform)
         a = arrays[0]
         numbers = np.array([*dataclasses.astuple(self), *a.shape, TYPES[a.dtype.name]], np.int64)
         workspace = None if platform == "cpu" else max(scan_bytes(numbers, backward, gpu) for gpu in gpus())
         wide = [(shape, a.dtype if dtype == "bfloat16" or dtype == "float16" else dtype) for shape, dtype in results]
         found = call(target, wide, arrays, {"numbers": numbers}, workspace)
-        return [array.astype(dtype) for array, (_, dtype) in zip(found, results)]
+        return [array.astype(dtype) for array, (_, dtype) in zip(found, results)], impossible
 
     def forward(self, inputs, training, platform):
-        found = self.run(self.target, self.results(inputs, training), inputs, False, platform)
-        return marked(found, self.output_axes, clipped(self, inputs, platform)[1])
+        found, impossible = self.run(self.target, self.results(inputs, training), inputs, False, platform)
+        return marked(found, self.output_axes, impossible)
 
     def backward(self, inputs, saved, cotangents, wanted, platform):
         results = [(value.shape, value.dtype) for value in inputs[: self.floats]]
-        found = self.run(f"{self.target}_backward", results, [*inputs, *saved, *cotangents], True, platform)
+        found, _ = self.run(f"{self.target}_backward", results, [*inputs, *saved, *cotangents], True, platform)
         return [found[i] for i in wanted]
 
     def plain(self, *inputs):

@@ -34,7 +34,7 @@ struct MetadataExtension {
   Metadata* metadata;
 };
 constexpr std::int32_t kMetadataExtension = 1;
-/// Of Metadata::traits: a call always launches the same kernels, so a CUDA graph can record it.
+/// Flag of Metadata::traits: each call launches the same kernels, so a CUDA graph can record it.
 constexpr std::uint32_t kCommandBufferCompatible = 1;
 
 struct Error;  // XLA's own

@@ -22,10 +22,10 @@ constexpr Op ops[] = {
     // x is [B, T, I] with batch_first, otherwise [T, B, I]; with batch_sizes it is [total, I], in the order of a
     // PackedSequence. With lengths and batch_sizes, x is [total, I] row after row: lengths are the row offsets [B + 1],
     // and batch_sizes [1] is a bound of the steps of a row. weights has weight_ih, weight_hh, bias_ih, bias_hh per
-    // layer and direction, as far as the cell
-    // and the model have them. state is [S, layers * directions, B, H], lengths int64 [B], reset bool [B, T] or with
-    // batch_sizes [total]. With every_state, states has the layout of y with directions * (S - 1) * H channels: all
-    // states of the last layer except the output.
+    // layer and direction, as far as the cell and the model have them; a weight_ih [G * H, 0] says that x is W x. state
+    // is [S, layers * directions, B, H], lengths int64 [B], reset bool [B, T] or with batch_sizes [total]. With
+    // every_state, states has the layout of y with directions * (S - 1) * H channels: all states of the last layer
+    // except the output.
     {recurrent,
      "recurrent(Tensor x, Tensor[] weights, Tensor? state, Tensor? lengths, Tensor? batch_sizes, Tensor? reset, "
      "str cell, int layers, bool bidirectional, bool batch_first, bool keep_tape, bool every_state) "

@@ -155,8 +155,8 @@ class ProgramCall {
       batch_.cu_seqlens = cu_seqlens_.data<Index>();
       batch_.by_steps = call_.packed->is_by_steps() && !call_.x.is_cuda();
       form_.positions = call_.packed->total();
-      const bool falls = call_.packed->is_by_steps() && call_.x.is_cuda();
-      form_.flags.set(CallFlag::sorted, falls && !find_cell(call_.spec.cell).scan);
+      const bool is_sorted = call_.packed->is_by_steps() && call_.x.is_cuda();
+      form_.flags.set(CallFlag::sorted, is_sorted && !find_cell(call_.spec.cell).scan);
       if (form_.has(CallFlag::sorted)) batch_.batch_sizes = call_.packed->sizes();
     }
     if (call_.lengths && !call_.packed) {

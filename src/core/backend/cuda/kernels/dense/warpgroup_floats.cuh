@@ -8,7 +8,7 @@ template <class Of>
 struct HalfOf<Of, 4> {
   using Type = F16;
 };
-/// What is multiplied: the storage or, of floats, F16, two of which have 22 bits.
+/// Type of the factors: the storage. For floats it is F16, and two of them hold 22 bits.
 using Half = HalfOf<Storage, kBytes>::Type;
 
 /// Units of an access of 16 bytes, and accesses to 8 units.
