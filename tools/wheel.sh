@@ -10,14 +10,12 @@ build=${2:-}
 
 options=()
 if [[ -n $build ]]; then
-  # It would be taken instead of the one that built the folder, whose records it may not read: all would be built again.
-  if "$python" -c 'import ninja' 2>/dev/null; then
-    echo "tools/wheel.sh: $python has a ninja of its own, which cannot go on in $build: pip uninstall ninja" >&2
-    exit 2
-  fi
+  # The program that built the folder goes on. Another of Python's packages could not read its records and would build all again.
+  make_program=$(sed -n 's/^CMAKE_MAKE_PROGRAM:[A-Z]*=//p' "$build/CMakeCache.txt" 2>/dev/null || true)
   # What is cached there stays: tests that vanish from the build would be compiled again.
   tests=$(sed -n 's/^PENSTOCK_TESTS:BOOL=//p' "$build/CMakeCache.txt" 2>/dev/null || true)
-  options=(-C build-dir="$build" -C cmake.define.PENSTOCK_TESTS="${tests:-OFF}")
+  options=(-C build-dir="$build" -C cmake.define.PENSTOCK_TESTS="${tests:-OFF}"
+           ${make_program:+-C cmake.define.CMAKE_MAKE_PROGRAM="$make_program"})
 fi
 raw=$(mktemp -d)
 trap 'rm -rf "$raw"' EXIT
