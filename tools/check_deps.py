@@ -28,10 +28,11 @@ HOUSES = {
         "custom": ["cells"],
         "plan": ["custom", "csp"],
         "backend": ["plan"],
+        "network": ["backend"],
         "ops": ["backend"],
         "graph": ["ops"],
         "nn": ["graph"],
-        "io": ["nn"],
+        "io": ["nn", "network"],
         "stream": ["nn"],
     },
     "fit": {
@@ -79,7 +80,7 @@ DOORS = {"ops/cuda/ops.h", "ops/cuda/common.h"}
 THIRD_PARTY = {
     "fmt/": {*BELOW, "bench", "apps"},
     "omp.h": {"base", "ops", "bench"},  # ops: oneDNN takes its number of threads from OpenMP
-    "hwy/": {"backend"},
+    "hwy/": {"backend", "network"},
     "oneapi/": {"backend", "ops", "bench"},
     "dnnl": {"backend", "ops", "bench"},
     "xxhash.h": {"backend", "io"},

@@ -1,0 +1,94 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "penstock/types.h"
+
+/// Networks of any structure as data, such as published models: nodes over tensors of any shape.
+///
+/// A Network is plain data that was checked when it was read. Its operators are those of ONNX in the form of their
+/// newest version (opset 24), whatever the file had: axes, pads and sizes are inputs, not attributes. In addition:
+///
+///     Recurrent  a layer of a cell, instead of LSTM, GRU and RNN (see RecurrentRead)
+///
+/// Prepared for the shapes of its inputs (program.h), it has fixed shapes and planned memory, and runs.
+namespace penstock::network {
+
+/// Type of a tensor's elements.
+enum class Type : std::uint8_t { f32, f64, i8, u8, i32, i64, boolean };
+
+/// Extents of a tensor; empty: a scalar. In a Network, -1 is an extent that the caller chooses.
+using Shape = std::vector<Index>;
+
+/// A tensor with its elements, row-major.
+struct Constant {
+  Type type = Type::f32;
+  Shape shape;
+  /// Little-endian, aligned to 64 bytes unless they lie in a file in memory. `owner` keeps them alive.
+  std::span<const std::byte> bytes;
+  std::shared_ptr<const void> owner = {};
+};
+
+/// A value that nodes read and at most one node writes.
+struct Value {
+  std::string name;
+  Type type = Type::f32;
+  Shape shape = {};                    ///< Of inputs. That of other values follows when the network is prepared.
+  std::vector<std::string> axes = {};  ///< Of inputs: names of extents; equal names have equal extents. Empty: none.
+  int constant = -1;                   ///< Its number in Network::constants; -1: not a constant.
+};
+
+struct Network;
+
+struct Attribute {
+  std::string name;
+  std::vector<Index> integers = {};  ///< Also of a single integer.
+  std::vector<float> numbers = {};
+  std::string text = {};
+};
+
+struct Node {
+  std::string op;               ///< "Conv"
+  std::string name;             ///< For messages: as in the file.
+  std::vector<int> reads = {};  ///< Numbers of values; -1: absent.
+  std::vector<int> writes = {};
+  std::vector<Attribute> attributes = {};
+  /// Branches of If (then, else); the body of Loop and Scan. A body sees only its inputs: those of the operator, then
+  /// the values that it captures, which follow the operator's own in `reads`.
+  std::vector<Network> bodies = {};
+
+  const Attribute* find(std::string_view attribute) const;
+};
+
+/// What a Recurrent node reads. Attributes: "cell", a built-in cell's name or a custom cell as JSON; "direction"
+/// (forward, reverse, bidirectional); "heads". Weights are those of a layer of Penstock, a direction after the other.
+/// Writes: y [T, B, directions * H], then the last value of each state [directions, B, H].
+enum RecurrentRead : int {
+  kRecurrentX,           ///< [T, B, I]
+  kRecurrentWeightIh,    ///< [directions, G * H, I]
+  kRecurrentWeightHh,    ///< [directions, G * H, H / heads], absent for scan cells
+  kRecurrentBiasIh,      ///< [directions, G * H], or absent
+  kRecurrentBiasHh,      ///< [directions, G * H], or absent
+  kRecurrentFirstState,  ///< [directions, B, H] for each state, or absent: zero
+};
+
+/// An input whose next value is an output: h and c of a cell, the last samples of a convolution.
+struct State {
+  int input = 0, output = 0;  ///< Positions in Network::inputs and Network::outputs.
+};
+
+struct Network {
+  std::vector<Value> values;
+  std::vector<Constant> constants;
+  std::vector<Node> nodes;  ///< In an order in which they can run.
+  std::vector<int> inputs, outputs;
+  std::vector<State> states = {};
+};
+
+}  // namespace penstock::network
