@@ -226,6 +226,7 @@ _ELSEWHERE = {
     "Bidirectional": 'penstock.Recurrent(..., direction="bidirectional") or penstock.torch.LSTM(bidirectional=True)',
     "CUDA_AVAILABLE": "penstock.cuda.is_available()",
     "FlashRNNConfig": "penstock.torch.LSTM(num_heads=...), where a planner chooses the kernel",
+    "Elman": "penstock.torch.RNN",
     "IndRNN": 'penstock.torch.Recurrent("elman-relu", I, H, num_heads=H)',
     "LayerNormGRU": "penstock.torch.GRU, or penstock.cell(...) for a cell of your own",
     "LayerNormLSTM": "penstock.torch.LSTM, or penstock.cell(...) for a cell of your own",
@@ -297,10 +298,17 @@ def elsewhere_hint(name: str) -> str:
     return f": here it is {meant}; docs/coming_from.md has more" if meant else ""
 
 
-def attribute_hint(name: str) -> str:
-    """Returns a hint at the right name for an unknown attribute of the package; empty if there is none."""
+def near_hint(name: str, module: Any) -> str:
+    """Returns a hint at the public name of a module that is nearest to `name`, whatever its case; else empty."""
     import difflib
 
+    known = {public.lower(): public for public in dir(module) if not public.startswith("_")}
+    close = difflib.get_close_matches(name.lower(), known, 1, 0.7)
+    return f", did you mean '{module.__name__}.{known[close[0]]}'?" if close else ""
+
+
+def attribute_hint(name: str) -> str:
+    """Returns a hint at the right name for an unknown attribute of the package; empty if there is none."""
     if name in _ELSEWHERE:
         return elsewhere_hint(name)
     package: Any = sys.modules[__package__]
@@ -313,9 +321,7 @@ def attribute_hint(name: str) -> str:
     if methods:
         return f"; it is a method: penstock.Model.{methods[0]}"
     words = {"fit": "train", "forecast": "Model.predict", "read_csv": "open_series", "load_model": "Model.load"}
-    close = difflib.get_close_matches(name, dir(package), 1, 0.7)
-    meant = words.get(name) or (close[0] if close else "")
-    return f", did you mean 'penstock.{meant}'?" if meant else ""
+    return f", did you mean 'penstock.{words[name]}'?" if name in words else near_hint(name, package)
 
 
 #: Functions that may take only microseconds: a wrapper would slow them down noticeably.

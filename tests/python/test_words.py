@@ -222,6 +222,16 @@ def test_names_that_the_package_does_not_have():
     ]:
         with refused(AttributeError, f"module 'penstock' has no attribute '{name}'{text}"):
             getattr(penstock, name)
+    torch = pytest.importorskip("penstock.torch")
+    for name, text in [
+        ("lstm", ", did you mean 'penstock.torch.LSTM'?"),
+        ("sLSTM", ", did you mean 'penstock.torch.SLSTM'?"),
+        ("LSTMcel", ", did you mean 'penstock.torch.LSTMCell'?"),
+        ("Elman", ": here it is penstock.torch.RNN; docs/coming_from.md has more"),
+        ("zzz", ""),
+    ]:
+        with refused(AttributeError, f"module 'penstock.torch' has no attribute '{name}'{text}"):
+            getattr(torch, name)
     assert not hasattr(penstock, "__path_of_nothing__")
 
 

@@ -63,7 +63,8 @@ explain_keywords(globals(), constructors_alone=True)
 def __getattr__(name):
     import sys
 
-    from .._keywords import elsewhere_hint
+    from .._keywords import elsewhere_hint, near_hint
 
-    message = f"module 'penstock.torch' has no attribute '{name}'{elsewhere_hint(name)}"
-    raise AttributeError(message, name=name, obj=sys.modules[__name__])
+    this = sys.modules[__name__]
+    hint = "" if name.startswith("_") else elsewhere_hint(name) or near_hint(name, this)
+    raise AttributeError(f"module 'penstock.torch' has no attribute '{name}'{hint}", name=name, obj=this)
