@@ -13,9 +13,15 @@
 /// Networks of any structure as data, such as published models: nodes over tensors of any shape.
 ///
 /// A Network is plain data that was checked when it was read. Its operators are those of ONNX in the form of their
-/// newest version (opset 24), whatever the file had: axes, pads and sizes are inputs, not attributes. In addition:
+/// newest version (opset 24), whatever the file had: axes, pads and sizes are inputs, not attributes. Types in
+/// attributes (Cast's "to") are the numbers of ONNX; half precision has become float. In addition:
 ///
 ///     Recurrent  a layer of a cell, instead of LSTM, GRU and RNN (see RecurrentRead)
+///     Expand     also instead of ConstantOfShape
+///     Identity   also instead of Dropout
+///     Resize     also instead of Upsample
+///
+/// Loop and Scan have one more attribute, "states": the number of values that each step hands to the next.
 ///
 /// Prepared for the shapes of its inputs (program.h), it has fixed shapes and planned memory, and runs.
 namespace penstock::network {
@@ -73,7 +79,7 @@ enum RecurrentRead : int {
   kRecurrentX,           ///< [T, B, I]
   kRecurrentWeightIh,    ///< [directions, G * H, I]
   kRecurrentWeightHh,    ///< [directions, G * H, H / heads], absent for scan cells
-  kRecurrentBiasIh,      ///< [directions, G * H], or absent
+  kRecurrentBiasIh,      ///< [directions, (G + K) * H], or absent; K learnt vectors of a custom cell follow the gates
   kRecurrentBiasHh,      ///< [directions, G * H], or absent
   kRecurrentFirstState,  ///< [directions, B, H] for each state, or absent: zero
 };
