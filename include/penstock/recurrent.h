@@ -25,7 +25,7 @@ struct RecurrentSpec {
   /// sequence that is cut into chunks has the same gradients.
   double gradient_clip = 0.0;
   /// x is W x, [B, T, G*H] gate by gate, and input_size is G*H: there is no weight_ih, and dx is the gradient of W x.
-  /// For one layer of a dense cell in one direction, run by a RecurrentProgram on a CPU.
+  /// For one layer of a dense cell in one direction, run by a RecurrentProgram.
   bool projected_input = false;
 
   /// Returns the number of directions: 1 or 2.

@@ -22,8 +22,9 @@ struct FakeDriver {
   int clusters_at_once = 16;
   int launch_result = 0;
   std::atomic<int> launches = 0;
-  void* recorded = nullptr;           ///< The stream of the last event.
-  std::atomic<int> device_waits = 0;  ///< Waits for all streams of a device.
+  std::function<void(void* const* arguments)> launching = {};  ///< Called by each launch.
+  void* recorded = nullptr;                                    ///< The stream of the last event.
+  std::atomic<int> device_waits = 0;                           ///< Waits for all streams of a device.
 };
 
 struct FakeNvrtc {

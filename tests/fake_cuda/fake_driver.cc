@@ -41,6 +41,13 @@ int attribute(int which) {
   }
 }
 
+Result launch(void* const* arguments) {
+  penstock::test::FakeDriver& driver = *penstock_fake_driver();
+  ++driver.launches;
+  if (driver.launching) driver.launching(arguments);
+  return driver.launch_result;
+}
+
 /// Returns the size of a launch's clusters by its attributes.
 unsigned cluster_of(const LaunchConfig& config) {
   for (unsigned i = 0; i < config.attribute_count; ++i) {
@@ -87,14 +94,10 @@ Result cuModuleGetFunction(FunctionHandle* function, ModuleHandle, const char*) 
 }
 Result cuFuncGetAttribute(int* value, int, FunctionHandle) { return *value = 32, result_success; }
 Result cuLaunchKernel(FunctionHandle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
-                      StreamHandle, void**, void**) {
-  ++penstock_fake_driver()->launches;
-  return penstock_fake_driver()->launch_result;
+                      StreamHandle, void** arguments, void**) {
+  return launch(arguments);
 }
-Result cuLaunchKernelEx(const LaunchConfig*, FunctionHandle, void**, void**) {
-  ++penstock_fake_driver()->launches;
-  return penstock_fake_driver()->launch_result;
-}
+Result cuLaunchKernelEx(const LaunchConfig*, FunctionHandle, void** arguments, void**) { return launch(arguments); }
 Result cuOccupancyMaxActiveBlocksPerMultiprocessor(int* count, FunctionHandle, int, std::size_t) {
   return *count = 1, result_success;
 }

@@ -10,6 +10,8 @@ if not torch.cuda.is_available():
     pytest.skip("there is no GPU", allow_module_level=True)
 ours = pytest.importorskip("penstock.torch", reason="penstock is not installed")
 
+import penstock.interchange  # noqa: E402
+import penstock.torch.xlstm  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn.utils.rnn import pack_sequence  # noqa: E402
 
@@ -139,6 +141,69 @@ def test_every_state_agrees_with_the_cpu(stack, kind):
 
 
 UNITS = {torch.float32: 2**-23, torch.bfloat16: 2**-8, torch.float16: 2**-10}
+
+
+@pytest.mark.parametrize("dtype", UNITS)
+@pytest.mark.parametrize("heads", [1, 2])
+@pytest.mark.parametrize("cell, stack", [("lstm", ours.LSTM), ("gru", ours.GRU), ("elman", ours.RNN), ("slstm", ours.SLSTM)])
+def test_recurrences_over_given_products(cell, stack, heads, dtype):
+    """Against double precision on the CPU, with lengths, resets and strides of several kinds."""
+    layer = stack(4, 32, device="cuda", **({} if heads == 1 else {"num_heads": heads}))
+    _, weight, bias, bias_hh = (w.detach().to(dtype) for w in layer._weights())
+    wx = torch.randn(17, 5, bias.numel(), device="cuda").to(dtype)
+    lengths, reset = torch.tensor([17, 1, 9, 12, 17]), torch.rand(5, 17) < 0.2
+
+    def results(wx, batch_first, device, dtype):
+        given = [t.to(device, dtype).detach().requires_grad_() for t in (wx, weight, bias, bias_hh)]
+        x, r, b, bh = given
+        x = x.transpose(0, 1) if batch_first else x
+        mask = reset.to(device) if batch_first else reset.t().to(device)
+        y, last = ours.recurrence(x, r, b, cell=cell, bias_hh=bh, lengths=lengths.to(device), reset_mask=mask, batch_first=batch_first)
+        y = y.transpose(0, 1) if batch_first else y
+        # A rounded gate decides which side of sLSTM's maximum has a gradient, if its states have one.
+        loss = y.double().sin().sum() + as_list(last)[0].double().cos().sum()
+        loss.backward()
+        return [y, *as_list(last)[: 1 if cell == "slstm" else 2], *(t.grad for t in given)]
+
+    want = results(wx, False, "cpu", torch.float64)
+    wide = torch.zeros(17, 5, wx.shape[-1] + 8, device="cuda", dtype=dtype)
+    wide[..., 8:] = wx
+    for x, batch_first in ((wx, False), (wx, True), (wide[..., 8:], True), (wx.transpose(0, 1).contiguous().transpose(0, 1), True)):
+        for got, expected in zip(results(x, batch_first, "cuda", dtype), want, strict=True):
+            close(got.cpu(), expected, UNITS[dtype], 17 * 5)
+
+
+@pytest.mark.parametrize("backend", ["vanilla", "cuda"])
+def test_layers_of_xlstm(backend):
+    """Layers of either backend on the GPU give what the package's own operations give on the CPU."""
+    package = pytest.importorskip("xlstm", reason="the package xlstm is not installed")
+    common = {"embedding_dim": 64, "num_heads": 4, "recurrent_weight_init": "standard", "bias_init": "standard"}
+    torch.manual_seed(7)
+    host = package.sLSTMLayer(package.sLSTMLayerConfig(backend="vanilla", dtype="float32", **common))
+    host.reset_parameters()
+    x = torch.randn(3, 20, 64)
+    host(x).sin().sum().backward()
+    want, gradient = host(x).detach(), host.slstm_cell._recurrent_kernel_.grad
+    penstock.torch.xlstm.patch()
+    try:
+        types = {"dtype": "float32"} if backend == "vanilla" else {"dtype": "float32", "dtype_b": "float32", "internal_input_shape": "SBNGH"}
+        mine = package.sLSTMLayer(package.sLSTMLayerConfig(backend=backend, **types, **common))
+        weights = penstock.interchange.from_xlstm({k: v.detach().numpy() for k, v in host.state_dict().items()})
+        tensors = penstock.interchange.xlstm.to_xlstm(weights, backend=backend)
+        mine.load_state_dict({name: torch.from_numpy(t.copy()) for name, t in tensors.items()})
+        mine = mine.cuda()
+        got, last = mine(x.cuda(), return_last_state=True)
+        got.sin().sum().backward()
+        close(got.cpu(), want, 2**-18, 20)
+        kernel = mine.slstm_cell._recurrent_kernel_.grad.cpu()
+        close(kernel if backend == "vanilla" else kernel.transpose(1, 2), gradient, 2**-18, 60)
+        state = {"conv_state": None, "slstm_state": None}
+        for t in range(20):
+            out, state = mine.step(x[:, t : t + 1].cuda(), **state)
+            close(out.cpu(), want[:, t : t + 1], 2**-18, 20)
+        close(state["slstm_state"].cpu(), last["slstm_state"].cpu(), 2**-18, 20)
+    finally:
+        penstock.torch.xlstm.unpatch()
 
 
 @pytest.mark.parametrize("scan", [ours.scan, ours.log_scan])

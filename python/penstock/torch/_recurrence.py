@@ -37,8 +37,7 @@ def recurrence(
     """Runs one layer over ``wx = x @ weight_ih.T`` and returns ``(y, state)``: FlashRNN's call, with gradients.
 
     The projection of the input is the caller's, for layers whose gates read different inputs. Gates lie one after the
-    other, in the order of the cell's class in ``penstock.torch``: i, f, g, o for an LSTM, i, f, z, o for an sLSTM. It
-    runs on CPUs; on a GPU give the layer's class the input itself.
+    other, in the order of the cell's class in ``penstock.torch``: i, f, g, o for an LSTM, i, f, z, o for an sLSTM.
 
     Args:
         wx: ``[B, T, G * H]``, ``[T, B, G * H]`` with ``batch_first=False``.

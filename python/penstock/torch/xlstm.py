@@ -1,4 +1,4 @@
-"""Penstock's engines for the sLSTM layers of the package ``xlstm`` on CPUs, without a compiler.
+"""Penstock's engines for the sLSTM layers of the package ``xlstm``, without a compiler.
 
 >>> import penstock.torch.xlstm
 >>> penstock.torch.xlstm.patch()  # doctest: +SKIP
@@ -40,11 +40,6 @@ def _run(cell, input, state):
     """Returns the outputs [S, B, H] and the states [num_states, B, H] after the last step."""
     cell._check_input(input)
     config = cell.config
-    if input.device.type != "cpu":
-        raise NotImplementedError(
-            f"patched sLSTM layers run on a CPU, not on {input.device}: penstock.torch.xlstm.unpatch() returns to the "
-            "package's kernels"
-        )
     cuts = config.gradient_recurrent_cut or config.gradient_recurrent_clipval is not None
     if config.backend == "cuda" and cuts:
         raise NotImplementedError(
@@ -78,8 +73,8 @@ def _without_compiler(original):
 def patch():
     """Replaces the recurrences of the sLSTM layers of the package ``xlstm``, of both its backends.
 
-    Layers run on CPUs; those of the backend ``"cuda"`` then need no CUDA compiler, and round to the types of their
-    configuration as before. A call of ``step`` returns the state after the step. It may be called twice.
+    Layers of the backend ``"cuda"`` then run on CPUs and GPUs, need no CUDA compiler, and round to the types of their
+    configuration as before. A call of ``step`` returns the state after the step. ``patch`` may be called twice.
 
     Raises:
         ModuleNotFoundError: The package ``xlstm`` is not installed.

@@ -336,6 +336,15 @@ void check_cell(const CellInfo& cell, const Case& c) {
   }
 }
 
+/// Sets weight_ih to the identity: W x is x.
+template <class Real>
+void project_by_identity(Recurrent<Real>& network) {
+  auto& weight = network.parameters().front();
+  std::ranges::fill(weight.value, Real(0));
+  for (Index i = 0; i < weight.shape[0]; ++i) weight.value[static_cast<std::size_t>(i * (weight.shape[1] + 1))] = 1;
+  network.weights_changed();
+}
+
 /// Parametrised by the names of the list of cells.
 class CellTest : public testing::TestWithParam<std::string> {
  protected:

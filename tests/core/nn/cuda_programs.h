@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <functional>
 #include <optional>
+#include <span>
 #include <tuple>
 #include <utility>
 
@@ -28,6 +29,7 @@ struct GpuCase {
   bool add_gradients = false;  ///< Backward twice over one tape, into the same gradients.
   bool chunks = false;         ///< Layers run as a wavefront.
   bool aligned = false;        ///< All sequences begin at multiples of 16 bytes, and so do their positions.
+  bool projected = false;      ///< x is W x, and W the identity.
   double factor = 1;           ///< Of the tolerances, for equations that magnify errors.
   std::string on_hopper = {};  ///< How plans of both passes on a chip of sm_90 begin; empty: in any way.
 };
@@ -116,6 +118,41 @@ inline std::vector<GpuCase> gpu_cases() {
 inline std::vector<GpuCase> gradient_gpu_cases() {
   std::vector<GpuCase> cases;
   for (const Case& c : gradient_cases()) cases.push_back({.c = c});
+  return cases;
+}
+
+/// Returns cases of layers over W x: in any strides, and with a dx that the pass over the steps makes or a copy of
+/// that.
+inline std::vector<GpuCase> projected_gpu_cases() {
+  std::vector<GpuCase> cases = {
+      {.c = {.name = "projected", .hidden = 32, .rows = 3, .steps = 21}, .aligned = true},
+      {.c = everything(), .master = true},
+      {.c = {.name = "projected_packed",
+             .hidden = 8,
+             .bias = Bias::single,
+             .rows = 5,
+             .form = RowForm::packed,
+             .reset = true},
+       .add_gradients = true},
+      {.c = {.name = "projected_heads",
+             .hidden = 34,
+             .heads = 2,
+             .direction = Direction::reverse,
+             .layout = Layout::time_first,
+             .gradient_clip = 0.2}},
+      {.c = {.name = "projected_falling", .hidden = 264, .rows = 64, .steps = 160, .form = RowForm::falling},
+       .aligned = true},
+      {.c = {.name = "projected_states",
+             .hidden = 17,
+             .rows = 5,
+             .form = RowForm::lengths,
+             .layout = Layout::batch_first_slice,
+             .every_state = true}},
+  };
+  for (GpuCase& of : cases) {
+    of.projected = true, of.c.layers = 1;
+    if (of.c.direction == Direction::bidirectional) of.c.direction = Direction::forward;
+  }
   return cases;
 }
 
@@ -251,13 +288,15 @@ class CudaPrograms : public testing::TestWithParam<std::tuple<std::string, DType
 inline void CudaPrograms::check(const GpuCase& of) {
   Case c = of.c;
   if (c.bias == Bias::none && plan::cell_traits(cell).learnt > 0) c.bias = Bias::single;  // they lie behind it
-  if (!c.applies_to(info) || (of.chunks && info.scan)) return;
+  if (of.projected) c.input = info.gates * c.hidden;
+  if (!c.applies_to(info) || ((of.chunks || of.projected) && info.scan)) return;
   SCOPED_TRACE(c.name);
   kept.clear();
   Recurrent<double> network = make_network<double>(cell, c);
   for (auto& parameter : network.parameters()) {
     for (double& x : parameter.value) x = rounded(x, storage);
   }
+  if (of.projected) project_by_identity(network);
   Inputs<double> in = make_inputs(network, c);
   in.x = round_all(in.x), in.dy = round_all(in.dy), in.state_in = round_all(in.state_in);
   in.dstate_out = round_all(in.dstate_out);
@@ -268,8 +307,10 @@ inline void CudaPrograms::check(const GpuCase& of) {
     std::ranges::fill(in.dstates, 0.0);
   }
   const bool is_defined = plan::cell_traits(cell).custom != nullptr;
-  const Outputs<double> want = is_defined ? test::run(network, in) : expected(network, in);
-  const RecurrentSpec& spec = network.spec();
+  Outputs<double> want = is_defined ? test::run(network, in) : expected(network, in);
+  if (of.projected) want.gradients.erase(want.gradients.begin());
+  RecurrentSpec spec = network.spec();
+  spec.projected_input = of.projected;
   const Batch host = in.batch();
   Batch batch = host;
   if (host.lengths) batch.lengths = static_cast<const Index*>(put_bytes(host.lengths, in.lengths.size() * 8));
@@ -328,7 +369,8 @@ inline void CudaPrograms::check(const GpuCase& of) {
                               Device::cuda());
   };
   std::vector<Tensor> weights, gradients;
-  for (const auto& parameter : network.parameters()) {
+  const auto parameters = std::span(network.parameters()).subspan(of.projected ? 1 : 0);
+  for (const auto& parameter : parameters) {
     const Doubles values(parameter.value.begin(), parameter.value.end());
     Tensor tensor =
         parameter.shape.size() == 1 ? Tensor::contiguous(nullptr, form.weights, {parameter.shape[0]})
@@ -380,7 +422,7 @@ inline void CudaPrograms::check(const GpuCase& of) {
     if (in.every_state) out.states = every.get();
     if (dstate_in) out.dstate_in = get(dstate_in.data, static_cast<Index>(no_states.size()));
     for (std::size_t i = 0; i < gradients.size(); ++i) {
-      const auto& parameter = network.parameters()[i];
+      const auto& parameter = parameters[i];
       out.gradients.emplace_back(parameter.name, get(gradients[i].data, static_cast<Index>(parameter.value.size())));
     }
   };

@@ -11,6 +11,10 @@ TEST_P(CudaPrograms, AgreeWithTheOracle) {
   for (const GpuCase& of : gradient_gpu_cases()) check(of);
 }
 
+TEST_P(CudaPrograms, TakeTheInputProductOfTheCaller) {
+  for (const GpuCase& of : projected_gpu_cases()) check(of);
+}
+
 INSTANTIATE_TEST_SUITE_P(Each, CudaPrograms,
                          testing::Combine(testing::ValuesIn(cell_names()),
                                           testing::Values(DType::f32, DType::bf16, DType::f16)),

@@ -94,15 +94,6 @@ TEST_P(Programs, ReadFewPositionsWeightsAsTheyLie) {
   }
 }
 
-/// Sets weight_ih to the identity: W x is x.
-template <class Real>
-void project_by_identity(Recurrent<Real>& network) {
-  auto& weight = network.parameters().front();
-  std::ranges::fill(weight.value, Real(0));
-  for (Index i = 0; i < weight.shape[0]; ++i) weight.value[static_cast<std::size_t>(i * (weight.shape[1] + 1))] = 1;
-  network.weights_changed();
-}
-
 /// A layer over W x has the values of a layer over x whose W is the identity.
 template <class Real>
 void check_projected(const std::string& cell, Case c, const Execution& execution) {

@@ -66,9 +66,6 @@ void check_form(const RecurrentSpec& spec, const RecurrentForm& form, const Exec
   require(execution.algorithm != Algorithm::scan || find_cell(spec.cell).scan,
           "algorithm must be auto or sequential for cell {}, not scan: its gates depend on the previous state",
           spec.cell);
-  if (cuda && spec.projected_input) {
-    fail(ErrorCode::unsupported, "projected_input is for CPUs so far: on a GPU give x and weight_ih");
-  }
   ops::check_extent({form.rows, form.steps, form.positions}, form.has(CallFlag::lengths));
   require(!form.has(CallFlag::sorted) || (form.positions > 0 && execution.device.is_cuda()),
           "the flag sorted must be off unless rows are packed, on a GPU");

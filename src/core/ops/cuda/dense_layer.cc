@@ -1,4 +1,7 @@
-// Recurrent layers of dense cells on a GPU: the input product of all positions, then the recurrence over it.
+// Recurrent layers of dense cells on a GPU: the input product of all positions, unless it is given, then the recurrence
+// over it.
+
+#include <optional>
 
 #include "ops/cuda/dense_layer.h"
 #include "ops/cuda/dense_layer_gradients.h"
@@ -20,21 +23,21 @@ class DenseLayerForward final : public Executable {
         tape_(shape, target),
         input_(shape, target, false, false),
         states_(shape, target),
-        product_(gpu_of(target), input_product(shape, target, input_, target.positions())),
         call_(planned_forward(shape, target, input_, tape_)),
-        recurrence_(gpu_of(target), dense_spec(shape, target), call_) {}
+        recurrence_(gpu_of(target), dense_spec(shape, target), call_) {
+    if (!shape.projected) product_.emplace(gpu_of(target), input_product(shape, target, input_, target.positions()));
+  }
 
   std::size_t scratch_bytes() const override { return state_place() + 2 * states_.scratch_bytes(); }
   std::size_t opaque_bytes(int) const override { return tape_.end; }
 
   void run(const Call& call, const Operands& memory) override {
     const DeviceAddress scratch = address_of(memory.scratch), tape = address_of(memory, Of::tape);
-    const DeviceAddress wx = tape != 0 && tape_.split ? tape + tape_.wx : scratch + wx_place();
     const DeviceAddress entering = scratch + state_place(), leaving = entering + states_.scratch_bytes();
     const cuda::DeviceSequence x = input_.enter(call, address_of(memory, Of::x), scratch + input_place());
-    product_.run(x.data, address_of(memory, Of::weight_ih), wx, 0, scratch, stream_of(call));
+    call_.wx.data = product_ ? (tape != 0 && tape_.keeps_wx ? tape + tape_.wx : scratch + wx_place()) : x.data;
+    if (product_) product_->run(x.data, address_of(memory, Of::weight_ih), call_.wx.data, 0, scratch, stream_of(call));
     set_rows(call_.batch, call.batch);
-    call_.wx.data = wx;
     call_.y.data = address_of(memory, Of::y);
     call_.weights = {address_of(memory, Of::weight_hh), address_of(memory, Of::bias_ih),
                      address_of(memory, Of::bias_hh)};
@@ -47,9 +50,10 @@ class DenseLayerForward final : public Executable {
   }
 
  private:
-  std::size_t wx_place() const { return padded(product_.workspace_bytes()); }
+  std::size_t wx_place() const { return product_ ? padded(product_->workspace_bytes()) : 0; }
   std::size_t order_place() const {
-    return wx_place() + (target_.has(CallFlag::training) && tape_.split ? 0 : tape_.gates);
+    const bool elsewhere = !product_ || (target_.has(CallFlag::training) && tape_.keeps_wx);
+    return wx_place() + (elsewhere ? 0 : tape_.gates);
   }
   std::size_t input_place() const { return order_place() + padded(recurrence_.workspace_bytes()); }
   std::size_t state_place() const { return input_place() + input_.scratch_bytes(); }
@@ -59,9 +63,9 @@ class DenseLayerForward final : public Executable {
   TapePlaces tape_;
   InputMatrix input_;
   StateBlocks states_;
-  cuda::MatrixProduct product_;
   cuda::DenseForward call_;
   cuda::DenseForwardExecutable recurrence_;
+  std::optional<cuda::MatrixProduct> product_;
 };
 
 class DenseLayerBackward final : public Executable {

@@ -45,7 +45,8 @@ inline cuda::DeviceSequence other_states(const Recurrence& shape, const Batch& b
   return sequence_of(data, shape.state_strides, batch, shape.other_states_size());
 }
 
-/// A tape: what the recurrence keeps, and the input product where its backward pass reads that again.
+/// A tape: what the recurrence keeps, and the input product where its backward pass reads that again and the caller
+/// does not keep it.
 struct TapePlaces {
   TapePlaces(const Recurrence& shape, const Target& target) {
     const cuda::DenseTapeBytes bytes = tape_bytes(dense_spec(shape, target), dense_batch(target, false));
@@ -53,14 +54,15 @@ struct TapePlaces {
     split = plan::cell_traits(shape.cell).split_gradients;
     states = padded(bytes.sums);
     wx = states + padded(bytes.states);
-    end = wx + (split ? gates : 0);
+    keeps_wx = split && !shape.projected;
+    end = wx + (keeps_wx ? gates : 0);
     has_states = bytes.states > 0;
   }
   cuda::DenseTape at(cuda::DeviceAddress tape) const { return {tape, has_states ? tape + states : 0}; }
 
   std::size_t gates;  // bytes of [P, G, H]
   std::size_t states, wx, end;
-  bool split, has_states;
+  bool split, keeps_wx, has_states;
 };
 
 /// The product of a layer's input and its weights over so many positions, in one matrix.
@@ -77,13 +79,19 @@ inline cuda::ProductShape input_product(const Recurrence& shape, const Target& t
   return product;
 }
 
+/// W x as a call's x: in any strides.
+inline cuda::DeviceSequence given_wx(const Recurrence& shape, const Batch& batch, cuda::DeviceAddress x) {
+  return sequence_of(x, shape.x_strides, batch, shape.input);
+}
+
 /// A call over all steps, for executables to be made for. A run puts its addresses in the place of the stand-ins.
 inline cuda::DenseForward planned_forward(const Recurrence& shape, const Target& target, const InputMatrix& input,
                                           const TapePlaces& tape) {
   const Batch batch = planned_batch(target);
   cuda::DenseForward forward;
   forward.batch = dense_batch(target, input.time_first());
-  forward.wx = gapless(planned_value, forward.batch, gates_of(shape));
+  forward.wx = shape.projected ? given_wx(shape, batch, planned_sequence(shape))
+                               : gapless(planned_value, forward.batch, gates_of(shape));
   forward.y = sequence_of(planned_sequence(shape), shape.y_strides, batch, shape.hidden);
   forward.weights = {planned_weight(shape, target.dtype), planned_weight(shape, target.master()), 0};
   forward.state_in = forward.state_out = planned_value;

@@ -14,8 +14,9 @@ DenseLayerGradients::DenseLayerGradients(const Recurrence& shape, bool wants_dx,
       gradients_(shape, target),
       states_(shape, target),
       walk_(planned()),
-      recurrence_(walk_by(plan)),
-      products_(gpu_of(target), products_of(target.positions())) {}
+      recurrence_(walk_by(plan)) {
+  if (!shape.projected) products_.emplace(gpu_of(target), products_of(target.positions()));
+}
 
 cuda::DenseBackwardExecutable DenseLayerGradients::walk_by(const std::optional<plan::GpuDensePlan>& plan) const {
   if (plan) return {gpu_of(target_), spec(), walk_, *plan};
@@ -25,15 +26,16 @@ cuda::DenseBackwardExecutable DenseLayerGradients::walk_by(const std::optional<p
 const cuda::DenseBackward& DenseLayerGradients::enter(const Call& call, const Operands& memory) {
   const DeviceAddress scratch = address_of(memory.scratch), tape = address_of(memory, Of::tape);
   const DeviceAddress sums = scratch + gradients_place(), states = scratch + state_place();
-  input_.enter(call, address_of(memory, Of::x), scratch + input_place());
+  const DeviceAddress copies = scratch + input_place();
+  const DeviceAddress x = input_.enter(call, address_of(memory, Of::x), copies).data;
   set_rows(walk_.batch, call.batch);
-  if (tape_.split) walk_.wx.data = tape + tape_.wx;
+  if (tape_.split) walk_.wx.data = tape_.keeps_wx ? tape + tape_.wx : x;
   walk_.y.data = address_of(memory, Of::y);
   walk_.dy.data = address_of(memory, Of::dy);
   walk_.weights = {address_of(memory, Of::weight_hh), address_of(memory, Of::bias_ih), address_of(memory, Of::bias_hh)};
   walk_.tape = tape_.at(tape);
-  walk_.dwx = scratch;
-  walk_.drh = tape_.split ? scratch + tape_.gates : 0;
+  walk_.dwx = makes_dx() ? input_.enter_dx(call, address_of(memory, Of::dx), copies).data : scratch;
+  walk_.drh = tape_.split ? scratch + drh_place() : 0;
   walk_.gradients = {gradients_.address(memory, 1, sums), gradients_.address(memory, 2, sums),
                      gradients_.address(memory, 3, sums)};
   walk_.state_in = states_.enter(call, address_of(memory, Of::state_in), states);
@@ -49,13 +51,15 @@ void DenseLayerGradients::finish(const Call& call, const Operands& memory) const
   const DeviceAddress dx = address_of(memory, Of::dx);
   recurrence_.run_products(walk_, scratch + walk_place(), counters, stream_of(call));
   states_.leave(call, address_of(memory, Of::dstate_in), scratch + state_place() + 2 * states_.scratch_bytes());
-  cuda::GradientCall products{.x = input_.place(address_of(memory, Of::x), copies),
-                              .weight = address_of(memory, Of::weight_ih)};
-  products.dy = walk_.dwx;
-  products.dweight = gradients_.address(memory, 0, sums);
-  if (wants_dx_) products.dx = input_.enter_dx(call, dx, copies).data;
-  products.add_dx = shape_.add_dx;
-  products_.run(products, counters + recurrence_.counters_bytes(), scratch + products_place(), stream_of(call));
+  if (products_) {
+    cuda::GradientCall products{.x = input_.place(address_of(memory, Of::x), copies),
+                                .weight = address_of(memory, Of::weight_ih)};
+    products.dy = walk_.dwx;
+    products.dweight = gradients_.address(memory, 0, sums);
+    if (wants_dx_) products.dx = input_.enter_dx(call, dx, copies).data;
+    products.add_dx = shape_.add_dx;
+    products_->run(products, counters + recurrence_.counters_bytes(), scratch + products_place(), stream_of(call));
+  }
   if (wants_dx_) input_.leave_dx(call, dx, copies);
   gradients_.finish(call, memory, sums);
 }
@@ -66,12 +70,15 @@ cuda::DenseBackward DenseLayerGradients::planned() const {
   const bool has_bias = shape_.bias != Bias::none, has_both = shape_.bias == Bias::both;
   cuda::DenseBackward walk;
   walk.batch = dense_batch(target_, input_.time_first());
-  if (tape_.split) walk.wx = gapless(planned_value, walk.batch, gates_of(shape_));
+  if (tape_.split) {
+    walk.wx = tape_.keeps_wx ? gapless(planned_value, walk.batch, gates_of(shape_))
+                             : given_wx(shape_, batch, planned_sequence(shape_));
+  }
   walk.y = sequence_of(planned_sequence(shape_), shape_.y_strides, batch, shape_.hidden);
   walk.dy = sequence_of(planned_sequence(shape_), dy_strides(), batch, shape_.hidden);
   walk.weights = {planned_weight(shape_, target_.dtype), has_bias ? gradient : 0, has_both ? gradient : 0};
   walk.tape = tape_.at(planned_value);
-  walk.dwx = planned_value;
+  walk.dwx = makes_dx() ? static_cast<DeviceAddress>(input_.dx_alignment()) : planned_value;
   walk.drh = tape_.split ? planned_value : 0;
   walk.gradients = {gradient, has_bias ? gradient : 0, has_both ? gradient : 0};
   walk.state_in = planned_value;

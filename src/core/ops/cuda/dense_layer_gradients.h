@@ -8,7 +8,8 @@
 namespace penstock::ops {
 
 /// The backward pass of a layer of a dense cell on a GPU in its parts: the pass over the steps, whole or some steps at
-/// a time, and the products over all positions that follow. Private to src/core/ops/cuda.
+/// a time, and the products over all positions that follow. Of a layer over W x, the pass over the steps makes dx.
+/// Private to src/core/ops/cuda.
 ///
 /// The operands x, y, dy, state_in, the four weights, panels, tape, dstate_out, dstates -> the four gradients, dx,
 /// dstate_in.
@@ -21,7 +22,9 @@ class DenseLayerGradients {
                       const std::optional<plan::GpuDensePlan>& plan);
 
   std::size_t scratch_bytes() const { return walk_place() + padded(recurrence_.scratch_bytes()); }
-  std::size_t persistent_bytes() const { return recurrence_.counters_bytes() + padded(products_.sums_bytes()); }
+  std::size_t persistent_bytes() const {
+    return recurrence_.counters_bytes() + (products_ ? padded(products_->sums_bytes()) : 0);
+  }
   cuda::DenseSpec spec() const { return dense_spec(shape_, target_); }
 
   /// Brings operands to where they are read, and gives the pass over all steps its addresses.
@@ -40,8 +43,10 @@ class DenseLayerGradients {
   cuda::GradientShape products_of(Index positions) const;
 
  private:
-  std::size_t products_place() const { return tape_.gates * (tape_.split ? 2 : 1); }
-  std::size_t input_place() const { return products_place() + padded(products_.products_bytes()); }
+  bool makes_dx() const { return shape_.projected && wants_dx_; }
+  std::size_t drh_place() const { return makes_dx() ? 0 : tape_.gates; }
+  std::size_t products_place() const { return drh_place() + (tape_.split ? tape_.gates : 0); }
+  std::size_t input_place() const { return products_place() + (products_ ? padded(products_->products_bytes()) : 0); }
   std::size_t gradients_place() const { return input_place() + input_.scratch_bytes(); }
   std::size_t state_place() const { return gradients_place() + gradients_.scratch_bytes(); }
   std::size_t walk_place() const { return state_place() + 3 * states_.scratch_bytes(); }
@@ -58,7 +63,7 @@ class DenseLayerGradients {
   StateBlocks states_;
   cuda::DenseBackward walk_;
   cuda::DenseBackwardExecutable recurrence_;
-  cuda::GradientProducts products_;
+  std::optional<cuda::GradientProducts> products_;
 };
 
 }  // namespace penstock::ops

@@ -24,8 +24,8 @@ std::array<Index, 4> gradient_sizes(const Recurrence& shape) {
   const Index gates = plan::cell_traits(shape.cell).info.gates * shape.hidden;
   const bool dense = !shape.is_scan();
   const Index bias = plan::cell_traits(shape.cell).bias_vectors() * shape.hidden;
-  return {gates * shape.input, dense ? gates * (shape.hidden / shape.heads) : 0, shape.bias != Bias::none ? bias : 0,
-          dense && shape.bias == Bias::both ? gates : 0};
+  return {shape.projected ? 0 : gates * shape.input, dense ? gates * (shape.hidden / shape.heads) : 0,
+          shape.bias != Bias::none ? bias : 0, dense && shape.bias == Bias::both ? gates : 0};
 }
 
 }  // namespace
@@ -50,13 +50,22 @@ InputMatrix::InputMatrix(const Recurrence& shape, const Target& target, bool cle
       steps_ == 1 ? rows == 1 || x.row >= width : (rows == 1 || x.row == steps_ * x.step) && x.step >= width;
   const bool by_steps = steps_ > 1 && rows > 1 && x.step == rows * x.row && x.row >= width;
   const std::size_t bytes = padded(static_cast<std::size_t>(target.positions() * width) * size_of(target.dtype));
-  strides_ = x;
+  strides_ = dx_strides_ = x;
   time_first_ = !by_rows && by_steps;
+  const SequenceStrides gapless = time_first_ ? SequenceStrides{width, rows * width} : by_row;
+  if (shape.projected) {
+    dx_strides_ = gapless;
+    const bool as_made = (rows == 1 || dx.row == gapless.row) && (steps_ == 1 || dx.step == gapless.step);
+    if (!wants_dx || as_made) return;
+    dx_bytes_ = bytes;
+    dx_out_.emplace(target, width, gapless, dx, shape.alignment);
+    return;
+  }
   const bool apart = !by_rows && !by_steps;
   // Products make dx with the strides of the matrix that they read. A gradient in places of its own has no gaps.
   const bool dx_apart = wants_dx && (dx != x || apart || (clean && target.has(CallFlag::lengths)));
   if (apart || dx_apart || (clean && target.has(CallFlag::lengths))) {
-    strides_ = time_first_ ? SequenceStrides{width, rows * width} : by_row;  // in the order of the forward pass
+    strides_ = dx_strides_ = gapless;  // in the order of the forward pass
     alignment_ = call_alignment;
     x_bytes_ = bytes;
     x_in_.emplace(target, width, x, strides_, shape.alignment);
@@ -76,7 +85,7 @@ cuda::DeviceSequence InputMatrix::enter_dx(const Call& call, cuda::DeviceAddress
                                            cuda::DeviceAddress scratch) const {
   const cuda::DeviceAddress copy = scratch + x_bytes_;
   if (dx_in_) dx_in_->run(call, dx, copy);
-  return {dx_out_ ? copy : dx, strides_.row, strides_.step};
+  return {dx_out_ ? copy : dx, dx_strides_.row, dx_strides_.step};
 }
 
 void InputMatrix::leave_dx(const Call& call, cuda::DeviceAddress dx, cuda::DeviceAddress scratch) const {

@@ -24,7 +24,8 @@ class SequenceCopy {
 };
 
 /// x as one matrix of all positions, rows after rows or steps after steps, which products read: itself, or a copy
-/// without gaps. And its gradient, which is made in the same places.
+/// without gaps. And its gradient, which is made in the same places. W x (Recurrence::projected) is never copied, since
+/// recurrences read any strides; its gradient has no gaps.
 class InputMatrix {
  public:
   /// `clean`: what lies beyond the lengths must not be read.
@@ -50,7 +51,7 @@ class InputMatrix {
 
  private:
   Index steps_ = 1;
-  SequenceStrides strides_;
+  SequenceStrides strides_, dx_strides_;
   bool time_first_ = false;
   int alignment_ = call_alignment;
   std::size_t x_bytes_ = 0, dx_bytes_ = 0;

@@ -20,6 +20,7 @@ std::vector<PlanReport> dense_reports(const Recurrence& shape, bool backward, co
                                       const plan::GpuModel& gpu) {
   const InputProducts products = products_of(shape, target);
   const PlanReport recurrence = plan::explain(dense_problem(shape, backward, target), gpu);
+  if (shape.projected) return {recurrence};
   if (!backward) return {products.forward(gpu), recurrence};
   std::vector<PlanReport> reports = products.backward(true, gpu);
   reports.insert(reports.begin(), recurrence);
@@ -82,8 +83,10 @@ plan::GpuDenseProblem dense_problem(const Recurrence& shape, bool backward, cons
   problem.exact = target.execution.exact && !backward;
   problem.clipped = backward && shape.gradient_clip > 0;
   const Index size = plan::size_of(problem.storage);
-  problem.alignment = cuda::common_alignment(16, {shape.hidden / shape.heads * size, shape.alignment,
-                                                  shape.y_strides.row * size, shape.y_strides.step * size});
+  const SequenceStrides wx = shape.projected ? shape.x_strides : SequenceStrides{};
+  problem.alignment =
+      cuda::common_alignment(16, {shape.hidden / shape.heads * size, shape.alignment, wx.row * size, wx.step * size,
+                                  shape.y_strides.row * size, shape.y_strides.step * size});
   return problem;
 }
 
