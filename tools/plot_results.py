@@ -214,8 +214,8 @@ def steps_of_a_stream():
     return Picture("streaming", "lines", "nanoseconds a step", panels, across="inputs, hidden size", half=True)
 
 
-def regimes_on_a_gpu():
-    found = table("results/gpu.md", "Regimes")
+def scan_algorithms_on_a_gpu():
+    found = table("results/gpu.md", "Algorithms")
     panels = []
     for first, steps, *times in found.rows:
         if first:
@@ -223,7 +223,8 @@ def regimes_on_a_gpu():
         panels[-1].labels.append(steps)
         for values, time in zip(panels[-1].series.values(), times):
             values.append(number(time))
-    return Picture("regimes_gpu", "lines", "microseconds", panels, across="steps of minGRU, forward, on an NVIDIA H200")
+    across = "steps of minGRU, forward, on an NVIDIA H200"
+    return Picture("scan_algorithms_gpu", "lines", "microseconds", panels, across=across)
 
 
 def layer_name(text):
@@ -279,7 +280,7 @@ PICTURES = [
     layers_on_a_gpu,
     flashrnn_on_a_gpu,
     steps_of_a_stream,
-    regimes_on_a_gpu,
+    scan_algorithms_on_a_gpu,
     of_papers("tracking", "state_tracking.md"),
     of_papers("parallel", "long_sequences.md"),
     of_papers("long", "long_sequences.md"),

@@ -40,7 +40,7 @@ done
 
 # Everything that differs between kernels once: a chain of several blocks, ragged rows, resets, layers, steps.
 scans='*Loop/3x257x33_*:*Loop/1x1009x65_f32:*Loop/packed_reverse_reset_*:*Loop/lengths_reset_bf16:*Loop/misaligned_f16'
-layers='*/small_*bf16:*/packed_reset_min*f32:*/reverse_lengths_minlstm_f16:*EveryRegime/reverse_tiles_mingru_bf16:*EveryRegime/past_a_tile_minlstm_f16'
+layers='*/small_*bf16:*/packed_reset_min*f32:*/reverse_lengths_minlstm_f16:*EveryAlgorithm/reverse_tiles_mingru_bf16:*EveryAlgorithm/past_a_tile_minlstm_f16'
 heads='*/odd_heads_lstm_bf16:*/packed_reverse_reset_gru_f16:*/past_two_warps_slstm_bf16:*/time_first_elman_f32'
 if command -v compute-sanitizer >/dev/null; then
   for tool in memcheck racecheck synccheck; do

@@ -260,7 +260,7 @@ std::unique_ptr<Contender> make_ours_on_gpu(const std::string& name, const Probl
   try {
     return std::make_unique<GpuLayer>(name, problem);
   } catch (const Error& error) {
-    // A regime by name may be impossible; what the planner chooses may not.
+    // A algorithm by name may be impossible; what the planner chooses may not.
     if (error.code() == ErrorCode::unsupported && name != "penstock") throw NotOffered{error.what()};
     throw;
   }

@@ -4,7 +4,8 @@
 //   cuda_layer_times --products CASE...   the three products of a layer in each algorithm that cuBLASLt proposes,
 //                                         and of floats in kernels of our own, by other plans than the chosen one too
 //   cuda_layer_times --fused CASE...      a layer in one launch, forward, in other shapes of blocks than the planned
-//   one cuda_layer_times --regimes            every regime, forward, over lengths: what the planner's estimates rest on
+//   one cuda_layer_times --algorithms            every algorithm, forward, over lengths: what the planner's estimates
+//   rest on
 // A wrong result prints no time, and the program exits with status 1.
 
 #include <fmt/format.h>
@@ -32,15 +33,15 @@ struct Case {
 };
 
 Case parse(const std::string& text) {
-  char cell[16] = {}, storage[8] = {}, regime[16] = "auto";
+  char cell[16] = {}, storage[8] = {}, algorithm[16] = "auto";
   long long rows = 0, steps = 0, input = 0, hidden = 0;
   if (std::sscanf(text.c_str(), "%15[^,],%7[^,],%lld,%lld,%lld,%lld,%15s", cell, storage, &rows, &steps, &input,
-                  &hidden, regime) < 6) {
+                  &hidden, algorithm) < 6) {
     throw Error(ErrorCode::invalid_argument, "CASE must be CELL,STORAGE,B,T,I,H[,REGIME], not '" + text + "'");
   }
   Case c{.spec = {.cell = cell, .input = input, .hidden = hidden}, .rows = rows, .steps = steps};
   c.spec.tf32 = storage == std::string("tf32");
-  c.spec.regime = plan::parse_regime(regime);
+  c.spec.algorithm = plan::parse_scan_algorithm(algorithm);
   if (c.spec.tf32) c.spec.storage = Storage::f32;
   for (const Storage s : {Storage::f32, Storage::bf16, Storage::f16}) {
     if (storage == std::string(to_string(s))) c.spec.storage = s;
@@ -234,8 +235,8 @@ bool measure(const std::string& text, Stream& stream, Clock& clock) {
   };
   const double forward_ms = clock.median(forwards);
   const auto second_half = [&] { inference.run_scan(run.forward(), of_inference.address(), stream.handle()); };
-  const plan::Regime regime = inference.plan().regime;
-  const bool fused = regime == plan::Regime::fused || regime == plan::Regime::epilogue;
+  const plan::ScanAlgorithm algorithm = inference.plan().algorithm;
+  const bool fused = algorithm == plan::ScanAlgorithm::fused || algorithm == plan::ScanAlgorithm::epilogue;
   const double scan_ms = fused ? 0 : clock.median(second_half);
   const double both_ms = clock.median(both);
   const double host_us = clock.host(forwards) * 1e3;
@@ -339,8 +340,8 @@ constexpr const char* kForms[] = {"mingru,f32,1,%d,64,128",   "minlstm,f32,1,%d,
                                   "mingru,f32,64,%d,100,100", "mingru,bf16,64,%d,256,256", "mingru,f32,8,%d,256,256"};
 constexpr int kLengths[] = {1, 8, 16, 32, 64, 128, 256, 1024, 4096, 16384};
 
-/// Forward times of all regimes side by side, and which one the planner would have chosen.
-bool compare_regimes(Stream& stream, Clock& clock) {
+/// Forward times of all algorithms side by side, and which one the planner would have chosen.
+bool compare_algorithms(Stream& stream, Clock& clock) {
   fmt::print("| case | direct ms | fused ms | scan ms | chosen | error of each |\n|---|---|---|---|---|---|\n");
   bool right = true;
   for (const char* form : kForms) {
@@ -348,12 +349,12 @@ bool compare_regimes(Stream& stream, Clock& clock) {
       const std::string text = fmt::sprintf(form, length);
       if (parse(text).rows * length > (1 << 19)) continue;
       std::string times, errors;
-      for (const char* regime : {"direct", "fused", "scan", "auto"}) {
-        const Case c = parse(text + "," + regime);
+      for (const char* algorithm : {"direct", "fused", "scan", "auto"}) {
+        const Case c = parse(text + "," + algorithm);
         Run run(c, stream);
         const LayerForwardExecutable forward(stream.device(), c.spec, run.forward(false));
-        if (regime == std::string("auto")) {
-          times += fmt::format(" {} |", to_string(forward.plan().regime));
+        if (algorithm == std::string("auto")) {
+          times += fmt::format(" {} |", to_string(forward.plan().algorithm));
           continue;
         }
         Buffer workspace(stream, forward.workspace_bytes());
@@ -380,9 +381,9 @@ constexpr const char* kCases[] = {
     "mingru,f32,1,65536,256,256",    "minlstm,f32,1,4096,256,256",   "minlstm,f32,1,65536,256,256",
     "mingru,f32,8,4096,256,256",     "mingru,f32,8,65536,256,256"};
 
-/// --fused, --products and --regimes; whether all was right.
+/// --fused, --products and --algorithms; whether all was right.
 bool measure_parts(const std::vector<std::string>& arguments, Stream& stream, Clock& clock) {
-  if (arguments.front() == "--regimes") return compare_regimes(stream, clock);
+  if (arguments.front() == "--algorithms") return compare_algorithms(stream, clock);
   bool right = true;
   for (std::size_t i = 1; i < arguments.size(); ++i) {
     fmt::print("{}\n", arguments[i]);
@@ -399,7 +400,7 @@ int run(const std::vector<std::string>& cases) {
   cuda::Device& device = cuda::Device::get(0);
   Stream stream(device);
   Clock clock(stream);
-  for (const char* option : {"--fused", "--products", "--regimes"}) {
+  for (const char* option : {"--fused", "--products", "--algorithms"}) {
     if (cases.front() == option) return measure_parts(cases, stream, clock) ? 0 : 1;
   }
   fmt::print(

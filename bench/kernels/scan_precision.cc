@@ -16,15 +16,15 @@
 namespace penstock {
 namespace {
 
-struct Regime {
+struct Range {
   const char* name;
   double low, high;  // log a
 };
 
-constexpr Regime kRegimes[] = {{"a near 1e-4", -9.22, -9.20},
-                               {"a from 3e-4 to 1", -8.0, 0.0},
-                               {"a near 1 - 1e-3", -1.1e-3, -0.9e-3},
-                               {"a near 1 - 1e-6", -1.1e-6, -0.9e-6}};
+constexpr Range kRanges[] = {{"a near 1e-4", -9.22, -9.20},
+                             {"a from 3e-4 to 1", -8.0, 0.0},
+                             {"a near 1 - 1e-3", -1.1e-3, -0.9e-3},
+                             {"a near 1 - 1e-6", -1.1e-6, -0.9e-6}};
 
 float log_add(float x, float y) {
   const float most = std::max(x, y);
@@ -88,14 +88,14 @@ void write_page() {
       "| terms | linear, step by step | linear, in chunks | logarithm of the state | cumulative sums of logarithms |\n"
       "|---|---|---|---|---|\n",
       kSteps);
-  for (const Regime& regime : kRegimes) {
+  for (const Range& range : kRanges) {
     Random random(5);
     std::vector<float> log_a(kSteps), log_b(kSteps);
     for (std::size_t t = 0; t < kSteps; ++t) {
-      log_a[t] = static_cast<float>(random.uniform(regime.low, regime.high));
+      log_a[t] = static_cast<float>(random.uniform(range.low, range.high));
       log_b[t] = static_cast<float>(random.uniform(-6.0, 0.0));
     }
-    fmt::print("| {} | {:.1e} | {:.1e} | {:.1e} | {:.1e} |\n", regime.name,
+    fmt::print("| {} | {:.1e} | {:.1e} | {:.1e} | {:.1e} |\n", range.name,
                worst_error(log_a, log_b, ours(log_a, log_b, Algorithm::sequential)),
                worst_error(log_a, log_b, ours(log_a, log_b, Algorithm::scan)),
                worst_error(log_a, log_b, by_logarithms(log_a, log_b)),

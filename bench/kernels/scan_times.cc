@@ -2,13 +2,14 @@
 // channels of the timed outputs against a loop in double. One line of Markdown a case; exit status 1, and no time, for
 // one whose error is above the bound.
 //
-//   cuda_scan_times [--sweep|--regimes] [CASE...]  CASE: STORAGE,DIRECTION,B,T,C[,RULE], such as
+//   cuda_scan_times [--sweep|--algorithms] [CASE...]  CASE: STORAGE,DIRECTION,B,T,C[,RULE], such as
 //   bf16,backward,8,16384,1024; RULE:
 //                                        terms (the default), mingru or minlstm
 //   cuda_scan_times --first                 what the first call of a process costs, and the host's share of later ones
 //   cuda_scan_times --first-layer [STORAGE] the same of a layer, which needs cuBLASLt unless it is of floats
 //
-// --sweep times other shapes of blocks than the planned one as well, --regimes both regimes beside their estimates.
+// --sweep times other shapes of blocks than the planned one as well, --algorithms both algorithms beside their
+// estimates.
 
 #include <fmt/format.h>
 
@@ -162,7 +163,7 @@ bool measure(Run& run, Clock& clock, const std::optional<GpuScanPlan>& chosen, d
   cuda::Device& device = run.stream.device();
   const plan::GpuScanProblem problem = run.c.backward ? problem_of(run.backward()) : problem_of(run.forward());
   GpuScanPlan plan = chosen ? *chosen : plan_gpu_scan(problem, device.model());
-  if (plan.regime != plan::Regime::direct) plan = complete(plan, problem, device.model());
+  if (plan.algorithm != plan::ScanAlgorithm::direct) plan = complete(plan, problem, device.model());
   const ScanExecutable executable =
       run.c.backward ? ScanExecutable(device, run.backward(), plan) : ScanExecutable(device, run.forward(), plan);
   run.workspace = Buffer(run.stream, executable.workspace_bytes());
@@ -179,8 +180,8 @@ bool measure(Run& run, Clock& clock, const std::optional<GpuScanPlan>& chosen, d
   const double error = run.error();
   const auto [registers, shared, local] = executable.kernel().resources();
   const std::string form = fmt::format("{}, estimated {:.1f} us: {} x {} threads, {} steps, {} values, {} blocks{}",
-                                       to_string(plan.regime), plan.microseconds, plan.groups, plan.lanes, plan.steps,
-                                       plan.vector, plan.blocks, plan.keep ? ", kept" : "");
+                                       to_string(plan.algorithm), plan.microseconds, plan.groups, plan.lanes,
+                                       plan.steps, plan.vector, plan.blocks, plan.keep ? ", kept" : "");
   if (!(error < bound(run.c.storage))) {
     fmt::print("| {} {} {} {},{},{} | {} | wrong by {} |\n", run.c.rule, to_string(run.c.storage),
                run.c.backward ? "backward" : "forward", run.c.rows, run.c.steps, run.c.channels, form, error);
@@ -274,7 +275,7 @@ int first_layer(Stream& stream, Milestones& milestones, Storage storage) {
   constexpr Index rows = 8, steps = 512, inputs = 256, hidden = 256, positions = rows * steps;
   const Index size = size_of(storage);
   const LayerSpec spec{
-      .input = inputs, .hidden = hidden, .storage = storage, .bias = false, .regime = plan::Regime::scan};
+      .input = inputs, .hidden = hidden, .storage = storage, .bias = false, .algorithm = plan::ScanAlgorithm::scan};
   const auto room = [&](Index count) { return Buffer(stream, static_cast<std::size_t>(count * size)); };
   Buffer x = room(positions * inputs), weight = room(2 * hidden * inputs), gates = room(positions * 2 * hidden),
          y = room(positions * hidden);
@@ -347,8 +348,8 @@ int first_call(std::optional<Storage> layer) {
   return last == static_cast<float>(c.steps) ? 0 : 1;
 }
 
-/// Measures the best plan of each regime.
-bool measure_regimes(Run& one, Clock& clock, double copy_ms) {
+/// Measures the best plan of each algorithm.
+bool measure_algorithms(Run& one, Clock& clock, double copy_ms) {
   const plan::GpuModel& gpu = one.stream.device().model();
   bool right = true;
   for (const auto& rule : scan_rules(one.c.backward ? problem_of(one.backward()) : problem_of(one.forward()), gpu)) {
@@ -357,7 +358,7 @@ bool measure_regimes(Run& one, Clock& clock, double copy_ms) {
   return right;
 }
 
-int run(const std::vector<std::string>& cases, bool sweep, bool regimes) {
+int run(const std::vector<std::string>& cases, bool sweep, bool algorithms) {
   cuda::Device& device = cuda::Device::get(0);
   Stream stream(device);
   Clock clock(stream);
@@ -369,8 +370,8 @@ int run(const std::vector<std::string>& cases, bool sweep, bool regimes) {
   for (const std::string& text : cases) {
     Run one(parse(text), stream);
     const double copy_ms = one.copy_time(clock);
-    if (regimes) {
-      right &= measure_regimes(one, clock, copy_ms);
+    if (algorithms) {
+      right &= measure_algorithms(one, clock, copy_ms);
       continue;
     }
     right &= measure(one, clock, std::nullopt, copy_ms);
@@ -388,13 +389,13 @@ int run(const std::vector<std::string>& cases, bool sweep, bool regimes) {
 int main(int argc, char** argv) {
   std::vector<std::string> cases(argv + 1, argv + argc);
   const bool sweep = !cases.empty() && cases.front() == "--sweep";
-  const bool regimes = !cases.empty() && cases.front() == "--regimes";
-  if (sweep || regimes) cases.erase(cases.begin());
+  const bool algorithms = !cases.empty() && cases.front() == "--algorithms";
+  if (sweep || algorithms) cases.erase(cases.begin());
   if (cases.empty()) cases.assign(std::begin(kCases), std::end(kCases));
   try {
     if (cases.front() == "--first") return first_call(std::nullopt);
     if (cases.front() == "--first-layer") return first_call(cases.size() > 1 ? parse_storage(cases[1]) : Storage::bf16);
-    return run(cases, sweep, regimes);
+    return run(cases, sweep, algorithms);
   } catch (const Error& error) {
     fmt::print(stderr, "cuda_scan_times: {}\n", error.what());
     return exit_status(error.code());

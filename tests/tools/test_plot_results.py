@@ -29,7 +29,7 @@ class PlotResults(unittest.TestCase):
             for script in ("plot_results.py", "screens.py"):
                 shutil.copy(ROOT / "tools" / script, copy / "tools" / script)
             for name, old, new, picture in [
-                ("gpu.md", "| **8.5** |", "| **8.4** |", "regimes_gpu.svg"),
+                ("gpu.md", "| **8.5** |", "| **8.4** |", "scan_algorithms_gpu.svg"),
                 ("gpu.md", "FlashRNN, fused: 2.84 / 7.98 |", "FlashRNN, fused: 2.84 / 7.97 |", "flashrnn_gpu.svg"),
                 # A pair of times that were not measured in one run may not stand among those that were.
                 ("gpu.md", "FlashRNN: 4.75 / 13.5 | bf16, H200, not the same run |",

@@ -144,15 +144,16 @@ PlanReport explain(const GpuLayerProblem& problem, const GpuModel& gpu) {
                   pass_of(scan.backward), !scan.backward && problem.keep_gates ? " with a tape" : "", scan.rows,
                   scan.steps, problem.input, scan.channels, to_string(scan.storage));
   report.machine = describe(gpu);
-  for (const Regime regime : {Regime::direct, Regime::epilogue, Regime::fused, Regime::scan}) {
+  for (const ScanAlgorithm algorithm :
+       {ScanAlgorithm::direct, ScanAlgorithm::epilogue, ScanAlgorithm::fused, ScanAlgorithm::scan}) {
     GpuLayerProblem one = problem;
-    one.scan.regime = regime;
-    report.alternatives.push_back(attempt(std::string(to_string(regime)), [&] { return plan_gpu_layer(one, gpu); }));
-    if (regime != Regime::fused || scan.backward || report.alternatives.back().possible) continue;
+    one.scan.algorithm = algorithm;
+    report.alternatives.push_back(attempt(std::string(to_string(algorithm)), [&] { return plan_gpu_layer(one, gpu); }));
+    if (algorithm != ScanAlgorithm::fused || scan.backward || report.alternatives.back().possible) continue;
     report.alternatives.back().conflict = conflict_of(fused_layer_rule(problem, gpu));
   }
   const GpuScanPlan plan = plan_gpu_layer(problem, gpu);
-  choose(report, std::string(to_string(plan.regime)), plan);
+  choose(report, std::string(to_string(plan.algorithm)), plan);
   return report;
 }
 

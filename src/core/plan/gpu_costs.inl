@@ -18,14 +18,15 @@ PENSTOCK_END_COSTS(common);
 // 256 rows, 4 to 2,048 steps and 64 to 2,048 channels, with a mean error of 10 %.
 PENSTOCK_COSTS(Scan, scan);
 PENSTOCK_COST(look_back, "look_back", 5);             ///< Waiting of the chunks of a scan for each other
-PENSTOCK_COST(bytes, "scan_bytes", 3.5e6);            ///< Regime::scan: bytes of memory per microsecond
-PENSTOCK_COST(tile, "scan_tile", 2);                  ///< Regime::scan: a tile of a block, after the first
+PENSTOCK_COST(bytes, "scan_bytes", 3.5e6);            ///< ScanAlgorithm::scan: bytes of memory per microsecond
+PENSTOCK_COST(tile, "scan_tile", 2);                  ///< ScanAlgorithm::scan: a tile of a block, after the first
 PENSTOCK_COST(gate, "scan_gate", 6.8e-5);             ///< Further time of such a tile for each gate of a value
 PENSTOCK_COST(back_gate, "scan_back_gate", 16.5e-5);  ///< The same in a backward pass
 PENSTOCK_COST(back_halves, "scan_back_halves", 15);   ///< Further time of a backward pass of 16-bit values in a layer
-PENSTOCK_COST(steps_ahead, "steps_ahead", 0.85);  ///< Regime::direct: each batch of steps that a thread loads at once
+PENSTOCK_COST(steps_ahead, "steps_ahead",
+              0.85);  ///< ScanAlgorithm::direct: each batch of steps that a thread loads at once
 PENSTOCK_COST(back_steps_ahead, "back_steps_ahead", 1.35);  ///< The same in a backward pass
-PENSTOCK_COST(direct_bytes, "direct_bytes", 3.45e6);        ///< Regime::direct: bytes of memory per microsecond
+PENSTOCK_COST(direct_bytes, "direct_bytes", 3.45e6);        ///< ScanAlgorithm::direct: bytes of memory per microsecond
 PENSTOCK_END_COSTS(scan);
 
 // Layers of scan cells in one launch, in cycles of a block.

@@ -130,13 +130,13 @@ TEST_P(CustomCellKernels, OfDiagonalsFitTheirRegisters) {
   for (const std::string& cell : written_dense()) compile_diagonals(cell, true);
 }
 
-plan::GpuLayerProblem layer_of(const ScanRule& rule, Storage storage, Index size, plan::Regime regime) {
+plan::GpuLayerProblem layer_of(const ScanRule& rule, Storage storage, Index size, plan::ScanAlgorithm algorithm) {
   plan::GpuLayerProblem problem;
   problem.scan = {.storage = storage, .rows = 8, .steps = 4096, .channels = size};
   problem.scan.gates = problem.scan.read_back = rule.gates;
   problem.scan.learnt = rule.learnt;
   problem.scan.computed = true;
-  problem.scan.regime = regime;
+  problem.scan.algorithm = algorithm;
   problem.input = size, problem.keep_gates = true;
   return problem;
 }
@@ -148,20 +148,20 @@ TEST_P(CustomCellKernels, OfScansFitTheirRegisters) {
 void CustomCellKernels::fit_scans(const std::string& cell) const {
   SCOPED_TRACE(cell);
   const ScanRule rule = scan_rule(cell);
-  for (const plan::Regime regime : {plan::Regime::scan, plan::Regime::direct}) {
+  for (const plan::ScanAlgorithm algorithm : {plan::ScanAlgorithm::scan, plan::ScanAlgorithm::direct}) {
     for (const bool backward : {false, true}) {
-      plan::GpuScanProblem problem = layer_of(rule, Storage::bf16, 1024, regime).scan;
+      plan::GpuScanProblem problem = layer_of(rule, Storage::bf16, 1024, algorithm).scan;
       problem.backward = backward, problem.lengths = problem.reset = backward;
       const plan::GpuScanPlan plan = plan_gpu_scan(problem, test::chip(GetParam()));
       compile(scan_source(rule, problem, plan), plan.threads() * plan.blocks, true);
     }
   }
-  const plan::GpuLayerProblem fused = layer_of(rule, Storage::f32, 100, plan::Regime::fused);
+  const plan::GpuLayerProblem fused = layer_of(rule, Storage::f32, 100, plan::ScanAlgorithm::fused);
   const plan::GpuScanPlan plan = plan_gpu_layer(fused, test::chip(GetParam()));
   compile(fused_source(rule, fused, plan, 16), plan.threads(), true);
   compile(step_source({.cell = cell, .storage = Storage::bf16}, 1, 16, 4), 1, true);
   if (GetParam() < 90) return;
-  const plan::GpuLayerProblem epilogue = layer_of(rule, Storage::bf16, 1024, plan::Regime::epilogue);
+  const plan::GpuLayerProblem epilogue = layer_of(rule, Storage::bf16, 1024, plan::ScanAlgorithm::epilogue);
   const plan::GpuScanPlan of_epilogue = plan_gpu_layer(epilogue, test::chip(GetParam()));
   const Compiled compiled = compile_kernel(epilogue_source(rule, epilogue, of_epilogue), GetParam());
   EXPECT_EQ(test::report_of(compiled.log).spills, 0) << compiled.log;
@@ -206,7 +206,7 @@ TEST_P(CustomCellKernels, OfRandomCellsCompile) {
     SCOPED_TRACE(name);
     if (scan) {
       const ScanRule rule = scan_rule(name);
-      plan::GpuScanProblem problem = layer_of(rule, Storage::f32, 64, plan::Regime::direct).scan;
+      plan::GpuScanProblem problem = layer_of(rule, Storage::f32, 64, plan::ScanAlgorithm::direct).scan;
       problem.backward = true;
       const plan::GpuScanPlan plan = plan_gpu_scan(problem, test::chip(GetParam()));
       compile(scan_source(rule, problem, plan), 1, false);

@@ -38,7 +38,7 @@ Subject subject(const ScanRule& rule, Storage storage, bool backward, bool ragge
   problem.gates = rule.gates, problem.read_back = rule.read_back, problem.computed = rule.computed;
   problem.logarithms = rule.logarithms;
   problem.lengths = problem.reset = ragged;
-  problem.regime = plan::Regime::scan;
+  problem.algorithm = plan::ScanAlgorithm::scan;
   return {rule, problem};
 }
 
@@ -116,7 +116,7 @@ TEST_P(EveryChip, ScansFitTheirPlan) {
 TEST_P(EveryChip, WalksOfSingleThreadsFit) {
   for (Subject& subject : subjects()) {
     if (!takes_next()) continue;
-    subject.problem.regime = plan::Regime::direct;
+    subject.problem.algorithm = plan::ScanAlgorithm::direct;
     const plan::GpuScanPlan plan = plan_gpu_scan(subject.problem, chip(GetParam()));
     expect_sound(scan_source(subject.rule, subject.problem, plan), GetParam(), plan.threads() * plan.blocks);
   }
@@ -127,7 +127,7 @@ TEST_P(EveryChip, CorrectionsFit) {
     const bool logarithmic = subject.rule.text == given_signed_logs.text && GetParam() == hopper;
     if (subject.rule.text != given_terms.text && !logarithmic) continue;
     if (!takes_next()) continue;
-    subject.problem.regime = plan::Regime::direct;
+    subject.problem.algorithm = plan::ScanAlgorithm::direct;
     const plan::GpuScanPlan plan = plan_gpu_scan(subject.problem, chip(GetParam()));
     expect_sound(scan_source(subject.rule, subject.problem, plan, true), GetParam(), plan.threads() * plan.blocks);
   }
@@ -153,7 +153,7 @@ TEST_P(EveryChip, LayersInOneLaunchFit) {
     plan::GpuLayerProblem problem;
     problem.scan = subject(rule, storage, false, ragged, hidden).problem;
     problem.scan.rows = 64, problem.scan.steps = 1000;
-    problem.scan.regime = plan::Regime::fused;
+    problem.scan.algorithm = plan::ScanAlgorithm::fused;
     problem.scan.alignment = common_alignment(16, {hidden * size});
     problem.input = input, problem.keep_gates = keep;
     const plan::GpuScanPlan plan = plan_gpu_layer(problem, chip(GetParam()));
@@ -258,7 +258,7 @@ TEST(Hopper, ProductsWithARecurrenceAsEpilogueFit) {
     plan::GpuLayerProblem problem;
     problem.scan = subject(rule, turn % 4 == 2 ? Storage::f16 : Storage::bf16, false, ragged, 1024).problem;
     problem.scan.rows = 8, problem.scan.steps = 4096;
-    problem.scan.regime = plan::Regime::epilogue;
+    problem.scan.algorithm = plan::ScanAlgorithm::epilogue;
     problem.input = 1024, problem.keep_gates = keeps;
     const plan::GpuScanPlan plan = plan_gpu_layer(problem, chip(hopper));
     const Compiled compiled = compile_kernel(epilogue_source(rule, problem, plan), hopper);

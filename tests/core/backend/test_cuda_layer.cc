@@ -14,7 +14,7 @@
 namespace penstock::cuda {
 namespace {
 
-using plan::Regime;
+using plan::ScanAlgorithm;
 using plan::Storage;
 
 struct Case {
@@ -103,7 +103,7 @@ class LayerTest : public test::GpuLayerTest<Case> {
     EXPECT_FALSE(std::all_of(got.begin(), got.end(), [](double gate) { return std::isnan(gate); }));
   }
 
-  /// Returns whether the chip and the sizes are those of the epilogue regime.
+  /// Returns whether the chip and the sizes are those of the epilogue algorithm.
   bool takes_epilogue() const {
     return stream->device().model().architecture() == 90 && storage != Storage::f32 && c.input % 8 == 0 &&
            c.hidden % 8 == 0;
@@ -173,7 +173,7 @@ TEST_P(LayerTest, EqualsTheOracle) {
   }
 }
 
-TEST_P(LayerTest, EqualsTheOracleInEveryRegime) {
+TEST_P(LayerTest, EqualsTheOracleInEveryAlgorithm) {
   const oracle::Results<double> want = oracle::forward(oracle_spec(), batch, arguments);
   const Buffer x = upload_sequence(arguments.x, c.input), state = put(arguments.state_in, Storage::f32);
   const Buffer weight = put(arguments.weights[0].weight_ih, storage), bias = put(arguments.weights[0].bias_ih, storage);
@@ -184,16 +184,16 @@ TEST_P(LayerTest, EqualsTheOracleInEveryRegime) {
   forward.x = sequence(x, c.input), forward.y = sequence(y, c.hidden);
   forward.weights = {weight.address(), bias.address()};
   forward.state_in = state.address(), forward.state_out = last.address();
-  for (const auto& [regime, keep] : {std::pair{Regime::direct, true},
-                                     {Regime::scan, true},
-                                     {Regime::fused, true},
-                                     {Regime::fused, false},
-                                     {Regime::epilogue, true},
-                                     {Regime::epilogue, false},
-                                     {Regime::automatic, false}}) {
-    if (regime == Regime::epilogue && !takes_epilogue()) continue;
+  for (const auto& [algorithm, keep] : {std::pair{ScanAlgorithm::direct, true},
+                                        {ScanAlgorithm::scan, true},
+                                        {ScanAlgorithm::fused, true},
+                                        {ScanAlgorithm::fused, false},
+                                        {ScanAlgorithm::epilogue, true},
+                                        {ScanAlgorithm::epilogue, false},
+                                        {ScanAlgorithm::automatic, false}}) {
+    if (algorithm == ScanAlgorithm::epilogue && !takes_epilogue()) continue;
     LayerSpec asked = spec();
-    asked.regime = regime;
+    asked.algorithm = algorithm;
     forward.gates = keep ? gates.address() : 0;
     y.fill(0xff), gates.fill(0xff), last.fill(0xff);
     const LayerForwardExecutable executable(stream->device(), asked, forward);
@@ -206,7 +206,8 @@ TEST_P(LayerTest, EqualsTheOracleInEveryRegime) {
     const Doubles once = get(y, storage);
     executable.run(forward, workspace.address(), stream->handle());
     EXPECT_EQ(get(y, storage), once) << "not the same bits again";
-    if ((regime == Regime::fused || regime == Regime::epilogue) && keep) expect_gates(get(gates, storage));
+    if ((algorithm == ScanAlgorithm::fused || algorithm == ScanAlgorithm::epilogue) && keep)
+      expect_gates(get(gates, storage));
   }
 }
 
@@ -305,8 +306,8 @@ TEST(LayerArguments, AreChecked) {
   refused("weight must be an address on the GPU, not null", [](auto&, auto& call) { call.weights.weight = 0; });
   refused("bias must be an address on the GPU", [](auto&, auto& call) { call.weights.bias = 0; });
   refused("bias must be null", [](auto& spec, auto&) { spec.bias = false; });
-  refused("gates must be an address on the GPU, not null, in the scan regime", [](auto& spec, auto& call) {
-    spec.regime = plan::Regime::scan;
+  refused("gates must be an address on the GPU, not null, in the scan algorithm", [](auto& spec, auto& call) {
+    spec.algorithm = plan::ScanAlgorithm::scan;
     call.gates = 0;
   });
   refused("x must lie row after row or step after step", [](auto&, auto& call) { call.x.row_stride = 81; });

@@ -15,7 +15,7 @@
 namespace penstock::cuda {
 namespace {
 
-using plan::Regime;
+using plan::ScanAlgorithm;
 using plan::Storage;
 using testing::AssertionResult;
 
@@ -207,12 +207,12 @@ TEST_P(ScanTest, ForwardEqualsTheLoop) {
   ScanForward call{.shape = shape(), .terms = {sequence(a_gpu), sequence(b_gpu)}, .y = sequence(y_gpu)};
   call.state_in = c.states ? entry_gpu.address() : 0;
   call.state_out = last_gpu.address();
-  for (const Regime regime : {Regime::scan, Regime::direct}) {
-    call.shape.regime = regime;
+  for (const ScanAlgorithm algorithm : {ScanAlgorithm::scan, ScanAlgorithm::direct}) {
+    call.shape.algorithm = algorithm;
     y_gpu.fill(0xff), last_gpu.fill(0xff);
     const ScanExecutable executable(*device, call);
     SCOPED_TRACE(executable.plan().explain());
-    ASSERT_EQ(executable.plan().regime, regime);
+    ASSERT_EQ(executable.plan().algorithm, algorithm);
     ASSERT_LE(executable.workspace_bytes(), workspace.bytes());
     executable.run(call, workspace.address(), stream->handle());
     expect_tensor("y", y_gpu, y, allowed(false));
@@ -277,8 +277,8 @@ TEST_P(ScanTest, BackwardEqualsTheLoop) {
   call.state_in = c.states ? entry_gpu.address() : 0;
   call.dstate_out = c.states ? dlast_gpu.address() : 0;
   call.dstate_in = dentry_gpu.address();
-  for (const Regime regime : {Regime::scan, Regime::direct}) {
-    call.shape.regime = regime;
+  for (const ScanAlgorithm algorithm : {ScanAlgorithm::scan, ScanAlgorithm::direct}) {
+    call.shape.algorithm = algorithm;
     da_gpu.fill(0xff), db_gpu.fill(0xff), dentry_gpu.fill(0xff);
     const ScanExecutable executable(*device, call);
     SCOPED_TRACE(executable.plan().explain());

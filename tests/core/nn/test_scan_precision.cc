@@ -26,22 +26,22 @@ Recurrent<float> identity(const char* cell) {
   return network;
 }
 
-struct Regime {
+struct Range {
   const char* name;
   double low, high;  // logits of z; a = 1 - z = sigmoid(-logit)
 };
 
-constexpr Regime kRegimes[] = {{"a near 1e-4", 9.2, 9.22}, {"a near 1", -16.0, -12.0}, {"a anywhere", -8.0, 8.0}};
+constexpr Range kRanges[] = {{"a near 1e-4", 9.2, 9.22}, {"a near 1", -16.0, -12.0}, {"a anywhere", -8.0, 8.0}};
 
 /// The greatest error relative to the size the terms of h have: the same sum over their magnitudes.
-void check(const char* cell, const Regime& regime, float h0, Algorithm algorithm) {
-  SCOPED_TRACE(testing::Message() << cell << ", " << regime.name << ", h0 " << h0 << ", " << to_string(algorithm));
+void check(const char* cell, const Range& range, float h0, Algorithm algorithm) {
+  SCOPED_TRACE(testing::Message() << cell << ", " << range.name << ", h0 " << h0 << ", " << to_string(algorithm));
   const bool positive = std::string(cell) == "mingru-log";
   const Recurrent<float> network = identity(cell);
   Random random(3);
   std::vector<float> x(2 * kSteps), y(kSteps);
   for (Index t = 0; t < kSteps; ++t) {
-    x[2 * t] = static_cast<float>(random.uniform(regime.low, regime.high));
+    x[2 * t] = static_cast<float>(random.uniform(range.low, range.high));
     x[2 * t + 1] = static_cast<float>(random.normal());
   }
   Execution execution;
@@ -60,7 +60,7 @@ void check(const char* cell, const Regime& regime, float h0, Algorithm algorithm
     worst = std::max(worst, std::abs(y[t] - h) / std::max(magnitude, double(std::numeric_limits<float>::min())));
   }
   // A term lives for about 1 / (1 - a) steps, at most T, and each rounds a and the sum once, a by 3 ULP.
-  const double life = std::min<double>(kSteps, 1 / sigmoid(regime.high));
+  const double life = std::min<double>(kSteps, 1 / sigmoid(range.high));
   EXPECT_LE(worst, 8 * life * std::numeric_limits<float>::epsilon());
   EXPECT_LE(worst, 1e-4);
   EXPECT_EQ(state, y.back());
@@ -68,9 +68,9 @@ void check(const char* cell, const Regime& regime, float h0, Algorithm algorithm
 
 TEST(ScanPrecision, LongSequencesOfEitherSign) {
   for (const char* cell : {"mingru", "mingru-log"}) {
-    for (const Regime& regime : kRegimes) {
+    for (const Range& range : kRanges) {
       for (const float h0 : {0.0f, 3.5f, -3.5f}) {
-        for (const Algorithm algorithm : {Algorithm::sequential, Algorithm::scan}) check(cell, regime, h0, algorithm);
+        for (const Algorithm algorithm : {Algorithm::sequential, Algorithm::scan}) check(cell, range, h0, algorithm);
       }
     }
   }

@@ -66,7 +66,7 @@ inline Choice choice_of(const GpuProductProblem& problem, const GpuModel& gpu) {
 
 inline std::string text_of(const GpuScanPlan& p) {
   return fmt::format("{} vector {} lanes {} groups {} steps {} piece {} keep {} window {} blocks {} shared {} grid {}",
-                     to_string(p.regime), p.vector, p.lanes, p.groups, p.steps, p.piece, p.keep, p.window, p.blocks,
+                     to_string(p.algorithm), p.vector, p.lanes, p.groups, p.steps, p.piece, p.keep, p.window, p.blocks,
                      p.shared, p.grid);
 }
 

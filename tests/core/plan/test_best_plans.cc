@@ -72,12 +72,12 @@ TEST(BestPlans, OfProductsHaveTheFewestCyclesOfAll) {
   EXPECT_GT(problems, 20);
 }
 
-/// A layer's recurrence after a separate product is planned by rules alone; regimes of one launch by estimates.
-TEST(BestPlans, OfLayersAreTheQuickestOfTheRegimes) {
+/// A layer's recurrence after a separate product is planned by rules alone; algorithms of one launch by estimates.
+TEST(BestPlans, OfLayersAreTheQuickestOfTheAlgorithms) {
   int problems = 0;
   test::visit_layers([&](const GpuLayerProblem& problem, const GpuModel& gpu) {
     GpuLayerProblem separate = problem;
-    separate.scan.regime = plan_of(problem.scan, gpu).regime;
+    separate.scan.algorithm = plan_of(problem.scan, gpu).algorithm;
     const double least =
         std::min({plan_of(separate, gpu).microseconds, survey(fused_layer_rule(problem, gpu)).least_time,
                   survey(epilogue_layer_rule(problem, gpu)).least_time});
@@ -190,7 +190,7 @@ void expect_fit(const GpuScanProblem& problem, const GpuScanPlan& plan, const Gp
   expect_room(plan, gpu);
   EXPECT_EQ(problem.channels % plan.vector, 0);
   EXPECT_GE(plan.grid, 1);
-  if (plan.regime == Regime::direct) {
+  if (plan.algorithm == ScanAlgorithm::direct) {
     EXPECT_GE(plan.grid * plan.groups, problem.rows * plan.channel_tiles(problem.channels));
     return;
   }
@@ -200,11 +200,12 @@ void expect_fit(const GpuScanProblem& problem, const GpuScanPlan& plan, const Gp
 
 void expect_fit(const GpuLayerProblem& problem, const GpuScanPlan& plan, const GpuModel& gpu) {
   expect_room(plan, gpu);
-  if (plan.regime == Regime::direct || plan.regime == Regime::scan) expect_fit(problem.scan, plan, gpu);
-  if (plan.regime == Regime::fused) {
+  if (plan.algorithm == ScanAlgorithm::direct || plan.algorithm == ScanAlgorithm::scan)
+    expect_fit(problem.scan, plan, gpu);
+  if (plan.algorithm == ScanAlgorithm::fused) {
     EXPECT_EQ(plan.shared, fused_shared_bytes(plan, problem));
   }
-  if (plan.regime == Regime::epilogue) {
+  if (plan.algorithm == ScanAlgorithm::epilogue) {
     EXPECT_EQ(plan.shared, epilogue_shared_bytes(plan, problem));
   }
 }

@@ -29,38 +29,39 @@ GpuLayerProblem layer(Storage storage, Index rows, Index steps, Index input, Ind
 }
 
 TEST(GpuScan, ShortSequencesAreWalkedByThreads) {
-  EXPECT_EQ(plan_gpu_scan(scan(8, 1, 64), h200()).regime, Regime::direct);
-  EXPECT_EQ(plan_gpu_scan(scan(8, 16, 1000), h200()).regime, Regime::direct);
-  EXPECT_EQ(plan_gpu_scan(scan(8, 4096, 1000), h200()).regime, Regime::scan);
+  EXPECT_EQ(plan_gpu_scan(scan(8, 1, 64), h200()).algorithm, ScanAlgorithm::direct);
+  EXPECT_EQ(plan_gpu_scan(scan(8, 16, 1000), h200()).algorithm, ScanAlgorithm::direct);
+  EXPECT_EQ(plan_gpu_scan(scan(8, 4096, 1000), h200()).algorithm, ScanAlgorithm::scan);
   EXPECT_THAT(plan_gpu_scan(scan(8, 16, 64), h200()).explain(), HasSubstr("scan estimated at 8 us"));
 }
 
-TEST(GpuScan, RegimesCanBeAskedForByName) {
+TEST(GpuScan, AlgorithmsCanBeAskedForByName) {
   GpuScanProblem problem = scan(3, 5000, 100);
-  problem.regime = parse_regime("direct");
+  problem.algorithm = parse_scan_algorithm("direct");
   const GpuScanPlan direct = plan_gpu_scan(problem, h200());
-  EXPECT_EQ(direct.regime, Regime::direct);
+  EXPECT_EQ(direct.algorithm, ScanAlgorithm::direct);
   EXPECT_EQ(direct.workspace_bytes(), 0);
   EXPECT_THAT(direct.explain(), HasSubstr("direct: "));
   EXPECT_THAT(direct.explain(), HasSubstr("asked for"));
   problem.steps = 2;
-  problem.regime = parse_regime("scan");
-  EXPECT_EQ(plan_gpu_scan(problem, h200()).regime, Regime::scan);
+  problem.algorithm = parse_scan_algorithm("scan");
+  EXPECT_EQ(plan_gpu_scan(problem, h200()).algorithm, ScanAlgorithm::scan);
   test::expect_error(ErrorCode::invalid_argument,
-                     "regime must be one of auto, direct, epilogue, fused, scan, not \"quick\"",
-                     [] { parse_regime("quick"); });
-  for (const Regime regime : {Regime::automatic, Regime::direct, Regime::epilogue, Regime::fused, Regime::scan}) {
-    EXPECT_EQ(parse_regime(to_string(regime)), regime);
+                     "algorithm must be one of auto, direct, epilogue, fused, scan, not \"quick\"",
+                     [] { parse_scan_algorithm("quick"); });
+  for (const ScanAlgorithm algorithm : {ScanAlgorithm::automatic, ScanAlgorithm::direct, ScanAlgorithm::epilogue,
+                                        ScanAlgorithm::fused, ScanAlgorithm::scan}) {
+    EXPECT_EQ(parse_scan_algorithm(to_string(algorithm)), algorithm);
   }
 }
 
 TEST(GpuScan, HasNothingToFuse) {
   GpuScanProblem problem = scan(3, 50, 100);
-  problem.regime = Regime::fused;
+  problem.algorithm = ScanAlgorithm::fused;
   test::expect_error(ErrorCode::unsupported, "a recurrence by itself has no product to fuse",
                      [&] { plan_gpu_scan(problem, h200()); });
   GpuLayerProblem back = layer(Storage::f32, 3, 50, 10, 100);
-  back.scan.regime = Regime::fused;
+  back.scan.algorithm = ScanAlgorithm::fused;
   back.scan.backward = true;
   test::expect_error(ErrorCode::unsupported, "a backward pass has no product to fuse",
                      [&] { plan_gpu_layer(back, h200()); });
@@ -85,7 +86,7 @@ TEST(GpuScan, DirectPlansCoverAllChannels) {
 
 TEST(GpuLayer, SmallLayersAreOneLaunch) {
   const GpuScanPlan plan = plan_gpu_layer(layer(Storage::f32, 1, 64, 64, 128), h200());
-  EXPECT_EQ(plan.regime, Regime::fused);
+  EXPECT_EQ(plan.algorithm, ScanAlgorithm::fused);
   EXPECT_EQ(plan.workspace_bytes(), 0);
   EXPECT_THAT(plan.explain(), HasSubstr("fused: product, gates and recurrence in one launch"));
   EXPECT_THAT(plan.explain(), HasSubstr("the product by itself"));
@@ -93,7 +94,7 @@ TEST(GpuLayer, SmallLayersAreOneLaunch) {
 
 TEST(GpuLayer, LargeProductsAreLeftToTheLibrary) {
   const GpuScanPlan plan = plan_gpu_layer(layer(Storage::f32, 8, 4096, 1024, 1024), h200());
-  EXPECT_EQ(plan.regime, Regime::scan);
+  EXPECT_EQ(plan.algorithm, ScanAlgorithm::scan);
   EXPECT_THAT(plan.explain(), HasSubstr("fused estimated at"));
 }
 
@@ -102,7 +103,7 @@ TEST(GpuLayer, LargeProductsOfHalvesHaveTheRecurrenceAsEpilogue) {
     GpuLayerProblem problem = layer(Storage::bf16, 8, 4096, 1024, 1024);
     problem.scan.gates = gates;
     const GpuScanPlan plan = plan_gpu_layer(problem, h200());
-    EXPECT_EQ(plan.regime, Regime::epilogue);
+    EXPECT_EQ(plan.algorithm, ScanAlgorithm::epilogue);
     EXPECT_EQ(plan.chunk(), 128);
     EXPECT_EQ(plan.tiles, 8 * 32 * 1024 / plan.tile_channels());
     EXPECT_EQ(plan.grid, h200().multiprocessors);
@@ -119,31 +120,32 @@ TEST(GpuLayer, TheEpilogueIsTakenWhereItWasQuicker) {
   struct Size {
     Index rows, steps, inputs;
     int gates;
-    Regime regime;
+    ScanAlgorithm algorithm;
   };
-  for (const Size& size : {Size{8, 1024, 1024, 2, Regime::epilogue}, Size{8, 1024, 1024, 3, Regime::epilogue},
-                           Size{64, 512, 512, 2, Regime::epilogue}, Size{64, 512, 512, 3, Regime::epilogue},
-                           Size{64, 512, 256, 2, Regime::epilogue}, Size{64, 512, 256, 3, Regime::epilogue},
-                           Size{16, 1024, 512, 2, Regime::epilogue}, Size{1, 4096, 1024, 2, Regime::scan},
-                           Size{1, 4096, 1024, 3, Regime::scan}}) {
+  for (const Size& size :
+       {Size{8, 1024, 1024, 2, ScanAlgorithm::epilogue}, Size{8, 1024, 1024, 3, ScanAlgorithm::epilogue},
+        Size{64, 512, 512, 2, ScanAlgorithm::epilogue}, Size{64, 512, 512, 3, ScanAlgorithm::epilogue},
+        Size{64, 512, 256, 2, ScanAlgorithm::epilogue}, Size{64, 512, 256, 3, ScanAlgorithm::epilogue},
+        Size{16, 1024, 512, 2, ScanAlgorithm::epilogue}, Size{1, 4096, 1024, 2, ScanAlgorithm::scan},
+        Size{1, 4096, 1024, 3, ScanAlgorithm::scan}}) {
     GpuLayerProblem problem = layer(Storage::bf16, size.rows, size.steps, size.inputs, size.inputs);
     problem.scan.gates = problem.scan.read_back = size.gates;
     problem.keep_gates = false;
     const GpuScanPlan plan = plan_gpu_layer(problem, h200());
-    EXPECT_EQ(plan.regime, size.regime) << size.rows << " x " << size.steps << " x " << size.inputs << ", "
-                                        << size.gates << " gates: " << plan.why;
+    EXPECT_EQ(plan.algorithm, size.algorithm)
+        << size.rows << " x " << size.steps << " x " << size.inputs << ", " << size.gates << " gates: " << plan.why;
   }
 }
 
 TEST(GpuLayer, AnEpilogueThatCannotBeHadSaysWhy) {
   const auto refused = [](const std::string& why, const auto& change, GpuModel gpu = h200()) {
     GpuLayerProblem problem = layer(Storage::bf16, 8, 4096, 1024, 1024);
-    problem.scan.regime = Regime::epilogue;
+    problem.scan.algorithm = ScanAlgorithm::epilogue;
     change(problem);
     test::expect_error(ErrorCode::unsupported, why, [&] { plan_gpu_layer(problem, gpu); });
-    problem.scan.regime = Regime::automatic;
+    problem.scan.algorithm = ScanAlgorithm::automatic;
     if (problem.scan.backward) return;
-    EXPECT_NE(plan_gpu_layer(problem, gpu).regime, Regime::epilogue);
+    EXPECT_NE(plan_gpu_layer(problem, gpu).algorithm, ScanAlgorithm::epilogue);
   };
   GpuModel ampere = h200();
   ampere.name = "A100", ampere.compute_major = 8;
@@ -160,28 +162,29 @@ TEST(GpuLayer, AnEpilogueThatCannotBeHadSaysWhy) {
 TEST(GpuLayer, WithoutMemoryForGatesAllIsOneLaunch) {
   GpuLayerProblem problem = layer(Storage::bf16, 8, 4096, 1024, 1024);
   problem.needs_one_launch = true;
-  EXPECT_EQ(plan_gpu_layer(problem, h200()).regime, Regime::epilogue);
+  EXPECT_EQ(plan_gpu_layer(problem, h200()).algorithm, ScanAlgorithm::epilogue);
   problem = layer(Storage::bf16, 1, 64, 64, 128);
   problem.needs_one_launch = true;
-  EXPECT_EQ(plan_gpu_layer(problem, h200()).regime, Regime::fused);
+  EXPECT_EQ(plan_gpu_layer(problem, h200()).algorithm, ScanAlgorithm::fused);
 }
 
-TEST(GpuLayer, RegimesCanBeAskedForByName) {
-  for (const Regime regime : {Regime::direct, Regime::epilogue, Regime::fused, Regime::scan}) {
+TEST(GpuLayer, AlgorithmsCanBeAskedForByName) {
+  for (const ScanAlgorithm algorithm :
+       {ScanAlgorithm::direct, ScanAlgorithm::epilogue, ScanAlgorithm::fused, ScanAlgorithm::scan}) {
     GpuLayerProblem problem = layer(Storage::bf16, 8, 300, 96, 64);
-    problem.scan.regime = regime;
+    problem.scan.algorithm = algorithm;
     const GpuScanPlan plan = plan_gpu_layer(problem, h200());
-    EXPECT_EQ(plan.regime, regime);
+    EXPECT_EQ(plan.algorithm, algorithm);
     EXPECT_THAT(plan.explain(), HasSubstr("asked for"));
   }
 }
 
 TEST(GpuLayer, WeightsThatNoBlockCanHoldAreRefused) {
   GpuLayerProblem problem = layer(Storage::f32, 8, 300, 100'000, 64);
-  problem.scan.regime = Regime::fused;
+  problem.scan.algorithm = ScanAlgorithm::fused;
   test::expect_error(ErrorCode::unsupported, "2 gates of 100000 inputs and a chunk of x need more than the 227 KB",
                      [&] { plan_gpu_layer(problem, h200()); });
-  problem.scan.regime = Regime::automatic;
+  problem.scan.algorithm = ScanAlgorithm::automatic;
   EXPECT_THAT(plan_gpu_layer(problem, h200()).explain(), HasSubstr("cannot hold the weights"));
 }
 
@@ -192,7 +195,7 @@ TEST(GpuLayer, FusedBlocksFitTheChip) {
         for (const int gates : {2, 3}) {
           GpuLayerProblem problem = layer(storage, 5, 777, input, hidden);
           problem.scan.gates = gates;
-          problem.scan.regime = Regime::fused;
+          problem.scan.algorithm = ScanAlgorithm::fused;
           const GpuScanPlan plan = plan_gpu_layer(problem, h200());
           EXPECT_LE(plan.shared, h200().block_bytes);
           EXPECT_EQ(plan.shared, fused_shared_bytes(plan, problem));

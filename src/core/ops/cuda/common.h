@@ -18,18 +18,18 @@ inline plan::Storage storage_of(DType type) {
 
 /// How a recurrence that knows several ways runs over T: `sequential` is one thread for all steps of its channels,
 /// which exact forward passes are, too.
-inline plan::Regime regime_of(const Execution& execution, bool backward) {
+inline plan::ScanAlgorithm scan_algorithm_of(const Execution& execution, bool backward) {
   require(!execution.exact || execution.algorithm != Algorithm::scan, "{}", plan::kScanIsNotExact);
-  if (execution.exact && !backward) return plan::Regime::direct;
+  if (execution.exact && !backward) return plan::ScanAlgorithm::direct;
   switch (execution.algorithm) {
     case Algorithm::automatic:
-      return plan::Regime::automatic;
+      return plan::ScanAlgorithm::automatic;
     case Algorithm::sequential:
-      return plan::Regime::direct;
+      return plan::ScanAlgorithm::direct;
     case Algorithm::scan:
-      return plan::Regime::scan;
+      return plan::ScanAlgorithm::scan;
   }
-  return plan::Regime::automatic;
+  return plan::ScanAlgorithm::automatic;
 }
 
 inline cuda::Device& gpu_of(const Target& target) { return cuda::Device::get(target.device.index); }

@@ -27,7 +27,7 @@ cuda::ScanShape scan_shape(const ScanCallForm& form, const Target& target, const
   scan.channels = form.channels;
   scan.reverse = form.reverse;
   scan.corrects = form.correction;
-  scan.regime = regime_of(target.execution, backward);
+  scan.algorithm = scan_algorithm_of(target.execution, backward);
   return scan;
 }
 

@@ -22,7 +22,7 @@ cuda::LayerSpec spec_of(const Recurrence& shape, const Target& target, bool back
           .bias = shape.bias != Bias::none,
           .reverse = shape.reverse,
           .exact = target.execution.exact && !backward,
-          .regime = regime_of(target.execution, backward)};
+          .algorithm = scan_algorithm_of(target.execution, backward)};
 }
 
 /// [P, G, H]: what the input product makes of all positions.

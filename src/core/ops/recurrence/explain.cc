@@ -36,7 +36,8 @@ std::vector<PlanReport> scan_reports(const Recurrence& shape, bool backward, con
     reports.insert(reports.begin(), std::move(layer));
     return reports;
   }
-  if (layer.algorithm == to_string(plan::Regime::fused) || layer.algorithm == to_string(plan::Regime::epilogue))
+  if (layer.algorithm == to_string(plan::ScanAlgorithm::fused) ||
+      layer.algorithm == to_string(plan::ScanAlgorithm::epilogue))
     return {std::move(layer)};
   PlanReport product = products.forward(gpu);  // its time is part of the layer's
   product.work += " (counted with the layer)";
@@ -63,7 +64,7 @@ plan::GpuLayerProblem scan_problem(const Recurrence& shape, bool backward, const
   scan.computed = true;
   scan.alignment = row_alignment(shape.hidden * plan::size_of(scan.storage));
   scan.lengths = target.has(CallFlag::lengths) || target.packed > 0, scan.reset = target.has(CallFlag::reset);
-  scan.regime = regime_of(target.execution, backward);
+  scan.algorithm = scan_algorithm_of(target.execution, backward);
   problem.input = shape.input;
   problem.keep_gates = target.has(CallFlag::training);
   return problem;

@@ -48,11 +48,11 @@ GpuScanPlan asked_for_fused(const GpuLayerProblem& problem, const GpuModel& gpu)
   if (problem.scan.backward) return plan_gpu_scan(problem.scan, gpu);  // throws with the reason
   std::optional<GpuScanPlan> plan = best_plan(fused_layer_rule(problem, gpu));
   if (!plan) {
-    fail(
-        ErrorCode::unsupported,
-        "the fused regime keeps the weights of a channel in shared memory: {} gates of {} inputs and a chunk of x need "
-        "more than the {} KB of a block of {}; ask for scan or direct",
-        problem.scan.gates, problem.input, gpu.block_bytes / 1024, gpu.name);
+    fail(ErrorCode::unsupported,
+         "the fused algorithm keeps the weights of a channel in shared memory: {} gates of {} inputs and a chunk of x "
+         "need "
+         "more than the {} KB of a block of {}; ask for scan or direct",
+         problem.scan.gates, problem.input, gpu.block_bytes / 1024, gpu.name);
   }
   plan->why = "asked for";
   return *plan;
@@ -63,7 +63,7 @@ GpuScanPlan asked_for_epilogue(const GpuLayerProblem& problem, const GpuModel& g
   const Rule<GpuScanPlan> rule = epilogue_layer_rule(problem, gpu);
   std::optional<GpuScanPlan> plan = best_plan(rule);
   if (!plan) {
-    fail(ErrorCode::unsupported, "there is no plan of the epilogue regime: {}; ask for another regime",
+    fail(ErrorCode::unsupported, "there is no plan of the epilogue algorithm: {}; ask for another algorithm",
          fmt::join(conflict_of(rule), ", "));
   }
   plan->why = "asked for";
@@ -86,12 +86,12 @@ std::vector<GpuScanPlan> fused_plans(const GpuLayerProblem& problem, const GpuMo
 
 namespace {
 
-GpuScanPlan choose_regime(const GpuLayerProblem& problem, const GpuModel& gpu) {
+GpuScanPlan choose_algorithm(const GpuLayerProblem& problem, const GpuModel& gpu) {
   require_argument(problem.input >= 1 && problem.input <= GpuScanProblem::max_size, "input", problem.input, "1 to {}",
                    GpuScanProblem::max_size);
-  if (problem.scan.regime == Regime::fused) return asked_for_fused(problem, gpu);
-  if (problem.scan.regime == Regime::epilogue) return asked_for_epilogue(problem, gpu);
-  if (problem.needs_one_launch && problem.scan.regime == Regime::automatic) {
+  if (problem.scan.algorithm == ScanAlgorithm::fused) return asked_for_fused(problem, gpu);
+  if (problem.scan.algorithm == ScanAlgorithm::epilogue) return asked_for_epilogue(problem, gpu);
+  if (problem.needs_one_launch && problem.scan.algorithm == ScanAlgorithm::automatic) {
     const std::optional<GpuScanPlan> fused = best_plan(fused_layer_rule(problem, gpu));
     std::optional<GpuScanPlan> epilogue = best_plan(epilogue_layer_rule(problem, gpu));
     if (!epilogue || (fused && fused->microseconds <= epilogue->microseconds)) return asked_for_fused(problem, gpu);
@@ -101,9 +101,9 @@ GpuScanPlan choose_regime(const GpuLayerProblem& problem, const GpuModel& gpu) {
   GpuScanPlan separate = plan_gpu_scan(problem.scan, gpu);
   if (problem.scan.backward) return separate;
   separate.microseconds = separate_time(problem, separate, gpu);
-  if (problem.scan.regime != Regime::automatic) return separate;
+  if (problem.scan.algorithm != ScanAlgorithm::automatic) return separate;
   const std::string apart =
-      fmt::format("the product by itself with {} at {:.0f}", to_string(separate.regime), separate.microseconds);
+      fmt::format("the product by itself with {} at {:.0f}", to_string(separate.algorithm), separate.microseconds);
   GpuScanPlan best = separate;
   std::string others;
   const auto consider = [&](std::optional<GpuScanPlan> plan, std::string_view name, std::string_view none) {
@@ -118,8 +118,8 @@ GpuScanPlan choose_regime(const GpuLayerProblem& problem, const GpuModel& gpu) {
   };
   consider(best_plan(fused_layer_rule(problem, gpu)), "fused", "one launch for all cannot hold the weights");
   const Rule<GpuScanPlan> epilogue = epilogue_layer_rule(problem, gpu);
-  if (epilogue.refused.empty()) consider(best_plan(epilogue), "epilogue", "no shape of the epilogue regime fits");
-  if (best.regime == separate.regime) {
+  if (epilogue.refused.empty()) consider(best_plan(epilogue), "epilogue", "no shape of the epilogue algorithm fits");
+  if (best.algorithm == separate.algorithm) {
     best.why += fmt::format("; with the product before it estimated at {:.0f} us{}", separate.microseconds, others);
   }
   return best;
@@ -145,9 +145,10 @@ std::vector<Rule<GpuScanPlan>> layer_rules(const GpuLayerProblem& problem, const
 }
 
 GpuScanPlan plan_gpu_layer(const GpuLayerProblem& problem, const GpuModel& gpu) {
-  const auto ranked = [&] { return choose_regime(problem, gpu); };
+  const auto ranked = [&] { return choose_algorithm(problem, gpu); };
   const auto make = [&] {
-    const bool one_way = problem.scan.regime != Regime::automatic || problem.scan.backward || problem.needs_one_launch;
+    const bool one_way =
+        problem.scan.algorithm != ScanAlgorithm::automatic || problem.scan.backward || problem.needs_one_launch;
     if (one_way) return ranked();
     return plan_as_measured<GpuScanPlan>(
         problem, gpu, [&] { return layer_rules(problem, gpu); }, ranked);

@@ -42,7 +42,7 @@ double epilogue_time(const GpuScanPlan& plan, const GpuLayerProblem& problem, co
 GpuScanPlan epilogue_shape(const GpuLayerProblem& problem, const GpuModel& gpu, csp::Integer stage_inputs,
                            csp::Integer depth) {
   GpuScanPlan plan;
-  plan.regime = Regime::epilogue;
+  plan.algorithm = ScanAlgorithm::epilogue;
   plan.vector = channels_of_thread(problem);
   plan.lanes = kLanesOfWarp, plan.groups = kGroupsOfTime, plan.steps = kTileSteps / kGroupsOfTime;
   plan.stage_inputs = static_cast<int>(stage_inputs), plan.depth = static_cast<int>(depth);

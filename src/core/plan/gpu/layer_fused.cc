@@ -55,7 +55,7 @@ double fused_time(const GpuScanPlan& plan, const GpuLayerProblem& problem, const
 /// Returns the shape of a block, whether or not it fits.
 GpuScanPlan fused_shape(const GpuLayerProblem& problem, csp::Integer vector, csp::Integer lanes, csp::Integer groups) {
   GpuScanPlan plan;
-  plan.regime = Regime::fused;
+  plan.algorithm = ScanAlgorithm::fused;
   plan.vector = static_cast<int>(vector), plan.lanes = static_cast<int>(lanes);
   plan.groups = static_cast<int>(groups), plan.steps = kFusedSteps;
   plan.window = plan.blocks = 1;

@@ -21,7 +21,7 @@ constexpr Index kHeaderBytes = 256;
 constexpr Index kMaxTiles = std::numeric_limits<std::int32_t>::max();
 
 constexpr Names<3> kStorages = {"f32", "bf16", "f16"};
-constexpr Names<5> kRegimes = {"auto", "direct", "epilogue", "fused", "scan"};
+constexpr Names<5> kScanAlgorithms = {"auto", "direct", "epilogue", "fused", "scan"};
 
 constexpr int inputs_of(const GpuScanProblem& problem) {
   return problem.backward ? problem.read_back + 2 : problem.gates;
@@ -41,7 +41,7 @@ double scan_microseconds(const GpuScanPlan& plan, const GpuScanProblem& problem,
   const int values = problem.backward ? problem.read_back + 2 + problem.gates : problem.gates + 1;
   const double traffic = static_cast<double>(problem.rows) * static_cast<double>(problem.steps) *
                          static_cast<double>(problem.channels) * values * size_of(problem.storage);
-  if (plan.regime == Regime::direct) {
+  if (plan.algorithm == ScanAlgorithm::direct) {
     // Threads wait for batches of steps, and all of them for memory.
     const auto batches = static_cast<double>((problem.steps + plan.steps - 1) / plan.steps);
     const double batch = problem.backward ? costs.scan.back_steps_ahead : costs.scan.steps_ahead;
@@ -65,28 +65,31 @@ int fitting_vector(const GpuScanProblem& problem, int wished) {
 }
 
 std::string_view to_string(Storage storage) { return name_of(kStorages, storage); }
-std::string_view to_string(Regime regime) { return name_of(kRegimes, regime); }
-Regime parse_regime(std::string_view text) { return parse_name<Regime>("regime", kRegimes, text); }
+std::string_view to_string(ScanAlgorithm algorithm) { return name_of(kScanAlgorithms, algorithm); }
+ScanAlgorithm parse_scan_algorithm(std::string_view text) {
+  return parse_name<ScanAlgorithm>("algorithm", kScanAlgorithms, text);
+}
 
 Index GpuScanPlan::workspace_bytes() const {
-  return regime == Regime::scan || regime == Regime::epilogue ? kHeaderBytes + tiles * tile_channels() * kPassedBytes
-                                                              : 0;
+  return algorithm == ScanAlgorithm::scan || algorithm == ScanAlgorithm::epilogue
+             ? kHeaderBytes + tiles * tile_channels() * kPassedBytes
+             : 0;
 }
 
 std::string GpuScanPlan::explain() const {
-  if (regime == Regime::direct) {
+  if (algorithm == ScanAlgorithm::direct) {
     return fmt::format("direct: {} of a row and {} channels in {} of {} threads ({} x {}), {} asked for at once: {}",
                        counted(tiles, "tile"), tile_channels(), counted(grid, "block"), threads(), groups, lanes,
                        counted(steps, "step"), why);
   }
-  if (regime == Regime::fused) {
+  if (algorithm == ScanAlgorithm::fused) {
     return fmt::format(
         "fused: product, gates and recurrence in one launch of {} of {} threads ({} x {}), chunks of {} x {} channels, "
         "{} KB of shared memory, {} a multiprocessor: {}",
         counted(grid, "block"), threads(), groups, lanes, counted(chunk(), "step"), tile_channels(), shared / 1024,
         counted(blocks, "block"), why);
   }
-  if (regime == Regime::epilogue) {
+  if (algorithm == ScanAlgorithm::epilogue) {
     return fmt::format(
         "epilogue: {}, {} x {} channels with all gates, multiplied by warpgroups in {}, {} of {} inputs, {} KB of "
         "shared memory, the recurrence as their epilogue: {}",
@@ -130,9 +133,9 @@ GpuScanPlan plan_gpu_scan(const GpuScanProblem& problem, const GpuModel& gpu) {
   require(std::max({problem.rows, problem.steps, problem.channels}) <= GpuScanProblem::max_size,
           "rows, steps and channels must each be at most {}, not {}, {} and {}", GpuScanProblem::max_size, problem.rows,
           problem.steps, problem.channels);
-  if (problem.regime == Regime::fused || problem.regime == Regime::epilogue) {
-    fail(ErrorCode::unsupported, "the {} regime is for forward passes of layers: {} has no product to fuse",
-         to_string(problem.regime), problem.backward ? "a backward pass" : "a recurrence by itself");
+  if (problem.algorithm == ScanAlgorithm::fused || problem.algorithm == ScanAlgorithm::epilogue) {
+    fail(ErrorCode::unsupported, "the {} algorithm is for forward passes of layers: {} has no product to fuse",
+         to_string(problem.algorithm), problem.backward ? "a backward pass" : "a recurrence by itself");
   }
   const auto ranked = [&] {
     std::optional<GpuScanPlan> best;
@@ -146,7 +149,7 @@ GpuScanPlan plan_gpu_scan(const GpuScanProblem& problem, const GpuModel& gpu) {
       const bool quicker = !best || plan->microseconds < best->microseconds;
       if (best) {
         const GpuScanPlan& other = quicker ? *best : *plan;
-        others = fmt::format("; {} estimated at {:.0f} us", to_string(other.regime), other.microseconds);
+        others = fmt::format("; {} estimated at {:.0f} us", to_string(other.algorithm), other.microseconds);
       }
       if (quicker) best = plan;
     }
@@ -158,7 +161,7 @@ GpuScanPlan plan_gpu_scan(const GpuScanProblem& problem, const GpuModel& gpu) {
          problem.steps, problem.channels, gpu.name, reasons);
   };
   const auto make = [&] {
-    if (problem.regime != Regime::automatic) return ranked();
+    if (problem.algorithm != ScanAlgorithm::automatic) return ranked();
     return plan_as_measured<GpuScanPlan>(
         problem, gpu, [&] { return scan_rules(problem, gpu); }, ranked);
   };
@@ -166,10 +169,10 @@ GpuScanPlan plan_gpu_scan(const GpuScanProblem& problem, const GpuModel& gpu) {
   return measuring() ? make() : memo.get(problem, gpu, make);
 }
 
-std::vector<ScanRegimeRule> scan_rules(const GpuScanProblem& problem, const GpuModel& gpu) {
+std::vector<ScanAlgorithmRule> scan_rules(const GpuScanProblem& problem, const GpuModel& gpu) {
   GpuScanProblem direct = problem, chunked = problem;
-  direct.regime = Regime::direct, chunked.regime = Regime::scan;
-  std::vector<ScanRegimeRule> rules;
+  direct.algorithm = ScanAlgorithm::direct, chunked.algorithm = ScanAlgorithm::scan;
+  std::vector<ScanAlgorithmRule> rules;
   rules.push_back(direct_scan_rule(direct, gpu));
   rules.push_back(chunked_scan_rule(chunked, gpu));
   return rules;

@@ -15,7 +15,7 @@ constexpr int size_of(Storage storage) { return storage == Storage::f32 ? 4 : 2;
 std::string_view to_string(Storage storage);
 
 /// How the recurrence of a layer or a scan runs over T.
-enum class Regime {
+enum class ScanAlgorithm {
   automatic,  ///< The planner chooses.
   direct,     ///< A thread runs all steps of its channels, without exchange between threads. For short T.
   epilogue,   ///< Layers, forward: the recurrence is the epilogue of a product by warpgroups. For large layers.
@@ -23,9 +23,9 @@ enum class Regime {
   scan,       ///< Blocks compute chunks of T in parallel and pass the state from chunk to chunk.
 };
 
-std::string_view to_string(Regime regime);
-/// Returns the regime with this name. Throws Error(invalid_argument), which lists the names.
-Regime parse_regime(std::string_view text);
+std::string_view to_string(ScanAlgorithm algorithm);
+/// Returns the algorithm with this name. Throws Error(invalid_argument), which lists the names.
+ScanAlgorithm parse_scan_algorithm(std::string_view text);
 
 /// Bytes of shared memory that the system reserves for each block.
 constexpr Index kReservedBytes = 1024;
@@ -49,21 +49,21 @@ struct GpuScanProblem {
   int alignment = 16;
   bool lengths = false;
   bool reset = false;
-  Regime regime = Regime::automatic;
+  ScanAlgorithm algorithm = ScanAlgorithm::automatic;
   bool operator==(const GpuScanProblem&) const = default;
 };
 
 /// A plan for a linear recurrence.
 ///
-/// Regime::scan: T is split into chunks; a tile is one chunk of some channels of one row. A block has `lanes` threads
-/// along the channels and `groups` of them along time. It computes tile after tile, chunk by chunk over all rows and
-/// channels, while the values of its next tiles are copied to shared memory. Blocks pass the state through memory
-/// (decoupled look-back): everything is read and written once.
-/// Regime::direct: groups take different rows and tiles of channels; a thread runs from the first step to the last.
-/// Regime::fused (plan/gpu/layer.h): the groups share a chunk, and a block runs over the chunks of its row.
-/// Regime::epilogue (plan/gpu/layer.h): like Regime::scan, but warpgroups compute the values of a tile by a product.
+/// ScanAlgorithm::scan: T is split into chunks; a tile is one chunk of some channels of one row. A block has `lanes`
+/// threads along the channels and `groups` of them along time. It computes tile after tile, chunk by chunk over all
+/// rows and channels, while the values of its next tiles are copied to shared memory. Blocks pass the state through
+/// memory (decoupled look-back): everything is read and written once. ScanAlgorithm::direct: groups take different rows
+/// and tiles of channels; a thread runs from the first step to the last. ScanAlgorithm::fused (plan/gpu/layer.h): the
+/// groups share a chunk, and a block runs over the chunks of its row. ScanAlgorithm::epilogue (plan/gpu/layer.h): like
+/// ScanAlgorithm::scan, but warpgroups compute the values of a tile by a product.
 struct GpuScanPlan {
-  Regime regime = Regime::scan;
+  ScanAlgorithm algorithm = ScanAlgorithm::scan;
   int vector = 1;           ///< Neighbouring channels of one thread.
   int lanes = 32;           ///< Threads along the channels.
   int groups = 8;           ///< Groups of `lanes` threads.
@@ -71,8 +71,8 @@ struct GpuScanPlan {
   int piece = 4;            ///< Bytes of one copy to shared memory.
   bool keep = false;        ///< A block keeps a and b of its tile as floats instead of computing them twice.
   int window = 16;          ///< Chunks that a block looks back over at once.
-  int stage_inputs = 0;     ///< Regime::epilogue: inputs per stage of the product.
-  int depth = 0;            ///< Regime::epilogue: number of stages in shared memory.
+  int stage_inputs = 0;     ///< ScanAlgorithm::epilogue: inputs per stage of the product.
+  int depth = 0;            ///< ScanAlgorithm::epilogue: number of stages in shared memory.
   int blocks = 1;           ///< Blocks per multiprocessor.
   Index shared = 0;         ///< Bytes of shared memory of a block.
   Index tiles = 0;          ///< Tiles of the whole problem.
@@ -82,7 +82,7 @@ struct GpuScanPlan {
 
   int threads() const { return lanes * groups; }
   int tile_channels() const { return lanes * vector; }
-  Index chunk() const { return regime == Regime::direct ? steps : static_cast<Index>(groups) * steps; }
+  Index chunk() const { return algorithm == ScanAlgorithm::direct ? steps : static_cast<Index>(groups) * steps; }
   Index channel_tiles(Index channels) const { return (channels + tile_channels() - 1) / tile_channels(); }
   Index chunks(Index T) const { return (T + chunk() - 1) / chunk(); }
   /// Returns the bytes of memory through which blocks pass the state.
@@ -92,7 +92,7 @@ struct GpuScanPlan {
 };
 
 /// Returns the plan for a scan. Throws Error: invalid_argument for sizes below one or too large for one launch,
-/// unsupported for Regime::fused, which exists only for layers.
+/// unsupported for ScanAlgorithm::fused, which exists only for layers.
 GpuScanPlan plan_gpu_scan(const GpuScanProblem& problem, const GpuModel& gpu);
 
 /// Computes the members that follow from the shape of a block (the first members of a plan): pieces, shared memory,

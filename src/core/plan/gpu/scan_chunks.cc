@@ -74,14 +74,14 @@ std::string why_chunks(const GpuScanProblem& problem, const ScanShapeChoice& bes
           : fmt::format(
                 "narrower accesses than fastest, since addresses and strides are multiples of {} bytes and C is {}",
                 problem.alignment, problem.channels);
-  return problem.regime == Regime::scan ? "asked for, " + why : why;
+  return problem.algorithm == ScanAlgorithm::scan ? "asked for, " + why : why;
 }
 
 }  // namespace
 
-ScanRegimeRule chunked_scan_rule(const GpuScanProblem& problem, const GpuModel& gpu) {
-  ScanRegimeRule rule{.name = "scan"};
-  if (problem.regime == Regime::direct) {
+ScanAlgorithmRule chunked_scan_rule(const GpuScanProblem& problem, const GpuModel& gpu) {
+  ScanAlgorithmRule rule{.name = "scan"};
+  if (problem.algorithm == ScanAlgorithm::direct) {
     rule.refused = "direct was asked for";
     return rule;
   }

@@ -14,7 +14,7 @@ constexpr int kLogarithmsAhead = 4;  // backward: exponentials need registers th
 
 GpuScanPlan direct_shape(const GpuScanProblem& problem, csp::Integer vector) {
   GpuScanPlan plan;
-  plan.regime = Regime::direct;
+  plan.algorithm = ScanAlgorithm::direct;
   plan.vector = static_cast<int>(vector);
   share_threads(plan, problem, kDirectThreads);
   plan.steps = problem.logarithms && problem.backward ? kLogarithmsAhead : kDirectAhead;
@@ -28,13 +28,13 @@ GpuScanPlan direct_shape(const GpuScanProblem& problem, csp::Integer vector) {
 
 }  // namespace
 
-ScanRegimeRule direct_scan_rule(const GpuScanProblem& problem, const GpuModel& gpu) {
-  ScanRegimeRule rule{.name = "direct"};
-  if (problem.regime == Regime::scan) {
+ScanAlgorithmRule direct_scan_rule(const GpuScanProblem& problem, const GpuModel& gpu) {
+  ScanAlgorithmRule rule{.name = "direct"};
+  if (problem.algorithm == ScanAlgorithm::scan) {
     rule.refused = "a scan was asked for";
     return rule;
   }
-  const bool asked = problem.regime == Regime::direct;
+  const bool asked = problem.algorithm == ScanAlgorithm::direct;
   const auto vector = access_variable(rule, problem, 4);
   const auto tiles = rule.model.call("tiles", {vector},
                                      [=](std::span<const csp::Integer> v) { return direct_shape(problem, v[0]).tiles; },

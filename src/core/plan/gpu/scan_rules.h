@@ -7,23 +7,23 @@
 
 namespace penstock::plan {
 
-using ScanRegimeRule = Rule<GpuScanPlan>;
+using ScanAlgorithmRule = Rule<GpuScanPlan>;
 
 // Rules for recurrences of scan cells and for plain scans on a GPU, one file each.
-ScanRegimeRule direct_scan_rule(const GpuScanProblem& problem, const GpuModel& gpu);
-ScanRegimeRule chunked_scan_rule(const GpuScanProblem& problem, const GpuModel& gpu);
+ScanAlgorithmRule direct_scan_rule(const GpuScanProblem& problem, const GpuModel& gpu);
+ScanAlgorithmRule chunked_scan_rule(const GpuScanProblem& problem, const GpuModel& gpu);
 
 /// Returns both rules, without regard to expected speed.
-std::vector<ScanRegimeRule> scan_rules(const GpuScanProblem& problem, const GpuModel& gpu);
+std::vector<ScanAlgorithmRule> scan_rules(const GpuScanProblem& problem, const GpuModel& gpu);
 
 /// Largest number of tiles of one launch.
 constexpr Index kMaxScanTiles = Index{0x7fffffff};
 
-/// Returns the bytes of shared memory of a block of Regime::scan.
+/// Returns the bytes of shared memory of a block of ScanAlgorithm::scan.
 Index scan_shared_bytes(const GpuScanPlan& plan, const GpuScanProblem& problem);
 
 /// Adds the variable "vector", the channels of one memory access. Accesses must cover each row exactly.
-inline csp::Expression access_variable(ScanRegimeRule& rule, const GpuScanProblem& problem, int widest_bytes) {
+inline csp::Expression access_variable(ScanAlgorithmRule& rule, const GpuScanProblem& problem, int widest_bytes) {
   const int size = size_of(problem.storage);
   const auto vector = rule.var("vector", csp::powers_of_two(1, std::max(1, widest_bytes / size)));
   rule.model.require("addresses and strides are multiples of an access",

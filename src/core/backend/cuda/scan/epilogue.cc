@@ -82,8 +82,8 @@ KernelSource epilogue_source(const ScanRule& rule, const plan::GpuLayerProblem& 
 
 EpilogueExecutable::EpilogueExecutable(Device& device, const FusedForward& call, const plan::GpuScanPlan& plan)
     : rule_(call.scan.shape.rule.text), problem_(problem_of(call)), plan_(plan) {
-  require(plan.regime == plan::Regime::epilogue, "the plan must be of the epilogue regime, not {}",
-          to_string(plan.regime));
+  require(plan.algorithm == plan::ScanAlgorithm::epilogue, "the plan must be of the epilogue algorithm, not {}",
+          to_string(plan.algorithm));
   kernel_ = &Kernel::load(device, epilogue_source(call.scan.shape.rule, problem_, plan_));
   blocks_ = static_cast<unsigned>(kernel_->resident(launch_of(1)) * device.model().multiprocessors);
   if (blocks_ == 0) {

@@ -8,7 +8,7 @@ namespace penstock::cuda {
 /// only where a tape keeps them. Running allocates nothing and waits for nothing.
 class EpilogueExecutable {
  public:
-  /// Prepares a call of this form; `plan` is a plan of its problem in the epilogue regime.
+  /// Prepares a call of this form; `plan` is a plan of its problem in the epilogue algorithm.
   EpilogueExecutable(Device& device, const FusedForward& call, const plan::GpuScanPlan& plan);
 
   const plan::GpuScanPlan& plan() const { return plan_; }

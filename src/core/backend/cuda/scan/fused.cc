@@ -68,7 +68,8 @@ KernelSource fused_source(const ScanRule& rule, const plan::GpuLayerProblem& pro
 
 FusedExecutable::FusedExecutable(Device& device, const FusedForward& call, const plan::GpuScanPlan& plan)
     : rule_(call.scan.shape.rule.text), problem_(problem_of(call)), plan_(plan), x_alignment_(x_alignment_of(call)) {
-  require(plan.regime == plan::Regime::fused, "the plan must be of the fused regime, not {}", to_string(plan.regime));
+  require(plan.algorithm == plan::ScanAlgorithm::fused, "the plan must be of the fused algorithm, not {}",
+          to_string(plan.algorithm));
   kernel_ = &Kernel::load(device, fused_source(call.scan.shape.rule, problem_, plan_, x_alignment_));
 }
 

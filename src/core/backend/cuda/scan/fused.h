@@ -22,7 +22,7 @@ plan::GpuLayerProblem problem_of(const FusedForward& call);
 /// of calls may be under way.
 class FusedExecutable {
  public:
-  /// Prepares a call of this form; `plan` is a plan of its problem in the fused regime.
+  /// Prepares a call of this form; `plan` is a plan of its problem in the fused algorithm.
   FusedExecutable(Device& device, const FusedForward& call, const plan::GpuScanPlan& plan);
 
   const plan::GpuScanPlan& plan() const { return plan_; }

@@ -43,7 +43,7 @@ LayerBatch completed(LayerBatch batch, DeviceAddress bias, const LayerSpec& spec
   batch.storage = spec.storage;
   batch.channels = spec.hidden;
   batch.reverse = spec.reverse;
-  batch.regime = spec.regime;
+  batch.algorithm = spec.algorithm;
   return batch;
 }
 
@@ -75,7 +75,7 @@ void set_alignments(ProductShape& shape, DeviceAddress a, DeviceAddress b, Devic
   shape.a_alignment = alignment_of(a), shape.b_alignment = alignment_of(b), shape.d_alignment = alignment_of(d);
 }
 
-/// Returns the scan of a layer, without gates if they are not kept: only the fused regime can do without.
+/// Returns the scan of a layer, without gates if they are not kept: only the fused algorithm can do without.
 ScanForward scan_of(const LayerForward& call, const LayerSpec& spec, const ScanRule& rule) {
   check_spec(spec);
   require_address(call.x.data, "x");
@@ -101,9 +101,9 @@ plan::GpuLayerProblem problem_of(const LayerForward& call, const LayerSpec& spec
   plan::GpuLayerProblem problem = problem_of(fused_of(call, spec, rule));
   problem.tf32 = spec.tf32;
   problem.needs_one_launch = call.gates == 0;
-  const plan::Regime regime = problem.scan.regime;
-  require(call.gates != 0 || (regime != plan::Regime::direct && regime != plan::Regime::scan),
-          "gates must be an address on the GPU, not null, in the {} regime", to_string(regime));
+  const plan::ScanAlgorithm algorithm = problem.scan.algorithm;
+  require(call.gates != 0 || (algorithm != plan::ScanAlgorithm::direct && algorithm != plan::ScanAlgorithm::scan),
+          "gates must be an address on the GPU, not null, in the {} algorithm", to_string(algorithm));
   return problem;
 }
 
@@ -122,8 +122,9 @@ ScanBackward scan_of(const LayerBackward& call, const LayerSpec& spec, const Sca
   const MatrixRows positions = positions_of(call.batch, call.x, spec.input);
   ScanBackward scan;
   scan.shape = completed(call.batch, call.weights.bias, spec, rule);
-  const bool one_launch = spec.regime == plan::Regime::fused || spec.regime == plan::Regime::epilogue;
-  if (one_launch) scan.shape.regime = plan::Regime::automatic;
+  const bool one_launch =
+      spec.algorithm == plan::ScanAlgorithm::fused || spec.algorithm == plan::ScanAlgorithm::epilogue;
+  if (one_launch) scan.shape.algorithm = plan::ScanAlgorithm::automatic;
   scan.terms = gate_terms(call.gates, spec, rule, positions);
   scan.dterms = gate_terms(call.dgates, spec, rule, positions);
   scan.y = call.y;
@@ -186,14 +187,14 @@ plan::GpuLayerProblem problem_of(const LayerForward& call, const LayerSpec& spec
 LayerForwardExecutable::LayerForwardExecutable(Device& device, const LayerSpec& spec, const LayerForward& call,
                                                const plan::GpuScanPlan& plan)
     : spec_(spec), rule_(scan_rule(spec.cell)), positions_(positions_of(call.batch, call.x, spec.input)) {
-  require(prepare_one_launch(device, call, plan), "the plan must be of the fused or the epilogue regime, not {}",
-          to_string(plan.regime));
+  require(prepare_one_launch(device, call, plan), "the plan must be of the fused or the epilogue algorithm, not {}",
+          to_string(plan.algorithm));
 }
 
 bool LayerForwardExecutable::prepare_one_launch(Device& device, const LayerForward& call,
                                                 const plan::GpuScanPlan& plan) {
-  if (plan.regime == plan::Regime::fused) fused_.emplace(device, fused_of(call, spec_, rule_), plan);
-  if (plan.regime == plan::Regime::epilogue) epilogue_.emplace(device, fused_of(call, spec_, rule_), plan);
+  if (plan.algorithm == plan::ScanAlgorithm::fused) fused_.emplace(device, fused_of(call, spec_, rule_), plan);
+  if (plan.algorithm == plan::ScanAlgorithm::epilogue) epilogue_.emplace(device, fused_of(call, spec_, rule_), plan);
   places_ = one_after_the_other(parts());
   return fused_.has_value() || epilogue_.has_value();
 }

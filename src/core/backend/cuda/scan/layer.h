@@ -12,7 +12,7 @@
 namespace penstock::cuda {
 
 /// One layer of a scan cell on a GPU: gates [P, G, H] = x W^T + bias for all P positions (steps of all rows) in one
-/// product, then the recurrence over them in one pass; or all of it in one launch (plan::Regime).
+/// product, then the recurrence over them in one pass; or all of it in one launch (plan::ScanAlgorithm).
 struct LayerSpec {
   std::string cell = "mingru";
   Index input = 1;                               ///< I
@@ -22,10 +22,10 @@ struct LayerSpec {
   bool bias = true;
   bool reverse = false;
   bool tf32 = false;   ///< f32 storage only: products with factors rounded to 10 bits of mantissa
-  bool exact = false;  ///< Forward: the input product is exact (ProductShape), and the regime is direct.
-  /// Regime of the forward pass. The backward pass, which is never fused, is then planned by itself; direct and scan
+  bool exact = false;  ///< Forward: the input product is exact (ProductShape), and the algorithm is direct.
+  /// Algorithm of the forward pass. The backward pass, which is never fused, is then planned by itself; direct and scan
   /// hold for both.
-  plan::Regime regime = plan::Regime::automatic;
+  plan::ScanAlgorithm algorithm = plan::ScanAlgorithm::automatic;
 };
 
 /// Throws Error(invalid_argument) if the layer has no bias but its cell has learnt vectors, which lie behind it.
@@ -48,7 +48,7 @@ struct LayerForward {
   DeviceSequence x, y;
   LayerWeights weights;
   DeviceAddress gates = 0;  ///< [P, G * H], all that the backward pass needs besides x and y. 0: fused or epilogue only
-  bool keep_gates = true;   ///< They will be wanted; otherwise it depends on the regime what becomes of them.
+  bool keep_gates = true;   ///< They will be wanted; otherwise it depends on the algorithm what becomes of them.
   DeviceAddress state_in = 0;   ///< float [B, H], or 0 for zeros
   DeviceAddress state_out = 0;  ///< float [B, H], or 0; may be state_in
 };
@@ -106,12 +106,12 @@ class LayerForwardExecutable {
   /// Instead of one part after the other.
   void place(const WorkspacePlaces& places) { places_ = places; }
   const plan::GpuScanPlan& plan() const;
-  /// Uses a plan of the caller's, in the fused or the epilogue regime, for measurements.
+  /// Uses a plan of the caller's, in the fused or the epilogue algorithm, for measurements.
   LayerForwardExecutable(Device& device, const LayerSpec& spec, const LayerForward& call,
                          const plan::GpuScanPlan& plan);
   /// A call of the form that was prepared: other addresses, no more rows or steps.
   void run(const LayerForward& call, DeviceAddress workspace, StreamHandle stream) const;
-  /// The second half alone, from gates that are there: for measurements. Not of a regime that has no second half.
+  /// The second half alone, from gates that are there: for measurements. Not of a algorithm that has no second half.
   void run_scan(const LayerForward& call, DeviceAddress workspace, StreamHandle stream) const;
 
  private:
@@ -124,7 +124,7 @@ class LayerForwardExecutable {
   MatrixRows positions_;
   WorkspacePlaces places_;
 
-  /// Prepares the whole layer as one launch if the plan is of such a regime. Returns whether it is.
+  /// Prepares the whole layer as one launch if the plan is of such a algorithm. Returns whether it is.
   bool prepare_one_launch(Device& device, const LayerForward& call, const plan::GpuScanPlan& plan);
 };
 

@@ -103,7 +103,7 @@ plan::GpuScanProblem problem_of_call(const Call& call) {
   problem.backward = is_backward(call);
   problem.lengths = shape.lengths != 0 || shape.cu_seqlens != 0;
   problem.reset = shape.reset != 0;
-  problem.regime = shape.corrects ? plan::Regime::direct : shape.regime;
+  problem.algorithm = shape.corrects ? plan::ScanAlgorithm::direct : shape.algorithm;
   for (const NamedSequence& named : sequences_of(call)) {
     check_sequence(named, shape);
     problem.alignment = std::min(problem.alignment, sequence_alignment(named.sequence, plan::size_of(shape.storage)));
@@ -151,7 +151,7 @@ KernelSource scan_source(const ScanRule& rule, const plan::GpuScanProblem& probl
   source.entry = problem.backward ? "ScanBackward" : "ScanForward";
   source.file = fmt::format("backend/cuda/kernels/scan/scan_{}.cuh", problem.backward ? "backward" : "forward");
   source.constants = {{"using Storage", storage_type(problem.storage)},
-                      {"constexpr bool kDirect", plan.regime == plan::Regime::direct},
+                      {"constexpr bool kDirect", plan.algorithm == plan::ScanAlgorithm::direct},
                       {"constexpr bool kCorrects", corrects},
                       {"constexpr int kVector", plan.vector},
                       {"constexpr int kLanes", plan.lanes},
@@ -209,7 +209,7 @@ void ScanExecutable::launch(const Call& call, DeviceAddress workspace, StreamHan
   set_tensors(arguments, call);
   arguments.step_groups = static_cast<int>(step_groups());
   unsigned blocks = 0;
-  if (plan_.regime == plan::Regime::direct) {
+  if (plan_.algorithm == plan::ScanAlgorithm::direct) {
     blocks = static_cast<unsigned>((Index{arguments.chains} + plan_.groups - 1) / plan_.groups);
   } else {
     arguments.tiles = static_cast<unsigned>(arguments.chains * plan_.chunks(problem.steps));

@@ -25,15 +25,16 @@ struct ScanShape {
   Index channels = 1;
   bool reverse = false;  ///< The recurrence runs from the last step of a row to the first.
   /// The outputs hold what a pass from other states has written, and only what differs is written again: what comes
-  /// before the states of both are the same number. In the direct regime.
+  /// before the states of both are the same number. In the direct algorithm.
   bool corrects = false;
   DeviceAddress lengths = 0;     ///< int64 [B] or 0; what lies beyond a row's length becomes zero in the outputs.
   DeviceAddress cu_seqlens = 0;  ///< int64 [B + 1] or 0, instead of lengths.
   Index longest = 0;             ///< Packed rows: no row is longer than this; 0: `steps`.
   DeviceAddress reset = 0;       ///< uint8 [B, T] or 0: nonzero clears the state before a step.
   Index reset_row_stride = 0, reset_step_stride = 0;
-  DeviceAddress learnt = 0;                       ///< [K, C] in the storage, of rules with learnt vectors.
-  plan::Regime regime = plan::Regime::automatic;  ///< Regime of the executable; a call need not say it.
+  DeviceAddress learnt = 0;  ///< [K, C] in the storage, of rules with learnt vectors.
+  plan::ScanAlgorithm algorithm =
+      plan::ScanAlgorithm::automatic;  ///< Algorithm of the executable; a call need not say it.
 };
 
 /// The values of a step that the rule makes a and b of, in its order; those beyond its `gates` are not looked at.

@@ -1,5 +1,5 @@
-// Runs an op over [B, T, C] in the plan's regime. An op says what is loaded at a step, what the step does to a state,
-// and what is stored.
+// Runs an op over [B, T, C] by the plan's algorithm. An op says what is loaded at a step, what the step does to a
+// state, and what is stored.
 //
 // Constants: kDirect, and of what is direct kCorrects; those of walk.cuh, direct.cuh and scan.cuh.
 
