@@ -67,7 +67,7 @@ function(penstock_layer house layer)
     target_compile_options(${objects} PRIVATE ${PENSTOCK_SHORT_STRUCTS})
   endif()
   set(simd ${sources})
-  list(FILTER simd INCLUDE REGEX "/src/core/backend/cpu/")
+  list(FILTER simd INCLUDE REGEX "/src/core/(backend/cpu/|network/.*_kernels)")
   # They include themselves, once for each instruction set.
   set_source_files_properties(${simd} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   if(PENSTOCK_SANITIZE AND flags STREQUAL penstock_flags)

@@ -115,7 +115,7 @@ void Program::plan(const Executables& executables) {
   }
   for (std::size_t n = 0; n < nodes; ++n) node_places_[n].scratch = persistent_bytes_ + plan.offsets[values + n];
   workspace_bytes_ = persistent_bytes_ + plan.bytes;
-  peak_bytes_ = persistent_bytes_ + graph::peak_bytes(lifetimes);
+  peak_bytes_ = persistent_bytes_ + penstock::peak_bytes(lifetimes);
 }
 
 ValueId Program::whole_of(ValueId id) const {

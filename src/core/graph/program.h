@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/memory_plan.h"
 #include "graph/graph.h"
-#include "graph/memory_plan.h"
 #include "graph/weights.h"
 
 namespace penstock::graph {

@@ -28,9 +28,10 @@ class Program {
   /// Bytes of a session's memory, aligned to 64.
   std::size_t workspace_bytes() const;
 
+  struct Impl;
+
  private:
   friend class Session;
-  struct Impl;
   explicit Program(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };

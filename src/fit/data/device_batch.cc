@@ -16,7 +16,7 @@ bool DeviceBatch::reserve(const Example& example) {
   size_ = 0;
   for (std::size_t i = 0; i < part_count; ++i) {
     places_[i] = size_;
-    size_ += graph::aligned(parts[i].size());
+    size_ += aligned(parts[i].size());
   }
   if (memory_.bytes() >= size_) return places_ != before;
   memory_ = ops::Buffer(*queue_, size_);

@@ -336,7 +336,7 @@ class StackBuilder {
   StackPass finish(const Tape& set_tape) {
     pass_.tape_outputs = target_.has(CallFlag::training) ? outputs_ : std::vector<ValueId>();
     pass_.program = std::make_shared<graph::Program>(std::move(graph_), target_);
-    for (const ValueId id : pass_.derived) pass_.derived_bytes += graph::aligned(pass_.program->bytes(id));
+    for (const ValueId id : pass_.derived) pass_.derived_bytes += aligned(pass_.program->bytes(id));
     set_tape(pass_);
     return std::move(pass_);
   }
@@ -344,7 +344,7 @@ class StackBuilder {
   static void place_tape(StackPass& pass) {
     const auto place = [&](ValueId id) {
       const StackTape::Part part{pass.tape.bytes, pass.program->bytes(id)};
-      pass.tape.bytes += graph::aligned(part.bytes);
+      pass.tape.bytes += aligned(part.bytes);
       return part;
     };
     for (const ValueId id : pass.tape_kept) pass.tape.kept.push_back(place(id));
@@ -388,7 +388,7 @@ void StackPass::bind_derived(graph::Workspace& workspace, void* memory) const {
   auto* at = static_cast<std::byte*>(memory);
   for (const ValueId id : derived) {
     workspace.bind(id, at);
-    at += graph::aligned(program->bytes(id));
+    at += aligned(program->bytes(id));
   }
 }
 

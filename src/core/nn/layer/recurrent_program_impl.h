@@ -20,7 +20,7 @@ struct RecurrentProgram::Impl {
     std::uint64_t pass = 0;       // on the CPU: which pass filled it
     unsigned long long seed = 0;  // of its dropouts
   };
-  static constexpr std::size_t kHeaderBytes = graph::memory_alignment;
+  static constexpr std::size_t kHeaderBytes = memory_alignment;
 
   RecurrentSpec spec;
   RecurrentForm form;

@@ -1,6 +1,6 @@
 // Plans of memory: nothing overlaps in time and in memory, and little is wasted.
 
-#include "graph/memory_plan.h"
+#include "base/memory_plan.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include "base/random.h"
 #include "penstock/types.h"
 
-namespace penstock::graph {
+namespace penstock {
 namespace {
 
 /// Expects a plan that may be used, and is no smaller than possible.
@@ -116,4 +116,4 @@ TEST(MemoryPlan, IsNearThePeakForWhatANetworkNeeds) {
 }
 
 }  // namespace
-}  // namespace penstock::graph
+}  // namespace penstock

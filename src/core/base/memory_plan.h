@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <vector>
 
-namespace penstock::graph {
+namespace penstock {
 
 /// Memory that is in use from one moment to another, both included.
 struct Lifetime {
@@ -32,4 +32,4 @@ MemoryPlan plan_memory(const std::vector<Lifetime>& lifetimes);
 /// The most bytes that are in use at one moment: no plan can need less.
 std::size_t peak_bytes(const std::vector<Lifetime>& lifetimes);
 
-}  // namespace penstock::graph
+}  // namespace penstock

@@ -1,10 +1,10 @@
-#include "graph/memory_plan.h"
+#include "base/memory_plan.h"
 
 #include <algorithm>
 #include <numeric>
 #include <utility>
 
-namespace penstock::graph {
+namespace penstock {
 
 namespace {
 
@@ -50,4 +50,4 @@ std::size_t peak_bytes(const std::vector<Lifetime>& lifetimes) {
   return peak;
 }
 
-}  // namespace penstock::graph
+}  // namespace penstock

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "network/operators.h"
+#include "network/program_impl.h"
+
+namespace penstock::network {
+
+/// Makes a program of a network: shapes, constants, steps, then memory.
+class Builder {
+ public:
+  Builder(Program::Impl& impl, const Network& network) : impl_(impl), network_(network) {}
+
+  Status build(std::span<const Shape> inputs);
+
+ private:
+  /// Memory that steps write, or an input.
+  struct Buffer {
+    std::size_t bytes = 0;
+    int first = 0, last = -1;  ///< Steps between which it is in use.
+    bool kept = false;         ///< Of an input or an output: nothing else may lie there.
+    int merged = -1;           ///< The buffer in whose place it lies.
+  };
+  /// A value. Either it is known, or it lies in a buffer.
+  struct Item {
+    Fact fact;
+    int buffer = -1;
+    std::size_t offset = 0;
+  };
+  struct Emitted {
+    Step step;
+    std::vector<int> reads, writes, replaces;
+    int scratch = -1;
+    bool needed = false;
+  };
+
+  using Numbers = std::vector<int>;  ///< Of the values of one network: their items, or -1.
+
+  Status read_constants(const Network& network, Numbers& items);
+  Status read_inputs(std::span<const Shape> inputs, Numbers& items);
+  Status read_nodes(const Network& network, Numbers& items);
+  Status read_node(const Network& network, const Node& node, Numbers& items);
+  Status read_if(const Node& node, Numbers& items);
+  Status prepare(const Operator& op, const Node& node, Numbers& items);
+  Status evaluate(Preparation& node, const Numbers& writes);
+  void emit(Preparation& node, const Numbers& reads, const Numbers& writes);
+  Status check_states() const;
+  void copy_outputs();
+  void drop_unneeded();
+  void find_lifetimes();
+  void lie_in_place();
+  void place();
+  std::string explain_source(const Fact& fact) const;
+
+  int new_item(Fact fact, int buffer = -1);
+  int new_buffer(std::size_t bytes);
+  int buffer_of(int item) const;
+  Place place_of(int item) const;
+
+  Program::Impl& impl_;
+  const Network& network_;
+  std::deque<Item> items_;  // facts of nodes point into it while others are added
+  std::vector<Buffer> buffers_;
+  std::vector<Emitted> steps_;
+  std::vector<int> inputs_, outputs_;
+  std::vector<std::size_t> offsets_;  // of buffers
+  std::size_t known_bytes_ = 0, nodes_ = 0;
+  int depth_ = 0;
+};
+
+}  // namespace penstock::network

@@ -1,0 +1,92 @@
+#include "network/program.h"
+
+#include <cstring>
+#include <new>
+
+#include "network/builder.h"
+#include "network/program_impl.h"
+
+namespace penstock::network {
+
+Program::Program(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Program::~Program() = default;
+
+Status Program::prepare(std::shared_ptr<const Network> network, std::span<const Shape> inputs,
+                        std::shared_ptr<const Program>& program) {
+  auto impl = std::make_unique<Impl>();
+  impl->network = std::move(network);
+  PENSTOCK_TRY(Builder(*impl, *impl->network).build(inputs));
+  program = std::shared_ptr<const Program>(new Program(std::move(impl)));
+  return {};
+}
+
+const Network& Program::network() const { return *impl_->network; }
+const Shape& Program::input_shape(std::size_t position) const { return impl_->inputs[position].shape; }
+const Shape& Program::output_shape(std::size_t position) const { return impl_->outputs[position].shape; }
+Type Program::output_type(std::size_t position) const { return impl_->outputs[position].type; }
+std::size_t Program::workspace_bytes() const { return impl_->bytes; }
+
+Session::Session(std::shared_ptr<const Program> program) : program_(std::move(program)) {}
+
+Status Session::open(std::shared_ptr<const Program> program, void* memory, std::unique_ptr<Session>& session) {
+  std::unique_ptr<Session> opened(new Session(std::move(program)));
+  const std::size_t bytes = opened->program_->workspace_bytes();
+  if (memory == nullptr) {
+    opened->own_.reset(new (std::nothrow) std::byte[bytes + 64]);
+    if (opened->own_ == nullptr) {
+      return Status::out_of_memory("a session needs " + std::to_string(bytes) + " bytes of memory, which are not left");
+    }
+    const auto address = reinterpret_cast<std::uintptr_t>(opened->own_.get());
+    memory = opened->own_.get() + (64 - address % 64) % 64;
+  }
+  if (reinterpret_cast<std::uintptr_t>(memory) % 64 != 0) {
+    return Status::invalid_argument("the memory of a session must begin at a multiple of 64 bytes");
+  }
+  opened->memory_ = static_cast<std::byte*>(memory);
+  std::memset(opened->memory_, 0, bytes);
+  session = std::move(opened);
+  return {};
+}
+
+void* Session::input(std::size_t position) { return memory_ + program_->impl_->inputs[position].place.offset; }
+
+const void* Session::output(std::size_t position) const {
+  const Place& place = program_->impl_->outputs[position].place;
+  return place.constant != nullptr ? place.constant : memory_ + place.offset;
+}
+
+void Session::run() {
+  const Memory memory{memory_, program_->impl_->kernels};
+  for (const Step& step : program_->impl_->steps) step.run(step, memory);
+  for (const Carried& state : program_->impl_->states) {
+    std::memcpy(memory_ + state.input, memory.at(state.output), state.bytes);
+  }
+}
+
+void Session::reset() {
+  for (const Carried& state : program_->impl_->states) std::memset(memory_ + state.input, 0, state.bytes);
+}
+
+std::size_t Session::state_bytes() const {
+  std::size_t bytes = 0;
+  for (const Carried& state : program_->impl_->states) bytes += state.bytes;
+  return bytes;
+}
+
+void Session::read_state(void* bytes) const {
+  auto* to = static_cast<std::byte*>(bytes);
+  for (const Carried& state : program_->impl_->states) {
+    std::memcpy(to, memory_ + state.input, state.bytes);
+    to += state.bytes;
+  }
+}
+
+void Session::write_state(const void* bytes) {
+  const auto* from = static_cast<const std::byte*>(bytes);
+  for (const Carried& state : program_->impl_->states) {
+    std::memcpy(memory_ + state.input, from, state.bytes);
+    from += state.bytes;
+  }
+}
+
+}  // namespace penstock::network

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "base/aligned.h"
+#include "network/kernels.h"
+#include "network/walk.h"
+
+namespace penstock::network {
+
+/// Where a tensor lies in a run: in a constant, or in the session's memory.
+struct Place {
+  const std::byte* constant = nullptr;
+  std::size_t offset = 0;
+};
+
+struct Step;
+
+/// What a step runs on: where its tensors lie, and the loops of the instruction set in use.
+struct Memory {
+  std::byte* base;
+  const Kernels& kernels;
+
+  const std::byte* at(const Place& place) const {
+    return place.constant != nullptr ? place.constant : base + place.offset;
+  }
+};
+
+using Run = void (*)(const Step& step, const Memory& memory);
+
+/// One operation of a program: what runs, on which tensors, with which numbers. What the members mean is up to `run`.
+struct Step {
+  Run run = nullptr;
+  std::vector<Place> reads, writes;
+  Place scratch;
+  std::size_t scratch_bytes = 0;
+  int variant = 0;
+  std::vector<Type> types;  ///< Of what it reads, then of what it writes.
+  std::vector<Index> n;
+  std::vector<float> f;
+  std::vector<Walk> walks;
+  AlignedVector<float> packed;
+
+  const std::byte* read(std::size_t i, const Memory& memory) const { return memory.at(reads[i]); }
+  const float* floats(std::size_t i, const Memory& memory) const {
+    return reinterpret_cast<const float*>(memory.at(reads[i]));
+  }
+  std::byte* write(std::size_t i, const Memory& memory) const { return memory.base + writes[i].offset; }
+  float* result(std::size_t i, const Memory& memory) const { return reinterpret_cast<float*>(write(i, memory)); }
+  float* spare(const Memory& memory) const { return reinterpret_cast<float*>(memory.base + scratch.offset); }
+  Type read_type(std::size_t i) const { return types[i]; }
+  Type write_type(std::size_t i) const { return types[reads.size() + i]; }
+};
+
+}  // namespace penstock::network

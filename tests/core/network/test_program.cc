@@ -1,0 +1,209 @@
+// Networks as programs: shapes, constants, branches, states, memory, and what is refused.
+
+#include "network/program.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "network/fold.h"
+#include "network/network_maker.h"
+#include "support/allocations.h"
+
+namespace penstock::network {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+/// x [B, 3] -> relu(2 x + 1), reshaped to what its shape says.
+Maker chain() {
+  Maker maker;
+  const int x = maker.input("x", {-1, 3});
+  const int twice = maker.node("Mul", {x, maker.constant(floats({}, {2}))});
+  const int sum = maker.node("Add", {twice, maker.constant(floats({3}, {1, 1, 1}))});
+  const int relu = maker.node("Relu", {sum});
+  const int shape = maker.node(
+      "Concat", {maker.constant(std::vector<Index>{3}), maker.constant(std::vector<Index>{-1})}, {{"axis", {0}}});
+  maker.output(maker.node("Reshape", {relu, shape}));
+  maker.output(maker.node("Shape", {relu}));
+  return maker;
+}
+
+TEST(NetworkProgram, RunsForTheShapesOfItsInputs) {
+  Running running(chain().network, {{2, 3}});
+  ASSERT_TRUE(running.status.ok()) << running.status.text;
+  running.set(0, floats({2, 3}, {-3, -2, -1, 0, 1, 2}));
+  running.session->run();
+  EXPECT_EQ(running.output(0).shape, (Shape{3, 2}));
+  EXPECT_THAT(running.output(0).as<float>(), ElementsAre(0, 0, 0, 1, 3, 5));
+  EXPECT_THAT(running.output(1).as<Index>(), ElementsAre(2, 3));
+}
+
+TEST(NetworkProgram, KeepsAChainOfPointwiseOperatorsInOnePlace) {
+  const std::size_t one = Running(chain().network, {{100, 3}}).program->workspace_bytes();
+  Maker longer = chain();
+  int last = longer.network.nodes[2].writes[0];
+  for (int i = 0; i < 20; ++i) last = longer.node("Tanh", {last});
+  longer.network.outputs[0] = last;
+  EXPECT_EQ(Running(longer.network, {{100, 3}}).program->workspace_bytes(), one);
+}
+
+TEST(NetworkProgram, RefusesShapesThatTheNetworkDoesNotHave) {
+  const Maker maker = chain();
+  EXPECT_THAT(Running(maker.network, {{2, 4}}).status.text,
+              HasSubstr("input 'x' has shape [-1, 3] (-1: any), not [2, 4]"));
+  EXPECT_THAT(Running(maker.network, {{2}}).status.text, HasSubstr("not [2]"));
+  EXPECT_THAT(Running(maker.network, {{-1, 3}}).status.text, HasSubstr("negative"));
+  EXPECT_THAT(Running(maker.network, {{Index{1} << 60, 3}}).status.text, HasSubstr("GiB"));
+  EXPECT_THAT(Running(maker.network, {}).status.text, HasSubstr("has 1 inputs, but 0 shapes"));
+}
+
+TEST(NetworkProgram, RunsInMemoryOfTheCaller) {
+  const Running running(chain().network, {{2, 3}});
+  std::vector<std::byte> memory(running.program->workspace_bytes() + 64);
+  std::byte* aligned = memory.data() + (64 - reinterpret_cast<std::uintptr_t>(memory.data()) % 64) % 64;
+  std::unique_ptr<Session> session;
+  EXPECT_THAT(Session::open(running.program, aligned + 4, session).text, HasSubstr("multiple of 64"));
+  ASSERT_TRUE(Session::open(running.program, aligned, session).ok());
+  EXPECT_GE(static_cast<std::byte*>(session->input(0)), aligned);
+  EXPECT_LT(static_cast<std::byte*>(session->input(0)), memory.data() + memory.size());
+}
+
+/// Two states, the second of which follows the first by a run; y = x + first.
+Maker delays() {
+  Maker maker;
+  const int x = maker.input("x", {2}), first = maker.input("first", {2}), second = maker.input("second", {2});
+  maker.output(maker.node("Add", {x, second}));
+  maker.output(maker.node("Identity", {x}));
+  maker.output(first);
+  maker.network.states = {{1, 1}, {2, 2}};
+  return maker;
+}
+
+TEST(NetworkProgram, CarriesStatesOverFromRunToRun) {
+  Running running(delays().network, {{2}, {2}, {2}});
+  ASSERT_TRUE(running.status.ok()) << running.status.text;
+  const auto step = [&](float value) {
+    running.set(0, floats({2}, {value, -value}));
+    running.session->run();
+    return running.output(0).as<float>();
+  };
+  EXPECT_THAT(step(1), ElementsAre(1, -1));
+  EXPECT_THAT(step(2), ElementsAre(2, -2));
+  EXPECT_THAT(step(3), ElementsAre(4, -4));
+  EXPECT_EQ(running.session->state_bytes(), 16u);
+  float saved[4];
+  running.session->read_state(saved);
+  EXPECT_THAT(saved, ElementsAre(3, -3, 2, -2));
+  running.session->reset();
+  EXPECT_THAT(step(5), ElementsAre(5, -5));
+  running.session->write_state(saved);
+  EXPECT_THAT(step(5), ElementsAre(7, -7));
+}
+
+TEST(NetworkProgram, AllocatesNothingInARun) {
+  Running running(chain().network, {{50, 3}});
+  const long before = test::allocations;
+  for (int i = 0; i < 10; ++i) running.session->run();
+  EXPECT_EQ(test::allocations, before);
+}
+
+/// condition ? -x : |x|, where the condition may be anything.
+Maker branches(const std::function<int(Maker&, int x)>& condition) {
+  Maker maker;
+  const int x = maker.input("x", {-1});
+  Maker bodies[2];
+  for (int i = 0; i < 2; ++i) {
+    const int captured = bodies[i].input("captured", {-1});
+    bodies[i].output(bodies[i].node(i == 0 ? "Neg" : "Abs", {captured}));
+  }
+  const int chosen = condition(maker, x);
+  const int y = maker.node("If", {chosen, x});
+  maker.network.nodes.back().bodies = {bodies[0].network, bodies[1].network};
+  maker.output(y);
+  return maker;
+}
+
+int is_long(Maker& maker, int x) {
+  return maker.node("Greater", {maker.node("Size", {x}), maker.constant(tensor<Index>(Type::i64, {}, {2}))});
+}
+
+TEST(NetworkProgram, TakesTheBranchOfAKnownCondition) {
+  const Maker maker = branches(is_long);
+  for (const Index n : {1, 3}) {
+    Running running(maker.network, {{n}});
+    ASSERT_TRUE(running.status.ok()) << running.status.text;
+    running.set(0, floats({1}, {5}));
+    running.session->run();
+    EXPECT_EQ(running.output(0).as<float>()[0], n == 1 ? 5 : -5);
+  }
+}
+
+TEST(NetworkProgram, RefusesABranchThatDependsOnAnInput) {
+  const Maker direct = branches([](Maker& made, int) { return made.input("rate", {}, Type::boolean); });
+  EXPECT_THAT(Running(direct.network, {{1}, {}}).status.text, HasSubstr("input 'rate'; give that input a fixed value"));
+  Network folded = direct.network;
+  EXPECT_TRUE(fold(folded).ok());
+  EXPECT_EQ(folded.nodes.size(), 1u);
+}
+
+TEST(NetworkProgram, FoldsConstantsAndBranches) {
+  Network network =
+      branches([](Maker& made, int) { return made.constant(tensor<std::uint8_t>(Type::boolean, {}, {0})); }).network;
+  ASSERT_TRUE(fold(network).ok());
+  ASSERT_EQ(network.nodes.size(), 2u);
+  EXPECT_EQ(network.nodes[0].op, "Abs");
+  EXPECT_TRUE(network.constants.empty());
+
+  network = chain().network;
+  ASSERT_TRUE(fold(network).ok());
+  EXPECT_EQ(network.nodes.size(), 5u);      // without Concat
+  EXPECT_EQ(network.constants.size(), 3u);  // 2, 1 and the shape
+  Running running(network, {{1, 3}});
+  running.session->run();
+  EXPECT_THAT(running.output(0).as<float>(), ElementsAre(1, 1, 1));
+}
+
+TEST(NetworkProgram, RefusesWhatIsBroken) {
+  const auto refusal = [](const std::function<void(Maker&)>& damage) {
+    Maker maker = chain();
+    damage(maker);
+    Network network = maker.network;
+    const Status folded = fold(network);
+    const Status status = Running(maker.network, {{2, 3}}).status;
+    EXPECT_FALSE(status.ok());
+    return folded.text + "|" + status.text;
+  };
+  EXPECT_THAT(refusal([](Maker& m) { m.network.nodes[0].op = "Hop"; }),
+              HasSubstr("Hop 'node0': there is no such operator"));
+  EXPECT_THAT(refusal([](Maker& m) { m.network.nodes[0].reads[1] = 99; }), HasSubstr("value number 99"));
+  EXPECT_THAT(refusal([](Maker& m) { m.network.nodes[0].reads[0] = -7; }), HasSubstr("value number -7"));
+  EXPECT_THAT(refusal([](Maker& m) { m.network.nodes[0].reads.pop_back(); }), HasSubstr("it has 1 inputs; expected 2"));
+  EXPECT_THAT(refusal([](Maker& m) { m.network.nodes[0].reads[0] = -1; }), HasSubstr("its input 1 is missing"));
+  EXPECT_THAT(refusal([](Maker& m) { m.network.nodes[0].writes[0] = 0; }), HasSubstr("has been written before"));
+  EXPECT_THAT(refusal([](Maker& m) { std::swap(m.network.nodes[0], m.network.nodes[1]); }),
+              HasSubstr("which no node before"));
+  EXPECT_THAT(refusal([](Maker& m) { m.network.outputs[0] = 12345; }), HasSubstr("output number 12345"));
+  EXPECT_THAT(refusal([](Maker& m) { m.network.inputs[0] = -3; }), HasSubstr("input number 0"));
+  EXPECT_THAT(refusal([](Maker& m) { m.network.values[1].constant = 77; }), HasSubstr("constant number 77"));
+  EXPECT_THAT(refusal([](Maker& m) { m.network.constants[0].shape = {1, -1}; }), HasSubstr("negative"));
+  EXPECT_THAT(refusal([](Maker& m) { m.network.constants[0].shape = {Index{1} << 62, 8}; }), HasSubstr("GiB"));
+  EXPECT_THAT(refusal([](Maker& m) { m.network.constants[1].shape = {4}; }), HasSubstr("has 12 bytes, not 16"));
+  EXPECT_THAT(refusal([](Maker& m) { m.network.states = {{5, 0}}; }), HasSubstr("a state names"));
+  EXPECT_THAT(refusal([](Maker& m) { m.network.states = {{0, 1}}; }), HasSubstr("enters with shape"));
+}
+
+TEST(NetworkProgram, BoundsWhatIsComputedFromConstants) {
+  Maker maker;
+  const int one = maker.constant(floats({1}, {1}));
+  int last = maker.node("Expand", {one, maker.constant(std::vector<Index>{1 << 20, 100})});
+  for (int i = 0; i < 4; ++i) last = maker.node("Exp", {last});
+  maker.output(last);
+  EXPECT_THAT(Running(maker.network, {}).status.text, HasSubstr("more than 1 GiB"));
+  EXPECT_THAT(fold(maker.network).text, HasSubstr("more than 1 GiB"));
+}
+
+}  // namespace
+}  // namespace penstock::network
