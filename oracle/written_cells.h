@@ -85,6 +85,17 @@ inline WrittenCell written_peephole(const std::string& name = "written-peephole"
           }};
 }
 
+/// An LSTM whose output leaks, with a gate of its own for that: as many gates as a cell may have.
+inline WrittenCell written_leaky_lstm(const std::string& name = "written-leaky-lstm") {
+  CellDefinition definition = definition_of(name, {"h", "c"}, 5);
+  definition.keep_gate = 1;
+  return {definition, [](const CellSymbols& in) -> std::vector<CellValue> {
+            const auto gate = [&](std::size_t g) { return sigmoid(in.wx[g] + in.rh[g]); };
+            const CellValue c = gate(1) * in.s[1] + gate(0) * tanh(in.wx[2] + in.rh[2]), keep = gate(4);
+            return {keep * in.s[0] + (1.0 - keep) * gate(3) * tanh(c), c};
+          }};
+}
+
 inline CellValue normalised(const CellValue& x, const CellValue& gain, const CellValue& shift) {
   const CellValue centred = x - mean(x);
   return gain * centred / sqrt(mean(centred * centred) + 1e-5) + shift;

@@ -86,7 +86,7 @@ struct CellDefinition {
   std::string name;  ///< For RecurrentSpec::cell, files and `--cell`; characters a-z, 0-9, '-' and '_'.
   std::string description;
   std::vector<std::string> states = {"h"};  ///< State 0 is the output. At most 4.
-  int gates = 1;                            ///< At most 4; 3 for scan cells.
+  int gates = 1;                            ///< At most 5; 3 for scan cells.
   bool scan = false;                        ///< The equations return a and b of h' = a h + b.
   std::vector<CellVector> learnt = {};      ///< At most 16.
   int keep_gate = -1;                       ///< A gate that starts with a bias that makes the memory longer, or -1.

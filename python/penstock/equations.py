@@ -321,7 +321,7 @@ def cell(
 
     Args:
         states: Names of the states, at most 4. The first one is the output.
-        gates: Number of gates: 1 to 4 for a dense cell, 1 to 3 for a scan cell.
+        gates: Number of gates: 1 to 5 for a dense cell, 1 to 3 for a scan cell.
         scan: True: a scan cell.
         name: Name of the cell: characters a-z, 0-9, - and _. None: the function's name.
         description: One line. None: the first line of the function's docstring.

@@ -222,7 +222,7 @@ def test_errors_name_the_line():
     assert "is a mean over units, and those of a scan cell are apart" in refusal(
         define(lambda wx: (sigmoid(wx[0]), mean(wx[0])), scan=True)
     )
-    assert "gates must be 1 to 4" in refusal(define(lambda wx: wx[0], gates=5))
+    assert "gates must be 1 to 5" in refusal(define(lambda wx: wx[0], gates=6))
 
 
 def test_names_collide_in_words():

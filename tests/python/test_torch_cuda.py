@@ -12,6 +12,7 @@ ours = pytest.importorskip("penstock.torch", reason="penstock is not installed")
 
 import penstock.interchange  # noqa: E402
 import penstock.torch.xlstm  # noqa: E402
+from penstock.torch import _masked_cells, _regularise  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn.utils.rnn import pack_sequence  # noqa: E402
 
@@ -171,6 +172,50 @@ def test_recurrences_over_given_products(cell, stack, heads, dtype):
     for x, batch_first in ((wx, False), (wx, True), (wide[..., 8:], True), (wx.transpose(0, 1).contiguous().transpose(0, 1), True)):
         for got, expected in zip(results(x, batch_first, "cuda", dtype), want, strict=True):
             close(got.cpu(), expected, UNITS[dtype], 17 * 5)
+
+
+@pytest.mark.parametrize("dtype", UNITS)
+@pytest.mark.parametrize("cell, stack", [("lstm", ours.LSTM), ("gru", ours.GRU), ("elman", ours.RNN)])
+@pytest.mark.parametrize("heads, hidden", [(1, 32), (2, 32), (1, 320)])
+def test_masks_in_the_recurrence(cell, stack, heads, hidden, dtype):
+    """One call with masks against double precision on the CPU."""
+    layer = stack(4, hidden, device="cuda", **({} if heads == 1 else {"num_heads": heads}))
+    _, weight, _, bias = (w.detach() for w in layer._weights())
+    count = 2 if cell == "lstm" else 1
+    keeps = {k: torch.rand(17, 5, hidden) < 0.3 for k in range(count)}
+    dropped = torch.rand(5, hidden) < 0.4
+    wx = torch.randn(17, 5, bias.numel(), device="cuda").to(dtype)
+    states = [torch.randn(5, hidden, device="cuda") for _ in range(count)]
+    rows = torch.tensor([17, 1, 9, 12, 17]), torch.rand(17, 5) < 0.2
+    name = _masked_cells.masked_cell(cell, tuple(keeps), True)
+
+    def results(device, dtype, state_dtype):
+        leaves = [t.to(device, d).detach().requires_grad_() for t, d in
+                  [(wx, dtype), (weight, state_dtype), (bias, state_dtype), *((s, state_dtype) for s in states)]]
+        x, r, b, *initial = leaves
+        masks = {k: keep.to(device) for k, keep in keeps.items()}
+        own = tuple(t.to(device) for t in rows)
+        every, last = _masked_cells.run_masked(
+            name, x, r, b, (), tuple(initial), own, True, count, masks, dropped.to(device), 0.4
+        )
+        (sum(s.double().sin().sum() for s in every) + sum(s.double().cos().sum() for s in last)).backward()
+        return [*every, *last, *(leaf.grad for leaf in leaves)]
+
+    for got, expected in zip(results("cuda", dtype, torch.float32), results("cpu", torch.float64, torch.float64), strict=True):
+        close(got.cpu(), expected, UNITS[dtype], 17 * 5)
+
+
+def test_masks_are_drawn_on_the_gpu(monkeypatch):
+    layer = ours.regularise(ours.LSTM(16, 32, device="cuda"), zoneout=0.25, cell_zoneout=0.5, recurrent_dropout=0.3)
+    seen = []
+    run = _regularise.run_masked
+    monkeypatch.setattr(_regularise, "run_masked", lambda *call: seen.append(call) or run(*call))
+    x = torch.randn(100, 64, 16, device="cuda")
+    layer(x)[0].sum().backward()
+    (*_, keeps, dropped, _), = seen
+    shares = [keeps[0], keeps[1], dropped]
+    assert [round(s.double().mean().item(), 1) for s in shares] in ([0.2, 0.5, 0.3], [0.3, 0.5, 0.3])
+    assert all(torch.isfinite(p.grad).all() for p in layer.parameters())
 
 
 @pytest.mark.parametrize("backend", ["vanilla", "cuda"])

@@ -8,13 +8,14 @@ import pytest
 
 import penstock
 from penstock import interchange, variants
-from penstock.equations import tanh
+from penstock.equations import sigmoid, tanh
 
 torch = pytest.importorskip("torch")
 
 from torch.nn import functional  # noqa: E402
 
 from penstock import torch as penstock_torch  # noqa: E402
+from penstock.torch import _masked_cells, _regularise  # noqa: E402
 from penstock.torch import GRU, LSTM, RNN, SLSTM, MinGRU, Recurrent, convert_back, initialise, regularise  # noqa: E402
 
 
@@ -121,6 +122,65 @@ def test_the_mean_of_training_is_what_evaluation_computes():
     x = torch.randn(1, 20_000, 2, dtype=torch.float64)[:, :1].expand(1, 20_000, 2).contiguous()
     y, _ = layer(x)
     torch.testing.assert_close(y.mean(1), layer.eval()(x[:, :1])[0][:, 0], rtol=0, atol=0.02)
+
+
+LAYERS = [
+    (LSTM, {"num_heads": 2, "bidirectional": True}, {"zoneout": 0.2, "cell_zoneout": 0.4, "recurrent_dropout": 0.3}),
+    (LSTM, {"num_layers": 2}, {"cell_zoneout": 0.4}),
+    (GRU, {"bidirectional": True, "num_layers": 2}, {"zoneout": 0.3, "recurrent_dropout": 0.4}),
+    (RNN, {"nonlinearity": "relu"}, {"recurrent_dropout": 0.5}),
+]
+
+
+@pytest.mark.parametrize("lengths", [None, [4, 9, 0, 1]])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("kind, form, options", LAYERS)
+def test_one_call_is_the_loop_over_steps(kind, form, options, dtype, lengths, monkeypatch):
+    """With the same masks, states after each step, resets and gradients."""
+    torch.manual_seed(2)
+    layer = regularise(kind(5, 12, batch_first=True, dtype=dtype, **form), **options)
+    x, reset = torch.randn(4, 9, 5, dtype=dtype, requires_grad=True), torch.rand(4, 9) < 0.3
+    calls = []
+    run = _regularise.run_masked
+    monkeypatch.setattr(_regularise, "run_masked", lambda *call: calls.append(call) or run(*call))
+
+    def results():
+        torch.manual_seed(7)
+        y, last, *every = layer(x, lengths=lengths, reset_mask=reset, every_state=kind is LSTM or None)
+        outputs = [y, *(last if kind is LSTM else (last,)), *(every[0] if every else ())]
+        loss = sum((out * torch.linspace(-1, 1, out.numel(), dtype=dtype).view_as(out)).sum() for out in outputs)
+        return [*outputs, *torch.autograd.grad(loss, [x, *layer.parameters()])]
+
+    found = results()
+    assert len(calls) == layer.num_layers * (2 if layer.bidirectional else 1)
+    monkeypatch.setattr(_regularise, "masked_cell", lambda *cell: None)
+    allowed = 1e-13 if dtype == torch.float64 else 1e-5
+    for a, b in zip(found, results(), strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=allowed * max(1.0, b.abs().max().item()))
+
+
+def test_cells_of_ones_own_have_masks():
+    @penstock.cell(gates=2, learnt={"v": 0.5})
+    def masked(wx, rh, s, p):
+        keep = sigmoid(wx[0] + rh[0])
+        return keep * s.h + (1 - keep) * tanh(wx[1] + rh[1] + p.v * s.h)
+
+    assert _masked_cells.masked_cell(str(masked), (0,), True)
+    assert _masked_cells.masked_cell("slstm", (0,), False) is None
+    layer = regularise(Recurrent(masked, 3, 4, dtype=torch.float64), zoneout=0.3, recurrent_dropout=0.2)
+    x = torch.randn(5, 2, 3, dtype=torch.float64)
+
+    def passes(vector):
+        torch.manual_seed(3)
+        layer.bias_ih_l0.data[-4:] = vector.detach()
+        return layer(x)[0]
+
+    vector = torch.rand(4, dtype=torch.float64)
+    (found,) = torch.autograd.grad(passes(vector).sum(), [layer.bias_ih_l0])
+    for unit in range(4):
+        step = 1e-6 * torch.eye(4, dtype=torch.float64)[unit]
+        slope = (passes(vector + step).sum() - passes(vector - step).sum()) / 2e-6
+        assert abs(found[-4 + unit] - slope) < 1e-7
 
 
 def test_stacks_of_both_directions_with_lengths():

@@ -115,6 +115,10 @@ def _layer(cell, x, weights, state, valid, reset, reverse, kept, loop, scan, aro
         lengths = None if valid is None else valid.sum(0)
         h, last = scan(a, b, state[0], lengths, None if reset is None else reset.t(), False, reverse)
         return (h.transpose(0, 1),), (last,)
+    if around is not None:
+        call = (wx, weight_hh, bias_hh, learnt, tuple(state), valid, reset, reverse, kept)
+        if (results := around.layer(cell, *call)) is not None:
+            return results
     recurrent = None if scans else _recurrent_product(weight_hh, bias_hh, gates)
     if around is not None:
         recurrent = around.product(recurrent, state)

@@ -131,6 +131,11 @@ def is_plain(x):
     return x.device.type == "cpu" and not _is_recorded() and not torch._C._are_functorch_transforms_active()
 
 
+def is_eager(*tensors):
+    """Returns True for a call outside compilers and transforms, without tangents."""
+    return not _is_recorded() and not torch._C._are_functorch_transforms_active() and not has_tangents(*tensors)
+
+
 class _Differentiable:
     """An op with gradients, called like the op.
 

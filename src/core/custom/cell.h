@@ -12,7 +12,7 @@
 namespace penstock::custom {
 
 // Limits of a cell that a user defines. The engines' tiles and the numbers of registers of a GPU are behind them.
-constexpr int kMostGates = 4;
+constexpr int kMostGates = 5;
 constexpr int kMostScanGates = 3;
 constexpr int kMostStates = 4;
 constexpr int kMostLearnt = 16;

@@ -65,7 +65,7 @@ inline custom::CustomCell random_cell(Random& random, bool scan, bool smooth) {
   CellDefinition definition;
   definition.name = "random";
   definition.scan = scan;
-  definition.gates = static_cast<int>(1 + random.below(scan ? 3 : 4));
+  definition.gates = static_cast<int>(1 + random.below(scan ? 3 : 5));
   definition.states.clear();
   for (Index s = 0, count = scan ? 1 : 1 + random.below(4); s < count; ++s) {
     definition.states.push_back("s" + std::to_string(s));

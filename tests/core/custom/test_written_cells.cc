@@ -111,8 +111,8 @@ TEST(WrittenCells, RefuseWrongEquationsInWords) {
             "output first");
   EXPECT_EQ(message(test::definition_of("Two", {"h"}, 1), one),
             "cell \"Two\": name must be 1 to 64 characters a-z, 0-9, '-' and '_' and begin with a letter, not \"Two\"");
-  EXPECT_EQ(message(test::definition_of("many", {"h"}, 5), one),
-            "cell \"many\": gates must be 1 to 4 for a dense cell, not 5");
+  EXPECT_EQ(message(test::definition_of("many", {"h"}, 6), one),
+            "cell \"many\": gates must be 1 to 5 for a dense cell, not 6");
   CellDefinition scan = test::definition_of("s", {"h"}, 1);
   scan.scan = true;
   EXPECT_EQ(message(scan, one), "cell \"s\": a scan cell returns 2 values, a and b of h' = a h + b, not 1");

@@ -11,7 +11,7 @@ namespace {
 std::vector<std::string> written_cells() {
   std::vector<std::string> names;
   for (const WrittenCell& cell : {written_lstm(), written_gru(), written_slstm(), written_elman_relu(),
-                                  written_mingru(), written_peephole(), written_leaky()}) {
+                                  written_mingru(), written_peephole(), written_leaky(), written_leaky_lstm()}) {
     names.emplace_back(define_cell(cell.definition, cell.equations).name);
   }
   return names;

@@ -104,8 +104,8 @@ std::vector<Real> steps_of(const Recurrent<Real>& network, const Inputs<Real>& i
 }
 
 TEST(CustomCells, StepAsTheyRun) {
-  std::vector<std::string> names = {defined(written_peephole()), defined(written_leaky()),
-                                    defined(written_norm_lstm())};
+  std::vector<std::string> names = {defined(written_peephole()), defined(written_leaky()), defined(written_norm_lstm()),
+                                    defined(written_leaky_lstm())};
   for (const Pair& pair : pairs()) names.push_back(pair.written);
   for (const std::string& name : names) {
     for (const auto& [hidden, heads] : {std::pair{3, 1}, {8, 1}, {16, 1}, {40, 1}, {38, 19}, {40, 10}}) {

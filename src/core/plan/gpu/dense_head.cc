@@ -15,6 +15,7 @@ namespace {
 /// Registers of a thread besides the matrix: the observed use of the compiler plus a margin.
 constexpr int kForwardRegisters = 112, kTrainingFloats = 144, kBackwardRegisters = 120;
 constexpr int kCoveredByHead = 20, kRegistersOfValue = 2;  // values of a unit among these, and of each further one
+constexpr int kGatesOfOthers = 4, kRegistersOfGate = 32;   // gates of a forward pass among these, and of a further one
 constexpr int kCrowdedRegisters = 24;                      // further registers for eight rows with lengths or resets
 constexpr int kMostRegisters = 255, kRegistersOfFragment = 8;
 constexpr int kMostWarps = 16;
@@ -68,7 +69,9 @@ GpuDensePlan head_candidate(const GpuDenseProblem& problem, const GpuModel& gpu,
   // A thread has one unit of one row with two slots, and two of each row otherwise, of two rows with eight.
   const int units = slots == 2 ? 1 : 2, rows = slots == 8 ? 2 : 1;
   const int learnt = cell.learnt * units * (problem.backward ? 1 + rows : 1);
-  const int more = kRegistersOfValue * cell.alive_beyond(kCoveredByHead) + (crowded ? kCrowdedRegisters : 0) + learnt;
+  const int gates = problem.backward ? 0 : kRegistersOfGate * std::max(0, shape.gates - kGatesOfOthers);
+  const int more =
+      kRegistersOfValue * cell.alive_beyond(kCoveredByHead) + (crowded ? kCrowdedRegisters : 0) + learnt + gates;
   const int left = registers_of_thread(gpu, plan.threads()) - others - more;
   plan.resident = std::clamp(left / (kRegistersOfFragment * tiles), 0, plan.chunks);
   // Floats are split into two numbers for products. A second product would need registers for the parts of the first.

@@ -16,11 +16,12 @@ struct CustomDense {
 /// body(std::type_identity<CustomDense<gates>>()).
 template <class Body>
 void WithCustomGates(int gates, const Body& body) {
-  static_assert(custom::kMostGates == 4);
+  static_assert(custom::kMostGates == 5);
   if (gates == 1) return body(std::type_identity<CustomDense<1>>());
   if (gates == 2) return body(std::type_identity<CustomDense<2>>());
   if (gates == 3) return body(std::type_identity<CustomDense<3>>());
   if (gates == 4) return body(std::type_identity<CustomDense<4>>());
+  if (gates == 5) return body(std::type_identity<CustomDense<5>>());
 }
 
 /// Vectors of a tile.

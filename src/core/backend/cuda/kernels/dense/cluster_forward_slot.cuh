@@ -51,6 +51,12 @@ struct CellForward {
   uint4 piece;                           // of h of the block, as ShareValues() gives it
 };
 
+/// Pieces of the gates of a block of units that a lane moves: more than one of five gates of floats.
+constexpr int kGatePieces = kWhole ? (kGates * kPieces + 7) / 8 : 1;
+
+/// Returns the bytes from a lane's first piece of them to its piece `i`.
+PENSTOCK_DEVICE Index GateStep(int i, int hidden) { return (Index)(i * 8 / kPieces) * hidden * kBytes; }
+
 /// State of a thread for one block of units and one row.
 struct Slot {
   Place place;
@@ -91,7 +97,11 @@ struct Slot {
   __device__ __forceinline__ void fetch(char* ring, int lane, bool exists, const DenseForwardArguments& args,
                                         Index stride) {
     if constexpr (kWhole) {
-      if (lane % 8 < kGates * kPieces) CopyAsync<16>(ring + lane % 8 * 16, wx, exists);
+#pragma unroll
+      for (int i = 0; i < kGatePieces; ++i) {
+        const int piece = i * 8 + lane % 8;
+        if (piece < kGates * kPieces) CopyAsync<16>(ring + piece * 16, wx + GateStep(i, args.hidden), exists);
+      }
     } else {
       for (int g = 0; g < kGates; ++g) {
         CopyAsync<kBytes>(ring + (g * 8 + lane % 8) * kBytes, wx + (Index)g * args.hidden * kBytes, exists);
@@ -188,7 +198,13 @@ struct Slot {
 #pragma unroll
       for (int g = 0; g < kGates; ++g) KeepOne(kept + (g * 8 + lane) * kBytes, made.kept[g]);
       __syncwarp();
-      if (live && lane < kGates * kPieces) StorePiece(sums, *(const uint4*)(kept + lane * 16));
+#pragma unroll
+      for (int i = 0; i < kGatePieces; ++i) {
+        const int piece = i * 8 + lane;
+        if (live && piece < kGates * kPieces) {
+          StorePiece(sums + GateStep(i, args.hidden), *(const uint4*)(kept + piece * 16));
+        }
+      }
     } else if (live) {
       for (int g = 0; g < kGates; ++g) StoreOne(sums + g * gate, made.kept[g]);
     }
