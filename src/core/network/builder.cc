@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <tuple>
+#include <utility>
 
 #include "network/evaluate.h"
 
@@ -120,7 +122,8 @@ Status Builder::read_node(const Network& network, const Node& node, Numbers& ite
                                text_of(static_cast<Index>(items.size())));
     }
     if (items[read] < 0) {
-      return Status::bad_input("it reads '" + network.values[read].name + "', which no node before it computes");
+      const std::string name = read < static_cast<int>(network.values.size()) ? network.values[read].name : "a value";
+      return Status::bad_input("it reads '" + name + "', which no node before it computes");
     }
   }
   for (const int write : node.writes) {
@@ -130,6 +133,7 @@ Status Builder::read_node(const Network& network, const Node& node, Numbers& ite
     }
   }
   if (node.op == "If") return read_if(node, items);
+  if (node.op == "MatMulInteger" || node.op == "ConvInteger") return read_integer_product(network, node, items);
   const Operator* op = find_operator(node.op);
   if (op == nullptr) return Status::unsupported("there is no such operator in this library");
   return prepare(*op, node, items);
@@ -171,6 +175,40 @@ Status Builder::read_if(const Node& node, Numbers& items) {
   return {};
 }
 
+/// A product of integers without their zero points, as one of floats: exact up to 2^24, and to 24 bits beyond.
+Status Builder::read_integer_product(const Network& network, const Node& node, Numbers& items) {
+  if (node.reads.size() < 2 || node.writes.size() != 1) return Status::bad_input("it needs two inputs and one output");
+  const auto add = [&](std::string op, std::vector<int> reads, std::vector<Attribute> attributes, int write) {
+    if (write < 0) {
+      write = static_cast<int>(items.size());
+      items.push_back(-1);
+    }
+    const Status status =
+        read_node(network, {std::move(op), node.name, std::move(reads), {write}, std::move(attributes)}, items);
+    return std::pair(status, write);
+  };
+  constexpr Index to_float = 1, to_integer = 6;  // ONNX's numbers of types
+  std::vector<int> factors;
+  for (std::size_t i = 0; i < 2; ++i) {
+    auto [status, value] = add("Cast", {node.reads[i]}, {{"to", {to_float}}}, -1);
+    if (!status.ok()) return status;
+    if (node.reads.size() > i + 2 && node.reads[i + 2] >= 0) {
+      const Fact& zero = items_[items[node.reads[i + 2]]].fact;
+      if (elements(zero.shape) != 1)
+        return Status::unsupported("zero points of shape " + text_of(zero.shape) + "; supported: one number");
+      const auto [cast, zero_point] = add("Cast", {node.reads[i + 2]}, {{"to", {to_float}}}, -1);
+      if (!cast.ok()) return cast;
+      std::tie(status, value) = add("Sub", {value, zero_point}, {}, -1);
+      if (!status.ok()) return status;
+    }
+    factors.push_back(value);
+  }
+  const bool convolves = node.op == "ConvInteger";
+  const auto [status, product] = add(convolves ? "Conv" : "MatMul", factors, node.attributes, -1);
+  if (!status.ok()) return status;
+  return add("Cast", {product}, {{"to", {to_integer}}}, node.writes[0]).first;
+}
+
 Status Builder::prepare(const Operator& op, const Node& node, Numbers& items) {
   std::vector<const Fact*> facts;
   Numbers reads, writes;
@@ -185,7 +223,7 @@ Status Builder::prepare(const Operator& op, const Node& node, Numbers& items) {
   }
   PENSTOCK_TRY(check_reads(op, facts));
   reads.resize(facts.size());
-  Preparation preparation(node, op, facts);
+  Preparation preparation(node, op, impl_.kernels, facts);
   PENSTOCK_TRY(op.prepare(preparation));
   for (std::size_t i = 0; i < node.writes.size(); ++i) {
     Fact& fact = preparation.results[i];

@@ -44,6 +44,7 @@ class Builder {
   Status read_inputs(std::span<const Shape> inputs, Numbers& items);
   Status read_nodes(const Network& network, Numbers& items);
   Status read_node(const Network& network, const Node& node, Numbers& items);
+  Status read_integer_product(const Network& network, const Node& node, Numbers& items);
   Status read_if(const Node& node, Numbers& items);
   Status prepare(const Operator& op, const Node& node, Numbers& items);
   Status evaluate(Preparation& node, const Numbers& writes);

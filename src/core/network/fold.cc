@@ -71,7 +71,7 @@ class Folding {
       reads.push_back(read == nullptr ? nullptr : &facts[i]);
     }
     PENSTOCK_TRY(check_reads(op, reads));
-    Preparation preparation(node, op, reads);
+    Preparation preparation(node, op, kernels_, reads);
     PENSTOCK_TRY(op.prepare(preparation));
     std::vector<const std::byte*> results;
     std::shared_ptr<const std::byte[]> memory;

@@ -51,20 +51,50 @@ Real floored_remainder(Real a, Real b) {
   return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
 }
 
+enum class Reduction : int { sum, maximum, minimum, product, absolutes, squares };
+
+/// c [rows, columns] = a [rows, inner] b [inner, columns] + a bias.
+struct Product {
+  Index rows = 0, columns = 0, inner = 0;
+  const float* a = nullptr;
+  Index a_stride = 0;
+  /// Row k of b is at b + offset[k], or without those at b + k * b_row; column n is so many times b_column further on:
+  /// 1, or of panels (see pack_product) `inner`.
+  const float* b = nullptr;
+  const Index* offset = nullptr;
+  Index b_row = 0, b_column = 1;
+  const float* row_bias = nullptr;     ///< [rows], or null
+  const float* column_bias = nullptr;  ///< [columns], or null
+  float* c = nullptr;
+  Index c_stride = 0;
+};
+
 /// The loops of float operators for one instruction set.
 struct Kernels {
   /// y [n] = f(x [n]); y may be x.
   void (*unary)(Unary op, Index n, const float* x, float* y, float alpha, float beta) = nullptr;
   /// y [n] = f(a, b), each of which moves on by a step of 1 or 0; y may be one of them.
   void (*binary)(Binary op, Index n, const float* a, Index a_step, const float* b, Index b_step, float* y) = nullptr;
+  /// Of x [n].
+  float (*reduce)(Reduction op, Index n, const float* x) = nullptr;
+  /// y [n] = e^(x - shift), or not written if it is null; returns the sum.
+  float (*exponentials)(Index n, float shift, const float* x, float* y) = nullptr;
+  /// y [n] = (x - mean) / sqrt(variance + epsilon); with a mean of 0 unless `centred`.
+  void (*normalise)(Index n, bool centred, float epsilon, const float* x, float* y) = nullptr;
+
+  void (*multiply)(const Product& job) = nullptr;
+  /// Columns that lie side by side in a panel: panels of b [inner, columns] hold a row of so many after the other.
+  Index panel_columns = 0;
 };
 
 // Each fills in its own members for the instruction set in use.
 void FillPointwise(Kernels& kernels);
+void FillProducts(Kernels& kernels);
 
 inline Kernels kernels_in_use() {
   Kernels kernels;
   FillPointwise(kernels);
+  FillProducts(kernels);
   return kernels;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "network/maps.h"
 #include "network/operators.h"
 
 namespace penstock::network {
@@ -247,34 +248,6 @@ Index padded_from(Index i, Index extent, std::string_view mode) {
   return at < extent ? at : period - at;
 }
 
-/// n: rank of the loop, extents, then for each axis the offsets of its positions. The innermost axis lies in runs.
-void run_maps(const Step& step, const Memory& memory) {
-  const Index* n = step.n.data();
-  const auto rank = static_cast<std::size_t>(n[0]);
-  const std::size_t size = size_of(step.write_type(0));
-  const std::byte* x = step.read(0, memory);
-  std::byte* y = step.write(0, memory);
-  const std::byte zero[8] = {};
-  const std::byte* pad = step.variant != 0 ? step.read(2, memory) : zero;
-  const Index* map[kMostAxes];
-  const Index* next = n + 1 + rank;
-  for (std::size_t a = 0; a < rank; ++a) map[a] = next, next += n[1 + a];
-  Index counter[kMostAxes] = {};
-  for (;;) {
-    Index base = 0;
-    bool inside = true;
-    for (std::size_t a = 0; a + 1 < rank; ++a) inside = inside && map[a][counter[a]] >= 0, base += map[a][counter[a]];
-    const Index* row = map[rank - 1];
-    const Index length = n[rank];
-    for (Index i = 0; i < length; y += size, ++i) {
-      std::memcpy(y, inside && row[i] >= 0 ? x + (base + row[i]) * static_cast<Index>(size) : pad, size);
-    }
-    Index axis = static_cast<Index>(rank) - 2;
-    for (; axis >= 0 && ++counter[axis] == n[1 + axis]; --axis) counter[axis] = 0;
-    if (axis < 0) return;
-  }
-}
-
 Status read_pads(const Preparation& p, std::vector<Index>& before, std::vector<Index>& after) {
   std::vector<Index> pads, axes;
   PENSTOCK_TRY(p.known_integers(1, "'pads'", pads));
@@ -319,17 +292,11 @@ Status prepare_pad(Preparation& p) {
     p.view(0);
     return {};
   }
-  const Shape strides = strides_of(x);
-  Step& step = p.run(&run_maps);
-  step.variant = p.has(2) ? 1 : 0;
-  step.n.push_back(std::max<Index>(p.rank(0), 1));
-  step.n.insert(step.n.end(), shape.begin(), shape.end());
+  AxisMaps maps(x.size());
   for (std::size_t i = 0; i < x.size(); ++i) {
-    for (Index k = 0; k < shape[i]; ++k) {
-      const Index from = padded_from(k - before[i], x[i], mode);
-      step.n.push_back(from < 0 ? -1 : from * strides[i]);
-    }
+    for (Index k = 0; k < shape[i]; ++k) maps[i].push_back(padded_from(k - before[i], x[i], mode));
   }
+  take_from(p, maps, p.has(2));
   return {};
 }
 

@@ -5,8 +5,12 @@
 namespace penstock::network {
 
 const Operator* find_operator(std::string_view name) {
-  for (const Operators operators :
-       {shape_operators(), movement_operators(), index_operators(), pointwise_operators()}) {
+  constexpr Operators (*files[])() = {shape_operators,     movement_operators,      index_operators,
+                                      pointwise_operators, product_operators,       convolution_operators,
+                                      reduction_operators, normalisation_operators, recurrent_operators,
+                                      resize_operators,    signal_operators,        quantised_operators};
+  for (const auto file : files) {
+    const Operators operators = file();
     const auto found = std::ranges::find(operators, name, &Operator::name);
     if (found != operators.end()) return &*found;
   }
@@ -33,8 +37,8 @@ Status check_reads(const Operator& op, std::vector<const Fact*>& reads) {
   return {};
 }
 
-Preparation::Preparation(const Node& node, const Operator& op, std::vector<const Fact*> reads)
-    : results(node.writes.size()), node_(node), op_(op), reads_(std::move(reads)) {
+Preparation::Preparation(const Node& node, const Operator& op, const Kernels& kernels, std::vector<const Fact*> reads)
+    : results(node.writes.size()), node_(node), op_(op), kernels_(kernels), reads_(std::move(reads)) {
   while (!reads_.empty() && reads_.back() == nullptr) reads_.pop_back();
 }
 

@@ -27,9 +27,10 @@ struct Operator;
 /// A node being prepared: what it reads, and what becomes of it.
 class Preparation {
  public:
-  Preparation(const Node& node, const Operator& op, std::vector<const Fact*> reads);
+  Preparation(const Node& node, const Operator& op, const Kernels& kernels, std::vector<const Fact*> reads);
 
   const Node& node() const { return node_; }
+  const Kernels& kernels() const { return kernels_; }
   int variant() const;
   std::size_t reads() const { return reads_.size(); }
   bool has(std::size_t i) const { return i < reads_.size() && reads_[i] != nullptr; }
@@ -86,6 +87,7 @@ class Preparation {
  private:
   const Node& node_;
   const Operator& op_;
+  const Kernels& kernels_;
   std::vector<const Fact*> reads_;
 };
 
@@ -107,6 +109,14 @@ Operators shape_operators();
 Operators movement_operators();
 Operators index_operators();
 Operators pointwise_operators();
+Operators product_operators();
+Operators convolution_operators();
+Operators reduction_operators();
+Operators normalisation_operators();
+Operators recurrent_operators();
+Operators resize_operators();
+Operators signal_operators();
+Operators quantised_operators();
 
 /// Removes absent reads at the end; returns a Status if an operator does not take those that are left.
 Status check_reads(const Operator& op, std::vector<const Fact*>& reads);

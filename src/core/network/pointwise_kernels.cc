@@ -56,6 +56,10 @@ HWY_INLINE V NegativeExpm1(V x) {
 /// x * logistic(x), whose limit for -inf is 0.
 HWY_INLINE V Weighed(V x, V share) { return Select(hn::Eq(share.raw, V(0.0f).raw), V(0.0f), x * share); }
 
+/// NaN of either gets through.
+HWY_INLINE V Larger(V a, V b) { return Select(hn::IsNaN(b.raw), b, Max(a, b)); }
+HWY_INLINE V Smaller(V a, V b) { return Select(hn::IsNaN(b.raw), b, V(V::AtMost(a.raw, b.raw))); }
+
 template <class Function>
 HWY_INLINE void Map(Index n, const float* x, float* y, const Function& function) {
   Index i = 0;
@@ -174,9 +178,9 @@ void RunBinary(Binary op, Index n, const float* a, Index a_step, const float* b,
     case Binary::divide:
       return zip([](V x, V z) HWY_ATTR { return x / z; });
     case Binary::maximum:
-      return zip([](V x, V z) HWY_ATTR { return Select(hn::IsNaN(z.raw), z, Max(x, z)); });
+      return zip([](V x, V z) HWY_ATTR { return Larger(x, z); });
     case Binary::minimum:
-      return zip([](V x, V z) HWY_ATTR { return Select(hn::IsNaN(z.raw), z, V(V::AtMost(x.raw, z.raw))); });
+      return zip([](V x, V z) HWY_ATTR { return Smaller(x, z); });
     case Binary::prelu:
       return zip([](V x, V z) HWY_ATTR { return SelectPositive(x, x, x * z); });
     case Binary::power:
@@ -188,11 +192,84 @@ void RunBinary(Binary op, Index n, const float* a, Index a_step, const float* b,
   }
 }
 
+/// One number from all by `join`, from `function` of each, in an order that depends on n alone.
+template <class Function, class Join>
+HWY_INLINE float Reduce(Index n, const float* x, float start, const Function& function, const Join& join) {
+  V sums[4] = {V(start), V(start), V(start), V(start)};
+  Index i = 0;
+  for (; i + 4 * V::lanes <= n; i += 4 * V::lanes) {
+    for (int k = 0; k < 4; ++k) sums[k] = join(sums[k], function(L::load(x + i + k * V::lanes)));
+  }
+  for (; i + V::lanes <= n; i += V::lanes) sums[0] = join(sums[0], function(L::load(x + i)));
+  alignas(64) float lanes[V::lanes];
+  L::store(join(join(sums[0], sums[1]), join(sums[2], sums[3])), lanes);
+  V all(lanes[0]);
+  for (Index k = 1; k < V::lanes; ++k) all = join(all, V(lanes[k]));
+  for (; i < n; ++i) all = join(all, function(V(x[i])));
+  L::store(all, lanes);
+  return lanes[0];
+}
+
+float RunReduce(Reduction op, Index n, const float* x) {
+  const auto plain = [](V v) HWY_ATTR { return v; };
+  const auto sum = [](V a, V b) HWY_ATTR { return a + b; };
+  switch (op) {
+    case Reduction::sum:
+      return Reduce(n, x, 0, plain, sum);
+    case Reduction::absolutes:
+      return Reduce(
+          n, x, 0, [](V v) HWY_ATTR { return Abs(v); }, sum);
+    case Reduction::squares:
+      return Reduce(
+          n, x, 0, [](V v) HWY_ATTR { return v * v; }, sum);
+    case Reduction::product:
+      return Reduce(n, x, 1, plain, [](V a, V b) HWY_ATTR { return a * b; });
+    case Reduction::maximum:
+      return Reduce(n, x, -HUGE_VALF, plain, [](V a, V b) HWY_ATTR { return Larger(a, b); });
+    case Reduction::minimum:
+      return Reduce(n, x, HUGE_VALF, plain, [](V a, V b) HWY_ATTR { return Smaller(a, b); });
+  }
+  return 0;
+}
+
+float RunExponentials(Index n, float shift, const float* x, float* y) {
+  const V offset(shift);
+  V sum(0.0f);
+  float rest = 0;
+  Index i = 0;
+  for (; i < n; i += V::lanes) {
+    const Index count = std::min<Index>(V::lanes, n - i);
+    const V e = FullExp(L::load(x + i, count) - offset);
+    if (y != nullptr) L::store(e, y + i, count);
+    if (count == V::lanes) {
+      sum = sum + e;
+      continue;
+    }
+    alignas(64) float lanes[V::lanes];
+    L::store(e, lanes);
+    for (Index k = 0; k < count; ++k) rest += lanes[k];
+  }
+  return L::sum(sum) + rest;
+}
+
+void RunNormalise(Index n, bool centred, float epsilon, const float* x, float* y) {
+  const auto count = static_cast<float>(n);
+  const float mean = centred ? RunReduce(Reduction::sum, n, x) / count : 0;
+  const V middle(mean);
+  const float squares = Reduce(
+      n, x, 0, [&](V v) HWY_ATTR { return (v - middle) * (v - middle); }, [](V a, V b) HWY_ATTR { return a + b; });
+  const V factor(1.0f / std::sqrt(squares / count + epsilon));
+  Map(n, x, y, [&](V v) HWY_ATTR { return (v - middle) * factor; });
+}
+
 }  // namespace
 
 void FillPointwiseKernels(Kernels& kernels) {
   kernels.unary = &RunUnary;
   kernels.binary = &RunBinary;
+  kernels.reduce = &RunReduce;
+  kernels.exponentials = &RunExponentials;
+  kernels.normalise = &RunNormalise;
 }
 
 }  // namespace penstock::network::HWY_NAMESPACE

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <vector>
 
 #include "base/aligned.h"
@@ -17,6 +18,12 @@ struct Place {
 
 struct Step;
 
+/// A function of one number that ends an operation, such as the activation of a layer.
+struct Ending {
+  Unary op = Unary::none;
+  float alpha = 0, beta = 1;
+};
+
 /// What a step runs on: where its tensors lie, and the loops of the instruction set in use.
 struct Memory {
   std::byte* base;
@@ -32,6 +39,7 @@ using Run = void (*)(const Step& step, const Memory& memory);
 /// One operation of a program: what runs, on which tensors, with which numbers. What the members mean is up to `run`.
 struct Step {
   Run run = nullptr;
+  Run first = nullptr;  ///< What `run` calls first.
   std::vector<Place> reads, writes;
   Place scratch;
   std::size_t scratch_bytes = 0;
@@ -40,7 +48,14 @@ struct Step {
   std::vector<Index> n;
   std::vector<float> f;
   std::vector<Walk> walks;
-  AlignedVector<float> packed;
+  AlignedVector<float> packed, bias;
+  Product product;
+  std::shared_ptr<const void> plan;  ///< More of what `run` needs.
+  Ending ending;
+  /// Takes y = gain y + shift with one number per channel (a column, or a map) into its weights; null: it cannot.
+  bool (*absorb)(Step& step, Index channels, const float* gain, const float* shift) = nullptr;
+  bool takes_ending = false;     ///< It applies `ending`.
+  bool scales_channels = false;  ///< It is such a gain and shift, in `packed`.
 
   const std::byte* read(std::size_t i, const Memory& memory) const { return memory.at(reads[i]); }
   const float* floats(std::size_t i, const Memory& memory) const {

@@ -1,0 +1,119 @@
+// Products of matrices for every instruction set: numbers of a, one by one, times vectors of a row of b. Convolutions
+// are such products, too: a row of b for each channel and place in the window.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "network/product_kernels.cc"
+
+#include "network/kernels.h"
+
+#include "backend/cpu/every_target.inl"
+
+#include <hwy/contrib/math/math-inl.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace penstock::network::HWY_NAMESPACE {
+namespace {
+
+#include "backend/cpu/target.inl"
+
+constexpr int kVectors = 4;
+/// As many rows as leave registers for the vectors of b.
+constexpr int kMostRows = HWY_TARGET == HWY_AVX3 ? 6 : 3;
+
+/// A tile of c. The last of its vectors has `count` lanes.
+template <int rows, int vectors, bool indirect>
+HWY_NOINLINE void MultiplyTile(const Product& job, Index row, Index column, Index count) {
+  using V = Simd;
+  using L = Lanes<float>;
+  V sums[rows][vectors];
+  const auto last = [&](int v) { return v == vectors - 1 ? count : L::lanes; };
+  for (int v = 0; v < vectors; ++v) {
+    const Index at = column + v * L::lanes;
+    const V start = job.column_bias != nullptr ? L::load(job.column_bias + at, last(v)) : V(0.0f);
+    for (int r = 0; r < rows; ++r) {
+      sums[r][v] = job.row_bias != nullptr ? start + V(job.row_bias[row + r]) : start;
+    }
+  }
+  const float* a = job.a + row * job.a_stride;
+  const Index in_panel = column % (kVectors * L::lanes);
+  const float* b = job.b + (column - in_panel) * job.b_column + in_panel;
+  const Index a_stride = job.a_stride, b_row = job.b_row;
+  const auto add = [&](const float* of_b, Index k, Index lanes) HWY_ATTR {
+    V factor[vectors];
+    for (int v = 0; v + 1 < vectors; ++v) factor[v] = L::load(of_b + v * L::lanes);
+    factor[vectors - 1] = L::load(of_b + (vectors - 1) * L::lanes, lanes);
+    for (int r = 0; r < rows; ++r) {
+      const V x(a[r * a_stride + k]);
+      for (int v = 0; v < vectors; ++v) sums[r][v] = MulAdd(x, factor[v], sums[r][v]);
+    }
+  };
+  const auto walk = [&](Index lanes) HWY_ATTR {
+    for (Index k = 0; k < job.inner; ++k) {
+      add(indirect ? b + job.offset[k] : b, k, lanes);
+      if (!indirect) b += b_row;
+    }
+  };
+  count == L::lanes ? walk(L::lanes) : walk(count);
+  for (int r = 0; r < rows; ++r) {
+    float* c = job.c + (row + r) * job.c_stride + column;
+    for (int v = 0; v < vectors; ++v) L::store(sums[r][v], c + v * L::lanes, last(v));
+  }
+}
+
+template <int vectors, bool indirect, int rows = kMostRows>
+HWY_INLINE void MultiplyRows(const Product& job, Index row, Index left, Index column, Index count) {
+  if constexpr (rows == 1) {
+    MultiplyTile<1, vectors, indirect>(job, row, column, count);
+  } else {
+    if (left >= rows) return MultiplyTile<rows, vectors, indirect>(job, row, column, count);
+    MultiplyRows<vectors, indirect, rows - 1>(job, row, left, column, count);
+  }
+}
+
+template <int vectors, bool indirect>
+HWY_INLINE void MultiplyColumns(const Product& job, Index column, Index count) {
+  for (Index row = 0; row < job.rows; row += kMostRows) {
+    MultiplyRows<vectors, indirect>(job, row, job.rows - row, column, count);
+  }
+}
+
+template <bool indirect>
+void MultiplyAll(const Product& job) {
+  constexpr Index lanes = Lanes<float>::lanes;
+  Index column = 0;
+  for (; column + kVectors * lanes <= job.columns; column += kVectors * lanes) {
+    MultiplyColumns<kVectors, indirect>(job, column, lanes);
+  }
+  // Panels end where the next one begins, so that what is left over lies in one.
+  for (Index left = job.columns - column; left > 0;) {
+    if (left > 2 * lanes) {
+      MultiplyColumns<2, indirect>(job, column, lanes);
+      column += 2 * lanes, left -= 2 * lanes;
+    } else {
+      const Index count = std::min(lanes, left);
+      MultiplyColumns<1, indirect>(job, column, count);
+      column += lanes, left -= lanes;
+    }
+  }
+}
+
+void RunMultiply(const Product& job) { job.offset != nullptr ? MultiplyAll<true>(job) : MultiplyAll<false>(job); }
+
+}  // namespace
+
+void FillProductKernels(Kernels& kernels) {
+  kernels.multiply = &RunMultiply;
+  kernels.panel_columns = kVectors * Lanes<float>::lanes;
+}
+
+}  // namespace penstock::network::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace penstock::network {
+
+HWY_EXPORT(FillProductKernels);
+
+void FillProducts(Kernels& kernels) { HWY_DYNAMIC_DISPATCH(FillProductKernels)(kernels); }
+
+}  // namespace penstock::network
+#endif  // HWY_ONCE

@@ -1,0 +1,27 @@
+#pragma once
+
+#include "network/operators.h"
+
+namespace penstock::network {
+
+/// How a window moves along one axis.
+struct Window {
+  Index size = 1, stride = 1, dilation = 1;
+  Index before = 0, after = 0;  ///< Padding; negative where it takes away.
+  Index in = 1, out = 1;
+  Index up = 1;  ///< Elements of the input lie so far apart, with zeros between them.
+
+  Index reach() const { return dilation * (size - 1) + 1; }
+};
+
+/// Windows along the last axes of read 0, at most two, the innermost last; with one, the first is trivial.
+struct Windows {
+  Window h, w;
+};
+
+/// Reads kernel_shape (or `kernel`, if it is not empty), strides, dilations, pads, auto_pad and ceil_mode.
+Status read_windows(const Preparation& p, const Shape& kernel, Windows& windows);
+/// The same of a transposed convolution, as windows of an ordinary one.
+Status read_transposed_windows(const Preparation& p, const Shape& kernel, Windows& windows);
+
+}  // namespace penstock::network
