@@ -18,6 +18,7 @@
 #include "penstock/log_file.h"
 #include "penstock/model.h"
 #include "penstock/model_file.h"
+#include "penstock/network.h"
 #include "penstock/onnx.h"
 #include "penstock/output_files.h"
 #include "penstock/plan.h"

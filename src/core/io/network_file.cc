@@ -10,7 +10,9 @@
 #include "base/check.h"
 #include "base/json_fields.h"
 #include "io/model_json.h"
+#include "io/status_error.h"
 #include "network/check.h"
+#include "network/tensor.h"
 
 namespace penstock::io {
 namespace {
@@ -213,7 +215,7 @@ Node NetworkReader::node(const Json& json, const std::string& place, int depth) 
 }
 
 Network NetworkReader::network(const Json& json, const std::string& place, int depth) {
-  if (depth > network::kMostBodyDepth)
+  if (depth > network::kMostDepth)
     fail(ErrorCode::bad_input, "{}: networks in networks, {} deep", file_.source(), depth);
   FieldReader reader(json, file_.source(), place);
   Network network;
@@ -269,9 +271,7 @@ network::Network read_network(const SafetensorsFile& file) {
   }
   Network network = NetworkReader(file).network(reader.object("network"), network_key, 0);
   reader.finish();
-  if (const network::Status status = network::check(network); !status.ok()) {
-    fail(ErrorCode::bad_input, "{}: {}", file.source(), status.text);
-  }
+  require_ok(network::check(network), file.source() + ": ");
   return network;
 }
 

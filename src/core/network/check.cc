@@ -2,36 +2,17 @@
 
 #include <algorithm>
 
+#include "network/tensor.h"
+
 namespace penstock::network {
 namespace {
 
-std::string number_of(std::size_t number) { return std::to_string(number); }
-
-std::size_t bytes_of_element(Type type) {
-  switch (type) {
-    case Type::f64:
-    case Type::i64:
-      return 8;
-    case Type::f32:
-    case Type::i32:
-      return 4;
-    case Type::i8:
-    case Type::u8:
-    case Type::boolean:
-      break;
-  }
-  return 1;
-}
+std::string number_of(std::size_t number) { return text_of(static_cast<Index>(number)); }
 
 Status check_constant(const Value& value, const Constant& constant) {
-  std::size_t bytes = bytes_of_element(constant.type);
-  for (const Index extent : constant.shape) {
-    if (extent < 0 || (extent > 0 && bytes > constant.bytes.size() / static_cast<std::size_t>(extent))) {
-      return Status::bad_input("the constant '" + value.name + "' has fewer values than its shape");
-    }
-    bytes *= static_cast<std::size_t>(extent);
-  }
-  if (bytes == constant.bytes.size() && value.type == constant.type && value.shape == constant.shape) return {};
+  const Status status = check_shape(constant.type, constant.shape);
+  const bool fits = status.ok() && constant.bytes.size() == bytes_of(constant.type, constant.shape);
+  if (fits && value.type == constant.type && value.shape == constant.shape) return {};
   return Status::bad_input("the constant '" + value.name + "' has other values than its shape and its type say");
 }
 
@@ -104,8 +85,8 @@ class Checker {
       return Status::bad_input(name + " has " + number_of(node.bodies.size()) + " bodies, expected " +
                                number_of(expected));
     }
-    if (expected != 0 && depth == kMostBodyDepth) {
-      return Status::bad_input(name + " has a body in bodies, more than " + number_of(kMostBodyDepth) + " deep");
+    if (expected != 0 && depth == kMostDepth) {
+      return Status::bad_input(name + " has a body in bodies, more than " + number_of(kMostDepth) + " deep");
     }
     for (const Network& body : node.bodies) {
       const std::size_t given =

@@ -10,7 +10,4 @@ namespace penstock::network {
 /// their shapes; states have one type. What operators need of their values is checked when a network is prepared.
 Status check(const Network& network);
 
-/// The most networks in networks that check() accepts.
-constexpr int kMostBodyDepth = 32;
-
 }  // namespace penstock::network

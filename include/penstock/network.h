@@ -1,0 +1,131 @@
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "penstock/types.h"
+
+/// Published models: networks of any structure, read from ONNX files, run whole or as a stream with their state inside.
+///
+///     const penstock::Network vad = penstock::Network::import_onnx("silero_vad.onnx", {.fixed = {{"sr", {16000}}}});
+///     penstock::NetworkSession session(vad, {{"input", {1, 576}}});
+///     std::ranges::copy(samples, session.input<float>("input").begin());
+///     session.run();
+///     const float probability = session.output<float>("output")[0];
+namespace penstock {
+
+/// An input, an output or a state of a network.
+struct NetworkTensor {
+  std::string name;
+  std::string type;                    ///< "f32", "f64", "i8", "u8", "i32", "i64" or "bool"; empty: known in a session.
+  std::vector<Index> shape = {};       ///< -1: an extent that the caller chooses. Of outputs: known in a session.
+  std::vector<std::string> axes = {};  ///< Of inputs: names of extents; equal names have equal extents. "": none.
+};
+
+/// An input whose next value is an output. A session keeps it, so that neither is part of its interface.
+struct NetworkState {
+  NetworkTensor input;
+  std::string output;  ///< Name of its next value.
+};
+
+/// Options of an import.
+struct NetworkImport {
+  /// Values of inputs that become constants, such as {"sr", {16000}}: one for all elements, or one for each.
+  std::map<std::string, std::vector<double>> fixed = {};
+  /// Inputs and the outputs that are their next values, in addition to those that are found.
+  std::vector<std::pair<std::string, std::string>> states = {};
+  /// False: `states` are all states.
+  bool find_states = true;
+};
+
+/// Extents of inputs by name.
+using NetworkShapes = std::map<std::string, std::vector<Index>>;
+
+/// A network of any structure. Immutable and cheap to copy; copies share its weights.
+class Network {
+ public:
+  /// Reads an ONNX file with operators of version 7 to 24. Files with external data have to lie in its folder. What
+  /// depends on constants alone is computed; half precision becomes float; LSTM, GRU and RNN become layers of Penstock.
+  ///
+  /// Throws Error: io_failure if the file cannot be read; bad_input if it is damaged; unsupported, with node, operator
+  /// and reason, for what networks here do not have, or with the candidates if it is not clear which inputs are states;
+  /// invalid_argument for options that do not match the file.
+  static Network import_onnx(const std::string& path, const NetworkImport& options = {});
+  /// Reads an ONNX file from memory. `source` names it in messages.
+  static Network import_onnx(std::span<const std::byte> file, const NetworkImport& options = {},
+                             const std::string& source = "the model");
+  /// Reads a file that save() wrote. Throws Error: io_failure; incompatible if the file holds no network; bad_input
+  /// that names the place if it is damaged.
+  static Network load(const std::string& path);
+  /// Writes a safetensors file with a checksum. `path` is replaced whole or not at all. Throws Error(io_failure).
+  void save(const std::string& path) const;
+
+  /// Inputs and outputs without states, in the order of the file.
+  const std::vector<NetworkTensor>& inputs() const;
+  const std::vector<NetworkTensor>& outputs() const;
+  const std::vector<NetworkState>& states() const;
+  /// Operators and how many nodes have each, those of bodies included.
+  std::map<std::string, Index> operators() const;
+  /// Number of values in all constants.
+  Index parameters() const;
+
+  struct Impl;
+
+ private:
+  friend class NetworkSession;
+  explicit Network(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
+  std::shared_ptr<const Impl> impl_;
+};
+
+/// A network prepared for the shapes of its inputs, with its state, which is zero at first. A run allocates nothing.
+/// One thread at a time may use a session; sessions of one network share its weights.
+class NetworkSession {
+ public:
+  /// Prepares a network. `shapes` has the shape of each input with extents that the caller chooses; those of states
+  /// follow from inputs with the same names of extents, and are 1 otherwise, unless `shapes` has the state by the name
+  /// of its input. Throws Error: invalid_argument for a missing, unknown or wrong shape; unsupported or bad_input, with
+  /// node, operator and reason, if the network cannot run with these shapes.
+  explicit NetworkSession(const Network& network, const NetworkShapes& shapes = {});
+  ~NetworkSession();
+  NetworkSession(NetworkSession&& other) noexcept;
+  NetworkSession& operator=(NetworkSession&& other) noexcept;
+
+  /// Inputs and outputs with all types and extents.
+  const std::vector<NetworkTensor>& inputs() const;
+  const std::vector<NetworkTensor>& outputs() const;
+
+  /// Returns where to write an input before a run, and where an output lies after it, row-major, until the session
+  /// ends. By position in inputs() and outputs(). Throw Error(invalid_argument) for another position.
+  std::span<std::byte> input(std::size_t position);
+  std::span<const std::byte> output(std::size_t position) const;
+  /// The same by name, as elements of type T. Throw Error(invalid_argument) for another name or type. What the network
+  /// calls i8, u8 and bool are std::int8_t, std::uint8_t and bool.
+  template <class T>
+  std::span<T> input(std::string_view name);
+  template <class T>
+  std::span<const T> output(std::string_view name) const;
+
+  /// Computes the outputs and the next state.
+  void run();
+  /// Sets the state to zero.
+  void reset();
+  /// Copies the state, one NetworkState after the other. Throws Error(invalid_argument) for another number of bytes.
+  std::vector<std::byte> state() const;
+  void set_state(std::span<const std::byte> state);
+  /// Returns a session with the same shapes and state.
+  NetworkSession clone() const;
+
+  struct Impl;
+
+ private:
+  explicit NetworkSession(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace penstock

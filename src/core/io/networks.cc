@@ -1,0 +1,308 @@
+// Networks for users: penstock/network.h over the network layer.
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <functional>
+#include <numeric>
+
+#include "base/check.h"
+#include "io/network_file.h"
+#include "io/onnx/read/import.h"
+#include "io/read_file.h"
+#include "io/status_error.h"
+#include "network/program.h"
+#include "penstock/network.h"
+
+namespace penstock {
+
+using io::require_ok;
+
+namespace {
+
+constexpr std::uint64_t kMostOnnxBytes = std::uint64_t{4} << 30;  // twice the format's limit
+
+std::size_t bytes_of(const std::string& type, const std::vector<Index>& shape) {
+  const std::size_t element = type == "f64" || type == "i64" ? 8 : type == "f32" || type == "i32" ? 4 : 1;
+  return std::transform_reduce(shape.begin(), shape.end(), element, std::multiplies<>(),
+                               [](Index each) { return static_cast<std::size_t>(each); });
+}
+
+void count_operators(const network::Network& network, std::map<std::string, Index>& counts) {
+  for (const network::Node& node : network.nodes) {
+    ++counts[node.op];
+    for (const network::Network& body : node.bodies) count_operators(body, counts);
+  }
+}
+
+Index count_parameters(const network::Network& network) {
+  Index count = 0;
+  for (const network::Constant& constant : network.constants) {
+    count += std::accumulate(constant.shape.begin(), constant.shape.end(), Index{1}, std::multiplies<>());
+  }
+  for (const network::Node& node : network.nodes) {
+    for (const network::Network& body : node.bodies) count += count_parameters(body);
+  }
+  return count;
+}
+
+template <class T>
+std::string type_of_elements() {
+  if constexpr (std::is_same_v<T, float>) return "f32";
+  if constexpr (std::is_same_v<T, double>) return "f64";
+  if constexpr (std::is_same_v<T, std::int8_t>) return "i8";
+  if constexpr (std::is_same_v<T, std::uint8_t>) return "u8";
+  if constexpr (std::is_same_v<T, std::int32_t>) return "i32";
+  if constexpr (std::is_same_v<T, std::int64_t>) return "i64";
+  return "bool";
+}
+
+}  // namespace
+
+struct Network::Impl {
+  std::shared_ptr<const network::Network> network;
+  std::vector<NetworkTensor> inputs, outputs;
+  std::vector<NetworkState> states;
+  std::string source;  ///< "vad.onnx: ", for messages.
+
+  Impl(network::Network&& given, std::string from)
+      : network(std::make_shared<const network::Network>(std::move(given))), source(std::move(from) + ": ") {
+    for (std::size_t i = 0; i < network->inputs.size(); ++i) {
+      const auto is_it = [&](const network::State& each) { return static_cast<std::size_t>(each.input) == i; };
+      const auto state = std::ranges::find_if(network->states, is_it);
+      if (state == network->states.end()) inputs.push_back(tensor(network->inputs[i]));
+    }
+    for (std::size_t i = 0; i < network->outputs.size(); ++i) {
+      const auto is_it = [&](const network::State& each) { return static_cast<std::size_t>(each.output) == i; };
+      if (std::ranges::none_of(network->states, is_it))
+        outputs.push_back({value(network->outputs[i]).name, "", {}, {}});
+    }
+    for (const network::State& state : network->states) {
+      states.push_back({tensor(network->inputs[static_cast<std::size_t>(state.input)]),
+                        value(network->outputs[static_cast<std::size_t>(state.output)]).name});
+    }
+  }
+
+ private:
+  const network::Value& value(int number) const { return network->values[static_cast<std::size_t>(number)]; }
+  NetworkTensor tensor(int number) const {
+    const network::Value& it = value(number);
+    return {it.name, io::to_string(it.type), it.shape, it.axes};
+  }
+};
+
+Network Network::import_onnx(const std::string& path, const NetworkImport& options) {
+  const std::string content = io::read_file(path, kMostOnnxBytes);
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  const io::onnx::Source source{path, folder.empty() ? "." : folder, 0};
+  return Network(std::make_shared<const Impl>(io::onnx::import_network(content, source, options), path));
+}
+
+Network Network::import_onnx(std::span<const std::byte> file, const NetworkImport& options, const std::string& source) {
+  const std::string_view content(reinterpret_cast<const char*>(file.data()), file.size());
+  return Network(std::make_shared<const Impl>(io::onnx::import_network(content, {source, "", 0}, options), source));
+}
+
+Network Network::load(const std::string& path) {
+  return Network(std::make_shared<const Impl>(io::read_network(io::SafetensorsFile::open(path)), path));
+}
+
+void Network::save(const std::string& path) const { io::write_network(path, *impl_->network); }
+
+const std::vector<NetworkTensor>& Network::inputs() const { return impl_->inputs; }
+const std::vector<NetworkTensor>& Network::outputs() const { return impl_->outputs; }
+const std::vector<NetworkState>& Network::states() const { return impl_->states; }
+
+std::map<std::string, Index> Network::operators() const {
+  std::map<std::string, Index> counts;
+  count_operators(*impl_->network, counts);
+  return counts;
+}
+
+Index Network::parameters() const { return count_parameters(*impl_->network); }
+
+struct NetworkSession::Impl {
+  /// Inputs or outputs of a session and their positions in the network.
+  struct Ports {
+    std::vector<NetworkTensor> tensors;
+    std::vector<std::size_t> positions;
+
+    std::size_t find(std::string_view name, const std::string& type, const char* kind) const {
+      const auto found = std::ranges::find(tensors, name, &NetworkTensor::name);
+      if (found == tensors.end()) {
+        std::vector<std::string> names;
+        for (const NetworkTensor& each : tensors) names.push_back(each.name);
+        require_argument(false, kind, name, "one of {}", fmt::join(names, ", "));
+      }
+      require(found->type == type, "{} {} holds elements of type {}, not {}", kind, in_quotes(name), found->type, type);
+      return static_cast<std::size_t>(found - tensors.begin());
+    }
+  };
+
+  std::shared_ptr<const Network::Impl> of;
+  std::shared_ptr<const network::Program> program;
+  std::unique_ptr<network::Session> session;
+  Ports inputs, outputs;
+
+  Impl(std::shared_ptr<const Network::Impl> network, const NetworkShapes& shapes) : of(std::move(network)) {
+    const std::vector<network::Shape> all = complete(shapes);
+    require_ok(network::Program::prepare(of->network, all, program), of->source);
+    open();
+    const network::Network& whole = *of->network;
+    const auto has = [&](auto member, std::size_t i) {
+      return std::ranges::any_of(
+          whole.states, [&](const network::State& each) { return static_cast<std::size_t>(each.*member) == i; });
+    };
+    for (std::size_t i = 0; i < whole.inputs.size(); ++i) {
+      if (has(&network::State::input, i)) continue;
+      const network::Value& value = whole.values[static_cast<std::size_t>(whole.inputs[i])];
+      inputs.tensors.push_back({value.name, io::to_string(value.type), program->input_shape(i), value.axes});
+      inputs.positions.push_back(i);
+    }
+    for (std::size_t i = 0; i < whole.outputs.size(); ++i) {
+      if (has(&network::State::output, i)) continue;
+      const std::string& name = whole.values[static_cast<std::size_t>(whole.outputs[i])].name;
+      outputs.tensors.push_back({name, io::to_string(program->output_type(i)), program->output_shape(i), {}});
+      outputs.positions.push_back(i);
+    }
+  }
+  Impl(const Impl& other) : of(other.of), program(other.program), inputs(other.inputs), outputs(other.outputs) {
+    open();
+    std::vector<std::byte> state(other.session->state_bytes());
+    other.session->read_state(state.data());
+    session->write_state(state.data());
+  }
+  Impl& operator=(const Impl&) = delete;
+  ~Impl() = default;
+
+ private:
+  void open() { require_ok(network::Session::open(program, nullptr, session), of->source); }
+
+  /// Returns the shapes of all inputs of the network.
+  std::vector<network::Shape> complete(const NetworkShapes& shapes) const {
+    const network::Network& whole = *of->network;
+    std::map<std::string, Index> axes;
+    std::vector<network::Shape> all;
+    std::vector<std::string> names;
+    for (const int input : whole.inputs) {
+      const network::Value& value = whole.values[static_cast<std::size_t>(input)];
+      names.push_back(value.name);
+      all.push_back(value.shape);
+      const auto given = shapes.find(value.name);
+      if (given == shapes.end()) continue;
+      const bool fits =
+          std::ranges::equal(given->second, value.shape, [](Index a, Index b) { return a >= 0 && (b < 0 || a == b); });
+      require(fits, "shapes: input {} has the shape [{}], not [{}]", in_quotes(value.name), text_of(value),
+              fmt::join(given->second, ", "));
+      all.back() = given->second;
+      for (std::size_t i = 0; i < value.axes.size(); ++i) {
+        if (value.axes[i].empty()) continue;
+        const auto [known, is_new] = axes.try_emplace(value.axes[i], given->second[i]);
+        require(is_new || known->second == given->second[i], "shapes: {} is {} in one input and {} in {}",
+                in_quotes(value.axes[i]), known->second, given->second[i], in_quotes(value.name));
+      }
+    }
+    for (const auto& [name, shape] : shapes) {
+      require_argument(std::ranges::find(names, name) != names.end(), "shapes", name, "of the inputs {}",
+                       fmt::join(names, ", "));
+    }
+    for (std::size_t i = 0; i < all.size(); ++i) fill(i, axes, all[i]);
+    return all;
+  }
+
+  /// Fills in the free extents of an input whose shape was not given.
+  void fill(std::size_t input, const std::map<std::string, Index>& axes, network::Shape& shape) const {
+    const network::Network& whole = *of->network;
+    const network::Value& value = whole.values[static_cast<std::size_t>(whole.inputs[input])];
+    const bool is_state = std::ranges::any_of(
+        whole.states, [&](const network::State& each) { return static_cast<std::size_t>(each.input) == input; });
+    for (std::size_t i = 0; i < shape.size(); ++i) {
+      if (shape[i] >= 0) continue;
+      const auto known = value.axes.empty() ? axes.end() : axes.find(value.axes[i]);
+      require(known != axes.end() || is_state, "shapes: input {} has the shape [{}]: give its extents",
+              in_quotes(value.name), text_of(value));
+      shape[i] = known != axes.end() ? known->second : 1;
+    }
+  }
+
+  /// "1, time, ?": what is free by its name.
+  static std::string text_of(const network::Value& value) {
+    std::vector<std::string> parts;
+    for (std::size_t i = 0; i < value.shape.size(); ++i) {
+      const bool named = !value.axes.empty() && !value.axes[i].empty();
+      parts.push_back(value.shape[i] >= 0 ? std::to_string(value.shape[i]) : named ? value.axes[i] : "?");
+    }
+    return fmt::format("{}", fmt::join(parts, ", "));
+  }
+};
+
+NetworkSession::NetworkSession(const Network& network, const NetworkShapes& shapes)
+    : impl_(std::make_unique<Impl>(network.impl_, shapes)) {}
+NetworkSession::NetworkSession(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+NetworkSession::~NetworkSession() = default;
+NetworkSession::NetworkSession(NetworkSession&& other) noexcept = default;
+NetworkSession& NetworkSession::operator=(NetworkSession&& other) noexcept = default;
+
+const std::vector<NetworkTensor>& NetworkSession::inputs() const { return impl_->inputs.tensors; }
+const std::vector<NetworkTensor>& NetworkSession::outputs() const { return impl_->outputs.tensors; }
+
+std::span<std::byte> NetworkSession::input(std::size_t position) {
+  const Impl::Ports& ports = impl_->inputs;
+  require_argument(position < ports.tensors.size(), "position", position, "below {}", ports.tensors.size());
+  const NetworkTensor& tensor = ports.tensors[position];
+  return {static_cast<std::byte*>(impl_->session->input(ports.positions[position])),
+          bytes_of(tensor.type, tensor.shape)};
+}
+
+std::span<const std::byte> NetworkSession::output(std::size_t position) const {
+  const Impl::Ports& ports = impl_->outputs;
+  require_argument(position < ports.tensors.size(), "position", position, "below {}", ports.tensors.size());
+  const NetworkTensor& tensor = ports.tensors[position];
+  return {static_cast<const std::byte*>(impl_->session->output(ports.positions[position])),
+          bytes_of(tensor.type, tensor.shape)};
+}
+
+template <class T>
+std::span<T> NetworkSession::input(std::string_view name) {
+  const std::span<std::byte> bytes = input(impl_->inputs.find(name, type_of_elements<T>(), "input"));
+  return {reinterpret_cast<T*>(bytes.data()), bytes.size() / sizeof(T)};
+}
+
+template <class T>
+std::span<const T> NetworkSession::output(std::string_view name) const {
+  const std::span<const std::byte> bytes = output(impl_->outputs.find(name, type_of_elements<T>(), "output"));
+  return {reinterpret_cast<const T*>(bytes.data()), bytes.size() / sizeof(T)};
+}
+
+// NOLINTBEGIN(bugprone-macro-parentheses): a type cannot be in parentheses
+#define PENSTOCK_ELEMENTS(T)                                             \
+  template std::span<T> NetworkSession::input<T>(std::string_view name); \
+  template std::span<const T> NetworkSession::output<T>(std::string_view name) const;
+// NOLINTEND(bugprone-macro-parentheses)
+PENSTOCK_ELEMENTS(float)
+PENSTOCK_ELEMENTS(double)
+PENSTOCK_ELEMENTS(std::int8_t)
+PENSTOCK_ELEMENTS(std::uint8_t)
+PENSTOCK_ELEMENTS(std::int32_t)
+PENSTOCK_ELEMENTS(std::int64_t)
+PENSTOCK_ELEMENTS(bool)
+#undef PENSTOCK_ELEMENTS
+
+void NetworkSession::run() { impl_->session->run(); }
+void NetworkSession::reset() { impl_->session->reset(); }
+
+std::vector<std::byte> NetworkSession::state() const {
+  std::vector<std::byte> bytes(impl_->session->state_bytes());
+  impl_->session->read_state(bytes.data());
+  return bytes;
+}
+
+void NetworkSession::set_state(std::span<const std::byte> state) {
+  const std::size_t bytes = impl_->session->state_bytes();
+  require_argument(state.size() == bytes, "state", state.size(), "{} bytes", bytes);
+  impl_->session->write_state(state.data());
+}
+
+NetworkSession NetworkSession::clone() const { return NetworkSession(std::make_unique<Impl>(*impl_)); }
+
+}  // namespace penstock
