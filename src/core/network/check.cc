@@ -12,8 +12,8 @@ std::string number_of(std::size_t number) { return text_of(static_cast<Index>(nu
 Status check_constant(const Value& value, const Constant& constant) {
   const Status status = check_shape(constant.type, constant.shape);
   const bool fits = status.ok() && constant.bytes.size() == bytes_of(constant.type, constant.shape);
-  if (fits && value.type == constant.type && value.shape == constant.shape) return {};
-  return Status::bad_input("the constant '" + value.name + "' has other values than its shape and its type say");
+  if (fits) return {};
+  return Status::bad_input("the constant '" + value.name + "' has more or fewer values than its shape");
 }
 
 class Checker {
