@@ -92,7 +92,7 @@ def test_a_file_without_end_is_refused(tmp_path, words):
 
 def test_too_small_an_address_space_is_an_error_and_no_crash(tmp_path):
     (tmp_path / "s.csv").write_text(SERIES)
-    for megabytes in range(60, 100, 2):
+    for megabytes in range(60, 100, 5):
         process = start("train", "s.csv", *TINY, "--steps", 2, "-o", f"{megabytes}", cwd=tmp_path, memory=megabytes << 20)
         out, complaint = process.communicate(timeout=PATIENCE)
         # 127: the loader has no room for the libraries.

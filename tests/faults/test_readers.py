@@ -12,7 +12,7 @@ import readers  # noqa: E402
 
 def test_damaged_files():
     table = io.StringIO()
-    faults = readers.run(sample=60, mutations=100, out=table)
+    faults = readers.run(sample=30, mutations=50, out=table)
     sys.stdout.write(table.getvalue())
     assert faults == []
 

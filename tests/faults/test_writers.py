@@ -16,7 +16,7 @@ import written
 def test_writers_lose_nothing():
     pytest.importorskip("penstock", reason="penstock is not installed")
     table = io.StringIO()
-    wrong = writers.campaign(written.python_writers(), kills=10, calls=4, sample=1, out=table)
+    wrong = writers.campaign(written.python_writers(), kills=4, calls=2, sample=1, out=table)
     sys.stdout.write(table.getvalue())
     assert wrong == []
 
