@@ -145,4 +145,6 @@ def apply(operation: str, *operands: Any) -> Symbol:
     trace = next((operand._trace for operand in operands if isinstance(operand, Symbol)), None)
     if trace is None:
         raise InvalidArgument(place() + f"{operation} needs a symbol of a cell, not only numbers")
+    if operation == "divide" and not isinstance(operands[1], Symbol) and operands[1] == 0:
+        raise InvalidArgument(place() + "a cell cannot divide by 0: the quotient would not be finite")
     return trace.add({"op": operation, "of": [trace.symbol(operand)._node for operand in operands]})

@@ -141,8 +141,8 @@ class _Named:
         raise InvalidArgument(place() + f"there is no {self._what} {name!r}; there are {', '.join(self._names) or 'none'}")
 
     def __getitem__(self, index: int) -> Symbol:
-        if not -len(self) <= index < len(self):
-            raise InvalidArgument(place() + f"{self._what} must be 0 to {len(self) - 1}, not {index}")
+        if not isinstance(index, int) or not -len(self) <= index < len(self):
+            raise InvalidArgument(place() + f"{self._what} must be 0 to {len(self) - 1}, not {index!r}")
         return self._symbols[index]
 
     def __len__(self) -> int:
@@ -156,6 +156,7 @@ class _Learnt(_Named):
         self._trace = trace
         self._open = given is None or isinstance(given, Mapping)
         self.initial = dict(given) if isinstance(given, Mapping) else dict.fromkeys(given or (), 0.0)
+        self._given = list(self.initial)
         for name, value in self.initial.items():
             if hasattr(value, "__float__"):
                 finite(value, f"the initial value of learnt vector {name!r}")
@@ -163,6 +164,12 @@ class _Learnt(_Named):
 
     def _leaf(self, index: int) -> Symbol:
         return self._trace.add({"op": "learnt", "index": index})
+
+    def unused(self, outputs: list[Symbol]) -> list[str]:
+        """Returns the given vectors that no expression reads: most likely, they are misspelt."""
+        read = {operand for node in self._trace.nodes for operand in node.get("of", ())}
+        read.update(output._node for output in outputs)
+        return [name for name, symbol in zip(self._given, self._symbols) if symbol._node not in read]
 
     def __getattr__(self, name: str) -> Symbol:
         if self._open and not name.startswith("_") and name not in self._names:
@@ -246,6 +253,8 @@ def _arguments(function: Callable[..., Any], source: str, given: dict[str, Any])
 def _traced(function: Callable[..., Any], name: str, states: tuple[str, ...], gates: int, scan: bool,
             learnt: Iterable[str] | Mapping[str, float] | None) -> tuple[Trace, _Learnt, list[Symbol]]:  # fmt: skip
     source = f"cell {name!r}"
+    if gates < 1:
+        raise InvalidArgument(f"{source}: gates must be at least 1, not {gates}")
     trace = Trace()
     vectors = _Learnt(trace, learnt)
     given: dict[str, Any] = {"wx": _Named("gate of wx", (), _leaves(trace, "input", gates))}
@@ -260,7 +269,11 @@ def _traced(function: Callable[..., Any], name: str, states: tuple[str, ...], ga
     if len(outputs) != wanted:
         at = f"{os.path.basename(function.__code__.co_filename)}, line {function.__code__.co_firstlineno}"
         raise InvalidArgument(f"{source} ({at}): the function must return {wanted}, {what}, not {len(outputs)}")
-    return trace, vectors, [trace.symbol(output) for output in outputs]
+    symbols = [trace.symbol(output) for output in outputs]
+    unused = vectors.unused(symbols)
+    if unused:
+        raise InvalidArgument(f"{source}: learnt names {', '.join(map(repr, unused))}, which the function does not use")
+    return trace, vectors, symbols
 
 
 @overload
@@ -326,7 +339,7 @@ def cell(
         name: Name of the cell: characters a-z, 0-9, - and _. None: the function's name.
         description: One line. None: the first line of the function's docstring.
         learnt: Initial values of learnt vectors by name; the others that the function uses start at 0. Or a list of all
-            names: any other is refused. None: those that the function uses.
+            names: any other is refused, as is a name that the function does not use. None: those that it uses.
         keep_gate: A gate whose bias starts at 1 in models, so that the memory is long.
         overwrite_gate: A gate whose bias starts at -1 in models, so that the memory is long.
         spread_memory: True: these biases differ from unit to unit, so that time constants do.

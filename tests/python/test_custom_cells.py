@@ -223,6 +223,22 @@ def test_errors_name_the_line():
         define(lambda wx: (sigmoid(wx[0]), mean(wx[0])), scan=True)
     )
     assert "gates must be 1 to 5" in refusal(define(lambda wx: wx[0], gates=6))
+    assert "gates must be at least 1, not 0" in refusal(define(lambda wx: wx[0], gates=0))
+    assert "gate of wx must be 0 to 1, not 0.0" in refusal(define(lambda wx: wx[0.0], gates=2))
+    assert "gate of wx must be 0 to 1, not slice(0, 1, None)" in refusal(define(lambda wx: wx[0:1], gates=2))
+
+
+@pytest.mark.parametrize("zero", [0, 0.0, -0.0, np.float32(0)])
+def test_a_constant_divisor_is_not_0(zero):
+    assert "test_custom_cells.py, line " in refusal(define(lambda wx: wx[0] / zero))
+    assert "a cell cannot divide by 0: the quotient would not be finite" in refusal(define(lambda wx: 1.0 + wx[0] / zero))
+
+
+@pytest.mark.parametrize("learnt", [{"gian": 0.5}, {"gain": 1.0, "gian": 0.5}, ["gain", "gian"]])
+def test_given_vectors_are_used(learnt):
+    expected = "learnt names 'gian', which the function does not use"
+    assert expected in refusal(define(lambda wx, p: wx[0] * p.gain, learnt=learnt))
+    assert expected in refusal(define(lambda wx, p: (sigmoid(wx[0]), wx[0] * p.gain), learnt=learnt, scan=True))
 
 
 def test_names_collide_in_words():

@@ -337,3 +337,11 @@ def test_cells_of_pytorch_with_computed_or_missing_weights(tmp_path):
         interchange.from_torch({name: array for name, array in tensors.items() if name != "weight_hh"})
     with pytest.raises(penstock.BadInput, match="'weight_ih' belongs to a cell and 'weight_hh_l0' to a layer"):
         interchange.from_torch({**tensors, "weight_hh_l0": tensors["weight_hh"]})
+
+
+@pytest.mark.parametrize("format", interchange.FORMATS)
+@pytest.mark.parametrize("layers", ["a.safetensors", {"a": np.zeros(3)}, [1], None])
+def test_only_weights_are_saved(format, layers, tmp_path):
+    with pytest.raises(TypeError, match="layers must be a RecurrentWeights or {name: RecurrentWeights}, not "):
+        interchange.save(tmp_path / "a.safetensors", layers, format=format)
+    assert not any(tmp_path.iterdir())

@@ -61,6 +61,22 @@ def test_files_for_other_programs(layer, tmp_path):
         ours.export_files("model.pt", x, tmp_path)
 
 
+@pytest.mark.parametrize("link", ["symbolic", "hard", "dangling"])
+def test_exported_files_are_different_files(link, tmp_path):
+    layer, x = ours.GRU(3, 4), torch.randn(5, 2, 3)
+    if link != "dangling":
+        ours.export_files(layer, x, tmp_path, "net")
+        (tmp_path / "net_optimised.pt").unlink()
+    if link == "hard":
+        (tmp_path / "net_optimised.pt").hardlink_to(tmp_path / "net.pt")
+    else:
+        (tmp_path / "net_optimised.pt").symlink_to("net.pt")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.exists()}
+    with pytest.raises(penstock.InvalidArgument, match="net.pt and .*net_optimised.pt must be different files"):
+        ours.export_files(layer, x, tmp_path, "net")
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.exists()} == before
+
+
 @pytest.mark.parametrize("name", ["net.pt", "net_optimised.pt", "net.onnx"])
 def test_files_of_another_kind_are_kept(name, tmp_path):
     layer, x = ours.GRU(3, 4, batch_first=True), torch.randn(2, 5, 3)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -265,6 +266,8 @@ def save(path, layers, *, format="torch", max_shard_bytes=None, **options):
     """
     if isinstance(layers, RecurrentWeights):
         layers = {"": layers}
+    if not isinstance(layers, Mapping) or not all(isinstance(each, RecurrentWeights) for each in layers.values()):
+        raise TypeError(f"layers must be a RecurrentWeights or {{name: RecurrentWeights}}, not {layers!r:.80}")
     if not layers:
         raise InvalidArgument("layers must hold at least one")
     if format == "keras":

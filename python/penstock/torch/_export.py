@@ -9,7 +9,7 @@ import warnings
 import torch
 
 from .. import _core
-from ..errors import Unsupported
+from ..errors import InvalidArgument, Unsupported
 
 
 def export_files(model, inputs, folder, name="model"):
@@ -43,8 +43,12 @@ def export_files(model, inputs, folder, name="model"):
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     paths = {form: folder / f"{name}{end}" for form, end in _ENDINGS.items()}
+    targets = {}
     for form, path in paths.items():
         _core.check_output(os.fspath(path), _kind(form))
+        other = targets.setdefault(_file_behind(path), path)
+        if other is not path:
+            raise InvalidArgument(f"{other} and {path} must be different files, but a link makes them one")
     model.eval()
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # deprecation, and sizes that become constants: those of the layers
@@ -54,6 +58,15 @@ def export_files(model, inputs, folder, name="model"):
     for form, path in paths.items():
         _core.write_file(os.fspath(path), [contents[form]], _kind(form))
     return paths
+
+
+def _file_behind(path):
+    """Returns what equals for names of one file: links are followed, and hard links compared."""
+    try:
+        status = os.stat(path)
+        return status.st_dev, status.st_ino
+    except FileNotFoundError:
+        return os.path.realpath(path)
 
 
 def _kind(form):
